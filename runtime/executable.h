@@ -1,0 +1,51 @@
+// A compiled model: code, plan and constants.  It holds no compiler.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/plan.h"
+
+namespace tw {
+
+struct StepProfile {
+  std::string kernel, name;
+  double seconds = 0;  // median over the repetitions
+  double flops = 0, bytes = 0;
+};
+
+// Thread-safe: two threads may run one Executable (runs are queued on its team of workers).
+class Executable {
+ public:
+  // `image` is a linked ELF shared object with no undefined symbols; `constants` are in the order of
+  // plan.constants, already in the layout that the kernels read.
+  Executable(std::vector<std::byte> image, Plan plan, std::vector<NDArray> constants, MachineRequirements requires_);
+
+  // Loads a .twa.  Its note (magic, version, checksums, requirements) is checked before any code is mapped;
+  // constants are mapped, not copied.  Error(file | artifact | wrong_machine).
+  static Executable load(const std::filesystem::path& path);
+  // Writes to a temporary file beside `path`, then renames.
+  void save(const std::filesystem::path& path) const;
+
+  const Plan& plan() const;
+  const MachineRequirements& requirements() const;
+
+  // Runs on `threads` workers (0: what set_threads said; by default one per core of the affinity mask).
+  // `inputs` in the order of plan().inputs, checked for dtype and shape: Error(input).
+  std::vector<NDArray> run(const std::vector<NDArray>& inputs);
+  // Into arrays that the caller owns.
+  void run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs);
+  void set_threads(int threads);
+  int threads() const;
+
+  // Each step timed alone, `repetitions` times.
+  std::vector<StepProfile> profile(const std::vector<NDArray>& inputs, int repetitions = 10);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace tw

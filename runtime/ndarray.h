@@ -1,0 +1,64 @@
+// A dense, row-major host array: what goes into a run, comes out of it, and holds constants.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/dtype.h"
+#include "runtime/error.h"
+
+namespace tw {
+
+using Shape = std::vector<int64_t>;
+
+int64_t element_count(std::span<const int64_t> shape);
+
+// Shares its storage when copied (as a numpy array does); `clone` copies the data.
+class NDArray {
+ public:
+  NDArray() = default;
+  // Uninitialised storage aligned to 64 bytes; Error(limit) when the size overflows or cannot be had.
+  NDArray(DType dtype, Shape shape);
+  // Views memory that `owner` keeps alive.
+  NDArray(DType dtype, Shape shape, void* data, std::shared_ptr<const void> owner);
+
+  template <class T>
+  static NDArray from(DType dtype, Shape shape, std::span<const T> values) {
+    NDArray result(dtype, std::move(shape));
+    check(values.size_bytes() == result.byte_size(), "NDArray::from: element count and width match");
+    std::memcpy(result.data(), values.data(), values.size_bytes());
+    return result;
+  }
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  int rank() const { return static_cast<int>(shape_.size()); }
+  int64_t size() const { return element_count(shape_); }
+  size_t byte_size() const { return static_cast<size_t>(size()) * dtype_.bytes(); }
+  bool is_defined() const { return data_ != nullptr; }
+
+  void* data() { return data_; }
+  const void* data() const { return data_; }
+  template <class T> T* as() { return static_cast<T*>(data_); }
+  template <class T> const T* as() const { return static_cast<const T*>(data_); }
+
+  // Element `index` (flat) widened; f16 and bf16 convert.  For constants and tests, not for speed.
+  double get_float(int64_t index) const;
+  int64_t get_int(int64_t index) const;
+  void set_float(int64_t index, double value);
+  void set_int(int64_t index, int64_t value);
+
+  NDArray reshape(Shape shape) const;  // same storage
+  NDArray clone() const;
+
+ private:
+  DType dtype_ = f32;
+  Shape shape_;
+  void* data_ = nullptr;
+  std::shared_ptr<const void> owner_;
+};
+
+}  // namespace tw
