@@ -1,0 +1,31 @@
+// PassScope: every pass over a Func runs through here; it is timed, verified, dumpable and, if optional, skippable.
+//
+//   TW_DUMP=dir     writes 03_flatten_buffers.tw … for each Func
+//   TW_SKIP=cse,…   leaves out optional passes (passes.def says which)
+//   TW_VERIFY=1     verifies after each pass (always on in tests)
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor_ir/ir.h"
+
+namespace tw {
+
+Func run_pass(std::string_view name, const Func& f, const std::function<Func(const Func&)>& pass);
+
+struct PassTime {
+  std::string name;
+  double seconds;
+  int64_t runs;
+};
+std::vector<PassTime> pass_times();  // of this process so far
+
+// By name, for tw-opt --pass.  Those of passes.def that take no options.
+using PassFunction = Func (*)(const Func&);
+PassFunction find_pass(std::string_view name);  // null: unknown
+std::vector<std::string> pass_names();
+
+}  // namespace tw
