@@ -1,0 +1,82 @@
+"""Rules of the source tree that no compiler checks."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ["runtime", "tensor_ir", "schedule", "targets", "relay_ir", "autotune", "python"]
+# Third parties that stay in one room each.
+OWNERS = {
+    r"llvm[-/]": "targets",
+    r"lld/": "targets",
+    r"(cuda|nvrtc)\.h": "targets",
+    r"protozero/": "relay_ir",
+    r"(sqlite3|xgboost/)": "autotune",
+    r"pybind11/": "python",
+    r"omp\.h": "runtime",
+}
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files that git knows or would take, so that a new file is checked before it is committed."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    return [ROOT / name for name in listed if name and (ROOT / name).exists()]
+
+
+def includes(path: Path):
+    """Yields (line, header) for every #include of a file."""
+    for number, line in enumerate(path.read_text().split("\n"), 1):
+        if match := re.match(r'\s*#\s*include\s+[<"]([^>"]+)[>"]', line):
+            yield number, match[1]
+
+
+def order_problems(room: str, lines) -> list[str]:
+    """What is wrong with the includes of a file that lives in `room`."""
+    problems = []
+    for number, header in lines:
+        folder = header.split("/")[0]
+        if folder in ROOMS and ROOMS.index(folder) > ROOMS.index(room):
+            problems.append(f"{number}: {room} may not include {header}: {folder} stands to its right")
+        for pattern, owner in OWNERS.items():
+            if re.match(pattern, header) and room != owner:
+                problems.append(f"{number}: only {owner} may include {header}")
+    return problems
+
+
+SOURCES = [p for p in tracked("*.h", "*.cpp", "*.c", "*.def") if p.relative_to(ROOT).parts[0] in ROOMS]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_folder_includes_only_itself_and_what_stands_to_its_left(path):
+    room = path.relative_to(ROOT).parts[0]
+    assert order_problems(room, includes(path)) == []
+
+
+def test_the_rule_notices_what_it_is_for():
+    assert order_problems("tensor_ir", [(3, "relay_ir/graph.h")])
+    assert order_problems("relay_ir", [(3, "llvm/IR/Module.h")])
+    assert not order_problems("relay_ir", [(3, "tensor_ir/ir.h"), (4, "vector")])
+
+
+def test_no_source_file_is_longer_than_600_lines():
+    long = {
+        str(p.relative_to(ROOT)): n
+        for p in tracked("*.h", "*.cpp", "*.py")
+        if (n := len(p.read_text().split("\n"))) > 600
+    }
+    assert long == {}
+
+
+def test_every_error_code_is_documented():
+    codes = re.findall(r"= (1\d{3})\s*,", (ROOT / "runtime/error.h").read_text())
+    rows = re.findall(r"^\| TW(\d{4}) \|", (ROOT / "docs/errors.md").read_text(), re.M)
+    assert codes and sorted(rows) == sorted(codes)

@@ -1,0 +1,59 @@
+"""Adds up what the test programs of some build directories left in results/*.xml.
+
+    python tests/summary.py build build-sanitize
+
+The first of them is where pytest ran, too.
+Prints a row for each program and, last, "N passed, N failed".  A program that ended without a report of its
+own (a crash, a time-out) counts as one failure.
+"""
+
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+
+def cases(report: Path) -> tuple[int, int, int]:
+    """Passed, failed and skipped cases of a JUnit file."""
+    passed = failed = skipped = 0
+    for case in ElementTree.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        if kinds & {"failure", "error"} or case.get("status") == "fail":
+            failed += 1
+        elif "skipped" in kinds or case.get("result") in ("skipped", "suppressed"):
+            skipped += 1
+        else:
+            passed += 1
+    return passed, failed, skipped
+
+
+def programs(directory: Path, with_pytest: bool):
+    """Yields (name, passed, failed, skipped) for each test program run in a build directory."""
+    results = directory / "results"
+    for case in ElementTree.parse(results / "ctest.xml").iter("testcase"):
+        own = results / f"{case.get('name')}.xml"
+        counts = list(cases(own)) if own.exists() else [0, 0, 0]
+        ended_well = case.get("status") == "run" and case.find("failure") is None
+        if not own.exists():
+            counts[0 if ended_well else 1] = 1
+        elif not ended_well and counts[1] == 0:
+            counts[1] = 1
+        yield case.get("name"), *counts
+    if with_pytest:
+        report = results / "pytest.xml"
+        yield "pytest", *(cases(report) if report.exists() else (0, 1, 0))
+
+
+def main(directories: list[str]) -> int:
+    total = [0, 0]
+    print(f"\n{'':34}{'passed':>8}{'failed':>8}{'skipped':>8}")
+    for directory in directories:
+        for name, passed, failed, skipped in programs(Path(directory), directory == directories[0]):
+            print(f"{directory + '/' + name:34}{passed:8}{failed:8}{skipped:8}")
+            total[0] += passed
+            total[1] += failed
+    print(f"\n{total[0]} passed, {total[1]} failed")
+    return 0 if total[0] and not total[1] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
