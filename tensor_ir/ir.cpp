@@ -1,0 +1,417 @@
+#include "tensor_ir/ir.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tw {
+namespace {
+
+int64_t wrap(DType dtype, int64_t value) {  // to the width of an integer dtype
+  if (dtype.is_bool()) return value != 0;
+  if (dtype.bits == 64) return value;
+  const uint64_t mask = (uint64_t{1} << dtype.bits) - 1;
+  uint64_t bits = static_cast<uint64_t>(value) & mask;
+  if (dtype.is_signed_integer() && (bits >> (dtype.bits - 1))) bits |= ~mask;
+  return static_cast<int64_t>(bits);
+}
+
+double round_to(DType dtype, double value) {
+  if (dtype.element() == f64) return value;
+  const float single = static_cast<float>(value);
+  if (dtype.element() == f16) return f16_to_float(float_to_f16(single));
+  if (dtype.element() == bf16) return bf16_to_float(float_to_bf16(single));
+  return single;
+}
+
+int64_t floor_div_of(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return (a % b != 0 && (a % b < 0) != (b < 0)) ? q - 1 : q;
+}
+
+// The constant result of an integer operation; nothing when it must not fold (division by zero, overflowing division).
+std::optional<int64_t> fold_int(BinaryOp op, DType dtype, int64_t a, int64_t b) {
+  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  const bool is_unsigned = dtype.is_unsigned_integer();
+  switch (op) {
+    case BinaryOp::add:
+      return static_cast<int64_t>(ua + ub);
+    case BinaryOp::sub:
+      return static_cast<int64_t>(ua - ub);
+    case BinaryOp::mul:
+      return static_cast<int64_t>(ua * ub);
+    case BinaryOp::div:
+    case BinaryOp::mod:
+    case BinaryOp::floor_div:
+    case BinaryOp::floor_mod: {
+      if (b == 0 || (b == -1 && a == std::numeric_limits<int64_t>::min())) return std::nullopt;
+      if (is_unsigned) {
+        return static_cast<int64_t>(op == BinaryOp::div || op == BinaryOp::floor_div ? ua / ub : ua % ub);
+      }
+      if (op == BinaryOp::div) return a / b;
+      if (op == BinaryOp::mod) return a % b;
+      const int64_t q = floor_div_of(a, b);
+      return op == BinaryOp::floor_div ? q : a - q * b;
+    }
+    case BinaryOp::min:
+      return is_unsigned ? static_cast<int64_t>(std::min(ua, ub)) : std::min(a, b);
+    case BinaryOp::max:
+      return is_unsigned ? static_cast<int64_t>(std::max(ua, ub)) : std::max(a, b);
+    case BinaryOp::eq:
+      return a == b;
+    case BinaryOp::ne:
+      return a != b;
+    case BinaryOp::lt:
+      return is_unsigned ? ua < ub : a < b;
+    case BinaryOp::le:
+      return is_unsigned ? ua <= ub : a <= b;
+    case BinaryOp::logical_and:
+      return a && b;
+    case BinaryOp::logical_or:
+      return a || b;
+    case BinaryOp::bit_and:
+      return a & b;
+    case BinaryOp::bit_or:
+      return a | b;
+    case BinaryOp::bit_xor:
+      return a ^ b;
+    case BinaryOp::shift_left:
+      if (b < 0 || b >= dtype.bits) return std::nullopt;
+      return static_cast<int64_t>(ua << b);
+    case BinaryOp::shift_right:
+      if (b < 0 || b >= dtype.bits) return std::nullopt;
+      return is_unsigned ? static_cast<int64_t>(ua >> b) : a >> b;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> fold_float(BinaryOp op, double a, double b) {
+  switch (op) {
+    case BinaryOp::add:
+      return a + b;
+    case BinaryOp::sub:
+      return a - b;
+    case BinaryOp::mul:
+      return a * b;
+    case BinaryOp::div:
+      return a / b;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Gives both operands one dtype: untyped (i64) literals take the other's element type, scalars its lanes.
+void unify(Expr& a, Expr& b) {
+  check(a.is_defined() && b.is_defined(), "binary: operands are defined");
+  auto adopt = [](Expr& literal, const Expr& other) {
+    if (literal.dtype().element() != i64 || other.dtype().element() == i64) return;
+    if (const auto value = as_int(literal)) {
+      literal = other.dtype().is_float() ? float_imm(other.dtype().element(), static_cast<double>(*value))
+                                         : int_imm(other.dtype().element(), *value);
+    }
+  };
+  if (a.kind() == NodeKind::IntImm) adopt(a, b);
+  if (b.kind() == NodeKind::IntImm) adopt(b, a);
+  if (a.dtype().lanes != b.dtype().lanes) {
+    if (a.dtype().lanes == 1)
+      a = broadcast(a, b.dtype().lanes);
+    else if (b.dtype().lanes == 1)
+      b = broadcast(b, a.dtype().lanes);
+  }
+  if (a.dtype() != b.dtype()) {
+    throw Error(ErrorCode::verify, "operands have different types: " + to_string(a.dtype()) + " and " +
+                                       to_string(b.dtype()) + "\n  help: convert one of them with cast()");
+  }
+}
+
+}  // namespace
+
+bool is_comparison(BinaryOp op) {
+  return op == BinaryOp::eq || op == BinaryOp::ne || op == BinaryOp::lt || op == BinaryOp::le;
+}
+
+Expr::Expr(int value) : Expr(static_cast<int64_t>(value)) {}
+Expr::Expr(int64_t value) : node_(std::make_shared<const IntImm>(i64, value)) {}
+
+Buffer::Buffer(std::string name, DType dtype, std::vector<Expr> shape, Scope scope) {
+  BufferNode node;
+  node.name = std::move(name);
+  node.dtype = dtype;
+  node.shape = std::move(shape);
+  node.scope = scope;
+  node_ = std::make_shared<const BufferNode>(std::move(node));
+}
+
+bool Func::is_parameter(const Buffer& buffer) const {
+  return std::find(buffers.begin(), buffers.end(), buffer) != buffers.end();
+}
+
+bool Func::is_output(const Buffer& buffer) const {
+  return std::find(buffers.end() - output_count, buffers.end(), buffer) != buffers.end();
+}
+
+Expr int_imm(DType dtype, int64_t value) {
+  check(dtype.is_integer() || dtype.is_bool(), "int_imm: an integer or bool dtype");
+  Expr scalar = make_expr<IntImm>(dtype.element(), wrap(dtype, value));
+  return dtype.is_vector() ? broadcast(scalar, dtype.lanes) : scalar;
+}
+
+Expr float_imm(DType dtype, double value) {
+  check(dtype.is_float(), "float_imm: a float dtype");
+  Expr scalar = make_expr<FloatImm>(dtype.element(), round_to(dtype, value));
+  return dtype.is_vector() ? broadcast(scalar, dtype.lanes) : scalar;
+}
+
+Expr const_of(DType dtype, double value) {
+  return dtype.is_float() ? float_imm(dtype, value) : int_imm(dtype, static_cast<int64_t>(value));
+}
+
+Expr zero_of(DType dtype) {
+  return const_of(dtype, 0);
+}
+Expr bool_imm(bool value) {
+  return int_imm(boolean, value);
+}
+
+Expr lowest_of(DType dtype) {
+  if (dtype.is_float()) return float_imm(dtype, -std::numeric_limits<double>::infinity());
+  if (dtype.is_signed_integer()) return int_imm(dtype, static_cast<int64_t>(~uint64_t{0} << (dtype.bits - 1)));
+  return int_imm(dtype, 0);
+}
+
+Expr highest_of(DType dtype) {
+  if (dtype.is_float()) return float_imm(dtype, std::numeric_limits<double>::infinity());
+  if (dtype.is_signed_integer()) return int_imm(dtype, static_cast<int64_t>(~(~uint64_t{0} << (dtype.bits - 1))));
+  return int_imm(dtype, -1);
+}
+
+std::optional<int64_t> as_int(const Expr& e) {
+  if (const auto* imm = e.as<IntImm>()) return imm->value;
+  if (const auto* b = e.as<Broadcast>()) return as_int(b->value);
+  return std::nullopt;
+}
+
+std::optional<double> as_float(const Expr& e) {
+  if (const auto* imm = e.as<FloatImm>()) return imm->value;
+  if (const auto* b = e.as<Broadcast>()) return as_float(b->value);
+  return std::nullopt;
+}
+
+bool is_const_int(const Expr& e, int64_t value) {
+  const auto constant = e.is_defined() ? as_int(e) : std::nullopt;
+  return constant && *constant == value;
+}
+
+std::optional<std::vector<int64_t>> const_shape(const Buffer& buffer) {
+  std::vector<int64_t> shape;
+  for (const Expr& extent : buffer->shape) {
+    const auto value = as_int(extent);
+    if (!value) return std::nullopt;
+    shape.push_back(*value);
+  }
+  return shape;
+}
+
+Expr binary(BinaryOp op, Expr a, Expr b) {
+  unify(a, b);
+  const DType dtype = a.dtype();
+  const bool is_bool_result = is_comparison(op) || op == BinaryOp::logical_and || op == BinaryOp::logical_or;
+  const DType result = is_bool_result ? boolean.with_lanes(dtype.lanes) : dtype;
+  const bool is_integral = !dtype.is_float();
+  if (const auto x = as_int(a), y = as_int(b); is_integral && x && y) {
+    if (const auto value = fold_int(op, dtype, *x, *y)) return int_imm(result, *value);
+  }
+  if (const auto x = as_float(a), y = as_float(b); x && y && (dtype.element() == f32 || dtype.element() == f64)) {
+    if (const auto value = fold_float(op, *x, *y)) return float_imm(result, *value);
+  }
+  if (is_integral) {  // the identities that keep index expressions small while they are built
+    if (is_const_int(b, 0) && (op == BinaryOp::add || op == BinaryOp::sub)) return a;
+    if (is_const_int(a, 0) && op == BinaryOp::add) return b;
+    if (is_const_int(b, 1) && (op == BinaryOp::mul || op == BinaryOp::floor_div || op == BinaryOp::div)) return a;
+    if (is_const_int(a, 1) && op == BinaryOp::mul) return b;
+    if ((is_const_int(a, 0) || is_const_int(b, 0)) && op == BinaryOp::mul) return zero_of(dtype);
+    if (is_const_int(b, 1) && op == BinaryOp::floor_mod) return zero_of(dtype);
+  }
+  if (dtype.is_bool()) {
+    if (op == BinaryOp::logical_and) {
+      if (is_const_int(a, 1)) return b;
+      if (is_const_int(b, 1)) return a;
+      if (is_const_int(a, 0) || is_const_int(b, 0)) return int_imm(result, 0);
+    }
+    if (op == BinaryOp::logical_or) {
+      if (is_const_int(a, 0)) return b;
+      if (is_const_int(b, 0)) return a;
+      if (is_const_int(a, 1) || is_const_int(b, 1)) return int_imm(result, 1);
+    }
+  }
+  return make_expr<Binary>(result, op, std::move(a), std::move(b));
+}
+
+Expr operator+(Expr a, Expr b) {
+  return binary(BinaryOp::add, std::move(a), std::move(b));
+}
+Expr operator-(Expr a, Expr b) {
+  return binary(BinaryOp::sub, std::move(a), std::move(b));
+}
+Expr operator*(Expr a, Expr b) {
+  return binary(BinaryOp::mul, std::move(a), std::move(b));
+}
+Expr operator/(Expr a, Expr b) {
+  return binary(BinaryOp::div, std::move(a), std::move(b));
+}
+Expr operator<(Expr a, Expr b) {
+  return binary(BinaryOp::lt, std::move(a), std::move(b));
+}
+Expr operator<=(Expr a, Expr b) {
+  return binary(BinaryOp::le, std::move(a), std::move(b));
+}
+Expr operator>(Expr a, Expr b) {
+  return binary(BinaryOp::lt, std::move(b), std::move(a));
+}
+Expr operator>=(Expr a, Expr b) {
+  return binary(BinaryOp::le, std::move(b), std::move(a));
+}
+Expr operator&&(Expr a, Expr b) {
+  return binary(BinaryOp::logical_and, std::move(a), std::move(b));
+}
+Expr operator||(Expr a, Expr b) {
+  return binary(BinaryOp::logical_or, std::move(a), std::move(b));
+}
+Expr equal(Expr a, Expr b) {
+  return binary(BinaryOp::eq, std::move(a), std::move(b));
+}
+Expr not_equal(Expr a, Expr b) {
+  return binary(BinaryOp::ne, std::move(a), std::move(b));
+}
+Expr floor_div(Expr a, Expr b) {
+  return binary(BinaryOp::floor_div, std::move(a), std::move(b));
+}
+Expr floor_mod(Expr a, Expr b) {
+  return binary(BinaryOp::floor_mod, std::move(a), std::move(b));
+}
+Expr min(Expr a, Expr b) {
+  return binary(BinaryOp::min, std::move(a), std::move(b));
+}
+Expr max(Expr a, Expr b) {
+  return binary(BinaryOp::max, std::move(a), std::move(b));
+}
+
+Expr operator-(Expr a) {
+  const DType dtype = a.dtype();
+  if (const auto value = as_int(a)) return int_imm(dtype, static_cast<int64_t>(-static_cast<uint64_t>(*value)));
+  if (const auto value = as_float(a)) return float_imm(dtype, -*value);
+  return make_expr<Unary>(dtype, UnaryOp::negate, std::move(a));
+}
+
+Expr operator!(Expr a) {
+  check(a.dtype().is_bool(), "operator!: a bool");
+  const DType dtype = a.dtype();
+  if (const auto value = as_int(a)) return int_imm(dtype, !*value);
+  return make_expr<Unary>(dtype, UnaryOp::logical_not, std::move(a));
+}
+
+Expr select(Expr condition, Expr then_value, Expr else_value) {
+  unify(then_value, else_value);
+  check(condition.dtype().is_bool(), "select: a bool condition");
+  const int lanes = std::max(condition.dtype().lanes, then_value.dtype().lanes);
+  if (then_value.dtype().lanes < lanes)
+    then_value = broadcast(then_value, lanes), else_value = broadcast(else_value, lanes);
+  if (condition.dtype().lanes < lanes) condition = broadcast(condition, lanes);
+  if (const auto known = as_int(condition)) return *known ? then_value : else_value;
+  const DType dtype = then_value.dtype();
+  return make_expr<Select>(dtype, std::move(condition), std::move(then_value), std::move(else_value));
+}
+
+Expr cast(DType dtype, Expr value) {
+  dtype = dtype.with_lanes(value.dtype().lanes);
+  if (value.dtype() == dtype) return value;
+  if (const auto v = as_int(value)) {
+    if (dtype.is_bool()) return int_imm(dtype, *v != 0);
+    if (dtype.is_integer()) return int_imm(dtype, *v);
+    const double wide =
+        value.dtype().is_unsigned_integer() ? static_cast<double>(static_cast<uint64_t>(*v)) : static_cast<double>(*v);
+    if (dtype.element() == f64 || (dtype.element() == f32 && std::abs(wide) < 9007199254740992.0)) {
+      return float_imm(dtype, wide);
+    }
+  }
+  if (const auto v = as_float(value); v && dtype.is_float()) return float_imm(dtype, *v);
+  return make_expr<Cast>(dtype, std::move(value));
+}
+
+Expr call(Intrinsic intrinsic, std::vector<Expr> arguments) {
+  enum class Kind { math, predicate, bits, convert, effect };
+  struct Row {
+    int arity;
+    Kind kind;
+  };
+  static constexpr Row rows[] = {
+#define INTRINSIC(name, arity, kind) {arity, Kind::kind},
+#include "tensor_ir/intrinsics.def"
+  };
+  const Row& row = rows[static_cast<int>(intrinsic)];
+  check(row.arity < 0 || row.arity == static_cast<int>(arguments.size()), "call: the intrinsic's number of arguments");
+  check(row.kind != Kind::convert, "call: a conversion is made with make_expr<Call> and its dtype");
+  if (arguments.size() > 1 && row.kind != Kind::effect) {
+    for (size_t i = 1; i < arguments.size(); ++i) unify(arguments[0], arguments[i]);
+    for (size_t i = 1; i + 1 < arguments.size(); ++i) unify(arguments[0], arguments[i]);
+  }
+  DType dtype = arguments.empty() ? boolean : arguments[0].dtype();
+  if (row.kind == Kind::predicate) dtype = boolean.with_lanes(dtype.lanes);
+  return make_expr<Call>(dtype, intrinsic, std::move(arguments));
+}
+
+namespace {
+int lanes_of(const std::vector<Expr>& indices, const Expr& predicate) {
+  int lanes = predicate.is_defined() ? predicate.dtype().lanes : 1;
+  for (const Expr& index : indices) lanes = std::max<int>(lanes, index.dtype().lanes);
+  return lanes;
+}
+}  // namespace
+
+Expr load(Buffer buffer, std::vector<Expr> indices, Expr predicate) {
+  check(static_cast<int>(indices.size()) == buffer.rank() || indices.size() == 1,
+        "load: as many indices as dimensions");
+  const DType dtype = buffer->dtype.with_lanes(lanes_of(indices, predicate));
+  return make_expr<Load>(dtype, std::move(buffer), std::move(indices), std::move(predicate));
+}
+
+Expr ramp(Expr base, Expr stride, int lanes) {
+  check(base.dtype() == stride.dtype() && !base.dtype().is_vector() && lanes > 1,
+        "ramp: scalar base and stride, several lanes");
+  const DType dtype = base.dtype().with_lanes(lanes);
+  return make_expr<Ramp>(dtype, std::move(base), std::move(stride));
+}
+
+Expr broadcast(Expr value, int lanes) {
+  if (lanes == 1) return value;
+  check(!value.dtype().is_vector(), "broadcast: a scalar");
+  const DType dtype = value.dtype().with_lanes(lanes);
+  return make_expr<Broadcast>(dtype, std::move(value));
+}
+
+Stmt store(Buffer buffer, std::vector<Expr> indices, Expr value, Expr predicate) {
+  check(static_cast<int>(indices.size()) == buffer.rank() || indices.size() == 1,
+        "store: as many indices as dimensions");
+  const int lanes = std::max<int>(lanes_of(indices, predicate), value.dtype().lanes);
+  if (value.dtype().lanes < lanes) value = broadcast(value, lanes);
+  if (value.dtype().element() != buffer->dtype) {
+    throw Error(ErrorCode::verify, "store of " + to_string(value.dtype()) + " into " + buffer->name + ", which holds " +
+                                       to_string(buffer->dtype) + "\n  help: convert the value with cast()");
+  }
+  return make_stmt<Store>(std::move(buffer), std::move(indices), std::move(value), std::move(predicate));
+}
+
+Stmt seq(std::vector<Stmt> statements) {
+  std::vector<Stmt> flat;
+  for (Stmt& s : statements) {
+    if (!s.is_defined()) continue;
+    if (const auto* inner = s.as<Seq>())
+      flat.insert(flat.end(), inner->statements.begin(), inner->statements.end());
+    else
+      flat.push_back(std::move(s));
+  }
+  if (flat.size() == 1) return flat[0];
+  return make_stmt<Seq>(std::move(flat));
+}
+
+}  // namespace tw

@@ -1,0 +1,214 @@
+#include "tensor_ir/te.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "tensor_ir/match.h"
+
+namespace tw::te {
+namespace {
+
+// Names of iteration variables by position: readable in dumps, unique by identity.
+std::string axis_name(const char* prefix, size_t index) {
+  return prefix + std::to_string(index);
+}
+
+Stmt wrap_in_loops(const std::vector<Var>& loops, const std::vector<Expr>& extents, Stmt body) {
+  for (size_t i = loops.size(); i-- > 0;) body = make_stmt<For>(loops[i], extents[i], LoopKind::serial, body);
+  return body;
+}
+
+std::shared_ptr<const Stage> make_stage(
+    const std::string& name, const std::vector<Tensor>& uses, const Buffer& output, const std::vector<Expr>& shape,
+    const std::vector<Expr>& reduce_extents,
+    const std::function<Stmt(const Indices&, const Indices&, Stmt& init)>& make_body) {
+  std::vector<IterVar> iters;
+  std::vector<Var> loops;
+  std::vector<Expr> extents;
+  Indices spatial, reduce;
+  auto add = [&](const char* loop_prefix, const char* iter_prefix, size_t i, const Expr& extent, IterKind kind,
+                 Indices& out) {
+    const Var loop(axis_name(loop_prefix, i)), iter(axis_name(iter_prefix, i));
+    loops.push_back(loop), extents.push_back(extent), out.push_back(iter);
+    iters.push_back({iter, extent, kind, loop});
+  };
+  for (size_t i = 0; i < shape.size(); ++i) add("i", "vi", i, shape[i], IterKind::spatial, spatial);
+  for (size_t i = 0; i < reduce_extents.size(); ++i) add("r", "vr", i, reduce_extents[i], IterKind::reduce, reduce);
+  Stmt init, body = make_body(spatial, reduce, init);
+  Stmt block = make_stmt<Block>(name, std::move(iters), Expr(), init, body);
+  auto stage = std::make_shared<Stage>();
+  stage->name = name;
+  stage->outputs = {output};
+  stage->nest = wrap_in_loops(loops, extents, block);
+  for (const Buffer& read : buffers_read(stage->nest)) {
+    if (read == output) continue;
+    const auto found = std::find_if(uses.begin(), uses.end(), [&](const Tensor& t) { return t.buffer() == read; });
+    check(found != uses.end(), "te: every tensor that is loaded is listed in `uses`");
+    stage->inputs.push_back(*found);
+  }
+  return stage;
+}
+
+Expr combine(Combiner combiner, const Expr& accumulator, const Expr& value) {
+  switch (combiner) {
+    case Combiner::sum:
+      return accumulator + value;
+    case Combiner::product:
+      return accumulator * value;
+    case Combiner::min:
+      return value.dtype().is_float() ? call(Intrinsic::minimum, {accumulator, value}) : min(accumulator, value);
+    case Combiner::max:
+      return value.dtype().is_float() ? call(Intrinsic::maximum, {accumulator, value}) : max(accumulator, value);
+    case Combiner::logical_and:
+      return accumulator && value;
+    case Combiner::logical_or:
+      return accumulator || value;
+  }
+  internal_error("unknown combiner");
+}
+
+Expr identity_of(Combiner combiner, DType dtype) {
+  switch (combiner) {
+    case Combiner::sum:
+      return zero_of(dtype);
+    case Combiner::product:
+      return const_of(dtype, 1);
+    case Combiner::min:
+      return highest_of(dtype);
+    case Combiner::max:
+      return lowest_of(dtype);
+    case Combiner::logical_and:
+      return bool_imm(true);
+    case Combiner::logical_or:
+      return bool_imm(false);
+  }
+  internal_error("unknown combiner");
+}
+
+}  // namespace
+
+Tensor placeholder(std::string name, std::vector<Expr> shape, DType dtype) {
+  return Tensor(Buffer(std::move(name), dtype, std::move(shape)), nullptr);
+}
+
+Tensor compute(std::string name, std::vector<Expr> shape, const std::vector<Tensor>& uses,
+               const std::function<Expr(const Indices&)>& value) {
+  Buffer output;
+  auto stage = [&] {
+    Indices probe;
+    for (size_t i = 0; i < shape.size(); ++i) probe.push_back(Var(axis_name("p", i)));
+    output = Buffer(name, value(probe).dtype(), shape);
+    return make_stage(name, uses, output, shape, {},
+                      [&](const Indices& s, const Indices&, Stmt&) { return store(output, s, value(s)); });
+  }();
+  return Tensor(output, stage);
+}
+
+Tensor reduce(std::string name, std::vector<Expr> shape, std::vector<Expr> reduce_extents, Combiner combiner,
+              const std::vector<Tensor>& uses, const std::function<Expr(const Indices&, const Indices&)>& value) {
+  Indices probe_spatial, probe_reduce;
+  for (size_t i = 0; i < shape.size(); ++i) probe_spatial.push_back(Var(axis_name("p", i)));
+  for (size_t i = 0; i < reduce_extents.size(); ++i) probe_reduce.push_back(Var(axis_name("q", i)));
+  const DType dtype = value(probe_spatial, probe_reduce).dtype();
+  const Buffer output(name, dtype, shape);
+  auto stage =
+      make_stage(name, uses, output, shape, reduce_extents, [&](const Indices& s, const Indices& r, Stmt& init) {
+        init = store(output, s, identity_of(combiner, dtype));
+        return store(output, s, combine(combiner, load(output, s), value(s, r)));
+      });
+  return Tensor(output, stage);
+}
+
+std::vector<Tensor> opaque(std::string name, const std::vector<Tensor>& inputs,
+                           const std::vector<std::pair<DType, std::vector<Expr>>>& outputs,
+                           const std::function<Stmt(const std::vector<Buffer>&)>& body) {
+  auto stage = std::make_shared<Stage>();
+  stage->name = name;
+  stage->inputs = inputs;
+  stage->is_opaque = true;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    stage->outputs.emplace_back(outputs.size() == 1 ? name : name + "_" + std::to_string(i), outputs[i].first,
+                                outputs[i].second);
+  }
+  stage->nest = body(stage->outputs);
+  std::vector<Tensor> result;
+  for (const Buffer& buffer : stage->outputs) result.emplace_back(buffer, stage);
+  return result;
+}
+
+Func make_func(std::string name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+               std::vector<Var> parameters) {
+  Func func;
+  func.name = std::move(name);
+  func.parameters = std::move(parameters);
+  func.output_count = static_cast<int>(outputs.size());
+  std::set<std::string> names;
+  auto unique = [&](const std::string& wanted) {
+    std::string candidate = wanted;
+    for (int n = 1; !names.insert(candidate).second; ++n) candidate = wanted + "_" + std::to_string(n);
+    return candidate;
+  };
+
+  // Stages in order of need.
+  std::vector<std::shared_ptr<const Stage>> order;
+  std::set<const Stage*> seen;
+  std::function<void(const Tensor&)> need = [&](const Tensor& tensor) {
+    if (!tensor.stage() || !seen.insert(tensor.stage().get()).second) return;
+    for (const Tensor& input : tensor.stage()->inputs) need(input);
+    order.push_back(tensor.stage());
+  };
+  // Outputs that are placeholders, or the same tensor twice, are copied.
+  std::vector<Tensor> finals;
+  for (const Tensor& output : outputs) {
+    const bool is_repeated =
+        std::any_of(finals.begin(), finals.end(), [&](const Tensor& t) { return t.buffer() == output.buffer(); });
+    if (output.stage() && !is_repeated) {
+      finals.push_back(output);
+    } else {
+      finals.push_back(compute(output.buffer()->name + "_copy", output.shape(), {output},
+                               [&](const Indices& s) { return output(s); }));
+    }
+    need(finals.back());
+  }
+
+  for (const Tensor& input : inputs) func.buffers.push_back(input.buffer()), names.insert(input.buffer()->name);
+  for (const Tensor& output : finals) func.buffers.push_back(output.buffer());
+
+  std::vector<Stmt> statements;
+  std::vector<Buffer> temporaries;
+  std::set<std::string> block_names;
+  for (const auto& stage : order) {
+    for (const Buffer& buffer : stage->outputs) {
+      if (!func.is_parameter(buffer)) temporaries.push_back(buffer);
+    }
+    // A stage may be instantiated in several Funcs: its loops and iteration variables are new in each.
+    Stmt nest = with_fresh_names(stage->nest);
+    nest = rewrite(nest, [&](const Block& block) -> Stmt {
+      std::string wanted = block.name;
+      for (int n = 1; !block_names.insert(wanted).second; ++n) wanted = block.name + "_" + std::to_string(n);
+      return make_stmt<Block>(wanted, block.iters, block.predicate, block.init, block.body, block.attributes,
+                              block.span);
+    });
+    statements.push_back(nest);
+  }
+  func.body = seq(std::move(statements));
+
+  // Names of buffers are unique in a Func.
+  std::vector<Buffer*> to_name;
+  for (size_t i = inputs.size(); i < func.buffers.size(); ++i) to_name.push_back(&func.buffers[i]);
+  for (Buffer& buffer : temporaries) to_name.push_back(&buffer);
+  for (Buffer* buffer : to_name) {
+    const std::string wanted = unique((*buffer)->name);
+    if (wanted == (*buffer)->name) continue;
+    BufferNode renamed = *buffer->get();
+    renamed.name = wanted;
+    const Buffer fresh{std::move(renamed)};
+    func.body = replace_buffer(func.body, *buffer, fresh);
+    *buffer = fresh;
+  }
+  for (size_t i = temporaries.size(); i-- > 0;) func.body = make_stmt<Allocate>(temporaries[i], func.body);
+  return func;
+}
+
+}  // namespace tw::te
