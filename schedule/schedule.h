@@ -1,0 +1,91 @@
+// Schedules: a Func being transformed by primitives, and the trace of what was done.
+//
+// Every primitive keeps the meaning of the Func or throws Error(schedule), located and with a suggestion.  Legality is
+// decided from dependences (dependence.h), never assumed.  Each primitive is one file in primitives/, headed by its
+// rewrite in the IR's own text.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedule/trace.h"
+#include "tensor_ir/ir.h"
+
+namespace tw {
+
+// A loop, by its variable: valid until a primitive consumes the loop (split, fuse).  Primitives that keep a loop keep its Var.
+struct LoopRef {
+  Var var;
+  const std::string& name() const { return var.name(); }
+  bool operator==(const LoopRef&) const = default;
+};
+
+// A block, by its name, which is unique in the Func.
+struct BlockRef {
+  std::string name;
+  bool operator==(const BlockRef&) const = default;
+};
+
+// old index → new index, of a buffer's layout: both in terms of `from`.
+//   NCHW → NCHW16c:  from = (n, c, h, w), to = (n, c // 16, h, w, c % 16)
+struct IndexMap {
+  std::vector<Var> from;
+  std::vector<Expr> to;
+};
+
+class Schedule {
+ public:
+  explicit Schedule(Func func);
+  const Func& func() const { return func_; }
+  const Trace& trace() const { return trace_; }
+
+  // Looking up.
+  BlockRef block(const std::string& name) const;
+  std::vector<BlockRef> blocks() const;                    // in the order of the text
+  std::vector<LoopRef> loops(const BlockRef& block) const;  // around the block, outermost first
+  const Block& node(const BlockRef& block) const;
+  const For& node(const LoopRef& loop) const;
+
+  // Loops.  A factor that is not set (at most one) is inferred.  Factors need not divide: the block gets a predicate.
+  std::vector<LoopRef> split(const LoopRef& loop, const std::vector<std::optional<int64_t>>& factors);
+  LoopRef fuse(const std::vector<LoopRef>& loops);  // adjacent, outermost first
+  void reorder(const std::vector<LoopRef>& loops);  // into this order, in the places that they take now
+  void parallel(const LoopRef& loop);
+  void vectorize(const LoopRef& loop);
+  void unroll(const LoopRef& loop);
+  void bind(const LoopRef& loop, ThreadAxis axis);
+  void annotate(const LoopRef& loop, const std::string& key, AttributeValue value);
+  void annotate(const BlockRef& block, const std::string& key, AttributeValue value);
+
+  // Where a block runs.
+  void compute_at(const BlockRef& producer, const LoopRef& loop);          // only what the loop's body needs of it
+  void reverse_compute_at(const BlockRef& consumer, const LoopRef& loop);  // as soon as the loop's body has made its input
+  void compute_inline(const BlockRef& producer);
+  void reverse_compute_inline(const BlockRef& consumer);  // into its only producer's Store
+
+  // Where data live.  Each gives the new copy block; the copy is at the root until it is moved.
+  BlockRef cache_read(const BlockRef& consumer, const std::string& buffer, Scope scope);
+  BlockRef cache_write(const BlockRef& producer, const std::string& buffer, Scope scope);  // the producer writes the cache
+  void set_scope(const std::string& buffer, Scope scope);  // of an allocated buffer
+  // The buffer's elements in another order.  Of a parameter this changes what callers pass (func().buffers shows the new
+  // shape, trace() the map): for weights, and for layouts that the graph has agreed on.  Padding elements of an input are never
+  // read as values; those of an output are written as zero or left.
+  void transform_layout(const std::string& buffer, const IndexMap& map);
+  void pad(const BlockRef& block, const std::vector<int64_t>& multiples);  // iteration extents up to multiples; extra instances are masked
+
+  // Reductions.
+  BlockRef decompose_reduction(const BlockRef& block, const LoopRef& loop);  // the init as a block of its own in front of loop
+  BlockRef rfactor(const LoopRef& loop, int axis);  // partial results over `loop` in a new buffer dimension `axis`; returns the partial block
+
+  // Instructions.
+  void tensorize(const LoopRef& loop, const std::string& intrinsic);
+  void pipeline(const LoopRef& loop, int stages);
+
+ private:
+  friend struct ScheduleEdit;  // how primitives change func_
+  Func func_;
+  Trace trace_;
+};
+
+}  // namespace tw

@@ -1,0 +1,15 @@
+// Who decides the schedule: a target's analytic default, a database's record, a search's candidate.
+#pragma once
+
+#include <functional>
+
+#include "schedule/schedule.h"
+
+namespace tw {
+
+struct Target;
+
+// The scheduled form of an unscheduled Func for a target.
+using ScheduleSource = std::function<Schedule(const Func&, const Target&)>;
+
+}  // namespace tw

@@ -1,0 +1,36 @@
+// Kernels to machine code: LLVM, then lld in this process, to one ELF shared object with no undefined symbols that the
+// runtime maps.  The same path serves running at once and artifacts for other machines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "targets/lower.h"
+
+namespace tw {
+
+struct InnerLoopReport {
+  std::string kernel;
+  int line = 0;            // of the assembly
+  int vector_spills = 0;   // stores of vector registers to the stack within the loop
+  int vector_reloads = 0;
+};
+
+struct CodegenReport {
+  std::vector<InnerLoopReport> inner_loops;
+  double llvm_seconds = 0, link_seconds = 0;
+};
+
+struct CodegenOptions {
+  int jobs = 0;               // threads for LLVM; 0: one per core
+  bool wants_report = false;  // fills inner_loops (costs an assembly printing)
+};
+
+std::vector<std::byte> compile_image(const std::vector<Kernel>& kernels, const Target& target,
+                                     const CodegenOptions& options = {}, CodegenReport* report = nullptr);
+// For people and tests.
+std::string emit_llvm_ir(const std::vector<Kernel>& kernels, const Target& target);
+std::string emit_assembly(const std::vector<Kernel>& kernels, const Target& target);
+std::vector<std::byte> emit_object(const std::vector<Kernel>& kernels, const Target& target);
+
+}  // namespace tw

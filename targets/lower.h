@@ -1,0 +1,30 @@
+// From a scheduled Func to kernels: the one pipeline, top to bottom, for every target.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "targets/target.h"
+#include "tensor_ir/ir.h"
+
+namespace tw {
+
+// One KernelFunction (runtime/plan.h) or GPU kernel, in lowered form: flat buffers, no blocks.
+struct Kernel {
+  std::string symbol;
+  // Its body is `for task in 0..n parallel { … }` or, where there is nothing to share out, any statement (n = 1); on GPUs
+  // loops bound to thread axes.  The oracle runs it as it is.  Buffers: those of the Func that it uses, then temporaries, then,
+  // when workspace_bytes > 0, `workspace`: u8 scratch of one worker.
+  Func func;
+  Expr tasks;                  // n: constant, or of func.parameters
+  int64_t workspace_bytes = 0;
+};
+
+struct LoweredFunc {
+  std::vector<Kernel> kernels;      // to run in order, each after the one before has ended
+  std::vector<Buffer> temporaries;  // global buffers that live between kernels
+};
+
+LoweredFunc lower(const Func& scheduled, const Target& target, const std::string& symbol);
+
+}  // namespace tw
