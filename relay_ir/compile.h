@@ -1,0 +1,42 @@
+// Graph + target + schedules → Executable: the whole compiler, top to bottom.
+//
+//   passes → layout → fuse into groups → per group: tensor expressions → schedule → lower → kernels → image
+//   → memory plan → Executable
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "relay_ir/graph.h"
+#include "runtime/executable.h"
+#include "schedule/source.h"
+#include "targets/target.h"
+
+namespace tw::relay {
+
+struct CompileOptions {
+  ScheduleSource schedule;  // not set: the target's default
+  int threads = 0;          // of the Executable; 0: all cores of the affinity mask
+  int jobs = 0;             // compiler threads; 0: all cores
+  std::string only_pass;    // for tests: stop after this pass
+};
+
+// The graph after the passes and layout assignment, before fusion.  For dumps and tests.
+Graph optimise(const Graph& graph, const Target& target);
+
+// A set of nodes that become one Func: at most one contraction or composite, with the elementwise and injective operators
+// around it.
+struct Group {
+  std::vector<int> nodes;  // indices into the graph's, in order
+  std::vector<ValueId> inputs, outputs;
+  std::string name;        // "conv1+relu1"
+};
+std::vector<Group> fuse(const Graph& graph, const Target& target);
+
+// The group's mathematics: buffers are inputs then outputs.  Constant inputs are marked "constant:NAME" in the attributes.
+Func lower_group(const Graph& graph, const Group& group);
+
+Executable compile(const Graph& graph, const Target& target, const CompileOptions& options = {});
+
+}  // namespace tw::relay
