@@ -25,16 +25,17 @@ struct CompileOptions {
 // The graph after the passes and layout assignment, before fusion.  For dumps and tests.
 Graph optimise(const Graph& graph, const Target& target);
 
-// A set of nodes that become one Func: at most one contraction or composite, with the elementwise and injective operators
-// around it.
+// A set of nodes that become one Func: at most one contraction or composite, with the elementwise and injective
+// operators around it.
 struct Group {
   std::vector<int> nodes;  // indices into the graph's, in order
   std::vector<ValueId> inputs, outputs;
-  std::string name;        // "conv1+relu1"
+  std::string name;  // "conv1+relu1"
 };
 std::vector<Group> fuse(const Graph& graph, const Target& target);
 
-// The group's mathematics: buffers are inputs then outputs.  Constant inputs are marked "constant:NAME" in the attributes.
+// The group's mathematics: buffers are inputs then outputs.  Constant inputs are marked "constant:NAME" in the
+// attributes.
 Func lower_group(const Graph& graph, const Group& group);
 
 Executable compile(const Graph& graph, const Target& target, const CompileOptions& options = {});

@@ -1,13 +1,14 @@
 // relay_ir: a model as a functional graph.
 //
 // A Graph is a list of nodes in topological order over values in single assignment form.  Each value has a type whose
-// dimensions are integer expressions (tensor_ir), a static one merely a constant.  Values are inputs, constants, or results
-// of a node.  Every node names a row of the operator list (op.h).
+// dimensions are integer expressions (tensor_ir), a static one merely a constant.  Values are inputs, constants, or
+// results of a node.  Every node names a row of the operator list (op.h).
 #pragma once
 
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -24,8 +25,8 @@ struct TensorType {
   int rank() const { return static_cast<int>(shape.size()); }
 };
 bool operator==(const TensorType& a, const TensorType& b);
-std::string to_string(const TensorType& type);                    // f32[1, 64, n, 56]
-std::optional<Shape> static_shape(const TensorType& type);        // nothing when a dimension is symbolic
+std::string to_string(const TensorType& type);              // f32[1, 64, n, 56]
+std::optional<Shape> static_shape(const TensorType& type);  // nothing when a dimension is symbolic
 TensorType type_of(const NDArray& array);
 
 using ValueId = int;
@@ -62,6 +63,9 @@ struct Value {
   std::string name;  // unique
   TensorType type;
   std::optional<NDArray> constant;
+  // How it is stored, decided by assign_layout: 0 is row-major; b > 0 is [n, ceil(c / b), …, b], axis 1 in blocks of b
+  // with padding in the last.  The type stays logical.
+  int64_t channel_block = 0;
 };
 
 struct Graph {
@@ -69,15 +73,43 @@ struct Graph {
   std::vector<Value> values;  // by ValueId
   std::vector<Node> nodes;    // in topological order
   std::vector<ValueId> inputs, outputs;
-  std::vector<Var> symbols;   // symbolic dimensions
+  std::vector<Var> symbols;  // symbolic dimensions
 
   ValueId add_value(std::string name, TensorType type);  // makes the name unique
   ValueId add_constant(std::string name, NDArray value);
   // Appends a node, inferring its result types: Error(shape) that names the node.
   std::vector<ValueId> add_node(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {},
                                 std::string name = {});
+  void rename_value(ValueId id, const std::string& name);  // to this name, or to one made unique from it
   const Value& value(ValueId id) const { return values[id]; }
   bool is_constant(ValueId id) const { return id != no_value && values[id].constant.has_value(); }
+
+ private:
+  std::string unique_name(std::unordered_set<std::string>& taken, const std::string& wanted);
+  std::unordered_set<std::string> value_names_, node_names_;
+};
+
+// Copies a graph value by value and node by node, so that a pass says only what it changes.  Nodes go through add():
+// with their inputs replaced by what the old values became.
+class GraphCopy {
+ public:
+  explicit GraphCopy(const Graph& from);  // copies inputs and symbols
+  const Graph& from() const { return from_; }
+  Graph& to() { return to_; }
+  // What `old` became; a constant is copied on first use.
+  ValueId operator[](ValueId old);
+  void set(ValueId old, ValueId now) { map_[old] = now; }
+  // The node as it was, on the new inputs; its results keep their names.
+  void copy(const Node& node);
+  // Any node in its stead: op, new inputs.  The results get the names of `named_for`'s results as far as these exist.
+  std::vector<ValueId> add(const Node& named_for, const std::string& op, std::vector<ValueId> inputs,
+                           NodeAttributes attributes = {});
+  Graph finish();  // maps the outputs
+
+ private:
+  const Graph& from_;
+  Graph to_;
+  std::vector<ValueId> map_;  // by old ValueId; -2: nothing yet
 };
 
 // Who makes and who uses each value.

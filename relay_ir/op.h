@@ -1,9 +1,10 @@
 // Operators.  An operator is one value in one file of ops/: types and attributes, shape rule, mathematics as a tensor
-// expression, ONNX mapping, and examples.  The importer, the docs, Python, the numeric tests and the fuzzer walk the one
-// list (ops.cpp).
+// expression, ONNX mapping, and examples.  The importer, the docs, Python, the numeric tests and the fuzzer walk the
+// one list (families.def).
 //
-// relay operators are few and orthogonal; the many ONNX operators map onto them by rules: a rule turns one ONNX node into one
-// or more relay nodes.  An ONNX operator with attributes or types that its rule does not cover is *refused* by it.
+// relay operators are few and orthogonal; the many ONNX operators map onto them by rules: a rule turns one ONNX node
+// into one or more relay nodes.  An ONNX operator with attributes or types that its rule does not cover is *refused* by
+// it.
 #pragma once
 
 #include <functional>
@@ -31,8 +32,8 @@ enum class OpKind { elementwise, injective, view, reduction, contraction, compos
 // One use of an operator, as its functions see it.
 struct OpCall {
   const OpDef& op;
-  const NodeAttributes& attributes;       // complete: defaults are filled in
-  std::vector<TensorType> inputs;         // of absent optional inputs: rank 0, and has_input(i) is false
+  const NodeAttributes& attributes;  // complete: defaults are filled in
+  std::vector<TensorType> inputs;    // of absent optional inputs: rank 0, and has_input(i) is false
   std::vector<bool> present;
   std::vector<const NDArray*> constants;  // known values of inputs, or null
   std::vector<TensorType> outputs;        // after infer
@@ -40,7 +41,9 @@ struct OpCall {
   bool has_input(size_t i) const { return i < present.size() && present[i]; }
   // Error(shape) with the operator's name, the input types and `message`.
   [[noreturn]] void fail(const std::string& message) const;
-  void require(bool holds, const std::string& message) const { if (!holds) fail(message); }
+  void require(bool holds, const std::string& message) const {
+    if (!holds) fail(message);
+  }
 };
 
 struct AttributeDef {
@@ -76,12 +79,12 @@ class OnnxNodeContext {
  public:
   virtual ~OnnxNodeContext() = default;
   virtual std::string op_type() const = 0;
-  virtual int opset() const = 0;                         // of the node's domain
+  virtual int opset() const = 0;  // of the node's domain
   virtual size_t input_count() const = 0;
   virtual size_t output_count() const = 0;
-  virtual bool has_input(size_t i) const = 0;            // present and not ""
-  virtual bool wants_output(size_t i) const = 0;         // named, so perhaps used
-  virtual ValueId input(size_t i) const = 0;             // Error(malformed_model) when absent
+  virtual bool has_input(size_t i) const = 0;     // present and not ""
+  virtual bool wants_output(size_t i) const = 0;  // named, so perhaps used
+  virtual ValueId input(size_t i) const = 0;      // Error(malformed_model) when absent
   virtual const TensorType& type(ValueId id) const = 0;
   // The value when it is known at import (initializer, or folded from such): null when not.
   virtual const NDArray* constant(ValueId id) const = 0;
@@ -96,7 +99,8 @@ class OnnxNodeContext {
   virtual NDArray attribute_tensor(const std::string& name) const = 0;
   virtual std::vector<std::string> attribute_strings(const std::string& name) const = 0;
   // Builds (folding at once when all inputs are constants and the result is small).
-  virtual std::vector<ValueId> emit_all(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) = 0;
+  virtual std::vector<ValueId> emit_all(const std::string& op, std::vector<ValueId> inputs,
+                                        NodeAttributes attributes = {}) = 0;
   ValueId emit(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
     return emit_all(op, std::move(inputs), std::move(attributes))[0];
   }
@@ -107,8 +111,8 @@ class OnnxNodeContext {
 
 struct OnnxRule {
   std::string op_type;
-  std::string domain;        // "" or "ai.onnx": the standard one; "com.microsoft"
-  int since_opset = 1;       // the rule covers this opset and later ones, up to a later row
+  std::string domain;   // "" or "ai.onnx": the standard one; "com.microsoft"
+  int since_opset = 1;  // the rule covers this opset and later ones, up to a later row
   std::function<std::vector<ValueId>(OnnxNodeContext&)> import;  // one value an output (no_value where not wanted)
 };
 
@@ -117,15 +121,19 @@ struct OpFamily {  // what one file of ops/ contributes
   std::vector<OnnxRule> onnx_rules;
 };
 
-// ops/*.cpp; the list of them is in ops.cpp.
+// ops/*.cpp; the list of them is families.def.
 const std::vector<const OpDef*>& all_ops();
 const OpDef* find_op(std::string_view name);
 const OnnxRule* find_onnx_rule(std::string_view domain, std::string_view op_type, int opset);
 std::vector<const OnnxRule*> all_onnx_rules();
 
 // Checks the node against its OpDef, fills in default attributes and infers result types.  Error(shape).
-std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorType>& inputs, const std::vector<bool>& present,
-                                    const std::vector<const NDArray*>& constants, NodeAttributes& attributes);
+std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorType>& inputs,
+                                    const std::vector<bool>& present, const std::vector<const NDArray*>& constants,
+                                    NodeAttributes& attributes);
+
+// The node as its operator's functions see it, result types included.
+OpCall make_call(const Graph& graph, const Node& node);
 
 // Numpy's rules; call.fail() when the shapes do not fit.
 std::vector<Expr> broadcast_shapes(const OpCall& call, const std::vector<std::vector<Expr>>& shapes);

@@ -1,0 +1,195 @@
+#include "relay_ir/graph.h"
+
+#include "relay_ir/op.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/printer.h"
+#include "tensor_ir/structural.h"
+
+namespace tw::relay {
+
+bool operator==(const TensorType& a, const TensorType& b) {
+  if (a.dtype != b.dtype || a.rank() != b.rank()) return false;
+  for (int i = 0; i < a.rank(); ++i) {
+    const auto x = as_int(a.shape[i]), y = as_int(b.shape[i]);
+    if (x || y ? x != y : !is_known_equal(a.shape[i], b.shape[i])) return false;
+  }
+  return true;
+}
+
+std::string to_string(const TensorType& type) {
+  std::string text = to_string(type.dtype) + "[";
+  for (int i = 0; i < type.rank(); ++i) {
+    if (i) text += ", ";
+    const auto value = as_int(type.shape[i]);
+    text += value ? std::to_string(*value) : to_text(type.shape[i]);
+  }
+  return text + "]";
+}
+
+std::optional<Shape> static_shape(const TensorType& type) {
+  Shape shape;
+  for (const Expr& dim : type.shape) {
+    const auto value = as_int(dim);
+    if (!value) return std::nullopt;
+    shape.push_back(*value);
+  }
+  return shape;
+}
+
+TensorType type_of(const NDArray& array) {
+  TensorType type{array.dtype(), {}};
+  for (const int64_t dim : array.shape()) type.shape.push_back(Expr(dim));
+  return type;
+}
+
+namespace {
+
+template <class T>
+const T& get(const std::map<std::string, AttributeValue>& values, const std::string& name) {
+  const auto found = values.find(name);
+  if (found == values.end()) internal_error("relay: attribute `" + name + "` is not set");
+  const T* value = std::get_if<T>(&found->second);
+  if (!value) internal_error("relay: attribute `" + name + "` has another type");
+  return *value;
+}
+
+}  // namespace
+
+int64_t NodeAttributes::get_int(const std::string& name) const {
+  return get<int64_t>(values_, name);
+}
+double NodeAttributes::get_float(const std::string& name) const {
+  return get<double>(values_, name);
+}
+const std::string& NodeAttributes::get_string(const std::string& name) const {
+  return get<std::string>(values_, name);
+}
+const std::vector<int64_t>& NodeAttributes::get_ints(const std::string& name) const {
+  return get<std::vector<int64_t>>(values_, name);
+}
+const std::vector<double>& NodeAttributes::get_floats(const std::string& name) const {
+  return get<std::vector<double>>(values_, name);
+}
+const NDArray& NodeAttributes::get_array(const std::string& name) const {
+  return get<NDArray>(values_, name);
+}
+
+std::string Graph::unique_name(std::unordered_set<std::string>& taken, const std::string& wanted) {
+  std::string candidate = wanted.empty() ? "v" : wanted;
+  const std::string stem = candidate;
+  // Numbers go on from the count of names, so that many values with one stem do not each try all numbers.
+  for (size_t n = taken.insert(candidate).second ? 0 : 1; n; ++n) {
+    candidate = stem + "_" + std::to_string(n < 4 ? n : taken.size() + n);
+    if (taken.insert(candidate).second) break;
+  }
+  return candidate;
+}
+
+ValueId Graph::add_value(std::string name, TensorType type) {
+  values.push_back({unique_name(value_names_, name), std::move(type), std::nullopt});
+  return static_cast<ValueId>(values.size()) - 1;
+}
+
+ValueId Graph::add_constant(std::string name, NDArray value) {
+  const ValueId id = add_value(std::move(name), type_of(value));
+  values[id].constant = std::move(value);
+  return id;
+}
+
+void Graph::rename_value(ValueId id, const std::string& name) {
+  if (values[id].name == name) return;
+  value_names_.erase(values[id].name);
+  values[id].name = unique_name(value_names_, name);
+}
+
+std::vector<ValueId> Graph::add_node(const std::string& op_name, std::vector<ValueId> inputs, NodeAttributes attributes,
+                                     std::string name) {
+  const OpDef* op = find_op(op_name);
+  if (!op) internal_error("relay: no operator is called `" + op_name + "`");
+  Node node;
+  node.op = op;
+  while (!inputs.empty() && inputs.back() == no_value) inputs.pop_back();
+  std::vector<TensorType> types;
+  std::vector<bool> present;
+  std::vector<const NDArray*> constants;
+  for (const ValueId id : inputs) {
+    check(id == no_value || (id >= 0 && id < static_cast<ValueId>(values.size())), "relay: inputs are values");
+    present.push_back(id != no_value);
+    types.push_back(id == no_value ? TensorType{f32, {}} : values[id].type);
+    constants.push_back(is_constant(id) ? &*values[id].constant : nullptr);
+  }
+  node.name = unique_name(node_names_, name.empty() ? op_name : name);
+  std::vector<TensorType> results;
+  try {
+    results = infer_types(*op, types, present, constants, attributes);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::shape) throw;
+    node_names_.erase(node.name);
+    throw Error(ErrorCode::shape, "node `" + node.name + "`: " + error.what());
+  }
+  node.inputs = std::move(inputs);
+  node.attributes = std::move(attributes);
+  for (size_t i = 0; i < results.size(); ++i) {
+    node.outputs.push_back(add_value(i == 0 ? node.name : node.name + "." + std::to_string(i), std::move(results[i])));
+  }
+  nodes.push_back(std::move(node));
+  return nodes.back().outputs;
+}
+
+Uses::Uses(const Graph& graph)
+    : producer(graph.values.size(), -1), users(graph.values.size()), is_output(graph.values.size(), false) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const ValueId id : graph.nodes[i].outputs) producer[id] = static_cast<int>(i);
+    for (const ValueId id : graph.nodes[i].inputs) {
+      if (id == no_value) continue;
+      if (users[id].empty() || users[id].back() != static_cast<int>(i)) users[id].push_back(static_cast<int>(i));
+    }
+  }
+  for (const ValueId id : graph.outputs) is_output[id] = true;
+}
+
+GraphCopy::GraphCopy(const Graph& from) : from_(from), map_(from.values.size(), -2) {
+  to_.name = from.name;
+  to_.symbols = from.symbols;
+  for (const ValueId id : from.inputs) {
+    map_[id] = to_.add_value(from.values[id].name, from.values[id].type);
+    to_.values[map_[id]].channel_block = from.values[id].channel_block;
+    to_.inputs.push_back(map_[id]);
+  }
+}
+
+ValueId GraphCopy::operator[](ValueId old) {
+  if (old == no_value) return no_value;
+  if (map_[old] == -2) {
+    check(from_.is_constant(old), "GraphCopy: a value is copied before it is used");
+    map_[old] = to_.add_constant(from_.values[old].name, *from_.values[old].constant);
+    to_.values[map_[old]].channel_block = from_.values[old].channel_block;
+  }
+  return map_[old];
+}
+
+std::vector<ValueId> GraphCopy::add(const Node& named_for, const std::string& op, std::vector<ValueId> inputs,
+                                    NodeAttributes attributes) {
+  const auto results = to_.add_node(op, std::move(inputs), std::move(attributes), named_for.name);
+  for (size_t i = 0; i < results.size() && i < named_for.outputs.size(); ++i) {
+    to_.rename_value(results[i], from_.values[named_for.outputs[i]].name);
+  }
+  return results;
+}
+
+void GraphCopy::copy(const Node& node) {
+  std::vector<ValueId> inputs;
+  for (const ValueId id : node.inputs) inputs.push_back((*this)[id]);
+  const auto results = add(node, node.op->name, std::move(inputs), node.attributes);
+  for (size_t i = 0; i < results.size(); ++i) {
+    map_[node.outputs[i]] = results[i];
+    to_.values[results[i]].channel_block = from_.values[node.outputs[i]].channel_block;
+  }
+}
+
+Graph GraphCopy::finish() {
+  for (const ValueId id : from_.outputs) to_.outputs.push_back((*this)[id]);
+  return std::move(to_);
+}
+
+}  // namespace tw::relay

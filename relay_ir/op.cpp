@@ -1,0 +1,177 @@
+#include "relay_ir/op.h"
+
+#include <algorithm>
+
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/interp.h"
+#include "tensor_ir/printer.h"
+
+namespace tw::relay {
+namespace {
+
+const char* kind_name(const AttributeValue& value) {
+  static const char* const names[] = {"an integer",       "a float",           "a string", "a list of integers",
+                                      "a list of floats", "a list of strings", "a tensor"};
+  return names[value.index()];
+}
+
+// Integers serve where floats are wanted, and an empty list of one kind serves as one of another.
+std::optional<AttributeValue> convert(const AttributeValue& given, const AttributeValue& wanted) {
+  if (given.index() == wanted.index()) return given;
+  if (const auto* value = std::get_if<int64_t>(&given); value && std::holds_alternative<double>(wanted)) {
+    return static_cast<double>(*value);
+  }
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&given)) {
+    if (std::holds_alternative<std::vector<double>>(wanted)) return std::vector<double>(list->begin(), list->end());
+    if (list->empty() && std::holds_alternative<std::vector<std::string>>(wanted)) return std::vector<std::string>();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void OpCall::fail(const std::string& message) const {
+  std::string text = op.name + "(";
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (i) text += ", ";
+    text += has_input(i) ? to_string(inputs[i]) : "none";
+  }
+  throw Error(ErrorCode::shape, text + "): " + message);
+}
+
+std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorType>& inputs,
+                                    const std::vector<bool>& present, const std::vector<const NDArray*>& constants,
+                                    NodeAttributes& attributes) {
+  OpCall call{op, attributes, inputs, present, constants, {}};
+  const int count = static_cast<int>(inputs.size());
+  call.require(count >= op.min_inputs && (op.max_inputs < 0 || count <= op.max_inputs),
+               "takes " + std::to_string(op.min_inputs) +
+                   (op.max_inputs < 0                ? " or more"
+                    : op.max_inputs == op.min_inputs ? std::string()
+                                                     : " to " + std::to_string(op.max_inputs)) +
+                   " inputs, not " + std::to_string(count));
+  for (int i = 0; i < op.min_inputs && op.max_inputs >= 0; ++i) {
+    const std::string name = i < static_cast<int>(op.input_names.size()) ? op.input_names[i] : std::to_string(i);
+    call.require(present[i], "input `" + name + "` is missing");
+  }
+  for (const auto& [name, value] : attributes.all()) {
+    const bool is_known = std::any_of(op.attributes.begin(), op.attributes.end(),
+                                      [&name = name](const AttributeDef& def) { return def.name == name; });
+    call.require(is_known, "has no attribute `" + name + "`");
+  }
+  for (const AttributeDef& def : op.attributes) {
+    if (!attributes.has(def.name)) {
+      call.require(!def.is_required, "needs attribute `" + def.name + "`");
+      attributes.set(def.name, def.default_value);
+      continue;
+    }
+    const AttributeValue& given = attributes.all().at(def.name);
+    const auto converted = convert(given, def.default_value);
+    call.require(converted.has_value(),
+                 "attribute `" + def.name + "` is " + kind_name(def.default_value) + ", not " + kind_name(given));
+    attributes.set(def.name, *converted);
+  }
+  std::vector<TensorType> outputs = op.infer(call);
+  for (TensorType& type : outputs) {
+    for (Expr& dim : type.shape) {
+      if (as_int(dim)) continue;
+      dim = simplify(dim);
+    }
+    for (const Expr& dim : type.shape) {
+      call.require(as_int(dim).value_or(0) >= 0, "gives a negative dimension: " + to_string(type));
+    }
+  }
+  return outputs;
+}
+
+OpCall make_call(const Graph& graph, const Node& node) {
+  OpCall call{*node.op, node.attributes, {}, {}, {}, {}};
+  for (const ValueId id : node.inputs) {
+    call.present.push_back(id != no_value);
+    call.inputs.push_back(id == no_value ? TensorType{f32, {}} : graph.values[id].type);
+    call.constants.push_back(graph.is_constant(id) ? &*graph.values[id].constant : nullptr);
+  }
+  for (const ValueId id : node.outputs) call.outputs.push_back(graph.values[id].type);
+  return call;
+}
+
+std::vector<Expr> broadcast_shapes(const OpCall& call, const std::vector<std::vector<Expr>>& shapes) {
+  size_t rank = 0;
+  for (const auto& shape : shapes) rank = std::max(rank, shape.size());
+  std::vector<Expr> result(rank, Expr(1));
+  for (const auto& shape : shapes) {
+    for (size_t i = 0; i < shape.size(); ++i) {
+      Expr& dim = result[rank - shape.size() + i];
+      const Expr& other = shape[i];
+      if (is_const_int(other, 1)) continue;
+      if (is_const_int(dim, 1)) {
+        dim = other;
+        continue;
+      }
+      const auto a = as_int(dim), b = as_int(other);
+      if (a && b) {
+        call.require(*a == *b, "dimensions " + std::to_string(*a) + " and " + std::to_string(*b) +
+                                   " neither are equal nor is one of them 1");
+      } else if (b) {
+        dim = other;  // a symbolic dimension beside a constant other than 1 can only be that constant, or 1
+      } else if (!a) {
+        call.require(is_known_equal(dim, other), "dimensions `" + to_text(dim) + "` and `" + to_text(other) +
+                                                     "` may differ\n  help: fix open dimensions with shapes=");
+      }
+    }
+  }
+  return result;
+}
+
+Expr broadcast_read(const te::Tensor& t, const te::Indices& output_indices) {
+  te::Indices indices;
+  const size_t skip = output_indices.size() - t.shape().size();
+  for (size_t i = 0; i < t.shape().size(); ++i) {
+    indices.push_back(is_const_int(t.shape()[i], 1) ? Expr(0) : output_indices[skip + i]);
+  }
+  return t(indices);
+}
+
+std::vector<NDArray> evaluate_op(const OpDef& op, const NodeAttributes& given, const std::vector<NDArray>& inputs) {
+  NodeAttributes attributes = given;
+  std::vector<TensorType> types;
+  std::vector<bool> present;
+  std::vector<const NDArray*> constants;
+  for (const NDArray& input : inputs) {
+    present.push_back(input.is_defined());
+    types.push_back(input.is_defined() ? type_of(input) : TensorType{f32, {}});
+    constants.push_back(input.is_defined() ? &input : nullptr);
+  }
+  const std::vector<TensorType> results = infer_types(op, types, present, constants, attributes);
+  std::vector<NDArray> outputs;
+  bool is_empty = true;
+  for (const TensorType& type : results) {
+    const auto shape = static_shape(type);
+    check(shape.has_value(), "evaluate_op: constant inputs give constant shapes");
+    outputs.emplace_back(type.dtype, *shape);
+    is_empty = is_empty && outputs.back().size() == 0;
+  }
+  if (is_empty) return outputs;
+  if (op.kind == OpKind::view && inputs[0].byte_size() == outputs[0].byte_size()) {
+    std::memcpy(outputs[0].data(), inputs[0].data(), inputs[0].byte_size());
+    return outputs;
+  }
+  const OpCall call{op, attributes, types, present, constants, results};
+  std::vector<te::Tensor> placeholders, arguments;
+  std::vector<NDArray> buffers;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    te::Tensor tensor;
+    if (present[i]) {
+      tensor = te::placeholder("x" + std::to_string(i), types[i].shape, types[i].dtype);
+      placeholders.push_back(tensor);
+      buffers.push_back(inputs[i]);
+    }
+    arguments.push_back(tensor);
+  }
+  const Func func = te::make_func(op.name, placeholders, op.compute(call, arguments));
+  buffers.insert(buffers.end(), outputs.begin(), outputs.end());
+  interpret(func, buffers);
+  return outputs;
+}
+
+}  // namespace tw::relay
