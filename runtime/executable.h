@@ -28,15 +28,17 @@ class Executable {
   static Executable load(const std::filesystem::path& path);
   // Writes to a temporary file beside `path`, then renames.
   void save(const std::filesystem::path& path) const;
+  // Of a loaded one: reads all constants and compares their checksum, which load leaves out.  Error(artifact).
+  void verify() const;
 
   const Plan& plan() const;
   const MachineRequirements& requirements() const;
 
-  // Runs on `threads` workers (0: what set_threads said; by default one per core of the affinity mask).
-  // `inputs` in the order of plan().inputs, checked for dtype and shape: Error(input).
+  // Runs on threads() workers.  `inputs` in the order of plan().inputs, checked for dtype and shape: Error(input).
   std::vector<NDArray> run(const std::vector<NDArray>& inputs);
-  // Into arrays that the caller owns.
+  // Into arrays that the caller owns; they overlap neither each other nor the inputs.
   void run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs);
+  // 0: one worker a core of the affinity mask and the cgroups' CPU quota, as at the start.  Error(limit).
   void set_threads(int threads);
   int threads() const;
 
@@ -44,6 +46,7 @@ class Executable {
   std::vector<StepProfile> profile(const std::vector<NDArray>& inputs, int repetitions = 10);
 
  private:
+  Executable() = default;
   struct State;
   std::shared_ptr<State> state_;
 };

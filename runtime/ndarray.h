@@ -42,8 +42,14 @@ class NDArray {
 
   void* data() { return data_; }
   const void* data() const { return data_; }
-  template <class T> T* as() { return static_cast<T*>(data_); }
-  template <class T> const T* as() const { return static_cast<const T*>(data_); }
+  template <class T>
+  T* as() {
+    return static_cast<T*>(data_);
+  }
+  template <class T>
+  const T* as() const {
+    return static_cast<const T*>(data_);
+  }
 
   // Element `index` (flat) widened; f16 and bf16 convert.  For constants and tests, not for speed.
   double get_float(int64_t index) const;

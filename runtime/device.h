@@ -1,0 +1,39 @@
+// A Program is one executable's code made ready on a device.  Executable checks and allocates; a Program runs.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/plan.h"
+
+namespace tw {
+
+// What a Program is made from; all of it outlives the Program.  The plan is valid (plan_io.h).
+struct ProgramSource {
+  std::span<const std::byte> image;
+  const Plan& plan;
+  const std::vector<NDArray>& constants;
+  const MachineRequirements& requirements;
+};
+
+// Calls come one at a time: Executable holds a lock.
+class Program {
+ public:
+  virtual ~Program() = default;
+  // Host addresses in the order of the plan's inputs and outputs, of the sizes that the plan says, not overlapping.
+  // `threads` ≥ 1 is for devices that run on the host's cores.
+  virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) = 0;
+  // Runs all steps `repetitions` times, each step alone; its median seconds, in the order of the plan's steps.
+  virtual std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs,
+                                         int threads, int repetitions) = 0;
+};
+
+// The device that plan code for `source.requirements.architecture` runs on.  Error(wrong_machine | device | artifact).
+std::unique_ptr<Program> make_program(const ProgramSource& source);
+
+// One function a device.
+std::unique_ptr<Program> make_cpu_program(const ProgramSource& source);
+
+}  // namespace tw

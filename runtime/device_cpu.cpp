@@ -1,0 +1,210 @@
+// The CPU device.  A run enters the team once; each worker walks all steps and runs its share of each.
+//
+// Worker w of n runs the tasks from ⌈w·tasks/n⌉ to ⌈(w+1)·tasks/n⌉, so the same rows stay with the same worker from
+// layer to layer, and a step of one task runs on worker 0.  A step that waits has a barrier before it, unless it and
+// everything since the last barrier have one task and so run on worker 0 in order.
+//
+// Every storage that a kernel sees (input, output, constant, arena, workspace) begins at a 64-byte boundary: a
+// caller's array that does not is copied.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "runtime/cpu_features.h"
+#include "runtime/device.h"
+#include "runtime/elf_image.h"
+#include "runtime/memory.h"
+#include "runtime/team.h"
+
+namespace tw {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct StepCode {
+  KernelFunction function;
+  const int64_t* parameters;
+  int64_t tasks;
+  bool has_barrier;      // before it, when there is more than one worker
+  size_t first_pointer;  // of its buffers, in a worker's table
+};
+
+// An entry of the pointer table that is the caller's array, known only when a run begins.
+struct CallerEntry {
+  size_t entry;
+  bool is_output;
+  uint32_t index;
+  int64_t offset;
+};
+
+// On lines of its own: a worker reads and writes only its own.
+struct alignas(128) Worker {
+  std::vector<void*> pointers;  // the buffers of all steps, one after the other
+  std::shared_ptr<void> workspace;
+};
+
+class CpuProgram final : public Program {
+ public:
+  explicit CpuProgram(const ProgramSource& source)
+      : plan_(source.plan),
+        image_(source.image),
+        arena_(allocate_storage(static_cast<size_t>(source.plan.arena_bytes))) {
+    for (const std::string& feature : source.requirements.features) {
+      if (feature.starts_with("amx-")) {
+        request_amx_permission();
+        break;
+      }
+    }
+    for (const NDArray& constant : source.constants) {
+      constants_.push_back(is_aligned(constant.data()) ? constant : constant.clone());
+    }
+    bool all_on_worker_0 = true, is_first = true;  // since the last barrier
+    size_t pointers = 0;
+    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+      const Step& step = plan_.steps[i];
+      void* address = image_.function(step.kernel);
+      if (!address)
+        throw Error(ErrorCode::artifact, "step " + std::to_string(i) + " (" + step.name +
+                                             "): the code has no kernel '" + step.kernel +
+                                             "'\n  help: compile the model again");
+      const bool on_worker_0 = step.tasks <= 1;
+      StepCode code{reinterpret_cast<KernelFunction>(address), step.parameters.data(), step.tasks, false, pointers};
+      code.has_barrier = step.waits && !is_first && !(on_worker_0 && all_on_worker_0);
+      all_on_worker_0 = on_worker_0 && (code.has_barrier || all_on_worker_0);
+      is_first = false;
+      steps_.push_back(code);
+      for (size_t b = 0; b < step.buffers.size(); ++b) {
+        const BufferUse& use = step.buffers[b];
+        if (use.storage == Storage::input || use.storage == Storage::output)
+          caller_entries_.push_back({pointers + b, use.storage == Storage::output, use.index, use.offset});
+      }
+      pointers += step.buffers.size() + (step.workspace_bytes > 0 ? 1 : 0);
+    }
+    aligned_inputs_.resize(plan_.inputs.size());
+    aligned_outputs_.resize(plan_.outputs.size());
+  }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) override {
+    begin(inputs, outputs, threads);
+    TeamLease team(threads);
+    team->run([&](int w) {
+      FlushSubnormals flush;
+      set_caller_pointers(workers_[w]);
+      for (const StepCode& step : steps_) {
+        if (step.has_barrier) team->barrier(w);
+        run_share(step, w, threads);
+      }
+    });
+    end(outputs);
+  }
+
+  std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
+                                 int repetitions) override {
+    begin(inputs, outputs, threads);
+    std::vector<std::vector<double>> samples(steps_.size());
+    TeamLease team(threads);
+    for (int repetition = 0; repetition < repetitions; ++repetition) {
+      team->run([&](int w) {
+        FlushSubnormals flush;
+        set_caller_pointers(workers_[w]);
+        for (size_t i = 0; i < steps_.size(); ++i) {
+          team->barrier(w);
+          Clock::time_point start = Clock::now();
+          run_share(steps_[i], w, threads);
+          team->barrier(w);
+          if (w == 0) samples[i].push_back(std::chrono::duration<double>(Clock::now() - start).count());
+        }
+      });
+    }
+    end(outputs);
+    std::vector<double> medians;
+    for (std::vector<double>& sample : samples) {
+      if (sample.empty()) break;
+      auto middle = sample.begin() + sample.size() / 2;
+      std::nth_element(sample.begin(), middle, sample.end());
+      medians.push_back(*middle);
+    }
+    medians.resize(steps_.size());
+    return medians;
+  }
+
+ private:
+  void run_share(const StepCode& step, int w, int workers) {
+    const int64_t first = (w * step.tasks + workers - 1) / workers,
+                  last = ((w + 1) * step.tasks + workers - 1) / workers;
+    if (first < last) step.function(workers_[w].pointers.data() + step.first_pointer, step.parameters, first, last);
+  }
+
+  void set_caller_pointers(Worker& worker) {
+    for (const CallerEntry& entry : caller_entries_) {
+      char* start = static_cast<char*>(entry.is_output ? output_starts_[entry.index]
+                                                       : const_cast<void*>(input_starts_[entry.index]));
+      worker.pointers[entry.entry] = start + entry.offset;
+    }
+  }
+
+  // Sees to as many workers as asked for, and to aligned arrays.
+  void begin(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) {
+    if (workers_.size() != static_cast<size_t>(threads)) make_workers(threads);
+    input_starts_.assign(inputs.begin(), inputs.end());
+    output_starts_.assign(outputs.begin(), outputs.end());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (is_aligned(inputs[i])) continue;
+      NDArray& copy = aligned_inputs_[i];
+      if (!copy.is_defined()) copy = NDArray(plan_.inputs[i].dtype, plan_.inputs[i].shape);
+      if (copy.byte_size() > 0) std::memcpy(copy.data(), inputs[i], copy.byte_size());
+      input_starts_[i] = copy.data();
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (is_aligned(outputs[i])) continue;
+      NDArray& copy = aligned_outputs_[i];
+      if (!copy.is_defined()) copy = NDArray(plan_.outputs[i].dtype, plan_.outputs[i].shape);
+      output_starts_[i] = copy.data();
+    }
+  }
+
+  void end(std::span<void* const> outputs) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      size_t bytes = output_starts_[i] == outputs[i] ? 0 : aligned_outputs_[i].byte_size();
+      if (bytes > 0) std::memcpy(outputs[i], output_starts_[i], bytes);
+    }
+  }
+
+  void make_workers(int threads) {
+    std::vector<Worker> workers(threads);
+    for (Worker& worker : workers) {
+      if (plan_.workspace_bytes > 0) worker.workspace = allocate_storage(static_cast<size_t>(plan_.workspace_bytes));
+      for (const Step& step : plan_.steps) {
+        for (const BufferUse& use : step.buffers) {
+          char* start = nullptr;
+          if (use.storage == Storage::arena) start = static_cast<char*>(arena_.get());
+          if (use.storage == Storage::constant) start = static_cast<char*>(constants_[use.index].data());
+          worker.pointers.push_back(start ? start + use.offset : nullptr);
+        }
+        if (step.workspace_bytes > 0) worker.pointers.push_back(worker.workspace.get());
+      }
+    }
+    workers_ = std::move(workers);
+  }
+
+  const Plan& plan_;
+  ElfImage image_;
+  std::shared_ptr<void> arena_;
+  std::vector<NDArray> constants_;
+  std::vector<StepCode> steps_;
+  std::vector<CallerEntry> caller_entries_;
+  std::vector<Worker> workers_;
+  // For the current run.
+  std::vector<const void*> input_starts_;
+  std::vector<void*> output_starts_;
+  // Copies of arrays that callers gave unaligned; made when first needed.
+  std::vector<NDArray> aligned_inputs_, aligned_outputs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Program> make_cpu_program(const ProgramSource& source) {
+  return std::make_unique<CpuProgram>(source);
+}
+
+}  // namespace tw

@@ -1,0 +1,178 @@
+#include "runtime/executable.h"
+
+#include <atomic>
+
+#include "runtime/artifact.h"
+#include "runtime/cpu_features.h"
+#include "runtime/device.h"
+#include "runtime/plan_io.h"
+#include "runtime/team.h"
+
+namespace tw {
+
+struct Executable::State {
+  // One of: given by the compiler, or mapped.
+  std::vector<std::byte> owned_image;
+  std::unique_ptr<const Artifact> artifact;
+
+  std::span<const std::byte> image;
+  Plan plan;
+  std::vector<NDArray> constants;
+  MachineRequirements requirements;
+  std::atomic<int> threads{0};  // 0: the default
+
+  std::mutex mutex;                  // one run at a time: there is one arena
+  std::unique_ptr<Program> program;  // guarded; made when first needed, for code for another machine can be saved here
+
+  Program& ready_program() {
+    if (!program) program = make_program({image, plan, constants, requirements});
+    return *program;
+  }
+};
+
+namespace {
+
+std::string text_of(DType dtype, const Shape& shape) {
+  std::string text = to_string(dtype) + "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+void check_arrays(const std::vector<NDArray>& arrays, const std::vector<TensorInfo>& infos, const std::string& kind) {
+  if (arrays.size() != infos.size()) {
+    std::string names;
+    for (const TensorInfo& info : infos)
+      names += (names.empty() ? "" : ", ") + info.name + " " + text_of(info.dtype, info.shape);
+    throw Error(ErrorCode::input, std::to_string(arrays.size()) + " " + kind + "s were given, the model has " +
+                                      std::to_string(infos.size()) + "\n  help: give them in this order: " + names);
+  }
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const TensorInfo& info = infos[i];
+    const NDArray& array = arrays[i];
+    if (!array.is_defined() && array.size() != 0)
+      throw Error(ErrorCode::input,
+                  kind + " '" + info.name + "' is an undefined array\n  help: give " + text_of(info.dtype, info.shape));
+    if (array.dtype() != info.dtype || array.shape() != info.shape)
+      throw Error(ErrorCode::input, kind + " '" + info.name + "' is " + text_of(array.dtype(), array.shape()) +
+                                        ", the model has " + text_of(info.dtype, info.shape) +
+                                        "\n  help: convert or reshape it, or compile the model for this shape");
+  }
+}
+
+struct Addresses {
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+
+  Addresses(const std::vector<NDArray>& in, std::vector<NDArray>& out) {
+    for (const NDArray& array : in) inputs.push_back(array.data());
+    for (NDArray& array : out) outputs.push_back(array.data());
+  }
+};
+
+}  // namespace
+
+Executable::Executable(std::vector<std::byte> image, Plan plan, std::vector<NDArray> constants,
+                       MachineRequirements requires_)
+    : state_(std::make_shared<State>()) {
+  State& s = *state_;
+  s.owned_image = std::move(image);
+  s.image = s.owned_image;
+  s.plan = std::move(plan);
+  s.constants = std::move(constants);
+  s.requirements = std::move(requires_);
+  if (std::string problem = find_plan_problem(s.plan); !problem.empty())
+    internal_error("Executable: the plan is malformed: " + problem);
+  check(s.constants.size() == s.plan.constants.size(), "Executable: one array a constant of the plan");
+  for (size_t i = 0; i < s.constants.size(); ++i) {
+    check(s.constants[i].dtype() == s.plan.constants[i].dtype && s.constants[i].shape() == s.plan.constants[i].shape,
+          "Executable: the constants are as the plan says");
+  }
+  // Code for this machine is loaded at once, so that its faults show here.
+  if (s.requirements.architecture != "cuda" && reason_not_runnable(s.requirements).empty()) s.ready_program();
+}
+
+Executable Executable::load(const std::filesystem::path& path) {
+  auto artifact = std::make_unique<Artifact>(Artifact::open(path));
+  if (artifact->requirements.architecture != "cuda") require_runnable(artifact->requirements, path.string());
+  Executable result;
+  result.state_ = std::make_shared<State>();
+  State& s = *result.state_;
+  s.image = artifact->image;
+  s.plan = artifact->plan;
+  s.constants = artifact->constants;
+  s.requirements = artifact->requirements;
+  s.artifact = std::move(artifact);
+  s.ready_program();
+  return result;
+}
+
+void Executable::save(const std::filesystem::path& path) const {
+  const State& s = *state_;
+  if (s.artifact) {
+    std::span<const std::byte> bytes = s.artifact->file->bytes();
+    write_file(path, {&bytes, 1});
+  } else {
+    write_artifact(path, s.image, s.plan, s.constants, s.requirements);
+  }
+}
+
+void Executable::verify() const {
+  if (state_->artifact) state_->artifact->verify_constants();
+}
+
+const Plan& Executable::plan() const {
+  return state_->plan;
+}
+const MachineRequirements& Executable::requirements() const {
+  return state_->requirements;
+}
+
+std::vector<NDArray> Executable::run(const std::vector<NDArray>& inputs) {
+  check_arrays(inputs, state_->plan.inputs, "input");
+  std::vector<NDArray> outputs;
+  for (const TensorInfo& info : state_->plan.outputs) outputs.emplace_back(info.dtype, info.shape);
+  run_into(inputs, outputs);
+  return outputs;
+}
+
+void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs) {
+  State& s = *state_;
+  check_arrays(inputs, s.plan.inputs, "input");
+  check_arrays(outputs, s.plan.outputs, "output");
+  Addresses addresses(inputs, outputs);
+  std::lock_guard lock(s.mutex);
+  s.ready_program().run(addresses.inputs, addresses.outputs, threads());
+}
+
+void Executable::set_threads(int threads) {
+  if (threads < 0 || threads > Team::max_size)
+    throw Error(ErrorCode::limit, std::to_string(threads) + " threads were asked for\n  help: 1 to " +
+                                      std::to_string(Team::max_size) + ", or 0 for one a core");
+  state_->threads = threads;
+}
+
+int Executable::threads() const {
+  static const int one_per_core = default_team_size();
+  int threads = state_->threads;
+  return threads > 0 ? threads : one_per_core;
+}
+
+std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {
+  State& s = *state_;
+  check_arrays(inputs, s.plan.inputs, "input");
+  if (repetitions < 1) throw Error(ErrorCode::limit, "a profile takes at least 1 repetition\n  help: 10 is usual");
+  std::vector<NDArray> outputs;
+  for (const TensorInfo& info : s.plan.outputs) outputs.emplace_back(info.dtype, info.shape);
+  Addresses addresses(inputs, outputs);
+  std::lock_guard lock(s.mutex);
+  std::vector<double> seconds =
+      s.ready_program().time_steps(addresses.inputs, addresses.outputs, threads(), repetitions);
+  std::vector<StepProfile> profiles;
+  for (size_t i = 0; i < s.plan.steps.size(); ++i) {
+    const Step& step = s.plan.steps[i];
+    profiles.push_back({step.kernel, step.name, seconds[i], step.flops, step.bytes});
+  }
+  return profiles;
+}
+
+}  // namespace tw

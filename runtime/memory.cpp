@@ -1,0 +1,56 @@
+#include "runtime/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "runtime/error.h"
+
+namespace tw {
+namespace {
+
+constexpr size_t huge_page = size_t{2} << 20;
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TW_ADDRESS_SANITIZER 1
+#endif
+#endif
+
+#ifdef TW_ADDRESS_SANITIZER
+constexpr size_t mapped_from = SIZE_MAX;  // the sanitizer guards only what comes from its allocator
+#else
+constexpr size_t mapped_from = 2 * huge_page;
+#endif
+
+[[noreturn]] void refuse(size_t bytes) {
+  throw Error(ErrorCode::limit, "cannot allocate " + std::to_string(bytes) +
+                                    " bytes\n  help: the machine has too little free memory for this model or input");
+}
+
+}  // namespace
+
+std::shared_ptr<void> allocate_storage(size_t bytes) {
+  if (bytes > static_cast<size_t>(PTRDIFF_MAX) - 2 * huge_page) refuse(bytes);
+  if (bytes < mapped_from) {
+    size_t rounded =
+        bytes == 0 ? storage_alignment : (bytes + storage_alignment - 1) / storage_alignment * storage_alignment;
+    void* pointer = std::aligned_alloc(storage_alignment, rounded);
+    if (!pointer) refuse(bytes);
+    return {pointer, [](void* p) { std::free(p); }};
+  }
+  size_t length = (bytes + huge_page - 1) / huge_page * huge_page + huge_page;
+  void* mapping = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) refuse(bytes);
+  auto start = (reinterpret_cast<uintptr_t>(mapping) + huge_page - 1) / huge_page * huge_page;
+  void* pointer = reinterpret_cast<void*>(start);
+#ifdef MADV_HUGEPAGE
+  // Advice only: a kernel without huge pages answers with an error that changes nothing.
+  (void)madvise(pointer, length - huge_page, MADV_HUGEPAGE);
+#endif
+  return {pointer, [mapping, length](void*) { munmap(mapping, length); }};
+}
+
+}  // namespace tw

@@ -1,0 +1,22 @@
+// Storage for arrays and arenas.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace tw {
+
+// Every storage that a kernel sees begins at such a boundary.
+inline constexpr size_t storage_alignment = 64;
+
+inline bool is_aligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % storage_alignment == 0;
+}
+
+// Uninitialised (large ones: zero) memory at a 64-byte boundary, never null, also for 0 bytes.  Large blocks are pages
+// of their own, aligned to 2 MB and offered to the kernel as huge pages, untouched, so that the thread which first
+// writes a page owns it.  Error(limit) when the memory cannot be had.
+std::shared_ptr<void> allocate_storage(size_t bytes);
+
+}  // namespace tw

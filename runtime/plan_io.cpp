@@ -1,0 +1,182 @@
+#include "runtime/plan_io.h"
+
+#include "runtime/bytes.h"
+
+namespace tw {
+namespace {
+
+constexpr int64_t most_tasks = int64_t{1} << 40;
+constexpr int largest_rank = 64;
+
+void write_tensor(ByteWriter& out, const TensorInfo& tensor) {
+  out.put_text(tensor.name);
+  out.put(static_cast<uint8_t>(tensor.dtype.kind));
+  out.put(tensor.dtype.bits);
+  out.put(tensor.dtype.lanes);
+  out.put(static_cast<uint32_t>(tensor.shape.size()));
+  for (int64_t extent : tensor.shape) out.put(extent);
+}
+
+TensorInfo read_tensor(ByteReader& in) {
+  TensorInfo tensor;
+  tensor.name = in.get_text();
+  auto kind = in.get<uint8_t>();
+  if (kind > static_cast<uint8_t>(DTypeKind::brain_floating)) in.fail("an unknown element type");
+  tensor.dtype.kind = static_cast<DTypeKind>(kind);
+  tensor.dtype.bits = in.get<uint8_t>();
+  tensor.dtype.lanes = in.get<uint16_t>();
+  if (tensor.dtype.lanes != 1 || parse_dtype(to_string(tensor.dtype)) != tensor.dtype)
+    in.fail("an unknown element type");
+  tensor.shape.resize(in.get_count(sizeof(int64_t)));
+  for (int64_t& extent : tensor.shape) extent = in.get<int64_t>();
+  return tensor;
+}
+
+void write_tensors(ByteWriter& out, const std::vector<TensorInfo>& tensors) {
+  out.put(static_cast<uint32_t>(tensors.size()));
+  for (const TensorInfo& tensor : tensors) write_tensor(out, tensor);
+}
+
+std::vector<TensorInfo> read_tensors(ByteReader& in) {
+  std::vector<TensorInfo> tensors(in.get_count(12));
+  for (TensorInfo& tensor : tensors) tensor = read_tensor(in);
+  return tensors;
+}
+
+void write_step(ByteWriter& out, const Step& step) {
+  out.put_text(step.kernel);
+  out.put_text(step.name);
+  out.put(static_cast<uint32_t>(step.buffers.size()));
+  for (const BufferUse& use : step.buffers) {
+    out.put(static_cast<uint32_t>(use.storage));
+    out.put(use.index);
+    out.put(use.offset);
+    out.put(use.bytes);
+  }
+  out.put(static_cast<uint32_t>(step.parameters.size()));
+  for (int64_t parameter : step.parameters) out.put(parameter);
+  out.put(step.tasks);
+  out.put(static_cast<uint8_t>(step.waits));
+  out.put(step.workspace_bytes);
+  out.put(step.flops);
+  out.put(step.bytes);
+}
+
+Step read_step(ByteReader& in) {
+  Step step;
+  step.kernel = in.get_text();
+  step.name = in.get_text();
+  step.buffers.resize(in.get_count(24));
+  for (BufferUse& use : step.buffers) {
+    auto storage = in.get<uint32_t>();
+    if (storage > static_cast<uint32_t>(Storage::arena)) in.fail("an unknown storage");
+    use.storage = static_cast<Storage>(storage);
+    use.index = in.get<uint32_t>();
+    use.offset = in.get<int64_t>();
+    use.bytes = in.get<int64_t>();
+  }
+  step.parameters.resize(in.get_count(sizeof(int64_t)));
+  for (int64_t& parameter : step.parameters) parameter = in.get<int64_t>();
+  step.tasks = in.get<int64_t>();
+  auto waits = in.get<uint8_t>();
+  if (waits > 1) in.fail("a flag that is neither 0 nor 1");
+  step.waits = waits == 1;
+  step.workspace_bytes = in.get<int64_t>();
+  step.flops = in.get<double>();
+  step.bytes = in.get<double>();
+  return step;
+}
+
+bool fits_memory(int64_t bytes) {
+  return bytes >= 0 && bytes <= static_cast<int64_t>(PTRDIFF_MAX) / 2;
+}
+
+}  // namespace
+
+std::vector<std::byte> write_plan(const Plan& plan) {
+  ByteWriter out;
+  write_tensors(out, plan.inputs);
+  write_tensors(out, plan.outputs);
+  write_tensors(out, plan.constants);
+  out.put(plan.arena_bytes);
+  out.put(plan.workspace_bytes);
+  out.put(static_cast<uint32_t>(plan.steps.size()));
+  for (const Step& step : plan.steps) write_step(out, step);
+  out.put(static_cast<uint32_t>(plan.metadata.size()));
+  for (const auto& [key, value] : plan.metadata) {
+    out.put_text(key);
+    out.put_text(value);
+  }
+  return std::move(out.bytes());
+}
+
+Plan read_plan(std::span<const std::byte> bytes, const std::string& where) {
+  ByteReader in(bytes, where);
+  Plan plan;
+  plan.inputs = read_tensors(in);
+  plan.outputs = read_tensors(in);
+  plan.constants = read_tensors(in);
+  plan.arena_bytes = in.get<int64_t>();
+  plan.workspace_bytes = in.get<int64_t>();
+  plan.steps.resize(in.get_count(49));
+  for (Step& step : plan.steps) step = read_step(in);
+  for (size_t entries = in.get_count(8); entries > 0; --entries) {
+    std::string key = in.get_text();
+    plan.metadata[key] = in.get_text();
+  }
+  if (in.remaining() != 0) in.fail(std::to_string(in.remaining()) + " bytes follow the plan");
+  return plan;
+}
+
+std::string find_plan_problem(const Plan& plan) {
+  std::string problem;
+  auto sizes_of = [&](const std::vector<TensorInfo>& tensors, const char* kind) {
+    std::vector<int64_t> sizes;
+    for (const TensorInfo& tensor : tensors) {
+      int64_t bytes = tensor.dtype.bytes();
+      bool fits = tensor.shape.size() <= largest_rank, is_empty = false;
+      for (int64_t extent : tensor.shape) {
+        is_empty |= extent == 0;
+        fits = fits && extent >= 0 && (extent == 0 || !__builtin_mul_overflow(bytes, extent, &bytes));
+      }
+      bytes = is_empty ? 0 : bytes;
+      if (problem.empty() && (!fits || !fits_memory(bytes)))
+        problem = std::string(kind) + " '" + tensor.name + "' has a shape that this machine cannot hold";
+      if (problem.empty() && (tensor.dtype.lanes != 1 || !parse_dtype(to_string(tensor.dtype))))
+        problem = std::string(kind) + " '" + tensor.name + "' has a type that arrays cannot hold";
+      sizes.push_back(bytes);
+    }
+    return sizes;
+  };
+  const std::vector<int64_t> sizes[] = {sizes_of(plan.inputs, "input"),
+                                        sizes_of(plan.outputs, "output"),
+                                        sizes_of(plan.constants, "constant"),
+                                        {plan.arena_bytes}};
+  const char* storages[] = {"input", "output", "constant", "arena"};
+  if (!problem.empty()) return problem;
+  if (!fits_memory(plan.arena_bytes)) return "its arena of " + std::to_string(plan.arena_bytes) + " bytes is absurd";
+  if (!fits_memory(plan.workspace_bytes))
+    return "its workspace of " + std::to_string(plan.workspace_bytes) + " bytes is absurd";
+
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    const std::string where = "step " + std::to_string(i) + " (" + step.name + "): ";
+    if (step.kernel.empty()) return where + "it names no kernel";
+    if (step.tasks < 0 || step.tasks > most_tasks) return where + std::to_string(step.tasks) + " tasks are absurd";
+    if (step.workspace_bytes < 0 || step.workspace_bytes > plan.workspace_bytes)
+      return where + "its workspace is larger than the plan's";
+    for (size_t b = 0; b < step.buffers.size(); ++b) {
+      const BufferUse& use = step.buffers[b];
+      const auto kind = static_cast<size_t>(use.storage);
+      if (kind > 3 || use.index >= sizes[kind].size())
+        return where + "buffer " + std::to_string(b) + " lies in a storage that the plan does not have";
+      int64_t end;
+      if (use.offset < 0 || use.bytes < 0 || __builtin_add_overflow(use.offset, use.bytes, &end) ||
+          end > sizes[kind][use.index])
+        return where + "buffer " + std::to_string(b) + " reaches outside its " + storages[kind];
+    }
+  }
+  return "";
+}
+
+}  // namespace tw

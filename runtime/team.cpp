@@ -1,0 +1,320 @@
+#include "runtime/team.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <fstream>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "runtime/error.h"
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace tw {
+namespace {
+
+constexpr int fan_in = 8;
+
+// Waking a sleeper takes tens of microseconds, about the length of a step: spin a few times that.
+constexpr int64_t spin_in_run = 200'000, spin_between_runs = 100'000;
+// Where workers outnumber CPUs the awaited one may need this very CPU.
+constexpr int64_t spin_when_crowded = 2'000;
+
+// Workers of all teams that are in a run now.
+std::atomic<int> running_workers{0};
+
+int64_t now_nanoseconds() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+void pause_cpu() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#else
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
+
+void futex_wait(std::atomic<uint32_t>* word, uint32_t expected) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+}
+
+void futex_wake_all(std::atomic<uint32_t>* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// The CPUs of the affinity mask, as numbers; empty when it cannot be read.
+std::vector<int> allowed_cpus() {
+  for (int capacity = 1024; capacity <= 1 << 20; capacity *= 4) {
+    cpu_set_t* mask = CPU_ALLOC(capacity);
+    size_t bytes = CPU_ALLOC_SIZE(capacity);
+    CPU_ZERO_S(bytes, mask);
+    bool known = sched_getaffinity(0, bytes, mask) == 0;
+    std::vector<int> cpus;
+    for (int cpu = 0; known && cpu < capacity; ++cpu) {
+      if (CPU_ISSET_S(cpu, bytes, mask)) cpus.push_back(cpu);
+    }
+    CPU_FREE(mask);
+    if (known) return cpus;
+  }
+  return {};
+}
+
+std::string read_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// CPUs' worth of time that the cgroups grant, rounded up; INT_MAX without a quota.
+int cgroup_cpus() {
+  double least = INT_MAX;
+  auto grant = [&](double quota, double period) {
+    if (quota > 0 && period > 0) least = std::min(least, quota / period);
+  };
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",", path = line.substr(second + 1);
+    bool is_v2 = controllers == ",,";
+    if (!is_v2 && controllers.find(",cpu,") == std::string::npos) continue;
+    // A container sees its own group as the root of the mount: every prefix of the path is worth a look.
+    while (true) {
+      std::string folder = (is_v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu") + (path == "/" ? "" : path);
+      if (is_v2) {
+        std::istringstream limit(read_line(folder + "/cpu.max"));  // "200000 100000" or "max 100000"
+        double quota = 0, period = 0;
+        if (limit >> quota >> period) grant(quota, period);
+      } else {
+        std::istringstream quota_text(read_line(folder + "/cpu.cfs_quota_us"));
+        std::istringstream period_text(read_line(folder + "/cpu.cfs_period_us"));
+        double quota = 0, period = 0;
+        if (quota_text >> quota && period_text >> period) grant(quota, period);
+      }
+      if (path.empty() || path == "/") break;
+      path = path.substr(0, path.rfind('/'));
+    }
+  }
+  return least >= INT_MAX ? INT_MAX : std::max(1, static_cast<int>(least + 0.999));
+}
+
+}  // namespace
+
+int default_team_size() {
+  std::vector<int> cpus = allowed_cpus();
+  // Two hyper-threads of a core share its vector units: a second worker there only gets in the way.
+  std::set<std::string> cores;
+  for (int cpu : cpus) {
+    std::string siblings =
+        read_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+    cores.insert(siblings.empty() ? std::to_string(cpu) : siblings);
+  }
+  int count = cores.empty() ? static_cast<int>(std::thread::hardware_concurrency()) : static_cast<int>(cores.size());
+  return std::clamp(std::min(count, cgroup_cpus()), 1, Team::max_size);
+}
+
+void Signal::set(uint32_t phase) {
+  if (word_.exchange(phase << 1, std::memory_order_acq_rel) & 1) futex_wake_all(&word_);
+}
+
+void Signal::wait(uint32_t phase, int64_t spin_nanoseconds) {
+  const uint32_t wanted = phase << 1;
+  auto is_set = [&](uint32_t word) { return (word & ~1u) == wanted; };
+  if (is_set(word_.load(std::memory_order_acquire))) return;
+  const int64_t end = now_nanoseconds() + spin_nanoseconds;
+  // `pause` takes 40 to 140 cycles, so time, not a count, bounds the spin; the clock is read every 16th round.
+  for (int round = 1; round % 16 != 0 || now_nanoseconds() < end; ++round) {
+    pause_cpu();
+    if (is_set(word_.load(std::memory_order_acquire))) return;
+  }
+  while (true) {
+    uint32_t word = word_.load(std::memory_order_acquire);
+    if (is_set(word)) return;
+    if (!(word & 1) && !word_.compare_exchange_weak(word, word | 1, std::memory_order_relaxed)) continue;
+    futex_wait(&word_, word | 1);
+  }
+}
+
+Team::Team(int size) : size_(size) {
+  check(size >= 1 && size <= max_size, "Team: 1 ≤ size ≤ 1024");
+  size_t cpus = allowed_cpus().size();
+  cpus_ = cpus ? static_cast<int>(cpus) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  members_ = std::make_unique<Member[]>(size);
+  int started = 1;
+  try {
+    for (; started < size; ++started) {
+      members_[started].thread = std::thread([this, worker = started] { work(worker); });
+    }
+  } catch (const std::system_error& error) {
+    function_ = nullptr;
+    start_.set(++run_);
+    for (int worker = 1; worker < started; ++worker) members_[worker].thread.join();
+    throw Error(ErrorCode::limit, "cannot start " + std::to_string(size) + " threads: " + error.what() +
+                                      "\n  help: ask for fewer threads, or raise the process limit (ulimit -u)");
+  }
+}
+
+Team::~Team() {
+  if (size_ == 1) return;
+  function_ = nullptr;
+  start_.set(++run_);
+  for (int worker = 1; worker < size_; ++worker) members_[worker].thread.join();
+}
+
+void Team::run_erased(Function function, void* context) {
+  if (size_ == 1) return function(context, 0);
+  int running = running_workers.fetch_add(size_, std::memory_order_relaxed) + size_;
+  spin_nanoseconds_ = running > cpus_ ? spin_when_crowded : spin_in_run;
+  function_ = function;
+  context_ = context;
+  members_[0].spin_nanoseconds = spin_nanoseconds_;
+  start_.set(++run_);
+  function(context, 0);
+  arrive(0);
+  running_workers.fetch_sub(size_, std::memory_order_relaxed);
+}
+
+void Team::work(int worker) {
+  Member& me = members_[worker];
+  int64_t idle_spin = 0;
+  for (uint32_t run = 1;; ++run) {
+    start_.wait(run, idle_spin);
+    if (!function_) return;
+    me.spin_nanoseconds = spin_nanoseconds_;
+    function_(context_, worker);
+    // After arrive() worker 0 may already be writing the next run's fields.
+    idle_spin = std::min(me.spin_nanoseconds, spin_between_runs);
+    arrive(worker);
+  }
+}
+
+// Waits for the children's arrival and reports this worker's own.
+void Team::arrive(int worker) {
+  Member& me = members_[worker];
+  uint32_t phase = ++me.phase;
+  int first = worker * fan_in + 1, last = std::min(first + fan_in, size_);
+  for (int child = first; child < last; ++child) members_[child].arrived.wait(phase, me.spin_nanoseconds);
+  if (worker != 0) me.arrived.set(phase);
+}
+
+void Team::barrier(int worker) {
+  if (size_ == 1) return;
+  arrive(worker);
+  Member& me = members_[worker];
+  if (worker == 0) {
+    release_.set(me.phase);
+  } else {
+    release_.wait(me.phase, me.spin_nanoseconds);
+  }
+}
+
+namespace {
+
+// Teams that nobody uses now.  Never destroyed: its threads end with the process.  A forked child has none of the
+// threads, so it forgets the teams (their memory stays) and starts its own.
+struct Pool {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Team>> idle;
+  uint32_t generation = 0;
+};
+
+Pool& pool() {
+  static Pool* instance = [] {
+    auto* made = new Pool;
+    pthread_atfork([] { pool().mutex.lock(); }, [] { pool().mutex.unlock(); },
+                   [] {
+                     for (auto& team : pool().idle) (void)team.release();
+                     pool().idle.clear();
+                     ++pool().generation;
+                     running_workers.store(0);
+                     pool().mutex.unlock();
+                   });
+    return made;
+  }();
+  return *instance;
+}
+
+constexpr size_t most_idle_teams = 16;
+
+}  // namespace
+
+TeamLease::TeamLease(int size) {
+  {
+    std::lock_guard lock(pool().mutex);
+    generation_ = pool().generation;
+    // The one used last has its threads awake and its caches warm.
+    auto& idle = pool().idle;
+    auto found = std::find_if(idle.rbegin(), idle.rend(), [&](const auto& team) { return team->size() == size; });
+    if (found != idle.rend()) {
+      team_ = std::move(*found);
+      idle.erase(std::next(found).base());
+    }
+  }
+  if (!team_) team_ = std::make_unique<Team>(size);
+}
+
+TeamLease::~TeamLease() {
+  std::unique_ptr<Team> oldest;  // ends after the lock is released
+  std::lock_guard lock(pool().mutex);
+  if (generation_ != pool().generation) {
+    (void)team_.release();
+    return;
+  }
+  auto& idle = pool().idle;
+  idle.push_back(std::move(team_));
+  if (idle.size() > most_idle_teams) {
+    oldest = std::move(idle.front());
+    idle.erase(idle.begin());
+  }
+}
+
+#if defined(__x86_64__)
+FlushSubnormals::FlushSubnormals() : saved_(_mm_getcsr()) {
+  _mm_setcsr(0x1f80 | 0x8040);  // exceptions masked, round to nearest; FTZ | DAZ
+}
+FlushSubnormals::~FlushSubnormals() {
+  _mm_setcsr(static_cast<unsigned>(saved_));
+}
+#elif defined(__aarch64__)
+FlushSubnormals::FlushSubnormals() {
+  asm volatile("mrs %0, fpcr" : "=r"(saved_));
+  asm volatile("msr fpcr, %0" ::"r"(uint64_t{1} << 24));
+}
+FlushSubnormals::~FlushSubnormals() {
+  asm volatile("msr fpcr, %0" ::"r"(saved_));
+}
+#elif defined(__arm__)
+FlushSubnormals::FlushSubnormals() {
+  uint32_t word;
+  asm volatile("vmrs %0, fpscr" : "=r"(word));
+  saved_ = word;
+  asm volatile("vmsr fpscr, %0" ::"r"(uint32_t{1} << 24));
+}
+FlushSubnormals::~FlushSubnormals() {
+  asm volatile("vmsr fpscr, %0" ::"r"(static_cast<uint32_t>(saved_)));
+}
+#else
+#error "Tilewright runs on x86_64, aarch64 and arm"
+#endif
+
+}  // namespace tw

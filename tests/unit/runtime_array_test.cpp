@@ -1,0 +1,147 @@
+// Element types, their 16-bit conversions, and arrays.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "runtime/memory.h"
+#include "runtime/ndarray.h"
+
+namespace tw {
+namespace {
+
+ErrorCode code_of(auto&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ErrorCode{0};
+}
+
+TEST(DType, TextRoundTrips) {
+  for (DType dtype : {f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean}) {
+    EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
+    EXPECT_EQ(parse_dtype(to_string(dtype.with_lanes(16))), dtype.with_lanes(16));
+  }
+  EXPECT_EQ(to_string(bf16.with_lanes(32)), "bf16x32");
+  for (const char* wrong : {"", "f", "f33", "f32x", "f32x1", "f32x0", "f32x99999", "f32x4x4", "x4", "F32"}) {
+    EXPECT_EQ(parse_dtype(wrong), std::nullopt) << wrong;
+  }
+}
+
+TEST(Half, EveryF16SurvivesTheRoundTrip) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    float value = f16_to_float(static_cast<uint16_t>(bits));
+    uint16_t back = float_to_f16(value);
+    if (std::isnan(value)) {
+      EXPECT_EQ(back, bits | 0x200) << bits;
+    } else {
+      EXPECT_EQ(back, bits);
+    }
+  }
+}
+
+// Clang converts _Float16 as IEEE says, which makes it an independent reference.
+TEST(Half, F16RoundsAsTheCompilerDoes) {
+  uint32_t state = 1;
+  for (int i = 0; i < 2'000'000; ++i) {
+    state = state * 1664525 + 1013904223;
+    // Half of the samples in the range where f16 has values, half anywhere.
+    uint32_t bits = i % 2 ? state : (state & 0x87ffffff) | (0x30000000 + (state >> 3 & 0x1f000000));
+    float value = std::bit_cast<float>(bits);
+    if (std::isnan(value)) continue;
+    ASSERT_EQ(float_to_f16(value), std::bit_cast<uint16_t>(static_cast<_Float16>(value))) << value;
+  }
+  EXPECT_EQ(float_to_f16(65519.99f), 0x7bff);
+  EXPECT_EQ(float_to_f16(65520.0f), 0x7c00);
+  EXPECT_EQ(float_to_f16(0x1p-25f), 0);
+  EXPECT_EQ(float_to_f16(std::nextafter(0x1p-25f, 1.0f)), 1);
+}
+
+TEST(Half, Bf16RoundsToNearestEven) {
+  EXPECT_EQ(float_to_bf16(1.0f), 0x3f80);
+  EXPECT_EQ(float_to_bf16(std::bit_cast<float>(0x3f808000u)), 0x3f80);  // a tie, to even
+  EXPECT_EQ(float_to_bf16(std::bit_cast<float>(0x3f818000u)), 0x3f82);
+  EXPECT_EQ(float_to_bf16(std::bit_cast<float>(0x3f808001u)), 0x3f81);
+  EXPECT_EQ(float_to_bf16(std::numeric_limits<float>::max()), 0x7f80);
+  EXPECT_TRUE(std::isnan(bf16_to_float(float_to_bf16(std::bit_cast<float>(0x7f800001u)))));
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    if (float value = bf16_to_float(static_cast<uint16_t>(bits)); !std::isnan(value)) {
+      ASSERT_EQ(float_to_bf16(value), bits);
+    }
+  }
+}
+
+TEST(NDArray, HoldsEveryType) {
+  for (DType dtype : {f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean}) {
+    NDArray array(dtype, {2, 3});
+    EXPECT_TRUE(is_aligned(array.data()));
+    for (int i = 0; i < 6; ++i) array.set_int(i, i % 2);
+    EXPECT_EQ(array.get_int(3), 1) << to_string(dtype);
+    EXPECT_EQ(array.get_float(3), 1.0) << to_string(dtype);
+    array.set_float(2, 1.0);
+    EXPECT_EQ(array.get_int(2), 1) << to_string(dtype);
+    EXPECT_EQ(array.byte_size(), static_cast<size_t>(6 * dtype.bytes()));
+  }
+}
+
+TEST(NDArray, IntegersSaturate) {
+  NDArray bytes(i8, {3});
+  bytes.set_float(0, 1e9);
+  bytes.set_float(1, -1e9);
+  bytes.set_float(2, std::nan(""));
+  EXPECT_EQ(bytes.get_int(0), 127);
+  EXPECT_EQ(bytes.get_int(1), -128);
+  EXPECT_EQ(bytes.get_int(2), 0);
+  NDArray wide(u64, {1});
+  wide.set_float(0, 1e30);
+  EXPECT_EQ(wide.as<uint64_t>()[0], std::numeric_limits<uint64_t>::max());
+}
+
+TEST(NDArray, CopiesShareAndClonesDoNot) {
+  NDArray array = NDArray::from<float>(f32, {4}, std::vector<float>{1, 2, 3, 4});
+  NDArray view = array.reshape({2, 2}), clone = array.clone();
+  array.set_float(0, 9);
+  EXPECT_EQ(view.get_float(0), 9);
+  EXPECT_EQ(clone.get_float(0), 1);
+  EXPECT_EQ(code_of([&] { (void)array.reshape({3}); }), ErrorCode::internal);
+  EXPECT_EQ(code_of([&] { (void)array.get_float(4); }), ErrorCode::internal);
+}
+
+TEST(NDArray, EmptyAndHugeShapes) {
+  EXPECT_TRUE(NDArray(f32, {0, 5}).is_defined());
+  EXPECT_EQ(element_count(Shape{int64_t{1} << 62, 4, 0}), 0);
+  EXPECT_EQ(element_count(Shape{}), 1);
+  EXPECT_EQ(code_of([] { NDArray(f32, {int64_t{1} << 40, int64_t{1} << 40}); }), ErrorCode::limit);
+  EXPECT_EQ(code_of([] { NDArray(f64, {int64_t{1} << 61}); }), ErrorCode::limit);
+  EXPECT_EQ(code_of([] { NDArray(f32, {-1}); }), ErrorCode::shape);
+}
+
+TEST(NDArray, LargeOnesAreZeroPagesAlignedToTwoMegabytes) {
+  NDArray array(f32, {8 << 20});
+#if !__has_feature(address_sanitizer)
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(array.data()) % (2 << 20), 0u);
+#endif
+  array.set_float(0, 1);
+  array.set_float((8 << 20) - 1, 2);
+  EXPECT_EQ(array.get_float((8 << 20) - 1), 2);
+}
+
+TEST(Error, HasACodeAndALocation) {
+  Error error(ErrorCode::unsupported, "model.onnx: no");
+  EXPECT_STREQ(error.what(), "TW1003 model.onnx: no");
+  EXPECT_EQ(error.code_text(), "TW1003");
+  try {
+    check(1 + 1 == 3, "arithmetic holds");
+    FAIL();
+  } catch (const Error& thrown) {
+    EXPECT_EQ(thrown.code(), ErrorCode::internal);
+    EXPECT_NE(std::string(thrown.what()).find("runtime_array_test.cpp"), std::string::npos);
+    EXPECT_NE(std::string(thrown.what()).find("arithmetic holds"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tw

@@ -1,0 +1,251 @@
+// Running plans: results, threads, barriers, buffers, wrong inputs, profiles.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "runtime/memory.h"
+#include "runtime/plan_io.h"
+#include "tests/unit/runtime_test_model.h"
+
+namespace tw {
+namespace {
+
+using namespace test;
+
+void expect_answer(const std::vector<NDArray>& outputs) {
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(values(outputs[0]), small_answer()[0]);
+  EXPECT_EQ(values(outputs[1]), small_answer()[1]);
+}
+
+TEST(Executable, GivesTheAnswerWithAnyNumberOfThreads) {
+  Executable executable = small_executable();
+  for (int threads : {0, 1, 2, 3, 4, 7, 64}) {
+    executable.set_threads(threads);
+    for (int run = 0; run < 20; ++run) expect_answer(executable.run(small_inputs()));
+  }
+  EXPECT_EQ(caught([&] { executable.set_threads(-1); }).code, ErrorCode::limit);
+  EXPECT_EQ(caught([&] { executable.set_threads(100'000); }).code, ErrorCode::limit);
+}
+
+TEST(Executable, SharesTasksInOrderAndCompletely) {
+  for (int64_t tasks : {1, 2, 5, 8, 100}) {
+    Plan plan;
+    plan.outputs = {{"calls", i64, {tasks, 2}}};
+    plan.steps = {{"record_call", "calls", {{Storage::output, 0, 0, tasks * 16}}, {}, tasks}};
+    Executable executable(kernel_image(), plan, {}, small_requirements());
+    for (int threads : {1, 2, 3, 8}) {
+      executable.set_threads(threads);
+      NDArray calls = executable.run({})[0];
+      int64_t next = 0, shares = 0;
+      while (next < tasks) {
+        int64_t first = calls.get_int(2 * next) - 1, last = calls.get_int(2 * next + 1);
+        ASSERT_EQ(first, next);
+        ASSERT_GT(last, first);
+        EXPECT_LE(last - first, (tasks + threads - 1) / threads);
+        next = last;
+        ++shares;
+      }
+      EXPECT_EQ(shares, std::min<int64_t>(tasks, threads));
+    }
+  }
+}
+
+// A chain where each step overwrites what the one before wrote, by tasks cut differently: a missing barrier gives a
+// wrong number sooner or later.
+TEST(Executable, StepsWaitForEachOther) {
+  const int64_t n = 1 << 12;
+  Plan plan;
+  plan.inputs = {{"x", f32, {n}}};
+  plan.outputs = {{"out", f32, {1}}};
+  plan.arena_bytes = 2 * n * 4;
+  BufferUse buffers[2] = {{Storage::arena, 0, 0, n * 4}, {Storage::arena, 0, n * 4, n * 4}};
+  plan.steps.push_back({"scale", "first", {{Storage::input, 0, 0, n * 4}, buffers[0]}, {n / 8, 1}, 8});
+  for (int step = 0; step < 40; ++step) {
+    // Reads x[i] from a and from a again with other task boundaries in the next step.
+    int64_t tasks = step % 3 == 0 ? 1 : step % 3 == 1 ? 16 : 5;
+    int64_t used = n / tasks * tasks;
+    const BufferUse &from = buffers[step % 2], &to = buffers[1 - step % 2];
+    plan.steps.push_back({"scale", "copy", {from, to}, {used / tasks, 1}, tasks});
+    if (used < n) {
+      BufferUse rest_from{Storage::arena, 0, from.offset + used * 4, (n - used) * 4};
+      BufferUse rest_to{Storage::arena, 0, to.offset + used * 4, (n - used) * 4};
+      plan.steps.push_back({"scale", "rest", {rest_from, rest_to}, {n - used, 1}, 1, false});
+    }
+  }
+  plan.steps.push_back({"sum", "sum", {buffers[0], {Storage::output, 0, 0, 4}}, {n}, 1});
+  Executable executable(kernel_image(), plan, {}, small_requirements());
+  for (int threads : {2, 4}) {
+    executable.set_threads(threads);
+    for (int run = 0; run < 50; ++run) {
+      NDArray x(f32, {n});
+      for (int64_t i = 0; i < n; ++i) x.set_float(i, static_cast<double>((i + run) % 3));
+      float expected = 0;
+      for (int64_t i = 0; i < n; ++i) expected += static_cast<float>((i + run) % 3);
+      ASSERT_EQ(values(executable.run({x})[0])[0], expected) << threads << " threads, run " << run;
+    }
+  }
+}
+
+TEST(Executable, TakesUnalignedArrays) {
+  Executable executable = small_executable();
+  executable.set_threads(2);
+  std::vector<NDArray> inputs = small_inputs(), shifted, outputs;
+  std::vector<std::shared_ptr<void>> storages;
+  auto unaligned = [&](DType dtype, const Shape& shape) {
+    storages.push_back(allocate_storage(static_cast<size_t>(element_count(shape)) * dtype.bytes() + 4));
+    return NDArray(dtype, shape, static_cast<char*>(storages.back().get()) + 4, storages.back());
+  };
+  for (const NDArray& input : inputs) {
+    shifted.push_back(unaligned(input.dtype(), input.shape()));
+    std::memcpy(shifted.back().data(), input.data(), input.byte_size());
+  }
+  for (const TensorInfo& info : executable.plan().outputs) outputs.push_back(unaligned(info.dtype, info.shape));
+  executable.run_into(shifted, outputs);
+  expect_answer(outputs);
+}
+
+TEST(Executable, RunsFromManyThreads) {
+  Executable executable = small_executable();
+  executable.set_threads(2);
+  Executable other = small_executable();
+  other.set_threads(3);
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (int run = 0; run < 25; ++run) expect_answer((caller % 2 ? executable : other).run(small_inputs()));
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
+TEST(Executable, RefusesWrongArrays) {
+  Executable executable = small_executable();
+  std::vector<NDArray> inputs = small_inputs();
+  auto refusal = [&](std::vector<NDArray> given) {
+    Caught error = caught([&] { (void)executable.run(given); });
+    EXPECT_EQ(error.code, ErrorCode::input);
+    EXPECT_NE(error.text.find("help:"), std::string::npos);
+    return error.text;
+  };
+  EXPECT_NE(refusal({inputs[0]}).find("x f32[37,24], y f32[37,24]"), std::string::npos);
+  EXPECT_NE(refusal({inputs[0], NDArray(f32, {24, 37})}).find("input 'y' is f32[24,37], the model has f32[37,24]"),
+            std::string::npos);
+  EXPECT_NE(refusal({NDArray(f64, {37, 24}), inputs[1]}).find("f64[37,24]"), std::string::npos);
+  EXPECT_NE(refusal({NDArray(), inputs[1]}).find("undefined"), std::string::npos);
+  std::vector<NDArray> outputs = {NDArray(f32, {37}), NDArray(f32, {2})};
+  EXPECT_EQ(caught([&] { executable.run_into(inputs, outputs); }).code, ErrorCode::input);
+}
+
+TEST(Executable, LookUpTablesAreRelocated) {
+  Plan plan;
+  plan.outputs = {{"small", f32, {4}}, {"large", f32, {4}}};
+  plan.steps = {{"look_up", "small", {{Storage::output, 0, 0, 16}}, {0}, 4},
+                {"look_up", "large", {{Storage::output, 1, 0, 16}}, {1}, 4}};
+  std::vector<NDArray> outputs = Executable(kernel_image(), plan, {}, small_requirements()).run({});
+  EXPECT_EQ(values(outputs[0]), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(values(outputs[1]), (std::vector<float>{100, 200, 300, 400}));
+}
+
+TEST(Executable, ProfilesEveryStep) {
+  Executable executable = small_executable();
+  executable.set_threads(2);
+  std::vector<StepProfile> profile = executable.profile(small_inputs(), 5);
+  ASSERT_EQ(profile.size(), 5u);
+  EXPECT_EQ(profile[2].kernel, "scale");
+  EXPECT_EQ(profile[2].name, "tripled");
+  EXPECT_EQ(profile[4].flops, 2.0 * rows * columns);
+  for (const StepProfile& step : profile) {
+    EXPECT_GT(step.seconds, 0);
+    EXPECT_LT(step.seconds, 1);
+  }
+  EXPECT_EQ(caught([&] { (void)executable.profile(small_inputs(), 0); }).code, ErrorCode::limit);
+}
+
+TEST(Executable, NoStepsAndNoTasks) {
+  Plan plan;
+  plan.outputs = {{"out", f32, {0}}};
+  Executable empty(kernel_image(), plan, {}, small_requirements());
+  empty.set_threads(2);
+  EXPECT_EQ(empty.run({})[0].size(), 0);
+  EXPECT_TRUE(empty.profile({}).empty());
+  plan.steps = {{"scale", "nothing", {{Storage::output, 0, 0, 0}, {Storage::output, 0, 0, 0}}, {1, 1}, 0}};
+  Executable idle(kernel_image(), plan, {}, small_requirements());
+  idle.set_threads(3);
+  EXPECT_EQ(idle.run({})[0].size(), 0);
+}
+
+TEST(Executable, MissingKernelIsNamed) {
+  Plan plan = small_plan();
+  plan.steps[3].kernel = "no_such";
+  Caught error = caught([&] { Executable(kernel_image(), plan, small_constants(), small_requirements()); });
+  EXPECT_EQ(error.code, ErrorCode::artifact);
+  EXPECT_NE(error.text.find("step 3 (added): the code has no kernel 'no_such'"), std::string::npos);
+  plan.steps[3].kernel = "tables";  // data, not code
+  EXPECT_EQ(caught([&] { Executable(kernel_image(), plan, small_constants(), small_requirements()); }).code,
+            ErrorCode::artifact);
+}
+
+TEST(Executable, CodeForAnotherMachineCanBeHeldButNotRun) {
+  MachineRequirements lacking = small_requirements();
+  lacking.features = {"no-such-feature"};
+  Executable executable(kernel_image(), small_plan(), small_constants(), lacking);
+  Caught error = caught([&] { (void)executable.run(small_inputs()); });
+  EXPECT_EQ(error.code, ErrorCode::wrong_machine);
+  EXPECT_NE(error.text.find("this CPU lacks no-such-feature"), std::string::npos);
+}
+
+TEST(Plan, SurvivesTheRoundTrip) {
+  Plan plan = small_plan();
+  std::vector<std::byte> bytes = write_plan(plan);
+  Plan back = read_plan(bytes, "test");
+  EXPECT_EQ(write_plan(back), bytes);
+  EXPECT_EQ(back.steps[4].workspace_bytes, columns * 4);
+  EXPECT_FALSE(back.steps[2].waits);
+  EXPECT_EQ(back.metadata.at("model"), "small");
+  EXPECT_EQ(find_plan_problem(back), "");
+}
+
+TEST(Plan, ReaderRefusesEveryTruncationAndSurvivesEveryFlip) {
+  std::vector<std::byte> bytes = write_plan(small_plan());
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_EQ(caught([&] { (void)read_plan(std::span(bytes).first(length), "test"); }).code, ErrorCode::artifact)
+        << length;
+  }
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    std::vector<std::byte> flipped = bytes;
+    flipped[bit / 8] ^= std::byte{1} << bit % 8;
+    Caught error = caught([&] { (void)find_plan_problem(read_plan(flipped, "test")); });
+    EXPECT_TRUE(error.code == ErrorCode{0} || error.code == ErrorCode::artifact) << error.text;
+  }
+}
+
+TEST(Plan, EveryRuleIsChecked) {
+  auto problem = [](auto&& edit) {
+    Plan plan = small_plan();
+    edit(plan);
+    return find_plan_problem(plan);
+  };
+  EXPECT_EQ(problem([](Plan&) {}), "");
+  EXPECT_NE(problem([](Plan& p) { p.inputs[0].shape[0] = -1; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.inputs[0].shape = {int64_t{1} << 40, int64_t{1} << 40}; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.outputs[0].dtype.lanes = 4; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.outputs[0].dtype.bits = 5; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.arena_bytes = -1; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.arena_bytes = INT64_MAX; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.workspace_bytes = -1; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.workspace_bytes = 4; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].tasks = -1; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].tasks = int64_t{1} << 60; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].kernel = ""; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[0].index = 2; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[2].index = 1; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[0].offset = 4; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[0].offset = -4; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[0].offset = INT64_MAX; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[0].bytes = INT64_MAX; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[0].storage = static_cast<Storage>(9); }), "");
+}
+
+}  // namespace
+}  // namespace tw
