@@ -1,0 +1,31 @@
+// The Python module's parts: each bind_*.cpp fills in one of them.
+//
+// Functions that compile or run release the GIL.  Error becomes tilewright.Error; anything else that escapes is a bug
+// of ours and arrives as RuntimeError.
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/plan.h"
+
+namespace tw::python {
+
+namespace py = pybind11;
+
+void bind_executable(py::module_& module);
+void bind_machine(py::module_& module);
+void bind_model(py::module_& module);
+void bind_schedule(py::module_& module);
+void bind_tensor_expressions(py::module_& module);
+
+// "f32[1,3,224,224]".
+std::string type_text(const TensorInfo& tensor);
+// (name, type) of each, in order.
+std::vector<std::pair<std::string, std::string>> signature(const std::vector<TensorInfo>& tensors);
+
+}  // namespace tw::python

@@ -1,0 +1,87 @@
+#include "python/array.h"
+#include "python/bind.h"
+#include "runtime/artifact.h"
+#include "runtime/executable.h"
+
+namespace tw::python {
+namespace {
+
+py::dict describe(const Plan& plan, const MachineRequirements& machine, int64_t image_bytes) {
+  py::list steps;
+  for (const Step& step : plan.steps) {
+    py::dict row;
+    row["kernel"] = step.kernel;
+    row["name"] = step.name;
+    row["tasks"] = step.tasks;
+    row["waits"] = step.waits;
+    row["workspace_bytes"] = step.workspace_bytes;
+    row["flops"] = step.flops;
+    row["bytes"] = step.bytes;
+    steps.append(row);
+  }
+  int64_t constant_bytes = 0;
+  for (const TensorInfo& constant : plan.constants)
+    constant_bytes += element_count(constant.shape) * constant.dtype.bytes();
+  py::dict result;
+  result["inputs"] = signature(plan.inputs);
+  result["outputs"] = signature(plan.outputs);
+  result["constants"] = plan.constants.size();
+  result["constant_bytes"] = constant_bytes;
+  result["arena_bytes"] = plan.arena_bytes;
+  result["image_bytes"] = image_bytes;
+  result["target"] = machine.target;
+  result["architecture"] = machine.architecture;
+  result["features"] = machine.features;
+  result["metadata"] = plan.metadata;
+  result["steps"] = steps;
+  return result;
+}
+
+py::list run(Executable& executable, const std::vector<py::array>& arrays) {
+  const std::vector<NDArray> inputs = views_of(arrays);
+  std::vector<NDArray> outputs;
+  {
+    const py::gil_scoped_release unlocked;
+    outputs = executable.run(inputs);
+  }
+  py::list result;
+  for (const NDArray& output : outputs) result.append(to_numpy(output));
+  return result;
+}
+
+py::list profile(Executable& executable, const std::vector<py::array>& arrays, int repetitions) {
+  const std::vector<NDArray> inputs = views_of(arrays);
+  std::vector<StepProfile> rows;
+  {
+    const py::gil_scoped_release unlocked;
+    rows = executable.profile(inputs, repetitions);
+  }
+  py::list result;
+  for (const StepProfile& row : rows) {
+    result.append(py::make_tuple(row.name, row.kernel, row.seconds, row.flops, row.bytes));
+  }
+  return result;
+}
+
+}  // namespace
+
+void bind_executable(py::module_& module) {
+  const auto unlocked = py::call_guard<py::gil_scoped_release>();
+  py::class_<Executable>(module, "Executable")
+      .def_property_readonly("inputs", [](const Executable& e) { return signature(e.plan().inputs); })
+      .def_property_readonly("outputs", [](const Executable& e) { return signature(e.plan().outputs); })
+      .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })
+      .def_property("threads", &Executable::threads, &Executable::set_threads)
+      .def("run", &run)
+      .def("profile", &profile)
+      .def("describe", [](const Executable& e) { return describe(e.plan(), e.requirements(), 0); })
+      .def("save", [](const Executable& e, const std::string& path) { e.save(path); }, unlocked);
+  module.def("load_executable", [](const std::string& path) { return Executable::load(path); }, unlocked);
+  module.def("inspect_artifact", [](const std::string& path) {
+    const Artifact artifact = Artifact::open(path);
+    artifact.verify_constants();
+    return describe(artifact.plan, artifact.requirements, static_cast<int64_t>(artifact.image.size()));
+  });
+}
+
+}  // namespace tw::python

@@ -1,0 +1,216 @@
+// Tensor expressions for Python: Expr with operators, tensors that are indexed, compute and reduce over lambdas.
+#include <functional>
+
+#include "python/array.h"
+#include "python/bind.h"
+#include "python/build_func.h"
+#include "tensor_ir/interp.h"
+#include "tensor_ir/parser.h"
+#include "tensor_ir/printer.h"
+#include "tensor_ir/te.h"
+
+namespace tw::python {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::text, message);
+}
+
+DType dtype_named(const std::string& name) {
+  if (const auto dtype = parse_dtype(name)) return *dtype;
+  refuse("there is no element type " + name + "\nhelp: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool");
+}
+
+// A Python number takes the dtype of what it meets.
+Expr expr_of(const py::handle& value, DType dtype) {
+  if (py::isinstance<Expr>(value)) return value.cast<Expr>();
+  if (py::isinstance<py::bool_>(value)) return bool_imm(value.cast<bool>());
+  if (py::isinstance<py::int_>(value)) {
+    return dtype.is_float() ? float_imm(dtype, value.cast<double>()) : int_imm(dtype, value.cast<int64_t>());
+  }
+  if (py::isinstance<py::float_>(value) && dtype.is_float()) return float_imm(dtype, value.cast<double>());
+  refuse("an expression of type " + to_string(dtype) + " is needed, not " + py::repr(value).cast<std::string>());
+}
+
+Expr require_same(const Expr& a, const Expr& b, const char* operation, const std::function<Expr()>& make) {
+  if (a.dtype() != b.dtype()) {
+    refuse(std::string("operands of ") + operation + " are " + to_string(a.dtype()) + " and " + to_string(b.dtype()) +
+           "\nhelp: te.cast(dtype, value) converts");
+  }
+  return make();
+}
+
+using Operation = Expr (*)(Expr, Expr);
+
+template <class Class>
+void define_operator(Class& expr, const char* method, const char* reflected, const char* symbol, Operation operation) {
+  const auto apply = [symbol, operation](const Expr& a, const Expr& b) {
+    return require_same(a, b, symbol, [&] { return operation(a, b); });
+  };
+  expr.def(
+      method, [apply](const Expr& a, const py::object& b) { return apply(a, expr_of(b, a.dtype())); },
+      py::is_operator());
+  if (reflected) {
+    expr.def(
+        reflected, [apply](const Expr& a, const py::object& b) { return apply(expr_of(b, a.dtype()), a); },
+        py::is_operator());
+  }
+}
+
+Intrinsic intrinsic_named(const std::string& name) {
+  static const std::map<std::string, Intrinsic> intrinsics = {
+#define INTRINSIC(name, arity, kind) {#name, Intrinsic::name},
+#include "tensor_ir/intrinsics.def"
+  };
+  const auto found = intrinsics.find(name);
+  if (found == intrinsics.end()) refuse("there is no function " + name + "\nhelp: see tensor_ir/intrinsics.def");
+  return found->second;
+}
+
+std::vector<Expr> shape_of(const py::sequence& extents) {
+  std::vector<Expr> shape;
+  for (const py::handle extent : extents) shape.push_back(expr_of(extent, i64));
+  return shape;
+}
+
+// The tensors that a lambda indexes are its inputs.  While one is being called, they are collected here.
+thread_local std::vector<te::Tensor>* tensors_in_use = nullptr;
+
+Expr index(const te::Tensor& tensor, const py::object& indices) {
+  std::vector<Expr> exprs;
+  if (py::isinstance<py::tuple>(indices)) {
+    for (const py::handle item : indices) exprs.push_back(expr_of(item, i64));
+  } else {
+    exprs.push_back(expr_of(indices, i64));
+  }
+  if (static_cast<int>(exprs.size()) != tensor.rank()) {
+    refuse(tensor.buffer()->name + " has " + std::to_string(tensor.rank()) + " dimensions, " +
+           std::to_string(exprs.size()) + " indices were given");
+  }
+  if (tensors_in_use) tensors_in_use->push_back(tensor);
+  return tensor(std::move(exprs));
+}
+
+Expr call_lambda(const py::function& value, const te::Indices& spatial, const te::Indices& reduce) {
+  py::list arguments;
+  for (const Expr& e : spatial) arguments.append(e);
+  for (const Expr& e : reduce) arguments.append(e);
+  return expr_of(value(*py::tuple(arguments)), f32);
+}
+
+std::vector<te::Tensor> tensors_used(const py::function& value, size_t spatial, size_t reduce) {
+  const auto variables = [](size_t count) {
+    te::Indices indices;
+    for (size_t i = 0; i < count; ++i) indices.push_back(Var("v" + std::to_string(i)));
+    return indices;
+  };
+  std::vector<te::Tensor> used;
+  tensors_in_use = &used;
+  try {
+    call_lambda(value, variables(spatial), variables(reduce));
+  } catch (...) {
+    tensors_in_use = nullptr;
+    throw;
+  }
+  tensors_in_use = nullptr;
+  return used;
+}
+
+te::Combiner combiner_named(const std::string& name) {
+  static const std::map<std::string, te::Combiner> combiners = {
+      {"sum", te::Combiner::sum}, {"product", te::Combiner::product},         {"min", te::Combiner::min},
+      {"max", te::Combiner::max}, {"logical_and", te::Combiner::logical_and}, {"logical_or", te::Combiner::logical_or}};
+  const auto found = combiners.find(name);
+  if (found == combiners.end())
+    refuse("there is no combiner " + name + "\nhelp: sum product min max logical_and logical_or");
+  return found->second;
+}
+
+void run_oracle(const Func& func, const std::vector<py::array>& arrays) {
+  if (arrays.size() != func.buffers.size()) {
+    throw Error(ErrorCode::input, func.name + " has " + std::to_string(func.buffers.size()) + " buffers, " +
+                                      std::to_string(arrays.size()) + " arrays were given");
+  }
+  interpret(func, views_of(arrays));
+}
+
+}  // namespace
+
+void bind_tensor_expressions(py::module_& module) {
+  py::class_<Expr> expr(module, "Expr");
+  expr.def("__repr__", [](const Expr& e) { return to_text(e); })
+      .def_property_readonly("dtype", [](const Expr& e) { return to_string(e.dtype()); })
+      .def("__neg__", [](const Expr& a) { return -a; });
+  define_operator(expr, "__add__", "__radd__", "+", [](Expr a, Expr b) { return a + b; });
+  define_operator(expr, "__sub__", "__rsub__", "-", [](Expr a, Expr b) { return a - b; });
+  define_operator(expr, "__mul__", "__rmul__", "*", [](Expr a, Expr b) { return a * b; });
+  define_operator(expr, "__truediv__", "__rtruediv__", "/", [](Expr a, Expr b) { return a / b; });
+  define_operator(expr, "__floordiv__", "__rfloordiv__", "//", [](Expr a, Expr b) { return floor_div(a, b); });
+  define_operator(expr, "__mod__", "__rmod__", "%", [](Expr a, Expr b) { return floor_mod(a, b); });
+  define_operator(expr, "__lt__", nullptr, "<", [](Expr a, Expr b) { return a < b; });
+  define_operator(expr, "__le__", nullptr, "<=", [](Expr a, Expr b) { return a <= b; });
+  define_operator(expr, "__gt__", nullptr, ">", [](Expr a, Expr b) { return a > b; });
+  define_operator(expr, "__ge__", nullptr, ">=", [](Expr a, Expr b) { return a >= b; });
+  define_operator(expr, "__and__", nullptr, "&", [](Expr a, Expr b) { return a && b; });
+  define_operator(expr, "__or__", nullptr, "|", [](Expr a, Expr b) { return a || b; });
+
+  py::class_<te::Tensor>(module, "Tensor")
+      .def("__getitem__", &index)
+      .def_property_readonly("name", [](const te::Tensor& t) { return t.buffer()->name; })
+      .def_property_readonly("dtype", [](const te::Tensor& t) { return to_string(t.dtype()); })
+      .def_property_readonly("shape", [](const te::Tensor& t) {
+        py::list extents;
+        for (const Expr& extent : t.shape()) {
+          if (const auto constant = as_int(extent))
+            extents.append(*constant);
+          else
+            extents.append(extent);
+        }
+        return py::tuple(extents);
+      });
+
+  py::class_<Func>(module, "Func")
+      .def_readonly("name", &Func::name)
+      .def("__str__", [](const Func& f) { return to_text(f); })
+      .def_property_readonly("text", [](const Func& f) { return to_text(f); });
+
+  module.def("placeholder", [](const std::string& name, const py::sequence& shape, const std::string& dtype) {
+    return te::placeholder(name, shape_of(shape), dtype_named(dtype));
+  });
+  module.def("compute", [](const std::string& name, const py::sequence& shape, const py::function& value) {
+    return te::compute(name, shape_of(shape), tensors_used(value, shape.size(), 0),
+                       [&](const te::Indices& spatial) { return call_lambda(value, spatial, {}); });
+  });
+  module.def("reduce", [](const std::string& name, const py::sequence& shape, const py::sequence& extents,
+                          const py::function& value, const std::string& combiner) {
+    return te::reduce(
+        name, shape_of(shape), shape_of(extents), combiner_named(combiner),
+        tensors_used(value, shape.size(), extents.size()),
+        [&](const te::Indices& spatial, const te::Indices& reduce) { return call_lambda(value, spatial, reduce); });
+  });
+  module.def("make_func", [](const std::string& name, const std::vector<te::Tensor>& inputs,
+                             const std::vector<te::Tensor>& outputs) { return te::make_func(name, inputs, outputs); });
+  module.def("call", [](const std::string& name, const py::args& arguments) {
+    DType dtype = f32;
+    for (const py::handle argument : arguments) {
+      if (py::isinstance<Expr>(argument)) dtype = argument.cast<Expr>().dtype();
+    }
+    std::vector<Expr> exprs;
+    for (const py::handle argument : arguments) exprs.push_back(expr_of(argument, dtype));
+    return call(intrinsic_named(name), std::move(exprs));
+  });
+  module.def("minimum", [](const Expr& a, const py::object& b) { return min(a, expr_of(b, a.dtype())); });
+  module.def("maximum", [](const Expr& a, const py::object& b) { return max(a, expr_of(b, a.dtype())); });
+  module.def("select", [](const Expr& condition, const Expr& a, const py::object& b) {
+    return select(condition, a, expr_of(b, a.dtype()));
+  });
+  module.def("equal", [](const Expr& a, const py::object& b) { return equal(a, expr_of(b, a.dtype())); });
+  module.def("cast", [](const std::string& dtype, const Expr& value) { return cast(dtype_named(dtype), value); });
+  module.def("parse_func", [](const std::string& text) { return parse_func(text); });
+  module.def("interpret", &run_oracle);
+  module.def(
+      "build_func", [](const Func& func, const std::string& target) { return build_func(func, parse_target(target)); },
+      py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace tw::python

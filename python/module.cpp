@@ -1,0 +1,47 @@
+#include "python/bind.h"
+#include "runtime/error.h"
+
+namespace tw::python {
+namespace {
+
+// Error(code, message): Python's class puts the code in front again.
+void raise(const Error& error) {
+  const std::string code = error.code_text(), text = error.what();
+  const size_t skipped = text.starts_with(code + " ") ? code.size() + 1 : 0;
+  const py::object type = py::module_::import("tilewright.error").attr("Error");
+  PyErr_SetObject(type.ptr(), type(code, text.substr(skipped)).ptr());
+}
+
+}  // namespace
+
+std::string type_text(const TensorInfo& tensor) {
+  std::string text = to_string(tensor.dtype) + "[";
+  for (size_t i = 0; i < tensor.shape.size(); ++i) text += (i ? "," : "") + std::to_string(tensor.shape[i]);
+  return text + "]";
+}
+
+std::vector<std::pair<std::string, std::string>> signature(const std::vector<TensorInfo>& tensors) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const TensorInfo& tensor : tensors) rows.emplace_back(tensor.name, type_text(tensor));
+  return rows;
+}
+
+}  // namespace tw::python
+
+PYBIND11_MODULE(_core, module) {
+  using namespace tw::python;
+  module.doc() = "The compiler and runtime; use the package tilewright.";
+  module.attr("__version__") = TW_VERSION;
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const tw::Error& error) {
+      raise(error);
+    }
+  });
+  bind_tensor_expressions(module);
+  bind_schedule(module);
+  bind_executable(module);
+  bind_model(module);
+  bind_machine(module);
+}

@@ -1,0 +1,30 @@
+"""Tilewright compiles neural networks to machine code.
+
+import tilewright as tw
+
+model = tw.load("model.onnx", shapes={"x": (1, 3, 224, 224)})
+print(model.explain())
+executable = tw.compile(model)
+outputs = executable.run({"x": array})
+"""
+
+from . import te
+from ._core import __version__
+from .error import Error
+from .executable import Executable, Profile, compile, load_executable
+from .model import Model, explain, load
+from .schedule import Schedule
+
+__all__ = [
+    "Error",
+    "Executable",
+    "Model",
+    "Profile",
+    "Schedule",
+    "__version__",
+    "compile",
+    "explain",
+    "load",
+    "load_executable",
+    "te",
+]

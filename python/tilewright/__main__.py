@@ -1,0 +1,5 @@
+"""`python -m tilewright` is `tw`."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,193 @@
+"""The `tw` command line.
+
+Results go to stdout, errors to stderr.  A user's mistake ends with status 2 and its code, never with a traceback.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+import tilewright as tw
+
+from . import report
+
+app = typer.Typer(
+    name="tw",
+    help="Compile neural networks to machine code, run them, measure them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ModelPath = Annotated[Path, typer.Argument(help="An ONNX model, or a .twa artifact where it can be run.")]
+Shapes = Annotated[list[str], typer.Option("--shape", "-s", help="NAME=1,3,224,224: fixes the shape of an input.")]
+Target = Annotated[str, typer.Option("--target", "-t", help="cpu, x86:avx2, aarch64, rpi4, cuda:sm_90, …")]
+Threads = Annotated[int | None, typer.Option("--threads", "-j", help="Workers of a run; every core if left out.")]
+Precision = Annotated[str, typer.Option(help="Of the computation: f32.")]
+Seed = Annotated[int, typer.Option(help="Of the inputs that are made up.")]
+
+
+def parse_shapes(options: list[str]) -> dict[str, tuple[int, ...]]:
+    shapes = {}
+    for option in options:
+        name, equals, extents = option.rpartition("=")
+        if not equals or not re.fullmatch(r"\d+([,x]\d+)*|", extents):
+            raise tw.Error("TW1004", f"--shape {option} does not say a shape\nhelp: write --shape NAME=1,3,224,224")
+        shapes[name] = tuple(int(extent) for extent in re.split("[,x]", extents) if extent)
+    return shapes
+
+
+def executable_of(path: Path, shapes: list[str], target: str, threads: int | None, precision: str) -> tw.Executable:
+    """Loads an artifact, or loads and compiles a model."""
+    if path.suffix == ".twa":
+        executable = tw.load_executable(path)
+        if threads is not None:
+            executable.threads = threads
+        return executable
+    return tw.compile(tw.load(path, parse_shapes(shapes)), target, threads, precision)
+
+
+def made_up_inputs(inputs: dict[str, str], seed: int) -> dict[str, np.ndarray]:
+    """Seeded inputs: normal floats, small integers, all-true masks."""
+    rng, feed = np.random.default_rng(seed), {}
+    for name, kind in inputs.items():
+        dtype, shape = report.dtype_and_shape(kind)
+        if dtype.kind == "b" or "mask" in name:
+            feed[name] = np.ones(shape, dtype)
+        elif dtype.kind in "iu":
+            feed[name] = rng.integers(0, 100, shape).astype(dtype)
+        else:
+            feed[name] = rng.standard_normal(shape).astype(dtype)
+    return feed
+
+
+def read_inputs(options: list[str]) -> dict[str, np.ndarray]:
+    """NAME=file.npy options, and .npz files whose entries are named."""
+    feed = {}
+    for option in options:
+        name, _, file = option.rpartition("=")
+        try:
+            loaded = np.load(file, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise tw.Error("TW1001", f"{file} cannot be read as a NumPy file: {error}") from None
+        if isinstance(loaded, np.ndarray) and name:
+            feed[name] = loaded
+        elif not isinstance(loaded, np.ndarray) and not name:
+            feed.update(loaded)
+        else:
+            raise tw.Error("TW1101", f"--input {option}\nhelp: write --input NAME=file.npy or --input file.npz")
+    return feed
+
+
+@app.command()
+def doctor(measure: Annotated[bool, typer.Option(help="Measure the peak and the memory, too (2 s).")] = True) -> None:
+    """Show this machine, what was found on it, and which targets it serves."""
+    report.doctor(measure)
+
+
+@app.command()
+def explain(model: ModelPath, shape: Shapes = []) -> None:  # noqa: B006
+    """Show a model's operators, coverage, work and size, without compiling it."""
+    print(tw.explain(model, parse_shapes(shape)))
+
+
+@app.command()
+def compile(
+    model: ModelPath,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The artifact; MODEL.twa if left out.")] = None,
+    target: Target = "cpu",
+    shape: Shapes = [],  # noqa: B006
+    threads: Threads = None,
+    precision: Precision = "f32",
+) -> None:
+    """Compile a model to a .twa artifact."""
+    start = time.perf_counter()
+    output = output or model.with_suffix(".twa")
+    executable = executable_of(model, shape, target, threads, precision)
+    executable.save(output)
+    report.compiled(executable, output, time.perf_counter() - start)
+
+
+@app.command()
+def run(
+    model: ModelPath,
+    input: Annotated[list[str], typer.Option("--input", "-i", help="NAME=file.npy, or file.npz.")] = [],  # noqa: B006
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Writes the outputs to this .npz file.")] = None,
+    seed: Seed = 0,
+    target: Target = "cpu",
+    shape: Shapes = [],  # noqa: B006
+    threads: Threads = None,
+    precision: Precision = "f32",
+) -> None:
+    """Run a model or an artifact once; inputs that are not given are made up."""
+    executable = executable_of(model, shape, target, threads, precision)
+    feed = read_inputs(input)
+    if not feed:
+        feed = made_up_inputs(executable.inputs, seed)
+        report.note("no --input: seeded random inputs")
+    outputs = executable.run(feed)
+    report.outputs(outputs)
+    if output:
+        try:
+            np.savez(output, **outputs)
+        except OSError as error:
+            raise tw.Error("TW1001", f"{output} cannot be written: {error.strerror}") from None
+
+
+@app.command()
+def bench(
+    model: ModelPath,
+    kernels: Annotated[bool, typer.Option("--kernels", "-k", help="Show every kernel, too.")] = False,
+    seconds: Annotated[float, typer.Option(help="Of measuring.")] = 3.0,
+    seed: Seed = 0,
+    target: Target = "cpu",
+    shape: Shapes = [],  # noqa: B006
+    threads: Threads = None,
+    precision: Precision = "f32",
+) -> None:
+    """Measure the latency with its spread; with --kernels, each kernel's share of the measured peak."""
+    executable = executable_of(model, shape, target, threads, precision)
+    feed = made_up_inputs(executable.inputs, seed)
+    samples, end = [], time.perf_counter() + seconds
+    executable.run(feed)
+    while len(samples) < 5 or time.perf_counter() < end:
+        start = time.perf_counter()
+        executable.run(feed)
+        samples.append(time.perf_counter() - start)
+    report.benchmark(executable, samples, executable.profile(feed) if kernels else None)
+
+
+@app.command()
+def inspect(
+    path: ModelPath,
+    text: Annotated[bool, typer.Option(help="Print the graph of a model in its text form.")] = False,
+    shape: Shapes = [],  # noqa: B006
+) -> None:
+    """Show what is inside an artifact (of any machine) or a model."""
+    if path.suffix == ".twa":
+        report.artifact(path)
+    elif text:
+        print(tw.load(path, parse_shapes(shape)).text)
+    else:
+        print(tw.explain(path, parse_shapes(shape)))
+
+
+def main() -> None:
+    try:
+        app()
+    except tw.Error as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Compiled models: running, saving, loading and profiling them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from .error import Error
+from .model import Model, load
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One step of a run, timed alone."""
+
+    name: str  # the graph's nodes that it computes
+    symbol: str
+    seconds: float
+    flops: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Time of each kernel.  `str()` of it is a table, slowest first."""
+
+    kernels: list[Kernel]
+
+    @property
+    def seconds(self) -> float:
+        return sum(kernel.seconds for kernel in self.kernels)
+
+    def __str__(self) -> str:
+        total = self.seconds or 1.0
+        lines = [f"{'µs':>10} {'share':>6} {'GFLOP/s':>8} {'GB/s':>7}  kernel"]
+        for k in sorted(self.kernels, key=lambda k: -k.seconds):
+            rates = (k.flops / k.seconds / 1e9, k.bytes / k.seconds / 1e9) if k.seconds else (0.0, 0.0)
+            lines.append(f"{k.seconds * 1e6:10.1f} {k.seconds / total:6.1%} {rates[0]:8.1f} {rates[1]:7.1f}  {k.name}")
+        return "\n".join([*lines, f"{self.seconds * 1e6:10.1f} in {len(self.kernels)} kernels"])
+
+
+def as_array(value: Any) -> np.ndarray:
+    """numpy's view of an array, of anything that speaks DLPack, or a copy of a nested list."""
+    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
+        try:
+            value = np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError):  # a dtype or device that numpy does not take this way
+            pass
+    return np.ascontiguousarray(value).reshape(np.shape(value))
+
+
+class Executable:
+    """A compiled model.  Threads may share one; their runs queue up on its team of workers."""
+
+    def __init__(self, core: _core.Executable):
+        self._core = core
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Name → type ("f32[1,3,224,224]") of each input, in order."""
+        return dict(self._core.inputs)
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        return dict(self._core.outputs)
+
+    @property
+    def target(self) -> str:
+        return self._core.target
+
+    @property
+    def threads(self) -> int:
+        return self._core.threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._core.threads = checked_threads(count)
+
+    def _ordered(self, inputs: dict[str, Any]) -> list[np.ndarray]:
+        expected = self._core.inputs
+        names = [name for name, _ in expected]
+        problems = [f"input {name!r} is missing" for name in names if name not in inputs]
+        problems += [f"there is no input {name!r}" for name in inputs if name not in names]
+        if problems:
+            needed = ", ".join(f"{name}: {kind}" for name, kind in expected)
+            raise Error("TW1101", "; ".join(problems) + f"\nhelp: the inputs are {needed}")
+        return [as_array(inputs[name]) for name in names]
+
+    def run(self, inputs: dict[str, Any]) -> dict[str, np.ndarray]:
+        """Runs on arrays by name; gives the outputs by name, in the graph's order."""
+        outputs = self._core.run(self._ordered(inputs))
+        return dict(zip((name for name, _ in self._core.outputs), outputs, strict=True))
+
+    def __call__(self, *inputs: Any) -> list[np.ndarray]:
+        """Runs on arrays in the order of the inputs; gives a list."""
+        names = [name for name, _ in self._core.inputs]
+        if len(inputs) != len(names):
+            raise Error("TW1101", f"{len(inputs)} inputs were given, {len(names)} are needed: {', '.join(names)}")
+        return self._core.run([as_array(value) for value in inputs])
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes a .twa artifact, for this machine or the one it was compiled for."""
+        self._core.save(os.fspath(path))
+
+    def profile(self, inputs: dict[str, Any], repetitions: int = 10) -> Profile:
+        """Times every kernel alone, the median of some repetitions."""
+        return Profile([Kernel(*row) for row in self._core.profile(self._ordered(inputs), repetitions)])
+
+    def describe(self) -> dict[str, Any]:
+        """The plan: kernels, memory, requirements, metadata."""
+        return self._core.describe()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
+        return f"<tilewright.Executable for {self.target} ({inputs}) -> {', '.join(self.outputs)}>"
+
+
+def checked_threads(count: int | None) -> int:
+    """0 stands for one thread a core."""
+    if count is None:
+        return 0
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= 1024:
+        raise Error("TW1301", f"threads={count!r} is no number of threads\nhelp: use 1 to 1024, or None for every core")
+    return int(count)
+
+
+def compile(
+    model: Any,
+    target: str = "cpu",
+    threads: int | None = None,
+    precision: str = "f32",
+    db: str | os.PathLike | None = None,
+) -> Executable:
+    """Compiles a model for a target: "cpu" is this machine.
+
+    `threads`: workers of a run, one for each core if None.  Other precisions than "f32" and databases of tuned
+    schedules are refused: this version has none.
+    """
+    if not isinstance(model, Model):
+        model = load(model)
+    if precision != "f32":
+        raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use precision='f32'")
+    if db is not None:
+        raise Error("TW1003", "tuned schedules (db=) are not supported\nhelp: leave db out; default schedules are used")
+    return Executable(_core.compile(model._core, target, checked_threads(threads)))
+
+
+def load_executable(path: str | os.PathLike) -> Executable:
+    """Maps a .twa artifact.  Its checksums and the machine it needs are checked before any code is mapped."""
+    return Executable(_core.load_executable(os.fspath(path)))

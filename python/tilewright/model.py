@@ -1,0 +1,67 @@
+"""A loaded model and what can be said about it before compiling."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from . import _core
+
+
+class Model:
+    """A network as a graph, ready to be compiled for any target."""
+
+    def __init__(self, core: _core.Graph, source: tuple[str, bytes], shapes: dict[str, list[int]]):
+        self._core, self._source, self._shapes = core, source, shapes
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Name → type ("f32[1,3,224,224]") of each input, in the graph's order."""
+        return dict(self._core.inputs)
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        return dict(self._core.outputs)
+
+    @property
+    def text(self) -> str:
+        """The graph in its text form."""
+        return self._core.text
+
+    def explain(self) -> str:
+        """Coverage, operators, work and size, for people."""
+        return _core.explain_onnx(*self._source, self._shapes)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
+        return f"<tilewright.Model ({inputs}) -> {', '.join(self.outputs)}>"
+
+
+def source_of(source: Any) -> tuple[str, bytes]:
+    """(path, b"") or ("", bytes) of what `load` and `explain` take."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return "", bytes(source)
+    if isinstance(source, (str, os.PathLike)):
+        return str(Path(source)), b""
+    if hasattr(source, "SerializeToString"):
+        return "", source.SerializeToString()
+    raise TypeError(f"a path, bytes or an onnx.ModelProto is needed, not {type(source).__name__}")
+
+
+def fixed_shapes(shapes: dict[str, tuple[int, ...]] | None) -> dict[str, list[int]]:
+    return {name: [int(extent) for extent in shape] for name, shape in (shapes or {}).items()}
+
+
+def load(source: Any, shapes: dict[str, tuple[int, ...]] | None = None) -> Model:
+    """Reads an ONNX model: a path, its bytes, or an onnx.ModelProto.
+
+    `shapes` fixes the shapes of inputs, {"x": (1, 3, 224, 224)}.  Raises Error with every problem at once.
+    """
+    origin, fixed = source_of(source), fixed_shapes(shapes)
+    return Model(_core.load_onnx(*origin, fixed), origin, fixed)
+
+
+def explain(source: Any, shapes: dict[str, tuple[int, ...]] | None = None) -> str:
+    """What Model.explain says, also for models that are not fully supported and so cannot be loaded."""
+    return _core.explain_onnx(*source_of(source), fixed_shapes(shapes))

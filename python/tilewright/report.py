@@ -1,0 +1,159 @@
+"""Tables and lines that `tw` prints."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import statistics
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import tilewright as tw
+
+from . import _core
+
+console = Console(highlight=False, soft_wrap=True)
+notes = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+def note(text: str) -> None:
+    """Something beside the result: to stderr."""
+    notes.print(text, style="dim")
+
+
+def dtype_and_shape(kind: str) -> tuple[np.dtype, tuple[int, ...]]:
+    """Of "f32[1,3,224,224]"."""
+    name, _, extents = kind.partition("[")
+    extents = extents.rstrip("]").replace(" ", "")
+    if name == "bf16":
+        import ml_dtypes
+
+        dtype = np.dtype(ml_dtypes.bfloat16)
+    elif name == "bool":
+        dtype = np.dtype(bool)
+    else:
+        dtype = np.dtype(name[0] + str(int(name[1:]) // 8))
+    return dtype, tuple(int(extent) for extent in extents.split(",") if extent)
+
+
+def megabytes(count: float) -> str:
+    return f"{count / 1e6:.2f} MB" if count >= 1e4 else f"{count:.0f} bytes"
+
+
+def tilewright_table(*columns: str, title: str | None = None) -> Table:
+    """Columns whose name begins with ">" are aligned to the right."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
+    return table
+
+
+def doctor(measure: bool) -> None:
+    machine = _core.machine()
+    table = tilewright_table("", "")
+    table.add_row("tilewright", f"{tw.__version__}, Python {platform.python_version()}, numpy {np.__version__}")
+    table.add_row("CPU", f"{machine['cpu'] or machine['architecture']}, {machine['threads']} threads")
+    caches = [f"L{level} {machine[f'l{level}_bytes'] >> 10} KiB" for level in (1, 2, 3)]
+    table.add_row("caches", ", ".join(caches))
+    table.add_row("target cpu", f"{machine['llvm_cpu']}, vectors of {machine['vector_bits']} bits")
+    vector_features = [
+        f for f in machine["features"] if re.match(r"sse4|avx|amx|fma|f16c|neon|sve|dotprod|fullfp16|bf16|i8mm", f)
+    ]
+    table.add_row("vector features", " ".join(vector_features) or "none")
+    if measure:
+        for threads in sorted({1, machine["threads"]}):
+            flops, read = _core.measure_peak_flops(threads), _core.measure_read_bandwidth(threads)
+            text = f"{flops / 1e9:.1f} GFLOP/s f32 multiply-add, {read / 1e9:.1f} GB/s read"
+            table.add_row(f"measured, {threads} thread{'s' * (threads > 1)}", text)
+    table.add_row("targets", " ".join(_core.target_names()))
+    for program, purpose in (("qemu-aarch64", "AArch64"), ("qemu-arm", "ARMv7")):
+        table.add_row(f"{purpose} emulator", shutil.which(program) or f"{program} is not installed")
+    console.print(table)
+
+
+def compiled(executable: tw.Executable, path: Path, seconds: float) -> None:
+    plan = executable.describe()
+    console.print(
+        f"{path}: {megabytes(path.stat().st_size)} for {plan['target']}, {len(plan['steps'])} kernels, "
+        f"compiled in {seconds:.1f} s"
+    )
+
+
+def outputs(arrays: dict[str, np.ndarray]) -> None:
+    table = tilewright_table("output", "type", ">min", ">mean", ">max", "first values")
+    for name, array in arrays.items():
+        values = array.astype(np.float64).ravel()
+        spread = [f"{f(values):.6g}" for f in (np.min, np.mean, np.max)] if values.size else ["", "", ""]
+        first = " ".join(f"{v:.6g}" for v in values[:4])
+        table.add_row(name, f"{array.dtype}{list(array.shape)}", *spread, first)
+    console.print(table)
+
+
+def benchmark(executable: tw.Executable, samples: list[float], profile: tw.Profile | None) -> None:
+    milliseconds = sorted(sample * 1e3 for sample in samples)
+    steps = executable.describe()["steps"]
+    flops, threads = sum(step["flops"] for step in steps), executable.threads
+    peak, read = _core.measure_peak_flops(threads), _core.measure_read_bandwidth(threads)
+    median = statistics.median(milliseconds)
+    tenth = milliseconds[len(milliseconds) // 10], milliseconds[-1 - len(milliseconds) // 10]
+    console.print(
+        f"median {median:.3f} ms   (10 % … 90 %: {tenth[0]:.3f} … {tenth[1]:.3f}, best {milliseconds[0]:.3f}, "
+        f"{len(samples)} runs, {threads} threads)"
+    )
+    rate = flops / median * 1e3
+    console.print(
+        f"{flops / 1e9:.3f} GFLOP a run, {rate / 1e9:.1f} GFLOP/s: {rate / peak:.1%} of the measured peak "
+        f"({peak / 1e9:.1f} GFLOP/s; memory {read / 1e9:.1f} GB/s)"
+    )
+    if profile is None:
+        return
+    table = tilewright_table(">µs", ">share", ">GFLOP/s", ">GB/s", ">of peak", "bound", "kernel")
+    total = profile.seconds or 1.0
+    for kernel in sorted(profile.kernels, key=lambda k: -k.seconds):
+        seconds = max(kernel.seconds, 1e-9)
+        compute, traffic = kernel.flops / seconds, kernel.bytes / seconds
+        bound = "compute" if compute / peak > traffic / read else "memory"
+        table.add_row(
+            f"{seconds * 1e6:.1f}",
+            f"{seconds / total:.1%}",
+            f"{compute / 1e9:.1f}",
+            f"{traffic / 1e9:.1f}",
+            f"{max(compute / peak, traffic / read):.0%}",
+            bound,
+            kernel.name,
+        )
+    console.print(table)
+    console.print(f"{profile.seconds * 1e3:.3f} ms in {len(profile.kernels)} kernels, each timed alone")
+
+
+def artifact(path: Path) -> None:
+    plan = _core.inspect_artifact(str(path))
+    table = tilewright_table("", "")
+    table.add_row("file", f"{path}, {megabytes(path.stat().st_size)}")
+    table.add_row("built for", f"{plan['target']} ({plan['architecture']})")
+    table.add_row("needs", " ".join(plan["features"]) or "nothing special")
+    for name, kind in plan["inputs"]:
+        table.add_row("input", f"{name}: {kind}")
+    for name, kind in plan["outputs"]:
+        table.add_row("output", f"{name}: {kind}")
+    table.add_row("code", megabytes(plan["image_bytes"]))
+    table.add_row("constants", f"{plan['constants']}, {megabytes(plan['constant_bytes'])}")
+    table.add_row("arena", megabytes(plan["arena_bytes"]))
+    for key, value in plan["metadata"].items():
+        table.add_row(key, value)
+    console.print(table)
+    steps = tilewright_table(">tasks", ">MFLOP", ">MB", "kernel", "computes", title="\nkernels")
+    for step in plan["steps"]:
+        row = (
+            f"{step['tasks']}",
+            f"{step['flops'] / 1e6:.2f}",
+            f"{step['bytes'] / 1e6:.3f}",
+            step["kernel"],
+            step["name"],
+        )
+        steps.add_row(*row)
+    console.print(steps)

@@ -1,0 +1,99 @@
+"""Tensor expressions: mathematics that becomes loops, for those who write schedules.
+
+A = te.placeholder("A", (512, 512)); B = te.placeholder("B", (512, 512))
+C = te.reduce("C", (512, 512), (512,), lambda i, j, k: A[i, k] * B[k, j])
+f = te.func("matmul", [A, B], [C])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._core import Expr, Func, Tensor
+
+Extents = Sequence[int]
+
+
+def placeholder(name: str, shape: Extents, dtype: str = "f32") -> Tensor:
+    """An input."""
+    return _core.placeholder(name, tuple(shape), dtype)
+
+
+def compute(name: str, shape: Extents, value: Callable[..., Expr]) -> Tensor:
+    """An element for each index: compute("B", (4, 8), lambda i, j: A[j, i])."""
+    return _core.compute(name, tuple(shape), value)
+
+
+def reduce(name: str, shape: Extents, over: Extents, value: Callable[..., Expr], combiner: str = "sum") -> Tensor:
+    """Each element combines the values over the extents `over`, whose indices come last in the lambda.
+
+    Combiners: sum, product, min, max, logical_and, logical_or.
+    """
+    return _core.reduce(name, tuple(shape), tuple(over), value, combiner)
+
+
+def func(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Func:
+    """The loops that compute `outputs` from `inputs`."""
+    return _core.make_func(name, list(inputs), list(outputs))
+
+
+def parse(text: str) -> Func:
+    """A Func from its text form (tensor_ir/SYNTAX.md)."""
+    return _core.parse_func(text)
+
+
+def call(name: str, *arguments: Any) -> Expr:
+    """A function of tensor_ir/intrinsics.def: call("exp", x)."""
+    return _core.call(name, *arguments)
+
+
+def exp(x: Expr) -> Expr:
+    return call("exp", x)
+
+
+def tanh(x: Expr) -> Expr:
+    return call("tanh", x)
+
+
+def sqrt(x: Expr) -> Expr:
+    return call("sqrt", x)
+
+
+def sigmoid(x: Expr) -> Expr:
+    return call("sigmoid", x)
+
+
+minimum, maximum, select, equal, cast = _core.minimum, _core.maximum, _core.select, _core.equal, _core.cast
+
+
+def matmul(m: int, n: int, k: int, dtype: str = "f32") -> Func:
+    """C[m,n] = A[m,k] · B[k,n]."""
+    a, b = placeholder("A", (m, k), dtype), placeholder("B", (k, n), dtype)
+    c = reduce("C", (m, n), (k,), lambda i, j, r: a[i, r] * b[r, j])
+    return func("matmul", [a, b], [c])
+
+
+def interpret(program: Any, *arrays: np.ndarray) -> None:
+    """The oracle: runs a Func, or a Schedule's, on arrays for all its buffers; outputs are written in place.
+
+    Slow and strict: it stops at reads of memory never written, indices out of bounds and races.
+    """
+    for array in arrays:
+        if not (isinstance(array, np.ndarray) and array.flags.c_contiguous):
+            raise TypeError("interpret works in place: give C-contiguous numpy arrays")
+    _core.interpret(getattr(program, "func", program), list(arrays))
+
+
+def build(program: Any, target: str = "cpu", threads: int | None = None):
+    """Machine code for a Schedule as it stands, or for a Func with the target's default schedule."""
+    from .executable import Executable, checked_threads
+
+    if isinstance(program, Func):
+        program = _core.Schedule.default(program, target)
+    executable = Executable(_core.build_func(program.func, target))
+    executable._core.threads = checked_threads(threads)
+    return executable

@@ -1,0 +1,96 @@
+"""Small ONNX models for the tests."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).resolve().parents[2]
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def value(name, shape, dtype=FLOAT):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def model_of(nodes, inputs, outputs, initializers=(), opset=17, check=False) -> onnx.ModelProto:
+    """A model from nodes like ("Relu", ["x"], ["y"], {attributes}); arrays in a dict become initializers."""
+    made = [helper.make_node(op, i, o, **(rest[0] if rest else {})) for op, i, o, *rest in nodes]
+    tensors = [numpy_helper.from_array(np.asarray(a), n) for n, a in dict(initializers).items()]
+    graph = helper.make_graph(made, "g", list(inputs), list(outputs), initializer=tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    if check:
+        onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def small_network(seed=0) -> onnx.ModelProto:
+    """Convolution, pooling, a residual sum, a dense layer and a softmax; input x f32[1,3,16,16], output y f32[1,10]."""
+    rng = np.random.default_rng(seed)
+
+    def weights(*shape):
+        return (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+    return model_of(
+        [
+            ("Conv", ["x", "w1", "b1"], ["a"], {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+            ("Relu", ["a"], ["b"]),
+            ("Conv", ["b", "w2"], ["c"], {"pads": [1, 1, 1, 1], "group": 8}),
+            ("Add", ["c", "b"], ["d"]),
+            ("GlobalAveragePool", ["d"], ["e"]),
+            ("Flatten", ["e"], ["f"]),
+            ("Gemm", ["f", "w3", "b3"], ["g"], {"transB": 1}),
+            ("Softmax", ["g"], ["y"], {"axis": -1}),
+        ],
+        [value("x", [1, 3, 16, 16])],
+        [value("y", [1, 10])],
+        {
+            "w1": weights(8, 3, 3, 3),
+            "b1": weights(8),
+            "w2": weights(8, 1, 3, 3),
+            "w3": weights(10, 8),
+            "b3": weights(10),
+        },
+        check=True,
+    )
+
+
+def reference(model: onnx.ModelProto, feed: dict) -> list[np.ndarray]:
+    """The outputs that ONNX's own evaluator gives."""
+    from onnx.reference import ReferenceEvaluator
+
+    return ReferenceEvaluator(model).run(None, feed)
+
+
+def run_tw(*arguments, **options) -> subprocess.CompletedProcess:
+    """The command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "tilewright", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "COLUMNS": "120"},
+        **options,
+    )
+
+
+@pytest.fixture(scope="session")
+def network():
+    return small_network()
+
+
+@pytest.fixture(scope="session")
+def executable(network):
+    import tilewright as tw
+
+    return tw.compile(tw.load(network), threads=2)
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(1).standard_normal((1, 3, 16, 16)).astype(np.float32)
