@@ -1,0 +1,141 @@
+#include "targets/cpu/block_analysis.h"
+
+#include <algorithm>
+
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/match.h"
+
+namespace tw::cpu {
+namespace {
+
+bool is_expensive_call(Intrinsic intrinsic) {
+  switch (intrinsic) {
+    case Intrinsic::abs:
+    case Intrinsic::fma:
+    case Intrinsic::floor:
+    case Intrinsic::ceil:
+    case Intrinsic::trunc:
+    case Intrinsic::round_even:
+    case Intrinsic::minimum:
+    case Intrinsic::maximum:
+    case Intrinsic::is_nan:
+    case Intrinsic::is_inf:
+    case Intrinsic::copysign:
+    case Intrinsic::sign:
+    case Intrinsic::reinterpret:
+      return false;
+    default:
+      return true;
+  }
+}
+
+const Load* as_load_through_casts(Expr e) {
+  while (const auto* c = e.as<Cast>()) e = c->value;
+  return e.as<Load>();
+}
+
+Expr flat_offset(const Buffer& buffer, const std::vector<Expr>& indices) {
+  Expr offset(0), stride(1);
+  for (size_t d = indices.size(); d-- > 0;) {
+    const Expr step = buffer->strides.empty() ? stride : buffer->strides[d];
+    offset = indices[d] * step + offset;
+    stride = stride * buffer->shape[d];
+  }
+  return offset;
+}
+
+}  // namespace
+
+bool Access::uses(const Var& iteration) const {
+  return std::any_of(indices.begin(), indices.end(), [&](const Expr& index) { return uses_var(index, iteration); });
+}
+
+std::optional<int64_t> unit_stride(const Access& access, const Var& iteration, const std::vector<IterVar>& iters,
+                                   int granule) {
+  if (!access.uses(iteration)) return 0;
+  if (access.indices.size() != access.buffer->shape.size()) return std::nullopt;
+  const Var outer("outer"), inner("inner");
+  Assumptions assumptions;
+  for (const IterVar& iter : iters) {
+    if (iter.var == iteration) {
+      assumptions.bind(outer, {0, std::nullopt});
+      assumptions.bind_range(inner, granule);
+    } else {
+      assumptions.bind_range(iter.var, iter.extent);
+    }
+  }
+  const Expr offset = substitute(flat_offset(access.buffer, access.indices), {{iteration, outer * granule + inner}});
+  const Expr canonical = simplify(offset, assumptions);
+  const Expr step = simplify(substitute(canonical, {{inner, inner + 1}}) - canonical, assumptions);
+  return as_int(step);
+}
+
+const IterVar& BlockAnalysis::iter(const Var& var) const {
+  const auto found = std::find_if(iters.begin(), iters.end(), [&](const IterVar& i) { return i.var == var; });
+  check(found != iters.end(), "BlockAnalysis::iter: an iteration variable of the block");
+  return *found;
+}
+
+std::vector<Var> BlockAnalysis::spatial() const {
+  std::vector<Var> result;
+  for (const IterVar& i : iters)
+    if (i.kind == IterKind::spatial) result.push_back(i.var);
+  return result;
+}
+
+std::vector<Var> BlockAnalysis::reduce() const {
+  std::vector<Var> result;
+  for (const IterVar& i : iters)
+    if (i.kind == IterKind::reduce) result.push_back(i.var);
+  return result;
+}
+
+int64_t BlockAnalysis::extent(const Var& var) const {
+  return as_int(iter(var).extent).value_or(0);
+}
+
+BlockAnalysis analyse(const Block& block) {
+  BlockAnalysis result;
+  result.name = block.name;
+  result.iters = block.iters;
+  const auto* store = block.body.as<Store>();
+  if (!store) return result;
+  result.write = {store->buffer, store->indices, true};
+  visit(block.body, [&](const Load& l) {
+    if (l.buffer != store->buffer) result.reads.push_back({l.buffer, l.indices, false});
+  });
+  visit(block.body, [&](const Call& c) { result.is_expensive |= is_expensive_call(c.intrinsic); });
+  if (result.reduce().empty()) {
+    result.block_class = BlockClass::injective;
+    return result;
+  }
+  result.block_class = BlockClass::reduction;
+  const auto* sum = store->value.as<Binary>();
+  if (!sum || sum->op != BinaryOp::add) return result;
+  const Load* accumulator = sum->a.as<Load>();
+  if (!accumulator || accumulator->buffer != store->buffer) return result;
+  const auto* product = sum->b.as<Binary>();
+  if (!product || product->op != BinaryOp::mul) return result;
+  const Load* a = as_load_through_casts(product->a);
+  const Load* b = as_load_through_casts(product->b);
+  if (!a || !b || a->predicate.is_defined() || b->predicate.is_defined() || result.reads.size() != 2) return result;
+  result.block_class = BlockClass::contraction;
+  result.a = 0, result.b = 1;
+  return result;
+}
+
+std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
+  std::vector<LoopRef> result;
+  for (const IterVar& iter : schedule.node(block).iters) {
+    if (!(iter.var == iteration)) continue;
+    for (const LoopRef& loop : schedule.loops(block))
+      if (uses_var(iter.binding, loop.var)) result.push_back(loop);
+  }
+  return result;
+}
+
+int64_t extent_of(const Schedule& schedule, const LoopRef& loop) {
+  return as_int(schedule.node(loop).extent).value_or(0);
+}
+
+}  // namespace tw::cpu

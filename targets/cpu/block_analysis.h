@@ -1,0 +1,51 @@
+// What a block does, as a schedule needs to know it: its iterations, and how each access moves through memory with each
+// of them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "schedule/schedule.h"
+#include "targets/target.h"
+
+namespace tw::cpu {
+
+struct Access {
+  Buffer buffer;
+  std::vector<Expr> indices;  // of the block's iteration variables
+  bool is_write = false;
+
+  bool uses(const Var& iteration) const;
+};
+
+// Elements that the access moves when `iteration` grows by one, within an aligned group of `granule` values of it
+// (layouts blocked by `granule` are linear inside a group).  Nothing: it does not move linearly.
+std::optional<int64_t> unit_stride(const Access& access, const Var& iteration, const std::vector<IterVar>& iters,
+                                   int granule);
+
+enum class BlockClass { injective, contraction, reduction, unknown };
+
+struct BlockAnalysis {
+  std::string name;
+  BlockClass block_class = BlockClass::unknown;
+  std::vector<IterVar> iters;
+  std::vector<Access> reads;  // without the accumulator's own
+  Access write;
+  bool is_expensive = false;  // calls of exp, erf …: not to be computed twice
+  // Of a contraction C += A * B: indices into reads.
+  int a = -1, b = -1;
+
+  const IterVar& iter(const Var& var) const;
+  std::vector<Var> spatial() const;
+  std::vector<Var> reduce() const;
+  // Constant extent of an iteration; 0 when symbolic.
+  int64_t extent(const Var& var) const;
+};
+
+BlockAnalysis analyse(const Block& block);
+
+// The loops around the block whose variables the iteration's binding uses, outermost first.
+std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);
+int64_t extent_of(const Schedule& schedule, const LoopRef& loop);  // 0: symbolic
+
+}  // namespace tw::cpu

@@ -1,0 +1,209 @@
+// C[…, i, j] += A[…, i, k] * B[…, k, j]: matrix products and convolutions of every kind that multiplies one operand
+// without the vector axis by one with it.
+//
+//   for panel, rows … parallel {            panels of B outermost: a worker streams its weights once
+//     for k … {
+//       for i in 0..R unrolled { for v in 0..V unrolled { for lane vectorized {   the register tile
+//         Cr[i, v·L + lane] += A[…] * B_packed[panel, k, v·L + lane]
+//     }}}}
+//     C[…] = epilogue(Cr)                   still in registers
+//   }
+#include <algorithm>
+
+#include "targets/cpu/default_schedule.h"
+#include "targets/cpu/tile_model.h"
+#include "tensor_ir/arith/simplify.h"
+
+namespace tw::cpu {
+namespace {
+
+struct Contraction {
+  BlockAnalysis analysis;
+  Var vector_axis;         // contiguous in C, in B only
+  int a, b;                // indices of reads: the broadcast operand and the vector operand
+  std::vector<Var> batch;  // in both operands
+  std::vector<Var> rows;   // in A only
+  std::vector<Var> reduce;
+};
+
+std::optional<Contraction> match(const BlockAnalysis& analysis, int lanes) {
+  if (analysis.block_class != BlockClass::contraction) return std::nullopt;
+  Contraction c{analysis, {}, -1, -1, {}, {}, analysis.reduce()};
+  const std::vector<Var> spatial = analysis.spatial();
+  for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
+    const bool in_a = analysis.reads[0].uses(*v), in_b = analysis.reads[1].uses(*v);
+    if (in_a == in_b || analysis.extent(*v) < 2) continue;
+    if (unit_stride(analysis.write, *v, analysis.iters, lanes) != 1) continue;
+    c.vector_axis = *v;
+    c.b = in_b ? 1 : 0, c.a = 1 - c.b;
+    break;
+  }
+  if (!c.vector_axis.is_defined()) return std::nullopt;
+  for (const Var& v : spatial) {
+    if (v == c.vector_axis) continue;
+    (analysis.reads[c.b].uses(v) ? c.batch : c.rows).push_back(v);
+  }
+  return c;
+}
+
+// Each index of the access is one iteration variable, each at most once.
+bool has_plain_indices(const Access& access) {
+  for (size_t i = 0; i < access.indices.size(); ++i) {
+    if (access.indices[i].kind() != NodeKind::Var) return false;
+    for (size_t j = 0; j < i; ++j)
+      if (access.indices[i].is_same(access.indices[j])) return false;
+  }
+  return true;
+}
+
+// B as [batch …, panel, k …, element of the panel], k in the order of the loops; a blocked k as its two loops are.
+IndexMap packing_map(const Access& b, const Contraction& c, int64_t panel, const std::vector<Var>& blocked,
+                     int granule) {
+  IndexMap map;
+  for (size_t d = 0; d < b.indices.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  const auto dimension_of = [&](const Var& v) -> Expr {
+    for (size_t d = 0; d < b.indices.size(); ++d)
+      if (b.indices[d].get() == v.get()) return map.from[d];
+    return Expr();
+  };
+  const auto is_blocked = [&](const Var& v) { return std::find(blocked.begin(), blocked.end(), v) != blocked.end(); };
+  for (const Var& v : c.batch)
+    if (Expr d = dimension_of(v); d.is_defined()) map.to.push_back(d);
+  map.to.push_back(floor_div(dimension_of(c.vector_axis), panel));
+  for (const Var& v : c.reduce) {
+    if (Expr d = dimension_of(v); d.is_defined()) map.to.push_back(is_blocked(v) ? floor_div(d, granule) : d);
+  }
+  for (const Var& v : c.reduce) {
+    if (Expr d = dimension_of(v); d.is_defined() && is_blocked(v)) map.to.push_back(floor_mod(d, granule));
+  }
+  map.to.push_back(floor_mod(dimension_of(c.vector_axis), panel));
+  return map;
+}
+
+bool is_constant(const Func& func, const Buffer& buffer) {
+  return func.is_parameter(buffer) && func.attributes.count("constant:" + buffer->name) != 0;
+}
+
+int count_readers(const Schedule& schedule, const Buffer& buffer) {
+  int readers = 0;
+  for (const BlockRef& block : schedule.blocks()) {
+    const BlockAnalysis analysis = analyse(schedule.node(block));
+    readers +=
+        std::any_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& r) { return r.buffer == buffer; });
+  }
+  return readers;
+}
+
+int64_t product(const BlockAnalysis& analysis, const std::vector<Var>& vars) {
+  int64_t result = 1;
+  for (const Var& v : vars) result *= std::max<int64_t>(1, analysis.extent(v));
+  return result;
+}
+
+// Lays B out in panels: free for weights, a pass over B otherwise, which pays when its panels are used often.
+// False: B stays as it is and cannot be read as vectors.
+bool pack(Schedule& schedule, const BlockRef& block, const Contraction& c, const RegisterTile& tile, int lanes,
+          const std::vector<Var>& blocked, const Target& target) {
+  const Access& b = c.analysis.reads[c.b];
+  const IndexMap map =
+      has_plain_indices(b) ? packing_map(b, c, static_cast<int64_t>(tile.vectors) * lanes, blocked, lanes) : IndexMap{};
+  if (!map.to.empty() && is_constant(schedule.func(), b.buffer) && count_readers(schedule, b.buffer) == 1) {
+    schedule.transform_layout(b.buffer->name, map);
+    return true;
+  }
+  const bool is_contiguous = unit_stride(b, c.vector_axis, c.analysis.iters, lanes) == 1;
+  const bool is_reused = product(c.analysis, c.rows) >= 4 * tile.rows;
+  if (is_contiguous && !is_reused) return true;
+  if (map.to.empty() || product(c.analysis, c.rows) < 4) return is_contiguous;
+  const BlockRef copy = schedule.cache_read(block, b.buffer->name, Scope::global);
+  schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
+  schedule_elementwise(schedule, copy, target);
+  return true;
+}
+
+}  // namespace
+
+bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
+  const DType accumulator =
+      analyse(schedule.node(block)).write.buffer.is_defined() ? analyse(schedule.node(block)).write.buffer->dtype : f32;
+  const int lanes = target.lanes(accumulator);
+  const auto matched = match(analyse(schedule.node(block)), lanes);
+  if (!matched) return false;
+  const Contraction& c = *matched;
+  const BlockAnalysis& analysis = c.analysis;
+
+  // The axis that makes the tile's rows: the innermost of A's.
+  const bool has_rows = !c.rows.empty();
+  const Var row_axis = has_rows ? c.rows.back() : Var();
+  const int64_t m = has_rows ? analysis.extent(row_axis) : 1;
+  const int64_t n_vectors = (analysis.extent(c.vector_axis) + lanes - 1) / lanes;
+  const RegisterTile tile = choose_tile(has_rows ? m : 1, n_vectors, product(analysis, c.reduce), target);
+
+  // Axes of k that A stores in blocks are walked as two loops, so that addresses advance by constants.
+  std::vector<Var> blocked;
+  for (const Var& k : c.reduce) {
+    const int64_t extent = analysis.extent(k);
+    const Access& a = analysis.reads[c.a];
+    if (extent <= lanes || extent % lanes != 0) continue;
+    if (!unit_stride(a, k, analysis.iters, static_cast<int>(extent)) && unit_stride(a, k, analysis.iters, lanes)) {
+      blocked.push_back(k);
+    }
+  }
+  if (!pack(schedule, block, c, tile, lanes, blocked, target)) return false;
+
+  const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
+  std::vector<LoopRef> batch, outer_rows, k_outer, k_inner;
+  for (const Var& v : c.batch) batch.push_back(loop_of(v));
+  for (const Var& v : c.rows)
+    if (!(v == row_axis)) outer_rows.push_back(loop_of(v));
+  for (const Var& v : c.reduce) {
+    if (std::find(blocked.begin(), blocked.end(), v) != blocked.end()) {
+      const auto halves = schedule.split(loop_of(v), {std::nullopt, lanes});
+      k_outer.push_back(halves[0]), k_inner.push_back(halves[1]);
+    } else {
+      k_outer.push_back(loop_of(v));
+    }
+  }
+  const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, tile.vectors, lanes});
+  std::vector<LoopRef> order = batch;
+  order.push_back(j[0]);
+  order.insert(order.end(), outer_rows.begin(), outer_rows.end());
+  std::vector<LoopRef> i;
+  if (has_rows) {
+    i = schedule.split(loop_of(row_axis), {std::nullopt, tile.rows});
+    order.push_back(i[0]);
+  }
+  const size_t outer_count = order.size();
+  order.insert(order.end(), k_outer.begin(), k_outer.end());
+  order.insert(order.end(), k_inner.begin(), k_inner.end());
+  if (has_rows) order.push_back(i[1]);
+  order.push_back(j[1]), order.push_back(j[2]);
+  schedule.reorder(order);
+
+  // Everything outside the tile is one parallel loop; the loop over tiles of a row stays its own where its last tile is
+  // partial, so that it can be peeled.
+  std::vector<LoopRef> shared(order.begin(), order.begin() + outer_count);
+  LoopRef tile_loop = shared.back();
+  const bool has_partial_rows = has_rows && m % tile.rows != 0;
+  if (has_partial_rows && shared.size() > 1) {
+    int64_t tasks = 1;
+    for (size_t l = 0; l + 1 < shared.size(); ++l) tasks *= std::max<int64_t>(1, extent_of(schedule, shared[l]));
+    if (tasks >= target.threads) shared.pop_back();
+  }
+  const bool is_tile_shared = shared.back() == tile_loop;
+  const LoopRef parallel = shared.size() > 1 ? schedule.fuse(shared) : shared[0];
+  if (is_tile_shared) tile_loop = parallel;
+
+  const BlockRef out = keep_in_registers(schedule, block, tile_loop);
+  const LoopRef first_k = k_outer.empty() ? k_inner.at(0) : k_outer[0];
+  const BlockRef init = schedule.decompose_reduction(block, first_k);
+  vectorize_below(schedule, init, tile_loop, lanes);
+  vectorize_below(schedule, out, tile_loop, lanes);
+  if (has_rows) schedule.unroll(i[1]);
+  schedule.unroll(j[1]);
+  schedule.vectorize(j[2]);
+  schedule.parallel(parallel);
+  return true;
+}
+
+}  // namespace tw::cpu

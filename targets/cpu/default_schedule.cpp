@@ -1,0 +1,194 @@
+#include "targets/cpu/default_schedule.h"
+
+#include <algorithm>
+
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/match.h"
+
+namespace tw::cpu {
+namespace {
+
+std::vector<BlockRef> readers_of(const Schedule& schedule, const Buffer& buffer) {
+  std::vector<BlockRef> result;
+  for (const BlockRef& block : schedule.blocks()) {
+    const BlockAnalysis analysis = analyse(schedule.node(block));
+    if (std::any_of(analysis.reads.begin(), analysis.reads.end(),
+                    [&](const Access& r) { return r.buffer == buffer; })) {
+      result.push_back(block);
+    }
+  }
+  return result;
+}
+
+int count_loads(const Block& block, const Buffer& buffer) {
+  int loads = 0;
+  visit(block.body, [&](const Load& l) { loads += l.buffer == buffer; });
+  return loads;
+}
+
+bool reads_with_guard(const Block& block) {
+  bool found = false;
+  visit(block.body, [&](const Load& l) { found |= l.predicate.is_defined(); }, [&](const Select&) { found = true; });
+  return found;
+}
+
+// A block writes its whole output, in its own order: out[i, j] = …, so that a consumer may compute it in place.
+bool has_identity_write(const BlockAnalysis& analysis) {
+  const std::vector<Var> spatial = analysis.spatial();
+  if (spatial.size() != analysis.write.indices.size()) return false;
+  for (size_t d = 0; d < spatial.size(); ++d) {
+    if (analysis.write.indices[d].get() != spatial[d].get()) return false;
+  }
+  return true;
+}
+
+bool is_worth_inlining(const Schedule& schedule, const BlockRef& block) {
+  const BlockAnalysis producer = analyse(schedule.node(block));
+  if (producer.block_class != BlockClass::injective || !has_identity_write(producer)) return false;
+  if (schedule.func().is_output(producer.write.buffer)) return false;
+  const auto consumers = readers_of(schedule, producer.write.buffer);
+  if (consumers.empty()) return false;
+  for (const BlockRef& consumer : consumers) {
+    const BlockAnalysis analysis = analyse(schedule.node(consumer));
+    if (analysis.block_class == BlockClass::unknown) return false;
+    if (analysis.block_class == BlockClass::injective) {
+      const bool is_repeated = consumers.size() > 1 || count_loads(schedule.node(consumer), producer.write.buffer) > 1;
+      if (producer.is_expensive && is_repeated) return false;
+      continue;
+    }
+    // Into a reduction it is computed once for each use: only what costs next to nothing, and never what a register
+    // tile would read through a guard.
+    if (producer.is_expensive || reads_with_guard(schedule.node(block))) return false;
+    if (analysis.block_class == BlockClass::contraction) {
+      const Stmt& body = schedule.node(block).body;
+      if (!body.as<Store>() || !body.as<Store>()->value.as<Load>()) return false;  // more than a change of indices
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void inline_injective_blocks(Schedule& schedule) {
+  for (const BlockRef& block : schedule.blocks()) {
+    if (is_worth_inlining(schedule, block)) schedule.compute_inline(block);
+  }
+}
+
+std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& block) {
+  const BlockAnalysis producer = analyse(schedule.node(block));
+  const Buffer& buffer = producer.write.buffer;
+  if (schedule.func().is_parameter(buffer)) return std::nullopt;
+  const auto consumers = readers_of(schedule, buffer);
+  if (consumers.size() != 1) return std::nullopt;
+  const BlockAnalysis consumer = analyse(schedule.node(consumers[0]));
+  if (consumer.block_class != BlockClass::injective || !has_identity_write(producer)) return std::nullopt;
+  const std::vector<Var> spatial = consumer.spatial();
+  if (spatial.size() != static_cast<size_t>(buffer.rank())) return std::nullopt;
+  for (const Access& read : consumer.reads) {
+    if (read.buffer != buffer) continue;
+    for (size_t d = 0; d < spatial.size(); ++d) {
+      if (read.indices[d].get() != spatial[d].get()) return std::nullopt;
+      if (!is_known_equal(consumer.iter(spatial[d]).extent, buffer->shape[d])) return std::nullopt;
+    }
+  }
+  return consumers[0];
+}
+
+BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile) {
+  if (const auto epilogue = find_epilogue(schedule, block)) {
+    const std::string buffer = analyse(schedule.node(block)).write.buffer->name;
+    schedule.reverse_compute_at(*epilogue, tile);
+    schedule.set_scope(buffer, Scope::register_);
+    return *epilogue;
+  }
+  const std::string buffer = analyse(schedule.node(block)).write.buffer->name;
+  const BlockRef copy = schedule.cache_write(block, buffer, Scope::register_);
+  schedule.reverse_compute_at(copy, tile);
+  return copy;
+}
+
+void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
+  std::vector<LoopRef> loops = schedule.loops(block);
+  const auto at = std::find(loops.begin(), loops.end(), tile);
+  loops.erase(loops.begin(), at == loops.end() ? loops.begin() : at + 1);
+  const Access write = analyse(schedule.node(block)).write;
+  // The loop that moves by one element: the last such, since a loop of extent one may seem to.
+  std::optional<LoopRef> vector;
+  for (const LoopRef& loop : loops) {
+    if (extent_of(schedule, loop) > 1 && loop_stride(schedule, block, write, loop) == 1) vector = loop;
+  }
+  std::vector<LoopRef> order;
+  for (const LoopRef& loop : loops)
+    if (!vector || !(loop == *vector)) order.push_back(loop);
+  if (vector) {
+    order.push_back(*vector);
+    if (loops.size() > 1) schedule.reorder(order);
+    order.pop_back();
+    if (extent_of(schedule, *vector) > lanes) {
+      const auto halves = schedule.split(*vector, {std::nullopt, lanes});
+      order.push_back(halves[0]);
+      vector = halves[1];
+    }
+    schedule.vectorize(*vector);
+  }
+  for (const LoopRef& loop : order)
+    if (extent_of(schedule, loop) > 0) schedule.unroll(loop);
+}
+
+std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& block, const Access& access,
+                                   const LoopRef& loop) {
+  const Block& node = schedule.node(block);
+  Substitution bindings;
+  for (const IterVar& iter : node.iters) bindings[iter.var] = iter.binding;
+  Assumptions assumptions;
+  for (const LoopRef& l : schedule.loops(block)) assumptions.bind_range(l.var, schedule.node(l).extent);
+  Expr offset(0), stride(1);
+  for (size_t d = access.indices.size(); d-- > 0;) {
+    offset = substitute(access.indices[d], bindings) * stride + offset;
+    stride = stride * access.buffer->shape[d];
+  }
+  const Expr canonical = simplify(offset, assumptions);
+  if (!uses_var(canonical, loop.var)) return 0;
+  // Linear in the loop: the offset without the loop's own part must not depend on it.
+  const auto affine = as_affine(canonical);
+  if (affine) return affine->coefficient(loop.var);
+  const Expr at_zero = simplify(substitute(canonical, {{loop.var, Expr(0)}}), assumptions);
+  const Expr difference = simplify(canonical - at_zero, assumptions);
+  const auto linear = as_affine(difference);
+  if (!linear || linear->constant != 0 || linear->terms.size() != 1) return std::nullopt;
+  return linear->coefficient(loop.var);
+}
+
+Schedule default_schedule(const Func& func, const Target& target) {
+  Schedule schedule(func);
+  inline_injective_blocks(schedule);
+  std::vector<std::string> done;
+  const auto is_done = [&](const std::string& name) { return std::find(done.begin(), done.end(), name) != done.end(); };
+  for (const BlockRef& block : schedule.blocks()) {
+    if (is_done(block.name)) continue;
+    const BlockAnalysis analysis = analyse(schedule.node(block));
+    switch (analysis.block_class) {
+      case BlockClass::contraction:
+      case BlockClass::reduction: {
+        const auto epilogue = find_epilogue(schedule, block);
+        const bool is_tiled =
+            (analysis.block_class == BlockClass::contraction && schedule_contraction(schedule, block, target)) ||
+            schedule_reduction(schedule, block, target);
+        // A template that kept the tile in registers has placed the epilogue, too.
+        if (is_tiled && epilogue && schedule.loops(*epilogue).front() == schedule.loops(block).front()) {
+          done.push_back(epilogue->name);
+        }
+        break;
+      }
+      case BlockClass::injective:
+        schedule_elementwise(schedule, block, target);
+        break;
+      case BlockClass::unknown:
+        break;  // runs as written
+    }
+  }
+  return schedule;
+}
+
+}  // namespace tw::cpu

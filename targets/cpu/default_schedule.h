@@ -1,0 +1,40 @@
+// The analytic default schedule of CPUs: from facts of the target to a schedule that ends in registers.
+//
+// Blocks are inlined where that is cheap; what remains falls into three shapes, each with its template:
+//   contraction   a register tile over packed weights, with the epilogue applied while the tile is in registers
+//   reduction     vectorised over a spatial axis or, by partial sums, over the reduced one
+//   elementwise   loops in the order of the output's memory, merged, shared out and vectorised
+#pragma once
+
+#include "schedule/schedule.h"
+#include "targets/cpu/block_analysis.h"
+#include "targets/target.h"
+
+namespace tw::cpu {
+
+Schedule default_schedule(const Func& func, const Target& target);
+
+// The templates.  Each schedules the block, and its epilogue where it has one, or says that it does not apply.
+bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
+bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
+void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target);
+
+// Folds cheap injective blocks into their consumers.
+void inline_injective_blocks(Schedule& schedule);
+
+// Shared by the templates.
+
+// The only block that reads what `block` writes, if it does nothing else with it than out[i] = f(in[i], …): it can run
+// on a tile while that is in registers.
+std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& block);
+// Keeps the results of `block` within `tile` in registers: computes the epilogue there or, when there is none, the
+// copy-out. Returns the block that writes the memory.
+BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile);
+// The loops of the block below `tile`: the one that moves through memory by one element becomes vectors, the others are
+// unrolled.
+void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
+// Elements that an access moves when the loop advances by one; nothing when that is not constant.
+std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& block, const Access& access,
+                                   const LoopRef& loop);
+
+}  // namespace tw::cpu

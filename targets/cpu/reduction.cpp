@@ -1,0 +1,166 @@
+// Reductions that are no contraction with a broadcast operand: sums, extrema, pooling, depthwise convolution, dot
+// products.
+//
+// Over a spatial axis that is contiguous in memory the lanes are independent results.  Where only the reduced axis is
+// contiguous, each lane makes a partial result (rfactor), and a second block joins them.
+#include <algorithm>
+
+#include "targets/cpu/default_schedule.h"
+#include "targets/cpu/tile_model.h"
+
+namespace tw::cpu {
+namespace {
+
+bool moves_by_zero_or_one(const BlockAnalysis& analysis, const Var& v, int granule) {
+  return std::all_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
+    const auto stride = unit_stride(read, v, analysis.iters, granule);
+    return stride && (*stride == 0 || *stride == 1);
+  });
+}
+
+int64_t tasks_of(const Schedule& schedule, const std::vector<LoopRef>& loops) {
+  int64_t tasks = 1;
+  for (const LoopRef& loop : loops) tasks *= std::max<int64_t>(1, extent_of(schedule, loop));
+  return tasks;
+}
+
+bool is_constant(const Func& func, const Buffer& buffer) {
+  return func.is_parameter(buffer) && func.attributes.count("constant:" + buffer->name) != 0;
+}
+
+// Weights that move with the vector axis, but not by one element (a depthwise filter [c, 1, kh, kw]), become vectors.
+void pack_filters(Schedule& schedule, const BlockAnalysis& analysis, const Var& axis, int lanes) {
+  for (const Access& read : analysis.reads) {
+    if (!is_constant(schedule.func(), read.buffer) || !read.uses(axis)) continue;
+    if (unit_stride(read, axis, analysis.iters, lanes) == 1) continue;
+    IndexMap map;
+    int dimension = -1;
+    for (size_t d = 0; d < read.indices.size(); ++d) {
+      map.from.push_back(Var("d" + std::to_string(d)));
+      if (read.indices[d].get() == axis.get()) dimension = static_cast<int>(d);
+    }
+    if (dimension < 0) continue;
+    map.to.push_back(floor_div(map.from[dimension], lanes));
+    for (size_t d = 0; d < read.indices.size(); ++d)
+      if (static_cast<int>(d) != dimension) map.to.push_back(map.from[d]);
+    map.to.push_back(floor_mod(map.from[dimension], lanes));
+    schedule.transform_layout(read.buffer->name, map);
+  }
+}
+
+// Lanes are independent results along `axis`; up to four or so positions of another axis hide the latency.
+void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var& axis, int lanes,
+                           const Target& target) {
+  pack_filters(schedule, analyse(schedule.node(block)), axis, lanes);
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const std::vector<Var> spatial = analysis.spatial();
+
+  std::vector<LoopRef> outer, reduce;
+  Var row_axis;
+  for (const Var& v : spatial)
+    if (!(v == axis) && analysis.extent(v) > 1) row_axis = v;
+  int rows = 1;
+  if (row_axis.is_defined()) {
+    for (int candidate = std::min(8, target.vector_registers / 2); candidate > 1 && rows == 1; --candidate) {
+      if (analysis.extent(row_axis) % candidate == 0) rows = candidate;
+    }
+  }
+  const auto lane = schedule.split(loops_of(schedule, block, axis).at(0), {std::nullopt, lanes});
+  std::optional<LoopRef> row;
+  for (const Var& v : spatial) {
+    if (v == axis) {
+      outer.push_back(lane[0]);
+    } else if (row_axis.is_defined() && v == row_axis && rows > 1) {
+      const auto halves = schedule.split(loops_of(schedule, block, v).at(0), {std::nullopt, rows});
+      outer.push_back(halves[0]), row = halves[1];
+    } else {
+      outer.push_back(loops_of(schedule, block, v).at(0));
+    }
+  }
+  for (const Var& v : analysis.reduce()) reduce.push_back(loops_of(schedule, block, v).at(0));
+  std::vector<LoopRef> order = outer;
+  order.insert(order.end(), reduce.begin(), reduce.end());
+  if (row) order.push_back(*row);
+  order.push_back(lane[1]);
+  schedule.reorder(order);
+  const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  const BlockRef out = keep_in_registers(schedule, block, tile);
+  const BlockRef init = schedule.decompose_reduction(block, reduce[0]);
+  vectorize_below(schedule, init, tile, lanes);
+  vectorize_below(schedule, out, tile, lanes);
+  if (row) schedule.unroll(*row);
+  schedule.vectorize(lane[1]);
+  schedule.parallel(tile);
+}
+
+// Lanes are partial results along the reduced `axis`.
+void schedule_over_reduced(Schedule& schedule, const BlockRef& block, const Var& axis, int lanes,
+                           const Target& target) {
+  const auto halves = schedule.split(loops_of(schedule, block, axis).at(0), {std::nullopt, lanes});
+  const BlockRef partial = schedule.rfactor(halves[1], 0);
+  // Partial results: [lane, spatial …], in registers within the loops of the results.
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  std::vector<LoopRef> outer;
+  for (const Var& v : analysis.spatial()) {
+    for (const LoopRef& loop : loops_of(schedule, block, v)) outer.push_back(loop);
+  }
+  if (outer.empty()) {
+    schedule.vectorize(schedule.loops(partial).back());
+    return;
+  }
+  const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  schedule.compute_at(partial, tile);
+  schedule.set_scope(analyse(schedule.node(partial)).write.buffer->name, Scope::stack);
+  std::vector<LoopRef> reduce, lane;
+  const BlockAnalysis inner = analyse(schedule.node(partial));
+  for (const Var& v : inner.reduce())
+    for (const LoopRef& l : loops_of(schedule, partial, v)) reduce.push_back(l);
+  for (const LoopRef& l : loops_of(schedule, partial, inner.spatial().at(0))) lane.push_back(l);
+  if (!reduce.empty() && lane.size() == 1) {
+    std::vector<LoopRef> order = reduce;
+    order.push_back(lane[0]);
+    schedule.reorder(order);
+    const BlockRef init = schedule.decompose_reduction(partial, reduce[0]);
+    vectorize_below(schedule, init, tile, lanes);
+    schedule.vectorize(lane[0]);
+    schedule.set_scope(inner.write.buffer->name, Scope::register_);
+    for (const LoopRef& l : loops_of(schedule, block, analysis.reduce().at(0))) schedule.unroll(l);
+  }
+  if (tasks_of(schedule, {tile}) >= target.threads) schedule.parallel(tile);
+}
+
+}  // namespace
+
+bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  if (analysis.block_class != BlockClass::reduction && analysis.block_class != BlockClass::contraction) return false;
+  const int lanes = target.lanes(analysis.write.buffer->dtype);
+  const std::vector<Var> spatial = analysis.spatial();
+  for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
+    if (analysis.extent(*v) < 2 || unit_stride(analysis.write, *v, analysis.iters, lanes) != 1) continue;
+    const bool is_filter_only = std::all_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
+      const auto stride = unit_stride(read, *v, analysis.iters, lanes);
+      return (stride && (*stride == 0 || *stride == 1)) || is_constant(schedule.func(), read.buffer);
+    });
+    if (!is_filter_only) continue;
+    schedule_over_spatial(schedule, block, *v, lanes, target);
+    return true;
+  }
+  const std::vector<Var> reduce = analysis.reduce();
+  for (auto v = reduce.rbegin(); v != reduce.rend(); ++v) {
+    if (analysis.extent(*v) < 2 * lanes || !moves_by_zero_or_one(analysis, *v, static_cast<int>(analysis.extent(*v))))
+      continue;
+    schedule_over_reduced(schedule, block, *v, lanes, target);
+    return true;
+  }
+  // Neither: results are shared out, each computed alone.
+  std::vector<LoopRef> outer;
+  for (const Var& v : spatial)
+    for (const LoopRef& loop : loops_of(schedule, block, v)) outer.push_back(loop);
+  if (outer.empty()) return true;
+  const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  if (tasks_of(schedule, {tile}) >= target.threads) schedule.parallel(tile);
+  return true;
+}
+
+}  // namespace tw::cpu

@@ -1,0 +1,26 @@
+// The register tile of a contraction, from the core's facts.
+//
+// A tile keeps rows × vectors accumulators in registers; each step along k loads `vectors` vectors of one operand,
+// broadcasts `rows` scalars of the other and issues rows · vectors multiply-adds.  (The model of the BLIS micro-kernel:
+// Low et al., "Analytical Modeling Is Enough for High-Performance BLIS", ACM TOMS 43, 2016.)
+#pragma once
+
+#include <cstdint>
+
+#include "targets/target.h"
+
+namespace tw::cpu {
+
+struct RegisterTile {
+  int rows = 1;
+  int vectors = 1;
+};
+
+// Cycles of one core for m × (n vectors) × k with this tile, compute only; partial tiles at the edge of m cost what
+// they do.
+double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Target& target);
+
+// The tile with the least predicted cycles.  `m`, `k`: 0 when symbolic.
+RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target);
+
+}  // namespace tw::cpu
