@@ -3,41 +3,12 @@
 
 #include <algorithm>
 
+#include "tensor_ir/node_dispatch.h"
+
 namespace tw {
 namespace {
 
-namespace structs {  // the struct of each row of nodes.def
-using namespace tw;
-using Var = VarNode;
-}  // namespace structs
-
-template <class F>
-decltype(auto) with_node(const Expr& e, F&& f) {
-  switch (e.kind()) {
-#define EXPR_NODE(Name) \
-  case NodeKind::Name:  \
-    return f(static_cast<const structs::Name&>(*e));
-#define STMT_NODE(Name)
-#include "tensor_ir/nodes.def"
-    default:
-      break;
-  }
-  internal_error("an expression handle holds a statement");
-}
-
-template <class F>
-decltype(auto) with_node(const Stmt& s, F&& f) {
-  switch (s.kind()) {
-#define STMT_NODE(Name) \
-  case NodeKind::Name:  \
-    return f(static_cast<const structs::Name&>(*s.get()));
-#define EXPR_NODE(Name)
-#include "tensor_ir/nodes.def"
-    default:
-      break;
-  }
-  internal_error("a statement handle holds an expression");
-}
+using detail::with_node;
 
 // The Exprs and Stmts among the fields, however they are held.  A Var field is a binding site, not a use.
 template <class E, class S>
