@@ -1,0 +1,43 @@
+"""Tutorial 03: compile for a board, and run it under an emulator.
+
+    ./dev run python tutorials/03_cross_compile.py
+
+The artifact holds code, plan and weights; on the board, `tw-run` or the C API loads it.  No compiler, no Python and no
+toolchain is needed there, nor a cross toolchain here.
+"""
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+import tilewright as tw
+
+ROOT = Path(__file__).resolve().parents[1]
+folder = Path(tempfile.mkdtemp())
+rng = np.random.default_rng(0)
+
+# 1. A small network. -----------------------------------------------------------------------------------------------------
+
+w1 = (rng.standard_normal((16, 3, 3, 3)) / 5).astype(np.float32)
+w2 = (rng.standard_normal((10, 16)) / 4).astype(np.float32)
+graph = helper.make_graph(
+    [
+        helper.make_node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("GlobalAveragePool", ["b"], ["c"]),
+        helper.make_node("Flatten", ["c"], ["d"]),
+        helper.make_node("Gemm", ["d", "w2"], ["e"], transB=1),
+        helper.make_node("Softmax", ["e"], ["y"], axis=-1),
+    ],
+    "board",
+    [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 32, 32])],
+    [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
+    initializer=[numpy_helper.from_array(w1, "w1"), numpy_helper.from_array(w2, "w2")],
+)
+model = tw.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+x = rng.standard_normal((1, 3, 32, 32)).astype(np.float32)
+here = tw.compile(model).run({"x": x})["y"]
