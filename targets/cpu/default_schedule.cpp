@@ -75,6 +75,32 @@ void inline_injective_blocks(Schedule& schedule) {
   }
 }
 
+void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
+  for (const BlockRef& block : schedule.blocks()) {
+    const BlockAnalysis analysis = analyse(schedule.node(block));
+    const Buffer& buffer = analysis.write.buffer;
+    if (analysis.block_class != BlockClass::injective || schedule.func().is_parameter(buffer)) continue;
+    if (!has_identity_write(analysis) || find_epilogue(schedule, block)) continue;
+    const int lanes = target.lanes(buffer->dtype);
+    const std::vector<Var> spatial = analysis.spatial();
+    for (size_t axis = 0; axis < spatial.size(); ++axis) {
+      const auto is_blocked = [&](const Access& read) {
+        const int whole = static_cast<int>(std::max<int64_t>(1, analysis.extent(spatial[axis])));
+        return read.uses(spatial[axis]) && !unit_stride(read, spatial[axis], analysis.iters, whole) &&
+               unit_stride(read, spatial[axis], analysis.iters, lanes) == 1;
+      };
+      if (!std::any_of(analysis.reads.begin(), analysis.reads.end(), is_blocked)) continue;
+      IndexMap map;
+      for (size_t d = 0; d < spatial.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+      for (size_t d = 0; d < spatial.size(); ++d)
+        map.to.push_back(d == axis ? floor_div(map.from[d], lanes) : map.from[d]);
+      map.to.push_back(floor_mod(map.from[axis], lanes));
+      schedule.transform_layout(buffer->name, map);
+      break;
+    }
+  }
+}
+
 std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& block) {
   const BlockAnalysis producer = analyse(schedule.node(block));
   const Buffer& buffer = producer.write.buffer;
@@ -163,6 +189,8 @@ std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& blo
 Schedule default_schedule(const Func& func, const Target& target) {
   Schedule schedule(func);
   inline_injective_blocks(schedule);
+  adopt_blocked_layouts(schedule, target);
+  if (schedule_rows(schedule, target)) return schedule;
   std::vector<std::string> done;
   const auto is_done = [&](const std::string& name) { return std::find(done.begin(), done.end(), name) != done.end(); };
   for (const BlockRef& block : schedule.blocks()) {

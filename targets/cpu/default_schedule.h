@@ -19,8 +19,13 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
 bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target);
 
+// All blocks at once, when they are stages over the same rows (softmax, normalisations).
+bool schedule_rows(Schedule& schedule, const Target& target);
+
 // Folds cheap injective blocks into their consumers.
 void inline_injective_blocks(Schedule& schedule);
+// An intermediate that is made from a buffer blocked along an axis (a padded copy of NCHW16c) is blocked like it.
+void adopt_blocked_layouts(Schedule& schedule, const Target& target);
 
 // Shared by the templates.
 
@@ -33,6 +38,8 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
 // The loops of the block below `tile`: the one that moves through memory by one element becomes vectors, the others are
 // unrolled.
 void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
+// The reduction block's innermost loop, below `tile`, as partial results in lanes that a second step joins.
+void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
 // Elements that an access moves when the loop advances by one; nothing when that is not constant.
 std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& block, const Access& access,
                                    const LoopRef& loop);

@@ -93,43 +93,47 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   schedule.parallel(tile);
 }
 
-// Lanes are partial results along the reduced `axis`.
+// Lanes are partial results along the reduced axis; the results' own loops are shared out.
 void schedule_over_reduced(Schedule& schedule, const BlockRef& block, const Var& axis, int lanes,
                            const Target& target) {
-  const auto halves = schedule.split(loops_of(schedule, block, axis).at(0), {std::nullopt, lanes});
-  const BlockRef partial = schedule.rfactor(halves[1], 0);
-  // Partial results: [lane, spatial …], in registers within the loops of the results.
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  std::vector<LoopRef> outer;
+  std::vector<LoopRef> outer, order;
   for (const Var& v : analysis.spatial()) {
     for (const LoopRef& loop : loops_of(schedule, block, v)) outer.push_back(loop);
   }
-  if (outer.empty()) {
-    schedule.vectorize(schedule.loops(partial).back());
-    return;
+  if (outer.empty()) return;  // one result: the template for a single row does not pay
+  order = outer;
+  for (const Var& v : analysis.reduce()) {
+    if (!(v == axis)) order.push_back(loops_of(schedule, block, v).at(0));
   }
+  order.push_back(loops_of(schedule, block, axis).at(0));
+  schedule.reorder(order);
   const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
-  schedule.compute_at(partial, tile);
-  schedule.set_scope(analyse(schedule.node(partial)).write.buffer->name, Scope::stack);
-  std::vector<LoopRef> reduce, lane;
-  const BlockAnalysis inner = analyse(schedule.node(partial));
-  for (const Var& v : inner.reduce())
-    for (const LoopRef& l : loops_of(schedule, partial, v)) reduce.push_back(l);
-  for (const LoopRef& l : loops_of(schedule, partial, inner.spatial().at(0))) lane.push_back(l);
-  if (!reduce.empty() && lane.size() == 1) {
-    std::vector<LoopRef> order = reduce;
-    order.push_back(lane[0]);
-    schedule.reorder(order);
-    const BlockRef init = schedule.decompose_reduction(partial, reduce[0]);
-    vectorize_below(schedule, init, tile, lanes);
-    schedule.vectorize(lane[0]);
-    schedule.set_scope(inner.write.buffer->name, Scope::register_);
-    for (const LoopRef& l : loops_of(schedule, block, analysis.reduce().at(0))) schedule.unroll(l);
-  }
+  reduce_in_lanes(schedule, block, tile, lanes);
   if (tasks_of(schedule, {tile}) >= target.threads) schedule.parallel(tile);
 }
 
 }  // namespace
+
+void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
+  const LoopRef reduced = schedule.loops(block).back();
+  if (extent_of(schedule, reduced) < 2 * lanes) return;
+  const BlockRef partial = schedule.rfactor(schedule.split(reduced, {std::nullopt, lanes})[1], 0);
+  schedule.compute_at(partial, tile);
+  const BlockAnalysis inner = analyse(schedule.node(partial));
+  const LoopRef lane = loops_of(schedule, partial, inner.spatial().at(0)).at(0);
+  std::vector<LoopRef> reduce;
+  for (const Var& v : inner.reduce()) {
+    for (const LoopRef& loop : loops_of(schedule, partial, v)) reduce.push_back(loop);
+  }
+  std::vector<LoopRef> order = reduce;
+  order.push_back(lane);
+  schedule.reorder(order);
+  const BlockRef init = schedule.decompose_reduction(partial, reduce.at(0));
+  vectorize_below(schedule, init, tile, lanes);
+  schedule.vectorize(lane);
+  schedule.set_scope(inner.write.buffer->name, Scope::stack);
+}
 
 bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));

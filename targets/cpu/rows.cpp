@@ -1,0 +1,104 @@
+// Softmax, normalisations and their kind: several stages over the same rows, where only the last leaves the group.
+//
+//   for row parallel {                      all leading axes that every stage shares
+//     m = max(x[row, :])                    lanes make partial results
+//     e[:] = exp(x[row, :] - m)             one row, on the worker's stack
+//     s = sum(e[:])
+//     out[row, :] = e[:] / s
+//   }
+#include <algorithm>
+
+#include "targets/cpu/default_schedule.h"
+
+namespace tw::cpu {
+namespace {
+
+constexpr int64_t largest_row_bytes = 256 << 10;  // of one stage; beyond, a row would leave the cache between stages
+
+// How many leading axes all blocks share: written by each in the same order, and read from the group's own buffers at
+// the same place.
+size_t count_shared_axes(const std::vector<BlockAnalysis>& blocks) {
+  const BlockAnalysis& last = blocks.back();
+  size_t shared = last.write.indices.size();
+  const auto is_own = [&](const Buffer& buffer) {
+    return std::any_of(blocks.begin(), blocks.end(), [&](const BlockAnalysis& b) { return b.write.buffer == buffer; });
+  };
+  const auto restrict_to = [&](const BlockAnalysis& block, const Access& access) {
+    const std::vector<Var> spatial = block.spatial();
+    size_t d = 0;
+    while (d < shared && d < access.indices.size() && d < spatial.size() &&
+           access.indices[d].get() == spatial[d].get() && block.extent(spatial[d]) == last.extent(last.spatial()[d]) &&
+           block.extent(spatial[d]) > 0) {
+      ++d;
+    }
+    shared = d;
+  };
+  for (const BlockAnalysis& block : blocks) {
+    restrict_to(block, block.write);
+    for (const Access& read : block.reads)
+      if (is_own(read.buffer)) restrict_to(block, read);
+  }
+  return shared;
+}
+
+void vectorize_row(Schedule& schedule, const BlockRef& block, const LoopRef& row, int lanes) {
+  std::vector<LoopRef> loops = schedule.loops(block);
+  loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), row) + 1);
+  const Access write = analyse(schedule.node(block)).write;
+  for (auto loop = loops.rbegin(); loop != loops.rend(); ++loop) {
+    if (extent_of(schedule, *loop) < lanes || loop_stride(schedule, block, write, *loop) != 1) continue;
+    if (!(*loop == loops.back())) return;
+    schedule.vectorize(schedule.split(*loop, {std::nullopt, lanes})[1]);
+    return;
+  }
+}
+
+}  // namespace
+
+bool schedule_rows(Schedule& schedule, const Target& target) {
+  std::vector<BlockAnalysis> blocks;
+  bool has_reduction = false;
+  for (const BlockRef& block : schedule.blocks()) {
+    blocks.push_back(analyse(schedule.node(block)));
+    if (blocks.back().block_class == BlockClass::unknown || blocks.back().block_class == BlockClass::contraction)
+      return false;
+    has_reduction |= blocks.back().block_class == BlockClass::reduction;
+  }
+  if (blocks.size() < 2 || !has_reduction || blocks.back().block_class != BlockClass::injective) return false;
+  for (size_t b = 0; b + 1 < blocks.size(); ++b)
+    if (schedule.func().is_parameter(blocks[b].write.buffer)) return false;
+
+  const size_t shared = count_shared_axes(blocks);
+  if (shared == 0) return false;
+  int64_t rows = 1, columns = 1;
+  const std::vector<Var> spatial = blocks.back().spatial();
+  for (size_t d = 0; d < spatial.size(); ++d) (d < shared ? rows : columns) *= blocks.back().extent(spatial[d]);
+  const int lanes = target.lanes(blocks.back().write.buffer->dtype);
+  if (columns < lanes || columns * blocks.back().write.buffer->dtype.bytes() > largest_row_bytes) return false;
+  if (rows < target.threads) return false;
+  // Every reduction runs over something contiguous: its lanes can make partial results.
+  for (const BlockAnalysis& block : blocks) {
+    if (block.block_class == BlockClass::reduction && block.reduce().size() != 1) return false;
+  }
+
+  const BlockRef last{blocks.back().name};
+  std::vector<LoopRef> row_loops = schedule.loops(last);
+  if (row_loops.size() != spatial.size()) return false;
+  row_loops.resize(shared);
+  const LoopRef row = row_loops.size() > 1 ? schedule.fuse(row_loops) : row_loops[0];
+  for (size_t b = blocks.size() - 1; b-- > 0;) {
+    schedule.compute_at({blocks[b].name}, row);
+    schedule.set_scope(blocks[b].write.buffer->name, Scope::stack);
+  }
+  for (const BlockAnalysis& block : blocks) {
+    if (block.block_class == BlockClass::injective) {
+      vectorize_row(schedule, {block.name}, row, lanes);
+    } else {
+      reduce_in_lanes(schedule, {block.name}, row, lanes);
+    }
+  }
+  schedule.parallel(row);
+  return true;
+}
+
+}  // namespace tw::cpu
