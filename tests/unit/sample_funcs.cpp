@@ -1,0 +1,272 @@
+#include "tests/unit/sample_funcs.h"
+
+#include <cmath>
+#include <random>
+
+namespace tw::test {
+namespace {
+
+using te::Indices;
+using te::Tensor;
+
+Expr relu(const Expr& x) {
+  return call(Intrinsic::maximum, {x, zero_of(x.dtype())});
+}
+
+void mark_constant(Func& f, const std::string& buffer) {
+  f.attributes["constant:" + buffer] = int64_t{1};
+}
+
+Tensor product(const std::string& name, const Tensor& a, const Tensor& b, bool is_transposed) {
+  const Expr k = a.shape()[1], n = is_transposed ? b.shape()[0] : b.shape()[1];
+  return te::reduce(name, {a.shape()[0], n}, {k}, te::Combiner::sum, {a, b}, [&](const Indices& s, const Indices& r) {
+    return a({s[0], r[0]}) * (is_transposed ? b({s[1], r[0]}) : b({r[0], s[1]}));
+  });
+}
+
+Tensor pad(const Tensor& x, int64_t padding, double value) {
+  if (padding == 0) return x;
+  std::vector<Expr> shape = x.shape();
+  shape[2] = shape[2] + 2 * padding, shape[3] = shape[3] + 2 * padding;
+  return te::compute(x.buffer()->name + "_padded", shape, {x}, [&](const Indices& s) {
+    const Expr h = s[2] - padding, w = s[3] - padding;
+    const Expr inside = (h >= 0) && (h < x.shape()[2]) && (w >= 0) && (w < x.shape()[3]);
+    return select(inside, load(x.buffer(), {s[0], s[1], h, w}, inside), const_of(x.dtype(), value));
+  });
+}
+
+int64_t output_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding) {
+  return (size + 2 * padding - kernel) / stride + 1;
+}
+
+}  // namespace
+
+Func matmul(int64_t m, int64_t n, int64_t k, bool is_transposed, bool has_constant_weights, DType dtype) {
+  const Tensor a = te::placeholder("A", {m, k}, dtype);
+  const Tensor b = is_transposed ? te::placeholder("B", {n, k}, dtype) : te::placeholder("B", {k, n}, dtype);
+  Func f = te::make_func("matmul", {a, b}, {product("C", a, b, is_transposed)});
+  if (has_constant_weights) mark_constant(f, "B");
+  return f;
+}
+
+Func matmul_epilogue(int64_t m, int64_t n, int64_t k) {
+  const Tensor a = te::placeholder("A", {m, k}), b = te::placeholder("B", {k, n});
+  const Tensor bias = te::placeholder("bias", {n}), residual = te::placeholder("residual", {m, n});
+  const Tensor c = product("C", a, b, false);
+  const Tensor biased = te::compute("biased", {m, n}, {c, bias}, [&](const Indices& s) { return c(s) + bias({s[1]}); });
+  const Tensor active = te::compute("active", {m, n}, {biased}, [&](const Indices& s) { return relu(biased(s)); });
+  const Tensor out =
+      te::compute("out", {m, n}, {active, residual}, [&](const Indices& s) { return active(s) + residual(s); });
+  Func f = te::make_func("matmul_epilogue", {a, b, bias, residual}, {out});
+  mark_constant(f, "B");
+  return f;
+}
+
+Func batched_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool is_transposed) {
+  const Tensor a = te::placeholder("A", {batch, m, k});
+  const Tensor b = is_transposed ? te::placeholder("B", {batch, n, k}) : te::placeholder("B", {batch, k, n});
+  const Tensor c =
+      te::reduce("C", {batch, m, n}, {k}, te::Combiner::sum, {a, b}, [&](const Indices& s, const Indices& r) {
+        return a({s[0], s[1], r[0]}) * (is_transposed ? b({s[0], s[2], r[0]}) : b({s[0], r[0], s[2]}));
+      });
+  return te::make_func("batched_matmul", {a, b}, {c});
+}
+
+Func conv2d(int64_t channels, int64_t filters, int64_t size, int64_t kernel, int64_t stride, int64_t padding) {
+  const Tensor x = te::placeholder("X", {1, channels, size, size});
+  const Tensor w = te::placeholder("W", {filters, channels, kernel, kernel}), bias = te::placeholder("bias", {filters});
+  const Tensor padded = pad(x, padding, 0);
+  const int64_t out = output_size(size, kernel, stride, padding);
+  const std::vector<Expr> shape = {1, filters, out, out};
+  const Tensor y = te::reduce("conv", shape, {channels, kernel, kernel}, te::Combiner::sum, {padded, w},
+                              [&](const Indices& s, const Indices& r) {
+                                return padded({s[0], r[0], s[2] * stride + r[1], s[3] * stride + r[2]}) *
+                                       w({s[1], r[0], r[1], r[2]});
+                              });
+  const Tensor result =
+      te::compute("out", shape, {y, bias}, [&](const Indices& s) { return relu(y(s) + bias({s[1]})); });
+  Func f = te::make_func("conv2d", {x, w, bias}, {result});
+  mark_constant(f, "W"), mark_constant(f, "bias");
+  return f;
+}
+
+Func depthwise(int64_t channels, int64_t size, int64_t kernel, int64_t stride, int64_t padding) {
+  const Tensor x = te::placeholder("X", {1, channels, size, size}),
+               w = te::placeholder("W", {channels, 1, kernel, kernel});
+  const Tensor padded = pad(x, padding, 0);
+  const int64_t out = output_size(size, kernel, stride, padding);
+  const Tensor y =
+      te::reduce("depthwise", {1, channels, out, out}, {kernel, kernel}, te::Combiner::sum, {padded, w},
+                 [&](const Indices& s, const Indices& r) {
+                   return padded({s[0], s[1], s[2] * stride + r[0], s[3] * stride + r[1]}) * w({s[1], 0, r[0], r[1]});
+                 });
+  Func f = te::make_func("depthwise", {x, w}, {y});
+  mark_constant(f, "W");
+  return f;
+}
+
+Func max_pool(int64_t channels, int64_t size, int64_t kernel, int64_t stride, int64_t padding) {
+  const Tensor x = te::placeholder("X", {1, channels, size, size});
+  const Tensor padded = pad(x, padding, -INFINITY);
+  const int64_t out = output_size(size, kernel, stride, padding);
+  const Tensor y = te::reduce("pool", {1, channels, out, out}, {kernel, kernel}, te::Combiner::max, {padded},
+                              [&](const Indices& s, const Indices& r) {
+                                return padded({s[0], s[1], s[2] * stride + r[0], s[3] * stride + r[1]});
+                              });
+  return te::make_func("max_pool", {x}, {y});
+}
+
+Func global_average(int64_t channels, int64_t size) {
+  const Tensor x = te::placeholder("X", {1, channels, size, size});
+  const Tensor sum = te::reduce("sum", {1, channels, 1, 1}, {size, size}, te::Combiner::sum, {x},
+                                [&](const Indices& s, const Indices& r) { return x({s[0], s[1], r[0], r[1]}); });
+  const Tensor mean = te::compute("mean", {1, channels, 1, 1}, {sum}, [&](const Indices& s) {
+    return sum(s) / float_imm(f32, static_cast<double>(size * size));
+  });
+  return te::make_func("global_average", {x}, {mean});
+}
+
+Func softmax(int64_t rows, int64_t columns) {
+  const Tensor x = te::placeholder("X", {rows, columns});
+  const Tensor largest = te::reduce("largest", {rows}, {columns}, te::Combiner::max, {x},
+                                    [&](const Indices& s, const Indices& r) { return x({s[0], r[0]}); });
+  const Tensor power = te::compute("power", {rows, columns}, {x, largest},
+                                   [&](const Indices& s) { return call(Intrinsic::exp, {x(s) - largest({s[0]})}); });
+  const Tensor total = te::reduce("total", {rows}, {columns}, te::Combiner::sum, {power},
+                                  [&](const Indices& s, const Indices& r) { return power({s[0], r[0]}); });
+  const Tensor y =
+      te::compute("Y", {rows, columns}, {power, total}, [&](const Indices& s) { return power(s) / total({s[0]}); });
+  return te::make_func("softmax", {x}, {y});
+}
+
+Func layer_norm(int64_t rows, int64_t columns) {
+  const Tensor x = te::placeholder("X", {rows, columns}), scale = te::placeholder("scale", {columns});
+  const Expr count = float_imm(f32, static_cast<double>(columns));
+  const Tensor sum = te::reduce("sum", {rows}, {columns}, te::Combiner::sum, {x},
+                                [&](const Indices& s, const Indices& r) { return x({s[0], r[0]}); });
+  const Tensor mean = te::compute("mean", {rows}, {sum}, [&](const Indices& s) { return sum(s) / count; });
+  const Tensor squares =
+      te::reduce("squares", {rows}, {columns}, te::Combiner::sum, {x, mean}, [&](const Indices& s, const Indices& r) {
+        const Expr d = x({s[0], r[0]}) - mean({s[0]});
+        return d * d;
+      });
+  const Tensor y = te::compute("Y", {rows, columns}, {x, mean, squares, scale}, [&](const Indices& s) {
+    return (x(s) - mean({s[0]})) * call(Intrinsic::rsqrt, {squares({s[0]}) / count + float_imm(f32, 1e-5)}) *
+           scale({s[1]});
+  });
+  return te::make_func("layer_norm", {x, scale}, {y});
+}
+
+Func attention(int64_t heads, int64_t length, int64_t width) {
+  const Tensor q = te::placeholder("Q", {heads, length, width}), k = te::placeholder("K", {heads, length, width}),
+               v = te::placeholder("V", {heads, length, width});
+  const Tensor scores =
+      te::reduce("scores", {heads, length, length}, {width}, te::Combiner::sum, {q, k},
+                 [&](const Indices& s, const Indices& r) { return q({s[0], s[1], r[0]}) * k({s[0], s[2], r[0]}); });
+  const Tensor largest = te::reduce("largest", {heads, length}, {length}, te::Combiner::max, {scores},
+                                    [&](const Indices& s, const Indices& r) { return scores({s[0], s[1], r[0]}); });
+  const Tensor power = te::compute("power", {heads, length, length}, {scores, largest}, [&](const Indices& s) {
+    return call(Intrinsic::exp, {scores(s) - largest({s[0], s[1]})});
+  });
+  const Tensor total = te::reduce("total", {heads, length}, {length}, te::Combiner::sum, {power},
+                                  [&](const Indices& s, const Indices& r) { return power({s[0], s[1], r[0]}); });
+  const Tensor weights = te::compute("weights", {heads, length, length}, {power, total},
+                                     [&](const Indices& s) { return power(s) / total({s[0], s[1]}); });
+  const Tensor out = te::reduce(
+      "out", {heads, length, width}, {length}, te::Combiner::sum, {weights, v},
+      [&](const Indices& s, const Indices& r) { return weights({s[0], s[1], r[0]}) * v({s[0], r[0], s[2]}); });
+  return te::make_func("attention", {q, k, v}, {out});
+}
+
+Func transpose(int64_t rows, int64_t columns) {
+  const Tensor x = te::placeholder("X", {rows, columns});
+  return te::make_func("transpose", {x},
+                       {te::compute("Y", {columns, rows}, {x}, [&](const Indices& s) { return x({s[1], s[0]}); })});
+}
+
+Func broadcast_add(int64_t batch, int64_t channels, int64_t size) {
+  const Tensor x = te::placeholder("X", {batch, channels, size}), bias = te::placeholder("bias", {channels});
+  return te::make_func(
+      "broadcast_add", {x, bias},
+      {te::compute("Y", {batch, channels, size}, {x, bias}, [&](const Indices& s) { return x(s) + bias({s[1]}); })});
+}
+
+Func row_sum(int64_t rows, int64_t columns) {
+  const Tensor x = te::placeholder("X", {rows, columns});
+  return te::make_func("row_sum", {x},
+                       {te::reduce("Y", {rows}, {columns}, te::Combiner::sum, {x},
+                                   [&](const Indices& s, const Indices& r) { return x({s[0], r[0]}); })});
+}
+
+Func gelu(int64_t rows, int64_t columns) {
+  const Tensor x = te::placeholder("X", {rows, columns});
+  return te::make_func("gelu", {x}, {te::compute("Y", {rows, columns}, {x}, [&](const Indices& s) {
+                         const Expr e = call(Intrinsic::erf, {x(s) * float_imm(f32, M_SQRT1_2)});
+                         return x(s) * float_imm(f32, 0.5) * (e + float_imm(f32, 1.0));
+                       })});
+}
+
+std::vector<SampleFunc> sample_funcs() {
+  return {
+      {"matmul_16", matmul(16, 32, 16)},
+      {"matmul_odd", matmul(29, 37, 19)},
+      {"matmul_weights", matmul(17, 70, 24, false, true)},
+      {"matmul_transposed", matmul(30, 33, 20, true)},
+      {"matmul_transposed_weights", matmul(30, 33, 20, true, true)},
+      {"matrix_vector", matmul(1, 70, 33, false, true)},
+      {"matmul_epilogue", matmul_epilogue(15, 40, 18)},
+      {"batched_matmul", batched_matmul(3, 9, 17, 20, false)},
+      {"batched_matmul_transposed", batched_matmul(2, 11, 18, 16, true)},
+      {"conv_3x3", conv2d(5, 18, 9, 3, 1, 1)},
+      {"conv_3x3_stride_2", conv2d(3, 16, 11, 3, 2, 1)},
+      {"conv_1x1", conv2d(16, 33, 7, 1, 1, 0)},
+      {"depthwise", depthwise(18, 8, 3, 1, 1)},
+      {"depthwise_stride_2", depthwise(6, 9, 3, 2, 1)},
+      {"max_pool", max_pool(17, 9, 3, 2, 1)},
+      {"global_average", global_average(20, 7)},
+      {"softmax", softmax(7, 50)},
+      {"softmax_short", softmax(9, 5)},
+      {"layer_norm", layer_norm(6, 70)},
+      {"attention", attention(2, 18, 16)},
+      {"transpose", transpose(19, 35)},
+      {"broadcast_add", broadcast_add(3, 5, 21)},
+      {"row_sum", row_sum(11, 77)},
+      {"gelu", gelu(5, 39)},
+  };
+}
+
+std::vector<NDArray> random_buffers(const Func& f, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> floats(-1, 1);
+  std::uniform_int_distribution<int64_t> integers(-4, 4);
+  std::vector<NDArray> result;
+  for (const Buffer& buffer : f.buffers) {
+    const auto shape = const_shape(buffer);
+    check(shape.has_value(), "random_buffers: static shapes");
+    NDArray array(buffer->dtype, *shape);
+    std::memset(array.data(), 0, array.byte_size());
+    for (int64_t i = 0; !f.is_output(buffer) && i < array.size(); ++i) {
+      if (buffer->dtype.is_float())
+        array.set_float(i, floats(random));
+      else
+        array.set_int(i, buffer->dtype.is_signed_integer() ? integers(random) : std::abs(integers(random)));
+    }
+    result.push_back(array);
+  }
+  return result;
+}
+
+double largest_difference(const NDArray& a, const NDArray& b) {
+  check(a.shape() == b.shape(), "largest_difference: equal shapes");
+  double largest = 0;
+  for (int64_t i = 0; i < a.size(); ++i) {
+    const double x = a.dtype().is_float() ? a.get_float(i) : static_cast<double>(a.get_int(i));
+    const double y = b.dtype().is_float() ? b.get_float(i) : static_cast<double>(b.get_int(i));
+    if (std::isnan(x) != std::isnan(y)) return INFINITY;
+    if (std::isnan(x) || x == y) continue;
+    largest = std::max(largest, std::abs(x - y) / std::max(1.0, std::abs(y)));
+  }
+  return largest;
+}
+
+}  // namespace tw::test

@@ -1,0 +1,44 @@
+// Small Funcs of every kind that schedules meet, for tests that compare a scheduled or lowered form with the original.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/ndarray.h"
+#include "tensor_ir/te.h"
+
+namespace tw::test {
+
+struct SampleFunc {
+  std::string name;
+  Func func;
+};
+
+// C[i, j] = Σ A[i, k] B[k, j]; weights: B is known at compile time.
+Func matmul(int64_t m, int64_t n, int64_t k, bool is_transposed = false, bool has_constant_weights = false,
+            DType dtype = f32);
+// …, then relu(C + bias) + residual
+Func matmul_epilogue(int64_t m, int64_t n, int64_t k);
+Func batched_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool is_transposed);
+// NCHW, weights OIHW (constant), padded on all sides, then bias and relu.
+Func conv2d(int64_t channels, int64_t filters, int64_t size, int64_t kernel, int64_t stride, int64_t padding);
+Func depthwise(int64_t channels, int64_t size, int64_t kernel, int64_t stride, int64_t padding);
+Func max_pool(int64_t channels, int64_t size, int64_t kernel, int64_t stride, int64_t padding);
+Func global_average(int64_t channels, int64_t size);
+Func softmax(int64_t rows, int64_t columns);
+Func layer_norm(int64_t rows, int64_t columns);
+Func attention(int64_t heads, int64_t length, int64_t width);
+Func transpose(int64_t rows, int64_t columns);
+Func broadcast_add(int64_t batch, int64_t channels, int64_t size);
+Func row_sum(int64_t rows, int64_t columns);
+Func gelu(int64_t rows, int64_t columns);
+
+// All of them, small enough for the oracle, with extents that do not divide.
+std::vector<SampleFunc> sample_funcs();
+
+// Random arrays for the buffers of f (static shapes), seeded; outputs are zero.
+std::vector<NDArray> random_buffers(const Func& f, uint64_t seed);
+// Largest |a - b| / max(1, |b|) over all elements.
+double largest_difference(const NDArray& a, const NDArray& b);
+
+}  // namespace tw::test
