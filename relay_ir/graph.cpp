@@ -151,6 +151,7 @@ Uses::Uses(const Graph& graph)
 GraphCopy::GraphCopy(const Graph& from) : from_(from), map_(from.values.size(), -2) {
   to_.name = from.name;
   to_.symbols = from.symbols;
+  to_.output_names = from.output_names;
   for (const ValueId id : from.inputs) {
     map_[id] = to_.add_value(from.values[id].name, from.values[id].type);
     to_.values[map_[id]].channel_block = from.values[id].channel_block;

@@ -73,13 +73,15 @@ struct Graph {
   std::vector<Value> values;  // by ValueId
   std::vector<Node> nodes;    // in topological order
   std::vector<ValueId> inputs, outputs;
-  std::vector<Var> symbols;  // symbolic dimensions
+  std::vector<std::string> output_names;  // by position: what the model calls its outputs; empty: as their values
+  std::vector<Var> symbols;               // symbolic dimensions
 
   ValueId add_value(std::string name, TensorType type);  // makes the name unique
   ValueId add_constant(std::string name, NDArray value);
   // Appends a node, inferring its result types: Error(shape) that names the node.
   std::vector<ValueId> add_node(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {},
                                 std::string name = {});
+  std::string output_name(size_t i) const { return output_names.empty() ? values[outputs[i]].name : output_names[i]; }
   void rename_value(ValueId id, const std::string& name);  // to this name, or to one made unique from it
   const Value& value(ValueId id) const { return values[id]; }
   bool is_constant(ValueId id) const { return id != no_value && values[id].constant.has_value(); }
