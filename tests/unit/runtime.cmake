@@ -24,5 +24,6 @@ add_custom_command(
   VERBATIM)
 list(APPEND runtime_test_images ${image})
 add_custom_target(runtime_test_images DEPENDS ${runtime_test_images})
-add_dependencies(runtime_tests runtime_test_images)
-target_compile_definitions(runtime_tests PRIVATE TW_TEST_IMAGES="${CMAKE_CURRENT_BINARY_DIR}")
+add_dependencies(runtime_tests runtime_test_images board_runners tilewright_runtime run_artifact)
+target_compile_definitions(runtime_tests PRIVATE TW_TEST_IMAGES="${CMAKE_CURRENT_BINARY_DIR}"
+                           TW_BUILD="${CMAKE_BINARY_DIR}")

@@ -14,15 +14,6 @@ namespace {
 
 using namespace test;
 
-std::string output_of(const std::string& command) {
-  std::string text;
-  FILE* pipe = popen(command.c_str(), "r");
-  char buffer[4096];
-  while (size_t count = fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, count);
-  pclose(pipe);
-  return text;
-}
-
 TEST(Artifact, SavesAndLoads) {
   Folder folder;
   small_executable().save(folder / "small.twa");
@@ -45,7 +36,7 @@ TEST(Artifact, IsAnElfFileWithANote) {
     std::filesystem::path path = folder / (architecture + ".twa");
     Executable(kernel_image(architecture), small_plan(), small_constants(), small_requirements(architecture))
         .save(path);
-    std::string text = output_of("readelf -SWn " + path.string() + " 2>&1");
+    std::string text = finish("readelf -SWn " + path.string()).output;
     EXPECT_NE(text.find("Tilewright"), std::string::npos) << text;
     EXPECT_NE(text.find(".tilewright.constants"), std::string::npos) << text;
     EXPECT_NE(text.find(".dynsym"), std::string::npos) << text;

@@ -1,6 +1,11 @@
 // A small model made of the test kernels, for the tests of images, executables and artifacts.
 #pragma once
 
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -122,6 +127,21 @@ inline Caught caught(auto&& action) {
     return {error.code(), error.what()};
   }
   return {};
+}
+
+// A shell command that has ended: its exit status (-1: a signal) and what it printed to either stream.
+struct Finished {
+  int status;
+  std::string output;
+};
+inline Finished finish(const std::string& command) {
+  Finished result;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  char buffer[4096];
+  while (size_t count = fread(buffer, 1, sizeof buffer, pipe)) result.output.append(buffer, count);
+  int status = pclose(pipe);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
 }
 
 }  // namespace tw::test

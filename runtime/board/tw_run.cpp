@@ -1,0 +1,135 @@
+// tw-run: runs a compiled model on this machine.  One static program, for boards that have nothing else.
+//
+//   tw-run MODEL.twa [--input NAME=FILE.npy …] [--output-dir DIR] [--threads N] [--repeat N]
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "runtime/executable.h"
+#include "runtime/npy.h"
+
+namespace tw {
+namespace {
+
+constexpr const char* usage =
+    "usage: tw-run MODEL.twa [--input NAME=FILE.npy ...] [--output-dir DIR] [--threads N] [--repeat N]\n"
+    "  --input NAME=FILE.npy  an input; all of the model's are needed\n"
+    "  --output-dir DIR       writes DIR/NAME.npy for each output ('/' and ':' in names become '_')\n"
+    "  --threads N            default: one a core\n"
+    "  --repeat N             runs N times and prints the latencies\n";
+
+struct Options {
+  std::string model, output_folder;
+  std::map<std::string, std::string> inputs;
+  int threads = 0, repeat = 1;
+};
+
+[[noreturn]] void refuse(const std::string& problem) {
+  throw Error(ErrorCode::input, problem + "\n  help: tw-run --help");
+}
+
+int parse_number(std::string_view flag, std::string_view text) {
+  int number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1)
+    refuse(std::string(flag) + ": '" + std::string(text) + "' is not a number of 1 or more");
+  return number;
+}
+
+Options parse_options(int count, char** arguments) {
+  Options options;
+  for (int i = 1; i < count; ++i) {
+    std::string_view flag = arguments[i];
+    if (!flag.starts_with("--")) {
+      if (!options.model.empty()) refuse("two models are named: " + options.model + " and " + std::string(flag));
+      options.model = flag;
+      continue;
+    }
+    auto value = [&] {
+      if (i + 1 >= count) refuse(std::string(flag) + " needs a value");
+      return std::string(arguments[++i]);
+    };
+    if (flag == "--input") {
+      std::string text = value();
+      size_t equals = text.find('=');
+      if (equals == std::string::npos) refuse("--input " + text + ": NAME=FILE.npy is needed");
+      options.inputs[text.substr(0, equals)] = text.substr(equals + 1);
+    } else if (flag == "--output-dir") {
+      options.output_folder = value();
+    } else if (flag == "--threads") {
+      options.threads = parse_number(flag, value());
+    } else if (flag == "--repeat") {
+      options.repeat = parse_number(flag, value());
+    } else {
+      refuse("unknown option " + std::string(flag));
+    }
+  }
+  if (options.model.empty()) refuse("no model is named");
+  return options;
+}
+
+std::vector<NDArray> read_inputs(const Plan& plan, Options& options) {
+  std::vector<NDArray> arrays;
+  std::string missing;
+  for (const TensorInfo& info : plan.inputs) {
+    auto found = options.inputs.find(info.name);
+    if (found == options.inputs.end()) {
+      missing += " " + info.name;
+      continue;
+    }
+    arrays.push_back(read_npy(found->second, info.dtype));
+    options.inputs.erase(found);
+  }
+  if (!missing.empty()) refuse("these inputs of the model are missing:" + missing);
+  if (!options.inputs.empty()) refuse("the model has no input '" + options.inputs.begin()->first + "'");
+  return arrays;
+}
+
+void run(Options options) {
+  Executable executable = Executable::load(options.model);
+  executable.set_threads(options.threads);
+  std::vector<NDArray> inputs = read_inputs(executable.plan(), options), outputs;
+  std::vector<double> times;
+  for (int i = 0; i < options.repeat; ++i) {
+    auto start = std::chrono::steady_clock::now();
+    if (i == 0) {
+      outputs = executable.run(inputs);
+    } else {
+      executable.run_into(inputs, outputs);
+    }
+    times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+  }
+  double first = times.front();
+  std::sort(times.begin(), times.end());
+  std::printf("%s (%s), %d threads: %d runs, first %.3f ms, median %.3f ms, least %.3f ms\n", options.model.c_str(),
+              executable.requirements().target.c_str(), executable.threads(), options.repeat, first,
+              times[times.size() / 2], times[0]);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::string name = executable.plan().outputs[i].name, shape;
+    for (int64_t extent : outputs[i].shape()) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
+    std::printf("  %s %s[%s]\n", name.c_str(), to_string(outputs[i].dtype()).c_str(), shape.c_str());
+    if (options.output_folder.empty()) continue;
+    std::replace_if(name.begin(), name.end(), [](char c) { return c == '/' || c == ':' || c == '\0'; }, '_');
+    write_npy(std::filesystem::path(options.output_folder) / (name + ".npy"), outputs[i]);
+  }
+}
+
+}  // namespace
+}  // namespace tw
+
+int main(int count, char** arguments) {
+  for (int i = 1; i < count; ++i) {
+    if (std::string_view(arguments[i]) == "--help") return std::fputs(tw::usage, stdout) < 0;
+  }
+  try {
+    tw::run(tw::parse_options(count, arguments));
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,58 @@
+/* Tilewright's C interface: load a compiled model (.twa) and run it.  Link with -ltilewright_runtime.
+ *
+ * Functions that can fail return 0 or the number of an error code (1201 is TW1201; docs/errors.md); then
+ * tw_last_error() has the text, for the calling thread, until its next failure.  Every function may be called from any
+ * thread; runs of one executable take turns. */
+#ifndef TILEWRIGHT_C_API_H
+#define TILEWRIGHT_C_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TW_API __attribute__((visibility("default")))
+
+typedef struct tw_executable tw_executable;
+
+/* An input or output.  Dense, row-major; belongs to the executable and lives as long. */
+typedef struct tw_tensor {
+  const char* name;
+  const char* dtype; /* "f32" "f64" "f16" "bf16" "i8" "i16" "i32" "i64" "u8" "u16" "u32" "u64" "bool" */
+  int32_t rank;
+  const int64_t* shape; /* rank extents */
+  size_t bytes;
+} tw_tensor;
+
+/* Loads and checks; the model's constants stay in the file, mapped. */
+TW_API int tw_load(const char* path, tw_executable** result);
+TW_API void tw_free(tw_executable* executable); /* NULL is allowed */
+
+/* Compares the constants with their checksum, which loading leaves out. */
+TW_API int tw_verify(const tw_executable* executable);
+
+TW_API int32_t tw_input_count(const tw_executable* executable);
+TW_API int32_t tw_output_count(const tw_executable* executable);
+TW_API int tw_input(const tw_executable* executable, int32_t index, tw_tensor* result);
+TW_API int tw_output(const tw_executable* executable, int32_t index, tw_tensor* result);
+
+/* 0: one thread a core that this process may use, which is how it starts. */
+TW_API int tw_set_threads(tw_executable* executable, int32_t threads);
+
+/* Reads inputs[i] (input_bytes[i] bytes, which must be what tw_input says) and writes outputs[i].  The arrays do not
+ * overlap; those that start at a multiple of 64 are used in place, others are copied. */
+TW_API int tw_run(tw_executable* executable, const void* const* inputs, const size_t* input_bytes, void* const* outputs,
+                  const size_t* output_bytes);
+
+/* Of this thread's last failure: its text ("TW1201 …"; "" when there was none) and code (0). */
+TW_API const char* tw_last_error(void);
+TW_API int tw_last_error_code(void);
+
+TW_API const char* tw_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

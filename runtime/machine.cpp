@@ -1,0 +1,224 @@
+#include "runtime/machine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "runtime/cpu_features.h"
+#include "runtime/memory.h"
+#include "runtime/team.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace tw {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The two loops that are timed, for one instruction set.  `fma` runs ACCUMULATORS independent chains, more than latency
+// times ports, all in registers; `read` loads a whole array through ACCUMULATORS/2 vectors.
+struct Loops {
+  const char* name;
+  double flops_per_iteration;
+  float (*fma)(int64_t iterations, float value);
+  uint64_t (*read)(const void* data, size_t bytes);
+};
+
+#define TW_DEFINE_LOOPS(NAME, ATTRIBUTE, BYTES, ACCUMULATORS, MULTIPLY_ADD)                                        \
+  typedef float NAME##_floats __attribute__((vector_size(BYTES)));                                                 \
+  typedef uint64_t NAME##_words __attribute__((vector_size(BYTES)));                                               \
+  ATTRIBUTE float NAME##_fma(int64_t iterations, float value) {                                                    \
+    using V = NAME##_floats;                                                                                       \
+    V factor = V{} + value, accumulators[ACCUMULATORS];                                                            \
+    _Pragma("clang loop unroll(full)") for (int i = 0; i < ACCUMULATORS; ++i) accumulators[i] = factor + (float)i; \
+    for (int64_t iteration = 0; iteration < iterations; ++iteration) {                                             \
+      _Pragma("clang loop unroll(full)") for (int i = 0; i < ACCUMULATORS; ++i) {                                  \
+        accumulators[i] = MULTIPLY_ADD(accumulators[i], factor, factor);                                           \
+      }                                                                                                            \
+    }                                                                                                              \
+    V sum = {};                                                                                                    \
+    _Pragma("clang loop unroll(full)") for (int i = 0; i < ACCUMULATORS; ++i) sum += accumulators[i];              \
+    return sum[0];                                                                                                 \
+  }                                                                                                                \
+  ATTRIBUTE uint64_t NAME##_read(const void* data, size_t bytes) {                                                 \
+    using V = NAME##_words;                                                                                        \
+    constexpr int streams = (ACCUMULATORS) / 2;                                                                    \
+    const V* vectors = static_cast<const V*>(data);                                                                \
+    V sums[streams] = {};                                                                                          \
+    for (size_t at = 0; at + streams <= bytes / sizeof(V); at += streams) {                                        \
+      _Pragma("clang loop unroll(full)") for (int i = 0; i < streams; ++i) sums[i] ^= vectors[at + i];             \
+    }                                                                                                              \
+    V sum = {};                                                                                                    \
+    _Pragma("clang loop unroll(full)") for (int i = 0; i < streams; ++i) sum ^= sums[i];                           \
+    return sum[0];                                                                                                 \
+  }                                                                                                                \
+  constexpr Loops NAME##_loops(const char* name) {                                                                 \
+    return {name, 2.0 * ACCUMULATORS * BYTES / sizeof(float), NAME##_fma, NAME##_read};                            \
+  }
+
+#define TW_FUSED(x, y, z) __builtin_elementwise_fma(x, y, z)
+#define TW_SEPARATE(x, y, z) ((x) * (y) + (z))
+
+#if defined(__x86_64__)
+TW_DEFINE_LOOPS(avx512, __attribute__((target("avx512f"), noinline)), 64, 24, TW_FUSED)
+TW_DEFINE_LOOPS(avx2, __attribute__((target("avx2,fma"), noinline)), 32, 12, TW_FUSED)
+TW_DEFINE_LOOPS(sse2, __attribute__((noinline)), 16, 12, TW_SEPARATE)
+
+Loops best_loops() {
+  const HostCpu& cpu = host_cpu();
+  if (cpu.has("avx512f")) return avx512_loops("avx512f");
+  if (cpu.has("avx2") && cpu.has("fma")) return avx2_loops("avx2+fma");
+  return sse2_loops("sse2");
+}
+#elif defined(__aarch64__)
+TW_DEFINE_LOOPS(neon, __attribute__((noinline)), 16, 24, TW_FUSED)
+Loops best_loops() {
+  return neon_loops("neon");
+}
+#else
+TW_DEFINE_LOOPS(neon, __attribute__((noinline)), 16, 12, TW_FUSED)
+Loops best_loops() {
+  return neon_loops("neon");
+}
+#endif
+
+// What the loops return has to go somewhere, lest they be dropped.
+std::atomic<uint64_t> sink;
+
+// Calls part(worker) on all workers again and again for about `seconds`; the shortest time that one round took.
+template <class Part>
+double best_round(Team& team, double seconds, Part&& part) {
+  double best = 1e9;
+  Clock::time_point begin = Clock::now();
+  team.run([&](int w) {
+    // Worker 0 alone looks at the clock; the others learn from `go_on` whether there is another round.
+    static std::atomic<bool> go_on;
+    for (int round = 0;; ++round) {
+      if (w == 0) go_on = round < 3 || seconds_since(begin) < seconds;
+      team.barrier(w);
+      if (!go_on) break;
+      Clock::time_point start = Clock::now();
+      part(w);
+      team.barrier(w);
+      if (w == 0 && round > 0) best = std::min(best, seconds_since(start));
+    }
+  });
+  return best;
+}
+
+double measure_peak(const Loops& loops, Team& team, double seconds) {
+  // Rounds of about two milliseconds: long beside a barrier, short beside what disturbs a machine.
+  int64_t iterations = 1000;
+  for (double time = 0; time < 2e-3; iterations *= 2) {
+    Clock::time_point start = Clock::now();
+    sink += static_cast<uint64_t>(loops.fma(iterations, 0.5f));
+    time = seconds_since(start);
+  }
+  double time = best_round(team, seconds, [&](int) { sink += static_cast<uint64_t>(loops.fma(iterations, 0.5f)); });
+  return team.size() * loops.flops_per_iteration * static_cast<double>(iterations) / time / 1e9;
+}
+
+std::string read_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// "0-7,16-23" has 16 numbers.
+int count_list(const std::string& text) {
+  int count = 0;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = std::min(text.find(',', at), text.size());
+    int first = 0, last = 0;
+    int fields = std::sscanf(text.substr(at, end - at).c_str(), "%d-%d", &first, &last);
+    if (fields >= 1) count += fields == 2 ? last - first + 1 : 1;
+    at = end + 1;
+  }
+  return count;
+}
+
+void place(CacheSizes& caches, int level, int64_t bytes, int cpus) {
+  if (level == 1) caches.l1_data = bytes;
+  if (level == 2) caches.l2 = bytes;
+  if (level == 3) caches.l3 = bytes, caches.l3_cpus = cpus;
+}
+
+}  // namespace
+
+CacheSizes cache_sizes() {
+  CacheSizes caches;
+  for (int index = 0; index < 16; ++index) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
+    const std::string size = read_line(folder + "size"), type = read_line(folder + "type");
+    if (size.empty()) break;
+    if (type == "Instruction") continue;
+    char unit = 0;
+    long long bytes = 0;
+    std::sscanf(size.c_str(), "%lld%c", &bytes, &unit);
+    bytes *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
+    place(caches, std::atoi(read_line(folder + "level").c_str()), bytes,
+          count_list(read_line(folder + "shared_cpu_list")));
+  }
+#if defined(__x86_64__)
+  // Intel's leaf 4 and AMD's 0x8000001d describe caches alike.
+  for (unsigned leaf : {4u, 0x8000001du}) {
+    if (caches.l1_data != 0 || __get_cpuid_max(leaf & 0x80000000u, nullptr) < leaf) continue;
+    for (unsigned index = 0; index < 16; ++index) {
+      unsigned eax, ebx, ecx, edx;
+      __cpuid_count(leaf, index, eax, ebx, ecx, edx);
+      unsigned type = eax & 31;
+      if (type == 0) break;
+      int64_t bytes = int64_t{(ebx >> 22) + 1} * ((ebx >> 12 & 1023) + 1) * ((ebx & 4095) + 1) * (int64_t{ecx} + 1);
+      if (type != 2) place(caches, eax >> 5 & 7, bytes, static_cast<int>((eax >> 14 & 4095) + 1));
+    }
+  }
+#endif
+  return caches;
+}
+
+MachineReport measure_machine(int threads) {
+  MachineReport report;
+  report.architecture = host_cpu().architecture;
+  report.cpu_name = host_cpu().name;
+  report.features = host_cpu().features;
+  report.caches = cache_sizes();
+  report.threads = threads > 0 ? threads : default_team_size();
+  const Loops loops = best_loops();
+  report.fma_instructions = loops.name;
+  TeamLease one(1), all(report.threads);
+
+  report.peak_gflops_one = measure_peak(loops, *one, 0.15);
+  report.peak_gflops_all = report.threads == 1 ? report.peak_gflops_one : measure_peak(loops, *all, 0.15);
+
+  // Four times the last cache, within 64 to 512 MB and an eighth of the memory; each worker has a part.
+  const int64_t memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const int64_t last_cache = std::max(report.caches.l2, report.caches.l3);
+  const int64_t wanted =
+      std::min(std::clamp<int64_t>(4 * last_cache, int64_t{64} << 20, int64_t{512} << 20), memory / 8);
+  const size_t part = static_cast<size_t>(wanted / report.threads) / 8192 * 8192, bytes = part * report.threads;
+  std::shared_ptr<void> array = allocate_storage(bytes);
+  auto* data = static_cast<char*>(array.get());
+  all->run([&](int w) { std::memset(data + w * part, 1, part); });
+
+  report.read_gbs_one = bytes / best_round(*one, 0.2, [&](int) { sink += loops.read(data, bytes); }) / 1e9;
+  report.read_gbs_all = bytes / best_round(*all, 0.2, [&](int w) { sink += loops.read(data + w * part, part); }) / 1e9;
+  report.copy_gbs_all = bytes / 1e9 / best_round(*all, 0.2, [&](int w) {
+                          std::memcpy(data + w * part, data + w * part + part / 2, part / 2);
+                        });
+  return report;
+}
+
+}  // namespace tw

@@ -1,0 +1,34 @@
+// What this machine can do at most, measured: the figures that `tw doctor` prints and that `tw bench` relates to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tw {
+
+// Bytes; 0: there is none, or the system does not say.
+struct CacheSizes {
+  int64_t l1_data = 0, l2 = 0, l3 = 0;
+  int l3_cpus = 0;  // logical CPUs that share one L3
+};
+
+// Of CPU 0, from sysfs, or from cpuid where sysfs is missing.
+CacheSizes cache_sizes();
+
+struct MachineReport {
+  std::string architecture, cpu_name;
+  std::vector<std::string> features;
+  CacheSizes caches;
+  int threads = 1;               // that "all" below means
+  std::string fma_instructions;  // what the peak was measured with: "avx512f", "avx2+fma", "neon", "sse2"
+  double peak_gflops_one = 0;    // f32, a fused multiply-add counts as two
+  double peak_gflops_all = 0;
+  double read_gbs_one = 0, read_gbs_all = 0;  // 1e9 bytes a second from arrays that no cache holds
+  double copy_gbs_all = 0;                    // bytes read plus bytes written
+};
+
+// Takes less than two seconds.  `threads` 0: default_team_size().
+MachineReport measure_machine(int threads = 0);
+
+}  // namespace tw
