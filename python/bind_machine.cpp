@@ -1,7 +1,7 @@
 // What `tw doctor` shows: this machine, what was found on it, the targets it serves.
 #include "python/bind.h"
 #include "runtime/cpu_features.h"
-#include "runtime/machine_speed.h"
+#include "runtime/machine.h"
 #include "runtime/team.h"
 #include "targets/target.h"
 

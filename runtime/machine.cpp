@@ -102,9 +102,8 @@ template <class Part>
 double best_round(Team& team, double seconds, Part&& part) {
   double best = 1e9;
   Clock::time_point begin = Clock::now();
+  std::atomic<bool> go_on{true};  // worker 0 alone looks at the clock
   team.run([&](int w) {
-    // Worker 0 alone looks at the clock; the others learn from `go_on` whether there is another round.
-    static std::atomic<bool> go_on;
     for (int round = 0;; ++round) {
       if (w == 0) go_on = round < 3 || seconds_since(begin) < seconds;
       team.barrier(w);
@@ -118,17 +117,23 @@ double best_round(Team& team, double seconds, Part&& part) {
   return best;
 }
 
-double measure_peak(const Loops& loops, Team& team, double seconds) {
-  // Rounds of about two milliseconds: long beside a barrier, short beside what disturbs a machine.
-  int64_t iterations = 1000;
-  for (double time = 0; time < 2e-3; iterations *= 2) {
-    Clock::time_point start = Clock::now();
-    sink += static_cast<uint64_t>(loops.fma(iterations, 0.5f));
-    time = seconds_since(start);
+// Four times the last cache, within 64 to 512 MB and an eighth of the memory; each worker has a part and touches it
+// first.
+struct Array {
+  std::shared_ptr<void> storage;
+  size_t part;
+
+  explicit Array(Team& team) {
+    const int64_t memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+    const CacheSizes caches = cache_sizes();
+    const int64_t wanted = std::min(
+        std::clamp<int64_t>(4 * std::max(caches.l2, caches.l3), int64_t{64} << 20, int64_t{512} << 20), memory / 8);
+    part = static_cast<size_t>(wanted / team.size()) / 8192 * 8192;
+    storage = allocate_storage(part * team.size());
+    team.run([&](int w) { std::memset(of_worker(w), 1, part); });
   }
-  double time = best_round(team, seconds, [&](int) { sink += static_cast<uint64_t>(loops.fma(iterations, 0.5f)); });
-  return team.size() * loops.flops_per_iteration * static_cast<double>(iterations) / time / 1e9;
-}
+  char* of_worker(int w) const { return static_cast<char*>(storage.get()) + w * part; }
+};
 
 std::string read_line(const std::string& path) {
   std::ifstream file(path);
@@ -189,6 +194,37 @@ CacheSizes cache_sizes() {
   return caches;
 }
 
+double measure_peak_flops(int threads, double seconds) {
+  const Loops loops = best_loops();
+  TeamLease team(threads);
+  // Rounds of about two milliseconds: long beside a barrier, short beside what disturbs a machine.
+  int64_t iterations = 1000;
+  for (double time = 0; time < 2e-3; iterations *= 2) {
+    Clock::time_point start = Clock::now();
+    sink += static_cast<uint64_t>(loops.fma(iterations, 0.5f));
+    time = seconds_since(start);
+  }
+  double time = best_round(*team, seconds, [&](int) { sink += static_cast<uint64_t>(loops.fma(iterations, 0.5f)); });
+  return threads * loops.flops_per_iteration * static_cast<double>(iterations) / time;
+}
+
+double measure_read_bandwidth(int threads, double seconds) {
+  const Loops loops = best_loops();
+  TeamLease team(threads);
+  const Array array(*team);
+  double time = best_round(*team, seconds, [&](int w) { sink += loops.read(array.of_worker(w), array.part); });
+  return threads * static_cast<double>(array.part) / time;
+}
+
+double measure_copy_bandwidth(int threads, double seconds) {
+  TeamLease team(threads);
+  const Array array(*team);
+  const size_t half = array.part / 2;
+  double time =
+      best_round(*team, seconds, [&](int w) { std::memcpy(array.of_worker(w), array.of_worker(w) + half, half); });
+  return threads * 2.0 * static_cast<double>(half) / time;
+}
+
 MachineReport measure_machine(int threads) {
   MachineReport report;
   report.architecture = host_cpu().architecture;
@@ -196,28 +232,12 @@ MachineReport measure_machine(int threads) {
   report.features = host_cpu().features;
   report.caches = cache_sizes();
   report.threads = threads > 0 ? threads : default_team_size();
-  const Loops loops = best_loops();
-  report.fma_instructions = loops.name;
-  TeamLease one(1), all(report.threads);
-
-  report.peak_gflops_one = measure_peak(loops, *one, 0.15);
-  report.peak_gflops_all = report.threads == 1 ? report.peak_gflops_one : measure_peak(loops, *all, 0.15);
-
-  // Four times the last cache, within 64 to 512 MB and an eighth of the memory; each worker has a part.
-  const int64_t memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  const int64_t last_cache = std::max(report.caches.l2, report.caches.l3);
-  const int64_t wanted =
-      std::min(std::clamp<int64_t>(4 * last_cache, int64_t{64} << 20, int64_t{512} << 20), memory / 8);
-  const size_t part = static_cast<size_t>(wanted / report.threads) / 8192 * 8192, bytes = part * report.threads;
-  std::shared_ptr<void> array = allocate_storage(bytes);
-  auto* data = static_cast<char*>(array.get());
-  all->run([&](int w) { std::memset(data + w * part, 1, part); });
-
-  report.read_gbs_one = bytes / best_round(*one, 0.2, [&](int) { sink += loops.read(data, bytes); }) / 1e9;
-  report.read_gbs_all = bytes / best_round(*all, 0.2, [&](int w) { sink += loops.read(data + w * part, part); }) / 1e9;
-  report.copy_gbs_all = bytes / 1e9 / best_round(*all, 0.2, [&](int w) {
-                          std::memcpy(data + w * part, data + w * part + part / 2, part / 2);
-                        });
+  report.fma_instructions = best_loops().name;
+  report.peak_gflops_one = measure_peak_flops(1) / 1e9;
+  report.peak_gflops_all = report.threads == 1 ? report.peak_gflops_one : measure_peak_flops(report.threads) / 1e9;
+  report.read_gbs_one = measure_read_bandwidth(1) / 1e9;
+  report.read_gbs_all = report.threads == 1 ? report.read_gbs_one : measure_read_bandwidth(report.threads) / 1e9;
+  report.copy_gbs_all = measure_copy_bandwidth(report.threads) / 1e9;
   return report;
 }
 

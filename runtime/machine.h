@@ -28,7 +28,16 @@ struct MachineReport {
   double copy_gbs_all = 0;                    // bytes read plus bytes written
 };
 
-// Takes less than two seconds.  `threads` 0: default_team_size().
+// f32 operations a second of that many workers at once, a fused multiply-add as two, on the widest vectors that the CPU
+// has, all operands in registers.  Takes about `seconds`, as do the others.  The best of many short rounds counts,
+// because a neighbour can only slow a round down.
+double measure_peak_flops(int threads, double seconds = 0.15);
+
+// Bytes a second that the workers read from arrays that no cache holds; and that they read and write in a copy.
+double measure_read_bandwidth(int threads, double seconds = 0.15);
+double measure_copy_bandwidth(int threads, double seconds = 0.15);
+
+// All of it.  Takes less than two seconds.  `threads` 0: default_team_size().
 MachineReport measure_machine(int threads = 0);
 
 }  // namespace tw
