@@ -27,54 +27,47 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The two loops that are timed, for one instruction set.  `fma` runs ACCUMULATORS independent chains, more than latency
-// times ports, all in registers; `read` loads a whole array through ACCUMULATORS/2 vectors.
+// The two loops that are timed, for one instruction set.  `fma` runs ACCUMULATORS independent chains, at least latency
+// times ports of any such CPU; `read` loads a whole array in four streams.
 struct Loops {
   const char* name;
   double flops_per_iteration;
-  float (*fma)(int64_t iterations, float value);
-  uint64_t (*read)(const void* data, size_t bytes);
+  void (*fma)(int64_t iterations);
+  void (*read)(const void* data, size_t bytes);
 };
 
-#define TW_DEFINE_LOOPS(NAME, ATTRIBUTE, BYTES, ACCUMULATORS, MULTIPLY_ADD)                                        \
-  typedef float NAME##_floats __attribute__((vector_size(BYTES)));                                                 \
-  typedef uint64_t NAME##_words __attribute__((vector_size(BYTES)));                                               \
-  ATTRIBUTE float NAME##_fma(int64_t iterations, float value) {                                                    \
-    using V = NAME##_floats;                                                                                       \
-    V factor = V{} + value, accumulators[ACCUMULATORS];                                                            \
-    _Pragma("clang loop unroll(full)") for (int i = 0; i < ACCUMULATORS; ++i) accumulators[i] = factor + (float)i; \
-    for (int64_t iteration = 0; iteration < iterations; ++iteration) {                                             \
-      _Pragma("clang loop unroll(full)") for (int i = 0; i < ACCUMULATORS; ++i) {                                  \
-        accumulators[i] = MULTIPLY_ADD(accumulators[i], factor, factor);                                           \
-      }                                                                                                            \
-    }                                                                                                              \
-    V sum = {};                                                                                                    \
-    _Pragma("clang loop unroll(full)") for (int i = 0; i < ACCUMULATORS; ++i) sum += accumulators[i];              \
-    return sum[0];                                                                                                 \
-  }                                                                                                                \
-  ATTRIBUTE uint64_t NAME##_read(const void* data, size_t bytes) {                                                 \
-    using V = NAME##_words;                                                                                        \
-    constexpr int streams = (ACCUMULATORS) / 2;                                                                    \
-    const V* vectors = static_cast<const V*>(data);                                                                \
-    V sums[streams] = {};                                                                                          \
-    for (size_t at = 0; at + streams <= bytes / sizeof(V); at += streams) {                                        \
-      _Pragma("clang loop unroll(full)") for (int i = 0; i < streams; ++i) sums[i] ^= vectors[at + i];             \
-    }                                                                                                              \
-    V sum = {};                                                                                                    \
-    _Pragma("clang loop unroll(full)") for (int i = 0; i < streams; ++i) sum ^= sums[i];                           \
-    return sum[0];                                                                                                 \
-  }                                                                                                                \
-  constexpr Loops NAME##_loops(const char* name) {                                                                 \
-    return {name, 2.0 * ACCUMULATORS * BYTES / sizeof(float), NAME##_fma, NAME##_read};                            \
+// MULTIPLY_ADD(x, y) is x = x·y + y as an instruction in assembly: left to itself the compiler may spill or reorder,
+// and then the peak would be the compiler's.
+#define TW_DEFINE_LOOPS(NAME, ATTRIBUTE, BYTES, ACCUMULATORS, MULTIPLY_ADD)                                  \
+  ATTRIBUTE void NAME##_fma(int64_t iterations) {                                                            \
+    typedef float V __attribute__((vector_size(BYTES)));                                                     \
+    V factor = V{} + 0.5f, accumulators[ACCUMULATORS] = {};                                                  \
+    _Pragma("clang loop unroll(disable)") for (int64_t iteration = 0; iteration < iterations; ++iteration) { \
+      _Pragma("clang loop unroll(full)") for (int i = 0; i < ACCUMULATORS; ++i) {                            \
+        MULTIPLY_ADD(accumulators[i], factor);                                                               \
+      }                                                                                                      \
+    }                                                                                                        \
+  }                                                                                                          \
+  ATTRIBUTE void NAME##_read(const void* data, size_t bytes) {                                               \
+    typedef uint64_t V __attribute__((vector_size(BYTES)));                                                  \
+    constexpr int streams = 4;                                                                               \
+    const V* vectors = static_cast<const V*>(data);                                                          \
+    V sums[streams] = {};                                                                                    \
+    for (size_t at = 0; at + streams <= bytes / sizeof(V); at += streams) {                                  \
+      _Pragma("clang loop unroll(full)") for (int i = 0; i < streams; ++i) sums[i] ^= vectors[at + i];       \
+    }                                                                                                        \
+    asm volatile("" ::"m"(sums));                                                                            \
+  }                                                                                                          \
+  constexpr Loops NAME##_loops(const char* name) {                                                           \
+    return {name, 2.0 * ACCUMULATORS * BYTES / sizeof(float), NAME##_fma, NAME##_read};                      \
   }
 
-#define TW_FUSED(x, y, z) __builtin_elementwise_fma(x, y, z)
-#define TW_SEPARATE(x, y, z) ((x) * (y) + (z))
-
 #if defined(__x86_64__)
-TW_DEFINE_LOOPS(avx512, __attribute__((target("avx512f"), noinline)), 64, 24, TW_FUSED)
-TW_DEFINE_LOOPS(avx2, __attribute__((target("avx2,fma"), noinline)), 32, 12, TW_FUSED)
-TW_DEFINE_LOOPS(sse2, __attribute__((noinline)), 16, 12, TW_SEPARATE)
+#define TW_FMA_X86(x, y) asm volatile("vfmadd213ps %1, %1, %0" : "+v"(x) : "v"(y))
+#define TW_MUL_ADD_X86(x, y) asm volatile("mulps %1, %0\n\taddps %1, %0" : "+x"(x) : "x"(y))
+TW_DEFINE_LOOPS(avx512, __attribute__((target("avx512f"), noinline)), 64, 16, TW_FMA_X86)
+TW_DEFINE_LOOPS(avx2, __attribute__((target("avx2,fma"), noinline)), 32, 12, TW_FMA_X86)
+TW_DEFINE_LOOPS(sse2, __attribute__((noinline)), 16, 12, TW_MUL_ADD_X86)
 
 Loops best_loops() {
   const HostCpu& cpu = host_cpu();
@@ -83,19 +76,18 @@ Loops best_loops() {
   return sse2_loops("sse2");
 }
 #elif defined(__aarch64__)
-TW_DEFINE_LOOPS(neon, __attribute__((noinline)), 16, 24, TW_FUSED)
+#define TW_FMA_NEON(x, y) asm volatile("fmla %0.4s, %1.4s, %1.4s" : "+w"(x) : "w"(y))
+TW_DEFINE_LOOPS(neon, __attribute__((noinline)), 16, 20, TW_FMA_NEON)
 Loops best_loops() {
   return neon_loops("neon");
 }
 #else
-TW_DEFINE_LOOPS(neon, __attribute__((noinline)), 16, 12, TW_FUSED)
+#define TW_FMA_NEON(x, y) asm volatile("vfma.f32 %q0, %q1, %q1" : "+w"(x) : "w"(y))
+TW_DEFINE_LOOPS(neon, __attribute__((noinline)), 16, 12, TW_FMA_NEON)
 Loops best_loops() {
   return neon_loops("neon");
 }
 #endif
-
-// What the loops return has to go somewhere, lest they be dropped.
-std::atomic<uint64_t> sink;
 
 // Calls part(worker) on all workers again and again for about `seconds`; the shortest time that one round took.
 template <class Part>
@@ -201,10 +193,10 @@ double measure_peak_flops(int threads, double seconds) {
   int64_t iterations = 1000;
   for (double time = 0; time < 2e-3; iterations *= 2) {
     Clock::time_point start = Clock::now();
-    sink += static_cast<uint64_t>(loops.fma(iterations, 0.5f));
+    loops.fma(iterations);
     time = seconds_since(start);
   }
-  double time = best_round(*team, seconds, [&](int) { sink += static_cast<uint64_t>(loops.fma(iterations, 0.5f)); });
+  double time = best_round(*team, seconds, [&](int) { loops.fma(iterations); });
   return threads * loops.flops_per_iteration * static_cast<double>(iterations) / time;
 }
 
@@ -212,7 +204,7 @@ double measure_read_bandwidth(int threads, double seconds) {
   const Loops loops = best_loops();
   TeamLease team(threads);
   const Array array(*team);
-  double time = best_round(*team, seconds, [&](int w) { sink += loops.read(array.of_worker(w), array.part); });
+  double time = best_round(*team, seconds, [&](int w) { loops.read(array.of_worker(w), array.part); });
   return threads * static_cast<double>(array.part) / time;
 }
 
