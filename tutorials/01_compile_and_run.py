@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tw
 
-# 1. A model: two convolutions with a residual sum, pooling and a dense layer. ---------------------------------------
+# 1. A model: two convolutions with a residual sum, pooling and a dense layer. ----------------------------------------
 
 rng = np.random.default_rng(0)
 
@@ -43,12 +43,12 @@ graph = helper.make_graph(
 model_file = Path(tempfile.mkdtemp()) / "tutorial.onnx"
 onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model_file)
 
-# 2. Load it.  "batch" is an open dimension; shapes= closes it. ----------------------------------------------------------
+# 2. Load it.  "batch" is an open dimension; shapes= closes it. ----------------------------------------
 
 model = tw.load(model_file, shapes={"image": (1, 3, 64, 64)})
 print(model.explain(), "\n")
 
-# 3. Compile it for this machine and run it. -------------------------------------------------------------------------
+# 3. Compile it for this machine and run it. ----------------------------------------
 
 start = time.perf_counter()
 executable = tw.compile(model)
@@ -64,20 +64,22 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 (expected,) = ReferenceEvaluator(str(model_file)).run(None, {"image": image})
 np.testing.assert_allclose(outputs["scores"], expected, atol=1e-4)
 
-# 4. Save it.  Loading maps the file; nothing is compiled again. --------------------------------------------------------
+# 4. Save it.  Loading maps the file; nothing is compiled again. ----------------------------------------
 
 artifact = model_file.with_suffix(".twa")
 executable.save(artifact)
 start = time.perf_counter()
 loaded = tw.load_executable(artifact)
-print(f"{artifact.name}: {artifact.stat().st_size / 1e3:.0f} kB, loaded in {(time.perf_counter() - start) * 1e3:.1f} ms")
+print(
+    f"{artifact.name}: {artifact.stat().st_size / 1e3:.0f} kB, loaded in {(time.perf_counter() - start) * 1e3:.1f} ms"
+)
 np.testing.assert_array_equal(loaded(image)[0], outputs["scores"])  # called with arrays, it gives a list
 
-# 5. Where does the time go? --------------------------------------------------------------------------------------------
+# 5. Where does the time go? ----------------------------------------
 
 print(executable.profile({"image": image}))
 
-# 6. Mistakes are errors with a code and a way out. ----------------------------------------------------------------------
+# 6. Mistakes are errors with a code and a way out. ----------------------------------------
 
 try:
     executable.run({"picture": image})

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 folder = Path(tempfile.mkdtemp())
 rng = np.random.default_rng(0)
 
-# 1. A small network. -----------------------------------------------------------------------------------------------------
+# 1. A small network. ----------------------------------------
 
 w1 = (rng.standard_normal((16, 3, 3, 3)) / 5).astype(np.float32)
 w2 = (rng.standard_normal((10, 16)) / 4).astype(np.float32)
@@ -41,3 +41,36 @@ graph = helper.make_graph(
 model = tw.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
 x = rng.standard_normal((1, 3, 32, 32)).astype(np.float32)
 here = tw.compile(model).run({"x": x})["y"]
+
+# 2. Compile it for a board.  `tw doctor` lists the targets; "rpi4" is a Raspberry Pi 4, "armv7" any 32-bit one with NEON. --
+
+for target, emulator in (("rpi4", "qemu-aarch64"), ("armv7", "qemu-arm")):
+    executable = tw.compile(model, target=target)
+    artifact = folder / f"{target}.twa"
+    executable.save(artifact)
+    plan = executable.describe()
+    print(f"{target}: {artifact.stat().st_size / 1e3:.0f} kB, {len(plan['steps'])} kernels, needs {plan['features']}")
+
+    # It cannot run here, and says so instead of dying of an illegal instruction.
+    try:
+        tw.load_executable(artifact).run({"x": x})
+    except tw.Error as error:
+        print(f"  here: {str(error).splitlines()[0]}")
+
+    # 3. Run it. ----------------------------------------
+    # On the board this is `tw-run rpi4.twa --input x=x.npy --output-dir .`; here under qemu.
+
+    runner = ROOT / "build/boards" / ("armv7" if target == "armv7" else "aarch64") / "tw-run"
+    if not shutil.which(emulator) or not runner.exists():
+        raise SystemExit(
+            f"{emulator} or {runner} is missing: ./dev build makes the runner, ./dev setup installs qemu-user"
+        )
+    np.save(folder / "x.npy", x)
+    command = [emulator, runner, artifact, "--input", f"x={folder / 'x.npy'}", "--output-dir", folder]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    there = np.load(folder / "y.npy")
+    print(f"  {done.stdout.strip()}")
+    print(f"  largest difference from this CPU: {np.abs(there - here).max():.1e}\n")
+    np.testing.assert_allclose(there, here, atol=1e-5)
