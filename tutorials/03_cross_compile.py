@@ -42,7 +42,8 @@ model = tw.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 
 x = rng.standard_normal((1, 3, 32, 32)).astype(np.float32)
 here = tw.compile(model).run({"x": x})["y"]
 
-# 2. Compile it for a board.  `tw doctor` lists the targets; "rpi4" is a Raspberry Pi 4, "armv7" any 32-bit one with NEON. --
+# 2. Compile it for a board. ----------------------------------------
+# `tw doctor` lists the targets; "rpi4" is a Raspberry Pi 4, "armv7" any 32-bit one with NEON.
 
 for target, emulator in (("rpi4", "qemu-aarch64"), ("armv7", "qemu-arm")):
     executable = tw.compile(model, target=target)
