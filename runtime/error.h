@@ -34,6 +34,7 @@ class Error : public std::runtime_error {
   Error(ErrorCode code, const std::string& message);
   ErrorCode code() const { return code_; }
   std::string code_text() const;  // "TW1003"
+  const char* message() const { return what() + code_text().size() + 1; }  // what() without the code
 
  private:
   ErrorCode code_;

@@ -1,0 +1,21 @@
+# Each fuzz target instruments the folders that it covers, so the ordinary libraries stay as they are.
+set(fuzz_flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+
+# tw_add_fuzzer(NAME RUNS CORPUS folders…): a short run in ctest; more by hand: build/tests/NAME -runs=200000 CORPUS
+function(tw_add_fuzzer name runs corpus)
+  set(sources)
+  foreach(folder ${ARGN})
+    file(GLOB_RECURSE folder_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
+    list(APPEND sources ${folder_sources})
+  endforeach()
+  add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/${name}.cpp ${sources})
+  target_compile_options(${name} PRIVATE ${fuzz_flags})
+  target_link_options(${name} PRIVATE ${fuzz_flags})
+  target_link_libraries(${name} PRIVATE tw_runtime)
+  # New inputs go to a folder of the build tree: the first folder is where libFuzzer writes.
+  file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/${name}.corpus)
+  add_test(NAME ${name} COMMAND ${name} -runs=${runs} -seed=1 -max_len=4096 -rss_limit_mb=4096
+           ${CMAKE_CURRENT_BINARY_DIR}/${name}.corpus ${corpus})
+endfunction()
+
+tw_add_fuzzer(fuzz_tensor_ir_parser 20000 ${CMAKE_CURRENT_SOURCE_DIR}/files/tensor_ir tensor_ir)
