@@ -20,6 +20,7 @@ class Assumptions {
   void bind(const Var& var, Interval interval);
   void assume(const Expr& condition);  // a condition known to be true (as inside an If)
   const Interval* find(const Var& var) const;
+  const std::unordered_map<Var, Interval>& intervals() const { return intervals_; }
   const std::vector<Expr>& facts() const { return facts_; }
 
  private:
@@ -32,7 +33,8 @@ class Assumptions {
 // Floats are only folded where the result is bit-identical (no reassociation).
 Expr simplify(const Expr& e, const Assumptions& assumptions = {});
 // Simplifies every expression with the ranges of the loops, lets and block iterations around it, and what Ifs assure;
-// removes Ifs and loops that are known, empty Seqs, and loops of extent 1 (their variable becomes 0) unless thread-bound.
+// removes Ifs and loops that are known, empty Seqs, and loops of extent 1 (their variable becomes 0) unless
+// thread-bound.
 Stmt simplify(const Stmt& s, const Assumptions& assumptions = {});
 
 Interval bounds_of(const Expr& e, const Assumptions& assumptions = {});
