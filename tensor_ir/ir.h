@@ -128,7 +128,6 @@ class Var : public Expr {
   const VarNode* operator->() const { return static_cast<const VarNode*>(get()); }
   const std::string& name() const { return (*this)->name; }
   bool operator==(const Var& other) const { return get() == other.get(); }
-  bool operator<(const Var& other) const { return get() < other.get(); }  // for maps only; not a stable order
 };
 
 struct Unary : ExprNode {
@@ -457,6 +456,9 @@ std::optional<std::vector<int64_t>> const_shape(const Buffer& buffer);
 
 }  // namespace tw
 
+template <> struct std::less<tw::Var> {  // for maps only; not a stable order
+  bool operator()(const tw::Var& a, const tw::Var& b) const { return std::less<const void*>()(a.get(), b.get()); }
+};
 template <> struct std::hash<tw::Var> {
   size_t operator()(const tw::Var& v) const { return std::hash<const void*>()(v.get()); }
 };

@@ -546,8 +546,14 @@ TermId Simplifier::make_index_comparison(BinaryOp op, TermId a, TermId b) {
       right.terms.emplace_back(atom, factor);
   }
   (left.terms.empty() ? left.constant : right.constant) = left.terms.empty() ? -gap.constant : gap.constant;
+  if (is_order && right.constant == 1 && !left.terms.empty() && !right.terms.empty()) {  // a < b + 1: a <= b
+    right.constant = 0;
+    op = BinaryOp::le;
+  } else if (is_order) {
+    op = BinaryOp::lt;
+  }
   const TermId x = make_linear(std::move(left)), y = make_linear(std::move(right));
-  return as_is(is_order ? BinaryOp::lt : op, x, y);
+  return as_is(op, x, y);
 }
 
 TermId Simplifier::make_index_min_max(BinaryOp op, TermId a, TermId b) {

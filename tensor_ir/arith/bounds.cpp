@@ -219,7 +219,7 @@ Range Simplifier::compute_range(TermId id) {
 bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
   if (!is_exact(sum)) return false;
   if (range(sum).low >= 0) return true;
-  if (depth == 0) return false;
+  if (depth == 0 || sum.terms.empty()) return false;
   for (const auto& [atom, factor] : sum.terms) {
     const Term& term = terms_[atom];
     if (term.kind != NodeKind::Binary || term.children.size() != 2) continue;
@@ -236,6 +236,17 @@ bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
       if (is_both ? proved == side : proved == 1) break;
     }
     if (proved == (is_both ? 2 : 1)) return true;
+  }
+  if (sum.constant == 0 && sum.terms.size() > 1) {  // f·rest with f ≥ 0
+    const TermId first = sum.terms[0].first;
+    const Term& term = terms_[first];
+    const bool is_product = term.kind == NodeKind::Binary && static_cast<BinaryOp>(term.op) == BinaryOp::mul;
+    for (const TermId f : is_product ? term.children : std::vector{first}) {
+      Linear quotient, remainder;
+      if (range(f).low < 0 || !split_by_symbol(sum, f, quotient, remainder) || !remainder.terms.empty()) continue;
+      normalise(quotient);
+      if (prove_nonnegative(quotient, depth - 1)) return true;
+    }
   }
   for (size_t f = 0; f < facts_.size(); ++f) {
     for (const auto& [atom, factor] : facts_[f].terms) {

@@ -30,7 +30,7 @@ struct PatternNode {
   double literal = 0;  // of integer and truth
   UnaryOp unary_op{};
   BinaryOp binary_op{};
-  std::vector<std::shared_ptr<const PatternNode>> children;
+  std::vector<std::shared_ptr<const PatternNode>> children = {};
 };
 
 using Pattern = std::shared_ptr<const PatternNode>;

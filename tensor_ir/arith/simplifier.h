@@ -55,13 +55,13 @@ struct Term {
   Expr expr;
   NodeKind kind;
   uint16_t op = 0;  // UnaryOp, BinaryOp or Intrinsic; for Load: whether it has a predicate
-  DType dtype;
+  DType dtype = {};
   uint64_t extra = 0;  // the value of an immediate, the identity of a variable or buffer
-  std::vector<TermId> children;
+  std::vector<TermId> children = {};
   int32_t linear = -1;  // into linears_, for sums
   bool has_load = false;
   uint32_t range_epoch = 0;
-  Range range;
+  Range range = {};
 };
 
 class Simplifier {

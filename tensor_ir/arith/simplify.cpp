@@ -457,10 +457,12 @@ void Assumptions::bind(const Var& var, Interval interval) {
 
 void Assumptions::bind_range(const Var& var, const Expr& extent) {
   Interval interval{0, std::nullopt};
-  if (const auto count = as_int(extent))
+  if (const auto count = as_int(extent)) {
     interval.high = *count - 1;
-  else
+  } else {
+    facts_.push_back(Expr(0) < extent);
     facts_.push_back(var < extent);
+  }
   intervals_[var] = interval;
 }
 

@@ -550,16 +550,21 @@ TermId Simplifier::make_logical(BinaryOp op, TermId a, TermId b) {
   collect(collect, b);
   auto is_index_order = [&](TermId id) {
     const Term& term = terms_[id];
-    return term.kind == NodeKind::Binary && term.op == static_cast<uint16_t>(BinaryOp::lt) &&
-           is_index(term.children[0]);
+    return term.kind == NodeKind::Binary && is_index(term.children[0]) &&
+           (term.op == static_cast<uint16_t>(BinaryOp::lt) || term.op == static_cast<uint16_t>(BinaryOp::le));
+  };
+  auto gap_of = [&](TermId id) {  // the order holds: gap > 0
+    Linear gap = difference(terms_[id].children[1], terms_[id].children[0]);
+    gap.constant += terms_[id].op == static_cast<uint16_t>(BinaryOp::le);
+    return gap;
   };
   bool any_dropped = false;
   for (size_t i = 0; i < first_of_b; ++i) {
     if (parts[i] < 0 || !is_index_order(parts[i])) continue;
-    const Linear x = difference(terms_[parts[i]].children[1], terms_[parts[i]].children[0]);  // true: x > 0
+    const Linear x = gap_of(parts[i]);
     for (size_t j = first_of_b; j < parts.size(); ++j) {
       if (parts[j] < 0 || !is_index_order(parts[j])) continue;
-      const Linear y = difference(terms_[parts[j]].children[1], terms_[parts[j]].children[0]);
+      const Linear y = gap_of(parts[j]);
       if (!is_exact(x) || !is_exact(y) || x.terms.size() != y.terms.size()) continue;
       if (x.terms == y.terms) {
         const bool x_follows = x.constant >= y.constant;  // from y
