@@ -26,6 +26,7 @@ void bind_tensor_expressions(py::module_& module);
 // "f32[1,3,224,224]".
 std::string type_text(const TensorInfo& tensor);
 // (name, type) of each, in order.
-std::vector<std::pair<std::string, std::string>> signature(const std::vector<TensorInfo>& tensors);
+using Signature = std::vector<std::pair<std::string, std::string>>;
+Signature signature(const std::vector<TensorInfo>& tensors);
 
 }  // namespace tw::python

@@ -25,8 +25,9 @@ void bind_machine(py::module_& module) {
     return result;
   });
   module.def("target_names", &target_names);
-  module.def("measure_peak_flops", &measure_peak_flops, py::arg("threads"), py::arg("seconds") = 0.2, unlocked);
-  module.def("measure_read_bandwidth", &measure_read_bandwidth, py::arg("threads"), py::arg("seconds") = 0.2, unlocked);
+  module.def("measure_peak_flops", &measure_peak_flops, py::arg("threads"), py::arg("seconds") = 0.15, unlocked);
+  module.def("measure_read_bandwidth", &measure_read_bandwidth, py::arg("threads"), py::arg("seconds") = 0.15,
+             unlocked);
 }
 
 }  // namespace tw::python

@@ -36,10 +36,18 @@ std::string explain_onnx(const std::string& path, const std::string& data, const
   return relay::explain_onnx(file->bytes(), options);
 }
 
-std::vector<std::pair<std::string, std::string>> signature(const relay::Graph& graph,
-                                                           const std::vector<relay::ValueId>& ids) {
-  std::vector<std::pair<std::string, std::string>> rows;
-  for (const relay::ValueId id : ids) rows.emplace_back(graph.value(id).name, relay::to_string(graph.value(id).type));
+Signature inputs_of(const relay::Graph& graph) {
+  Signature rows;
+  for (const relay::ValueId id : graph.inputs)
+    rows.emplace_back(graph.value(id).name, relay::to_string(graph.value(id).type));
+  return rows;
+}
+
+Signature outputs_of(const relay::Graph& graph) {
+  Signature rows;
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    rows.emplace_back(graph.output_name(i), relay::to_string(graph.value(graph.outputs[i]).type));
+  }
   return rows;
 }
 
@@ -48,8 +56,8 @@ std::vector<std::pair<std::string, std::string>> signature(const relay::Graph& g
 void bind_model(py::module_& module) {
   const auto unlocked = py::call_guard<py::gil_scoped_release>();
   py::class_<relay::Graph>(module, "Graph")
-      .def_property_readonly("inputs", [](const relay::Graph& g) { return signature(g, g.inputs); })
-      .def_property_readonly("outputs", [](const relay::Graph& g) { return signature(g, g.outputs); })
+      .def_property_readonly("inputs", &inputs_of)
+      .def_property_readonly("outputs", &outputs_of)
       .def_property_readonly("text", [](const relay::Graph& g) { return relay::to_text(g); });
   module.def("load_onnx", &load_onnx, unlocked);
   module.def("explain_onnx", &explain_onnx, unlocked);

@@ -20,8 +20,8 @@ std::string type_text(const TensorInfo& tensor) {
   return text + "]";
 }
 
-std::vector<std::pair<std::string, std::string>> signature(const std::vector<TensorInfo>& tensors) {
-  std::vector<std::pair<std::string, std::string>> rows;
+Signature signature(const std::vector<TensorInfo>& tensors) {
+  Signature rows;
   for (const TensorInfo& tensor : tensors) rows.emplace_back(tensor.name, type_text(tensor));
   return rows;
 }
