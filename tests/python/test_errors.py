@@ -91,7 +91,7 @@ def no_graph():
     return onnx.ModelProto(ir_version=8, opset_import=[helper.make_opsetid("", 17)])
 
 
-@case(1002)
+@case(1003, "opset")
 def no_opset():
     model = unary("Relu")
     del model.opset_import[:]
@@ -132,7 +132,7 @@ def an_input_listed_twice():
     return model_of([("Relu", ["x"], ["y"])], [value("x", [2]), value("x", [2])], [value("y", [2])])
 
 
-@case(1002)
+@case(1003, "1 node")
 def a_node_without_a_type():
     return model_of([("", ["x"], ["y"])], [value("x", [2])], [value("y", [2])])
 
