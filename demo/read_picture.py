@@ -11,13 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-import board
 import numpy as np
 import onnx
 import onnxruntime
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+import board
 import ocr
 import picture
 import tilewright as tw
@@ -97,7 +98,9 @@ def read(image, models: Path, threads: int):
 
 
 def show_text(rows) -> None:
-    table = Table(title="The text in the picture", title_justify="left", expand=False)
+    table = Table(
+        title="The text in the picture", title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     for name, justify in (("at", "left"), ("turned", "left"), ("read", "left"), ("confidence", "right")):
         table.add_column(name, justify=justify)
     for box, turned, text, confidence in rows:
@@ -106,9 +109,10 @@ def show_text(rows) -> None:
 
 
 def show_networks(networks, threads: int, seconds: float) -> None:
-    table = Table(title=f"On this CPU, {threads} threads, milliseconds", title_justify="left")
+    title = f"One inference on this CPU, {threads} threads, in milliseconds"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("network")
-    for name in ("input", "compiled in", "Tilewright", "ONNX Runtime", "largest difference"):
+    for name in ("input", "compiled", "Tilewright", "ONNX Runtime", "difference"):
         table.add_column(name, justify="right")
     with console.status("Measuring"):
         for network in networks:
