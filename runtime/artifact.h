@@ -36,7 +36,7 @@ class Artifact {
   std::shared_ptr<const FileMap> file;
   std::span<const std::byte> image;
   Plan plan;
-  std::vector<NDArray> constants;  // views of the map: read only
+  std::vector<NDArray> constants;  // views of the map, which they keep: read only
   MachineRequirements requirements;
 
   // Reads all constants; Error(artifact) when they are not those that were saved.

@@ -13,13 +13,14 @@ namespace tw {
 struct Executable::State {
   // One of: given by the compiler, or mapped.
   std::vector<std::byte> owned_image;
-  std::unique_ptr<const Artifact> artifact;
+  std::unique_ptr<Artifact> artifact;
 
   std::span<const std::byte> image;
   Plan plan;
   std::vector<NDArray> constants;
   MachineRequirements requirements;
-  std::atomic<int> threads{0};  // 0: the default
+  std::atomic<int> threads{0};  // 0: one a core
+  const int cores = default_team_size();
 
   std::mutex mutex;                  // one run at a time: there is one arena
   std::unique_ptr<Program> program;  // guarded; made when first needed, for code for another machine can be saved here
@@ -98,11 +99,16 @@ Executable Executable::load(const std::filesystem::path& path) {
   result.state_ = std::make_shared<State>();
   State& s = *result.state_;
   s.image = artifact->image;
-  s.plan = artifact->plan;
-  s.constants = artifact->constants;
-  s.requirements = artifact->requirements;
+  s.plan = std::move(artifact->plan);
+  s.constants = std::move(artifact->constants);
+  s.requirements = std::move(artifact->requirements);
   s.artifact = std::move(artifact);
-  s.ready_program();
+  try {
+    s.ready_program();
+  } catch (const Error& error) {
+    std::string text = error.what();
+    throw Error(error.code(), path.string() + ": " + text.substr(error.code_text().size() + 1));
+  }
   return result;
 }
 
@@ -152,9 +158,8 @@ void Executable::set_threads(int threads) {
 }
 
 int Executable::threads() const {
-  static const int one_per_core = default_team_size();
   int threads = state_->threads;
-  return threads > 0 ? threads : one_per_core;
+  return threads > 0 ? threads : state_->cores;
 }
 
 std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {

@@ -195,6 +195,7 @@ void Team::run_erased(Function function, void* context) {
 }
 
 void Team::work(int worker) {
+  pthread_setname_np(pthread_self(), "tilewright");
   Member& me = members_[worker];
   int64_t idle_spin = 0;
   for (uint32_t run = 1;; ++run) {

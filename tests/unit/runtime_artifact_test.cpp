@@ -7,6 +7,9 @@
 
 #include "runtime/artifact.h"
 #include "runtime/elf_image.h"
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "tests/unit/runtime_test_model.h"
 
 namespace tw {
@@ -126,6 +129,44 @@ TEST(Artifact, EveryDamageIsFound) {
     ++attempts;
   }
   EXPECT_GE(attempts, 300);
+}
+
+// Who writes the checksums anew can still not make the reader look outside the file.
+TEST(Artifact, SoundChecksumsDoNotMakeAbsurdNumbersSound) {
+  Folder folder;
+  small_executable().save(folder / "good.twa");
+  const std::vector<std::byte> good = read_bytes(folder / "good.twa");
+  uint32_t note_bytes;
+  std::memcpy(&note_bytes, good.data() + good.size() - 24, sizeof note_bytes);
+  const size_t note = good.size() - note_bytes;
+  int loaded = 0;
+  for (size_t at = 24; at + 8 + 48 <= note_bytes;
+       at += 4) {  // the description: five numbers, then texts and their lengths
+    for (uint64_t value : {uint64_t{0}, uint64_t{1}, uint64_t{good.size()}, uint64_t{1} << 31, uint64_t{1} << 63,
+                           ~uint64_t{0}, uint64_t{0x7fffffff7fffffff}}) {
+      std::vector<std::byte> bad = good;
+      std::memcpy(bad.data() + note + at, &value, sizeof value);
+      if (bad == good) continue;
+      uint64_t checksum = XXH3_64bits(bad.data() + note, note_bytes - 8);
+      std::memcpy(bad.data() + bad.size() - 8, &checksum, sizeof checksum);
+      write_bytes(folder / "bad.twa", bad);
+      Caught error = caught([&] { (void)Executable::load(folder / "bad.twa"); });
+      EXPECT_TRUE(error.code == ErrorCode{0} || error.code == ErrorCode::artifact ||
+                  error.code == ErrorCode::wrong_machine)
+          << error.text;
+      loaded += error.code == ErrorCode{0};
+    }
+  }
+  EXPECT_LT(loaded, 30) << "only the target's name and the padding are free to say anything";
+}
+
+TEST(Artifact, FaultsOfTheCodeNameTheFile) {
+  Folder folder;
+  Plan plan = small_plan();
+  plan.steps[0].kernel = "no_such";
+  write_artifact(folder / "m.twa", kernel_image(), plan, small_constants(), small_requirements());
+  Caught error = caught([&] { (void)Executable::load(folder / "m.twa"); });
+  EXPECT_EQ(error.text.rfind("TW1201 " + (folder / "m.twa").string() + ": step 0 (biased)", 0), 0u) << error.text;
 }
 
 TEST(Artifact, ConstantsAreMappedAndCheckedOnDemand) {
