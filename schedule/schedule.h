@@ -5,8 +5,11 @@
 // rewrite in the IR's own text.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "schedule/trace.h"
@@ -14,7 +17,8 @@
 
 namespace tw {
 
-// A loop, by its variable: valid until a primitive consumes the loop (split, fuse).  Primitives that keep a loop keep its Var.
+// A loop, by its variable: valid until a primitive consumes the loop (split, fuse).  Primitives that keep a loop keep
+// its Var.
 struct LoopRef {
   Var var;
   const std::string& name() const { return var.name(); }
@@ -42,7 +46,7 @@ class Schedule {
 
   // Looking up.
   BlockRef block(const std::string& name) const;
-  std::vector<BlockRef> blocks() const;                    // in the order of the text
+  std::vector<BlockRef> blocks() const;                     // in the order of the text
   std::vector<LoopRef> loops(const BlockRef& block) const;  // around the block, outermost first
   const Block& node(const BlockRef& block) const;
   const For& node(const LoopRef& loop) const;
@@ -59,24 +63,30 @@ class Schedule {
   void annotate(const BlockRef& block, const std::string& key, AttributeValue value);
 
   // Where a block runs.
-  void compute_at(const BlockRef& producer, const LoopRef& loop);          // only what the loop's body needs of it
-  void reverse_compute_at(const BlockRef& consumer, const LoopRef& loop);  // as soon as the loop's body has made its input
+  void compute_at(const BlockRef& producer, const LoopRef& loop);  // only what the loop's body needs of it
+  void reverse_compute_at(const BlockRef& consumer,
+                          const LoopRef& loop);  // as soon as the loop's body has made its input
   void compute_inline(const BlockRef& producer);
   void reverse_compute_inline(const BlockRef& consumer);  // into its only producer's Store
 
   // Where data live.  Each gives the new copy block; the copy is at the root until it is moved.
   BlockRef cache_read(const BlockRef& consumer, const std::string& buffer, Scope scope);
-  BlockRef cache_write(const BlockRef& producer, const std::string& buffer, Scope scope);  // the producer writes the cache
+  BlockRef cache_write(const BlockRef& producer, const std::string& buffer,
+                       Scope scope);                       // the producer writes the cache
   void set_scope(const std::string& buffer, Scope scope);  // of an allocated buffer
-  // The buffer's elements in another order.  Of a parameter this changes what callers pass (func().buffers shows the new
-  // shape, trace() the map): for weights, and for layouts that the graph has agreed on.  Padding elements of an input are never
-  // read as values; those of an output are written as zero or left.
+  // The buffer's elements in another order.  Of a parameter this changes what callers pass (func().buffers shows the
+  // new shape, trace() the map): for weights, and for layouts that the graph has agreed on.  Padding elements of an
+  // input are never read as values; those of an output are written as zero or left.
   void transform_layout(const std::string& buffer, const IndexMap& map);
-  void pad(const BlockRef& block, const std::vector<int64_t>& multiples);  // iteration extents up to multiples; extra instances are masked
+  void pad(const BlockRef& block,
+           const std::vector<int64_t>& multiples);  // iteration extents up to multiples; extra instances are masked
 
   // Reductions.
-  BlockRef decompose_reduction(const BlockRef& block, const LoopRef& loop);  // the init as a block of its own in front of loop
-  BlockRef rfactor(const LoopRef& loop, int axis);  // partial results over `loop` in a new buffer dimension `axis`; returns the partial block
+  BlockRef decompose_reduction(const BlockRef& block,
+                               const LoopRef& loop);  // the init as a block of its own in front of loop
+  BlockRef rfactor(
+      const LoopRef& loop,
+      int axis);  // partial results over `loop` in a new buffer dimension `axis`; returns the partial block
 
   // Instructions.
   void tensorize(const LoopRef& loop, const std::string& intrinsic);
@@ -86,6 +96,13 @@ class Schedule {
   friend struct ScheduleEdit;  // how primitives change func_
   Func func_;
   Trace trace_;
+  std::map<Var, std::string> loop_names_;           // as the trace calls them
+  std::map<std::string, std::string> block_names_;  // of blocks that primitives made: their names in the trace
+  std::set<std::string> used_names_;
+  std::set<std::string> irregular_blocks_;  // whose loops did not cover their iterations plainly from the start
 };
+
+std::string to_text(const IndexMap& map);
+IndexMap parse_index_map(std::string_view text);  // "(n, c) -> (n, c // 16, c % 16)"
 
 }  // namespace tw

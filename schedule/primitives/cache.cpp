@@ -1,0 +1,49 @@
+#include "schedule/primitives/cache.h"
+
+#include <algorithm>
+
+#include "tensor_ir/printer.h"
+
+namespace tw {
+
+Buffer cache_buffer(const Func& f, const Buffer& original, Scope scope) {
+  BufferNode node = *original.get();
+  node.name = unique_buffer_name(f, original->name + "_" + to_text(scope));
+  node.scope = scope;
+  node.strides.clear();
+  return Buffer(std::move(node));
+}
+
+Stmt copy_nest(const std::string& block_name, const Buffer& from, const Buffer& to) {
+  std::vector<NewLoop> loops;
+  std::vector<IterVar> iters;
+  std::vector<Expr> indices;
+  for (int d = 0; d < from.rank(); ++d) {
+    const Var loop("i" + std::to_string(d)), iter("vi" + std::to_string(d));
+    loops.push_back({loop, from->shape[d]});
+    iters.push_back({iter, from->shape[d], IterKind::spatial, loop});
+    indices.push_back(iter);
+  }
+  return wrap_in_loops(loops,
+                       make_stmt<Block>(block_name, iters, Expr(), Stmt(), store(to, indices, load(from, indices))));
+}
+
+Stmt redirect(const Block& block, const Buffer& from, const Buffer& to) {
+  BlockEdit edit(block);
+  edit.body = replace_buffer(edit.body, from, to);
+  if (edit.init.is_defined()) edit.init = replace_buffer(edit.init, from, to);
+  return edit.make();
+}
+
+Stmt nest_of(const Path& path) {
+  for (const Stmt& s : path) {
+    if (s.kind() != NodeKind::Allocate && s.kind() != NodeKind::Seq) return s;
+  }
+  internal_error("a path ends in a block");
+}
+
+Stmt insert_beside(const Stmt& body, const StmtNode* nest, const Stmt& added, bool before) {
+  return transform_node(body, nest, [&](const Stmt& s) { return before ? seq({added, s}) : seq({s, added}); });
+}
+
+}  // namespace tw

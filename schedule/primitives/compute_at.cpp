@@ -1,0 +1,126 @@
+// compute_at("P", i)
+//
+//   for h in 0..32 { block P(spatial v: 32 = h) { B[v] = A[v] } }
+//   for i in 0..4 { for j in 0..8 { block C(spatial v: 32 = i*8 + j) { … B[v] … } } }
+// ⇒
+//   for i in 0..4 {
+//     alloc B
+//     for v in 0..8 { block P(spatial v: 32 = i*8 + v) { B[v] = A[v] } }
+//     for j in 0..8 { block C … }
+//   }
+//
+// Only what one iteration of the loop needs is computed; where those regions overlap, elements are computed again.
+// Legal when the block is the only writer of its buffer, all readers are inside of the loop, and nothing that the block
+// reads is written between its old place and the end of the loop's nest.
+#include <algorithm>
+
+#include "schedule/primitives/move.h"
+
+namespace tw {
+namespace {
+
+void check_inputs_stay(const ScheduleEdit& edit, const Block& block, const Stmt& block_root, const Parting& parting) {
+  const std::vector<Buffer> inputs = [&] {
+    std::vector<Buffer> read = buffers_read(block_root);
+    const std::vector<Buffer> own = buffers_written(block_root);
+    std::erase_if(read, [&](const Buffer& b) { return std::find(own.begin(), own.end(), b) != own.end(); });
+    return read;
+  }();
+  for (size_t n = parting.first; n <= parting.second; ++n) {
+    for (const Buffer& input : inputs) {
+      if (!writes_any(parting.list->statements[n], {input})) continue;
+      const auto writers = writers_of(parting.list->statements[n], input);
+      const std::string by = writers.empty() ? "a statement" : "block " + quoted(writers[0]->name);
+      edit.refuse("block " + quoted(block.name) + " reads " + quoted(input->name) + ", which " + by +
+                      " writes between here and there",
+                  edit.path(BlockRef{block.name}).back(), "move that block first, or move this one less far");
+    }
+  }
+}
+
+}  // namespace
+
+void Schedule::compute_at(const BlockRef& ref, const LoopRef& loop_ref) {
+  ScheduleEdit edit(*this, "compute_at", ref, loop_ref);
+  const Block& block = edit.block(ref);
+  const Path block_path = edit.path(ref), loop_path = edit.path(loop_ref);
+  const Stmt here = block_path.back();
+  edit.require_regular(ref);
+  const For& loop = edit.loop(loop_ref);
+  if (loop.loop_kind == LoopKind::vectorized)
+    edit.refuse("a block cannot run inside of lanes", loop_path.back(), "choose the loop around the vectorized one");
+  if (std::any_of(block_path.begin(), block_path.end(), [&](const Stmt& s) { return s.get() == &loop; })) {
+    edit.refuse("block " + quoted(ref.name) + " is inside of loop " + quoted(loop_ref.name()) + " already", here,
+                "choose a loop around its consumer");
+  }
+  const std::vector<Buffer> outputs = buffers_written(here);
+  if (outputs.size() != 1)
+    edit.refuse("block " + quoted(ref.name) + " writes several buffers", here, "only blocks with one output move");
+  const Buffer output = outputs[0];
+  edit.allocated_buffer(output->name);
+  only_writer(edit, output);
+
+  const Parting parting = parting_of(block_path, loop_path);
+  if (!parting.list || parting.first > parting.second) {
+    edit.refuse("loop " + quoted(loop_ref.name()) + " is not after block " + quoted(ref.name), here,
+                "choose a loop around one of its consumers");
+  }
+  const auto readers = readers_of(func_.body, output);
+  size_t inside = 0;
+  for (const Block* reader : readers) {
+    if (reader->name == ref.name) continue;
+    const Path reader_path = edit.path(BlockRef{reader->name});
+    if (std::none_of(reader_path.begin(), reader_path.end(), [&](const Stmt& s) { return s.get() == &loop; })) {
+      edit.refuse("block " + quoted(reader->name) + " reads " + quoted(output->name) + " too, outside of loop " +
+                      quoted(loop_ref.name()),
+                  reader_path.back(),
+                  "move all consumers under one loop first (reverse_compute_at), or choose a loop around all of them");
+    }
+    ++inside;
+  }
+  if (inside == 0)
+    edit.refuse("nothing inside of loop " + quoted(loop_ref.name()) + " reads " + quoted(output->name), here,
+                "choose a loop around one of its consumers");
+  {  // Statements outside of blocks cannot be looked into for regions by name, so they count as readers elsewhere.
+    size_t all = 0, in_blocks = 0;
+    visit(func_.body, [&](const Load& l) { all += l.buffer == output; });
+    for (const Block* reader : readers)
+      visit(path_to_block(func_.body, reader->name).back(), [&](const Load& l) { in_blocks += l.buffer == output; });
+    if (all != in_blocks)
+      edit.refuse(quoted(output->name) + " is read by statements outside of blocks", here,
+                  "such statements run as written");
+  }
+  check_inputs_stay(edit, block, here, parting);
+
+  // The region that one iteration of the loop reads.
+  const auto around = loops_of(loop_path);
+  std::vector<Var> outer;
+  for (const For* l : around) outer.push_back(l->var);
+  const Assumptions ranges = ranges_of(around);
+  std::vector<Access> reads;
+  for (Access& access : accesses_in(loop.body, around)) {
+    if (access.buffer == output && !access.is_write) reads.push_back(std::move(access));
+  }
+  const auto region = region_of(reads, output, outer, ranges);
+  const auto* write = [&]() -> const Store* {
+    const Store* found = nullptr;
+    visit(block.body, [&](const Store& s) { found = &s; });
+    return found;
+  }();
+  const Stmt moved = block_over(block, iterations_for(block, write->indices, output, region, ranges).ranges, ranges);
+
+  Stmt body = remove_allocation(func_.body, output);
+  body = replace_node(body, &block, Stmt());
+  const For& target = *path_to_loop(body, loop_ref.var).back().as<For>();
+  body = replace_node(body, &target,
+                      with_body(target, make_stmt<Allocate>(output, insert_before_use(target.body, {output}, moved))));
+  const auto missing = out_of_scope(func_, here, path_to_block(body, ref.name));
+  if (!missing.empty()) {
+    edit.refuse("block " + quoted(ref.name) + " reads " + quoted(missing[0]->name) +
+                    ", which exists only where the block is now",
+                here, "move the producer of " + missing[0]->name + " after moving this block");
+  }
+  edit.commit(body);
+}
+
+}  // namespace tw

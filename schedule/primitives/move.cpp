@@ -1,0 +1,209 @@
+#include "schedule/primitives/move.h"
+
+#include <algorithm>
+
+#include "tensor_ir/structural.h"
+
+namespace tw {
+namespace {
+
+bool is_in(const std::vector<Buffer>& list, const Buffer& buffer) {
+  return std::find(list.begin(), list.end(), buffer) != list.end();
+}
+
+// Loops are called as the iteration variables, which by custom begin with a v.
+std::string loop_name(const std::string& iter) {
+  return iter.size() > 1 && iter[0] == 'v' ? iter.substr(1) : iter;
+}
+
+// v // k and v % k in two dimensions, as blocked layouts have them.
+struct Digits {
+  size_t quotient, remainder;
+  int64_t divisor;
+};
+std::optional<Digits> digits_of(const std::vector<Expr>& indices, const Var& v) {
+  for (size_t d = 0; d < indices.size(); ++d) {
+    const auto* q = indices[d].as<Binary>();
+    if (!q || q->op != BinaryOp::floor_div || !q->a.is_same(v)) continue;
+    for (size_t e = 0; e < indices.size(); ++e) {
+      const auto* r = indices[e].as<Binary>();
+      if (r && r->op == BinaryOp::floor_mod && r->a.is_same(v) && as_int(q->b) && as_int(q->b) == as_int(r->b)) {
+        return Digits{d, e, *as_int(q->b)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_whole(const SymbolicRange& range, const Expr& extent) {
+  return is_const_int(range.base, 0) && structural_equal(range.extent, extent);
+}
+
+}  // namespace
+
+Parting parting_of(const Path& first, const Path& second) {
+  Parting parting;
+  size_t i = 0;
+  while (i < first.size() && i < second.size() && first[i].is_same(second[i])) {
+    if (const auto* loop = first[i].as<For>()) parting.common.push_back(loop);
+    ++i;
+  }
+  if (i == 0 || i >= first.size() || i >= second.size()) return parting;
+  const auto* list = first[i - 1].as<Seq>();
+  if (!list) return parting;
+  parting.list = list;
+  for (size_t n = 0; n < list->statements.size(); ++n) {
+    if (list->statements[n].is_same(first[i])) parting.first = n;
+    if (list->statements[n].is_same(second[i])) parting.second = n;
+  }
+  return parting;
+}
+
+Stmt block_over(const Block& block, const std::vector<SymbolicRange>& ranges, const Assumptions& assumptions) {
+  BlockEdit edit(block);
+  std::vector<NewLoop> loops;
+  Assumptions inner = assumptions;
+  Expr predicate;
+  for (size_t i = 0; i < edit.iters.size(); ++i) {
+    IterVar& iter = edit.iters[i];
+    const Var var(loop_name(iter.var.name()));
+    const bool is_all = is_whole(ranges[i], iter.extent);
+    const Expr extent = is_all ? iter.extent : ranges[i].extent;
+    loops.push_back({var, extent});
+    inner.bind_range(var, extent);
+    iter.binding = is_all ? Expr(var) : simplify(ranges[i].base + var, inner);
+    if (is_all) continue;
+    if (!can_prove(iter.binding >= 0, inner)) predicate = and_also(predicate, iter.binding >= 0);
+    if (!can_prove(iter.binding < iter.extent, inner)) predicate = and_also(predicate, iter.binding < iter.extent);
+  }
+  edit.predicate = predicate;
+  return wrap_in_loops(loops, edit.make());
+}
+
+NeededIterations iterations_for(const Block& block, const std::vector<Expr>& given, const Buffer& buffer,
+                                const std::vector<SymbolicRange>& region, const Assumptions& assumptions) {
+  Assumptions of_iters;
+  for (const IterVar& iter : block.iters) of_iters.bind_range(iter.var, iter.extent);
+  std::vector<Expr> indices;
+  for (const Expr& index : given) indices.push_back(simplify(index, of_iters));
+  std::vector<bool> is_settled(indices.size());
+  NeededIterations result;
+  for (const IterVar& iter : block.iters) {
+    SymbolicRange range{0, iter.extent};
+    for (size_t d = 0; d < indices.size(); ++d) {
+      if (is_settled[d]) continue;
+      const LinearForm form = linear_form(indices[d]);
+      if (form.terms.size() != 1 || form.terms[0].second != 1 || !form.terms[0].first.is_same(iter.var)) continue;
+      is_settled[d] = true;
+      if (is_whole(region[d], buffer->shape[d])) break;  // then every value of the iteration
+      range = {simplify(region[d].base - form.constant, assumptions), region[d].extent};
+      break;
+    }
+    if (const auto digits = digits_of(indices, iter.var)) {
+      const SymbolicRange &high = region[digits->quotient], &low = region[digits->remainder];
+      const Expr k = digits->divisor;
+      if (is_const_int(low.base, 0) && is_const_int(low.extent, digits->divisor)) {
+        if (!is_whole(high, buffer->shape[digits->quotient]))
+          range = {simplify(high.base * k, assumptions), simplify(high.extent * k, assumptions)};
+        is_settled[digits->quotient] = is_settled[digits->remainder] = true;
+      } else if (is_const_int(high.extent, 1)) {
+        range = {simplify(high.base * k + low.base, assumptions), low.extent};
+        is_settled[digits->quotient] = is_settled[digits->remainder] = true;
+      } else if (!is_whole(high, buffer->shape[digits->quotient])) {
+        range = {simplify(high.base * k, assumptions), simplify(high.extent * k, assumptions)};
+      }
+    }
+    const auto extent = as_int(range.extent), full = as_int(iter.extent);
+    if (iter.kind == IterKind::reduce || (extent && full && *extent >= *full)) {
+      if (!is_whole(range, iter.extent)) result.is_exact = false;
+      range = {0, iter.extent};
+    }
+    result.ranges.push_back(range);
+  }
+  for (size_t d = 0; d < indices.size(); ++d) {
+    if (!is_settled[d] && !is_whole(region[d], buffer->shape[d])) result.is_exact = false;
+  }
+  return result;
+}
+
+const Block& only_writer(const ScheduleEdit& edit, const Buffer& buffer) {
+  const auto writers = writers_of(edit.func.body, buffer);
+  if (writers.size() != 1) {
+    std::string names;
+    for (const Block* w : writers) names += (names.empty() ? "" : ", ") + quoted(w->name);
+    edit.refuse("buffer " + quoted(buffer->name) +
+                    (writers.empty() ? " is written by no block" : " is written by several blocks: " + names),
+                Stmt(),
+                "apply " + edit.primitive + " before decompose_reduction and to buffers that one block computes");
+  }
+  size_t stores = 0, inside = 0;
+  auto count = [&](size_t& n) { return [&](const Store& s) { n += s.buffer == buffer; }; };
+  visit(edit.func.body, count(stores));
+  visit(writers[0]->body, count(inside));
+  visit(writers[0]->init, count(inside));
+  if (stores != inside) {
+    edit.refuse("buffer " + quoted(buffer->name) + " is also written by statements outside of blocks", Stmt(),
+                "only blocks can be moved");
+  }
+  return *writers[0];
+}
+
+bool reads_any(const Stmt& s, const std::vector<Buffer>& buffers) {
+  bool found = false;
+  visit(s, [&](const Load& l) { found |= is_in(buffers, l.buffer); });
+  return found;
+}
+
+bool writes_any(const Stmt& s, const std::vector<Buffer>& buffers) {
+  bool found = false;
+  visit(s, [&](const Store& st) { found |= is_in(buffers, st.buffer); });
+  return found;
+}
+
+namespace {
+Stmt insert_into(const Stmt& body, const Stmt& block, const std::function<size_t(const std::vector<Stmt>&)>& place) {
+  if (const auto* allocate = body.as<Allocate>())
+    return with_body(*allocate, insert_into(allocate->body, block, place));
+  std::vector<Stmt> children;
+  if (const auto* list = body.as<Seq>())
+    children = list->statements;
+  else
+    children = {body};
+  children.insert(children.begin() + static_cast<std::ptrdiff_t>(place(children)), block);
+  return seq(std::move(children));
+}
+}  // namespace
+
+Stmt insert_before_use(const Stmt& body, const std::vector<Buffer>& read, const Stmt& block) {
+  return insert_into(body, block, [&](const std::vector<Stmt>& children) {
+    size_t n = 0;
+    while (n < children.size() && !reads_any(children[n], read)) ++n;
+    return n;
+  });
+}
+
+Stmt insert_after_writers(const Stmt& body, const std::vector<Buffer>& written, const Stmt& block) {
+  return insert_into(body, block, [&](const std::vector<Stmt>& children) {
+    size_t n = children.size();
+    while (n > 0 && !writes_any(children[n - 1], written)) --n;
+    return n;
+  });
+}
+
+std::vector<Buffer> out_of_scope(const Func& f, const Stmt& user, const Path& path) {
+  std::vector<Buffer> used = buffers_read(user), missing;
+  for (const Buffer& b : buffers_written(user)) used.push_back(b);
+  std::vector<Buffer> own;
+  visit(user, [&](const Allocate& a) { own.push_back(a.buffer); });
+  for (const Buffer& buffer : used) {
+    const bool is_around = std::any_of(path.begin(), path.end(), [&](const Stmt& s) {
+      const auto* allocate = s.as<Allocate>();
+      return allocate && allocate->buffer == buffer;
+    });
+    if (!is_around && !f.is_parameter(buffer) && !is_in(own, buffer) && !is_in(missing, buffer))
+      missing.push_back(buffer);
+  }
+  return missing;
+}
+
+}  // namespace tw
