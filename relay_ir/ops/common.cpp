@@ -1,0 +1,310 @@
+#include "relay_ir/ops/common.h"
+
+#include <algorithm>
+
+#include "tensor_ir/arith/simplify.h"
+
+namespace tw::relay {
+
+std::vector<int64_t> const_dims(const OpCall& call, const TensorType& type) {
+  const auto shape = static_shape(type);
+  call.require(shape.has_value(), "needs constant dimensions\n  help: fix open dimensions with shapes=");
+  return *shape;
+}
+
+int normal_axis(const OpCall& call, int64_t axis, int rank) {
+  call.require(axis >= -rank && axis < rank,
+               "axis " + std::to_string(axis) + " is outside rank " + std::to_string(rank));
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+std::vector<int> normal_axes(const OpCall& call, const std::vector<int64_t>& axes, int rank) {
+  std::vector<int> result;
+  for (const int64_t axis : axes) result.push_back(normal_axis(call, axis, rank));
+  std::sort(result.begin(), result.end());
+  call.require(std::adjacent_find(result.begin(), result.end()) == result.end(), "an axis is named twice");
+  return result;
+}
+
+bool contains(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+DType dtype_attribute(const OpCall& call, const std::string& name) {
+  const auto dtype = parse_dtype(call.attributes.get_string(name));
+  call.require(dtype.has_value() && !dtype->is_vector(), "attribute `" + name + "` is no element type");
+  return *dtype;
+}
+
+bool is_half(DType dtype) {
+  return dtype == f16 || dtype == bf16;
+}
+
+DType accumulator_of(DType dtype) {
+  return is_half(dtype) ? f32 : dtype;
+}
+
+te::Tensor cast_stage(const te::Tensor& tensor, DType dtype) {
+  if (tensor.dtype() == dtype) return tensor;
+  return te::compute(tensor.buffer()->name + "_" + to_string(dtype), tensor.shape(), {tensor},
+                     [&](const te::Indices& i) { return cast(dtype, tensor(i)); });
+}
+
+Expr product_of(const std::vector<Expr>& extents) {
+  Expr result(1);
+  for (const Expr& extent : extents) result = result * extent;
+  return result;
+}
+
+Expr minimum_of(Expr a, Expr b) {
+  return a.dtype().is_float() || b.dtype().is_float() ? call(Intrinsic::minimum, {a, b}) : min(a, b);
+}
+
+Expr maximum_of(Expr a, Expr b) {
+  return a.dtype().is_float() || b.dtype().is_float() ? call(Intrinsic::maximum, {a, b}) : max(a, b);
+}
+
+Expr data_index(Expr index, const Expr& extent) {
+  index = cast(i64, index);
+  if (is_const_int(extent, 1)) return Expr(0);
+  return max(min(select(index < 0, index + extent, index), extent - 1), Expr(0));
+}
+
+Expr in_bounds(const Expr& index, const Expr& extent) {
+  return index >= 0 && index < extent;
+}
+
+Expr flatten_index(const te::Indices& indices, const std::vector<Expr>& shape) {
+  Expr flat(0);
+  for (size_t i = 0; i < shape.size(); ++i) flat = flat * shape[i] + indices[i];
+  return flat;
+}
+
+te::Indices unflatten_index(Expr flat, const std::vector<Expr>& shape) {
+  te::Indices indices(shape.size());
+  int first = 0;  // the outermost dimension that is not 1 needs no modulo
+  while (first < static_cast<int>(shape.size()) && is_const_int(shape[first], 1)) ++first;
+  for (int i = static_cast<int>(shape.size()) - 1; i >= 0; --i) {
+    if (is_const_int(shape[i], 1)) {
+      indices[i] = Expr(0);
+    } else if (i == first) {
+      indices[i] = flat;
+    } else {
+      indices[i] = floor_mod(flat, shape[i]);
+      flat = floor_div(flat, shape[i]);
+    }
+  }
+  return indices;
+}
+
+bool is_same_dim(const Expr& a, const Expr& b) {
+  const auto x = as_int(a), y = as_int(b);
+  if (x && y) return *x == *y;
+  return a.is_same(b) || is_known_equal(a, b);
+}
+
+te::Indices reshape_index(const te::Indices& indices, const std::vector<Expr>& to, const std::vector<Expr>& from) {
+  // Pairs of runs of dimensions with equal products: [1, 128, 768] ↔ [1, 128, 12, 64] need arithmetic in the last run only.
+  te::Indices result(from.size());
+  size_t i = 0, j = 0;  // in to, from
+  while (i < to.size() || j < from.size()) {
+    size_t i_end = i, j_end = j;
+    Expr to_product(1), from_product(1);
+    auto take_to = [&] { to_product = simplify(to_product * to[i_end++]); };
+    auto take_from = [&] { from_product = simplify(from_product * from[j_end++]); };
+    if (i_end < to.size()) take_to();
+    if (j_end < from.size()) take_from();
+    while (!is_same_dim(to_product, from_product) && (i_end < to.size() || j_end < from.size())) {
+      const auto a = as_int(to_product), b = as_int(from_product);
+      const bool grow_to = i_end < to.size() && (j_end == from.size() || (a && b && *a < *b) || (a && !b));
+      if (grow_to) {
+        take_to();
+      } else if (j_end < from.size()) {
+        take_from();
+      } else {
+        take_to();
+      }
+    }
+    const std::vector<Expr> to_run(to.begin() + i, to.begin() + i_end), from_run(from.begin() + j, from.begin() + j_end);
+    const te::Indices run(indices.begin() + i, indices.begin() + i_end);
+    const te::Indices mapped = unflatten_index(flatten_index(run, to_run), from_run);
+    std::copy(mapped.begin(), mapped.end(), result.begin() + j);
+    i = i_end, j = j_end;
+  }
+  return result;
+}
+
+TensorType tensor_type(DType dtype, const std::vector<int64_t>& dims) {
+  TensorType type{dtype, {}};
+  for (const int64_t dim : dims) type.shape.emplace_back(dim);
+  return type;
+}
+
+NodeAttributes attributes_of(std::initializer_list<std::pair<std::string, AttributeValue>> list) {
+  NodeAttributes result;
+  for (const auto& [name, value] : list) result.set(name, value);
+  return result;
+}
+
+NDArray int_array(const std::vector<int64_t>& values, DType dtype) {
+  NDArray result(dtype, {static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) result.set_int(static_cast<int64_t>(i), values[i]);
+  return result;
+}
+
+NDArray float_array(const std::vector<double>& values, DType dtype) {
+  NDArray result(dtype, {static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) result.set_float(static_cast<int64_t>(i), values[i]);
+  return result;
+}
+
+std::vector<int64_t> dims_of(const OnnxNodeContext& c, ValueId id) {
+  const auto shape = static_shape(c.type(id));
+  if (!shape) c.refuse("needs constant dimensions of " + to_string(c.type(id)) + "; fix open dimensions with shapes=");
+  return *shape;
+}
+
+int rank_of(const OnnxNodeContext& c, ValueId id) {
+  return c.type(id).rank();
+}
+
+DType dtype_of(const OnnxNodeContext& c, ValueId id) {
+  return c.type(id).dtype;
+}
+
+int rule_axis(const OnnxNodeContext& c, int64_t axis, int rank) {
+  if (axis < -rank || axis >= rank) {
+    throw Error(ErrorCode::shape, c.op_type() + ": axis " + std::to_string(axis) + " is outside rank " +
+                                      std::to_string(rank) + "\n  help: axes run from -rank to rank-1");
+  }
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+std::vector<int> rule_axes(const OnnxNodeContext& c, const std::vector<int64_t>& axes, int rank) {
+  std::vector<int> result;
+  for (const int64_t axis : axes) result.push_back(rule_axis(c, axis, rank));
+  return result;
+}
+
+DType onnx_dtype(const OnnxNodeContext& c, int64_t number) {
+  switch (number) {
+    case 1:
+      return f32;
+    case 2:
+      return u8;
+    case 3:
+      return i8;
+    case 4:
+      return u16;
+    case 5:
+      return i16;
+    case 6:
+      return i32;
+    case 7:
+      return i64;
+    case 9:
+      return boolean;
+    case 10:
+      return f16;
+    case 11:
+      return f64;
+    case 12:
+      return u32;
+    case 13:
+      return u64;
+    case 16:
+      return bf16;
+    default:
+      c.refuse("element type " + std::to_string(number) + " of ONNX is not supported");
+  }
+}
+
+std::vector<int64_t> axes_of(const OnnxNodeContext& c, size_t input) {
+  if (c.has_input(input)) return c.constant_ints(input);
+  return c.attribute_ints("axes", {});
+}
+
+ValueId emit_scalar(OnnxNodeContext& c, DType dtype, double value) {
+  NDArray array(dtype, {});
+  if (dtype.is_float())
+    array.set_float(0, value);
+  else
+    array.set_int(0, static_cast<int64_t>(value));
+  return c.emit_constant(array);
+}
+
+ValueId emit_ints(OnnxNodeContext& c, const std::vector<int64_t>& values, const std::vector<int64_t>& shape, DType dtype) {
+  return c.emit_constant(int_array(values, dtype).reshape(shape));
+}
+
+ValueId emit_reshape(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& shape) {
+  if (const auto now = static_shape(c.type(x)); now && *now == shape) return x;
+  return c.emit("reshape", {x}, attributes_of({{"shape", shape}}));
+}
+
+ValueId emit_transpose(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& perm) {
+  if (std::is_sorted(perm.begin(), perm.end())) return x;
+  return c.emit("transpose", {x}, attributes_of({{"perm", perm}}));
+}
+
+ValueId emit_broadcast(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& shape) {
+  if (const auto now = static_shape(c.type(x)); now && *now == shape) return x;
+  return c.emit("broadcast_to", {x}, attributes_of({{"shape", shape}}));
+}
+
+ValueId emit_cast(OnnxNodeContext& c, ValueId x, DType dtype) {
+  if (c.type(x).dtype == dtype) return x;
+  return c.emit("cast", {x}, attributes_of({{"to", to_string(dtype)}}));
+}
+
+ValueId emit_slice(OnnxNodeContext& c, ValueId x, int axis, int64_t begin, int64_t size, int64_t step) {
+  const TensorType& type = c.type(x);
+  if (begin == 0 && step == 1 && is_const_int(type.shape[axis], size)) return x;
+  return c.emit("slice", {x},
+                attributes_of({{"axes", std::vector<int64_t>{axis}},
+                               {"starts", std::vector<int64_t>{begin}},
+                               {"sizes", std::vector<int64_t>{size}},
+                               {"steps", std::vector<int64_t>{step}}}));
+}
+
+ValueId emit_concat(OnnxNodeContext& c, const std::vector<ValueId>& parts, int axis) {
+  if (parts.size() == 1) return parts[0];
+  return c.emit("concat", parts, attributes_of({{"axis", int64_t{axis}}}));
+}
+
+ValueId emit_reduce(OnnxNodeContext& c, const std::string& op, ValueId x, const std::vector<int>& axes, bool keepdims) {
+  return c.emit(op, {x},
+                attributes_of({{"axes", std::vector<int64_t>(axes.begin(), axes.end())},
+                               {"keepdims", int64_t{keepdims}}}));
+}
+
+ValueId emit_along_axis(OnnxNodeContext& c, ValueId vector, int axis, int rank) {
+  std::vector<int64_t> shape(rank - axis, 1);
+  shape[0] = dims_of(c, vector).at(0);
+  return emit_reshape(c, vector, shape);
+}
+
+ValueId in_accumulator(OnnxNodeContext& c, ValueId x, const std::function<ValueId(ValueId)>& f) {
+  const DType dtype = dtype_of(c, x);
+  return emit_cast(c, f(emit_cast(c, x, accumulator_of(dtype))), dtype);
+}
+
+OnnxRule direct_rule(const std::string& op_type, const std::string& op, int since_opset) {
+  return {op_type, "", since_opset, [op](OnnxNodeContext& c) {
+            std::vector<ValueId> inputs;
+            for (size_t i = 0; i < c.input_count(); ++i) inputs.push_back(c.has_input(i) ? c.input(i) : no_value);
+            return c.emit_all(op, std::move(inputs));
+          }};
+}
+
+OnnxRule rule(const std::string& op_type, int since_opset, std::function<ValueId(OnnxNodeContext&)> import) {
+  return {op_type, "", since_opset,
+          [import = std::move(import)](OnnxNodeContext& c) { return std::vector<ValueId>{import(c)}; }};
+}
+
+OnnxRule rule_of_domain(const std::string& domain, const std::string& op_type,
+                        std::function<std::vector<ValueId>(OnnxNodeContext&)> import) {
+  return {op_type, domain, 1, std::move(import)};
+}
+
+}  // namespace tw::relay

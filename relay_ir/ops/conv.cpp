@@ -1,0 +1,266 @@
+// Convolutions of any rank, with groups, dilation and strides, and their transposes.
+#include <algorithm>
+
+#include "relay_ir/ops/common.h"
+#include "relay_ir/ops/window.h"
+
+namespace tw::relay {
+namespace {
+
+using Context = OnnxNodeContext;
+
+// The input channel of group-local channel `local` for output channel `out`.
+Expr input_channel(const Expr& out, const Expr& local, int64_t groups, int64_t outputs_per_group, int64_t inputs_per_group) {
+  if (groups == 1) return local;
+  const Expr group = outputs_per_group == 1 ? out : floor_div(out, outputs_per_group);
+  return inputs_per_group == 1 ? group : group * inputs_per_group + local;
+}
+
+OpDef conv_op() {
+  OpDef op;
+  op.name = "conv";
+  op.kind = OpKind::contraction;
+  op.doc =
+      "Convolution of any rank.  y[n, o, p…] = Σ x[n, c, p·stride + k·dilation - pad …] · w[o, c, k…] over the channels c "
+      "of o's group and the window k; outside x is 0.  f16 and bf16 accumulate in f32.";
+  op.input_names = {"x", "weight"};
+  op.min_inputs = op.max_inputs = 2;
+  op.attributes = window_attributes();
+  op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const TensorType &x = c.inputs[0], &w = c.inputs[1];
+    c.require(x.dtype == w.dtype && !x.dtype.is_bool(), "data and weight have one type of numbers");
+    c.require(x.rank() >= 3 && x.rank() == w.rank(), "data is [n, c, d…], weight [o, c, k…]");
+    const std::vector<int64_t> weight = const_dims(c, w);
+    const int64_t groups = c.attributes.get_int("groups");
+    c.require(groups >= 1 && weight[0] % groups == 0, "groups divide the output channels");
+    c.require(!as_int(x.shape[1]) || *as_int(x.shape[1]) == weight[1] * groups, "channels of data and weight differ");
+    TensorType y{x.dtype, {x.shape[0], Expr(weight[0])}};
+    const Window window = window_of(c, {weight.begin() + 2, weight.end()});
+    append_window_shape(c, window, x, y);
+    return {y};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const te::Tensor& w = in[1];
+    const std::vector<int64_t> weight = const_dims(c, c.inputs[1]);
+    const Window window = window_of(c, {weight.begin() + 2, weight.end()});
+    const int64_t groups = c.attributes.get_int("groups"), per_group = weight[0] / groups;
+    const te::Tensor x = pad_window(in[0], window);
+    const DType accumulator = accumulator_of(x.dtype());
+    std::vector<Expr> extents(w.shape().begin() + 1, w.shape().end());
+    const te::Tensor y = te::reduce(
+        "conv", c.outputs[0].shape, extents, te::Combiner::sum, {x, w}, [&](const te::Indices& s, const te::Indices& r) {
+          te::Indices data{s[0], input_channel(s[1], r[0], groups, per_group, weight[1])}, filter{s[1], r[0]};
+          for (size_t d = 0; d < window.kernel.size(); ++d) {
+            data.push_back(s[2 + d] * window.strides[d] + r[1 + d] * window.dilations[d]);
+            filter.push_back(r[1 + d]);
+          }
+          return cast(accumulator, x(data)) * cast(accumulator, w(filter));
+        });
+    return {cast_stage(y, x.dtype())};
+  };
+  using Ints = std::vector<int64_t>;
+  op.examples = {
+      {{tensor_type(f32, {1, 3, 6, 6}), tensor_type(f32, {4, 3, 3, 3})},
+       attributes_of({{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}})},
+      {{tensor_type(f32, {2, 4, 7}), tensor_type(f32, {8, 1, 3})},
+       attributes_of({{"groups", int64_t{4}}, {"dilations", Ints{2}}, {"pads", Ints{2, 1}}})},
+      {{tensor_type(f16, {1, 2, 3, 4, 4}), tensor_type(f16, {2, 2, 1, 2, 2})}, {}},
+      {{tensor_type(i32, {1, 4, 5, 5}), tensor_type(i32, {4, 2, 1, 1})}, attributes_of({{"groups", int64_t{2}}})}};
+  return op;
+}
+
+struct TransposeWindow {
+  Window window;                    // pads: cut away from the full result
+  std::vector<int64_t> extra;       // output_padding: rows added at the end
+  std::vector<int64_t> full, size;  // extents before and after cutting
+};
+
+TransposeWindow transpose_window(const OpCall& c) {
+  const std::vector<int64_t> x = const_dims(c, c.inputs[0]), w = const_dims(c, c.inputs[1]);
+  TransposeWindow t{window_of(c, {w.begin() + 2, w.end()}), c.attributes.get_ints("output_padding"), {}, {}};
+  const size_t rank = t.window.kernel.size();
+  if (t.extra.empty()) t.extra.assign(rank, 0);
+  c.require(t.extra.size() == rank, "output_padding has a number for each dimension of the window");
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t reach = (t.window.kernel[d] - 1) * t.window.dilations[d] + 1;
+    t.full.push_back((x[2 + d] - 1) * t.window.strides[d] + reach + t.extra[d]);
+    t.size.push_back(t.full[d] - t.window.pads[d] - t.window.pads[rank + d]);
+    c.require(t.size[d] >= 0, "pads cut away more than there is");
+  }
+  return t;
+}
+
+OpDef conv_transpose_op() {
+  OpDef op;
+  op.name = "conv_transpose";
+  op.kind = OpKind::contraction;
+  op.doc =
+      "The transpose of a convolution: every element of x adds x · w[c, o, k…] to the result at its position · stride + "
+      "k · dilation - pad.  weight is [c, o / groups, k…].";
+  op.input_names = {"x", "weight"};
+  op.min_inputs = op.max_inputs = 2;
+  op.attributes = window_attributes();
+  op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
+  op.attributes.push_back({"output_padding", std::vector<int64_t>{}, false, "rows added at the end of each dimension"});
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const TensorType &x = c.inputs[0], &w = c.inputs[1];
+    c.require(x.dtype == w.dtype && x.dtype.is_float(), "data and weight have one type of floats");
+    c.require(x.rank() >= 3 && x.rank() == w.rank(), "data is [n, c, d…], weight [c, o, k…]");
+    const std::vector<int64_t> weight = const_dims(c, w);
+    const int64_t groups = c.attributes.get_int("groups");
+    c.require(groups >= 1 && weight[0] % groups == 0, "groups divide the channels");
+    c.require(is_const_int(x.shape[1], weight[0]), "channels of data and weight differ");
+    TensorType y{x.dtype, {x.shape[0], Expr(weight[1] * groups)}};
+    for (const int64_t size : transpose_window(c).size) y.shape.emplace_back(size);
+    return {y};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const te::Tensor &x = in[0], &w = in[1];
+    const TransposeWindow t = transpose_window(c);
+    const Window& window = t.window;
+    const size_t rank = window.kernel.size();
+    const int64_t groups = c.attributes.get_int("groups"), outputs = *as_int(w.shape()[1]),
+                  inputs = *as_int(w.shape()[0]) / groups;
+    const DType accumulator = accumulator_of(x.dtype());
+    auto channel = [&](const Expr& out, const Expr& local) { return input_channel(out, local, groups, outputs, inputs); };
+    auto output_in_group = [&](const Expr& out) { return groups == 1 ? out : floor_mod(out, outputs); };
+
+    // Windows that tile the result: each result element has one source element and one weight.
+    bool is_tiling = true;
+    for (size_t d = 0; d < rank; ++d) {
+      is_tiling = is_tiling && window.kernel[d] == window.strides[d] && window.dilations[d] == 1 && t.extra[d] == 0 &&
+                  window.pads[d] == 0 && window.pads[rank + d] == 0;
+    }
+    if (is_tiling) {
+      const te::Tensor y = te::reduce(
+          "conv_transpose", c.outputs[0].shape, {Expr(inputs)}, te::Combiner::sum, {x, w},
+          [&](const te::Indices& s, const te::Indices& r) {
+            te::Indices data{s[0], channel(s[1], r[0])}, filter{channel(s[1], r[0]), output_in_group(s[1])};
+            for (size_t d = 0; d < rank; ++d) {
+              data.push_back(floor_div(s[2 + d], window.strides[d]));
+              filter.push_back(floor_mod(s[2 + d], window.strides[d]));
+            }
+            return cast(accumulator, x(data)) * cast(accumulator, w(filter));
+          });
+      return {cast_stage(y, x.dtype())};
+    }
+
+    // Otherwise zeros are put between the elements and around them, and the window runs backwards.
+    std::vector<Expr> spread_shape{x.shape()[0], x.shape()[1]};
+    for (size_t d = 0; d < rank; ++d) {
+      spread_shape.emplace_back(t.size[d] + (window.kernel[d] - 1) * window.dilations[d]);
+    }
+    const te::Tensor spread = te::compute("spread", spread_shape, {x}, [&](const te::Indices& s) {
+      te::Indices data{s[0], s[1]};
+      Expr is_element = bool_imm(true);
+      for (size_t d = 0; d < rank; ++d) {
+        const int64_t lead = (window.kernel[d] - 1) * window.dilations[d] - window.pads[d];
+        const Expr position = s[2 + d] - lead, index = floor_div(position, window.strides[d]);
+        if (window.strides[d] != 1) is_element = is_element && equal(floor_mod(position, window.strides[d]), 0);
+        is_element = is_element && in_bounds(index, x.shape()[2 + d]);
+        data.push_back(index);
+      }
+      return load(x.buffer(), data, is_element);
+    });
+    std::vector<Expr> extents{Expr(inputs)};
+    for (const int64_t k : window.kernel) extents.emplace_back(k);
+    const te::Tensor y = te::reduce(
+        "conv_transpose", c.outputs[0].shape, extents, te::Combiner::sum, {spread, w},
+        [&](const te::Indices& s, const te::Indices& r) {
+          te::Indices data{s[0], channel(s[1], r[0])}, filter{channel(s[1], r[0]), output_in_group(s[1])};
+          for (size_t d = 0; d < rank; ++d) {
+            data.push_back(s[2 + d] + r[1 + d] * window.dilations[d]);
+            filter.push_back(Expr(window.kernel[d] - 1) - r[1 + d]);
+          }
+          return cast(accumulator, spread(data)) * cast(accumulator, w(filter));
+        });
+    return {cast_stage(y, x.dtype())};
+  };
+  using Ints = std::vector<int64_t>;
+  op.examples = {{{tensor_type(f32, {1, 3, 4, 4}), tensor_type(f32, {3, 2, 2, 2})}, attributes_of({{"strides", Ints{2, 2}}})},
+                 {{tensor_type(f32, {1, 4, 3, 3}), tensor_type(f32, {4, 1, 3, 3})},
+                  attributes_of({{"strides", Ints{2, 2}},
+                                 {"pads", Ints{1, 1, 1, 1}},
+                                 {"output_padding", Ints{1, 1}},
+                                 {"groups", int64_t{2}}})},
+                 {{tensor_type(f16, {1, 2, 5}), tensor_type(f16, {2, 3, 3})}, attributes_of({{"dilations", Ints{2}}})}};
+  return op;
+}
+
+ValueId add_bias(Context& c, ValueId y, size_t bias_input) {
+  if (!c.has_input(bias_input)) return y;
+  return c.emit("add", {y, emit_along_axis(c, c.input(bias_input), 1, rank_of(c, y))});
+}
+
+std::vector<int64_t> kernel_of(Context& c, ValueId weight) {
+  const std::vector<int64_t> dims = dims_of(c, weight);
+  const std::vector<int64_t> kernel(dims.begin() + std::min<size_t>(2, dims.size()), dims.end());
+  if (c.attribute_ints("kernel_shape", kernel) != kernel) c.refuse("a kernel_shape other than the weight's");
+  return kernel;
+}
+
+}  // namespace
+
+ValueId emit_conv(Context& c, ValueId x, ValueId weight) {
+  const Window window = rule_window(c, x, kernel_of(c, weight), false);
+  NodeAttributes attributes = attributes_of_window(window);
+  attributes.set("groups", c.attribute_int("group", 1));
+  return c.emit("conv", {x, weight}, attributes);
+}
+
+namespace {
+
+ValueId import_conv_transpose(Context& c) {
+  const ValueId x = c.input(0), weight = c.input(1);
+  const std::vector<int64_t> dims = dims_of(c, x), kernel = kernel_of(c, weight);
+  const size_t rank = kernel.size();
+  std::vector<int64_t> strides = c.attribute_ints("strides", std::vector<int64_t>(rank, 1));
+  std::vector<int64_t> dilations = c.attribute_ints("dilations", std::vector<int64_t>(rank, 1));
+  std::vector<int64_t> pads = c.attribute_ints("pads", std::vector<int64_t>(2 * rank, 0));
+  std::vector<int64_t> extra = c.attribute_ints("output_padding", std::vector<int64_t>(rank, 0));
+  std::vector<int64_t> wanted = c.attribute_ints("output_shape", {});
+  if (wanted.size() > rank) wanted.erase(wanted.begin(), wanted.end() - static_cast<std::ptrdiff_t>(rank));
+  const std::string auto_pad = c.attribute_string("auto_pad", "NOTSET");
+  if (dims.size() != rank + 2 || strides.size() != rank || dilations.size() != rank || pads.size() != 2 * rank ||
+      extra.size() != rank || (!wanted.empty() && wanted.size() != rank)) {
+    throw Error(ErrorCode::shape, "ConvTranspose: its attributes do not fit data of type " + to_string(c.type(x)) +
+                                      "\n  help: one number for each spatial dimension, two for pads");
+  }
+  if (auto_pad == "VALID") pads.assign(2 * rank, 0);
+  if (wanted.empty() && (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER")) {
+    for (size_t d = 0; d < rank; ++d) wanted.push_back(dims[2 + d] * strides[d]);
+  }
+  for (size_t d = 0; d < wanted.size(); ++d) {
+    int64_t total = strides[d] * (dims[2 + d] - 1) + extra[d] + (kernel[d] - 1) * dilations[d] + 1 - wanted[d];
+    if (total < 0) extra[d] -= total, total = 0;
+    const int64_t half = total / 2;
+    pads[d] = auto_pad == "SAME_UPPER" ? half : total - half;
+    pads[rank + d] = total - pads[d];
+  }
+  for (size_t d = 0; d < 2 * rank; ++d) {
+    if (pads[d] < 0 || extra[d % rank] < 0) c.refuse("negative pads");
+  }
+  return add_bias(c,
+                  c.emit("conv_transpose", {x, weight},
+                         attributes_of({{"strides", strides},
+                                        {"dilations", dilations},
+                                        {"pads", pads},
+                                        {"output_padding", extra},
+                                        {"groups", c.attribute_int("group", 1)}})),
+                  2);
+}
+
+}  // namespace
+
+OpFamily conv_family() {
+  OpFamily family;
+  family.ops = {conv_op(), conv_transpose_op()};
+  family.onnx_rules = {
+      rule("Conv", 1, [](Context& c) { return add_bias(c, emit_conv(c, c.input(0), c.input(1)), 2); }),
+      rule("ConvTranspose", 1, import_conv_transpose),
+  };
+  return family;
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,165 @@
+// Elementwise operators: the rows of elementwise_unary.cpp and elementwise_binary.cpp, where and cast.
+#include "relay_ir/ops/elementwise_rows.h"
+
+namespace tw::relay {
+
+bool takes_dtype(Takes takes, DType dtype) {
+  switch (takes) {
+    case Takes::anything:
+      return true;
+    case Takes::numbers:
+      return !dtype.is_bool();
+    case Takes::signed_numbers:
+      return dtype.is_float() || dtype.is_signed_integer();
+    case Takes::floats:
+      return dtype.is_float();
+    case Takes::integers:
+      return dtype.is_integer();
+    case Takes::numbers_and_bool:
+      return true;
+    case Takes::bools:
+      return dtype.is_bool();
+  }
+  return false;
+}
+
+namespace {
+
+const char* name_of(Takes takes) {
+  static const char* const names[] = {"any type", "numbers",          "signed numbers", "floats",
+                                      "integers", "numbers or bools", "bools"};
+  return names[static_cast<int>(takes)];
+}
+
+std::vector<Expr> broadcast_of(const OpCall& call) {
+  std::vector<std::vector<Expr>> shapes;
+  for (const TensorType& input : call.inputs) shapes.push_back(input.shape);
+  return broadcast_shapes(call, shapes);
+}
+
+// One element of each input, halves widened to f32.
+std::vector<Expr> read_all(const std::vector<te::Tensor>& inputs, const te::Indices& i) {
+  std::vector<Expr> values;
+  for (const te::Tensor& input : inputs) {
+    values.push_back(cast(accumulator_of(input.dtype()), broadcast_read(input, i)));
+  }
+  return values;
+}
+
+OpDef where_op() {
+  OpDef op;
+  op.name = "where";
+  op.kind = OpKind::elementwise;
+  op.doc = "a where the condition holds, otherwise b.";
+  op.input_names = {"condition", "a", "b"};
+  op.min_inputs = op.max_inputs = 3;
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    c.require(c.inputs[0].dtype.is_bool(), "the condition is bool");
+    c.require(c.inputs[1].dtype == c.inputs[2].dtype, "a and b have one type");
+    return {{c.inputs[1].dtype, broadcast_of(c)}};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    return {te::compute("where", c.outputs[0].shape, in, [&](const te::Indices& i) {
+      return select(broadcast_read(in[0], i), broadcast_read(in[1], i), broadcast_read(in[2], i));
+    })};
+  };
+  op.examples = {{{tensor_type(boolean, {2, 1}), tensor_type(f32, {3}), tensor_type(f32, {2, 3})}, {}},
+                 {{tensor_type(boolean, {4}), tensor_type(i64, {4}), tensor_type(i64, {})}, {}}};
+  return op;
+}
+
+OpDef cast_op() {
+  OpDef op;
+  op.name = "cast";
+  op.kind = OpKind::elementwise;
+  op.doc = "Converts elements.  Floats to integers truncate; to bool: whether not 0.";
+  op.input_names = {"x"};
+  op.attributes = {{"to", std::string("f32"), true, "element type of the result"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    return {{dtype_attribute(c, "to"), c.inputs[0].shape}};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const DType to = c.outputs[0].dtype;
+    return {te::compute("cast", c.outputs[0].shape, in, [&](const te::Indices& i) {
+      const Expr x = in[0](i);
+      return to.is_bool() && !x.dtype().is_bool() ? not_equal(x, zero_of(x.dtype())) : cast(to, x);
+    })};
+  };
+  for (const DType to : {f16, bf16, f64, i8, u8, i64, boolean}) {
+    op.examples.push_back({{tensor_type(f32, {2, 3})}, attributes_of({{"to", to_string(to)}}), 0, 100});
+  }
+  op.examples.push_back({{tensor_type(boolean, {4})}, attributes_of({{"to", std::string("f32")}})});
+  return op;
+}
+
+OpDef bitcast_op() {
+  OpDef op;
+  op.name = "bitcast";
+  op.kind = OpKind::elementwise;
+  op.doc = "The same bits as another element type of the same width.";
+  op.input_names = {"x"};
+  op.attributes = {{"to", std::string("f32"), true, "element type of the result"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const DType to = dtype_attribute(c, "to"), from = c.inputs[0].dtype;
+    c.require(to.bits == from.bits, "the types have one width");
+    return {{to, c.inputs[0].shape}};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    return {te::compute("bitcast", c.outputs[0].shape, in, [&](const te::Indices& i) {
+      return make_expr<Call>(c.outputs[0].dtype, Intrinsic::reinterpret, std::vector<Expr>{in[0](i)});
+    })};
+  };
+  op.examples = {{{tensor_type(f32, {3})}, attributes_of({{"to", std::string("i32")}})},
+                 {{tensor_type(u16, {3})}, attributes_of({{"to", std::string("i16")}})}};
+  return op;
+}
+
+}  // namespace
+
+OpDef elementwise_op(const ElementwiseRow& row) {
+  OpDef op;
+  op.name = row.name;
+  op.kind = OpKind::elementwise;
+  op.doc = row.doc;
+  op.input_names = row.inputs;
+  op.min_inputs = op.max_inputs = static_cast<int>(row.inputs.size());
+  op.attributes = row.attributes;
+  op.infer = [takes = row.takes, gives = row.gives](const OpCall& c) -> std::vector<TensorType> {
+    const DType dtype = c.inputs[0].dtype;
+    c.require(takes_dtype(takes, dtype), std::string("takes ") + name_of(takes));
+    for (const TensorType& input : c.inputs) c.require(input.dtype == dtype, "inputs have one element type");
+    return {{gives == Gives::truth ? boolean : dtype, broadcast_of(c)}};
+  };
+  op.compute = [element = row.element, name = op.name](const OpCall& c,
+                                                       const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    return {te::compute(name, c.outputs[0].shape, in, [&](const te::Indices& i) {
+      return cast(c.outputs[0].dtype, element(c, read_all(in, i)));
+    })};
+  };
+  std::vector<DType> dtypes;
+  for (const DType dtype : {f32, f16, i32, u8, boolean}) {
+    if (takes_dtype(row.takes, dtype)) dtypes.push_back(dtype);
+  }
+  for (const DType dtype : dtypes) {
+    OpExample example;
+    for (size_t i = 0; i < row.inputs.size(); ++i) {
+      example.inputs.push_back(tensor_type(dtype, i == 0 ? std::vector<int64_t>{2, 3} : std::vector<int64_t>{3}));
+    }
+    example.low = dtype.is_integer() ? 1 : row.low, example.high = dtype.is_integer() ? 9 : row.high;
+    op.examples.push_back(example);
+  }
+  return op;
+}
+
+OpFamily elementwise_family() {
+  OpFamily family;
+  for (const ElementwiseRow& row : unary_rows()) family.ops.push_back(elementwise_op(row));
+  for (const ElementwiseRow& row : binary_rows()) family.ops.push_back(elementwise_op(row));
+  family.ops.push_back(where_op());
+  family.ops.push_back(cast_op());
+  family.ops.push_back(bitcast_op());
+  family.onnx_rules = elementwise_rules();
+  return family;
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,35 @@
+// Elementwise operators are data: a row a name, with the expression of one element.
+#pragma once
+
+#include "relay_ir/ops/common.h"
+
+namespace tw::relay {
+
+// Which element types a row takes.
+enum class Takes { anything, numbers, signed_numbers, floats, integers, numbers_and_bool, bools };
+enum class Gives { same, truth };  // the inputs' element type, or bool
+
+using ElementFunction = Expr (*)(const OpCall&, const std::vector<Expr>&);
+
+struct ElementwiseRow {
+  const char* name;
+  std::vector<std::string> inputs;
+  Takes takes;
+  Gives gives;
+  const char* doc;
+  ElementFunction element;  // f16 and bf16 arrive as f32 and are rounded once, at the end
+  std::vector<AttributeDef> attributes = {};
+  double low = -2, high = 2;  // of the example's floats
+};
+
+OpDef elementwise_op(const ElementwiseRow& row);
+bool takes_dtype(Takes takes, DType dtype);
+
+// The rows, in two files.
+std::vector<ElementwiseRow> unary_rows();
+std::vector<ElementwiseRow> binary_rows();
+
+// ONNX operators onto them.
+std::vector<OnnxRule> elementwise_rules();
+
+}  // namespace tw::relay

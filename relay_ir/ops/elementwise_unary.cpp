@@ -1,0 +1,165 @@
+// Rows of one input: mathematics, activations, predicates.
+#include "relay_ir/ops/elementwise_rows.h"
+
+namespace tw::relay {
+namespace {
+
+using Args = std::vector<Expr>;
+
+Expr number(const Expr& like, double value) {
+  return const_of(like.dtype(), value);
+}
+Expr attribute(const OpCall& c, const char* name, const Expr& like) {
+  return number(like, c.attributes.get_float(name));
+}
+
+template <Intrinsic intrinsic>
+Expr math(const OpCall&, const Args& a) {
+  return call(intrinsic, {a[0]});
+}
+
+// 0.5 x (1 + erf(x / √2)), or its tanh form.
+Expr gelu(const OpCall& c, const Args& a) {
+  const Expr& x = a[0];
+  const bool is_tanh = c.attributes.get_int("approximate") != 0;
+  const Expr inner = is_tanh ? call(Intrinsic::tanh, {number(x, 0.7978845608028654) *
+                                                      (x + number(x, 0.044715) * (x * x * x))})
+                             : call(Intrinsic::erf, {x * number(x, 0.7071067811865476)});
+  return number(x, 0.5) * x * (number(x, 1) + inner);
+}
+
+// log(1 + y) for y ≥ 0 without losing small y: y · log(u) / (u - 1) with u = 1 + y is exact to rounding.
+Expr log_one_plus(const Expr& y) {
+  const Expr u = y + number(y, 1);
+  const Expr is_tiny = equal(u, number(y, 1));
+  return select(is_tiny, y, y * (call(Intrinsic::log, {u}) / select(is_tiny, number(y, 1), u - number(y, 1))));
+}
+
+Expr softplus_of(const Expr& x) {
+  return maximum_of(x, number(x, 0)) + log_one_plus(call(Intrinsic::exp, {-call(Intrinsic::abs, {x})}));
+}
+
+Expr hard_sigmoid_of(const Expr& x, double alpha, double beta) {
+  return maximum_of(minimum_of(number(x, alpha) * x + number(x, beta), number(x, 1)), number(x, 0));
+}
+
+Expr abs_of(const OpCall&, const Args& a) {
+  return a[0].dtype().is_unsigned_integer() ? a[0] : call(Intrinsic::abs, {a[0]});
+}
+
+Expr sign_of(const OpCall&, const Args& a) {
+  const Expr& x = a[0];
+  if (x.dtype().is_float() || x.dtype().is_signed_integer()) return call(Intrinsic::sign, {x});
+  return select(not_equal(x, 0), number(x, 1), number(x, 0));
+}
+
+AttributeDef float_attribute(const char* name, double value, const char* doc) {
+  return {name, value, false, doc};
+}
+AttributeDef int_attribute(const char* name, int64_t value, const char* doc) {
+  return {name, value, false, doc};
+}
+
+}  // namespace
+
+std::vector<ElementwiseRow> unary_rows() {
+  const std::vector<std::string> x{"x"};
+  using I = Intrinsic;
+  return {
+      {"abs", x, Takes::numbers, Gives::same, "|x|", abs_of},
+      {"negate", x, Takes::signed_numbers, Gives::same, "-x", [](const OpCall&, const Args& a) { return -a[0]; }},
+      {"sign", x, Takes::numbers, Gives::same, "-1, 0 or 1; NaN stays", sign_of},
+      {"ceil", x, Takes::floats, Gives::same, "the next whole number above", math<I::ceil>},
+      {"floor", x, Takes::floats, Gives::same, "the next whole number below", math<I::floor>},
+      {"round", x, Takes::floats, Gives::same, "to the nearest whole number, ties to even", math<I::round_even>},
+      {"sqrt", x, Takes::floats, Gives::same, "square root", math<I::sqrt>, {}, 0.1, 4},
+      {"rsqrt", x, Takes::floats, Gives::same, "1 / √x", math<I::rsqrt>, {}, 0.1, 4},
+      {"reciprocal", x, Takes::floats, Gives::same, "1 / x",
+       [](const OpCall&, const Args& a) { return number(a[0], 1) / a[0]; }, {}, 0.5, 2},
+      {"exp", x, Takes::floats, Gives::same, "e to the x", math<I::exp>},
+      {"log", x, Takes::floats, Gives::same, "natural logarithm", math<I::log>, {}, 0.1, 4},
+      {"sin", x, Takes::floats, Gives::same, "sine", math<I::sin>},
+      {"cos", x, Takes::floats, Gives::same, "cosine", math<I::cos>},
+      {"tan", x, Takes::floats, Gives::same, "tangent", math<I::tan>, {}, -1, 1},
+      {"asin", x, Takes::floats, Gives::same, "arc sine", math<I::asin>, {}, -1, 1},
+      {"acos", x, Takes::floats, Gives::same, "arc cosine", math<I::acos>, {}, -1, 1},
+      {"atan", x, Takes::floats, Gives::same, "arc tangent", math<I::atan>},
+      {"sinh", x, Takes::floats, Gives::same, "hyperbolic sine", math<I::sinh>},
+      {"cosh", x, Takes::floats, Gives::same, "hyperbolic cosine", math<I::cosh>},
+      {"asinh", x, Takes::floats, Gives::same, "inverse hyperbolic sine", math<I::asinh>},
+      {"acosh", x, Takes::floats, Gives::same, "inverse hyperbolic cosine", math<I::acosh>, {}, 1, 4},
+      {"atanh", x, Takes::floats, Gives::same, "inverse hyperbolic tangent", math<I::atanh>, {}, -0.9, 0.9},
+      {"tanh", x, Takes::floats, Gives::same, "hyperbolic tangent", math<I::tanh>},
+      {"erf", x, Takes::floats, Gives::same, "error function", math<I::erf>},
+      {"sigmoid", x, Takes::floats, Gives::same, "1 / (1 + e^-x)", math<I::sigmoid>},
+      {"relu", x, Takes::numbers, Gives::same, "max(x, 0)",
+       [](const OpCall&, const Args& a) { return maximum_of(a[0], number(a[0], 0)); }},
+      {"clip", x, Takes::floats, Gives::same, "min(max(x, low), high)",
+       [](const OpCall& c, const Args& a) {
+         return minimum_of(maximum_of(a[0], attribute(c, "low", a[0])), attribute(c, "high", a[0]));
+       },
+       {float_attribute("low", 0, "lower bound"), float_attribute("high", 1, "upper bound")}},
+      {"leaky_relu", x, Takes::floats, Gives::same, "x, or alpha·x where x < 0",
+       [](const OpCall& c, const Args& a) { return select(a[0] < 0, attribute(c, "alpha", a[0]) * a[0], a[0]); },
+       {float_attribute("alpha", 0.01, "slope below 0")}},
+      {"elu", x, Takes::floats, Gives::same, "gamma·x, or gamma·alpha·(e^(x / beta) - 1) where x < 0",
+       [](const OpCall& c, const Args& a) {
+         const double beta = c.attributes.get_float("beta");
+         const Expr scaled = beta == 1 ? a[0] : a[0] / number(a[0], beta);
+         const Expr below = attribute(c, "alpha", a[0]) * (call(I::exp, {scaled}) - number(a[0], 1));
+         const Expr value = select(a[0] < 0, below, a[0]);
+         return c.attributes.get_float("gamma") == 1 ? value : attribute(c, "gamma", a[0]) * value;
+       },
+       {float_attribute("alpha", 1, "limit below"), float_attribute("beta", 1, "width below"),
+        float_attribute("gamma", 1, "scale of all")}},
+      {"gelu", x, Takes::floats, Gives::same, "x · Φ(x), Φ the normal distribution's; or its tanh approximation", gelu,
+       {int_attribute("approximate", 0, "1: the tanh form")}},
+      {"silu", x, Takes::floats, Gives::same, "x · sigmoid(alpha·x)",
+       [](const OpCall& c, const Args& a) {
+         const bool is_plain = c.attributes.get_float("alpha") == 1;
+         return a[0] * call(I::sigmoid, {is_plain ? a[0] : attribute(c, "alpha", a[0]) * a[0]});
+       },
+       {float_attribute("alpha", 1, "of the sigmoid's argument")}},
+      {"softplus", x, Takes::floats, Gives::same, "log(1 + e^x)",
+       [](const OpCall&, const Args& a) { return softplus_of(a[0]); }},
+      {"softsign", x, Takes::floats, Gives::same, "x / (1 + |x|)",
+       [](const OpCall&, const Args& a) { return a[0] / (number(a[0], 1) + call(I::abs, {a[0]})); }},
+      {"mish", x, Takes::floats, Gives::same, "x · tanh(log(1 + e^x))",
+       [](const OpCall&, const Args& a) { return a[0] * call(I::tanh, {softplus_of(a[0])}); }},
+      {"hard_sigmoid", x, Takes::floats, Gives::same, "min(max(alpha·x + beta, 0), 1)",
+       [](const OpCall& c, const Args& a) {
+         return hard_sigmoid_of(a[0], c.attributes.get_float("alpha"), c.attributes.get_float("beta"));
+       },
+       {float_attribute("alpha", 0.2, "slope"), float_attribute("beta", 0.5, "value at 0")}},
+      {"hard_swish", x, Takes::floats, Gives::same, "x · min(max(x / 6 + 0.5, 0), 1)",
+       [](const OpCall&, const Args& a) { return a[0] * hard_sigmoid_of(a[0], 1.0 / 6, 0.5); }},
+      {"thresholded_relu", x, Takes::floats, Gives::same, "x where x > alpha, otherwise 0",
+       [](const OpCall& c, const Args& a) { return select(a[0] > attribute(c, "alpha", a[0]), a[0], number(a[0], 0)); },
+       {float_attribute("alpha", 1, "threshold")}},
+      {"shrink", x, Takes::numbers, Gives::same, "x + bias where x < -lambda, x - bias where x > lambda, otherwise 0",
+       [](const OpCall& c, const Args& a) {
+         const Expr lambda = attribute(c, "lambda", a[0]), bias = attribute(c, "bias", a[0]);
+         const Expr zero = number(a[0], 0);
+         return select(a[0] < number(a[0], -c.attributes.get_float("lambda")), a[0] + bias,
+                       select(a[0] > lambda, a[0] - bias, zero));
+       },
+       {float_attribute("lambda", 0.5, "threshold"), float_attribute("bias", 0, "moved towards 0 by this")}},
+      {"is_nan", x, Takes::floats, Gives::truth, "whether x is not a number", math<I::is_nan>},
+      {"is_inf", x, Takes::floats, Gives::truth, "whether x is infinite",
+       [](const OpCall& c, const Args& a) {
+         const bool positive = c.attributes.get_int("positive") != 0, negative = c.attributes.get_int("negative") != 0;
+         if (positive && negative) return call(I::is_inf, {a[0]});
+         if (positive) return equal(a[0], highest_of(a[0].dtype()));
+         if (negative) return equal(a[0], lowest_of(a[0].dtype()));
+         return not_equal(number(a[0], 0), number(a[0], 0));
+       },
+       {int_attribute("positive", 1, "+∞ counts"), int_attribute("negative", 1, "-∞ counts")}},
+      {"logical_not", x, Takes::bools, Gives::truth, "not x", [](const OpCall&, const Args& a) { return !a[0]; }},
+      {"bit_not", x, Takes::integers, Gives::same, "every bit of x inverted",
+       [](const OpCall&, const Args& a) {
+         return make_expr<Unary>(a[0].dtype(), UnaryOp::bit_not, a[0]);
+       }},
+  };
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,278 @@
+// Matrix products: matmul, and einsum as one general contraction.
+#include <algorithm>
+#include <map>
+
+#include "relay_ir/ops/common.h"
+
+namespace tw::relay {
+namespace {
+
+using Context = OnnxNodeContext;
+
+std::vector<Expr> batch_of(const TensorType& type) {
+  return {type.shape.begin(), type.shape.end() - 2};
+}
+
+// The tensor's own batch indices, from those of the broadcast batch.
+te::Indices batch_indices(const te::Tensor& t, const te::Indices& output) {
+  te::Indices result;
+  const size_t batch = t.shape().size() - 2, skip = output.size() - 2 - batch;
+  for (size_t i = 0; i < batch; ++i) result.push_back(is_const_int(t.shape()[i], 1) ? Expr(0) : output[skip + i]);
+  return result;
+}
+
+OpDef matmul_op() {
+  OpDef op;
+  op.name = "matmul";
+  op.kind = OpKind::contraction;
+  op.doc =
+      "c[…, i, j] = Σₖ a[…, i, k] · b[…, k, j], batch dimensions broadcast.  transpose_a, transpose_b: the last two "
+      "dimensions of the input are stored the other way round.  f16 and bf16 accumulate in f32.";
+  op.input_names = {"a", "b"};
+  op.min_inputs = op.max_inputs = 2;
+  op.attributes = {{"transpose_a", int64_t{0}, false, "1: a is […, k, i]"},
+                   {"transpose_b", int64_t{0}, false, "1: b is […, j, k]"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const TensorType &a = c.inputs[0], &b = c.inputs[1];
+    c.require(a.dtype == b.dtype && !a.dtype.is_bool(), "inputs have one type of numbers");
+    c.require(a.rank() >= 2 && b.rank() >= 2, "inputs have at least two dimensions");
+    const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
+    const Expr k_of_a = a.shape[a.rank() - (ta ? 2 : 1)], k_of_b = b.shape[b.rank() - (tb ? 1 : 2)];
+    c.require(is_same_dim(k_of_a, k_of_b) || !as_int(k_of_a) || !as_int(k_of_b), "inner dimensions differ");
+    std::vector<Expr> shape = broadcast_shapes(c, {batch_of(a), batch_of(b)});
+    shape.push_back(a.shape[a.rank() - (ta ? 1 : 2)]);
+    shape.push_back(b.shape[b.rank() - (tb ? 2 : 1)]);
+    return {{a.dtype, shape}};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const te::Tensor &a = in[0], &b = in[1];
+    const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
+    const DType accumulator = accumulator_of(a.dtype());
+    const te::Tensor product =
+        te::reduce("matmul", c.outputs[0].shape, {a.shape()[a.rank() - (ta ? 2 : 1)]}, te::Combiner::sum, {a, b},
+                   [&](const te::Indices& s, const te::Indices& r) {
+                     te::Indices ia = batch_indices(a, s), ib = batch_indices(b, s);
+                     const Expr &i = s[s.size() - 2], &j = s[s.size() - 1], &k = r[0];
+                     ia.insert(ia.end(), ta ? te::Indices{k, i} : te::Indices{i, k});
+                     ib.insert(ib.end(), tb ? te::Indices{j, k} : te::Indices{k, j});
+                     return cast(accumulator, a(ia)) * cast(accumulator, b(ib));
+                   });
+    return {cast_stage(product, a.dtype())};
+  };
+  op.examples = {{{tensor_type(f32, {3, 4}), tensor_type(f32, {4, 5})}, {}},
+                 {{tensor_type(f16, {2, 1, 3, 4}), tensor_type(f16, {2, 5, 4})},
+                  attributes_of({{"transpose_b", int64_t{1}}})},
+                 {{tensor_type(i32, {4, 3}), tensor_type(i32, {2, 4, 2})}, attributes_of({{"transpose_a", int64_t{1}}})}};
+  return op;
+}
+
+// "ij,jk->ik" with an ellipsis already replaced by letters.
+struct Equation {
+  std::vector<std::string> inputs;
+  std::string output;
+};
+
+Equation parse_equation(const OpCall& c) {
+  const std::string& text = c.attributes.get_string("equation");
+  Equation result;
+  const size_t arrow = text.find("->");
+  c.require(arrow != std::string::npos, "the equation has an output: `->`");
+  result.output = text.substr(arrow + 2);
+  std::string term;
+  for (const char letter : text.substr(0, arrow) + ",") {
+    if (letter == ',') {
+      result.inputs.push_back(term);
+      term.clear();
+    } else {
+      term += letter;
+    }
+  }
+  c.require(result.inputs.size() == c.inputs.size(), "the equation has as many terms as there are inputs");
+  return result;
+}
+
+std::map<char, Expr> extents_of(const OpCall& c, const Equation& equation) {
+  std::map<char, Expr> extents;
+  for (size_t i = 0; i < equation.inputs.size(); ++i) {
+    const std::string& term = equation.inputs[i];
+    c.require(static_cast<int>(term.size()) == c.inputs[i].rank(), "term `" + term + "` has the rank of its input");
+    for (size_t k = 0; k < term.size(); ++k) {
+      const Expr& dim = c.inputs[i].shape[k];
+      const auto [found, is_new] = extents.emplace(term[k], dim);
+      if (is_new || is_same_dim(found->second, dim) || is_const_int(dim, 1)) continue;
+      c.require(is_const_int(found->second, 1), std::string("dimensions of `") + term[k] + "` differ");
+      found->second = dim;
+    }
+  }
+  return extents;
+}
+
+OpDef einsum_op() {
+  OpDef op;
+  op.name = "einsum";
+  op.kind = OpKind::contraction;
+  op.doc =
+      "A sum of products by index letters: \"ij,jk->ik\".  Letters that the output lacks are summed over; one that an "
+      "input repeats takes its diagonal; extents of 1 broadcast.";
+  op.input_names = {"inputs"};
+  op.max_inputs = -1;
+  op.attributes = {{"equation", std::string(), true, "letters of each input, `->`, letters of the output"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const Equation equation = parse_equation(c);
+    const auto extents = extents_of(c, equation);
+    TensorType type{c.inputs[0].dtype, {}};
+    for (const TensorType& input : c.inputs) c.require(input.dtype == type.dtype, "inputs have one type");
+    c.require(!type.dtype.is_bool(), "takes numbers");
+    for (const char letter : equation.output) {
+      c.require(extents.count(letter) != 0, std::string("output letter `") + letter + "` occurs in an input");
+      c.require(std::count(equation.output.begin(), equation.output.end(), letter) == 1, "output letters differ");
+      type.shape.push_back(extents.at(letter));
+    }
+    return {type};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const Equation equation = parse_equation(c);
+    const auto extents = extents_of(c, equation);
+    std::string summed;
+    std::vector<Expr> reduce_extents;
+    for (const auto& [letter, extent] : extents) {
+      if (equation.output.find(letter) != std::string::npos) continue;
+      summed += letter;
+      reduce_extents.push_back(extent);
+    }
+    const DType dtype = in[0].dtype(), accumulator = accumulator_of(dtype);
+    auto value = [&](const te::Indices& s, const te::Indices& r) {
+      Expr product;
+      for (size_t i = 0; i < in.size(); ++i) {
+        te::Indices indices;
+        for (size_t k = 0; k < equation.inputs[i].size(); ++k) {
+          const char letter = equation.inputs[i][k];
+          const size_t at = equation.output.find(letter);
+          const Expr index = at != std::string::npos ? s[at] : r[summed.find(letter)];
+          indices.push_back(is_const_int(in[i].shape()[k], 1) ? Expr(0) : index);
+        }
+        const Expr factor = cast(accumulator, in[i](indices));
+        product = product.is_defined() ? product * factor : factor;
+      }
+      return product;
+    };
+    if (reduce_extents.empty()) {
+      return {te::compute("einsum", c.outputs[0].shape, in,
+                          [&](const te::Indices& s) { return cast(dtype, value(s, {})); })};
+    }
+    return {cast_stage(te::reduce("einsum", c.outputs[0].shape, reduce_extents, te::Combiner::sum, in, value), dtype)};
+  };
+  op.examples = {{{tensor_type(f32, {2, 3}), tensor_type(f32, {3, 4})}, attributes_of({{"equation", std::string("ij,jk->ik")}})},
+                 {{tensor_type(f32, {2, 3, 3})}, attributes_of({{"equation", std::string("bii->bi")}})},
+                 {{tensor_type(i32, {4}), tensor_type(i32, {4})}, attributes_of({{"equation", std::string("i,i->")}})}};
+  return op;
+}
+
+ValueId matmul(Context& c, ValueId a, ValueId b, bool transpose_a = false, bool transpose_b = false) {
+  return c.emit("matmul", {a, b},
+                attributes_of({{"transpose_a", int64_t{transpose_a}}, {"transpose_b", int64_t{transpose_b}}}));
+}
+
+ValueId scaled(Context& c, ValueId x, double factor) {
+  return factor == 1 ? x : c.emit("multiply", {x, emit_scalar(c, dtype_of(c, x), factor)});
+}
+
+
+ValueId import_gemm(Context& c) {
+  ValueId a = c.input(0), b = c.input(1);
+  if (rank_of(c, a) != 2 || rank_of(c, b) != 2) c.refuse("inputs that are no matrices");
+  const ValueId product =
+      matmul(c, a, b, c.attribute_int("transA", 0) != 0, c.attribute_int("transB", 0) != 0);
+  ValueId result = scaled(c, product, c.attribute_float("alpha", 1));
+  if (c.has_input(2)) result = c.emit("add", {result, scaled(c, c.input(2), c.attribute_float("beta", 1))});
+  return result;
+}
+
+ValueId import_einsum(Context& c) {
+  std::string text;
+  for (const char letter : c.attribute_string("equation", "")) {
+    if (letter != ' ') text += letter;
+  }
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < c.input_count(); ++i) inputs.push_back(c.input(i));
+  const size_t arrow = text.find("->");
+  std::string left = text.substr(0, arrow), right = arrow == std::string::npos ? "" : text.substr(arrow + 2);
+  for (const char letter : left + right) {
+    if (!std::isalpha(static_cast<unsigned char>(letter)) && letter != '.' && letter != ',') {
+      c.refuse("equation \"" + text + "\"");
+    }
+  }
+  // Digits stand for the dimensions of an ellipsis, counted from the last.
+  std::vector<std::string> terms(1);
+  for (const char letter : left) letter == ',' ? terms.emplace_back() : void(terms.back() += letter);
+  if (terms.size() != inputs.size()) c.refuse("equation \"" + text + "\" with " + std::to_string(inputs.size()) + " inputs");
+  int ellipsis = 0;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const size_t dots = terms[i].find("...");
+    if (dots == std::string::npos) continue;
+    const int extra = rank_of(c, inputs[i]) - static_cast<int>(terms[i].size() - 3);
+    if (extra < 0 || extra > 10) c.refuse("equation \"" + text + "\"");
+    ellipsis = std::max(ellipsis, extra);
+    std::string digits;
+    for (int k = extra - 1; k >= 0; --k) digits += static_cast<char>('0' + k);
+    terms[i].replace(dots, 3, digits);
+  }
+  std::string all_digits;
+  for (int k = ellipsis - 1; k >= 0; --k) all_digits += static_cast<char>('0' + k);
+  if (arrow == std::string::npos) {  // implicit output: the ellipsis, then letters that occur once, in order
+    std::map<char, int> counts;
+    for (const std::string& term : terms) {
+      for (const char letter : term) ++counts[letter];
+    }
+    right = all_digits;
+    for (const auto& [letter, count] : counts) {
+      if (count == 1 && std::isalpha(static_cast<unsigned char>(letter))) right += letter;
+    }
+  } else if (const size_t dots = right.find("..."); dots != std::string::npos) {
+    right.replace(dots, 3, all_digits);
+  }
+  left.clear();
+  for (const std::string& term : terms) left += (left.empty() ? "" : ",") + term;
+  if (terms.size() > 1 && terms[0].empty()) left = "," + left;
+  if ((left + right).find('.') != std::string::npos) c.refuse("equation \"" + text + "\"");
+  return c.emit("einsum", inputs, attributes_of({{"equation", left + "->" + right}}));
+}
+
+}  // namespace
+
+// Numpy's product: a vector on the left is a row, on the right a column, and that dimension goes away again.
+ValueId emit_matmul(Context& c, ValueId a, ValueId b) {
+  const bool row = rank_of(c, a) == 1, column = rank_of(c, b) == 1;
+  if (rank_of(c, a) == 0 || rank_of(c, b) == 0) c.refuse("a scalar");
+  if (row) a = emit_reshape(c, a, {1, dims_of(c, a)[0]});
+  if (column) b = emit_reshape(c, b, {dims_of(c, b)[0], 1});
+  const ValueId product = matmul(c, a, b);
+  if (!row && !column) return product;
+  std::vector<int64_t> shape = dims_of(c, product);
+  if (column) shape.pop_back();
+  if (row) shape.erase(shape.end() - (column ? 1 : 2));
+  return emit_reshape(c, product, shape);
+}
+
+OpFamily matmul_family() {
+  OpFamily family;
+  family.ops = {matmul_op(), einsum_op()};
+  family.onnx_rules = {
+      rule("MatMul", 1, [](Context& c) { return emit_matmul(c, c.input(0), c.input(1)); }),
+      rule("Gemm", 7, import_gemm),
+      rule("Einsum", 12, import_einsum),
+      rule_of_domain("com.microsoft", "FusedMatMul",
+                     [](Context& c) -> std::vector<ValueId> {
+                       if (c.attribute_int("transBatchA", 0) || c.attribute_int("transBatchB", 0)) {
+                         c.refuse("transBatchA or transBatchB");
+                       }
+                       if (rank_of(c, c.input(0)) < 2 || rank_of(c, c.input(1)) < 2) c.refuse("vectors");
+                       const ValueId product = matmul(c, c.input(0), c.input(1), c.attribute_int("transA", 0) != 0,
+                                                      c.attribute_int("transB", 0) != 0);
+                       return {scaled(c, product, c.attribute_float("alpha", 1))};
+                     }),
+  };
+  return family;
+}
+
+}  // namespace tw::relay

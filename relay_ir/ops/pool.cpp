@@ -1,0 +1,341 @@
+// Pooling: maximum (with indices), sum and average over windows; unpooling.
+#include <algorithm>
+
+#include "relay_ir/ops/common.h"
+#include "relay_ir/ops/window.h"
+
+namespace tw::relay {
+namespace {
+
+using Context = OnnxNodeContext;
+using Ints = std::vector<int64_t>;
+
+std::vector<AttributeDef> pool_attributes() {
+  std::vector<AttributeDef> attributes = window_attributes();
+  attributes.insert(attributes.begin(), {"kernel", Ints{}, true, "size of the window in each dimension"});
+  return attributes;
+}
+
+Window window_of(const OpCall& c) {
+  return window_of(c, c.attributes.get_ints("kernel"));
+}
+
+std::vector<Expr> extents_of(const Window& window) {
+  return {window.kernel.begin(), window.kernel.end()};
+}
+
+// Where element r of the window at output position s lies in the data, which may be outside.
+te::Indices window_position(const Window& window, const te::Indices& s, const te::Indices& r) {
+  te::Indices result{s[0], s[1]};
+  for (size_t d = 0; d < window.kernel.size(); ++d) {
+    result.push_back(s[2 + d] * window.strides[d] + r[d] * window.dilations[d] - window.pads[d]);
+  }
+  return result;
+}
+
+bool has_pads(const Window& window) {
+  return std::any_of(window.pads.begin(), window.pads.end(), [](int64_t pad) { return pad != 0; });
+}
+
+Expr inside_of(const te::Tensor& x, const Window& window, const te::Indices& position) {
+  Expr inside = bool_imm(true);
+  for (size_t d = 0; d < window.kernel.size(); ++d) {
+    if (window.pads[d] != 0) inside = inside && position[2 + d] >= 0;
+    if (window.pads[window.kernel.size() + d] != 0) inside = inside && position[2 + d] < x.shape()[2 + d];
+  }
+  return inside;
+}
+
+// x with the lowest value around it.
+te::Tensor pad_lowest(const te::Tensor& x, const Window& window) {
+  if (!has_pads(window)) return x;
+  const size_t rank = window.kernel.size();
+  std::vector<Expr> shape{x.shape()[0], x.shape()[1]};
+  for (size_t d = 0; d < rank; ++d) shape.push_back(x.shape()[2 + d] + (window.pads[d] + window.pads[rank + d]));
+  return te::compute("pad", shape, {x}, [&](const te::Indices& s) {
+    te::Indices position{s[0], s[1]};
+    for (size_t d = 0; d < rank; ++d) position.push_back(s[2 + d] - window.pads[d]);
+    const Expr inside = inside_of(x, window, position);
+    return select(inside, load(x.buffer(), position, inside), lowest_of(x.dtype()));
+  });
+}
+
+te::Tensor max_pool(const OpCall& c, const te::Tensor& x, const std::vector<Expr>& shape) {
+  const Window window = window_of(c);
+  const te::Tensor padded = pad_lowest(x, window);
+  Window inner = window;
+  std::fill(inner.pads.begin(), inner.pads.end(), 0);
+  return te::reduce("max_pool", shape, extents_of(window), te::Combiner::max, {padded},
+                    [&](const te::Indices& s, const te::Indices& r) { return padded(window_position(inner, s, r)); });
+}
+
+std::vector<TensorType> infer_pool(const OpCall& c, DType dtype) {
+  const TensorType& x = c.inputs[0];
+  c.require(x.rank() >= 3, "data is [n, c, d…]");
+  TensorType y{dtype, {x.shape[0], x.shape[1]}};
+  append_window_shape(c, window_of(c), x, y);
+  return {y};
+}
+
+void add_examples(OpDef& op, const std::vector<DType>& dtypes) {
+  for (const DType dtype : dtypes) {
+    op.examples.push_back({{tensor_type(dtype, {1, 2, 5, 5})},
+                           attributes_of({{"kernel", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}})});
+    op.examples.push_back(
+        {{tensor_type(dtype, {2, 2, 7})}, attributes_of({{"kernel", Ints{2}}, {"dilations", Ints{2}}})});
+  }
+}
+
+OpDef max_pool_op() {
+  OpDef op;
+  op.name = "max_pool";
+  op.kind = OpKind::reduction;
+  op.doc = "The largest element of each window; outside the data there is none.";
+  op.input_names = {"x"};
+  op.attributes = pool_attributes();
+  op.infer = [](const OpCall& c) {
+    c.require(!c.inputs[0].dtype.is_bool(), "takes numbers");
+    return infer_pool(c, c.inputs[0].dtype);
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    return {max_pool(c, in[0], c.outputs[0].shape)};
+  };
+  add_examples(op, {f32, f16, u8});
+  return op;
+}
+
+OpDef max_pool_indices_op() {
+  OpDef op;
+  op.name = "max_pool_indices";
+  op.kind = OpKind::composite;
+  op.doc =
+      "Where each window's largest element lies: its offset in the whole of x, as i64; of equals the first in the window.";
+  op.input_names = {"x"};
+  op.attributes = pool_attributes();
+  op.attributes.push_back({"column_major", int64_t{0}, false, "1: the spatial dimensions count first dimension fastest"});
+  op.infer = [](const OpCall& c) {
+    c.require(!c.inputs[0].dtype.is_bool(), "takes numbers");
+    return infer_pool(c, i64);
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const te::Tensor& x = in[0];
+    const Window window = window_of(c);
+    const std::vector<Expr> &shape = c.outputs[0].shape, extents = extents_of(window);
+    const te::Tensor best = max_pool(c, x, shape);
+    const Expr count = product_of(extents);
+    const te::Tensor first = te::reduce(
+        "first", shape, extents, te::Combiner::min, {x, best}, [&](const te::Indices& s, const te::Indices& r) {
+          const te::Indices position = window_position(window, s, r);
+          const Expr inside = inside_of(x, window, position), value = load(x.buffer(), position, inside);
+          Expr is_best = equal(value, best(s));
+          if (value.dtype().is_float()) is_best = is_best || call(Intrinsic::is_nan, {value});
+          return select(inside && is_best, flatten_index(r, extents), count - 1);
+        });
+    const bool column_major = c.attributes.get_int("column_major") != 0;
+    return {te::compute("max_pool_indices", shape, {first}, [&](const te::Indices& s) {
+      te::Indices position = window_position(window, s, unflatten_index(first(s), extents));
+      std::vector<Expr> dims(x.shape().begin(), x.shape().end());
+      if (column_major) std::reverse(position.begin() + 2, position.end()), std::reverse(dims.begin() + 2, dims.end());
+      return flatten_index(position, dims);
+    })};
+  };
+  add_examples(op, {f32});
+  return op;
+}
+
+OpDef sum_pool_op(const std::string& name, bool is_average) {
+  OpDef op;
+  op.name = name;
+  op.kind = OpKind::reduction;
+  op.doc = is_average ? "The mean of each window.  Elements outside the data count only with count_pads, and never those "
+                        "of the last `uncounted` rows of the end pads.  f16 and bf16 accumulate in f32."
+                      : "The sum of each window.  f16 and bf16 accumulate in f32.";
+  op.input_names = {"x"};
+  op.attributes = pool_attributes();
+  if (is_average) {
+    op.attributes.push_back({"count_pads", int64_t{0}, false, "1: pads count as zeros"});
+    op.attributes.push_back({"uncounted", Ints{}, false, "rows of the end pads that never count; empty: none"});
+  }
+  op.infer = [](const OpCall& c) {
+    c.require(c.inputs[0].dtype.is_float(), "takes floats");
+    return infer_pool(c, c.inputs[0].dtype);
+  };
+  op.compute = [=](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const te::Tensor& x = in[0];
+    const Window window = window_of(c);
+    const size_t rank = window.kernel.size();
+    const te::Tensor padded = pad_window(x, window);
+    Window inner = window;
+    std::fill(inner.pads.begin(), inner.pads.end(), 0);
+    const DType accumulator = accumulator_of(x.dtype());
+    const te::Tensor sum = te::reduce(
+        is_average ? "window_sum" : name, c.outputs[0].shape, extents_of(window), te::Combiner::sum, {padded},
+        [&](const te::Indices& s, const te::Indices& r) {
+          return cast(accumulator, padded(window_position(inner, s, r)));
+        });
+    if (!is_average) return {cast_stage(sum, x.dtype())};
+    const bool count_pads = c.attributes.get_int("count_pads") != 0;
+    Ints uncounted = c.attributes.get_ints("uncounted");
+    if (uncounted.empty()) uncounted.assign(rank, 0);
+    c.require(uncounted.size() == rank, "uncounted has a number for each dimension of the window");
+    return {te::compute(name, sum.shape(), {sum}, [&](const te::Indices& s) {
+      Expr count(1);
+      for (size_t d = 0; d < rank; ++d) {
+        const int64_t counted_end_pad = window.pads[rank + d] - uncounted[d];
+        const int64_t before = count_pads ? window.pads[d] : 0, after = count_pads ? counted_end_pad : 0;
+        if (before == window.pads[d] && after == window.pads[rank + d]) {
+          count = count * window.kernel[d];
+          continue;
+        }
+        // Window elements k with -before ≤ start + k·dilation < extent + after.
+        const Expr start = s[2 + d] * window.strides[d] - window.pads[d];
+        const int64_t dilation = window.dilations[d];
+        auto first_from = [&](const Expr& bound) {  // the least k ≥ 0 with start + k·dilation ≥ bound, at most kernel
+          return min(max(floor_div(bound - start + (dilation - 1), dilation), 0), window.kernel[d]);
+        };
+        count = count * max(first_from(x.shape()[2 + d] + after) - first_from(Expr(-before)), 1);
+      }
+      return cast(x.dtype(), sum(s) / cast(accumulator, count));
+    })};
+  };
+  add_examples(op, {f32, f16});
+  return op;
+}
+
+OpDef max_unpool_op() {
+  OpDef op;
+  op.name = "max_unpool";
+  op.kind = OpKind::opaque;
+  op.doc = "Zeros of the given shape, with each element of x at the offset that indices gives.";
+  op.input_names = {"x", "indices"};
+  op.min_inputs = op.max_inputs = 2;
+  op.attributes = {{"shape", Ints{}, true, "of the result"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    c.require(c.inputs[1].dtype == i64, "indices are i64");
+    c.require(const_dims(c, c.inputs[0]) == const_dims(c, c.inputs[1]), "x and indices have one shape");
+    return {tensor_type(c.inputs[0].dtype, c.attributes.get_ints("shape"))};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const std::vector<Expr>& shape = c.outputs[0].shape;
+    return te::opaque("max_unpool", in, {{c.outputs[0].dtype, shape}}, [&](const std::vector<Buffer>& out) {
+      const Var clear("p"), element("e");
+      const Expr total = product_of(shape), count = product_of(in[0].shape());
+      const te::Indices from = unflatten_index(element, in[0].shape());
+      const Expr target = data_index(in[1](from), total);
+      return seq({make_stmt<For>(clear, total, LoopKind::serial,
+                                 store(out[0], unflatten_index(clear, shape), zero_of(out[0]->dtype))),
+                  make_stmt<For>(element, count, LoopKind::serial,
+                                 store(out[0], unflatten_index(target, shape), in[0](from)))});
+    });
+  };
+  op.examples = {{{tensor_type(f32, {1, 1, 2}), tensor_type(i64, {1, 1, 2})},
+                  attributes_of({{"shape", Ints{1, 1, 4}}}),
+                  -2,
+                  2,
+                  {NDArray(), int_array({1, 3}).reshape({1, 1, 2})}}};
+  return op;
+}
+
+Ints kernel_of(Context& c) {
+  const Ints kernel = c.attribute_ints("kernel_shape", {});
+  if (kernel.empty()) c.refuse("no kernel_shape");
+  return kernel;
+}
+
+NodeAttributes attributes_of_pool(const Window& window) {
+  NodeAttributes attributes = attributes_of_window(window);
+  attributes.set("kernel", window.kernel);
+  return attributes;
+}
+
+std::vector<ValueId> import_max_pool(Context& c) {
+  const NodeAttributes attributes = attributes_of_pool(rule_window(c, c.input(0), kernel_of(c), true));
+  std::vector<ValueId> outputs{c.emit("max_pool", {c.input(0)}, attributes)};
+  if (c.output_count() > 1) {
+    NodeAttributes with_order = attributes;
+    with_order.set("column_major", c.attribute_int("storage_order", 0));
+    outputs.push_back(c.wants_output(1) ? c.emit("max_pool_indices", {c.input(0)}, with_order) : no_value);
+  }
+  return outputs;
+}
+
+ValueId import_average_pool(Context& c) {
+  Ints extra;
+  const Window window = rule_window(c, c.input(0), kernel_of(c), true, &extra);
+  NodeAttributes attributes = attributes_of_pool(window);
+  attributes.set("count_pads", c.attribute_int("count_include_pad", 0));
+  attributes.set("uncounted", extra);
+  return c.emit("average_pool", {c.input(0)}, attributes);
+}
+
+// (Σ |x|ᵖ)^(1/p) over windows, or over all spatial dimensions.
+ValueId lp(Context& c, int64_t p, const std::function<ValueId(ValueId)>& sum) {
+  if (p < 1) c.refuse("p=" + std::to_string(p));
+  return in_accumulator(c, c.input(0), [&](ValueId x) {
+    const DType dtype = dtype_of(c, x);
+    if (p == 1) return sum(c.emit("abs", {x}));
+    if (p == 2) return c.emit("sqrt", {sum(c.emit("multiply", {x, x}))});
+    const auto power = [&](ValueId v, double e) { return c.emit("power", {v, emit_scalar(c, dtype, e)}); };
+    return power(sum(power(c.emit("abs", {x}), static_cast<double>(p))), 1.0 / static_cast<double>(p));
+  });
+}
+
+OnnxRule global_rule(const std::string& op_type, const std::string& op) {
+  return rule(op_type, 1, [=](Context& c) {
+    std::vector<int> axes;
+    for (int i = 2; i < rank_of(c, c.input(0)); ++i) axes.push_back(i);
+    if (op == "lp") {
+      return lp(c, c.attribute_int("p", 2), [&](ValueId x) { return emit_reduce(c, "reduce_sum", x, axes, true); });
+    }
+    return emit_reduce(c, op, c.input(0), axes, true);
+  });
+}
+
+ValueId import_max_unpool(Context& c) {
+  const Ints kernel = kernel_of(c), dims = dims_of(c, c.input(0));
+  const size_t rank = kernel.size();
+  const Ints strides = c.attribute_ints("strides", Ints(rank, 1)), pads = c.attribute_ints("pads", Ints(2 * rank, 0));
+  if (dims.size() != rank + 2 || strides.size() != rank || pads.size() != 2 * rank) c.refuse("attributes of another rank");
+  Ints inferred(dims.begin(), dims.begin() + 2);
+  for (size_t d = 0; d < rank; ++d) {
+    inferred.push_back((dims[2 + d] - 1) * strides[d] - pads[d] - pads[rank + d] + kernel[d]);
+  }
+  if (!c.has_input(2)) {
+    return c.emit("max_unpool", {c.input(0), c.input(1)}, attributes_of({{"shape", inferred}}));
+  }
+  // The offsets are those of the inferred shape: its data is put into the corner of the wanted one.
+  const Ints shape = c.constant_ints(2);
+  if (shape.size() != dims.size()) c.refuse("an output_shape of another rank");
+  ValueId y = c.emit("max_unpool", {c.input(0), c.input(1)}, attributes_of({{"shape", inferred}}));
+  Ints after(2 * shape.size(), 0);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    after[shape.size() + d] = shape[d] - inferred[d];
+    if (after[shape.size() + d] < 0) c.refuse("an output_shape smaller than the windows need");
+  }
+  return c.emit("pad", {y}, attributes_of({{"pads", after}}));
+}
+
+}  // namespace
+
+OpFamily pool_family() {
+  OpFamily family;
+  family.ops = {max_pool_op(), max_pool_indices_op(), sum_pool_op("sum_pool", false), sum_pool_op("average_pool", true),
+                max_unpool_op()};
+  family.onnx_rules = {
+      {"MaxPool", "", 1, import_max_pool},
+      rule("AveragePool", 1, import_average_pool),
+      rule("LpPool", 2,
+           [](Context& c) {
+             return lp(c, c.attribute_int("p", 2), [&](ValueId x) {
+               return c.emit("sum_pool", {x}, attributes_of_pool(rule_window(c, x, kernel_of(c), true)));
+             });
+           }),
+      global_rule("GlobalAveragePool", "reduce_mean"),
+      global_rule("GlobalMaxPool", "reduce_max"),
+      global_rule("GlobalLpPool", "lp"),
+      rule("MaxUnpool", 9, import_max_unpool),
+  };
+  return family;
+}
+
+}  // namespace tw::relay

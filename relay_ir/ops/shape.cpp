@@ -1,0 +1,311 @@
+// Operators that move elements: reshape, transpose, broadcast, concat, slice, pad.  Each has affine reads, so that fusion can
+// take any of them into a neighbour.
+#include <algorithm>
+
+#include "relay_ir/ops/common.h"
+#include "relay_ir/ops/shape_rules.h"
+#include "tensor_ir/arith/simplify.h"
+
+namespace tw::relay {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// -1 once: what is left; -2: the input's dimension at that place.
+std::vector<Expr> wanted_shape(const OpCall& c) {
+  const std::vector<Expr>& from = c.inputs[0].shape;
+  std::vector<Expr> shape;
+  int open = -1;
+  Expr known(1);
+  for (const int64_t dim : c.attributes.get_ints("shape")) {
+    const size_t i = shape.size();
+    if (dim == -1) {
+      c.require(open < 0, "one dimension may be -1");
+      open = static_cast<int>(i);
+      shape.emplace_back(1);
+    } else if (dim == -2) {
+      c.require(i < from.size(), "the input has no dimension to keep there");
+      shape.push_back(from[i]);
+    } else {
+      c.require(dim >= 0, "dimensions are not negative");
+      shape.emplace_back(dim);
+    }
+    if (open != static_cast<int>(i)) known = known * shape.back();
+  }
+  const Expr total = simplify(product_of(from));
+  if (open >= 0) {
+    c.require(!is_const_int(known, 0), "a dimension of -1 beside one of 0");
+    const auto t = as_int(total), k = as_int(known);
+    c.require(!t || !k || *t % *k == 0, "the elements do not divide into this shape");
+    shape[open] = simplify(floor_div(total, known));
+  } else {
+    c.require(is_same_dim(total, simplify(known)), "the new shape has another number of elements");
+  }
+  return shape;
+}
+
+OpDef reshape_op() {
+  OpDef op;
+  op.name = "reshape";
+  op.kind = OpKind::view;
+  op.doc = "The same elements in the same order under another shape.";
+  op.input_names = {"x"};
+  op.attributes = {{"shape", Ints{}, true, "new dimensions; one -1: what is left; -2: as in x at that place"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> { return {{c.inputs[0].dtype, wanted_shape(c)}}; };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const std::vector<Expr>& shape = c.outputs[0].shape;
+    return {te::compute("reshape", shape, in,
+                        [&](const te::Indices& s) { return in[0](reshape_index(s, shape, in[0].shape())); })};
+  };
+  op.examples = {{{tensor_type(f32, {2, 3, 4})}, attributes_of({{"shape", Ints{6, 4}}})},
+                 {{tensor_type(u8, {2, 3, 4})}, attributes_of({{"shape", Ints{4, -1}}})},
+                 {{tensor_type(f32, {2, 12})}, attributes_of({{"shape", Ints{-2, 3, 4}}})},
+                 {{tensor_type(f32, {1})}, attributes_of({{"shape", Ints{}}})}};
+  return op;
+}
+
+OpDef transpose_op() {
+  OpDef op;
+  op.name = "transpose";
+  op.kind = OpKind::injective;
+  op.doc = "Dimensions in another order: result dimension i is dimension perm[i] of x.";
+  op.input_names = {"x"};
+  op.attributes = {{"perm", Ints{}, true, "a permutation of the axes"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const std::vector<int> sorted = normal_axes(c, c.attributes.get_ints("perm"), c.inputs[0].rank());
+    c.require(static_cast<int>(sorted.size()) == c.inputs[0].rank(), "perm names each axis once");
+    TensorType y{c.inputs[0].dtype, {}};
+    for (const int64_t axis : c.attributes.get_ints("perm")) {
+      y.shape.push_back(c.inputs[0].shape[normal_axis(c, axis, c.inputs[0].rank())]);
+    }
+    return {y};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const Ints& perm = c.attributes.get_ints("perm");
+    return {te::compute("transpose", c.outputs[0].shape, in, [&](const te::Indices& s) {
+      te::Indices indices(s.size());
+      for (size_t i = 0; i < perm.size(); ++i) indices[normal_axis(c, perm[i], in[0].rank())] = s[i];
+      return in[0](indices);
+    })};
+  };
+  op.examples = {{{tensor_type(f32, {2, 3, 4})}, attributes_of({{"perm", Ints{2, 0, 1}}})},
+                 {{tensor_type(boolean, {2, 3})}, attributes_of({{"perm", Ints{1, 0}}})}};
+  return op;
+}
+
+OpDef broadcast_op() {
+  OpDef op;
+  op.name = "broadcast_to";
+  op.kind = OpKind::injective;
+  op.doc = "x repeated along its dimensions of extent 1 and along new ones in front.";
+  op.input_names = {"x"};
+  op.attributes = {{"shape", Ints{}, true, "of the result; -2: as in x"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const Ints& shape = c.attributes.get_ints("shape");
+    const std::vector<Expr>& from = c.inputs[0].shape;
+    c.require(shape.size() >= from.size(), "the new shape has at least as many dimensions");
+    TensorType y{c.inputs[0].dtype, {}};
+    const size_t skip = shape.size() - from.size();
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] == -2) {
+        c.require(i >= skip, "there is no dimension to keep");
+        y.shape.push_back(from[i - skip]);
+        continue;
+      }
+      c.require(shape[i] >= 0, "dimensions are not negative");
+      y.shape.emplace_back(shape[i]);
+      if (i >= skip) {
+        c.require(is_const_int(from[i - skip], 1) || is_const_int(from[i - skip], shape[i]),
+                  "a dimension is neither 1 nor the wanted one");
+      }
+    }
+    return {y};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    return {te::compute("broadcast_to", c.outputs[0].shape, in,
+                        [&](const te::Indices& s) { return broadcast_read(in[0], s); })};
+  };
+  op.examples = {{{tensor_type(f32, {3, 1})}, attributes_of({{"shape", Ints{2, 3, 4}}})},
+                 {{tensor_type(i64, {})}, attributes_of({{"shape", Ints{2}}})}};
+  return op;
+}
+
+OpDef concat_op() {
+  OpDef op;
+  op.name = "concat";
+  op.kind = OpKind::injective;
+  op.doc = "Inputs one after the other along an axis.";
+  op.input_names = {"inputs"};
+  op.max_inputs = -1;
+  op.attributes = {{"axis", int64_t{0}, true, "the axis that grows"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    TensorType y = c.inputs[0];
+    const int axis = normal_axis(c, c.attributes.get_int("axis"), y.rank());
+    for (size_t i = 1; i < c.inputs.size(); ++i) {
+      const TensorType& x = c.inputs[i];
+      c.require(x.dtype == y.dtype && x.rank() == y.rank(), "inputs have one element type and rank");
+      for (int d = 0; d < y.rank(); ++d) {
+        if (d == axis)
+          y.shape[d] = simplify(y.shape[d] + x.shape[d]);
+        else
+          c.require(is_same_dim(x.shape[d], y.shape[d]), "other dimensions than the axis differ");
+      }
+    }
+    return {y};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const int axis = normal_axis(c, c.attributes.get_int("axis"), in[0].rank());
+    return {te::compute("concat", c.outputs[0].shape, in, [&](const te::Indices& s) {
+      std::vector<Expr> ends;
+      Expr end(0);
+      for (const te::Tensor& part : in) ends.push_back(end = simplify(end + part.shape()[axis]));
+      Expr result;
+      for (size_t i = in.size(); i-- > 0;) {
+        if (is_const_int(in[i].shape()[axis], 0)) continue;
+        te::Indices indices = s;
+        if (i > 0) indices[axis] = s[axis] - ends[i - 1];
+        Expr here = bool_imm(true);
+        if (i > 0) here = here && s[axis] >= ends[i - 1];
+        if (i + 1 < in.size()) here = here && s[axis] < ends[i];
+        const bool is_all = as_int(here).has_value();
+        const Expr value = is_all ? in[i](indices) : load(in[i].buffer(), indices, here);
+        result = result.is_defined() ? select(s[axis] < ends[i], value, result) : value;
+      }
+      return result.is_defined() ? result : zero_of(in[0].dtype());
+    })};
+  };
+  op.examples = {{{tensor_type(f32, {2, 3}), tensor_type(f32, {2, 1}), tensor_type(f32, {2, 2})},
+                  attributes_of({{"axis", int64_t{-1}}})},
+                 {{tensor_type(i64, {1}), tensor_type(i64, {3})}, attributes_of({{"axis", int64_t{0}}})}};
+  return op;
+}
+
+OpDef slice_op() {
+  OpDef op;
+  op.name = "slice";
+  op.kind = OpKind::injective;
+  op.doc = "Along each of some axes, `size` elements from `start` on in steps, which may be negative.";
+  op.input_names = {"x"};
+  op.attributes = {{"axes", Ints{}, true, "the axes that are cut"},
+                   {"starts", Ints{}, true, "first element of each, not negative"},
+                   {"sizes", Ints{}, true, "number of elements of each"},
+                   {"steps", Ints{}, false, "step of each; empty: 1"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    TensorType y = c.inputs[0];
+    const Ints &axes = c.attributes.get_ints("axes"), &starts = c.attributes.get_ints("starts"),
+               &sizes = c.attributes.get_ints("sizes");
+    Ints steps = c.attributes.get_ints("steps");
+    if (steps.empty()) steps.assign(axes.size(), 1);
+    normal_axes(c, axes, y.rank());
+    c.require(starts.size() == axes.size() && sizes.size() == axes.size() && steps.size() == axes.size(),
+              "axes, starts, sizes and steps are as many");
+    for (size_t i = 0; i < axes.size(); ++i) {
+      Expr& dim = y.shape[normal_axis(c, axes[i], y.rank())];
+      c.require(sizes[i] >= 0, "sizes are not negative");
+      if (sizes[i] > 0) {
+        const int64_t last = starts[i] + (sizes[i] - 1) * steps[i], known = as_int(dim).value_or(last + 1);
+        c.require(starts[i] >= 0 && last >= 0 && starts[i] < std::max<int64_t>(known, 1) && last < known,
+                  "the slice reaches outside");
+      }
+      dim = Expr(sizes[i]);
+    }
+    return {y};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const Ints &axes = c.attributes.get_ints("axes"), &starts = c.attributes.get_ints("starts"),
+               &steps = c.attributes.get_ints("steps");
+    return {te::compute("slice", c.outputs[0].shape, in, [&](const te::Indices& s) {
+      te::Indices indices = s;
+      for (size_t i = 0; i < axes.size(); ++i) {
+        Expr& index = indices[normal_axis(c, axes[i], in[0].rank())];
+        index = index * (steps.empty() ? 1 : steps[i]) + starts[i];
+      }
+      return in[0](indices);
+    })};
+  };
+  op.examples = {{{tensor_type(f32, {4, 5})}, attributes_of({{"axes", Ints{1}}, {"starts", Ints{1}}, {"sizes", Ints{3}}})},
+                 {{tensor_type(i32, {4, 5})},
+                  attributes_of({{"axes", Ints{0, 1}}, {"starts", Ints{3, 0}}, {"sizes", Ints{2, 3}}, {"steps", Ints{-2, 2}}})}};
+  return op;
+}
+
+// Index into x for the modes that read x again outside it.
+Expr folded_index(const std::string& mode, const Expr& index, const Expr& extent) {
+  if (mode == "edge") return min(max(index, Expr(0)), extent - 1);
+  if (mode == "wrap") return floor_mod(index, extent);
+  // reflect: a period of 2·(extent - 1)
+  if (is_const_int(extent, 1)) return Expr(0);
+  const Expr period = (extent - 1) * 2, phase = floor_mod(index, period);
+  return min(phase, period - phase);
+}
+
+OpDef pad_op() {
+  OpDef op;
+  op.name = "pad";
+  op.kind = OpKind::injective;
+  op.doc =
+      "x with rows before and after each dimension, which hold `value` (an input, otherwise 0) or x again; negative pads "
+      "cut rows away.";
+  op.input_names = {"x", "value"};
+  op.max_inputs = 2;
+  op.attributes = {{"pads", Ints{}, true, "rows before each dimension, then after each"},
+                   {"mode", std::string("constant"), false, "constant, edge, reflect or wrap"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    TensorType y = c.inputs[0];
+    const Ints& pads = c.attributes.get_ints("pads");
+    const std::string& mode = c.attributes.get_string("mode");
+    c.require(mode == "constant" || mode == "edge" || mode == "reflect" || mode == "wrap", "no such mode: " + mode);
+    c.require(static_cast<int>(pads.size()) == 2 * y.rank(), "pads has two numbers for each dimension");
+    if (c.has_input(1)) {
+      c.require(c.inputs[1].dtype == y.dtype && c.inputs[1].rank() == 0, "value is a scalar of x's type");
+    }
+    for (int d = 0; d < y.rank(); ++d) {
+      const int64_t total = pads[d] + pads[y.rank() + d];
+      c.require(mode == "constant" || total == 0 || !is_const_int(y.shape[d], 0), "an empty dimension cannot be repeated");
+      y.shape[d] = simplify(y.shape[d] + total);
+    }
+    return {y};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const te::Tensor& x = in[0];
+    const int rank = x.rank();
+    const Ints& pads = c.attributes.get_ints("pads");
+    const std::string& mode = c.attributes.get_string("mode");
+    std::vector<te::Tensor> uses{x};
+    if (c.has_input(1)) uses.push_back(in[1]);
+    return {te::compute("pad", c.outputs[0].shape, uses, [&](const te::Indices& s) {
+      te::Indices indices = s;
+      Expr inside = bool_imm(true);
+      for (int d = 0; d < rank; ++d) {
+        if (pads[d] == 0 && pads[rank + d] == 0) continue;
+        indices[d] = s[d] - pads[d];
+        if (mode != "constant") {
+          indices[d] = folded_index(mode, indices[d], x.shape()[d]);
+          continue;
+        }
+        if (pads[d] > 0) inside = inside && indices[d] >= 0;
+        if (pads[rank + d] > 0) inside = inside && indices[d] < x.shape()[d];
+      }
+      if (as_int(inside)) return x(indices);
+      const Expr value = load(x.buffer(), indices, inside);
+      return c.has_input(1) ? select(inside, value, in[1](te::Indices{})) : value;
+    })};
+  };
+  for (const char* mode : {"constant", "edge", "reflect", "wrap"}) {
+    op.examples.push_back({{tensor_type(f32, {3, 4})},
+                           attributes_of({{"pads", Ints{1, 2, 0, 1}}, {"mode", std::string(mode)}})});
+  }
+  op.examples.push_back({{tensor_type(i32, {3, 4}), tensor_type(i32, {})}, attributes_of({{"pads", Ints{1, -1, 0, 2}}})});
+  return op;
+}
+
+}  // namespace
+
+OpFamily shape_family() {
+  OpFamily family;
+  family.ops = {reshape_op(), transpose_op(), broadcast_op(), concat_op(), slice_op(), pad_op()};
+  family.onnx_rules = shape_rules();
+  return family;
+}
+
+}  // namespace tw::relay

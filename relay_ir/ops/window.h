@@ -1,0 +1,30 @@
+// Windows that move over the spatial dimensions of [n, c, d…]: of convolutions and pools.
+#pragma once
+
+#include "relay_ir/ops/common.h"
+
+namespace tw::relay {
+
+struct Window {
+  std::vector<int64_t> kernel, strides, dilations;
+  std::vector<int64_t> pads;  // begin of each dimension, then end of each
+  int64_t reach(size_t d) const { return (kernel[d] - 1) * dilations[d] + 1; }
+};
+
+std::vector<AttributeDef> window_attributes();  // strides, dilations, pads
+Window window_of(const OpCall& call, std::vector<int64_t> kernel);
+// The spatial extents of the result, appended to y.
+void append_window_shape(const OpCall& call, const Window& window, const TensorType& x, TensorType& y);
+// x with zeros around it; x itself when there are no pads.
+te::Tensor pad_window(const te::Tensor& x, const Window& window);
+
+// From ONNX's attributes: auto_pad and, for pools, ceil_mode become pads.  `ceil_extra` receives how much of the end pads
+// is there only to round the result up.
+Window rule_window(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& kernel, bool is_pool,
+                   std::vector<int64_t>* ceil_extra = nullptr);
+NodeAttributes attributes_of_window(const Window& window);
+
+// A convolution with the node's own attributes.
+ValueId emit_conv(OnnxNodeContext& c, ValueId x, ValueId weight);
+
+}  // namespace tw::relay
