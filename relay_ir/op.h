@@ -56,9 +56,9 @@ struct AttributeDef {
 // An input generator for tests: `inputs` drawn at random from a seed within ranges that suit the operator.
 struct OpExample {
   std::vector<TensorType> inputs;
-  NodeAttributes attributes;
+  NodeAttributes attributes = {};
   double low = -2, high = 2;             // range of random floats
-  std::vector<NDArray> constant_inputs;  // by position; undefined arrays are drawn at random
+  std::vector<NDArray> constant_inputs = {};  // by position; undefined arrays are drawn at random
 };
 
 struct OpDef {

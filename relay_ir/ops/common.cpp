@@ -104,7 +104,8 @@ bool is_same_dim(const Expr& a, const Expr& b) {
 }
 
 te::Indices reshape_index(const te::Indices& indices, const std::vector<Expr>& to, const std::vector<Expr>& from) {
-  // Pairs of runs of dimensions with equal products: [1, 128, 768] ↔ [1, 128, 12, 64] need arithmetic in the last run only.
+  // Pairs of runs of dimensions with equal products: [1, 128, 768] ↔ [1, 128, 12, 64] need arithmetic in the last run
+  // only.
   te::Indices result(from.size());
   size_t i = 0, j = 0;  // in to, from
   while (i < to.size() || j < from.size()) {
@@ -125,7 +126,8 @@ te::Indices reshape_index(const te::Indices& indices, const std::vector<Expr>& t
         take_to();
       }
     }
-    const std::vector<Expr> to_run(to.begin() + i, to.begin() + i_end), from_run(from.begin() + j, from.begin() + j_end);
+    const std::vector<Expr> to_run(to.begin() + i, to.begin() + i_end),
+        from_run(from.begin() + j, from.begin() + j_end);
     const te::Indices run(indices.begin() + i, indices.begin() + i_end);
     const te::Indices mapped = unflatten_index(flatten_index(run, to_run), from_run);
     std::copy(mapped.begin(), mapped.end(), result.begin() + j);
@@ -233,7 +235,8 @@ ValueId emit_scalar(OnnxNodeContext& c, DType dtype, double value) {
   return c.emit_constant(array);
 }
 
-ValueId emit_ints(OnnxNodeContext& c, const std::vector<int64_t>& values, const std::vector<int64_t>& shape, DType dtype) {
+ValueId emit_ints(OnnxNodeContext& c, const std::vector<int64_t>& values, const std::vector<int64_t>& shape,
+                  DType dtype) {
   return c.emit_constant(int_array(values, dtype).reshape(shape));
 }
 
@@ -273,9 +276,9 @@ ValueId emit_concat(OnnxNodeContext& c, const std::vector<ValueId>& parts, int a
 }
 
 ValueId emit_reduce(OnnxNodeContext& c, const std::string& op, ValueId x, const std::vector<int>& axes, bool keepdims) {
-  return c.emit(op, {x},
-                attributes_of({{"axes", std::vector<int64_t>(axes.begin(), axes.end())},
-                               {"keepdims", int64_t{keepdims}}}));
+  return c.emit(
+      op, {x},
+      attributes_of({{"axes", std::vector<int64_t>(axes.begin(), axes.end())}, {"keepdims", int64_t{keepdims}}}));
 }
 
 ValueId emit_along_axis(OnnxNodeContext& c, ValueId vector, int axis, int rank) {

@@ -1,5 +1,5 @@
-// What the families of operators share: reading types and attributes, small pieces of tensor expressions, and small graphs
-// that import rules build.
+// What the families of operators share: reading types and attributes, small pieces of tensor expressions, and small
+// graphs that import rules build.
 #pragma once
 
 #include <string>
@@ -28,8 +28,8 @@ Expr product_of(const std::vector<Expr>& extents);
 // NaN when either is, for floats.
 Expr minimum_of(Expr a, Expr b);
 Expr maximum_of(Expr a, Expr b);
-// An index that comes from data: negative ones count from the end, those outside are moved to the nearest valid one, so that
-// no run can read foreign memory.
+// An index that comes from data: negative ones count from the end, those outside are moved to the nearest valid one, so
+// that no run can read foreign memory.
 Expr data_index(Expr index, const Expr& extent);
 // 0 ≤ index < extent
 Expr in_bounds(const Expr& index, const Expr& extent);
@@ -43,8 +43,8 @@ bool is_same_dim(const Expr& a, const Expr& b);
 // Examples: types from a dtype and a list of dimensions.
 TensorType tensor_type(DType dtype, const std::vector<int64_t>& dims);
 NodeAttributes attributes_of(std::initializer_list<std::pair<std::string, AttributeValue>> list);
-NDArray int_array(const std::vector<int64_t>& values, DType dtype = i64);    // rank 1
-NDArray float_array(const std::vector<double>& values, DType dtype = f32);   // rank 1
+NDArray int_array(const std::vector<int64_t>& values, DType dtype = i64);   // rank 1
+NDArray float_array(const std::vector<double>& values, DType dtype = f32);  // rank 1
 
 // ---------------------------------------------------------------------------------------------------------------
 // For import rules
@@ -61,8 +61,10 @@ DType onnx_dtype(const OnnxNodeContext& c, int64_t number);
 std::vector<int64_t> axes_of(const OnnxNodeContext& c, size_t input);
 
 ValueId emit_scalar(OnnxNodeContext& c, DType dtype, double value);
-ValueId emit_ints(OnnxNodeContext& c, const std::vector<int64_t>& values, const std::vector<int64_t>& shape, DType dtype);
-ValueId emit_reshape(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& shape);  // x itself when it has the shape
+ValueId emit_ints(OnnxNodeContext& c, const std::vector<int64_t>& values, const std::vector<int64_t>& shape,
+                  DType dtype);
+ValueId emit_reshape(OnnxNodeContext& c, ValueId x,
+                     const std::vector<int64_t>& shape);  // x itself when it has the shape
 ValueId emit_transpose(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& perm);
 ValueId emit_broadcast(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& shape);
 ValueId emit_cast(OnnxNodeContext& c, ValueId x, DType dtype);

@@ -1,4 +1,5 @@
-// ONNX operators whose result is known when the model is imported: constants, shapes, ranges, windows of signal processing.
+// ONNX operators whose result is known when the model is imported: constants, shapes, ranges, windows of signal
+// processing.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -27,8 +28,8 @@ ValueId import_constant_of_shape(Context& c) {
   if (std::any_of(shape.begin(), shape.end(), [](int64_t dim) { return dim < 0; })) {
     throw Error(ErrorCode::shape, "ConstantOfShape: a negative dimension\n  help: dimensions are 0 or more");
   }
-  const ValueId value = c.has_attribute("value") ? c.emit_constant(c.attribute_tensor("value").reshape({}))
-                                                 : emit_scalar(c, f32, 0);
+  const ValueId value =
+      c.has_attribute("value") ? c.emit_constant(c.attribute_tensor("value").reshape({})) : emit_scalar(c, f32, 0);
   return emit_broadcast(c, value, shape);
 }
 
@@ -56,7 +57,8 @@ const NDArray& known_scalar(Context& c, size_t input) {
   const NDArray* value = c.constant(c.input(input));
   if (!value) c.refuse("input " + std::to_string(input) + " must be known at import");
   if (value->size() != 1) {
-    throw Error(ErrorCode::shape, c.op_type() + ": input " + std::to_string(input) + " is no scalar\n  help: give one number");
+    throw Error(ErrorCode::shape,
+                c.op_type() + ": input " + std::to_string(input) + " is no scalar\n  help: give one number");
   }
   return *value;
 }
@@ -90,7 +92,8 @@ ValueId import_eye_like(Context& c) {
   const ValueId x = c.input(0);
   const Ints dims = dims_of(c, x);
   const DType dtype = c.has_attribute("dtype") ? onnx_dtype(c, c.attribute_int("dtype", 1)) : dtype_of(c, x);
-  if (dims.size() != 2) throw Error(ErrorCode::shape, "EyeLike: its input is no matrix\n  help: it takes [rows, columns]");
+  if (dims.size() != 2)
+    throw Error(ErrorCode::shape, "EyeLike: its input is no matrix\n  help: it takes [rows, columns]");
   if (element_count(dims) > max_elements) c.refuse("a matrix of too many elements");
   const int64_t k = c.attribute_int("k", 0);
   NDArray result(dtype, dims);

@@ -10,7 +10,8 @@ namespace {
 using Context = OnnxNodeContext;
 
 // The input channel of group-local channel `local` for output channel `out`.
-Expr input_channel(const Expr& out, const Expr& local, int64_t groups, int64_t outputs_per_group, int64_t inputs_per_group) {
+Expr input_channel(const Expr& out, const Expr& local, int64_t groups, int64_t outputs_per_group,
+                   int64_t inputs_per_group) {
   if (groups == 1) return local;
   const Expr group = outputs_per_group == 1 ? out : floor_div(out, outputs_per_group);
   return inputs_per_group == 1 ? group : group * inputs_per_group + local;
@@ -21,7 +22,8 @@ OpDef conv_op() {
   op.name = "conv";
   op.kind = OpKind::contraction;
   op.doc =
-      "Convolution of any rank.  y[n, o, p…] = Σ x[n, c, p·stride + k·dilation - pad …] · w[o, c, k…] over the channels c "
+      "Convolution of any rank.  y[n, o, p…] = Σ x[n, c, p·stride + k·dilation - pad …] · w[o, c, k…] over the "
+      "channels c "
       "of o's group and the window k; outside x is 0.  f16 and bf16 accumulate in f32.";
   op.input_names = {"x", "weight"};
   op.min_inputs = op.max_inputs = 2;
@@ -48,15 +50,16 @@ OpDef conv_op() {
     const te::Tensor x = pad_window(in[0], window);
     const DType accumulator = accumulator_of(x.dtype());
     std::vector<Expr> extents(w.shape().begin() + 1, w.shape().end());
-    const te::Tensor y = te::reduce(
-        "conv", c.outputs[0].shape, extents, te::Combiner::sum, {x, w}, [&](const te::Indices& s, const te::Indices& r) {
-          te::Indices data{s[0], input_channel(s[1], r[0], groups, per_group, weight[1])}, filter{s[1], r[0]};
-          for (size_t d = 0; d < window.kernel.size(); ++d) {
-            data.push_back(s[2 + d] * window.strides[d] + r[1 + d] * window.dilations[d]);
-            filter.push_back(r[1 + d]);
-          }
-          return cast(accumulator, x(data)) * cast(accumulator, w(filter));
-        });
+    const te::Tensor y = te::reduce("conv", c.outputs[0].shape, extents, te::Combiner::sum, {x, w},
+                                    [&](const te::Indices& s, const te::Indices& r) {
+                                      te::Indices data{s[0], input_channel(s[1], r[0], groups, per_group, weight[1])},
+                                          filter{s[1], r[0]};
+                                      for (size_t d = 0; d < window.kernel.size(); ++d) {
+                                        data.push_back(s[2 + d] * window.strides[d] + r[1 + d] * window.dilations[d]);
+                                        filter.push_back(r[1 + d]);
+                                      }
+                                      return cast(accumulator, x(data)) * cast(accumulator, w(filter));
+                                    });
     return {cast_stage(y, x.dtype())};
   };
   using Ints = std::vector<int64_t>;
@@ -96,7 +99,8 @@ OpDef conv_transpose_op() {
   op.name = "conv_transpose";
   op.kind = OpKind::contraction;
   op.doc =
-      "The transpose of a convolution: every element of x adds x · w[c, o, k…] to the result at its position · stride + "
+      "The transpose of a convolution: every element of x adds x · w[c, o, k…] to the result at its position · stride "
+      "+ "
       "k · dilation - pad.  weight is [c, o / groups, k…].";
   op.input_names = {"x", "weight"};
   op.min_inputs = op.max_inputs = 2;
@@ -123,7 +127,9 @@ OpDef conv_transpose_op() {
     const int64_t groups = c.attributes.get_int("groups"), outputs = *as_int(w.shape()[1]),
                   inputs = *as_int(w.shape()[0]) / groups;
     const DType accumulator = accumulator_of(x.dtype());
-    auto channel = [&](const Expr& out, const Expr& local) { return input_channel(out, local, groups, outputs, inputs); };
+    auto channel = [&](const Expr& out, const Expr& local) {
+      return input_channel(out, local, groups, outputs, inputs);
+    };
     auto output_in_group = [&](const Expr& out) { return groups == 1 ? out : floor_mod(out, outputs); };
 
     // Windows that tile the result: each result element has one source element and one weight.
@@ -133,16 +139,16 @@ OpDef conv_transpose_op() {
                   window.pads[d] == 0 && window.pads[rank + d] == 0;
     }
     if (is_tiling) {
-      const te::Tensor y = te::reduce(
-          "conv_transpose", c.outputs[0].shape, {Expr(inputs)}, te::Combiner::sum, {x, w},
-          [&](const te::Indices& s, const te::Indices& r) {
-            te::Indices data{s[0], channel(s[1], r[0])}, filter{channel(s[1], r[0]), output_in_group(s[1])};
-            for (size_t d = 0; d < rank; ++d) {
-              data.push_back(floor_div(s[2 + d], window.strides[d]));
-              filter.push_back(floor_mod(s[2 + d], window.strides[d]));
-            }
-            return cast(accumulator, x(data)) * cast(accumulator, w(filter));
-          });
+      const te::Tensor y = te::reduce("conv_transpose", c.outputs[0].shape, {Expr(inputs)}, te::Combiner::sum, {x, w},
+                                      [&](const te::Indices& s, const te::Indices& r) {
+                                        te::Indices data{s[0], channel(s[1], r[0])},
+                                            filter{channel(s[1], r[0]), output_in_group(s[1])};
+                                        for (size_t d = 0; d < rank; ++d) {
+                                          data.push_back(floor_div(s[2 + d], window.strides[d]));
+                                          filter.push_back(floor_mod(s[2 + d], window.strides[d]));
+                                        }
+                                        return cast(accumulator, x(data)) * cast(accumulator, w(filter));
+                                      });
       return {cast_stage(y, x.dtype())};
     }
 
@@ -165,26 +171,27 @@ OpDef conv_transpose_op() {
     });
     std::vector<Expr> extents{Expr(inputs)};
     for (const int64_t k : window.kernel) extents.emplace_back(k);
-    const te::Tensor y = te::reduce(
-        "conv_transpose", c.outputs[0].shape, extents, te::Combiner::sum, {spread, w},
-        [&](const te::Indices& s, const te::Indices& r) {
-          te::Indices data{s[0], channel(s[1], r[0])}, filter{channel(s[1], r[0]), output_in_group(s[1])};
-          for (size_t d = 0; d < rank; ++d) {
-            data.push_back(s[2 + d] + r[1 + d] * window.dilations[d]);
-            filter.push_back(Expr(window.kernel[d] - 1) - r[1 + d]);
-          }
-          return cast(accumulator, spread(data)) * cast(accumulator, w(filter));
-        });
+    const te::Tensor y = te::reduce("conv_transpose", c.outputs[0].shape, extents, te::Combiner::sum, {spread, w},
+                                    [&](const te::Indices& s, const te::Indices& r) {
+                                      te::Indices data{s[0], channel(s[1], r[0])},
+                                          filter{channel(s[1], r[0]), output_in_group(s[1])};
+                                      for (size_t d = 0; d < rank; ++d) {
+                                        data.push_back(s[2 + d] + r[1 + d] * window.dilations[d]);
+                                        filter.push_back(Expr(window.kernel[d] - 1) - r[1 + d]);
+                                      }
+                                      return cast(accumulator, spread(data)) * cast(accumulator, w(filter));
+                                    });
     return {cast_stage(y, x.dtype())};
   };
   using Ints = std::vector<int64_t>;
-  op.examples = {{{tensor_type(f32, {1, 3, 4, 4}), tensor_type(f32, {3, 2, 2, 2})}, attributes_of({{"strides", Ints{2, 2}}})},
-                 {{tensor_type(f32, {1, 4, 3, 3}), tensor_type(f32, {4, 1, 3, 3})},
-                  attributes_of({{"strides", Ints{2, 2}},
-                                 {"pads", Ints{1, 1, 1, 1}},
-                                 {"output_padding", Ints{1, 1}},
-                                 {"groups", int64_t{2}}})},
-                 {{tensor_type(f16, {1, 2, 5}), tensor_type(f16, {2, 3, 3})}, attributes_of({{"dilations", Ints{2}}})}};
+  op.examples = {
+      {{tensor_type(f32, {1, 3, 4, 4}), tensor_type(f32, {3, 2, 2, 2})}, attributes_of({{"strides", Ints{2, 2}}})},
+      {{tensor_type(f32, {1, 4, 3, 3}), tensor_type(f32, {4, 1, 3, 3})},
+       attributes_of({{"strides", Ints{2, 2}},
+                      {"pads", Ints{1, 1, 1, 1}},
+                      {"output_padding", Ints{1, 1}},
+                      {"groups", int64_t{2}}})},
+      {{tensor_type(f16, {1, 2, 5}), tensor_type(f16, {2, 3, 3})}, attributes_of({{"dilations", Ints{2}}})}};
   return op;
 }
 

@@ -75,9 +75,7 @@ OpDef cast_op() {
   op.doc = "Converts elements.  Floats to integers truncate; to bool: whether not 0.";
   op.input_names = {"x"};
   op.attributes = {{"to", std::string("f32"), true, "element type of the result"}};
-  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
-    return {{dtype_attribute(c, "to"), c.inputs[0].shape}};
-  };
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> { return {{dtype_attribute(c, "to"), c.inputs[0].shape}}; };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const DType to = c.outputs[0].dtype;
     return {te::compute("cast", c.outputs[0].shape, in, [&](const te::Indices& i) {
@@ -132,9 +130,8 @@ OpDef elementwise_op(const ElementwiseRow& row) {
   };
   op.compute = [element = row.element, name = op.name](const OpCall& c,
                                                        const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
-    return {te::compute(name, c.outputs[0].shape, in, [&](const te::Indices& i) {
-      return cast(c.outputs[0].dtype, element(c, read_all(in, i)));
-    })};
+    return {te::compute(name, c.outputs[0].shape, in,
+                        [&](const te::Indices& i) { return cast(c.outputs[0].dtype, element(c, read_all(in, i))); })};
   };
   std::vector<DType> dtypes;
   for (const DType dtype : {f32, f16, i32, u8, boolean}) {

@@ -87,8 +87,8 @@ std::vector<ValueId> import_dropout(Context& c) {
   }
   std::vector<ValueId> outputs{c.input(0)};
   if (c.output_count() > 1) {
-    outputs.push_back(
-        c.wants_output(1) ? emit_broadcast(c, emit_scalar(c, boolean, 1), dims_of(c, c.input(0))) : no_value);
+    outputs.push_back(c.wants_output(1) ? emit_broadcast(c, emit_scalar(c, boolean, 1), dims_of(c, c.input(0)))
+                                        : no_value);
   }
   return outputs;
 }
@@ -117,18 +117,53 @@ ValueId silu(Context& c, ValueId x, double alpha) {
 std::vector<OnnxRule> elementwise_rules() {
   std::vector<OnnxRule> rules;
   static constexpr std::pair<const char*, const char*> direct[] = {
-      {"Abs", "abs"},          {"Neg", "negate"},      {"Sign", "sign"},          {"Ceil", "ceil"},
-      {"Floor", "floor"},      {"Round", "round"},     {"Sqrt", "sqrt"},          {"Reciprocal", "reciprocal"},
-      {"Exp", "exp"},          {"Log", "log"},         {"Sin", "sin"},            {"Cos", "cos"},
-      {"Tan", "tan"},          {"Asin", "asin"},       {"Acos", "acos"},          {"Atan", "atan"},
-      {"Sinh", "sinh"},        {"Cosh", "cosh"},       {"Asinh", "asinh"},        {"Acosh", "acosh"},
-      {"Atanh", "atanh"},      {"Tanh", "tanh"},       {"Erf", "erf"},            {"Sigmoid", "sigmoid"},
-      {"Relu", "relu"},        {"Softplus", "softplus"}, {"Softsign", "softsign"}, {"Mish", "mish"},
-      {"HardSwish", "hard_swish"}, {"IsNaN", "is_nan"}, {"Not", "logical_not"},   {"BitwiseNot", "bit_not"},
-      {"Add", "add"},          {"Sub", "subtract"},    {"Mul", "multiply"},       {"Div", "divide"},
-      {"And", "logical_and"},  {"Or", "logical_or"},   {"Xor", "logical_xor"},    {"BitwiseAnd", "bit_and"},
-      {"BitwiseOr", "bit_or"}, {"BitwiseXor", "bit_xor"}, {"Less", "less"},       {"LessOrEqual", "less_equal"},
-      {"Equal", "equal"},      {"Where", "where"},     {"PRelu", "prelu"},
+      {"Abs", "abs"},
+      {"Neg", "negate"},
+      {"Sign", "sign"},
+      {"Ceil", "ceil"},
+      {"Floor", "floor"},
+      {"Round", "round"},
+      {"Sqrt", "sqrt"},
+      {"Reciprocal", "reciprocal"},
+      {"Exp", "exp"},
+      {"Log", "log"},
+      {"Sin", "sin"},
+      {"Cos", "cos"},
+      {"Tan", "tan"},
+      {"Asin", "asin"},
+      {"Acos", "acos"},
+      {"Atan", "atan"},
+      {"Sinh", "sinh"},
+      {"Cosh", "cosh"},
+      {"Asinh", "asinh"},
+      {"Acosh", "acosh"},
+      {"Atanh", "atanh"},
+      {"Tanh", "tanh"},
+      {"Erf", "erf"},
+      {"Sigmoid", "sigmoid"},
+      {"Relu", "relu"},
+      {"Softplus", "softplus"},
+      {"Softsign", "softsign"},
+      {"Mish", "mish"},
+      {"HardSwish", "hard_swish"},
+      {"IsNaN", "is_nan"},
+      {"Not", "logical_not"},
+      {"BitwiseNot", "bit_not"},
+      {"Add", "add"},
+      {"Sub", "subtract"},
+      {"Mul", "multiply"},
+      {"Div", "divide"},
+      {"And", "logical_and"},
+      {"Or", "logical_or"},
+      {"Xor", "logical_xor"},
+      {"BitwiseAnd", "bit_and"},
+      {"BitwiseOr", "bit_or"},
+      {"BitwiseXor", "bit_xor"},
+      {"Less", "less"},
+      {"LessOrEqual", "less_equal"},
+      {"Equal", "equal"},
+      {"Where", "where"},
+      {"PRelu", "prelu"},
   };
   for (const auto& [op_type, op] : direct) rules.push_back(direct_rule(op_type, op));
   rules.push_back(rule("Greater", 1, [](Context& c) { return c.emit("less", {c.input(1), c.input(0)}); }));
@@ -148,9 +183,7 @@ std::vector<OnnxRule> elementwise_rules() {
   rules.push_back(rule("Clip", 6, import_clip));
   rules.push_back(rule("Pow", 1, import_power));
   rules.push_back(rule("Cast", 6, import_cast));
-  rules.push_back(rule("CastLike", 15, [](Context& c) {
-    return emit_cast(c, c.input(0), dtype_of(c, c.input(1)));
-  }));
+  rules.push_back(rule("CastLike", 15, [](Context& c) { return emit_cast(c, c.input(0), dtype_of(c, c.input(1))); }));
   rules.push_back(rule("BitCast", 26, import_bitcast));
   rules.push_back({"Dropout", "", 1, import_dropout});
   rules.push_back(rule("Mod", 10, [](Context& c) {
@@ -170,8 +203,9 @@ std::vector<OnnxRule> elementwise_rules() {
   rules.push_back(float_rule("LeakyRelu", "leaky_relu", 1, {{"alpha", "alpha", 0.01}}));
   rules.push_back(float_rule("HardSigmoid", "hard_sigmoid", 1, {{"alpha", "alpha", 0.2}, {"beta", "beta", 0.5}}));
   rules.push_back(float_rule("Elu", "elu", 1, {{"alpha", "alpha", 1.0}}));
-  rules.push_back(float_rule("Selu", "elu", 1, {{"alpha", "alpha", 1.67326319217681884765625},
-                                                {"gamma", "gamma", 1.05070102214813232421875}}));
+  rules.push_back(
+      float_rule("Selu", "elu", 1,
+                 {{"alpha", "alpha", 1.67326319217681884765625}, {"gamma", "gamma", 1.05070102214813232421875}}));
   rules.push_back(float_rule("Celu", "elu", 12, {{"alpha", "alpha", 1.0}, {"alpha", "beta", 1.0}}));
   rules.push_back(float_rule("ThresholdedRelu", "thresholded_relu", 10, {{"alpha", "alpha", 1.0}}));
   rules.push_back(float_rule("Shrink", "shrink", 9, {{"lambd", "lambda", 0.5}, {"bias", "bias", 0.0}}));
@@ -186,9 +220,8 @@ std::vector<OnnxRule> elementwise_rules() {
   }));
 
   const std::string microsoft = "com.microsoft";
-  rules.push_back(rule_of_domain(microsoft, "Gelu", [](Context& c) -> std::vector<ValueId> {
-    return {gelu(c, c.input(0), false)};
-  }));
+  rules.push_back(rule_of_domain(microsoft, "Gelu",
+                                 [](Context& c) -> std::vector<ValueId> { return {gelu(c, c.input(0), false)}; }));
   rules.push_back(rule_of_domain(microsoft, "BiasGelu", [](Context& c) -> std::vector<ValueId> {
     return {gelu(c, c.emit("add", {c.input(0), c.input(1)}), false)};
   }));

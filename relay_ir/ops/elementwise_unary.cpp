@@ -22,9 +22,9 @@ Expr math(const OpCall&, const Args& a) {
 Expr gelu(const OpCall& c, const Args& a) {
   const Expr& x = a[0];
   const bool is_tanh = c.attributes.get_int("approximate") != 0;
-  const Expr inner = is_tanh ? call(Intrinsic::tanh, {number(x, 0.7978845608028654) *
-                                                      (x + number(x, 0.044715) * (x * x * x))})
-                             : call(Intrinsic::erf, {x * number(x, 0.7071067811865476)});
+  const Expr inner =
+      is_tanh ? call(Intrinsic::tanh, {number(x, 0.7978845608028654) * (x + number(x, 0.044715) * (x * x * x))})
+              : call(Intrinsic::erf, {x * number(x, 0.7071067811865476)});
   return number(x, 0.5) * x * (number(x, 1) + inner);
 }
 
@@ -74,8 +74,15 @@ std::vector<ElementwiseRow> unary_rows() {
       {"round", x, Takes::floats, Gives::same, "to the nearest whole number, ties to even", math<I::round_even>},
       {"sqrt", x, Takes::floats, Gives::same, "square root", math<I::sqrt>, {}, 0.1, 4},
       {"rsqrt", x, Takes::floats, Gives::same, "1 / √x", math<I::rsqrt>, {}, 0.1, 4},
-      {"reciprocal", x, Takes::floats, Gives::same, "1 / x",
-       [](const OpCall&, const Args& a) { return number(a[0], 1) / a[0]; }, {}, 0.5, 2},
+      {"reciprocal",
+       x,
+       Takes::floats,
+       Gives::same,
+       "1 / x",
+       [](const OpCall&, const Args& a) { return number(a[0], 1) / a[0]; },
+       {},
+       0.5,
+       2},
       {"exp", x, Takes::floats, Gives::same, "e to the x", math<I::exp>},
       {"log", x, Takes::floats, Gives::same, "natural logarithm", math<I::log>, {}, 0.1, 4},
       {"sin", x, Takes::floats, Gives::same, "sine", math<I::sin>},
@@ -94,15 +101,27 @@ std::vector<ElementwiseRow> unary_rows() {
       {"sigmoid", x, Takes::floats, Gives::same, "1 / (1 + e^-x)", math<I::sigmoid>},
       {"relu", x, Takes::numbers, Gives::same, "max(x, 0)",
        [](const OpCall&, const Args& a) { return maximum_of(a[0], number(a[0], 0)); }},
-      {"clip", x, Takes::floats, Gives::same, "min(max(x, low), high)",
+      {"clip",
+       x,
+       Takes::floats,
+       Gives::same,
+       "min(max(x, low), high)",
        [](const OpCall& c, const Args& a) {
          return minimum_of(maximum_of(a[0], attribute(c, "low", a[0])), attribute(c, "high", a[0]));
        },
        {float_attribute("low", 0, "lower bound"), float_attribute("high", 1, "upper bound")}},
-      {"leaky_relu", x, Takes::floats, Gives::same, "x, or alpha·x where x < 0",
+      {"leaky_relu",
+       x,
+       Takes::floats,
+       Gives::same,
+       "x, or alpha·x where x < 0",
        [](const OpCall& c, const Args& a) { return select(a[0] < 0, attribute(c, "alpha", a[0]) * a[0], a[0]); },
        {float_attribute("alpha", 0.01, "slope below 0")}},
-      {"elu", x, Takes::floats, Gives::same, "gamma·x, or gamma·alpha·(e^(x / beta) - 1) where x < 0",
+      {"elu",
+       x,
+       Takes::floats,
+       Gives::same,
+       "gamma·x, or gamma·alpha·(e^(x / beta) - 1) where x < 0",
        [](const OpCall& c, const Args& a) {
          const double beta = c.attributes.get_float("beta");
          const Expr scaled = beta == 1 ? a[0] : a[0] / number(a[0], beta);
@@ -112,9 +131,18 @@ std::vector<ElementwiseRow> unary_rows() {
        },
        {float_attribute("alpha", 1, "limit below"), float_attribute("beta", 1, "width below"),
         float_attribute("gamma", 1, "scale of all")}},
-      {"gelu", x, Takes::floats, Gives::same, "x · Φ(x), Φ the normal distribution's; or its tanh approximation", gelu,
+      {"gelu",
+       x,
+       Takes::floats,
+       Gives::same,
+       "x · Φ(x), Φ the normal distribution's; or its tanh approximation",
+       gelu,
        {int_attribute("approximate", 0, "1: the tanh form")}},
-      {"silu", x, Takes::floats, Gives::same, "x · sigmoid(alpha·x)",
+      {"silu",
+       x,
+       Takes::floats,
+       Gives::same,
+       "x · sigmoid(alpha·x)",
        [](const OpCall& c, const Args& a) {
          const bool is_plain = c.attributes.get_float("alpha") == 1;
          return a[0] * call(I::sigmoid, {is_plain ? a[0] : attribute(c, "alpha", a[0]) * a[0]});
@@ -126,17 +154,29 @@ std::vector<ElementwiseRow> unary_rows() {
        [](const OpCall&, const Args& a) { return a[0] / (number(a[0], 1) + call(I::abs, {a[0]})); }},
       {"mish", x, Takes::floats, Gives::same, "x · tanh(log(1 + e^x))",
        [](const OpCall&, const Args& a) { return a[0] * call(I::tanh, {softplus_of(a[0])}); }},
-      {"hard_sigmoid", x, Takes::floats, Gives::same, "min(max(alpha·x + beta, 0), 1)",
+      {"hard_sigmoid",
+       x,
+       Takes::floats,
+       Gives::same,
+       "min(max(alpha·x + beta, 0), 1)",
        [](const OpCall& c, const Args& a) {
          return hard_sigmoid_of(a[0], c.attributes.get_float("alpha"), c.attributes.get_float("beta"));
        },
        {float_attribute("alpha", 0.2, "slope"), float_attribute("beta", 0.5, "value at 0")}},
       {"hard_swish", x, Takes::floats, Gives::same, "x · min(max(x / 6 + 0.5, 0), 1)",
        [](const OpCall&, const Args& a) { return a[0] * hard_sigmoid_of(a[0], 1.0 / 6, 0.5); }},
-      {"thresholded_relu", x, Takes::floats, Gives::same, "x where x > alpha, otherwise 0",
+      {"thresholded_relu",
+       x,
+       Takes::floats,
+       Gives::same,
+       "x where x > alpha, otherwise 0",
        [](const OpCall& c, const Args& a) { return select(a[0] > attribute(c, "alpha", a[0]), a[0], number(a[0], 0)); },
        {float_attribute("alpha", 1, "threshold")}},
-      {"shrink", x, Takes::numbers, Gives::same, "x + bias where x < -lambda, x - bias where x > lambda, otherwise 0",
+      {"shrink",
+       x,
+       Takes::numbers,
+       Gives::same,
+       "x + bias where x < -lambda, x - bias where x > lambda, otherwise 0",
        [](const OpCall& c, const Args& a) {
          const Expr lambda = attribute(c, "lambda", a[0]), bias = attribute(c, "bias", a[0]);
          const Expr zero = number(a[0], 0);
@@ -145,7 +185,11 @@ std::vector<ElementwiseRow> unary_rows() {
        },
        {float_attribute("lambda", 0.5, "threshold"), float_attribute("bias", 0, "moved towards 0 by this")}},
       {"is_nan", x, Takes::floats, Gives::truth, "whether x is not a number", math<I::is_nan>},
-      {"is_inf", x, Takes::floats, Gives::truth, "whether x is infinite",
+      {"is_inf",
+       x,
+       Takes::floats,
+       Gives::truth,
+       "whether x is infinite",
        [](const OpCall& c, const Args& a) {
          const bool positive = c.attributes.get_int("positive") != 0, negative = c.attributes.get_int("negative") != 0;
          if (positive && negative) return call(I::is_inf, {a[0]});
@@ -156,9 +200,7 @@ std::vector<ElementwiseRow> unary_rows() {
        {int_attribute("positive", 1, "+∞ counts"), int_attribute("negative", 1, "-∞ counts")}},
       {"logical_not", x, Takes::bools, Gives::truth, "not x", [](const OpCall&, const Args& a) { return !a[0]; }},
       {"bit_not", x, Takes::integers, Gives::same, "every bit of x inverted",
-       [](const OpCall&, const Args& a) {
-         return make_expr<Unary>(a[0].dtype(), UnaryOp::bit_not, a[0]);
-       }},
+       [](const OpCall&, const Args& a) { return make_expr<Unary>(a[0].dtype(), UnaryOp::bit_not, a[0]); }},
   };
 }
 

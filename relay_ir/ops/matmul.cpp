@@ -48,21 +48,20 @@ OpDef matmul_op() {
     const te::Tensor &a = in[0], &b = in[1];
     const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
     const DType accumulator = accumulator_of(a.dtype());
-    const te::Tensor product =
-        te::reduce("matmul", c.outputs[0].shape, {a.shape()[a.rank() - (ta ? 2 : 1)]}, te::Combiner::sum, {a, b},
-                   [&](const te::Indices& s, const te::Indices& r) {
-                     te::Indices ia = batch_indices(a, s), ib = batch_indices(b, s);
-                     const Expr &i = s[s.size() - 2], &j = s[s.size() - 1], &k = r[0];
-                     ia.insert(ia.end(), ta ? te::Indices{k, i} : te::Indices{i, k});
-                     ib.insert(ib.end(), tb ? te::Indices{j, k} : te::Indices{k, j});
-                     return cast(accumulator, a(ia)) * cast(accumulator, b(ib));
-                   });
+    const te::Tensor product = te::reduce("matmul", c.outputs[0].shape, {a.shape()[a.rank() - (ta ? 2 : 1)]},
+                                          te::Combiner::sum, {a, b}, [&](const te::Indices& s, const te::Indices& r) {
+                                            te::Indices ia = batch_indices(a, s), ib = batch_indices(b, s);
+                                            const Expr &i = s[s.size() - 2], &j = s[s.size() - 1], &k = r[0];
+                                            ia.push_back(ta ? k : i), ia.push_back(ta ? i : k);
+                                            ib.push_back(tb ? j : k), ib.push_back(tb ? k : j);
+                                            return cast(accumulator, a(ia)) * cast(accumulator, b(ib));
+                                          });
     return {cast_stage(product, a.dtype())};
   };
-  op.examples = {{{tensor_type(f32, {3, 4}), tensor_type(f32, {4, 5})}, {}},
-                 {{tensor_type(f16, {2, 1, 3, 4}), tensor_type(f16, {2, 5, 4})},
-                  attributes_of({{"transpose_b", int64_t{1}}})},
-                 {{tensor_type(i32, {4, 3}), tensor_type(i32, {2, 4, 2})}, attributes_of({{"transpose_a", int64_t{1}}})}};
+  op.examples = {
+      {{tensor_type(f32, {3, 4}), tensor_type(f32, {4, 5})}, {}},
+      {{tensor_type(f16, {2, 1, 3, 4}), tensor_type(f16, {2, 5, 4})}, attributes_of({{"transpose_b", int64_t{1}}})},
+      {{tensor_type(i32, {4, 3}), tensor_type(i32, {2, 4, 2})}, attributes_of({{"transpose_a", int64_t{1}}})}};
   return op;
 }
 
@@ -162,9 +161,10 @@ OpDef einsum_op() {
     }
     return {cast_stage(te::reduce("einsum", c.outputs[0].shape, reduce_extents, te::Combiner::sum, in, value), dtype)};
   };
-  op.examples = {{{tensor_type(f32, {2, 3}), tensor_type(f32, {3, 4})}, attributes_of({{"equation", std::string("ij,jk->ik")}})},
-                 {{tensor_type(f32, {2, 3, 3})}, attributes_of({{"equation", std::string("bii->bi")}})},
-                 {{tensor_type(i32, {4}), tensor_type(i32, {4})}, attributes_of({{"equation", std::string("i,i->")}})}};
+  op.examples = {
+      {{tensor_type(f32, {2, 3}), tensor_type(f32, {3, 4})}, attributes_of({{"equation", std::string("ij,jk->ik")}})},
+      {{tensor_type(f32, {2, 3, 3})}, attributes_of({{"equation", std::string("bii->bi")}})},
+      {{tensor_type(i32, {4}), tensor_type(i32, {4})}, attributes_of({{"equation", std::string("i,i->")}})}};
   return op;
 }
 
@@ -177,12 +177,10 @@ ValueId scaled(Context& c, ValueId x, double factor) {
   return factor == 1 ? x : c.emit("multiply", {x, emit_scalar(c, dtype_of(c, x), factor)});
 }
 
-
 ValueId import_gemm(Context& c) {
   ValueId a = c.input(0), b = c.input(1);
   if (rank_of(c, a) != 2 || rank_of(c, b) != 2) c.refuse("inputs that are no matrices");
-  const ValueId product =
-      matmul(c, a, b, c.attribute_int("transA", 0) != 0, c.attribute_int("transB", 0) != 0);
+  const ValueId product = matmul(c, a, b, c.attribute_int("transA", 0) != 0, c.attribute_int("transB", 0) != 0);
   ValueId result = scaled(c, product, c.attribute_float("alpha", 1));
   if (c.has_input(2)) result = c.emit("add", {result, scaled(c, c.input(2), c.attribute_float("beta", 1))});
   return result;
@@ -204,8 +202,14 @@ ValueId import_einsum(Context& c) {
   }
   // Digits stand for the dimensions of an ellipsis, counted from the last.
   std::vector<std::string> terms(1);
-  for (const char letter : left) letter == ',' ? terms.emplace_back() : void(terms.back() += letter);
-  if (terms.size() != inputs.size()) c.refuse("equation \"" + text + "\" with " + std::to_string(inputs.size()) + " inputs");
+  for (const char letter : left) {
+    if (letter == ',')
+      terms.emplace_back();
+    else
+      terms.back() += letter;
+  }
+  if (terms.size() != inputs.size())
+    c.refuse("equation \"" + text + "\" with " + std::to_string(inputs.size()) + " inputs");
   int ellipsis = 0;
   for (size_t i = 0; i < terms.size(); ++i) {
     const size_t dots = terms[i].find("...");

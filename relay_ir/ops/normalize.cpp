@@ -21,7 +21,8 @@ te::Indices with(const te::Indices& indices, int axis, const Expr& index) {
   return result;
 }
 
-// Stages: largest, e^(x - largest), its sum, quotient.  The logarithm: largest, sum of e^(x - largest), x - largest - log.
+// Stages: largest, e^(x - largest), its sum, quotient.  The logarithm: largest, sum of e^(x - largest), x - largest -
+// log.
 OpDef softmax_op(bool is_log) {
   OpDef op;
   op.name = is_log ? "log_softmax" : "softmax";
@@ -41,9 +42,9 @@ OpDef softmax_op(bool is_log) {
     std::vector<Expr> rows = x.shape();
     rows.erase(rows.begin() + axis);
     const Expr extent = x.shape()[axis];
-    const te::Tensor largest = te::reduce(
-        name + "_max", rows, {extent}, te::Combiner::max, {x},
-        [&](const te::Indices& s, const te::Indices& r) { return cast(wide, x(with(s, axis, r[0]))); });
+    const te::Tensor largest =
+        te::reduce(name + "_max", rows, {extent}, te::Combiner::max, {x},
+                   [&](const te::Indices& s, const te::Indices& r) { return cast(wide, x(with(s, axis, r[0]))); });
     auto shifted = [&](const te::Indices& i) { return cast(wide, x(i)) - largest(without(i, axis)); };
     if (is_log) {
       const te::Tensor sum = te::reduce(name + "_sum", rows, {extent}, te::Combiner::sum, {x, largest},
@@ -59,9 +60,8 @@ OpDef softmax_op(bool is_log) {
     const te::Tensor sum =
         te::reduce(name + "_sum", rows, {extent}, te::Combiner::sum, {power},
                    [&](const te::Indices& s, const te::Indices& r) { return power(with(s, axis, r[0])); });
-    return {te::compute(name, x.shape(), {power, sum}, [&](const te::Indices& i) {
-      return cast(dtype, power(i) / sum(without(i, axis)));
-    })};
+    return {te::compute(name, x.shape(), {power, sum},
+                        [&](const te::Indices& i) { return cast(dtype, power(i) / sum(without(i, axis))); })};
   };
   op.examples = {{{tensor_type(f32, {2, 5})}, {}},
                  {{tensor_type(f16, {2, 3, 4})}, attributes_of({{"axis", int64_t{1}}})}};
@@ -98,7 +98,8 @@ OpDef layer_norm_op(bool is_rms) {
     const te::Tensor& x = in[0];
     const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
     const DType dtype = x.dtype(), wide = accumulator_of(dtype);
-    const std::vector<Expr> rows(x.shape().begin(), x.shape().begin() + axis), extents(x.shape().begin() + axis, x.shape().end());
+    const std::vector<Expr> rows(x.shape().begin(), x.shape().begin() + axis),
+        extents(x.shape().begin() + axis, x.shape().end());
     const Expr count = cast(wide, product_of(extents)), epsilon = float_imm(wide, c.attributes.get_float("epsilon"));
     auto row = [&](const te::Indices& i) { return te::Indices(i.begin(), i.begin() + axis); };
     auto join = [](te::Indices s, const te::Indices& r) {
@@ -107,9 +108,9 @@ OpDef layer_norm_op(bool is_rms) {
     };
     te::Tensor mean;
     if (!is_rms) {
-      const te::Tensor sum = te::reduce(
-          name + "_sum", rows, extents, te::Combiner::sum, {x},
-          [&](const te::Indices& s, const te::Indices& r) { return cast(wide, x(join(s, r))); });
+      const te::Tensor sum =
+          te::reduce(name + "_sum", rows, extents, te::Combiner::sum, {x},
+                     [&](const te::Indices& s, const te::Indices& r) { return cast(wide, x(join(s, r))); });
       mean = te::compute(name + "_mean", rows, {sum}, [&](const te::Indices& s) { return sum(s) / count; });
     }
     std::vector<te::Tensor> of_x{x};
@@ -184,7 +185,8 @@ ValueId binary(Context& c, const char* op, ValueId a, ValueId b) {
   return c.emit(op, {a, b});
 }
 
-// y = x · (scale / √(variance + ε)) + (bias - mean · that): with constant parameters one multiply and one add a channel.
+// y = x · (scale / √(variance + ε)) + (bias - mean · that): with constant parameters one multiply and one add a
+// channel.
 std::vector<ValueId> import_batch_norm(Context& c) {
   if (c.attribute_int("training_mode", 0) != 0) c.refuse("training_mode=1");
   if (c.attribute_int("spatial", 1) != 1) c.refuse("spatial=0");
@@ -201,11 +203,13 @@ std::vector<ValueId> import_batch_norm(Context& c) {
   const ValueId shift = binary(c, "subtract", read(2), binary(c, "multiply", read(3), factor));
   const DType dtype = dtype_of(c, x);
   const DType at = is_half(dtype) ? f32 : dtype;
-  const ValueId scaled = binary(c, "multiply", emit_cast(c, x, at), emit_along_axis(c, emit_cast(c, factor, at), 1, rank));
+  const ValueId scaled =
+      binary(c, "multiply", emit_cast(c, x, at), emit_along_axis(c, emit_cast(c, factor, at), 1, rank));
   return {emit_cast(c, binary(c, "add", scaled, emit_along_axis(c, emit_cast(c, shift, at), 1, rank)), dtype)};
 }
 
-// Statistics over groups of channels and all of space; scale and bias belong to channels (or, before opset 21, to groups).
+// Statistics over groups of channels and all of space; scale and bias belong to channels (or, before opset 21, to
+// groups).
 ValueId group_norm(Context& c, int64_t groups, double epsilon, bool parameters_of_groups) {
   const ValueId x = c.input(0);
   const Ints dims = dims_of(c, x);
@@ -252,8 +256,7 @@ std::vector<ValueId> import_layer_norm(Context& c) {
   const int axis = rule_axis(c, c.attribute_int("axis", -1), rank_of(c, x));
   const double epsilon = c.attribute_float("epsilon", 1e-5);
   if (c.attribute_int("stash_type", 1) != 1) c.refuse("stash_type other than 1");
-  std::vector<ValueId> results =
-      layer_norm(c, x, {c.input(1), c.has_input(2) ? c.input(2) : no_value}, axis, epsilon);
+  std::vector<ValueId> results = layer_norm(c, x, {c.input(1), c.has_input(2) ? c.input(2) : no_value}, axis, epsilon);
   if (c.wants_output(1) || c.wants_output(2)) {
     const Statistics s = statistics(c, emit_cast(c, x, accumulator_of(dtype_of(c, x))), axis, epsilon);
     results.push_back(s.mean);
@@ -282,8 +285,9 @@ ValueId import_lrn(Context& c) {
     const DType dtype = dtype_of(c, x);
     auto number = [&](double value) { return emit_scalar(c, dtype, value); };
     const ValueId squares = emit_reshape(c, binary(c, "multiply", x, x), {dims[0], 1, dims[1], rest});
-    const ValueId sums = c.emit("sum_pool", {squares},
-                                attributes_of({{"kernel", Ints{size, 1}}, {"pads", Ints{(size - 1) / 2, 0, size / 2, 0}}}));
+    const ValueId sums =
+        c.emit("sum_pool", {squares},
+               attributes_of({{"kernel", Ints{size, 1}}, {"pads", Ints{(size - 1) / 2, 0, size / 2, 0}}}));
     const ValueId mean = binary(c, "multiply", emit_reshape(c, sums, dims),
                                 number(c.attribute_float("alpha", 1e-4) / static_cast<double>(size)));
     const ValueId base = binary(c, "add", mean, number(c.attribute_float("bias", 1)));
@@ -311,7 +315,8 @@ ValueId import_mean_variance(Context& c) {
   return in_accumulator(c, c.input(0), [&](ValueId x) {
     const ValueId centred = binary(c, "subtract", x, emit_reduce(c, "reduce_mean", x, axes, true));
     const ValueId variance = emit_reduce(c, "reduce_mean", binary(c, "multiply", centred, centred), axes, true);
-    return binary(c, "divide", centred, binary(c, "add", c.emit("sqrt", {variance}), emit_scalar(c, dtype_of(c, x), 1e-9)));
+    return binary(c, "divide", centred,
+                  binary(c, "add", c.emit("sqrt", {variance}), emit_scalar(c, dtype_of(c, x), 1e-9)));
   });
 }
 
@@ -322,9 +327,8 @@ std::vector<ValueId> import_skip_norm(Context& c, bool is_rms) {
   if (c.has_input(bias)) sum = binary(c, "add", sum, c.input(bias));
   if (c.wants_output(1) || c.wants_output(2)) c.refuse("its statistics as outputs");
   const double epsilon = c.attribute_float("epsilon", 1e-5);
-  const ValueId y =
-      is_rms ? c.emit("rms_norm", {sum, c.input(2)}, attributes_of({{"epsilon", epsilon}}))
-             : layer_norm(c, sum, {c.input(2), c.has_input(3) ? c.input(3) : no_value}, -1, epsilon)[0];
+  const ValueId y = is_rms ? c.emit("rms_norm", {sum, c.input(2)}, attributes_of({{"epsilon", epsilon}}))
+                           : layer_norm(c, sum, {c.input(2), c.has_input(3) ? c.input(3) : no_value}, -1, epsilon)[0];
   return {y, no_value, no_value, sum};
 }
 
@@ -359,7 +363,8 @@ OpFamily normalize_family() {
       rule("LpNormalization", 1, import_lp_normalization),
       rule("MeanVarianceNormalization", 9, import_mean_variance),
       rule_of_domain(microsoft, "SkipLayerNormalization", [](Context& c) { return import_skip_norm(c, false); }),
-      rule_of_domain(microsoft, "SkipSimplifiedLayerNormalization", [](Context& c) { return import_skip_norm(c, true); }),
+      rule_of_domain(microsoft, "SkipSimplifiedLayerNormalization",
+                     [](Context& c) { return import_skip_norm(c, true); }),
   };
   return family;
 }

@@ -79,8 +79,9 @@ std::vector<TensorType> infer_pool(const OpCall& c, DType dtype) {
 
 void add_examples(OpDef& op, const std::vector<DType>& dtypes) {
   for (const DType dtype : dtypes) {
-    op.examples.push_back({{tensor_type(dtype, {1, 2, 5, 5})},
-                           attributes_of({{"kernel", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}})});
+    op.examples.push_back(
+        {{tensor_type(dtype, {1, 2, 5, 5})},
+         attributes_of({{"kernel", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}})});
     op.examples.push_back(
         {{tensor_type(dtype, {2, 2, 7})}, attributes_of({{"kernel", Ints{2}}, {"dilations", Ints{2}}})});
   }
@@ -109,10 +110,12 @@ OpDef max_pool_indices_op() {
   op.name = "max_pool_indices";
   op.kind = OpKind::composite;
   op.doc =
-      "Where each window's largest element lies: its offset in the whole of x, as i64; of equals the first in the window.";
+      "Where each window's largest element lies: its offset in the whole of x, as i64; of equals the first in the "
+      "window.";
   op.input_names = {"x"};
   op.attributes = pool_attributes();
-  op.attributes.push_back({"column_major", int64_t{0}, false, "1: the spatial dimensions count first dimension fastest"});
+  op.attributes.push_back(
+      {"column_major", int64_t{0}, false, "1: the spatial dimensions count first dimension fastest"});
   op.infer = [](const OpCall& c) {
     c.require(!c.inputs[0].dtype.is_bool(), "takes numbers");
     return infer_pool(c, i64);
@@ -120,7 +123,7 @@ OpDef max_pool_indices_op() {
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const te::Tensor& x = in[0];
     const Window window = window_of(c);
-    const std::vector<Expr> &shape = c.outputs[0].shape, extents = extents_of(window);
+    const std::vector<Expr>&shape = c.outputs[0].shape, extents = extents_of(window);
     const te::Tensor best = max_pool(c, x, shape);
     const Expr count = product_of(extents);
     const te::Tensor first = te::reduce(
@@ -147,9 +150,10 @@ OpDef sum_pool_op(const std::string& name, bool is_average) {
   OpDef op;
   op.name = name;
   op.kind = OpKind::reduction;
-  op.doc = is_average ? "The mean of each window.  Elements outside the data count only with count_pads, and never those "
-                        "of the last `uncounted` rows of the end pads.  f16 and bf16 accumulate in f32."
-                      : "The sum of each window.  f16 and bf16 accumulate in f32.";
+  op.doc = is_average
+               ? "The mean of each window.  Elements outside the data count only with count_pads, and never those "
+                 "of the last `uncounted` rows of the end pads.  f16 and bf16 accumulate in f32."
+               : "The sum of each window.  f16 and bf16 accumulate in f32.";
   op.input_names = {"x"};
   op.attributes = pool_attributes();
   if (is_average) {
@@ -168,11 +172,10 @@ OpDef sum_pool_op(const std::string& name, bool is_average) {
     Window inner = window;
     std::fill(inner.pads.begin(), inner.pads.end(), 0);
     const DType accumulator = accumulator_of(x.dtype());
-    const te::Tensor sum = te::reduce(
-        is_average ? "window_sum" : name, c.outputs[0].shape, extents_of(window), te::Combiner::sum, {padded},
-        [&](const te::Indices& s, const te::Indices& r) {
-          return cast(accumulator, padded(window_position(inner, s, r)));
-        });
+    const te::Tensor sum = te::reduce(is_average ? "window_sum" : name, c.outputs[0].shape, extents_of(window),
+                                      te::Combiner::sum, {padded}, [&](const te::Indices& s, const te::Indices& r) {
+                                        return cast(accumulator, padded(window_position(inner, s, r)));
+                                      });
     if (!is_average) return {cast_stage(sum, x.dtype())};
     const bool count_pads = c.attributes.get_int("count_pads") != 0;
     Ints uncounted = c.attributes.get_ints("uncounted");
@@ -295,7 +298,8 @@ ValueId import_max_unpool(Context& c) {
   const Ints kernel = kernel_of(c), dims = dims_of(c, c.input(0));
   const size_t rank = kernel.size();
   const Ints strides = c.attribute_ints("strides", Ints(rank, 1)), pads = c.attribute_ints("pads", Ints(2 * rank, 0));
-  if (dims.size() != rank + 2 || strides.size() != rank || pads.size() != 2 * rank) c.refuse("attributes of another rank");
+  if (dims.size() != rank + 2 || strides.size() != rank || pads.size() != 2 * rank)
+    c.refuse("attributes of another rank");
   Ints inferred(dims.begin(), dims.begin() + 2);
   for (size_t d = 0; d < rank; ++d) {
     inferred.push_back((dims[2 + d] - 1) * strides[d] - pads[d] - pads[rank + d] + kernel[d]);

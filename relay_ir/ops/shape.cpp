@@ -1,5 +1,5 @@
-// Operators that move elements: reshape, transpose, broadcast, concat, slice, pad.  Each has affine reads, so that fusion can
-// take any of them into a neighbour.
+// Operators that move elements: reshape, transpose, broadcast, concat, slice, pad.  Each has affine reads, so that
+// fusion can take any of them into a neighbour.
 #include <algorithm>
 
 #include "relay_ir/ops/common.h"
@@ -223,9 +223,10 @@ OpDef slice_op() {
       return in[0](indices);
     })};
   };
-  op.examples = {{{tensor_type(f32, {4, 5})}, attributes_of({{"axes", Ints{1}}, {"starts", Ints{1}}, {"sizes", Ints{3}}})},
-                 {{tensor_type(i32, {4, 5})},
-                  attributes_of({{"axes", Ints{0, 1}}, {"starts", Ints{3, 0}}, {"sizes", Ints{2, 3}}, {"steps", Ints{-2, 2}}})}};
+  op.examples = {
+      {{tensor_type(f32, {4, 5})}, attributes_of({{"axes", Ints{1}}, {"starts", Ints{1}}, {"sizes", Ints{3}}})},
+      {{tensor_type(i32, {4, 5})},
+       attributes_of({{"axes", Ints{0, 1}}, {"starts", Ints{3, 0}}, {"sizes", Ints{2, 3}}, {"steps", Ints{-2, 2}}})}};
   return op;
 }
 
@@ -244,7 +245,8 @@ OpDef pad_op() {
   op.name = "pad";
   op.kind = OpKind::injective;
   op.doc =
-      "x with rows before and after each dimension, which hold `value` (an input, otherwise 0) or x again; negative pads "
+      "x with rows before and after each dimension, which hold `value` (an input, otherwise 0) or x again; negative "
+      "pads "
       "cut rows away.";
   op.input_names = {"x", "value"};
   op.max_inputs = 2;
@@ -261,7 +263,8 @@ OpDef pad_op() {
     }
     for (int d = 0; d < y.rank(); ++d) {
       const int64_t total = pads[d] + pads[y.rank() + d];
-      c.require(mode == "constant" || total == 0 || !is_const_int(y.shape[d], 0), "an empty dimension cannot be repeated");
+      c.require(mode == "constant" || total == 0 || !is_const_int(y.shape[d], 0),
+                "an empty dimension cannot be repeated");
       y.shape[d] = simplify(y.shape[d] + total);
     }
     return {y};
@@ -292,10 +295,11 @@ OpDef pad_op() {
     })};
   };
   for (const char* mode : {"constant", "edge", "reflect", "wrap"}) {
-    op.examples.push_back({{tensor_type(f32, {3, 4})},
-                           attributes_of({{"pads", Ints{1, 2, 0, 1}}, {"mode", std::string(mode)}})});
+    op.examples.push_back(
+        {{tensor_type(f32, {3, 4})}, attributes_of({{"pads", Ints{1, 2, 0, 1}}, {"mode", std::string(mode)}})});
   }
-  op.examples.push_back({{tensor_type(i32, {3, 4}), tensor_type(i32, {})}, attributes_of({{"pads", Ints{1, -1, 0, 2}}})});
+  op.examples.push_back(
+      {{tensor_type(i32, {3, 4}), tensor_type(i32, {})}, attributes_of({{"pads", Ints{1, -1, 0, 2}}})});
   return op;
 }
 

@@ -21,7 +21,8 @@ std::vector<ValueId> emit_split(Context& c, ValueId x, int axis, const Ints& siz
 namespace {
 
 [[noreturn]] void bad_shape(const Context& c, const std::string& what) {
-  throw Error(ErrorCode::shape, c.op_type() + ": " + what + "\n  help: onnx.checker.check_model(model, full_check=True)");
+  throw Error(ErrorCode::shape,
+              c.op_type() + ": " + what + "\n  help: onnx.checker.check_model(model, full_check=True)");
 }
 
 ValueId import_reshape(Context& c) {
@@ -113,7 +114,8 @@ ValueId import_expand(Context& c) {
   for (size_t i = 0; i < dims.size(); ++i) {
     int64_t& dim = shape[shape.size() - dims.size() + i];
     if (dim == 1) dim = dims[i];
-    if (dims[i] != 1 && dim != dims[i]) bad_shape(c, "dimensions " + std::to_string(dims[i]) + " and " + std::to_string(dim));
+    if (dims[i] != 1 && dim != dims[i])
+      bad_shape(c, "dimensions " + std::to_string(dims[i]) + " and " + std::to_string(dim));
   }
   return emit_broadcast(c, x, shape);
 }
@@ -186,7 +188,8 @@ ValueId import_slice(Context& c) {
     auto from_front = [&](int64_t index) { return index < 0 ? index + *extent : index; };
     const bool forward = steps[i] > 0;
     const int64_t low = forward ? 0 : -1, high = forward ? *extent : *extent - 1;
-    const int64_t start = std::clamp(from_front(starts[i]), forward ? 0 : std::min<int64_t>(0, high), std::max<int64_t>(high, low));
+    const int64_t start =
+        std::clamp(from_front(starts[i]), forward ? 0 : std::min<int64_t>(0, high), std::max<int64_t>(high, low));
     const int64_t end = std::clamp(from_front(ends[i]), low, std::max(high, low));
     const int64_t room = forward ? end - start : start - end, stride = forward ? steps[i] : -steps[i];
     const int64_t size = room <= 0 ? 0 : (room - 1) / stride + 1;
@@ -197,8 +200,9 @@ ValueId import_slice(Context& c) {
     cut_steps.push_back(size <= 1 ? 1 : steps[i]);
   }
   if (cut_axes.empty()) return x;
-  return c.emit("slice", {x},
-                attributes_of({{"axes", cut_axes}, {"starts", cut_starts}, {"sizes", cut_sizes}, {"steps", cut_steps}}));
+  return c.emit(
+      "slice", {x},
+      attributes_of({{"axes", cut_axes}, {"starts", cut_starts}, {"sizes", cut_sizes}, {"steps", cut_steps}}));
 }
 
 ValueId import_pad(Context& c) {
@@ -225,7 +229,8 @@ ValueId import_pad(Context& c) {
   if (mode == "constant") {
     if (by_input && c.has_input(2)) {
       const NDArray* value = c.constant(c.input(2));
-      const bool is_zero = value && value->size() == 1 && value->get_float(0) == 0 && !std::signbit(value->get_float(0));
+      const bool is_zero =
+          value && value->size() == 1 && value->get_float(0) == 0 && !std::signbit(value->get_float(0));
       if (!is_zero) inputs.push_back(emit_reshape(c, c.input(2), {}));
     } else if (!by_input && c.attribute_float("value", 0) != 0) {
       inputs.push_back(emit_scalar(c, dtype_of(c, x), c.attribute_float("value", 0)));
@@ -241,8 +246,8 @@ ValueId import_depth_to_space(Context& c) {
   if (d.size() != 4 || b < 1 || d[1] % (b * b) != 0) bad_shape(c, "blocksize does not fit");
   if (mode != "DCR" && mode != "CRD") c.refuse("mode=\"" + mode + "\"");
   const int64_t channels = d[1] / (b * b);
-  ValueId x = emit_reshape(c, c.input(0), mode == "DCR" ? Ints{d[0], b, b, channels, d[2], d[3]}
-                                                       : Ints{d[0], channels, b, b, d[2], d[3]});
+  ValueId x = emit_reshape(
+      c, c.input(0), mode == "DCR" ? Ints{d[0], b, b, channels, d[2], d[3]} : Ints{d[0], channels, b, b, d[2], d[3]});
   x = emit_transpose(c, x, mode == "DCR" ? Ints{0, 3, 4, 1, 5, 2} : Ints{0, 1, 4, 2, 5, 3});
   return emit_reshape(c, x, {d[0], channels, d[2] * b, d[3] * b});
 }

@@ -25,12 +25,12 @@ Window window_of(const OpCall& c, std::vector<int64_t> kernel) {
             "strides, dilations and pads fit the window's rank");
   constexpr int64_t limit = int64_t{1} << 31;
   for (size_t d = 0; d < rank; ++d) {
-    c.require(window.kernel[d] >= 1 && window.kernel[d] < limit && window.strides[d] >= 1 && window.strides[d] < limit &&
-                  window.dilations[d] >= 1 && window.dilations[d] < limit,
+    c.require(window.kernel[d] >= 1 && window.kernel[d] < limit && window.strides[d] >= 1 &&
+                  window.strides[d] < limit && window.dilations[d] >= 1 && window.dilations[d] < limit,
               "kernel, strides and dilations are at least 1");
-    c.require(window.pads[d] >= 0 && window.pads[rank + d] >= 0 && window.pads[d] < limit &&
-                  window.pads[rank + d] < limit,
-              "pads are not negative");
+    c.require(
+        window.pads[d] >= 0 && window.pads[rank + d] >= 0 && window.pads[d] < limit && window.pads[rank + d] < limit,
+        "pads are not negative");
   }
   return window;
 }
@@ -99,7 +99,8 @@ Window rule_window(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& ke
   } else if (auto_pad != "NOTSET" && !auto_pad.empty()) {
     c.refuse("auto_pad=\"" + auto_pad + "\"");
   }
-  if (std::any_of(window.pads.begin(), window.pads.end(), [](int64_t pad) { return pad < 0; })) c.refuse("negative pads");
+  if (std::any_of(window.pads.begin(), window.pads.end(), [](int64_t pad) { return pad < 0; }))
+    c.refuse("negative pads");
   if (ceil_extra) ceil_extra->assign(rank, 0);
   if (is_pool && c.attribute_int("ceil_mode", 0) != 0) {
     for (size_t d = 0; d < rank; ++d) {

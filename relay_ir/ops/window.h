@@ -18,8 +18,8 @@ void append_window_shape(const OpCall& call, const Window& window, const TensorT
 // x with zeros around it; x itself when there are no pads.
 te::Tensor pad_window(const te::Tensor& x, const Window& window);
 
-// From ONNX's attributes: auto_pad and, for pools, ceil_mode become pads.  `ceil_extra` receives how much of the end pads
-// is there only to round the result up.
+// From ONNX's attributes: auto_pad and, for pools, ceil_mode become pads.  `ceil_extra` receives how much of the end
+// pads is there only to round the result up.
 Window rule_window(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& kernel, bool is_pool,
                    std::vector<int64_t>* ceil_extra = nullptr);
 NodeAttributes attributes_of_window(const Window& window);
