@@ -1,0 +1,149 @@
+// One kernel in lowered form to LLVM IR.  Included by codegen_llvm*.cpp and compile_image.cpp only: LLVM stays in there.
+//
+//   * A kernel is two functions: the KernelFunction of runtime/plan.h, which loads its buffers' addresses, and an inner
+//     function that takes them as `noalias` arguments, so that LLVM knows that buffers do not overlap.
+//   * Values: bool is i1 (a byte in memory), f16 and bf16 are their bits in i16 (converted to and from f32 where they
+//     meet arithmetic, see passes/legalize_types.cpp), everything else is what LLVM calls it.
+//   * Register buffers are SSA values: see codegen_llvm_registers.cpp.
+//   * Addresses are base + Σ variable·coefficient (outermost loops first, so that what is invariant comes first) + constant;
+//     the constant ends in the instruction's displacement.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "targets/allocations.h"
+#include "targets/lower.h"
+
+namespace tw {
+
+// The elements of register buffers, grouped into the vectors that the code reads and writes.
+class RegisterFile {
+ public:
+  // Finds every register buffer allocated in `body` and how it is accessed.  Error(lower): an index is not a constant.
+  explicit RegisterFile(const Stmt& body);
+
+  struct Slot {
+    int64_t first;  // element of the buffer
+    int lanes;
+    DType dtype;  // of an element
+  };
+  size_t size() const { return slots_.size(); }
+  const Slot& slot(size_t id) const { return slots_[id]; }
+  std::vector<size_t> slots_of(const Buffer& buffer) const;
+  // The slots that a Store in the statement may change, ascending.
+  std::vector<size_t> stored_in(const Stmt& s) const;
+  struct Place {
+    size_t slot;
+    int lane;
+  };
+  // Of each lane of a constant index.
+  std::vector<Place> places(const Buffer& buffer, const Expr& index) const;
+
+ private:
+  struct Elements {
+    size_t first_slot = 0, slot_count = 0;
+    std::vector<Place> place;  // of each element
+  };
+  std::unordered_map<Buffer, Elements> buffers_;
+  std::vector<Slot> slots_;
+};
+
+class KernelCodegen {
+ public:
+  KernelCodegen(llvm::Module& module, const Kernel& kernel, const Target& target);
+  void run();
+
+ private:
+  // codegen_llvm.cpp: functions and statements
+  void emit_entry(llvm::Function* inner);
+  llvm::Function* make_inner();
+  void emit_tasks();
+  void emit(const Stmt& s);
+  void emit_loop(const Var& var, llvm::Value* first, llvm::Value* last, bool runs_at_least_once, const Stmt& body);
+  void emit_if(const If& branch);
+  void emit_allocate(const Allocate& allocate);
+  void emit_evaluate(const Evaluate& evaluate);
+  void set_function_attributes(llvm::Function* function) const;
+
+  // codegen_llvm_expr.cpp
+  llvm::Value* emit(const Expr& e);
+  llvm::Value* emit_unary(const Unary& e);
+  llvm::Value* emit_binary(const Binary& e);
+  llvm::Value* emit_operation(BinaryOp op, DType dtype, llvm::Value* a, llvm::Value* b, bool is_a_number,
+                              bool is_b_number);
+  llvm::Value* emit_division(const Binary& e, llvm::Value* a, llvm::Value* b);
+  llvm::Value* emit_integer_division(bool wants_quotient, DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* emit_lane_comparison(const Binary& e);
+  llvm::Value* emit_min_max(bool is_min, DType dtype, llvm::Value* a, llvm::Value* b, bool is_a_number,
+                            bool is_b_number);
+  llvm::Value* emit_min_max_propagating(bool is_min, llvm::Value* a, llvm::Value* b);
+  llvm::Value* emit_call(const Call& e);
+  llvm::Value* emit_round(Intrinsic intrinsic, llvm::Value* x);
+  llvm::Value* emit_vector_reduce(const VectorReduce& e);
+  bool is_non_negative(const Expr& e) const;
+
+  // codegen_llvm_convert.cpp
+  llvm::Value* emit_cast(llvm::Value* value, DType from, DType to);
+  llvm::Value* half_to_float(llvm::Value* bits);
+  llvm::Value* float_to_half(llvm::Value* value);
+  llvm::Value* bfloat_to_float(llvm::Value* bits);
+  llvm::Value* float_to_bfloat(llvm::Value* value);
+
+  // codegen_llvm_memory.cpp
+  llvm::Value* emit_load(const Load& l);
+  llvm::Value* load_vector(const Load& l, const Ramp& index, int64_t stride);
+  llvm::Value* load_strided(const Load& l, const Ramp& index, int64_t stride);
+  llvm::Value* load_gather(const Load& l);
+  llvm::Value* load_scalar(const Buffer& buffer, const Expr& index, llvm::Value* predicate);
+  void emit_store(const Store& s);
+  void store_memory(const Store& s, llvm::Value* value);
+  void when(llvm::Value* condition, const std::function<void()>& then);
+  struct Address {
+    llvm::Value* pointer;
+    llvm::Align alignment;
+  };
+  Address address(const Buffer& buffer, const Expr& index);
+  llvm::Value* addresses(const Buffer& buffer, const Expr& index);  // a vector of pointers
+  llvm::LoadInst* make_load(llvm::Type* type, const Address& at, const Buffer& buffer);
+  void mark_invariant(llvm::Instruction* load, const Buffer& buffer);
+  llvm::Value* from_memory(llvm::Value* value, DType dtype);
+  llvm::Value* to_memory(llvm::Value* value, DType dtype);
+
+  // codegen_llvm_registers.cpp
+  llvm::Value* read_registers(const Buffer& buffer, const Expr& index);
+  void write_registers(const Buffer& buffer, const Expr& index, llvm::Value* value, llvm::Value* predicate);
+  std::vector<size_t> live_stored_slots(const Stmt& s) const;
+
+  // Types and small values.
+  llvm::Type* type_of(DType dtype) const;
+  llvm::Type* memory_type_of(DType dtype) const;
+  llvm::Value* splat(llvm::Value* scalar, int lanes);
+  llvm::Value* iota(DType dtype, int lanes);
+  llvm::Constant* constant(llvm::Type* type, int64_t value) const;
+  int depth_of(const Expr& e) const;
+
+  llvm::Module& module_;
+  llvm::LLVMContext& context_;
+  const Kernel& kernel_;
+  const Target& target_;
+  llvm::IRBuilder<> builder_;
+  llvm::Function* function_ = nullptr;   // the inner one
+  llvm::BasicBlock* entry_ = nullptr;    // where allocas go
+  llvm::Value* first_ = nullptr;
+  llvm::Value* last_ = nullptr;
+  std::unordered_map<const ExprNode*, llvm::Value*> vars_;
+  std::unordered_map<const ExprNode*, int> depths_;  // of loop variables: how deep
+  int depth_ = 0;
+  std::unordered_map<Buffer, llvm::Value*> pointers_;
+  std::unordered_map<Buffer, bool> is_written_;
+  AllocationPlan allocations_;
+  RegisterFile registers_;
+  std::vector<llvm::Value*> slots_;  // current value of each slot; null outside its Allocate
+};
+
+}  // namespace tw

@@ -1,0 +1,180 @@
+// Kernels in parallel to objects, and those by lld to one ELF shared object with no undefined symbols.
+#include "targets/compile_image.h"
+
+#include <lld/Common/Driver.h>
+#include <llvm/Support/raw_ostream.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "targets/codegen_llvm_emit.h"
+#include "targets/spill_report.h"
+
+LLD_HAS_DRIVER(elf)
+
+namespace tw {
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// An object in memory under a name that lld can open.
+class MemoryFile {
+ public:
+  explicit MemoryFile(const std::string& content) : descriptor_(memfd_create("kernel.o", MFD_CLOEXEC)) {
+    if (descriptor_ < 0) throw Error(ErrorCode::file, "no memory file for an object: " + std::string(strerror(errno)));
+    for (size_t written = 0; written < content.size();) {
+      const ssize_t n = write(descriptor_, content.data() + written, content.size() - written);
+      if (n < 0) throw Error(ErrorCode::file, "an object cannot be written: " + std::string(strerror(errno)));
+      written += static_cast<size_t>(n);
+    }
+  }
+  MemoryFile(MemoryFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  ~MemoryFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+// A file name of our own in the temporary directory; lld replaces the file.
+class TemporaryFile {
+ public:
+  TemporaryFile() : path_((std::filesystem::temp_directory_path() / "tilewright-XXXXXX").string()) {
+    const int descriptor = mkstemp(path_.data());
+    if (descriptor < 0) {
+      throw Error(ErrorCode::file, path_ + " cannot be made: " + std::strerror(errno) +
+                                       "\n  help: TMPDIR names a directory that can be written");
+    }
+    close(descriptor);
+  }
+  ~TemporaryFile() { unlink(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::vector<std::byte> link_image(const std::vector<std::string>& objects, bool is_relocatable) {
+  std::vector<MemoryFile> files;
+  for (const std::string& object : objects) files.emplace_back(object);
+  const TemporaryFile output;
+  std::vector<std::string> arguments = {"ld.lld", "-o", output.path(), "--threads=1", "--build-id=none"};
+  if (is_relocatable) {
+    arguments.push_back("-r");
+  } else {
+    for (const char* argument : {"-shared", "-z", "defs", "-Bsymbolic", "--hash-style=gnu", "-z", "norelro",
+                                 "-z", "separate-code", "--no-eh-frame-hdr", "--no-rosegment"})
+      arguments.push_back(argument);
+  }
+  for (const MemoryFile& file : files) arguments.push_back(file.path());
+  std::vector<const char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+
+  std::string out, errors;
+  llvm::raw_string_ostream out_stream(out), error_stream(errors);
+  {
+    static std::mutex one_at_a_time;  // lld keeps its state in globals
+    const std::lock_guard lock(one_at_a_time);
+    const lld::Result result = lld::lldMain(argv, out_stream, error_stream, {{lld::Gnu, &lld::elf::link}});
+    if (result.retCode != 0) internal_error("the linker refuses the kernels: " + errors);
+  }
+  std::ifstream file(output.path(), std::ios::binary | std::ios::ate);
+  const auto size = file.tellg();
+  check(file.good() && size > 0, "the linker has written the image");
+  std::vector<std::byte> image(static_cast<size_t>(size));
+  file.seekg(0);
+  file.read(reinterpret_cast<char*>(image.data()), size);
+  return image;
+}
+
+// Every kernel, on `jobs` threads; the first error is thrown.
+std::vector<EmittedKernel> emit_all(const std::vector<Kernel>& kernels, const Target& target, EmitForm form, int jobs,
+                                    bool wants_assembly) {
+  std::set<std::string> symbols;
+  for (const Kernel& kernel : kernels)
+    check(symbols.insert(kernel.symbol).second, "compile_image: symbols of kernels are unique");
+  if (jobs <= 0) jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  jobs = static_cast<int>(std::min<size_t>(static_cast<size_t>(jobs), kernels.size()));
+  std::vector<EmittedKernel> results(kernels.size());
+  std::atomic<size_t> next = 0;
+  std::exception_ptr error;
+  std::mutex error_mutex;
+  auto work = [&] {
+    for (size_t i; (i = next++) < kernels.size();) {
+      try {
+        results[i] = emit_kernel(kernels[i], target, form, wants_assembly);
+      } catch (...) {
+        const std::lock_guard lock(error_mutex);
+        if (!error) error = std::current_exception();
+        next = kernels.size();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < jobs; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (error) std::rethrow_exception(error);
+  return results;
+}
+
+std::string concatenated(const std::vector<EmittedKernel>& emitted) {
+  std::string text;
+  for (const EmittedKernel& kernel : emitted) text += kernel.object;
+  return text;
+}
+
+std::vector<std::string> objects_of(std::vector<EmittedKernel>& emitted) {
+  std::vector<std::string> objects;
+  for (EmittedKernel& kernel : emitted) objects.push_back(std::move(kernel.object));
+  return objects;
+}
+
+}  // namespace
+
+std::vector<std::byte> compile_image(const std::vector<Kernel>& kernels, const Target& target,
+                                     const CodegenOptions& options, CodegenReport* report) {
+  const double start = seconds_now();
+  auto emitted = emit_all(kernels, target, EmitForm::object, options.jobs, options.wants_report);
+  const double compiled = seconds_now();
+  if (report && options.wants_report) {
+    for (size_t i = 0; i < kernels.size(); ++i)
+      for (InnerLoopReport& loop : report_inner_loops(emitted[i].assembly, kernels[i].symbol))
+        report->inner_loops.push_back(std::move(loop));
+  }
+  auto image = link_image(objects_of(emitted), false);
+  if (report) {
+    report->llvm_seconds = compiled - start;
+    report->link_seconds = seconds_now() - compiled;
+  }
+  return image;
+}
+
+std::string emit_llvm_ir(const std::vector<Kernel>& kernels, const Target& target) {
+  return concatenated(emit_all(kernels, target, EmitForm::llvm_ir, 1, false));
+}
+
+std::string emit_assembly(const std::vector<Kernel>& kernels, const Target& target) {
+  return concatenated(emit_all(kernels, target, EmitForm::assembly, 1, false));
+}
+
+std::vector<std::byte> emit_object(const std::vector<Kernel>& kernels, const Target& target) {
+  auto emitted = emit_all(kernels, target, EmitForm::object, 0, false);
+  return link_image(objects_of(emitted), true);
+}
+
+}  // namespace tw

@@ -1,0 +1,46 @@
+#include "targets/target.h"
+
+#include "runtime/cpu_features.h"
+#include "targets/arm/target.h"
+#include "targets/x86/target.h"
+
+namespace tw {
+namespace {
+
+// The rooms that know targets, by the first part of the name.
+struct Family {
+  Target (*make)(std::string_view name);  // Error(target): no such member
+  bool (*owns)(std::string_view name);
+  std::vector<std::string> (*names)();
+};
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> list = {
+      {x86::make_target, x86::owns_target, x86::target_names},
+      {arm::make_target, arm::owns_target, arm::target_names},
+  };
+  return list;
+}
+
+}  // namespace
+
+Target parse_target(std::string_view name) {
+  if (name == "cpu") {
+    if (host_cpu().architecture == "x86_64") return x86::host_target();
+    return arm::host_target();
+  }
+  for (const Family& family : families())
+    if (family.owns(name)) return family.make(name);
+  std::string known;
+  for (const std::string& known_name : target_names()) known += (known.empty() ? "" : ", ") + known_name;
+  throw Error(ErrorCode::target, "unknown target `" + std::string(name) + "`\n  help: one of " + known);
+}
+
+std::vector<std::string> target_names() {
+  std::vector<std::string> names = {"cpu"};
+  for (const Family& family : families())
+    for (std::string& name : family.names()) names.push_back(std::move(name));
+  return names;
+}
+
+}  // namespace tw

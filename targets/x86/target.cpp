@@ -1,0 +1,143 @@
+#include "targets/x86/target.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "runtime/cpu_features.h"
+#include "runtime/machine.h"
+#include "targets/cpu/default_schedule.h"
+
+namespace tw::x86 {
+namespace {
+
+// A level is what every CPU of a generation has; LLVM's x86-64-v2, -v3 and -v4.
+struct Level {
+  const char* name;
+  const char* cpu;
+  int vector_bits, vector_registers;
+  bool has_masks, has_fma, has_f16_conversion;
+  std::vector<std::string> features;
+};
+
+const std::vector<Level>& levels() {
+  static const std::vector<std::string> sse4 = {"cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3"};
+  static const auto with = [](std::vector<std::string> base, const std::vector<std::string>& more) {
+    base.insert(base.end(), more.begin(), more.end());
+    return base;
+  };
+  static const std::vector<std::string> avx2 =
+      with(sse4, {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"});
+  static const std::vector<std::string> avx512 =
+      with(avx2, {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"});
+  static const std::vector<Level> list = {
+      {"sse4", "x86-64-v2", 128, 16, false, false, false, sse4},
+      {"avx2", "x86-64-v3", 256, 16, false, true, true, avx2},
+      {"avx512", "x86-64-v4", 512, 32, true, true, true, avx512},
+  };
+  return list;
+}
+
+// Beyond the levels: what code generation or an instruction intrinsic can use.
+const std::vector<std::string>& further_features() {
+  static const std::vector<std::string> list = {"avxvnni",    "avx512bf16", "avx512vnni", "avx512vbmi",
+                                                "avx512fp16", "amx-tile",   "amx-int8",   "amx-bf16"};
+  return list;
+}
+
+bool has(const Target& target, std::string_view feature) {
+  return std::find(target.features.begin(), target.features.end(), feature) != target.features.end();
+}
+
+Target make(const Level& level, const std::vector<std::string>& further) {
+  Target target;
+  target.kind = TargetKind::x86;
+  target.architecture = "x86_64";
+  target.triple = "x86_64-unknown-linux-gnu";
+  target.cpu = level.cpu;
+  target.features = level.features;
+  target.name = std::string("x86:") + level.name;
+  for (const std::string& feature : further) {
+    target.features.push_back(feature);
+    target.name += "+" + feature;
+  }
+  target.vector_bits = level.vector_bits;
+  target.vector_registers = level.vector_registers;
+  target.has_masks = level.has_masks;
+  target.has_fma = level.has_fma;
+  target.has_f16_conversion = level.has_f16_conversion;
+  target.has_f16 = has(target, "avx512fp16");
+  target.has_bf16_dot = has(target, "avx512bf16");
+  target.has_int8_dot = has(target, "avx512vnni") || has(target, "avxvnni");
+  target.fma_ports = 2, target.fma_latency = 4, target.load_ports = 2;
+  target.l1_bytes = 32 << 10, target.l2_bytes = 1 << 20, target.l3_bytes = 16 << 20;
+  target.threads = 4;
+  target.default_schedule = cpu::default_schedule;
+  return target;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+bool owns_target(std::string_view name) {
+  return name == "x86" || name.substr(0, 4) == "x86:";
+}
+
+Target make_target(std::string_view name) {
+  std::string rest = name == "x86" ? "avx2" : std::string(name.substr(4));
+  std::vector<std::string> parts;
+  for (size_t at = 0; at <= rest.size();) {
+    const size_t end = std::min(rest.find('+', at), rest.size());
+    parts.push_back(rest.substr(at, end - at));
+    at = end + 1;
+  }
+  const auto level = std::find_if(levels().begin(), levels().end(), [&](const Level& l) { return l.name == parts[0]; });
+  if (level == levels().end()) {
+    throw Error(ErrorCode::target,
+                "unknown x86 level `" + parts[0] + "`\n  help: one of " + joined(target_names()));
+  }
+  const std::vector<std::string> further(parts.begin() + 1, parts.end());
+  for (const std::string& feature : further) {
+    if (std::find(further_features().begin(), further_features().end(), feature) == further_features().end()) {
+      throw Error(ErrorCode::target, "unknown x86 feature `" + feature + "` in target " + std::string(name) +
+                                         "\n  help: one of " + joined(further_features()));
+    }
+  }
+  Target target = make(*level, further);
+  target.name = name;
+  return target;
+}
+
+std::vector<std::string> target_names() {
+  std::vector<std::string> names = {"x86"};
+  for (const Level& level : levels()) names.push_back(std::string("x86:") + level.name);
+  return names;
+}
+
+Target host_target() {
+  const HostCpu& host = host_cpu();
+  for (auto level = levels().rbegin(); level != levels().rend(); ++level) {
+    if (!std::all_of(level->features.begin(), level->features.end(), [&](const auto& f) { return host.has(f); }))
+      continue;
+    std::vector<std::string> further;
+    for (const std::string& feature : further_features()) {
+      // Encodings of the widest vectors belong to their level.
+      const bool needs_avx512 = feature.substr(0, 6) == "avx512" && level->vector_bits < 512;
+      if (host.has(feature) && !needs_avx512) further.push_back(feature);
+    }
+    Target target = make(*level, further);
+    const CacheSizes caches = cache_sizes();
+    if (caches.l1_data > 0) target.l1_bytes = caches.l1_data;
+    if (caches.l2 > 0) target.l2_bytes = caches.l2;
+    if (caches.l3 > 0) target.l3_bytes = caches.l3;
+    target.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    return target;
+  }
+  throw Error(ErrorCode::target, "this CPU has no SSE4.2, the least that Tilewright generates code for");
+}
+
+}  // namespace tw::x86

@@ -1,0 +1,15 @@
+// x86-64: "x86" (= avx2), "x86:sse4", "x86:avx2", "x86:avx512", each with further features after "+":
+// "x86:avx512+avx512vnni+avx512bf16".
+#pragma once
+
+#include "targets/target.h"
+
+namespace tw::x86 {
+
+bool owns_target(std::string_view name);
+Target make_target(std::string_view name);
+std::vector<std::string> target_names();
+// This machine: the best level and every feature that its CPU has.
+Target host_target();
+
+}  // namespace tw::x86
