@@ -2,6 +2,7 @@
 #include "targets/compile_image.h"
 
 #include <lld/Common/Driver.h>
+#include <llvm/Plugins/PassPlugin.h>
 #include <llvm/Support/raw_ostream.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,6 +20,11 @@
 #include "targets/spill_report.h"
 
 LLD_HAS_DRIVER(elf)
+
+// lld refers to link-time optimization, and that to Polly; objects of ours are machine code, so neither ever runs.
+llvm::PassPluginLibraryInfo getPollyPluginInfo() {
+  return {};
+}
 
 namespace tw {
 namespace {
