@@ -13,8 +13,7 @@ constexpr int64_t alignment_bytes = 64;
 void place(const Stmt& s, int64_t workspace_depth, int64_t stack_depth, AllocationPlan& plan) {
   const auto* allocate = s.as<Allocate>();
   if (!allocate || allocate->buffer->scope == Scope::register_) {
-    for_each_child(
-        s, [](const Expr&) {}, [&](const Stmt& child) { place(child, workspace_depth, stack_depth, plan); });
+    for_each_child(s, [](const Expr&) {}, [&](const Stmt& child) { place(child, workspace_depth, stack_depth, plan); });
     return;
   }
   const int64_t bytes = (allocated_bytes(allocate->buffer) + alignment_bytes - 1) / alignment_bytes * alignment_bytes;

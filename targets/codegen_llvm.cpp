@@ -277,8 +277,8 @@ void KernelCodegen::emit_allocate(const Allocate& allocate) {
   if (offset < 0) {
     const int64_t elements = std::max<int64_t>(1, allocated_bytes(buffer) / buffer->dtype.bytes());
     llvm::IRBuilder<> at_entry(entry_, entry_->begin());
-    auto* memory = at_entry.CreateAlloca(llvm::ArrayType::get(memory_type_of(buffer->dtype), elements), nullptr,
-                                         buffer->name);
+    auto* memory =
+        at_entry.CreateAlloca(llvm::ArrayType::get(memory_type_of(buffer->dtype), elements), nullptr, buffer->name);
     memory->setAlignment(llvm::Align(64));
     pointers_[buffer] = memory;
   } else {
@@ -300,10 +300,10 @@ void KernelCodegen::emit_evaluate(const Evaluate& evaluate) {
     Expr index = l->indices[0];
     if (const auto* r = index.as<Ramp>()) index = r->base;
     if (l->buffer->scope == Scope::register_) return;
-    builder_.CreateIntrinsic(llvm::Intrinsic::prefetch, {llvm::PointerType::get(context_, 0)},
-                             {address(l->buffer, index).pointer, builder_.getInt32(0),
-                              builder_.getInt32(static_cast<uint32_t>(as_int(call->arguments[1]).value_or(3))),
-                              builder_.getInt32(1)});
+    builder_.CreateIntrinsic(
+        llvm::Intrinsic::prefetch, {llvm::PointerType::get(context_, 0)},
+        {address(l->buffer, index).pointer, builder_.getInt32(0),
+         builder_.getInt32(static_cast<uint32_t>(as_int(call->arguments[1]).value_or(3))), builder_.getInt32(1)});
     return;
   }
   throw Error(ErrorCode::lower,
@@ -348,7 +348,8 @@ llvm::Value* KernelCodegen::iota(DType dtype, int lanes) {
 int KernelCodegen::depth_of(const Expr& e) const {
   int depth = 0;
   visit(
-      e, [&](const VarNode& v) {
+      e,
+      [&](const VarNode& v) {
         const auto found = depths_.find(&v);
         if (found != depths_.end()) depth = std::max(depth, found->second);
       },

@@ -1,11 +1,13 @@
-// One kernel in lowered form to LLVM IR.  Included by codegen_llvm*.cpp and compile_image.cpp only: LLVM stays in there.
+// One kernel in lowered form to LLVM IR.  Included by codegen_llvm*.cpp and compile_image.cpp only: LLVM stays in
+// there.
 //
 //   * A kernel is two functions: the KernelFunction of runtime/plan.h, which loads its buffers' addresses, and an inner
 //     function that takes them as `noalias` arguments, so that LLVM knows that buffers do not overlap.
 //   * Values: bool is i1 (a byte in memory), f16 and bf16 are their bits in i16 (converted to and from f32 where they
 //     meet arithmetic, see passes/legalize_types.cpp), everything else is what LLVM calls it.
 //   * Register buffers are SSA values: see codegen_llvm_registers.cpp.
-//   * Addresses are base + Σ variable·coefficient (outermost loops first, so that what is invariant comes first) + constant;
+//   * Addresses are base + Σ variable·coefficient (outermost loops first, so that what is invariant comes first) +
+//   constant;
 //     the constant ends in the instruction's displacement.
 #pragma once
 
@@ -132,8 +134,8 @@ class KernelCodegen {
   const Kernel& kernel_;
   const Target& target_;
   llvm::IRBuilder<> builder_;
-  llvm::Function* function_ = nullptr;   // the inner one
-  llvm::BasicBlock* entry_ = nullptr;    // where allocas go
+  llvm::Function* function_ = nullptr;  // the inner one
+  llvm::BasicBlock* entry_ = nullptr;   // where allocas go
   llvm::Value* first_ = nullptr;
   llvm::Value* last_ = nullptr;
   std::unordered_map<const ExprNode*, llvm::Value*> vars_;

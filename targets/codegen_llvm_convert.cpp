@@ -57,7 +57,8 @@ llvm::Value* KernelCodegen::half_to_float(llvm::Value* bits) {
 llvm::Value* KernelCodegen::float_to_half(llvm::Value* value) {
   auto* half_bits = like(builder_.getInt16Ty(), value->getType());
   if (target_.has_f16_conversion)
-    return builder_.CreateBitCast(builder_.CreateFPTrunc(value, like(builder_.getHalfTy(), value->getType())), half_bits);
+    return builder_.CreateBitCast(builder_.CreateFPTrunc(value, like(builder_.getHalfTy(), value->getType())),
+                                  half_bits);
   auto* word = like(builder_.getInt32Ty(), value->getType());
   auto* single = value->getType();
   auto number = [&](int64_t n) { return constant(word, n); };
@@ -74,8 +75,8 @@ llvm::Value* KernelCodegen::float_to_half(llvm::Value* value) {
       builder_.CreateBitCast(builder_.CreateFAdd(builder_.CreateBitCast(magnitude, single), half), word),
       number(0x3f000000));
   llvm::Value* result = builder_.CreateSelect(builder_.CreateICmpULT(magnitude, number(0x38800000)), small, normal);
-  llvm::Value* special = builder_.CreateSelect(builder_.CreateICmpUGT(magnitude, number(0x7f800000)), number(0x7e00),
-                                               number(0x7c00));
+  llvm::Value* special =
+      builder_.CreateSelect(builder_.CreateICmpUGT(magnitude, number(0x7f800000)), number(0x7e00), number(0x7c00));
   result = builder_.CreateSelect(builder_.CreateICmpUGE(magnitude, number(0x47800000)), special, result);
   return builder_.CreateTrunc(builder_.CreateOr(result, sign), half_bits);
 }

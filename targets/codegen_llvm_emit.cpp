@@ -141,9 +141,9 @@ EmittedKernel emit_kernel(const Kernel& kernel, const Target& target, EmitForm f
     const auto copy = llvm::CloneModule(module);
     result.assembly = generate(*copy, *machine, llvm::CodeGenFileType::AssemblyFile);
   }
-  result.object = generate(module, *machine,
-                           form == EmitForm::assembly ? llvm::CodeGenFileType::AssemblyFile
-                                                      : llvm::CodeGenFileType::ObjectFile);
+  result.object =
+      generate(module, *machine,
+               form == EmitForm::assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile);
   return result;
 }
 

@@ -16,6 +16,7 @@ struct EmittedKernel {
 };
 
 // Thread-safe.
-EmittedKernel emit_kernel(const Kernel& kernel, const Target& target, EmitForm form, bool wants_assembly_besides = false);
+EmittedKernel emit_kernel(const Kernel& kernel, const Target& target, EmitForm form,
+                          bool wants_assembly_besides = false);
 
 }  // namespace tw

@@ -53,7 +53,8 @@ llvm::Value* KernelCodegen::emit(const Expr& e) {
       return emit_load(*e.as<Load>());
     case NodeKind::Ramp: {
       const Ramp& r = *e.as<Ramp>();
-      llvm::Value* steps = builder_.CreateMul(iota(r.dtype.element(), r.dtype.lanes), splat(emit(r.stride), r.dtype.lanes));
+      llvm::Value* steps =
+          builder_.CreateMul(iota(r.dtype.element(), r.dtype.lanes), splat(emit(r.stride), r.dtype.lanes));
       return builder_.CreateAdd(splat(emit(r.base), r.dtype.lanes), steps);
     }
     case NodeKind::Broadcast:
@@ -98,8 +99,8 @@ llvm::Value* KernelCodegen::emit_binary(const Binary& e) {
   }
   llvm::Value* a = emit(e.a);
   llvm::Value* b = emit(e.b);
-  if (!dtype.is_float() && (e.op == BinaryOp::div || e.op == BinaryOp::mod || e.op == BinaryOp::floor_div ||
-                            e.op == BinaryOp::floor_mod)) {
+  if (!dtype.is_float() &&
+      (e.op == BinaryOp::div || e.op == BinaryOp::mod || e.op == BinaryOp::floor_div || e.op == BinaryOp::floor_mod)) {
     return emit_division(e, a, b);
   }
   return emit_operation(e.op, dtype, a, b, is_number(e.a), is_number(e.b));
@@ -299,9 +300,9 @@ llvm::Value* KernelCodegen::emit_call(const Call& e) {
                                                           llvm::ConstantFP::get(v[0]->getType(), 1.0), v[0]);
         return builder_.CreateSelect(builder_.CreateFCmpONE(v[0], zero), one, v[0]);  // zero and NaN stay
       }
-      llvm::Value* positive = builder_.CreateZExt(dtype.is_unsigned_integer() ? builder_.CreateICmpNE(v[0], zero)
-                                                                              : builder_.CreateICmpSGT(v[0], zero),
-                                                  v[0]->getType());
+      llvm::Value* positive = builder_.CreateZExt(
+          dtype.is_unsigned_integer() ? builder_.CreateICmpNE(v[0], zero) : builder_.CreateICmpSGT(v[0], zero),
+          v[0]->getType());
       if (dtype.is_unsigned_integer()) return positive;
       return builder_.CreateSub(positive, builder_.CreateZExt(builder_.CreateICmpSLT(v[0], zero), v[0]->getType()));
     }
@@ -309,8 +310,10 @@ llvm::Value* KernelCodegen::emit_call(const Call& e) {
       return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, v[0], v[1]);
     case Intrinsic::fma:
       if (!target_.has_fma) {
-        // A multiplication whose rounding the program must not see: f32 goes through f64, which holds the product whole.
-        if (dtype.element() != f32) refuse(make_expr<Call>(e), target_.name + " has no fused multiply-add of this type");
+        // A multiplication whose rounding the program must not see: f32 goes through f64, which holds the product
+        // whole.
+        if (dtype.element() != f32)
+          refuse(make_expr<Call>(e), target_.name + " has no fused multiply-add of this type");
         auto* wide = type_of(f64.with_lanes(dtype.lanes));
         llvm::Value* product = builder_.CreateFMul(builder_.CreateFPExt(v[0], wide), builder_.CreateFPExt(v[1], wide));
         return builder_.CreateFPTrunc(builder_.CreateFAdd(product, builder_.CreateFPExt(v[2], wide)), v[0]->getType());
@@ -334,8 +337,8 @@ llvm::Value* KernelCodegen::emit_call(const Call& e) {
 
 llvm::Value* KernelCodegen::emit_round(Intrinsic intrinsic, llvm::Value* x) {
   if (target_.architecture != "arm") {
-    const auto id = intrinsic == Intrinsic::floor  ? llvm::Intrinsic::floor
-                    : intrinsic == Intrinsic::ceil ? llvm::Intrinsic::ceil
+    const auto id = intrinsic == Intrinsic::floor   ? llvm::Intrinsic::floor
+                    : intrinsic == Intrinsic::ceil  ? llvm::Intrinsic::ceil
                     : intrinsic == Intrinsic::trunc ? llvm::Intrinsic::trunc
                                                     : llvm::Intrinsic::roundeven;
     return builder_.CreateUnaryIntrinsic(id, x);

@@ -162,8 +162,7 @@ llvm::Value* KernelCodegen::load_scalar(const Buffer& buffer, const Expr& index,
 
 llvm::Value* KernelCodegen::load_vector(const Load& l, const Ramp& index, int64_t) {
   llvm::Type* type = memory_type_of(l.dtype);
-  if (!l.predicate.is_defined())
-    return from_memory(make_load(type, address(l.buffer, index.base), l.buffer), l.dtype);
+  if (!l.predicate.is_defined()) return from_memory(make_load(type, address(l.buffer, index.base), l.buffer), l.dtype);
   llvm::Value* mask = splat(emit(l.predicate), l.dtype.lanes);
   const Address at = address(l.buffer, index.base);
   auto* value = builder_.CreateMaskedLoad(type, at.pointer, at.alignment, mask, llvm::Constant::getNullValue(type));
@@ -175,9 +174,7 @@ llvm::Value* KernelCodegen::load_vector(const Load& l, const Ramp& index, int64_
 llvm::Value* KernelCodegen::load_strided(const Load& l, const Ramp& index, int64_t stride) {
   const int lanes = l.dtype.lanes;
   llvm::Type* type = memory_type_of(l.dtype);
-  auto load_at = [&](int64_t first) {
-    return make_load(type, address(l.buffer, index.base + Expr(first)), l.buffer);
-  };
+  auto load_at = [&](int64_t first) { return make_load(type, address(l.buffer, index.base + Expr(first)), l.buffer); };
   if (stride == -1) {
     std::vector<int> reverse;
     for (int i = 0; i < lanes; ++i) reverse.push_back(lanes - 1 - i);

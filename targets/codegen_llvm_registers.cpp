@@ -1,10 +1,10 @@
 // Register buffers as SSA values.
 //
-// Once loops are unrolled and vectorized, every index into a register buffer is a constant.  The accesses of a buffer cut its
-// elements into *slots*, widest first: a 14×32 tile that is read and written 16 lanes at a time is 28 slots of 16.  Each
-// slot's current value is an LLVM value; loops carry the slots that they store in phis, Ifs join them (codegen_llvm.cpp).
-// No memory is ever involved, so there is nothing that LLVM would have to promote.  An access that is no whole slot
-// (one lane of a vector, at the end of a reduction) takes lanes out or puts them in.
+// Once loops are unrolled and vectorized, every index into a register buffer is a constant.  The accesses of a buffer
+// cut its elements into *slots*, widest first: a 14×32 tile that is read and written 16 lanes at a time is 28 slots
+// of 16.  Each slot's current value is an LLVM value; loops carry the slots that they store in phis, Ifs join them
+// (codegen_llvm.cpp). No memory is ever involved, so there is nothing that LLVM would have to promote.  An access that
+// is no whole slot (one lane of a vector, at the end of a reduction) takes lanes out or puts them in.
 #include <algorithm>
 #include <set>
 

@@ -21,6 +21,14 @@
 
 LLD_HAS_DRIVER(elf)
 
+#define ABSENT_TARGET(Name)                             \
+  extern "C" void LLVMInitialize##Name##TargetInfo() {} \
+  extern "C" void LLVMInitialize##Name##Target() {}     \
+  extern "C" void LLVMInitialize##Name##TargetMC() {}   \
+  extern "C" void LLVMInitialize##Name##AsmPrinter() {} \
+  extern "C" void LLVMInitialize##Name##AsmParser() {}
+#include "targets/absent_llvm_targets.def"
+
 // lld refers to link-time optimization, and that to Polly; objects of ours are machine code, so neither ever runs.
 llvm::PassPluginLibraryInfo getPollyPluginInfo() {
   return {};
@@ -82,8 +90,8 @@ std::vector<std::byte> link_image(const std::vector<std::string>& objects, bool 
   if (is_relocatable) {
     arguments.push_back("-r");
   } else {
-    for (const char* argument : {"-shared", "-z", "defs", "-Bsymbolic", "--hash-style=gnu", "-z", "norelro",
-                                 "-z", "separate-code", "--no-eh-frame-hdr", "--no-rosegment"})
+    for (const char* argument : {"-shared", "-z", "defs", "-Bsymbolic", "--hash-style=gnu", "-z", "norelro", "-z",
+                                 "separate-code", "--no-eh-frame-hdr", "--no-rosegment"})
       arguments.push_back(argument);
   }
   for (const MemoryFile& file : files) arguments.push_back(file.path());

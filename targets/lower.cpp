@@ -142,8 +142,8 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   // Ranges of loops resolve most guards and the divisions that splits and layouts leave behind.
   run("simplify_all");
 
-  // Vectors before copies: one statement is vectorized where unrolling would make dozens.  Both leave constant conditions and
-  // indices, which make register buffers possible, so what they leave is simplified once more.
+  // Vectors before copies: one statement is vectorized where unrolling would make dozens.  Both leave constant
+  // conditions and indices, which make register buffers possible, so what they leave is simplified once more.
   run("vectorize_loops");
   run("unroll_loops");
   // Flat indices let the simplifier see offsets of one buffer in one sum.

@@ -97,8 +97,7 @@ Target make_target(std::string_view name) {
   }
   const auto level = std::find_if(levels().begin(), levels().end(), [&](const Level& l) { return l.name == parts[0]; });
   if (level == levels().end()) {
-    throw Error(ErrorCode::target,
-                "unknown x86 level `" + parts[0] + "`\n  help: one of " + joined(target_names()));
+    throw Error(ErrorCode::target, "unknown x86 level `" + parts[0] + "`\n  help: one of " + joined(target_names()));
   }
   const std::vector<std::string> further(parts.begin() + 1, parts.end());
   for (const std::string& feature : further) {

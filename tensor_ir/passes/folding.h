@@ -1,5 +1,5 @@
-// Substitution that folds constants on its way, as copying code out needs it: `0*6 + i < 512` with i = 3 is `true`, and an If
-// of it is its body.  Cheap: no ranges are consulted.
+// Substitution that folds constants on its way, as copying code out needs it: `0*6 + i < 512` with i = 3 is `true`, and
+// an If of it is its body.  Cheap: no ranges are consulted.
 #pragma once
 
 #include "tensor_ir/match.h"

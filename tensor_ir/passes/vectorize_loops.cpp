@@ -5,7 +5,8 @@
 //
 //   * Extents above the machine's vectors (Func attribute "vector_bits"; absent: one vector) become several vectors,
 //     statement by statement, inside whatever serial loops the body has.
-//   * An If whose condition depends on the lane becomes a predicate of the Loads and Stores in it; its parts that do not
+//   * An If whose condition depends on the lane becomes a predicate of the Loads and Stores in it; its parts that do
+//   not
 //     depend on the lane stay an If.
 //   * `S = S op value`, where S does not depend on the lane, becomes `S = S op reduce_op(value)`.  Only a schedule that
 //     knows that op may be reordered vectorizes such a loop.
@@ -81,8 +82,8 @@ class LoopVectorizer {
   Stmt run() { return statement(loop_.body, std::vector<Expr>(pieces_.size())); }
 
  private:
-  // Bits of the widest element that the body computes with: all its vectors then have one number of lanes.  16-bit floats
-  // count as the f32 that they are computed in.
+  // Bits of the widest element that the body computes with: all its vectors then have one number of lanes.  16-bit
+  // floats count as the f32 that they are computed in.
   static int widest_element(const Stmt& body) {
     int bits = 8;
     auto see = [&](DType dtype) {
@@ -90,8 +91,14 @@ class LoopVectorizer {
       bits = std::max<int>(bits, dtype.is_float() ? std::max<int>(dtype.bits, 32) : dtype.bits);
     };
     visit(
-        body, [&](const Load& l) { see(l.dtype); return Walk::skip; },
-        [&](const Cast& c) { if (c.dtype.is_float()) see(c.dtype); },
+        body,
+        [&](const Load& l) {
+          see(l.dtype);
+          return Walk::skip;
+        },
+        [&](const Cast& c) {
+          if (c.dtype.is_float()) see(c.dtype);
+        },
         [&](const Store& s) { see(s.buffer->dtype); });
     return bits;
   }
@@ -178,8 +185,8 @@ class LoopVectorizer {
     return make_expr<Load>(l.buffer->dtype.with_lanes(lanes), buffer, indices, predicate);
   }
 
-  // Whether the mask may decide that this lane-invariant load is in bounds.  Where it reads none of the mask's variables, it is
-  // executed for some value of them, so it is in bounds for all.
+  // Whether the mask may decide that this lane-invariant load is in bounds.  Where it reads none of the mask's
+  // variables, it is executed for some value of them, so it is in bounds for all.
   static bool shares_variables(const std::vector<Expr>& indices, const Expr& mask) {
     for (const Var& var : free_vars(mask))
       for (const Expr& index : indices)
@@ -258,8 +265,8 @@ class LoopVectorizer {
       Expr condition = widen(expression(varying, p, masks[p]), pieces_[p].lanes);
       then_masks.push_back(conjunction(masks[p], condition));
       if (branch.else_body.is_defined()) {
-        Expr whole = uniform.is_defined() ? widen(expression(uniform, p, masks[p]), pieces_[p].lanes) && condition
-                                          : condition;
+        Expr whole =
+            uniform.is_defined() ? widen(expression(uniform, p, masks[p]), pieces_[p].lanes) && condition : condition;
         else_masks.push_back(conjunction(masks[p], !whole));
       }
     }
@@ -336,35 +343,57 @@ class LoopVectorizer {
     Expr value, identity;
     std::function<Expr(Expr)> combine;
     auto unsupported = [&]() {
-      refuse(loop_, "the update of " + st.buffer->name + " is not of the form `x = x op value` with op +, *, min, max, &&, ||",
+      refuse(loop_,
+             "the update of " + st.buffer->name + " is not of the form `x = x op value` with op +, *, min, max, &&, ||",
              "split the reduction with rfactor and vectorize the new dimension");
     };
     if (const auto* b = st.value.as<Binary>()) {
-      if (is_self(b->a)) value = b->b;
-      else if (is_self(b->b)) value = b->a;
-      else unsupported();
+      if (is_self(b->a))
+        value = b->b;
+      else if (is_self(b->b))
+        value = b->a;
+      else
+        unsupported();
       const DType dtype = st.buffer->dtype;
       switch (b->op) {
-        case BinaryOp::add: identity = dtype.is_float() ? float_imm(dtype, -0.0) : zero_of(dtype); break;
-        case BinaryOp::mul: identity = const_of(dtype, 1); break;
-        case BinaryOp::min: identity = highest_of(dtype); break;
-        case BinaryOp::max: identity = lowest_of(dtype); break;
-        case BinaryOp::logical_and: identity = bool_imm(true); break;
-        case BinaryOp::logical_or: identity = bool_imm(false); break;
-        default: unsupported();
+        case BinaryOp::add:
+          identity = dtype.is_float() ? float_imm(dtype, -0.0) : zero_of(dtype);
+          break;
+        case BinaryOp::mul:
+          identity = const_of(dtype, 1);
+          break;
+        case BinaryOp::min:
+          identity = highest_of(dtype);
+          break;
+        case BinaryOp::max:
+          identity = lowest_of(dtype);
+          break;
+        case BinaryOp::logical_and:
+          identity = bool_imm(true);
+          break;
+        case BinaryOp::logical_or:
+          identity = bool_imm(false);
+          break;
+        default:
+          unsupported();
       }
       combine = [self, op = b->op, dtype](Expr v) { return binary(op, self, make_expr<VectorReduce>(dtype, op, v)); };
     } else if (const auto* c = st.value.as<Call>();
                c && (c->intrinsic == Intrinsic::minimum || c->intrinsic == Intrinsic::maximum)) {
-      if (is_self(c->arguments[0])) value = c->arguments[1];
-      else if (is_self(c->arguments[1])) value = c->arguments[0];
-      else unsupported();
+      if (is_self(c->arguments[0]))
+        value = c->arguments[1];
+      else if (is_self(c->arguments[1]))
+        value = c->arguments[0];
+      else
+        unsupported();
       identity = c->intrinsic == Intrinsic::minimum ? highest_of(st.buffer->dtype) : lowest_of(st.buffer->dtype);
       combine = [self, c](Expr v) { return call(c->intrinsic, {self, reduce_by_halves(c->intrinsic, v)}); };
     } else {
       unsupported();
     }
-    visit(value, [&](const Load& l) { if (l.buffer == st.buffer && lane_buffers_.count(l.buffer) == 0) unsupported(); });
+    visit(value, [&](const Load& l) {
+      if (l.buffer == st.buffer && lane_buffers_.count(l.buffer) == 0) unsupported();
+    });
     Expr vector = widen(expression(value, p, mask), lanes);
     if (mask.is_defined()) vector = select(widen(mask, lanes), vector, widen(identity, lanes));
     return make_stmt<Store>(renamed(st.buffer), indices, combine(vector), Expr(), st.span);

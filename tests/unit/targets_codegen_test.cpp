@@ -21,7 +21,7 @@ func matmul(A: f32[504, 512], B: f32[16, 512, 32]) -> (C: f32[504, 512]) {
     alloc Cr: f32[14, 32] in register
     for i in 0..14 unrolled {
       for j in 0..32 vectorized {
-        block init(spatial vi: 14 = i, spatial vj: 32 = j) { Cr[vi, vj] = 0.0f }
+        block zero(spatial vi: 14 = i, spatial vj: 32 = j) { Cr[vi, vj] = 0.0f }
       }
     }
     for k in 0..512 {
@@ -73,7 +73,8 @@ TEST(TargetsCodegen, RegisterTileMatmul) {
         native(buffers);
         best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       }
-      printf("%.1f GFLOP/s of %.1f: %.3f\n", 2e-9 * 504 * 512 * 512 / best, peak * 1e-9, 2.0 * 504 * 512 * 512 / best / peak);
+      printf("%.1f GFLOP/s of %.1f: %.3f\n", 2e-9 * 504 * 512 * 512 / best, peak * 1e-9,
+             2.0 * 504 * 512 * 512 / best / peak);
     }
   }
 }
