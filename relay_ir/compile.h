@@ -19,7 +19,6 @@ struct CompileOptions {
   ScheduleSource schedule;  // not set: the target's default
   int threads = 0;          // of the Executable; 0: all cores of the affinity mask
   int jobs = 0;             // compiler threads; 0: all cores
-  std::string only_pass;    // for tests: stop after this pass
 };
 
 // The graph after the passes and layout assignment, before fusion.  For dumps and tests.

@@ -1,0 +1,313 @@
+#include "relay_ir/compile.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+#include "relay_ir/cost.h"
+#include "relay_ir/layout.h"
+#include "relay_ir/memory_plan.h"
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+#include "targets/compile_image.h"
+#include "targets/lower.h"
+#include "tensor_ir/printer.h"
+#include "tensor_ir/structural.h"
+
+namespace tw::relay {
+namespace {
+
+// Runs f(0) … f(count - 1) on several threads; the first exception, by index, is thrown on.
+void for_each_in_parallel(size_t count, int jobs, const std::function<void(size_t)>& f) {
+  std::vector<std::exception_ptr> failures(count);
+  std::atomic<size_t> next = 0;
+  auto work = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        f(i);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  const size_t wanted = jobs > 0 ? jobs : std::max(1u, std::thread::hardware_concurrency());
+  for (size_t i = 1; i < std::min(wanted, count); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+void require_static_shapes(const Graph& graph) {
+  std::string open;
+  for (const ValueId id : graph.inputs) {
+    const Value& value = graph.values[id];
+    if (!static_shape(value.type)) open += "\n  input `" + value.name + "`: " + to_string(value.type);
+  }
+  if (open.empty()) return;
+  throw Error(ErrorCode::shape, "open dimensions must be fixed before compiling:" + open +
+                                    "\n  help: tw.load(path, shapes={\"" + graph.values[graph.inputs[0]].name +
+                                    "\": (1, …)}), or tw compile --shape " + graph.values[graph.inputs[0]].name +
+                                    "=1,…");
+}
+
+// One piece of work that many groups may share.
+struct UniqueFunc {
+  Func func;  // not scheduled
+  Func scheduled;
+  std::vector<std::vector<IndexMap>> layouts;  // by buffer: what the schedule did to constants
+  LoweredFunc lowered;
+  double flops = 0;
+};
+
+class Compiler {
+ public:
+  Compiler(const Graph& graph, const Target& target, const CompileOptions& options)
+      : graph_(optimise(graph, target)), target_(target), options_(options) {}
+
+  Executable run() {
+    require_static_shapes(graph_);
+    groups_ = fuse(graph_, target_);
+    resolve_views();
+    copy_shared_outputs();
+    drop_empty_groups();
+    find_unique_funcs();
+    for_each_in_parallel(uniques_.size(), options_.jobs, [&](size_t i) { lower_one(i); });
+    std::vector<Kernel> kernels;
+    for (const UniqueFunc& unique : uniques_) {
+      kernels.insert(kernels.end(), unique.lowered.kernels.begin(), unique.lowered.kernels.end());
+    }
+    CodegenOptions codegen;
+    codegen.jobs = options_.jobs;
+    std::vector<std::byte> image = compile_image(kernels, target_, codegen);
+    make_plan();
+    Executable executable(std::move(image), std::move(plan_), std::move(constants_),
+                          {target_.architecture, target_.name, target_.features});
+    if (options_.threads > 0) executable.set_threads(options_.threads);
+    return executable;
+  }
+
+ private:
+  // A view is another name of what its input is.
+  void resolve_views() {
+    root_.resize(graph_.values.size());
+    for (size_t id = 0; id < root_.size(); ++id) root_[id] = static_cast<ValueId>(id);
+    for (const Node& node : graph_.nodes) {
+      if (node.op->kind != OpKind::view) continue;
+      check(graph_.values[node.inputs[0]].channel_block == 0, "compile: views are of values in row-major layout");
+      root_[node.outputs[0]] = root_[node.inputs[0]];
+    }
+  }
+
+  // Outputs that are inputs, constants, or the same as another output get a group that copies.
+  void copy_shared_outputs() {
+    std::set<ValueId> taken(graph_.inputs.begin(), graph_.inputs.end());
+    if (graph_.output_names.empty()) {
+      for (size_t i = 0; i < graph_.outputs.size(); ++i) graph_.output_names.push_back(graph_.output_name(i));
+    }
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      ValueId& output = graph_.outputs[i];
+      const ValueId root = root_[output];
+      if (!graph_.is_constant(root) && taken.insert(root).second) continue;
+      const ValueId copy = graph_.add_value(graph_.output_names[i], graph_.values[output].type);
+      groups_.push_back({{}, {output}, {copy}, "copy of " + graph_.values[output].name});
+      root_.push_back(copy);
+      output = copy;
+    }
+  }
+
+  void drop_empty_groups() {
+    std::erase_if(groups_, [&](const Group& group) {
+      return std::all_of(group.outputs.begin(), group.outputs.end(),
+                         [&](ValueId id) { return element_count(*static_shape(graph_.values[id].type)) == 0; });
+    });
+  }
+
+  void find_unique_funcs() {
+    std::unordered_map<uint64_t, std::vector<int>> by_hash;
+    for (const Group& group : groups_) {
+      Func func = lower_group(graph_, group);
+      std::vector<int>& candidates = by_hash[structural_hash(func)];
+      const auto found = std::find_if(candidates.begin(), candidates.end(), [&](int i) {
+        return uniques_[i].func.attributes == func.attributes && structural_equal(uniques_[i].func, func);
+      });
+      if (found != candidates.end()) {
+        unique_of_.push_back(*found);
+        continue;
+      }
+      candidates.push_back(static_cast<int>(uniques_.size()));
+      unique_of_.push_back(static_cast<int>(uniques_.size()));
+      uniques_.push_back({std::move(func), {}, {}, {}, 0});
+    }
+  }
+
+  void lower_one(size_t index) {
+    UniqueFunc& unique = uniques_[index];
+    const ScheduleSource& source = options_.schedule ? options_.schedule : target_.default_schedule;
+    const Schedule schedule = source ? source(unique.func, target_) : Schedule(unique.func);
+    unique.scheduled = schedule.func();
+    for (size_t i = 0; i < unique.func.buffers.size(); ++i) {
+      const std::string& name = unique.func.buffers[i]->name;
+      unique.layouts.push_back(layout_changes(schedule.trace(), name));
+      check(unique.layouts[i].empty() || unique.func.attributes.count("constant:" + name),
+            "compile: a schedule changes the layout of constants only");
+    }
+    unique.lowered = lower(unique.scheduled, target_, "k" + std::to_string(index) + "_" + unique.func.name);
+    unique.flops = flops_of(unique.func).value_or(0);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------
+  // The plan
+
+  // A constant in the layout that a kernel reads, stored once however many kernels read it so.
+  uint32_t add_constant(ValueId id, const std::vector<IndexMap>& layouts) {
+    const NDArray& original = *graph_.values[id].constant;
+    std::string key = to_string(type_of(original));
+    for (const IndexMap& map : layouts) key += " " + to_text(map);
+    const auto [found, is_new] = constant_index_.emplace(std::pair(original.data(), key), 0);
+    if (!is_new) return found->second;
+    NDArray packed = original;
+    for (const IndexMap& map : layouts) packed = pack_array(packed, map);
+    found->second = static_cast<uint32_t>(constants_.size());
+    plan_.constants.push_back({graph_.values[id].name, packed.dtype(), packed.shape()});
+    constants_.push_back(std::move(packed));
+    return found->second;
+  }
+
+  struct PendingUse {  // of the arena: its offset is known at the end
+    size_t step, buffer, tensor;
+  };
+
+  void make_plan() {
+    plan_.metadata["model"] = graph_.name;
+    for (const ValueId id : graph_.inputs) plan_.inputs.push_back(info(id, graph_.values[id].name));
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      plan_.outputs.push_back(info(graph_.outputs[i], graph_.output_name(i)));
+      output_index_[root_[graph_.outputs[i]]] = static_cast<uint32_t>(i);
+    }
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) input_index_[graph_.inputs[i]] = static_cast<uint32_t>(i);
+    for (size_t i = 0; i < groups_.size(); ++i) add_steps(groups_[i], uniques_[unique_of_[i]]);
+    plan_.arena_bytes = plan_memory(arena_);
+    for (const PendingUse& use : pending_) plan_.steps[use.step].buffers[use.buffer].offset = arena_[use.tensor].offset;
+    for (const Step& step : plan_.steps) plan_.workspace_bytes = std::max(plan_.workspace_bytes, step.workspace_bytes);
+  }
+
+  TensorInfo info(ValueId id, const std::string& name) const {
+    return {name, graph_.values[id].type.dtype, *static_shape(graph_.values[id].type)};
+  }
+
+  void add_steps(const Group& group, const UniqueFunc& unique) {
+    std::vector<ValueId> values;  // by buffer of the Func
+    for (const ValueId id : group.inputs) {
+      if (!is_immediate(graph_, id)) values.push_back(id);
+    }
+    values.insert(values.end(), group.outputs.begin(), group.outputs.end());
+    double bytes = 0;
+    for (const ValueId id : values) bytes += static_cast<double>(storage_bytes(graph_.values[id]));
+    std::unordered_map<Buffer, size_t> temporaries;  // index into arena_
+    for (const Buffer& buffer : unique.lowered.temporaries) {
+      const auto shape = const_shape(buffer);
+      check(shape.has_value(), "compile: temporaries have constant shapes");
+      temporaries[buffer] = arena_.size();
+      arena_.push_back({element_count(*shape) * buffer->dtype.bytes(), static_cast<int>(plan_.steps.size()),
+                        static_cast<int>(plan_.steps.size() + unique.lowered.kernels.size()) - 1, -1});
+    }
+    const double kernels = static_cast<double>(unique.lowered.kernels.size());
+    for (const Kernel& kernel : unique.lowered.kernels) {
+      Step step;
+      step.kernel = kernel.symbol;
+      step.name = group.name;
+      const auto tasks = as_int(kernel.tasks);
+      check(tasks.has_value(), "compile: the number of tasks is constant");
+      step.tasks = *tasks;
+      step.workspace_bytes = kernel.workspace_bytes;
+      step.flops = unique.flops / kernels;
+      step.bytes = bytes / kernels;
+      size_t count = kernel.func.buffers.size() - (kernel.workspace_bytes > 0 ? 1 : 0);
+      for (size_t i = 0; i < count; ++i) {
+        const Buffer& buffer = kernel.func.buffers[i];
+        const auto temporary = temporaries.find(buffer);
+        if (temporary != temporaries.end()) {
+          step.buffers.push_back(use_arena(temporary->second, i));
+          continue;
+        }
+        const auto& parameters = unique.scheduled.buffers;
+        const size_t position = std::find(parameters.begin(), parameters.end(), buffer) - parameters.begin();
+        check(position < parameters.size(), "compile: a kernel uses the buffers of its Func");
+        step.buffers.push_back(use(values[position], unique.layouts[position], i));
+      }
+      plan_.steps.push_back(std::move(step));
+    }
+  }
+
+  BufferUse use_arena(size_t tensor, size_t buffer) {
+    const int step = static_cast<int>(plan_.steps.size());
+    arena_[tensor].last = std::max(arena_[tensor].last, step);
+    pending_.push_back({static_cast<size_t>(step), buffer, tensor});
+    return {Storage::arena, 0, 0, arena_[tensor].bytes};
+  }
+
+  BufferUse use(ValueId id, const std::vector<IndexMap>& layouts, size_t buffer) {
+    const ValueId root = root_[id];
+    const int64_t bytes = storage_bytes(graph_.values[root]);
+    if (graph_.is_constant(root)) {
+      const uint32_t index = add_constant(root == id ? id : constant_view(id, root), layouts);
+      return {Storage::constant, index, 0, static_cast<int64_t>(constants_[index].byte_size())};
+    }
+    if (const auto found = output_index_.find(root); found != output_index_.end()) {
+      return {Storage::output, found->second, 0, bytes};
+    }
+    if (const auto found = input_index_.find(root); found != input_index_.end()) {
+      return {Storage::input, found->second, 0, bytes};
+    }
+    const auto [found, is_new] = arena_index_.emplace(root, arena_.size());
+    if (is_new) {
+      const int step = static_cast<int>(plan_.steps.size());
+      arena_.push_back({bytes, step, step, -1});
+    }
+    return use_arena(found->second, buffer);
+  }
+
+  // A view of a constant that no pass has folded: the same bytes with the view's shape.
+  ValueId constant_view(ValueId id, ValueId root) {
+    if (!graph_.values[id].constant) {
+      graph_.values[id].constant = graph_.values[root].constant->reshape(*static_shape(graph_.values[id].type));
+    }
+    return id;
+  }
+
+  Graph graph_;
+  const Target& target_;
+  const CompileOptions& options_;
+  std::vector<Group> groups_;
+  std::vector<ValueId> root_;  // by ValueId: whose bytes it shares
+  std::vector<UniqueFunc> uniques_;
+  std::vector<int> unique_of_;  // by group
+  Plan plan_;
+  std::vector<NDArray> constants_;
+  std::map<std::pair<const void*, std::string>, uint32_t> constant_index_;
+  std::unordered_map<ValueId, uint32_t> output_index_, input_index_;
+  std::unordered_map<ValueId, size_t> arena_index_;
+  std::vector<ArenaTensor> arena_;
+  std::vector<PendingUse> pending_;
+};
+
+}  // namespace
+
+Graph optimise(const Graph& graph, const Target& target) {
+  Graph result = graph;
+#define PASS(name, is_optional) result = run_pass(#name, result, is_optional, name);
+#include "relay_ir/passes.def"
+  return run_pass("assign_layout", result, true, [&](const Graph& g) { return assign_layout(g, target); });
+}
+
+Executable compile(const Graph& graph, const Target& target, const CompileOptions& options) {
+  return Compiler(graph, target, options).run();
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,176 @@
+// Which nodes become one Func.
+//
+// A group has one last node, its sink, whose results alone leave the group; what is inside is used inside only.  So
+// groups in the order of their sinks are in topological order.  A group is grown from each node towards its producers:
+//
+//   elementwise  takes up elementwise and injective producers of its own shape; and one contraction, reduction or
+//   composite
+//                of its own shape, whose epilogue it then is
+//   injective    takes up elementwise and injective producers that it does not enlarge
+//   reduction    takes up elementwise producers of what it reduces
+//
+// Views are in no group: they are other names of the same bytes.
+#include <algorithm>
+#include <set>
+
+#include "relay_ir/compile.h"
+#include "relay_ir/op.h"
+
+namespace tw::relay {
+namespace {
+
+constexpr size_t max_group_nodes = 48;
+
+// The part of a group that decides what may join it.
+enum class Weight { light, anchored, closed };
+
+struct Cluster {
+  std::vector<int> nodes;  // ascending; the sink is the last
+  Weight weight = Weight::light;
+  bool is_elementwise = true;  // every node is
+  bool is_absorbed = false;
+};
+
+bool is_anchor(OpKind kind) {
+  return kind == OpKind::contraction || kind == OpKind::reduction || kind == OpKind::composite;
+}
+
+class Fuser {
+ public:
+  explicit Fuser(const Graph& graph) : graph_(graph), uses_(graph), clusters_(graph.nodes.size()) {}
+
+  std::vector<Group> run() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const OpKind kind = graph_.nodes[i].op->kind;
+      Cluster& cluster = clusters_[i];
+      cluster.nodes = {static_cast<int>(i)};
+      cluster.is_elementwise = kind == OpKind::elementwise;
+      cluster.weight = is_anchor(kind)                                  ? Weight::anchored
+                       : kind == OpKind::opaque || kind == OpKind::view ? Weight::closed
+                                                                        : Weight::light;
+      if (graph_.nodes[i].outputs.size() > 1) cluster.weight = Weight::closed;
+      while (absorb_one(static_cast<int>(i))) {
+      }
+    }
+    std::vector<Group> groups;
+    for (size_t i = 0; i < clusters_.size(); ++i) {
+      if (!clusters_[i].is_absorbed && graph_.nodes[i].op->kind != OpKind::view)
+        groups.push_back(make_group(clusters_[i]));
+    }
+    return groups;
+  }
+
+ private:
+  std::optional<int64_t> elements(ValueId id) const {
+    const auto shape = static_shape(graph_.values[id].type);
+    if (!shape) return std::nullopt;
+    return element_count(*shape);
+  }
+
+  // Values that the cluster reads from producers whose last node they leave, latest first.
+  std::vector<int> candidate_producers(const Cluster& cluster) const {
+    const std::set<int> members(cluster.nodes.begin(), cluster.nodes.end());
+    std::set<int, std::greater<>> result;
+    for (const int node : cluster.nodes) {
+      for (const ValueId input : graph_.nodes[node].inputs) {
+        if (input == no_value || uses_.is_output[input]) continue;
+        const int producer = uses_.producer[input];
+        if (producer < 0 || members.count(producer) || clusters_[producer].is_absorbed) continue;
+        const auto& users = uses_.users[input];
+        if (std::all_of(users.begin(), users.end(), [&](int user) { return members.count(user) != 0; })) {
+          result.insert(producer);
+        }
+      }
+    }
+    return {result.begin(), result.end()};
+  }
+
+  bool may_absorb(int sink, int producer) const {
+    const Cluster &cluster = clusters_[sink], &other = clusters_[producer];
+    if (cluster.weight == Weight::closed || other.weight == Weight::closed) return false;
+    if (cluster.nodes.size() + other.nodes.size() > max_group_nodes) return false;
+    const ValueId value = graph_.nodes[producer].outputs[0];
+    if (other.weight == Weight::anchored) return cluster.weight == Weight::light && is_epilogue(cluster, value);
+    const OpKind kind = graph_.nodes[sink].op->kind;
+    if (cluster.weight == Weight::anchored) {
+      // Producers of a reduction's input; of its epilogue only what is computed element by element beside it.
+      if (kind == OpKind::contraction || kind == OpKind::composite) return false;
+      for (const int node : cluster.nodes) {
+        const OpKind inner = graph_.nodes[node].op->kind;
+        if (inner == OpKind::contraction || inner == OpKind::composite) return false;
+      }
+      return other.is_elementwise && is_never_enlarged(cluster, value);
+    }
+    return is_never_enlarged(cluster, value);
+  }
+
+  // Every node of the cluster works element by element on values of this value's shape.
+  bool is_epilogue(const Cluster& cluster, ValueId value) const {
+    if (!cluster.is_elementwise) return false;
+    const TensorType& type = graph_.values[value].type;
+    return std::all_of(cluster.nodes.begin(), cluster.nodes.end(), [&](int node) {
+      const TensorType& out = graph_.values[graph_.nodes[node].outputs[0]].type;
+      return (TensorType{type.dtype, out.shape}) == type;
+    });
+  }
+
+  // No user computes an element of the value more than once because its own result is larger.
+  bool is_never_enlarged(const Cluster& cluster, ValueId value) const {
+    const auto size = elements(value);
+    if (!size) return false;
+    for (const int node : cluster.nodes) {
+      const auto& inputs = graph_.nodes[node].inputs;
+      if (std::find(inputs.begin(), inputs.end(), value) == inputs.end()) continue;
+      if (graph_.nodes[node].op->kind == OpKind::reduction) continue;
+      const auto result = elements(graph_.nodes[node].outputs[0]);
+      if (!result || *result > *size) return false;
+    }
+    return true;
+  }
+
+  bool absorb_one(int sink) {
+    Cluster& cluster = clusters_[sink];
+    for (const int producer : candidate_producers(cluster)) {
+      if (!may_absorb(sink, producer)) continue;
+      Cluster& other = clusters_[producer];
+      cluster.nodes.insert(cluster.nodes.end(), other.nodes.begin(), other.nodes.end());
+      std::sort(cluster.nodes.begin(), cluster.nodes.end());
+      if (other.weight == Weight::anchored) cluster.weight = Weight::anchored;
+      cluster.is_elementwise = cluster.is_elementwise && other.is_elementwise;
+      other.is_absorbed = true;
+      return true;
+    }
+    return false;
+  }
+
+  Group make_group(const Cluster& cluster) const {
+    Group group;
+    group.nodes = cluster.nodes;
+    std::set<ValueId> inside, seen;
+    for (const int node : cluster.nodes)
+      inside.insert(graph_.nodes[node].outputs.begin(), graph_.nodes[node].outputs.end());
+    for (const int node : cluster.nodes) {
+      for (const ValueId input : graph_.nodes[node].inputs) {
+        if (input != no_value && !inside.count(input) && seen.insert(input).second) group.inputs.push_back(input);
+      }
+    }
+    for (const ValueId output : graph_.nodes[cluster.nodes.back()].outputs) group.outputs.push_back(output);
+    for (size_t i = 0; i < cluster.nodes.size() && i < 3; ++i) {
+      group.name += (i ? "+" : "") + graph_.nodes[cluster.nodes[i]].name;
+    }
+    if (cluster.nodes.size() > 3) group.name += "+" + std::to_string(cluster.nodes.size() - 3);
+    return group;
+  }
+
+  const Graph& graph_;
+  const Uses uses_;
+  std::vector<Cluster> clusters_;  // by sink
+};
+
+}  // namespace
+
+std::vector<Group> fuse(const Graph& graph, const Target&) {
+  return Fuser(graph).run();
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,23 @@
+// Physical layouts: how values with a channel_block are stored, and how constants are brought into the layout that a
+// schedule has chosen for them.
+#pragma once
+
+#include "relay_ir/compile.h"
+#include "schedule/schedule.h"
+
+namespace tw::relay {
+
+// [n, c, h, w] → [n, c // b, h, w, c % b] for a value of this rank.
+IndexMap blocked_map(int rank, int64_t block);
+// Bytes that a value takes, padding included.
+int64_t storage_bytes(const Value& value);
+
+// The Func with the buffers of blocked values as they are stored.
+Func apply_layouts(const Graph& graph, const Group& group, const Func& func);
+
+// The array's elements in another order; padding is zero.
+NDArray pack_array(const NDArray& array, const IndexMap& map);
+// The layouts that the schedule gave to the buffer called `name`, in the order in which it did.
+std::vector<IndexMap> layout_changes(const Trace& trace, const std::string& buffer);
+
+}  // namespace tw::relay

@@ -1,0 +1,28 @@
+// PassScope for graphs, as tensor_ir/pass.h for Funcs: TW_DUMP=dir writes relay_01_simplify.tw …, TW_SKIP=simplify,…
+// leaves out optional passes, TW_VERIFY=1 verifies after each.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "relay_ir/graph.h"
+#include "targets/target.h"
+
+namespace tw::relay {
+
+#define PASS(name, is_optional) Graph name(const Graph& graph);
+#include "relay_ir/passes.def"
+
+// Values get the layout in which the target's convolutions are fast; conversions become nodes.
+Graph assign_layout(const Graph& graph, const Target& target);
+
+using PassFunction = Graph (*)(const Graph&);
+PassFunction find_pass(std::string_view name);  // null: unknown
+std::vector<std::string> pass_names();          // in the order in which compile() runs them
+
+Graph run_pass(std::string_view name, const Graph& graph, bool is_optional,
+               const std::function<Graph(const Graph&)>& pass);
+
+}  // namespace tw::relay

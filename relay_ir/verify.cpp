@@ -1,0 +1,85 @@
+#include "relay_ir/verify.h"
+
+#include "relay_ir/op.h"
+
+namespace tw::relay {
+
+void verify(const Graph& graph) {
+  std::string problems;
+  auto require = [&](bool holds, const std::string& what) {
+    if (!holds) problems += "\n  " + what;
+  };
+  const auto count = static_cast<ValueId>(graph.values.size());
+  auto is_value = [&](ValueId id) { return id >= 0 && id < count; };
+  std::vector<bool> is_defined(graph.values.size(), false);
+  std::unordered_set<std::string> value_names, node_names;
+  for (ValueId id = 0; id < count; ++id) {
+    const Value& value = graph.values[id];
+    require(value_names.insert(value.name).second, "two values are called `" + value.name + "`");
+    if (value.channel_block > 0) {
+      require(value.type.rank() >= 2, "`" + value.name + "` has a blocked layout, but no second axis");
+    }
+    if (!value.constant) continue;
+    is_defined[id] = true;
+    require(type_of(*value.constant) == value.type, "constant `" + value.name + "` is not of its type");
+  }
+  for (const ValueId id : graph.inputs) {
+    if (!is_value(id)) {
+      require(false, "an input is no value");
+      continue;
+    }
+    require(!is_defined[id], "input `" + graph.values[id].name + "` is defined twice");
+    is_defined[id] = true;
+  }
+  for (const Node& node : graph.nodes) {
+    const std::string label = "node `" + node.name + "`";
+    require(node_names.insert(node.name).second, "two nodes are called `" + node.name + "`");
+    if (!node.op) {
+      require(false, label + " has no operator");
+      continue;
+    }
+    bool is_sound = true;
+    for (const ValueId id : node.inputs) {
+      const bool holds = id == no_value || (is_value(id) && is_defined[id]);
+      require(holds, label + " uses " + (is_value(id) ? "`" + graph.values[id].name + "`" : "what is no value") +
+                         " before it is defined");
+      is_sound = is_sound && holds;
+    }
+    for (const ValueId id : node.outputs) {
+      if (!is_value(id) || is_defined[id]) {
+        require(false, label + " defines a value that is not its own");
+        is_sound = false;
+        continue;
+      }
+      is_defined[id] = true;
+    }
+    if (!is_sound) continue;
+    const OpCall call = make_call(graph, node);
+    NodeAttributes attributes = node.attributes;
+    try {
+      const auto types = infer_types(*node.op, call.inputs, call.present, call.constants, attributes);
+      require(types.size() == call.outputs.size(), label + " has another number of results");
+      for (size_t i = 0; i < types.size() && i < call.outputs.size(); ++i) {
+        require(types[i] == call.outputs[i], label + ": result " + std::to_string(i) + " is " + to_string(types[i]) +
+                                                 ", not " + to_string(call.outputs[i]));
+      }
+    } catch (const Error& error) {
+      require(false, label + ": " + error.what());
+    }
+    if (node.op->kind == OpKind::view) {
+      require(graph.values[node.inputs[0]].channel_block == 0 && graph.values[node.outputs[0]].channel_block == 0,
+              label + " is a view of a value in a blocked layout");
+    }
+  }
+  for (const ValueId id : graph.outputs) {
+    require(is_value(id) && is_defined[id], "an output is not defined");
+    if (is_value(id)) require(graph.values[id].channel_block == 0, "output `" + graph.values[id].name + "` is blocked");
+  }
+  for (const ValueId id : graph.inputs) {
+    if (is_value(id)) require(graph.values[id].channel_block == 0, "input `" + graph.values[id].name + "` is blocked");
+  }
+  require(graph.output_names.empty() || graph.output_names.size() == graph.outputs.size(), "every output has a name");
+  if (!problems.empty()) throw Error(ErrorCode::verify, "graph `" + graph.name + "`:" + problems);
+}
+
+}  // namespace tw::relay
