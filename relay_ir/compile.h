@@ -33,8 +33,11 @@ struct Group {
 };
 std::vector<Group> fuse(const Graph& graph, const Target& target);
 
-// The group's mathematics: buffers are inputs then outputs.  Constant inputs are marked "constant:NAME" in the
-// attributes.
+// A constant of one element: it is part of a group's code and no buffer.
+bool is_immediate(const Graph& graph, ValueId id);
+
+// The group's mathematics: buffers are inputs (but immediates) then outputs, in the layout in which they are stored.
+// Constant inputs are marked "constant:NAME" in the attributes.
 Func lower_group(const Graph& graph, const Group& group);
 
 Executable compile(const Graph& graph, const Target& target, const CompileOptions& options = {});

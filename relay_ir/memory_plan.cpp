@@ -10,7 +10,9 @@ int64_t plan_memory(std::vector<ArenaTensor>& tensors) {
   auto aligned = [](int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return tensors[a].bytes > tensors[b].bytes; });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return tensors[a].bytes != tensors[b].bytes ? tensors[a].bytes > tensors[b].bytes : a < b;
+  });
   std::vector<const ArenaTensor*> placed;  // by offset
   int64_t arena = 0;
   for (const size_t index : order) {

@@ -1,0 +1,168 @@
+// Activations of convolutional networks in blocks of channels, [n, c // b, h, w, c % b]: the b channels that a vector
+// holds lie side by side, so that convolutions, pools and what stands between them read and write whole vectors.
+//
+//   y = conv(x, w); z = reshape(y)   ⇒   y = conv(x, w): … in c16; y' = convert_layout(y); z = reshape(y')
+//
+// Types stay logical; only how a value is stored changes.  Convolutions start blocked values, operators that keep
+// channels apart hand them on, and everything else reads row-major: a conversion is put in front of it, one for each
+// value.  Values with one element a channel are left alone: both layouts of them are alike.
+#include <algorithm>
+#include <set>
+
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+
+namespace tw::relay {
+namespace {
+
+class LayoutAssignment {
+ public:
+  LayoutAssignment(const Graph& graph, int64_t block)
+      : graph_(graph), block_(block), is_blocked_(graph.values.size(), false) {}
+
+  Graph run() {
+    for (const Node& node : graph_.nodes) {
+      if (node.outputs.size() == 1) is_blocked_[node.outputs[0]] = gives_blocks(node);
+    }
+    GraphCopy copy(graph_);
+    for (const Node& node : graph_.nodes) {
+      const bool reads_blocked = reads_blocks(node);
+      const ValueId out = node.outputs[0];
+      std::vector<ValueId> inputs;
+      for (const ValueId id : node.inputs) {
+        if (id != no_value && is_blocked_[id] && !reads_blocked) {
+          inputs.push_back(converted(copy, id, 0));
+        } else if (id != no_value && !is_blocked_[id] && is_blocked_[out] && node.op->kind == OpKind::elementwise &&
+                   !graph_.is_constant(id) && is_eligible(id)) {
+          inputs.push_back(converted(copy, id, block_));
+        } else {
+          inputs.push_back(copy[id]);
+        }
+      }
+      const auto results = copy.add(node, node.op->name, inputs, node.attributes);
+      for (size_t i = 0; i < results.size(); ++i) copy.set(node.outputs[i], results[i]);
+      if (is_blocked_[out]) copy.to().values[results[0]].channel_block = block_;
+    }
+    for (const ValueId id : graph_.outputs) {
+      if (is_blocked_[id]) {
+        const ValueId plain = converted(copy, id, 0);
+        copy.set(id, plain);
+      }
+    }
+    return copy.finish();
+  }
+
+ private:
+  const Shape& shape(ValueId id) {
+    const auto found = shapes_.find(id);
+    if (found != shapes_.end()) return found->second;
+    return shapes_[id] = static_shape(graph_.values[id].type).value_or(Shape{});
+  }
+
+  // Worth blocking: floats with space, and channels that fill most of a block.
+  bool is_eligible(ValueId id) {
+    if (graph_.values[id].type.dtype != f32) return false;
+    const Shape& dims = shape(id);
+    if (dims.size() < 3 || element_count(dims) == 0) return false;
+    if (dims[1] * 4 < block_ * 3) return false;
+    return element_count(dims) > dims[0] * dims[1];
+  }
+
+  bool any_input_blocked(const Node& node) const {
+    return std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId id) { return id != no_value && is_blocked_[id]; });
+  }
+
+  // Groups must not share a block.
+  bool is_blockable_conv(const Node& node) {
+    const int64_t groups = node.attributes.get_int("groups");
+    const int64_t in = shape(node.inputs[0])[1], out = shape(node.outputs[0])[1];
+    if (groups == 1 || (groups == in && groups == out)) return true;
+    return in / groups % block_ == 0 && out / groups % block_ == 0;
+  }
+
+  // Every output element comes from input elements of its own channel, or of whole blocks.
+  bool keeps_channels(const Node& node) {
+    static const std::set<std::string> windows = {"max_pool", "average_pool", "sum_pool"};
+    const std::string& op = node.op->name;
+    const Shape& out = shape(node.outputs[0]);
+    if (out.size() < 3) return false;
+    if (node.op->kind == OpKind::elementwise) {
+      return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+        return id == no_value || !is_blocked_[id] || shape(id) == out ||
+               (shape(id).size() == out.size() && shape(id)[1] == out[1]);
+      });
+    }
+    if (windows.count(op) || op == "resize") return shape(node.inputs[0])[1] == out[1];
+    const auto rank = static_cast<int64_t>(shape(node.inputs[0]).size());
+    auto is_channel = [&](int64_t axis) { return (axis + rank) % rank == 1; };
+    auto is_batch = [&](int64_t axis) { return (axis + rank) % rank == 0; };
+    if (op == "pad") {
+      const auto& pads = node.attributes.get_ints("pads");
+      return pads[0] == 0 && pads[1] == 0 && pads[rank] == 0 && pads[rank + 1] == 0;
+    }
+    if (op == "slice") {
+      const auto& axes = node.attributes.get_ints("axes");
+      for (size_t i = 0; i < axes.size(); ++i) {
+        const auto& steps = node.attributes.get_ints("steps");
+        if (is_channel(axes[i]) &&
+            (node.attributes.get_ints("starts")[i] % block_ || out[1] % block_ || (!steps.empty() && steps[i] != 1))) {
+          return false;
+        }
+      }
+      return true;
+    }
+    if (op == "concat") {
+      if (!is_channel(node.attributes.get_int("axis"))) return true;
+      return std::all_of(node.inputs.begin(), node.inputs.end(),
+                         [&](ValueId id) { return shape(id)[1] % block_ == 0; });
+    }
+    if (node.op->kind == OpKind::reduction && node.attributes.has("axes") && node.attributes.has("keepdims")) {
+      if (node.attributes.get_int("keepdims") == 0) return false;
+      const auto& axes = node.attributes.get_ints("axes");
+      return std::none_of(axes.begin(), axes.end(), [&](int64_t axis) { return is_channel(axis) || is_batch(axis); });
+    }
+    return false;
+  }
+
+  bool is_convolution(const Node& node) const { return node.op->name == "conv" || node.op->name == "conv_transpose"; }
+
+  bool gives_blocks(const Node& node) {
+    if (!is_eligible(node.outputs[0])) return false;
+    if (is_convolution(node)) return graph_.is_constant(node.inputs[1]) && is_blockable_conv(node);
+    return any_input_blocked(node) && keeps_channels(node);
+  }
+
+  // Whether the node is as well off with blocked inputs.
+  bool reads_blocks(const Node& node) {
+    if (!any_input_blocked(node)) return false;
+    if (is_convolution(node)) return !is_blocked_[node.inputs[1]] && is_blockable_conv(node);
+    if (node.outputs.size() != 1 || !keeps_channels(node)) return false;
+    return is_blocked_[node.outputs[0]] || node.op->kind == OpKind::reduction;
+  }
+
+  ValueId converted(GraphCopy& copy, ValueId id, int64_t block) {
+    const auto found = conversions_.find(id);
+    if (found != conversions_.end()) return found->second;
+    const ValueId result = copy.to().add_node("convert_layout", {copy[id]}, {},
+                                              graph_.values[id].name + (block ? ".blocked" : ".plain"))[0];
+    copy.to().values[result].channel_block = block;
+    return conversions_[id] = result;
+  }
+
+  const Graph& graph_;
+  const int64_t block_;
+  std::vector<bool> is_blocked_;  // by ValueId
+  std::unordered_map<ValueId, Shape> shapes_;
+  std::unordered_map<ValueId, ValueId> conversions_;  // to the other layout
+};
+
+}  // namespace
+
+Graph assign_layout(const Graph& graph, const Target& target) {
+  const int64_t lanes = target.lanes(f32);
+  if (target.kind == TargetKind::cuda || lanes < 2) return graph;
+  return LayoutAssignment(graph, lanes).run();
+}
+
+}  // namespace tw::relay

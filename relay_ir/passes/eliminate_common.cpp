@@ -1,0 +1,62 @@
+// The same operator on the same inputs with the same attributes is computed once; equal constants are one.
+//
+//   a = exp(x); b = exp(x); c = a + b   ⇒   a = exp(x); c = a + a
+#include <unordered_map>
+
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+#include "relay_ir/printer.h"
+
+namespace tw::relay {
+namespace {
+
+struct AttributeKey {
+  std::string operator()(int64_t v) const { return std::to_string(v); }
+  std::string operator()(double v) const {
+    char text[40];
+    std::snprintf(text, sizeof text, "%a", v);
+    return text;
+  }
+  std::string operator()(const std::string& v) const { return std::to_string(v.size()) + ":" + v; }
+  std::string operator()(const NDArray& v) const { return v.is_defined() ? constant_hash(v) : "none"; }
+  template <class T>
+  std::string operator()(const std::vector<T>& v) const {
+    std::string text = "[";
+    for (const T& element : v) text += (*this)(element) + ",";
+    return text + "]";
+  }
+};
+
+}  // namespace
+
+Graph eliminate_common(const Graph& graph) {
+  GraphCopy copy(graph);
+  std::unordered_map<std::string, ValueId> constants;
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    const auto& constant = graph.values[id].constant;
+    if (!constant) continue;
+    const auto [found, is_new] = constants.emplace(constant_hash(*constant), no_value);
+    if (is_new) {
+      found->second = copy[static_cast<ValueId>(id)];
+    } else {
+      copy.set(static_cast<ValueId>(id), found->second);
+    }
+  }
+  std::unordered_map<std::string, std::vector<ValueId>> known;
+  for (const Node& node : graph.nodes) {
+    std::string key = node.op->name;
+    for (const ValueId id : node.inputs) key += " " + std::to_string(copy[id]);
+    for (const auto& [name, value] : node.attributes.all()) key += " " + name + "=" + std::visit(AttributeKey(), value);
+    const auto found = known.find(key);
+    if (found != known.end()) {
+      for (size_t i = 0; i < node.outputs.size(); ++i) copy.set(node.outputs[i], found->second[i]);
+      continue;
+    }
+    copy.copy(node);
+    std::vector<ValueId>& results = known[key];
+    for (const ValueId id : node.outputs) results.push_back(copy[id]);
+  }
+  return copy.finish();
+}
+
+}  // namespace tw::relay

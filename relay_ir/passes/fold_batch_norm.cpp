@@ -1,0 +1,155 @@
+// A scale for each output channel behind a convolution or matmul goes into its weights.
+//
+//   multiply(conv(x, w), s)                ⇒  conv(x, w·s)
+//   multiply(add(conv(x, w), b), s)        ⇒  add(conv(x, w·s), b·s)
+//   divide(…, s)                           ⇒  with 1/s
+//   add(add(conv(x, w), b), c)             ⇒  add(conv(x, w), b + c)
+//
+// s, b and c are constants with one number for each output channel, or one for all.  Batch norms arrive as such scales
+// and shifts.
+#include <unordered_map>
+
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+
+namespace tw::relay {
+namespace {
+
+class Folder {
+ public:
+  explicit Folder(const Graph& graph) : copy_(graph), uses_(graph) {}
+
+  Graph run() {
+    for (const Node& node : copy_.from().nodes) {
+      if (!fold(node)) copy_.copy(node);
+    }
+    return copy_.finish();
+  }
+
+ private:
+  // A convolution or matmul of the new graph, with what is already added to it.
+  struct Linear {
+    std::string op;
+    NodeAttributes attributes;
+    ValueId data = no_value;
+    NDArray weight;
+    std::optional<std::vector<double>> bias;  // by output channel
+    int64_t channels = 0;
+    int channel_axis = 1;  // of the result
+    int weight_axis = 0;   // of the weight's output channels
+    int rank = 0;
+  };
+
+  const Graph& from() const { return copy_.from(); }
+
+  bool is_used_once(ValueId id) const { return uses_.users[id].size() == 1 && !uses_.is_output[id]; }
+
+  // What the old node's result is, if it is a linear operator with constant weights.
+  std::optional<Linear> as_linear(const Node& node) {
+    const std::string& op = node.op->name;
+    if ((op != "conv" && op != "matmul") || !from().is_constant(node.inputs[1])) return std::nullopt;
+    Linear linear;
+    linear.op = op;
+    linear.attributes = node.attributes;
+    linear.data = copy_[node.inputs[0]];
+    linear.weight = *from().values[node.inputs[1]].constant;
+    linear.rank = from().values[node.outputs[0]].type.rank();
+    if (linear.weight.dtype() != f32 && linear.weight.dtype() != f64) return std::nullopt;
+    if (op == "matmul") {
+      if (linear.weight.rank() != 2) return std::nullopt;
+      linear.weight_axis = node.attributes.get_int("transpose_b") ? 0 : 1;
+      linear.channel_axis = linear.rank - 1;
+    }
+    linear.channels = linear.weight.shape()[linear.weight_axis];
+    return linear;
+  }
+
+  // A constant with one number for each channel of the linear operator's result.
+  std::optional<std::vector<double>> per_channel(const Linear& linear, ValueId id) const {
+    if (!from().is_constant(id)) return std::nullopt;
+    const NDArray& array = *from().values[id].constant;
+    if (array.rank() > linear.rank) return std::nullopt;
+    for (int i = 0; i < array.rank(); ++i) {
+      const bool is_channel_axis = i + linear.rank - array.rank() == linear.channel_axis;
+      if (array.shape()[i] != 1 && !(is_channel_axis && array.shape()[i] == linear.channels)) return std::nullopt;
+    }
+    std::vector<double> result(static_cast<size_t>(linear.channels));
+    for (int64_t i = 0; i < linear.channels; ++i) result[i] = array.get_float(array.size() == 1 ? 0 : i);
+    return result;
+  }
+
+  bool fold(const Node& node) {
+    const std::string& op = node.op->name;
+    if (const auto linear = as_linear(node)) {
+      linear_[node.outputs[0]] = *linear;
+      return false;
+    }
+    const bool is_scale = op == "multiply" || op == "divide", is_shift = op == "add" || op == "subtract";
+    if (!is_scale && !is_shift) return false;
+    for (const int side : {0, 1}) {
+      if (side == 1 && (op == "divide" || op == "subtract")) continue;
+      const ValueId source = node.inputs[side];
+      const auto found = linear_.find(source);
+      if (found == linear_.end() || !is_used_once(source)) continue;
+      if (!(from().values[source].type == from().values[node.outputs[0]].type)) continue;
+      Linear linear = found->second;
+      auto numbers = per_channel(linear, node.inputs[1 - side]);
+      if (!numbers) continue;
+      if (op == "divide") {
+        for (double& x : *numbers) x = 1 / x;
+      } else if (op == "subtract") {
+        for (double& x : *numbers) x = -x;
+      }
+      const bool changes_graph = is_scale || linear.bias.has_value();
+      if (is_scale) {
+        scale(linear, *numbers);
+      } else if (linear.bias) {
+        for (size_t i = 0; i < numbers->size(); ++i) (*linear.bias)[i] += (*numbers)[i];
+      } else {
+        linear.bias = *numbers;
+      }
+      linear_[node.outputs[0]] = linear;
+      if (!changes_graph) return false;
+      emit(node, linear);
+      return true;
+    }
+    return false;
+  }
+
+  static void scale(Linear& linear, const std::vector<double>& factors) {
+    linear.weight = linear.weight.clone();
+    int64_t inner = 1;
+    for (int i = linear.weight_axis + 1; i < linear.weight.rank(); ++i) inner *= linear.weight.shape()[i];
+    for (int64_t i = 0; i < linear.weight.size(); ++i) {
+      linear.weight.set_float(i, linear.weight.get_float(i) * factors[i / inner % linear.channels]);
+    }
+    if (!linear.bias) return;
+    for (size_t i = 0; i < factors.size(); ++i) (*linear.bias)[i] *= factors[i];
+  }
+
+  void emit(const Node& node, const Linear& linear) {
+    Graph& to = copy_.to();
+    const ValueId weight = to.add_constant(node.name + ".weight", linear.weight);
+    ValueId result = copy_.add(node, linear.op, {linear.data, weight}, linear.attributes)[0];
+    if (linear.bias) {
+      Shape shape(static_cast<size_t>(linear.rank - linear.channel_axis), 1);
+      shape[0] = linear.channels;
+      NDArray bias(linear.weight.dtype(), shape);
+      for (int64_t i = 0; i < linear.channels; ++i) bias.set_float(i, (*linear.bias)[i]);
+      result = copy_.add(node, "add", {result, to.add_constant(node.name + ".bias", bias)})[0];
+    }
+    copy_.set(node.outputs[0], result);
+  }
+
+  GraphCopy copy_;
+  const Uses uses_;
+  std::unordered_map<ValueId, Linear> linear_;  // by value of the old graph
+};
+
+}  // namespace
+
+Graph fold_batch_norm(const Graph& graph) {
+  return Folder(graph).run();
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,141 @@
+// Nodes whose inputs are all constants become constants.
+//
+//   t = transpose(w) {perm = [1, 0]}; y = matmul(x, t)   ⇒   y = matmul(x, t'), t' the transposed constant
+//
+// Small ones by the oracle.  Large ones are compiled for this machine and run, all of them as one graph.
+#include "relay_ir/compile.h"
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+
+namespace tw::relay {
+namespace {
+
+constexpr int64_t max_oracle_elements = 1 << 13;
+constexpr int64_t max_grown_elements = 1 << 20;  // results that are larger than their inputs stay computed
+
+class Folder {
+ public:
+  explicit Folder(const Graph& graph) : graph_(graph), known_(graph.values.size()), is_deferred_(graph.values.size()) {}
+
+  Graph run() {
+    for (size_t id = 0; id < known_.size(); ++id) {
+      if (graph_.values[id].constant) known_[id] = *graph_.values[id].constant;
+    }
+    std::vector<bool> is_folded;
+    for (const Node& node : graph_.nodes) is_folded.push_back(fold(node));
+    if (!deferred_.empty()) evaluate_deferred(is_folded);
+    GraphCopy copy(graph_);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (!is_folded[i]) {
+        for (const ValueId id : graph_.nodes[i].inputs) materialise(copy, id);
+        copy.copy(graph_.nodes[i]);
+      }
+    }
+    for (const ValueId id : graph_.outputs) materialise(copy, id);
+    return copy.finish();
+  }
+
+ private:
+  bool is_available(ValueId id) const { return id == no_value || known_[id].is_defined() || is_deferred_[id]; }
+
+  bool fold(const Node& node) {
+    int64_t in = 0, out = 0;
+    bool is_now = true;
+    for (const ValueId id : node.inputs) {
+      if (!is_available(id)) return false;
+      if (id == no_value) continue;
+      const auto shape = static_shape(graph_.values[id].type);
+      if (!shape) return false;
+      in += element_count(*shape);
+      is_now = is_now && !is_deferred_[id];
+    }
+    for (const ValueId id : node.outputs) {
+      const auto shape = static_shape(graph_.values[id].type);
+      if (!shape) return false;
+      out += element_count(*shape);
+    }
+    if (out > 2 * in && out > max_grown_elements) return false;
+    const OpKind kind = node.op->kind;
+    if (kind == OpKind::view && is_now) {
+      known_[node.outputs[0]] = view(node);
+      return true;
+    }
+    const bool is_small = in + out <= max_oracle_elements && kind != OpKind::contraction && kind != OpKind::composite;
+    if (is_now && is_small) {
+      std::vector<NDArray> arrays;
+      for (const ValueId id : node.inputs) arrays.push_back(id == no_value ? NDArray() : known_[id]);
+      const auto results = evaluate_op(*node.op, node.attributes, arrays);
+      for (size_t i = 0; i < results.size(); ++i) known_[node.outputs[i]] = results[i];
+      return true;
+    }
+    if (node.inputs.empty()) return false;
+    deferred_.push_back(&node);
+    for (const ValueId id : node.outputs) is_deferred_[id] = true;
+    return true;
+  }
+
+  // The same storage under another type.
+  NDArray view(const Node& node) const {
+    const NDArray& input = known_[node.inputs[0]];
+    const TensorType& type = graph_.values[node.outputs[0]].type;
+    return NDArray(type.dtype, *static_shape(type), const_cast<void*>(input.data()),
+                   std::make_shared<const NDArray>(input));
+  }
+
+  // The deferred nodes as a graph of their own, whose inputs are what is known.
+  void evaluate_deferred(const std::vector<bool>& is_folded) {
+    std::vector<bool> is_wanted(graph_.values.size(), false);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      for (const ValueId id : graph_.nodes[i].inputs) {
+        if (id != no_value && !is_folded[i]) is_wanted[id] = true;
+      }
+    }
+    for (const ValueId id : graph_.outputs) is_wanted[id] = true;
+
+    Graph program;
+    program.name = "constants";
+    std::vector<ValueId> map(graph_.values.size(), no_value), results;
+    std::vector<NDArray> inputs;
+    for (const Node* node : deferred_) {
+      std::vector<ValueId> arguments;
+      for (const ValueId id : node->inputs) {
+        if (id != no_value && map[id] == no_value) {
+          map[id] = program.add_value(graph_.values[id].name, graph_.values[id].type);
+          program.inputs.push_back(map[id]);
+          inputs.push_back(known_[id]);
+        }
+        arguments.push_back(id == no_value ? no_value : map[id]);
+      }
+      const auto outputs = program.add_node(node->op->name, arguments, node->attributes, node->name);
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        map[node->outputs[i]] = outputs[i];
+        if (!is_wanted[node->outputs[i]]) continue;
+        program.outputs.push_back(outputs[i]);
+        results.push_back(node->outputs[i]);
+      }
+    }
+    if (results.empty()) return;
+    const std::vector<NDArray> values = compile(program, parse_target("cpu")).run(inputs);
+    for (size_t i = 0; i < results.size(); ++i) known_[results[i]] = values[i];
+  }
+
+  void materialise(GraphCopy& copy, ValueId id) {
+    if (id == no_value || graph_.values[id].constant || !known_[id].is_defined() || is_done_.count(id)) return;
+    is_done_.insert(id);
+    copy.set(id, copy.to().add_constant(graph_.values[id].name, known_[id]));
+  }
+
+  const Graph& graph_;
+  std::vector<NDArray> known_;     // by ValueId; not defined: not known
+  std::vector<bool> is_deferred_;  // by ValueId
+  std::vector<const Node*> deferred_;
+  std::set<ValueId> is_done_;
+};
+
+}  // namespace
+
+Graph fold_constants(const Graph& graph) {
+  return Folder(graph).run();
+}
+
+}  // namespace tw::relay
