@@ -1,8 +1,8 @@
 // The CPU device.  A run enters the team once; each worker walks all steps and runs its share of each.
 //
 // Worker w of n runs the tasks from ⌈w·tasks/n⌉ to ⌈(w+1)·tasks/n⌉, so the same rows stay with the same worker from
-// layer to layer, and a step of one task runs on worker 0.  A step that waits has a barrier before it, unless it and
-// everything since the last barrier have one task and so run on worker 0 in order.
+// layer to layer, and a step of one task runs on worker 0.  A step that waits has a barrier before it; this one is
+// spared where the step and everything since the last barrier have one task, and so run on worker 0 in order.
 //
 // Every storage that a kernel sees (input, output, constant, arena, workspace) begins at a 64-byte boundary: a
 // caller's array that does not is copied.
@@ -58,7 +58,7 @@ class CpuProgram final : public Program {
     for (const NDArray& constant : source.constants) {
       constants_.push_back(is_aligned(constant.data()) ? constant : constant.clone());
     }
-    bool all_on_worker_0 = true, is_first = true;  // since the last barrier
+    bool all_on_worker_0 = true, spared = false, is_first = true;  // since the last barrier
     size_t pointers = 0;
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
@@ -69,8 +69,14 @@ class CpuProgram final : public Program {
                                              "'\n  help: compile the model again");
       const bool on_worker_0 = step.tasks <= 1;
       StepCode code{reinterpret_cast<KernelFunction>(address), step.parameters.data(), step.tasks, false, pointers};
-      code.has_barrier = step.waits && !is_first && !(on_worker_0 && all_on_worker_0);
-      all_on_worker_0 = on_worker_0 && (code.has_barrier || all_on_worker_0);
+      // Whoever planned a step that does not wait relied on the barriers before it, the spared ones too.
+      if (is_first || (on_worker_0 && all_on_worker_0)) {
+        spared |= step.waits && !is_first;
+      } else {
+        code.has_barrier = step.waits || spared;
+      }
+      if (code.has_barrier) all_on_worker_0 = true, spared = false;
+      all_on_worker_0 &= on_worker_0;
       is_first = false;
       steps_.push_back(code);
       for (size_t b = 0; b < step.buffers.size(); ++b) {

@@ -4,6 +4,9 @@
 // code is small; constants travel outside the image), relocated, and given their protection: never writable and
 // executable at once.  Only RELATIVE relocations are applied; anything else (another library, an undefined symbol, an
 // initialiser, thread-local storage) is refused.  Every offset of the image is checked before it is used.
+//
+// Linked as lld does with: -shared -z defs -Bsymbolic -z max-page-size=65536 (ARM kernels have pages of up to 64 KB,
+// and segments of different protection must not share one).
 #pragma once
 
 #include <cstddef>

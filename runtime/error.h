@@ -33,7 +33,7 @@ class Error : public std::runtime_error {
   // `message` is the whole text after the code; multi-line, with a final "help:" line where there is one.
   Error(ErrorCode code, const std::string& message);
   ErrorCode code() const { return code_; }
-  std::string code_text() const;  // "TW1003"
+  std::string code_text() const;                                           // "TW1003"
   const char* message() const { return what() + code_text().size() + 1; }  // what() without the code
 
  private:

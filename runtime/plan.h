@@ -39,8 +39,10 @@ struct Step {
   std::string name;    // for people: the graph nodes it computes, "conv1+relu1"
   std::vector<BufferUse> buffers;
   std::vector<int64_t> parameters;
-  int64_t tasks = 1;            // trip count of the parallel loop, shared out over the workers
-  bool waits = true;            // all earlier steps must have ended before this one starts
+  int64_t tasks = 1;  // trip count of the parallel loop, shared out over the workers
+  // All earlier steps must have ended before this one starts.  A step that does not wait may run beside the last step
+  // that waited and all that came after that one; it starts after all that came before that one.
+  bool waits = true;
   int64_t workspace_bytes = 0;  // per worker; when > 0 the kernel's last buffer is this worker's scratch
   double flops = 0, bytes = 0;  // work per run, for profiles
 };

@@ -1,6 +1,7 @@
 // Running plans: results, threads, barriers, buffers, wrong inputs, profiles.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
 
 #include "runtime/memory.h"
@@ -84,6 +85,63 @@ TEST(Executable, StepsWaitForEachOther) {
       for (int64_t i = 0; i < n; ++i) expected += static_cast<float>((i + run) % 3);
       ASSERT_EQ(values(executable.run({x})[0])[0], expected) << threads << " threads, run " << run;
     }
+  }
+}
+
+// Random plans of slow steps, whose waits are what a planner derives from the buffers: a step waits if it conflicts
+// with the last step that waited or one after it.  Any number of workers must give what one worker gives.
+TEST(Executable, RandomPlansKeepTheirDependences) {
+  constexpr int64_t n = 24, bytes = n * 4, pitch = 128;
+  constexpr int buffers = 6, steps = 24;
+  uint32_t state = 3;
+  auto random = [&](uint32_t below) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 9) % below;
+  };
+  for (int sample = 0; sample < 40; ++sample) {
+    Plan plan;
+    plan.inputs = {{"x", f32, {n}}};
+    plan.outputs = {{"out", f32, {buffers, pitch / 4}}};
+    auto buffer = [&](uint32_t b) { return BufferUse{Storage::output, 0, b * pitch, bytes}; };
+    for (uint32_t b = 0; b < buffers; ++b) {
+      plan.steps.push_back({"scale", "start", {{Storage::input, 0, 0, bytes}, buffer(b)}, {n, b + 1}, 1, b == 0});
+    }
+    struct Use {
+      uint32_t reads[2], writes;
+    };
+    std::vector<Use> open;  // the last step that waited and those after it
+    for (uint32_t b = 0; b < buffers; ++b) open.push_back({{b, b}, b});
+    for (int i = 0; i < steps; ++i) {
+      Use use{{random(buffers), random(buffers)}, random(buffers)};
+      bool waits = false;
+      for (const Use& other : open) {
+        for (uint32_t read : use.reads) waits |= read == other.writes;
+        for (uint32_t read : other.reads) waits |= read == use.writes;
+        waits |= use.writes == other.writes;
+      }
+      if (waits) open.clear();
+      open.push_back(use);
+      const int64_t tasks = std::array<int64_t, 6>{1, 1, 1, 2, 3, 8}[random(6)];
+      plan.steps.push_back({"slow_add",
+                            "add",
+                            {buffer(use.reads[0]), buffer(use.reads[1]), buffer(use.writes)},
+                            {n / tasks, 20 << random(10)},
+                            tasks,
+                            waits});
+    }
+    Executable executable(kernel_image(), plan, {}, small_requirements());
+    NDArray x(f32, {n});
+    for (int64_t i = 0; i < n; ++i) x.set_float(i, static_cast<double>(i));
+    auto answer = [&](int threads) {
+      executable.set_threads(threads);
+      std::vector<NDArray> outputs = {NDArray(f32, {buffers, pitch / 4})};
+      std::memset(outputs[0].data(), 0, outputs[0].byte_size());
+      executable.run_into({x}, outputs);
+      return values(outputs[0]);
+    };
+    std::vector<float> expected = answer(1);
+    for (int threads : {2, 3, 2, 4})
+      ASSERT_EQ(answer(threads), expected) << "sample " << sample << ", " << threads << " threads";
   }
 }
 

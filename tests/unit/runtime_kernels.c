@@ -11,6 +11,13 @@ void add(Buffers buffers, const int64_t_* parameters, int64_t_ first, int64_t_ l
   for (int64_t_ i = first * parameters[0]; i < last * parameters[0]; ++i) out[i] = x[i] + y[i];
 }
 
+// Like add, but late.  parameters: elements a task, rounds to waste
+void slow_add(Buffers buffers, const int64_t_* parameters, int64_t_ first, int64_t_ last) {
+  for (volatile int round = 0; round < (int)parameters[1]; ++round) {
+  }
+  add(buffers, parameters, first, last);
+}
+
 // buffers: x, out; parameters: elements a task, factor
 void scale(Buffers buffers, const int64_t_* parameters, int64_t_ first, int64_t_ last) {
   const float* x = buffers[0];
