@@ -139,6 +139,8 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
 
   // What the blocks stand for: loops, guards and inits.
   run("lower_blocks");
+  // Tiles in registers and buffers of one worker get their own small shapes; guards still stand at the blocks they were given to.
+  run("compact_buffers");
   // Ranges of loops resolve most guards and the divisions that splits and layouts leave behind.
   run("simplify_all");
 

@@ -1,0 +1,54 @@
+// pad("C", [6, 16])
+//
+//   for i in 0..20 { for j in 0..50 { block C(spatial v: 20 = i, spatial w: 50 = j) … } }
+// ⇒
+//   for i in 0..24 { for j in 0..64 { block C(spatial v: 20 = i, spatial w: 50 = j) where i < 20 && j < 50 … } }
+//
+// Loops then divide by the multiples; the extra instances are masked.  One multiple for each iteration variable, 1
+// leaves it. Legal for iteration variables bound to a loop of their own, which holds no other block.
+#include "schedule/primitives/rebind.h"
+
+namespace tw {
+
+void Schedule::pad(const BlockRef& ref, const std::vector<int64_t>& multiples) {
+  ScheduleEdit edit(*this, "pad", ref, multiples);
+  const Block& block = edit.block(ref);
+  const Stmt here = edit.path(ref).back();
+  if (multiples.size() != block.iters.size()) {
+    edit.refuse("block " + quoted(ref.name) + " has " + std::to_string(block.iters.size()) + " iteration variables, " +
+                    std::to_string(multiples.size()) + " multiples are given",
+                here, "give one for each, 1 where nothing changes");
+  }
+  Stmt body = func_.body;
+  for (size_t i = 0; i < multiples.size(); ++i) {
+    const IterVar& iter = block.iters[i];
+    if (multiples[i] < 1) edit.refuse("a multiple is not positive", here, "give multiples from 1");
+    const auto extent = as_int(iter.extent);
+    if (multiples[i] == 1 || (extent && *extent % multiples[i] == 0)) continue;
+    if (!extent)
+      edit.refuse("the extent of " + quoted(iter.var.name()) + " is not a constant", here,
+                  "split the loop instead: [None, n]");
+    if (iter.binding.kind() != NodeKind::Var) {
+      edit.refuse(quoted(iter.var.name()) + " is not bound to a loop of its own", here,
+                  "pad before the loops are split or fused");
+    }
+    const Var var = Var::of(iter.binding);
+    const Path path = path_to_loop(body, var);
+    const auto* loop = path.empty() ? nullptr : path.back().as<For>();
+    if (!loop || blocks_in(loop->body).size() != 1 || has_statements_outside_blocks(loop->body)) {
+      edit.refuse("loop " + quoted(var.name()) + " holds other blocks too", here,
+                  "pad before blocks are moved into the loop");
+    }
+    const int64_t padded = (*extent + multiples[i] - 1) / multiples[i] * multiples[i];
+    const Stmt guarded = transform_blocks(loop->body, [&](const Block& b) -> Stmt {
+      BlockEdit changed(b);
+      changed.predicate = and_also(changed.predicate, var < iter.extent);
+      return changed.make();
+    });
+    body = replace_node(
+        body, loop, make_stmt<For>(var, padded, loop->loop_kind, guarded, loop->thread, loop->attributes, loop->span));
+  }
+  edit.commit(body);
+}
+
+}  // namespace tw
