@@ -173,14 +173,12 @@ class EqualityProof {
 
   void prove(const Expr& atom) {
     proven_.push_back(atom);
-    const auto* b = atom.as<Binary>();
-    if (!b || (b->op != BinaryOp::floor_div && b->op != BinaryOp::floor_mod)) return;
-    const BinaryOp partner = b->op == BinaryOp::floor_div ? BinaryOp::floor_mod : BinaryOp::floor_div;
-    for (const Expr& e : proven_) {
-      const auto* p = e.as<Binary>();
-      if (p && p->op == partner && structural_equal(p->a, b->a) && structural_equal(p->b, b->b)) {
-        equations_.push_back({b->a, b->a});
-        return;
+    // x // b and x % b together make x; the quotient may have been simplified: (f // 6) // 6 stands as f // 36.
+    for (const Expr& known : std::vector<Expr>(proven_)) {
+      const auto* remainder = known.as<Binary>();
+      if (!remainder || remainder->op != BinaryOp::floor_mod || is_equal(remainder->a)) continue;
+      if (is_equal(simplify(floor_div(remainder->a, remainder->b), assumptions_))) {
+        equations_.push_back({remainder->a, remainder->a});
       }
     }
   }

@@ -141,6 +141,9 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   run("lower_blocks");
   // Tiles in registers and buffers of one worker get their own small shapes; guards still stand at the blocks they were given to.
   run("compact_buffers");
+  // Flat indices let the simplifier see offsets of one buffer in one sum: (f // 39) * 39 + f % 39 is f, also where f
+  // runs over the end.
+  run("flatten_buffers");
   // Ranges of loops resolve most guards and the divisions that splits and layouts leave behind.
   run("simplify_all");
 
@@ -148,8 +151,6 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   // conditions and indices, which make register buffers possible, so what they leave is simplified once more.
   run("vectorize_loops");
   run("unroll_loops");
-  // Flat indices let the simplifier see offsets of one buffer in one sum.
-  run("flatten_buffers");
   run("simplify_all");
 
   // After all copies: products and sums that belong together now stand together.

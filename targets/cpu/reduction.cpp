@@ -119,7 +119,6 @@ void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& t
   const LoopRef reduced = schedule.loops(block).back();
   if (extent_of(schedule, reduced) < 2 * lanes) return;
   const BlockRef partial = schedule.rfactor(schedule.split(reduced, {std::nullopt, lanes})[1], 0);
-  schedule.compute_at(partial, tile);
   const BlockAnalysis inner = analyse(schedule.node(partial));
   const LoopRef lane = loops_of(schedule, partial, inner.spatial().at(0)).at(0);
   std::vector<LoopRef> reduce;

@@ -40,7 +40,9 @@ RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& 
       if (!fits(tile, target)) break;
       // Of equals the one that reads least from the caches: more work a load.
       const double loads = static_cast<double>(rows + vectors) / (rows * vectors);
-      const double cycles = predict_cycles(tile, m, n_vectors, k, target) * (1 + 0.02 * loads);
+      // A partial tile is code of its own.
+      const double uneven = m % rows ? 0.02 : 0.0;
+      const double cycles = predict_cycles(tile, m, n_vectors, k, target) * (1 + 0.02 * loads + uneven);
       if (best_cycles < 0 || cycles < best_cycles) best = tile, best_cycles = cycles;
     }
   }

@@ -96,14 +96,16 @@ class Compaction {
           is_known = false;
           break;
         }
-        auto found = range_of(indices[d], inner, ranges_);
+        auto found = range_of(simplify(indices[d], all), inner, ranges_);  // loops of one iteration vanish
         if (found && range) found = union_of(*range, *found, ranges_);
         is_known = found.has_value();
         range = found;
       }
       const auto extent = is_known && range ? as_int(range->extent) : std::nullopt;
       const auto whole = as_int(node.shape[d]);
-      if (!extent || (whole && *extent >= *whole)) continue;
+      // A register tile keeps its full extent where it hangs over the end: its masked lanes are elements, too.
+      const bool hangs_over = buffer->scope == Scope::register_ && extent && whole && *extent > *whole;
+      if (!extent || (whole && *extent >= *whole && !hangs_over)) continue;
       node.shape[d] = range->extent;
       bases[d] = range->base;
       is_smaller = true;
