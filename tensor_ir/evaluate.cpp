@@ -1,5 +1,6 @@
 // The value of one expression, by walking it: for tests and for constants.  Whole Funcs run in interp.cpp.
 #include <algorithm>
+#include <cstring>
 
 #include "tensor_ir/interp.h"
 #include "tensor_ir/scalar_meaning.h"
@@ -137,10 +138,17 @@ class Evaluator {
       }
       case Intrinsic::reinterpret: {
         const DType from = node.arguments[0].dtype().element();
-        Lanes result;
-        for (const Element& x : arguments[0]) {
+        std::vector<uint8_t> bytes(arguments[0].size() * static_cast<size_t>(from.bytes()));
+        for (size_t i = 0; i < arguments[0].size(); ++i) {
+          const Element& x = arguments[0][i];
           const uint64_t bits =
               from.is_float() ? meaning::bits_of_float(from, x.real) : static_cast<uint64_t>(x.integer);
+          std::memcpy(&bytes[i * static_cast<size_t>(from.bytes())], &bits, static_cast<size_t>(from.bytes()));
+        }
+        Lanes result;
+        for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(dtype.bytes())) {
+          uint64_t bits = 0;
+          std::memcpy(&bits, &bytes[at], static_cast<size_t>(dtype.bytes()));
           if (dtype.is_float())
             result.push_back({0, meaning::float_of_bits(dtype, bits)});
           else
