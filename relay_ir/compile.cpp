@@ -237,7 +237,10 @@ class Compiler {
           continue;
         }
         const auto& parameters = unique.scheduled.buffers;
-        const size_t position = std::find(parameters.begin(), parameters.end(), buffer) - parameters.begin();
+        // Lowering flattens buffers and keeps their names.
+        const size_t position = std::find_if(parameters.begin(), parameters.end(),
+                                             [&](const Buffer& b) { return b->name == buffer->name; }) -
+                                parameters.begin();
         check(position < parameters.size(), "compile: a kernel uses the buffers of its Func");
         step.buffers.push_back(use(values[position], unique.layouts[position], i));
       }

@@ -1,5 +1,6 @@
 #include "relay_ir/printer.h"
 
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <cmath>
