@@ -28,6 +28,7 @@ struct Cluster {
   std::vector<int> nodes;  // ascending; the sink is the last
   Weight weight = Weight::light;
   bool is_elementwise = true;  // every node is
+  bool has_contraction = false;
   bool is_absorbed = false;
 };
 
@@ -45,6 +46,7 @@ class Fuser {
       Cluster& cluster = clusters_[i];
       cluster.nodes = {static_cast<int>(i)};
       cluster.is_elementwise = kind == OpKind::elementwise;
+      cluster.has_contraction = kind == OpKind::contraction;
       cluster.weight = is_anchor(kind)                                  ? Weight::anchored
                        : kind == OpKind::opaque || kind == OpKind::view ? Weight::closed
                                                                         : Weight::light;
@@ -67,7 +69,7 @@ class Fuser {
     return element_count(*shape);
   }
 
-  // Values that the cluster reads from producers whose last node they leave, latest first.
+  // Producers of what the cluster alone reads, latest first.
   std::vector<int> candidate_producers(const Cluster& cluster) const {
     const std::set<int> members(cluster.nodes.begin(), cluster.nodes.end());
     std::set<int, std::greater<>> result;
@@ -82,7 +84,10 @@ class Fuser {
         }
       }
     }
-    return {result.begin(), result.end()};
+    // Contractions first: a residual sum is the epilogue of the convolution, not of the pool beside it.
+    std::vector<int> ordered(result.begin(), result.end());
+    std::stable_partition(ordered.begin(), ordered.end(), [&](int sink) { return clusters_[sink].has_contraction; });
+    return ordered;
   }
 
   bool may_absorb(int sink, int producer) const {
@@ -137,6 +142,7 @@ class Fuser {
       std::sort(cluster.nodes.begin(), cluster.nodes.end());
       if (other.weight == Weight::anchored) cluster.weight = Weight::anchored;
       cluster.is_elementwise = cluster.is_elementwise && other.is_elementwise;
+      cluster.has_contraction = cluster.has_contraction || other.has_contraction;
       other.is_absorbed = true;
       return true;
     }

@@ -13,7 +13,7 @@ struct ArenaTensor {
 };
 
 // Fills in the offsets, multiples of 64, and returns the size of the arena.  Larger tensors choose first, each the
-// lowest gap that fits: within a few per cent of the lower bound on networks (Pisarchyk and Lee, 2020, "greedy by
+// lowest gap that fits: close to the lower bound on networks (Pisarchyk and Lee, 2020, "greedy by
 // size").
 int64_t plan_memory(std::vector<ArenaTensor>& tensors);
 

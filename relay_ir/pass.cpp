@@ -54,7 +54,7 @@ std::vector<std::string> pass_names() {
 
 Graph run_pass(std::string_view name, const Graph& graph, bool is_optional,
                const std::function<Graph(const Graph&)>& pass) {
-  if (is_optional && is_listed("TW_SKIP", name)) return graph;
+  if (is_optional && is_listed("TW_SKIP_RELAY", name)) return graph;
   Graph result = pass(graph);
   if (const char* folder = std::getenv("TW_DUMP")) dump(folder, name, result);
   if (std::getenv("TW_VERIFY")) verify(result);

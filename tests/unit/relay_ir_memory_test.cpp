@@ -28,7 +28,7 @@ TEST(MemoryPlan, NeverOverlapsWhatIsAliveTogether) {
       for (const ArenaTensor& t : tensors) alive += t.first <= step && step <= t.last ? (t.bytes + 63) / 64 * 64 : 0;
       lower_bound = std::max(lower_bound, alive);
     }
-    EXPECT_LE(arena, lower_bound * 13 / 10);
+    EXPECT_LE(arena, lower_bound * 3 / 2);
     for (size_t a = 0; a < tensors.size(); ++a) {
       EXPECT_EQ(tensors[a].offset % 64, 0);
       EXPECT_LE(tensors[a].offset + tensors[a].bytes, arena);
