@@ -139,7 +139,8 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
 
   // What the blocks stand for: loops, guards and inits.
   run("lower_blocks");
-  // Tiles in registers and buffers of one worker get their own small shapes; guards still stand at the blocks they were given to.
+  // Tiles in registers and buffers of one worker get their own small shapes; guards still stand at the blocks they were
+  // given to.
   run("compact_buffers");
   // Flat indices let the simplifier see offsets of one buffer in one sum: (f // 39) * 39 + f % 39 is f, also where f
   // runs over the end.
@@ -147,11 +148,16 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   // Ranges of loops resolve most guards and the divisions that splits and layouts leave behind.
   run("simplify_all");
 
+  // Tails of tiles apart from whole tiles, while loops still tell what a tile is.
+  run("partition_loops");
+
   // Vectors before copies: one statement is vectorized where unrolling would make dozens.  Both leave constant
   // conditions and indices, which make register buffers possible, so what they leave is simplified once more.
   run("vectorize_loops");
   run("unroll_loops");
   run("simplify_all");
+
+  run("drop_register_masks");
 
   // After all copies: products and sums that belong together now stand together.
   if (target.has_fma) run("contract_fma");

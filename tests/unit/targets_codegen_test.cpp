@@ -79,5 +79,43 @@ TEST(TargetsCodegen, RegisterTileMatmul) {
   }
 }
 
+void expect_same(const test::SampleFunc& sample, const Func& scheduled, const Target& target,
+                 const std::vector<NDArray>& inputs, const std::vector<NDArray>& expected) {
+  std::vector<NDArray> actual;
+  for (const NDArray& array : inputs) actual.push_back(array.clone());
+  const NativeFunc native(scheduled, target);
+  if (const char* show = getenv("TW_SHOW"); show && sample.name == show) {
+    puts(to_text(scheduled).c_str());
+    for (const auto& k : native.lowered().kernels) puts(to_text(k.func).c_str());
+  }
+  native(actual, {}, 2);
+  for (size_t i = inputs.size() - static_cast<size_t>(scheduled.output_count); i < inputs.size(); ++i)
+    EXPECT_LT(test::largest_difference(actual[i], expected[i]), 1e-4) << sample.name << " on " << target.name;
+}
+
+TEST(TargetsCodegen, SampleFuncs) {
+  for (const test::SampleFunc& sample : test::sample_funcs()) {
+    const auto inputs = test::random_buffers(sample.func, 7);
+    std::vector<NDArray> expected;
+    for (const NDArray& array : inputs) expected.push_back(array.clone());
+    NativeFunc(sample.func, parse_target("x86:sse4"))(expected);
+    for (const char* name : {"x86:sse4", "x86:avx2", "cpu"}) {
+      const Target target = parse_target(name);
+      try {
+        expect_same(sample, sample.func, target, inputs, expected);
+        const Schedule schedule = target.default_schedule(sample.func, target);
+        if (schedule.func().buffers[0]->shape.size() != sample.func.buffers[0]->shape.size()) continue;
+        bool is_same_shape = true;
+        for (size_t i = 0; i < schedule.func().buffers.size(); ++i)
+          is_same_shape &= const_shape(schedule.func().buffers[i]) == const_shape(sample.func.buffers[i]);
+        if (!is_same_shape) continue;
+        expect_same(sample, schedule.func(), target, inputs, expected);
+      } catch (const Error& e) {
+        ADD_FAILURE() << sample.name << " on " << name << ": " << e.what();
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tw

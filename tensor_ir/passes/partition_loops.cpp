@@ -1,0 +1,324 @@
+// Guards of tiles that do not divide hold in all tiles but the last: that one gets code of its own, and the others
+// none.
+//
+//   for i in 0..37 {                                         for i in 0..36 { for j in 0..14 unrolled { S(i, j) } }
+//     for j in 0..14 unrolled {                        ⇒     for j in 0..14 unrolled { if (36*14 + j < 512) S(36, j) }
+//       if (i*14 + j < 512) S(i, j) } }
+//
+// In the tail the tile's number is a constant, so once its loops are unrolled its guards are constants too, and vectors
+// get constant masks.  A parallel loop stays one loop, and so does a loop that runs several dimensions of tiles at
+// once: an If on the tile chooses between the two bodies.  The first iteration of a reduction that initialises is
+// peeled likewise.
+//
+// A guard belongs to the innermost loop that moves its tile.  Each partition copies that loop's body, so there are at
+// most two for one body, and none where the copies would be too much code: guards then stay as they are.
+#include <algorithm>
+
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/passes/folding.h"
+#include "tensor_ir/passes/passes.h"
+#include "tensor_ir/structural.h"
+
+namespace tw {
+namespace {
+
+constexpr int64_t most_copied_stores = 2048;  // stores, as vectors and unrolled, in all copies of one body
+constexpr int most_guards_of_a_body = 2;
+
+// constant + Σ coefficient·atom
+struct Linear {
+  int64_t constant = 0;
+  std::vector<std::pair<Expr, int64_t>> terms;
+
+  void add(const Expr& atom, int64_t coefficient) {
+    for (auto term = terms.begin(); term != terms.end(); ++term) {
+      if (!structural_equal(term->first, atom)) continue;
+      term->second += coefficient;
+      if (term->second == 0) terms.erase(term);
+      return;
+    }
+    terms.emplace_back(atom, coefficient);
+  }
+
+  void add_sum(const Expr& e, int64_t scale) {
+    if (const auto value = as_int(e)) {
+      constant += scale * *value;
+      return;
+    }
+    if (const auto* b = e.as<Binary>()) {
+      if (b->op == BinaryOp::add || b->op == BinaryOp::sub) {
+        add_sum(b->a, scale);
+        return add_sum(b->b, b->op == BinaryOp::add ? scale : -scale);
+      }
+      if (b->op == BinaryOp::mul) {
+        if (const auto factor = as_int(b->b)) return add_sum(b->a, scale * *factor);
+        if (const auto factor = as_int(b->a)) return add_sum(b->b, scale * *factor);
+      }
+    }
+    add(e, scale);
+  }
+
+  bool operator==(const Linear& other) const {
+    if (constant != other.constant || terms.size() != other.terms.size()) return false;
+    return std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
+      return std::any_of(other.terms.begin(), other.terms.end(), [&](const auto& t) {
+        return t.second == term.second && structural_equal(t.first, term.first);
+      });
+    });
+  }
+};
+
+Expr to_expr(const Linear& linear) {
+  Expr sum = 0;
+  for (const auto& [atom, coefficient] : linear.terms) sum = sum + atom * coefficient;
+  return sum + linear.constant;
+}
+
+void split_conjunction(const Expr& e, std::vector<Expr>& parts) {
+  if (const auto* b = e.as<Binary>(); b && b->op == BinaryOp::logical_and) {
+    split_conjunction(b->a, parts);
+    split_conjunction(b->b, parts);
+  } else {
+    parts.push_back(e);
+  }
+}
+
+// A condition `slack ≥ 0` of the tile's number that makes guards in the tile true everywhere.
+struct TileCondition {
+  Linear slack;
+  bool is_first_iteration = false;  // the guards are `v == 0` instead
+  std::vector<const ExprNode*> guards;
+};
+
+struct Body {
+  std::unordered_map<const ExprNode*, int64_t> inner;  // loops of constant extent in it
+  std::vector<const ExprNode*> bound;                  // every variable that it binds
+};
+
+bool uses_any(const Expr& e, const std::vector<const ExprNode*>& vars) {
+  bool found = false;
+  visit(e, [&](const VarNode& v) { found |= std::find(vars.begin(), vars.end(), &v) != vars.end(); });
+  return found;
+}
+
+Body scan(const Stmt& s) {
+  Body body;
+  visit(
+      s,
+      [&](const For& loop) {
+        body.bound.push_back(loop.var.get());
+        if (const auto extent = as_int(loop.extent)) body.inner[loop.var.get()] = *extent;
+      },
+      [&](const LetStmt& let) { body.bound.push_back(let.var.get()); },
+      [&](const Let& let) { body.bound.push_back(let.var.get()); });
+  return body;
+}
+
+// Stores as vectors, copied out as unrolled loops will be.
+int64_t count_stores(const Stmt& s) {
+  if (s.kind() == NodeKind::Store) return 1;
+  int64_t count = 0;
+  for_each_child(s, [](const Expr&) {}, [&](const Stmt& child) { count += count_stores(child); });
+  if (const auto* loop = s.as<For>()) {
+    const int64_t extent = as_int(loop->extent).value_or(1);
+    if (loop->loop_kind == LoopKind::unrolled) count *= std::max<int64_t>(1, extent);
+    if (loop->loop_kind == LoopKind::vectorized) count *= std::max<int64_t>(1, extent / 16);
+  }
+  return count;
+}
+
+Stmt replace_guards(const Stmt& s, const std::vector<const ExprNode*>& guards, bool value) {
+  const auto known = bool_imm(value);
+  std::function<Expr(const Expr&)> condition = [&](const Expr& e) -> Expr {
+    if (std::find(guards.begin(), guards.end(), e.get()) != guards.end()) return known;
+    if (const auto* b = e.as<Binary>(); b && b->op == BinaryOp::logical_and) return condition(b->a) && condition(b->b);
+    return e;
+  };
+  std::function<Stmt(const Stmt&)> statement = [&](const Stmt& stmt) -> Stmt {
+    Stmt mapped = map_children(stmt, [](const Expr& e) { return e; }, statement);
+    const auto* branch = mapped.as<If>();
+    if (!branch) return mapped;
+    const Expr replaced = condition(branch->condition);
+    if (replaced.is_same(branch->condition)) return mapped;
+    if (const auto constant = as_int(replaced)) {
+      if (*constant) return branch->then_body;
+      return branch->else_body.is_defined() ? branch->else_body : make_stmt<Seq>(std::vector<Stmt>{});
+    }
+    return make_stmt<If>(replaced, branch->then_body, branch->else_body);
+  };
+  return statement(s);
+}
+
+Stmt replace_expr(const Stmt& s, const Expr& from, const Expr& to) {
+  std::function<Expr(const Expr&)> expression = [&](const Expr& e) -> Expr {
+    if (e.kind() == from.kind() && structural_equal(e, from)) return to;
+    return map_children(e, expression);
+  };
+  std::function<Stmt(const Stmt&)> statement = [&](const Stmt& stmt) {
+    return map_children(stmt, expression, statement);
+  };
+  return statement(s);
+}
+
+class Partitioner {
+ public:
+  Stmt operator()(const Stmt& s, const Assumptions& known) {
+    if (const auto* loop = s.as<For>()) return partition(*loop, known);
+    if (const auto* branch = s.as<If>()) {
+      Assumptions then_known = known;
+      then_known.assume(branch->condition);
+      Stmt else_body = branch->else_body.is_defined() ? (*this)(branch->else_body, known) : Stmt();
+      return make_stmt<If>(branch->condition, (*this)(branch->then_body, then_known), else_body);
+    }
+    return map_children(s, [](const Expr& e) { return e; }, [&](const Stmt& child) { return (*this)(child, known); });
+  }
+
+ private:
+  Stmt partition(const For& loop, const Assumptions& outside) {
+    Assumptions known = outside;
+    known.bind_range(loop.var, loop.extent);
+    auto with_body = [&](const Stmt& body) {
+      return make_stmt<For>(loop.var, loop.extent, loop.loop_kind, body, loop.thread, loop.attributes, loop.span);
+    };
+    // Copied out or made lanes soon: their guards belong to a loop further out, or are constants then.
+    if (loop.loop_kind == LoopKind::unrolled || loop.loop_kind == LoopKind::vectorized)
+      return with_body((*this)(loop.body, known));
+    if (2 * count_stores(loop.body) > most_copied_stores) return with_body((*this)(loop.body, known));
+    if (loop.loop_kind == LoopKind::serial) {
+      for (const TileCondition& condition : find_conditions(loop.var, loop.body, known)) {
+        if (condition.is_first_iteration) return peel_first(loop, condition, outside);
+        const Stmt split = split_loop(loop, condition, outside);
+        if (split.is_defined()) return split;
+      }
+    }
+    return with_body(choose(loop.var, loop.body, known, {}, most_guards_of_a_body));
+  }
+
+  // if (condition of whole tiles) main else tail, for each condition that `var` moves but those in `seen`.
+  Stmt choose(const Var& var, const Stmt& body, const Assumptions& known, std::vector<Linear> seen, int guards_left) {
+    std::vector<TileCondition> conditions = find_conditions(var, body, known);
+    std::erase_if(conditions, [&](const TileCondition& c) {
+      return c.is_first_iteration || std::find(seen.begin(), seen.end(), c.slack) != seen.end();
+    });
+    if (conditions.empty() || guards_left == 0 || 2 * count_stores(body) > most_copied_stores)
+      return (*this)(body, known);
+    const TileCondition& condition = conditions[0];
+    seen.push_back(condition.slack);
+    const Expr holds = simplify(Expr(0) <= to_expr(condition.slack), known);
+    Assumptions then_known = known;
+    then_known.assume(holds);
+    const Stmt main = choose(var, replace_guards(body, condition.guards, true), then_known, seen, guards_left - 1);
+    Stmt tail = with_fresh_names(body);
+    if (const auto value = tail_value(condition, known)) tail = replace_expr(tail, value->first, Expr(value->second));
+    return make_stmt<If>(holds, main, choose(var, tail, known, seen, guards_left - 1));
+  }
+
+  // The only value of the tile's number where the condition does not hold: (expression, value).
+  static std::optional<std::pair<Expr, int64_t>> tail_value(const TileCondition& condition, const Assumptions& known) {
+    if (condition.slack.terms.size() != 1 || condition.slack.terms[0].second >= 0) return std::nullopt;
+    const auto& [number, coefficient] = condition.slack.terms[0];
+    if (condition.slack.constant < 0) return std::nullopt;
+    const int64_t last_whole = condition.slack.constant / -coefficient;
+    const Interval bounds = bounds_of(number, known);
+    if (!bounds.high || *bounds.high != last_whole + 1) return std::nullopt;
+    return std::pair{number, last_whole + 1};
+  }
+
+  // The loop over whole tiles, then the last tile; when the loop's variable is the tile's number.
+  Stmt split_loop(const For& loop, const TileCondition& condition, const Assumptions& outside) {
+    const auto extent = as_int(loop.extent);
+    const auto& terms = condition.slack.terms;
+    if (!extent || terms.size() != 1 || terms[0].second >= 0 || !terms[0].first.is_same(loop.var)) return {};
+    if (condition.slack.constant < 0) return {};
+    const int64_t whole = condition.slack.constant / -terms[0].second + 1;
+    if (whole >= *extent) return {};
+    Stmt main = make_stmt<For>(loop.var, Expr(whole), loop.loop_kind, replace_guards(loop.body, condition.guards, true),
+                               loop.thread, loop.attributes, loop.span);
+    Stmt tail = with_fresh_names(loop.body);
+    if (whole + 1 == *extent) {
+      tail = fold_substitute(tail, {{loop.var, Expr(whole)}});
+    } else {
+      const Var rest(loop.var.name());
+      tail = make_stmt<For>(rest, Expr(*extent - whole), loop.loop_kind,
+                            fold_substitute(tail, {{loop.var, rest + Expr(whole)}}), loop.thread, loop.attributes);
+    }
+    return seq({(*this)(main, outside), (*this)(simplify(tail, outside), outside)});
+  }
+
+  Stmt peel_first(const For& loop, const TileCondition& condition, const Assumptions& outside) {
+    Stmt first = fold_substitute(replace_guards(loop.body, condition.guards, true), {{loop.var, Expr(0)}});
+    const Var rest(loop.var.name());
+    Stmt others = with_fresh_names(
+        fold_substitute(replace_guards(loop.body, condition.guards, false), {{loop.var, rest + Expr(1)}}));
+    others = make_stmt<For>(rest, loop.extent - Expr(1), loop.loop_kind, others, loop.thread, loop.attributes);
+    // Without a constant extent there may be no first iteration.
+    const bool is_empty_possible = !can_prove(Expr(0) < loop.extent, outside);
+    if (is_empty_possible) first = make_stmt<If>(Expr(0) < loop.extent, first);
+    return seq({(*this)(simplify(first, outside), outside), (*this)(others, outside)});
+  }
+
+  std::vector<TileCondition> find_conditions(const Var& var, const Stmt& s, const Assumptions& known) {
+    const Body body = scan(s);
+    std::vector<TileCondition> conditions;
+    auto add = [&](const Linear& slack, bool is_first_iteration, const Expr& guard) {
+      for (TileCondition& condition : conditions) {
+        if (condition.is_first_iteration != is_first_iteration || !(condition.slack == slack)) continue;
+        condition.guards.push_back(guard.get());
+        return;
+      }
+      conditions.push_back({slack, is_first_iteration, {guard.get()}});
+    };
+    visit(s, [&](const If& branch) {
+      std::vector<Expr> parts;
+      split_conjunction(branch.condition, parts);
+      for (const Expr& part : parts) {
+        const auto* comparison = part.as<Binary>();
+        if (!comparison || comparison->a.dtype() != i64) continue;
+        if (comparison->op == BinaryOp::eq && comparison->a.is_same(var) && is_const_int(comparison->b, 0)) {
+          add({}, true, part);
+          continue;
+        }
+        if (comparison->op != BinaryOp::lt && comparison->op != BinaryOp::le) continue;
+        Linear slack;
+        slack.add_sum(comparison->b, 1);
+        slack.add_sum(comparison->a, -1);
+        if (comparison->op == BinaryOp::lt) slack.constant -= 1;
+        Linear tile;
+        tile.constant = slack.constant;
+        bool moves_here = false, is_usable = true, has_inner = false;
+        for (const auto& [atom, coefficient] : slack.terms) {
+          if (const auto inner = body.inner.find(atom.get()); inner != body.inner.end()) {
+            tile.constant += std::min<int64_t>(0, coefficient * (inner->second - 1));
+            has_inner = true;
+          } else if (uses_any(atom, body.bound)) {
+            is_usable = false;
+          } else {
+            tile.add(atom, coefficient);
+            moves_here |= uses_var(atom, var);
+          }
+        }
+        if (!is_usable || !moves_here || !has_inner) continue;
+        const Expr holds = Expr(0) <= to_expr(tile);
+        if (can_prove(holds, known)) continue;   // the simplifier's
+        if (can_prove(!holds, known)) continue;  // no whole tile at all
+        add(tile, false, part);
+      }
+    });
+    // Peeling the first iteration comes first: it is what makes the rest of the loop simple.
+    std::stable_sort(conditions.begin(), conditions.end(), [](const TileCondition& a, const TileCondition& b) {
+      return a.is_first_iteration > b.is_first_iteration;
+    });
+    return conditions;
+  }
+};
+
+}  // namespace
+
+Func partition_loops(const Func& f) {
+  Func result = f;
+  result.body = Partitioner()(f.body, Assumptions());
+  return result;
+}
+
+}  // namespace tw
