@@ -1,0 +1,306 @@
+// Operators that are loops rather than tensor expressions: scatters, running sums, selection of the largest.
+#include <algorithm>
+
+#include "relay_ir/ops/common.h"
+
+namespace tw::relay {
+namespace {
+
+using Context = OnnxNodeContext;
+using Ints = std::vector<int64_t>;
+
+// for each index tuple of `extents`: body(tuple)
+Stmt loops(const std::vector<Expr>& extents, const std::function<Stmt(const te::Indices&)>& body) {
+  std::vector<Var> vars;
+  te::Indices indices;
+  for (size_t i = 0; i < extents.size(); ++i)
+    vars.emplace_back("i" + std::to_string(i)), indices.push_back(vars.back());
+  Stmt result = body(indices);
+  for (size_t i = extents.size(); i-- > 0;) result = make_stmt<For>(vars[i], extents[i], LoopKind::serial, result);
+  return result;
+}
+
+Stmt copy(const Buffer& to, const te::Tensor& from) {
+  return loops(from.shape(), [&](const te::Indices& i) { return store(to, i, from(i)); });
+}
+
+Expr combine(const OpCall& c, const Expr& old, const Expr& update) {
+  const std::string& reduction = c.attributes.get_string("reduction");
+  if (reduction == "add") return update.dtype().is_bool() ? old || update : old + update;
+  if (reduction == "mul") return update.dtype().is_bool() ? old && update : old * update;
+  if (reduction == "max") return update.dtype().is_bool() ? old || update : maximum_of(old, update);
+  if (reduction == "min") return update.dtype().is_bool() ? old && update : minimum_of(old, update);
+  return update;
+}
+
+void require_reduction(const OpCall& c) {
+  const std::string& reduction = c.attributes.get_string("reduction");
+  c.require(reduction == "none" || reduction == "add" || reduction == "mul" || reduction == "max" || reduction == "min",
+            "no such reduction: " + reduction);
+}
+
+AttributeDef reduction_attribute() {
+  return {"reduction", std::string("none"), false,
+          "how an update meets what is there: none (replaces), add, mul, max, min"};
+}
+
+OpDef scatter_elements_op() {
+  OpDef op;
+  op.name = "scatter_elements";
+  op.kind = OpKind::opaque;
+  op.doc = "x with updates[i, j …] put to [indices[i, j …], j …], the index replacing that of the axis, in order.";
+  op.input_names = {"x", "indices", "updates"};
+  op.min_inputs = op.max_inputs = 3;
+  op.attributes = {{"axis", int64_t{0}, false, "the axis that indices select"}, reduction_attribute()};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const TensorType &x = c.inputs[0], &indices = c.inputs[1], &updates = c.inputs[2];
+    c.require(indices.dtype == i32 || indices.dtype == i64, "indices are i32 or i64");
+    c.require(x.dtype == updates.dtype, "x and updates have one type");
+    c.require(x.rank() == indices.rank() && x.rank() == updates.rank(), "all have one rank");
+    require_reduction(c);
+    const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
+    for (int d = 0; d < x.rank(); ++d) {
+      c.require(is_same_dim(indices.shape[d], updates.shape[d]), "indices and updates have one shape");
+      const auto a = as_int(indices.shape[d]), b = as_int(x.shape[d]);
+      c.require(d == axis || !a || !b || *a <= *b, "indices reach outside x");
+    }
+    return {x};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const int axis = normal_axis(c, c.attributes.get_int("axis"), in[0].rank());
+    return te::opaque("scatter_elements", in, {{in[0].dtype(), in[0].shape()}}, [&](const std::vector<Buffer>& out) {
+      return seq({copy(out[0], in[0]), loops(in[1].shape(), [&](const te::Indices& i) {
+                    te::Indices to = i;
+                    to[axis] = data_index(in[1](i), in[0].shape()[axis]);
+                    return store(out[0], to, combine(c, load(out[0], to), in[2](i)));
+                  })});
+    });
+  };
+  op.examples = {{{tensor_type(f32, {3, 3}), tensor_type(i64, {2, 3}), tensor_type(f32, {2, 3})},
+                  attributes_of({{"reduction", std::string("add")}}),
+                  -2,
+                  2,
+                  {NDArray(), int_array({0, -1, 1, 0, 2, 1}).reshape({2, 3})}}};
+  return op;
+}
+
+OpDef scatter_nd_op() {
+  OpDef op;
+  op.name = "scatter_nd";
+  op.kind = OpKind::opaque;
+  op.doc = "x with slices of updates put to the coordinates that the last dimension of indices holds, in order.";
+  op.input_names = {"x", "indices", "updates"};
+  op.min_inputs = op.max_inputs = 3;
+  op.attributes = {reduction_attribute()};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const TensorType &x = c.inputs[0], &indices = c.inputs[1], &updates = c.inputs[2];
+    c.require(indices.dtype == i32 || indices.dtype == i64, "indices are i32 or i64");
+    c.require(x.dtype == updates.dtype, "x and updates have one type");
+    c.require(indices.rank() >= 1 && as_int(indices.shape.back()).value_or(x.rank() + 1) <= x.rank(),
+              "coordinates are at most as long as x has dimensions");
+    require_reduction(c);
+    std::vector<Expr> wanted(indices.shape.begin(), indices.shape.end() - 1);
+    wanted.insert(wanted.end(), x.shape.begin() + *as_int(indices.shape.back()), x.shape.end());
+    c.require(updates.shape.size() == wanted.size(), "updates have the shape of the selected slices");
+    for (size_t d = 0; d < wanted.size(); ++d) {
+      c.require(is_same_dim(wanted[d], updates.shape[d]), "updates have the shape of the selected slices");
+    }
+    return {x};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const int64_t depth = *as_int(in[1].shape().back());
+    const int lead = in[1].rank() - 1;
+    return te::opaque("scatter_nd", in, {{in[0].dtype(), in[0].shape()}}, [&](const std::vector<Buffer>& out) {
+      return seq({copy(out[0], in[0]), loops(in[2].shape(), [&](const te::Indices& i) {
+                    te::Indices to;
+                    for (int64_t k = 0; k < depth; ++k) {
+                      te::Indices at(i.begin(), i.begin() + lead);
+                      at.emplace_back(k);
+                      to.push_back(data_index(in[1](at), in[0].shape()[k]));
+                    }
+                    to.insert(to.end(), i.begin() + lead, i.end());
+                    return store(out[0], to, combine(c, load(out[0], to), in[2](i)));
+                  })});
+    });
+  };
+  op.examples = {{{tensor_type(f32, {4, 3}), tensor_type(i64, {2, 1}), tensor_type(f32, {2, 3})},
+                  attributes_of({{"reduction", std::string("max")}}),
+                  -2,
+                  2,
+                  {NDArray(), int_array({3, 0}).reshape({2, 1})}}};
+  return op;
+}
+
+OpDef scan_op() {
+  OpDef op;
+  op.name = "cumulate";
+  op.kind = OpKind::opaque;
+  op.doc = "Running sum or product along an axis.";
+  op.input_names = {"x"};
+  op.attributes = {{"axis", int64_t{0}, true, "the axis along which it runs"},
+                   {"product", int64_t{0}, false, "1: products instead of sums"},
+                   {"exclusive", int64_t{0}, false, "1: an element is not part of its own result"},
+                   {"reverse", int64_t{0}, false, "1: from the end"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    c.require(!c.inputs[0].dtype.is_bool(), "takes numbers");
+    normal_axis(c, c.attributes.get_int("axis"), c.inputs[0].rank());
+    return {c.inputs[0]};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const te::Tensor& x = in[0];
+    const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
+    const bool product = c.attributes.get_int("product") != 0, exclusive = c.attributes.get_int("exclusive") != 0,
+               reverse = c.attributes.get_int("reverse") != 0;
+    const DType wide = accumulator_of(x.dtype());
+    auto body = [&](const Buffer& total) {
+      return loops(x.shape(), [&](const te::Indices& i) {
+        auto at = [&](const Expr& step) {
+          te::Indices result = i;
+          result[axis] = reverse ? x.shape()[axis] - 1 - step : step;
+          return result;
+        };
+        const Expr neutral = const_of(wide, product ? 1 : 0), is_first = equal(i[axis], 0);
+        const Expr has_before = not_equal(i[axis], 0);
+        const Expr before = select(is_first, neutral, load(total, at(i[axis] - 1), has_before));
+        const Expr value = exclusive
+                               ? select(is_first, neutral, cast(wide, load(x.buffer(), at(i[axis] - 1), has_before)))
+                               : cast(wide, x(i.empty() ? i : at(i[axis])));
+        return store(total, at(i[axis]), product ? before * value : before + value);
+      });
+    };
+    const te::Tensor total = te::opaque("cumulate", in, {{wide, x.shape()}},
+                                        [&](const std::vector<Buffer>& out) { return body(out[0]); })[0];
+    return {cast_stage(total, x.dtype())};
+  };
+  op.examples = {{{tensor_type(f32, {2, 4})}, attributes_of({{"axis", int64_t{1}}})},
+                 {{tensor_type(i32, {4, 2})},
+                  attributes_of({{"axis", int64_t{0}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{1}}})},
+                 {{tensor_type(f16, {4})}, attributes_of({{"axis", int64_t{0}}, {"product", int64_t{1}}})}};
+  return op;
+}
+
+// Selection: result j is the best element that comes after result j - 1 in the order (value, index).  NaN is the
+// largest.
+OpDef top_k_op() {
+  OpDef op;
+  op.name = "top_k";
+  op.kind = OpKind::opaque;
+  op.doc = "The k largest (or smallest) elements along an axis, best first, and their indices; of equals the first.";
+  op.input_names = {"x"};
+  op.attributes = {{"k", int64_t{1}, true, "how many"},
+                   {"axis", int64_t{-1}, false, "the axis that is searched"},
+                   {"largest", int64_t{1}, false, "0: the smallest"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    TensorType y = c.inputs[0];
+    c.require(!y.dtype.is_bool(), "takes numbers");
+    const int axis = normal_axis(c, c.attributes.get_int("axis"), y.rank());
+    const int64_t k = c.attributes.get_int("k");
+    c.require(k >= 0 && k <= as_int(y.shape[axis]).value_or(k), "k is at most the extent of the axis");
+    y.shape[axis] = Expr(k);
+    return {y, {i64, y.shape}};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const te::Tensor& x = in[0];
+    const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
+    const bool largest = c.attributes.get_int("largest") != 0;
+    auto is_before = [&](const Expr& a, const Expr& b) {  // a comes strictly before b
+      Expr order = largest ? b < a : a < b;
+      if (!a.dtype().is_float()) return order;
+      const Expr &winner = largest ? a : b, &loser = largest ? b : a;
+      return order || (call(Intrinsic::is_nan, {winner}) && !call(Intrinsic::is_nan, {loser}));
+    };
+    return te::opaque(
+        "top_k", in, {{x.dtype(), c.outputs[0].shape}, {i64, c.outputs[1].shape}}, [&](const std::vector<Buffer>& out) {
+          return loops(c.outputs[0].shape, [&](const te::Indices& s) {
+            const Var candidate("candidate");
+            te::Indices from = s, previous = s;
+            from[axis] = candidate;
+            previous[axis] = s[axis] - 1;
+            const Expr has_previous = s[axis] >= 1;
+            const Expr value = x(from), best = load(out[0], s), best_index = load(out[1], s);
+            const Expr last = load(out[0], previous, has_previous), last_index = load(out[1], previous, has_previous);
+            const Expr is_free =
+                !has_previous || is_before(last, value) || (!is_before(value, last) && last_index < Expr(candidate));
+            const Expr is_better = is_free && (best_index < 0 || is_before(value, best));
+            const Stmt take = seq({store(out[0], s, value), store(out[1], s, candidate)});
+            return seq({store(out[0], s, zero_of(x.dtype())), store(out[1], s, Expr(-1)),
+                        make_stmt<For>(candidate, x.shape()[axis], LoopKind::serial, make_stmt<If>(is_better, take))});
+          });
+        });
+  };
+  op.examples = {
+      {{tensor_type(f32, {2, 5})}, attributes_of({{"k", int64_t{3}}})},
+      {{tensor_type(i32, {4, 2})}, attributes_of({{"k", int64_t{2}}, {"axis", int64_t{0}}, {"largest", int64_t{0}}})}};
+  return op;
+}
+
+// The axis may be computed by the model: then every axis is run along, and the right result chosen.
+OnnxRule cumulate_rule(const std::string& op_type, bool product, int since) {
+  return rule(op_type, since, [=](Context& c) {
+    const ValueId x = c.input(0);
+    const int rank = rank_of(c, x);
+    auto along = [&](int axis) {
+      return c.emit("cumulate", {x},
+                    attributes_of({{"axis", int64_t{axis}},
+                                   {"product", int64_t{product}},
+                                   {"exclusive", c.attribute_int("exclusive", 0)},
+                                   {"reverse", c.attribute_int("reverse", 0)}}));
+    };
+    if (rank == 0) c.refuse("a scalar");
+    if (c.constant(c.input(1))) {
+      return along(rule_axis(c, c.constant(c.input(1))->get_int(0), rank));
+    }
+    if (rank > 4) c.refuse("an axis that the model computes, for data of rank " + std::to_string(rank));
+    ValueId axis = emit_reshape(c, emit_cast(c, c.input(1), i64), {});
+    ValueId result = along(0);
+    for (int k = 1; k < rank; ++k) {
+      const ValueId front = c.emit("equal", {axis, emit_ints(c, {k}, {}, i64)});
+      const ValueId back = c.emit("equal", {axis, emit_ints(c, {k - rank}, {}, i64)});
+      result = c.emit("where", {c.emit("logical_or", {front, back}), along(k), result});
+    }
+    return result;
+  });
+}
+
+std::vector<ValueId> import_top_k(Context& c) {
+  const int64_t k = c.opset() >= 10 ? c.constant_ints(1).at(0) : c.attribute_int("k", 0);
+  return c.emit_all("top_k", {c.input(0)},
+                    attributes_of({{"k", k},
+                                   {"axis", int64_t{rule_axis(c, c.attribute_int("axis", -1), rank_of(c, c.input(0)))}},
+                                   {"largest", c.attribute_int("largest", 1)}}));
+}
+
+std::string reduction_of(Context& c) {
+  const std::string reduction = c.attribute_string("reduction", "none");
+  if (reduction != "none" && reduction != "add" && reduction != "mul" && reduction != "max" && reduction != "min") {
+    c.refuse("reduction=\"" + reduction + "\"");
+  }
+  return reduction;
+}
+
+ValueId import_scatter_elements(Context& c) {
+  return c.emit("scatter_elements", {c.input(0), c.input(1), c.input(2)},
+                attributes_of({{"axis", c.attribute_int("axis", 0)}, {"reduction", reduction_of(c)}}));
+}
+
+}  // namespace
+
+OpFamily scan_family() {
+  OpFamily family;
+  family.ops = {scatter_elements_op(), scatter_nd_op(), scan_op(), top_k_op()};
+  family.onnx_rules = {
+      rule("ScatterElements", 11, import_scatter_elements),
+      rule("Scatter", 9, import_scatter_elements),
+      rule("ScatterND", 11,
+           [](Context& c) {
+             return c.emit("scatter_nd", {c.input(0), c.input(1), c.input(2)},
+                           attributes_of({{"reduction", reduction_of(c)}}));
+           }),
+      cumulate_rule("CumSum", false, 11),
+      cumulate_rule("CumProd", true, 26),
+      {"TopK", "", 1, import_top_k},
+  };
+  return family;
+}
+
+}  // namespace tw::relay
