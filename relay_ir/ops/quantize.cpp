@@ -1,0 +1,189 @@
+// ONNX's quantised operators, composed from elementwise ones, matmul and conv: y = saturate(round(x / scale) + zero
+// point).
+#include <algorithm>
+#include <limits>
+
+#include "relay_ir/ops/common.h"
+#include "relay_ir/ops/window.h"
+
+namespace tw::relay {
+namespace {
+
+using Context = OnnxNodeContext;
+using Ints = std::vector<int64_t>;
+
+ValueId binary(Context& c, const char* op, ValueId a, ValueId b) {
+  return c.emit(op, {a, b});
+}
+
+// A scale or zero point shaped to broadcast against x: a scalar, a vector along `axis`, or one value a block of
+// `block`.
+ValueId parameter(Context& c, ValueId p, ValueId x, int64_t axis, int64_t block) {
+  const int rank = rank_of(c, p);
+  if (rank == 0) return p;
+  const Ints dims = dims_of(c, p);
+  if (block == 0 && element_count(dims) == 1) return emit_reshape(c, p, {});
+  const int at = rule_axis(c, axis, rank_of(c, x));
+  if (rank == 1 && block == 0) return emit_along_axis(c, p, at, rank_of(c, x));
+  const Ints shape = dims_of(c, x);
+  if (rank != static_cast<int>(shape.size())) c.refuse("scales of rank " + std::to_string(rank));
+  if (block < 1 || dims[at] * block < shape[at] || (dims[at] - 1) * block >= shape[at])
+    c.refuse("a block_size that does not fit");
+  Ints spread = dims, repeated = dims, whole = dims;
+  spread.insert(spread.begin() + at + 1, 1);
+  repeated.insert(repeated.begin() + at + 1, block);
+  whole[at] *= block;
+  const ValueId all = emit_reshape(c, emit_broadcast(c, emit_reshape(c, p, spread), repeated), whole);
+  return emit_slice(c, all, at, 0, shape[at]);
+}
+
+std::pair<double, double> limits_of(DType dtype) {
+  const double width = static_cast<double>(int64_t{1} << dtype.bits);
+  return dtype.is_signed_integer() ? std::pair(-width / 2, width / 2 - 1) : std::pair(0.0, width - 1);
+}
+
+// scaled is x / scale in f32 or f64.
+ValueId saturate(Context& c, ValueId scaled, ValueId zero_point, DType to) {
+  if (!to.is_integer() || to.bits > 16) c.refuse("results of type " + to_string(to));
+  ValueId y = c.emit("round", {scaled});
+  if (zero_point != no_value) y = binary(c, "add", y, emit_cast(c, zero_point, dtype_of(c, y)));
+  const auto [low, high] = limits_of(to);
+  return emit_cast(c, c.emit("clip", {y}, attributes_of({{"low", low}, {"high", high}})), to);
+}
+
+ValueId import_quantize(Context& c) {
+  const ValueId x = c.input(0);
+  const int64_t axis = c.attribute_int("axis", 1), block = c.attribute_int("block_size", 0);
+  DType to = u8;
+  if (c.has_input(2))
+    to = dtype_of(c, c.input(2));
+  else if (c.attribute_int("output_dtype", 0) != 0)
+    to = onnx_dtype(c, c.attribute_int("output_dtype", 0));
+  if (dtype_of(c, x) == f64) c.refuse("f64 data");
+  if (const int64_t precision = c.attribute_int("precision", 0); precision != 0 && precision != 1)
+    c.refuse("precision other than f32");
+  // Integers are divided as f32; halves too, which rounds no worse.
+  const ValueId wide = emit_cast(c, x, f32);
+  const ValueId scale = emit_cast(c, parameter(c, c.input(1), x, axis, block), f32);
+  const ValueId zero_point = c.has_input(2) ? parameter(c, c.input(2), x, axis, block) : no_value;
+  return saturate(c, binary(c, "divide", wide, scale), zero_point, to);
+}
+
+// (x - zero point) · scale
+ValueId dequantize(Context& c, ValueId x, ValueId scale, ValueId zero_point, DType to) {
+  ValueId whole = emit_cast(c, x, i32);
+  if (zero_point != no_value) whole = binary(c, "subtract", whole, emit_cast(c, zero_point, i32));
+  return emit_cast(c, binary(c, "multiply", emit_cast(c, whole, f32), emit_cast(c, scale, f32)), to);
+}
+
+ValueId import_dequantize(Context& c) {
+  const ValueId x = c.input(0);
+  const int64_t axis = c.attribute_int("axis", 1), block = c.attribute_int("block_size", 0);
+  if (!dtype_of(c, x).is_integer() || dtype_of(c, x).bits > 32) c.refuse("data of type " + to_string(dtype_of(c, x)));
+  DType to = dtype_of(c, c.input(1));
+  if (c.attribute_int("output_dtype", 0) != 0) to = onnx_dtype(c, c.attribute_int("output_dtype", 0));
+  return dequantize(c, x, parameter(c, c.input(1), x, axis, block),
+                    c.has_input(2) ? parameter(c, c.input(2), x, axis, block) : no_value, to);
+}
+
+// The range of x, widened to hold 0, onto 0 … 255.
+std::vector<ValueId> import_dynamic_quantize(Context& c) {
+  const ValueId x = c.input(0);
+  if (dtype_of(c, x) != f32) c.refuse("data of type " + to_string(dtype_of(c, x)));
+  std::vector<int> axes;
+  for (int i = 0; i < rank_of(c, x); ++i) axes.push_back(i);
+  const ValueId zero = emit_scalar(c, f32, 0);
+  const ValueId high = binary(c, "maximum", emit_reduce(c, "reduce_max", x, axes, false), zero);
+  const ValueId low = binary(c, "minimum", emit_reduce(c, "reduce_min", x, axes, false), zero);
+  const ValueId span = binary(c, "subtract", high, low);
+  const ValueId scale = binary(c, "divide", span, emit_scalar(c, f32, 255));
+  const ValueId is_flat = binary(c, "equal", span, zero);
+  const ValueId safe = c.emit("where", {is_flat, emit_scalar(c, f32, 1), scale});
+  const ValueId zero_point = saturate(c, binary(c, "divide", c.emit("negate", {low}), safe), no_value, u8);
+  return {saturate(c, binary(c, "divide", x, safe), zero_point, u8), scale, zero_point};
+}
+
+// x - zero point as i32.  The zero point of a is one for all, or one a row; that of b one for all, or one a column.
+ValueId centred(Context& c, ValueId x, ValueId zero_point, bool by_row) {
+  const ValueId wide = emit_cast(c, x, i32);
+  if (zero_point == no_value) return wide;
+  ValueId z = emit_cast(c, zero_point, i32);
+  if (rank_of(c, z) == 1) {
+    const int64_t count = dims_of(c, z)[0];
+    z = emit_reshape(c, z, count == 1 ? Ints{} : by_row ? Ints{count, 1} : Ints{count});
+  }
+  return binary(c, "subtract", wide, z);
+}
+
+ValueId optional(Context& c, size_t input) {
+  return c.has_input(input) ? c.input(input) : no_value;
+}
+
+ValueId import_matmul_integer(Context& c) {
+  return emit_matmul(c, centred(c, c.input(0), optional(c, 2), true), centred(c, c.input(1), optional(c, 3), false));
+}
+
+// A scale of one element a channel, along axis 1 of the result.
+ValueId along_channels(Context& c, ValueId p, int rank) {
+  if (rank_of(c, p) == 0) return p;
+  return element_count(dims_of(c, p)) == 1 ? emit_reshape(c, p, {}) : emit_along_axis(c, p, 1, rank);
+}
+
+// sum · (scale of a · scale of b / scale of y), rounded and saturated.  f64 keeps the i32 sum exact.
+ValueId requantize(Context& c, ValueId sum, ValueId scale_a, ValueId scale_b, ValueId scale_y, ValueId zero_y) {
+  auto wide = [&](ValueId v) { return emit_cast(c, v, f64); };
+  const ValueId factor = binary(c, "divide", binary(c, "multiply", wide(scale_a), wide(scale_b)), wide(scale_y));
+  return saturate(c, binary(c, "multiply", wide(sum), factor), zero_y, dtype_of(c, zero_y));
+}
+
+ValueId scalar_or_refuse(Context& c, ValueId p) {
+  if (element_count(dims_of(c, p)) != 1) c.refuse("scales that differ by row or column");
+  return emit_reshape(c, p, {});
+}
+
+ValueId import_qlinear_matmul(Context& c) {
+  const ValueId sum = emit_matmul(c, centred(c, c.input(0), scalar_or_refuse(c, c.input(2)), true),
+                                  centred(c, c.input(3), scalar_or_refuse(c, c.input(5)), false));
+  return requantize(c, sum, scalar_or_refuse(c, c.input(1)), scalar_or_refuse(c, c.input(4)),
+                    scalar_or_refuse(c, c.input(6)), scalar_or_refuse(c, c.input(7)));
+}
+
+// Zero points of the data are subtracted before padding, so that pads are zero; those of the weight belong to o.
+ValueId integer_conv(Context& c, ValueId x, ValueId zero_x, ValueId w, ValueId zero_w) {
+  ValueId data = emit_cast(c, x, i32), weight = emit_cast(c, w, i32);
+  if (zero_x != no_value) data = binary(c, "subtract", data, emit_cast(c, scalar_or_refuse(c, zero_x), i32));
+  if (zero_w != no_value) {
+    ValueId z = emit_cast(c, zero_w, i32);
+    const Ints dims = dims_of(c, z);
+    z = element_count(dims) == 1 ? emit_reshape(c, z, {}) : emit_along_axis(c, z, 0, rank_of(c, w));
+    weight = binary(c, "subtract", weight, z);
+  }
+  return emit_conv(c, data, weight);
+}
+
+ValueId import_qlinear_conv(Context& c) {
+  ValueId sum = integer_conv(c, c.input(0), c.input(2), c.input(3), c.input(5));
+  const int rank = rank_of(c, sum);
+  if (c.has_input(8)) sum = binary(c, "add", sum, emit_along_axis(c, c.input(8), 1, rank));
+  return requantize(c, sum, scalar_or_refuse(c, c.input(1)), along_channels(c, c.input(4), rank),
+                    scalar_or_refuse(c, c.input(6)), scalar_or_refuse(c, c.input(7)));
+}
+
+}  // namespace
+
+OpFamily quantize_family() {
+  OpFamily family;
+  family.onnx_rules = {
+      rule("QuantizeLinear", 10, import_quantize),
+      rule("DequantizeLinear", 10, import_dequantize),
+      {"DynamicQuantizeLinear", "", 11, import_dynamic_quantize},
+      rule("MatMulInteger", 10, import_matmul_integer),
+      rule("QLinearMatMul", 10, import_qlinear_matmul),
+      rule("ConvInteger", 10,
+           [](Context& c) { return integer_conv(c, c.input(0), optional(c, 2), c.input(1), optional(c, 3)); }),
+      rule("QLinearConv", 10, import_qlinear_conv),
+  };
+  return family;
+}
+
+}  // namespace tw::relay
