@@ -19,3 +19,13 @@ function(tw_add_fuzzer name runs corpus)
 endfunction()
 
 tw_add_fuzzer(fuzz_tensor_ir_parser 20000 ${CMAKE_CURRENT_SOURCE_DIR}/files/tensor_ir tensor_ir)
+
+# The runtime's readers; its other sources come from the library.
+tw_add_fuzzer(fuzz_runtime_files 20000 ${CMAKE_CURRENT_BINARY_DIR}/runtime_corpus)
+target_sources(fuzz_runtime_files PRIVATE ${CMAKE_SOURCE_DIR}/runtime/artifact.cpp ${CMAKE_SOURCE_DIR}/runtime/elf_image.cpp
+                                          ${CMAKE_SOURCE_DIR}/runtime/npy.cpp ${CMAKE_SOURCE_DIR}/runtime/plan_io.cpp)
+file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/runtime_corpus)
+add_custom_target(fuzz_runtime_corpus
+                  COMMAND ${CMAKE_COMMAND} -E copy_if_different ${runtime_test_images} ${CMAKE_CURRENT_BINARY_DIR}/runtime_corpus
+                  DEPENDS ${runtime_test_images})
+add_dependencies(fuzz_runtime_files fuzz_runtime_corpus)

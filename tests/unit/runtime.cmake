@@ -9,7 +9,7 @@ foreach(architecture x86_64 aarch64 arm)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/kernels_${architecture}.so)
   add_custom_command(
     OUTPUT ${image}
-    COMMAND ${CMAKE_C_COMPILER} --target=${triple} ${flags} -O2 -ffreestanding -fPIC -shared -nostdlib -fuse-ld=lld-22
+    COMMAND ${CMAKE_C_COMPILER} --target=${triple} ${flags} -O2 -ffreestanding -fPIC -shared -s -nostdlib -fuse-ld=lld-22
             -Wl,-z,defs -Wl,-Bsymbolic -Wl,-z,max-page-size=65536 -o ${image} ${CMAKE_CURRENT_LIST_DIR}/runtime_kernels.c
     DEPENDS ${CMAKE_CURRENT_LIST_DIR}/runtime_kernels.c
     COMMENT "Kernels of the runtime's tests for ${architecture}"
