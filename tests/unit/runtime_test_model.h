@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -100,12 +101,18 @@ inline std::vector<float> values(const NDArray& array) {
   return {array.as<float>(), array.as<float>() + array.size()};
 }
 
-// A folder that ends with the test.
+// A folder that ends with the test, in memory where there is such a file system: some tests write a thousand files.
 class Folder {
  public:
   Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tilewright-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
+    for (std::filesystem::path base : {std::filesystem::path("/dev/shm"), std::filesystem::temp_directory_path()}) {
+      std::string pattern = (base / "tilewright-XXXXXX").string();
+      if (mkdtemp(pattern.data())) {
+        path_ = pattern;
+        return;
+      }
+    }
+    throw std::runtime_error("no folder for temporary files");
   }
   ~Folder() { std::filesystem::remove_all(path_); }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
