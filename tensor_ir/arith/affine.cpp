@@ -159,7 +159,7 @@ bool Simplifier::recombine(Linear& sum) {
           return true;
         }
         if (divisor) {  // m·((x floor_div m) mod n) + x mod m = x mod mn
-          for (const auto& [other, other_factor] : sum.terms) {
+          for (const auto [other, other_factor] : sum.terms) {  // copies: add_term moves the terms
             const Term& upper = terms_[other];
             if (upper.kind != NodeKind::Binary || static_cast<BinaryOp>(upper.op) != BinaryOp::floor_mod) continue;
             if (upper.children[0] != quotient || other_factor != wrap_multiply(factor, *divisor)) continue;
