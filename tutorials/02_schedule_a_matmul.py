@@ -12,15 +12,15 @@ import time
 import numpy as np
 
 import tilewright as tw
-from tilewright import _core
+from tilewright import machine
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("--size", type=int, default=512)
 arguments.add_argument("--seconds", type=float, default=0.3, help="of measuring each step")
 options = arguments.parse_args()
 N = options.size
-LANES = _core.machine()["vector_bits"] // 32  # f32 numbers in a vector register
-PEAK = _core.measure_peak_flops(1)
+LANES = machine.describe()["vector_bits"] // 32  # f32 numbers in a vector register
+PEAK = machine.peak_flops(threads=1)
 
 rng = np.random.default_rng(0)
 A, B = (rng.standard_normal((N, N)).astype(np.float32) for _ in "AB")

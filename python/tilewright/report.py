@@ -14,7 +14,7 @@ from rich.table import Table
 
 import tilewright as tw
 
-from . import _core
+from . import _core, machine
 
 console = Console(highlight=False, soft_wrap=True)
 notes = Console(highlight=False, soft_wrap=True, stderr=True)
@@ -53,23 +53,23 @@ def tilewright_table(*columns: str, title: str | None = None) -> Table:
 
 
 def doctor(measure: bool) -> None:
-    machine = _core.machine()
+    this = machine.describe()
     table = tilewright_table("", "")
     table.add_row("tilewright", f"{tw.__version__}, Python {platform.python_version()}, numpy {np.__version__}")
-    table.add_row("CPU", f"{machine['cpu'] or machine['architecture']}, {machine['threads']} threads")
-    caches = [f"L{level} {machine[f'l{level}_bytes'] >> 10} KiB" for level in (1, 2, 3)]
+    table.add_row("CPU", f"{this['cpu'] or this['architecture']}, {this['threads']} threads")
+    caches = [f"L{level} {this[f'l{level}_bytes'] >> 10} KiB" for level in (1, 2, 3)]
     table.add_row("caches", ", ".join(caches))
-    table.add_row("target cpu", f"{machine['llvm_cpu']}, vectors of {machine['vector_bits']} bits")
+    table.add_row("target cpu", f"{this['llvm_cpu']}, vectors of {this['vector_bits']} bits")
     vector_features = [
-        f for f in machine["features"] if re.match(r"sse4|avx|amx|fma|f16c|neon|sve|dotprod|fullfp16|bf16|i8mm", f)
+        f for f in this["features"] if re.match(r"sse4|avx|amx|fma|f16c|neon|sve|dotprod|fullfp16|bf16|i8mm", f)
     ]
     table.add_row("vector features", " ".join(vector_features) or "none")
     if measure:
-        for threads in sorted({1, machine["threads"]}):
-            flops, read = _core.measure_peak_flops(threads), _core.measure_read_bandwidth(threads)
+        for threads in sorted({1, this["threads"]}):
+            flops, read = machine.peak_flops(threads), machine.read_bandwidth(threads)
             text = f"{flops / 1e9:.1f} GFLOP/s f32 multiply-add, {read / 1e9:.1f} GB/s read"
             table.add_row(f"measured, {threads} thread{'s' * (threads > 1)}", text)
-    table.add_row("targets", " ".join(_core.target_names()))
+    table.add_row("targets", " ".join(machine.targets()))
     for program, purpose in (("qemu-aarch64", "AArch64"), ("qemu-arm", "ARMv7")):
         table.add_row(f"{purpose} emulator", shutil.which(program) or f"{program} is not installed")
     console.print(table)
@@ -97,7 +97,7 @@ def benchmark(executable: tw.Executable, samples: list[float], profile: tw.Profi
     milliseconds = sorted(sample * 1e3 for sample in samples)
     steps = executable.describe()["steps"]
     flops, threads = sum(step["flops"] for step in steps), executable.threads
-    peak, read = _core.measure_peak_flops(threads), _core.measure_read_bandwidth(threads)
+    peak, read = machine.peak_flops(threads), machine.read_bandwidth(threads)
     median = statistics.median(milliseconds)
     tenth = milliseconds[len(milliseconds) // 10], milliseconds[-1 - len(milliseconds) // 10]
     console.print(

@@ -1,0 +1,27 @@
+"""This machine: what it is, and what its cores and memory were measured to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _core
+
+
+def describe() -> dict[str, Any]:
+    """architecture, cpu, features, threads, vector_bits, l1_bytes, l2_bytes, l3_bytes, llvm_cpu."""
+    return dict(_core.machine())
+
+
+def targets() -> list[str]:
+    """Names that compile() takes as target."""
+    return list(_core.target_names())
+
+
+def peak_flops(threads: int, seconds: float = 0.15) -> float:
+    """f32 operations a second of that many threads, by fused multiply-adds (two each) on values in registers."""
+    return _core.measure_peak_flops(threads, seconds)
+
+
+def read_bandwidth(threads: int, seconds: float = 0.15) -> float:
+    """Bytes a second that the threads read from memory, in streams that no cache holds."""
+    return _core.measure_read_bandwidth(threads, seconds)
