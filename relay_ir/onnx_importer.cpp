@@ -116,7 +116,7 @@ class Importer {
 
   void add_initializers(Scope& scope, const Graph& from) {
     if (from.has_sparse_initializers) {
-      result_.refusals.push_back({"sparse initializer", scope.prefix + std::string(from.name), "", ""});
+      throw Error(ErrorCode::unsupported, "the model has sparse initializers\n  help: export it with dense weights");
     }
     for (const Tensor& tensor : from.initializers) {
       check_tensor(tensor);
