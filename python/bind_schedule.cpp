@@ -111,9 +111,6 @@ void bind_schedule(py::module_& module) {
              return s.decompose_reduction(block_of(s, block), loop).name;
            })
       .def("rfactor", [](Schedule& s, const LoopRef& loop, int axis) { return s.rfactor(loop, axis).name; })
-      .def("tensorize",
-           [](Schedule& s, const LoopRef& loop, const std::string& intrinsic) { s.tensorize(loop, intrinsic); })
-      .def("pipeline", [](Schedule& s, const LoopRef& loop, int stages) { s.pipeline(loop, stages); })
       .def_static(
           "replay", [](const std::string& trace, const Func& func) { return replay(parse_trace(trace), func); },
           py::arg("trace"), py::arg("func"))
