@@ -206,6 +206,12 @@ TEST(Artifact, LoadingTakesNoTimeForConstants) {
 }
 
 TEST(ElfImage, LoadsAndFindsSymbols) {
+  for (const char* linked : {"sysv", host_cpu().architecture.c_str()}) {
+    ElfImage image(kernel_image(linked));
+    EXPECT_NE(image.function("add"), nullptr) << linked;
+    EXPECT_NE(image.function("record_call"), nullptr) << linked;
+    EXPECT_EQ(static_cast<const float* const*>(image.symbol("tables"))[0][2], 3.0f) << linked;
+  }
   ElfImage image(kernel_image());
   EXPECT_NE(image.function("add"), nullptr);
   EXPECT_EQ(image.function("missing"), nullptr);
