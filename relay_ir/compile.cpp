@@ -56,6 +56,23 @@ void require_static_shapes(const Graph& graph) {
                                     "=1,…");
 }
 
+// No array of a run may be larger than this.
+constexpr int64_t max_tensor_bytes = int64_t{1} << 40;
+
+void require_sizes_within_limits(const Graph& graph) {
+  for (const Value& value : graph.values) {
+    const auto shape = static_shape(value.type);
+    if (!shape || std::find(shape->begin(), shape->end(), 0) != shape->end()) continue;
+    int64_t bytes = value.type.dtype.bytes();
+    for (const int64_t extent : *shape) {
+      if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > max_tensor_bytes) {
+        throw Error(ErrorCode::limit, "`" + value.name + "` " + to_string(value.type) +
+                                          " is larger than the limit of 1 TiB\n  help: are its dimensions right?");
+      }
+    }
+  }
+}
+
 // One piece of work that many groups may share.
 struct UniqueFunc {
   Func func;  // not scheduled
@@ -72,6 +89,7 @@ class Compiler {
 
   Executable run() {
     require_static_shapes(graph_);
+    require_sizes_within_limits(graph_);
     groups_ = fuse(graph_, target_);
     resolve_views();
     copy_shared_outputs();
@@ -121,10 +139,14 @@ class Compiler {
     }
   }
 
+  // All but one, which runs for no element: an image has a kernel.
   void drop_empty_groups() {
+    size_t kept = groups_.size();
     std::erase_if(groups_, [&](const Group& group) {
-      return std::all_of(group.outputs.begin(), group.outputs.end(),
-                         [&](ValueId id) { return element_count(*static_shape(graph_.values[id].type)) == 0; });
+      return kept > 1 &&
+             std::all_of(group.outputs.begin(), group.outputs.end(),
+                         [&](ValueId id) { return element_count(*static_shape(graph_.values[id].type)) == 0; }) &&
+             kept-- > 0;
     });
   }
 

@@ -125,7 +125,8 @@ std::vector<ValueId> Graph::add_node(const std::string& op_name, std::vector<Val
   } catch (const Error& error) {
     if (error.code() != ErrorCode::shape) throw;
     node_names_.erase(node.name);
-    throw Error(ErrorCode::shape, "node `" + node.name + "`: " + error.what());
+    const std::string text = error.what();  // "TW1004 …"
+    throw Error(ErrorCode::shape, "node `" + node.name + "`: " + text.substr(text.find(' ') + 1));
   }
   node.inputs = std::move(inputs);
   node.attributes = std::move(attributes);

@@ -440,6 +440,7 @@ class Reader {
             break;
           case bytes(2):
             dimension.parameter = text(dim);
+            if (dimension.parameter == "?") dimension.parameter = {};  // Paddle's way to say nothing
             break;
           default:
             dim.skip();

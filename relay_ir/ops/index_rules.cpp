@@ -22,7 +22,8 @@ ValueId emit_range(Context& c, int64_t count, const Ints& shape) {
 // Indices of any integer type as i32 or i64.
 ValueId indices_of(Context& c, size_t input) {
   const DType dtype = dtype_of(c, c.input(input));
-  return dtype == i32 || dtype == i64 ? c.input(input) : emit_cast(c, c.input(input), i64);
+  const bool is_narrow = dtype.is_integer() && dtype != i32 && dtype != i64;
+  return is_narrow ? emit_cast(c, c.input(input), i64) : c.input(input);
 }
 
 // A constant index that stays in bounds selects at import: no run-time arithmetic is left.
