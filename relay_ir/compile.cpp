@@ -125,9 +125,9 @@ class Compiler {
   // Outputs that are inputs, constants, or the same as another output get a group that copies.
   void copy_shared_outputs() {
     std::set<ValueId> taken(graph_.inputs.begin(), graph_.inputs.end());
-    if (graph_.output_names.empty()) {
-      for (size_t i = 0; i < graph_.outputs.size(); ++i) graph_.output_names.push_back(graph_.output_name(i));
-    }
+    std::vector<std::string> names;
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) names.push_back(graph_.output_name(i));
+    graph_.output_names = std::move(names);
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       ValueId& output = graph_.outputs[i];
       const ValueId root = root_[output];
