@@ -1,0 +1,266 @@
+// Scalar expressions become nested C++ text.  A vector becomes the text of its lane `l`, put into an unrolled loop over
+// lanes where it is stored or bound; whole vectors in memory move as one access of up to 16 bytes where that is
+// aligned.
+#include "targets/cuda/emit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "targets/cuda/emit_expr.h"
+#include "targets/cuda/prelude.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/printer.h"
+#include "tensor_ir/structural.h"
+#include "tensor_ir/syntax.h"
+
+namespace tw::cuda {
+namespace {
+
+constexpr int64_t max_threads = 1024, max_shared_bytes = 48 << 10;
+
+bool is_block_axis(ThreadAxis axis) {
+  return axis >= ThreadAxis::block_x && axis <= ThreadAxis::block_z;
+}
+int component(ThreadAxis axis) {
+  return (static_cast<int>(axis) - 1) % 3;
+}
+
+const char* hardware_name(ThreadAxis axis) {
+  static constexpr const char* names[] = {
+      "", "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"};
+  return names[static_cast<int>(axis)];
+}
+
+bool has_bound_loop(const Stmt& body) {
+  bool found = false;
+  visit(body, [&](const For& loop) { found |= loop.loop_kind == LoopKind::thread; });
+  return found;
+}
+
+class KernelEmitter : public ExprEmitter {
+ public:
+  KernelEmitter(const Kernel& kernel, const Launch& launch)
+      : ExprEmitter(kernel.symbol), kernel_(kernel), launch_(launch) {}
+
+  std::string emit() {
+    std::string signature;
+    for (const Buffer& buffer : kernel_.func.buffers) {
+      bool is_const = !kernel_.func.is_output(buffer);
+      signature += (signature.empty() ? "" : ", ") + std::string(is_const ? "const " : "") +
+                   memory_type(buffer->dtype) + "* " + declare(buffer);
+    }
+    for (const Var& parameter : kernel_.func.parameters) {
+      signature += (signature.empty() ? "" : ", ") + std::string("i64 ") + declare(parameter);
+      assume_non_negative(parameter);
+    }
+    has_bound_loops_ = has_bound_loop(kernel_.func.body);
+    depth_ = 1;
+    statement(kernel_.func.body);
+    std::string bounds;
+    int64_t threads = 1;
+    for (const Expr& extent : launch_.block) threads *= as_int(extent).value_or(0);
+    if (threads > 0) bounds = "__launch_bounds__(" + std::to_string(threads) + ") ";
+    return "\nextern \"C\" __global__ void " + bounds + kernel_.symbol + "(" + signature + ") {\n" + out_ + "}\n";
+  }
+
+ private:
+  void statement(const Stmt& s) {
+    switch (s.kind()) {
+      case NodeKind::Seq:
+        for (const Stmt& child : s.as<Seq>()->statements) statement(child);
+        return;
+      case NodeKind::For:
+        return loop(*s.as<For>());
+      case NodeKind::If: {
+        auto& n = *s.as<If>();
+        line("if (" + scalar(n.condition) + ") {");
+        nested(n.then_body);
+        if (n.else_body.is_defined()) {
+          line("} else {");
+          nested(n.else_body);
+        }
+        return line("}");
+      }
+      case NodeKind::LetStmt: {
+        auto& n = *s.as<LetStmt>();
+        bind(n.var, n.value);
+        return statement(n.body);
+      }
+      case NodeKind::Allocate:
+        return allocate(*s.as<Allocate>());
+      case NodeKind::Store:
+        return store(*s.as<Store>());
+      case NodeKind::Evaluate:
+        return effect(*s.as<Evaluate>());
+      default:
+        fail("holds a block: lower the func first");
+    }
+  }
+
+  void nested(const Stmt& body) {
+    ++depth_;
+    statement(body);
+    --depth_;
+  }
+
+  void loop(const For& n) {
+    if (n.loop_kind == LoopKind::thread) return bound_loop(n, n.thread);
+    bool is_grid = n.loop_kind == LoopKind::parallel && !has_bound_loops_ && depth_ == 1;
+    if (is_grid) return bound_loop(n, ThreadAxis::block_x);
+    std::string extent = scalar(n.extent, true);
+    if (!n.extent.as<IntImm>()) {
+      std::string name = fresh("extent");
+      line("const i64 " + name + " = " + extent + ";");
+      extent = name;
+    }
+    if (n.loop_kind == LoopKind::unrolled || n.loop_kind == LoopKind::vectorized) line("#pragma unroll");
+    std::string type = value_type(n.var.dtype());
+    std::string var = declare(n.var);
+    assume_non_negative(n.var);
+    line("for (" + type + " " + var + " = 0; " + var + " < " + extent + "; ++" + var + ") {");
+    nested(n.body);
+    line("}");
+  }
+
+  void bound_loop(const For& n, ThreadAxis axis) {
+    const Expr& launched = (is_block_axis(axis) ? launch_.grid : launch_.block)[component(axis)];
+    std::string type = value_type(n.var.dtype());
+    line("{");
+    ++depth_;
+    std::string var = declare(n.var);
+    assume_non_negative(n.var);
+    line("const " + type + " " + var + " = " + hardware_name(axis) + ";");
+    if (structural_equal(launched, n.extent)) {
+      statement(n.body);
+    } else {
+      visit(n.body, [&](const Call& call) {
+        if (call.intrinsic == Intrinsic::barrier)
+          fail("has a barrier that only some threads of `" + n.var.name() + "` reach");
+      });
+      line("if (" + var + " < " + scalar(n.extent, true) + ") {");
+      nested(n.body);
+      line("}");
+    }
+    --depth_;
+    line("}");
+  }
+
+  void allocate(const Allocate& n) {
+    const Buffer& buffer = n.buffer;
+    int64_t elements = 1;
+    for (const Expr& extent : buffer->shape) {
+      std::optional<int64_t> value = as_int(extent);
+      if (!value) fail("allocates `" + buffer->name + "` with an extent that is not constant: " + to_text(extent));
+      elements *= *value;
+    }
+    int64_t bytes = elements * buffer->dtype.bytes() * buffer->dtype.lanes;
+    bool is_shared = buffer->scope == Scope::shared;
+    if (buffer->scope == Scope::global)
+      fail("allocates `" + buffer->name + "` in global memory: such buffers are arguments");
+    if (buffer->scope == Scope::fragment)
+      fail("allocates `" + buffer->name + "` in scope fragment, which needs matrix instructions");
+    if (is_shared && (shared_bytes_ += bytes) > max_shared_bytes) {
+      fail("needs " + std::to_string(shared_bytes_) + " bytes of shared memory; a block has " +
+               std::to_string(max_shared_bytes),
+           "use smaller tiles");
+    }
+    line(std::string(is_shared ? "__shared__ " : "") + "__align__(16) " + memory_type(buffer->dtype) + " " +
+         declare(buffer) + "[" + std::to_string(std::max<int64_t>(elements * buffer->dtype.lanes, 1)) + "];");
+    statement(n.body);
+  }
+
+  void store(const Store& n) {
+    DType dtype = n.value.dtype();
+    if (dtype.lanes == 1) {
+      std::string value = to_memory(scalar(n.value), dtype);
+      std::string target = element_address(n.buffer, n.indices, "");
+      std::string guard = n.predicate.is_defined() ? "if (" + scalar(n.predicate) + ") " : "";
+      return line(guard + target + " = " + value + ";");
+    }
+    // All lanes are computed before any is stored: they may overlap.
+    std::string name = materialise(n.value, true);
+    std::string lanes = std::to_string(dtype.lanes);
+    if (std::optional<std::string> wide = wide_address(n.buffer, n.indices, dtype.lanes);
+        wide && !n.predicate.is_defined()) {
+      int64_t bytes = int64_t{dtype.lanes} * dtype.bytes();
+      std::string type = wide_type(bytes);
+      int64_t step = std::min<int64_t>(bytes, 16);
+      for (int64_t at = 0; at < bytes; at += step) {
+        line("((" + type + "*)(" + *wide + "))[" + std::to_string(at / step) + "] = ((const " + type + "*)" + name +
+             ")[" + std::to_string(at / step) + "];");
+      }
+      return;
+    }
+    std::string guard = n.predicate.is_defined() ? "if (" + lane(n.predicate, "l") + ") " : "";
+    std::string target = element_address(n.buffer, n.indices, "l");
+    line("#pragma unroll");
+    line("for (int l = 0; l < " + lanes + "; ++l) " + guard + target + " = " + name + "[l];");
+  }
+
+  void effect(const Evaluate& n) {
+    const auto* call = n.call.as<Call>();
+    if (!call) fail("evaluates a value for nothing");
+    if (call->intrinsic == Intrinsic::barrier) return line("__syncthreads();");
+    if (call->intrinsic != Intrinsic::prefetch) fail("evaluates " + to_text(call->intrinsic) + " for nothing");
+    const auto& load = *call->arguments[0].as<Load>();
+    if (load.dtype.lanes == 1 && load.buffer->scope == Scope::global) {
+      line("asm volatile(\"prefetch.global.L2 [%0];\" :: \"l\"(&" + element_address(load.buffer, load.indices, "") +
+           "));");
+    }
+  }
+
+  const Kernel& kernel_;
+  const Launch& launch_;
+  bool has_bound_loops_ = false;
+  int64_t shared_bytes_ = 0;
+};
+
+}  // namespace
+
+Launch launch_of(const Kernel& kernel) {
+  Launch launch;
+  bool is_bound = false;
+  visit(kernel.func.body, [&](const For& loop) {
+    if (loop.loop_kind != LoopKind::thread) return;
+    is_bound = true;
+    Expr& extent = (is_block_axis(loop.thread) ? launch.grid : launch.block)[component(loop.thread)];
+    if (!extent.is_defined() || structural_equal(extent, loop.extent)) {
+      extent = loop.extent;
+      return;
+    }
+    std::optional<int64_t> a = as_int(extent), b = as_int(loop.extent);
+    if (!a || !b) {
+      throw Error(ErrorCode::lower, "kernel " + kernel.symbol + " binds loops of different symbolic extents to " +
+                                        syntax::word(loop.thread) + "\n  help: bind loops of one extent to an axis");
+    }
+    extent = Expr(std::max(*a, *b));
+  });
+  if (!is_bound) {
+    const auto* loop = kernel.func.body.as<For>();
+    if (loop && loop->loop_kind == LoopKind::parallel) launch.grid[0] = loop->extent;
+  }
+  int64_t threads = 1;
+  for (auto* extents : {&launch.grid, &launch.block}) {
+    for (Expr& extent : *extents) {
+      if (!extent.is_defined()) extent = Expr(1);
+      if (extents == &launch.block) threads *= as_int(extent).value_or(1);
+    }
+  }
+  if (threads > max_threads) {
+    throw Error(ErrorCode::lower, "kernel " + kernel.symbol + " has " + std::to_string(threads) +
+                                      " threads a block; the limit is " + std::to_string(max_threads) +
+                                      "\n  help: split the loops bound to thread axes");
+  }
+  return launch;
+}
+
+std::string emit_cuda(const std::vector<Kernel>& kernels) {
+  std::string out = prelude;
+  for (const Kernel& kernel : kernels) out += KernelEmitter(kernel, launch_of(kernel)).emit();
+  return out;
+}
+
+}  // namespace tw::cuda

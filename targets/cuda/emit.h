@@ -1,0 +1,29 @@
+// Lowered tensor_ir to CUDA C++: text without includes, for NVRTC.
+//
+// A kernel becomes `extern "C" __global__ void symbol(T* buffer…, long long parameter…)`.  Loops bound to block axes
+// and thread axes become the grid; `shared` buffers static shared memory; `local`, `stack` and `register` buffers
+// arrays of the thread (registers, once the compiler has unrolled); `barrier()` __syncthreads().  A kernel without
+// bound loops runs its outermost parallel loop as one block an iteration, or everything in one thread.
+//
+// f16 and bf16 are 16-bit integers in memory and floats in registers, rounded where tensor_ir says so.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "targets/lower.h"
+
+namespace tw::cuda {
+
+// The shape of a launch; extents are constants or expressions of the kernel's parameters.
+struct Launch {
+  std::array<Expr, 3> grid, block;
+};
+Launch launch_of(const Kernel& kernel);
+
+// Error(lower): what a GPU kernel cannot hold, such as an allocation of unknown size or more than 48 KiB of shared
+// memory.
+std::string emit_cuda(const std::vector<Kernel>& kernels);
+
+}  // namespace tw::cuda

@@ -1,0 +1,433 @@
+#include "targets/cuda/emit_expr.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "tensor_ir/printer.h"
+#include "tensor_ir/syntax.h"
+
+namespace tw::cuda {
+namespace {
+
+bool is_half(DType dtype) {
+  return dtype.is_float() && dtype.bits == 16;
+}
+
+std::string half_name(DType dtype) {
+  return dtype.kind == DTypeKind::brain_floating ? "bf16" : "f16";
+}
+
+std::string from_memory(const std::string& element, DType dtype) {
+  if (is_half(dtype)) return "tw_from_" + half_name(dtype) + "(" + element + ")";
+  return dtype.is_bool() ? "(" + element + " != 0)" : element;
+}
+
+std::string rounded(const std::string& value, DType dtype) {
+  return is_half(dtype) ? "tw_round_" + half_name(dtype) + "(" + value + ")" : value;
+}
+
+std::string integer_constant(DType dtype, int64_t value) {
+  if (dtype.is_bool()) return value ? "true" : "false";
+  if (dtype == u64) return std::to_string(static_cast<uint64_t>(value)) + "ull";
+  if (value == std::numeric_limits<int64_t>::min()) return "(-9223372036854775807ll - 1)";
+  std::string digits = std::to_string(value);
+  if (dtype == i64)
+    digits += "ll";
+  else
+    digits = "(" + value_type(dtype) + ")" + digits;
+  if (dtype == u32) digits += "u";
+  return value < 0 || dtype != i64 ? "(" + digits + ")" : digits;
+}
+
+std::string float_constant(DType dtype, double value) {
+  bool is_double = dtype.bits == 64;
+  if (std::isnan(value))
+    return is_double ? "__longlong_as_double(0x7ff8000000000000ll)" : "__uint_as_float(0x7fc00000u)";
+  if (std::isinf(value)) {
+    std::string infinity = is_double ? "__longlong_as_double(0x7ff0000000000000ll)" : "__uint_as_float(0x7f800000u)";
+    return value < 0 ? "(-" + infinity + ")" : infinity;
+  }
+  std::string digits = syntax::float_digits(is_double ? f64 : f32, value) + (is_double ? "" : "f");
+  return std::signbit(value) ? "(" + digits + ")" : digits;
+}
+
+}  // namespace
+
+std::string value_type(DType dtype) {
+  if (dtype.is_bool()) return "bool";
+  if (dtype.is_float()) return dtype.bits == 64 ? "double" : "float";
+  return (dtype.is_unsigned_integer() ? "u" : "i") + std::to_string(dtype.bits);
+}
+
+std::string memory_type(DType dtype) {
+  if (dtype.is_bool()) return "u8";
+  return is_half(dtype) ? "u16" : value_type(dtype);
+}
+
+std::string to_memory(const std::string& value, DType dtype) {
+  if (is_half(dtype)) return "tw_to_" + half_name(dtype) + "(" + value + ")";
+  return dtype.is_bool() ? "(u8)(" + value + ")" : value;
+}
+
+std::string wide_type(int64_t bytes) {
+  return bytes == 2 ? "u16" : bytes == 4 ? "u32" : bytes == 8 ? "uint2" : "uint4";
+}
+
+void ExprEmitter::fail(const std::string& what, const std::string& help) const {
+  throw Error(ErrorCode::lower, "kernel " + kernel_name_ + " " + what + (help.empty() ? "" : "\n  help: " + help));
+}
+
+void ExprEmitter::line(const std::string& text) {
+  out_.append(text.starts_with("#") ? 0 : 2 * depth_, ' ');
+  out_ += text + "\n";
+}
+
+// The number at the end keeps a name apart from every word of CUDA C++.
+std::string ExprEmitter::fresh(const std::string& name) {
+  std::string safe;
+  for (char c : name.substr(0, 40)) safe += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  if (safe.empty() || !std::isalpha(static_cast<unsigned char>(safe[0]))) safe = "x" + safe;
+  return safe + "_" + std::to_string(counts_[safe]++);
+}
+
+std::string ExprEmitter::declare(const Var& var) {
+  return names_[var.get()] = fresh(var.name());
+}
+std::string ExprEmitter::declare(const Buffer& buffer) {
+  return names_[buffer.get()] = fresh(buffer->name);
+}
+
+std::string ExprEmitter::lane(const Expr& e, const std::string& l, bool is_index) {
+  switch (e.kind()) {
+    case NodeKind::IntImm:
+      return integer_constant(e.dtype(), e.as<IntImm>()->value);
+    case NodeKind::FloatImm:
+      return float_constant(e.dtype(), e.as<FloatImm>()->value);
+    case NodeKind::Var: {
+      auto it = names_.find(e.get());
+      if (it == names_.end()) fail("uses `" + e.as<VarNode>()->name + "`, which is not bound");
+      return vectors_.contains(e.get()) ? it->second + "[" + l + "]" : it->second;
+    }
+    case NodeKind::Unary: {
+      auto& n = *e.as<Unary>();
+      std::string a = lane(n.a, l, is_index);
+      if (n.op == UnaryOp::logical_not) return "(!" + a + ")";
+      std::string type = value_type(n.dtype);
+      if (n.op == UnaryOp::bit_not) return "((" + type + ")~" + a + ")";
+      return n.dtype.is_float() ? "(-" + a + ")" : "((" + type + ")(0 - (u64)" + a + "))";
+    }
+    case NodeKind::Binary:
+      return binary(*e.as<Binary>(), l, is_index);
+    case NodeKind::Cast:
+      return conversion(*e.as<Cast>(), l);
+    case NodeKind::Select: {
+      auto& n = *e.as<Select>();
+      return "(" + lane(n.condition, l) + " ? " + lane(n.then_value, l, is_index) + " : " +
+             lane(n.else_value, l, is_index) + ")";
+    }
+    case NodeKind::Call:
+      return call(*e.as<Call>(), l);
+    case NodeKind::Load:
+      return load(*e.as<Load>(), l);
+    case NodeKind::Ramp: {
+      auto& n = *e.as<Ramp>();
+      std::string type = value_type(n.dtype);
+      return "((" + type + ")(" + lane(n.base, "0", is_index) + " + " + lane(n.stride, "0", is_index) + " * (" + type +
+             ")" + l + "))";
+    }
+    case NodeKind::Broadcast:
+      return lane(e.as<Broadcast>()->value, "0", is_index);
+    case NodeKind::VectorReduce:
+      return reduce(*e.as<VectorReduce>());
+    case NodeKind::Let: {
+      auto& n = *e.as<Let>();
+      bind(n.var, n.value);
+      return lane(n.body, l, is_index);
+    }
+    default:
+      fail("holds an expression of unknown kind");
+  }
+}
+
+std::string ExprEmitter::binary(const Binary& n, const std::string& l, bool is_index) {
+  std::string a = lane(n.a, l, is_index), b = lane(n.b, l, is_index);
+  DType dtype = n.a.dtype();
+  std::string type = value_type(dtype);
+  auto infix = [&](const char* symbol) { return "(" + a + " " + symbol + " " + b + ")"; };
+  auto function = [&](const char* name) {
+    return rounded(std::string(name) + "<" + type + ">(" + a + ", " + b + ")", dtype);
+  };
+  auto overloaded = [&](const char* name) { return rounded(std::string(name) + "(" + a + ", " + b + ")", dtype); };
+  // Data wrap; C++ leaves that undefined for signed types, so it is done in unsigned ones.
+  auto arithmetic = [&](const char* symbol) {
+    if (dtype.is_float()) return rounded(infix(symbol), dtype);
+    if (is_index && dtype.element() == i64) return infix(symbol);
+    std::string wide = dtype.bits == 64 ? "u64" : "u32";
+    return "((" + type + ")((" + wide + ")" + a + " " + symbol + " (" + wide + ")" + b + "))";
+  };
+  switch (n.op) {
+    case BinaryOp::add:
+      return arithmetic("+");
+    case BinaryOp::sub:
+      return arithmetic("-");
+    case BinaryOp::mul:
+      return arithmetic("*");
+    case BinaryOp::div:
+      return dtype.is_float() ? rounded(infix("/"), dtype) : "((" + type + ")" + infix("/") + ")";
+    case BinaryOp::mod:
+      return overloaded("tw_mod");
+    case BinaryOp::floor_div:
+    case BinaryOp::floor_mod: {
+      bool is_plain =
+          !dtype.is_float() && (dtype.is_unsigned_integer() || (is_non_negative(n.a) && is_non_negative(n.b)));
+      bool is_division = n.op == BinaryOp::floor_div;
+      if (is_plain) return "((" + type + ")" + infix(is_division ? "/" : "%") + ")";
+      return dtype.is_float() ? overloaded(is_division ? "tw_floor_div" : "tw_floor_mod")
+                              : function(is_division ? "tw_floor_div" : "tw_floor_mod");
+    }
+    case BinaryOp::min:
+      return dtype.is_float() ? overloaded("tw_min") : function("tw_min");
+    case BinaryOp::max:
+      return dtype.is_float() ? overloaded("tw_max") : function("tw_max");
+    case BinaryOp::eq:
+      return infix("==");
+    case BinaryOp::ne:
+      return infix("!=");
+    case BinaryOp::lt:
+      return infix("<");
+    case BinaryOp::le:
+      return infix("<=");
+    case BinaryOp::logical_and:
+      return infix("&&");
+    case BinaryOp::logical_or:
+      return infix("||");
+    case BinaryOp::bit_and:
+      return "((" + type + ")" + infix("&") + ")";
+    case BinaryOp::bit_or:
+      return "((" + type + ")" + infix("|") + ")";
+    case BinaryOp::bit_xor:
+      return "((" + type + ")" + infix("^") + ")";
+    case BinaryOp::shift_left:
+      return "((" + type + ")((u64)" + a + " << " + b + "))";
+    case BinaryOp::shift_right:
+      return "((" + type + ")" + infix(">>") + ")";
+  }
+  fail("holds an unknown operator");
+}
+
+std::string ExprEmitter::conversion(const Cast& n, const std::string& l) {
+  DType from = n.value.dtype(), to = n.dtype;
+  bool is_index = from.element() == i64 && to.element() == i64;
+  std::string value = lane(n.value, l, is_index);
+  if (to.is_bool()) return "(" + value + " != 0)";
+  std::string converted = "((" + value_type(to) + ")" + value + ")";
+  return is_half(to) && from.element() != to.element() ? rounded(converted, to) : converted;
+}
+
+std::string ExprEmitter::call(const Call& n, const std::string& l) {
+  DType dtype = n.dtype;
+  switch (n.intrinsic) {
+    case Intrinsic::lane_slice:
+      return lane(n.arguments[0], "(" + l + " + " + std::to_string(as_int(n.arguments[1]).value_or(0)) + ")");
+    case Intrinsic::lane_concat: {
+      std::string text;
+      int first = 0;
+      for (size_t i = 0; i < n.arguments.size(); ++i) {
+        int lanes = n.arguments[i].dtype().lanes;
+        std::string part = lane(n.arguments[i], lanes == 1 ? "0" : "(" + l + " - " + std::to_string(first) + ")");
+        first += lanes;
+        text += i + 1 == n.arguments.size() ? part : "(" + l + " < " + std::to_string(first) + ") ? " + part + " : ";
+      }
+      return "(" + text + ")";
+    }
+    case Intrinsic::reinterpret: {
+      DType from = n.arguments[0].dtype();
+      if (from.lanes != dtype.lanes)
+        fail("reinterprets lanes of one width as lanes of another: " + to_string(from) + " as " + to_string(dtype));
+      std::string value = lane(n.arguments[0], l);
+      if (from.is_float() == dtype.is_float() && from.kind == dtype.kind) return value;
+      std::string bits = is_half(from)                        ? to_memory(value, from)
+                         : from == f32.with_lanes(from.lanes) ? "__float_as_uint(" + value + ")"
+                         : from.is_float()                    ? "__double_as_longlong(" + value + ")"
+                                                              : value;
+      if (is_half(dtype)) return from_memory("(u16)" + bits, dtype);
+      if (!dtype.is_float()) return "((" + value_type(dtype) + ")" + bits + ")";
+      return (dtype.bits == 32 ? "__uint_as_float((u32)" : "__longlong_as_double((i64)") + bits + ")";
+    }
+    case Intrinsic::barrier:
+    case Intrinsic::prefetch:
+      fail("uses " + to_text(n.intrinsic) + " as a value");
+    default:
+      break;
+  }
+  std::string arguments;
+  for (const Expr& argument : n.arguments) arguments += (arguments.empty() ? "" : ", ") + lane(argument, l);
+  return rounded("tw_" + to_text(n.intrinsic) + "(" + arguments + ")", dtype);
+}
+
+std::string ExprEmitter::load(const Load& n, const std::string& l) {
+  if (n.dtype.lanes > 1 && !n.predicate.is_defined()) {
+    if (std::optional<std::string> wide = wide_address(n.buffer, n.indices, n.dtype.lanes)) {
+      int64_t bytes = int64_t{n.dtype.lanes} * n.dtype.bytes(), step = std::min<int64_t>(bytes, 16);
+      std::string name = fresh("wide"), type = wide_type(bytes);
+      line("__align__(16) " + memory_type(n.dtype) + " " + name + "[" + std::to_string(n.dtype.lanes) + "];");
+      for (int64_t at = 0; at < bytes; at += step) {
+        std::string index = "[" + std::to_string(at / step) + "]";
+        line("((" + type + "*)" + name + ")" + index + " = ((const " + type + "*)(" + *wide + "))" + index + ";");
+      }
+      return from_memory(name + "[" + l + "]", n.dtype);
+    }
+  }
+  std::string value = from_memory(element_address(n.buffer, n.indices, l), n.dtype);
+  if (!n.predicate.is_defined()) return value;
+  return "(" + lane(n.predicate, l) + " ? " + value + " : (" + value_type(n.dtype) + ")0)";
+}
+
+std::string ExprEmitter::reduce(const VectorReduce& n) {
+  std::string array = materialise(n.value), name = fresh("sum"), type = value_type(n.dtype);
+  line(type + " " + name + " = " + array + "[0];");
+  // As a Binary of two variables, so that wrapping and rounding are those of the operator.
+  Var left(name, n.dtype), right(name, n.dtype);
+  names_[left.get()] = name;
+  names_[right.get()] = array + "[l]";
+  std::string step = lane(make_expr<Binary>(n.dtype, n.op, left, right), "0");
+  names_.erase(left.get());
+  names_.erase(right.get());
+  line("#pragma unroll");
+  line("for (int l = 1; l < " + std::to_string(n.value.dtype().lanes) + "; ++l) " + name + " = " + step + ";");
+  return name;
+}
+
+std::string ExprEmitter::materialise(const Expr& e, bool in_memory) {
+  DType dtype = e.dtype();
+  std::string value = lane(e, "l");
+  if (in_memory) value = to_memory(value, dtype);
+  std::string name = fresh("lanes");
+  line("__align__(16) " + (in_memory ? memory_type(dtype) : value_type(dtype)) + " " + name + "[" +
+       std::to_string(dtype.lanes) + "];");
+  line("#pragma unroll");
+  line("for (int l = 0; l < " + std::to_string(dtype.lanes) + "; ++l) " + name + "[l] = " + value + ";");
+  return name;
+}
+
+void ExprEmitter::bind(const Var& var, const Expr& value) {
+  if (var.dtype().lanes > 1) {
+    names_[var.get()] = materialise(value);
+    vectors_.insert(var.get());
+    return;
+  }
+  std::string text = scalar(value, var.dtype() == i64);
+  if (is_non_negative(value)) assume_non_negative(var);
+  multiples_[var.get()] = multiple_of(value);
+  std::string name = declare(var);
+  line("const " + value_type(var.dtype()) + " " + name + " = " + text + ";");
+}
+
+Expr ExprEmitter::flat_index(const Buffer& buffer, const std::vector<Expr>& indices) const {
+  if (indices.empty()) return Expr(0);
+  if (indices.size() == 1 && buffer.rank() != 1) return indices[0];  // flat already
+  Expr flat, stride = Expr(1);
+  for (size_t d = indices.size(); d-- > 0;) {
+    Expr step = buffer->strides.empty() ? stride : buffer->strides[d];
+    Expr term = is_const_int(step, 1) ? indices[d] : indices[d] * step;
+    flat = flat.is_defined() ? term + flat : term;
+    if (d > 0 && buffer->strides.empty()) stride = stride * buffer->shape[d];
+  }
+  return flat;
+}
+
+std::string ExprEmitter::element_address(const Buffer& buffer, const std::vector<Expr>& indices, const std::string& l) {
+  auto it = names_.find(buffer.get());
+  if (it == names_.end()) fail("uses `" + buffer->name + "`, which it neither takes nor allocates");
+  std::string index = lane(flat_index(buffer, indices), l.empty() ? "0" : l, true);
+  if (buffer->dtype.lanes > 1)
+    index = "(" + index + ") * " + std::to_string(buffer->dtype.lanes) + " + " + (l.empty() ? "0" : l);
+  return it->second + "[" + index + "]";
+}
+
+std::optional<std::string> ExprEmitter::wide_address(const Buffer& buffer, const std::vector<Expr>& indices,
+                                                     int lanes) {
+  int64_t bytes = int64_t{lanes} * buffer->dtype.bytes();
+  bool is_size = bytes == 2 || bytes == 4 || bytes == 8 || bytes % 16 == 0;
+  if (!is_size || lanes == 1) return std::nullopt;
+  int64_t access = std::min<int64_t>(bytes, 16);
+  bool is_aligned_base = buffer->alignment >= access;
+  auto it = names_.find(buffer.get());
+  if (!is_aligned_base || it == names_.end() || buffer->dtype.lanes > 1) return std::nullopt;
+  // Lane 0 of the index: the last dimension is a ramp of stride 1, the others are the same for all lanes.
+  std::vector<Expr> first;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    const Expr& index = indices[d];
+    const auto* ramp = index.as<Ramp>();
+    bool is_last = d + 1 == indices.size();
+    if (ramp) {
+      bool is_compact =
+          is_last && is_const_int(ramp->stride, 1) &&
+          (buffer->strides.empty() || indices.size() != buffer->strides.size() || is_const_int(buffer->strides[d], 1));
+      if (!is_compact) return std::nullopt;
+      first.push_back(ramp->base);
+    } else if (const auto* same = index.as<Broadcast>()) {
+      if (is_last) return std::nullopt;
+      first.push_back(same->value);
+    } else {
+      if (index.dtype().lanes > 1 || is_last) return std::nullopt;
+      first.push_back(index);
+    }
+  }
+  Expr flat = flat_index(buffer, first);
+  if (multiple_of(flat) * buffer->dtype.bytes() % access != 0) return std::nullopt;
+  return "&" + it->second + "[" + scalar(flat, true) + "]";
+}
+
+bool ExprEmitter::is_non_negative(const Expr& e) const {
+  if (const auto* n = e.as<IntImm>()) return n->value >= 0;
+  if (e.as<VarNode>()) return non_negative_.contains(e.get());
+  if (const auto* n = e.as<Broadcast>()) return is_non_negative(n->value);
+  if (const auto* n = e.as<Ramp>()) return is_non_negative(n->base) && is_non_negative(n->stride);
+  if (const auto* n = e.as<Select>()) return is_non_negative(n->then_value) && is_non_negative(n->else_value);
+  const auto* n = e.as<Binary>();
+  if (!n) return false;
+  bool a = is_non_negative(n->a), b = is_non_negative(n->b);
+  switch (n->op) {
+    case BinaryOp::add:
+    case BinaryOp::mul:
+    case BinaryOp::div:
+    case BinaryOp::floor_div:
+    case BinaryOp::min:
+      return a && b;
+    case BinaryOp::max:
+      return a || b;
+    case BinaryOp::mod:
+      return a;
+    case BinaryOp::floor_mod:
+      return b;
+    default:
+      return false;
+  }
+}
+
+int64_t ExprEmitter::multiple_of(const Expr& e) const {
+  constexpr int64_t enough = 1 << 20;
+  if (const auto* n = e.as<IntImm>()) return n->value == 0 ? 0 : std::gcd(n->value, enough);
+  if (const auto* n = e.as<Broadcast>()) return multiple_of(n->value);
+  if (e.as<VarNode>()) {
+    auto it = multiples_.find(e.get());
+    return it == multiples_.end() ? 1 : it->second;
+  }
+  const auto* n = e.as<Binary>();
+  if (!n) return 1;
+  switch (n->op) {
+    case BinaryOp::add:
+    case BinaryOp::sub:
+    case BinaryOp::min:
+    case BinaryOp::max:
+      return std::gcd(multiple_of(n->a), multiple_of(n->b));
+    case BinaryOp::mul:
+      return std::gcd(multiple_of(n->a) * multiple_of(n->b), enough);
+    default:
+      return 1;
+  }
+}
+
+}  // namespace tw::cuda

@@ -1,0 +1,66 @@
+// Expressions as CUDA C++ text, with the names and what is known of them; see emit.cpp for how vectors are handled.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "tensor_ir/ir.h"
+
+namespace tw::cuda {
+
+std::string value_type(DType dtype);   // of one lane in a variable: f16 and bf16 are float, bool is bool
+std::string memory_type(DType dtype);  // of one element in memory
+std::string to_memory(const std::string& value, DType dtype);
+std::string wide_type(int64_t bytes);  // that moves 2, 4, 8 or (a multiple of) 16 bytes at once
+
+class ExprEmitter {
+ public:
+  explicit ExprEmitter(std::string kernel) : kernel_name_(std::move(kernel)) {}
+
+ protected:
+  [[noreturn]] void fail(const std::string& what, const std::string& help = "") const;
+  void line(const std::string& text);  // at the current depth
+
+  std::string fresh(const std::string& name);  // a C++ name that nothing else has
+  std::string declare(const Var& var);
+  std::string declare(const Buffer& buffer);
+  void assume_non_negative(const Var& var) { non_negative_.insert(var.get()); }
+
+  // The text of lane `lane` (of a scalar: any).  `is_index`: of an index, which never wraps.
+  std::string lane(const Expr& e, const std::string& lane, bool is_index = false);
+  std::string scalar(const Expr& e, bool is_index = false) { return lane(e, "0", is_index); }
+  // A vector into an array of its own, before the current statement; the array's name.  `in_memory`: of elements as
+  // memory has them.
+  std::string materialise(const Expr& e, bool in_memory = false);
+  // let var = value
+  void bind(const Var& var, const Expr& value);
+
+  std::string element_address(const Buffer& buffer, const std::vector<Expr>& indices, const std::string& lane);
+  // The address of lane 0, when the lanes lie side by side and aligned for one access.
+  std::optional<std::string> wide_address(const Buffer& buffer, const std::vector<Expr>& indices, int lanes);
+
+  std::string out_;
+  int depth_ = 0;
+
+ private:
+  std::string binary(const Binary& n, const std::string& lane, bool is_index);
+  std::string call(const Call& n, const std::string& lane);
+  std::string conversion(const Cast& n, const std::string& lane);
+  std::string load(const Load& n, const std::string& lane);
+  std::string reduce(const VectorReduce& n);
+  Expr flat_index(const Buffer& buffer, const std::vector<Expr>& indices) const;
+  bool is_non_negative(const Expr& e) const;
+  int64_t multiple_of(const Expr& e) const;  // the value is a multiple of it; 0: it is zero
+
+  std::string kernel_name_;
+  std::unordered_map<const void*, std::string> names_;
+  std::unordered_map<std::string, int> counts_;
+  std::unordered_set<const void*> vectors_;  // variables that are arrays
+  std::unordered_set<const void*> non_negative_;
+  std::unordered_map<const void*, int64_t> multiples_;
+};
+
+}  // namespace tw::cuda

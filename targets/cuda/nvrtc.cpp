@@ -1,0 +1,184 @@
+#include "targets/cuda/nvrtc.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+
+#include "targets/cuda/emit.h"
+
+namespace tw::cuda {
+namespace {
+
+// The part of nvrtc.h that is used; the interface has been stable since CUDA 11.
+using Program = struct NvrtcProgram*;
+using Result = int;
+constexpr Result success = 0, invalid_option = 5;
+
+struct Library {
+  void* handle = nullptr;
+  std::string path;
+  Result (*version)(int* major, int* minor) = nullptr;
+  const char* (*error_string)(Result) = nullptr;
+  Result (*create)(Program*, const char* source, const char* name, int headers, const char* const* texts,
+                   const char* const* names) = nullptr;
+  Result (*destroy)(Program*) = nullptr;
+  Result (*compile)(Program, int count, const char* const* options) = nullptr;
+  Result (*log_size)(Program, size_t*) = nullptr;
+  Result (*log)(Program, char*) = nullptr;
+  Result (*cubin_size)(Program, size_t*) = nullptr;
+  Result (*cubin)(Program, char*) = nullptr;
+};
+
+std::mutex& mutex() {
+  static std::mutex instance;
+  return instance;
+}
+
+std::vector<std::string>& hints() {
+  static std::vector<std::string> instance;
+  return instance;
+}
+
+constexpr const char* file_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"};
+
+std::vector<std::string> candidates() {
+  std::vector<std::string> paths;
+  auto add_folder = [&](const std::filesystem::path& folder) {
+    for (const char* inner : {"", "lib64", "lib"}) {
+      for (const char* name : file_names) {
+        std::error_code ignored;  // what cannot be looked at is not there
+        std::filesystem::path path = (*inner ? folder / inner : folder) / name;
+        if (std::filesystem::exists(path, ignored)) paths.push_back(path.string());
+      }
+    }
+  };
+  for (const std::string& hint : hints()) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(hint, ignored))
+      add_folder(hint);
+    else
+      paths.push_back(hint);
+  }
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* value = std::getenv(variable); value && *value) add_folder(value);
+  }
+  paths.insert(paths.end(), std::begin(file_names), std::end(file_names));  // where the loader looks
+  add_folder("/usr/local/cuda");
+  return paths;
+}
+
+template <class F>
+bool resolve(void* handle, const char* name, F& function) {
+  function = reinterpret_cast<F>(dlsym(handle, name));
+  return function != nullptr;
+}
+
+// The first library that opens and has all functions; without a handle when there is none.
+Library open_library() {
+  for (const std::string& path : candidates()) {
+    Library library;
+    library.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library.handle) continue;
+    bool is_complete = resolve(library.handle, "nvrtcVersion", library.version) &&
+                       resolve(library.handle, "nvrtcGetErrorString", library.error_string) &&
+                       resolve(library.handle, "nvrtcCreateProgram", library.create) &&
+                       resolve(library.handle, "nvrtcDestroyProgram", library.destroy) &&
+                       resolve(library.handle, "nvrtcCompileProgram", library.compile) &&
+                       resolve(library.handle, "nvrtcGetProgramLogSize", library.log_size) &&
+                       resolve(library.handle, "nvrtcGetProgramLog", library.log) &&
+                       resolve(library.handle, "nvrtcGetCUBINSize", library.cubin_size) &&
+                       resolve(library.handle, "nvrtcGetCUBIN", library.cubin);
+    if (!is_complete) {
+      dlclose(library.handle);
+      continue;
+    }
+    library.path = path;
+    if (Dl_info info; dladdr(reinterpret_cast<void*>(library.version), &info)) library.path = info.dli_fname;
+    return library;
+  }
+  return {};
+}
+
+// Stays open once found; looked for again until then, for a hint may come later.
+const Library* find_library() {
+  static Library library;
+  std::lock_guard lock(mutex());
+  if (!library.handle) library = open_library();
+  return library.handle ? &library : nullptr;
+}
+
+const Library& need_library() {
+  const Library* library = find_library();
+  if (!library) throw Error(ErrorCode::target, nvrtc_problem());
+  return *library;
+}
+
+}  // namespace
+
+void add_nvrtc_hint(const std::string& path) {
+  std::lock_guard lock(mutex());
+  hints().insert(hints().begin(), path);
+}
+
+std::string nvrtc_problem() {
+  if (find_library()) return "";
+  return "libnvrtc, which compiles CUDA kernels, was not found\n  help: pip install nvidia-cuda-nvrtc, or set "
+         "CUDA_HOME to a CUDA toolkit";
+}
+
+std::string nvrtc_description() {
+  const Library& library = need_library();
+  int major = 0, minor = 0;
+  library.version(&major, &minor);
+  return std::to_string(major) + "." + std::to_string(minor) + " from " + library.path;
+}
+
+std::vector<std::byte> compile_cubin(const std::string& text, int compute_capability, const std::string& name) {
+  const Library& library = need_library();
+  Program program = nullptr;
+  if (Result result = library.create(&program, text.c_str(), (name + ".cu").c_str(), 0, nullptr, nullptr);
+      result != success) {
+    throw Error(ErrorCode::target, std::string("NVRTC: ") + library.error_string(result));
+  }
+  struct Destroyer {
+    const Library& library;
+    Program& program;
+    ~Destroyer() { library.destroy(&program); }
+  } destroyer{library, program};
+  // Sums and products that may contract are fma in tensor_ir already; any others keep their rounding.
+  std::string architecture = "--gpu-architecture=sm_" + std::to_string(compute_capability);
+  const char* options[] = {architecture.c_str(), "--std=c++17", "--fmad=false"};
+  Result result = library.compile(program, std::size(options), options);
+  if (result != success) {
+    size_t size = 0;
+    std::string log;
+    if (library.log_size(program, &size) == success && size > 1) {
+      log.resize(size);
+      library.log(program, log.data());
+      log.resize(size - 1);
+    }
+    if (result == invalid_option) {
+      throw Error(ErrorCode::target, "NVRTC " + nvrtc_description() + " does not know sm_" +
+                                         std::to_string(compute_capability) +
+                                         "\n  help: install a newer nvidia-cuda-nvrtc");
+    }
+    internal_error("NVRTC does not accept the text of " + name + ": " + library.error_string(result) + "\n" +
+                   log.substr(0, 4000));
+  }
+  size_t size = 0;
+  result = library.cubin_size(program, &size);
+  std::vector<std::byte> cubin(size);
+  if (result == success) result = library.cubin(program, reinterpret_cast<char*>(cubin.data()));
+  if (result != success || size == 0)
+    throw Error(ErrorCode::target, std::string("NVRTC gives no cubin: ") + library.error_string(result));
+  return cubin;
+}
+
+std::vector<std::byte> compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target) {
+  check(target.kind == TargetKind::cuda && target.compute_capability > 0, "compile_cuda_image: a CUDA target");
+  return compile_cubin(emit_cuda(kernels), target.compute_capability, kernels.empty() ? "empty" : kernels[0].symbol);
+}
+
+}  // namespace tw::cuda

@@ -1,0 +1,29 @@
+// NVRTC, NVIDIA's run-time compiler, opened when it is first needed: from a CUDA toolkit, or from the PyPI packages
+// nvidia-cuda-nvrtc (CUDA 13) and nvidia-cuda-nvrtc-cu12.  Nothing of CUDA is needed to build Tilewright.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "targets/lower.h"
+
+namespace tw::cuda {
+
+// A library file, or a folder that holds one (directly or in lib/, lib64/): tried before the usual places.  Python
+// passes where the PyPI package lies.
+void add_nvrtc_hint(const std::string& path);
+
+// Empty when NVRTC can be used; otherwise why not, and what to do.
+std::string nvrtc_problem();
+// "13.0 from /usr/local/cuda/lib64/libnvrtc.so.13"; Error(target) when there is none.
+std::string nvrtc_description();
+
+// CUDA C++ text to a cubin for compute capability 90 (sm_90).  Error(target) when NVRTC is absent or does not know the
+// architecture; text that does not compile is a bug of ours.
+std::vector<std::byte> compile_cubin(const std::string& text, int compute_capability, const std::string& name);
+
+// Kernels to the image that the runtime loads: emit_cuda, then compile_cubin.
+std::vector<std::byte> compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target);
+
+}  // namespace tw::cuda

@@ -1,0 +1,72 @@
+// The device functions that emitted text may call: conversions, rounding divisions and the intrinsics of tensor_ir.
+#pragma once
+
+namespace tw::cuda {
+
+inline constexpr const char prelude[] = R"cuda(
+typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
+#define TW_FUNCTION static __device__ __forceinline__
+
+TW_FUNCTION float tw_from_f16(u16 bits) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x; }
+TW_FUNCTION u16 tw_to_f16(float x) { u16 bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits; }
+TW_FUNCTION float tw_from_bf16(u16 bits) { return __uint_as_float((u32)bits << 16); }
+TW_FUNCTION u16 tw_to_bf16(float x) {
+  u32 bits = __float_as_uint(x);
+  if (x != x) return (u16)((bits >> 16) | 0x40);
+  return (u16)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+TW_FUNCTION float tw_round_f16(float x) { return tw_from_f16(tw_to_f16(x)); }
+TW_FUNCTION float tw_round_bf16(float x) { return tw_from_bf16(tw_to_bf16(x)); }
+
+template <class T> TW_FUNCTION T tw_floor_div(T a, T b) {
+  T q = a / b;
+  return (T)(q - ((a % b != 0) & ((a % b < 0) != (b < 0))));
+}
+template <class T> TW_FUNCTION T tw_floor_mod(T a, T b) {
+  T r = a % b;
+  return (T)((r != 0) & ((r < 0) != (b < 0)) ? r + b : r);
+}
+TW_FUNCTION float tw_floor_div(float a, float b) { return floorf(a / b); }
+TW_FUNCTION double tw_floor_div(double a, double b) { return floor(a / b); }
+TW_FUNCTION float tw_floor_mod(float a, float b) { float r = fmodf(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+TW_FUNCTION double tw_floor_mod(double a, double b) { double r = fmod(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+template <class T> TW_FUNCTION T tw_mod(T a, T b) { return (T)(a % b); }
+TW_FUNCTION float tw_mod(float a, float b) { return fmodf(a, b); }
+TW_FUNCTION double tw_mod(double a, double b) { return fmod(a, b); }
+
+template <class T> TW_FUNCTION T tw_min(T a, T b) { return b < a ? b : a; }
+template <class T> TW_FUNCTION T tw_max(T a, T b) { return a < b ? b : a; }
+TW_FUNCTION float tw_min(float a, float b) { return fminf(a, b); }
+TW_FUNCTION float tw_max(float a, float b) { return fmaxf(a, b); }
+TW_FUNCTION double tw_min(double a, double b) { return fmin(a, b); }
+TW_FUNCTION double tw_max(double a, double b) { return fmax(a, b); }
+template <class T> TW_FUNCTION T tw_minimum(T a, T b) { return a != a || b != b ? a + b : tw_min(a, b); }
+template <class T> TW_FUNCTION T tw_maximum(T a, T b) { return a != a || b != b ? a + b : tw_max(a, b); }
+
+#define TW_MATH1(name) \
+  TW_FUNCTION float tw_##name(float x) { return name##f(x); } \
+  TW_FUNCTION double tw_##name(double x) { return name(x); }
+#define TW_MATH2(name) \
+  TW_FUNCTION float tw_##name(float x, float y) { return name##f(x, y); } \
+  TW_FUNCTION double tw_##name(double x, double y) { return name(x, y); }
+TW_MATH1(exp) TW_MATH1(exp2) TW_MATH1(log) TW_MATH1(log2) TW_MATH1(sqrt) TW_MATH1(rsqrt) TW_MATH1(tanh) TW_MATH1(erf)
+TW_MATH1(sin) TW_MATH1(cos) TW_MATH1(tan) TW_MATH1(asin) TW_MATH1(acos) TW_MATH1(atan) TW_MATH1(sinh) TW_MATH1(cosh)
+TW_MATH1(asinh) TW_MATH1(acosh) TW_MATH1(atanh) TW_MATH1(floor) TW_MATH1(ceil) TW_MATH1(trunc)
+TW_MATH2(pow) TW_MATH2(fmod) TW_MATH2(copysign)
+TW_FUNCTION float tw_round_even(float x) { return rintf(x); }
+TW_FUNCTION double tw_round_even(double x) { return rint(x); }
+template <class T> TW_FUNCTION T tw_sigmoid(T x) { return (T)1 / ((T)1 + tw_exp(-x)); }
+template <class T> TW_FUNCTION T tw_abs(T x) { return x < 0 ? (T)(0 - x) : x; }
+TW_FUNCTION float tw_abs(float x) { return fabsf(x); }
+TW_FUNCTION double tw_abs(double x) { return fabs(x); }
+template <class T> TW_FUNCTION T tw_sign(T x) { return x != x ? x : (T)((x > (T)0) - (x < (T)0)); }
+TW_FUNCTION float tw_fma(float a, float b, float c) { return fmaf(a, b, c); }
+TW_FUNCTION double tw_fma(double a, double b, double c) { return fma(a, b, c); }
+template <class T> TW_FUNCTION bool tw_is_nan(T x) { return x != x; }
+TW_FUNCTION bool tw_is_inf(float x) { return fabsf(x) == __uint_as_float(0x7f800000u); }
+TW_FUNCTION bool tw_is_inf(double x) { return fabs(x) == __longlong_as_double(0x7ff0000000000000ll); }
+template <class T> TW_FUNCTION T tw_popcount(T x) { return (T)__popcll((u64)x & (~0ull >> (64 - 8 * sizeof(T)))); }
+)cuda";
+
+}  // namespace tw::cuda

@@ -1,0 +1,347 @@
+// Loops bound to threads, written as if each began and ended together, become what the hardware runs: one program for all threads
+// of a block, that meets at barriers.
+//
+//   for b in 0..8 block.x                       for b in 0..8 block.x
+//     alloc S: f32[64] in shared                  alloc S: f32[64] in shared
+//     alloc R: f32[64, 4] in local                alloc R: f32[1, 4] in local
+//     for t in 0..64 thread.x { S[t] = … }   ⇒    for t in 0..64 thread.x { S[t] = … }
+//     D[b] = 0.0f                                 for one in 0..1 thread.x { D[b] = 0.0f }
+//     for t in 0..64 thread.x                     barrier()
+//       R[t, 0] = S[63 - t]                       for t in 0..64 thread.x { R[0, 0] = S[63 - t] }
+//
+//   * Everything outside of thread-bound loops is run by all threads, so what it stores is left to the first one.
+//   * A statement waits at a barrier when an earlier one has written what it reads or writes, or has read what it writes, in
+//     memory that threads share; a loop's next iteration counts as later.
+//   * A `local` buffer outlives the loops that use it.  Each thread keeps its own part: indices lose the term of the thread.
+//     Error(lower) when one thread uses another's part.
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/passes/passes.h"
+#include "tensor_ir/printer.h"
+
+namespace tw {
+namespace {
+
+bool is_thread_axis(ThreadAxis axis) { return axis >= ThreadAxis::thread_x; }
+bool is_thread_loop(const Stmt& s) {
+  const auto* loop = s.as<For>();
+  return loop && loop->loop_kind == LoopKind::thread && is_thread_axis(loop->thread);
+}
+bool is_block_loop(const Stmt& s) {
+  const auto* loop = s.as<For>();
+  return loop && loop->loop_kind == LoopKind::thread && !is_thread_axis(loop->thread);
+}
+
+bool contains(const Stmt& s, bool (*is_one)(const Stmt&)) {
+  if (is_one(s)) return true;
+  bool found = false;
+  for_each_child(s, [](const Expr&) {}, [&](const Stmt& child) { found = found || contains(child, is_one); });
+  return found;
+}
+bool has_thread_loop(const Stmt& s) { return contains(s, is_thread_loop); }
+
+Stmt with_body(const For& n, const Stmt& body) {
+  return make_stmt<For>(n.var, n.extent, n.loop_kind, body, n.thread, n.attributes, n.span);
+}
+
+// What a stretch of the program does to memory that threads share.
+struct Effects {
+  std::set<Buffer> reads, writes;
+
+  bool meets(const Effects& earlier) const {
+    auto overlap = [](const std::set<Buffer>& a, const std::set<Buffer>& b) {
+      return std::any_of(a.begin(), a.end(), [&](const Buffer& buffer) { return b.count(buffer) > 0; });
+    };
+    return overlap(reads, earlier.writes) || overlap(writes, earlier.writes) || overlap(writes, earlier.reads);
+  }
+  void add(const Effects& other) {
+    reads.insert(other.reads.begin(), other.reads.end());
+    writes.insert(other.writes.begin(), other.writes.end());
+  }
+};
+
+bool is_shared(const Buffer& buffer) { return buffer->scope == Scope::shared || buffer->scope == Scope::global; }
+
+template <class Handle>
+Effects effects_of(const Handle& h) {
+  Effects effects;
+  visit(
+      h,
+      [&](const Load& n) {
+        if (is_shared(n.buffer)) effects.reads.insert(n.buffer);
+      },
+      [&](const Store& n) {
+        if (is_shared(n.buffer)) effects.writes.insert(n.buffer);
+      });
+  return effects;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Barriers
+
+class Synchronise {
+ public:
+  explicit Synchronise(std::vector<ThreadAxis> axes) : axes_(std::move(axes)) {}
+
+  // `pending`: what was done since the last barrier.
+  Stmt run(const Stmt& s, Effects& pending) const {
+    if (is_thread_loop(s)) return region(s, pending);
+    switch (s.kind()) {
+      case NodeKind::Seq: {
+        std::vector<Stmt> statements;
+        for (const Stmt& child : s.as<Seq>()->statements) statements.push_back(run(child, pending));
+        return seq(std::move(statements));
+      }
+      case NodeKind::For: {
+        const auto& n = *s.as<For>();
+        Effects once = pending;
+        bool has_barrier = read(n.extent, once);
+        run(n.body, once);  // what is pending when an iteration ends is pending when the next begins
+        Effects entry = pending;
+        entry.add(once);
+        Stmt body = run(n.body, entry);
+        pending.add(entry);
+        return with_barrier(has_barrier, with_body(n, body));
+      }
+      case NodeKind::If: {
+        const auto& n = *s.as<If>();
+        bool has_barrier = read(n.condition, pending);
+        Effects other = pending;
+        Stmt then_body = run(n.then_body, pending);
+        Stmt else_body = n.else_body.is_defined() ? run(n.else_body, other) : Stmt();
+        pending.add(other);
+        return with_barrier(has_barrier, make_stmt<If>(n.condition, then_body, else_body));
+      }
+      case NodeKind::LetStmt: {
+        const auto& n = *s.as<LetStmt>();
+        bool has_barrier = read(n.value, pending);
+        return with_barrier(has_barrier, make_stmt<LetStmt>(n.var, n.value, run(n.body, pending)));
+      }
+      case NodeKind::Allocate: {
+        const auto& n = *s.as<Allocate>();
+        return make_stmt<Allocate>(n.buffer, run(n.body, pending));
+      }
+      case NodeKind::Store: return region(by_first_thread(s), pending);
+      case NodeKind::Evaluate: {
+        const auto* effect = s.as<Evaluate>()->call.as<Call>();
+        if (effect && effect->intrinsic == Intrinsic::barrier) pending = {};
+        return s;
+      }
+      default: return s;
+    }
+  }
+
+ private:
+  static Stmt with_barrier(bool has_barrier, const Stmt& s) {
+    return has_barrier ? seq({make_stmt<Evaluate>(call(Intrinsic::barrier, {})), s}) : s;
+  }
+  static bool advance(const Effects& effects, Effects& pending) {
+    bool meets = effects.meets(pending);
+    if (meets) pending = {};
+    pending.add(effects);
+    return meets;
+  }
+  static bool read(const Expr& e, Effects& pending) { return advance(effects_of(e), pending); }
+
+  // Thread loops over some axes run once for each value of the others, unless those are bound as well.
+  Stmt region(const Stmt& s, Effects& pending) const {
+    std::set<ThreadAxis> bound;
+    visit(s, [&](const For& loop) { bound.insert(loop.thread); });
+    Stmt result = s;
+    for (ThreadAxis axis : axes_) {
+      if (!bound.count(axis)) result = make_stmt<For>(Var("one"), Expr(1), LoopKind::thread, result, axis);
+    }
+    return with_barrier(advance(effects_of(s), pending), result);
+  }
+
+  Stmt by_first_thread(const Stmt& s) const {
+    if (is_shared(s.as<Store>()->buffer)) return make_stmt<For>(Var("one"), Expr(1), LoopKind::thread, s, axes_[0]);
+    throw Error(ErrorCode::lower, "a value is kept in `" + s.as<Store>()->buffer->name + "` for all threads of a block: " + to_text(s) +
+                                      "  help: keep it in scope shared, or bind a loop around the statement to a thread axis");
+  }
+
+  std::vector<ThreadAxis> axes_;  // of the launch
+};
+
+// ---------------------------------------------------------------------------------------------------------------
+// Each thread's part of a local buffer
+
+struct ThreadTerm {
+  ThreadAxis axis;
+  int64_t coefficient, extent;
+  bool operator==(const ThreadTerm&) const = default;
+  auto operator<=>(const ThreadTerm&) const = default;
+};
+
+class Privatise {
+ public:
+  explicit Privatise(std::vector<ThreadAxis> axes) : axes_(std::move(axes)) {}
+
+  Stmt run(const Stmt& s) const {
+    if (is_thread_loop(s)) return s;  // what is allocated in there is the thread's own already
+    const auto* allocate = s.as<Allocate>();
+    if (!allocate || is_shared(allocate->buffer)) {
+      return map_children(s, [](const Expr& e) { return e; }, [&](const Stmt& child) { return run(child); });
+    }
+    return make_own(*allocate, run(allocate->body));
+  }
+
+ private:
+  struct Access {
+    std::vector<Expr> indices;
+    std::vector<const For*> thread_loops;
+    Assumptions ranges;
+  };
+
+  void collect(const Stmt& s, const Buffer& buffer, Access& here, std::vector<Access>& found) const {
+    auto add = [&](const Buffer& used, const std::vector<Expr>& indices) {
+      if (used != buffer) return;
+      found.push_back(here);
+      found.back().indices = indices;
+    };
+    if (const auto* store = s.as<Store>()) add(store->buffer, store->indices);
+    for_each_child(
+        s, [&](const Expr& e) { visit(e, [&](const Load& n) { add(n.buffer, n.indices); }); },
+        [&](const Stmt& child) {
+          const auto* loop = s.as<For>();
+          Access inner = here;
+          if (loop) inner.ranges.bind_range(loop->var, loop->extent);
+          if (is_thread_loop(s)) inner.thread_loops.push_back(loop);
+          collect(child, buffer, inner, found);
+        });
+  }
+
+  [[noreturn]] static void fail(const Buffer& buffer, const std::string& why) {
+    throw Error(ErrorCode::lower, "`" + buffer->name + "` in scope " + to_text(buffer->scope) + " is not each thread's own: " + why +
+                                      "\n  help: keep it in scope shared, or bind the loops of all its uses in the same way");
+  }
+
+  // The terms of threads in an index; what is left of it.
+  static std::set<ThreadTerm> split(const Buffer& buffer, const Access& access, const Expr& index, Expr& rest) {
+    std::set<ThreadTerm> terms;
+    rest = index;
+    for (const For* loop : access.thread_loops) {
+      if (!uses_var(index, loop->var)) continue;
+      std::optional<Affine> affine = as_affine(index);
+      std::optional<int64_t> extent = as_int(loop->extent);
+      if (!affine || !extent) fail(buffer, "the index " + to_text(index) + " is no sum of products");
+      int64_t coefficient = affine->coefficient(loop->var);
+      if (coefficient <= 0) fail(buffer, "the index " + to_text(index) + " falls with the thread");
+      if (*extent > 1) terms.insert({loop->thread, coefficient, *extent});
+      rest = substitute(rest, {{loop->var, Expr(0)}});
+    }
+    return terms;
+  }
+
+  Stmt make_own(const Allocate& allocate, const Stmt& body) const {
+    const Buffer& buffer = allocate.buffer;
+    std::vector<Access> accesses;
+    Access here;
+    collect(body, buffer, here, accesses);
+    int rank = buffer.rank();
+    std::vector<int64_t> extents(rank, 1);
+    std::set<ThreadAxis> told_apart;
+    for (int d = 0; d < rank; ++d) {
+      std::optional<std::set<ThreadTerm>> terms;
+      for (const Access& access : accesses) {
+        Expr rest;
+        std::set<ThreadTerm> found = split(buffer, access, access.indices[d], rest);
+        if (terms && *terms != found) fail(buffer, "threads use dimension " + std::to_string(d) + " in different ways");
+        terms = found;
+        rest = simplify(rest, access.ranges);
+        Interval range = bounds_of(rest, access.ranges);
+        if (!range.low || !range.high || *range.low < 0) fail(buffer, "the range of " + to_text(access.indices[d]) + " is not known");
+        extents[d] = std::max(extents[d], *range.high + 1);
+        // With the terms from small to large, each thread's elements are apart from the others' when what lies below a term is
+        // smaller than its coefficient, or repeats beyond all its threads.
+        std::vector<ThreadTerm> sorted(found.begin(), found.end());
+        std::sort(sorted.begin(), sorted.end(), [](const ThreadTerm& a, const ThreadTerm& b) { return a.coefficient < b.coefficient; });
+        int64_t reach = 0;
+        for (const ThreadTerm& term : sorted) {
+          Expr below = simplify(floor_mod(rest, Expr(term.coefficient * term.extent)), access.ranges);
+          Interval low_part = bounds_of(below, access.ranges);
+          if (!low_part.high || *low_part.high + reach >= term.coefficient) fail(buffer, "threads overlap in " + to_text(access.indices[d]));
+          reach += term.coefficient * (term.extent - 1);
+          told_apart.insert(term.axis);
+        }
+      }
+    }
+    for (const Access& access : accesses) {
+      for (const For* loop : access.thread_loops) {
+        if (!is_const_int(loop->extent, 1) && !told_apart.count(loop->thread)) fail(buffer, "the threads of `" + loop->var.name() + "` use the same elements");
+      }
+    }
+    BufferNode node = *buffer.get();
+    node.shape.assign(extents.begin(), extents.end());
+    Buffer own(std::move(node));
+    return make_stmt<Allocate>(own, redirect(body, buffer, own, {}));
+  }
+
+  Stmt redirect(const Stmt& s, const Buffer& from, const Buffer& to, Substitution zeros) const {
+    if (is_thread_loop(s)) zeros[s.as<For>()->var] = Expr(0);
+    auto indices_of = [&](const std::vector<Expr>& indices) {
+      std::vector<Expr> result;
+      for (const Expr& index : indices) result.push_back(simplify(substitute(index, zeros)));
+      return result;
+    };
+    std::function<Expr(const Expr&)> in_expr = [&](const Expr& e) {
+      return rewrite_bottom_up(e, [&](const Load& n) -> Expr {
+        if (n.buffer != from) return {};
+        return make_expr<Load>(n.dtype, to, indices_of(n.indices), n.predicate);
+      });
+    };
+    Stmt result = map_children(s, in_expr, [&](const Stmt& child) { return redirect(child, from, to, zeros); });
+    const auto* store = result.as<Store>();
+    if (!store || store->buffer != from) return result;
+    return make_stmt<Store>(to, indices_of(store->indices), store->value, store->predicate, store->span);
+  }
+
+  std::vector<ThreadAxis> axes_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------
+
+Stmt lower_launch(const Stmt& s, const std::vector<ThreadAxis>& axes) {
+  if (is_block_loop(s)) {
+    const auto& loop = *s.as<For>();
+    return with_body(loop, lower_launch(loop.body, axes));
+  }
+  if (contains(s, is_block_loop)) {
+    // Allocations and lets may stand between block-bound loops; a loop may not, for blocks do not wait for each other.
+    if (s.as<Allocate>() || s.as<LetStmt>()) {
+      return map_children(s, [](const Expr& e) { return e; }, [&](const Stmt& child) { return lower_launch(child, axes); });
+    }
+    throw Error(ErrorCode::lower, "a loop bound to blocks stands inside of " + std::string(s.as<For>() ? "another loop" : "a statement") +
+                                      " of the same kernel\n  help: bind the outermost loops of the nest to block axes");
+  }
+  Effects pending;
+  Stmt own = Privatise(axes).run(s);
+  if (axes.empty()) return own;
+  return Synchronise(axes).run(own, pending);
+}
+
+Stmt lower_nests(const Stmt& s) {
+  if (is_block_loop(s) || is_thread_loop(s)) {
+    std::set<ThreadAxis> axes;
+    visit(s, [&](const For& loop) {
+      if (loop.loop_kind == LoopKind::thread && is_thread_axis(loop.thread)) axes.insert(loop.thread);
+    });
+    return lower_launch(s, {axes.begin(), axes.end()});
+  }
+  if (!contains(s, is_block_loop) && !has_thread_loop(s)) return s;
+  return map_children(s, [](const Expr& e) { return e; }, lower_nests);
+}
+
+}  // namespace
+
+Func lower_threads(const Func& f) {
+  Func result = f;
+  result.body = lower_nests(f.body);
+  return result;
+}
+
+}  // namespace tw
