@@ -1,0 +1,167 @@
+// C[…, i, …, j, …] += A[…, i, …, k] * B[…, j, …, k], of products and convolutions alike:
+//
+//   for others block.y, io jo block.x {
+//     for it thread.y, jt thread.x { Cr[i, j] = 0 }
+//     for ko {
+//       As = A[tile], Bs = B[tile]                by all threads
+//       for it thread.y, jt thread.x {
+//         for k… { for ir unrolled { for jr unrolled { Cr[i, j] += As[i, k] * Bs[j, k] } } }
+//     }}
+//     for it thread.y, jt thread.x { C[i, j] = Cr[i, j] }
+//   }
+#include <algorithm>
+
+#include "targets/cpu/block_analysis.h"
+#include "targets/cuda/default_schedule.h"
+
+namespace tw::cuda {
+namespace {
+
+using cpu::analyse;
+using cpu::BlockAnalysis;
+using cpu::extent_of;
+
+struct Side {  // one side of the output tile: elements = threads × registers
+  int64_t threads = 1, registers = 1;
+  int64_t tile() const { return threads * registers; }
+};
+
+// 64 elements, 16 threads × 4, where there are as many.
+Side choose_side(int64_t extent) {
+  Side side;
+  while (side.threads < 16 && side.threads * 2 <= extent) side.threads *= 2;
+  while (side.registers < 4 && side.tile() * 2 <= extent) side.registers *= 2;
+  return side;
+}
+
+// The spatial iteration of one operand only that has most iterations; the last of equals.
+std::optional<Var> main_iteration(const BlockAnalysis& analysis, const cpu::Access& own, const cpu::Access& other) {
+  std::optional<Var> best;
+  for (const Var& var : analysis.spatial()) {
+    if (!own.uses(var) || other.uses(var)) continue;
+    if (!best || analysis.extent(var) >= analysis.extent(*best)) best = var;
+  }
+  return best;
+}
+
+// Elements of an operand that one tile needs, at most: its index ranges when the iterations of `tile` take that many values.
+int64_t staged_elements(const cpu::Access& access, const std::vector<std::pair<Var, int64_t>>& tile) {
+  int64_t elements = 1;
+  for (const Expr& index : access.indices) {
+    std::optional<Affine> affine = as_affine(index);
+    int64_t reach = 1;
+    for (const auto& [var, count] : tile) {
+      if (!uses_var(index, var)) continue;
+      reach += affine ? std::abs(affine->coefficient(var)) * (count - 1) : count;
+    }
+    elements *= reach;
+  }
+  return elements;
+}
+
+LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
+  return cpu::loops_of(schedule, block, iteration).at(0);
+}
+
+// The loops of `block` below `outer` as threads: everything fused, then dealt out.
+void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, const Side& y, const Side& x) {
+  std::vector<LoopRef> loops = schedule.loops(block);
+  loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), outer) + 1);
+  if (loops.empty()) return;
+  const LoopRef flat = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
+  const std::vector<LoopRef> parts = schedule.split(flat, {std::nullopt, y.threads, x.threads});
+  if (y.threads > 1) schedule.bind(parts[1], ThreadAxis::thread_y);
+  schedule.bind(parts[2], ThreadAxis::thread_x);
+}
+
+}  // namespace
+
+bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  for (const IterVar& iter : analysis.iters) {
+    if (analysis.extent(iter.var) == 0) return false;  // symbolic
+  }
+  const cpu::Access &a = analysis.reads[0], &b = analysis.reads[1];
+  if (a.buffer == b.buffer) return false;
+  std::optional<Var> i = main_iteration(analysis, a, b), j = main_iteration(analysis, b, a);
+  if (!i || !j) return false;
+  // Threads of a warp are neighbours along the output's memory.
+  const auto is_contiguous = [&](const Var& var) { return cpu::unit_stride(analysis.write, var, analysis.iters, 1) == 1; };
+  if (is_contiguous(*i) && !is_contiguous(*j)) std::swap(i, j);
+  const Side rows = choose_side(analysis.extent(*i)), columns = choose_side(analysis.extent(*j));
+  if (rows.threads * columns.threads < 32) return false;
+
+  // Of the reduced iterations the longest is staged in pieces, as large as shared memory allows; the others whole.
+  const std::vector<Var> reduce = analysis.reduce();
+  Var k = reduce[0];
+  for (const Var& var : reduce)
+    if (analysis.extent(var) > analysis.extent(k)) k = var;
+  int64_t piece = std::min<int64_t>(16, analysis.extent(k));
+  const int64_t element = a.buffer->dtype.bytes() + b.buffer->dtype.bytes();
+  for (;; piece = (piece + 1) / 2) {
+    std::vector<std::pair<Var, int64_t>> tile = {{*i, rows.tile()}, {*j, columns.tile()}, {k, piece}};
+    for (const Var& var : reduce)
+      if (!(var == k)) tile.emplace_back(var, analysis.extent(var));
+    if (std::max(staged_elements(a, tile), staged_elements(b, tile)) * element <= target.shared_bytes) break;
+    if (piece == 1) return false;
+  }
+
+  const std::vector<LoopRef> is = schedule.split(loop_of(schedule, block, *i), {std::nullopt, rows.threads, rows.registers});
+  const std::vector<LoopRef> js = schedule.split(loop_of(schedule, block, *j), {std::nullopt, columns.threads, columns.registers});
+  const std::vector<LoopRef> ks = schedule.split(loop_of(schedule, block, k), {std::nullopt, piece});
+  std::vector<LoopRef> blocks, inner;
+  for (const Var& var : analysis.spatial())
+    if (!(var == *i) && !(var == *j)) blocks.push_back(loop_of(schedule, block, var));
+  blocks.insert(blocks.end(), {is[0], js[0]});
+  for (const Var& var : reduce)
+    if (!(var == k)) inner.push_back(loop_of(schedule, block, var));
+  std::vector<LoopRef> order = blocks;
+  order.insert(order.end(), {ks[0], is[1], js[1], ks[1]});
+  order.insert(order.end(), inner.begin(), inner.end());
+  order.insert(order.end(), {is[2], js[2]});
+  schedule.reorder(order);
+  const LoopRef tile = schedule.fuse(blocks);
+
+  const BlockRef copy_out = schedule.cache_write(block, analysis.write.buffer->name, Scope::local);
+  schedule.reverse_compute_at(copy_out, tile);
+  const BlockRef stage_a = schedule.cache_read(block, a.buffer->name, Scope::shared);
+  const BlockRef stage_b = schedule.cache_read(block, b.buffer->name, Scope::shared);
+  schedule.compute_at(stage_a, ks[0]);
+  schedule.compute_at(stage_b, ks[0]);
+  const BlockRef init = schedule.decompose_reduction(block, ks[0]);
+
+  // The same threads hold the same elements while they begin, add up and leave.
+  schedule.bind(tile, ThreadAxis::block_x);
+  const auto bind_tile = [&](const LoopRef& y, const LoopRef& x) {
+    schedule.bind(y, ThreadAxis::thread_y);
+    schedule.bind(x, ThreadAxis::thread_x);
+  };
+  bind_tile(is[1], js[1]);
+  schedule.unroll(is[2]);
+  schedule.unroll(js[2]);
+  std::vector<LoopRef> begin = schedule.loops(init);  // tile, it, jt, ir, jr
+  check(begin.size() == 5, "schedule_contraction: the init has the loops of the tile");
+  bind_tile(begin[1], begin[2]);
+  schedule.unroll(begin[3]);
+  schedule.unroll(begin[4]);
+  const LoopRef io = cpu::loops_of(schedule, copy_out, schedule.node(copy_out).iters[0].var).at(0);
+  (void)io;
+  // Of the copy's loops two are longer than one: those of the tile.
+  std::vector<LoopRef> leave;
+  for (const LoopRef& loop : schedule.loops(copy_out)) {
+    const int64_t extent = extent_of(schedule, loop);
+    if (!(loop == tile) && extent == (leave.empty() ? rows.tile() : columns.tile())) leave.push_back(loop);
+  }
+  deal_out(schedule, stage_a, ks[0], rows, columns);
+  deal_out(schedule, stage_b, ks[0], rows, columns);
+  if (leave.size() != 2) return true;
+  const std::vector<LoopRef> y = schedule.split(leave[0], {rows.threads, rows.registers});
+  const std::vector<LoopRef> x = schedule.split(leave[1], {columns.threads, columns.registers});
+  schedule.reorder({y[0], x[0], y[1], x[1]});
+  bind_tile(y[0], x[0]);
+  schedule.unroll(y[1]);
+  schedule.unroll(x[1]);
+  return true;
+}
+
+}  // namespace tw::cuda

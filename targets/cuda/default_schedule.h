@@ -1,0 +1,27 @@
+// The analytic default schedule of GPUs.  Every block left after inlining becomes a kernel:
+//
+//   contraction   a tile of the output a thread block, staged through shared memory; a few elements a thread, in registers
+//   reduction     along memory, with a thread block a row and partial results that meet in shared memory; otherwise a thread an
+//                 output, in registers
+//   transpose     a square a thread block, turned in shared memory, so that reads and writes both run along memory
+//   elementwise   a thread an element, neighbours along the output's memory
+#pragma once
+
+#include "schedule/schedule.h"
+#include "targets/target.h"
+
+namespace tw::cuda {
+
+Schedule default_schedule(const Func& func, const Target& target);
+
+// The templates: whether each applies (constant extents, an access pattern) and, if so, applies it.
+bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
+bool schedule_row_reduction(Schedule& schedule, const BlockRef& block);
+bool schedule_transpose(Schedule& schedule, const BlockRef& block);
+void schedule_reduction(Schedule& schedule, const BlockRef& block);
+void schedule_elementwise(Schedule& schedule, const BlockRef& block);
+
+// The loops of a block, fused and given to `threads` threads a block and as many blocks as it takes.
+void bind_flat(Schedule& schedule, const std::vector<LoopRef>& loops, int64_t threads);
+
+}  // namespace tw::cuda
