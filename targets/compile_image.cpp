@@ -1,6 +1,8 @@
 // Kernels in parallel to objects, and those by lld to one ELF shared object with no undefined symbols.
 #include "targets/compile_image.h"
 
+#include "targets/cuda/nvrtc.h"
+
 #include <lld/Common/Driver.h>
 #include <llvm/Plugins/PassPlugin.h>
 #include <llvm/Support/raw_ostream.h>
@@ -162,6 +164,7 @@ std::vector<std::string> objects_of(std::vector<EmittedKernel>& emitted) {
 
 std::vector<std::byte> compile_image(const std::vector<Kernel>& kernels, const Target& target,
                                      const CodegenOptions& options, CodegenReport* report) {
+  if (target.kind == TargetKind::cuda) return cuda::compile_cuda_image(kernels, target);
   const double start = seconds_now();
   auto emitted = emit_all(kernels, target, EmitForm::object, options.jobs, options.wants_report);
   const double compiled = seconds_now();

@@ -85,7 +85,8 @@ Kernel make_kernel(const Func& whole, const Stmt& body, const std::vector<Buffer
   };
   for (const Buffer& buffer : whole.buffers) add(buffer, whole.is_output(buffer));
   for (const Buffer& buffer : temporaries) add(buffer, true);
-  kernel.workspace_bytes = plan_allocations(body).workspace_bytes;
+  // A GPU's threads and blocks have their own memories.
+  if (!has_thread_loop(body)) kernel.workspace_bytes = plan_allocations(body).workspace_bytes;
   if (kernel.workspace_bytes > 0) {
     kernel.func.buffers.emplace_back("workspace", u8, std::vector<Expr>{Expr(kernel.workspace_bytes)});
     ++kernel.func.output_count;
@@ -142,6 +143,9 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   // Tiles in registers and buffers of one worker get their own small shapes; guards still stand at the blocks they were
   // given to.
   run("compact_buffers");
+  // While indices have dimensions, a thread's own part of a tile is told from the others'.
+  const bool is_gpu = target.kind == TargetKind::cuda;
+  if (is_gpu) run("lower_threads");
   // Flat indices let the simplifier see offsets of one buffer in one sum: (f // 39) * 39 + f % 39 is f, also where f
   // runs over the end.
   run("flatten_buffers");
@@ -154,7 +158,7 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   // Vectors before copies: one statement is vectorized where unrolling would make dozens.  Both leave constant
   // conditions and indices, which make register buffers possible, so what they leave is simplified once more.
   run("vectorize_loops");
-  run("unroll_loops");
+  if (!is_gpu) run("unroll_loops");  // the compiler of CUDA C++ unrolls
   run("simplify_all");
 
   run("drop_register_masks");

@@ -2,6 +2,7 @@
 
 #include "runtime/cpu_features.h"
 #include "targets/arm/target.h"
+#include "targets/cuda/target.h"
 #include "targets/x86/target.h"
 
 namespace tw {
@@ -18,6 +19,7 @@ const std::vector<Family>& families() {
   static const std::vector<Family> list = {
       {x86::make_target, x86::owns_target, x86::target_names},
       {arm::make_target, arm::owns_target, arm::target_names},
+      {cuda::make_target, cuda::owns_target, cuda::target_names},
   };
   return list;
 }

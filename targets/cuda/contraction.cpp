@@ -13,6 +13,8 @@
 
 #include "targets/cpu/block_analysis.h"
 #include "targets/cuda/default_schedule.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/match.h"
 
 namespace tw::cuda {
 namespace {
@@ -44,7 +46,8 @@ std::optional<Var> main_iteration(const BlockAnalysis& analysis, const cpu::Acce
   return best;
 }
 
-// Elements of an operand that one tile needs, at most: its index ranges when the iterations of `tile` take that many values.
+// Elements of an operand that one tile needs, at most: its index ranges when the iterations of `tile` take that many
+// values.
 int64_t staged_elements(const cpu::Access& access, const std::vector<std::pair<Var, int64_t>>& tile) {
   int64_t elements = 1;
   for (const Expr& index : access.indices) {
@@ -59,19 +62,15 @@ int64_t staged_elements(const cpu::Access& access, const std::vector<std::pair<V
   return elements;
 }
 
-LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
-  return cpu::loops_of(schedule, block, iteration).at(0);
+// The dimension of the output that is this iteration.
+std::optional<size_t> dimension_of(const cpu::Access& write, const Var& var) {
+  for (size_t d = 0; d < write.indices.size(); ++d)
+    if (write.indices[d].get() == var.get()) return d;
+  return std::nullopt;
 }
 
-// The loops of `block` below `outer` as threads: everything fused, then dealt out.
-void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, const Side& y, const Side& x) {
-  std::vector<LoopRef> loops = schedule.loops(block);
-  loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), outer) + 1);
-  if (loops.empty()) return;
-  const LoopRef flat = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
-  const std::vector<LoopRef> parts = schedule.split(flat, {std::nullopt, y.threads, x.threads});
-  if (y.threads > 1) schedule.bind(parts[1], ThreadAxis::thread_y);
-  schedule.bind(parts[2], ThreadAxis::thread_x);
+LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
+  return cpu::loops_of(schedule, block, iteration).at(0);
 }
 
 }  // namespace
@@ -86,8 +85,12 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   std::optional<Var> i = main_iteration(analysis, a, b), j = main_iteration(analysis, b, a);
   if (!i || !j) return false;
   // Threads of a warp are neighbours along the output's memory.
-  const auto is_contiguous = [&](const Var& var) { return cpu::unit_stride(analysis.write, var, analysis.iters, 1) == 1; };
+  const auto is_contiguous = [&](const Var& var) {
+    return cpu::unit_stride(analysis.write, var, analysis.iters, 1) == 1;
+  };
   if (is_contiguous(*i) && !is_contiguous(*j)) std::swap(i, j);
+  const auto at_i = dimension_of(analysis.write, *i), at_j = dimension_of(analysis.write, *j);
+  if (!at_i || !at_j) return false;
   const Side rows = choose_side(analysis.extent(*i)), columns = choose_side(analysis.extent(*j));
   if (rows.threads * columns.threads < 32) return false;
 
@@ -106,8 +109,10 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
     if (piece == 1) return false;
   }
 
-  const std::vector<LoopRef> is = schedule.split(loop_of(schedule, block, *i), {std::nullopt, rows.threads, rows.registers});
-  const std::vector<LoopRef> js = schedule.split(loop_of(schedule, block, *j), {std::nullopt, columns.threads, columns.registers});
+  const std::vector<LoopRef> is =
+      schedule.split(loop_of(schedule, block, *i), {std::nullopt, rows.threads, rows.registers});
+  const std::vector<LoopRef> js =
+      schedule.split(loop_of(schedule, block, *j), {std::nullopt, columns.threads, columns.registers});
   const std::vector<LoopRef> ks = schedule.split(loop_of(schedule, block, k), {std::nullopt, piece});
   std::vector<LoopRef> blocks, inner;
   for (const Var& var : analysis.spatial())
@@ -144,19 +149,14 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   bind_tile(begin[1], begin[2]);
   schedule.unroll(begin[3]);
   schedule.unroll(begin[4]);
-  const LoopRef io = cpu::loops_of(schedule, copy_out, schedule.node(copy_out).iters[0].var).at(0);
-  (void)io;
-  // Of the copy's loops two are longer than one: those of the tile.
-  std::vector<LoopRef> leave;
-  for (const LoopRef& loop : schedule.loops(copy_out)) {
-    const int64_t extent = extent_of(schedule, loop);
-    if (!(loop == tile) && extent == (leave.empty() ? rows.tile() : columns.tile())) leave.push_back(loop);
-  }
-  deal_out(schedule, stage_a, ks[0], rows, columns);
-  deal_out(schedule, stage_b, ks[0], rows, columns);
-  if (leave.size() != 2) return true;
-  const std::vector<LoopRef> y = schedule.split(leave[0], {rows.threads, rows.registers});
-  const std::vector<LoopRef> x = schedule.split(leave[1], {columns.threads, columns.registers});
+  deal_out(schedule, stage_a, ks[0], rows.threads, columns.threads);
+  deal_out(schedule, stage_b, ks[0], rows.threads, columns.threads);
+  // Of the loops that give a dimension of the output, the innermost runs within the tile.
+  const auto within_tile = [&](size_t dimension) {
+    return cpu::loops_of(schedule, copy_out, schedule.node(copy_out).iters[dimension].var).back();
+  };
+  const std::vector<LoopRef> y = schedule.split(within_tile(*at_i), {rows.threads, rows.registers});
+  const std::vector<LoopRef> x = schedule.split(within_tile(*at_j), {columns.threads, columns.registers});
   schedule.reorder({y[0], x[0], y[1], x[1]});
   bind_tile(y[0], x[0]);
   schedule.unroll(y[1]);

@@ -30,21 +30,72 @@ std::vector<LoopRef> loops_of_kind(const Schedule& schedule, const BlockRef& blo
 bool is_plain_nest(const Schedule& schedule, const BlockRef& block) {
   const size_t loops = schedule.loops(block).size();
   return loops == schedule.node(block).iters.size() &&
-         loops == loops_of_kind(schedule, block, IterKind::spatial).size() + loops_of_kind(schedule, block, IterKind::reduce).size();
+         loops == loops_of_kind(schedule, block, IterKind::spatial).size() +
+                      loops_of_kind(schedule, block, IterKind::reduce).size();
 }
 
 }  // namespace
 
-void bind_flat(Schedule& schedule, const std::vector<LoopRef>& loops, int64_t threads) {
-  if (loops.empty()) return;
-  const LoopRef all = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
-  const std::vector<LoopRef> parts = schedule.split(all, {std::nullopt, threads});
-  schedule.bind(parts[0], ThreadAxis::block_x);
-  schedule.bind(parts[1], ThreadAxis::thread_x);
+FlatBinding bind_flat(Schedule& schedule, std::vector<LoopRef> loops, int64_t threads) {
+  check(!loops.empty(), "bind_flat: loops");
+  std::vector<LoopRef> within;
+  int64_t count = 1;
+  while (!loops.empty()) {
+    const LoopRef last = loops.back();
+    const int64_t extent = extent_of(schedule, last);  // 0: symbolic
+    if (extent > 0 && count * extent <= threads) {
+      loops.pop_back();
+      within.insert(within.begin(), last);
+      count *= extent;
+      continue;
+    }
+    if (threads / count > 1) {
+      loops.pop_back();
+      const std::vector<LoopRef> parts = schedule.split(last, {std::nullopt, threads / count});
+      loops.push_back(parts[0]);
+      within.insert(within.begin(), parts[1]);
+    }
+    break;
+  }
+  if (loops.empty()) {  // all of it is one block
+    const std::vector<LoopRef> parts = schedule.split(within.front(), {1, std::nullopt});
+    loops.push_back(parts[0]);
+    within.front() = parts[1];
+  }
+  return {loops.size() > 1 ? schedule.fuse(loops) : loops[0], within.size() > 1 ? schedule.fuse(within) : within[0]};
+}
+
+void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, int64_t y, int64_t x) {
+  std::vector<LoopRef> loops = schedule.loops(block);
+  loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), outer) + 1);
+  check(!loops.empty(), "deal_out: a copy has loops");
+  const LoopRef last = loops.back();
+  loops.pop_back();
+  LoopRef longest;
+  for (const LoopRef& loop : loops)
+    if (!longest.var.is_defined() || extent_of(schedule, loop) > extent_of(schedule, longest)) longest = loop;
+  // Threads outermost: between the steps of a loop inside of them nobody waits.
+  std::vector<LoopRef> order;
+  if (longest.var.is_defined() && extent_of(schedule, longest) > 1 && y > 1) {
+    const std::vector<LoopRef> parts = schedule.split(longest, {std::nullopt, y});
+    std::replace(loops.begin(), loops.end(), longest, parts[0]);
+    order.push_back(parts[1]);
+  }
+  const std::vector<LoopRef> parts = schedule.split(last, {std::nullopt, x});
+  order.push_back(parts[1]);
+  const size_t threads = order.size();
+  order.insert(order.end(), loops.begin(), loops.end());
+  order.push_back(parts[0]);
+  schedule.reorder(order);
+  if (threads == 2) schedule.bind(order[0], ThreadAxis::thread_y);
+  schedule.bind(order[threads - 1], ThreadAxis::thread_x);
 }
 
 void schedule_elementwise(Schedule& schedule, const BlockRef& block) {
-  bind_flat(schedule, schedule.loops(block), threads_a_block);
+  if (schedule.loops(block).empty()) return;  // one value
+  const FlatBinding bound = bind_flat(schedule, schedule.loops(block), threads_a_block);
+  schedule.bind(bound.blocks, ThreadAxis::block_x);
+  schedule.bind(bound.threads, ThreadAxis::thread_x);
 }
 
 void schedule_reduction(Schedule& schedule, const BlockRef& block) {
@@ -54,13 +105,12 @@ void schedule_reduction(Schedule& schedule, const BlockRef& block) {
   std::vector<LoopRef> order = spatial;
   order.insert(order.end(), reduce.begin(), reduce.end());
   if (order != schedule.loops(block)) schedule.reorder(order);
-  const LoopRef all = spatial.size() > 1 ? schedule.fuse(spatial) : spatial[0];
-  const std::vector<LoopRef> parts = schedule.split(all, {std::nullopt, threads_a_block / 2});
+  const FlatBinding bound = bind_flat(schedule, spatial, threads_a_block / 2);
   // The running value stays in a register, and memory is written once.
   const BlockRef copy = schedule.cache_write(block, analyse(schedule.node(block)).write.buffer->name, Scope::local);
-  schedule.reverse_compute_at(copy, parts[1]);
-  schedule.bind(parts[0], ThreadAxis::block_x);
-  schedule.bind(parts[1], ThreadAxis::thread_x);
+  schedule.reverse_compute_at(copy, bound.threads);
+  schedule.bind(bound.blocks, ThreadAxis::block_x);
+  schedule.bind(bound.threads, ThreadAxis::thread_x);
 }
 
 bool schedule_row_reduction(Schedule& schedule, const BlockRef& block) {
@@ -72,8 +122,8 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block) {
   if (length < 2 * warp) return false;
   const auto runs_along = cpu::unit_stride(analysis.reads[0], reduce.back(), analysis.iters, 1);
   const std::vector<Var> spatial = analysis.spatial();
-  const bool outputs_run_along =
-      !spatial.empty() && analysis.extent(spatial.back()) >= warp && cpu::unit_stride(analysis.reads[0], spatial.back(), analysis.iters, 1) == 1;
+  const bool outputs_run_along = !spatial.empty() && analysis.extent(spatial.back()) >= warp &&
+                                 cpu::unit_stride(analysis.reads[0], spatial.back(), analysis.iters, 1) == 1;
   if (runs_along != 1 || outputs_run_along) return false;
 
   const std::vector<LoopRef> rows = loops_of_kind(schedule, block, IterKind::spatial);
@@ -106,9 +156,11 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block) {
 bool schedule_transpose(Schedule& schedule, const BlockRef& block) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const std::vector<Var> spatial = analysis.spatial();
-  if (analysis.block_class != BlockClass::injective || spatial.size() < 2 || !is_plain_nest(schedule, block)) return false;
+  if (analysis.block_class != BlockClass::injective || spatial.size() < 2 || !is_plain_nest(schedule, block))
+    return false;
   const Var& along_write = spatial.back();
-  if (analysis.extent(along_write) < square || cpu::unit_stride(analysis.write, along_write, analysis.iters, 1) != 1) return false;
+  if (analysis.extent(along_write) < square || cpu::unit_stride(analysis.write, along_write, analysis.iters, 1) != 1)
+    return false;
   // An input that runs along another iteration than the output does.
   for (const cpu::Access& read : analysis.reads) {
     if (cpu::unit_stride(read, along_write, analysis.iters, 1).value_or(1) <= 1) continue;
@@ -133,14 +185,7 @@ bool schedule_transpose(Schedule& schedule, const BlockRef& block) {
       const std::vector<LoopRef> rows = schedule.split(a[1], {std::nullopt, rows_at_once});
       schedule.bind(rows[1], ThreadAxis::thread_y);
       schedule.bind(b[1], ThreadAxis::thread_x);
-      // The copy reads along memory: its last loop is the thread's.
-      std::vector<LoopRef> inner = schedule.loops(copy);
-      inner.erase(inner.begin());
-      std::erase_if(inner, [&](const LoopRef& loop) { return extent_of(schedule, loop) == 1; });
-      const LoopRef flat = inner.size() > 1 ? schedule.fuse(inner) : inner[0];
-      const std::vector<LoopRef> parts = schedule.split(flat, {std::nullopt, rows_at_once, square});
-      schedule.bind(parts[1], ThreadAxis::thread_y);
-      schedule.bind(parts[2], ThreadAxis::thread_x);
+      deal_out(schedule, copy, tile, rows_at_once, square);
       return true;
     }
   }

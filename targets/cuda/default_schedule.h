@@ -1,7 +1,8 @@
 // The analytic default schedule of GPUs.  Every block left after inlining becomes a kernel:
 //
-//   contraction   a tile of the output a thread block, staged through shared memory; a few elements a thread, in registers
-//   reduction     along memory, with a thread block a row and partial results that meet in shared memory; otherwise a thread an
+//   contraction   a tile of the output a thread block, staged through shared memory; a few elements a thread, in
+//   registers reduction     along memory, with a thread block a row and partial results that meet in shared memory;
+//   otherwise a thread an
 //                 output, in registers
 //   transpose     a square a thread block, turned in shared memory, so that reads and writes both run along memory
 //   elementwise   a thread an element, neighbours along the output's memory
@@ -21,7 +22,13 @@ bool schedule_transpose(Schedule& schedule, const BlockRef& block);
 void schedule_reduction(Schedule& schedule, const BlockRef& block);
 void schedule_elementwise(Schedule& schedule, const BlockRef& block);
 
-// The loops of a block, fused and given to `threads` threads a block and as many blocks as it takes.
-void bind_flat(Schedule& schedule, const std::vector<LoopRef>& loops, int64_t threads);
+struct FlatBinding {
+  LoopRef blocks, threads;
+};
+// The loops, adjacent and outermost first, as blocks of at most `threads` threads: whole inner loops and a piece of the
+// next one are the threads of a block, so that every index stays a sum of products.
+FlatBinding bind_flat(Schedule& schedule, std::vector<LoopRef> loops, int64_t threads);
+// The loops of a copy into shared memory, dealt out to y × x threads: the last loop, which runs along memory, to x.
+void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, int64_t y, int64_t x);
 
 }  // namespace tw::cuda

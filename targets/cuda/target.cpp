@@ -16,8 +16,8 @@ struct Architecture {
 
 // Of the largest product of each architecture.
 constexpr Architecture architectures[] = {
-    {"cuda:sm_75", 75, 6 << 20, 72},   {"cuda:sm_80", 80, 40 << 20, 108},   {"cuda:sm_86", 86, 6 << 20, 84},
-    {"cuda:sm_89", 89, 72 << 20, 128}, {"cuda:sm_90", 90, 50 << 20, 132},   {"cuda:sm_100", 100, 126 << 20, 148},
+    {"cuda:sm_75", 75, 6 << 20, 72},     {"cuda:sm_80", 80, 40 << 20, 108}, {"cuda:sm_86", 86, 6 << 20, 84},
+    {"cuda:sm_89", 89, 72 << 20, 128},   {"cuda:sm_90", 90, 50 << 20, 132}, {"cuda:sm_100", 100, 126 << 20, 148},
     {"cuda:sm_120", 120, 96 << 20, 170},
 };
 

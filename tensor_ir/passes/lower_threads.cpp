@@ -1,5 +1,5 @@
-// Loops bound to threads, written as if each began and ended together, become what the hardware runs: one program for all threads
-// of a block, that meets at barriers.
+// Loops bound to threads, written as if each began and ended together, become what the hardware runs: one program for
+// all threads of a block, that meets at barriers.
 //
 //   for b in 0..8 block.x                       for b in 0..8 block.x
 //     alloc S: f32[64] in shared                  alloc S: f32[64] in shared
@@ -10,9 +10,11 @@
 //       R[t, 0] = S[63 - t]                       for t in 0..64 thread.x { R[0, 0] = S[63 - t] }
 //
 //   * Everything outside of thread-bound loops is run by all threads, so what it stores is left to the first one.
-//   * A statement waits at a barrier when an earlier one has written what it reads or writes, or has read what it writes, in
+//   * A statement waits at a barrier when an earlier one has written what it reads or writes, or has read what it
+//   writes, in
 //     memory that threads share; a loop's next iteration counts as later.
-//   * A `local` buffer outlives the loops that use it.  Each thread keeps its own part: indices lose the term of the thread.
+//   * A `local` buffer outlives the loops that use it.  Each thread keeps its own part: indices lose the term of the
+//   thread.
 //     Error(lower) when one thread uses another's part.
 #include <algorithm>
 #include <array>
@@ -26,7 +28,9 @@
 namespace tw {
 namespace {
 
-bool is_thread_axis(ThreadAxis axis) { return axis >= ThreadAxis::thread_x; }
+bool is_thread_axis(ThreadAxis axis) {
+  return axis >= ThreadAxis::thread_x;
+}
 bool is_thread_loop(const Stmt& s) {
   const auto* loop = s.as<For>();
   return loop && loop->loop_kind == LoopKind::thread && is_thread_axis(loop->thread);
@@ -42,7 +46,9 @@ bool contains(const Stmt& s, bool (*is_one)(const Stmt&)) {
   for_each_child(s, [](const Expr&) {}, [&](const Stmt& child) { found = found || contains(child, is_one); });
   return found;
 }
-bool has_thread_loop(const Stmt& s) { return contains(s, is_thread_loop); }
+bool has_thread_loop(const Stmt& s) {
+  return contains(s, is_thread_loop);
+}
 
 Stmt with_body(const For& n, const Stmt& body) {
   return make_stmt<For>(n.var, n.extent, n.loop_kind, body, n.thread, n.attributes, n.span);
@@ -64,7 +70,9 @@ struct Effects {
   }
 };
 
-bool is_shared(const Buffer& buffer) { return buffer->scope == Scope::shared || buffer->scope == Scope::global; }
+bool is_shared(const Buffer& buffer) {
+  return buffer->scope == Scope::shared || buffer->scope == Scope::global;
+}
 
 template <class Handle>
 Effects effects_of(const Handle& h) {
@@ -125,13 +133,15 @@ class Synchronise {
         const auto& n = *s.as<Allocate>();
         return make_stmt<Allocate>(n.buffer, run(n.body, pending));
       }
-      case NodeKind::Store: return region(by_first_thread(s), pending);
+      case NodeKind::Store:
+        return region(by_first_thread(s), pending);
       case NodeKind::Evaluate: {
         const auto* effect = s.as<Evaluate>()->call.as<Call>();
         if (effect && effect->intrinsic == Intrinsic::barrier) pending = {};
         return s;
       }
-      default: return s;
+      default:
+        return s;
     }
   }
 
@@ -160,8 +170,9 @@ class Synchronise {
 
   Stmt by_first_thread(const Stmt& s) const {
     if (is_shared(s.as<Store>()->buffer)) return make_stmt<For>(Var("one"), Expr(1), LoopKind::thread, s, axes_[0]);
-    throw Error(ErrorCode::lower, "a value is kept in `" + s.as<Store>()->buffer->name + "` for all threads of a block: " + to_text(s) +
-                                      "  help: keep it in scope shared, or bind a loop around the statement to a thread axis");
+    throw Error(ErrorCode::lower,
+                "a value is kept in `" + s.as<Store>()->buffer->name + "` for all threads of a block: " + to_text(s) +
+                    "  help: keep it in scope shared, or bind a loop around the statement to a thread axis");
   }
 
   std::vector<ThreadAxis> axes_;  // of the launch
@@ -179,15 +190,16 @@ struct ThreadTerm {
 
 class Privatise {
  public:
-  explicit Privatise(std::vector<ThreadAxis> axes) : axes_(std::move(axes)) {}
-
-  Stmt run(const Stmt& s) const {
+  Stmt run(const Stmt& s, const Assumptions& ranges) const {
     if (is_thread_loop(s)) return s;  // what is allocated in there is the thread's own already
     const auto* allocate = s.as<Allocate>();
     if (!allocate || is_shared(allocate->buffer)) {
-      return map_children(s, [](const Expr& e) { return e; }, [&](const Stmt& child) { return run(child); });
+      const auto* loop = s.as<For>();
+      Assumptions inner = ranges;
+      if (loop) inner.bind_range(loop->var, loop->extent);
+      return map_children(s, [](const Expr& e) { return e; }, [&](const Stmt& child) { return run(child, inner); });
     }
-    return make_own(*allocate, run(allocate->body));
+    return make_own(*allocate, run(allocate->body, ranges), ranges);
   }
 
  private:
@@ -216,8 +228,9 @@ class Privatise {
   }
 
   [[noreturn]] static void fail(const Buffer& buffer, const std::string& why) {
-    throw Error(ErrorCode::lower, "`" + buffer->name + "` in scope " + to_text(buffer->scope) + " is not each thread's own: " + why +
-                                      "\n  help: keep it in scope shared, or bind the loops of all its uses in the same way");
+    throw Error(ErrorCode::lower,
+                "`" + buffer->name + "` in scope " + to_text(buffer->scope) + " is not each thread's own: " + why +
+                    "\n  help: keep it in scope shared, or bind the loops of all its uses in the same way");
   }
 
   // The terms of threads in an index; what is left of it.
@@ -237,10 +250,11 @@ class Privatise {
     return terms;
   }
 
-  Stmt make_own(const Allocate& allocate, const Stmt& body) const {
+  Stmt make_own(const Allocate& allocate, const Stmt& body, const Assumptions& ranges) const {
     const Buffer& buffer = allocate.buffer;
     std::vector<Access> accesses;
     Access here;
+    here.ranges = ranges;
     collect(body, buffer, here, accesses);
     int rank = buffer.rank();
     std::vector<int64_t> extents(rank, 1);
@@ -254,17 +268,20 @@ class Privatise {
         terms = found;
         rest = simplify(rest, access.ranges);
         Interval range = bounds_of(rest, access.ranges);
-        if (!range.low || !range.high || *range.low < 0) fail(buffer, "the range of " + to_text(access.indices[d]) + " is not known");
+        if (!range.low || !range.high || *range.low < 0)
+          fail(buffer, "the range of " + to_text(access.indices[d]) + " is not known");
         extents[d] = std::max(extents[d], *range.high + 1);
-        // With the terms from small to large, each thread's elements are apart from the others' when what lies below a term is
-        // smaller than its coefficient, or repeats beyond all its threads.
+        // With the terms from small to large, each thread's elements are apart from the others' when what lies below a
+        // term is smaller than its coefficient, or repeats beyond all its threads.
         std::vector<ThreadTerm> sorted(found.begin(), found.end());
-        std::sort(sorted.begin(), sorted.end(), [](const ThreadTerm& a, const ThreadTerm& b) { return a.coefficient < b.coefficient; });
+        std::sort(sorted.begin(), sorted.end(),
+                  [](const ThreadTerm& a, const ThreadTerm& b) { return a.coefficient < b.coefficient; });
         int64_t reach = 0;
         for (const ThreadTerm& term : sorted) {
           Expr below = simplify(floor_mod(rest, Expr(term.coefficient * term.extent)), access.ranges);
           Interval low_part = bounds_of(below, access.ranges);
-          if (!low_part.high || *low_part.high + reach >= term.coefficient) fail(buffer, "threads overlap in " + to_text(access.indices[d]));
+          if (!low_part.high || *low_part.high + reach >= term.coefficient)
+            fail(buffer, "threads overlap in " + to_text(access.indices[d]));
           reach += term.coefficient * (term.extent - 1);
           told_apart.insert(term.axis);
         }
@@ -272,7 +289,8 @@ class Privatise {
     }
     for (const Access& access : accesses) {
       for (const For* loop : access.thread_loops) {
-        if (!is_const_int(loop->extent, 1) && !told_apart.count(loop->thread)) fail(buffer, "the threads of `" + loop->var.name() + "` use the same elements");
+        if (!is_const_int(loop->extent, 1) && !told_apart.count(loop->thread))
+          fail(buffer, "the threads of `" + loop->var.name() + "` use the same elements");
       }
     }
     BufferNode node = *buffer.get();
@@ -299,8 +317,6 @@ class Privatise {
     if (!store || store->buffer != from) return result;
     return make_stmt<Store>(to, indices_of(store->indices), store->value, store->predicate, store->span);
   }
-
-  std::vector<ThreadAxis> axes_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -313,15 +329,15 @@ Stmt lower_launch(const Stmt& s, const std::vector<ThreadAxis>& axes) {
   if (contains(s, is_block_loop)) {
     // Allocations and lets may stand between block-bound loops; a loop may not, for blocks do not wait for each other.
     if (s.as<Allocate>() || s.as<LetStmt>()) {
-      return map_children(s, [](const Expr& e) { return e; }, [&](const Stmt& child) { return lower_launch(child, axes); });
+      return map_children(
+          s, [](const Expr& e) { return e; }, [&](const Stmt& child) { return lower_launch(child, axes); });
     }
-    throw Error(ErrorCode::lower, "a loop bound to blocks stands inside of " + std::string(s.as<For>() ? "another loop" : "a statement") +
-                                      " of the same kernel\n  help: bind the outermost loops of the nest to block axes");
+    throw Error(ErrorCode::lower,
+                "a loop bound to blocks stands inside of " + std::string(s.as<For>() ? "another loop" : "a statement") +
+                    " of the same kernel\n  help: bind the outermost loops of the nest to block axes");
   }
   Effects pending;
-  Stmt own = Privatise(axes).run(s);
-  if (axes.empty()) return own;
-  return Synchronise(axes).run(own, pending);
+  return axes.empty() ? s : Synchronise(axes).run(s, pending);
 }
 
 Stmt lower_nests(const Stmt& s) {
@@ -330,7 +346,7 @@ Stmt lower_nests(const Stmt& s) {
     visit(s, [&](const For& loop) {
       if (loop.loop_kind == LoopKind::thread && is_thread_axis(loop.thread)) axes.insert(loop.thread);
     });
-    return lower_launch(s, {axes.begin(), axes.end()});
+    return lower_launch(Privatise().run(s, {}), {axes.begin(), axes.end()});
   }
   if (!contains(s, is_block_loop) && !has_thread_loop(s)) return s;
   return map_children(s, [](const Expr& e) { return e; }, lower_nests);
