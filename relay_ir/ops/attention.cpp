@@ -69,7 +69,7 @@ struct MaskShape {
 };
 
 // Which keys a query may see: by the mask input, the causal frontier, the window and the number of keys in use.
-Masks masks_of(Context& c, const MaskShape& shape, DType dtype) {
+Masks masks_of(Context& c, const MaskShape& shape, DType dtype, DType wide) {
   Masks masks;
   if (c.has_input(3)) {
     ValueId mask = c.input(3);
@@ -85,7 +85,7 @@ Masks masks_of(Context& c, const MaskShape& shape, DType dtype) {
       if (!is_bool) inputs.push_back(emit_scalar(c, dtype, -std::numeric_limits<double>::infinity()));
       mask = c.emit("pad", inputs, attributes_of({{"pads", pads}}));
     }
-    (is_bool ? masks.allowed : masks.bias) = mask;
+    (is_bool ? masks.allowed : masks.bias) = is_bool ? mask : emit_cast(c, mask, wide);
   }
   const bool has_length = c.has_input(6);
   const bool is_causal = c.attribute_int("is_causal", 0) != 0;
@@ -118,8 +118,11 @@ Masks masks_of(Context& c, const MaskShape& shape, DType dtype) {
 // Softmax over the keys; a row that may see none is zero.
 ValueId masked_softmax(Context& c, ValueId scores, const Masks& masks, DType dtype) {
   DType precision = dtype;
-  if (c.has_attribute("softmax_precision")) precision = onnx_dtype(c, c.attribute_int("softmax_precision", 1));
-  if (!precision.is_float()) c.refuse("softmax_precision of type " + to_string(precision));
+  if (c.has_attribute("softmax_precision")) {
+    const DType asked = onnx_dtype(c, c.attribute_int("softmax_precision", 1));
+    if (!asked.is_float()) c.refuse("softmax_precision of type " + to_string(asked));
+    if (asked.bits > precision.bits) precision = asked;
+  }
   ValueId probability = c.emit("softmax", {emit_cast(c, scores, precision)});
   ValueId open = masks.allowed;
   if (masks.bias != no_value) {
@@ -150,28 +153,24 @@ std::vector<ValueId> import_attention(Context& c) {
   const Ints dq = dims_of(c, q), dk = dims_of(c, k);
   const double scale = c.attribute_float("scale", 1 / std::sqrt(static_cast<double>(dq[3])));
   if (!(scale >= 0)) c.refuse("a negative scale");
-  // Halves are scaled on both sides, so that the products stay in range.
-  ValueId raw;
-  if (is_half(dtype)) {
-    const ValueId root = emit_scalar(c, dtype, std::sqrt(scale));
-    raw = grouped_matmul(c, binary(c, "multiply", q, root), binary(c, "multiply", k, root), true);
-  } else {
-    raw = grouped_matmul(c, binary(c, "multiply", q, emit_scalar(c, dtype, scale)), k, true);
-  }
+  // Halves are computed in f32 throughout: no product leaves the range, and only the results are rounded.
+  const DType wide = accumulator_of(dtype);
+  const ValueId scaled = binary(c, "multiply", emit_cast(c, q, wide), emit_scalar(c, wide, scale));
+  const ValueId raw = grouped_matmul(c, scaled, emit_cast(c, k, wide), true);
   ValueId scores = raw;
   if (const double cap = c.attribute_float("softcap", 0); cap != 0) {
-    const ValueId limit = emit_scalar(c, dtype, cap);
+    const ValueId limit = emit_scalar(c, wide, cap);
     scores = binary(c, "multiply", c.emit("tanh", {binary(c, "divide", scores, limit)}), limit);
   }
   const ValueId capped = scores;
-  const Masks masks = masks_of(c, {dq[2], dk[2], past}, dtype);
+  const Masks masks = masks_of(c, {dq[2], dk[2], past}, dtype, wide);
   if (masks.bias != no_value) scores = binary(c, "add", scores, masks.bias);
   if (masks.allowed != no_value) {
-    const ValueId lowest = emit_scalar(c, dtype, -std::numeric_limits<double>::infinity());
+    const ValueId lowest = emit_scalar(c, wide, -std::numeric_limits<double>::infinity());
     scores = c.emit("where", {masks.allowed, scores, lowest});
   }
-  const ValueId probability = masked_softmax(c, scores, masks, dtype);
-  ValueId y = grouped_matmul(c, probability, v, false);
+  const ValueId probability = masked_softmax(c, scores, masks, wide);
+  ValueId y = emit_cast(c, grouped_matmul(c, probability, emit_cast(c, v, wide), false), dtype);
   if (is_flat) {
     const Ints dy = dims_of(c, y);
     y = emit_reshape(c, emit_transpose(c, y, {0, 2, 1, 3}), {dy[0], dy[2], dy[1] * dy[3]});
@@ -179,7 +178,7 @@ std::vector<ValueId> import_attention(Context& c) {
   const int64_t mode = c.attribute_int("qk_matmul_output_mode", 0);
   if (mode < 0 || mode > 3) c.refuse("qk_matmul_output_mode=" + std::to_string(mode));
   const ValueId stages[] = {raw, capped, scores, probability};
-  return {y, k, v, stages[mode]};
+  return {y, k, v, emit_cast(c, stages[mode], dtype)};
 }
 
 // Pairs (a, b) of the first elements of each head turn by an angle: (a cos - b sin, a sin + b cos).

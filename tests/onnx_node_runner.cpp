@@ -1,0 +1,136 @@
+// Runs ONNX models on given inputs, by the oracle or compiled, for tests that compare the results elsewhere.
+//
+//   onnx_node_runner oracle | TARGET    folders on stdin, one a line
+//
+// A folder holds model.onnx and inputs.onnx: a model whose initializers are the inputs, by name.  The results go to
+// outputs.bin: for each output a line "dtype d0 d1 …", then its bytes.  One line a folder goes to stdout:
+//
+//   ok | refused | error    TAB    folder    TAB    message
+//
+// The oracle walks the graph as imported, one node after the other, and reads each node's tensor expression with the
+// interpreter: no pass, schedule or code generation is involved.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+
+#include "relay_ir/compile.h"
+#include "relay_ir/onnx_import.h"
+#include "relay_ir/onnx_importer.h"
+#include "relay_ir/op.h"
+
+namespace tw {
+namespace {
+
+using Arrays = std::map<std::string, NDArray>;
+
+std::vector<std::byte> read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorCode::file, "cannot read " + path.string());
+  const std::vector<char> text((std::istreambuf_iterator<char>(file)), {});
+  std::vector<std::byte> bytes(text.size());
+  std::memcpy(bytes.data(), text.data(), text.size());
+  return bytes;
+}
+
+Arrays read_inputs(const std::filesystem::path& path) {
+  const std::vector<std::byte> bytes = read_file(path);
+  const relay::onnx::Model model = relay::onnx::parse_model(bytes);
+  Arrays result;
+  for (const relay::onnx::Tensor& tensor : model.graph.initializers) {
+    result[std::string(tensor.name)] = relay::onnx::to_array(tensor, {});
+  }
+  return result;
+}
+
+NDArray input_named(const Arrays& inputs, const std::string& name) {
+  const auto found = inputs.find(name);
+  if (found == inputs.end()) throw Error(ErrorCode::input, "no input is called " + name);
+  return found->second;
+}
+
+std::vector<NDArray> run_oracle(const relay::Graph& graph, const Arrays& inputs) {
+  std::vector<NDArray> values(graph.values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (graph.values[i].constant) values[i] = *graph.values[i].constant;
+  }
+  for (const relay::ValueId id : graph.inputs) values[id] = input_named(inputs, graph.values[id].name);
+  for (const relay::Node& node : graph.nodes) {
+    std::vector<NDArray> arguments;
+    for (const relay::ValueId id : node.inputs) {
+      arguments.push_back(id == relay::no_value ? NDArray() : values[id]);
+    }
+    const std::vector<NDArray> results = relay::evaluate_op(*node.op, node.attributes, arguments);
+    for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = results[i];
+  }
+  std::vector<NDArray> outputs;
+  for (const relay::ValueId id : graph.outputs) outputs.push_back(values[id]);
+  return outputs;
+}
+
+std::vector<NDArray> run_compiled(const relay::Graph& graph, const Target& target, const Arrays& inputs) {
+  relay::CompileOptions options;
+  options.threads = 1;
+  options.jobs = 1;
+  Executable executable = relay::compile(graph, target, options);
+  std::vector<NDArray> arguments;
+  for (const TensorInfo& info : executable.plan().inputs) arguments.push_back(input_named(inputs, info.name));
+  return executable.run(arguments);
+}
+
+void write_outputs(const std::filesystem::path& path, const std::vector<NDArray>& outputs) {
+  std::ofstream file(path, std::ios::binary);
+  for (const NDArray& output : outputs) {
+    file << to_string(output.dtype());
+    for (const int64_t dim : output.shape()) file << ' ' << dim;
+    file << '\n';
+    if (output.byte_size() > 0) {
+      file.write(static_cast<const char*>(output.data()), static_cast<std::streamsize>(output.byte_size()));
+    }
+  }
+  if (!file.flush()) throw Error(ErrorCode::file, "cannot write " + path.string());
+}
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  return text;
+}
+
+int run(const std::string& mode) {
+  const bool is_oracle = mode == "oracle";
+  const Target target = is_oracle ? Target{} : parse_target(mode);
+  std::string folder;
+  while (std::getline(std::cin, folder)) {
+    std::string status = "ok", message;
+    try {
+      relay::OnnxOptions options;
+      options.folder = folder;
+      const relay::Graph graph = relay::import_onnx(read_file(folder + "/model.onnx"), options);
+      const Arrays inputs = read_inputs(folder + "/inputs.onnx");
+      write_outputs(folder + "/outputs.bin",
+                    is_oracle ? run_oracle(graph, inputs) : run_compiled(graph, target, inputs));
+    } catch (const Error& error) {
+      status = error.code() == ErrorCode::unsupported ? "refused" : "error";
+      message = error.what();
+    } catch (const std::exception& error) {
+      status = "error", message = error.what();
+    }
+    std::printf("%s\t%s\t%s\n", status.c_str(), folder.c_str(), one_line(message).c_str());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace tw
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: onnx_node_runner oracle | TARGET    folders on stdin\n");
+    return 2;
+  }
+  return tw::run(argv[1]);
+}

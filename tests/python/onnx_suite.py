@@ -1,0 +1,160 @@
+"""ONNX's backend suite of nodes, run by tests/onnx_node_runner.cpp and compared here.
+
+    python tests/python/onnx_suite.py RUNNER oracle|TARGET [PATTERN]
+
+prints what passed, was refused, was wrong and crashed, case by case.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.backend.test.loader import load_model_tests
+
+DTYPES = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "bool": np.bool_,
+    **{f"{kind}{bits}": np.dtype(f"{kind}{bits // 8}") for kind in "iu" for bits in (8, 16, 32, 64)},
+}
+
+
+@dataclass
+class Result:
+    name: str
+    status: str  # passed, refused, wrong, crashed
+    message: str
+    operators: frozenset
+
+
+def as_tensor(value, name):
+    """An input of the suite as a TensorProto; nothing for sequences, maps and optionals."""
+    if isinstance(value, onnx.TensorProto):
+        tensor = onnx.TensorProto()
+        tensor.CopyFrom(value)
+        tensor.name = name
+        return tensor
+    if isinstance(value, (np.ndarray, np.generic)):
+        return numpy_helper.from_array(np.asarray(value), name)
+    return None
+
+
+def write_case(folder, model, inputs):
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    tensors = [as_tensor(v, i.name) for i, v in zip(model.graph.input, inputs)]
+    graph = helper.make_graph([], "inputs", [], [], initializer=[t for t in tensors if t is not None])
+    (folder / "inputs.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+
+
+def read_outputs(path):
+    data, outputs = path.read_bytes(), []
+    while data:
+        line, data = data.split(b"\n", 1)
+        name, *dims = line.decode().split()
+        dtype, shape = np.dtype(DTYPES[name]), tuple(map(int, dims))
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        outputs.append(np.frombuffer(data[:size], dtype).reshape(shape))
+        data = data[size:]
+    return outputs
+
+
+def check(expected, actual, rtol, atol):
+    """The comparison of onnx.backend.test.runner.  AssertionError."""
+    assert len(expected) == len(actual), f"{len(actual)} outputs, not {len(expected)}"
+    for want, have in zip(expected, actual):
+        if isinstance(want, onnx.TensorProto):
+            want = numpy_helper.to_array(want)
+        want = np.asarray(want)
+        np.testing.assert_array_equal(have.shape, want.shape)
+        assert have.dtype == want.dtype, f"{have.dtype}, not {want.dtype}"
+        tolerance = rtol
+        if have.dtype.name == "bfloat16":
+            tolerance = max(rtol, 2**-6)
+            have, want = have.astype(np.float32), want.astype(np.float32)
+        np.testing.assert_allclose(have, want, rtol=tolerance, atol=atol)
+
+
+def run_folders(runner, mode, folders, timeout):
+    """{folder: (status, message)}.  The runner starts again after a case that ends it."""
+    results, left = {}, [str(f) for f in folders]
+    while left:
+        try:
+            done = subprocess.run(
+                [runner, mode], input="\n".join(left) + "\n", capture_output=True, text=True, timeout=timeout
+            )
+            output, ending = done.stdout, f"exit status {done.returncode}"
+        except subprocess.TimeoutExpired as expired:
+            output, ending = (expired.stdout or b"").decode(), f"no answer within {timeout} s"
+        for line in output.split("\n")[:-1]:
+            status, folder, message = line.split("\t", 2)
+            results[folder] = (status, message)
+        left = [f for f in left if f not in results]
+        if left:
+            results[left[0]] = ("crashed", ending)
+            left = left[1:]
+    return results
+
+
+def run_suite(runner, mode, pattern="", timeout=900, jobs=None):
+    """Every case of the suite whose name contains the pattern, as Results."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = [c for c in load_model_tests(kind="node") if pattern in c.name]
+    with tempfile.TemporaryDirectory() as work:
+        folders = {}
+        for case in cases:
+            for k, (inputs, outputs) in enumerate(case.data_sets):
+                folder = Path(work) / f"{case.name}-{k}"
+                write_case(folder, case.model, inputs)
+                folders[str(folder)] = (case, outputs)
+        # Not one after the other, so that the slow ones do not meet in one share.
+        jobs = jobs or max(1, len(os.sched_getaffinity(0)))
+        shares = [list(folders)[k::jobs] for k in range(jobs)]
+        with ThreadPoolExecutor(jobs) as pool:
+            done = {}
+            for part in pool.map(lambda share: run_folders(runner, mode, share, timeout), shares):
+                done |= part
+        results = []
+        for folder, (case, outputs) in folders.items():
+            status, message = done[folder]
+            if status == "ok":
+                status = "passed"
+                try:
+                    with np.errstate(all="ignore"):
+                        check(outputs, read_outputs(Path(folder) / "outputs.bin"), case.rtol, case.atol)
+                except AssertionError as error:
+                    status, message = "wrong", " ".join(str(error).split())
+            elif status == "error":
+                status = "wrong" if message.startswith(("TW1004", "TW1101")) else "crashed"
+            operators = frozenset(n.op_type for n in case.model.graph.node)
+            results.append(Result(case.name, status, message, operators))
+    return results
+
+
+def summary(results):
+    """The counts as one line, and the operators that occur in passed cases."""
+    counts = Counter(r.status for r in results)
+    operators = set().union(*[r.operators for r in results if r.status == "passed"])
+    line = ", ".join(f"{counts[s]} {s}" for s in ("passed", "refused", "wrong", "crashed"))
+    return f"{len(results)} cases of ONNX's node suite: {line}; {len(operators)} operators", counts, operators
+
+
+if __name__ == "__main__":
+    found = run_suite(sys.argv[1], sys.argv[2], *sys.argv[3:])
+    for r in found:
+        if r.status != "passed":
+            print(f"{r.status:8} {r.name}: {r.message[:300]}")
+    print(summary(found)[0])
