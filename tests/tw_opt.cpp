@@ -29,7 +29,11 @@
 #include <random>
 #include <sstream>
 
+#include "schedule/schedule.h"
+#include "targets/lower.h"
+#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/diagnostic.h"
+#include "tensor_ir/interp.h"
 #include "tensor_ir/parser.h"
 #include "tensor_ir/pass.h"
 #include "tensor_ir/printer.h"
@@ -82,18 +86,90 @@ Func apply_pass(const Func& f, const std::string& name) {
   return run_pass(name, f, pass);
 }
 
+Func apply_trace(const Func& f, const std::string& trace) {
+  if (trace.empty()) throw Error(ErrorCode::text, "--schedule needs a section `// trace:` after the input");
+  return replay(parse_trace(trace), f).func();
+}
+
+std::vector<Func> apply_lower(const Func& f, const std::string& target) {
+  std::vector<Func> kernels;
+  for (const Kernel& kernel : lower(f, parse_target(target), f.name).kernels) kernels.push_back(kernel.func);
+  return kernels;
+}
+
+// Random arguments of a Func, the same for the same shapes; multiples of 1/4, so that sums do not depend on their
+// order.
+std::vector<NDArray> random_arguments(const Func& f, const std::map<std::string, int64_t>& parameters) {
+  std::mt19937_64 random(1);
+  std::vector<NDArray> arrays;
+  for (const Buffer& buffer : f.buffers) {
+    Shape shape;
+    for (const Expr& extent : buffer->shape) shape.push_back(evaluate_int(extent, parameters));
+    NDArray array(buffer->dtype, shape);
+    for (int64_t i = 0; i < array.size(); ++i) {
+      auto value = static_cast<int64_t>(random() % 33) - 16;
+      if (buffer->dtype.is_float())
+        array.set_float(i, static_cast<double>(value) / 4);
+      else
+        array.set_int(i, buffer->dtype.is_bool()               ? value & 1
+                         : buffer->dtype.is_unsigned_integer() ? value + 16
+                                                               : value);
+    }
+    arrays.push_back(std::move(array));
+  }
+  return arrays;
+}
+
+// Error(verify) when the oracle computes something else with `after` than with `before`.
+void compare(const Func& before, const Func& after, const Command& command) {
+  InterpretOptions options;
+  options.parameters = command.parameters;
+  std::vector<NDArray> expected = random_arguments(before, command.parameters);
+  std::vector<NDArray> actual = random_arguments(after, command.parameters);
+  if (expected.size() != actual.size()) throw Error(ErrorCode::verify, "--interpret: the func has other buffers now");
+  interpret(before, expected, options);
+  interpret(after, actual, options);
+  for (size_t i = before.buffers.size() - before.output_count; i < expected.size(); ++i) {
+    const std::string& name = before.buffers[i]->name;
+    if (expected[i].size() != actual[i].size())
+      throw Error(ErrorCode::verify, "--interpret: output " + name + " has another size now");
+    for (int64_t j = 0; j < expected[i].size(); ++j) {
+      bool is_float = expected[i].dtype().is_float();
+      double a = is_float ? expected[i].get_float(j) : static_cast<double>(expected[i].get_int(j));
+      double b = is_float ? actual[i].get_float(j) : static_cast<double>(actual[i].get_int(j));
+      bool is_close = a == b || (std::isnan(a) && std::isnan(b)) ||
+                      std::abs(a - b) <= command.tolerance * std::max(1.0, std::abs(a));
+      if (is_close) continue;
+      throw Error(ErrorCode::verify, "--interpret: element " + std::to_string(j) + " of " + name + " is " +
+                                         std::to_string(b) + ", not " + std::to_string(a));
+    }
+  }
+}
+
 // The text that a list of funcs becomes.
 std::string apply(const Command& command, std::vector<Func> funcs, const std::string& trace) {
   const std::vector<Func> inputs = funcs;
-  (void)trace;
   for (const auto& [step, argument] : command.steps) {
+    std::vector<Func> results;
     for (size_t i = 0; i < funcs.size(); ++i) {
-      Func& f = funcs[i];
+      Func f = funcs[i];
       if (step == "--pass")
         f = apply_pass(f, argument);
       else if (step == "--verify")
         verify(f);
+      else if (step == "--simplify")
+        f.body = simplify(f.body);
+      else if (step == "--schedule")
+        f = apply_trace(f, trace);
+      else if (step == "--interpret")
+        compare(inputs.at(i), f, command);
+      if (step != "--lower") {
+        results.push_back(f);
+        continue;
+      }
+      for (Func& kernel : apply_lower(f, argument)) results.push_back(std::move(kernel));
     }
+    funcs = std::move(results);
   }
   std::string out;
   for (const Func& f : funcs) {
