@@ -124,6 +124,13 @@ BlockAnalysis analyse(const Block& block) {
   return result;
 }
 
+size_t position_of(const BlockAnalysis& analysis, const Var& axis) {
+  const std::vector<Var> spatial = analysis.spatial();
+  const auto found = std::find(spatial.begin(), spatial.end(), axis);
+  check(found != spatial.end(), "position_of: a spatial axis of the block");
+  return static_cast<size_t>(found - spatial.begin());
+}
+
 std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
   std::vector<LoopRef> result;
   for (const IterVar& iter : schedule.node(block).iters) {

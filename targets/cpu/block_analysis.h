@@ -43,6 +43,8 @@ struct BlockAnalysis {
 };
 
 BlockAnalysis analyse(const Block& block);
+// The axis' number among the spatial ones.
+size_t position_of(const BlockAnalysis& analysis, const Var& axis);
 
 // The loops around the block whose variables the iteration's binding uses, outermost first.
 std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);

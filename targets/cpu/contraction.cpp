@@ -26,14 +26,15 @@ struct Contraction {
   std::vector<Var> reduce;
 };
 
-std::optional<Contraction> match(const BlockAnalysis& analysis, int lanes) {
+std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block, int lanes) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
   if (analysis.block_class != BlockClass::contraction) return std::nullopt;
   Contraction c{analysis, {}, -1, -1, {}, {}, analysis.reduce()};
   const std::vector<Var> spatial = analysis.spatial();
   for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
     const bool in_a = analysis.reads[0].uses(*v), in_b = analysis.reads[1].uses(*v);
     if (in_a == in_b || analysis.extent(*v) < 2) continue;
-    if (unit_stride(analysis.write, *v, analysis.iters, lanes) != 1) continue;
+    if (result_stride(schedule, block, *v, lanes) != 1) continue;
     c.vector_axis = *v;
     c.b = in_b ? 1 : 0, c.a = 1 - c.b;
     break;
@@ -127,7 +128,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const DType accumulator =
       analyse(schedule.node(block)).write.buffer.is_defined() ? analyse(schedule.node(block)).write.buffer->dtype : f32;
   const int lanes = target.lanes(accumulator);
-  const auto matched = match(analyse(schedule.node(block)), lanes);
+  const auto matched = match(schedule, block, lanes);
   if (!matched) return false;
   const Contraction& c = *matched;
   const BlockAnalysis& analysis = c.analysis;
@@ -197,8 +198,9 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const BlockRef out = keep_in_registers(schedule, block, tile_loop);
   const LoopRef first_k = k_outer.empty() ? k_inner.at(0) : k_outer[0];
   const BlockRef init = schedule.decompose_reduction(block, first_k);
-  vectorize_below(schedule, init, tile_loop, lanes);
-  vectorize_below(schedule, out, tile_loop, lanes);
+  const size_t axis = position_of(analysis, c.vector_axis);
+  vectorize_below(schedule, init, tile_loop, axis, lanes);
+  vectorize_below(schedule, out, tile_loop, axis, lanes);
   if (has_rows) schedule.unroll(i[1]);
   schedule.unroll(j[1]);
   schedule.vectorize(j[2]);

@@ -134,19 +134,28 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
   return copy;
 }
 
-void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
+std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const auto epilogue = find_epilogue(schedule, block);
+  if (!epilogue) return unit_stride(analysis.write, axis, analysis.iters, granule);
+  const BlockAnalysis last = analyse(schedule.node(*epilogue));
+  return unit_stride(last.write, last.spatial().at(position_of(analysis, axis)), last.iters, granule);
+}
+
+void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes) {
   std::vector<LoopRef> loops = schedule.loops(block);
   const auto at = std::find(loops.begin(), loops.end(), tile);
-  loops.erase(loops.begin(), at == loops.end() ? loops.begin() : at + 1);
-  const Access write = analyse(schedule.node(block)).write;
-  // The loop that moves by one element: the last such, since a loop of extent one may seem to.
-  std::optional<LoopRef> vector;
+  check(at != loops.end(), "vectorize_below: the block is below the tile's loop");
+  loops.erase(loops.begin(), at + 1);
+  const std::vector<LoopRef> along = loops_of(schedule, block, analyse(schedule.node(block)).spatial().at(axis));
+  std::optional<LoopRef> vector;  // the innermost loop along the axis
   for (const LoopRef& loop : loops) {
-    if (extent_of(schedule, loop) > 1 && loop_stride(schedule, block, write, loop) == 1) vector = loop;
+    if (std::find(along.begin(), along.end(), loop) != along.end() && extent_of(schedule, loop) > 1) vector = loop;
   }
   std::vector<LoopRef> order;
-  for (const LoopRef& loop : loops)
+  for (const LoopRef& loop : loops) {
     if (!vector || !(loop == *vector)) order.push_back(loop);
+  }
   if (vector) {
     order.push_back(*vector);
     if (loops.size() > 1) schedule.reorder(order);
@@ -158,8 +167,9 @@ void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& t
     }
     schedule.vectorize(*vector);
   }
-  for (const LoopRef& loop : order)
+  for (const LoopRef& loop : order) {
     if (extent_of(schedule, loop) > 0) schedule.unroll(loop);
+  }
 }
 
 std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& block, const Access& access,

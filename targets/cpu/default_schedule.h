@@ -35,9 +35,11 @@ std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& 
 // Keeps the results of `block` within `tile` in registers: computes the epilogue there or, when there is none, the
 // copy-out. Returns the block that writes the memory.
 BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile);
-// The loops of the block below `tile`: the one that moves through memory by one element becomes vectors, the others are
-// unrolled.
-void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
+// Elements of memory between neighbours along a spatial axis of `block`, where its results end up: of its epilogue,
+// when it has one, since the tile itself is in registers.
+std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule);
+// The loops of the block below `tile`: those of its spatial axis number `axis` become vectors, the others are unrolled.
+void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
 // The reduction block's innermost loop, below `tile`, as partial results in lanes that a second step joins.
 void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
 // Elements that an access moves when the loop advances by one; nothing when that is not constant.

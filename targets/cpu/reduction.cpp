@@ -86,8 +86,9 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
   const BlockRef out = keep_in_registers(schedule, block, tile);
   const BlockRef init = schedule.decompose_reduction(block, reduce[0]);
-  vectorize_below(schedule, init, tile, lanes);
-  vectorize_below(schedule, out, tile, lanes);
+  const size_t position = position_of(analysis, axis);
+  vectorize_below(schedule, init, tile, position, lanes);
+  vectorize_below(schedule, out, tile, position, lanes);
   if (row) schedule.unroll(*row);
   schedule.vectorize(lane[1]);
   schedule.parallel(tile);
@@ -119,6 +120,8 @@ void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& t
   const LoopRef reduced = schedule.loops(block).back();
   if (extent_of(schedule, reduced) < 2 * lanes) return;
   const BlockRef partial = schedule.rfactor(schedule.split(reduced, {std::nullopt, lanes})[1], 0);
+  const std::vector<LoopRef> around = schedule.loops(partial);
+  if (std::find(around.begin(), around.end(), tile) == around.end()) schedule.compute_at(partial, tile);
   const BlockAnalysis inner = analyse(schedule.node(partial));
   const LoopRef lane = loops_of(schedule, partial, inner.spatial().at(0)).at(0);
   std::vector<LoopRef> reduce;
@@ -129,7 +132,7 @@ void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& t
   order.push_back(lane);
   schedule.reorder(order);
   const BlockRef init = schedule.decompose_reduction(partial, reduce.at(0));
-  vectorize_below(schedule, init, tile, lanes);
+  vectorize_below(schedule, init, tile, 0, lanes);
   schedule.vectorize(lane);
   schedule.set_scope(inner.write.buffer->name, Scope::stack);
 }
@@ -140,7 +143,7 @@ bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
   const int lanes = target.lanes(analysis.write.buffer->dtype);
   const std::vector<Var> spatial = analysis.spatial();
   for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
-    if (analysis.extent(*v) < 2 || unit_stride(analysis.write, *v, analysis.iters, lanes) != 1) continue;
+    if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;
     const bool is_filter_only = std::all_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
       const auto stride = unit_stride(read, *v, analysis.iters, lanes);
       return (stride && (*stride == 0 || *stride == 1)) || is_constant(schedule.func(), read.buffer);

@@ -61,7 +61,10 @@ bool has_variable_extent(const InnerExtents& loops, const InnerExtents& inner) {
 class Compaction {
  public:
   Stmt walk(const Stmt& s) {
-    if (const auto* loop = s.as<For>()) ranges_.bind_range(loop->var, loop->extent);
+    if (const auto* loop = s.as<For>()) {
+      ranges_.bind_range(loop->var, loop->extent);
+      if (is_const_int(loop->extent, 1)) units_[loop->var] = Expr(0);
+    }
     if (const auto* allocate = s.as<Allocate>()) {
       const Stmt compacted = compact(*allocate);
       if (compacted.is_defined()) {
@@ -96,7 +99,7 @@ class Compaction {
           is_known = false;
           break;
         }
-        auto found = range_of(simplify(indices[d], all), inner, ranges_);  // loops of one iteration vanish
+        auto found = range_of(simplify(substitute(indices[d], units_), all), inner, ranges_);
         if (found && range) found = union_of(*range, *found, ranges_);
         is_known = found.has_value();
         range = found;
@@ -132,6 +135,7 @@ class Compaction {
   }
 
   Assumptions ranges_;  // of the loops around
+  Substitution units_;  // those that run once
 };
 
 }  // namespace
