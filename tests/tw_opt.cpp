@@ -11,6 +11,7 @@
 //   --schedule         the trace that follows the input in a section `// trace:`
 //   --lower TARGET     the kernels that targets/lower makes; the last step
 //   --verify           the verifier
+//   --relay          the input is a graph: tw_opt_relay.h
 //   --interpret        the oracle: the Func must compute what the input computes (--param n=5, --tolerance 1e-6)
 // A case without a RUN line takes the one of the case before it.  `// error: text` at the end of a line of the input
 // says that the case fails there with this text; on a line of its own it says so without a place.
@@ -39,6 +40,7 @@
 #include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/verify.h"
+#include "tests/tw_opt_relay.h"
 
 namespace {
 
@@ -307,7 +309,10 @@ class FileTest {
     std::string result;
     bool is_error = false;
     try {
-      result = apply(parse_command(list), parse_funcs(join(c.input, true), name_), join(c.trace, true));
+      const std::string text = join(c.input, true);
+      result = !list.empty() && list[0] == "--relay"
+                   ? apply_relay(list, text, name_)
+                   : apply(parse_command(list), parse_funcs(text, name_), join(c.trace, true));
     } catch (const Error& e) {
       is_error = true;
       result = e.what();
@@ -401,7 +406,8 @@ int main(int argc, char** argv) {
     if (!in) throw Error(ErrorCode::file, "cannot read " + path);
     std::ostringstream text;
     text << in.rdbuf();
-    std::cout << apply(parse_command(arguments), parse_funcs(text.str(), path), "");
+    std::cout << (arguments[0] == "--relay" ? apply_relay(arguments, text.str(), path)
+                                            : apply(parse_command(arguments), parse_funcs(text.str(), path), ""));
     return 0;
   } catch (const std::exception& e) {
     std::cerr << e.what() << "\n";
