@@ -31,6 +31,9 @@ constexpr int fan_in = 8;
 constexpr int64_t spin_in_run = 200'000, spin_between_runs = 100'000;
 // Where workers outnumber CPUs the awaited one may need this very CPU.
 constexpr int64_t spin_when_crowded = 2'000;
+// Other programs may crowd us as well; then spins end in vain, and get shorter down to this.
+constexpr int64_t least_patience = 5'000;
+constexpr uint32_t waits_between_trials = 32;
 
 // Workers of all teams that are in a run now.
 std::atomic<int> running_workers{0};
@@ -137,19 +140,19 @@ void Signal::set(uint32_t phase) {
   if (word_.exchange(phase << 1, std::memory_order_acq_rel) & 1) futex_wake_all(&word_);
 }
 
-void Signal::wait(uint32_t phase, int64_t spin_nanoseconds) {
+Signal::Waited Signal::wait(uint32_t phase, int64_t spin_nanoseconds) {
   const uint32_t wanted = phase << 1;
   auto is_set = [&](uint32_t word) { return (word & ~1u) == wanted; };
-  if (is_set(word_.load(std::memory_order_acquire))) return;
+  if (is_set(word_.load(std::memory_order_acquire))) return Waited::not_at_all;
   const int64_t end = now_nanoseconds() + spin_nanoseconds;
   // `pause` takes 40 to 140 cycles, so time, not a count, bounds the spin; the clock is read every 16th round.
   for (int round = 1; round % 16 != 0 || now_nanoseconds() < end; ++round) {
     pause_cpu();
-    if (is_set(word_.load(std::memory_order_acquire))) return;
+    if (is_set(word_.load(std::memory_order_acquire))) return Waited::spinning;
   }
   while (true) {
     uint32_t word = word_.load(std::memory_order_acquire);
-    if (is_set(word)) return;
+    if (is_set(word)) return Waited::sleeping;
     if (!(word & 1) && !word_.compare_exchange_weak(word, word | 1, std::memory_order_relaxed)) continue;
     futex_wait(&word_, word | 1);
   }
@@ -160,6 +163,7 @@ Team::Team(int size) : size_(size) {
   size_t cpus = allowed_cpus().size();
   cpus_ = cpus ? static_cast<int>(cpus) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   members_ = std::make_unique<Member[]>(size);
+  for (int worker = 0; worker < size; ++worker) members_[worker].patience = spin_in_run;
   int started = 1;
   try {
     for (; started < size; ++started) {
@@ -184,10 +188,10 @@ Team::~Team() {
 void Team::run_erased(Function function, void* context) {
   if (size_ == 1) return function(context, 0);
   int running = running_workers.fetch_add(size_, std::memory_order_relaxed) + size_;
-  spin_nanoseconds_ = running > cpus_ ? spin_when_crowded : spin_in_run;
+  spin_limit_ = running > cpus_ ? spin_when_crowded : spin_in_run;
   function_ = function;
   context_ = context;
-  members_[0].spin_nanoseconds = spin_nanoseconds_;
+  members_[0].spin_limit = spin_limit_;
   start_.set(++run_);
   function(context, 0);
   arrive(0);
@@ -201,11 +205,29 @@ void Team::work(int worker) {
   for (uint32_t run = 1;; ++run) {
     start_.wait(run, idle_spin);
     if (!function_) return;
-    me.spin_nanoseconds = spin_nanoseconds_;
+    me.spin_limit = spin_limit_;
     function_(context_, worker);
     // After arrive() worker 0 may already be writing the next run's fields.
-    idle_spin = std::min(me.spin_nanoseconds, spin_between_runs);
+    const int64_t limit = std::min(me.spin_limit, spin_between_runs);
     arrive(worker);
+    idle_spin = std::min(limit, me.patience);
+  }
+}
+
+// Spinning in vain is the sign of a crowd: the awaited worker does not run, perhaps because this one has its CPU.  Then
+// sleeping soon is many times faster.  But a sleeper wakes late, lets others wait in turn and so keeps them impatient:
+// a full spin now and then finds out that the crowd has gone.
+void Team::wait(Member& me, Signal& signal, uint32_t phase) {
+  const bool is_trial = ++me.waits % waits_between_trials == 0;
+  switch (signal.wait(phase, is_trial ? me.spin_limit : std::min(me.spin_limit, me.patience))) {
+    case Signal::Waited::not_at_all:
+      break;
+    case Signal::Waited::spinning:
+      me.patience = is_trial ? spin_in_run : std::min(me.patience * 2, spin_in_run);
+      break;
+    case Signal::Waited::sleeping:
+      me.patience = std::max(me.patience / 4, least_patience);
+      break;
   }
 }
 
@@ -214,7 +236,7 @@ void Team::arrive(int worker) {
   Member& me = members_[worker];
   uint32_t phase = ++me.phase;
   int first = worker * fan_in + 1, last = std::min(first + fan_in, size_);
-  for (int child = first; child < last; ++child) members_[child].arrived.wait(phase, me.spin_nanoseconds);
+  for (int child = first; child < last; ++child) wait(me, members_[child].arrived, phase);
   if (worker != 0) me.arrived.set(phase);
 }
 
@@ -225,7 +247,7 @@ void Team::barrier(int worker) {
   if (worker == 0) {
     release_.set(me.phase);
   } else {
-    release_.wait(me.phase, me.spin_nanoseconds);
+    wait(me, release_, me.phase);
   }
 }
 

@@ -2,7 +2,8 @@
 //
 // A team is entered once a run; worker 0 is the calling thread.  Within the run the workers meet at a barrier.  Who
 // waits spins for a bounded time and then sleeps on a futex, so a run stays fast when every worker has a core, and
-// does not collapse when they have to share.  Between runs the workers sleep.
+// does not collapse when they have to share, with each other or with other programs: who spun in vain spins less the
+// next time.  Between runs the workers sleep.
 //
 // The barrier is a tree of fan-in 8: a worker waits for its children, tells its parent, and waits for one release word.
 // Every word that is waited for has 128 bytes to itself (two lines: the neighbour is prefetched with it).
@@ -23,8 +24,9 @@ int default_team_size();
 class alignas(128) Signal {
  public:
   void set(uint32_t phase);
+  enum class Waited { not_at_all, spinning, sleeping };
   // Returns when the phase is `phase`; the setter may be at most one phase ahead of any waiter.
-  void wait(uint32_t phase, int64_t spin_nanoseconds);
+  Waited wait(uint32_t phase, int64_t spin_nanoseconds);
 
  private:
   std::atomic<uint32_t> word_{0};
@@ -57,21 +59,25 @@ class Team {
   using Function = void (*)(void* context, int worker);
   struct alignas(128) Member {
     Signal arrived;
-    uint32_t phase = 0;            // of its next barrier; only this worker touches it
-    int64_t spin_nanoseconds = 0;  // for the current run
-    std::thread thread;            // none for worker 0
+    std::thread thread;  // none for worker 0
+    // Only this worker touches these.
+    uint32_t phase = 0;      // of its last barrier
+    int64_t spin_limit = 0;  // for the current run
+    int64_t patience = 0;    // how long spinning has been worth it lately
+    uint32_t waits = 0;
   };
 
   void run_erased(Function function, void* context);
   void work(int worker);
   void arrive(int worker);
+  static void wait(Member& me, Signal& signal, uint32_t phase);
 
   int size_, cpus_;
   std::unique_ptr<Member[]> members_;
   Signal start_, release_;
   // Written by worker 0 before start_ is set.
   uint32_t run_ = 0;
-  int64_t spin_nanoseconds_ = 0;
+  int64_t spin_limit_ = 0;
   Function function_ = nullptr;  // null: the team ends
   void* context_ = nullptr;
 };
