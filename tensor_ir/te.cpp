@@ -111,6 +111,10 @@ Tensor reduce(std::string name, std::vector<Expr> shape, std::vector<Expr> reduc
   for (size_t i = 0; i < shape.size(); ++i) probe_spatial.push_back(Var(axis_name("p", i)));
   for (size_t i = 0; i < reduce_extents.size(); ++i) probe_reduce.push_back(Var(axis_name("q", i)));
   const DType dtype = value(probe_spatial, probe_reduce).dtype();
+  // Of nothing: the loops would not run, nor the init in them.
+  if (std::any_of(reduce_extents.begin(), reduce_extents.end(), [](const Expr& e) { return is_const_int(e, 0); })) {
+    return compute(name, shape, {}, [&](const Indices&) { return identity_of(combiner, dtype); });
+  }
   const Buffer output(name, dtype, shape);
   auto stage =
       make_stage(name, uses, output, shape, reduce_extents, [&](const Indices& s, const Indices& r, Stmt& init) {

@@ -83,6 +83,10 @@ ValueId import_trilu(Context& c) {
 ValueId import_compress(Context& c) {
   const NDArray* condition = c.constant(c.input(1));
   if (!condition) c.refuse("its condition is computed by the model, so that the result's shape is not known");
+  Ints chosen;
+  for (int64_t i = 0; i < condition->size(); ++i) {
+    if (condition->get_int(i) != 0) chosen.push_back(i);
+  }
   ValueId x = c.input(0);
   const Ints dims = dims_of(c, x);
   int axis = 0;
@@ -91,11 +95,8 @@ ValueId import_compress(Context& c) {
   else
     x = emit_reshape(c, x, {element_count(dims)});
   const int64_t extent = dims_of(c, x)[axis];
-  Ints kept;
-  for (int64_t i = 0; i < std::min<int64_t>(extent, condition->size()); ++i) {
-    if (condition->get_int(i) != 0) kept.push_back(i);
-  }
-  return c.emit("gather", {x, c.emit_constant(int_array(kept))}, attributes_of({{"axis", int64_t{axis}}}));
+  while (!chosen.empty() && chosen.back() >= extent) chosen.pop_back();
+  return c.emit("gather", {x, c.emit_constant(int_array(chosen))}, attributes_of({{"axis", int64_t{axis}}}));
 }
 
 ValueId import_non_zero(Context& c) {
