@@ -3,10 +3,12 @@
 
 #include <llvm/Analysis/AliasAnalysis.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/AsmParser/Parser.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
@@ -145,6 +147,18 @@ EmittedKernel emit_kernel(const Kernel& kernel, const Target& target, EmitForm f
       generate(module, *machine,
                form == EmitForm::assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile);
   return result;
+}
+
+std::string emit_ir_text(const char* text, const Target& target) {
+  initialize_llvm();
+  llvm::LLVMContext context;
+  llvm::SMDiagnostic diagnostic;
+  const auto module = llvm::parseAssemblyString(text, diagnostic, context);
+  check(module != nullptr, "codegen: built-in functions parse");
+  const auto machine = make_machine(target);
+  module->setTargetTriple(llvm::Triple(target.triple));
+  module->setDataLayout(machine->createDataLayout());
+  return generate(*module, *machine, llvm::CodeGenFileType::ObjectFile);
 }
 
 }  // namespace tw

@@ -19,4 +19,7 @@ struct EmittedKernel {
 EmittedKernel emit_kernel(const Kernel& kernel, const Target& target, EmitForm form,
                           bool wants_assembly_besides = false);
 
+// An object of functions written as LLVM IR.
+std::string emit_ir_text(const char* text, const Target& target);
+
 }  // namespace tw

@@ -46,6 +46,7 @@ RegisterFile::RegisterFile(const Stmt& body) {
   };
   std::vector<Buffer> order;
   std::unordered_map<Buffer, std::set<Range>> ranges;
+  std::unordered_map<Buffer, int64_t> element_counts;
   visit(body, [&](const Allocate& a) {
     if (a.buffer->scope == Scope::register_) order.push_back(a.buffer), ranges[a.buffer];
   });
@@ -54,8 +55,6 @@ RegisterFile::RegisterFile(const Stmt& body) {
     if (buffer->scope != Scope::register_) return;
     check(ranges.count(buffer) > 0 && indices.size() == 1, "codegen: register buffers are allocated and flat");
     const auto lanes = constant_lanes(indices[0]);
-    const auto shape = const_shape(buffer);
-    check(shape.has_value(), "codegen: register buffers have constant extents");
     if (!lanes) {
       throw Error(ErrorCode::lower, "register buffer " + buffer->name + " is indexed by " + to_text(indices[0]) +
                                         ", which is not a constant\n"
@@ -63,10 +62,9 @@ RegisterFile::RegisterFile(const Stmt& body) {
                                         "computed at");
     }
     for (int64_t lane : *lanes) {
-      if (lane < 0 || lane >= (*shape)[0]) {
-        throw Error(ErrorCode::lower, "register buffer " + buffer->name + " has no element " + std::to_string(lane) +
-                                          "\n  help: guard the access, or make the buffer larger");
-      }
+      // Lanes beyond the end are those that masks leave out; here they cost nothing and hold nothing.
+      check(lane >= 0, "codegen: indices of registers are not negative");
+      element_counts[buffer] = std::max(element_counts[buffer], lane + 1);
     }
     if (is_contiguous(*lanes)) {
       ranges[buffer].insert({lanes->front(), static_cast<int>(lanes->size())});
@@ -80,7 +78,7 @@ RegisterFile::RegisterFile(const Stmt& body) {
   for (const Buffer& buffer : order) {
     Elements& elements = buffers_[buffer];
     elements.first_slot = slots_.size();
-    elements.place.assign(const_shape(buffer)->at(0), Place{SIZE_MAX, 0});
+    elements.place.assign(element_counts[buffer], Place{SIZE_MAX, 0});
     for (const Range& range : ranges[buffer]) {
       // The elements of the range that no wider slot has; usually all or none of them.
       for (int64_t at = range.first; at < range.first + range.lanes;) {

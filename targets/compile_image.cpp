@@ -18,6 +18,7 @@
 #include <set>
 #include <thread>
 
+#include "targets/arm/builtins.h"
 #include "targets/codegen_llvm_emit.h"
 #include "targets/spill_report.h"
 
@@ -173,7 +174,9 @@ std::vector<std::byte> compile_image(const std::vector<Kernel>& kernels, const T
       for (InnerLoopReport& loop : report_inner_loops(emitted[i].assembly, kernels[i].symbol))
         report->inner_loops.push_back(std::move(loop));
   }
-  auto image = link_image(objects_of(emitted), false);
+  std::vector<std::string> objects = objects_of(emitted);
+  if (target.architecture == "arm") objects.push_back(emit_ir_text(arm::builtins_ir, target));
+  auto image = link_image(objects, false);
   if (report) {
     report->llvm_seconds = compiled - start;
     report->link_seconds = seconds_now() - compiled;

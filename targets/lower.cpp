@@ -163,6 +163,9 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
 
   run("drop_register_masks");
 
+  // 16-bit floats compute in f32.
+  run("legalize_types");
+
   // After all copies: products and sums that belong together now stand together.
   if (target.has_fma) run("contract_fma");
 

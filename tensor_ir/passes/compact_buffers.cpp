@@ -9,6 +9,7 @@
 // constants where tiles are; an index that is not understood keeps its dimension whole.
 #include "tensor_ir/arith/region.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
 
 namespace tw {
@@ -142,7 +143,12 @@ class Compaction {
 
 Func compact_buffers(const Func& f) {
   Func result = f;
-  result.body = Compaction().walk(f.body);
+  // A loop of one iteration would make its variable part of where a range begins.
+  const Stmt body = rewrite_bottom_up(f.body, [](const For& loop) -> Stmt {
+    const bool is_plain = is_const_int(loop.extent, 1) && loop.loop_kind != LoopKind::thread;
+    return is_plain ? fold_substitute(loop.body, {{loop.var, int_imm(loop.var.dtype(), 0)}}) : Stmt();
+  });
+  result.body = Compaction().walk(body);
   return result;
 }
 

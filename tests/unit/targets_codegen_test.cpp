@@ -1,20 +1,94 @@
-// Kernels as machine code of this machine, against the oracle.
+// Kernels as machine code against the oracle: of this machine, and of others in the emulator.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <cstdlib>
+#include <filesystem>
 
-#include "runtime/machine.h"
-#include "sample_funcs.h"
+#include "runtime/npy.h"
 #include "targets_run.h"
 #include "tensor_ir/parser.h"
-#include "tensor_ir/printer.h"
 
 namespace tw {
 namespace {
 
-using test::NativeFunc;
+using namespace test;
 
-// 512³, packed B, a register tile of 14 × 32.
+using CaseList = std::vector<KernelCase> (*)(const Target&);
+struct Group {
+  const char* name;
+  CaseList cases;
+};
+const Group groups[] = {
+    {"naive", [](const Target& t) { return sample_cases(t, false); }},
+    {"scheduled", [](const Target& t) { return sample_cases(t, true); }},
+    {"elementwise", elementwise_cases},
+    {"conversion", conversion_cases},
+    {"lane_reduction", lane_reduction_cases},
+    {"stride", stride_cases},
+};
+
+struct Machine {
+  const char* target;
+  const char* runner;  // a folder of boards/ and the emulator's command; empty: this process
+  const char* emulator;
+};
+
+void PrintTo(const Machine& machine, std::ostream* out) {
+  *out << machine.target;
+}
+
+class TargetsRun : public testing::TestWithParam<std::tuple<Machine, Group>> {};
+
+TEST_P(TargetsRun, AgreesWithTheOracle) {
+  const auto& [machine, group] = GetParam();
+  const Target target = parse_target(machine.target);
+  const std::vector<KernelCase> cases = group.cases(target);
+  Executable executable = make_executable(cases, target);
+  std::vector<NDArray> outputs;
+  if (*machine.runner == 0) {
+    outputs = executable.run({});
+  } else {
+    const auto folder = std::filesystem::temp_directory_path() /
+                        ("tilewright-test-" + std::to_string(getpid()) + "-" + group.name + machine.runner);
+    std::filesystem::create_directories(folder);
+    executable.save(folder / "m.twa");
+    const std::string command = std::string(machine.emulator) + " " + TW_BUILD + "/boards/" + machine.runner +
+                                "/tw-run " + (folder / "m.twa").string() + " --threads 2 --output-dir " +
+                                folder.string() + " > " + (folder / "log").string() + " 2>&1";
+    const int status = std::system(command.c_str());
+    ASSERT_EQ(status, 0) << command;
+    for (const TensorInfo& info : executable.plan().outputs) {
+      std::string name = info.name;
+      for (char& c : name)
+        if (!isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '_';
+      outputs.push_back(read_npy(folder / (name + ".npy"), info.dtype));
+    }
+    std::filesystem::remove_all(folder);
+  }
+  size_t at = 0;
+  for (const KernelCase& c : cases) {
+    std::vector<NDArray> own;
+    for (size_t i = 0; i < c.expected.size(); ++i) own.push_back(outputs[at++]);
+    EXPECT_EQ(compare(c, own, target), "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TargetsRun,
+    testing::Combine(testing::Values(Machine{"cpu", "", ""}, Machine{"x86:avx2", "x86_64", "qemu-x86_64 -cpu max"},
+                                     Machine{"x86:sse4", "x86_64", "qemu-x86_64 -cpu Nehalem"},
+                                     Machine{"rpi3", "aarch64", "qemu-aarch64 -cpu cortex-a53"},
+                                     Machine{"neoverse-n1", "aarch64", "qemu-aarch64 -cpu neoverse-n1"},
+                                     Machine{"armv7", "armv7", "qemu-arm -cpu cortex-a7"}),
+                     testing::ValuesIn(groups)),
+    [](const auto& info) {
+      std::string name = std::string(std::get<0>(info.param).target) + "_" + std::get<1>(info.param).name;
+      for (char& c : name)
+        if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+      return name;
+    });
+
+// A kernel written for AVX-512: 14 × 32 of f32 in registers, B packed.
 const char* const tiled_matmul = R"(
 func matmul(A: f32[504, 512], B: f32[16, 512, 32]) -> (C: f32[504, 512]) {
   for t in 0..576 parallel {
@@ -44,77 +118,20 @@ func matmul(A: f32[504, 512], B: f32[16, 512, 32]) -> (C: f32[504, 512]) {
 }
 )";
 
-TEST(TargetsCodegen, RegisterTileMatmul) {
-  const Target target = parse_target("cpu");
-  Func f = parse_func(tiled_matmul);
-  const auto buffers = test::random_buffers(f, 1);
-  const NativeFunc native(f, target);
-  if (getenv("TW_SHOW")) {
-    for (const auto& k : native.lowered().kernels) puts(to_text(k.func).c_str());
-    puts(emit_llvm_ir(native.lowered().kernels, target).c_str());
-    puts(emit_assembly(native.lowered().kernels, target).c_str());
-  }
-  native(buffers);
-  const float *a = buffers[0].as<float>(), *b = buffers[1].as<float>(), *c = buffers[2].as<float>();
-  double worst = 0;
-  for (int i = 0; i < 504; ++i)
-    for (int j = 0; j < 512; ++j) {
-      double sum = 0;
-      for (int k = 0; k < 512; ++k) sum += double(a[i * 512 + k]) * b[(j / 32 * 512 + k) * 32 + j % 32];
-      worst = std::max(worst, std::abs(sum - c[i * 512 + j]));
-    }
-  EXPECT_LT(worst, 1e-3);
-  if (getenv("TW_TIME")) {
-    for (int r = 0; r < 5; ++r) {
-      const double peak = measure_peak_flops(1);
-      double best = 1e9;
-      for (int n = 0; n < 20; ++n) {
-        const auto start = std::chrono::steady_clock::now();
-        native(buffers);
-        best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-      }
-      printf("%.1f GFLOP/s of %.1f: %.3f\n", 2e-9 * 504 * 512 * 512 / best, peak * 1e-9,
-             2.0 * 504 * 512 * 512 / best / peak);
-    }
-  }
-}
-
-void expect_same(const test::SampleFunc& sample, const Func& scheduled, const Target& target,
-                 const std::vector<NDArray>& inputs, const std::vector<NDArray>& expected) {
-  std::vector<NDArray> actual;
-  for (const NDArray& array : inputs) actual.push_back(array.clone());
-  const NativeFunc native(scheduled, target);
-  if (const char* show = getenv("TW_SHOW"); show && sample.name == show) {
-    puts(to_text(scheduled).c_str());
-    for (const auto& k : native.lowered().kernels) puts(to_text(k.func).c_str());
-  }
-  native(actual, {}, 2);
-  for (size_t i = inputs.size() - static_cast<size_t>(scheduled.output_count); i < inputs.size(); ++i)
-    EXPECT_LT(test::largest_difference(actual[i], expected[i]), 1e-4) << sample.name << " on " << target.name;
-}
-
-TEST(TargetsCodegen, SampleFuncs) {
-  for (const test::SampleFunc& sample : test::sample_funcs()) {
-    const auto inputs = test::random_buffers(sample.func, 7);
-    std::vector<NDArray> expected;
-    for (const NDArray& array : inputs) expected.push_back(array.clone());
-    NativeFunc(sample.func, parse_target("x86:sse4"))(expected);
-    for (const char* name : {"x86:sse4", "x86:avx2", "cpu"}) {
-      const Target target = parse_target(name);
-      try {
-        expect_same(sample, sample.func, target, inputs, expected);
-        const Schedule schedule = target.default_schedule(sample.func, target);
-        if (schedule.func().buffers[0]->shape.size() != sample.func.buffers[0]->shape.size()) continue;
-        bool is_same_shape = true;
-        for (size_t i = 0; i < schedule.func().buffers.size(); ++i)
-          is_same_shape &= const_shape(schedule.func().buffers[i]) == const_shape(sample.func.buffers[i]);
-        if (!is_same_shape) continue;
-        expect_same(sample, schedule.func(), target, inputs, expected);
-      } catch (const Error& e) {
-        ADD_FAILURE() << sample.name << " on " << name << ": " << e.what();
-      }
-    }
-  }
+TEST(TargetsCodegen, RegisterTilesDoNotSpill) {
+  const Target target = parse_target("x86:avx512");
+  const LoweredFunc lowered = lower(parse_func(tiled_matmul), target, "k");
+  CodegenReport report;
+  CodegenOptions options;
+  options.wants_report = true;
+  compile_image(lowered.kernels, target, options, &report);
+  ASSERT_EQ(report.inner_loops.size(), 1u);
+  EXPECT_EQ(report.inner_loops[0].vector_spills, 0);
+  EXPECT_EQ(report.inner_loops[0].vector_reloads, 0);
+  const std::string assembly = emit_assembly(lowered.kernels, target);
+  size_t count = 0;
+  for (size_t at = 0; (at = assembly.find("vfmadd", at)) != std::string::npos; ++at) ++count;
+  EXPECT_EQ(count, 28u);
 }
 
 }  // namespace

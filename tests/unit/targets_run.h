@@ -1,64 +1,65 @@
-// Runs a scheduled Func as machine code of this machine: lower, compile, link, load, call.
+// Runs kernel cases as machine code: of this machine at once, of others in the emulator.
 #pragma once
 
 #include <map>
-#include <string>
-#include <vector>
 
-#include "runtime/elf_image.h"
-#include "runtime/ndarray.h"
-#include "runtime/plan.h"
+#include "runtime/executable.h"
 #include "targets/compile_image.h"
 #include "targets/lower.h"
+#include "targets_cases.h"
 
 namespace tw::test {
 
-class NativeFunc {
- public:
-  NativeFunc(const Func& scheduled, const Target& target)
-      : lowered_(lower(scheduled, target, "k")), image_(compile_image(lowered_.kernels, target)) {
-    for (const Buffer& buffer : scheduled.buffers) names_.push_back(buffer->name);
-  }
-
-  const LoweredFunc& lowered() const { return lowered_; }
-
-  // `buffers` in the order of the Func's; `tasks_at_once` > 0: the tasks in pieces, from the last to the first.
-  void operator()(const std::vector<NDArray>& buffers, const std::vector<int64_t>& parameters = {},
-                  int64_t tasks_at_once = 0) const {
-    std::map<std::string, void*> memory;
-    std::vector<NDArray> own;
-    for (size_t i = 0; i < names_.size(); ++i) memory[names_[i]] = const_cast<void*>(buffers[i].data());
-    for (const Kernel& kernel : lowered_.kernels) {
-      std::vector<void*> pointers;
-      for (const Buffer& buffer : kernel.func.buffers) {
-        if (!memory.count(buffer->name) || buffer->name == "workspace") {
-          own.emplace_back(buffer->dtype, Shape{*as_int(buffer->shape[0])});
-          memory[buffer->name] = own.back().data();
-        }
-        pointers.push_back(memory[buffer->name]);
-      }
-      int64_t tasks = 0;
-      if (const auto constant = as_int(kernel.tasks)) {
-        tasks = *constant;
+// The cases as one model: each case's inputs are constants, its outputs are outputs, its steps follow each other.
+inline Executable make_executable(const std::vector<KernelCase>& cases, const Target& target) {
+  Plan plan;
+  std::vector<Kernel> kernels;
+  std::vector<NDArray> constants;
+  auto place = [](int64_t& top, int64_t bytes) {
+    const int64_t at = top;
+    top += (bytes + 63) / 64 * 64;
+    return at;
+  };
+  auto bytes_of = [](const Buffer& buffer) { return *as_int(buffer->shape[0]) * buffer->dtype.bytes(); };
+  for (const KernelCase& c : cases) {
+    const LoweredFunc lowered = lower(c.func, target, c.name);
+    std::map<std::string, BufferUse> uses;
+    for (size_t i = 0; i < c.func.buffers.size(); ++i) {
+      const Buffer& buffer = c.func.buffers[i];
+      BufferUse use;
+      const bool is_output = c.func.is_output(buffer);
+      const NDArray& array = is_output ? c.expected[i - c.inputs.size()] : c.inputs[i];
+      use.bytes = static_cast<int64_t>(array.byte_size());
+      TensorInfo info{c.name + "." + buffer->name, buffer->dtype, array.shape()};
+      if (is_output) {
+        use.storage = Storage::output, use.index = static_cast<uint32_t>(plan.outputs.size());
+        plan.outputs.push_back(info);
       } else {
-        for (size_t i = 0; i < parameters.size(); ++i)
-          if (kernel.tasks.is_same(kernel.func.parameters[i])) tasks = parameters[i];
+        use.storage = Storage::constant, use.index = static_cast<uint32_t>(plan.constants.size());
+        plan.constants.push_back(info);
+        constants.push_back(array);
       }
-      const auto function = reinterpret_cast<KernelFunction>(image_.function(kernel.symbol));
-      check(function != nullptr, "the image has the kernel");
-      if (tasks_at_once <= 0) {
-        function(pointers.data(), parameters.data(), 0, tasks);
-        continue;
-      }
-      for (int64_t last = tasks; last > 0; last -= tasks_at_once)
-        function(pointers.data(), parameters.data(), std::max<int64_t>(0, last - tasks_at_once), last);
+      uses[buffer->name] = use;
+    }
+    int64_t arena = 0;
+    for (const Buffer& buffer : lowered.temporaries)
+      uses[buffer->name] = {Storage::arena, 0, place(arena, bytes_of(buffer)), bytes_of(buffer)};
+    plan.arena_bytes = std::max(plan.arena_bytes, arena);
+    for (const Kernel& kernel : lowered.kernels) {
+      Step step;
+      step.kernel = step.name = kernel.symbol;
+      for (const Buffer& buffer : kernel.func.buffers)
+        if (kernel.workspace_bytes == 0 || buffer != kernel.func.buffers.back())
+          step.buffers.push_back(uses.at(buffer->name));
+      step.tasks = *as_int(kernel.tasks);
+      step.workspace_bytes = kernel.workspace_bytes;
+      plan.workspace_bytes = std::max(plan.workspace_bytes, step.workspace_bytes);
+      plan.steps.push_back(step);
+      kernels.push_back(kernel);
     }
   }
-
- private:
-  LoweredFunc lowered_;
-  ElfImage image_;
-  std::vector<std::string> names_;
-};
+  return Executable(compile_image(kernels, target), plan, constants,
+                    {target.architecture, target.name, target.features});
+}
 
 }  // namespace tw::test

@@ -1,0 +1,3 @@
+target_sources(targets_tests PRIVATE ${CMAKE_CURRENT_LIST_DIR}/targets_cases.cpp)
+add_dependencies(targets_tests board_runners)
+target_compile_definitions(targets_tests PRIVATE TW_BUILD="${CMAKE_BINARY_DIR}")

@@ -1,0 +1,245 @@
+#include "targets_cases.h"
+
+#include <random>
+
+#include "sample_funcs.h"
+#include "tensor_ir/interp.h"
+#include "tensor_ir/match.h"
+
+namespace tw::test {
+namespace {
+
+KernelCase make_case(const std::string& name, const Func& func, uint64_t seed, double tolerance) {
+  KernelCase result{name, func, {}, {}, tolerance};
+  std::vector<NDArray> buffers = random_buffers(func, seed);
+  const size_t inputs = buffers.size() - static_cast<size_t>(func.output_count);
+  result.inputs.assign(buffers.begin(), buffers.begin() + static_cast<std::ptrdiff_t>(inputs));
+  InterpretOptions options;
+  options.check_races = false;  // the tests of schedules look for them
+  interpret(func, buffers, options);
+  result.expected.assign(buffers.begin() + static_cast<std::ptrdiff_t>(inputs), buffers.end());
+  return result;
+}
+
+const DType all_types[] = {f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean};
+
+// One block: the innermost loop split and vectorized, the tail by a guard.
+Func vectorized(const Func& f, int64_t width) {
+  Schedule schedule(f);
+  const BlockRef block = schedule.blocks()[0];
+  std::vector<LoopRef> loops = schedule.loops(block);
+  if (loops.size() > 1) schedule.parallel(loops[0]);
+  schedule.vectorize(schedule.split(loops.back(), {std::nullopt, width})[1]);
+  return schedule.func();
+}
+
+class RandomExpression {
+ public:
+  RandomExpression(std::mt19937_64& random, std::vector<Expr> leaves) : random_(random), leaves_(std::move(leaves)) {}
+
+  Expr value(DType dtype, int depth) {
+    if (depth == 0) return leaf(dtype);
+    auto sub = [&] { return value(dtype, depth - 1); };
+    if (dtype.is_bool()) {
+      switch (pick(5)) {
+        case 0:
+          return sub() && sub();
+        case 1:
+          return sub() || sub();
+        case 2:
+          return !sub();
+        case 3:
+          return equal(sub(), sub());
+        default:
+          return leaf(dtype);
+      }
+    }
+    switch (pick(dtype.is_float() ? 12 : 14)) {
+      case 0:
+      case 1:
+        return sub() + sub();
+      case 2:
+        return sub() - sub();
+      case 3:
+        return sub() * sub();
+      case 4:
+        return min(sub(), sub());
+      case 5:
+        return max(sub(), sub());
+      case 6:
+        return select(condition(dtype, depth), sub(), sub());
+      case 7:
+        return call(Intrinsic::abs, {sub()});
+      case 8:
+        return call(Intrinsic::minimum, {sub(), sub()});
+      case 9:
+        return call(Intrinsic::sign, {sub()});
+      case 10:
+        if (dtype.is_float()) return sub() / (call(Intrinsic::abs, {sub()}) + const_of(dtype, 1));
+        return division(sub(), max(call(Intrinsic::abs, {sub()}), const_of(dtype, 1)));
+      case 11: {
+        if (!dtype.is_float()) return division(sub(), int_imm(dtype, 1 + static_cast<int64_t>(pick(7))));
+        static const Intrinsic rounding[] = {Intrinsic::floor, Intrinsic::ceil, Intrinsic::trunc,
+                                             Intrinsic::round_even};
+        return call(rounding[pick(4)], {sub() * const_of(dtype, 3)});
+      }
+      case 12: {
+        static const BinaryOp bits[] = {BinaryOp::bit_and, BinaryOp::bit_or, BinaryOp::bit_xor};
+        return binary(bits[pick(3)], sub(), sub());
+      }
+      default:
+        return binary(pick(2) ? BinaryOp::shift_left : BinaryOp::shift_right, sub(),
+                      int_imm(dtype, static_cast<int64_t>(pick(dtype.bits))));
+    }
+  }
+
+ private:
+  size_t pick(size_t n) { return random_() % n; }
+  Expr leaf(DType dtype) {
+    if (pick(5) == 0) return const_of(dtype, static_cast<double>(pick(3)));
+    return leaves_[pick(leaves_.size())];
+  }
+  Expr division(Expr a, Expr b) {
+    static const BinaryOp ops[] = {BinaryOp::div, BinaryOp::mod, BinaryOp::floor_div, BinaryOp::floor_mod};
+    return binary(ops[pick(4)], std::move(a), std::move(b));
+  }
+  Expr condition(DType dtype, int depth) {
+    static const BinaryOp ops[] = {BinaryOp::lt, BinaryOp::le, BinaryOp::eq, BinaryOp::ne};
+    return binary(ops[pick(4)], value(dtype, depth - 1), value(dtype, depth - 1));
+  }
+
+  std::mt19937_64& random_;
+  std::vector<Expr> leaves_;
+};
+
+// Rounding differs where the machine fuses a multiplication and an addition.
+double tolerance_of(DType dtype) {
+  if (!dtype.is_float()) return 0;
+  return dtype.element() == f64 ? 1e-12 : dtype.element() == f32 ? 1e-5 : dtype.element() == f16 ? 4e-3 : 3e-2;
+}
+
+}  // namespace
+
+std::vector<KernelCase> sample_cases(const Target& target, bool is_scheduled) {
+  std::vector<KernelCase> cases;
+  for (const SampleFunc& sample : sample_funcs()) {
+    const Func func = is_scheduled ? target.default_schedule(sample.func, target).func() : sample.func;
+    cases.push_back(make_case(sample.name + (is_scheduled ? "_scheduled" : "_naive"), func, 7, 1e-4));
+  }
+  return cases;
+}
+
+std::vector<KernelCase> elementwise_cases(const Target& target) {
+  std::vector<KernelCase> cases;
+  std::mt19937_64 random(11);
+  for (DType dtype : all_types) {
+    for (int n = 0; n < 6; ++n) {
+      const std::vector<Expr> shape = {Expr(int64_t(3 + random() % 5)), Expr(int64_t(5 + random() % 30))};
+      const auto a = te::placeholder("A", shape, dtype), b = te::placeholder("B", shape, dtype);
+      const auto row = te::placeholder("R", {shape[1]}, dtype);
+      const uint64_t seed = random();
+      const auto c = te::compute("C", shape, {a, b, row}, [&](const te::Indices& s) {
+        std::mt19937_64 same(seed);  // `compute` asks twice
+        return RandomExpression(same, {a(s), b(s), row({s[1]})}).value(dtype, 3);
+      });
+      const Func f = te::make_func("f", {a, b, row}, {c});
+      const int64_t widths[] = {target.lanes(f32), 2 * target.lanes(dtype), 5};
+      cases.push_back(make_case("elementwise_" + to_string(dtype) + "_" + std::to_string(n),
+                                vectorized(f, widths[n % 3]), random(), tolerance_of(dtype)));
+    }
+  }
+  return cases;
+}
+
+std::vector<KernelCase> conversion_cases(const Target& target) {
+  std::vector<KernelCase> cases;
+  for (DType from : all_types) {
+    const auto a = te::placeholder("A", {37}, from);
+    std::vector<te::Tensor> outputs;
+    for (DType to : all_types) {
+      if (from == to) continue;
+      const auto c = te::compute("C_" + to_string(to), {37}, {a}, [&](const te::Indices& s) {
+        // Negative floats have no meaning as unsigned integers; small magnitudes need not round to zero.
+        Expr value = a({s[0]});
+        if (from.is_float() && !to.is_float() && !to.is_bool()) value = value * const_of(from, 50);
+        if (from.is_float() && to.is_unsigned_integer()) value = call(Intrinsic::abs, {value});
+        return cast(to, value);
+      });
+      const Func f = te::make_func("f", {a}, {c});
+      cases.push_back(make_case("convert_" + to_string(from) + "_" + to_string(to), vectorized(f, target.lanes(f32)), 3,
+                                tolerance_of(to)));
+    }
+  }
+  return cases;
+}
+
+std::vector<KernelCase> lane_reduction_cases(const Target& target) {
+  std::vector<KernelCase> cases;
+  const std::pair<const char*, te::Combiner> combiners[] = {
+      {"sum", te::Combiner::sum}, {"product", te::Combiner::product}, {"min", te::Combiner::min},
+      {"max", te::Combiner::max}, {"all", te::Combiner::logical_and}, {"any", te::Combiner::logical_or}};
+  for (const auto& [name, combiner] : combiners) {
+    const bool is_logical = combiner == te::Combiner::logical_and || combiner == te::Combiner::logical_or;
+    for (DType dtype : all_types) {
+      if (dtype.is_bool() != is_logical) continue;
+      const int64_t length = 3 * target.lanes(f32) + 5;
+      const auto a = te::placeholder("A", {5, length}, dtype);
+      const auto c = te::reduce("C", {5}, {length}, combiner, {a},
+                                [&](const te::Indices& s, const te::Indices& r) { return a({s[0], r[0]}); });
+      Func f = te::make_func("f", {a}, {c});
+      // As a schedule that may reorder the operation would leave it: lanes of the reduced loop.
+      Schedule schedule(f);
+      const auto loops = schedule.loops(schedule.block("C"));
+      schedule.split(loops[1], {std::nullopt, 2 * target.lanes(f32)});
+      const BlockRef zero = schedule.decompose_reduction(schedule.block("C"), schedule.loops(schedule.block("C"))[1]);
+      (void)zero;
+      f = schedule.func();
+      f.body = rewrite(f.body, [&](const For& loop) -> Stmt {
+        if (!is_const_int(loop.extent, 2 * target.lanes(f32))) return {};
+        return make_stmt<For>(loop.var, loop.extent, LoopKind::vectorized, loop.body);
+      });
+      const double tolerance = dtype.bits == 16 && dtype.is_float() ? 0.1 : tolerance_of(dtype);
+      cases.push_back(make_case(std::string("lanes_") + name + "_" + to_string(dtype), f, 5, tolerance));
+    }
+  }
+  return cases;
+}
+
+std::vector<KernelCase> stride_cases(const Target& target) {
+  std::vector<KernelCase> cases;
+  for (int64_t stride : {-2, -1, 0, 1, 2, 3, 4, 7}) {
+    for (DType dtype : {f32, f64, i8, i16, boolean}) {
+      const int64_t length = 4 * target.lanes(dtype) + 3;
+      const int64_t span = (length - 1) * std::abs(stride) + 1;
+      const auto a = te::placeholder("A", {span}, dtype);
+      const auto c = te::compute("C", {length}, {a}, [&](const te::Indices& s) {
+        return a({stride < 0 ? s[0] * stride + (span - 1) : s[0] * stride});
+      });
+      const std::string name = to_string(dtype) + "_" + (stride < 0 ? "minus_" : "") + std::to_string(std::abs(stride));
+      cases.push_back(make_case("load_" + name, vectorized(te::make_func("f", {a}, {c}), target.lanes(dtype)), 9, 0));
+    }
+  }
+  // Transposed writes are strided stores.
+  for (DType dtype : {f32, i8}) {
+    const auto a = te::placeholder("A", {7, 33}, dtype);
+    const auto c = te::compute("C", {33, 7}, {a}, [&](const te::Indices& s) { return a({s[1], s[0]}); });
+    Schedule schedule(te::make_func("f", {a}, {c}));
+    auto loops = schedule.loops(schedule.block("C"));
+    schedule.reorder({loops[1], loops[0]});
+    const auto parts = schedule.split(loops[0], {std::nullopt, 8});
+    schedule.vectorize(parts[1]);
+    cases.push_back(make_case("store_strided_" + to_string(dtype), schedule.func(), 13, 0));
+  }
+  return cases;
+}
+
+std::string compare(const KernelCase& kernel_case, const std::vector<NDArray>& outputs, const Target& target) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const double difference = largest_difference(outputs[i], kernel_case.expected[i]);
+    if (difference <= kernel_case.tolerance) continue;
+    return kernel_case.name + " on " + target.name + ": difference " + std::to_string(difference);
+  }
+  return "";
+}
+
+}  // namespace tw::test
