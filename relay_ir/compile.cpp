@@ -12,6 +12,7 @@
 #include "relay_ir/memory_plan.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "targets/cuda/emit.h"
 #include "targets/compile_image.h"
 #include "targets/lower.h"
 #include "tensor_ir/printer.h"
@@ -247,6 +248,7 @@ class Compiler {
       const auto tasks = as_int(kernel.tasks);
       check(tasks.has_value(), "compile: the number of tasks is constant");
       step.tasks = *tasks;
+      if (target_.kind == TargetKind::cuda) set_launch(step, kernel);
       step.workspace_bytes = kernel.workspace_bytes;
       step.flops = unique.flops / kernels;
       step.bytes = bytes / kernels;
@@ -267,6 +269,16 @@ class Compiler {
         step.buffers.push_back(use(values[position], unique.layouts[position], i));
       }
       plan_.steps.push_back(std::move(step));
+    }
+  }
+
+  static void set_launch(Step& step, const Kernel& kernel) {
+    const cuda::Launch launch = cuda::launch_of(kernel);
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const auto grid = as_int(launch.grid[axis]), block = as_int(launch.block[axis]);
+      check(grid && block, "compile: the shape of a launch is constant");
+      step.grid[axis] = static_cast<uint32_t>(*grid);
+      step.block[axis] = static_cast<uint32_t>(*block);
     }
   }
 

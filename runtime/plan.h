@@ -2,6 +2,7 @@
 // The compiler fills a Plan; the artifact stores it; the runtime walks it.  No compiler type appears here.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -45,6 +46,7 @@ struct Step {
   bool waits = true;
   int64_t workspace_bytes = 0;  // per worker; when > 0 the kernel's last buffer is this worker's scratch
   double flops = 0, bytes = 0;  // work per run, for profiles
+  std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};  // of a GPU kernel's launch
 };
 
 struct Plan {

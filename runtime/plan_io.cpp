@@ -60,6 +60,8 @@ void write_step(ByteWriter& out, const Step& step) {
   out.put(step.workspace_bytes);
   out.put(step.flops);
   out.put(step.bytes);
+  for (uint32_t extent : step.grid) out.put(extent);
+  for (uint32_t extent : step.block) out.put(extent);
 }
 
 Step read_step(ByteReader& in) {
@@ -84,7 +86,16 @@ Step read_step(ByteReader& in) {
   step.workspace_bytes = in.get<int64_t>();
   step.flops = in.get<double>();
   step.bytes = in.get<double>();
+  for (uint32_t& extent : step.grid) extent = in.get<uint32_t>();
+  for (uint32_t& extent : step.block) extent = in.get<uint32_t>();
   return step;
+}
+
+// The limits of every GPU since compute capability 5.0; an empty grid runs nothing.
+bool is_launch(const std::array<uint32_t, 3>& grid, const std::array<uint32_t, 3>& block) {
+  const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
+  return grid[0] <= INT32_MAX && grid[1] <= 65535 && grid[2] <= 65535 && block[0] <= 1024 && block[1] <= 1024 &&
+         block[2] <= 64 && threads >= 1 && threads <= 1024;
 }
 
 bool fits_memory(int64_t bytes) {
@@ -118,7 +129,7 @@ Plan read_plan(std::span<const std::byte> bytes, const std::string& where) {
   plan.constants = read_tensors(in);
   plan.arena_bytes = in.get<int64_t>();
   plan.workspace_bytes = in.get<int64_t>();
-  plan.steps.resize(in.get_count(49));
+  plan.steps.resize(in.get_count(73));
   for (Step& step : plan.steps) step = read_step(in);
   for (size_t entries = in.get_count(8); entries > 0; --entries) {
     std::string key = in.get_text();
@@ -165,6 +176,7 @@ std::string find_plan_problem(const Plan& plan) {
     if (step.tasks < 0 || step.tasks > most_tasks) return where + std::to_string(step.tasks) + " tasks are absurd";
     if (step.workspace_bytes < 0 || step.workspace_bytes > plan.workspace_bytes)
       return where + "its workspace is larger than the plan's";
+    if (!is_launch(step.grid, step.block)) return where + "no GPU launches a grid of this shape";
     for (size_t b = 0; b < step.buffers.size(); ++b) {
       const BufferUse& use = step.buffers[b];
       const auto kind = static_cast<size_t>(use.storage);

@@ -36,3 +36,10 @@ add_custom_target(runtime_test_images DEPENDS ${runtime_test_images})
 add_dependencies(runtime_tests runtime_test_images board_runners tilewright_runtime run_artifact)
 target_compile_definitions(runtime_tests PRIVATE TW_TEST_IMAGES="${CMAKE_CURRENT_BINARY_DIR}"
                            TW_BUILD="${CMAKE_BINARY_DIR}")
+
+# A libcuda.so.1 that needs no GPU, which this test program finds first.
+add_library(fake_cuda SHARED ${CMAKE_CURRENT_LIST_DIR}/runtime_fake_cuda.c)
+set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda)
+add_dependencies(runtime_tests fake_cuda)
+set_target_properties(runtime_tests PROPERTIES BUILD_RPATH ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda)
