@@ -114,7 +114,8 @@ std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& 
   for (const Access& read : consumer.reads) {
     if (read.buffer != buffer) continue;
     for (size_t d = 0; d < spatial.size(); ++d) {
-      if (read.indices[d].get() != spatial[d].get()) return std::nullopt;
+      const bool is_single = is_const_int(buffer->shape[d], 1) && is_const_int(read.indices[d], 0);
+      if (read.indices[d].get() != spatial[d].get() && !is_single) return std::nullopt;
       if (!is_known_equal(consumer.iter(spatial[d]).extent, buffer->shape[d])) return std::nullopt;
     }
   }
