@@ -195,10 +195,10 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const LoopRef parallel = shared.size() > 1 ? schedule.fuse(shared) : shared[0];
   if (is_tile_shared) tile_loop = parallel;
 
-  const BlockRef out = keep_in_registers(schedule, block, tile_loop);
+  const size_t axis = position_of(analysis, c.vector_axis);
+  const BlockRef out = keep_in_registers(schedule, block, tile_loop, axis);
   const LoopRef first_k = k_outer.empty() ? k_inner.at(0) : k_outer[0];
   const BlockRef init = schedule.decompose_reduction(block, first_k);
-  const size_t axis = position_of(analysis, c.vector_axis);
   vectorize_below(schedule, init, tile_loop, axis, lanes);
   vectorize_below(schedule, out, tile_loop, axis, lanes);
   if (has_rows) schedule.unroll(i[1]);

@@ -122,17 +122,24 @@ std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& 
   return consumers[0];
 }
 
-BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile) {
-  if (const auto epilogue = find_epilogue(schedule, block)) {
-    const std::string buffer = analyse(schedule.node(block)).write.buffer->name;
-    schedule.reverse_compute_at(*epilogue, tile);
-    schedule.set_scope(buffer, Scope::register_);
-    return *epilogue;
+BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis) {
+  const auto epilogue = find_epilogue(schedule, block);
+  const std::string result = analyse(schedule.node(block)).write.buffer->name;
+  const BlockRef out = epilogue ? *epilogue : schedule.cache_write(block, result, Scope::register_);
+  schedule.reverse_compute_at(out, tile);
+  const Buffer buffer = analyse(schedule.node(block)).write.buffer;
+  if (epilogue) schedule.set_scope(buffer->name, Scope::register_);
+  // The vector axis last: neighbouring lanes are neighbours in the tile.
+  if (axis + 1 < static_cast<size_t>(buffer.rank())) {
+    IndexMap map;
+    for (int d = 0; d < buffer.rank(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+    for (size_t d = 0; d < map.from.size(); ++d) {
+      if (d != axis) map.to.push_back(map.from[d]);
+    }
+    map.to.push_back(map.from[axis]);
+    schedule.transform_layout(buffer->name, map);
   }
-  const std::string buffer = analyse(schedule.node(block)).write.buffer->name;
-  const BlockRef copy = schedule.cache_write(block, buffer, Scope::register_);
-  schedule.reverse_compute_at(copy, tile);
-  return copy;
+  return out;
 }
 
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule) {

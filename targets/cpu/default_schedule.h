@@ -34,7 +34,7 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target);
 std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& block);
 // Keeps the results of `block` within `tile` in registers: computes the epilogue there or, when there is none, the
 // copy-out. Returns the block that writes the memory.
-BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile);
+BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis);
 // Elements of memory between neighbours along a spatial axis of `block`, where its results end up: of its epilogue,
 // when it has one, since the tile itself is in registers.
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule);

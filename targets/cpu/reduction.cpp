@@ -84,9 +84,9 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   order.push_back(lane[1]);
   schedule.reorder(order);
   const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
-  const BlockRef out = keep_in_registers(schedule, block, tile);
-  const BlockRef init = schedule.decompose_reduction(block, reduce[0]);
   const size_t position = position_of(analysis, axis);
+  const BlockRef out = keep_in_registers(schedule, block, tile, position);
+  const BlockRef init = schedule.decompose_reduction(block, reduce[0]);
   vectorize_below(schedule, init, tile, position, lanes);
   vectorize_below(schedule, out, tile, position, lanes);
   if (row) schedule.unroll(*row);
