@@ -222,7 +222,8 @@ Schedule default_schedule(const Func& func, const Target& target) {
             (analysis.block_class == BlockClass::contraction && schedule_contraction(schedule, block, target)) ||
             schedule_reduction(schedule, block, target);
         // A template that kept the tile in registers has placed the epilogue, too.
-        if (is_tiled && epilogue && schedule.loops(*epilogue).front() == schedule.loops(block).front()) {
+        if (is_tiled && epilogue && !schedule.loops(*epilogue).empty() &&
+            schedule.loops(*epilogue).front() == schedule.loops(block).front()) {
           done.push_back(epilogue->name);
         }
         break;
