@@ -123,11 +123,12 @@ std::vector<Expr> broadcast_shapes(const OpCall& call, const std::vector<std::ve
   return result;
 }
 
-Expr broadcast_read(const te::Tensor& t, const te::Indices& output_indices) {
+Expr broadcast_read(const te::Tensor& t, const te::Indices& output_indices, const std::vector<Expr>& output_shape) {
   te::Indices indices;
   const size_t skip = output_indices.size() - t.shape().size();
   for (size_t i = 0; i < t.shape().size(); ++i) {
-    indices.push_back(is_const_int(t.shape()[i], 1) ? Expr(0) : output_indices[skip + i]);
+    const bool is_broadcast = is_const_int(t.shape()[i], 1) && !is_const_int(output_shape[skip + i], 1);
+    indices.push_back(is_broadcast ? Expr(0) : output_indices[skip + i]);
   }
   return t(indices);
 }

@@ -57,7 +57,7 @@ struct AttributeDef {
 struct OpExample {
   std::vector<TensorType> inputs;
   NodeAttributes attributes = {};
-  double low = -2, high = 2;             // range of random floats
+  double low = -2, high = 2;                  // range of random floats
   std::vector<NDArray> constant_inputs = {};  // by position; undefined arrays are drawn at random
 };
 
@@ -138,7 +138,9 @@ OpCall make_call(const Graph& graph, const Node& node);
 // Numpy's rules; call.fail() when the shapes do not fit.
 std::vector<Expr> broadcast_shapes(const OpCall& call, const std::vector<std::vector<Expr>>& shapes);
 // t read at the indices of the output shape it is broadcast to.
-Expr broadcast_read(const te::Tensor& t, const te::Indices& output_indices);
+// Along dimensions that are 1 in both, the output's index is kept, so that schedules see what is read where it is
+// written.
+Expr broadcast_read(const te::Tensor& t, const te::Indices& output_indices, const std::vector<Expr>& output_shape);
 
 // Runs one operator on arrays by the oracle: for constant folding at import and for tests.
 std::vector<NDArray> evaluate_op(const OpDef& op, const NodeAttributes& attributes, const std::vector<NDArray>& inputs);

@@ -38,10 +38,10 @@ std::vector<Expr> broadcast_of(const OpCall& call) {
 }
 
 // One element of each input, halves widened to f32.
-std::vector<Expr> read_all(const std::vector<te::Tensor>& inputs, const te::Indices& i) {
+std::vector<Expr> read_all(const OpCall& c, const std::vector<te::Tensor>& inputs, const te::Indices& i) {
   std::vector<Expr> values;
   for (const te::Tensor& input : inputs) {
-    values.push_back(cast(accumulator_of(input.dtype()), broadcast_read(input, i)));
+    values.push_back(cast(accumulator_of(input.dtype()), broadcast_read(input, i, c.outputs[0].shape)));
   }
   return values;
 }
@@ -60,7 +60,8 @@ OpDef where_op() {
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     return {te::compute("where", c.outputs[0].shape, in, [&](const te::Indices& i) {
-      return select(broadcast_read(in[0], i), broadcast_read(in[1], i), broadcast_read(in[2], i));
+      const std::vector<Expr>& shape = c.outputs[0].shape;
+      return select(broadcast_read(in[0], i, shape), broadcast_read(in[1], i, shape), broadcast_read(in[2], i, shape));
     })};
   };
   op.examples = {{{tensor_type(boolean, {2, 1}), tensor_type(f32, {3}), tensor_type(f32, {2, 3})}, {}},
@@ -130,8 +131,9 @@ OpDef elementwise_op(const ElementwiseRow& row) {
   };
   op.compute = [element = row.element, name = op.name](const OpCall& c,
                                                        const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
-    return {te::compute(name, c.outputs[0].shape, in,
-                        [&](const te::Indices& i) { return cast(c.outputs[0].dtype, element(c, read_all(in, i))); })};
+    return {te::compute(name, c.outputs[0].shape, in, [&](const te::Indices& i) {
+      return cast(c.outputs[0].dtype, element(c, read_all(c, in, i)));
+    })};
   };
   std::vector<DType> dtypes;
   for (const DType dtype : {f32, f16, i32, u8, boolean}) {

@@ -134,8 +134,8 @@ OpDef layer_norm_op(bool is_rms) {
     }
     return {te::compute(name, x.shape(), uses, [&](const te::Indices& i) {
       Expr y = centred(i) * factor(row(i));
-      if (c.has_input(1)) y = y * cast(wide, broadcast_read(in[1], i));
-      if (c.has_input(2)) y = y + cast(wide, broadcast_read(in[2], i));
+      if (c.has_input(1)) y = y * cast(wide, broadcast_read(in[1], i, c.outputs[0].shape));
+      if (c.has_input(2)) y = y + cast(wide, broadcast_read(in[2], i, c.outputs[0].shape));
       return cast(dtype, y);
     })};
   };

@@ -123,7 +123,7 @@ OpDef broadcast_op() {
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     return {te::compute("broadcast_to", c.outputs[0].shape, in,
-                        [&](const te::Indices& s) { return broadcast_read(in[0], s); })};
+                        [&](const te::Indices& s) { return broadcast_read(in[0], s, c.outputs[0].shape); })};
   };
   op.examples = {{{tensor_type(f32, {3, 1})}, attributes_of({{"shape", Ints{2, 3, 4}}})},
                  {{tensor_type(i64, {})}, attributes_of({{"shape", Ints{2}}})}};
