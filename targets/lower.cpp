@@ -153,7 +153,7 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   run("simplify_all");
 
   // Tails of tiles apart from whole tiles, while loops still tell what a tile is.
-  run("partition_loops");
+  if (!is_gpu) run("partition_loops");  // threads of one warp take both sides of a branch anyway
 
   // Vectors before copies: one statement is vectorized where unrolling would make dozens.  Both leave constant
   // conditions and indices, which make register buffers possible, so what they leave is simplified once more.

@@ -2,8 +2,9 @@
 // compiles the text where it is installed.
 #include <gtest/gtest.h>
 
-#include <set>
+#include <map>
 
+#include "runtime/device_cuda.h"
 #include "targets/cuda/default_schedule.h"
 #include "targets/cuda/emit.h"
 #include "targets/cuda/nvrtc.h"
@@ -19,7 +20,8 @@ namespace tw {
 namespace {
 
 // Kernels one after the other in the oracle, as one Func that allocates what lives between them.
-void run_kernels(const LoweredFunc& lowered, const Func& func, const std::vector<NDArray>& arrays, uint64_t seed) {
+void run_kernels(const LoweredFunc& lowered, const Func& func, const std::vector<NDArray>& arrays, uint64_t seed,
+                 const std::map<std::string, int64_t>& parameters = {}) {
   Func all = func;
   std::vector<Stmt> bodies;
   for (const Kernel& kernel : lowered.kernels) {
@@ -31,9 +33,10 @@ void run_kernels(const LoweredFunc& lowered, const Func& func, const std::vector
   all.body = seq(std::move(bodies));
   for (const Buffer& buffer : lowered.temporaries) all.body = make_stmt<Allocate>(buffer, all.body);
   std::vector<NDArray> flat;
-  for (size_t i = 0; i < arrays.size(); ++i) flat.push_back(arrays[i].reshape(*const_shape(all.buffers[i])));
+  for (size_t i = 0; i < arrays.size(); ++i) flat.push_back(arrays[i].reshape({arrays[i].size()}));
   InterpretOptions options;
   options.seed = seed;
+  options.parameters = parameters;
   interpret(all, flat, options);
 }
 
@@ -43,33 +46,37 @@ std::string symbols_of(const std::vector<Kernel>& kernels) {
   return text;
 }
 
+const Target& sm_90() {
+  static const Target target = parse_target("cuda:sm_90");
+  return target;
+}
+
+// Scheduled by default and lowered; the oracle's answer must be that of the Func as it was written.
+LoweredFunc expect_right(const Func& func, double tolerance = 1e-4) {
+  const Schedule schedule = sm_90().default_schedule(func, sm_90());
+  LoweredFunc lowered;
+  try {
+    lowered = lower(schedule.func(), sm_90(), "kernel");
+    for (const Kernel& kernel : lowered.kernels) verify(kernel.func);
+    const std::vector<NDArray> inputs = test::random_buffers(func, 7);
+    std::vector<NDArray> expected, actual;
+    for (const NDArray& array : inputs) expected.push_back(array.clone()), actual.push_back(array.clone());
+    interpret(func, expected);
+    run_kernels(lowered, schedule.func(), actual, 11);
+    for (size_t i = inputs.size() - static_cast<size_t>(func.output_count); i < inputs.size(); ++i) {
+      EXPECT_LT(test::largest_difference(actual[i], expected[i]), tolerance) << symbols_of(lowered.kernels);
+    }
+  } catch (const Error& e) {
+    ADD_FAILURE() << e.what() << "\n" << to_text(schedule.func()) << symbols_of(lowered.kernels);
+  }
+  return lowered;
+}
+
 class CudaSample : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(CudaSample, DefaultScheduleGivesTheOraclesAnswerAndCompiles) {
   const test::SampleFunc sample = test::sample_funcs()[GetParam()];
-  SCOPED_TRACE(sample.name);
-  const Target target = parse_target("cuda:sm_90");
-  const Schedule schedule = target.default_schedule(sample.func, target);
-  LoweredFunc lowered;
-  try {
-    lowered = lower(schedule.func(), target, "kernel");
-  } catch (const Error& e) {
-    FAIL() << e.what() << "\n" << to_text(schedule.func());
-  }
-  for (const Kernel& kernel : lowered.kernels) verify(kernel.func);
-
-  const std::vector<NDArray> inputs = test::random_buffers(sample.func, 7);
-  std::vector<NDArray> expected, actual;
-  for (const NDArray& array : inputs) expected.push_back(array.clone()), actual.push_back(array.clone());
-  interpret(sample.func, expected);
-  try {
-    run_kernels(lowered, schedule.func(), actual, 11);
-  } catch (const Error& e) {
-    FAIL() << e.what() << "\n" << symbols_of(lowered.kernels);
-  }
-  for (size_t i = inputs.size() - sample.func.output_count; i < inputs.size(); ++i) {
-    EXPECT_LT(test::largest_difference(actual[i], expected[i]), 1e-4) << symbols_of(lowered.kernels);
-  }
+  const LoweredFunc lowered = expect_right(sample.func);
   const std::string text = cuda::emit_cuda(lowered.kernels);
   if (!cuda::nvrtc_problem().empty()) GTEST_SKIP() << cuda::nvrtc_problem();
   EXPECT_GT(cuda::compile_cubin(text, 90, sample.name).size(), 1000u);
@@ -77,6 +84,269 @@ TEST_P(CudaSample, DefaultScheduleGivesTheOraclesAnswerAndCompiles) {
 
 INSTANTIATE_TEST_SUITE_P(All, CudaSample, ::testing::Range<size_t>(0, test::sample_funcs().size()),
                          [](const auto& info) { return test::sample_funcs()[info.param].name; });
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(Cuda, WholeTilesAndTailsOfMatmulMeetInSharedMemory) {
+  const LoweredFunc lowered = expect_right(test::matmul(70, 130, 37));
+  ASSERT_EQ(lowered.kernels.size(), 1u);
+  const std::string text = cuda::emit_cuda(lowered.kernels);
+  EXPECT_EQ(count_of(text, "__shared__"), 2) << text;
+  EXPECT_EQ(count_of(text, "__syncthreads();"), 2)
+      << text;                                              // before the tiles are filled again, and once they are full
+  EXPECT_EQ(count_of(text, " C_local_0[16];"), 1) << text;  // 4 × 4 a thread
+  const cuda::Launch launch = cuda::launch_of(lowered.kernels[0]);
+  EXPECT_EQ(as_int(launch.grid[0]), 2 * 3);
+  EXPECT_EQ(as_int(launch.block[0]), 16);
+  EXPECT_EQ(as_int(launch.block[1]), 16);
+}
+
+TEST(Cuda, ConvolutionsOfSeveralTiles) {
+  expect_right(test::conv2d(20, 70, 8, 3, 1, 1));
+  expect_right(test::conv2d(3, 33, 17, 5, 2, 2));
+  expect_right(test::depthwise(40, 10, 3, 1, 1));
+}
+
+TEST(Cuda, TransposesTurnInSharedMemory) {
+  const LoweredFunc lowered = expect_right(test::transpose(70, 45));
+  ASSERT_EQ(lowered.kernels.size(), 1u);
+  EXPECT_EQ(count_of(cuda::emit_cuda(lowered.kernels), "__shared__"), 1);
+}
+
+TEST(Cuda, LongRowsAreAddedUpByManyThreads) {
+  const LoweredFunc lowered = expect_right(test::row_sum(3, 2100));
+  const std::string text = cuda::emit_cuda(lowered.kernels);
+  EXPECT_EQ(count_of(text, "__shared__"), 1) << text;
+  EXPECT_EQ(as_int(cuda::launch_of(lowered.kernels[0]).block[0]), 128);
+  expect_right(test::row_sum(1, 700));
+  expect_right(test::layer_norm(3, 300));
+}
+
+TEST(Cuda, SixteenBitTypes) {
+  for (const DType dtype : {f16, bf16}) {
+    const LoweredFunc lowered = expect_right(test::matmul(17, 33, 20, false, false, dtype), 0.1);
+    const std::string text = cuda::emit_cuda(lowered.kernels);
+    if (cuda::nvrtc_problem().empty()) EXPECT_GT(cuda::compile_cubin(text, 90, "half").size(), 1000u);
+  }
+}
+
+TEST(Cuda, SymbolicExtentsBecomeArgumentsOfKernelAndGrid) {
+  const Func func = parse_func(R"(
+func scaled[n](A: f32[n, 70]) -> (C: f32[n, 70], S: f32[n]) {
+  for i in 0..n { for j in 0..70 { block C(spatial vi: n = i, spatial vj: 70 = j) { C[vi, vj] = A[vi, vj] * 2.0f } } }
+  for i in 0..n { for j in 0..70 { block S(spatial vi: n = i, reduce vj: 70 = j) {
+    init { S[vi] = 0.0f }
+    S[vi] = S[vi] + A[vi, vj]
+  } } }
+})");
+  const Schedule schedule = sm_90().default_schedule(func, sm_90());
+  const LoweredFunc lowered = lower(schedule.func(), sm_90(), "scaled");
+  ASSERT_EQ(lowered.kernels.size(), 2u);
+  EXPECT_EQ(to_text(cuda::launch_of(lowered.kernels[1]).grid[0]), "n");
+  Func all = schedule.func();
+  InterpretOptions options;
+  options.parameters["n"] = 5;
+  std::vector<NDArray> expected = {NDArray(f32, {5, 70}), NDArray(f32, {5, 70}), NDArray(f32, {5})};
+  for (int64_t i = 0; i < 350; ++i) expected[0].set_float(i, static_cast<double>(i % 13));
+  std::vector<NDArray> actual;
+  for (const NDArray& array : expected) actual.push_back(array.clone());
+  interpret(func, expected, options);
+  run_kernels(lowered, schedule.func(), actual, 3, {{"n", 5}});
+  EXPECT_EQ(test::largest_difference(actual[1], expected[1]), 0);
+  EXPECT_EQ(test::largest_difference(actual[2], expected[2]), 0);
+  if (cuda::nvrtc_problem().empty())
+    EXPECT_GT(cuda::compile_cubin(cuda::emit_cuda(lowered.kernels), 90, "symbolic").size(), 1000u);
+}
+
+Kernel kernel_of(const std::string& text) {
+  Kernel kernel;
+  kernel.func = parse_func(text);
+  kernel.symbol = kernel.func.name;
+  kernel.tasks = Expr(1);
+  return kernel;
+}
+
+TEST(Cuda, EveryIntrinsicAndTypeCompiles) {
+  std::string body;
+  int outputs = 0;
+  std::string signature;
+  auto add = [&](DType dtype, const std::string& value) {
+    std::string name = "O" + std::to_string(outputs++);
+    signature += (signature.empty() ? "" : ", ") + name + ": " + to_string(dtype) + "[8]";
+    body += "  " + name + "[i] = " + value + "\n";
+  };
+  for (const char* type : {"f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"}) {
+    const DType dtype = *parse_dtype(type);
+    const std::string x = std::string("X_") + type + "[i]", y = std::string("Y_") + type + "[i]";
+    for (const char* other : {"f16", "f64", "i8", "i64", "u32", "bool"})
+      add(*parse_dtype(other), std::string(other) + "(" + x + ")");
+    for (const char* op : {"==", "<="}) add(boolean, x + " " + op + " " + y);
+    add(dtype, "select(" + x + " < " + y + ", " + x + ", " + y + ")");
+    if (dtype.is_bool()) {
+      add(dtype, "!" + x + " && " + y + " || (" + x + " & " + y + ")");
+      continue;
+    }
+    for (const char* op : {" + ", " - ", " * ", " // ", " % "}) add(dtype, x + op + y);
+    for (const char* op : {"div", "mod", "min", "max", "abs", "sign", "minimum", "maximum"}) {
+      const std::string name = op;
+      if (name == "div" && dtype.is_float())
+        add(dtype, x + " / " + y);
+      else
+        add(dtype, name + "(" + x + (name == "abs" || name == "sign" ? ")" : ", " + y + ")"));
+    }
+    add(dtype, "-" + x);
+    if (!dtype.is_float()) {
+      for (const char* op : {" & ", " | ", " ^ ", " << ", " >> "}) add(dtype, x + op + y);
+      add(dtype, "~" + x);
+      add(dtype, "popcount(" + x + ")");
+      continue;
+    }
+    for (const char* name :
+         {"exp",  "exp2", "log",  "log2", "sqrt", "rsqrt", "tanh",  "erf",   "sigmoid", "sin",  "cos",   "tan",
+          "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "floor",   "ceil", "trunc", "round_even"})
+      if (dtype.bits > 16 || std::string(name) == "exp")
+        add(dtype, std::string(name) + "(" + x + ")");  // halves compute in f32
+    for (const char* name : {"pow", "fmod", "copysign"}) add(dtype, std::string(name) + "(" + x + ", " + y + ")");
+    add(dtype, "fma(" + x + ", " + y + ", " + x + ")");
+    add(boolean, "is_nan(" + x + ") || is_inf(" + y + ")");
+    const std::string bits = dtype.bits == 16 ? "i16" : dtype.bits == 32 ? "u32" : "i64";
+    add(*parse_dtype(bits), "reinterpret:" + bits + "(" + x + ")");
+    add(dtype, "reinterpret:" + std::string(type) + "(X_" + bits + "[i])");
+    add(dtype, "reduce_mul(broadcast(" + x + ", 4) * broadcast(" + y + ", 4))");
+  }
+  std::string inputs;
+  for (const char* type : {"f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"}) {
+    for (const char* name : {"X_", "Y_"})
+      inputs += (inputs.empty() ? "" : ", ") + std::string(name) + type + ": " + type + "[8]";
+  }
+  const Kernel kernel =
+      kernel_of("func all(" + inputs + ") -> (" + signature + ") {\n for i in 0..8 thread.x {\n" + body + "}\n}");
+  verify(kernel.func);
+  const std::string text = cuda::emit_cuda({kernel});
+  if (!cuda::nvrtc_problem().empty()) GTEST_SKIP() << cuda::nvrtc_problem();
+  EXPECT_GT(cuda::compile_cubin(text, 90, "all").size(), 1000u);
+}
+
+TEST(Cuda, VectorsMoveAsOneAccessWhereTheyAreAligned) {
+  const std::string text = cuda::emit_cuda({kernel_of(R"(
+func copy(A: f32[64, 64], H: f16[64]) -> (C: f32[64, 64], D: f32[64], G: f16[64]) {
+  for b in 0..64 block.x {
+    for t in 0..16 thread.x {
+      C[broadcast(b, 4), ramp(t * 4, 1, 4)] = A[broadcast(b, 4), ramp(t * 4, 1, 4)]
+      D[ramp(t * 3, 1, 4)] = A[broadcast(b, 4), ramp(t * 4 + 1, 1, 4) where ramp(t * 4, 1, 4) < broadcast(60, 4)]
+      G[ramp(t * 4, 1, 4)] = H[ramp(t * 4, 1, 4)]
+    }
+  }
+})")});
+  EXPECT_EQ(count_of(text, "uint4"), 4) << text;  // C = A
+  EXPECT_EQ(count_of(text, "uint2"), 4) << text;  // G = H
+  if (cuda::nvrtc_problem().empty()) EXPECT_GT(cuda::compile_cubin(text, 90, "vectors").size(), 1000u);
+}
+
+std::string emit_error(const std::string& text) {
+  try {
+    cuda::emit_cuda({kernel_of(text)});
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::lower) << e.what();
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Cuda, WhatAGpuCannotHoldIsRefused) {
+  EXPECT_NE(emit_error("func f[n]() -> (C: f32[4]) { for t in 0..4 thread.x { alloc B: f32[n] in local C[t] = B[0] } }")
+                .find("extent that is not constant"),
+            std::string::npos);
+  EXPECT_NE(
+      emit_error("func f() -> (C: f32[4]) { alloc S: f32[20000] in shared for t in 0..4 thread.x { C[t] = S[t] } }")
+          .find("80000 bytes of shared memory"),
+      std::string::npos);
+  EXPECT_NE(emit_error("func f() -> (C: f32[4]) { for t in 0..2048 thread.x { C[t] = 0.0f } }").find("2048 threads"),
+            std::string::npos);
+  EXPECT_NE(
+      emit_error(
+          "func f() -> (C: f32[4]) { for t in 0..64 thread.x { C[t] = 0.0f } for t in 0..32 thread.x { barrier() } }")
+          .find("only some threads"),
+      std::string::npos);
+  EXPECT_NE(emit_error("func f() -> (C: f32[4]) { alloc S: f32[4] in fragment C[0] = S[0] }").find("fragment"),
+            std::string::npos);
+  EXPECT_NE(emit_error("func f() -> (C: f32[4]) { alloc S: f32[4] C[0] = S[0] }").find("global memory"),
+            std::string::npos);
+  EXPECT_NE(emit_error("func f[n, m]() -> (C: f32[4]) { for t in 0..n thread.x { C[t] = 0.0f } for t in 0..m thread.x "
+                       "{ C[t] = 0.0f } }")
+                .find("different symbolic extents"),
+            std::string::npos);
+}
+
+TEST(Cuda, TargetsByName) {
+  EXPECT_EQ(parse_target("cuda").compute_capability, 80);
+  EXPECT_EQ(parse_target("cuda:sm_120").compute_capability, 120);
+  try {
+    parse_target("cuda:sm_91");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::target);
+    EXPECT_NE(std::string(e.what()).find("cuda:sm_90"), std::string::npos);
+  }
+}
+
+TEST(Cuda, TheGpuComputesWhatTheOracleDoes) {
+  if (!cuda_problem().empty()) {
+    EXPECT_NE(cuda_problem().find("NVIDIA"), std::string::npos) << cuda_problem();
+    GTEST_SKIP() << cuda_problem();
+  }
+  const Target target = parse_target("cuda:sm_" + std::to_string(cuda_devices().at(0).compute_capability));
+  if (!cuda::nvrtc_problem().empty()) GTEST_SKIP() << cuda::nvrtc_problem();
+  for (const test::SampleFunc& sample : test::sample_funcs()) {
+    SCOPED_TRACE(sample.name);
+    const Schedule schedule = target.default_schedule(sample.func, target);
+    const LoweredFunc lowered = lower(schedule.func(), target, "kernel");
+    std::vector<NDArray> arrays = test::random_buffers(sample.func, 7), expected;
+    for (const NDArray& array : arrays) expected.push_back(array.clone());
+    interpret(sample.func, expected);
+    const size_t inputs = arrays.size() - static_cast<size_t>(sample.func.output_count);
+
+    Plan plan;
+    std::map<std::string, BufferUse> places;
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      const bool is_input = i < inputs;
+      auto& list = is_input ? plan.inputs : plan.outputs;
+      const std::string& name = sample.func.buffers[i]->name;
+      places[name] = {is_input ? Storage::input : Storage::output, static_cast<uint32_t>(list.size()), 0,
+                      static_cast<int64_t>(arrays[i].byte_size())};
+      list.push_back({name, arrays[i].dtype(), arrays[i].shape()});
+    }
+    for (const Buffer& buffer : lowered.temporaries) {
+      const int64_t bytes = element_count(*const_shape(buffer)) * buffer->dtype.bytes();
+      places[buffer->name] = {Storage::arena, 0, plan.arena_bytes, bytes};
+      plan.arena_bytes += (bytes + 255) / 256 * 256;
+    }
+    for (const Kernel& kernel : lowered.kernels) {
+      Step step;
+      step.kernel = step.name = kernel.symbol;
+      for (const Buffer& buffer : kernel.func.buffers) step.buffers.push_back(places.at(buffer->name));
+      const cuda::Launch launch = cuda::launch_of(kernel);
+      for (size_t axis = 0; axis < 3; ++axis) {
+        step.grid[axis] = static_cast<uint32_t>(*as_int(launch.grid[axis]));
+        step.block[axis] = static_cast<uint32_t>(*as_int(launch.block[axis]));
+      }
+      plan.steps.push_back(step);
+    }
+    const std::vector<std::byte> image = cuda::compile_cuda_image(lowered.kernels, target);
+    const MachineRequirements requirements = {"cuda", target.name, {}};
+    const auto program = make_program({image, plan, {}, requirements});
+    std::vector<const void*> in;
+    std::vector<void*> out;
+    for (size_t i = 0; i < arrays.size(); ++i)
+      i < inputs ? in.push_back(arrays[i].data()) : out.push_back(arrays[i].data());
+    program->run(in, out, 1);
+    for (size_t i = inputs; i < arrays.size(); ++i) EXPECT_LT(test::largest_difference(arrays[i], expected[i]), 1e-4);
+  }
+}
 
 }  // namespace
 }  // namespace tw
