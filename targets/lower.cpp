@@ -136,6 +136,7 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   Func f = scheduled;
   f.name = symbol;
   f.attributes["vector_bits"] = int64_t{target.vector_bits};
+  f.attributes["has_fma"] = int64_t{target.has_fma};
   auto run = [&](std::string_view name) { f = run_pass(name, f, find_pass(name)); };
 
   // What the blocks stand for: loops, guards and inits.
@@ -165,6 +166,8 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
 
   // 16-bit floats compute in f32.
   run("legalize_types");
+  // Their polynomials are products and sums too.  The prelude of CUDA C++ has its own.
+  if (!is_gpu) run("expand_math");
 
   // After all copies: products and sums that belong together now stand together.
   if (target.has_fma) run("contract_fma");

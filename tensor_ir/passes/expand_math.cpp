@@ -73,10 +73,12 @@ Expr expansion(Builder& b, Intrinsic intrinsic, const std::vector<Expr>& x) {
   }
 }
 
-Expr expand(const Call& node) {
+Expr expand(const Call& node, bool has_fma) {
   if (!node.dtype.is_float()) return {};
+  // The remainders of numbers near the largest would overflow in a product without the instruction: left to be refused.
+  if (node.intrinsic == Intrinsic::fmod && node.dtype.bits == 64 && !has_fma) return {};
   const bool is_narrow = node.dtype.bits == 16;
-  Builder b(is_narrow ? f32.with_lanes(node.dtype.lanes) : node.dtype);
+  Builder b(is_narrow ? f32.with_lanes(node.dtype.lanes) : node.dtype, has_fma);
   std::vector<Expr> arguments;
   for (const Expr& argument : node.arguments) {
     if (!argument.dtype().is_float()) return {};
@@ -92,7 +94,9 @@ Expr expand(const Call& node) {
 
 Func expand_math(const Func& f) {
   Func result = f;
-  result.body = rewrite_bottom_up(f.body, [](const Call& node) { return expand(node); });
+  const auto fma = f.attributes.find("has_fma");  // of the target; lower() sets it
+  const bool has_fma = fma == f.attributes.end() || fma->second != AttributeValue(int64_t{0});
+  result.body = rewrite_bottom_up(f.body, [&](const Call& node) { return expand(node, has_fma); });
   return result;
 }
 

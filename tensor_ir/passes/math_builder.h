@@ -16,10 +16,11 @@ namespace tw::math {
 
 class Builder {
  public:
-  explicit Builder(DType dtype) : dtype(dtype) {}
+  Builder(DType dtype, bool has_fma) : dtype(dtype), has_fma(has_fma) {}
 
   // f32 or f64, with lanes; and integers of its width.
   DType dtype;
+  bool has_fma;  // the target has the instruction
   bool is_single() const { return dtype.bits == 32; }
   DType signed_type() const { return (is_single() ? i32 : i64).with_lanes(dtype.lanes); }
   DType unsigned_type() const { return (is_single() ? u32 : u64).with_lanes(dtype.lanes); }
@@ -60,6 +61,21 @@ class Builder {
   static Expr absolute(Expr x) { return call(Intrinsic::abs, {std::move(x)}); }
   static Expr with_sign_of(Expr magnitude, Expr sign) {
     return call(Intrinsic::copysign, {std::move(magnitude), std::move(sign)});
+  }
+  // a·b + c where c is −(a·b rounded), or takes most of a·b away: exact.  In f64; without the instruction by Dekker's
+  // product (Numerische Mathematik 18, 1971), for operands below 2^996.
+  Expr exact_residue(const Expr& a, const Expr& b, const Expr& c) {
+    if (has_fma) return call(Intrinsic::fma, {a, b, c});
+    auto halves = [&](const Expr& x) {
+      const Expr large = name("large", x * real(134217729));  // 2^27 + 1
+      const Expr high = name("high", large - (large - x));
+      return std::pair{high, name("low", x - high)};
+    };
+    const auto [a_high, a_low] = halves(a);
+    const auto [b_high, b_low] = halves(b);
+    const Expr product = name("product", a * b);
+    const Expr error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low);
+    return (product + c) + error;
   }
   // NaN stays NaN: the comparison is false for it.
   Expr at_most(const Expr& x, double limit) const { return select(real(limit) < x, real(limit), x); }

@@ -11,10 +11,6 @@
 namespace tw::math {
 namespace {
 
-Expr fma(const Expr& a, const Expr& b, const Expr& c) {
-  return call(Intrinsic::fma, {a, b, c});
-}
-
 struct Pair {
   Expr high, low;
 };
@@ -29,21 +25,21 @@ Pair log2_pair(Builder& b, const Expr& x) {
   const Expr d = b.name("d", f + b.real(2));
   const Expr d_low = f - (d - b.real(2));
   const Expr s = b.name("s", f / d);
-  const Expr s_low = b.name("s_low", (fma(-s, d, f) - s * d_low) / d);
+  const Expr s_low = b.name("s_low", (b.exact_residue(b.name("minus_s", -s), d, f) - s * d_low) / d);
   const Expr z = b.name("z", s * s);
-  const Expr z_low = b.name("z_low", fma(s, s, -z) + b.real(2) * s * s_low);
+  const Expr z_low = b.name("z_low", b.exact_residue(s, s, -z) + b.real(2) * s * s_low);
   const Expr cube = b.name("cube", z * s);
-  const Expr cube_low = b.name("cube_low", fma(z, s, -cube) + (z * s_low + z_low * s));
+  const Expr cube_low = b.name("cube_low", b.exact_residue(z, s, -cube) + (z * s_low + z_low * s));
   const Expr first = b.real(log_ratio_f64[0]);
   const Expr term = b.name("term", cube * first);
-  const Expr term_low = fma(cube, first, -term) + cube_low * first;
+  const Expr term_low = b.exact_residue(cube, first, -term) + cube_low * first;
   const Expr rest = cube * z * b.polynomial(z, std::span(log_ratio_f64).subspan(1));
   const Expr twice = b.name("twice", s + s);
   const Expr log_high = b.name("log_high", twice + term);  // |twice| ≥ |term|
   const Expr log_low = b.name("log_low", (twice - log_high + term) + (b.real(2) * s_low + (term_low + rest)));
   const Expr scale = b.real(log2_e_f64[0]), scale_low = b.real(log2_e_f64[1]);
   const Expr product = b.name("product", log_high * scale);
-  const Expr product_low = fma(log_high, scale, -product) + (log_low * scale + log_high * scale_low);
+  const Expr product_low = b.exact_residue(log_high, scale, -product) + (log_low * scale + log_high * scale_low);
   const Expr high = b.name("high", e + product);
   const Expr part = b.name("part", high - e);
   const Expr low = b.name("low", (e - (high - part)) + (product - part) + product_low);
@@ -90,7 +86,7 @@ Expr pow(Builder& b, const Expr& x, const Expr& y) {
     const Expr log = b.name("log", ends);
     const Expr product = b.name("power", wide_y * log);
     const Expr power = b.name("power", select(is_one, b.real(0), product));
-    const Expr lost = fma(wide_y, log, -product) + wide_y * log_low;
+    const Expr lost = b.exact_residue(wide_y, log, -product) + wide_y * log_low;
     const Expr low = b.name("low", select(Builder::absolute(power) < b.real(2000), lost, b.real(0)));
     value = exp2_pair(b, power, b.name("low", select(is_one, b.real(0), low)));
   }
@@ -118,8 +114,8 @@ Expr fmod(Builder& b, const Expr& x, const Expr& y) {
       if (part > 0) scaled = scaled * b.real(std::ldexp(1.0, part));
     }
     const Expr s = b.name("s", scaled);
-    const Expr q = call(Intrinsic::trunc, {r / s});
-    const Expr rest = b.name("rest", fma(-q, s, r));
+    const Expr q = b.name("q", -call(Intrinsic::trunc, {r / s}));
+    const Expr rest = b.name("rest", b.exact_residue(q, s, r));
     r = b.name("r", select(s < b.real(b.infinity()), select(rest < b.real(0), rest + s, rest), r));
   }
   const Expr is_defined = b.real(0) < divisor && a < b.real(b.infinity());

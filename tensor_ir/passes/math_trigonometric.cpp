@@ -130,7 +130,7 @@ Quadrant reduce(Builder& b, const Expr& a) {
       two_sum(b.name("x", cast(real, head) * float_imm(real, 0x1p-30)), b.name("y", limb(1, 0x1p-62)));
   const auto [high, low] = two_sum(first, b.name("y", error + (limb(2, 0x1p-94) + limb(3, 0x1p-126))));
   const Expr product = b.name("product", high * half_pi);
-  const Expr lost = call(Intrinsic::fma, {high, half_pi, -product});
+  const Expr lost = b.exact_residue(high, half_pi, -product);
   const Expr rest_low = b.name("low", lost + (low * half_pi + high * float_imm(real, half_pi_f64[1])));
   return {b.name("n", quadrant), b.name("r", select(is_small, a, product)),
           b.name("low", select(is_small, b.real(0), rest_low))};

@@ -5,6 +5,7 @@
 #include "sample_funcs.h"
 #include "tensor_ir/interp.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/printer.h"
 
 namespace tw::test {
 namespace {
@@ -146,6 +147,31 @@ std::vector<KernelCase> elementwise_cases(const Target& target) {
       const int64_t widths[] = {target.lanes(f32), 2 * target.lanes(dtype), 5};
       cases.push_back(make_case("elementwise_" + to_string(dtype) + "_" + std::to_string(n),
                                 vectorized(f, widths[n % 3]), random(), tolerance_of(dtype)));
+    }
+  }
+  return cases;
+}
+
+std::vector<KernelCase> math_cases(const Target& target) {
+  const Intrinsic functions[] = {
+      Intrinsic::exp,   Intrinsic::exp2,    Intrinsic::log,  Intrinsic::log2, Intrinsic::rsqrt, Intrinsic::tanh,
+      Intrinsic::erf,   Intrinsic::sigmoid, Intrinsic::sin,  Intrinsic::cos,  Intrinsic::tan,   Intrinsic::asin,
+      Intrinsic::acos,  Intrinsic::atan,    Intrinsic::sinh, Intrinsic::cosh, Intrinsic::asinh, Intrinsic::acosh,
+      Intrinsic::atanh, Intrinsic::pow,     Intrinsic::fmod};
+  std::vector<KernelCase> cases;
+  for (const DType dtype : {f32, f64, f16, bf16}) {
+    for (const Intrinsic function : functions) {
+      if (function == Intrinsic::fmod && dtype == f64 && !target.has_fma) continue;
+      const auto a = te::placeholder("A", {83}, dtype), b = te::placeholder("B", {83}, dtype);
+      const auto c = te::compute("C", {83}, {a, b}, [&](const te::Indices& s) {
+        if (function == Intrinsic::pow)
+          return call(function, {call(Intrinsic::abs, {a(s)}), b(s) * const_of(dtype, 3)});
+        if (function == Intrinsic::fmod) return call(function, {a(s) * const_of(dtype, 100), b(s)});
+        return call(function, {a(s)});
+      });
+      cases.push_back(make_case("math_" + to_text(function) + "_" + to_string(dtype),
+                                vectorized(te::make_func("f", {a, b}, {c}), target.lanes(f32)), 5,
+                                dtype == f32 ? 1e-6 : tolerance_of(dtype)));
     }
   }
   return cases;

@@ -28,6 +28,9 @@ std::vector<KernelCase> lane_reduction_cases(const Target& target);
 // Accesses of every stride, by loads and by stores, with and without tails.
 std::vector<KernelCase> stride_cases(const Target& target);
 
+// Every function of mathematics, of each float type.
+std::vector<KernelCase> math_cases(const Target& target);
+
 // Array by array; the worst difference that exceeds the case's tolerance is the message, otherwise it is empty.
 std::string compare(const KernelCase& kernel_case, const std::vector<NDArray>& outputs, const Target& target);
 

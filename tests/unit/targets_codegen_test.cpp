@@ -22,6 +22,7 @@ const Group groups[] = {
     {"naive", [](const Target& t) { return sample_cases(t, false); }},
     {"scheduled", [](const Target& t) { return sample_cases(t, true); }},
     {"elementwise", elementwise_cases},
+    {"math", math_cases},
     {"conversion", conversion_cases},
     {"lane_reduction", lane_reduction_cases},
     {"stride", stride_cases},
