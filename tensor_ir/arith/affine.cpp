@@ -158,7 +158,7 @@ bool Simplifier::recombine(Linear& sum) {
           add_term(sum, x, factor);
           return true;
         }
-        if (divisor) {  // m·((x floor_div m) mod n) + x mod m = x mod mn
+        if (divisor) {                                          // m·((x floor_div m) mod n) + x mod m = x mod mn
           for (const auto [other, other_factor] : sum.terms) {  // copies: add_term moves the terms
             const Term& upper = terms_[other];
             if (upper.kind != NodeKind::Binary || static_cast<BinaryOp>(upper.op) != BinaryOp::floor_mod) continue;
@@ -314,6 +314,15 @@ TermId Simplifier::make_floor_mod(TermId a, TermId b) {
   return as_is();
 }
 
+// (16·a + b) mod 5 = (a + b) mod 5 is true, but hides that 16·a + b was divided, and by what else it is: sums of
+// several terms keep their factors, unless the smaller ones settle the quotient.
+bool Simplifier::is_worth_reducing(Linear rest, int64_t constant, int64_t divisor) {
+  if (rest.terms.size() < 2) return true;
+  rest.constant = constant;
+  const Range r = range(rest);
+  return r.is_bounded() && floor_divide(r.low, divisor) == floor_divide(r.high, divisor);
+}
+
 TermId Simplifier::divide_by_constant(const Linear& sum, int64_t divisor) {
   if (divisor == 1) return make_linear(sum);
   if (const Range r = range(sum); r.is_bounded()) {
@@ -321,10 +330,16 @@ TermId Simplifier::divide_by_constant(const Linear& sum, int64_t divisor) {
     if (low == floor_divide(r.high, divisor)) return constant(i64, low);
   }
   Linear quotient, rest;
-  for (const auto& [atom, factor] : sum.terms) {
-    const int64_t whole = factor / divisor, part = factor - whole * divisor;
-    if (whole != 0) quotient.terms.emplace_back(atom, whole);
-    if (part != 0) rest.terms.emplace_back(atom, part);
+  for (const bool wants_parts : {true, false}) {
+    quotient.terms.clear();
+    rest.terms.clear();
+    for (const auto& [atom, factor] : sum.terms) {
+      const int64_t whole = wants_parts || factor % divisor == 0 ? factor / divisor : 0,
+                    part = factor - whole * divisor;
+      if (whole != 0) quotient.terms.emplace_back(atom, whole);
+      if (part != 0) rest.terms.emplace_back(atom, part);
+    }
+    if (wants_parts && is_worth_reducing(rest, floor_modulo(sum.constant, divisor), divisor)) break;
   }
   quotient.constant = floor_divide(sum.constant, divisor);
   rest.constant = floor_modulo(sum.constant, divisor);
@@ -374,8 +389,12 @@ TermId Simplifier::modulo_constant(const Linear& sum, int64_t divisor) {
     }
   }
   Linear rest;
-  for (const auto& [atom, factor] : sum.terms) {
-    if (factor % divisor != 0) rest.terms.emplace_back(atom, factor % divisor);
+  for (const bool wants_parts : {true, false}) {
+    rest.terms.clear();
+    for (const auto& [atom, factor] : sum.terms) {
+      if (factor % divisor != 0) rest.terms.emplace_back(atom, wants_parts ? factor % divisor : factor);
+    }
+    if (wants_parts && is_worth_reducing(rest, floor_modulo(sum.constant, divisor), divisor)) break;
   }
   rest.constant = floor_modulo(sum.constant, divisor);
   if (rest.terms.size() != sum.terms.size() || rest.constant != sum.constant || rest.terms != sum.terms) {

@@ -128,6 +128,7 @@ class Simplifier {
   TermId monomial(TermId a, TermId b);
   TermId make_floor_div(TermId a, TermId b);
   TermId make_floor_mod(TermId a, TermId b);
+  bool is_worth_reducing(Linear rest, int64_t constant, int64_t divisor);
   TermId divide_by_constant(const Linear& sum, int64_t divisor);
   TermId modulo_constant(const Linear& sum, int64_t divisor);
   bool split_by_symbol(const Linear& sum, TermId divisor, Linear& quotient, Linear& remainder);
