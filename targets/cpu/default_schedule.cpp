@@ -129,8 +129,8 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
   schedule.reverse_compute_at(out, tile);
   const Buffer buffer = analyse(schedule.node(block)).write.buffer;
   if (epilogue) schedule.set_scope(buffer->name, Scope::register_);
-  // The vector axis last: neighbouring lanes are neighbours in the tile.
-  if (axis + 1 < static_cast<size_t>(buffer.rank())) {
+  // The vector axis last: neighbouring lanes are neighbours in the tile.  A blocked result has it there already.
+  if (has_identity_write(analyse(schedule.node(block))) && axis + 1 < static_cast<size_t>(buffer.rank())) {
     IndexMap map;
     for (int d = 0; d < buffer.rank(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
     for (size_t d = 0; d < map.from.size(); ++d) {
