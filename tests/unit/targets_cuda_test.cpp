@@ -1,7 +1,9 @@
 // CUDA without a GPU: the oracle runs what is scheduled and lowered, with blocks and threads in random order; NVRTC
 // compiles the text where it is installed.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <filesystem>
 #include <map>
 
 #include "runtime/device_cuda.h"
@@ -14,6 +16,7 @@
 #include "tensor_ir/parser.h"
 #include "tensor_ir/printer.h"
 #include "tensor_ir/verify.h"
+#include "tests/unit/cuda_on_host.h"
 #include "tests/unit/sample_funcs.h"
 
 namespace tw {
@@ -291,6 +294,55 @@ TEST(Cuda, TargetsByName) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::target);
     EXPECT_NE(std::string(e.what()).find("cuda:sm_90"), std::string::npos);
+  }
+}
+
+// A folder that ends with the test.
+struct Folder {
+  std::string path = (std::filesystem::temp_directory_path() / "tilewright-XXXXXX").string();
+  Folder() { check(mkdtemp(path.data()) != nullptr, "a folder for temporary files"); }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+TEST(Cuda, TheTextRunOnTheHostComputesWhatTheOracleDoes) {
+  struct Job {
+    test::SampleFunc sample;
+    LoweredFunc lowered;
+  };
+  std::vector<test::SampleFunc> samples = test::sample_funcs();
+  samples.push_back({"matmul_tiles", test::matmul(70, 130, 37)});
+  samples.push_back({"transpose_tiles", test::transpose(70, 45)});
+  samples.push_back({"long_rows", test::row_sum(3, 2100)});
+  samples.push_back({"matmul_f16", test::matmul(17, 33, 20, false, false, f16)});
+  samples.push_back({"matmul_bf16", test::matmul(17, 33, 20, false, false, bf16)});
+  std::vector<Job> jobs;
+  std::vector<Kernel> kernels;
+  for (const test::SampleFunc& sample : samples) {
+    const Func scheduled = sm_90().default_schedule(sample.func, sm_90()).func();
+    jobs.push_back({sample, lower(scheduled, sm_90(), "sample_" + sample.name)});
+    kernels.insert(kernels.end(), jobs.back().lowered.kernels.begin(), jobs.back().lowered.kernels.end());
+  }
+  const Folder folder;
+  const test::CudaOnHost host(kernels, folder.path);
+  for (Job& job : jobs) {
+    SCOPED_TRACE(job.sample.name);
+    const Func& func = job.sample.func;
+    std::vector<NDArray> arrays = test::random_buffers(func, 5), expected;
+    std::map<std::string, NDArray> memory;
+    for (const NDArray& array : arrays) expected.push_back(array.clone());
+    interpret(func, expected);
+    for (size_t i = 0; i < arrays.size(); ++i) memory[func.buffers[i]->name] = arrays[i];
+    for (const Buffer& buffer : job.lowered.temporaries)
+      memory[buffer->name] = NDArray(buffer->dtype, *const_shape(buffer));
+    for (const Kernel& kernel : job.lowered.kernels) {
+      std::vector<void*> buffers;
+      for (const Buffer& buffer : kernel.func.buffers) buffers.push_back(memory.at(buffer->name).data());
+      host.run(kernel, buffers);
+    }
+    const double tolerance = arrays.back().dtype().bits == 16 ? 0.1 : 1e-4;
+    for (size_t i = arrays.size() - static_cast<size_t>(func.output_count); i < arrays.size(); ++i) {
+      EXPECT_LT(test::largest_difference(arrays[i], expected[i]), tolerance);
+    }
   }
 }
 
