@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "relay_ir/cost.h"
 #include "relay_ir/onnx_importer.h"
+#include "runtime/file_map.h"
 
 namespace tw::relay {
 namespace onnx {
@@ -94,22 +94,6 @@ auto with_file_name(const std::string& name, F&& body) {
   }
 }
 
-std::vector<std::byte> read_file(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) throw Error(ErrorCode::file, path.string() + ": there is no such file");
-  if (!std::filesystem::is_regular_file(path, error)) throw Error(ErrorCode::file, path.string() + ": not a file");
-  const auto size = std::filesystem::file_size(path, error);
-  if (!error && size > onnx::max_model_bytes) {
-    throw Error(ErrorCode::limit, path.string() + " has " + std::to_string(size) +
-                                      " bytes; ONNX files end at 2 GiB\n  help: export it with external data");
-  }
-  std::vector<std::byte> bytes(error ? 0 : size);
-  std::ifstream file(path, std::ios::binary);
-  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (error || !file) throw Error(ErrorCode::file, path.string() + ": cannot be read");
-  return bytes;
-}
-
 }  // namespace
 
 Graph import_onnx(std::span<const std::byte> bytes, const OnnxOptions& options) {
@@ -124,10 +108,10 @@ Graph import_onnx(std::span<const std::byte> bytes, const OnnxOptions& options) 
 }
 
 Graph import_onnx_file(const std::filesystem::path& path, OnnxOptions options) {
-  const std::vector<std::byte> bytes = read_file(path);
+  const auto file = FileMap::open(path);
   if (options.folder.empty()) options.folder = path.has_parent_path() ? path.parent_path() : ".";
   options.file_name = path.filename().string();
-  return import_onnx(bytes, options);
+  return import_onnx(file->bytes(), options);
 }
 
 std::string explain_onnx(std::span<const std::byte> bytes, const OnnxOptions& options) {

@@ -2,8 +2,19 @@
 
 namespace tw::relay::onnx {
 
-// What is folded at import: shapes, masks, positions.  Larger constants are folded by the compiler's pass.
-constexpr int64_t max_folded_elements = 1 << 16;
+// What is folded at import: shapes, masks, positions.  Larger constants are folded by the compiler's pass.  Operators
+// that work more than once on each element have a smaller limit.
+static int64_t max_folded_elements(OpKind kind) {
+  switch (kind) {
+    case OpKind::view:
+      return int64_t{1} << 56;
+    case OpKind::elementwise:
+    case OpKind::injective:
+      return 1 << 16;
+    default:
+      return 1 << 11;
+  }
+}
 
 const TensorType& NodeContext::type(ValueId id) const {
   check(id >= 0, "import: the type of an absent input");
@@ -51,12 +62,12 @@ std::vector<ValueId> NodeContext::emit_all(const std::string& op_name, std::vect
     arrays.push_back(id == no_value ? NDArray() : *graph_.values[id].constant);
     if (arrays.back().is_defined()) elements += arrays.back().size();
   }
-  if (is_known && op->kind != OpKind::view && elements > max_folded_elements) is_known = false;
+  if (elements > max_folded_elements(op->kind)) is_known = false;
   const auto results = graph_.add_node(op_name, inputs, attributes, label_);
   if (!is_known) return results;
   for (const ValueId id : results) {
     const auto shape = static_shape(graph_.values[id].type);
-    if (!shape || (op->kind != OpKind::view && element_count(*shape) > max_folded_elements)) return results;
+    if (!shape || element_count(*shape) > max_folded_elements(op->kind)) return results;
   }
   while (!arrays.empty() && !arrays.back().is_defined()) arrays.pop_back();
   const std::vector<NDArray> values = evaluate_op(*op, graph_.nodes.back().attributes, arrays);

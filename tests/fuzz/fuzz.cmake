@@ -29,3 +29,13 @@ add_custom_target(fuzz_runtime_corpus
                   COMMAND ${CMAKE_COMMAND} -E copy_if_different ${runtime_test_images} ${CMAKE_CURRENT_BINARY_DIR}/runtime_corpus
                   DEPENDS ${runtime_test_images})
 add_dependencies(fuzz_runtime_files fuzz_runtime_corpus)
+
+# The importer and the parser of graphs; schedules and targets come from the library: neither reads what users send.
+foreach(name fuzz_onnx_import fuzz_relay_ir_parser)
+  set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/files/relay_ir)
+  if(name STREQUAL fuzz_onnx_import)
+    set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/onnx_corpus)
+  endif()
+  tw_add_fuzzer(${name} 5000 ${corpus} relay_ir tensor_ir)
+  target_link_libraries(${name} PRIVATE tw_targets)
+endforeach()

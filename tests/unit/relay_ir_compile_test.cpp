@@ -1,0 +1,232 @@
+// Graphs through the whole compiler, compared with the oracle's answer node by node.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "relay_ir/compile.h"
+#include "relay_ir/op.h"
+#include "relay_ir/parser.h"
+#include "relay_ir/pass.h"
+#include "relay_ir/verify.h"
+
+namespace tw::relay {
+namespace {
+
+NDArray random_array(const TensorType& type, std::mt19937& random) {
+  NDArray array(type.dtype, *static_shape(type));
+  std::uniform_real_distribution<double> distribution(-1, 1);
+  for (int64_t i = 0; i < array.size(); ++i) {
+    if (type.dtype.is_float()) {
+      array.set_float(i, distribution(random));
+    } else {
+      array.set_int(i, static_cast<int64_t>(random() % 7));
+    }
+  }
+  return array;
+}
+
+// Each node by the oracle.
+std::vector<NDArray> evaluate(const Graph& graph, const std::vector<NDArray>& inputs) {
+  std::vector<NDArray> values(graph.values.size());
+  for (size_t id = 0; id < values.size(); ++id) {
+    if (graph.values[id].constant) values[id] = *graph.values[id].constant;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i]] = inputs[i];
+  for (const Node& node : graph.nodes) {
+    std::vector<NDArray> arguments;
+    for (const ValueId id : node.inputs) arguments.push_back(id == no_value ? NDArray() : values[id]);
+    const auto results = evaluate_op(*node.op, node.attributes, arguments);
+    for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = results[i];
+  }
+  std::vector<NDArray> outputs;
+  for (const ValueId id : graph.outputs) outputs.push_back(values[id]);
+  return outputs;
+}
+
+void expect_close(const NDArray& actual, const NDArray& expected, const std::string& what) {
+  ASSERT_EQ(actual.dtype(), expected.dtype()) << what;
+  ASSERT_EQ(actual.shape(), expected.shape()) << what;
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    if (actual.dtype().is_float()) {
+      const double e = expected.get_float(i);
+      ASSERT_NEAR(actual.get_float(i), e, 1e-5 * (1 + std::abs(e))) << what << ", element " << i;
+    } else {
+      ASSERT_EQ(actual.get_int(i), expected.get_int(i)) << what << ", element " << i;
+    }
+  }
+}
+
+void expect_compiles_right(const std::string& text) {
+  const Graph graph = parse_graph(text);
+  std::mt19937 random(7);
+  std::vector<NDArray> inputs;
+  for (const ValueId id : graph.inputs) inputs.push_back(random_array(graph.values[id].type, random));
+  const std::vector<NDArray> expected = evaluate(graph, inputs);
+  const Target host = parse_target("cpu");
+  CompileOptions as_written;
+  as_written.schedule = [](const Func& func, const Target&) { return Schedule(func); };
+  for (const CompileOptions& options : {as_written, CompileOptions()}) {
+    Executable executable = compile(graph, host, options);
+    for (int round = 0; round < 2; ++round) {
+      const auto outputs = executable.run(inputs);
+      ASSERT_EQ(outputs.size(), expected.size());
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        expect_close(outputs[i], expected[i],
+                     graph.output_name(i) + (options.schedule ? ", as written" : ", scheduled"));
+      }
+    }
+  }
+}
+
+TEST(Compile, ResidualNetwork) {
+  expect_compiles_right(R"(graph g (x: f32[1, 3, 9, 9]) {
+    w1 = constant [0.25]: f32[20, 3, 3, 3]
+    w2 = constant [0.125]: f32[20, 20, 1, 1]
+    b = constant [0.5]: f32[20, 1, 1]
+    c1 = conv(x, w1) {pads = [1, 1, 1, 1]}
+    a1 = add(c1, b)
+    r1 = relu(a1)
+    c2 = conv(r1, w2)
+    s = add(c2, r1)
+    r2 = relu(s)
+    p = max_pool(r2) {kernel = [2, 2], `strides` = [2, 2], dilations = [1, 1], pads = [0, 0, 0, 0]}
+    m = reduce_mean(p) {axes = [2, 3]}
+    f = reshape(m) {shape = [1, 20]}
+    v = constant [0.5]: f32[20, 5]
+    y = matmul(f, v)
+    return y, r2
+  })");
+}
+
+// Blocked values whose channels do not fill their last block, in reductions, concatenations and slices.
+TEST(Compile, PaddedChannelsAreNeverRead) {
+  expect_compiles_right(R"(graph g (x: f32[2, 3, 6, 6]) {
+    w1 = constant [0.25]: f32[13, 3, 3, 3]
+    w2 = constant [0.25]: f32[13, 1, 3, 3]
+    c1 = conv(x, w1)
+    low = constant [-0.5]: f32[]
+    a = subtract(c1, low)
+    d = conv(a, w2) {groups = 13, pads = [1, 1, 1, 1]}
+    j = concat(a, d) {axis = 1}
+    top = slice(d) {axes = [2], starts = [1], sizes = [2]}
+    total = reduce_sum(d) {axes = [1, 2, 3], keepdims = 0}
+    mean = reduce_mean(d) {axes = [2, 3]}
+    w3 = constant [0.5]: f32[4, 13, 1, 1]
+    last = conv(d, w3)
+    return j, top, total, mean, last
+  })");
+}
+
+TEST(Compile, OutputsThatAreViewsInputsOrConstants) {
+  expect_compiles_right(R"(graph g (x: f32[2, 6], unused: i64[3]) {
+    k = constant [1, 2, 3]: i32[3]
+    one = constant [4]: f32[]
+    r = reshape(x) {shape = [3, 4]}
+    e = negate(r)
+    v = reshape(e) {shape = [12]}
+    return first = x, second = x, r, e, v, k, one
+  })");
+}
+
+TEST(Compile, EmptyTensors) {
+  expect_compiles_right(R"(graph g (x: f32[0, 4], y: f32[2, 4]) {
+    e = negate(x)
+    j = concat(e, y) {axis = 0}
+    s = reduce_sum(x) {axes = [0]}
+    return e, j, s
+  })");
+}
+
+TEST(Compile, AttentionShapes) {
+  expect_compiles_right(R"(graph g (q: f32[2, 5, 8], k: f32[2, 7, 8], mask: bool[5, 7]) {
+    scale = constant [0.3]: f32[]
+    zero = constant [0]: f32[]
+    t = transpose(k) {perm = [0, 2, 1]}
+    s = matmul(q, t)
+    scaled = multiply(s, scale)
+    masked = where(mask, scaled, zero)
+    m = reduce_max(masked) {axes = [2]}
+    d = subtract(masked, m)
+    sum = reduce_sum(d) {axes = [2]}
+    n = divide(d, sum)
+    y = matmul(n, k)
+    return y, m
+  })");
+}
+
+TEST(Compile, IntegersAndCasts) {
+  expect_compiles_right(R"(graph g (x: i64[3, 5], y: i32[5]) {
+    a = cast(y) {to = "i64"}
+    s = add(x, a)
+    c = cast(s) {to = "u8"}
+    f = cast(c) {to = "f32"}
+    h = cast(f) {to = "f16"}
+    b = less(x, s)
+    return s, c, f, h, b
+  })");
+}
+
+TEST(Compile, EqualLayersShareTheirKernels) {
+  const Graph graph = parse_graph(R"(graph g (x: f32[4, 8]) {
+    w1 = constant [0.5]: f32[8, 8]
+    w2 = constant [0.25]: f32[8, 8]
+    a = matmul(x, w1)
+    b = relu(a)
+    c = matmul(b, w2)
+    d = relu(c)
+    return d
+  })");
+  const Executable executable = compile(graph, parse_target("cpu"));
+  std::set<std::string> kernels;
+  for (const Step& step : executable.plan().steps) kernels.insert(step.kernel);
+  EXPECT_EQ(kernels.size() * 2, executable.plan().steps.size());
+}
+
+TEST(Compile, OpenDimensionsAreAnErrorThatSaysHow) {
+  const Graph graph = parse_graph("graph g (x: f32[n, 3]) {\n y = relu(x)\n return y\n}");
+  try {
+    compile(graph, parse_target("cpu"));
+    FAIL() << "compiled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::shape);
+    EXPECT_NE(std::string(error.what()).find("`x`: f32[n, 3]"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("shapes={\"x\""), std::string::npos) << error.what();
+  }
+}
+
+// Every pass, alone, on a graph that gives it work: the same answer.
+TEST(Passes, KeepTheMeaning) {
+  const Graph graph = parse_graph(R"(graph g (x: f32[1, 2, 5, 5]) {
+    w = constant [0.25]: f32[3, 2, 3, 3]
+    two = constant [2]: f32[]
+    scale = constant [2, -3, 0.5]: f32[1, 3, 1, 1]
+    p = pad(x) {pads = [0, 0, 1, 0, 0, 0, 1, 2]}
+    c = conv(p, w)
+    s = multiply(c, scale)
+    t = add(s, scale)
+    u = power(t, two)
+    v = transpose(u) {perm = [1, 0, 2, 3]}
+    r = reshape(v) {shape = [3, 25]}
+    q = reshape(r) {shape = [75]}
+    e1 = exp(q)
+    e2 = exp(q)
+    y = subtract(e1, e2)
+    k = negate(scale)
+    z = multiply(u, k)
+    return q, y, z
+  })");
+  std::mt19937 random(3);
+  const std::vector<NDArray> inputs = {random_array(graph.values[graph.inputs[0]].type, random)};
+  const auto expected = evaluate(graph, inputs);
+  for (const std::string& name : pass_names()) {
+    const Graph changed = find_pass(name)(graph);
+    verify(changed);
+    const auto outputs = evaluate(changed, inputs);
+    ASSERT_EQ(outputs.size(), expected.size()) << name;
+    for (size_t i = 0; i < outputs.size(); ++i) expect_close(outputs[i], expected[i], name);
+  }
+}
+
+}  // namespace
+}  // namespace tw::relay
