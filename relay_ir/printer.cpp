@@ -128,7 +128,7 @@ std::string to_text(const Graph& graph, ConstantTable* constants) {
   for (const Node& node : graph.nodes) {
     text += "  ";
     for (size_t i = 0; i < node.outputs.size(); ++i) text += (i ? ", " : "") + name(node.outputs[i]);
-    text += " = " + node.op->name + "(";
+    text += " = " + quote_name(node.op->name) + "(";
     for (size_t i = 0; i < node.inputs.size(); ++i) text += (i ? ", " : "") + name(node.inputs[i]);
     text += ")";
     std::string attributes;

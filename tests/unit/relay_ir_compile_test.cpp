@@ -145,7 +145,7 @@ TEST(Compile, AttentionShapes) {
     t = transpose(k) {perm = [0, 2, 1]}
     s = matmul(q, t)
     scaled = multiply(s, scale)
-    masked = where(mask, scaled, zero)
+    masked = `where`(mask, scaled, zero)
     m = reduce_max(masked) {axes = [2]}
     d = subtract(masked, m)
     sum = reduce_sum(d) {axes = [2]}
