@@ -9,7 +9,7 @@
 //   injective    takes up elementwise and injective producers that it does not enlarge
 //   reduction    takes up elementwise producers of what it reduces
 //
-// Views are in no group: they are other names of the same bytes.
+// Large concatenations stand alone.  Views are in no group: they are other names of the same bytes.
 #include <algorithm>
 #include <set>
 
@@ -50,7 +50,7 @@ class Fuser {
       cluster.weight = is_anchor(kind)                                  ? Weight::anchored
                        : kind == OpKind::opaque || kind == OpKind::view ? Weight::closed
                                                                         : Weight::light;
-      if (graph_.nodes[i].outputs.size() > 1) cluster.weight = Weight::closed;
+      if (graph_.nodes[i].outputs.size() > 1 || is_large_concat(graph_.nodes[i])) cluster.weight = Weight::closed;
       while (absorb_one(static_cast<int>(i))) {
       }
     }
@@ -67,6 +67,11 @@ class Fuser {
     const auto shape = static_shape(graph_.values[id].type);
     if (!shape) return std::nullopt;
     return element_count(*shape);
+  }
+
+  // Copying its parts is faster than selecting among them in every element of a larger expression.
+  bool is_large_concat(const Node& node) const {
+    return node.op->name == "concat" && elements(node.outputs[0]).value_or(0) > 8192;
   }
 
   // Producers of what the cluster alone reads, latest first.

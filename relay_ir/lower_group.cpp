@@ -16,6 +16,49 @@ std::optional<Expr> immediate(const Value& value) {
   return dtype.is_float() ? float_imm(dtype, value.constant->get_float(0)) : int_imm(dtype, value.constant->get_int(0));
 }
 
+// A concatenation alone: each part is copied to its place by a block of its own.  (Within other work it is an
+// expression that selects, element by element.)
+Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map<ValueId, te::Tensor>& tensors,
+                  const std::vector<te::Tensor>& inputs) {
+  const TensorType& type = graph.values[node.outputs[0]].type;
+  const int64_t given = node.attributes.get_int("axis");
+  const size_t axis = given < 0 ? given + type.rank() : given;
+  const Buffer output("concat", type.dtype, type.shape);
+  std::vector<Stmt> statements;
+  Expr offset(0);
+  for (size_t part = 0; part < node.inputs.size(); ++part) {
+    const ValueId id = node.inputs[part];
+    const std::vector<Expr>& shape = graph.values[id].type.shape;
+    const Expr begin = offset;
+    offset = offset + shape[axis];
+    if (is_const_int(shape[axis], 0)) continue;
+    std::vector<IterVar> iters;
+    std::vector<Var> loops;
+    te::Indices from;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      loops.emplace_back("i" + std::to_string(d));
+      const Var iter("vi" + std::to_string(d));
+      iters.push_back({iter, shape[d], IterKind::spatial, loops.back()});
+      from.push_back(iter);
+    }
+    te::Indices to = from;
+    to[axis] = to[axis] + begin;
+    const auto number = immediate(graph.values[id]);
+    Stmt nest = make_stmt<Block>("concat_" + std::to_string(part), iters, Expr(), Stmt(),
+                                 store(output, to, number ? *number : tensors.at(id)(from)));
+    for (size_t d = loops.size(); d-- > 0;) nest = make_stmt<For>(loops[d], shape[d], LoopKind::serial, nest);
+    statements.push_back(nest);
+  }
+  Func func;
+  func.name = "concat";
+  for (const te::Tensor& input : inputs) func.buffers.push_back(input.buffer());
+  func.buffers.push_back(output);
+  func.output_count = 1;
+  func.parameters = graph.symbols;
+  func.body = seq(std::move(statements));
+  return func;
+}
+
 }  // namespace
 
 bool is_immediate(const Graph& graph, ValueId id) {
@@ -37,6 +80,13 @@ Func lower_group(const Graph& graph, const Group& group) {
     tensors[id] = inputs.back();
     if (value.constant) constants.push_back(name);
   }
+  auto finish = [&](Func func) {
+    for (const std::string& constant : constants) func.attributes["constant:" + constant] = int64_t{1};
+    return apply_layouts(graph, group, func);
+  };
+  if (group.nodes.size() == 1 && graph.nodes[group.nodes[0]].op->name == "concat") {
+    return finish(lower_concat(graph, graph.nodes[group.nodes[0]], tensors, inputs));
+  }
   for (const int index : group.nodes) {
     const Node& node = graph.nodes[index];
     std::vector<te::Tensor> arguments;
@@ -52,9 +102,7 @@ Func lower_group(const Graph& graph, const Group& group) {
   std::vector<te::Tensor> outputs;
   for (const ValueId id : group.outputs) outputs.push_back(tensors.at(group.nodes.empty() ? group.inputs[0] : id));
   const std::string name = group.nodes.empty() ? "copy" : graph.nodes[group.nodes.front()].op->name;
-  Func func = te::make_func(name, inputs, outputs, graph.symbols);
-  for (const std::string& constant : constants) func.attributes["constant:" + constant] = int64_t{1};
-  return apply_layouts(graph, group, func);
+  return finish(te::make_func(name, inputs, outputs, graph.symbols));
 }
 
 }  // namespace tw::relay

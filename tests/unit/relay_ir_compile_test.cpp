@@ -129,6 +129,21 @@ TEST(Compile, OutputsThatAreViewsInputsOrConstants) {
   })");
 }
 
+TEST(Compile, LargeConcatenationsCopyTheirParts) {
+  expect_compiles_right(R"(graph g (x: f32[1, 4, 37, 64], y: f32[1, 4, 1, 64], z: f32[1, 16, 20, 20]) {
+    seven = constant [7]: f32[4, 1, 1]
+    wide = reshape(seven) {shape = [1, 4, 1, 1]}
+    w = constant [0.25]: f32[16, 16, 1, 1]
+    j = concat(x, y, x) {axis = 2}
+    r = relu(j)
+    c = conv(z, w)
+    d = relu(c)
+    k = concat(c, d) {axis = -3}
+    s = reduce_mean(k) {axes = [2, 3]}
+    return r, k, s
+  })");
+}
+
 TEST(Compile, EmptyTensors) {
   expect_compiles_right(R"(graph g (x: f32[0, 4], y: f32[2, 4]) {
     e = negate(x)
