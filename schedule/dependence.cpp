@@ -177,10 +177,23 @@ class EqualityProof {
     for (const Expr& known : std::vector<Expr>(proven_)) {
       const auto* remainder = known.as<Binary>();
       if (!remainder || remainder->op != BinaryOp::floor_mod || is_equal(remainder->a)) continue;
-      if (is_equal(simplify(floor_div(remainder->a, remainder->b), assumptions_))) {
+      if (is_equal(simplify(floor_div(remainder->a, remainder->b), assumptions_)) || has_quotient(*remainder)) {
         equations_.push_back({remainder->a, remainder->a});
       }
     }
+  }
+
+  // x // b may also stand as y // bc, with x = y // c: of (240·f + g) // 4 % 75, the quotient is (240·f + g) // 300.
+  bool has_quotient(const Binary& remainder) const {
+    const auto b = as_int(remainder.b);
+    return b && std::any_of(proven_.begin(), proven_.end(), [&](const Expr& known) {
+             const auto* quotient = known.as<Binary>();
+             if (!quotient || quotient->op != BinaryOp::floor_div) return false;
+             const auto divisor = as_int(quotient->b);
+             if (!divisor || *divisor <= 0 || *b <= 0 || *divisor % *b != 0) return false;
+             const Expr dividend = simplify(floor_div(quotient->a, Expr(*divisor / *b)), assumptions_);
+             return structural_equal(dividend, remainder.a);
+           });
   }
 
   Assumptions assumptions_;

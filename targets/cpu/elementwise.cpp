@@ -85,8 +85,10 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   const int64_t rest_extent = has_rest ? extent_of(schedule, rest) : 1;
   if (loops.empty() && !has_rest) return;  // one vector
   if (outer_count < 4 * target.threads && has_rest && rest_extent > 1) {
-    const int64_t vectors_a_task = std::max<int64_t>(1, elements_a_task / lanes);
-    if (rest_extent > 2 * vectors_a_task) {
+    // A count that divides, so that no task has a guard.
+    int64_t vectors_a_task = std::max<int64_t>(1, elements_a_task / lanes);
+    while (rest_extent % vectors_a_task != 0) --vectors_a_task;
+    if (rest_extent > 2 * vectors_a_task && vectors_a_task > 1) {
       const auto halves = schedule.split(rest, {std::nullopt, vectors_a_task});
       rest = halves[0];
     }
