@@ -372,10 +372,10 @@ const Instr* select_lanes(const Instr* in, Frame& f) {  // target: the step of t
 
 const Instr* make_ramp(const Instr* in, Frame& f) {  // target: lanes of base and stride
   for (int l = 0; l < in->lanes; ++l) {
-    const auto step = static_cast<uint64_t>(l / in->target), part = static_cast<uint64_t>(l % in->target);
-    const auto base = static_cast<uint64_t>(f.slots[in->a + part].i),
-               stride = static_cast<uint64_t>(f.slots[in->b + part].i);
-    f.slots[in->dst + l].i = meaning::wrap(in->dtype, static_cast<int64_t>(base + step * stride));
+    const int part = l % in->target;
+    const auto base = static_cast<uint64_t>(f.slots[in->a + part].i);
+    const auto offset = static_cast<uint64_t>(l / in->target) * static_cast<uint64_t>(f.slots[in->b + part].i);
+    f.slots[in->dst + l].i = meaning::wrap(in->dtype, static_cast<int64_t>(base + offset));
   }
   return in + 1;
 }

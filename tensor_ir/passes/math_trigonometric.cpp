@@ -210,7 +210,8 @@ ArcSine arc_sine(Builder& b, const Expr& x) {
 Expr asin(Builder& b, const Expr& x) {
   const auto half_pi = pick(b, half_pi_f32, half_pi_f64);
   const auto [is_large, y, rest] = arc_sine(b, x);
-  const Expr large = (b.real(half_pi[0]) - (y + y)) - ((rest + rest) - b.real(half_pi[1]));
+  // From 3/2, not from π/2: the difference is then exact wherever the result is below 1.
+  const Expr large = (b.real(1.5) - (y + y)) - ((rest + rest) - b.real(half_pi[0] - 1.5 + half_pi[1]));
   return Builder::with_sign_of(select(is_large, large, y + rest), x);
 }
 
