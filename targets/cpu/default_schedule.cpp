@@ -83,10 +83,10 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
     if (!has_identity_write(analysis) || find_epilogue(schedule, block)) continue;
     const int lanes = target.lanes(buffer->dtype);
     const std::vector<Var> spatial = analysis.spatial();
-    for (size_t axis = 0; axis < spatial.size(); ++axis) {
+    for (size_t axis = 0; axis + 1 < spatial.size(); ++axis) {
+      // Neighbours along an axis that is not the last: also where a single block holds the whole axis.
       const auto is_blocked = [&](const Access& read) {
-        const int whole = static_cast<int>(std::max<int64_t>(1, analysis.extent(spatial[axis])));
-        return read.uses(spatial[axis]) && !unit_stride(read, spatial[axis], analysis.iters, whole) &&
+        return analysis.extent(spatial[axis]) > 1 && read.uses(spatial[axis]) &&
                unit_stride(read, spatial[axis], analysis.iters, lanes) == 1;
       };
       if (!std::any_of(analysis.reads.begin(), analysis.reads.end(), is_blocked)) continue;
