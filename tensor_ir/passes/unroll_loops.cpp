@@ -8,8 +8,8 @@
 namespace tw {
 namespace {
 
-// More copies than this in all are a schedule gone wrong: no inner loop has so many instructions.
-constexpr int64_t most_copies = 16384;
+// More stores than this copied out of one loop are a schedule gone wrong: no inner loop has so many instructions.
+constexpr int64_t most_stores = 16384;
 
 class Unroller {
  public:
@@ -26,11 +26,12 @@ class Unroller {
     }
     // The body first: what is in it is copied out once and then taken as it is.
     const Stmt body = (*this)(loop->body);
-    copies_ += std::max<int64_t>(*extent, 0);
-    if (copies_ > most_copies) {
-      throw Error(ErrorCode::lower, "unrolling loop `" + loop->var.name() + "` of " + std::to_string(*extent) +
-                                        " iterations makes more than " + std::to_string(most_copies) +
-                                        " copies\n  help: unroll smaller loops");
+    int64_t stores = 0;
+    visit(body, [&](const Store&) { ++stores; });
+    if (stores * *extent > most_stores) {
+      throw Error(ErrorCode::lower, "unrolling loop `" + loop->var.name() + "` makes " +
+                                        std::to_string(stores * *extent) + " stores, more than " +
+                                        std::to_string(most_stores) + "\n  help: unroll smaller loops");
     }
     bool has_bindings = false;
     visit(
@@ -43,9 +44,6 @@ class Unroller {
     }
     return seq(std::move(statements));
   }
-
- private:
-  int64_t copies_ = 0;
 };
 
 }  // namespace

@@ -73,6 +73,13 @@ class LoopVectorizer {
     if (!extent) refuse(loop, "its extent is not a constant", "split it by a multiple of the vector width");
     extent_ = *extent;
     if (extent_ > 1024) refuse(loop, "it has " + std::to_string(extent_) + " iterations", "split it first");
+    const auto refuse_vectors = [&](DType dtype) {
+      if (dtype.is_vector())
+        refuse(loop, "a loop inside it is vectorized as well", "fuse the two loops, or vectorize only one");
+    };
+    visit(
+        loop.body, [&](const Ramp& r) { refuse_vectors(r.dtype); },
+        [&](const Broadcast& b) { refuse_vectors(b.dtype); });
     const int native = native_bits > 0 ? std::max(1, native_bits / widest_element(loop.body)) : 1024;
     for (int64_t first = 0; first < extent_; first += native)
       pieces_.push_back({first, static_cast<int>(std::min<int64_t>(native, extent_ - first))});
@@ -146,8 +153,6 @@ class LoopVectorizer {
       changed |= !children.back().is_same(child);
     });
     if (!changed) return e;
-    if (e.dtype().is_vector() || e.kind() == NodeKind::VectorReduce)
-      refuse(loop_, "a loop inside it is vectorized as well", "fuse the two loops, or vectorize only one");
     return rebuild(e, children, lanes);
   }
 
@@ -259,21 +264,32 @@ class LoopVectorizer {
       Stmt else_body = branch.else_body.is_defined() ? statement(branch.else_body, masks) : Stmt();
       return make_stmt<If>(condition, statement(branch.then_body, masks), else_body);
     }
+    // A condition that reads memory is decided once, before the body may change what it read.
+    std::vector<std::pair<Var, Expr>> decided;
+    auto decide = [&](const Expr& condition) -> Expr {
+      bool reads = false;
+      visit(condition, [&](const Load&) { reads = true; });
+      if (!reads) return condition;
+      const Var var("condition", condition.dtype());
+      decided.emplace_back(var, condition);
+      return var;
+    };
+    if (uniform.is_defined()) uniform = decide(expression(uniform, 0, {}));
     Masks then_masks, else_masks;
     for (size_t p = 0; p < pieces_.size(); ++p) {
-      // Where the uniform part guards the other, it stays an If around the then side below.
-      Expr condition = widen(expression(varying, p, masks[p]), pieces_[p].lanes);
+      // Where the uniform part guards the other, the other may read nothing without it.
+      const Expr outer = uniform.is_defined() ? conjunction(masks[p], widen(uniform, pieces_[p].lanes)) : masks[p];
+      const Expr condition = decide(widen(expression(varying, p, outer), pieces_[p].lanes));
       then_masks.push_back(conjunction(masks[p], condition));
-      if (branch.else_body.is_defined()) {
-        Expr whole =
-            uniform.is_defined() ? widen(expression(uniform, p, masks[p]), pieces_[p].lanes) && condition : condition;
-        else_masks.push_back(conjunction(masks[p], !whole));
-      }
+      if (!branch.else_body.is_defined()) continue;
+      Expr whole = uniform.is_defined() ? widen(uniform, pieces_[p].lanes) && condition : condition;
+      else_masks.push_back(conjunction(masks[p], !whole));
     }
-    Stmt then_body = statement(branch.then_body, then_masks);
-    if (uniform.is_defined()) then_body = make_stmt<If>(expression(uniform, 0, {}), then_body);
-    if (!branch.else_body.is_defined()) return then_body;
-    return seq({then_body, statement(branch.else_body, else_masks)});
+    Stmt body = statement(branch.then_body, then_masks);
+    if (uniform.is_defined()) body = make_stmt<If>(uniform, body);
+    if (branch.else_body.is_defined()) body = seq({body, statement(branch.else_body, else_masks)});
+    for (size_t i = decided.size(); i-- > 0;) body = make_stmt<LetStmt>(decided[i].first, decided[i].second, body);
+    return body;
   }
 
   Stmt let(const LetStmt& let, const Masks& masks) {
