@@ -138,7 +138,7 @@ class TraceParser {
       if (peek() == ',') {
         advance();
         skip_space(true);
-      } else if (peek() != close) {
+      } else if (peek() != close && !at_end()) {
         fail("`,` is expected between arguments", "separate them by commas");
       }
     }

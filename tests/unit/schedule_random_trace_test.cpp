@@ -1,0 +1,57 @@
+// Random legal traces change nothing: the scheduled Func computes what the unscheduled one computes, by the oracle,
+// which also traps on races, on memory never written and on indices out of bounds; and the trace replays to the
+// identical Func.
+#include <gtest/gtest.h>
+
+#include "tensor_ir/structural.h"
+#include "tests/unit/random_trace.h"
+
+namespace tw::test {
+namespace {
+
+TEST(RandomTraces, ComputeTheSameAndReplay) {
+  const auto funcs = trace_funcs();
+  const int count = traces_to_run(2400);
+  std::map<std::string, int> applied, refused;
+  for (int n = 0; n < count; ++n) {
+    const uint64_t seed = first_seed() + static_cast<uint64_t>(n);
+    const SampleFunc& sample = funcs[static_cast<size_t>(n) % funcs.size()];
+    RandomTrace random(sample.func, seed);
+    std::string trace = "(none)";
+    try {
+      const RandomSchedule grown = random.grow(4 + n % 19);
+      const Schedule& schedule = grown.schedule;
+      trace = to_text(schedule.trace());
+      for (const auto& name : grown.applied) ++applied[name];
+      for (const auto& name : grown.refused) ++refused[name];
+      verify(schedule.func());
+      const auto logical = trace_buffers(sample.func, seed);
+      auto expected = trace_buffers(sample.func, seed);
+      auto got = in_layouts(grown, logical);
+      InterpretOptions options;
+      options.parameters = trace_parameters(sample.func);
+      options.seed = seed;
+      interpret(sample.func, expected, options);
+      interpret(schedule.func(), got, options);
+      ASSERT_LE(output_difference(sample.func, grown, logical, expected, got), 2e-5)
+          << sample.name << ", TW_SEED=" << seed << "\n"
+          << trace << to_text(schedule.func());
+      const Schedule replayed = replay(parse_trace(trace), sample.func);
+      ASSERT_TRUE(structural_equal(replayed.func(), schedule.func())) << sample.name << ", TW_SEED=" << seed << "\n"
+                                                                      << trace;
+      ASSERT_EQ(replayed.trace(), schedule.trace()) << trace;
+    } catch (const Error& error) {
+      FAIL() << sample.name << ", TW_SEED=" << seed << "\n" << error.what() << "\n" << trace;
+    }
+  }
+  // The generator reaches every primitive it knows.
+  for (const char* name : {"split", "fuse", "reorder", "parallel", "vectorize", "unroll", "compute_at",
+                           "reverse_compute_at", "compute_inline", "reverse_compute_inline", "cache_read",
+                           "cache_write", "set_scope", "transform_layout", "pad", "decompose_reduction", "rfactor"}) {
+    EXPECT_GE(applied[name], count / 200) << name << " was refused " << refused[name] << " times";
+    if (std::getenv("TW_VERBOSE")) printf("%-24s applied %6d refused %6d\n", name, applied[name], refused[name]);
+  }
+}
+
+}  // namespace
+}  // namespace tw::test
