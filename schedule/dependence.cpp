@@ -240,7 +240,7 @@ std::vector<Var> proven_equal(const Access& a, const Access& b, const std::vecto
   return result;
 }
 
-std::optional<Conflict> carried_conflict(const Stmt& root, const For& loop, bool may_share) {
+std::optional<Conflict> carried_conflict(const Stmt& root, const For& loop, bool are_threads) {
   const Path path = path_to_loop(root, loop.var);
   check(!path.empty(), "carried_conflict: the loop is in the tree");
   std::vector<const For*> outer = loops_of(path);
@@ -249,7 +249,10 @@ std::optional<Conflict> carried_conflict(const Stmt& root, const For& loop, bool
     if (l->var != loop.var) fixed.push_back(l->var);
   }
   std::vector<Buffer> own;
-  visit(loop.body, [&](const Allocate& a) { own.push_back(a.buffer); });
+  visit(loop.body, [&](const Allocate& a) {
+    const bool is_shared = a.buffer->scope == Scope::shared || a.buffer->scope == Scope::global;
+    if (!are_threads || !is_shared) own.push_back(a.buffer);
+  });
   const std::vector<Access> accesses = accesses_in(loop.body, outer);
   for (size_t i = 0; i < accesses.size(); ++i) {
     const Access& a = accesses[i];
@@ -257,7 +260,7 @@ std::optional<Conflict> carried_conflict(const Stmt& root, const For& loop, bool
     for (size_t j = i; j < accesses.size(); ++j) {
       const Access& b = accesses[j];
       if (a.buffer != b.buffer || !(a.is_write || b.is_write)) continue;
-      if (may_share && a.buffer->scope == Scope::shared && a.statement != b.statement) continue;
+      if (are_threads && a.buffer->scope == Scope::shared && a.statement != b.statement) continue;
       if (!contains(proven_equal(a, b, {outer.back()}, fixed), loop.var)) return Conflict{a, b};
     }
   }

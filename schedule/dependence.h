@@ -45,8 +45,9 @@ struct Conflict {
   Access first, second;
 };
 // A conflict that `loop` (a loop in root) may carry, between accesses to buffers that are not allocated inside of it.
-// may_share: different blocks may meet in shared memory.
-std::optional<Conflict> carried_conflict(const Stmt& root, const For& loop, bool may_share = false);
+// are_threads: those of one thread block, which share what is not local; different statements may meet in shared
+// memory.
+std::optional<Conflict> carried_conflict(const Stmt& root, const For& loop, bool are_threads = false);
 
 // The combiner of a reduction block: body is  B[i] = combine(B[i], value), value does not read B.
 struct Reduction {

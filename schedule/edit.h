@@ -46,9 +46,13 @@ struct ScheduleEdit {
   void require_serial(const For& loop) const;
   // The block's instances are all of its iteration domain, each once (up to recomputation by outer loops).
   void require_regular(const BlockRef& ref) const;
+  // Where a layout has padding, copies of the buffer go over its logical elements.  Null: none.
+  const Schedule::PaddedLayout* padded_layout(const Buffer& buffer) const;
+  void set_padded_layout(const Buffer& buffer, std::vector<Expr> logical, IndexMap map);
+
   // The iterations of a loop in `body` may run at the same time; for threads of one block, statements may meet in
   // shared memory.
-  void check_concurrent_loop(const Stmt& body, const For& loop, bool may_share = false) const;
+  void check_concurrent_loop(const Stmt& body, const For& loop, bool are_threads = false) const;
 
   // The new body becomes the schedule's; `results` get names in the trace.
   void commit(Stmt body) { commit(std::move(body), std::vector<LoopRef>{}); }

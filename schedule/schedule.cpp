@@ -131,7 +131,16 @@ void ScheduleEdit::require_regular(const BlockRef& ref) const {
          path(ref).back(), "begin from the unscheduled Func, where every iteration variable has a loop of its own");
 }
 
-void ScheduleEdit::check_concurrent_loop(const Stmt& body, const For& loop, bool may_share) const {
+const Schedule::PaddedLayout* ScheduleEdit::padded_layout(const Buffer& buffer) const {
+  const auto found = schedule.padded_layouts_.find(buffer->name);
+  return found == schedule.padded_layouts_.end() ? nullptr : &found->second;
+}
+
+void ScheduleEdit::set_padded_layout(const Buffer& buffer, std::vector<Expr> logical, IndexMap map) {
+  schedule.padded_layouts_[buffer->name] = {std::move(logical), std::move(map)};
+}
+
+void ScheduleEdit::check_concurrent_loop(const Stmt& body, const For& loop, bool are_threads) const {
   const Path path = path_to_loop(body, loop.var);
   for (const Block* block : blocks_in(loop.body)) {
     if (!is_reduce_loop(*block, loop.var)) continue;
@@ -139,7 +148,7 @@ void ScheduleEdit::check_concurrent_loop(const Stmt& body, const For& loop, bool
                ": its iterations add to the same element",
            path.back(), "rfactor(" + loop.var.name() + ", axis) makes partial results that are independent");
   }
-  const auto conflict = carried_conflict(body, loop, may_share);
+  const auto conflict = carried_conflict(body, loop, are_threads);
   if (!conflict) return;
   auto describe = [](const Access& access) {
     return std::string(access.is_write ? "writes " : "reads ") + access.buffer->name +

@@ -99,6 +99,11 @@ class Schedule {
   std::map<Var, std::string> loop_names_;           // as the trace calls them
   std::map<std::string, std::string> block_names_;  // of blocks that primitives made: their names in the trace
   std::set<std::string> used_names_;
+  struct PaddedLayout {
+    std::vector<Expr> logical;  // the shape before
+    IndexMap map;
+  };
+  std::map<std::string, PaddedLayout> padded_layouts_;  // of buffers with elements that nobody writes
   std::set<std::string> irregular_blocks_;  // whose loops did not cover their iterations plainly from the start
 };
 

@@ -21,7 +21,7 @@
 //
 // Invariants (verify.h checks them): each For has its own Var; block names are unique in a Func; every Var is
 // bound where it is used; dtypes agree (no implicit conversion); a Load/Store has as many indices as its
-// buffer has dimensions; a register buffer has constant extents.
+// buffer has dimensions; a register buffer has constant extents once blocks are lowered.
 //
 // Nodes are plain immutable structs.  `fields()` lists everything that makes up a node's value; printing,
 // equality, hashing, visiting and rewriting derive from it.  Vars and Buffers are identities: equal only if the same.

@@ -21,11 +21,18 @@ void Schedule::bind(const LoopRef& ref, ThreadAxis axis) {
     edit.refuse("loop " + quoted(other.var.name()) + " on the same path is bound to this axis already", path.back(),
                 "fuse the two loops, or bind this one to another axis");
   };
+  auto refuse_workers = [&](const For& other) {
+    if (other.loop_kind != LoopKind::parallel) return;
+    edit.refuse("loop " + quoted(other.var.name()) + " on the same path is parallel", path.back(),
+                "workers run loops of a CPU, threads those of a GPU: use one kind");
+  };
   for (const For* other : loops_of(path)) {
     if (other->thread == axis) refuse_twice(*other);
+    refuse_workers(*other);
   }
   visit(loop.body, [&](const For& other) {
     if (other.thread == axis) refuse_twice(other);
+    refuse_workers(other);
   });
   const bool is_block_axis = axis == ThreadAxis::block_x || axis == ThreadAxis::block_y || axis == ThreadAxis::block_z;
   if (is_block_axis) {

@@ -14,15 +14,26 @@ Buffer cache_buffer(const Func& f, const Buffer& original, Scope scope) {
   return Buffer(std::move(node));
 }
 
-Stmt copy_nest(const std::string& block_name, const Buffer& from, const Buffer& to) {
+Stmt copy_nest(const ScheduleEdit& edit, const Buffer& original, const std::string& block_name, const Buffer& from,
+               const Buffer& to) {
+  const auto* layout = edit.padded_layout(original);
+  const std::vector<Expr>& shape = layout ? layout->logical : original->shape;
   std::vector<NewLoop> loops;
   std::vector<IterVar> iters;
   std::vector<Expr> indices;
-  for (int d = 0; d < from.rank(); ++d) {
+  Assumptions ranges;
+  for (size_t d = 0; d < shape.size(); ++d) {
     const Var loop("i" + std::to_string(d)), iter("vi" + std::to_string(d));
-    loops.push_back({loop, from->shape[d]});
-    iters.push_back({iter, from->shape[d], IterKind::spatial, loop});
+    loops.push_back({loop, shape[d]});
+    iters.push_back({iter, shape[d], IterKind::spatial, loop});
     indices.push_back(iter);
+    ranges.bind_range(iter, shape[d]);
+  }
+  if (layout) {
+    Substitution values;
+    for (size_t d = 0; d < shape.size(); ++d) values[layout->map.from[d]] = indices[d];
+    indices.clear();
+    for (const Expr& e : layout->map.to) indices.push_back(simplify(substitute(e, values), ranges));
   }
   return wrap_in_loops(loops,
                        make_stmt<Block>(block_name, iters, Expr(), Stmt(), store(to, indices, load(from, indices))));

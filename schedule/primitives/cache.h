@@ -6,7 +6,9 @@
 namespace tw {
 
 Buffer cache_buffer(const Func& f, const Buffer& original, Scope scope);
-Stmt copy_nest(const std::string& block_name, const Buffer& from, const Buffer& to);
+// Both have the layout of `original`.
+Stmt copy_nest(const ScheduleEdit& edit, const Buffer& original, const std::string& block_name, const Buffer& from,
+               const Buffer& to);
 // In one block: Loads and Stores of a buffer go to another one.
 Stmt redirect(const Block& block, const Buffer& from, const Buffer& to);
 // The position of the block in the outermost list of statements: the list's node (the block's nest itself when the body

@@ -36,8 +36,9 @@ BlockRef Schedule::cache_read(const BlockRef& ref, const std::string& buffer_nam
   const std::string name = unique_block_name(func_, cache->name);
   Stmt body = replace_node(func_.body, &block, redirect(block, buffer, cache));
   const Stmt new_nest = nest_of(path_to_block(body, ref.name));
-  body = insert_beside(body, new_nest.get(), copy_nest(name, buffer, cache), true);
+  body = insert_beside(body, new_nest.get(), copy_nest(edit, buffer, name, buffer, cache), true);
   body = make_stmt<Allocate>(cache, body);
+  if (const auto* layout = edit.padded_layout(buffer)) edit.set_padded_layout(cache, layout->logical, layout->map);
   edit.commit(body, BlockRef{name});
   return {name};
 }

@@ -38,6 +38,27 @@ void check_inputs_stay(const ScheduleEdit& edit, const Block& block, const Stmt&
   }
 }
 
+// What readers take from the buffer was made in the same iteration of the shared loops that the buffer outlives.
+void check_same_iteration(const ScheduleEdit& edit, const Block& block, const Buffer& output, const Stmt& here,
+                          const Parting& parting) {
+  const size_t outside = loops_of(path_to_allocation(edit.func.body, output)).size();
+  std::vector<Var> fixed;
+  for (size_t i = 0; i < outside && i < parting.common.size(); ++i) fixed.push_back(parting.common[i]->var);
+  if (fixed.size() == parting.common.size()) return;
+  const auto accesses = accesses_in(edit.func.body);
+  for (const Access& write : accesses) {
+    if (write.buffer != output || !write.is_write) continue;
+    for (const Access& read : accesses) {
+      if (read.buffer != output || read.is_write || (read.block && read.block->name == block.name)) continue;
+      const auto equal = proven_equal(write, read, parting.common, fixed);
+      if (equal.size() == parting.common.size()) continue;
+      edit.refuse("what block " + quoted(block.name) +
+                      " writes may be read in a later iteration of the loops that it shares with its readers",
+                  here, "keep the block where it is");
+    }
+  }
+}
+
 }  // namespace
 
 void Schedule::compute_at(const BlockRef& ref, const LoopRef& loop_ref) {
@@ -107,7 +128,19 @@ void Schedule::compute_at(const BlockRef& ref, const LoopRef& loop_ref) {
     visit(block.body, [&](const Store& s) { found = &s; });
     return found;
   }();
-  const Stmt moved = block_over(block, iterations_for(block, write->indices, output, region, ranges).ranges, ranges);
+  // In the loops that it shares with them already the block ran for a part only; no more than that is there to be had.
+  std::vector<const For*> own = loops_of(block_path);
+  own.erase(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(parting.common.size()));
+  check_same_iteration(edit, block, output, here, parting);
+  const OwnIterations before = own_iterations(edit, block, parting.common, own);
+  std::vector<SymbolicRange> iterations = iterations_for(block, write->indices, output, region, ranges).ranges;
+  for (size_t i = 0; i < iterations.size(); ++i) {
+    const bool is_limited = !is_whole(before.ranges[i], block.iters[i].extent);
+    if (is_limited &&
+        (is_whole(iterations[i], block.iters[i].extent) || !is_within(iterations[i], before.ranges[i], ranges)))
+      iterations[i] = before.ranges[i];
+  }
+  const Stmt moved = block_over(block, iterations, ranges, before);
 
   Stmt body = remove_allocation(func_.body, output);
   body = replace_node(body, &block, Stmt());
@@ -119,6 +152,9 @@ void Schedule::compute_at(const BlockRef& ref, const LoopRef& loop_ref) {
     edit.refuse("block " + quoted(ref.name) + " reads " + quoted(missing[0]->name) +
                     ", which exists only where the block is now",
                 here, "move the producer of " + missing[0]->name + " after moving this block");
+  }
+  for (const For* l : loops_of(path_to_block(body, ref.name))) {
+    if (l->thread >= ThreadAxis::thread_x) edit.check_concurrent_loop(body, *l, true);
   }
   edit.commit(body);
 }

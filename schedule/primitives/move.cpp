@@ -35,11 +35,86 @@ std::optional<Digits> digits_of(const std::vector<Expr>& indices, const Var& v) 
   return std::nullopt;
 }
 
+}  // namespace
+
 bool is_whole(const SymbolicRange& range, const Expr& extent) {
   return is_const_int(range.base, 0) && structural_equal(range.extent, extent);
 }
 
+bool is_within(const SymbolicRange& inner, const SymbolicRange& outer, const Assumptions& assumptions) {
+  return can_prove(inner.base >= outer.base, assumptions) &&
+         can_prove(inner.base + inner.extent <= outer.base + outer.extent, assumptions);
+}
+
+namespace {
+
+// Σ own loops without gaps: coefficients 1, e₀, e₀e₁, …
+bool is_dense(const Expr& binding, const std::vector<const For*>& own) {
+  std::vector<std::pair<int64_t, int64_t>> parts;  // coefficient, extent
+  for (const auto& [atom, coefficient] : linear_form(binding).terms) {
+    const auto uses = std::count_if(own.begin(), own.end(), [&](const For* l) { return uses_var(atom, l->var); });
+    if (uses == 0) continue;
+    const auto loop = std::find_if(own.begin(), own.end(), [&](const For* l) { return l->var.is_same(atom); });
+    if (loop == own.end()) return false;
+    const auto extent = as_int((*loop)->extent);
+    if (!extent) return false;
+    if (*extent > 1) parts.emplace_back(coefficient, *extent);
+  }
+  std::sort(parts.begin(), parts.end());
+  int64_t next = 1;
+  for (const auto& [coefficient, extent] : parts) {
+    if (coefficient != next) return false;
+    next *= extent;
+  }
+  return true;
+}
+
 }  // namespace
+
+OwnIterations own_iterations(const ScheduleEdit& edit, const Block& block, const std::vector<const For*>& outer,
+                             const std::vector<const For*>& own) {
+  const Assumptions ranges = ranges_of(outer);
+  Assumptions all = ranges;
+  for (const For* l : own) all.bind_range(l->var, l->extent);
+  const Stmt here = edit.path(BlockRef{block.name}).back();
+  auto uses_outer = [&](const Expr& e) {
+    return std::any_of(outer.begin(), outer.end(), [&](const For* l) { return uses_var(e, l->var); });
+  };
+  bool is_partial = false;
+  OwnIterations result;
+  for (const IterVar& iter : block.iters) {
+    if (!uses_outer(iter.binding)) {
+      result.ranges.push_back({0, iter.extent});
+      continue;
+    }
+    is_partial = true;
+    const Expr binding = simplify(iter.binding, all);
+    const auto range = range_of(binding, extents_of(own), ranges);
+    if (iter.kind == IterKind::reduce || !range || !is_dense(binding, own)) {
+      edit.refuse("in one iteration of the loops that block " + quoted(block.name) + " shares, its " +
+                      quoted(iter.var.name()) + " does not run over one piece",
+                  here, "move the block before its loops are reordered or fused");
+    }
+    result.ranges.push_back(*range);
+  }
+  for (const Expr& c : conjuncts(block.predicate)) {
+    const bool is_of_domain = std::any_of(block.iters.begin(), block.iters.end(), [&](const IterVar& iter) {
+      return structural_equal(c, simplify(iter.binding < iter.extent, all)) ||
+             structural_equal(c, iter.binding < iter.extent) || structural_equal(c, simplify(iter.binding >= 0, all)) ||
+             structural_equal(c, iter.binding >= 0);
+    });
+    if (is_of_domain) continue;
+    const bool is_outer = uses_outer(c);
+    const bool is_own = std::any_of(own.begin(), own.end(), [&](const For* l) { return uses_var(c, l->var); });
+    if (is_outer && !is_own) {
+      result.guard = and_also(result.guard, c);
+    } else if (is_outer || is_partial) {
+      edit.refuse("the loops of block " + quoted(block.name) + " were split unevenly more than once", here,
+                  "move the block before its loops are split further");
+    }
+  }
+  return result;
+}
 
 Parting parting_of(const Path& first, const Path& second) {
   Parting parting;
@@ -59,7 +134,8 @@ Parting parting_of(const Path& first, const Path& second) {
   return parting;
 }
 
-Stmt block_over(const Block& block, const std::vector<SymbolicRange>& ranges, const Assumptions& assumptions) {
+Stmt block_over(const Block& block, const std::vector<SymbolicRange>& ranges, const Assumptions& assumptions,
+                const OwnIterations& limits) {
   BlockEdit edit(block);
   std::vector<NewLoop> loops;
   Assumptions inner = assumptions;
@@ -72,11 +148,19 @@ Stmt block_over(const Block& block, const std::vector<SymbolicRange>& ranges, co
     loops.push_back({var, extent});
     inner.bind_range(var, extent);
     iter.binding = is_all ? Expr(var) : simplify(ranges[i].base + var, inner);
+    auto require = [&](const Expr& condition) {
+      const Expr simple = simplify(condition, inner);
+      if (!can_prove(simple, inner)) predicate = and_also(predicate, simple);
+    };
+    if (i < limits.ranges.size() && !is_whole(limits.ranges[i], iter.extent)) {
+      require(iter.binding >= limits.ranges[i].base);
+      require(iter.binding < limits.ranges[i].base + limits.ranges[i].extent);
+    }
     if (is_all) continue;
     if (!can_prove(iter.binding >= 0, inner)) predicate = and_also(predicate, iter.binding >= 0);
     if (!can_prove(iter.binding < iter.extent, inner)) predicate = and_also(predicate, iter.binding < iter.extent);
   }
-  edit.predicate = predicate;
+  edit.predicate = and_also(limits.guard, predicate);
   return wrap_in_loops(loops, edit.make());
 }
 

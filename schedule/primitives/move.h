@@ -13,10 +13,23 @@ struct Parting {
 };
 Parting parting_of(const Path& first, const Path& second);
 
+// The iterations that the block runs in one iteration of the `outer` loops, over its `own` loops inside of them, and
+// what part of its predicate speaks of the outer loops only.  Refused when they are not a box: then the block cannot be
+// given loops anew.
+struct OwnIterations {
+  std::vector<SymbolicRange> ranges;
+  Expr guard;  // not defined: none
+};
+OwnIterations own_iterations(const ScheduleEdit& edit, const Block& block, const std::vector<const For*>& outer,
+                             const std::vector<const For*>& own);
+bool is_whole(const SymbolicRange& range, const Expr& extent);
+bool is_within(const SymbolicRange& inner, const SymbolicRange& outer, const Assumptions& assumptions);
+
 // One loop for each iteration variable with the range of values given in terms of loops around, and the block bound to
-// them; where a value may fall outside of 0 ≤ v < extent the block's predicate says so.  Ranges of reduce iterations
-// are whole.
-Stmt block_over(const Block& block, const std::vector<SymbolicRange>& ranges, const Assumptions& assumptions);
+// them; where a value may fall outside of 0 ≤ v < extent, or of its `limits`, the block's predicate says so.  Ranges of
+// reduce iterations are whole.
+Stmt block_over(const Block& block, const std::vector<SymbolicRange>& ranges, const Assumptions& assumptions,
+                const OwnIterations& limits = {});
 
 // For each iteration variable the values that are needed for the elements `region` of a buffer that the block accesses
 // at `indices`.  `is_exact`: no others touch the region.

@@ -56,6 +56,66 @@ void check_new_place(const ScheduleEdit& edit, const Stmt& body, const std::stri
   }
 }
 
+// var, var + constant, constant, var // constant or var % constant
+bool is_plain_index(const Expr& e) {
+  const LinearForm form = linear_form(e);
+  if (form.terms.empty()) return true;
+  if (form.terms.size() != 1 || form.terms[0].second != 1) return false;
+  const Expr& atom = form.terms[0].first;
+  const auto* b = atom.as<Binary>();
+  const bool is_digit =
+      b && (b->op == BinaryOp::floor_div || b->op == BinaryOp::floor_mod) && as_int(b->b) && form.constant == 0;
+  return atom.kind() == NodeKind::Var || (is_digit && b->a.kind() == NodeKind::Var);
+}
+
+// Each iteration of the block reads an element of each input that the loop's nest does make: otherwise there is an
+// iteration that would never run.
+void check_everything_is_made(const ScheduleEdit& edit, const Block& block, const std::vector<Buffer>& produced,
+                              const std::vector<Access>& inside, const Parting& parting,
+                              const std::vector<SymbolicRange>& before, const Stmt& here) {
+  const Assumptions ranges = ranges_of(parting.common);
+  std::vector<Var> outer;
+  for (const For* l : parting.common) outer.push_back(l->var);
+  // The block's iterations as loops over their ranges.
+  Substitution values;
+  InnerExtents extents;
+  for (size_t i = 0; i < block.iters.size(); ++i) {
+    const Var offset(block.iters[i].var.name());
+    values[block.iters[i].var] = before[i].base + offset;
+    extents[offset] = before[i].extent;
+  }
+  for (const Buffer& input : produced) {
+    std::vector<Access> writes;
+    bool is_plain = true;
+    for (const Access& access : inside) {
+      if (access.buffer != input || !access.is_write) continue;
+      writes.push_back(access);
+      if (!access.block) is_plain = false;
+    }
+    for (const Block* writer : writers_of(edit.func.body, input)) {
+      auto look = [&](const Store& st) {
+        for (const Expr& index : st.indices) is_plain &= is_plain_index(index);
+        is_plain &= !st.predicate.is_defined();
+      };
+      visit(writer->body, look);
+      visit(writer->init, look);
+    }
+    const auto made = region_of(writes, input, outer, ranges);
+    bool is_made = is_plain;
+    visit(block.body, [&](const Load& l) {
+      if (l.buffer != input) return;
+      for (size_t d = 0; d < l.indices.size(); ++d) {
+        const auto needed = range_of(substitute(l.indices[d], values), extents, ranges);
+        is_made &= needed && is_within(*needed, made[d], ranges);
+      }
+    });
+    if (is_made) continue;
+    edit.refuse("block " + quoted(block.name) + " has iterations for which nothing of " + quoted(input->name) +
+                    " is made: they would never run",
+                here, "compute_at(producer, loop of this block) computes what it needs instead");
+  }
+}
+
 }  // namespace
 
 void Schedule::reverse_compute_at(const BlockRef& ref, const LoopRef& loop_ref) {
@@ -139,7 +199,14 @@ void Schedule::reverse_compute_at(const BlockRef& ref, const LoopRef& loop_ref) 
                   here, "choose a loop further out");
     }
   }
-  const Stmt moved = block_over(block, iterations, ranges);
+  std::vector<const For*> block_loops = loops_of(block_path);
+  block_loops.erase(block_loops.begin(), block_loops.begin() + static_cast<std::ptrdiff_t>(parting.common.size()));
+  const OwnIterations before = own_iterations(edit, block, parting.common, block_loops);
+  for (size_t i = 0; i < iterations.size(); ++i) {
+    if (is_whole(iterations[i], block.iters[i].extent)) iterations[i] = before.ranges[i];
+  }
+  check_everything_is_made(edit, block, produced, inside, parting, before.ranges, here);
+  const Stmt moved = block_over(block, iterations, ranges, before);
 
   // Nothing between the loop's nest and the block meets the block's data.
   const std::vector<Buffer> read = buffers_read(here);

@@ -97,7 +97,7 @@ BlockRef Schedule::rfactor(const LoopRef& loop_ref, int axis) {
   }
   std::vector<IterVar> spatial_iters;
   std::vector<SymbolicRange> ranges;
-  const InnerExtents own_extents = extents_of(nest.inner);
+  const OwnIterations own = own_iterations(edit, block, nest.outer, nest.inner);
   for (const IterVar& iter : block.iters) {
     if (iter.kind == IterKind::reduce) {
       iter_values[iter.var] = substitute(iter.binding, loop_values);
@@ -106,11 +106,7 @@ BlockRef Schedule::rfactor(const LoopRef& loop_ref, int axis) {
     const Var var(iter.var.name(), iter.var.dtype());
     iter_values[iter.var] = var;
     spatial_iters.push_back({var, iter.extent, IterKind::spatial, var});
-    const auto range = range_of(iter.binding, own_extents, outer_ranges);
-    const auto extent = range ? as_int(range->extent) : std::nullopt;
-    const auto whole = as_int(iter.extent);
-    const bool is_whole = !range || nest.outer.empty() || (extent && whole && *extent >= *whole);
-    ranges.push_back(is_whole ? SymbolicRange{0, iter.extent} : *range);
+    ranges.push_back(own.ranges[static_cast<size_t>(&iter - block.iters.data())]);
   }
   // Terms beyond a tail are the identity, so that every partial result is initialised.
   Expr tail, rest;
@@ -172,7 +168,7 @@ BlockRef Schedule::rfactor(const LoopRef& loop_ref, int axis) {
     update = store(partial, place, reduction->combine(load(partial, place), value));
   }
   const Stmt partial_block = make_stmt<Block>(name, iters, Expr(), init, update);
-  const Stmt partial_nest = block_over(*partial_block.as<Block>(), ranges, outer_ranges);
+  const Stmt partial_nest = block_over(*partial_block.as<Block>(), ranges, outer_ranges, {{}, own.guard});
 
   // What stays: the block reduces the partial results.
   BlockEdit final(block);
@@ -191,6 +187,14 @@ BlockRef Schedule::rfactor(const LoopRef& loop_ref, int axis) {
       final_nest = with_body(*l, final_nest);
   }
   Stmt body = replace_node(func_.body, nest.top.get(), seq({partial_nest, final_nest}));
+  if (const auto* layout = edit.padded_layout(reduction->buffer)) {
+    std::vector<Expr> logical = layout->logical;
+    IndexMap map = layout->map;
+    logical.push_back(loop.extent);
+    map.from.emplace_back(loop.var.name());
+    map.to.insert(map.to.begin() + axis, map.from.back());
+    edit.set_padded_layout(partial, std::move(logical), std::move(map));
+  }
   edit.commit(make_stmt<Allocate>(partial, body), BlockRef{name});
   return {name};
 }

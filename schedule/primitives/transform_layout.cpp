@@ -100,6 +100,12 @@ Stmt zero_padding(const Func& f, const Buffer& buffer, const IndexMap& map, cons
                        make_stmt<Block>(unique_block_name(f, buffer->name + "_padding"), iters, Expr(), Stmt(), body));
 }
 
+Expr element_count_of(const std::vector<Expr>& shape) {
+  Expr count = 1;
+  for (const Expr& extent : shape) count = count * extent;
+  return count;
+}
+
 }  // namespace
 
 void Schedule::transform_layout(const std::string& buffer_name, const IndexMap& map) {
@@ -129,6 +135,17 @@ void Schedule::transform_layout(const std::string& buffer_name, const IndexMap& 
   if (is_zeroed && edit.func.is_parameter(changed)) {
     const Stmt fill = zero_padding(func_, changed, map, buffer->shape);
     if (fill.is_defined()) body = seq({fill, body});
+  }
+  // Padding of inputs is the caller's and holds something; that of other buffers is never written.
+  const bool is_input = edit.func.is_parameter(changed) && !edit.func.is_output(changed);
+  if (const auto* before = edit.padded_layout(buffer)) {
+    Substitution values;
+    for (size_t i = 0; i < map.from.size(); ++i) values[map.from[i]] = before->map.to[i];
+    IndexMap both{before->map.from, {}};
+    for (const Expr& e : map.to) both.to.push_back(substitute(e, values));
+    edit.set_padded_layout(changed, before->logical, both);
+  } else if (!is_input && !is_known_equal(element_count_of(changed->shape), element_count_of(buffer->shape))) {
+    edit.set_padded_layout(changed, buffer->shape, map);
   }
   edit.commit(body);
 }

@@ -253,7 +253,8 @@ class RandomTrace {
       const auto buffers = used_by(block, true);
       if (!buffers.empty()) s().set_scope(buffers[0]->name, any_scope());
     } else if (name == "transform_layout") {
-      transform(pick(used_by(block, below(2) == 0).empty() ? used_by(block, true) : used_by(block, below(2) == 0)));
+      const auto buffers = used_by(block, below(2) == 0);
+      if (!buffers.empty()) transform(pick(buffers));
     } else if (name == "pad") {
       std::vector<int64_t> multiples;
       for (size_t i = 0; i < s().node(block).iters.size(); ++i)
