@@ -1,0 +1,113 @@
+// The CPU's default schedules by the oracle: on cores of every width, each sample Func means the same before and after,
+// and products end in registers.
+#include <gtest/gtest.h>
+
+#include "schedule/layout.h"
+#include "targets/cpu/default_schedule.h"
+#include "targets/cpu/tile_model.h"
+#include "tensor_ir/interp.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/printer.h"
+#include "tests/unit/sample_funcs.h"
+
+namespace tw::test {
+namespace {
+
+Target core(int vector_bits, int registers) {
+  Target target;
+  target.name = "core of " + std::to_string(vector_bits) + " bits";
+  target.vector_bits = vector_bits;
+  target.vector_registers = registers;
+  target.has_masks = vector_bits == 512;
+  target.has_fma = true;
+  target.threads = 2;
+  return target;
+}
+
+std::vector<Target> cores() {
+  return {core(128, 16), core(128, 32), core(256, 16), core(512, 32)};
+}
+
+// The array in the layouts that the trace gives to the buffer called `name`.
+NDArray as_scheduled(NDArray array, const Trace& trace, const std::string& name) {
+  for (const Instruction& instruction : trace.instructions) {
+    if (instruction.primitive != "transform_layout") continue;
+    if (std::get<std::string>(instruction.arguments.at(0).value) != name) continue;
+    const IndexMap map = parse_index_map(std::get<std::string>(instruction.arguments.at(1).value));
+    std::vector<Expr> logical;
+    for (const int64_t extent : array.shape()) logical.emplace_back(extent);
+    Shape physical;
+    for (const Expr& extent : physical_shape(map, logical)) physical.push_back(as_int(extent).value());
+    array = apply_layout(array, map, physical);
+  }
+  return array;
+}
+
+TEST(DefaultSchedule, MeansTheSame) {
+  for (const Target& target : cores()) {
+    for (const SampleFunc& sample : sample_funcs()) {
+      SCOPED_TRACE(sample.name + " on a " + target.name);
+      const Schedule schedule = cpu::default_schedule(sample.func, target);
+      const std::vector<NDArray> inputs = random_buffers(sample.func, 3);
+      std::vector<NDArray> expected, actual;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        expected.push_back(inputs[i].clone());
+        actual.push_back(as_scheduled(inputs[i].clone(), schedule.trace(), sample.func.buffers[i]->name));
+      }
+      interpret(sample.func, expected);
+      interpret(schedule.func(), actual);
+      EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << to_text(schedule.func());
+    }
+  }
+}
+
+TEST(DefaultSchedule, KeepsWeightsAndResultsOfCallersInPlace) {
+  for (const Target& target : cores()) {
+    for (const SampleFunc& sample : sample_funcs()) {
+      const Func scheduled = cpu::default_schedule(sample.func, target).func();
+      for (size_t i = 0; i < scheduled.buffers.size(); ++i) {
+        const Buffer& before = sample.func.buffers[i];
+        if (sample.func.attributes.count("constant:" + before->name)) continue;
+        EXPECT_EQ(const_shape(scheduled.buffers[i]), const_shape(before)) << sample.name << " " << before->name;
+      }
+    }
+  }
+}
+
+TEST(DefaultSchedule, ProductsEndInRegisters) {
+  for (const Target& target : cores()) {
+    for (const Func& func : {matmul(64, 128, 32), matmul_epilogue(64, 128, 32), conv2d(16, 64, 14, 3, 1, 1)}) {
+      const Func scheduled = cpu::default_schedule(func, target).func();
+      bool has_tile = false;
+      visit(scheduled.body, [&](const Allocate& a) { has_tile |= a.buffer->scope == Scope::register_; });
+      EXPECT_TRUE(has_tile) << func.name << " on a " << target.name;
+    }
+  }
+}
+
+TEST(TileModel, FitsTheRegisters) {
+  for (const Target& target : cores()) {
+    for (const int64_t m : {1, 2, 7, 14, 49, 56, 128, 1000}) {
+      for (const int64_t vectors : {1, 2, 3, 5, 8, 64}) {
+        const cpu::RegisterTile tile = cpu::choose_tile(m, vectors, 256, target);
+        EXPECT_LT(tile.rows * tile.vectors + tile.vectors + 1, target.vector_registers);
+        EXPECT_LE(tile.rows, m);
+        EXPECT_LE(tile.vectors, vectors);
+      }
+    }
+  }
+}
+
+TEST(TileModel, PredictsMoreForMoreWork) {
+  const Target target = core(512, 32);
+  const cpu::RegisterTile tile = cpu::choose_tile(128, 8, 256, target);
+  const double cycles = cpu::predict_cycles(tile, 128, 8, 256, target);
+  EXPECT_GT(cpu::predict_cycles(tile, 256, 8, 256, target), cycles);
+  EXPECT_GT(cpu::predict_cycles(tile, 128, 16, 256, target), cycles);
+  EXPECT_GT(cpu::predict_cycles(tile, 128, 8, 512, target), cycles);
+  // No faster than the ports: 128 × 8 · 16 × 256 multiply-adds at two vectors a cycle.
+  EXPECT_GE(cycles, 128 * 8 * 256 / 2.0);
+}
+
+}  // namespace
+}  // namespace tw::test
