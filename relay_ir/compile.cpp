@@ -12,8 +12,8 @@
 #include "relay_ir/memory_plan.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
-#include "targets/cuda/emit.h"
 #include "targets/compile_image.h"
+#include "targets/cuda/emit.h"
 #include "targets/lower.h"
 #include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
@@ -241,6 +241,8 @@ class Compiler {
                         static_cast<int>(plan_.steps.size() + unique.lowered.kernels.size()) - 1, -1});
     }
     const double kernels = static_cast<double>(unique.lowered.kernels.size());
+    double operations = 0;  // of all kernels as they are scheduled: their shares of the work
+    for (const Kernel& kernel : unique.lowered.kernels) operations += flops_of(kernel.func).value_or(0);
     for (const Kernel& kernel : unique.lowered.kernels) {
       Step step;
       step.kernel = kernel.symbol;
@@ -250,7 +252,7 @@ class Compiler {
       step.tasks = *tasks;
       if (target_.kind == TargetKind::cuda) set_launch(step, kernel);
       step.workspace_bytes = kernel.workspace_bytes;
-      step.flops = unique.flops / kernels;
+      if (operations > 0) step.flops = unique.flops * flops_of(kernel.func).value_or(0) / operations;
       step.bytes = bytes / kernels;
       size_t count = kernel.func.buffers.size() - (kernel.workspace_bytes > 0 ? 1 : 0);
       for (size_t i = 0; i < count; ++i) {

@@ -24,8 +24,11 @@ std::optional<double> count(const Stmt& s) {
       s,
       [&](const Expr& e) {
         visit(
-            e, [&](const Binary& b) { total += b.a.dtype().is_float(); },
-            [&](const Unary& u) { total += u.dtype.is_float(); }, [&](const Call& c) { total += c.dtype.is_float(); });
+            e, [&](const Binary& b) { total += b.a.dtype().is_float() * b.a.dtype().lanes; },
+            [&](const Unary& u) { total += u.dtype.is_float() * u.dtype.lanes; },
+            [&](const Call& c) {
+              total += c.dtype.is_float() * c.dtype.lanes * (c.intrinsic == Intrinsic::fma ? 2 : 1);
+            });
       },
       [&](const Stmt& child) {
         const auto inner = count(child);
