@@ -36,17 +36,23 @@ std::string explain_onnx(const std::string& path, const std::string& data, const
   return relay::explain_onnx(file->bytes(), options);
 }
 
+// As type_text writes it.
+std::string text_of(const relay::TensorType& type) {
+  std::string text = relay::to_string(type);
+  std::erase(text, ' ');
+  return text;
+}
+
 Signature inputs_of(const relay::Graph& graph) {
   Signature rows;
-  for (const relay::ValueId id : graph.inputs)
-    rows.emplace_back(graph.value(id).name, relay::to_string(graph.value(id).type));
+  for (const relay::ValueId id : graph.inputs) rows.emplace_back(graph.value(id).name, text_of(graph.value(id).type));
   return rows;
 }
 
 Signature outputs_of(const relay::Graph& graph) {
   Signature rows;
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
-    rows.emplace_back(graph.output_name(i), relay::to_string(graph.value(graph.outputs[i]).type));
+    rows.emplace_back(graph.output_name(i), text_of(graph.value(graph.outputs[i]).type));
   }
   return rows;
 }

@@ -140,14 +140,10 @@ class Compiler {
     }
   }
 
-  // All but one, which runs for no element: an image has a kernel.
   void drop_empty_groups() {
-    size_t kept = groups_.size();
     std::erase_if(groups_, [&](const Group& group) {
-      return kept > 1 &&
-             std::all_of(group.outputs.begin(), group.outputs.end(),
-                         [&](ValueId id) { return element_count(*static_shape(graph_.values[id].type)) == 0; }) &&
-             kept-- > 0;
+      return std::all_of(group.outputs.begin(), group.outputs.end(),
+                         [&](ValueId id) { return element_count(*static_shape(graph_.values[id].type)) == 0; });
     });
   }
 

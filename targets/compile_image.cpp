@@ -176,6 +176,8 @@ std::vector<std::byte> compile_image(const std::vector<Kernel>& kernels, const T
   }
   std::vector<std::string> objects = objects_of(emitted);
   if (target.architecture == "arm") objects.push_back(emit_ir_text(arm::builtins_ir, target));
+  // A model whose tensors have no elements computes nothing; an image still has a function.
+  if (objects.empty()) objects.push_back(emit_ir_text("define void @tw_nothing() { ret void }", target));
   auto image = link_image(objects, false);
   if (report) {
     report->llvm_seconds = compiled - start;

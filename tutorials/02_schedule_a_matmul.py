@@ -53,17 +53,17 @@ naive = measure("0  as written", s)
 # Step 1: j innermost.  Loads and stores now walk along rows, so that lines of cache are used whole.
 s = tw.Schedule(f)
 i, j, k = s.loops("C")
-init = s.decompose_reduction("C", k)
 s.reorder(k, j)
+s.decompose_reduction("C", k)  # C = 0 in front of k instead of a test inside
 measure("1  i, k, j: walk along rows", s)
 
 # Step 2: vectors.  One instruction now does LANES multiply-adds; C still travels through memory for each of them.
 s = tw.Schedule(f)
 i, j, k = s.loops("C")
 j0, j1 = s.split(j, [None, LANES])
-s.decompose_reduction("C", k)
 s.reorder(k, j0, j1)
 s.vectorize(j1)
+s.decompose_reduction("C", k)
 measure("2  vectors along j", s)
 
 # Step 3: a tile of C lives in registers while k runs.  ROWS × COLUMNS accumulators are enough independent
@@ -79,10 +79,12 @@ def register_tile(s: tw.Schedule, rows: int, columns: int) -> None:
     tile = s.cache_write("C", "C", "register")  # C's block now writes registers; `tile` copies them out
     s.reverse_compute_at(tile, j0)
     s.decompose_reduction("C", k)
-    for block in s.blocks():
-        inner = s.loops(block)[-3:]
-        s.vectorize(inner[-1])
-        for loop in inner[:-1]:
+    row, column = s.loops(tile)[-2:]
+    s.split(column, [None, LANES])
+    for block in s.blocks():  # C = 0, C += A · B, and the copy: all over i1, j1, lane
+        *unrolled, lane = s.loops(block)[-3:]
+        s.vectorize(lane)
+        for loop in unrolled:
             s.unroll(loop)
 
 

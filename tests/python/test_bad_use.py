@@ -310,12 +310,6 @@ def test_an_axis_that_is_not_there(schedule):
         schedule.bind(i, "warp.q")
 
 
-def test_an_intrinsic_that_is_not_there(schedule):
-    i, j, k = schedule.loops("C")
-    with raises(1401, "vmagic"):
-        schedule.tensorize(k, "vmagic")
-
-
 BAD_TRACES = ["i = ", "split(", "a b c", 'i, j, k = loops("C"', "\x00\xff"]
 
 
