@@ -146,7 +146,8 @@ std::vector<ValueId> import_attention(Context& c) {
   if (c.has_input(4) != c.has_input(5)) c.refuse("past_key without past_value, or the other way round");
   int64_t past = 0;
   if (c.has_input(4)) {
-    past = dims_of(c, c.input(4)).at(2);
+    if (rank_of(c, c.input(4)) != 4 || rank_of(c, c.input(5)) != 4) c.refuse("a cache of another rank than 4");
+    past = dims_of(c, c.input(4))[2];
     k = emit_concat(c, {c.input(4), k}, 2);
     v = emit_concat(c, {c.input(5), v}, 2);
   }

@@ -282,8 +282,9 @@ ValueId emit_reduce(OnnxNodeContext& c, const std::string& op, ValueId x, const 
 }
 
 ValueId emit_along_axis(OnnxNodeContext& c, ValueId vector, int axis, int rank) {
+  if (rank_of(c, vector) != 1 || rank <= axis) c.refuse("a parameter of type " + to_string(c.type(vector)));
   std::vector<int64_t> shape(rank - axis, 1);
-  shape[0] = dims_of(c, vector).at(0);
+  shape[0] = dims_of(c, vector)[0];
   return emit_reshape(c, vector, shape);
 }
 

@@ -66,12 +66,17 @@ const NDArray& known_scalar(Context& c, size_t input) {
 ValueId import_range(Context& c) {
   const NDArray &start = known_scalar(c, 0), &limit = known_scalar(c, 1), &delta = known_scalar(c, 2);
   const DType dtype = start.dtype();
+  if (limit.dtype() != dtype || delta.dtype() != dtype) c.refuse("numbers of different types");
   int64_t count = 0;
   if (dtype.is_float()) {
     const double exact = std::ceil((limit.get_float(0) - start.get_float(0)) / delta.get_float(0));
     if (!(exact <= static_cast<double>(max_elements))) c.refuse("a range of too many elements");
     count = std::max<int64_t>(0, static_cast<int64_t>(exact));
   } else {
+    constexpr int64_t bound = int64_t{1} << 61;
+    for (const NDArray* value : {&start, &limit, &delta}) {
+      if (value->get_int(0) > bound || value->get_int(0) < -bound) c.refuse("a range of too large numbers");
+    }
     const int64_t step = delta.get_int(0), span = limit.get_int(0) - start.get_int(0);
     if (step == 0) c.refuse("a step of 0");
     const int64_t towards = step > 0 ? span : -span, stride = step > 0 ? step : -step;

@@ -79,10 +79,10 @@ ValueId import_bitcast(Context& c) {
 std::vector<ValueId> import_dropout(Context& c) {
   if (c.has_input(2)) {
     const NDArray* training = c.constant(c.input(2));
-    if (!training) c.refuse("training_mode is not constant");
+    if (!training || training->size() != 1) c.refuse("training_mode is not constant");
     if (training->get_int(0) != 0) {
       const NDArray* ratio = c.has_input(1) ? c.constant(c.input(1)) : nullptr;
-      if (!ratio || ratio->get_float(0) != 0) c.refuse("training mode");
+      if (!ratio || ratio->size() != 1 || ratio->get_float(0) != 0) c.refuse("training mode");
     }
   }
   std::vector<ValueId> outputs{c.input(0)};

@@ -247,6 +247,7 @@ OnnxRule cumulate_rule(const std::string& op_type, bool product, int since) {
                                    {"reverse", c.attribute_int("reverse", 0)}}));
     };
     if (rank == 0) c.refuse("a scalar");
+    if (!is_const_int(product_of(c.type(c.input(1)).shape), 1)) c.refuse("an axis that is no single number");
     if (c.constant(c.input(1))) {
       return along(rule_axis(c, c.constant(c.input(1))->get_int(0), rank));
     }
@@ -263,7 +264,9 @@ OnnxRule cumulate_rule(const std::string& op_type, bool product, int since) {
 }
 
 std::vector<ValueId> import_top_k(Context& c) {
-  const int64_t k = c.opset() >= 10 ? c.constant_ints(1).at(0) : c.attribute_int("k", 0);
+  const Ints given = c.opset() >= 10 ? c.constant_ints(1) : Ints{c.attribute_int("k", 0)};
+  if (given.size() != 1) c.refuse("k is no single number");
+  const int64_t k = given[0];
   return c.emit_all("top_k", {c.input(0)},
                     attributes_of({{"k", k},
                                    {"axis", int64_t{rule_axis(c, c.attribute_int("axis", -1), rank_of(c, c.input(0)))}},
