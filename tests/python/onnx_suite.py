@@ -55,7 +55,7 @@ def bind(model, inputs, first):
     """The model with the inputs from `first` on made constants of it, as exporters write shapes, axes and scales."""
     bound = onnx.ModelProto()
     bound.CopyFrom(model)
-    for info, v in list(zip(model.graph.input, inputs))[first:]:
+    for info, v in list(zip(model.graph.input, inputs, strict=False))[first:]:
         if (tensor := as_tensor(v, info.name)) is not None:
             bound.graph.initializer.append(tensor)
     return bound
@@ -64,7 +64,7 @@ def bind(model, inputs, first):
 def write_case(folder, model, inputs):
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
-    tensors = [as_tensor(v, i.name) for i, v in zip(model.graph.input, inputs)]
+    tensors = [as_tensor(v, i.name) for i, v in zip(model.graph.input, inputs, strict=False)]
     graph = helper.make_graph([], "inputs", [], [], initializer=[t for t in tensors if t is not None])
     (folder / "inputs.onnx").write_bytes(helper.make_model(graph).SerializeToString())
 
@@ -84,7 +84,7 @@ def read_outputs(path):
 def check(expected, actual, rtol, atol):
     """The comparison of onnx.backend.test.runner, but for float16.  AssertionError."""
     assert len(expected) == len(actual), f"{len(actual)} outputs, not {len(expected)}"
-    for want, have in zip(expected, actual):
+    for want, have in zip(expected, actual, strict=True):
         if isinstance(want, onnx.TensorProto):
             want = numpy_helper.to_array(want)
         want = np.asarray(want)
@@ -122,7 +122,7 @@ def run_folders(runner, mode, folders, timeout):
 
 
 def run_suite(runner, mode, pattern="", bound_from=None, timeout=900, jobs=None):
-    """Every case of the suite whose name contains the pattern, as Results; its inputs from `bound_from` on are constants."""
+    """Every case of the suite with the pattern in its name, as Results.  Inputs from `bound_from` on are constants."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = [c for c in load_model_tests(kind="node") if pattern in c.name]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from onnx_suite import run_suite, summary
 
 RUNNER = Path(__file__).resolve().parents[2] / "build/tests/onnx_node_runner"
