@@ -88,10 +88,6 @@ class Schedule {
       const LoopRef& loop,
       int axis);  // partial results over `loop` in a new buffer dimension `axis`; returns the partial block
 
-  // Instructions.
-  void tensorize(const LoopRef& loop, const std::string& intrinsic);
-  void pipeline(const LoopRef& loop, int stages);
-
  private:
   friend struct ScheduleEdit;  // how primitives change func_
   Func func_;
