@@ -126,6 +126,15 @@ void Schedule::reverse_compute_inline(const BlockRef& ref) {
                     quoted(producer->name) + " is",
                 here, "use reverse_compute_at, which keeps the block");
   }
+  // A producer that computes elements again (where regions overlap) must not store the result again.
+  for (const Access& write : accesses_in(body)) {
+    if (!write.is_write || write.buffer != mine->buffer || !write.block || write.block->name != producer->name)
+      continue;
+    const auto equal = proven_equal(write, write, write.loops, {});
+    if (equal.size() == write.loops.size()) continue;
+    edit.refuse("block " + quoted(producer->name) + " computes some elements more than once", here,
+                "use reverse_compute_at, or inline before moving the producer");
+  }
   edit.commit(body);
 }
 
