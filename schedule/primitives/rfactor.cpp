@@ -186,7 +186,10 @@ BlockRef Schedule::rfactor(const LoopRef& loop_ref, int axis) {
     if (std::find(dropped_loops.begin(), dropped_loops.end(), l->var) == dropped_loops.end())
       final_nest = with_body(*l, final_nest);
   }
-  Stmt body = replace_node(func_.body, nest.top.get(), seq({partial_nest, final_nest}));
+  // Inside of shared loops, which may run at the same time, each iteration has partial results of its own.
+  Stmt both = seq({partial_nest, final_nest});
+  if (!nest.outer.empty()) both = make_stmt<Allocate>(partial, both);
+  Stmt body = replace_node(func_.body, nest.top.get(), both);
   if (const auto* layout = edit.padded_layout(reduction->buffer)) {
     std::vector<Expr> logical = layout->logical;
     IndexMap map = layout->map;
@@ -195,7 +198,7 @@ BlockRef Schedule::rfactor(const LoopRef& loop_ref, int axis) {
     map.to.insert(map.to.begin() + axis, map.from.back());
     edit.set_padded_layout(partial, std::move(logical), std::move(map));
   }
-  edit.commit(make_stmt<Allocate>(partial, body), BlockRef{name});
+  edit.commit(nest.outer.empty() ? make_stmt<Allocate>(partial, body) : body, BlockRef{name});
   return {name};
 }
 
