@@ -408,7 +408,7 @@ class Compiler {
       Instr& in = emit(Control::check_iteration);
       in.a = ranges[i].first, in.b = ranges[i].second;
       in.target = static_cast<int>(program_.checks.size());
-      program_.checks.emplace_back(0, node.iters[i].var.name() + "` of block `" + node.name);
+      program_.checks.push_back(node.iters[i].var.name() + "` of block `" + node.name);
       variables_[node.iters[i].var.get()] = ranges[i].first;
     }
     forget_values();

@@ -21,6 +21,17 @@ union Slot {
   double f;
 };
 
+inline Slot of(int64_t value) {
+  Slot s;
+  s.i = value;
+  return s;
+}
+inline Slot of(double value) {
+  Slot s;
+  s.f = value;
+  return s;
+}
+
 struct Frame;
 struct Instr;
 // Returns the next instruction; null: the thread has ended or waits at a barrier.
@@ -95,8 +106,8 @@ struct Program {
   std::vector<AccessPlan> accesses;
   std::vector<AllocatePlan> allocations;
   std::vector<LaunchPlan> launches;
-  std::vector<std::pair<int32_t, std::string>> checks;  // names of block iterations
-  std::vector<int32_t> parameters;                      // slots of Func::parameters
+  std::vector<std::string> checks;  // names of block iterations
+  std::vector<int32_t> parameters;  // slots of Func::parameters
 };
 
 class Machine;

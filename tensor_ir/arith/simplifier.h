@@ -51,6 +51,9 @@ struct Linear {
   int64_t coefficient(TermId id) const;
 };
 
+// Too large constants are left alone by rules of division and comparison.
+bool is_moderate(const Linear& sum);
+
 struct Term {
   Expr expr;
   NodeKind kind;

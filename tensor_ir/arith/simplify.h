@@ -30,6 +30,7 @@ class Assumptions {
 
 // Semantics are kept for every value that the assumptions allow.  Integer expressions come out in a canonical sum-of-
 // products form with floor_div and floor_mod of split indices resolved: (i*16 + j) floor_div 16 → i when 0 ≤ j < 16.
+// Index arithmetic (i64) is taken not to overflow; an i64 from memory may be anything, and then is taken to wrap.
 // Floats are only folded where the result is bit-identical (no reassociation).
 Expr simplify(const Expr& e, const Assumptions& assumptions = {});
 // Simplifies every expression with the ranges of the loops, lets and block iterations around it, and what Ifs assure;
