@@ -1,8 +1,10 @@
 // What `tw doctor` shows: this machine, what was found on it, the targets it serves.
 #include "python/bind.h"
 #include "runtime/cpu_features.h"
+#include "runtime/device_cuda.h"
 #include "runtime/machine.h"
 #include "runtime/team.h"
+#include "targets/cuda/nvrtc.h"
 #include "targets/target.h"
 
 namespace tw::python {
@@ -25,6 +27,20 @@ void bind_machine(py::module_& module) {
     return result;
   });
   module.def("target_names", &target_names);
+  // What there is to compile for GPUs and to run on them; a problem in words where there is none.
+  module.def("cuda", [] {
+    py::dict result;
+    result["compiler_problem"] = cuda::nvrtc_problem();
+    result["compiler"] = cuda::nvrtc_problem().empty() ? cuda::nvrtc_description() : "";
+    result["device_problem"] = cuda_problem();
+    py::list devices;
+    for (const CudaDeviceInfo& device : cuda_devices()) {
+      devices.append(py::make_tuple(device.name, device.compute_capability, device.memory_bytes));
+    }
+    result["devices"] = devices;
+    return result;
+  });
+  module.def("add_nvrtc_hint", &cuda::add_nvrtc_hint);
   module.def("measure_peak_flops", &measure_peak_flops, py::arg("threads"), py::arg("seconds") = 0.15, unlocked);
   module.def("measure_read_bandwidth", &measure_read_bandwidth, py::arg("threads"), py::arg("seconds") = 0.15,
              unlocked);

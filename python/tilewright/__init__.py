@@ -13,6 +13,7 @@ from ._core import __version__
 from .error import Error
 from .executable import Executable, Profile, compile, load_executable
 from .model import Model, explain, load
+from .machine import add_nvrtc_hints
 from .schedule import Schedule
 
 __all__ = [
@@ -28,3 +29,5 @@ __all__ = [
     "load_executable",
     "te",
 ]
+
+add_nvrtc_hints()

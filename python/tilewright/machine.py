@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 from . import _core
@@ -10,6 +12,19 @@ from . import _core
 def describe() -> dict[str, Any]:
     """architecture, cpu, features, threads, vector_bits, l1_bytes, l2_bytes, l3_bytes, llvm_cpu."""
     return dict(_core.machine())
+
+
+def cuda() -> dict[str, Any]:
+    """compiler and compiler_problem (NVRTC), devices as (name, compute capability, bytes) and device_problem."""
+    return dict(_core.cuda())
+
+
+def add_nvrtc_hints() -> None:
+    """Tells the compiler where the PyPI packages nvidia-cuda-nvrtc and nvidia-cuda-nvrtc-cu12 keep libnvrtc."""
+    package = importlib.util.find_spec("nvidia")
+    for folder in package.submodule_search_locations or [] if package else []:
+        for library in sorted(Path(folder).glob("*/lib/libnvrtc.so.*")):
+            _core.add_nvrtc_hint(str(library))
 
 
 def targets() -> list[str]:

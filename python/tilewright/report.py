@@ -70,6 +70,10 @@ def doctor(measure: bool) -> None:
             text = f"{flops / 1e9:.1f} GFLOP/s f32 multiply-add, {read / 1e9:.1f} GB/s read"
             table.add_row(f"measured, {threads} thread{'s' * (threads > 1)}", text)
     table.add_row("targets", " ".join(machine.targets()))
+    cuda = machine.cuda()
+    table.add_row("CUDA compiler", cuda["compiler"] or cuda["compiler_problem"].splitlines()[0])
+    gpus = [f"{name}, sm_{capability}, {memory >> 30} GiB" for name, capability, memory in cuda["devices"]]
+    table.add_row("GPU", "; ".join(gpus) or cuda["device_problem"])
     for program, purpose in (("qemu-aarch64", "AArch64"), ("qemu-arm", "ARMv7")):
         table.add_row(f"{purpose} emulator", shutil.which(program) or f"{program} is not installed")
     console.print(table)
