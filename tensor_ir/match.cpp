@@ -132,6 +132,10 @@ Stmt map_children(const Stmt& s, const std::function<Expr(const Expr&)>& on_expr
     if (!map.changed) return s;
     return make_stmt<Block>(block->name, std::move(iters), predicate, init, body, block->attributes, block->span);
   }
+  if (const auto* list = s.as<Seq>()) {  // a child may have become a list: lists do not nest
+    auto statements = map(list->statements);
+    return map.changed ? seq(std::move(statements)) : s;
+  }
   if (const auto* store = s.as<Store>()) {
     auto indices = map(store->indices);
     Expr value = map(store->value), predicate = map(store->predicate);
