@@ -108,6 +108,7 @@ void run(Options options) {
   std::printf("%s (%s), %d threads: %d runs, first %.3f ms, median %.3f ms, least %.3f ms\n", options.model.c_str(),
               executable.requirements().target.c_str(), executable.threads(), options.repeat, first,
               times[times.size() / 2], times[0]);
+  if (!options.output_folder.empty()) std::filesystem::create_directories(options.output_folder);
   for (size_t i = 0; i < outputs.size(); ++i) {
     std::string name = executable.plan().outputs[i].name, shape;
     for (int64_t extent : outputs[i].shape()) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
