@@ -180,6 +180,14 @@ class EqualityProof {
       if (is_equal(simplify(floor_div(remainder->a, remainder->b), assumptions_)) || has_quotient(*remainder)) {
         equations_.push_back({remainder->a, remainder->a});
       }
+      // A remainder may have lost multiples of b: (255·f + v) % 4 beside (255·(f % 4) + v) // 4.
+      for (const Expr& other : std::vector<Expr>(proven_)) {
+        const auto* quotient = other.as<Binary>();
+        if (!quotient || quotient->op != BinaryOp::floor_div || is_equal(quotient->a)) continue;
+        if (!structural_equal(quotient->b, remainder->b)) continue;
+        const Expr lost = floor_mod(remainder->a - quotient->a, remainder->b);
+        if (is_const_int(simplify(lost, assumptions_), 0)) equations_.push_back({quotient->a, quotient->a});
+      }
     }
   }
 

@@ -204,7 +204,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   if (has_rows) schedule.unroll(i[1]);
   schedule.unroll(j[1]);
   schedule.vectorize(j[2]);
-  schedule.parallel(parallel);
+  share_out(schedule, parallel);
   return true;
 }
 

@@ -142,6 +142,15 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
   return out;
 }
 
+void share_out(Schedule& schedule, const LoopRef& loop) {
+  try {
+    schedule.parallel(loop);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::schedule) throw;
+    schedule.annotate(loop, "independence_unproven", int64_t{1});
+  }
+}
+
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const auto epilogue = find_epilogue(schedule, block);

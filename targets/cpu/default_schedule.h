@@ -35,6 +35,9 @@ std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& 
 // Keeps the results of `block` within `tile` in registers: computes the epilogue there or, when there is none, the
 // copy-out. Returns the block that writes the memory.
 BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis);
+// Parallel where the iterations are proven independent.  Where the proof is not found the loop stays serial, which
+// costs time but no model; the loop is marked "independence_unproven".
+void share_out(Schedule& schedule, const LoopRef& loop);
 // Elements of memory between neighbours along a spatial axis of `block`, where its results end up: of its epilogue,
 // when it has one, since the tile itself is in registers.
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule);

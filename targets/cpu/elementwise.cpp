@@ -97,7 +97,7 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   if (loops.empty()) return;
   const LoopRef shared = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
   int64_t total = outer_count * std::max<int64_t>(1, inner_extent);
-  if (total >= elements_a_task) schedule.parallel(shared);
+  if (total >= elements_a_task) share_out(schedule, shared);
 }
 
 }  // namespace tw::cpu

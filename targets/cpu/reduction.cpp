@@ -91,7 +91,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   vectorize_below(schedule, out, tile, position, lanes);
   if (row) schedule.unroll(*row);
   schedule.vectorize(lane[1]);
-  schedule.parallel(tile);
+  share_out(schedule, tile);
 }
 
 // Lanes are partial results along the reduced axis; the results' own loops are shared out.
@@ -111,7 +111,7 @@ void schedule_over_reduced(Schedule& schedule, const BlockRef& block, const Var&
   schedule.reorder(order);
   const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
   reduce_in_lanes(schedule, block, tile, lanes);
-  if (tasks_of(schedule, {tile}) >= target.threads) schedule.parallel(tile);
+  if (tasks_of(schedule, {tile}) >= target.threads) share_out(schedule, tile);
 }
 
 }  // namespace
@@ -165,7 +165,7 @@ bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
     for (const LoopRef& loop : loops_of(schedule, block, v)) outer.push_back(loop);
   if (outer.empty()) return true;
   const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
-  if (tasks_of(schedule, {tile}) >= target.threads) schedule.parallel(tile);
+  if (tasks_of(schedule, {tile}) >= target.threads) share_out(schedule, tile);
   return true;
 }
 

@@ -97,7 +97,7 @@ bool schedule_rows(Schedule& schedule, const Target& target) {
       reduce_in_lanes(schedule, {block.name}, row, lanes);
     }
   }
-  schedule.parallel(row);
+  share_out(schedule, row);
   return true;
 }
 
