@@ -53,9 +53,9 @@ NDArray view_of(const py::array& array, const std::string& name) {
   return NDArray(*dtype, Shape(array.shape(), array.shape() + array.ndim()), const_cast<void*>(array.data()), nullptr);
 }
 
-std::vector<NDArray> views_of(const std::vector<py::array>& arrays) {
+std::vector<NDArray> views_of(const std::vector<py::array>& arrays, const std::string& kind) {
   std::vector<NDArray> views;
-  for (size_t i = 0; i < arrays.size(); ++i) views.push_back(view_of(arrays[i], "input " + std::to_string(i)));
+  for (size_t i = 0; i < arrays.size(); ++i) views.push_back(view_of(arrays[i], kind + " " + std::to_string(i)));
   return views;
 }
 

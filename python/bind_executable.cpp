@@ -38,7 +38,7 @@ py::dict describe(const Plan& plan, const MachineRequirements& machine, int64_t 
 }
 
 py::list run(Executable& executable, const std::vector<py::array>& arrays) {
-  const std::vector<NDArray> inputs = views_of(arrays);
+  const std::vector<NDArray> inputs = views_of(arrays, "input");
   std::vector<NDArray> outputs;
   {
     const py::gil_scoped_release unlocked;
@@ -49,8 +49,16 @@ py::list run(Executable& executable, const std::vector<py::array>& arrays) {
   return result;
 }
 
+// Into arrays of the caller: C-contiguous and writable, which Python has checked.
+void run_into(Executable& executable, const std::vector<py::array>& arrays, const std::vector<py::array>& results) {
+  const std::vector<NDArray> inputs = views_of(arrays, "input");
+  std::vector<NDArray> outputs = views_of(results, "output");
+  const py::gil_scoped_release unlocked;
+  executable.run_into(inputs, outputs);
+}
+
 py::list profile(Executable& executable, const std::vector<py::array>& arrays, int repetitions) {
-  const std::vector<NDArray> inputs = views_of(arrays);
+  const std::vector<NDArray> inputs = views_of(arrays, "input");
   std::vector<StepProfile> rows;
   {
     const py::gil_scoped_release unlocked;
@@ -73,6 +81,7 @@ void bind_executable(py::module_& module) {
       .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })
       .def_property("threads", &Executable::threads, &Executable::set_threads)
       .def("run", &run)
+      .def("run_into", &run_into)
       .def("profile", &profile)
       .def("describe", [](const Executable& e) { return describe(e.plan(), e.requirements(), 0); })
       .def("save", [](const Executable& e, const std::string& path) { e.save(path); }, unlocked);

@@ -44,6 +44,8 @@ void bind_machine(py::module_& module) {
   module.def("measure_peak_flops", &measure_peak_flops, py::arg("threads"), py::arg("seconds") = 0.15, unlocked);
   module.def("measure_read_bandwidth", &measure_read_bandwidth, py::arg("threads"), py::arg("seconds") = 0.15,
              unlocked);
+  module.def("measure_copy_bandwidth", &measure_copy_bandwidth, py::arg("threads"), py::arg("seconds") = 0.15,
+             unlocked);
 }
 
 }  // namespace tw::python

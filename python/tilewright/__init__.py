@@ -12,8 +12,8 @@ from . import te
 from ._core import __version__
 from .error import Error
 from .executable import Executable, Profile, compile, load_executable
-from .model import Model, explain, load
 from .machine import add_nvrtc_hints
+from .model import Model, explain, load
 from .schedule import Schedule
 
 __all__ = [

@@ -90,9 +90,30 @@ class Executable:
             raise Error("TW1101", "; ".join(problems) + f"\nhelp: the inputs are {needed}")
         return [as_array(inputs[name]) for name in names]
 
-    def run(self, inputs: dict[str, Any]) -> dict[str, np.ndarray]:
-        """Runs on arrays by name; gives the outputs by name, in the graph's order."""
-        outputs = self._core.run(self._ordered(inputs))
+    def _given_outputs(self, out: dict[str, np.ndarray], inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """The arrays of `out` in order, if a run can write to all of them in place."""
+        names = [name for name, _ in self._core.outputs]
+        if sorted(out) != sorted(names):
+            raise Error("TW1101", f"out has {', '.join(out) or 'nothing'}\nhelp: the outputs are {', '.join(names)}")
+        arrays = [out[name] for name in names]
+        for i, (name, array) in enumerate(zip(names, arrays, strict=True)):
+            if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
+                raise Error("TW1101", f"out[{name!r}] is no writable, C-contiguous numpy array\nhelp: use np.empty")
+            if any(np.may_share_memory(array, other) for other in (*inputs, *arrays[:i])):
+                raise Error("TW1101", f"out[{name!r}] shares memory with another array\nhelp: use np.empty")
+        return arrays
+
+    def run(self, inputs: dict[str, Any], out: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+        """Runs on arrays by name; gives the outputs by name, in the graph's order.
+
+        `out`: arrays to write them to, one for each output, instead of new ones.
+        """
+        arrays = self._ordered(inputs)
+        if out is not None:
+            outputs = self._given_outputs(out, arrays)
+            self._core.run_into(arrays, outputs)
+        else:
+            outputs = self._core.run(arrays)
         return dict(zip((name for name, _ in self._core.outputs), outputs, strict=True))
 
     def __call__(self, *inputs: Any) -> list[np.ndarray]:

@@ -40,3 +40,8 @@ def peak_flops(threads: int, seconds: float = 0.15) -> float:
 def read_bandwidth(threads: int, seconds: float = 0.15) -> float:
     """Bytes a second that the threads read from memory, in streams that no cache holds."""
     return _core.measure_read_bandwidth(threads, seconds)
+
+
+def copy_bandwidth(threads: int, seconds: float = 0.15) -> float:
+    """Bytes a second that the threads read plus those that they write, when they copy what no cache holds."""
+    return _core.measure_copy_bandwidth(threads, seconds)

@@ -184,3 +184,31 @@ def test_compiling_a_second_model_leaves_the_first_alone(executable, x):
     other = tw.compile(tw.load(small_network(seed=5)))
     assert not np.array_equal(other(x)[0], before)
     np.testing.assert_array_equal(executable(x)[0], before)
+
+
+def test_run_into_arrays_of_the_caller(executable, x):
+    y = np.full((1, 10), np.nan, np.float32)
+    result = executable.run({"x": x}, out={"y": y})
+    assert result["y"] is y
+    np.testing.assert_array_equal(y, executable.run({"x": x})["y"])
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        {},
+        {"z": np.empty((1, 10), np.float32)},
+        {"y": [[0.0] * 10]},
+        {"y": np.empty((1, 20), np.float32)[:, ::2]},
+        {"y": np.empty((1, 9), np.float32)},
+        {"y": np.empty((1, 10), np.float64)},
+    ],
+)
+def test_arrays_that_cannot_take_the_outputs(executable, x, out):
+    with pytest.raises(tw.Error, match="TW1101"):
+        executable.run({"x": x}, out=out)
+
+
+def test_outputs_share_no_memory_with_inputs(executable, x):
+    with pytest.raises(tw.Error, match="shares memory"):
+        executable.run({"x": x}, out={"y": x.reshape(-1)[:10].reshape(1, 10)})
