@@ -14,6 +14,7 @@
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/pattern.h"
 
 namespace tw::relay {
 namespace {
@@ -58,20 +59,7 @@ class Simplifier {
     return id;
   }
 
-  // The number that all elements of a constant are.
-  std::optional<double> number(ValueId id) {
-    if (!to().is_constant(id)) return std::nullopt;
-    const NDArray& array = *to().values[id].constant;
-    if (array.size() == 0 || array.size() > 4096) return std::nullopt;
-    auto at = [&](int64_t i) {
-      return array.dtype().is_float() ? array.get_float(i) : static_cast<double>(array.get_int(i));
-    };
-    const double first = at(0);
-    for (int64_t i = 1; i < array.size(); ++i) {
-      if (at(i) != first) return std::nullopt;
-    }
-    return first;
-  }
+  std::optional<double> number(ValueId id) { return uniform_number(to(), id); }
 
   ValueId replacement(const Node& node, const std::vector<ValueId>& in) {
     const std::string& op = node.op->name;
