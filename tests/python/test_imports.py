@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+import re
 import subprocess
 import sys
 
@@ -73,6 +74,15 @@ def test_no_symbol_leaves_the_module():
     done = subprocess.run(["nm", "-D", "--defined-only", tw._core.__file__], capture_output=True, text=True, check=True)
     symbols = [line.split()[-1] for line in done.stdout.splitlines()]
     assert symbols == ["PyInit__core"]
+
+
+def test_the_module_needs_only_libraries_of_every_system():
+    import tilewright as tw
+
+    done = subprocess.run(["readelf", "-d", tw._core.__file__], capture_output=True, text=True, check=True)
+    needed = set(re.findall(r"\(NEEDED\).*\[([^\]]+?)\.so", done.stdout))
+    assert "libc" in needed
+    assert needed <= {"libc", "libm", "libstdc++", "libgcc_s", "libz", "libzstd", "ld-linux-x86-64"}
 
 
 def test_importing_is_light():
