@@ -60,6 +60,7 @@ struct ScheduleEdit {
   void commit(Stmt body, const BlockRef& result);
 
  private:
+  void check_pipelines(const Stmt& body) const;  // pipelined loops stay such that they can be
   TraceValue encode(const LoopRef& loop);
   TraceValue encode(const BlockRef& block);
   TraceValue encode(const std::string& text) { return {text}; }

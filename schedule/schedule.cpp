@@ -4,6 +4,7 @@
 
 #include "schedule/edit.h"
 #include "tensor_ir/diagnostic.h"
+#include "tensor_ir/passes/pipeline.h"
 #include "tensor_ir/printer.h"
 #include "tensor_ir/syntax.h"
 
@@ -120,6 +121,10 @@ Buffer ScheduleEdit::allocated_buffer(const std::string& name) const {
 }
 
 void ScheduleEdit::require_serial(const For& loop) const {
+  if (loop.attributes.count(pipeline_attribute)) {
+    refuse("loop " + quoted(loop.var.name()) + " is pipelined", path(LoopRef{loop.var}).back(),
+           "apply pipeline after " + primitive);
+  }
   if (loop.loop_kind == LoopKind::serial) return;
   refuse("loop " + quoted(loop.var.name()) + " is not serial any more", path(LoopRef{loop.var}).back(),
          primitive + " the loop first, then make the resulting loops parallel, vectorized, unrolled or thread-bound");
@@ -219,7 +224,21 @@ void ScheduleEdit::record() {
   for (const auto& [var, name] : new_names_) schedule.used_names_.insert(name), schedule.loop_names_[var] = name;
 }
 
+void ScheduleEdit::check_pipelines(const Stmt& body) const {
+  visit(
+      body, [&](const Block&) { return Walk::skip; },
+      [&](const For& loop) {
+        if (!loop.attributes.count(pipeline_attribute)) return;
+        const PipelineParts parts = pipeline_parts(loop);
+        if (!parts.problem.empty()) {
+          refuse("loop " + quoted(loop.var.name()) + " is pipelined, and could not be any more: " + parts.problem,
+                 path_to_loop(body, loop.var).back(), "apply pipeline last");
+        }
+      });
+}
+
 void ScheduleEdit::commit(Stmt body, const std::vector<LoopRef>& results) {
+  check_pipelines(body);
   func.body = std::move(body);
   record();
   for (const LoopRef& result : results) {
@@ -232,6 +251,7 @@ void ScheduleEdit::commit(Stmt body, const std::vector<LoopRef>& results) {
 }
 
 void ScheduleEdit::commit(Stmt body, const BlockRef& result) {
+  check_pipelines(body);
   func.body = std::move(body);
   record();
   const std::string name = bind_name(result.name);

@@ -59,6 +59,7 @@ class Schedule {
   void vectorize(const LoopRef& loop);
   void unroll(const LoopRef& loop);
   void bind(const LoopRef& loop, ThreadAxis axis);
+  void pipeline(const LoopRef& loop, int64_t stages);  // copies in its body run stages - 1 iterations ahead
   void annotate(const LoopRef& loop, const std::string& key, AttributeValue value);
   void annotate(const BlockRef& block, const std::string& key, AttributeValue value);
 

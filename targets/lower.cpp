@@ -144,6 +144,8 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   // Tiles in registers and buffers of one worker get their own small shapes; guards still stand at the blocks they were
   // given to.
   run("compact_buffers");
+  // What is staged for one iteration has its small shape now; the barriers of threads are not placed yet.
+  run("pipeline_loops");
   // While indices have dimensions, a thread's own part of a tile is told from the others'.
   const bool is_gpu = target.kind == TargetKind::cuda;
   if (is_gpu) run("lower_threads");

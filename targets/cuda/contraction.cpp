@@ -2,7 +2,7 @@
 //
 //   for others block.y, io jo block.x {
 //     for it thread.y, jt thread.x { Cr[i, j] = 0 }
-//     for ko {
+//     for ko pipelined {
 //       As = A[tile], Bs = B[tile]                by all threads
 //       for it thread.y, jt thread.x {
 //         for k… { for ir unrolled { for jr unrolled { Cr[i, j] += As[i, k] * Bs[j, k] } } }
@@ -101,11 +101,13 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
     if (analysis.extent(var) > analysis.extent(k)) k = var;
   int64_t piece = std::min<int64_t>(16, analysis.extent(k));
   const int64_t element = a.buffer->dtype.bytes() + b.buffer->dtype.bytes();
+  int64_t staged_bytes = 0;
   for (;; piece = (piece + 1) / 2) {
     std::vector<std::pair<Var, int64_t>> tile = {{*i, rows.tile()}, {*j, columns.tile()}, {k, piece}};
     for (const Var& var : reduce)
       if (!(var == k)) tile.emplace_back(var, analysis.extent(var));
-    if (std::max(staged_elements(a, tile), staged_elements(b, tile)) * element <= target.shared_bytes) break;
+    staged_bytes = std::max(staged_elements(a, tile), staged_elements(b, tile)) * element;
+    if (staged_bytes <= target.shared_bytes) break;
     if (piece == 1) return false;
   }
 
@@ -161,6 +163,8 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   bind_tile(y[0], x[0]);
   schedule.unroll(y[1]);
   schedule.unroll(x[1]);
+  // With two versions of the staged pieces, threads wait for each other once a piece instead of twice.
+  if (extent_of(schedule, ks[0]) >= 2 && 2 * staged_bytes <= target.shared_bytes) schedule.pipeline(ks[0], 2);
   return true;
 }
 

@@ -11,11 +11,10 @@
 //
 //   * Everything outside of thread-bound loops is run by all threads, so what it stores is left to the first one.
 //   * A statement waits at a barrier when an earlier one has written what it reads or writes, or has read what it
-//   writes, in
-//     memory that threads share; a loop's next iteration counts as later.
+//     writes, in memory that threads share; a loop's next iteration counts as later.  What has another leading index,
+//     as the versions of a pipelined buffer have, is other memory.
 //   * A `local` buffer outlives the loops that use it.  Each thread keeps its own part: indices lose the term of the
-//   thread.
-//     Error(lower) when one thread uses another's part.
+//     thread.  Error(lower) when one thread uses another's part.
 #include <algorithm>
 #include <array>
 #include <set>
@@ -24,6 +23,7 @@
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/passes.h"
 #include "tensor_ir/printer.h"
+#include "tensor_ir/structural.h"
 
 namespace tw {
 namespace {
@@ -54,37 +54,94 @@ Stmt with_body(const For& n, const Stmt& body) {
   return make_stmt<For>(n.var, n.extent, n.loop_kind, body, n.thread, n.attributes, n.span);
 }
 
-// What a stretch of the program does to memory that threads share.
-struct Effects {
-  std::set<Buffer> reads, writes;
-
-  bool meets(const Effects& earlier) const {
-    auto overlap = [](const std::set<Buffer>& a, const std::set<Buffer>& b) {
-      return std::any_of(a.begin(), a.end(), [&](const Buffer& buffer) { return b.count(buffer) > 0; });
-    };
-    return overlap(reads, earlier.writes) || overlap(writes, earlier.writes) || overlap(writes, earlier.reads);
-  }
-  void add(const Effects& other) {
-    reads.insert(other.reads.begin(), other.reads.end());
-    writes.insert(other.writes.begin(), other.writes.end());
-  }
-};
-
 bool is_shared(const Buffer& buffer) {
   return buffer->scope == Scope::shared || buffer->scope == Scope::global;
 }
 
+// Elements of a buffer: those whose leading index has this value; not defined: any.
+struct Part {
+  Buffer buffer;
+  Expr leading;
+
+  // In the versions of a pipelined buffer, (k + 1) % 3 and k % 3 are never the same.
+  bool meets(const Part& other) const {
+    if (buffer != other.buffer) return false;
+    if (!leading.is_defined() || !other.leading.is_defined()) return true;
+    const auto *a = leading.as<Binary>(), *b = other.leading.as<Binary>();
+    if (a && b && a->op == BinaryOp::floor_mod && b->op == BinaryOp::floor_mod && as_int(a->b) == as_int(b->b)) {
+      const auto modulus = as_int(a->b), difference = as_int(simplify(a->a - b->a));
+      return !modulus || !difference || *difference % *modulus == 0;
+    }
+    const auto difference = as_int(simplify(leading - other.leading));
+    return !difference || *difference == 0;
+  }
+  bool operator==(const Part& other) const {
+    return buffer == other.buffer && leading.is_defined() == other.leading.is_defined() &&
+           (!leading.is_defined() || structural_equal(leading, other.leading));
+  }
+};
+
+using Parts = std::vector<Part>;
+
+void add(Parts& parts, const Part& part) {
+  if (std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
+}
+
+// What a stretch of the program does to memory that threads share.
+struct Effects {
+  Parts reads, writes;
+
+  bool meets(const Effects& earlier) const {
+    auto overlap = [](const Parts& a, const Parts& b) {
+      return std::any_of(a.begin(), a.end(), [&](const Part& part) {
+        return std::any_of(b.begin(), b.end(), [&](const Part& other) { return part.meets(other); });
+      });
+    };
+    return overlap(reads, earlier.writes) || overlap(writes, earlier.writes) || overlap(writes, earlier.reads);
+  }
+  void add(const Effects& other) {
+    for (const Part& part : other.reads) tw::add(reads, part);
+    for (const Part& part : other.writes) tw::add(writes, part);
+  }
+  bool holds(const Effects& other) const {
+    auto is_in = [](const Parts& all) {
+      return [&](const Part& part) { return std::find(all.begin(), all.end(), part) != all.end(); };
+    };
+    return std::all_of(other.reads.begin(), other.reads.end(), is_in(reads)) &&
+           std::all_of(other.writes.begin(), other.writes.end(), is_in(writes));
+  }
+
+  // Seen from where a variable has another value: `value` in terms of it there, or not defined where it is unknown.
+  Effects with(const Var& var, const Expr& value) const {
+    auto renamed = [&](const Parts& parts) {
+      Parts result;
+      for (Part part : parts) {
+        if (part.leading.is_defined() && uses_var(part.leading, var))
+          part.leading = value.is_defined() ? simplify(substitute(part.leading, {{var, value}})) : Expr();
+        tw::add(result, part);
+      }
+      return result;
+    };
+    return {renamed(reads), renamed(writes)};
+  }
+};
+
 template <class Handle>
 Effects effects_of(const Handle& h) {
   Effects effects;
+  std::vector<Var> bound;
+  auto note = [](Parts& parts, const Buffer& buffer, const std::vector<Expr>& indices) {
+    if (!is_shared(buffer)) return;
+    const bool is_value = !indices.empty() && indices[0].dtype() == i64 && int(indices.size()) == buffer.rank();
+    Expr leading = is_value ? indices[0] : Expr();
+    if (is_value) visit(leading, [&](const Load&) { leading = Expr(); });
+    add(parts, {buffer, leading});
+  };
   visit(
-      h,
-      [&](const Load& n) {
-        if (is_shared(n.buffer)) effects.reads.insert(n.buffer);
-      },
-      [&](const Store& n) {
-        if (is_shared(n.buffer)) effects.writes.insert(n.buffer);
-      });
+      h, [&](const Load& n) { note(effects.reads, n.buffer, n.indices); },
+      [&](const Store& n) { note(effects.writes, n.buffer, n.indices); }, [&](const For& n) { bound.push_back(n.var); },
+      [&](const LetStmt& n) { bound.push_back(n.var); }, [&](const Let& n) { bound.push_back(n.var); });
+  for (const Var& var : bound) effects = effects.with(var, Expr());
   return effects;
 }
 
@@ -106,18 +163,29 @@ class Synchronise {
       }
       case NodeKind::For: {
         const auto& n = *s.as<For>();
-        Effects once = pending;
-        bool has_barrier = read(n.extent, once);
-        run(n.body, once);  // what is pending when an iteration ends is pending when the next begins
+        bool has_barrier = read(n.extent, pending);
+        // What is pending when an iteration ends is pending when the next begins, its variable one less.
+        Effects left = pending;
+        run(n.body, left);
         Effects entry = pending;
-        entry.add(once);
-        Stmt body = run(n.body, entry);
-        pending.add(entry);
+        entry.add(left.with(n.var, n.var - int_imm(n.var.dtype(), 1)));
+        Effects end = entry;
+        Stmt body = run(n.body, end);
+        if (!left.holds(end)) {  // older iterations leave something, too
+          entry = pending;
+          entry.add(effects_of(s));
+          end = entry;
+          body = run(n.body, end);
+        }
+        pending.add(end.with(n.var, Expr()));
         return with_barrier(has_barrier, with_body(n, body));
       }
       case NodeKind::If: {
         const auto& n = *s.as<If>();
-        bool has_barrier = read(n.condition, pending);
+        // In front of the If, so that what follows it need not wait again.
+        bool has_barrier = effects_of(s).meets(pending);
+        if (has_barrier) pending = {};
+        read(n.condition, pending);
         Effects other = pending;
         Stmt then_body = run(n.then_body, pending);
         Stmt else_body = n.else_body.is_defined() ? run(n.else_body, other) : Stmt();
@@ -127,7 +195,9 @@ class Synchronise {
       case NodeKind::LetStmt: {
         const auto& n = *s.as<LetStmt>();
         bool has_barrier = read(n.value, pending);
-        return with_barrier(has_barrier, make_stmt<LetStmt>(n.var, n.value, run(n.body, pending)));
+        Stmt body = run(n.body, pending);
+        pending = pending.with(n.var, Expr());
+        return with_barrier(has_barrier, make_stmt<LetStmt>(n.var, n.value, body));
       }
       case NodeKind::Allocate: {
         const auto& n = *s.as<Allocate>();

@@ -80,6 +80,24 @@ def test_primitives_keep_the_meaning(size):
     np.testing.assert_allclose(te.build(s)(a, b)[0], a @ b, atol=1e-4)
 
 
+@pytest.mark.parametrize("stages", [2, 3])
+def test_a_pipelined_matmul_computes_the_same(stages):
+    m, n, k = 24, 32, 40
+    a, b = arrays_for(m, n, k)
+    s = tw.Schedule(te.matmul(m, n, k))
+    i, j, r = s.loops("C")
+    r0, r1 = s.split(r, [None, 8])
+    s.reorder(r0, i, j, r1)
+    packed = s.cache_read("C", "B", "stack")
+    s.compute_at(packed, r0)
+    s.pipeline(r0, stages)
+    s.vectorize(s.loops(packed)[-1])
+    assert f"pipeline({r0.name}, {stages})" in s.trace
+    np.testing.assert_allclose(te.build(s)(a, b)[0], a @ b, atol=1e-4)
+    with pytest.raises(tw.Error, match="is pipelined"):
+        s.parallel(r0)
+
+
 def test_a_trace_replays_to_the_identical_func():
     f = te.matmul(32, 32, 32)
     s = tw.Schedule(f)

@@ -165,6 +165,8 @@ class RandomTrace {
                                                    "vectorize",
                                                    "unroll",
                                                    "annotate",
+                                                   "pipeline",
+                                                   "pipeline",
                                                    "bind",
                                                    "compute_at",
                                                    "compute_at",
@@ -221,6 +223,15 @@ class RandomTrace {
       if (!loops.empty()) s().vectorize(below(3) ? loops.back() : pick(loops));
     } else if (name == "unroll" && loop) {
       s().unroll(*loop);
+    } else if (name == "pipeline" && loop) {
+      // Rarely is there a copy already: one is made.
+      if (below(3) && s().blocks().size() <= 8) {
+        const auto buffers = used_by(block, false);
+        if (buffers.empty()) return;
+        const BlockRef copy = s().cache_read(block, pick(buffers)->name, below(2) ? Scope::global : Scope::stack);
+        s().compute_at(copy, *loop);
+      }
+      s().pipeline(*loop, pick(std::vector<int64_t>{2, 2, 3, 4}));
     } else if (name == "bind") {
       if (loop && below(3) == 0) s().bind(s().loops(block).front(), ThreadAxis::block_x);
     } else if (name == "annotate") {

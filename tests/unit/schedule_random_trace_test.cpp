@@ -3,6 +3,7 @@
 // identical Func.
 #include <gtest/gtest.h>
 
+#include "tensor_ir/pass.h"
 #include "tensor_ir/structural.h"
 #include "tests/unit/random_trace.h"
 
@@ -36,6 +37,16 @@ TEST(RandomTraces, ComputeTheSameAndReplay) {
       ASSERT_LE(output_difference(sample.func, grown, logical, expected, got), 2e-5)
           << sample.name << ", TW_SEED=" << seed << "\n"
           << trace << to_text(schedule.func());
+      if (std::find(grown.applied.begin(), grown.applied.end(), "pipeline") != grown.applied.end()) {
+        Func pipelined = schedule.func();  // the primitive only says what this pass does
+        for (const auto& name : {"lower_blocks", "compact_buffers", "pipeline_loops"})
+          pipelined = run_pass(name, pipelined, find_pass(name));
+        got = in_layouts(grown, logical);
+        interpret(pipelined, got, options);
+        ASSERT_LE(output_difference(sample.func, grown, logical, expected, got), 2e-5)
+            << sample.name << ", TW_SEED=" << seed << "\n"
+            << trace << to_text(pipelined);
+      }
       const Schedule replayed = replay(parse_trace(trace), sample.func);
       ASSERT_TRUE(structural_equal(replayed.func(), schedule.func())) << sample.name << ", TW_SEED=" << seed << "\n"
                                                                       << trace;
@@ -45,9 +56,10 @@ TEST(RandomTraces, ComputeTheSameAndReplay) {
     }
   }
   // The generator reaches every primitive it knows.
-  for (const char* name : {"split", "fuse", "reorder", "parallel", "vectorize", "unroll", "compute_at",
-                           "reverse_compute_at", "compute_inline", "reverse_compute_inline", "cache_read",
-                           "cache_write", "set_scope", "transform_layout", "pad", "decompose_reduction", "rfactor"}) {
+  for (const char* name :
+       {"split", "fuse", "reorder", "parallel", "vectorize", "unroll", "compute_at", "reverse_compute_at",
+        "compute_inline", "reverse_compute_inline", "cache_read", "cache_write", "pipeline", "set_scope",
+        "transform_layout", "pad", "decompose_reduction", "rfactor"}) {
     EXPECT_GE(applied[name], count / 200) << name << " was refused " << refused[name] << " times";
     if (std::getenv("TW_VERBOSE")) printf("%-24s applied %6d refused %6d\n", name, applied[name], refused[name]);
   }

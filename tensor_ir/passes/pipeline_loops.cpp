@@ -1,0 +1,173 @@
+// Loops with the attribute `pipeline` copy ahead: what an iteration needs is on its way while earlier ones compute.
+//
+//   for k in 0..n attrs {pipeline = 2} {        alloc S: f32[2, 16] in shared
+//     alloc S: f32[16] in shared                for j in 0..16 { S[0, j] = A[0, j] }
+//     for j in 0..16 { S[j] = A[k, j] }    ⇒    for k in 0..n {
+//     … S[j] …                                    if (k + 1 < n) { for j in 0..16 { S[(k + 1) % 2, j] = A[k + 1, j] } }
+//   }                                             … S[k % 2, j] …
+//                                               }
+//
+// With s stages a staged buffer has s versions, and iteration k uses version k mod s.  The copies for iteration
+// k + s - 1 overwrite what iteration k - 1 used, which has ended.
+#include <algorithm>
+#include <set>
+
+#include "tensor_ir/match.h"
+#include "tensor_ir/passes/folding.h"
+#include "tensor_ir/passes/passes.h"
+#include "tensor_ir/passes/pipeline.h"
+#include "tensor_ir/printer.h"
+
+namespace tw {
+namespace {
+
+bool overlap(const std::vector<Buffer>& a, const std::set<Buffer>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Buffer& buffer) { return b.count(buffer) > 0; });
+}
+
+// Registers are told apart by constant indices, fragments by no indices at all.
+bool can_have_versions(const Buffer& buffer) {
+  return buffer->scope != Scope::register_ && buffer->scope != Scope::fragment;
+}
+
+}  // namespace
+
+PipelineParts pipeline_parts(const For& loop) {
+  PipelineParts parts;
+  auto fail = [&](const std::string& problem, const std::string& help) {
+    parts.problem = problem, parts.help = help;
+    return parts;
+  };
+  const std::string name = "`" + loop.var.name() + "`";
+  if (loop.loop_kind != LoopKind::serial && loop.loop_kind != LoopKind::unrolled)
+    return fail("the iterations of loop " + name + " do not run one after the other", "pipeline a serial loop");
+
+  std::vector<Buffer> own;
+  Stmt body = loop.body;
+  for (; body.as<Allocate>(); body = body.as<Allocate>()->body) own.push_back(body.as<Allocate>()->buffer);
+  const std::vector<Stmt> statements = body.as<Seq>() ? body.as<Seq>()->statements : std::vector<Stmt>{body};
+  const std::vector<Buffer> written = buffers_written(body);
+  const std::set<Buffer> all_written(written.begin(), written.end());
+
+  std::set<Buffer> staged, used_before;
+  std::string why_not;
+  for (const Stmt& s : statements) {
+    const std::vector<Buffer> reads = buffers_read(s), writes = buffers_written(s);
+    bool has_effects = false;
+    visit(s, [&](const Evaluate&) { has_effects = true; });
+    const bool fills_own = !writes.empty() && !reads.empty() && !overlap(writes, used_before) &&
+                           std::all_of(writes.begin(), writes.end(), [&](const Buffer& buffer) {
+                             return std::find(own.begin(), own.end(), buffer) != own.end() && can_have_versions(buffer);
+                           });
+    const auto conflict =
+        std::find_if(reads.begin(), reads.end(), [&](const Buffer& buffer) { return all_written.count(buffer) > 0; });
+    if (fills_own && !has_effects && conflict == reads.end()) {
+      parts.copies.push_back(s);
+      staged.insert(writes.begin(), writes.end());
+      continue;
+    }
+    if (fills_own && conflict != reads.end() && why_not.empty())
+      why_not = ": what fills `" + writes[0]->name + "` reads `" + (*conflict)->name + "`, which the loop writes";
+    parts.rest.push_back(s);
+    used_before.insert(reads.begin(), reads.end());
+    used_before.insert(writes.begin(), writes.end());
+  }
+  if (parts.copies.empty()) {
+    return fail("no statement of loop " + name + " copies into memory of the loop's own" + why_not,
+                "cache_read into stack or shared memory and compute_at(copy, " + loop.var.name() +
+                    ") make such copies; registers cannot be chosen by an iteration's number");
+  }
+  if (parts.rest.empty())
+    return fail("nothing in loop " + name + " computes after the copies", "move their consumer into the loop");
+  for (const Buffer& buffer : own) (staged.count(buffer) ? parts.staged : parts.others).push_back(buffer);
+  return parts;
+}
+
+namespace {
+
+Buffer with_versions(const Buffer& buffer, int64_t stages) {
+  BufferNode node = *buffer.get();
+  if (!node.strides.empty()) {
+    Expr elements = 1;
+    for (size_t d = 0; d < node.shape.size(); ++d) elements = elements + (node.shape[d] - 1) * node.strides[d];
+    node.strides.insert(node.strides.begin(), elements);
+  }
+  node.shape.insert(node.shape.begin(), Expr(stages));
+  return Buffer(std::move(node));
+}
+
+Stmt use_version(const Stmt& s, const Buffer& from, const Buffer& to, const Expr& version) {
+  auto indices_of = [&](const std::vector<Expr>& indices) {
+    std::vector<Expr> result{version};
+    result.insert(result.end(), indices.begin(), indices.end());
+    return result;
+  };
+  return rewrite_bottom_up(
+      s,
+      [&](const Load& n) -> Expr {
+        return n.buffer == from ? make_expr<Load>(n.dtype, to, indices_of(n.indices), n.predicate) : Expr();
+      },
+      [&](const Store& n) -> Stmt {
+        return n.buffer == from ? make_stmt<Store>(to, indices_of(n.indices), n.value, n.predicate, n.span) : Stmt();
+      });
+}
+
+Stmt pipeline(const For& loop, int64_t stages) {
+  const PipelineParts parts = pipeline_parts(loop);
+  if (!parts.problem.empty())
+    throw Error(ErrorCode::lower, "error[pipeline_loops]: " + parts.problem + "\n  help: " + parts.help);
+  std::vector<Buffer> versions;
+  for (const Buffer& buffer : parts.staged) versions.push_back(with_versions(buffer, stages));
+  auto of_iteration = [&](const std::vector<Stmt>& statements, const Expr& iteration, const Expr& version) {
+    Stmt result = fold_substitute(seq(statements), {{loop.var, iteration}});
+    for (size_t i = 0; i < versions.size(); ++i) result = use_version(result, parts.staged[i], versions[i], version);
+    return result;
+  };
+  const DType dtype = loop.var.dtype();
+  auto guarded = [&](const Expr& iteration, const Stmt& s) {
+    const Expr exists = iteration < loop.extent;
+    return is_const_int(exists, 1) ? s : make_stmt<If>(exists, s);
+  };
+
+  std::vector<Stmt> all;
+  for (int64_t p = 0; p + 1 < stages; ++p) {
+    const Expr iteration = int_imm(dtype, p);
+    all.push_back(guarded(iteration, with_fresh_names(of_iteration(parts.copies, iteration, Expr(p)))));
+  }
+  const Expr ahead = loop.var + int_imm(dtype, stages - 1);
+  auto version_of = [&](const Expr& iteration) { return cast(i64, floor_mod(iteration, int_imm(dtype, stages))); };
+  Stmt body = seq({guarded(ahead, with_fresh_names(of_iteration(parts.copies, ahead, version_of(ahead)))),
+                   of_iteration(parts.rest, loop.var, version_of(loop.var))});
+  for (size_t i = parts.others.size(); i-- > 0;) body = make_stmt<Allocate>(parts.others[i], body);
+  Attributes attributes = loop.attributes;
+  attributes.erase(pipeline_attribute);
+  all.push_back(make_stmt<For>(loop.var, loop.extent, loop.loop_kind, body, loop.thread, attributes, loop.span));
+  Stmt result = seq(std::move(all));
+  for (size_t i = versions.size(); i-- > 0;) result = make_stmt<Allocate>(versions[i], result);
+  return result;
+}
+
+// Outer loops first: what an inner loop stages is not the outer one's.
+Stmt walk(const Stmt& s) {
+  const auto* loop = s.as<For>();
+  if (loop && loop->attributes.count(pipeline_attribute)) {
+    const auto* stages = std::get_if<int64_t>(&loop->attributes.at(pipeline_attribute));
+    if (!stages || *stages < 2 || *stages > most_pipeline_stages) {
+      throw Error(ErrorCode::lower, "error[pipeline_loops]: the attribute `pipeline` of loop `" + loop->var.name() +
+                                        "` is no number of stages\n  help: it is an integer from 2 to " +
+                                        std::to_string(most_pipeline_stages));
+    }
+    return walk(pipeline(*loop, *stages));
+  }
+  return map_children(s, [](const Expr& e) { return e; }, walk);
+}
+
+}  // namespace
+
+Func pipeline_loops(const Func& f) {
+  Func result = f;
+  result.body = walk(f.body);
+  return result;
+}
+
+}  // namespace tw
