@@ -57,6 +57,30 @@ Signature outputs_of(const relay::Graph& graph) {
   return rows;
 }
 
+// The executable, and what the compilation did as a dict.
+py::tuple compile(const relay::Graph& graph, const std::string& target, int threads) {
+  relay::CompileReport report;
+  const auto run = [&] {
+    const py::gil_scoped_release unlocked;
+    const auto cache = KernelCache::from_environment();
+    relay::CompileOptions options;
+    options.threads = threads;
+    options.cache = cache.get();
+    return relay::compile(graph, parse_target(target), options, &report);
+  };
+  Executable executable = run();
+  py::dict rows;
+  std::vector<std::pair<std::string, double>> phases;
+  for (const auto& [name, seconds] : report.phases) phases.emplace_back(name, seconds);
+  rows["phases"] = phases;
+  rows["groups"] = report.groups;
+  rows["funcs"] = report.funcs;
+  rows["kernels"] = report.kernels;
+  rows["cached_kernels"] = report.cached_kernels;
+  rows["serial_loops"] = report.serial_loops;
+  return py::make_tuple(std::move(executable), rows);
+}
+
 }  // namespace
 
 void bind_model(py::module_& module) {
@@ -67,14 +91,14 @@ void bind_model(py::module_& module) {
       .def_property_readonly("text", [](const relay::Graph& g) { return relay::to_text(g); });
   module.def("load_onnx", &load_onnx, unlocked);
   module.def("explain_onnx", &explain_onnx, unlocked);
-  module.def(
-      "compile",
-      [](const relay::Graph& graph, const std::string& target, int threads) {
-        relay::CompileOptions options;
-        options.threads = threads;
-        return relay::compile(graph, parse_target(target), options);
-      },
-      unlocked);
+  module.def("compile", &compile);
+  // Where compiled kernels are kept: (directory, entries, bytes); None where they are not.
+  module.def("kernel_cache", []() -> py::object {
+    const auto cache = KernelCache::from_environment();
+    if (!cache) return py::none();
+    const KernelCache::Size size = cache->size();
+    return py::make_tuple(cache->directory().string(), size.entries, size.bytes);
+  });
 }
 
 }  // namespace tw::python

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <set>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "targets/compile_image.h"
 #include "targets/cuda/emit.h"
 #include "targets/lower.h"
+#include "tensor_ir/match.h"
 #include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
 
@@ -85,33 +87,52 @@ struct UniqueFunc {
 
 class Compiler {
  public:
-  Compiler(const Graph& graph, const Target& target, const CompileOptions& options)
-      : graph_(optimise(graph, target)), target_(target), options_(options) {}
+  Compiler(const Target& target, const CompileOptions& options, CompileReport& report)
+      : target_(target), options_(options), report_(report) {}
 
-  Executable run() {
+  Executable run(const Graph& graph) {
+    graph_ = optimise(graph, target_);
     require_static_shapes(graph_);
     require_sizes_within_limits(graph_);
     groups_ = fuse(graph_, target_);
     resolve_views();
     copy_shared_outputs();
     drop_empty_groups();
+    end_phase("graph passes and fusion");
     find_unique_funcs();
+    end_phase("tensor expressions");
     for_each_in_parallel(uniques_.size(), options_.jobs, [&](size_t i) { lower_one(i); });
-    std::vector<Kernel> kernels;
-    for (const UniqueFunc& unique : uniques_) {
-      kernels.insert(kernels.end(), unique.lowered.kernels.begin(), unique.lowered.kernels.end());
-    }
+    const std::vector<Kernel> kernels = different_kernels();
+    find_serial_loops();
+    end_phase("schedules and lowering");
     CodegenOptions codegen;
     codegen.jobs = options_.jobs;
-    std::vector<std::byte> image = compile_image(kernels, target_, codegen);
+    codegen.cache = options_.cache;
+    CodegenReport code;
+    std::vector<std::byte> image = compile_image(kernels, target_, codegen, &code);
+    end_phase("machine code");
     make_plan();
+    constants_.resize(packings_.size());
+    for_each_in_parallel(packings_.size(), options_.jobs, [&](size_t i) { constants_[i] = packings_[i].run(); });
+    end_phase("memory plan and packing of constants");
+    report_.groups = static_cast<int>(groups_.size());
+    report_.funcs = static_cast<int>(uniques_.size());
+    report_.kernels = static_cast<int>(kernels.size());
+    report_.cached_kernels = code.cached_kernels;
     Executable executable(std::move(image), std::move(plan_), std::move(constants_),
                           {target_.architecture, target_.name, target_.features});
     if (options_.threads > 0) executable.set_threads(options_.threads);
+    end_phase("loading");
     return executable;
   }
 
  private:
+  void end_phase(const char* name) {
+    const auto now = Clock::now();
+    report_.phases.push_back({name, std::chrono::duration<double>(now - phase_start_).count()});
+    phase_start_ = now;
+  }
+
   // A view is another name of what its input is.
   void resolve_views() {
     root_.resize(graph_.values.size());
@@ -177,11 +198,52 @@ class Compiler {
             "compile: a schedule changes the layout of constants only");
     }
     unique.lowered = lower(unique.scheduled, target_, "k" + std::to_string(index) + "_" + unique.func.name);
+    name_by_content(unique.lowered, unique.func.name);
     unique.flops = flops_of(unique.func).value_or(0);
+  }
+
+  // Each once: some are equal only after lowering.
+  std::vector<Kernel> different_kernels() const {
+    std::vector<Kernel> kernels;
+    std::unordered_map<std::string, size_t> by_symbol;
+    for (const UniqueFunc& unique : uniques_) {
+      for (const Kernel& kernel : unique.lowered.kernels) {
+        const auto [found, is_new] = by_symbol.emplace(kernel.symbol, kernels.size());
+        if (is_new) kernels.push_back(kernel);
+        check(structural_equal(kernels[found->second].func, kernel.func), "compile: a symbol stands for one kernel");
+      }
+    }
+    return kernels;
+  }
+
+  void find_serial_loops() {
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      visit(uniques_[unique_of_[i]].scheduled.body, [&](const For& loop) {
+        if (loop.attributes.count("independence_unproven"))
+          report_.serial_loops.push_back(groups_[i].name + ": loop `" + loop.var.name() + "`");
+      });
+    }
   }
 
   // ---------------------------------------------------------------------------------------------------------------
   // The plan
+
+  // How a constant gets to the layout that kernels read.
+  struct Packing {
+    NDArray original;
+    std::vector<IndexMap> layouts;
+
+    Shape shape() const {
+      Shape shape = original.shape();
+      for (const IndexMap& map : layouts) shape = packed_shape(shape, map);
+      return shape;
+    }
+    NDArray run() const {
+      NDArray packed = original;
+      for (const IndexMap& map : layouts) packed = pack_array(packed, map);
+      return packed;
+    }
+  };
 
   // A constant in the layout that a kernel reads, stored once however many kernels read it so.
   uint32_t add_constant(ValueId id, const std::vector<IndexMap>& layouts) {
@@ -190,11 +252,9 @@ class Compiler {
     for (const IndexMap& map : layouts) key += " " + to_text(map);
     const auto [found, is_new] = constant_index_.emplace(std::pair(original.data(), key), 0);
     if (!is_new) return found->second;
-    NDArray packed = original;
-    for (const IndexMap& map : layouts) packed = pack_array(packed, map);
-    found->second = static_cast<uint32_t>(constants_.size());
-    plan_.constants.push_back({graph_.values[id].name, packed.dtype(), packed.shape()});
-    constants_.push_back(std::move(packed));
+    found->second = static_cast<uint32_t>(packings_.size());
+    packings_.push_back({original, layouts});
+    plan_.constants.push_back({graph_.values[id].name, original.dtype(), packings_.back().shape()});
     return found->second;
   }
 
@@ -292,7 +352,8 @@ class Compiler {
     const int64_t bytes = storage_bytes(graph_.values[root]);
     if (graph_.is_constant(root)) {
       const uint32_t index = add_constant(root == id ? id : constant_view(id, root), layouts);
-      return {Storage::constant, index, 0, static_cast<int64_t>(constants_[index].byte_size())};
+      const TensorInfo& packed = plan_.constants[index];
+      return {Storage::constant, index, 0, element_count(packed.shape) * packed.dtype.bytes()};
     }
     if (const auto found = output_index_.find(root); found != output_index_.end()) {
       return {Storage::output, found->second, 0, bytes};
@@ -316,15 +377,20 @@ class Compiler {
     return id;
   }
 
+  using Clock = std::chrono::steady_clock;
+
   Graph graph_;
   const Target& target_;
   const CompileOptions& options_;
+  CompileReport& report_;
+  Clock::time_point phase_start_ = Clock::now();
   std::vector<Group> groups_;
   std::vector<ValueId> root_;  // by ValueId: whose bytes it shares
   std::vector<UniqueFunc> uniques_;
   std::vector<int> unique_of_;  // by group
   Plan plan_;
-  std::vector<NDArray> constants_;
+  std::vector<Packing> packings_;
+  std::vector<NDArray> constants_;  // what the packings make
   std::map<std::pair<const void*, std::string>, uint32_t> constant_index_;
   std::unordered_map<ValueId, uint32_t> output_index_, input_index_;
   std::unordered_map<ValueId, size_t> arena_index_;
@@ -341,8 +407,9 @@ Graph optimise(const Graph& graph, const Target& target) {
   return run_pass("assign_layout", result, true, [&](const Graph& g) { return assign_layout(g, target); });
 }
 
-Executable compile(const Graph& graph, const Target& target, const CompileOptions& options) {
-  return Compiler(graph, target, options).run();
+Executable compile(const Graph& graph, const Target& target, const CompileOptions& options, CompileReport* report) {
+  CompileReport ignored;
+  return Compiler(target, options, report ? *report : ignored).run(graph);
 }
 
 }  // namespace tw::relay

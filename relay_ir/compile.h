@@ -11,6 +11,7 @@
 #include "relay_ir/graph.h"
 #include "runtime/executable.h"
 #include "schedule/source.h"
+#include "targets/kernel_cache.h"
 #include "targets/target.h"
 
 namespace tw::relay {
@@ -19,6 +20,22 @@ struct CompileOptions {
   ScheduleSource schedule;  // not set: the target's default
   int threads = 0;          // of the Executable; 0: all cores of the affinity mask
   int jobs = 0;             // compiler threads; 0: all cores
+  KernelCache* cache = nullptr;
+};
+
+// What a compilation did, for people.
+struct CompileReport {
+  struct Phase {
+    std::string name;
+    double seconds;  // wall time
+  };
+  std::vector<Phase> phases;  // in order
+  int groups = 0;             // of nodes
+  int funcs = 0;              // different ones among the groups'
+  int kernels = 0, cached_kernels = 0;
+  // Loops that stayed on one worker because a default schedule could not prove their iterations independent, as
+  // "conv1+relu1: loop `i`".  They compute right; they are slow, and worth a report to us.
+  std::vector<std::string> serial_loops;
 };
 
 // The graph after the passes and layout assignment, before fusion.  For dumps and tests.
@@ -40,6 +57,7 @@ bool is_immediate(const Graph& graph, ValueId id);
 // Constant inputs are marked "constant:NAME" in the attributes.
 Func lower_group(const Graph& graph, const Group& group);
 
-Executable compile(const Graph& graph, const Target& target, const CompileOptions& options = {});
+Executable compile(const Graph& graph, const Target& target, const CompileOptions& options = {},
+                   CompileReport* report = nullptr);
 
 }  // namespace tw::relay

@@ -42,10 +42,14 @@ Func apply_layouts(const Graph& graph, const Group& group, const Func& func) {
   return schedule.func();
 }
 
-NDArray pack_array(const NDArray& array, const IndexMap& map) {
+Shape packed_shape(const Shape& shape, const IndexMap& map) {
   Shape physical;
-  for (const Expr& dim : physical_shape(map, type_of(array).shape)) physical.push_back(as_int(dim).value());
-  return apply_layout(array, map, physical);
+  for (const Expr& dim : physical_shape(map, {shape.begin(), shape.end()})) physical.push_back(as_int(dim).value());
+  return physical;
+}
+
+NDArray pack_array(const NDArray& array, const IndexMap& map) {
+  return apply_layout(array, map, packed_shape(array.shape(), map));
 }
 
 std::vector<IndexMap> layout_changes(const Trace& trace, const std::string& buffer) {

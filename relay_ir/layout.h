@@ -15,6 +15,8 @@ int64_t storage_bytes(const Value& value);
 // The Func with the buffers of blocked values as they are stored.
 Func apply_layouts(const Graph& graph, const Group& group, const Func& func);
 
+// The shape of an array of `shape` after pack_array.
+Shape packed_shape(const Shape& shape, const IndexMap& map);
 // The array's elements in another order; padding is zero.
 NDArray pack_array(const NDArray& array, const IndexMap& map);
 // The layouts that the schedule gave to the buffer called `name`, in the order in which it did.

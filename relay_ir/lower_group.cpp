@@ -1,5 +1,6 @@
 // A group's nodes as one unscheduled Func: placeholders for what comes from outside, each node's tensor expression on
 // top. Buffers have names by position, so that equal work of different layers is an equal Func.
+#include <algorithm>
 #include <unordered_map>
 
 #include "relay_ir/compile.h"
@@ -16,6 +17,13 @@ std::optional<Expr> immediate(const Value& value) {
   return dtype.is_float() ? float_imm(dtype, value.constant->get_float(0)) : int_imm(dtype, value.constant->get_int(0));
 }
 
+// In row-major order a part is rows of neighbours: what is before the axis, and the axis with all behind it.
+std::vector<Expr> rows_of(const std::vector<Expr>& shape, size_t axis) {
+  std::vector<Expr> rows = {Expr(1), Expr(1)};
+  for (size_t d = 0; d < shape.size(); ++d) rows[d >= axis] = rows[d >= axis] * shape[d];
+  return rows;
+}
+
 // A concatenation alone: each part is copied to its place by a block of its own.  (Within other work it is an
 // expression that selects, element by element.)
 Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map<ValueId, te::Tensor>& tensors,
@@ -23,15 +31,28 @@ Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map
   const TensorType& type = graph.values[node.outputs[0]].type;
   const int64_t given = node.attributes.get_int("axis");
   const size_t axis = given < 0 ? given + type.rank() : given;
-  const Buffer output("concat", type.dtype, type.shape);
+  const bool is_row_major = graph.values[node.outputs[0]].channel_block == 0 &&
+                            std::all_of(node.inputs.begin(), node.inputs.end(),
+                                        [&](ValueId id) { return graph.values[id].channel_block == 0; });
+  const auto stored = [&](const std::vector<Expr>& shape) { return is_row_major ? rows_of(shape, axis) : shape; };
+  Func func;
+  func.name = "concat";
+  std::unordered_map<Buffer, Buffer> stored_input;
+  for (const te::Tensor& input : inputs) {
+    const Buffer& buffer = input.buffer();
+    func.buffers.emplace_back(buffer->name, buffer->dtype, stored(buffer->shape));
+    stored_input[buffer] = func.buffers.back();
+  }
+  const Buffer output("concat", type.dtype, stored(type.shape));
   std::vector<Stmt> statements;
   Expr offset(0);
   for (size_t part = 0; part < node.inputs.size(); ++part) {
     const ValueId id = node.inputs[part];
-    const std::vector<Expr>& shape = graph.values[id].type.shape;
+    const std::vector<Expr> shape = stored(graph.values[id].type.shape);
+    const size_t stored_axis = is_row_major ? 1 : axis;
     const Expr begin = offset;
-    offset = offset + shape[axis];
-    if (is_const_int(shape[axis], 0)) continue;
+    offset = offset + shape[stored_axis];
+    if (is_const_int(shape[stored_axis], 0)) continue;
     std::vector<IterVar> iters;
     std::vector<Var> loops;
     te::Indices from;
@@ -42,16 +63,13 @@ Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map
       from.push_back(iter);
     }
     te::Indices to = from;
-    to[axis] = to[axis] + begin;
+    to[stored_axis] = to[stored_axis] + begin;
     const auto number = immediate(graph.values[id]);
-    Stmt nest = make_stmt<Block>("concat_" + std::to_string(part), iters, Expr(), Stmt(),
-                                 store(output, to, number ? *number : tensors.at(id)(from)));
+    const Expr value = number ? *number : load(stored_input.at(tensors.at(id).buffer()), from);
+    Stmt nest = make_stmt<Block>("concat_" + std::to_string(part), iters, Expr(), Stmt(), store(output, to, value));
     for (size_t d = loops.size(); d-- > 0;) nest = make_stmt<For>(loops[d], shape[d], LoopKind::serial, nest);
     statements.push_back(nest);
   }
-  Func func;
-  func.name = "concat";
-  for (const te::Tensor& input : inputs) func.buffers.push_back(input.buffer());
   func.buffers.push_back(output);
   func.output_count = 1;
   func.parameters = graph.symbols;

@@ -229,14 +229,14 @@ NDArray apply_layout(const NDArray& array, const IndexMap& map, const Shape& phy
     return result;
   }
 
-  // Rows along the last index are read in order.  The index that moves least in the result is walked beside it in
-  // tiles, so that lines of both arrays stay in cache.
+  // Rows along the last index are read in order.  Of the others, the index that moves least in the result is walked
+  // beside it in tiles, so that lines and pages of both arrays stay in cache.
   std::vector<int64_t> strides(rank, 1);
   for (size_t i = rank - 1; i-- > 0;) strides[i] = strides[i + 1] * array.shape()[i + 1];
   const size_t row = rank - 1;
-  size_t column = row;
+  size_t column = row == 0 ? row : 0;
   auto step_of = [&](size_t i) { return offsets[i].size() > 1 ? std::abs(offsets[i][1] - offsets[i][0]) : INT64_MAX; };
-  for (size_t i = 0; i < rank; ++i) {
+  for (size_t i = 0; i < row; ++i) {
     if (step_of(i) < step_of(column)) column = i;
   }
   auto copy = [&]<class Element>(Element) {

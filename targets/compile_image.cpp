@@ -1,8 +1,6 @@
 // Kernels in parallel to objects, and those by lld to one ELF shared object with no undefined symbols.
 #include "targets/compile_image.h"
 
-#include "targets/cuda/nvrtc.h"
-
 #include <lld/Common/Driver.h>
 #include <llvm/Plugins/PassPlugin.h>
 #include <llvm/Support/raw_ostream.h>
@@ -14,12 +12,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include "targets/arm/builtins.h"
 #include "targets/codegen_llvm_emit.h"
+#include "targets/cuda/nvrtc.h"
 #include "targets/spill_report.h"
 
 LLD_HAS_DRIVER(elf)
@@ -118,9 +118,21 @@ std::vector<std::byte> link_image(const std::vector<std::string>& objects, bool 
   return image;
 }
 
-// Every kernel, on `jobs` threads; the first error is thrown.
-std::vector<EmittedKernel> emit_all(const std::vector<Kernel>& kernels, const Target& target, EmitForm form, int jobs,
-                                    bool wants_assembly) {
+// An object from the cache, or compiled and kept there.
+EmittedKernel emit_or_find(const Kernel& kernel, const Target& target, KernelCache& cache, std::atomic<int>& found) {
+  const std::string key = cache_key(kernel, target, compiler_build_id());
+  if (auto object = cache.find(key)) {
+    ++found;
+    return {std::move(*object), ""};
+  }
+  EmittedKernel emitted = emit_kernel(kernel, target, EmitForm::object, false);
+  cache.store(key, emitted.object);
+  return emitted;
+}
+
+// Every kernel by `emit`, on `jobs` threads; the first error is thrown.
+std::vector<EmittedKernel> emit_all(const std::vector<Kernel>& kernels, int jobs,
+                                    const std::function<EmittedKernel(const Kernel&)>& emit) {
   std::set<std::string> symbols;
   for (const Kernel& kernel : kernels)
     check(symbols.insert(kernel.symbol).second, "compile_image: symbols of kernels are unique");
@@ -133,7 +145,7 @@ std::vector<EmittedKernel> emit_all(const std::vector<Kernel>& kernels, const Ta
   auto work = [&] {
     for (size_t i; (i = next++) < kernels.size();) {
       try {
-        results[i] = emit_kernel(kernels[i], target, form, wants_assembly);
+        results[i] = emit(kernels[i]);
       } catch (...) {
         const std::lock_guard lock(error_mutex);
         if (!error) error = std::current_exception();
@@ -147,6 +159,11 @@ std::vector<EmittedKernel> emit_all(const std::vector<Kernel>& kernels, const Ta
   for (std::thread& thread : threads) thread.join();
   if (error) std::rethrow_exception(error);
   return results;
+}
+
+std::vector<EmittedKernel> emit_all(const std::vector<Kernel>& kernels, const Target& target, EmitForm form, int jobs,
+                                    bool wants_assembly = false) {
+  return emit_all(kernels, jobs, [&](const Kernel& k) { return emit_kernel(k, target, form, wants_assembly); });
 }
 
 std::string concatenated(const std::vector<EmittedKernel>& emitted) {
@@ -165,9 +182,22 @@ std::vector<std::string> objects_of(std::vector<EmittedKernel>& emitted) {
 
 std::vector<std::byte> compile_image(const std::vector<Kernel>& kernels, const Target& target,
                                      const CodegenOptions& options, CodegenReport* report) {
-  if (target.kind == TargetKind::cuda) return cuda::compile_cuda_image(kernels, target);
   const double start = seconds_now();
-  auto emitted = emit_all(kernels, target, EmitForm::object, options.jobs, options.wants_report);
+  if (target.kind == TargetKind::cuda) {
+    cuda::CudaImage image = cuda::compile_cuda_image(kernels, target, options.cache);
+    if (report) {
+      report->cached_kernels = image.was_cached ? static_cast<int>(kernels.size()) : 0;
+      report->llvm_seconds = seconds_now() - start;
+    }
+    return std::move(image.cubin);
+  }
+  // A report reads the assembly, which no cache holds.
+  const bool is_cached = options.cache && !options.wants_report && !compiler_build_id().empty();
+  std::atomic<int> found = 0;
+  auto emitted = is_cached ? emit_all(kernels, options.jobs,
+                                      [&](const Kernel& k) { return emit_or_find(k, target, *options.cache, found); })
+                           : emit_all(kernels, target, EmitForm::object, options.jobs, options.wants_report);
+  if (is_cached && found < static_cast<int>(kernels.size())) options.cache->evict();
   const double compiled = seconds_now();
   if (report && options.wants_report) {
     for (size_t i = 0; i < kernels.size(); ++i)
@@ -180,6 +210,7 @@ std::vector<std::byte> compile_image(const std::vector<Kernel>& kernels, const T
   if (objects.empty()) objects.push_back(emit_ir_text("define void @tw_nothing() { ret void }", target));
   auto image = link_image(objects, false);
   if (report) {
+    report->cached_kernels = found;
     report->llvm_seconds = compiled - start;
     report->link_seconds = seconds_now() - compiled;
   }
@@ -187,15 +218,15 @@ std::vector<std::byte> compile_image(const std::vector<Kernel>& kernels, const T
 }
 
 std::string emit_llvm_ir(const std::vector<Kernel>& kernels, const Target& target) {
-  return concatenated(emit_all(kernels, target, EmitForm::llvm_ir, 1, false));
+  return concatenated(emit_all(kernels, target, EmitForm::llvm_ir, 1));
 }
 
 std::string emit_assembly(const std::vector<Kernel>& kernels, const Target& target) {
-  return concatenated(emit_all(kernels, target, EmitForm::assembly, 1, false));
+  return concatenated(emit_all(kernels, target, EmitForm::assembly, 1));
 }
 
 std::vector<std::byte> emit_object(const std::vector<Kernel>& kernels, const Target& target) {
-  auto emitted = emit_all(kernels, target, EmitForm::object, 0, false);
+  auto emitted = emit_all(kernels, target, EmitForm::object, 0);
   return link_image(objects_of(emitted), true);
 }
 

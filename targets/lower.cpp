@@ -7,6 +7,7 @@
 #include "tensor_ir/match.h"
 #include "tensor_ir/pass.h"
 #include "tensor_ir/passes/passes.h"
+#include "tensor_ir/structural.h"
 
 namespace tw {
 namespace {
@@ -175,6 +176,11 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   if (target.has_fma) run("contract_fma");
 
   return split_into_kernels(f, symbol);
+}
+
+void name_by_content(LoweredFunc& lowered, const std::string& prefix) {
+  for (Kernel& kernel : lowered.kernels)
+    kernel.symbol = kernel.func.name = prefix + "_" + structural_digest(kernel.func).substr(0, 16);
 }
 
 }  // namespace tw

@@ -12,11 +12,11 @@ namespace tw {
 // One KernelFunction (runtime/plan.h) or GPU kernel, in lowered form: flat buffers, no blocks.
 struct Kernel {
   std::string symbol;
-  // Its body is `for task in 0..n parallel { … }` or, where there is nothing to share out, any statement (n = 1); on GPUs
-  // loops bound to thread axes.  The oracle runs it as it is.  Buffers: those of the Func that it uses, then temporaries, then,
-  // when workspace_bytes > 0, `workspace`: u8 scratch of one worker.
+  // Its body is `for task in 0..n parallel { … }` or, where there is nothing to share out, any statement (n = 1); on
+  // GPUs loops bound to thread axes.  The oracle runs it as it is.  Buffers: those of the Func that it uses, then
+  // temporaries, then, when workspace_bytes > 0, `workspace`: u8 scratch of one worker.
   Func func;
-  Expr tasks;                  // n: constant, or of func.parameters
+  Expr tasks;  // n: constant, or of func.parameters
   int64_t workspace_bytes = 0;
 };
 
@@ -26,5 +26,9 @@ struct LoweredFunc {
 };
 
 LoweredFunc lower(const Func& scheduled, const Target& target, const std::string& symbol);
+
+// Renames kernels by what they compute, "conv2d_5c1e09a2b7d34f60": so the same kernel of another model, or of this one
+// after a change elsewhere, has the same symbol and object.  Kernels of one symbol are equal (64 bits of a digest).
+void name_by_content(LoweredFunc& lowered, const std::string& prefix);
 
 }  // namespace tw

@@ -146,6 +146,7 @@ class Equality {
 class Hasher {
  public:
   uint64_t result() const { return XXH3_64bits(bytes_.data(), bytes_.size()); }
+  XXH128_hash_t long_result() const { return XXH3_128bits(bytes_.data(), bytes_.size()); }
 
   void add(const Func& f) {
     integer(f.buffers.size()), integer(f.parameters.size()), integer(f.output_count);
@@ -273,6 +274,16 @@ uint64_t structural_hash(const Stmt& s) {
 }
 uint64_t structural_hash(const Func& f) {
   return hash_of(f);
+}
+
+std::string structural_digest(const Func& f) {
+  Hasher hasher;
+  hasher.add(f);
+  const XXH128_hash_t hash = hasher.long_result();
+  char digits[33];
+  std::snprintf(digits, sizeof digits, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return digits;
 }
 
 }  // namespace tw

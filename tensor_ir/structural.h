@@ -1,6 +1,8 @@
 // Structural equality and hash: the same up to the identities of bound variables and buffers.
 #pragma once
 
+#include <string>
+
 #include "tensor_ir/ir.h"
 
 namespace tw {
@@ -15,5 +17,7 @@ bool structural_equal(const Func& a, const Func& b);
 uint64_t structural_hash(const Expr& e);
 uint64_t structural_hash(const Stmt& s);
 uint64_t structural_hash(const Func& f);
+// 128 bits of the same walk, as 32 hexadecimal digits: so many that what has an equal digest is taken for equal.
+std::string structural_digest(const Func& f);
 
 }  // namespace tw

@@ -106,6 +106,7 @@ def compile(
     shape: Shapes = [],  # noqa: B006
     threads: Threads = None,
     precision: Precision = "f32",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler did, too.")] = False,
 ) -> None:
     """Compile a model to a .twa artifact."""
     start = time.perf_counter()
@@ -113,6 +114,8 @@ def compile(
     executable = executable_of(model, shape, target, threads, precision)
     executable.save(output)
     report.compiled(executable, output, time.perf_counter() - start)
+    if verbose:
+        print(executable.report())
 
 
 @app.command()

@@ -56,8 +56,8 @@ def as_array(value: Any) -> np.ndarray:
 class Executable:
     """A compiled model.  Threads may share one; their runs queue up on its team of workers."""
 
-    def __init__(self, core: _core.Executable):
-        self._core = core
+    def __init__(self, core: _core.Executable, report: dict[str, Any] | None = None):
+        self._core, self._report = core, report
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -135,6 +135,22 @@ class Executable:
         """The plan: kernels, memory, requirements, metadata."""
         return self._core.describe()
 
+    def report(self) -> str:
+        """How it was compiled, for people: time, kernels, and loops that use one core only where more were meant to."""
+        if self._report is None:
+            return "Loaded from an artifact, which does not say how it was compiled."
+        report = self._report
+        lines = [f"{seconds * 1e3:8.1f} ms  {name}" for name, seconds in report["phases"]]
+        lines.append(f"{sum(seconds for _, seconds in report['phases']) * 1e3:8.1f} ms in all")
+        lines.append(
+            f"{report['groups']} groups of nodes, {report['funcs']} different, in {report['kernels']} kernels, "
+            f"{report['cached_kernels']} of which were in the cache"
+        )
+        if serial := report["serial_loops"]:
+            lines.append("On one core, for the iterations of these loops were not proven independent:")
+            lines += [f"  {loop}" for loop in serial]
+        return "\n".join(lines)
+
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
         return f"<tilewright.Executable for {self.target} ({inputs}) -> {', '.join(self.outputs)}>"
@@ -167,7 +183,7 @@ def compile(
         raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use precision='f32'")
     if db is not None:
         raise Error("TW1003", "tuned schedules (db=) are not supported\nhelp: leave db out; default schedules are used")
-    return Executable(_core.compile(model._core, target, checked_threads(threads)))
+    return Executable(*_core.compile(model._core, target, checked_threads(threads)))
 
 
 def load_executable(path: str | os.PathLike) -> Executable:

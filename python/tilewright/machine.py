@@ -32,6 +32,11 @@ def targets() -> list[str]:
     return list(_core.target_names())
 
 
+def kernel_cache() -> tuple[str, int, int] | None:
+    """Directory, entries and bytes of the kernels that were compiled before and are kept; None when TW_CACHE is off."""
+    return _core.kernel_cache()
+
+
 def peak_flops(threads: int, seconds: float = 0.15) -> float:
     """f32 operations a second of that many threads, by fused multiply-adds (two each) on values in registers."""
     return _core.measure_peak_flops(threads, seconds)

@@ -52,6 +52,14 @@ def tilewright_table(*columns: str, title: str | None = None) -> Table:
     return table
 
 
+def kernel_cache() -> str:
+    cache = machine.kernel_cache()
+    if not cache:
+        return "are not kept (TW_CACHE)"
+    directory, entries, size = cache
+    return f"{entries} in {directory}, {megabytes(size)}"
+
+
 def doctor(measure: bool) -> None:
     this = machine.describe()
     table = tilewright_table("", "")
@@ -70,6 +78,7 @@ def doctor(measure: bool) -> None:
             text = f"{flops / 1e9:.1f} GFLOP/s f32 multiply-add, {read / 1e9:.1f} GB/s read"
             table.add_row(f"measured, {threads} thread{'s' * (threads > 1)}", text)
     table.add_row("targets", " ".join(machine.targets()))
+    table.add_row("compiled kernels", kernel_cache())
     cuda = machine.cuda()
     table.add_row("CUDA compiler", cuda["compiler"] or cuda["compiler_problem"].splitlines()[0])
     gpus = [f"{name}, sm_{capability}, {memory >> 30} GiB" for name, capability, memory in cuda["devices"]]

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <span>
 
 #include "targets/cuda/emit.h"
 
@@ -176,9 +177,23 @@ std::vector<std::byte> compile_cubin(const std::string& text, int compute_capabi
   return cubin;
 }
 
-std::vector<std::byte> compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target) {
+CudaImage compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target, KernelCache* cache) {
   check(target.kind == TargetKind::cuda && target.compute_capability > 0, "compile_cuda_image: a CUDA target");
-  return compile_cubin(emit_cuda(kernels), target.compute_capability, kernels.empty() ? "empty" : kernels[0].symbol);
+  const std::string text = emit_cuda(kernels);
+  const auto compile = [&] {
+    return compile_cubin(text, target.compute_capability, kernels.empty() ? "empty" : kernels[0].symbol);
+  };
+  if (!cache || compiler_build_id().empty()) return {compile(), false};
+  // NVRTC is no part of this build.
+  const std::string key = cache_key(nvrtc_description() + '\n' + text, target, compiler_build_id());
+  if (const auto found = cache->find(key)) {
+    const auto bytes = std::as_bytes(std::span(*found));
+    return {{bytes.begin(), bytes.end()}, true};
+  }
+  CudaImage image{compile(), false};
+  cache->store(key, {reinterpret_cast<const char*>(image.cubin.data()), image.cubin.size()});
+  cache->evict();
+  return image;
 }
 
 }  // namespace tw::cuda

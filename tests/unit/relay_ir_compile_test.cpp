@@ -1,7 +1,9 @@
 // Graphs through the whole compiler, compared with the oracle's answer node by node.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <random>
 
 #include "relay_ir/compile.h"
@@ -196,6 +198,70 @@ TEST(Compile, EqualLayersShareTheirKernels) {
   std::set<std::string> kernels;
   for (const Step& step : executable.plan().steps) kernels.insert(step.kernel);
   EXPECT_EQ(kernels.size() * 2, executable.plan().steps.size());
+}
+
+// Parts whose extents share no factor with a vector's, along each axis: rows of neighbours, shared out.
+TEST(Compile, PartsOfConcatenationsAreCopiedInParallel) {
+  CompileReport report;
+  for (const char* axis : {"0", "1", "3"}) {
+    const std::string text = std::string(R"(graph g (x: f32[32, 64, 28, 28], y: f32[32, 64, 28, 28]) {
+      j = concat(x, y) {axis = )") +
+                             axis + "}\n return j\n}";
+    const Executable executable = compile(parse_graph(text), parse_target("cpu"), {}, &report);
+    EXPECT_TRUE(report.serial_loops.empty()) << report.serial_loops[0];
+    ASSERT_EQ(executable.plan().steps.size(), 2u);
+    for (const Step& step : executable.plan().steps) EXPECT_GT(step.tasks, 1);
+  }
+}
+
+TEST(Compile, KernelsAreNamedByWhatTheyCompute) {
+  const auto kernels_of = [](const std::string& text) {
+    const Executable executable = compile(parse_graph(text), parse_target("cpu"));
+    std::vector<std::string> kernels;
+    for (const Step& step : executable.plan().steps) kernels.push_back(step.kernel);
+    return kernels;
+  };
+  const std::string end = "d = conv(c, w)\n return d\n}";
+  const std::string begin = "graph g (x: f32[1, 8, 9, 9]) {\n w = constant [0.25]: f32[8, 8, 1, 1]\n";
+  const auto one = kernels_of(begin + "c = max_pool(x) {kernel = [3, 3], `strides` = [2, 2]}\n" + end);
+  const auto other = kernels_of(begin + "c = max_pool(x) {kernel = [2, 2], `strides` = [2, 2]}\n" + end);
+  ASSERT_EQ(one.size(), other.size());
+  EXPECT_NE(one.front(), other.front());
+  EXPECT_EQ(one.back(), other.back());
+}
+
+TEST(Compile, ReportsSayWhatWasDone) {
+  const auto directory = std::filesystem::temp_directory_path() / ("tilewright-report-" + std::to_string(getpid()));
+  KernelCache cache(directory);
+  const Graph graph = parse_graph(R"(graph g (x: f32[64, 64]) {
+    a = exp(x)
+    b = softmax(a) {axis = -1}
+    c = exp(b)
+    return c
+  })");
+  CompileOptions options;
+  options.cache = &cache;
+  // Stands for a schedule that has failed to prove its loops.
+  options.schedule = [](const Func& func, const Target& target) {
+    Schedule schedule = target.default_schedule(func, target);
+    Schedule marked(schedule.func());
+    marked.annotate(marked.loops(marked.blocks().back()).front(), "independence_unproven", int64_t{1});
+    return marked;
+  };
+  CompileReport cold, warm;
+  const auto first = compile(graph, parse_target("cpu"), options, &cold);
+  const auto second = compile(graph, parse_target("cpu"), options, &warm);
+  std::filesystem::remove_all(directory);
+  EXPECT_GT(cold.kernels, 0);
+  EXPECT_EQ(cold.cached_kernels, 0);
+  EXPECT_EQ(warm.cached_kernels, cold.kernels);
+  EXPECT_GE(cold.groups, cold.funcs);
+  EXPECT_FALSE(cold.phases.empty());
+  ASSERT_EQ(cold.serial_loops.size(), static_cast<size_t>(cold.groups));
+  EXPECT_NE(cold.serial_loops[0].find(": loop `"), std::string::npos);
+  ASSERT_EQ(first.plan().steps.size(), second.plan().steps.size());
+  for (size_t i = 0; i < first.plan().steps.size(); ++i)
+    EXPECT_EQ(first.plan().steps[i].kernel, second.plan().steps[i].kernel);
 }
 
 TEST(Compile, OpenDimensionsAreAnErrorThatSaysHow) {

@@ -55,16 +55,15 @@ TEST(RelayCuda, ANetworkGivesTheCpusAnswer) {
   fill(input, random);
   const std::vector<NDArray> expected = compile(graph, parse_target("cpu")).run({input});
 
-  // The Funcs in the order in which they get their symbols.
   const Target target = parse_target("cuda:sm_90");
   std::vector<Kernel> kernels;
-  int count = 0;
   CompileOptions options;
   options.jobs = 1;
   options.schedule = [&](const Func& func, const Target& for_target) {
     const Schedule schedule = for_target.default_schedule(func, for_target);
-    const std::string symbol = "k" + std::to_string(count++) + "_" + func.name;
-    for (Kernel& kernel : lower(schedule.func(), for_target, symbol).kernels) kernels.push_back(std::move(kernel));
+    LoweredFunc lowered = lower(schedule.func(), for_target, func.name);
+    name_by_content(lowered, func.name);
+    for (Kernel& kernel : lowered.kernels) kernels.push_back(std::move(kernel));
     return schedule;
   };
   const Executable executable = compile(graph, target, options);

@@ -421,7 +421,7 @@ TEST(Cuda, TheGpuComputesWhatTheOracleDoes) {
       }
       plan.steps.push_back(step);
     }
-    const std::vector<std::byte> image = cuda::compile_cuda_image(lowered.kernels, target);
+    const std::vector<std::byte> image = cuda::compile_cuda_image(lowered.kernels, target).cubin;
     const MachineRequirements requirements = {"cuda", target.name, {}};
     const auto program = make_program({image, plan, {}, requirements});
     std::vector<const void*> in;

@@ -1,0 +1,219 @@
+#include "targets/kernel_cache.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "runtime/file_map.h"
+#include "tensor_ir/structural.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace tw {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char suffix[] = ".kernel";
+
+struct Header {
+  char magic[8] = {'T', 'W', 'K', 'E', 'R', 'N', 'L', '1'};
+  uint64_t bytes = 0;     // of the code that follows
+  uint64_t checksum = 0;  // of it
+};
+
+uint64_t checksum_of(std::string_view code) {
+  return XXH3_64bits(code.data(), code.size());
+}
+
+void complain(const std::string& text) {
+  std::fprintf(stderr, "tilewright: %s\n", text.c_str());
+}
+
+std::optional<std::string> read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string content{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad()) return std::nullopt;
+  return content;
+}
+
+// Everything that code generation asks a target for.
+std::string code_facts(const Target& target) {
+  std::string text = target.architecture + ' ' + target.triple + ' ' + target.cpu;
+  for (const std::string& feature : target.features) text += ' ' + feature;
+  for (const int64_t fact :
+       {int64_t{static_cast<int>(target.kind)}, int64_t{target.vector_bits}, int64_t{target.vector_registers},
+        int64_t{target.has_masks}, int64_t{target.has_fma}, int64_t{target.has_f16}, int64_t{target.has_f16_conversion},
+        int64_t{target.has_bf16_dot}, int64_t{target.has_int8_dot}, int64_t{target.compute_capability}})
+    text += ' ' + std::to_string(fact);
+  return text;
+}
+
+}  // namespace
+
+KernelCache::KernelCache(fs::path directory, int64_t limit) : directory_(std::move(directory)), limit_(limit) {}
+
+std::unique_ptr<KernelCache> KernelCache::from_environment() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  if (const std::string chosen = variable("TW_CACHE"); !chosen.empty()) {
+    return chosen == "off" ? nullptr : std::make_unique<KernelCache>(chosen);
+  }
+  // A relative XDG_CACHE_HOME is invalid by its specification.
+  if (const fs::path caches = variable("XDG_CACHE_HOME"); caches.is_absolute()) {
+    return std::make_unique<KernelCache>(caches / "tilewright");
+  }
+  if (const fs::path home = variable("HOME"); home.is_absolute()) {
+    return std::make_unique<KernelCache>(home / ".cache" / "tilewright");
+  }
+  return nullptr;
+}
+
+std::optional<std::string> KernelCache::find(const std::string& key) {
+  const fs::path path = directory_ / (key + suffix);
+  std::optional<std::string> content = read_file(path);
+  if (!content) return std::nullopt;
+  Header header;
+  const Header expected;
+  if (content->size() >= sizeof header) std::memcpy(&header, content->data(), sizeof header);
+  const std::string_view code = std::string_view(*content).substr(std::min(content->size(), sizeof header));
+  if (code.size() != header.bytes || code.empty() || std::memcmp(header.magic, expected.magic, sizeof header.magic) ||
+      header.checksum != checksum_of(code)) {
+    complain("the cached kernel " + path.string() + " is damaged; it is compiled again");
+    std::error_code ignored;
+    fs::remove(path, ignored);
+    return std::nullopt;
+  }
+  utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // used now; where that cannot be noted, it was used earlier
+  content->erase(0, sizeof header);
+  return content;
+}
+
+void KernelCache::store(const std::string& key, std::string_view code) {
+  Header header;
+  header.bytes = code.size();
+  header.checksum = checksum_of(code);
+  try {
+    if (fs::create_directories(directory_)) fs::permissions(directory_, fs::perms::owner_all);
+    const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(code))};
+    write_file(directory_ / (key + suffix), parts);
+  } catch (const std::exception& error) {
+    if (has_complained_.exchange(true)) return;
+    complain("compiled kernels cannot be kept in " + directory_.string() + ": " + error.what() +
+             "\n  help: set TW_CACHE to a directory that can be written, or to off");
+  }
+}
+
+KernelCache::Size KernelCache::size() const {
+  Size size;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory_, ignored)) {
+    if (entry.path().extension() != suffix) continue;
+    ++size.entries;
+    if (const auto bytes = entry.file_size(ignored); !ignored) size.bytes += static_cast<int64_t>(bytes);
+  }
+  return size;
+}
+
+void KernelCache::evict() {
+  struct Entry {
+    fs::file_time_type used;
+    int64_t bytes;
+    fs::path path;
+  };
+  std::vector<Entry> entries;
+  int64_t total = 0;
+  const auto now = fs::file_time_type::clock::now();
+  std::error_code error;  // other processes remove entries, too
+  for (const fs::directory_entry& file : fs::directory_iterator(directory_, error)) {
+    const auto used = file.last_write_time(error);
+    if (error) continue;
+    const auto bytes = static_cast<int64_t>(file.file_size(error));
+    if (error) continue;
+    const bool is_entry = file.path().extension() == suffix;
+    const bool is_temporary = file.path().stem().extension() == suffix;  // KEY.kernel.XXXXXX, of write_file
+    if (is_entry) entries.push_back({used, bytes, file.path()}), total += bytes;
+    if (is_temporary && now - used > std::chrono::hours(1)) fs::remove(file.path(), error);
+  }
+  if (total <= limit_) return;
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
+  for (const Entry& entry : entries) {
+    if (total <= limit_ / 4 * 3) break;
+    fs::remove(entry.path, error);
+    total -= entry.bytes;
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Keys
+
+std::string cache_key(std::string_view text, const Target& target, std::string_view build) {
+  const std::string facts = code_facts(target);
+  std::string content;
+  for (const std::string_view part : {build, std::string_view(facts), text}) {
+    content += std::to_string(part.size()) + ':';
+    content += part;
+  }
+  const XXH128_hash_t hash = XXH3_128bits(content.data(), content.size());
+  char digits[33];
+  std::snprintf(digits, sizeof digits, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return digits;
+}
+
+std::string cache_key(const Kernel& kernel, const Target& target, std::string_view build) {
+  const std::string text =
+      kernel.symbol + ' ' + std::to_string(kernel.workspace_bytes) + ' ' + structural_digest(kernel.func);
+  return cache_key(std::string_view(text), target, build);
+}
+
+const std::string& compiler_build_id() {
+  static const std::string id = [] {
+    struct Search {
+      uintptr_t address;
+      std::string found;
+    } search{reinterpret_cast<uintptr_t>(&compiler_build_id), ""};
+    dl_iterate_phdr(
+        [](dl_phdr_info* module, size_t, void* data) {
+          auto& wanted = *static_cast<Search*>(data);
+          const std::span headers(module->dlpi_phdr, module->dlpi_phnum);
+          const bool is_ours = std::any_of(headers.begin(), headers.end(), [&](const ElfW(Phdr) & header) {
+            return header.p_type == PT_LOAD && wanted.address - (module->dlpi_addr + header.p_vaddr) < header.p_memsz;
+          });
+          if (!is_ours) return 0;
+          for (const ElfW(Phdr) & header : headers) {
+            if (header.p_type != PT_NOTE) continue;
+            const char* at = reinterpret_cast<const char*>(module->dlpi_addr + header.p_vaddr);
+            const char* end = at + header.p_memsz;
+            while (at + sizeof(ElfW(Nhdr)) <= end) {
+              ElfW(Nhdr) note;
+              std::memcpy(&note, at, sizeof note);
+              const char* owner = at + sizeof note;
+              const char* content = owner + (note.n_namesz + 3) / 4 * 4;
+              if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(owner, "GNU", 4) == 0)
+                wanted.found.assign(content, note.n_descsz);
+              at = content + (note.n_descsz + 3) / 4 * 4;
+            }
+          }
+          return 1;
+        },
+        &search);
+    return search.found;
+  }();
+  return id;
+}
+
+}  // namespace tw
