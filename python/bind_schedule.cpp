@@ -1,6 +1,7 @@
 #include "python/bind.h"
 #include "schedule/schedule.h"
 #include "targets/target.h"
+#include "tensor_ir/match.h"
 #include "tensor_ir/printer.h"
 
 namespace tw::python {
@@ -34,7 +35,12 @@ Buffer buffer_of(const Func& func, const std::string& name) {
   for (const Buffer& buffer : func.buffers) {
     if (buffer->name == name) return buffer;
   }
-  throw Error(ErrorCode::schedule, func.name + " has no parameter buffer " + name);
+  Buffer allocated;
+  visit(func.body, [&](const Allocate& a) {
+    if (a.buffer->name == name) allocated = a.buffer;
+  });
+  if (allocated.is_defined()) return allocated;
+  throw Error(ErrorCode::schedule, func.name + " has no buffer " + name);
 }
 
 // `map` takes one expression a dimension and gives the new index: lambda k, n: [n // 16, k, n % 16].

@@ -8,6 +8,9 @@
 //                of its own shape, whose epilogue it then is
 //   injective    takes up elementwise and injective producers that it does not enlarge
 //   reduction    takes up elementwise producers of what it reduces
+//   attention    takes up transposes and slices of its inputs, and the transpose of its result: it reads and writes
+//   with
+//                any strides
 //
 // Large concatenations stand alone.  Views are in no group: they are other names of the same bytes.
 #include <algorithm>
@@ -29,6 +32,8 @@ struct Cluster {
   Weight weight = Weight::light;
   bool is_elementwise = true;  // every node is
   bool has_contraction = false;
+  bool is_attention = false;  // the anchor is one
+  bool only_moves = false;    // transposes and slices
   bool is_absorbed = false;
 };
 
@@ -47,6 +52,8 @@ class Fuser {
       cluster.nodes = {static_cast<int>(i)};
       cluster.is_elementwise = kind == OpKind::elementwise;
       cluster.has_contraction = kind == OpKind::contraction;
+      cluster.is_attention = graph_.nodes[i].op->name == "attention";
+      cluster.only_moves = graph_.nodes[i].op->name == "transpose" || graph_.nodes[i].op->name == "slice";
       cluster.weight = is_anchor(kind)                                  ? Weight::anchored
                        : kind == OpKind::opaque || kind == OpKind::view ? Weight::closed
                                                                         : Weight::light;
@@ -100,7 +107,12 @@ class Fuser {
     if (cluster.weight == Weight::closed || other.weight == Weight::closed) return false;
     if (cluster.nodes.size() + other.nodes.size() > max_group_nodes) return false;
     const ValueId value = graph_.nodes[producer].outputs[0];
-    if (other.weight == Weight::anchored) return cluster.weight == Weight::light && is_epilogue(cluster, value);
+    if (other.weight == Weight::anchored) {
+      const bool is_transposed_attention =
+          other.is_attention && cluster.nodes.size() == 1 && graph_.nodes[sink].op->name == "transpose";
+      return cluster.weight == Weight::light && (is_transposed_attention || is_epilogue(cluster, value));
+    }
+    if (cluster.is_attention) return other.only_moves && is_operand(cluster, value);
     const OpKind kind = graph_.nodes[sink].op->kind;
     if (cluster.weight == Weight::anchored) {
       // Producers of a reduction's input; of its epilogue only what is computed element by element beside it.
@@ -112,6 +124,14 @@ class Fuser {
       return other.is_elementwise && is_never_enlarged(cluster, value);
     }
     return is_never_enlarged(cluster, value);
+  }
+
+  // One of q, k and v.
+  bool is_operand(const Cluster& cluster, ValueId value) const {
+    return std::all_of(cluster.nodes.begin(), cluster.nodes.end(), [&](int index) {
+      const Node& node = graph_.nodes[index];
+      return node.op->name != "attention" || node.inputs.size() < 4 || node.inputs[3] != value;
+    });
   }
 
   // Every node of the cluster works element by element on values of this value's shape.
@@ -148,6 +168,8 @@ class Fuser {
       if (other.weight == Weight::anchored) cluster.weight = Weight::anchored;
       cluster.is_elementwise = cluster.is_elementwise && other.is_elementwise;
       cluster.has_contraction = cluster.has_contraction || other.has_contraction;
+      cluster.is_attention = cluster.is_attention || other.is_attention;
+      cluster.only_moves = cluster.only_moves && other.only_moves;
       other.is_absorbed = true;
       return true;
     }

@@ -1,4 +1,6 @@
-// Attention and rotary embedding, composed from matmul, softmax and elementwise operators.
+// ONNX's attention and rotary embedding, composed from matmul, softmax and elementwise operators.
+#include "relay_ir/ops/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -115,6 +117,13 @@ Masks masks_of(Context& c, const MaskShape& shape, DType dtype, DType wide) {
   return masks;
 }
 
+// Both masks as one.
+ValueId joined_mask(Context& c, const Masks& masks) {
+  if (masks.bias == no_value || masks.allowed == no_value) return masks.bias == no_value ? masks.allowed : masks.bias;
+  const ValueId lowest = emit_scalar(c, dtype_of(c, masks.bias), -std::numeric_limits<double>::infinity());
+  return c.emit("where", {masks.allowed, masks.bias, lowest});
+}
+
 // Softmax over the keys; a row that may see none is zero.
 ValueId masked_softmax(Context& c, ValueId scores, const Masks& masks, DType dtype) {
   DType precision = dtype;
@@ -154,6 +163,17 @@ std::vector<ValueId> import_attention(Context& c) {
   const Ints dq = dims_of(c, q), dk = dims_of(c, k);
   const double scale = c.attribute_float("scale", 1 / std::sqrt(static_cast<double>(dq[3])));
   if (!(scale >= 0)) c.refuse("a negative scale");
+  const auto joined_heads = [&](ValueId y) {
+    if (!is_flat) return y;
+    const Ints dy = dims_of(c, y);
+    return emit_reshape(c, emit_transpose(c, y, {0, 2, 1, 3}), {dy[0], dy[2], dy[1] * dy[3]});
+  };
+  if (c.attribute_float("softcap", 0) == 0 && !c.wants_output(3) && !c.has_attribute("softmax_precision")) {
+    if (dk[1] < 1 || dq[1] % dk[1] != 0) c.refuse("query heads that are no multiple of the others");
+    const ValueId mask = joined_mask(c, masks_of(c, {dq[2], dk[2], past}, dtype, accumulator_of(dtype)));
+    NodeAttributes attributes = attributes_of({{"scale", scale}, {"zero_if_masked", int64_t{mask != no_value}}});
+    return {joined_heads(c.emit("attention", {q, k, v, mask}, attributes)), k, v};
+  }
   // Halves are computed in f32 throughout: no product leaves the range, and only the results are rounded.
   const DType wide = accumulator_of(dtype);
   const ValueId scaled = binary(c, "multiply", emit_cast(c, q, wide), emit_scalar(c, wide, scale));
@@ -171,11 +191,7 @@ std::vector<ValueId> import_attention(Context& c) {
     scores = c.emit("where", {masks.allowed, scores, lowest});
   }
   const ValueId probability = masked_softmax(c, scores, masks, wide);
-  ValueId y = emit_cast(c, grouped_matmul(c, probability, emit_cast(c, v, wide), false), dtype);
-  if (is_flat) {
-    const Ints dy = dims_of(c, y);
-    y = emit_reshape(c, emit_transpose(c, y, {0, 2, 1, 3}), {dy[0], dy[2], dy[1] * dy[3]});
-  }
+  const ValueId y = joined_heads(emit_cast(c, grouped_matmul(c, probability, emit_cast(c, v, wide), false), dtype));
   const int64_t mode = c.attribute_int("qk_matmul_output_mode", 0);
   if (mode < 0 || mode > 3) c.refuse("qk_matmul_output_mode=" + std::to_string(mode));
   const ValueId stages[] = {raw, capped, scores, probability};
@@ -235,6 +251,7 @@ ValueId import_rotary_embedding(Context& c) {
 
 OpFamily attention_family() {
   OpFamily family;
+  family.ops = {attention_op()};
   family.onnx_rules = {
       {"Attention", "", 23, import_attention},
       rule("RotaryEmbedding", 23, import_rotary_embedding),

@@ -2,7 +2,9 @@
 //
 //   s = sigmoid(x); y = multiply(x, s)                    ⇒  y = silu(x)
 //   c = x - reduce_mean(x); y = c / sqrt(reduce_mean(c * c) + e) · scale + bias   ⇒  y = layer_norm(x, scale, bias)
-//   …                                                     the tables: recognise_activation.cpp, recognise_norm.cpp
+//   matmul(softmax(matmul(q, transpose(k)) · scale + mask), v)                    ⇒  attention(q, k, v, mask)
+//
+// The tables are recognise_activation.cpp, recognise_norm.cpp and recognise_attention.cpp.
 //
 // Results differ from the debris' by rounding only.  What is no longer used is left for eliminate_dead.
 #include "relay_ir/passes/recognise.h"
@@ -29,7 +31,7 @@ void add_rows(Table& table, const Recognition& row, const Pattern& root) {
 const Table& table() {
   static const Table rows = [] {
     Table result;
-    for (const auto& family : {activation_recognitions(), norm_recognitions()}) {
+    for (const auto& family : {activation_recognitions(), norm_recognitions(), attention_recognitions()}) {
       for (const Recognition& row : family) add_rows(result, row, row.pattern);
     }
     return result;

@@ -48,5 +48,6 @@ struct Recognition {
 // For the same result the larger pattern comes first.
 std::vector<Recognition> activation_recognitions();
 std::vector<Recognition> norm_recognitions();
+std::vector<Recognition> attention_recognitions();
 
 }  // namespace tw::relay

@@ -215,6 +215,7 @@ std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& blo
 
 Schedule default_schedule(const Func& func, const Target& target) {
   Schedule schedule(func);
+  if (schedule_attention(schedule, target)) return schedule;
   inline_injective_blocks(schedule);
   adopt_blocked_layouts(schedule, target);
   if (schedule_rows(schedule, target)) return schedule;

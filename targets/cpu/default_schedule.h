@@ -22,6 +22,9 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
 // All blocks at once, when they are stages over the same rows (softmax, normalisations).
 bool schedule_rows(Schedule& schedule, const Target& target);
 
+// The stages of attention, whose scores never leave the core's caches.
+bool schedule_attention(Schedule& schedule, const Target& target);
+
 // Folds cheap injective blocks into their consumers.
 void inline_injective_blocks(Schedule& schedule);
 // An intermediate that is made from a buffer blocked along an axis (a padded copy of NCHW16c) is blocked like it.

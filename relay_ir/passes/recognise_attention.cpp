@@ -1,0 +1,150 @@
+// Scaled dot-product attention: matmul(softmax(matmul(q, kᵀ) · scale + mask), v), with the repetition of k's and v's
+// heads where several heads of q share one.
+//
+// Scales stand on the scores, on q or on kᵀ, often as a root of the whole on each.  kᵀ is any value: what is emitted is
+// its transpose, and simplify joins that with the transpose that made it.
+#include <numeric>
+
+#include "relay_ir/passes/recognise.h"
+
+namespace tw::relay {
+namespace {
+
+bool is_last_axis(const Node& softmax) {
+  // The rank is not known here; build checks what is counted from the front.
+  return softmax.attributes.get_int("axis") == -1 || softmax.attributes.get_int("axis") >= 2;
+}
+
+// x · multiplied / divided, either perhaps absent.
+struct Scaling {
+  Pattern multiplied = number(), divided = number();
+  Pattern of(const Pattern& x) const { return either({x * multiplied, x / divided, x}); }
+  double factor(const Site& s) const {
+    return s.has(multiplied) ? s.number(multiplied) : s.has(divided) ? 1 / s.number(divided) : 1.0;
+  }
+};
+
+// k or v for each head of q: repeated along a new axis behind the shared heads, or as it is.
+struct Repetition {
+  Pattern shared = any(), plain = any();
+  Pattern expanded = op("broadcast_to", {shared});
+  Pattern repeated = op("reshape", {expanded});
+  Pattern value = either({repeated, plain});
+
+  // […, shared heads, 1, keys, size] → […, shared heads, repetitions, keys, size] → […, heads, keys, size]
+  bool fits(const Site& s) const {
+    if (!s.has(shared)) return true;
+    const auto from = static_shape(s.type(shared)), wide = static_shape(s.type(expanded)),
+               flat = static_shape(s.type(repeated));
+    if (!from || !wide || !flat || from->size() != wide->size() || flat->size() + 1 != wide->size()) return false;
+    const size_t axis = wide->size() - 3;
+    if (wide->size() < 4) return false;
+    Shape expected = *wide, joined = *wide;
+    expected[axis] = 1;
+    joined[axis - 1] *= joined[axis];
+    joined.erase(joined.begin() + axis);
+    return *from == expected && *flat == joined;
+  }
+  ValueId emit(Site& s) const {
+    if (!s.has(shared)) return s[plain];
+    Shape shape = *static_shape(s.type(shared));
+    shape.erase(shape.end() - 3);
+    NodeAttributes attributes;
+    attributes.set("shape", shape);
+    return s.add("reshape", {s[shared]}, attributes);
+  }
+};
+
+ValueId swapped(Site& s, ValueId x) {
+  std::vector<int64_t> perm(s.type(x).rank());
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  NodeAttributes attributes;
+  attributes.set("perm", perm);
+  return s.add("transpose", {x}, attributes);
+}
+
+bool swaps_last_two(const Node& transpose) {
+  const auto& perm = transpose.attributes.get_ints("perm");
+  const int64_t rank = static_cast<int64_t>(perm.size());
+  for (int64_t d = 0; d < rank; ++d) {
+    const int64_t wanted = d == rank - 1 ? rank - 2 : d == rank - 2 ? rank - 1 : d;
+    if ((perm[d] + rank) % rank != wanted) return false;
+  }
+  return rank >= 2;
+}
+
+bool is_plain_product(const Node& matmul) {
+  return matmul.attributes.get_int("transpose_a") == 0 && matmul.attributes.get_int("transpose_b") == 0;
+}
+bool is_transposed_product(const Node& matmul) {
+  return matmul.attributes.get_int("transpose_a") == 0 && matmul.attributes.get_int("transpose_b") != 0;
+}
+
+std::vector<Recognition> attention() {
+  const Pattern q = any(), mask = any(), condition = any(), lowest = number();
+  const Scaling of_q, of_k, of_scores;
+  const Repetition k, v;
+  // kᵀ: repeated heads that are transposed then; anything.  k: its rows are keys.
+  const Pattern transposed_k = any();
+  const Pattern k_rows = of_k.of(k.value);
+  const Pattern swapped_rows = op("transpose", {k.repeated}, swaps_last_two);
+  const Pattern k_columns = of_k.of(either({swapped_rows, transposed_k}));
+  const Pattern product = either({op("matmul", {of_q.of(q), k_columns}, is_plain_product),
+                                  op("matmul", {of_q.of(q), k_rows}, is_transposed_product)});
+  const Pattern scores = of_scores.of(product);
+  const Pattern kept = op("where", {condition, scores, lowest}), left_out = op("where", {condition, lowest, scores});
+  const Pattern masked = either({scores + mask, kept, left_out, scores});
+  const Pattern softmax = op("softmax", {maybe("cast", masked)}, is_last_axis);
+  // Rows that see nothing are zero instead of NaN.
+  const Pattern guarded = op("where", {op("is_nan", {softmax}), number(0), softmax});
+  const Pattern weights = maybe("cast", either({guarded, softmax}));
+
+  const auto build = [=](Site& s) -> ValueId {
+    const int rank = s.type(q).rank();
+    const TensorType& type = s.type(q);
+    const auto axis = s.node(softmax).attributes.get_int("axis");
+    if (rank < 3 || (axis != -1 && axis != rank - 1)) return no_value;
+    // A mask that enlarges the scores is none.
+    if (!(TensorType{type.dtype, s.type(masked).shape} == TensorType{type.dtype, s.type(product).shape}))
+      return no_value;
+    if (!k.fits(s) || !v.fits(s) || s.result_type().dtype != type.dtype) return no_value;
+    // Batch dimensions that broadcast are left to matmul.
+    const bool has_rows = s.has(k_rows);
+    const Pattern& key = has_rows ? k.value : s.has(swapped_rows) ? k.repeated : transposed_k;
+    for (const Pattern& operand : {key, v.value}) {
+      if (s.type(operand).rank() != rank || s.type(operand).dtype != type.dtype) return no_value;
+      for (int d = 0; d + 2 < rank; ++d) {
+        if (as_int(s.type(operand).shape[d]) != as_int(type.shape[d]) || !as_int(type.shape[d])) return no_value;
+      }
+    }
+    if (s.has(k.shared) != s.has(v.shared)) return no_value;
+    if (s.has(k.shared) && as_int(s.type(k.shared).shape[rank - 3]) != as_int(s.type(v.shared).shape[rank - 3])) {
+      return no_value;
+    }
+    const bool has_mask = s.has(mask) || s.has(condition);
+    if (s.has(mask) && !(s.type(mask).rank() <= rank && s.type(mask).dtype.is_float())) return no_value;
+    if (s.has(condition) && s.type(condition).rank() > rank) return no_value;
+
+    NodeAttributes attributes;
+    attributes.set("scale", of_q.factor(s) * of_k.factor(s) * of_scores.factor(s));
+    std::vector<ValueId> inputs{s[q]};
+    inputs.push_back(has_rows || s.has(swapped_rows) ? k.emit(s) : swapped(s, s[transposed_k]));
+    inputs.push_back(v.emit(s));
+    if (has_mask) {
+      if (s.has(condition)) attributes.set("masked", s.number(lowest));
+      inputs.push_back(s.has(mask) ? s[mask] : s.has(left_out) ? s.add("logical_not", {s[condition]}) : s[condition]);
+    }
+    if (s.has(guarded)) attributes.set("zero_if_masked", int64_t{1});
+    return s.result("attention", inputs, attributes);
+  };
+  return {{op("matmul", {weights, v.value}, is_plain_product), build}};
+}
+
+}  // namespace
+
+std::vector<Recognition> attention_recognitions() {
+  return attention();
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,47 @@
+"""Networks of known families against ONNX Runtime, with and without the recognition of composite operators."""
+
+import numpy as np
+import pytest
+
+import networks
+import tilewright as tw
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+NETWORKS = {
+    "gpt2": lambda: networks.gpt2(),
+    "gpt2_one_row": lambda: networks.gpt2(rows=1),
+    "vit": lambda: networks.vit(),
+    "vit_197": lambda: networks.vit(batch=1, patches=14, heads=2, size=20, layers=1),
+    "swin": lambda: networks.swin(),
+    "convnext": lambda: networks.convnext(),
+    "llama": lambda: networks.llama(),
+    "llama_decode": lambda: networks.llama(rows=1, past=37, size=32),
+    "llama_append": lambda: networks.llama(rows=5, past=20),
+}
+
+
+def feed_of(model) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {
+        i.name: rng.standard_normal([d.dim_value for d in i.type.tensor_type.shape.dim]).astype(np.float32)
+        for i in model.graph.input
+    }
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_like_onnx_runtime(name, monkeypatch):
+    model = NETWORKS[name]()
+    feed = feed_of(model)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = session.run(None, feed)
+    steps = {}
+    for skipped in ("", "recognise"):
+        monkeypatch.setenv("TW_SKIP_RELAY", skipped)
+        executable = tw.compile(tw.load(model.SerializeToString()))
+        steps[skipped] = len(executable.profile(feed, 1).kernels)
+        for ours, theirs in zip(executable.run(feed).values(), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=1e-4)
+    # Whatever was recognised is one kernel and was several.
+    assert steps[""] < steps["recognise"]
