@@ -91,7 +91,7 @@ class Compiler {
       : target_(target), options_(options), report_(report) {}
 
   Executable run(const Graph& graph) {
-    graph_ = optimise(graph, target_);
+    graph_ = optimise(graph, target_, options_);
     require_static_shapes(graph_);
     require_sizes_within_limits(graph_);
     groups_ = fuse(graph_, target_);
@@ -400,10 +400,13 @@ class Compiler {
 
 }  // namespace
 
-Graph optimise(const Graph& graph, const Target& target) {
+Graph optimise(const Graph& graph, const Target& target, const CompileOptions& options) {
   Graph result = graph;
 #define PASS(name, is_optional) result = run_pass(#name, result, is_optional, name);
 #include "relay_ir/passes.def"
+  if (options.winograd) {
+    result = run_pass("choose_winograd", result, true, [&](const Graph& g) { return choose_winograd(g, target); });
+  }
   return run_pass("assign_layout", result, true, [&](const Graph& g) { return assign_layout(g, target); });
 }
 

@@ -20,6 +20,7 @@ struct CompileOptions {
   ScheduleSource schedule;  // not set: the target's default
   int threads = 0;          // of the Executable; 0: all cores of the affinity mask
   int jobs = 0;             // compiler threads; 0: all cores
+  bool winograd = true;     // 3×3 convolutions by Winograd's filtering where it is faster: it rounds a little more
   KernelCache* cache = nullptr;
 };
 
@@ -39,7 +40,7 @@ struct CompileReport {
 };
 
 // The graph after the passes and layout assignment, before fusion.  For dumps and tests.
-Graph optimise(const Graph& graph, const Target& target);
+Graph optimise(const Graph& graph, const Target& target, const CompileOptions& options = {});
 
 // A set of nodes that become one Func: at most one contraction or composite, with the elementwise and injective
 // operators around it.

@@ -15,6 +15,8 @@ namespace tw::relay {
 #define PASS(name, is_optional) Graph name(const Graph& graph);
 #include "relay_ir/passes.def"
 
+// Convolutions by a faster algorithm, where the target's facts say that it pays.
+Graph choose_winograd(const Graph& graph, const Target& target);
 // Values get the layout in which the target's convolutions are fast; conversions become nodes.
 Graph assign_layout(const Graph& graph, const Target& target);
 

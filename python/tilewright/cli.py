@@ -31,6 +31,7 @@ Shapes = Annotated[list[str], typer.Option("--shape", "-s", help="NAME=1,3,224,2
 Target = Annotated[str, typer.Option("--target", "-t", help="cpu, x86:avx2, aarch64, rpi4, cuda:sm_90, …")]
 Threads = Annotated[int | None, typer.Option("--threads", "-j", help="Workers of a run; every core if left out.")]
 Precision = Annotated[str, typer.Option(help="Of the computation: f32.")]
+Winograd = Annotated[bool, typer.Option(help="3×3 convolutions by Winograd's filtering: faster, rounds a little more.")]
 Seed = Annotated[int, typer.Option(help="Of the inputs that are made up.")]
 
 
@@ -44,14 +45,16 @@ def parse_shapes(options: list[str]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def executable_of(path: Path, shapes: list[str], target: str, threads: int | None, precision: str) -> tw.Executable:
+def executable_of(
+    path: Path, shapes: list[str], target: str, threads: int | None, precision: str, winograd: bool
+) -> tw.Executable:
     """Loads an artifact, or loads and compiles a model."""
     if path.suffix == ".twa":
         executable = tw.load_executable(path)
         if threads is not None:
             executable.threads = threads
         return executable
-    return tw.compile(tw.load(path, parse_shapes(shapes)), target, threads, precision)
+    return tw.compile(tw.load(path, parse_shapes(shapes)), target, threads, precision, winograd=winograd)
 
 
 def made_up_inputs(inputs: dict[str, str], seed: int) -> dict[str, np.ndarray]:
@@ -106,12 +109,13 @@ def compile(
     shape: Shapes = [],  # noqa: B006
     threads: Threads = None,
     precision: Precision = "f32",
+    winograd: Winograd = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler did, too.")] = False,
 ) -> None:
     """Compile a model to a .twa artifact."""
     start = time.perf_counter()
     output = output or model.with_suffix(".twa")
-    executable = executable_of(model, shape, target, threads, precision)
+    executable = executable_of(model, shape, target, threads, precision, winograd)
     executable.save(output)
     report.compiled(executable, output, time.perf_counter() - start)
     if verbose:
@@ -128,9 +132,10 @@ def run(
     shape: Shapes = [],  # noqa: B006
     threads: Threads = None,
     precision: Precision = "f32",
+    winograd: Winograd = True,
 ) -> None:
     """Run a model or an artifact once; inputs that are not given are made up."""
-    executable = executable_of(model, shape, target, threads, precision)
+    executable = executable_of(model, shape, target, threads, precision, winograd)
     feed = read_inputs(input)
     if not feed:
         feed = made_up_inputs(executable.inputs, seed)
@@ -154,9 +159,10 @@ def bench(
     shape: Shapes = [],  # noqa: B006
     threads: Threads = None,
     precision: Precision = "f32",
+    winograd: Winograd = True,
 ) -> None:
     """Measure the latency with its spread; with --kernels, each kernel's share of the measured peak."""
-    executable = executable_of(model, shape, target, threads, precision)
+    executable = executable_of(model, shape, target, threads, precision, winograd)
     feed = made_up_inputs(executable.inputs, seed)
     samples, end = [], time.perf_counter() + seconds
     executable.run(feed)

@@ -171,10 +171,12 @@ def compile(
     threads: int | None = None,
     precision: str = "f32",
     db: str | os.PathLike | None = None,
+    winograd: bool = True,
 ) -> Executable:
     """Compiles a model for a target: "cpu" is this machine.
 
-    `threads`: workers of a run, one for each core if None.  Other precisions than "f32" and databases of tuned
+    `threads`: workers of a run, one for each core if None.  `winograd`: whether 3×3 convolutions may go by Winograd's
+    filtering where that is faster; each adds a rounding error of at most 5e-5 of its output's magnitude.  Other precisions than "f32" and databases of tuned
     schedules are refused: this version has none.
     """
     if not isinstance(model, Model):
@@ -183,7 +185,7 @@ def compile(
         raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use precision='f32'")
     if db is not None:
         raise Error("TW1003", "tuned schedules (db=) are not supported\nhelp: leave db out; default schedules are used")
-    return Executable(*_core.compile(model._core, target, checked_threads(threads)))
+    return Executable(*_core.compile(model._core, target, checked_threads(threads), bool(winograd)))
 
 
 def load_executable(path: str | os.PathLike) -> Executable:

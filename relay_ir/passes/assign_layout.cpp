@@ -75,6 +75,7 @@ class LayoutAssignment {
 
   // Groups must not share a block.
   bool is_blockable_conv(const Node& node) {
+    if (!node.attributes.has("groups")) return true;
     const int64_t groups = node.attributes.get_int("groups");
     const int64_t in = shape(node.inputs[0])[1], out = shape(node.outputs[0])[1];
     if (groups == 1 || (groups == in && groups == out)) return true;
@@ -125,7 +126,10 @@ class LayoutAssignment {
     return false;
   }
 
-  bool is_convolution(const Node& node) const { return node.op->name == "conv" || node.op->name == "conv_transpose"; }
+  bool is_convolution(const Node& node) const {
+    const std::string& op = node.op->name;
+    return op == "conv" || op == "conv_transpose" || op == "winograd_conv";
+  }
 
   bool gives_blocks(const Node& node) {
     if (!is_eligible(node.outputs[0])) return false;

@@ -69,8 +69,9 @@ bool is_worth_inlining(const Schedule& schedule, const BlockRef& block) {
 
 }  // namespace
 
-void inline_injective_blocks(Schedule& schedule) {
+void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& kept) {
   for (const BlockRef& block : schedule.blocks()) {
+    if (std::find(kept.begin(), kept.end(), block) != kept.end()) continue;
     if (is_worth_inlining(schedule, block)) schedule.compute_inline(block);
   }
 }
@@ -216,6 +217,7 @@ std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& blo
 Schedule default_schedule(const Func& func, const Target& target) {
   Schedule schedule(func);
   if (schedule_attention(schedule, target)) return schedule;
+  if (schedule_winograd(schedule, target)) return schedule;
   inline_injective_blocks(schedule);
   adopt_blocked_layouts(schedule, target);
   if (schedule_rows(schedule, target)) return schedule;

@@ -25,8 +25,11 @@ bool schedule_rows(Schedule& schedule, const Target& target);
 // The stages of attention, whose scores never leave the core's caches.
 bool schedule_attention(Schedule& schedule, const Target& target);
 
-// Folds cheap injective blocks into their consumers.
-void inline_injective_blocks(Schedule& schedule);
+// All stages of a convolution by Winograd's minimal filtering.
+bool schedule_winograd(Schedule& schedule, const Target& target);
+
+// Folds cheap injective blocks into their consumers, but those in `kept`.
+void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& kept = {});
 // An intermediate that is made from a buffer blocked along an axis (a padded copy of NCHW16c) is blocked like it.
 void adopt_blocked_layouts(Schedule& schedule, const Target& target);
 

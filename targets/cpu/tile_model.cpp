@@ -29,22 +29,27 @@ double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, in
   return panels * (full * tile_cycles(tile.rows) + (rest ? tile_cycles(static_cast<int>(rest)) : 0.0));
 }
 
+std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Target& target) {
+  std::vector<RegisterTile> tiles;
+  for (int vectors = 1; vectors <= std::min<int64_t>(n_vectors, 8); ++vectors) {
+    for (int rows = 1; rows <= (m > 0 ? std::min<int64_t>(m, 24) : 24) && fits({rows, vectors}, target); ++rows)
+      tiles.push_back({rows, vectors});
+  }
+  return tiles;
+}
+
 RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target) {
   if (m <= 0) m = 1 << 10;
   if (k <= 0) k = 1 << 8;
   RegisterTile best;
   double best_cycles = -1;
-  for (int vectors = 1; vectors <= std::min<int64_t>(n_vectors, 8); ++vectors) {
-    for (int rows = 1; rows <= std::min<int64_t>(m, 24); ++rows) {
-      const RegisterTile tile{rows, vectors};
-      if (!fits(tile, target)) break;
-      // Of equals the one that reads least from the caches: more work a load.
-      const double loads = static_cast<double>(rows + vectors) / (rows * vectors);
-      // A partial tile is code of its own.
-      const double uneven = m % rows ? 0.02 : 0.0;
-      const double cycles = predict_cycles(tile, m, n_vectors, k, target) * (1 + 0.02 * loads + uneven);
-      if (best_cycles < 0 || cycles < best_cycles) best = tile, best_cycles = cycles;
-    }
+  for (const RegisterTile& tile : tiles_that_fit(m, n_vectors, target)) {
+    // Of equals the one that reads least from the caches: more work a load.
+    const double loads = static_cast<double>(tile.rows + tile.vectors) / (tile.rows * tile.vectors);
+    // A partial tile is code of its own.
+    const double uneven = m % tile.rows ? 0.02 : 0.0;
+    const double cycles = predict_cycles(tile, m, n_vectors, k, target) * (1 + 0.02 * loads + uneven);
+    if (best_cycles < 0 || cycles < best_cycles) best = tile, best_cycles = cycles;
   }
   return best;
 }

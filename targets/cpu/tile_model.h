@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "targets/target.h"
 
@@ -19,6 +20,9 @@ struct RegisterTile {
 // Cycles of one core for m × (n vectors) × k with this tile, compute only; partial tiles at the edge of m cost what
 // they do.
 double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Target& target);
+
+// Every tile that the registers hold, for m rows and n vectors; 0 rows when symbolic.
+std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Target& target);
 
 // The tile with the least predicted cycles.  `m`, `k`: 0 when symbolic.
 RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target);

@@ -75,6 +75,17 @@ Target make(const Level& level, const std::vector<std::string>& further) {
   return target;
 }
 
+// CPUs that issue a multiply-add of 512 bits in two halves.  (AMD, Software Optimization Guide for the Zen4
+// Microarchitecture, 57647.)
+bool has_half_width_fma() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("znver4");
+#else
+  return false;
+#endif
+}
+
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -133,6 +144,7 @@ Target host_target() {
     if (caches.l1_data > 0) target.l1_bytes = caches.l1_data;
     if (caches.l2 > 0) target.l2_bytes = caches.l2;
     if (caches.l3 > 0) target.l3_bytes = caches.l3;
+    if (has_half_width_fma()) target.fma_ports = 1;
     target.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     return target;
   }

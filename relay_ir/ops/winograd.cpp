@@ -1,0 +1,121 @@
+// The 3×3 convolution by Winograd's minimal filtering, in stages that a schedule places.  No model names it: the pass
+// choose_winograd puts it in the place of convolutions where it is faster.
+#include "relay_ir/winograd.h"
+
+#include "relay_ir/ops/window.h"
+
+namespace tw::relay {
+namespace {
+
+// Σ coefficient · term, without the terms that have none.
+Expr combination(const std::vector<double>& coefficients, const std::function<Expr(size_t)>& term) {
+  Expr sum;
+  for (size_t i = 0; i < coefficients.size(); ++i) {
+    const double factor = coefficients[i];
+    if (factor == 0) continue;
+    const Expr x = term(i);
+    const Expr part = std::abs(factor) == 1 ? x : float_imm(x.dtype(), std::abs(factor)) * x;
+    sum = !sum.is_defined() ? (factor < 0 ? -part : part) : (factor < 0 ? sum - part : sum + part);
+  }
+  return sum;
+}
+
+// Row number `row` of matrix · x: a choice that is none when the row's loop is unrolled.
+Expr row_times(const std::vector<std::vector<double>>& matrix, const Expr& row,
+               const std::function<Expr(size_t)>& term) {
+  Expr result = combination(matrix.back(), term);
+  for (size_t r = matrix.size() - 1; r-- > 0;)
+    result = select(equal(row, static_cast<int64_t>(r)), combination(matrix[r], term), result);
+  return result;
+}
+
+OpDef winograd_conv_op() {
+  OpDef op;
+  op.name = "winograd_conv";
+  op.kind = OpKind::contraction;
+  op.doc =
+      "A 3×3 convolution with stride 1 by Winograd's F(m×m, 3×3).  weight is [(m+2)², c, o]: G g Gᵀ of each filter.";
+  op.input_names = {"x", "weight"};
+  op.min_inputs = op.max_inputs = 2;
+  op.attributes = {{"tile", int64_t{4}, false, "m: 2 or 4"},
+                   {"pads", std::vector<int64_t>{0, 0, 0, 0}, false, "rows before each dimension, then after each"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const TensorType &x = c.inputs[0], &w = c.inputs[1];
+    const int64_t tile = c.attributes.get_int("tile");
+    const auto& pads = c.attributes.get_ints("pads");
+    c.require(tile == 2 || tile == 4, "tiles are 2×2 or 4×4");
+    c.require(x.dtype == f32 && w.dtype == f32, "data and weight are f32");
+    c.require(x.rank() == 4 && w.rank() == 3, "data is [n, c, h, w], weight [(m+2)², c, o]");
+    c.require(is_const_int(w.shape[0], (tile + 2) * (tile + 2)), "the weight is not of this tile");
+    c.require(is_same_dim(x.shape[1], w.shape[1]), "channels of data and weight differ");
+    c.require(pads.size() == 4 && *std::min_element(pads.begin(), pads.end()) >= 0, "pads are four, none negative");
+    TensorType y{f32, {x.shape[0], w.shape[2]}};
+    for (size_t d = 0; d < 2; ++d) {
+      const Expr size = x.shape[2 + d] + (pads[d] + pads[2 + d] - 2);
+      if (const auto known = as_int(size)) c.require(*known >= 1, "the window is larger than the padded data");
+      y.shape.push_back(size);
+    }
+    return {y};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const WinogradTransform& transform = winograd_transform(c.attributes.get_int("tile"));
+    const auto& pads = c.attributes.get_ints("pads");
+    const int64_t m = transform.tile, size = transform.size();
+    const te::Tensor &x = in[0], &w = in[1];
+    const std::vector<Expr>& out = c.outputs[0].shape;
+    const Expr rows = floor_div(out[2] + (m - 1), m), columns = floor_div(out[3] + (m - 1), m);
+    const Expr inputs = x.shape()[1], outputs = out[1], tiles = out[0] * rows * columns;
+
+    // Zeros around the data, up to whole tiles.
+    const te::Tensor padded = te::compute(
+        "winograd_pad", {x.shape()[0], inputs, rows * m + 2, columns * m + 2}, {x}, [&](const te::Indices& s) {
+          const Expr h = s[2] - pads[0], v = s[3] - pads[1];
+          return load(x.buffer(), {s[0], s[1], h, v}, in_bounds(h, x.shape()[2]) && in_bounds(v, x.shape()[3]));
+        });
+    // Bᵀ d, then (Bᵀ d) B; tiles are counted over the whole batch.
+    const te::Tensor half =
+        te::compute("winograd_rows", {tiles, inputs, Expr(size), Expr(size)}, {padded}, [&](const te::Indices& s) {
+          const te::Indices at = unflatten_index(s[0], {out[0], rows, columns});
+          return row_times(transform.input, s[2], [&](size_t i) {
+            return padded({at[0], s[1], at[1] * m + static_cast<int64_t>(i), at[2] * m + s[3]});
+          });
+        });
+    const te::Tensor data =
+        te::compute("winograd_data", {Expr(size), Expr(size), tiles, inputs}, {half}, [&](const te::Indices& s) {
+          return row_times(transform.input, s[1],
+                           [&](size_t j) { return half({s[2], s[3], s[0], Expr(static_cast<int64_t>(j))}); });
+        });
+    const te::Tensor product =
+        te::reduce("winograd_product", {Expr(size), Expr(size), tiles, outputs}, {inputs}, te::Combiner::sum, {data, w},
+                   [&](const te::Indices& s, const te::Indices& r) {
+                     return data({s[0], s[1], s[2], r[0]}) * w({s[0] * size + s[1], r[0], s[3]});
+                   });
+    // Aᵀ M, then (Aᵀ M) A, where each element of the output finds its tile.
+    const te::Tensor part =
+        te::compute("winograd_columns", {tiles, outputs, Expr(m), Expr(size)}, {product}, [&](const te::Indices& s) {
+          return row_times(transform.output, s[2],
+                           [&](size_t i) { return product({Expr(static_cast<int64_t>(i)), s[3], s[0], s[1]}); });
+        });
+    return {te::compute("winograd_conv", out, {part}, [&](const te::Indices& s) {
+      const Expr tile = (s[0] * rows + floor_div(s[2], m)) * columns + floor_div(s[3], m);
+      return row_times(transform.output, floor_mod(s[3], m),
+                       [&](size_t j) { return part({tile, s[1], floor_mod(s[2], m), Expr(static_cast<int64_t>(j))}); });
+    })};
+  };
+  using Ints = std::vector<int64_t>;
+  op.examples = {
+      {{tensor_type(f32, {1, 3, 6, 6}), tensor_type(f32, {36, 3, 5})}, attributes_of({{"pads", Ints{1, 1, 1, 1}}})},
+      {{tensor_type(f32, {2, 2, 5, 7}), tensor_type(f32, {16, 2, 3})},
+       attributes_of({{"tile", int64_t{2}}, {"pads", Ints{1, 0, 0, 2}}})}};
+  return op;
+}
+
+}  // namespace
+
+OpFamily winograd_family() {
+  OpFamily family;
+  family.ops = {winograd_conv_op()};
+  return family;
+}
+
+}  // namespace tw::relay

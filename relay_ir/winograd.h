@@ -1,0 +1,31 @@
+// Winograd's minimal filtering F(m×m, 3×3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
+// CVPR 2016): an output tile of m×m from an input tile of (m+2)×(m+2) by (m+2)² products a channel pair instead of 9m².
+//
+//   Y = Aᵀ [ (G g Gᵀ) ⊙ (Bᵀ d B) ] A
+#pragma once
+
+#include <vector>
+
+#include "runtime/ndarray.h"
+
+namespace tw::relay {
+
+struct WinogradTransform {
+  int tile = 4;                             // m
+  std::vector<std::vector<double>> input;   // Bᵀ: (m+2) × (m+2)
+  std::vector<std::vector<double>> weight;  // G:  (m+2) × 3
+  std::vector<std::vector<double>> output;  // Aᵀ: m × (m+2)
+  int size() const { return tile + 2; }
+};
+
+// m: 2 (points 0, ±1) or 4 (points 0, ±1, ±2).
+const WinogradTransform& winograd_transform(int64_t tile);
+
+// f32[outputs, inputs, 3, 3] → f32[(m+2)², inputs, outputs], computed in double precision.
+NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transform);
+
+// The largest error of an f32 convolution by this transform on seeded normal data, against the direct sum in double
+// precision, over the largest result: for the given weights, on some output channels.
+double winograd_error(const NDArray& weight, const NDArray& transformed, const WinogradTransform& transform);
+
+}  // namespace tw::relay

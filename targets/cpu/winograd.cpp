@@ -1,0 +1,218 @@
+// The stages of a convolution by Winograd's minimal filtering, blocked so that the transformed tiles stay in the cache.
+//
+//   for block of T tiles … parallel {            outputs outermost instead, where the weights do not fit a cache
+//     data[xi, nu, T, c]   = Bᵀ d B              a vector of input channels at a time, in registers
+//     for panel of outputs {
+//       product[xi, nu, T, panel] += data · w    (m+2)² small matrix products from register tiles
+//       for tile { out[m × m, panel] = epilogue(Aᵀ product A) }   in registers
+//     }
+//   }
+#include <algorithm>
+
+#include "targets/cpu/default_schedule.h"
+#include "targets/cpu/tile_model.h"
+
+namespace tw::cpu {
+namespace {
+
+const BlockRef padded{"winograd_pad"}, rows{"winograd_rows"}, data{"winograd_data"}, product{"winograd_product"},
+    columns{"winograd_columns"}, result{"winograd_conv"};
+
+bool has_block(const Schedule& schedule, const BlockRef& block) {
+  const auto blocks = schedule.blocks();
+  return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
+}
+
+struct Sizes {
+  int64_t tile, size;  // m and m + 2
+  int64_t tiles, inputs, outputs;
+};
+
+std::optional<Sizes> sizes_of(const Schedule& schedule) {
+  const BlockAnalysis p = analyse(schedule.node(product)), c = analyse(schedule.node(columns));
+  const auto extent = [](const BlockAnalysis& a, size_t i) { return a.extent(a.spatial().at(i)); };
+  const Sizes sizes{extent(c, 2), extent(p, 0), extent(p, 2), p.extent(p.reduce().at(0)), extent(p, 3)};
+  if (sizes.tiles < 1 || sizes.inputs < 1 || sizes.outputs < 1) return std::nullopt;
+  return sizes;
+}
+
+struct Blocking {
+  RegisterTile tile;
+  int64_t tiles = 1;           // of a block: a multiple of tile.rows
+  bool is_data_local = false;  // each block transforms its own data, so that they never leave the core's cache
+  double cycles = 0;           // predicted, of the slowest core
+};
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Bytes that a core gets a cycle from the cache that holds so many.
+double bytes_a_cycle(int64_t bytes, const Target& target) {
+  return bytes <= target.l2_bytes / 2 ? 64 : bytes <= target.l3_bytes / 2 ? 16 : 6;
+}
+
+// Products, transforms, and the way of weights and data from their caches, for the slowest core.
+double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
+  const int lanes = target.lanes(f32);
+  const int64_t points = s.size * s.size, vectors = divide_up(s.outputs, lanes), threads = std::max(1, target.threads);
+  const int64_t blocks = divide_up(s.tiles, b.tiles), panels = divide_up(vectors, b.tile.vectors);
+  const int64_t weight_bytes = 4 * points * s.inputs * s.outputs, panel_bytes = weight_bytes / panels;
+  const double transform = points * (2.0 + 6.0 / target.fma_ports);  // a tile and vector of channels
+  const double input_transform = transform * divide_up(s.inputs, lanes);
+  // A panel's matrix is read again for each row of register tiles: for nothing out of the first cache.
+  const bool is_matrix_near = panel_bytes / points <= target.l1_bytes / 2;
+  const double again = is_matrix_near ? 0 : static_cast<double>(divide_up(b.tiles, b.tile.rows) - 1) * panel_bytes / 48;
+  const double task = points * predict_cycles(b.tile, b.tiles, b.tile.vectors, s.inputs, target) +
+                      b.tiles * transform * b.tile.vectors + again;
+  if (b.is_data_local) {
+    const double block = panels * task + b.tiles * input_transform + weight_bytes / bytes_a_cycle(weight_bytes, target);
+    return static_cast<double>(divide_up(blocks, threads)) * block;
+  }
+  const double data_bytes = 4.0 * points * b.tiles * s.inputs;
+  const double first_read = panel_bytes / bytes_a_cycle(weight_bytes, target);
+  const double next_read = panel_bytes / bytes_a_cycle(panel_bytes, target);
+  const double data_read = data_bytes / bytes_a_cycle(4 * points * s.tiles * s.inputs, target);
+  const double tasks = static_cast<double>(divide_up(blocks * panels, threads));
+  // A meeting of all workers stands between data and products.
+  return tasks * (task + data_read + next_read) +
+         static_cast<double>(divide_up(panels, threads)) * (first_read - next_read) +
+         input_transform * s.tiles / threads + 4000;
+}
+
+Blocking choose_blocking(const Sizes& s, const Target& target) {
+  const int lanes = target.lanes(f32);
+  const int64_t points = s.size * s.size, vectors = divide_up(s.outputs, lanes);
+  std::optional<Blocking> best;
+  for (const RegisterTile& tile : tiles_that_fit(s.tiles, vectors, target)) {
+    for (int64_t tiles = tile.rows; tiles < s.tiles + tile.rows; tiles += tile.rows) {
+      const int64_t product_bytes = 4 * points * tiles * tile.vectors * lanes,
+                    data_bytes = 4 * points * tiles * s.inputs;
+      if (product_bytes > target.l2_bytes / 2 && tiles > tile.rows) break;
+      for (const bool is_local : {true, false}) {
+        if (is_local && product_bytes + data_bytes > target.l2_bytes * 3 / 4) continue;
+        Blocking blocking{tile, tiles, is_local, 0};
+        blocking.cycles = predict_cycles(s, blocking, target);
+        if (!best || blocking.cycles < best->cycles) best = blocking;
+      }
+    }
+  }
+  return *best;
+}
+
+// The block's own loop of the iteration: those that it shares with its consumers are further out.
+LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
+  return loops_of(schedule, block, iteration).back();
+}
+
+void pack_weights(Schedule& schedule, int64_t panel) {
+  const BlockAnalysis analysis = analyse(schedule.node(product));
+  for (const Access& read : analysis.reads) {
+    if (!schedule.func().is_parameter(read.buffer) ||
+        schedule.func().attributes.count("constant:" + read.buffer->name) == 0)
+      continue;
+    const Var e("e"), c("c"), o("o");
+    schedule.transform_layout(read.buffer->name, {{e, c, o}, {floor_div(o, panel), e, c, floor_mod(o, panel)}});
+  }
+}
+
+void schedule_data(Schedule& schedule, const LoopRef* block_loop, int lanes) {
+  if (block_loop) schedule.compute_at(data, *block_loop);
+  const std::vector<Var> axes = analyse(schedule.node(data)).spatial();
+  const LoopRef xi = loop_of(schedule, data, axes[0]), nu = loop_of(schedule, data, axes[1]);
+  const auto channel = schedule.split(loop_of(schedule, data, axes[3]), {std::nullopt, lanes});
+  const LoopRef tile = loop_of(schedule, data, axes[2]);
+  schedule.reorder({tile, channel[0], xi, nu, channel[1]});
+  schedule.compute_at(rows, channel[0]);
+  schedule.set_scope(analyse(schedule.node(rows)).write.buffer->name, Scope::register_);
+  vectorize_below(schedule, rows, channel[0], 1, lanes);
+  schedule.unroll(xi);
+  schedule.unroll(nu);
+  schedule.vectorize(channel[1]);
+  if (!block_loop) share_out(schedule, schedule.fuse({tile, channel[0]}));
+}
+
+// `out` is the copy of finished tiles from registers.
+void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& panel_loop, const RegisterTile& tile,
+                      int lanes) {
+  schedule.compute_at(out, panel_loop);
+  const std::vector<Var> axes = analyse(schedule.node(out)).spatial();
+  const LoopRef xi = loop_of(schedule, out, axes[0]), nu = loop_of(schedule, out, axes[1]);
+  const LoopRef columns_loop = loop_of(schedule, out, axes[3]);
+  const auto i = schedule.split(loop_of(schedule, out, axes[2]), {std::nullopt, tile.rows});
+  schedule.reorder({xi, nu, i[0], i[1], columns_loop});
+  schedule.compute_at(product, i[0]);
+  const BlockAnalysis analysis = analyse(schedule.node(product));
+  const LoopRef first = loop_of(schedule, product, analysis.spatial()[0]),
+                second = loop_of(schedule, product, analysis.spatial()[1]),
+                row = loop_of(schedule, product, analysis.spatial()[2]);
+  const auto j = schedule.split(loop_of(schedule, product, analysis.spatial()[3]), {std::nullopt, lanes});
+  const LoopRef k = loop_of(schedule, product, analysis.reduce().at(0));
+  schedule.reorder({k, first, second, row, j[0], j[1]});
+  const BlockRef init = schedule.decompose_reduction(product, k);
+  vectorize_below(schedule, init, i[0], 3, lanes);
+  vectorize_below(schedule, out, i[0], 3, lanes);
+  schedule.unroll(row);
+  schedule.unroll(j[0]);
+  schedule.vectorize(j[1]);
+}
+
+}  // namespace
+
+bool schedule_winograd(Schedule& original, const Target& target) {
+  if (!has_block(original, product)) return false;
+  const auto sizes = sizes_of(original);
+  if (!sizes) return false;
+  Schedule schedule = original;
+  inline_injective_blocks(schedule, {padded, rows, data, product, columns, result});
+  const std::vector<BlockRef> blocks = schedule.blocks();
+  const BlockRef last = blocks.back();
+  // The stages, and at most one epilogue that works element by element on the result.
+  const bool has_epilogue = !(last == result);
+  if (blocks.size() != (has_epilogue ? 7 : 6) || schedule.loops(last).size() != 4) return false;
+  if (has_epilogue && find_epilogue(schedule, result) != last) return false;
+
+  const int lanes = target.lanes(f32);
+  const Blocking blocking = choose_blocking(*sizes, target);
+  const int64_t panel = static_cast<int64_t>(blocking.tile.vectors) * lanes;
+
+  const std::string products = analyse(schedule.node(product)).write.buffer->name;
+  const BlockRef out = schedule.cache_write(product, products, Scope::register_);
+
+  // The output, tile by tile.
+  const std::vector<LoopRef> loops = schedule.loops(last);
+  const auto h = schedule.split(loops[2], {std::nullopt, sizes->tile});
+  const auto w = schedule.split(loops[3], {std::nullopt, sizes->tile});
+  const auto k = schedule.split(loops[1], {std::nullopt, blocking.tile.vectors, lanes});
+  schedule.reorder({loops[0], h[0], w[0], k[0], k[1], h[1], w[1], k[2]});
+  const auto t = schedule.split(schedule.fuse({loops[0], h[0], w[0]}), {std::nullopt, blocking.tiles});
+  const bool is_local = blocking.is_data_local;
+  if (is_local) {
+    schedule.reorder({t[0], k[0], t[1], k[1], h[1], w[1], k[2]});
+  } else {
+    schedule.reorder({k[0], t[0], t[1], k[1], h[1], w[1], k[2]});
+  }
+  const LoopRef panel_loop = is_local ? k[0] : t[0];
+  if (has_epilogue) {
+    schedule.compute_at(result, k[1]);
+    schedule.set_scope(analyse(schedule.node(result)).write.buffer->name, Scope::register_);
+    vectorize_below(schedule, result, k[1], 1, lanes);
+  }
+  schedule.compute_at(columns, k[1]);
+  schedule.set_scope(analyse(schedule.node(columns)).write.buffer->name, Scope::register_);
+  vectorize_below(schedule, columns, k[1], 1, lanes);
+  schedule_product(schedule, out, panel_loop, blocking.tile, lanes);
+  schedule.set_scope(products, Scope::stack);
+  pack_weights(schedule, panel);
+  schedule_data(schedule, is_local ? &t[0] : nullptr, lanes);
+  if (is_local) schedule.set_scope("winograd_data", Scope::stack);
+  schedule.unroll(h[1]);
+  schedule.unroll(w[1]);
+  schedule.vectorize(k[2]);
+  share_out(schedule, is_local ? t[0] : schedule.fuse({k[0], t[0]}));
+  schedule_elementwise(schedule, padded, target);
+  original = schedule;
+  return true;
+}
+
+}  // namespace tw::cpu
