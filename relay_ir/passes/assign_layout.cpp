@@ -7,6 +7,7 @@
 // channels apart hand them on, and everything else reads row-major: a conversion is put in front of it, one for each
 // value.  Values with one element a channel are left alone: both layouts of them are alike.
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "relay_ir/op.h"
@@ -73,13 +74,13 @@ class LayoutAssignment {
                        [&](ValueId id) { return id != no_value && is_blocked_[id]; });
   }
 
-  // Groups must not share a block.
+  // Groups that share blocks are stored in pieces of blocks: these must not be too small.
   bool is_blockable_conv(const Node& node) {
     if (!node.attributes.has("groups")) return true;
     const int64_t groups = node.attributes.get_int("groups");
     const int64_t in = shape(node.inputs[0])[1], out = shape(node.outputs[0])[1];
     if (groups == 1 || (groups == in && groups == out)) return true;
-    return in / groups % block_ == 0 && out / groups % block_ == 0;
+    return std::gcd(out / groups, block_) * 4 >= block_ && in / groups > 1 && out / groups > 1;
   }
 
   // Every output element comes from input elements of its own channel, or of whole blocks.

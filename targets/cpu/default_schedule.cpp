@@ -67,6 +67,27 @@ bool is_worth_inlining(const Schedule& schedule, const BlockRef& block) {
   return true;
 }
 
+// Elements of a block of the intermediate along `axis`: the machine's lanes, but the channels of one group where a
+// grouped convolution reads groups that neither fill whole vectors nor divide them.
+int64_t block_along(const Schedule& schedule, const Buffer& buffer, size_t axis, int lanes) {
+  for (const BlockRef& reader : readers_of(schedule, buffer)) {
+    const BlockAnalysis analysis = analyse(schedule.node(reader));
+    if (analysis.block_class != BlockClass::contraction) continue;
+    for (const Access& read : analysis.reads) {
+      if (read.buffer != buffer) continue;
+      const auto uses = [&](const std::vector<Var>& vars) {
+        return std::find_if(vars.begin(), vars.end(), [&](const Var& v) { return uses_var(read.indices[axis], v); });
+      };
+      const std::vector<Var> spatial = analysis.spatial(), reduce = analysis.reduce();
+      const auto channel = uses(reduce);
+      if (uses(spatial) == spatial.end() || channel == reduce.end()) continue;
+      const int64_t group = analysis.extent(*channel);
+      if (group > 1 && group % lanes != 0 && lanes % group != 0) return group;
+    }
+  }
+  return lanes;
+}
+
 }  // namespace
 
 void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& kept) {
@@ -93,9 +114,10 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
       if (!std::any_of(analysis.reads.begin(), analysis.reads.end(), is_blocked)) continue;
       IndexMap map;
       for (size_t d = 0; d < spatial.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+      const int64_t block_size = block_along(schedule, buffer, axis, lanes);
       for (size_t d = 0; d < spatial.size(); ++d)
-        map.to.push_back(d == axis ? floor_div(map.from[d], lanes) : map.from[d]);
-      map.to.push_back(floor_mod(map.from[axis], lanes));
+        map.to.push_back(d == axis ? floor_div(map.from[d], block_size) : map.from[d]);
+      map.to.push_back(floor_mod(map.from[axis], block_size));
       schedule.transform_layout(buffer->name, map);
       break;
     }
@@ -231,7 +253,8 @@ Schedule default_schedule(const Func& func, const Target& target) {
       case BlockClass::reduction: {
         const auto epilogue = find_epilogue(schedule, block);
         const bool is_tiled =
-            (analysis.block_class == BlockClass::contraction && schedule_contraction(schedule, block, target)) ||
+            (analysis.block_class == BlockClass::contraction &&
+             (schedule_contraction(schedule, block, target) || schedule_grouped(schedule, block, target))) ||
             schedule_reduction(schedule, block, target);
         // A template that kept the tile in registers has placed the epilogue, too.
         if (is_tiled && epilogue && !schedule.loops(*epilogue).empty() &&

@@ -16,6 +16,7 @@ Schedule default_schedule(const Func& func, const Target& target);
 
 // The templates.  Each schedules the block, and its epilogue where it has one, or says that it does not apply.
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
+bool schedule_grouped(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target);
 

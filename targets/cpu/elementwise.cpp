@@ -1,6 +1,7 @@
 // out[i] = f(in[g(i)], …): loops in the order of the output's memory, neighbours merged where every access allows it,
 // the inner one vectorised, the others shared out.
 #include <algorithm>
+#include <numeric>
 
 #include "targets/cpu/default_schedule.h"
 
@@ -36,14 +37,29 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   if (schedule.loops(block).empty()) return;
   const int lanes = target.lanes(analysis.write.buffer->dtype);
 
-  // An axis that the output stores in blocks is walked as two loops.
+  // An axis that the output stores in blocks is walked as two loops; as three where what is read has other blocks.
+  const auto is_linear = [&](const Access& access, const Var& v, int64_t granule) {
+    return unit_stride(access, v, analysis.iters, static_cast<int>(granule)).has_value();
+  };
+  const auto block_size = as_int(analysis.write.buffer->shape.back()).value_or(0);
   for (const Var& v : analysis.spatial()) {
     const int64_t extent = analysis.extent(v);
-    if (extent <= 1 || unit_stride(analysis.write, v, analysis.iters, static_cast<int>(extent))) continue;
-    for (int granule : {lanes, 16, 8, 4, 32, 48, 64}) {
-      if (!unit_stride(analysis.write, v, analysis.iters, granule)) continue;
+    if (extent <= 1 || is_linear(analysis.write, v, extent)) continue;
+    for (const int64_t granule : {block_size, int64_t{lanes}, int64_t{16}, int64_t{8}, int64_t{4}, int64_t{32}}) {
+      if (granule < 2 || !is_linear(analysis.write, v, granule)) continue;
       const auto loops = loops_of(schedule, block, v);
-      if (loops.size() == 1) schedule.split(loops[0], {std::nullopt, granule});
+      if (loops.size() != 1) break;
+      const int64_t piece = std::gcd<int64_t>(granule, lanes);
+      const bool is_split =
+          piece > 1 && piece < granule && granule % piece == 0 && granule % lanes != 0 &&
+          std::any_of(
+              analysis.reads.begin(), analysis.reads.end(),
+              [&](const Access& read) { return !is_linear(read, v, granule) && is_linear(read, v, piece); });
+      if (is_split) {
+        schedule.split(loops[0], {std::nullopt, granule / piece, piece});
+      } else {
+        schedule.split(loops[0], {std::nullopt, granule});
+      }
       break;
     }
   }

@@ -59,8 +59,7 @@ void expect_close(const NDArray& actual, const NDArray& expected, const std::str
   }
 }
 
-void expect_compiles_right(const std::string& text) {
-  const Graph graph = parse_graph(text);
+void expect_compiles_right(const Graph& graph) {
   std::mt19937 random(7);
   std::vector<NDArray> inputs;
   for (const ValueId id : graph.inputs) inputs.push_back(random_array(graph.values[id].type, random));
@@ -79,6 +78,25 @@ void expect_compiles_right(const std::string& text) {
       }
     }
   }
+}
+
+void expect_compiles_right(const std::string& text) {
+  expect_compiles_right(parse_graph(text));
+}
+
+// With random numbers in place of the text's constants: weights that are all alike hide where they are read from.
+// A weight's numbers shrink with how many of them make one result, so that results stay near one.
+void expect_compiles_right_with_random_constants(const std::string& text) {
+  Graph graph = parse_graph(text);
+  std::mt19937 random(11);
+  for (Value& value : graph.values) {
+    if (!value.constant || !value.type.dtype.is_float()) continue;
+    NDArray array = random_array(value.type, random);
+    const double scale = std::sqrt(static_cast<double>(array.shape()[0]) / static_cast<double>(array.size()));
+    for (int64_t i = 0; i < array.size(); ++i) array.set_float(i, array.get_float(i) * scale);
+    value.constant = array;
+  }
+  expect_compiles_right(graph);
 }
 
 TEST(Compile, ResidualNetwork) {
@@ -118,6 +136,31 @@ TEST(Compile, PaddedChannelsAreNeverRead) {
     last = conv(d, w3)
     return j, top, total, mean, last
   })");
+}
+
+// Groups that fill vectors, divide them, or neither; strides, even kernels, maps and channels that end in part of a
+// tile.
+TEST(Compile, GroupedConvolutions) {
+  struct Case {
+    int groups, in, out, size, kernel, stride, pad;
+  };
+  for (const Case& c : {Case{3, 24, 24, 9, 3, 1, 1}, Case{7, 24, 24, 7, 3, 2, 1}, Case{2, 56, 56, 5, 3, 1, 1},
+                        Case{5, 40, 40, 4, 3, 1, 1}, Case{3, 20, 20, 30, 3, 1, 1}, Case{11, 8, 8, 7, 3, 1, 1},
+                        Case{9, 4, 4, 10, 3, 2, 1}, Case{3, 16, 16, 15, 5, 1, 2}, Case{2, 32, 48, 6, 3, 1, 1},
+                        Case{3, 12, 24, 8, 1, 1, 0}, Case{2, 24, 16, 8, 2, 2, 0}, Case{8, 2, 2, 6, 3, 1, 1},
+                        Case{6, 3, 5, 6, 3, 1, 1}, Case{12, 1, 2, 6, 3, 1, 1}, Case{12, 2, 1, 6, 3, 1, 1}}) {
+    const std::string groups = std::to_string(c.groups), in = std::to_string(c.groups * c.in),
+                      out = std::to_string(c.groups * c.out), kernel = std::to_string(c.kernel),
+                      size = std::to_string(c.size), stride = std::to_string(c.stride), pad = std::to_string(c.pad);
+    SCOPED_TRACE(in + " -> " + out + " in " + groups + " groups, " + kernel + "x" + kernel + ", stride " + stride);
+    expect_compiles_right_with_random_constants(
+        "graph g (x: f32[1, 3, " + size + ", " + size + "]) {\n w = constant [0.1]: f32[" + in +
+        ", 3, 1, 1]\n g = constant [0.1]: f32[" + out + ", " + std::to_string(c.in) + ", " + kernel + ", " + kernel +
+        "]\n b = constant [0.1]: f32[" + out + ", 1, 1]\n l = constant [0.1]: f32[5, " + out +
+        ", 1, 1]\n c1 = conv(x, w)\n c2 = conv(c1, g) {groups = " + groups + ", pads = [" + pad + ", " + pad + ", " +
+        pad + ", " + pad + "], `strides` = [" + stride + ", " + stride +
+        "]}\n a = add(c2, b)\n r = relu(a)\n c3 = conv(r, l)\n return r, c3\n}");
+  }
 }
 
 TEST(Compile, OutputsThatAreViewsInputsOrConstants) {
