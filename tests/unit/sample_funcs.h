@@ -22,7 +22,7 @@ Func matmul_epilogue(int64_t m, int64_t n, int64_t k);
 Func batched_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool is_transposed);
 // NCHW, weights OIHW (constant), padded on all sides, then bias and relu.
 Func conv2d(int64_t channels, int64_t filters, int64_t size, int64_t kernel, int64_t stride, int64_t padding);
-// …, in groups of `inputs` channels of X and `outputs` of the result, both stored in blocks of 8 channels; relu.
+// …, in groups of `inputs` channels of X and `outputs` of the result; relu.
 Func grouped_conv2d(int64_t groups, int64_t inputs, int64_t outputs, int64_t size, int64_t kernel, int64_t stride,
                     int64_t padding);
 Func depthwise(int64_t channels, int64_t size, int64_t kernel, int64_t stride, int64_t padding);

@@ -43,20 +43,46 @@ NDArray as_scheduled(NDArray array, const Trace& trace, const std::string& name)
   return array;
 }
 
+void expect_same_meaning(const Func& func, const Target& target) {
+  SCOPED_TRACE(func.name + " on a " + target.name);
+  const Schedule schedule = cpu::default_schedule(func, target);
+  const std::vector<NDArray> inputs = random_buffers(func, 3);
+  std::vector<NDArray> expected, actual;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    expected.push_back(inputs[i].clone());
+    actual.push_back(as_scheduled(inputs[i].clone(), schedule.trace(), func.buffers[i]->name));
+  }
+  interpret(func, expected);
+  interpret(schedule.func(), actual);
+  EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << to_text(schedule.func());
+}
+
+bool has_register_tile(const Func& func) {
+  bool found = false;
+  visit(func.body, [&](const Allocate& a) { found |= a.buffer->scope == Scope::register_; });
+  return found;
+}
+
 TEST(DefaultSchedule, MeansTheSame) {
   for (const Target& target : cores()) {
-    for (const SampleFunc& sample : sample_funcs()) {
-      SCOPED_TRACE(sample.name + " on a " + target.name);
-      const Schedule schedule = cpu::default_schedule(sample.func, target);
-      const std::vector<NDArray> inputs = random_buffers(sample.func, 3);
-      std::vector<NDArray> expected, actual;
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        expected.push_back(inputs[i].clone());
-        actual.push_back(as_scheduled(inputs[i].clone(), schedule.trace(), sample.func.buffers[i]->name));
+    for (const SampleFunc& sample : sample_funcs()) expect_same_meaning(sample.func, target);
+  }
+}
+
+// Data and result in blocks of channels, as the graph stores them: groups that fill vectors, divide them, or neither.
+TEST(DefaultSchedule, GroupedConvolutionsInBlocks) {
+  for (const Target& target : cores()) {
+    for (const Func& func : {grouped_conv2d(3, 24, 24, 5, 3, 1, 1), grouped_conv2d(4, 8, 8, 9, 3, 2, 1),
+                             grouped_conv2d(5, 4, 4, 7, 3, 1, 1), grouped_conv2d(2, 20, 40, 6, 1, 1, 0),
+                             grouped_conv2d(2, 16, 32, 31, 1, 1, 0)}) {
+      Schedule blocked(func);
+      const std::string lanes = std::to_string(target.lanes(f32));
+      for (const std::string buffer : {"X", "out"}) {
+        blocked.transform_layout(buffer,
+                                 parse_index_map("(n, c, h, w) -> (n, c // " + lanes + ", h, w, c % " + lanes + ")"));
       }
-      interpret(sample.func, expected);
-      interpret(schedule.func(), actual);
-      EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << to_text(schedule.func());
+      expect_same_meaning(blocked.func(), target);
+      EXPECT_TRUE(has_register_tile(cpu::default_schedule(blocked.func(), target).func())) << to_text(blocked.func());
     }
   }
 }
@@ -77,10 +103,8 @@ TEST(DefaultSchedule, KeepsWeightsAndResultsOfCallersInPlace) {
 TEST(DefaultSchedule, ProductsEndInRegisters) {
   for (const Target& target : cores()) {
     for (const Func& func : {matmul(64, 128, 32), matmul_epilogue(64, 128, 32), conv2d(16, 64, 14, 3, 1, 1)}) {
-      const Func scheduled = cpu::default_schedule(func, target).func();
-      bool has_tile = false;
-      visit(scheduled.body, [&](const Allocate& a) { has_tile |= a.buffer->scope == Scope::register_; });
-      EXPECT_TRUE(has_tile) << func.name << " on a " << target.name;
+      EXPECT_TRUE(has_register_tile(cpu::default_schedule(func, target).func()))
+          << func.name << " on a " << target.name;
     }
   }
 }

@@ -1,0 +1,294 @@
+// Channels that several operators move in turn are moved once, from where they were computed.
+//
+//   j = concat(a, b) {axis = 1}; s = shuffle(j); x = slice(s) {axes = [1]}; y = conv(x, w)
+//     ⇒   x = select_channels(a, b) {inputs = [0, 1], starts = [29, 29], counts = [29, 29]}; y = conv(x, w')
+//
+// shuffle: reshape to [n, g, c / g, …], transpose to [n, c / g, g, …], reshape back.  Where everything that reads the
+// channels multiplies them by constant weights, their order is free: they come sorted by where they are from, which
+// makes runs of them, and the weights are permuted instead.  A permutation passes through depthwise convolutions,
+// pools and elementwise operators with constants on its way to such weights.
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+
+namespace tw::relay {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+constexpr size_t most_runs = 32;  // of one selection: beyond, as the model says
+constexpr int most_moves = 64;    // in a row
+
+struct Source {
+  ValueId value = no_value;  // of the old graph; not moved itself
+  int64_t channel = 0;
+  auto operator<=>(const Source&) const = default;
+};
+
+struct Run {
+  ValueId value = no_value;
+  int64_t start = 0, count = 0;
+};
+
+std::vector<Run> runs_of(const std::vector<Source>& sources) {
+  std::vector<Run> runs;
+  for (const Source& s : sources) {
+    if (!runs.empty() && runs.back().value == s.value && runs.back().start + runs.back().count == s.channel) {
+      ++runs.back().count;
+    } else {
+      runs.push_back({s.value, s.channel, 1});
+    }
+  }
+  return runs;
+}
+
+// The array with its `axis` in the order `order`.
+NDArray permute(const NDArray& array, int axis, const Ints& order) {
+  int64_t outer = 1, inner = array.dtype().bytes();
+  for (int d = 0; d < axis; ++d) outer *= array.shape()[d];
+  for (int d = axis + 1; d < array.rank(); ++d) inner *= array.shape()[d];
+  const auto count = static_cast<int64_t>(order.size());
+  NDArray result = array.clone();
+  const auto* from = static_cast<const std::byte*>(array.data());
+  auto* to = static_cast<std::byte*>(result.data());
+  for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t i = 0; i < count; ++i)
+      std::copy_n(from + (o * count + order[i]) * inner, inner, to + (o * count + i) * inner);
+  }
+  return result;
+}
+
+class ChannelMoves {
+ public:
+  explicit ChannelMoves(const Graph& graph) : copy_(graph), uses_(graph) {}
+
+  Graph run() {
+    for (const Node& node : from().nodes) {
+      if (is_move(node)) {
+        if (remember(node)) continue;
+        materialise(node.outputs[0]);
+      } else {
+        copy_permuted(node);
+      }
+    }
+    for (const ValueId id : from().outputs) get(id);
+    return copy_.finish();
+  }
+
+ private:
+  struct Move {
+    std::vector<Source> sources;  // by channel; empty: not understood
+    int depth = 1;                // moves in a row
+  };
+
+  const Graph& from() const { return copy_.from(); }
+  const Shape& shape(ValueId id) {
+    const auto found = shapes_.find(id);
+    if (found != shapes_.end()) return found->second;
+    return shapes_[id] = static_shape(from().values[id].type).value_or(Shape{});
+  }
+  const Node* producer(ValueId id, const char* op) const {
+    if (id == no_value || uses_.producer[id] < 0) return nullptr;
+    const Node& node = from().nodes[uses_.producer[id]];
+    return node.op->name == op ? &node : nullptr;
+  }
+  static bool is_move(const Node& node) {
+    static const std::set<std::string> moves = {"concat", "slice", "reshape", "transpose"};
+    return moves.count(node.op->name) != 0;
+  }
+
+  // ---- where channels come from
+
+  std::vector<Source> sources_of(ValueId id) {
+    if (const auto found = moves_.find(id); found != moves_.end() && !found->second.sources.empty())
+      return found->second.sources;
+    std::vector<Source> own;
+    for (int64_t c = 0; c < shape(id)[1]; ++c) own.push_back({id, c});
+    return own;
+  }
+
+  // Notes the move for later; false: it has to happen now.
+  bool remember(const Node& node) {
+    const ValueId out = node.outputs[0];
+    Move move;
+    for (const ValueId id : node.inputs) {
+      if (const auto found = moves_.find(id); found != moves_.end())
+        move.depth = std::max(move.depth, found->second.depth + 1);
+    }
+    if (move.depth > most_moves) return false;
+    if (shape(out).size() >= 3 && shape(out)[1] > 1) move.sources = moved(node);
+    moves_[out] = std::move(move);
+    return true;
+  }
+
+  std::vector<Source> moved(const Node& node) {
+    const auto rank = static_cast<int64_t>(shape(node.outputs[0]).size());
+    const auto is_channel = [&](int64_t axis) { return (axis + rank) % rank == 1; };
+    std::vector<Source> result;
+    if (node.op->name == "concat" && is_channel(node.attributes.get_int("axis"))) {
+      for (const ValueId id : node.inputs) {
+        const auto part = sources_of(id);
+        result.insert(result.end(), part.begin(), part.end());
+      }
+    } else if (node.op->name == "slice") {
+      const Ints &axes = node.attributes.get_ints("axes"), &steps = node.attributes.get_ints("steps");
+      if (axes.size() != 1 || !is_channel(axes[0])) return {};
+      const auto all = sources_of(node.inputs[0]);
+      const int64_t start = node.attributes.get_ints("starts")[0], step = steps.empty() ? 1 : steps[0];
+      for (int64_t i = 0; i < node.attributes.get_ints("sizes")[0]; ++i) result.push_back(all.at(start + i * step));
+    } else if (node.op->name == "reshape") {
+      return shuffled(node);
+    }
+    return result;
+  }
+
+  std::vector<Source> shuffled(const Node& node) {
+    const Node* transpose = producer(node.inputs[0], "transpose");
+    const Node* reshape = transpose ? producer(transpose->inputs[0], "reshape") : nullptr;
+    if (!reshape) return {};
+    const ValueId x = reshape->inputs[0];
+    const Shape &outer = shape(x), &inner = shape(reshape->outputs[0]);
+    if (outer != shape(node.outputs[0]) || outer.size() < 3 || inner.size() != outer.size() + 1) return {};
+    Ints swapped(inner.size());
+    std::iota(swapped.begin(), swapped.end(), 0);
+    std::swap(swapped[1], swapped[2]);
+    if (transpose->attributes.get_ints("perm") != swapped || inner[0] != outer[0]) return {};
+    if (!std::equal(outer.begin() + 2, outer.end(), inner.begin() + 3)) return {};
+    const int64_t groups = inner[1], width = inner[2];
+    const auto all = sources_of(x);
+    std::vector<Source> result;
+    for (int64_t c = 0; c < groups * width; ++c) result.push_back(all[c % groups * width + c / groups]);
+    return result;
+  }
+
+  // ---- whether the order of channels is free
+
+  // What reads the value does not care in which order its channels are, once its constants are permuted.
+  bool is_order_free(ValueId id) {
+    if (uses_.is_output[id] || shape(id).size() < 3) return false;
+    if (const auto known = order_free_.find(id); known != order_free_.end()) return known->second;
+    bool is_free = true;
+    for (const int user : uses_.users[id]) {
+      const Node& node = from().nodes[user];
+      is_free = is_free && !is_move(node) && (consumes(node, id) || (passes_on(node, id) && is_order_free(node.outputs[0])));
+    }
+    return order_free_[id] = is_free;
+  }
+
+  bool has_constant_weights(const Node& node, ValueId data) const {
+    return node.op->name == "conv" && node.inputs[0] == data && node.inputs[1] != data &&
+           from().is_constant(node.inputs[1]);
+  }
+  bool consumes(const Node& node, ValueId data) const {
+    return has_constant_weights(node, data) && node.attributes.get_int("groups") == 1;
+  }
+  // Channels stay apart and in order.
+  bool passes_on(const Node& node, ValueId data) {
+    static const std::set<std::string> pools = {"max_pool", "average_pool", "sum_pool"};
+    const ValueId out = node.outputs[0];
+    if (node.outputs.size() != 1 || shape(out).size() < 3 || shape(out)[1] != shape(data)[1]) return false;
+    if (pools.count(node.op->name)) return true;
+    if (has_constant_weights(node, data))
+      return node.attributes.get_int("groups") == shape(data)[1] && shape(node.inputs[1])[0] == shape(data)[1];
+    if (node.op->kind != OpKind::elementwise || shape(out) != shape(data)) return false;
+    return std::all_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId id) { return id == no_value || id == data || from().is_constant(id); });
+  }
+
+  // ---- the new graph
+
+  ValueId get(ValueId id) {
+    if (id != no_value && moves_.count(id) && done_.insert(id).second) materialise(id);
+    return copy_[id];
+  }
+
+  void materialise(ValueId id) {
+    done_.insert(id);
+    const Node& node = from().nodes[uses_.producer[id]];
+    const auto found = moves_.find(id);
+    if (found != moves_.end() && found->second.depth > 1 && !found->second.sources.empty()) {
+      std::vector<Source> sources = found->second.sources;
+      if (is_order_free(id)) {
+        Ints order(sources.size());
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return sources[a] < sources[b]; });
+        std::sort(sources.begin(), sources.end());
+        if (!std::is_sorted(order.begin(), order.end())) order_[id] = std::move(order);
+      }
+      const std::vector<Run> runs = runs_of(sources);
+      if (runs.size() <= most_runs) return copy_.set(id, select(node, runs));
+      order_.erase(id);
+    }
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(get(input));
+    copy_.copy(node);
+  }
+
+  ValueId select(const Node& node, const std::vector<Run>& runs) {
+    std::vector<ValueId> inputs;
+    Ints from_input, starts, counts;
+    bool is_whole = true;  // whole inputs, one after the other
+    for (const Run& run : runs) {
+      const ValueId now = get(run.value);
+      auto at = std::find(inputs.begin(), inputs.end(), now);
+      is_whole = is_whole && at == inputs.end() && run.count == shape(run.value)[1];
+      if (at == inputs.end()) at = inputs.insert(inputs.end(), now);
+      from_input.push_back(at - inputs.begin()), starts.push_back(run.start), counts.push_back(run.count);
+    }
+    if (is_whole && inputs.size() == 1) return inputs[0];
+    NodeAttributes attributes;
+    if (is_whole) {
+      attributes.set("axis", int64_t{1});
+      return copy_.add(node, "concat", inputs, attributes)[0];
+    }
+    attributes.set("inputs", from_input), attributes.set("starts", starts), attributes.set("counts", counts);
+    return copy_.add(node, "select_channels", inputs, attributes)[0];
+  }
+
+  ValueId permuted_constant(ValueId id, int axis, const Ints& order) {
+    return copy_.to().add_constant(from().values[id].name, permute(*from().values[id].constant, axis, order));
+  }
+
+  void copy_permuted(const Node& node) {
+    std::vector<ValueId> inputs;
+    const Ints* order = nullptr;
+    for (const ValueId id : node.inputs) {
+      inputs.push_back(get(id));
+      if (const auto found = order_.find(id); found != order_.end()) order = &found->second;
+    }
+    if (!order) return copy_.copy(node);
+    const auto channels = static_cast<int64_t>(order->size());
+    if (node.op->name == "conv") {
+      inputs[1] = permuted_constant(node.inputs[1], node.attributes.get_int("groups") == 1 ? 1 : 0, *order);
+    } else if (node.op->kind == OpKind::elementwise) {
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (!from().is_constant(node.inputs[i])) continue;
+        const Shape& dims = shape(node.inputs[i]);
+        const int axis = 1 + static_cast<int>(dims.size()) - static_cast<int>(shape(node.outputs[0]).size());
+        if (axis >= 0 && dims[axis] == channels) inputs[i] = permuted_constant(node.inputs[i], axis, *order);
+      }
+    }
+    const bool is_end = node.op->name == "conv" && node.attributes.get_int("groups") == 1;
+    copy_.set(node.outputs[0], copy_.add(node, node.op->name, inputs, node.attributes)[0]);
+    if (!is_end) order_[node.outputs[0]] = *order;
+  }
+
+  GraphCopy copy_;
+  const Uses uses_;
+  std::unordered_map<ValueId, Shape> shapes_;
+  std::unordered_map<ValueId, Move> moves_;  // by result, of the old graph
+  std::set<ValueId> done_;                   // results of moves that the new graph has
+  std::unordered_map<ValueId, Ints> order_;  // new channel i of the value is its old channel order[i]
+  std::unordered_map<ValueId, bool> order_free_;
+};
+
+}  // namespace
+
+Graph merge_channel_moves(const Graph& graph) {
+  return ChannelMoves(graph).run();
+}
+
+}  // namespace tw::relay
