@@ -71,6 +71,19 @@ py::list profile(Executable& executable, const std::vector<py::array>& arrays, i
   return result;
 }
 
+// (worker, step, start, end) of each share of a step; seconds since the run began.
+py::list trace(Executable& executable, const std::vector<py::array>& arrays, int repetitions) {
+  const std::vector<NDArray> inputs = views_of(arrays, "input");
+  std::vector<StepSpan> spans;
+  {
+    const py::gil_scoped_release unlocked;
+    spans = executable.trace(inputs, repetitions);
+  }
+  py::list result;
+  for (const StepSpan& span : spans) result.append(py::make_tuple(span.worker, span.step, span.start, span.end));
+  return result;
+}
+
 }  // namespace
 
 void bind_executable(py::module_& module) {
@@ -83,6 +96,7 @@ void bind_executable(py::module_& module) {
       .def("run", &run)
       .def("run_into", &run_into)
       .def("profile", &profile)
+      .def("trace", &trace)
       .def("describe", [](const Executable& e) { return describe(e.plan(), e.requirements(), 0); })
       .def("save", [](const Executable& e, const std::string& path) { e.save(path); }, unlocked);
   module.def("load_executable", [](const std::string& path) { return Executable::load(path); }, unlocked);

@@ -5,6 +5,17 @@
 
 namespace tw {
 
+std::vector<StepSpan> Program::trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
+                                     int repetitions) {
+  std::vector<StepSpan> spans;
+  double now = 0;
+  for (const double seconds : time_steps(inputs, outputs, threads, repetitions)) {
+    spans.push_back({0, static_cast<uint32_t>(spans.size()), now, now + seconds});
+    now += seconds;
+  }
+  return spans;
+}
+
 std::unique_ptr<Program> make_program(const ProgramSource& source) {
   if (source.requirements.architecture == "cuda") return make_cuda_program(source);
   require_runnable(source.requirements, "");

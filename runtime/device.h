@@ -18,6 +18,13 @@ struct ProgramSource {
   const MachineRequirements& requirements;
 };
 
+// One worker's share of one step within a run.
+struct StepSpan {
+  int worker = 0;
+  uint32_t step = 0;          // of the plan
+  double start = 0, end = 0;  // seconds since the run began
+};
+
 // Calls come one at a time: Executable holds a lock.
 class Program {
  public:
@@ -28,6 +35,10 @@ class Program {
   // Runs all steps `repetitions` times, each step alone; its median seconds, in the order of the plan's steps.
   virtual std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs,
                                          int threads, int repetitions) = 0;
+  // Who ran what when in a run like any other, the median one of some repetitions; by worker, then by time.  Here: all
+  // steps one after the other on worker 0, as time_steps has them, for devices whose workers cannot be watched.
+  virtual std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
+                                      int repetitions);
 };
 
 // The device that plan code for `source.requirements.architecture` runs on.  Error(wrong_machine | device | artifact).

@@ -134,11 +134,46 @@ class CpuProgram final : public Program {
     return medians;
   }
 
+  std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
+                              int repetitions) override {
+    begin(inputs, outputs, threads);
+    std::vector<std::vector<StepSpan>> runs(repetitions);  // each by worker, then by time
+    TeamLease team(threads);
+    for (std::vector<StepSpan>& spans : runs) {
+      std::vector<std::vector<StepSpan>> by_worker(threads);
+      for (std::vector<StepSpan>& own : by_worker) own.reserve(steps_.size());
+      const Clock::time_point origin = Clock::now();
+      const auto now = [&] { return std::chrono::duration<double>(Clock::now() - origin).count(); };
+      team->run([&](int w) {
+        FlushSubnormals flush;
+        set_caller_pointers(workers_[w]);
+        for (size_t i = 0; i < steps_.size(); ++i) {
+          if (steps_[i].has_barrier) team->barrier(w);
+          const double start = now();
+          if (run_share(steps_[i], w, threads)) by_worker[w].push_back({w, static_cast<uint32_t>(i), start, now()});
+        }
+      });
+      for (const std::vector<StepSpan>& own : by_worker) spans.insert(spans.end(), own.begin(), own.end());
+    }
+    end(outputs);
+    const auto duration = [](const std::vector<StepSpan>& spans) {
+      double last = 0;
+      for (const StepSpan& span : spans) last = std::max(last, span.end);
+      return last;
+    };
+    const auto middle = runs.begin() + repetitions / 2;
+    std::nth_element(runs.begin(), middle, runs.end(),
+                     [&](const auto& a, const auto& b) { return duration(a) < duration(b); });
+    return std::move(*middle);
+  }
+
  private:
-  void run_share(const StepCode& step, int w, int workers) {
+  // Whether there was any.
+  bool run_share(const StepCode& step, int w, int workers) {
     const int64_t first = (w * step.tasks + workers - 1) / workers,
                   last = ((w + 1) * step.tasks + workers - 1) / workers;
     if (first < last) step.function(workers_[w].pointers.data() + step.first_pointer, step.parameters, first, last);
+    return first < last;
   }
 
   void set_caller_pointers(Worker& worker) {

@@ -162,7 +162,8 @@ int Executable::threads() const {
   return threads > 0 ? threads : state_->cores;
 }
 
-std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {
+template <class F>
+auto Executable::measure(const std::vector<NDArray>& inputs, int repetitions, F&& by_program) {
   State& s = *state_;
   check_arrays(inputs, s.plan.inputs, "input");
   if (repetitions < 1) throw Error(ErrorCode::limit, "a profile takes at least 1 repetition\n  help: 10 is usual");
@@ -170,14 +171,25 @@ std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs,
   for (const TensorInfo& info : s.plan.outputs) outputs.emplace_back(info.dtype, info.shape);
   Addresses addresses(inputs, outputs);
   std::lock_guard lock(s.mutex);
-  std::vector<double> seconds =
-      s.ready_program().time_steps(addresses.inputs, addresses.outputs, threads(), repetitions);
+  return by_program(s.ready_program(), addresses);
+}
+
+std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {
+  const std::vector<double> seconds = measure(inputs, repetitions, [&](Program& program, const Addresses& addresses) {
+    return program.time_steps(addresses.inputs, addresses.outputs, threads(), repetitions);
+  });
   std::vector<StepProfile> profiles;
-  for (size_t i = 0; i < s.plan.steps.size(); ++i) {
-    const Step& step = s.plan.steps[i];
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    const Step& step = plan().steps[i];
     profiles.push_back({step.kernel, step.name, seconds[i], step.flops, step.bytes});
   }
   return profiles;
+}
+
+std::vector<StepSpan> Executable::trace(const std::vector<NDArray>& inputs, int repetitions) {
+  return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses) {
+    return program.trace(addresses.inputs, addresses.outputs, threads(), repetitions);
+  });
 }
 
 }  // namespace tw

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/device.h"
 #include "runtime/plan.h"
 
 namespace tw {
@@ -44,9 +45,14 @@ class Executable {
 
   // Each step timed alone, `repetitions` times.
   std::vector<StepProfile> profile(const std::vector<NDArray>& inputs, int repetitions = 10);
+  // Who ran what when in the median one of some runs, by worker, then by time.
+  std::vector<StepSpan> trace(const std::vector<NDArray>& inputs, int repetitions = 10);
 
  private:
   Executable() = default;
+  // by_program(Program&, addresses) on checked inputs and new outputs, alone.
+  template <class F>
+  auto measure(const std::vector<NDArray>& inputs, int repetitions, F&& by_program);
   struct State;
   std::shared_ptr<State> state_;
 };

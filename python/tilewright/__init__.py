@@ -11,9 +11,10 @@ outputs = executable.run({"x": array})
 from . import te
 from ._core import __version__
 from .error import Error
-from .executable import Executable, Profile, compile, load_executable
+from .executable import Executable, compile, load_executable
 from .machine import add_nvrtc_hints
 from .model import Model, explain, load
+from .profile import Profile
 from .schedule import Schedule
 
 __all__ = [

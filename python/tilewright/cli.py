@@ -153,6 +153,8 @@ def run(
 def bench(
     model: ModelPath,
     kernels: Annotated[bool, typer.Option("--kernels", "-k", help="Show every kernel, too.")] = False,
+    roofline: Annotated[Path | None, typer.Option(help="Writes the kernels' roofline to this .svg file.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Writes a run to this .json file for ui.perfetto.dev.")] = None,
     seconds: Annotated[float, typer.Option(help="Of measuring.")] = 3.0,
     seed: Seed = 0,
     target: Target = "cpu",
@@ -161,7 +163,7 @@ def bench(
     precision: Precision = "f32",
     winograd: Winograd = True,
 ) -> None:
-    """Measure the latency with its spread; with --kernels, each kernel's share of the measured peak."""
+    """Measure the latency with its spread; with --kernels, each kernel's bound and the share reached."""
     executable = executable_of(model, shape, target, threads, precision, winograd)
     feed = made_up_inputs(executable.inputs, seed)
     samples, end = [], time.perf_counter() + seconds
@@ -170,7 +172,14 @@ def bench(
         start = time.perf_counter()
         executable.run(feed)
         samples.append(time.perf_counter() - start)
-    report.benchmark(executable, samples, executable.profile(feed) if kernels else None)
+    profile = executable.profile(feed) if kernels or roofline or trace else None
+    bounds = report.benchmark(executable, samples)
+    if kernels:
+        report.kernels(profile, *bounds)
+    if roofline:
+        report.roofline(profile, *bounds, roofline, model.name)
+    if trace:
+        profile.to_perfetto(trace)
 
 
 @app.command()

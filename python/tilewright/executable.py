@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,36 +10,7 @@ import numpy as np
 from . import _core
 from .error import Error
 from .model import Model, load
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One step of a run, timed alone."""
-
-    name: str  # the graph's nodes that it computes
-    symbol: str
-    seconds: float
-    flops: float
-    bytes: float
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Time of each kernel.  `str()` of it is a table, slowest first."""
-
-    kernels: list[Kernel]
-
-    @property
-    def seconds(self) -> float:
-        return sum(kernel.seconds for kernel in self.kernels)
-
-    def __str__(self) -> str:
-        total = self.seconds or 1.0
-        lines = [f"{'µs':>10} {'share':>6} {'GFLOP/s':>8} {'GB/s':>7}  kernel"]
-        for k in sorted(self.kernels, key=lambda k: -k.seconds):
-            rates = (k.flops / k.seconds / 1e9, k.bytes / k.seconds / 1e9) if k.seconds else (0.0, 0.0)
-            lines.append(f"{k.seconds * 1e6:10.1f} {k.seconds / total:6.1%} {rates[0]:8.1f} {rates[1]:7.1f}  {k.name}")
-        return "\n".join([*lines, f"{self.seconds * 1e6:10.1f} in {len(self.kernels)} kernels"])
+from .profile import Kernel, Profile, Span
 
 
 def as_array(value: Any) -> np.ndarray:
@@ -128,8 +98,10 @@ class Executable:
         self._core.save(os.fspath(path))
 
     def profile(self, inputs: dict[str, Any], repetitions: int = 10) -> Profile:
-        """Times every kernel alone, the median of some repetitions."""
-        return Profile([Kernel(*row) for row in self._core.profile(self._ordered(inputs), repetitions)])
+        """Times every kernel alone, the median of some repetitions, and watches the workers in a run like any other."""
+        arrays = self._ordered(inputs)
+        kernels = [Kernel(*row) for row in self._core.profile(arrays, repetitions)]
+        return Profile(kernels, [Span(*row) for row in self._core.trace(arrays, repetitions)])
 
     def describe(self) -> dict[str, Any]:
         """The plan: kernels, memory, requirements, metadata."""

@@ -15,6 +15,7 @@ from rich.table import Table
 import tilewright as tw
 
 from . import _core, machine
+from .roofline import svg as roofline_svg
 
 console = Console(highlight=False, soft_wrap=True)
 notes = Console(highlight=False, soft_wrap=True, stderr=True)
@@ -106,7 +107,8 @@ def outputs(arrays: dict[str, np.ndarray]) -> None:
     console.print(table)
 
 
-def benchmark(executable: tw.Executable, samples: list[float], profile: tw.Profile | None) -> None:
+def benchmark(executable: tw.Executable, samples: list[float]) -> tuple[float, float]:
+    """Prints latency and rate; gives the measured peak and the read bandwidth that they relate to."""
     milliseconds = sorted(sample * 1e3 for sample in samples)
     steps = executable.describe()["steps"]
     flops, threads = sum(step["flops"] for step in steps), executable.threads
@@ -122,25 +124,38 @@ def benchmark(executable: tw.Executable, samples: list[float], profile: tw.Profi
         f"{flops / 1e9:.3f} GFLOP a run, {rate / 1e9:.1f} GFLOP/s: {rate / peak:.1%} of the measured peak "
         f"({peak / 1e9:.1f} GFLOP/s; memory {read / 1e9:.1f} GB/s)"
     )
-    if profile is None:
-        return
-    table = tilewright_table(">µs", ">share", ">GFLOP/s", ">GB/s", ">of peak", "bound", "kernel")
+    return peak, read
+
+
+def kernels(profile: tw.Profile, peak: float, read: float) -> None:
+    """What each kernel runs against: the one of arithmetic and memory that would take it longer at full speed."""
+    table = tilewright_table(">µs", ">share", ">rate", "", "bound", ">reached", "kernel")
     total = profile.seconds or 1.0
     for kernel in sorted(profile.kernels, key=lambda k: -k.seconds):
         seconds = max(kernel.seconds, 1e-9)
-        compute, traffic = kernel.flops / seconds, kernel.bytes / seconds
-        bound = "compute" if compute / peak > traffic / read else "memory"
+        is_compute = kernel.flops / peak > kernel.bytes / read
+        rate, unit, bound = (kernel.flops, "GFLOP/s", peak) if is_compute else (kernel.bytes, "GB/s", read)
         table.add_row(
             f"{seconds * 1e6:.1f}",
             f"{seconds / total:.1%}",
-            f"{compute / 1e9:.1f}",
-            f"{traffic / 1e9:.1f}",
-            f"{max(compute / peak, traffic / read):.0%}",
-            bound,
+            f"{rate / seconds / 1e9:.1f}",
+            unit,
+            "compute" if is_compute else "memory",
+            f"{rate / seconds / bound:.0%}",
             kernel.name,
         )
     console.print(table)
-    console.print(f"{profile.seconds * 1e3:.3f} ms in {len(profile.kernels)} kernels, each timed alone")
+    console.print(
+        f"{profile.seconds * 1e3:.3f} ms in {len(profile.kernels)} kernels, each timed alone; "
+        "caches are faster than memory, so what fits them may reach more than 100 %"
+    )
+
+
+def roofline(profile: tw.Profile, peak: float, read: float, path: Path, title: str) -> None:
+    try:
+        path.write_text(roofline_svg(profile, peak, read, title))
+    except OSError as error:
+        raise tw.Error("TW1001", f"{path} cannot be written: {error.strerror}") from None
 
 
 def artifact(path: Path) -> None:

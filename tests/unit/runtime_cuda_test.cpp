@@ -81,6 +81,14 @@ TEST(RuntimeCuda, TimesEachStep) {
   const std::vector<double> seconds = program->time_steps(in, out, 1, 3);
   ASSERT_EQ(seconds.size(), model.plan.steps.size());
   for (double s : seconds) EXPECT_DOUBLE_EQ(s, 0.5e-3);
+  // Traced as timed: one after the other.
+  const std::vector<StepSpan> spans = program->trace(in, out, 1, 3);
+  ASSERT_EQ(spans.size(), seconds.size());
+  for (size_t i = 0; i < spans.size(); ++i) {
+    EXPECT_EQ(spans[i].step, i);
+    EXPECT_NEAR(spans[i].start, i * 0.5e-3, 1e-9);
+    EXPECT_NEAR(spans[i].end, (i + 1) * 0.5e-3, 1e-9);
+  }
   EXPECT_EQ(test::values(sums), test::small_answer()[0]);
 }
 

@@ -220,6 +220,34 @@ TEST(Executable, ProfilesEveryStep) {
   EXPECT_EQ(caught([&] { (void)executable.profile(small_inputs(), 0); }).code, ErrorCode::limit);
 }
 
+TEST(Executable, TracesWhoRanWhatWhen) {
+  Executable executable = small_executable();
+  executable.set_threads(3);
+  const std::vector<StepSpan> spans = executable.trace(small_inputs(), 5);
+  const std::vector<Step>& steps = executable.plan().steps;
+  std::vector<int64_t> workers_of(steps.size(), 0);
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const StepSpan& span = spans[i];
+    ASSERT_LT(span.step, steps.size());
+    EXPECT_GE(span.start, 0);
+    EXPECT_GE(span.end, span.start);
+    EXPECT_TRUE(span.worker >= 0 && span.worker < 3);
+    ++workers_of[span.step];
+    if (i == 0 || spans[i - 1].worker != span.worker) continue;
+    EXPECT_GT(span.step, spans[i - 1].step);  // a worker does one thing at a time
+    EXPECT_GE(span.start, spans[i - 1].end);
+  }
+  for (size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(workers_of[i], std::min<int64_t>(3, steps[i].tasks)) << i;
+  // What waits begins when all before it has ended.
+  for (const StepSpan& later : spans) {
+    if (!steps[later.step].waits) continue;
+    for (const StepSpan& earlier : spans) {
+      if (earlier.step < later.step) EXPECT_GE(later.start, earlier.end);
+    }
+  }
+  EXPECT_EQ(caught([&] { (void)executable.trace(small_inputs(), 0); }).code, ErrorCode::limit);
+}
+
 TEST(Executable, NoStepsAndNoTasks) {
   Plan plan;
   plan.outputs = {{"out", f32, {0}}};
@@ -227,6 +255,7 @@ TEST(Executable, NoStepsAndNoTasks) {
   empty.set_threads(2);
   EXPECT_EQ(empty.run({})[0].size(), 0);
   EXPECT_TRUE(empty.profile({}).empty());
+  EXPECT_TRUE(empty.trace({}).empty());
   plan.steps = {{"scale", "nothing", {{Storage::output, 0, 0, 0}, {Storage::output, 0, 0, 0}}, {1, 1}, 0}};
   Executable idle(kernel_image(), plan, {}, small_requirements());
   idle.set_threads(3);

@@ -1,0 +1,97 @@
+"""Profiles: the trace file, the roofline, and what `tw bench` shows of each kernel."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import onnx
+import pytest
+
+import tilewright as tw
+from conftest import run_tw, small_network
+from tilewright.profile import Kernel, Profile, Span
+from tilewright.roofline import svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def trace_of(profile, path) -> list[dict]:
+    profile.to_perfetto(path)
+    content = json.loads(path.read_text())
+    assert set(content) == {"traceEvents", "displayTimeUnit"} and content["displayTimeUnit"] == "ms"
+    return content["traceEvents"]
+
+
+def test_a_trace_has_a_track_for_each_worker_and_every_step(executable, x, tmp_path):
+    events = trace_of(executable.profile({"x": x}, repetitions=3), tmp_path / "trace.json")
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert set(tracks) <= {0, 1} and tracks[0] == "worker 0"
+    spans = [e for e in events if e["ph"] == "X"]
+    assert {e["ph"] for e in events} == {"M", "X"}
+    steps = executable.describe()["steps"]
+    assert {e["args"]["step"] for e in spans} == set(range(len(steps)))
+    for event in spans:
+        step = steps[event["args"]["step"]]
+        assert (event["name"], event["args"]["kernel"]) == (step["name"], step["kernel"])
+        assert event["tid"] in tracks and event["pid"] == 1
+        assert event["ts"] >= 0 and event["dur"] >= 0
+        assert event["args"]["MFLOP"] == pytest.approx(step["flops"] / 1e6)
+    for worker in tracks:  # complete events of one track do not overlap
+        own = sorted((e["ts"], e["ts"] + e["dur"]) for e in spans if e["tid"] == worker)
+        assert all(end <= start + 1e-6 for (_, end), (start, _) in zip(own, own[1:], strict=False))
+
+
+def test_rates_are_those_of_the_whole_step(tmp_path):
+    profile = Profile(
+        [Kernel("conv", "conv_1", 2e-3, flops=8e6, bytes=4e6)],
+        [Span(0, 0, start=1e-3, end=3e-3), Span(1, 0, start=2e-3, end=5e-3)],
+    )
+    spans = [e for e in trace_of(profile, tmp_path / "t.json") if e["ph"] == "X"]
+    assert [(e["tid"], e["ts"], e["dur"]) for e in spans] == [(0, 1000, 2000), (1, 2000, pytest.approx(3000))]
+    assert all(e["args"]["GFLOP/s"] == 2 and e["args"]["GB/s"] == 1 for e in spans)
+
+
+def test_a_trace_that_cannot_be_written_is_an_error(tmp_path):
+    with pytest.raises(tw.Error, match="TW1001"):
+        Profile([]).to_perfetto(tmp_path / "missing" / "trace.json")
+
+
+def test_the_roofline_places_kernels_and_roofs():
+    """Peak 100 GFLOP/s, memory 10 GB/s: the ridge is at 10 operations a byte."""
+    profile = Profile(
+        [
+            Kernel("heavy <1>", "a", 1e-3, flops=5e7, bytes=1e6),  # 50 GFLOP/s at 50: half of the peak
+            Kernel("stream", "b", 2e-3, flops=2e6, bytes=1e7),  # 1 GFLOP/s at 0.2: half of the slope
+            Kernel("copy", "c", 1e-3, flops=0, bytes=1e6),
+        ]
+    )
+    root = ET.fromstring(svg(profile, peak=100e9, bandwidth=10e9, title="a & b"))
+    circles = {c.find(f"{SVG}title").text: c for c in root.iter(f"{SVG}circle")}
+    assert sorted(circles) == [
+        "heavy <1>: 1000.0 µs, 50.0 GFLOP/s, 50% of its bound",
+        "stream: 2000.0 µs, 1.0 GFLOP/s, 50% of its bound",
+    ]
+    stream, heavy = sorted(circles.values(), key=lambda c: float(c.get("cx")))
+    assert float(stream.get("r")) > float(heavy.get("r"))  # more time
+    assert float(stream.get("cy")) > float(heavy.get("cy"))  # slower, so lower
+    assert stream.get("fill") != heavy.get("fill")  # bound by memory, by arithmetic
+    slope, ceiling = [line for line in root.iter(f"{SVG}line") if line.get("stroke-width") == "2"]
+    assert slope.get("y2") == ceiling.get("y1") == ceiling.get("y2")
+    assert float(ceiling.get("y1")) < float(heavy.get("cy"))
+    words = [t.text for t in root.iter(f"{SVG}text")]
+    assert "a & b" in words and "100 GFLOP/s" in words and "10.0 GB/s" in words
+
+
+def test_a_roofline_of_kernels_that_compute_nothing():
+    assert ET.fromstring(svg(Profile([Kernel("copy", "c", 1e-3, 0, 1e6)]), 1e11, 1e10, "copies")) is not None
+
+
+def test_bench_shows_bounds_and_writes_files(tmp_path):
+    onnx.save(small_network(), tmp_path / "m.onnx")
+    files = ("--roofline", tmp_path / "r.svg", "--trace", tmp_path / "t.json")
+    done = run_tw("bench", tmp_path / "m.onnx", "--seconds", "0.05", "--kernels", *files)
+    assert done.returncode == 0, done.stderr
+    assert "reached" in done.stdout and ("memory" in done.stdout or "compute" in done.stdout)
+    assert ET.parse(tmp_path / "r.svg").getroot().tag == f"{SVG}svg"
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    refused = run_tw("bench", tmp_path / "m.onnx", "--seconds", "0.05", "--roofline", tmp_path / "no" / "r.svg")
+    assert refused.returncode == 2 and "TW1001" in refused.stderr
