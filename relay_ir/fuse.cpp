@@ -78,6 +78,7 @@ class Fuser {
 
   // Copying its parts is faster than selecting among them in every element of a larger expression.
   bool is_large_concat(const Node& node) const {
+    if (node.op->name == "select_channels") return true;
     return node.op->name == "concat" && elements(node.outputs[0]).value_or(0) > 8192;
   }
 

@@ -5,6 +5,7 @@
 
 #include "relay_ir/compile.h"
 #include "relay_ir/layout.h"
+#include "relay_ir/lower_selection.h"
 #include "relay_ir/op.h"
 
 namespace tw::relay {
@@ -104,6 +105,10 @@ Func lower_group(const Graph& graph, const Group& group) {
   };
   if (group.nodes.size() == 1 && graph.nodes[group.nodes[0]].op->name == "concat") {
     return finish(lower_concat(graph, graph.nodes[group.nodes[0]], tensors, inputs));
+  }
+  if (group.nodes.size() == 1 && graph.nodes[group.nodes[0]].op->name == "select_channels" &&
+      inputs.size() == group.inputs.size()) {
+    return finish(lower_selection(graph, graph.nodes[group.nodes[0]], tensors, inputs));
   }
   for (const int index : group.nodes) {
     const Node& node = graph.nodes[index];

@@ -114,6 +114,9 @@ class LayoutAssignment {
       }
       return true;
     }
+    if (op == "select_channels") {
+      return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) { return is_blocked_[id]; });
+    }
     if (op == "concat") {
       if (!is_channel(node.attributes.get_int("axis"))) return true;
       return std::all_of(node.inputs.begin(), node.inputs.end(),

@@ -114,12 +114,14 @@ class ChannelMoves {
   bool remember(const Node& node) {
     const ValueId out = node.outputs[0];
     Move move;
+    bool has_constant = false;
     for (const ValueId id : node.inputs) {
+      has_constant |= from().is_constant(id);
       if (const auto found = moves_.find(id); found != moves_.end())
         move.depth = std::max(move.depth, found->second.depth + 1);
     }
     if (move.depth > most_moves) return false;
-    if (shape(out).size() >= 3 && shape(out)[1] > 1) move.sources = moved(node);
+    if (!has_constant && shape(out).size() >= 3 && shape(out)[1] > 1) move.sources = moved(node);
     moves_[out] = std::move(move);
     return true;
   }
@@ -173,7 +175,8 @@ class ChannelMoves {
     bool is_free = true;
     for (const int user : uses_.users[id]) {
       const Node& node = from().nodes[user];
-      is_free = is_free && !is_move(node) && (consumes(node, id) || (passes_on(node, id) && is_order_free(node.outputs[0])));
+      is_free =
+          is_free && !is_move(node) && (consumes(node, id) || (passes_on(node, id) && is_order_free(node.outputs[0])));
     }
     return order_free_[id] = is_free;
   }
@@ -253,25 +256,21 @@ class ChannelMoves {
   }
 
   void copy_permuted(const Node& node) {
-    std::vector<ValueId> inputs;
     const Ints* order = nullptr;
     for (const ValueId id : node.inputs) {
-      inputs.push_back(get(id));
+      if (!from().is_constant(id)) get(id);
       if (const auto found = order_.find(id); found != order_.end()) order = &found->second;
     }
     if (!order) return copy_.copy(node);
-    const auto channels = static_cast<int64_t>(order->size());
-    if (node.op->name == "conv") {
-      inputs[1] = permuted_constant(node.inputs[1], node.attributes.get_int("groups") == 1 ? 1 : 0, *order);
-    } else if (node.op->kind == OpKind::elementwise) {
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        if (!from().is_constant(node.inputs[i])) continue;
-        const Shape& dims = shape(node.inputs[i]);
-        const int axis = 1 + static_cast<int>(dims.size()) - static_cast<int>(shape(node.outputs[0]).size());
-        if (axis >= 0 && dims[axis] == channels) inputs[i] = permuted_constant(node.inputs[i], axis, *order);
-      }
+    const bool is_conv = node.op->name == "conv", is_end = is_conv && node.attributes.get_int("groups") == 1;
+    const int rank = static_cast<int>(shape(node.outputs[0]).size());
+    std::vector<ValueId> inputs;
+    for (const ValueId id : node.inputs) {
+      int axis = -1;  // of the channels, in a constant
+      if (from().is_constant(id)) axis = is_conv ? (is_end ? 1 : 0) : 1 + static_cast<int>(shape(id).size()) - rank;
+      const bool has_channels = axis >= 0 && shape(id)[axis] == static_cast<int64_t>(order->size());
+      inputs.push_back(has_channels ? permuted_constant(id, axis, *order) : get(id));
     }
-    const bool is_end = node.op->name == "conv" && node.attributes.get_int("groups") == 1;
     copy_.set(node.outputs[0], copy_.add(node, node.op->name, inputs, node.attributes)[0]);
     if (!is_end) order_[node.outputs[0]] = *order;
   }

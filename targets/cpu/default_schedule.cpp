@@ -242,6 +242,7 @@ Schedule default_schedule(const Func& func, const Target& target) {
   if (schedule_winograd(schedule, target)) return schedule;
   inline_injective_blocks(schedule);
   adopt_blocked_layouts(schedule, target);
+  if (schedule_copies(schedule, target)) return schedule;
   if (schedule_rows(schedule, target)) return schedule;
   std::vector<std::string> done;
   const auto is_done = [&](const std::string& name) { return std::find(done.begin(), done.end(), name) != done.end(); };

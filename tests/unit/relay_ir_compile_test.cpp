@@ -163,6 +163,39 @@ TEST(Compile, GroupedConvolutions) {
   }
 }
 
+// Units that shuffle channels and take half of them, of widths that fill no blocks; the last result keeps its order.
+TEST(Compile, ShuffledChannels) {
+  expect_compiles_right_with_random_constants(R"(graph g (x: f32[1, 3, 7, 7]) {
+    w1 = constant [0.1]: f32[26, 3, 1, 1]
+    w2 = constant [0.1]: f32[26, 3, 1, 1]
+    w3 = constant [0.1]: f32[26, 26, 1, 1]
+    w4 = constant [0.1]: f32[52, 1, 3, 3]
+    w5 = constant [0.1]: f32[40, 52, 1, 1]
+    b = constant [0.1]: f32[52, 1, 1]
+    c1 = conv(x, w1)
+    c2 = conv(x, w2)
+    j1 = concat(c1, c2) {axis = 1}
+    r1 = reshape(j1) {shape = [1, 2, 26, 7, 7]}
+    t1 = transpose(r1) {perm = [0, 2, 1, 3, 4]}
+    s1 = reshape(t1) {shape = [1, 52, 7, 7]}
+    low = slice(s1) {axes = [1], starts = [0], sizes = [26]}
+    high = slice(s1) {axes = [1], starts = [26], sizes = [26]}
+    c3 = conv(high, w3)
+    a3 = relu(c3)
+    j2 = concat(low, a3) {axis = 1}
+    r2 = reshape(j2) {shape = [1, 2, 26, 7, 7]}
+    t2 = transpose(r2) {perm = [0, 2, 1, 3, 4]}
+    s2 = reshape(t2) {shape = [1, 52, 7, 7]}
+    d = conv(s2, w4) {groups = 52, pads = [1, 1, 1, 1]}
+    e = add(d, b)
+    p = max_pool(e) {kernel = [2, 2], `strides` = [2, 2], dilations = [1, 1], pads = [0, 0, 0, 0]}
+    y = conv(p, w5)
+    last = slice(s1) {axes = [1], starts = [20], sizes = [12]}
+    z = relu(last)
+    return y, z
+  })");
+}
+
 TEST(Compile, OutputsThatAreViewsInputsOrConstants) {
   expect_compiles_right(R"(graph g (x: f32[2, 6], unused: i64[3]) {
     k = constant [1, 2, 3]: i32[3]
