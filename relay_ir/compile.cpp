@@ -13,6 +13,7 @@
 #include "relay_ir/memory_plan.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/view.h"
 #include "targets/compile_image.h"
 #include "targets/cuda/emit.h"
 #include "targets/lower.h"
@@ -136,11 +137,14 @@ class Compiler {
   // A view is another name of what its input is.
   void resolve_views() {
     root_.resize(graph_.values.size());
+    offset_.assign(graph_.values.size(), 0);
     for (size_t id = 0; id < root_.size(); ++id) root_[id] = static_cast<ValueId>(id);
     for (const Node& node : graph_.nodes) {
-      if (node.op->kind != OpKind::view) continue;
+      const auto offset = view_offset(graph_, node);
+      if (!offset) continue;
       check(graph_.values[node.inputs[0]].channel_block == 0, "compile: views are of values in row-major layout");
       root_[node.outputs[0]] = root_[node.inputs[0]];
+      offset_[node.outputs[0]] = offset_[node.inputs[0]] + *offset;
     }
   }
 
@@ -153,10 +157,12 @@ class Compiler {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       ValueId& output = graph_.outputs[i];
       const ValueId root = root_[output];
-      if (!graph_.is_constant(root) && taken.insert(root).second) continue;
+      const bool is_whole = storage_bytes(graph_.values[root]) == storage_bytes(graph_.values[output]);
+      if (!graph_.is_constant(root) && is_whole && taken.insert(root).second) continue;
       const ValueId copy = graph_.add_value(graph_.output_names[i], graph_.values[output].type);
       groups_.push_back({{}, {output}, {copy}, "copy of " + graph_.values[output].name});
       root_.push_back(copy);
+      offset_.push_back(0);
       output = copy;
     }
   }
@@ -272,7 +278,8 @@ class Compiler {
     for (size_t i = 0; i < graph_.inputs.size(); ++i) input_index_[graph_.inputs[i]] = static_cast<uint32_t>(i);
     for (size_t i = 0; i < groups_.size(); ++i) add_steps(groups_[i], uniques_[unique_of_[i]]);
     plan_.arena_bytes = plan_memory(arena_);
-    for (const PendingUse& use : pending_) plan_.steps[use.step].buffers[use.buffer].offset = arena_[use.tensor].offset;
+    for (const PendingUse& use : pending_)
+      plan_.steps[use.step].buffers[use.buffer].offset += arena_[use.tensor].offset;
     for (const Step& step : plan_.steps) plan_.workspace_bytes = std::max(plan_.workspace_bytes, step.workspace_bytes);
   }
 
@@ -349,30 +356,36 @@ class Compiler {
 
   BufferUse use(ValueId id, const std::vector<IndexMap>& layouts, size_t buffer) {
     const ValueId root = root_[id];
-    const int64_t bytes = storage_bytes(graph_.values[root]);
+    const int64_t bytes = storage_bytes(graph_.values[id]), offset = offset_[id];
     if (graph_.is_constant(root)) {
       const uint32_t index = add_constant(root == id ? id : constant_view(id, root), layouts);
       const TensorInfo& packed = plan_.constants[index];
       return {Storage::constant, index, 0, element_count(packed.shape) * packed.dtype.bytes()};
     }
     if (const auto found = output_index_.find(root); found != output_index_.end()) {
-      return {Storage::output, found->second, 0, bytes};
+      return {Storage::output, found->second, offset, bytes};
     }
     if (const auto found = input_index_.find(root); found != input_index_.end()) {
-      return {Storage::input, found->second, 0, bytes};
+      return {Storage::input, found->second, offset, bytes};
     }
     const auto [found, is_new] = arena_index_.emplace(root, arena_.size());
     if (is_new) {
       const int step = static_cast<int>(plan_.steps.size());
-      arena_.push_back({bytes, step, step, -1});
+      arena_.push_back({storage_bytes(graph_.values[root]), step, step, -1});
     }
-    return use_arena(found->second, buffer);
+    BufferUse result = use_arena(found->second, buffer);
+    result.offset = offset;
+    result.bytes = bytes;
+    return result;
   }
 
   // A view of a constant that no pass has folded: the same bytes with the view's shape.
   ValueId constant_view(ValueId id, ValueId root) {
     if (!graph_.values[id].constant) {
-      graph_.values[id].constant = graph_.values[root].constant->reshape(*static_shape(graph_.values[id].type));
+      const NDArray& whole = *graph_.values[root].constant;
+      auto* begin = static_cast<std::byte*>(const_cast<void*>(whole.data())) + offset_[id];
+      graph_.values[id].constant =
+          NDArray(whole.dtype(), *static_shape(graph_.values[id].type), begin, std::make_shared<const NDArray>(whole));
     }
     return id;
   }
@@ -385,7 +398,8 @@ class Compiler {
   CompileReport& report_;
   Clock::time_point phase_start_ = Clock::now();
   std::vector<Group> groups_;
-  std::vector<ValueId> root_;  // by ValueId: whose bytes it shares
+  std::vector<ValueId> root_;    // by ValueId: whose bytes it shares
+  std::vector<int64_t> offset_;  // by ValueId: where in them it begins
   std::vector<UniqueFunc> uniques_;
   std::vector<int> unique_of_;  // by group
   Plan plan_;

@@ -18,6 +18,7 @@
 
 #include "relay_ir/compile.h"
 #include "relay_ir/op.h"
+#include "relay_ir/view.h"
 
 namespace tw::relay {
 namespace {
@@ -54,22 +55,23 @@ class Fuser {
       cluster.has_contraction = kind == OpKind::contraction;
       cluster.is_attention = graph_.nodes[i].op->name == "attention";
       cluster.only_moves = graph_.nodes[i].op->name == "transpose" || graph_.nodes[i].op->name == "slice";
-      cluster.weight = is_anchor(kind)                                  ? Weight::anchored
-                       : kind == OpKind::opaque || kind == OpKind::view ? Weight::closed
-                                                                        : Weight::light;
+      cluster.weight = is_anchor(kind)                        ? Weight::anchored
+                       : kind == OpKind::opaque || is_view(i) ? Weight::closed
+                                                              : Weight::light;
       if (graph_.nodes[i].outputs.size() > 1 || is_large_concat(graph_.nodes[i])) cluster.weight = Weight::closed;
       while (absorb_one(static_cast<int>(i))) {
       }
     }
     std::vector<Group> groups;
     for (size_t i = 0; i < clusters_.size(); ++i) {
-      if (!clusters_[i].is_absorbed && graph_.nodes[i].op->kind != OpKind::view)
-        groups.push_back(make_group(clusters_[i]));
+      if (!clusters_[i].is_absorbed && !is_view(i)) groups.push_back(make_group(clusters_[i]));
     }
     return groups;
   }
 
  private:
+  bool is_view(size_t node) const { return view_offset(graph_, graph_.nodes[node]).has_value(); }
+
   std::optional<int64_t> elements(ValueId id) const {
     const auto shape = static_shape(graph_.values[id].type);
     if (!shape) return std::nullopt;
@@ -152,7 +154,7 @@ class Fuser {
     for (const int node : cluster.nodes) {
       const auto& inputs = graph_.nodes[node].inputs;
       if (std::find(inputs.begin(), inputs.end(), value) == inputs.end()) continue;
-      if (graph_.nodes[node].op->kind == OpKind::reduction) continue;
+      if (graph_.nodes[node].op->kind == OpKind::reduction || graph_.nodes[node].op->name == "concat") continue;
       const auto result = elements(graph_.nodes[node].outputs[0]);
       if (!result || *result > *size) return false;
     }

@@ -248,6 +248,50 @@ TEST(Compile, AttentionShapes) {
   })");
 }
 
+// Slices of whole rows are names of bytes that are there: of inputs, of results, of other slices, at odd places.
+TEST(Compile, SlicesThatAreViews) {
+  expect_compiles_right(R"(graph g (x: f32[4, 3, 16], y: f32[6, 5]) {
+    whole = exp(x)
+    rows = slice(whole) {axes = [0], starts = [1], sizes = [2]}
+    row = slice(rows) {axes = [0, 1], starts = [1, 1], sizes = [1, 2]}
+    part = slice(row) {axes = [1], starts = [1], sizes = [1]}
+    a = negate(row)
+    b = negate(part)
+    joined = reshape(rows) {shape = [6, 16]}
+    given = slice(x) {axes = [0], starts = [3], sizes = [1]}
+    c = tanh(given)
+    odd = slice(y) {axes = [0], starts = [1], sizes = [3]}
+    d = negate(odd)
+    left = slice(rows) {axes = [0], starts = [0], sizes = [1]}
+    same = reshape(left) {shape = [48]}
+    return whole, a, b, joined, c, d, left, same
+  })");
+  const Graph graph = parse_graph(R"(graph g (x: f32[4, 16]) {
+    e = exp(x)
+    s = slice(e) {axes = [0], starts = [1], sizes = [2]}
+    y = sqrt(s)
+    z = negate(e)
+    return y, z
+  })");
+  EXPECT_EQ(compile(graph, parse_target("cpu")).plan().steps.size(), 3u);
+}
+
+// Rotations of halves are one kernel: parts of a small concatenation are computed where they go.
+TEST(Compile, RotaryEmbeddingIsOneKernel) {
+  const std::string text = R"(graph g (x: f32[1, 3, 5, 8], cosine: f32[5, 8], sine: f32[5, 8]) {
+    a = slice(x) {axes = [3], starts = [0], sizes = [4]}
+    b = slice(x) {axes = [3], starts = [4], sizes = [4]}
+    n = negate(b)
+    t = concat(n, a) {axis = 3}
+    p = multiply(x, cosine)
+    q = multiply(t, sine)
+    y = add(p, q)
+    return y
+  })";
+  expect_compiles_right(text);
+  EXPECT_EQ(compile(parse_graph(text), parse_target("cpu")).plan().steps.size(), 1u);
+}
+
 TEST(Compile, IntegersAndCasts) {
   expect_compiles_right(R"(graph g (x: i64[3, 5], y: i32[5]) {
     a = cast(y) {to = "i64"}

@@ -1,0 +1,151 @@
+// Slices come in front of the reshapes and transposes that follow them, next to what they cut: a slice of whole heads
+// is then a matter of indices for attention, and one of whole rows no work at all.
+//
+//   reshape(slice(x: [5, 72], 24 columns from 24), [5, 3, 8])   ⇒  slice(reshape(x, [5, 9, 8]), 3 heads from 3)
+//   gather(x: [5, 3, 4, 8], number 1 of axis 1)                 ⇒  slice(reshape(x, [5, 12, 8]), 4 from 4)
+//   gather(transpose(x), number n)                              ⇒  transpose(gather(x, number n))
+//
+// A reshape that drops an axis of which one position is sliced is such a gather.
+#include <numeric>
+#include <unordered_map>
+
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+#include "relay_ir/pattern.h"
+
+namespace tw::relay {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+int64_t product(const Shape& shape, size_t from, size_t to) {
+  return std::accumulate(shape.begin() + from, shape.begin() + to, int64_t{1}, std::multiplies<>());
+}
+
+// One axis of x, elements begin … begin + size.
+struct Cut {
+  ValueId x = no_value;
+  size_t axis = 0;
+  int64_t begin = 0, size = 0;
+};
+
+class Hoister {
+ public:
+  explicit Hoister(const Graph& graph) : copy_(graph) {}
+
+  Graph run() {
+    for (const Node& node : copy_.from().nodes) {
+      const ValueId result = replacement(node);
+      if (result != no_value) {
+        copy_.set(node.outputs[0], result);
+        continue;
+      }
+      copy_.copy(node);
+      for (const ValueId id : node.outputs) producer_[copy_[id]] = static_cast<int>(to().nodes.size()) - 1;
+    }
+    return copy_.finish();
+  }
+
+ private:
+  Graph& to() { return copy_.to(); }
+  std::optional<Shape> shape_of(ValueId id) { return static_shape(to().values[id].type); }
+
+  const Node* producer(ValueId id, const char* op) {
+    const auto found = producer_.find(id);
+    if (found == producer_.end() || to().nodes[found->second].op->name != op) return nullptr;
+    return &to().nodes[found->second];
+  }
+
+  ValueId add(const Node& node, const char* op, ValueId x, NodeAttributes attributes) {
+    const ValueId id = to().add_node(op, {x}, std::move(attributes), node.name + "." + op)[0];
+    producer_[id] = static_cast<int>(to().nodes.size()) - 1;
+    return id;
+  }
+
+  ValueId replacement(const Node& node) {
+    const auto wanted = static_shape(copy_.from().values[node.outputs[0]].type);
+    if (!wanted || product(*wanted, 0, wanted->size()) == 0) return no_value;
+    if (node.op->name == "gather") return of_gather(node);
+    if (node.op->name == "reshape") return of_reshape(node, *wanted);
+    return no_value;
+  }
+
+  ValueId of_gather(const Node& node) {
+    const ValueId x = copy_[node.inputs[0]];
+    const TensorType& indices = copy_.from().values[node.inputs[1]].type;
+    const auto number = uniform_number(copy_.from(), node.inputs[1]);
+    const auto shape = shape_of(x);
+    if (indices.rank() != 0 || !number || !shape || to().is_constant(x)) return no_value;
+    const int64_t axis = node.attributes.get_int("axis");
+    const size_t at = axis < 0 ? axis + shape->size() : axis;
+    const int64_t index = *number < 0 ? static_cast<int64_t>(*number) + (*shape)[at] : static_cast<int64_t>(*number);
+    if (index < 0 || index >= (*shape)[at]) return no_value;  // gather says what that means
+    return pick(node, {x, at, index, 1});
+  }
+
+  ValueId of_reshape(const Node& node, const Shape& wanted) {
+    const Node* slice = producer(copy_[node.inputs[0]], "slice");
+    if (!slice) return no_value;
+    const Ints &axes = slice->attributes.get_ints("axes"), &steps = slice->attributes.get_ints("steps");
+    if (axes.size() != 1 || (!steps.empty() && steps[0] != 1)) return no_value;
+    const auto shape = shape_of(slice->inputs[0]);
+    if (!shape) return no_value;
+    const Cut cut{slice->inputs[0], static_cast<size_t>(axes[0] < 0 ? axes[0] + shape->size() : axes[0]),
+                  slice->attributes.get_ints("starts")[0], slice->attributes.get_ints("sizes")[0]};
+    Shape without = *shape;
+    without.erase(without.begin() + cut.axis);
+    return cut.size == 1 && wanted == without ? pick(node, cut) : reshaped(node, cut, wanted);
+  }
+
+  // One position of an axis, without that axis.
+  ValueId pick(const Node& node, const Cut& cut) {
+    const Node* transpose = producer(cut.x, "transpose");
+    if (!transpose) {
+      Shape wanted = *shape_of(cut.x);
+      wanted.erase(wanted.begin() + cut.axis);
+      return reshaped(node, cut, wanted);
+    }
+    Ints perm = transpose->attributes.get_ints("perm");
+    for (int64_t& axis : perm) axis = axis < 0 ? axis + static_cast<int64_t>(perm.size()) : axis;
+    const int64_t from = perm[cut.axis];
+    const ValueId picked = pick(node, {transpose->inputs[0], static_cast<size_t>(from), cut.begin, 1});
+    if (picked == no_value) return no_value;
+    perm.erase(perm.begin() + cut.axis);
+    for (int64_t& axis : perm) axis -= axis > from;
+    NodeAttributes attributes;
+    attributes.set("perm", perm);
+    return add(node, "transpose", picked, attributes);
+  }
+
+  // The cut in shape `wanted`, where it is a cut of an axis of that shape's kind.
+  ValueId reshaped(const Node& node, const Cut& cut, const Shape& wanted) {
+    const Shape shape = *shape_of(cut.x);
+    const int64_t before = product(shape, 0, cut.axis), behind = product(shape, cut.axis + 1, shape.size());
+    for (size_t axis = wanted.size(); axis-- > 0;) {
+      if (product(wanted, 0, axis) != before) continue;
+      const int64_t unit = product(wanted, axis + 1, wanted.size());
+      if (cut.begin * behind % unit != 0 || shape[cut.axis] * behind % unit != 0) continue;
+      Shape whole = wanted;
+      whole[axis] = shape[cut.axis] * behind / unit;
+      NodeAttributes shapes, slices;
+      shapes.set("shape", whole);
+      slices.set("axes", Ints{static_cast<int64_t>(axis)});
+      slices.set("starts", Ints{cut.begin * behind / unit});
+      slices.set("sizes", Ints{wanted[axis]});
+      const ValueId x = whole == shape ? cut.x : add(node, "reshape", cut.x, shapes);
+      return add(node, "slice", x, slices);
+    }
+    return no_value;
+  }
+
+  GraphCopy copy_;
+  std::unordered_map<ValueId, int> producer_;
+};
+
+}  // namespace
+
+Graph hoist_slices(const Graph& graph) {
+  return Hoister(graph).run();
+}
+
+}  // namespace tw::relay

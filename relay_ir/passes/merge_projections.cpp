@@ -1,0 +1,158 @@
+// Products of one input with several weights become one product with the weights side by side.
+//
+//   q = matmul(x, wq) + bq; k = matmul(x, wk) + bk; …   ⇒   y = matmul(x, [wq wk …]) + [bq bk …]
+//                                                             q = slice(y, …); k = slice(y, …); …
+//
+// Only where what follows each is a matter of indices (reshapes, transposes, attention): elementwise work on a product
+// is its epilogue, and would be none on a part of a larger one.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <unordered_map>
+
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+
+namespace tw::relay {
+namespace {
+
+struct Branch {
+  ValueId weight = no_value, bias = no_value;  // bias: of one number a column
+  ValueId end = no_value;                      // the product, or its sum with the bias
+  int64_t columns = 0;
+};
+
+class Merger {
+ public:
+  explicit Merger(const Graph& graph) : graph_(graph), uses_(graph), copy_(graph) {}
+
+  Graph run() {
+    std::map<ValueId, std::vector<Branch>> by_input;
+    for (const Node& node : graph_.nodes) {
+      if (const auto branch = branch_of(node)) by_input[node.inputs[0]].push_back(*branch);
+    }
+    for (auto& [input, branches] : by_input) {
+      if (branches.size() < 2) continue;
+      for (size_t i = 0; i < branches.size(); ++i) member_of_[branches[i].end] = {input, i};
+    }
+    for (const Node& node : graph_.nodes) {
+      const auto member = node.outputs.empty() ? member_of_.end() : member_of_.find(node.outputs[0]);
+      if (member == member_of_.end()) {
+        copy_.copy(node);
+        continue;
+      }
+      const auto& [input, index] = member->second;
+      copy_.set(node.outputs[0], part(node, by_input[input], input, index));
+    }
+    return copy_.finish();
+  }
+
+ private:
+  std::optional<Branch> branch_of(const Node& node) const {
+    if (node.op->name != "matmul" || node.attributes.get_int("transpose_a") || node.attributes.get_int("transpose_b")) {
+      return std::nullopt;
+    }
+    const ValueId weight = node.inputs[1], product = node.outputs[0];
+    const TensorType &type = graph_.values[weight].type, &x = graph_.values[node.inputs[0]].type;
+    if (!graph_.is_constant(weight) || type.rank() != 2 || uses_.users[weight].size() != 1 || !type.dtype.is_float()) {
+      return std::nullopt;
+    }
+    if (!static_shape(x) || graph_.is_constant(node.inputs[0])) return std::nullopt;
+    Branch branch{weight, no_value, product, *as_int(type.shape[1])};
+    if (const ValueId bias = bias_of(product, branch.columns); bias != no_value) {
+      branch.bias = bias;
+      branch.end = graph_.nodes[uses_.users[product][0]].outputs[0];
+    }
+    return is_only_moved(branch.end) ? std::optional(branch) : std::nullopt;
+  }
+
+  // What is added to the product where nothing else uses it: a constant vector along the columns.
+  ValueId bias_of(ValueId product, int64_t columns) const {
+    if (uses_.is_output[product] || uses_.users[product].size() != 1) return no_value;
+    const Node& add = graph_.nodes[uses_.users[product][0]];
+    if (add.op->name != "add" || add.inputs[0] == add.inputs[1]) return no_value;
+    const ValueId bias = add.inputs[0] == product ? add.inputs[1] : add.inputs[0];
+    const TensorType& type = graph_.values[bias].type;
+    if (!graph_.is_constant(bias) || type.rank() == 0 || graph_.values[bias].constant->size() != columns)
+      return no_value;
+    if (as_int(type.shape.back()) != columns || !(graph_.values[add.outputs[0]].type == graph_.values[product].type)) {
+      return no_value;
+    }
+    return bias;
+  }
+
+  bool is_only_moved(ValueId id) const {
+    if (uses_.is_output[id] || uses_.users[id].empty()) return false;
+    return std::all_of(uses_.users[id].begin(), uses_.users[id].end(), [&](int user) {
+      const Node& node = graph_.nodes[user];
+      return node.op->kind == OpKind::view || node.op->name == "transpose" || node.op->name == "slice" ||
+             node.op->name == "attention";
+    });
+  }
+
+  NDArray joined_weights(const std::vector<Branch>& branches, int64_t columns) const {
+    const NDArray& first = *graph_.values[branches[0].weight].constant;
+    NDArray result(first.dtype(), {first.shape()[0], columns});
+    const int64_t size = first.dtype().bytes();
+    auto* to = static_cast<std::byte*>(result.data());
+    for (int64_t row = 0; row < first.shape()[0]; ++row) {
+      for (const Branch& branch : branches) {
+        const auto* from = static_cast<const std::byte*>(graph_.values[branch.weight].constant->data());
+        std::memcpy(to, from + row * branch.columns * size, branch.columns * size);
+        to += branch.columns * size;
+      }
+    }
+    return result;
+  }
+
+  NDArray joined_bias(const std::vector<Branch>& branches, int64_t columns) const {
+    NDArray result(graph_.values[branches[0].weight].type.dtype, {columns});
+    int64_t at = 0;
+    for (const Branch& branch : branches) {
+      for (int64_t i = 0; i < branch.columns; ++i) {
+        result.set_float(at++, branch.bias == no_value ? 0 : graph_.values[branch.bias].constant->get_float(i));
+      }
+    }
+    return result;
+  }
+
+  // The branch's columns of the joined product, which the first of the branches makes.
+  ValueId part(const Node& node, const std::vector<Branch>& branches, ValueId input, size_t index) {
+    int64_t columns = 0, begin = 0;
+    bool has_bias = false;
+    for (size_t i = 0; i < branches.size(); ++i) {
+      if (i < index) begin += branches[i].columns;
+      columns += branches[i].columns;
+      has_bias = has_bias || branches[i].bias != no_value;
+    }
+    const auto [found, is_new] = products_.emplace(input, no_value);
+    if (is_new) {
+      Graph& to = copy_.to();
+      const ValueId weight = to.add_constant(node.name + ".weights", joined_weights(branches, columns));
+      found->second = to.add_node("matmul", {copy_[input], weight}, {}, node.name + ".joined")[0];
+      if (has_bias) {
+        const ValueId bias = to.add_constant(node.name + ".biases", joined_bias(branches, columns));
+        found->second = to.add_node("add", {found->second, bias}, {}, node.name + ".biased")[0];
+      }
+    }
+    NodeAttributes attributes;
+    attributes.set("axes", std::vector<int64_t>{graph_.values[node.outputs[0]].type.rank() - 1});
+    attributes.set("starts", std::vector<int64_t>{begin});
+    attributes.set("sizes", std::vector<int64_t>{branches[index].columns});
+    return copy_.add(node, "slice", {found->second}, attributes)[0];
+  }
+
+  const Graph& graph_;
+  const Uses uses_;
+  GraphCopy copy_;
+  std::unordered_map<ValueId, std::pair<ValueId, size_t>> member_of_;  // end of a branch → input, number
+  std::unordered_map<ValueId, ValueId> products_;                      // by input: the joined product
+};
+
+}  // namespace
+
+Graph merge_projections(const Graph& graph) {
+  return Merger(graph).run();
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,15 @@
+// Results that are other names of bytes that are there already.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "relay_ir/graph.h"
+
+namespace tw::relay {
+
+// Bytes from the start of the node's first input at which its result lies; nothing when the result has memory of its
+// own.  Views (reshape …) lie at 0, slices of whole rows where these begin.  Kernels expect buffers at multiples of 64.
+std::optional<int64_t> view_offset(const Graph& graph, const Node& node);
+
+}  // namespace tw::relay

@@ -1,0 +1,110 @@
+// Attention's schedule by the oracle: on cores of every width, for shapes that divide and shapes that do not.
+#include <gtest/gtest.h>
+
+#include "relay_ir/compile.h"
+#include "relay_ir/parser.h"
+#include "targets/cpu/default_schedule.h"
+#include "tensor_ir/interp.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/printer.h"
+#include "tests/unit/sample_funcs.h"
+
+namespace tw::relay {
+namespace {
+
+Target core(int vector_bits, int registers, int threads) {
+  Target target;
+  target.name = "core of " + std::to_string(vector_bits) + " bits";
+  target.vector_bits = vector_bits;
+  target.vector_registers = registers;
+  target.has_masks = vector_bits == 512;
+  target.has_fma = true;
+  target.threads = threads;
+  return target;
+}
+
+struct Case {
+  const char* name;
+  const char* text;
+};
+
+const Case cases[] = {
+    {"even", R"(graph g (q: f32[1, 2, 8, 16], k: f32[1, 2, 32, 16], v: f32[1, 2, 32, 16]) {
+       y = attention(q, k, v) {scale = 0.25}
+       return y
+     })"},
+    {"odd, masked", R"(graph g (q: f32[2, 1, 7, 9], k: f32[2, 1, 37, 9], v: f32[2, 1, 37, 11], m: f32[1, 1, 7, 37]) {
+       y = attention(q, k, v, m) {scale = 0.25}
+       return y
+     })"},
+    {"shared heads, chosen keys", R"(graph g (q: f32[4, 5, 8], k: f32[2, 19, 8], v: f32[2, 19, 8], m: bool[5, 19]) {
+       y = attention(q, k, v, m) {masked = -1e9, zero_if_masked = 1}
+       return y
+     })"},
+    {"one query, shared heads", R"(graph g (q: f32[1, 6, 1, 32], k: f32[1, 2, 21, 32], v: f32[1, 2, 21, 32]) {
+       y = attention(q, k, v)
+       return y
+     })"},
+    {"one query, elements that are no whole vectors",
+     R"(graph g (q: f32[3, 1, 20], k: f32[3, 33, 20], v: f32[3, 33, 20]) {
+       y = attention(q, k, v)
+       return y
+     })"},
+    {"halves", R"(graph g (q: f16[2, 6, 8], k: f16[2, 10, 8], v: f16[2, 10, 8]) {
+       y = attention(q, k, v)
+       return y
+     })"},
+    {"parts of one projection", R"(graph g (x: f32[2, 5, 9, 8]) {
+       a = slice(x) {axes = [2], starts = [0], sizes = [3]}
+       b = slice(x) {axes = [2], starts = [3], sizes = [3]}
+       c = slice(x) {axes = [2], starts = [6], sizes = [3]}
+       q = transpose(a) {perm = [0, 2, 1, 3]}
+       k = transpose(b) {perm = [0, 2, 1, 3]}
+       v = transpose(c) {perm = [0, 2, 1, 3]}
+       o = attention(q, k, v)
+       y = transpose(o) {perm = [0, 2, 1, 3]}
+       return y
+     })"},
+};
+
+TEST(Attention, SchedulesMeanTheSame) {
+  for (const Target& target : {core(128, 16, 2), core(128, 32, 8), core(256, 16, 2), core(512, 32, 3)}) {
+    for (const Case& c : cases) {
+      SCOPED_TRACE(std::string(c.name) + " on a " + target.name);
+      const Graph graph = parse_graph(c.text);
+      const std::vector<Group> groups = fuse(graph, target);
+      ASSERT_EQ(groups.size(), 1u);
+      const Func func = lower_group(graph, groups[0]);
+      const Func scheduled = cpu::default_schedule(func, target).func();
+      const std::vector<NDArray> inputs = test::random_buffers(func, 3);
+      std::vector<NDArray> expected, actual;
+      for (const NDArray& input : inputs) expected.push_back(input.clone()), actual.push_back(input.clone());
+      interpret(func, expected);
+      interpret(scheduled, actual);
+      const double tolerance = func.buffers.back()->dtype == f16 ? 2e-3 : 1e-5;
+      EXPECT_LT(test::largest_difference(actual.back(), expected.back()), tolerance) << to_text(scheduled);
+    }
+  }
+}
+
+// Whatever the number of queries: no array between the stages is in memory that outlives a few rows.
+TEST(Attention, ScoresAreNeverInMemory) {
+  for (const Case& c : cases) {
+    const Graph graph = parse_graph(c.text);
+    const Target target = core(512, 32, 2);
+    const Func scheduled = cpu::default_schedule(lower_group(graph, fuse(graph, target)[0]), target).func();
+    int buffers = 0;
+    visit(scheduled.body, [&](const Allocate& a) {
+      ++buffers;
+      EXPECT_TRUE(a.buffer->scope == Scope::stack || a.buffer->scope == Scope::register_)
+          << c.name << " " << a.buffer->name;
+    });
+    EXPECT_GE(buffers, 6) << c.name;
+    const auto* task = scheduled.body.as<For>();
+    ASSERT_TRUE(task) << to_text(scheduled);
+    EXPECT_EQ(task->loop_kind, LoopKind::parallel) << c.name;
+  }
+}
+
+}  // namespace
+}  // namespace tw::relay
