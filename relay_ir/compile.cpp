@@ -1,11 +1,8 @@
 #include "relay_ir/compile.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <exception>
 #include <set>
-#include <thread>
 #include <unordered_map>
 
 #include "relay_ir/cost.h"
@@ -18,34 +15,12 @@
 #include "targets/cuda/emit.h"
 #include "targets/lower.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/parallel.h"
 #include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
 
 namespace tw::relay {
 namespace {
-
-// Runs f(0) … f(count - 1) on several threads; the first exception, by index, is thrown on.
-void for_each_in_parallel(size_t count, int jobs, const std::function<void(size_t)>& f) {
-  std::vector<std::exception_ptr> failures(count);
-  std::atomic<size_t> next = 0;
-  auto work = [&] {
-    for (size_t i = next++; i < count; i = next++) {
-      try {
-        f(i);
-      } catch (...) {
-        failures[i] = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> threads;
-  const size_t wanted = jobs > 0 ? jobs : std::max(1u, std::thread::hardware_concurrency());
-  for (size_t i = 1; i < std::min(wanted, count); ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
-}
 
 void require_static_shapes(const Graph& graph) {
   std::string open;

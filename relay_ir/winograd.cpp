@@ -5,6 +5,7 @@
 #include <random>
 
 #include "runtime/error.h"
+#include "tensor_ir/parallel.h"
 
 namespace tw::relay {
 namespace {
@@ -54,19 +55,36 @@ const WinogradTransform& winograd_transform(int64_t tile) {
   return tile == 2 ? two : four;
 }
 
+// Filters of some output channels side by side, so that the transformed ones are written in whole lines of the cache.
 NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transform) {
+  constexpr int64_t lanes = 16;
   const int64_t outputs = weight.shape()[0], inputs = weight.shape()[1];
-  const size_t points = transform.size() * transform.size();
-  NDArray result(f32, {static_cast<int64_t>(points), inputs, outputs});
+  const int size = transform.size();
+  NDArray result(f32, {size * size, inputs, outputs});
   auto* to = static_cast<float*>(result.data());
   const auto* from = static_cast<const float*>(weight.data());
-  for (int64_t o = 0; o < outputs; ++o) {
-    for (int64_t i = 0; i < inputs; ++i) {
-      const float* filter = from + (o * inputs + i) * 9;
-      const std::vector<double> u = sandwich<double>(transform.weight, {filter, filter + 9});
-      for (size_t p = 0; p < points; ++p) to[(p * inputs + i) * outputs + o] = static_cast<float>(u[p]);
+  const auto transform_lanes = [&](int64_t i, int64_t first, int64_t count) {
+    double g[9][lanes] = {}, half[6][3][lanes] = {};
+    for (int64_t l = 0; l < count; ++l)
+      for (int k = 0; k < 9; ++k) g[k][l] = from[((first + l) * inputs + i) * 9 + k];
+    for (int r = 0; r < size; ++r)
+      for (int c = 0; c < 3; ++c)
+        for (int k = 0; k < 3; ++k)
+          for (int64_t l = 0; l < lanes; ++l) half[r][c][l] += transform.weight[r][k] * g[k * 3 + c][l];
+    for (int r = 0; r < size; ++r) {
+      for (int c = 0; c < size; ++c) {
+        double u[lanes] = {};
+        for (int k = 0; k < 3; ++k)
+          for (int64_t l = 0; l < lanes; ++l) u[l] += half[r][k][l] * transform.weight[c][k];
+        float* line = to + ((r * size + c) * inputs + i) * outputs + first;
+        for (int64_t l = 0; l < count; ++l) line[l] = static_cast<float>(u[l]);
+      }
     }
-  }
+  };
+  for_each_in_parallel(static_cast<size_t>(inputs), 0, [&](size_t i) {
+    for (int64_t first = 0; first < outputs; first += lanes)
+      transform_lanes(static_cast<int64_t>(i), first, std::min(lanes, outputs - first));
+  });
   return result;
 }
 

@@ -15,12 +15,12 @@
 #include <functional>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "targets/arm/builtins.h"
 #include "targets/codegen_llvm_emit.h"
 #include "targets/cuda/nvrtc.h"
 #include "targets/spill_report.h"
+#include "tensor_ir/parallel.h"
 
 LLD_HAS_DRIVER(elf)
 
@@ -130,34 +130,14 @@ EmittedKernel emit_or_find(const Kernel& kernel, const Target& target, KernelCac
   return emitted;
 }
 
-// Every kernel by `emit`, on `jobs` threads; the first error is thrown.
+// Every kernel by `emit`, on `jobs` threads.
 std::vector<EmittedKernel> emit_all(const std::vector<Kernel>& kernels, int jobs,
                                     const std::function<EmittedKernel(const Kernel&)>& emit) {
   std::set<std::string> symbols;
   for (const Kernel& kernel : kernels)
     check(symbols.insert(kernel.symbol).second, "compile_image: symbols of kernels are unique");
-  if (jobs <= 0) jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  jobs = static_cast<int>(std::min<size_t>(static_cast<size_t>(jobs), kernels.size()));
   std::vector<EmittedKernel> results(kernels.size());
-  std::atomic<size_t> next = 0;
-  std::exception_ptr error;
-  std::mutex error_mutex;
-  auto work = [&] {
-    for (size_t i; (i = next++) < kernels.size();) {
-      try {
-        results[i] = emit(kernels[i]);
-      } catch (...) {
-        const std::lock_guard lock(error_mutex);
-        if (!error) error = std::current_exception();
-        next = kernels.size();
-      }
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int i = 1; i < jobs; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  if (error) std::rethrow_exception(error);
+  for_each_in_parallel(kernels.size(), jobs, [&](size_t i) { results[i] = emit(kernels[i]); });
   return results;
 }
 
