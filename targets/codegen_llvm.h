@@ -86,6 +86,7 @@ class KernelCodegen {
   llvm::Value* emit_min_max_propagating(bool is_min, llvm::Value* a, llvm::Value* b);
   llvm::Value* emit_call(const Call& e);
   llvm::Value* emit_round(Intrinsic intrinsic, llvm::Value* x);
+  llvm::Value* emit_scale_by_power(llvm::Value* x, llvm::Value* power);
   llvm::Value* emit_vector_reduce(const VectorReduce& e);
   bool is_non_negative(const Expr& e) const;
 

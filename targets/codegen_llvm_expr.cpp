@@ -306,6 +306,10 @@ llvm::Value* KernelCodegen::emit_call(const Call& e) {
       if (dtype.is_unsigned_integer()) return positive;
       return builder_.CreateSub(positive, builder_.CreateZExt(builder_.CreateICmpSLT(v[0], zero), v[0]->getType()));
     }
+    case Intrinsic::scale_by_power:
+      if (!target_.has_power_scaling)
+        refuse(make_expr<Call>(e), target_.name + " has no instruction that scales by powers");
+      return emit_scale_by_power(v[0], v[1]);
     case Intrinsic::copysign:
       return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, v[0], v[1]);
     case Intrinsic::fma:

@@ -138,6 +138,7 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   f.name = symbol;
   f.attributes["vector_bits"] = int64_t{target.vector_bits};
   f.attributes["has_fma"] = int64_t{target.has_fma};
+  f.attributes["has_power_scaling"] = int64_t{target.has_power_scaling};
   auto run = [&](std::string_view name) { f = run_pass(name, f, find_pass(name)); };
 
   // What the blocks stand for: loops, guards and inits.

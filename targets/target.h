@@ -1,5 +1,5 @@
-// A target: facts and hooks.  Code generation and schedules ask facts; the names of instruction sets live in x86/, arm/,
-// cuda/ only.
+// A target: facts and hooks.  Code generation and schedules ask facts; the names of instruction sets live in x86/,
+// arm/, cuda/ only.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace tw {
 enum class TargetKind : uint8_t { x86, arm, cuda };
 
 struct Target {
-  std::string name;      // as parse_target takes it: "x86:avx512", "rpi4", "cuda:sm_90"
+  std::string name;  // as parse_target takes it: "x86:avx512", "rpi4", "cuda:sm_90"
   TargetKind kind = TargetKind::x86;
   std::string architecture;  // of the artifact: "x86_64", "aarch64", "arm", "cuda"
 
@@ -22,11 +22,12 @@ struct Target {
   std::vector<std::string> features;  // without "+"
 
   // Facts of the core.
-  int vector_bits = 128;      // of the widest vectors that are worth using
+  int vector_bits = 128;  // of the widest vectors that are worth using
   int vector_registers = 16;
-  bool has_masks = false;     // masked loads and stores at no cost
+  bool has_masks = false;  // masked loads and stores at no cost
   bool has_fma = false;
-  bool has_f16 = false;       // f16 arithmetic in vectors
+  bool has_power_scaling = false;  // x·2^n as one instruction
+  bool has_f16 = false;            // f16 arithmetic in vectors
   bool has_f16_conversion = false, has_bf16_dot = false, has_int8_dot = false;
   int fma_ports = 2, fma_latency = 4, load_ports = 2;
   int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 4 << 20;  // l3: of all cores together
@@ -42,7 +43,8 @@ struct Target {
   int lanes(DType dtype) const { return std::max(1, vector_bits / dtype.bits); }
 };
 
-// "cpu" (this machine, features detected), "x86", "x86:sse4", "x86:avx2", "x86:avx512", "aarch64", "armv7", named boards
+// "cpu" (this machine, features detected), "x86", "x86:sse4", "x86:avx2", "x86:avx512", "aarch64", "armv7", named
+// boards
 // ("rpi3", "rpi4", "rpi5", "cortex-a53", "neoverse-n1", …), "cuda:sm_90".  Error(target) lists what is known.
 Target parse_target(std::string_view name);
 std::vector<std::string> target_names();

@@ -198,6 +198,8 @@ double apply(Intrinsic intrinsic, DType dtype, const double* x) {
       return sign_of(x[0]);
     case Intrinsic::copysign:
       return std::copysign(x[0], x[1]);
+    case Intrinsic::scale_by_power:
+      return rounded(std::scalbn(x[0], static_cast<int>(std::clamp(x[1], -4000.0, 4000.0))));
     case Intrinsic::fma:
       if (dtype.bits == 64) return std::fma(x[0], x[1], x[2]);
       return rounded(std::fma(static_cast<float>(x[0]), static_cast<float>(x[1]), static_cast<float>(x[2])));

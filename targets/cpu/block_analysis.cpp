@@ -16,6 +16,7 @@ bool is_expensive_call(Intrinsic intrinsic) {
     case Intrinsic::ceil:
     case Intrinsic::trunc:
     case Intrinsic::round_even:
+    case Intrinsic::scale_by_power:
     case Intrinsic::minimum:
     case Intrinsic::maximum:
     case Intrinsic::is_nan:

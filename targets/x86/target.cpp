@@ -64,6 +64,7 @@ Target make(const Level& level, const std::vector<std::string>& further) {
   target.vector_registers = level.vector_registers;
   target.has_masks = level.has_masks;
   target.has_fma = level.has_fma;
+  target.has_power_scaling = level.vector_bits == 512;
   target.has_f16_conversion = level.has_f16_conversion;
   target.has_f16 = has(target, "avx512fp16");
   target.has_bf16_dot = has(target, "avx512bf16");

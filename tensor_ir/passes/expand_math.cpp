@@ -73,12 +73,12 @@ Expr expansion(Builder& b, Intrinsic intrinsic, const std::vector<Expr>& x) {
   }
 }
 
-Expr expand(const Call& node, bool has_fma) {
+Expr expand(const Call& node, const math::MathFeatures& features) {
   if (!node.dtype.is_float()) return {};
   // The remainders of numbers near the largest would overflow in a product without the instruction: left to be refused.
-  if (node.intrinsic == Intrinsic::fmod && node.dtype.bits == 64 && !has_fma) return {};
+  if (node.intrinsic == Intrinsic::fmod && node.dtype.bits == 64 && !features.has_fma) return {};
   const bool is_narrow = node.dtype.bits == 16;
-  Builder b(is_narrow ? f32.with_lanes(node.dtype.lanes) : node.dtype, has_fma);
+  Builder b(is_narrow ? f32.with_lanes(node.dtype.lanes) : node.dtype, features);
   std::vector<Expr> arguments;
   for (const Expr& argument : node.arguments) {
     if (!argument.dtype().is_float()) return {};
@@ -94,9 +94,12 @@ Expr expand(const Call& node, bool has_fma) {
 
 Func expand_math(const Func& f) {
   Func result = f;
-  const auto fma = f.attributes.find("has_fma");  // of the target; lower() sets it
-  const bool has_fma = fma == f.attributes.end() || fma->second != AttributeValue(int64_t{0});
-  result.body = rewrite_bottom_up(f.body, [&](const Call& node) { return expand(node, has_fma); });
+  const auto has = [&](const char* fact, bool otherwise) {  // of the target; lower() sets them
+    const auto found = f.attributes.find(fact);
+    return found == f.attributes.end() ? otherwise : found->second != AttributeValue(int64_t{0});
+  };
+  const math::MathFeatures features{has("has_fma", true), has("has_power_scaling", false)};
+  result.body = rewrite_bottom_up(f.body, [&](const Call& node) { return expand(node, features); });
   return result;
 }
 

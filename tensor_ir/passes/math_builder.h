@@ -14,13 +14,19 @@
 
 namespace tw::math {
 
+// What the target has as instructions.
+struct MathFeatures {
+  bool has_fma = true;
+  bool has_power_scaling = false;  // x·2^n
+};
+
 class Builder {
  public:
-  Builder(DType dtype, bool has_fma) : dtype(dtype), has_fma(has_fma) {}
+  Builder(DType dtype, const MathFeatures& features) : dtype(dtype), features(features) {}
 
   // f32 or f64, with lanes; and integers of its width.
   DType dtype;
-  bool has_fma;  // the target has the instruction
+  MathFeatures features;
   bool is_single() const { return dtype.bits == 32; }
   DType signed_type() const { return (is_single() ? i32 : i64).with_lanes(dtype.lanes); }
   DType unsigned_type() const { return (is_single() ? u32 : u64).with_lanes(dtype.lanes); }
@@ -65,7 +71,7 @@ class Builder {
   // a·b + c where c is −(a·b rounded), or takes most of a·b away: exact.  In f64; without the instruction by Dekker's
   // product (Numerische Mathematik 18, 1971), for operands below 2^996.
   Expr exact_residue(const Expr& a, const Expr& b, const Expr& c) {
-    if (has_fma) return call(Intrinsic::fma, {a, b, c});
+    if (features.has_fma) return call(Intrinsic::fma, {a, b, c});
     auto halves = [&](const Expr& x) {
       const Expr large = name("large", x * real(134217729));  // 2^27 + 1
       const Expr high = name("high", large - (large - x));

@@ -23,7 +23,7 @@ double rounder(const Builder& b) {
 }
 
 struct Reduced {
-  Expr bits;  // of rounder + n: n is in the low bits
+  Expr shifted;  // rounder + n: n is in the low bits
   Expr r;
 };
 
@@ -32,12 +32,14 @@ Reduced reduce_by_ln2(Builder& b, const Expr& x) {
   const Expr shifted = b.name("t", x * b.real(log2_e_f64[0]) + b.real(rounder(b)));
   const Expr n = b.name("n", shifted - b.real(rounder(b)));
   const Expr r = b.name("r", (x - n * b.real(ln2[0])) - n * b.real(ln2[1]));
-  return {b.name("m", b.bits_of(shifted)), r};
+  return {shifted, r};
 }
 
-// p·2^(n + offset), n in the low bits of m.
-Expr scale_by_power(Builder& b, const Expr& p, const Expr& m, int offset) {
+// p·2^(n + offset), shifted = rounder + n.
+Expr scale_by_power(Builder& b, const Expr& p, const Expr& shifted, int offset) {
+  if (b.features.has_power_scaling) return call(Intrinsic::scale_by_power, {p, shifted - b.real(rounder(b) - offset)});
   const int shift = b.fraction_bits();
+  const Expr m = b.name("m", b.bits_of(shifted));
   const Expr half = b.name("h", Builder::shift_right(m, 1));
   // Factors, not additions to the bits of p: those would make a number of NaN.
   const Expr first = b.from_bits(Builder::shift_left(half, shift) + b.integer(static_cast<int64_t>(b.bias()) << shift));
@@ -47,14 +49,15 @@ Expr scale_by_power(Builder& b, const Expr& p, const Expr& m, int offset) {
 }
 
 Expr exp_between(Builder& b, const Expr& x, int offset) {
-  const auto [m, r] = reduce_by_ln2(b, x);
+  const auto [shifted, r] = reduce_by_ln2(b, x);
   const Expr p = r * r * b.polynomial(r, pick(b, exp_f32, exp_f64)) + r + b.real(1);
-  return scale_by_power(b, p, m, offset);
+  return scale_by_power(b, p, shifted, offset);
 }
 
 // exp(x) − 1 for 0 ≤ x, far from overflow: 2^n·expm1(r) + (2^n − 1).
 Expr expm1_of_positive(Builder& b, const Expr& x) {
-  const auto [m, r] = reduce_by_ln2(b, x);
+  const auto [shifted, r] = reduce_by_ln2(b, x);
+  const Expr m = b.bits_of(shifted);
   const Expr q = r * r * b.polynomial(r, pick(b, expm1_f32, expm1_f64)) + r;
   const int shift = b.fraction_bits();
   const Expr power =
@@ -112,7 +115,7 @@ Expr exp2(Builder& b, const Expr& x) {
   const Expr shifted = b.name("t", y + b.real(rounder(b)));
   const Expr r = b.name("r", y - (shifted - b.real(rounder(b))));
   const Expr p = r * b.polynomial(r, pick(b, exp2_f32, exp2_f64)) + b.real(1);
-  return scale_by_power(b, p, b.name("m", b.bits_of(shifted)), 0);
+  return scale_by_power(b, p, shifted, 0);
 }
 
 Expr log(Builder& b, const Expr& x) {

@@ -77,7 +77,7 @@ double distance(T value, Real expected) {
 
 // C[i] = function(X[i], Y[i]), expanded.
 template <class T>
-NDArray apply(Intrinsic intrinsic, const std::vector<NDArray>& inputs, bool contract) {
+NDArray apply(Intrinsic intrinsic, const std::vector<NDArray>& inputs, bool contract, bool has_power_scaling = false) {
   const DType dtype = sizeof(T) == 4 ? f32 : f64;
   const int64_t count = inputs[0].size() / 64;
   Func f;
@@ -94,6 +94,7 @@ NDArray apply(Intrinsic intrinsic, const std::vector<NDArray>& inputs, bool cont
   f.body =
       make_stmt<For>(i, Expr(count), LoopKind::serial, store(f.buffers.back(), {lanes}, call(intrinsic, arguments)));
   f.attributes["has_fma"] = int64_t{contract};
+  f.attributes["has_power_scaling"] = int64_t{has_power_scaling};
   f = expand_math(f);
   bool is_left = false;
   visit(f.body, [&](const Call& node) { is_left |= node.intrinsic == intrinsic; });
@@ -205,9 +206,10 @@ TEST_P(MathOf, SingleIsCloseEverywhere) {
       values.push_back(std::bit_cast<float>(static_cast<uint32_t>(start)));
     }
     const NDArray input = array_of(values);
-    for (const bool contract : {false, true}) {
-      if (contract && !is_special && start / step / 65536 % 4 != 0) continue;
-      const NDArray result = apply<float>(function.intrinsic, {input}, contract);
+    // Plainly; with multiply-adds; with x·2^n as an instruction, too.
+    for (const int mode : {0, 1, 2}) {
+      if (mode > 0 && !is_special && start / step / 65536 % 4 != static_cast<uint64_t>(mode - 1)) continue;
+      const NDArray result = apply<float>(function.intrinsic, {input}, mode > 0, mode == 2);
       for (int64_t i = 0; i < input.size(); ++i) {
         const float x = input.as<float>()[i];
         const double d = distance(result.as<float>()[i], static_cast<Real>(function.f32_reference(x)));
@@ -233,7 +235,7 @@ TEST_P(MathOf, DoubleIsCloseOnSamples) {
   const NDArray input = array_of(values);
   double worst = 0, at = 0, got = 0;
   for (const bool contract : {false, true}) {
-    const NDArray result = apply<double>(function.intrinsic, {input}, contract);
+    const NDArray result = apply<double>(function.intrinsic, {input}, contract, contract);
     for (int64_t i = 0; i < input.size(); ++i) {
       const double x = input.as<double>()[i];
       const double d = distance(result.as<double>()[i], function.f64_reference(x));
