@@ -12,11 +12,13 @@
 //   with
 //                any strides
 //
-// Large concatenations stand alone.  Views are in no group: they are other names of the same bytes.
+// Large concatenations stand alone, but channels in blocks that are put together take an epilogue like a contraction's.
+// Views are in no group: they are other names of the same bytes.
 #include <algorithm>
 #include <set>
 
 #include "relay_ir/compile.h"
+#include "relay_ir/lower_selection.h"
 #include "relay_ir/op.h"
 #include "relay_ir/view.h"
 
@@ -35,6 +37,7 @@ struct Cluster {
   bool has_contraction = false;
   bool is_attention = false;  // the anchor is one
   bool only_moves = false;    // transposes and slices
+  bool is_selection = false;  // of channels in blocks, alone
   bool is_absorbed = false;
 };
 
@@ -58,7 +61,9 @@ class Fuser {
       cluster.weight = is_anchor(kind)                        ? Weight::anchored
                        : kind == OpKind::opaque || is_view(i) ? Weight::closed
                                                               : Weight::light;
-      if (graph_.nodes[i].outputs.size() > 1 || is_large_concat(graph_.nodes[i])) cluster.weight = Weight::closed;
+      cluster.is_selection = is_blocked_selection(graph_, graph_.nodes[i]);
+      if (graph_.nodes[i].outputs.size() > 1 || is_large_concat(graph_.nodes[i]) || cluster.is_selection)
+        cluster.weight = Weight::closed;
       while (absorb_one(static_cast<int>(i))) {
       }
     }
@@ -80,7 +85,6 @@ class Fuser {
 
   // Copying its parts is faster than selecting among them in every element of a larger expression.
   bool is_large_concat(const Node& node) const {
-    if (node.op->name == "select_channels") return true;
     return node.op->name == "concat" && elements(node.outputs[0]).value_or(0) > 8192;
   }
 
@@ -107,9 +111,10 @@ class Fuser {
 
   bool may_absorb(int sink, int producer) const {
     const Cluster &cluster = clusters_[sink], &other = clusters_[producer];
-    if (cluster.weight == Weight::closed || other.weight == Weight::closed) return false;
+    if (cluster.weight == Weight::closed || (other.weight == Weight::closed && !other.is_selection)) return false;
     if (cluster.nodes.size() + other.nodes.size() > max_group_nodes) return false;
     const ValueId value = graph_.nodes[producer].outputs[0];
+    if (other.is_selection) return cluster.weight == Weight::light && is_epilogue(cluster, value);
     if (other.weight == Weight::anchored) {
       const bool is_transposed_attention =
           other.is_attention && cluster.nodes.size() == 1 && graph_.nodes[sink].op->name == "transpose";
@@ -168,7 +173,7 @@ class Fuser {
       Cluster& other = clusters_[producer];
       cluster.nodes.insert(cluster.nodes.end(), other.nodes.begin(), other.nodes.end());
       std::sort(cluster.nodes.begin(), cluster.nodes.end());
-      if (other.weight == Weight::anchored) cluster.weight = Weight::anchored;
+      if (other.weight != Weight::light) cluster.weight = other.weight;
       cluster.is_elementwise = cluster.is_elementwise && other.is_elementwise;
       cluster.has_contraction = cluster.has_contraction || other.has_contraction;
       cluster.is_attention = cluster.is_attention || other.is_attention;

@@ -103,12 +103,11 @@ Func lower_group(const Graph& graph, const Group& group) {
     for (const std::string& constant : constants) func.attributes["constant:" + constant] = int64_t{1};
     return apply_layouts(graph, group, func);
   };
+  const bool has_selection = std::any_of(group.nodes.begin(), group.nodes.end(),
+                                         [&](int index) { return is_blocked_selection(graph, graph.nodes[index]); });
+  if (has_selection) return finish(lower_selection(graph, group, tensors, inputs));
   if (group.nodes.size() == 1 && graph.nodes[group.nodes[0]].op->name == "concat") {
     return finish(lower_concat(graph, graph.nodes[group.nodes[0]], tensors, inputs));
-  }
-  if (group.nodes.size() == 1 && graph.nodes[group.nodes[0]].op->name == "select_channels" &&
-      inputs.size() == group.inputs.size()) {
-    return finish(lower_selection(graph, graph.nodes[group.nodes[0]], tensors, inputs));
   }
   for (const int index : group.nodes) {
     const Node& node = graph.nodes[index];

@@ -1,33 +1,66 @@
-// Blocks that copy or compute pieces of a result side by side, in one nest: the outer loops are shared out, the
-// innermost of each block is its vector.
+// Blocks that compute parts of a result side by side, in one nest (lower_selection): what the nest shares is shared
+// out, channels within a block of the layout are vectors.
 //
-//   for h { for w { for c in 0..13 { Y[h, w, c] = A[h, w, c + 3] }      for h parallel { for w { Y[h, w, 0:13] = …
-//                   for c in 0..3  { Y[h, w, c + 13] = B[h, w, c] } } }  ⇒                       Y[h, w, 13:16] = … } }
+//   for h { for c in 0..32 { for w { part_0: Y[c // 16, h, w, c % 16] = … } }
+//           for c in 0..13 { for w { part_1: Y[2, h, w, c] = … } } }
+//   ⇒
+//   for h parallel { for b in 0..2 { for w { Y[b, h, w, 0:16] = … } } for w { Y[2, h, w, 0:13] = … } }
 #include <algorithm>
 
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::cpu {
+namespace {
 
-bool schedule_copies(Schedule& schedule, const Target& target) {
-  const std::vector<BlockRef> blocks = schedule.blocks();
-  if (blocks.empty() || schedule.loops(blocks[0]).size() < 2) return false;
+// The loops around all blocks.
+std::vector<LoopRef> shared_loops(const Schedule& schedule, const std::vector<BlockRef>& blocks) {
   std::vector<LoopRef> shared = schedule.loops(blocks[0]);
-  shared.pop_back();
   for (const BlockRef& block : blocks) {
-    const BlockAnalysis analysis = analyse(schedule.node(block));
     const std::vector<LoopRef> loops = schedule.loops(block);
-    if (analysis.block_class != BlockClass::injective || loops.size() != shared.size() + 1) return false;
-    if (!std::equal(shared.begin(), shared.end(), loops.begin())) return false;
-    if (blocks.size() == 1 || loop_stride(schedule, block, analysis.write, loops.back()) != 1) return false;
+    const auto length = std::min(shared.size(), loops.size());
+    shared.erase(
+        std::mismatch(shared.begin(), shared.begin() + static_cast<std::ptrdiff_t>(length), loops.begin()).first,
+        shared.end());
   }
+  return shared;
+}
+
+void vectorize_part(Schedule& schedule, const BlockRef& block, const std::vector<LoopRef>& shared) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const int lanes = static_cast<int>(as_int(analysis.write.buffer->shape.back()).value_or(0));
+  std::vector<LoopRef> order = schedule.loops(block);
+  order.erase(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(shared.size()));
+  for (const Var& v : analysis.spatial()) {
+    const auto loops = loops_of(schedule, block, v);
+    if (loops.size() != 1 || analysis.extent(v) < 2 || lanes < 2) continue;
+    if (unit_stride(analysis.write, v, analysis.iters, lanes) != 1) continue;
+    const auto at = std::find(order.begin(), order.end(), loops[0]);
+    if (at == order.end()) continue;
+    LoopRef vector = loops[0];
+    if (analysis.extent(v) > lanes) {
+      const auto halves = schedule.split(vector, {std::nullopt, lanes});
+      *at = halves[0], vector = halves[1];
+    } else {
+      order.erase(at);
+    }
+    order.push_back(vector);
+    if (order.size() > 1) schedule.reorder(order);
+    schedule.vectorize(vector);
+    return;
+  }
+}
+
+}  // namespace
+
+bool schedule_copies(Schedule& schedule, const Target&) {
+  const std::vector<BlockRef> blocks = schedule.blocks();
+  if (blocks.size() < 2) return false;
+  const std::vector<LoopRef> shared = shared_loops(schedule, blocks);
+  if (shared.empty()) return false;
   for (const BlockRef& block : blocks) {
-    const LoopRef inner = schedule.loops(block).back();
-    const int64_t extent = extent_of(schedule, inner);
-    if (extent > 1 && extent <= target.lanes(analyse(schedule.node(block)).write.buffer->dtype))
-      schedule.vectorize(inner);
+    if (analyse(schedule.node(block)).block_class != BlockClass::injective) return false;
   }
-  if (shared.size() > 1) shared.pop_back();  // the innermost walks along the memory
+  for (const BlockRef& block : blocks) vectorize_part(schedule, block, shared);
   share_out(schedule, shared.size() > 1 ? schedule.fuse(shared) : shared[0]);
   return true;
 }

@@ -22,7 +22,7 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
 
 // All blocks at once, when they are stages over the same rows (softmax, normalisations).
 bool schedule_rows(Schedule& schedule, const Target& target);
-// All blocks at once, when they are pieces of one result in one nest (selections of channels).
+// All blocks at once, when they compute parts of one result in one nest (selections of channels).
 bool schedule_copies(Schedule& schedule, const Target& target);
 
 // The stages of attention, whose scores never leave the core's caches.
