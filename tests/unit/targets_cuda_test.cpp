@@ -433,5 +433,26 @@ TEST(Cuda, TheGpuComputesWhatTheOracleDoes) {
   }
 }
 
+TEST(CudaCompiler, ImagesAreKept) {
+  if (!cuda::nvrtc_problem().empty()) GTEST_SKIP() << cuda::nvrtc_problem();
+  const Target target = parse_target("cuda:sm_90");
+  const auto kernels_of = [&](const std::string& factor) {
+    const Func func = parse_func("func f(x: f32[64]) -> (y: f32[64]) {\n  for i in 0..64 {\n    y[i] = x[i] * " +
+                                 factor + "f\n  }\n}");
+    return lower(target.default_schedule(func, target).func(), target, "scale").kernels;
+  };
+  const auto directory = std::filesystem::temp_directory_path() / ("tilewright-cubins-" + std::to_string(getpid()));
+  KernelCache cache(directory);
+  const auto first = cuda::compile_cuda_image(kernels_of("2.0"), target, &cache);
+  const auto second = cuda::compile_cuda_image(kernels_of("2.0"), target, &cache);
+  const auto other = cuda::compile_cuda_image(kernels_of("3.0"), target, &cache);
+  std::filesystem::remove_all(directory);
+  EXPECT_FALSE(first.was_cached);
+  EXPECT_TRUE(second.was_cached);
+  EXPECT_FALSE(other.was_cached);
+  EXPECT_EQ(first.cubin, second.cubin);
+  EXPECT_NE(first.cubin, other.cubin);
+}
+
 }  // namespace
 }  // namespace tw
