@@ -42,6 +42,16 @@ std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block
   return loops;
 }
 
+// The join of lanes' partial results: the block's loops are … results, lane.
+void join_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile) {
+  const LoopRef lane = schedule.loops(block).back();
+  schedule.decompose_reduction(block, lane);
+  for (const LoopRef& loop : loops_below(schedule, block, tile)) {
+    if (!(loop == lane)) schedule.unroll(loop);
+  }
+  schedule.vectorize(lane);
+}
+
 void unroll_all(Schedule& schedule, const std::vector<LoopRef>& loops) {
   for (const LoopRef& loop : loops) schedule.unroll(loop);
 }
@@ -153,11 +163,12 @@ void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef&
   vectorize_below(schedule, block, reduced, axis, lanes);
 }
 
-// Largest and sum of each row: lanes make partial results in registers, all rows side by side, and are joined there.
-void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
-  const LoopRef along = loops_below(schedule, block, tile).back();
-  if (extent_of(schedule, along) < 2 * lanes) return;
-  const BlockRef partial = schedule.rfactor(schedule.split(along, {std::nullopt, lanes})[1], 0);
+// The innermost, reduced loop of the block: lanes make partial results in registers within `tile`, those of all results
+// side by side, and are joined there.  The lanes are the partial results' last dimension: a vector each.
+BlockRef reduce_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
+  const LoopRef along = schedule.loops(block).back();
+  const int rank = analyse(schedule.node(block)).write.buffer.rank();
+  const BlockRef partial = schedule.rfactor(schedule.split(along, {std::nullopt, lanes})[1], rank);
   const std::vector<LoopRef> around = schedule.loops(partial);
   if (std::find(around.begin(), around.end(), tile) == around.end()) schedule.compute_at(partial, tile);
   const BlockAnalysis analysis = analyse(schedule.node(partial));
@@ -168,32 +179,27 @@ void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile,
   loops.insert(loops.begin(), reduced);
   schedule.reorder(loops);
   const BlockRef init = schedule.decompose_reduction(partial, reduced);
-  vectorize_below(schedule, init, tile, 0, lanes);
-  vectorize_below(schedule, partial, reduced, 0, lanes);
-  unroll_all(schedule, loops_below(schedule, block, tile));
+  const size_t axis = position_of(analysis, Var::of(analysis.write.indices.back()));
+  vectorize_below(schedule, init, tile, axis, lanes);
+  vectorize_below(schedule, partial, reduced, axis, lanes);
+  join_lanes(schedule, block, tile);
+  return partial;
 }
 
-// Scores as dot products along the elements: for each key, the vectors of the rows' partial results stay in registers.
+// Largest or sum of each row.
+void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
+  if (extent_of(schedule, schedule.loops(block).back()) >= 2 * lanes) reduce_in_registers(schedule, block, tile, lanes);
+}
+
+// Scores as dot products along the elements, key by key.
 void dot_products(Schedule& schedule, const LoopRef& tile, int lanes) {
   std::vector<LoopRef> loops = loops_below(schedule, scores, tile);  // … group, query, key, element
-  const LoopRef element = loops.back(), key = loops[loops.size() - 2];
+  const LoopRef key = loops[loops.size() - 2];
   loops.erase(loops.end() - 2);
   loops.insert(loops.begin(), key);
   schedule.reorder(loops);
-  const BlockRef partial = schedule.rfactor(schedule.split(element, {std::nullopt, lanes})[1], 0);
-  schedule.compute_at(partial, key);
-  const BlockAnalysis analysis = analyse(schedule.node(partial));
-  schedule.set_scope(analysis.write.buffer->name, Scope::register_);
-  const LoopRef reduced = loops_of(schedule, partial, analysis.reduce().at(0)).at(0);
-  std::vector<LoopRef> inner = loops_below(schedule, partial, key);
-  std::erase(inner, reduced);
-  inner.insert(inner.begin(), reduced);
-  schedule.reorder(inner);
-  const BlockRef init = schedule.decompose_reduction(partial, reduced);
-  vectorize_below(schedule, init, key, 0, lanes);
-  vectorize_below(schedule, partial, reduced, 0, lanes);
-  schedule.unroll(reduced);
-  unroll_all(schedule, loops_below(schedule, scores, key));
+  const BlockRef partial = reduce_in_registers(schedule, scores, key, lanes);
+  schedule.unroll(loops_of(schedule, partial, analyse(schedule.node(partial)).reduce().at(0)).at(0));
 }
 
 void vectorize_keys(Schedule& schedule, const BlockRef& block, int lanes) {
