@@ -77,6 +77,7 @@ class CpuProgram final : public Program {
       }
       if (code.has_barrier) all_on_worker_0 = true, spared = false;
       all_on_worker_0 &= on_worker_0;
+      most_tasks_ = std::max(most_tasks_, step.tasks);
       is_first = false;
       steps_.push_back(code);
       for (size_t b = 0; b < step.buffers.size(); ++b) {
@@ -91,6 +92,7 @@ class CpuProgram final : public Program {
   }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) override {
+    threads = useful_threads(threads);
     begin(inputs, outputs, threads);
     TeamLease team(threads);
     team->run([&](int w) {
@@ -106,6 +108,7 @@ class CpuProgram final : public Program {
 
   std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
                                  int repetitions) override {
+    threads = useful_threads(threads);
     begin(inputs, outputs, threads);
     std::vector<std::vector<double>> samples(steps_.size());
     TeamLease team(threads);
@@ -136,6 +139,7 @@ class CpuProgram final : public Program {
 
   std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
                               int repetitions) override {
+    threads = useful_threads(threads);
     begin(inputs, outputs, threads);
     std::vector<std::vector<StepSpan>> runs(repetitions);  // each by worker, then by time
     TeamLease team(threads);
@@ -183,6 +187,9 @@ class CpuProgram final : public Program {
       worker.pointers[entry.entry] = start + entry.offset;
     }
   }
+
+  // Nobody is woken who would find no task in any step.
+  int useful_threads(int threads) const { return static_cast<int>(std::min<int64_t>(threads, most_tasks_)); }
 
   // Sees to as many workers as asked for, and to aligned arrays.
   void begin(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) {
@@ -233,6 +240,7 @@ class CpuProgram final : public Program {
   std::shared_ptr<void> arena_;
   std::vector<NDArray> constants_;
   std::vector<StepCode> steps_;
+  int64_t most_tasks_ = 1;  // of a step
   std::vector<CallerEntry> caller_entries_;
   std::vector<Worker> workers_;
   // For the current run.

@@ -28,15 +28,16 @@ class Executable:
 
     def __init__(self, core: _core.Executable, report: dict[str, Any] | None = None):
         self._core, self._report = core, report
+        self._inputs, self._outputs = list(core.inputs), list(core.outputs)  # (name, type) in order
 
     @property
     def inputs(self) -> dict[str, str]:
         """Name → type ("f32[1,3,224,224]") of each input, in order."""
-        return dict(self._core.inputs)
+        return dict(self._inputs)
 
     @property
     def outputs(self) -> dict[str, str]:
-        return dict(self._core.outputs)
+        return dict(self._outputs)
 
     @property
     def target(self) -> str:
@@ -51,7 +52,7 @@ class Executable:
         self._core.threads = checked_threads(count)
 
     def _ordered(self, inputs: dict[str, Any]) -> list[np.ndarray]:
-        expected = self._core.inputs
+        expected = self._inputs
         names = [name for name, _ in expected]
         problems = [f"input {name!r} is missing" for name in names if name not in inputs]
         problems += [f"there is no input {name!r}" for name in inputs if name not in names]
@@ -62,7 +63,7 @@ class Executable:
 
     def _given_outputs(self, out: dict[str, np.ndarray], inputs: list[np.ndarray]) -> list[np.ndarray]:
         """The arrays of `out` in order, if a run can write to all of them in place."""
-        names = [name for name, _ in self._core.outputs]
+        names = [name for name, _ in self._outputs]
         if sorted(out) != sorted(names):
             raise Error("TW1101", f"out has {', '.join(out) or 'nothing'}\nhelp: the outputs are {', '.join(names)}")
         arrays = [out[name] for name in names]
@@ -84,11 +85,11 @@ class Executable:
             self._core.run_into(arrays, outputs)
         else:
             outputs = self._core.run(arrays)
-        return dict(zip((name for name, _ in self._core.outputs), outputs, strict=True))
+        return dict(zip((name for name, _ in self._outputs), outputs, strict=True))
 
     def __call__(self, *inputs: Any) -> list[np.ndarray]:
         """Runs on arrays in the order of the inputs; gives a list."""
-        names = [name for name, _ in self._core.inputs]
+        names = [name for name, _ in self._inputs]
         if len(inputs) != len(names):
             raise Error("TW1101", f"{len(inputs)} inputs were given, {len(names)} are needed: {', '.join(names)}")
         return self._core.run([as_array(value) for value in inputs])

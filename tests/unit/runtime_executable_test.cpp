@@ -248,6 +248,16 @@ TEST(Executable, TracesWhoRanWhatWhen) {
   EXPECT_EQ(caught([&] { (void)executable.trace(small_inputs(), 0); }).code, ErrorCode::limit);
 }
 
+// A plan whose steps have one task each needs no second worker, however many were asked for.
+TEST(Executable, WorkersWithoutTasksStayAsleep) {
+  Plan plan = small_plan();
+  for (Step& step : plan.steps) step.tasks = std::min<int64_t>(step.tasks, 2);
+  Executable executable(kernel_image(), plan, small_constants(), small_requirements());
+  executable.set_threads(4);
+  for (const StepSpan& span : executable.trace(small_inputs(), 1)) EXPECT_LT(span.worker, 2);
+  EXPECT_EQ(executable.threads(), 4);
+}
+
 TEST(Executable, NoStepsAndNoTasks) {
   Plan plan;
   plan.outputs = {{"out", f32, {0}}};
