@@ -25,6 +25,31 @@ struct Executable::State {
   std::mutex mutex;                  // one run at a time: there is one arena
   std::unique_ptr<Program> program;  // guarded; made when first needed, for code for another machine can be saved here
 
+  // Large results of the last run: their storage serves the next one when the caller has let go of it, since fresh
+  // pages cost more than many a kernel.
+  std::mutex results_mutex;
+  std::vector<NDArray> results;
+
+  std::vector<NDArray> make_outputs() {
+    constexpr size_t worth_keeping = size_t{1} << 20;
+    std::lock_guard lock(results_mutex);
+    results.resize(plan.outputs.size());
+    std::vector<NDArray> outputs;
+    for (size_t i = 0; i < plan.outputs.size(); ++i) {
+      NDArray& kept = results[i];
+      if (!kept.is_defined() || !kept.is_sole_owner()) {
+        NDArray fresh(plan.outputs[i].dtype, plan.outputs[i].shape);
+        if (fresh.byte_size() < worth_keeping) {
+          outputs.push_back(std::move(fresh));
+          continue;
+        }
+        kept = std::move(fresh);
+      }
+      outputs.push_back(kept);
+    }
+    return outputs;
+  }
+
   Program& ready_program() {
     if (!program) program = make_program({image, plan, constants, requirements});
     return *program;
@@ -135,8 +160,7 @@ const MachineRequirements& Executable::requirements() const {
 
 std::vector<NDArray> Executable::run(const std::vector<NDArray>& inputs) {
   check_arrays(inputs, state_->plan.inputs, "input");
-  std::vector<NDArray> outputs;
-  for (const TensorInfo& info : state_->plan.outputs) outputs.emplace_back(info.dtype, info.shape);
+  std::vector<NDArray> outputs = state_->make_outputs();
   run_into(inputs, outputs);
   return outputs;
 }

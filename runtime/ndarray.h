@@ -57,6 +57,9 @@ class NDArray {
   void set_float(int64_t index, double value);
   void set_int(int64_t index, int64_t value);
 
+  // Whether nobody else holds the storage.
+  bool is_sole_owner() const { return owner_.use_count() == 1; }
+
   NDArray reshape(Shape shape) const;  // same storage
   NDArray clone() const;
 

@@ -60,8 +60,10 @@ OpDef softmax_op(bool is_log) {
     const te::Tensor sum =
         te::reduce(name + "_sum", rows, {extent}, te::Combiner::sum, {power},
                    [&](const te::Indices& s, const te::Indices& r) { return power(with(s, axis, r[0])); });
-    return {te::compute(name, x.shape(), {power, sum},
-                        [&](const te::Indices& i) { return cast(dtype, power(i) / sum(without(i, axis))); })};
+    // One division a row.
+    return {te::compute(name, x.shape(), {power, sum}, [&](const te::Indices& i) {
+      return cast(dtype, power(i) * (float_imm(wide, 1) / sum(without(i, axis))));
+    })};
   };
   op.examples = {{{tensor_type(f32, {2, 5})}, {}},
                  {{tensor_type(f16, {2, 3, 4})}, attributes_of({{"axis", int64_t{1}}})}};

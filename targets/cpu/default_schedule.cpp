@@ -109,6 +109,7 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
       // Neighbours along an axis that is not the last: also where a single block holds the whole axis.
       const auto is_blocked = [&](const Access& read) {
         return analysis.extent(spatial[axis]) > 1 && read.uses(spatial[axis]) &&
+               read.indices.size() > spatial.size() &&
                unit_stride(read, spatial[axis], analysis.iters, lanes) == 1;
       };
       if (!std::any_of(analysis.reads.begin(), analysis.reads.end(), is_blocked)) continue;

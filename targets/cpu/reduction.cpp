@@ -118,8 +118,12 @@ void schedule_over_reduced(Schedule& schedule, const BlockRef& block, const Var&
 
 void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
   const LoopRef reduced = schedule.loops(block).back();
-  if (extent_of(schedule, reduced) < 2 * lanes) return;
-  const BlockRef partial = schedule.rfactor(schedule.split(reduced, {std::nullopt, lanes})[1], 0);
+  const int64_t extent = extent_of(schedule, reduced);
+  if (extent < 2 * lanes) return;
+  // Several vectors of partial results, where there is work for them: one alone waits for itself in each step.
+  const int width = extent >= 8 * lanes ? 4 * lanes : lanes;
+  const LoopRef join = schedule.split(reduced, {std::nullopt, width})[1];
+  const BlockRef partial = schedule.rfactor(join, 0);
   const std::vector<LoopRef> around = schedule.loops(partial);
   if (std::find(around.begin(), around.end(), tile) == around.end()) schedule.compute_at(partial, tile);
   const BlockAnalysis inner = analyse(schedule.node(partial));
@@ -132,9 +136,12 @@ void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& t
   order.push_back(lane);
   schedule.reorder(order);
   const BlockRef init = schedule.decompose_reduction(partial, reduce.at(0));
-  vectorize_below(schedule, init, tile, 0, lanes);
+  vectorize_below(schedule, init, tile, 0, width);
   schedule.vectorize(lane);
-  schedule.set_scope(inner.write.buffer->name, Scope::stack);
+  const LoopRef lanes_loop = schedule.loops(block).back();
+  schedule.decompose_reduction(block, lanes_loop);
+  schedule.vectorize(lanes_loop);
+  schedule.set_scope(inner.write.buffer->name, Scope::register_);
 }
 
 bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target) {

@@ -212,3 +212,19 @@ def test_arrays_that_cannot_take_the_outputs(executable, x, out):
 def test_outputs_share_no_memory_with_inputs(executable, x):
     with pytest.raises(tw.Error, match="shares memory"):
         executable.run({"x": x}, out={"y": x.reshape(-1)[:10].reshape(1, 10)})
+
+
+def test_large_results_that_are_held_stay_as_they_are():
+    """The storage of a large result serves later runs only after the caller has dropped it."""
+    model = model_of([("Relu", ["x"], ["y"])], [value("x", [1 << 19])], [value("y", [1 << 19])])
+    executable = tw.compile(tw.load(model.SerializeToString()))
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(1 << 19).astype(np.float32) for _ in range(3)]
+    held = [executable.run({"x": x})["y"] for x in inputs]
+    parts = [y[::7] for y in held]
+    del held
+    executable.run({"x": -np.ones(1 << 19, np.float32)})
+    for x, part in zip(inputs, parts, strict=True):
+        np.testing.assert_array_equal(part, np.maximum(x, 0)[::7])
+    dropped = executable.run({"x": inputs[0]})["y"].ctypes.data
+    assert executable.run({"x": inputs[1]})["y"].ctypes.data == dropped
