@@ -149,10 +149,41 @@ class Compiler {
     });
   }
 
+  // Arrays of the caller begin where they do: numpy's at multiples of 16.  A copy would cost more than unaligned
+  // vectors.
+  static constexpr int caller_alignment = 8;
+
+  Func with_caller_alignment(Func func, const Group& group) const {
+    if (target_.kind == TargetKind::cuda) return func;  // copied to the device anyway
+    std::set<ValueId> of_caller;
+    for (const ValueId id : graph_.inputs) of_caller.insert(root_[id]);
+    for (const ValueId id : graph_.outputs) of_caller.insert(root_[id]);
+    const std::vector<ValueId> values = buffer_values(group);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!of_caller.count(root_[values[i]])) continue;
+      BufferNode node = *func.buffers[i].get();
+      node.alignment = caller_alignment;
+      const Buffer relaxed{std::move(node)};
+      func.body = replace_buffer(func.body, func.buffers[i], relaxed);
+      func.buffers[i] = relaxed;
+    }
+    return func;
+  }
+
+  // By buffer of the group's Func.
+  std::vector<ValueId> buffer_values(const Group& group) const {
+    std::vector<ValueId> values;
+    for (const ValueId id : group.inputs) {
+      if (!is_immediate(graph_, id)) values.push_back(id);
+    }
+    values.insert(values.end(), group.outputs.begin(), group.outputs.end());
+    return values;
+  }
+
   void find_unique_funcs() {
     std::unordered_map<uint64_t, std::vector<int>> by_hash;
     for (const Group& group : groups_) {
-      Func func = lower_group(graph_, group);
+      Func func = with_caller_alignment(lower_group(graph_, group), group);
       std::vector<int>& candidates = by_hash[structural_hash(func)];
       const auto found = std::find_if(candidates.begin(), candidates.end(), [&](int i) {
         return uniques_[i].func.attributes == func.attributes && structural_equal(uniques_[i].func, func);
@@ -245,6 +276,7 @@ class Compiler {
 
   void make_plan() {
     plan_.metadata["model"] = graph_.name;
+    if (target_.kind != TargetKind::cuda) plan_.caller_alignment = caller_alignment;
     for (const ValueId id : graph_.inputs) plan_.inputs.push_back(info(id, graph_.values[id].name));
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       plan_.outputs.push_back(info(graph_.outputs[i], graph_.output_name(i)));
@@ -263,11 +295,7 @@ class Compiler {
   }
 
   void add_steps(const Group& group, const UniqueFunc& unique) {
-    std::vector<ValueId> values;  // by buffer of the Func
-    for (const ValueId id : group.inputs) {
-      if (!is_immediate(graph_, id)) values.push_back(id);
-    }
-    values.insert(values.end(), group.outputs.begin(), group.outputs.end());
+    const std::vector<ValueId> values = buffer_values(group);
     double bytes = 0;
     for (const ValueId id : values) bytes += static_cast<double>(storage_bytes(graph_.values[id]));
     std::unordered_map<Buffer, size_t> temporaries;  // index into arena_

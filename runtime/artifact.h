@@ -26,7 +26,7 @@
 
 namespace tw {
 
-inline constexpr uint32_t artifact_format_version = 1;
+inline constexpr uint32_t artifact_format_version = 2;
 
 class Artifact {
  public:

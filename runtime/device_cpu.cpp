@@ -197,14 +197,14 @@ class CpuProgram final : public Program {
     input_starts_.assign(inputs.begin(), inputs.end());
     output_starts_.assign(outputs.begin(), outputs.end());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (is_aligned(inputs[i])) continue;
+      if (is_aligned(inputs[i], plan_.caller_alignment)) continue;
       NDArray& copy = aligned_inputs_[i];
       if (!copy.is_defined()) copy = NDArray(plan_.inputs[i].dtype, plan_.inputs[i].shape);
       if (copy.byte_size() > 0) std::memcpy(copy.data(), inputs[i], copy.byte_size());
       input_starts_[i] = copy.data();
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
-      if (is_aligned(outputs[i])) continue;
+      if (is_aligned(outputs[i], plan_.caller_alignment)) continue;
       NDArray& copy = aligned_outputs_[i];
       if (!copy.is_defined()) copy = NDArray(plan_.outputs[i].dtype, plan_.outputs[i].shape);
       output_starts_[i] = copy.data();

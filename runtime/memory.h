@@ -10,8 +10,8 @@ namespace tw {
 // Every storage that a kernel sees begins at such a boundary.
 inline constexpr size_t storage_alignment = 64;
 
-inline bool is_aligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % storage_alignment == 0;
+inline bool is_aligned(const void* pointer, size_t alignment = storage_alignment) {
+  return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
 }
 
 // Uninitialised (large ones: zero) memory at a 64-byte boundary, never null, also for 0 bytes.  Large blocks are pages

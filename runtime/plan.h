@@ -51,6 +51,8 @@ struct Step {
 
 struct Plan {
   std::vector<TensorInfo> inputs, outputs;
+  // Bytes at a multiple of which the arrays of inputs and outputs must begin: a power of two.  Others are copied.
+  uint32_t caller_alignment = 64;
   std::vector<TensorInfo> constants;  // their data travel beside the plan
   int64_t arena_bytes = 0;
   int64_t workspace_bytes = 0;  // the largest of the steps'

@@ -109,6 +109,7 @@ std::vector<std::byte> write_plan(const Plan& plan) {
   write_tensors(out, plan.inputs);
   write_tensors(out, plan.outputs);
   write_tensors(out, plan.constants);
+  out.put(plan.caller_alignment);
   out.put(plan.arena_bytes);
   out.put(plan.workspace_bytes);
   out.put(static_cast<uint32_t>(plan.steps.size()));
@@ -127,6 +128,7 @@ Plan read_plan(std::span<const std::byte> bytes, const std::string& where) {
   plan.inputs = read_tensors(in);
   plan.outputs = read_tensors(in);
   plan.constants = read_tensors(in);
+  plan.caller_alignment = in.get<uint32_t>();
   plan.arena_bytes = in.get<int64_t>();
   plan.workspace_bytes = in.get<int64_t>();
   plan.steps.resize(in.get_count(73));
@@ -165,6 +167,9 @@ std::string find_plan_problem(const Plan& plan) {
                                         {plan.arena_bytes}};
   const char* storages[] = {"input", "output", "constant", "arena"};
   if (!problem.empty()) return problem;
+  if (plan.caller_alignment == 0 || plan.caller_alignment > 64 ||
+      (plan.caller_alignment & (plan.caller_alignment - 1)) != 0)
+    return "an alignment of " + std::to_string(plan.caller_alignment) + " bytes is no power of two up to 64";
   if (!fits_memory(plan.arena_bytes)) return "its arena of " + std::to_string(plan.arena_bytes) + " bytes is absurd";
   if (!fits_memory(plan.workspace_bytes))
     return "its workspace of " + std::to_string(plan.workspace_bytes) + " bytes is absurd";

@@ -329,6 +329,8 @@ TEST(Plan, EveryRuleIsChecked) {
   EXPECT_NE(problem([](Plan& p) { p.outputs[0].dtype.lanes = 4; }), "");
   EXPECT_NE(problem([](Plan& p) { p.outputs[0].dtype.bits = 5; }), "");
   EXPECT_NE(problem([](Plan& p) { p.arena_bytes = -1; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.caller_alignment = 0; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.caller_alignment = 48; }), "");
   EXPECT_NE(problem([](Plan& p) { p.arena_bytes = INT64_MAX; }), "");
   EXPECT_NE(problem([](Plan& p) { p.workspace_bytes = -1; }), "");
   EXPECT_NE(problem([](Plan& p) { p.workspace_bytes = 4; }), "");
