@@ -33,7 +33,7 @@ class LayoutAssignment {
       for (const ValueId id : node.inputs) {
         if (id != no_value && is_blocked_[id] && !reads_blocked) {
           inputs.push_back(converted(copy, id, 0));
-        } else if (id != no_value && !is_blocked_[id] && is_blocked_[out] && node.op->kind == OpKind::elementwise &&
+        } else if (id != no_value && !is_blocked_[id] && is_blocked_[out] && needs_blocks(node) &&
                    !graph_.is_constant(id) && is_eligible(id)) {
           inputs.push_back(converted(copy, id, block_));
         } else {
@@ -139,6 +139,11 @@ class LayoutAssignment {
     if (!is_eligible(node.outputs[0])) return false;
     if (is_convolution(node)) return graph_.is_constant(node.inputs[1]) && is_blockable_conv(node);
     return any_input_blocked(node) && keeps_channels(node);
+  }
+
+  // Lanes of the result are lanes of the inputs: element by element, or of a convolution that keeps channels apart.
+  bool needs_blocks(const Node& node) const {
+    return node.op->kind == OpKind::elementwise || (node.op->name == "conv" && node.attributes.get_int("groups") > 1);
   }
 
   // Whether the node is as well off with blocked inputs.
