@@ -11,6 +11,7 @@
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
+#include "tensor_ir/passes/redirect.h"
 
 namespace tw {
 namespace {
@@ -121,18 +122,7 @@ class Compaction {
       for (size_t d = 0; d < indices.size(); ++d) result.push_back(simplify(indices[d] - bases[d], all));
       return result;
     };
-    return make_stmt<Allocate>(
-        smaller, rewrite_bottom_up(
-                     allocate.body,
-                     [&](const Load& l) -> Expr {
-                       return l.buffer == buffer ? make_expr<Load>(l.dtype, smaller, rebased(l.indices), l.predicate)
-                                                 : Expr();
-                     },
-                     [&](const Store& st) -> Stmt {
-                       return st.buffer == buffer
-                                  ? make_stmt<Store>(smaller, rebased(st.indices), st.value, st.predicate, st.span)
-                                  : Stmt();
-                     }));
+    return make_stmt<Allocate>(smaller, redirect_accesses(allocate.body, buffer, smaller, rebased));
   }
 
   Assumptions ranges_;  // of the loops around

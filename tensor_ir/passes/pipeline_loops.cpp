@@ -15,6 +15,7 @@
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
+#include "tensor_ir/passes/redirect.h"
 #include "tensor_ir/passes/pipeline.h"
 #include "tensor_ir/printer.h"
 
@@ -97,19 +98,11 @@ Buffer with_versions(const Buffer& buffer, int64_t stages) {
 }
 
 Stmt use_version(const Stmt& s, const Buffer& from, const Buffer& to, const Expr& version) {
-  auto indices_of = [&](const std::vector<Expr>& indices) {
+  return redirect_accesses(s, from, to, [&](const std::vector<Expr>& indices) {
     std::vector<Expr> result{version};
     result.insert(result.end(), indices.begin(), indices.end());
     return result;
-  };
-  return rewrite_bottom_up(
-      s,
-      [&](const Load& n) -> Expr {
-        return n.buffer == from ? make_expr<Load>(n.dtype, to, indices_of(n.indices), n.predicate) : Expr();
-      },
-      [&](const Store& n) -> Stmt {
-        return n.buffer == from ? make_stmt<Store>(to, indices_of(n.indices), n.value, n.predicate, n.span) : Stmt();
-      });
+  });
 }
 
 Stmt pipeline(const For& loop, int64_t stages) {
