@@ -4,100 +4,18 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor_ir/scalar_meaning.h"
+
 namespace tw {
 namespace {
 
-int64_t wrap(DType dtype, int64_t value) {  // to the width of an integer dtype
-  if (dtype.is_bool()) return value != 0;
-  if (dtype.bits == 64) return value;
-  const uint64_t mask = (uint64_t{1} << dtype.bits) - 1;
-  uint64_t bits = static_cast<uint64_t>(value) & mask;
-  if (dtype.is_signed_integer() && (bits >> (dtype.bits - 1))) bits |= ~mask;
-  return static_cast<int64_t>(bits);
-}
-
-double round_to(DType dtype, double value) {
-  if (dtype.element() == f64) return value;
-  const float single = static_cast<float>(value);
-  if (dtype.element() == f16) return f16_to_float(float_to_f16(single));
-  if (dtype.element() == bf16) return bf16_to_float(float_to_bf16(single));
-  return single;
-}
-
-int64_t floor_div_of(int64_t a, int64_t b) {
-  const int64_t q = a / b;
-  return (a % b != 0 && (a % b < 0) != (b < 0)) ? q - 1 : q;
-}
-
-// The constant result of an integer operation; nothing when it must not fold (division by zero, overflowing division).
+// The constant result of an integer operation; nothing where it is an error, which is the program's to meet.
 std::optional<int64_t> fold_int(BinaryOp op, DType dtype, int64_t a, int64_t b) {
-  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
-  const bool is_unsigned = dtype.is_unsigned_integer();
-  switch (op) {
-    case BinaryOp::add:
-      return static_cast<int64_t>(ua + ub);
-    case BinaryOp::sub:
-      return static_cast<int64_t>(ua - ub);
-    case BinaryOp::mul:
-      return static_cast<int64_t>(ua * ub);
-    case BinaryOp::div:
-    case BinaryOp::mod:
-    case BinaryOp::floor_div:
-    case BinaryOp::floor_mod: {
-      if (b == 0 || (b == -1 && a == std::numeric_limits<int64_t>::min())) return std::nullopt;
-      if (is_unsigned) {
-        return static_cast<int64_t>(op == BinaryOp::div || op == BinaryOp::floor_div ? ua / ub : ua % ub);
-      }
-      if (op == BinaryOp::div) return a / b;
-      if (op == BinaryOp::mod) return a % b;
-      const int64_t q = floor_div_of(a, b);
-      return op == BinaryOp::floor_div ? q : a - q * b;
-    }
-    case BinaryOp::min:
-      return is_unsigned ? static_cast<int64_t>(std::min(ua, ub)) : std::min(a, b);
-    case BinaryOp::max:
-      return is_unsigned ? static_cast<int64_t>(std::max(ua, ub)) : std::max(a, b);
-    case BinaryOp::eq:
-      return a == b;
-    case BinaryOp::ne:
-      return a != b;
-    case BinaryOp::lt:
-      return is_unsigned ? ua < ub : a < b;
-    case BinaryOp::le:
-      return is_unsigned ? ua <= ub : a <= b;
-    case BinaryOp::logical_and:
-      return a && b;
-    case BinaryOp::logical_or:
-      return a || b;
-    case BinaryOp::bit_and:
-      return a & b;
-    case BinaryOp::bit_or:
-      return a | b;
-    case BinaryOp::bit_xor:
-      return a ^ b;
-    case BinaryOp::shift_left:
-      if (b < 0 || b >= dtype.bits) return std::nullopt;
-      return static_cast<int64_t>(ua << b);
-    case BinaryOp::shift_right:
-      if (b < 0 || b >= dtype.bits) return std::nullopt;
-      return is_unsigned ? static_cast<int64_t>(ua >> b) : a >> b;
-  }
-  return std::nullopt;
-}
-
-std::optional<double> fold_float(BinaryOp op, double a, double b) {
-  switch (op) {
-    case BinaryOp::add:
-      return a + b;
-    case BinaryOp::sub:
-      return a - b;
-    case BinaryOp::mul:
-      return a * b;
-    case BinaryOp::div:
-      return a / b;
-    default:
-      return std::nullopt;
-  }
+  const bool is_division =
+      op == BinaryOp::div || op == BinaryOp::mod || op == BinaryOp::floor_div || op == BinaryOp::floor_mod;
+  const bool is_shift = op == BinaryOp::shift_left || op == BinaryOp::shift_right;
+  if ((is_division && b == 0) || (is_shift && (b < 0 || b >= dtype.bits))) return std::nullopt;
+  return meaning::apply(op, dtype, a, b);
 }
 
 // Gives both operands one dtype: untyped (i64) literals take the other's element type, scalars its lanes.
@@ -152,13 +70,13 @@ bool Func::is_output(const Buffer& buffer) const {
 
 Expr int_imm(DType dtype, int64_t value) {
   check(dtype.is_integer() || dtype.is_bool(), "int_imm: an integer or bool dtype");
-  Expr scalar = make_expr<IntImm>(dtype.element(), wrap(dtype, value));
+  Expr scalar = make_expr<IntImm>(dtype.element(), meaning::wrap(dtype, value));
   return dtype.is_vector() ? broadcast(scalar, dtype.lanes) : scalar;
 }
 
 Expr float_imm(DType dtype, double value) {
   check(dtype.is_float(), "float_imm: a float dtype");
-  Expr scalar = make_expr<FloatImm>(dtype.element(), round_to(dtype, value));
+  Expr scalar = make_expr<FloatImm>(dtype.element(), meaning::round_to(dtype, value));
   return dtype.is_vector() ? broadcast(scalar, dtype.lanes) : scalar;
 }
 
@@ -221,9 +139,9 @@ Expr binary(BinaryOp op, Expr a, Expr b) {
   if (const auto x = as_int(a), y = as_int(b); is_integral && x && y) {
     if (const auto value = fold_int(op, dtype, *x, *y)) return int_imm(result, *value);
   }
-  if (const auto x = as_float(a), y = as_float(b); x && y && (dtype.element() == f32 || dtype.element() == f64)) {
-    if (const auto value = fold_float(op, *x, *y)) return float_imm(result, *value);
-  }
+  const bool is_arithmetic = op == BinaryOp::add || op == BinaryOp::sub || op == BinaryOp::mul || op == BinaryOp::div;
+  if (const auto x = as_float(a), y = as_float(b); x && y && is_arithmetic && dtype.bits >= 32)
+    return float_imm(result, meaning::apply(op, dtype.element(), *x, *y));
   if (is_integral) {  // the identities that keep index expressions small while they are built
     if (is_const_int(b, 0) && (op == BinaryOp::add || op == BinaryOp::sub)) return a;
     if (is_const_int(a, 0) && op == BinaryOp::add) return b;
