@@ -63,13 +63,8 @@ void check_same_iteration(const ScheduleEdit& edit, const Block& block, const Bu
 
 void Schedule::compute_at(const BlockRef& ref, const LoopRef& loop_ref) {
   ScheduleEdit edit(*this, "compute_at", ref, loop_ref);
-  const Block& block = edit.block(ref);
-  const Path block_path = edit.path(ref), loop_path = edit.path(loop_ref);
-  const Stmt here = block_path.back();
-  edit.require_regular(ref);
-  const For& loop = edit.loop(loop_ref);
-  if (loop.loop_kind == LoopKind::vectorized)
-    edit.refuse("a block cannot run inside of lanes", loop_path.back(), "choose the loop around the vectorized one");
+  const Move move(edit, ref, loop_ref);
+  const auto& [block_path, loop_path, here, block, loop, around, outer, ranges] = move;
   if (std::any_of(block_path.begin(), block_path.end(), [&](const Stmt& s) { return s.get() == &loop; })) {
     edit.refuse("block " + quoted(ref.name) + " is inside of loop " + quoted(loop_ref.name()) + " already", here,
                 "choose a loop around its consumer");
@@ -114,10 +109,6 @@ void Schedule::compute_at(const BlockRef& ref, const LoopRef& loop_ref) {
   check_inputs_stay(edit, block, here, parting);
 
   // The region that one iteration of the loop reads.
-  const auto around = loops_of(loop_path);
-  std::vector<Var> outer;
-  for (const For* l : around) outer.push_back(l->var);
-  const Assumptions ranges = ranges_of(around);
   std::vector<Access> reads;
   for (Access& access : accesses_in(loop.body, around)) {
     if (access.buffer == output && !access.is_write) reads.push_back(std::move(access));
@@ -147,12 +138,7 @@ void Schedule::compute_at(const BlockRef& ref, const LoopRef& loop_ref) {
   const For& target = *path_to_loop(body, loop_ref.var).back().as<For>();
   body = replace_node(body, &target,
                       with_body(target, make_stmt<Allocate>(output, insert_before_use(target.body, {output}, moved))));
-  const auto missing = out_of_scope(func_, here, path_to_block(body, ref.name));
-  if (!missing.empty()) {
-    edit.refuse("block " + quoted(ref.name) + " reads " + quoted(missing[0]->name) +
-                    ", which exists only where the block is now",
-                here, "move the producer of " + missing[0]->name + " after moving this block");
-  }
+  check_in_scope(edit, move, body, "move its producer after moving this block");
   for (const For* l : loops_of(path_to_block(body, ref.name))) {
     if (l->thread >= ThreadAxis::thread_x) edit.check_concurrent_loop(body, *l, true);
   }

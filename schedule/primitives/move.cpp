@@ -37,6 +37,28 @@ std::optional<Digits> digits_of(const std::vector<Expr>& indices, const Var& v) 
 
 }  // namespace
 
+Move::Move(const ScheduleEdit& edit, const BlockRef& block_ref, const LoopRef& loop_ref)
+    : block_path(edit.path(block_ref)),
+      loop_path(edit.path(loop_ref)),
+      here(block_path.back()),
+      block(*here.as<Block>()),
+      loop(*loop_path.back().as<For>()),
+      around(loops_of(loop_path)),
+      ranges(ranges_of(around)) {
+  edit.require_regular(block_ref);
+  if (loop.loop_kind == LoopKind::vectorized)
+    edit.refuse("a block cannot run inside of lanes", loop_path.back(), "choose the loop around the vectorized one");
+  for (const For* l : around) outer.push_back(l->var);
+}
+
+void check_in_scope(const ScheduleEdit& edit, const Move& move, const Stmt& body, const std::string& help) {
+  const auto missing = out_of_scope(edit.func, move.here, path_to_block(body, move.block.name));
+  if (missing.empty()) return;
+  edit.refuse("block " + quoted(move.block.name) + " uses " + quoted(missing[0]->name) +
+                  ", which exists only where the block is now",
+              move.here, help);
+}
+
 bool is_whole(const SymbolicRange& range, const Expr& extent) {
   return is_const_int(range.base, 0) && structural_equal(range.extent, extent);
 }

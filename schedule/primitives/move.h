@@ -13,6 +13,21 @@ struct Parting {
 };
 Parting parting_of(const Path& first, const Path& second);
 
+// A block that is to run in another loop, and what is around that loop.  Refused: lanes, and blocks whose loops never
+// covered their iterations plainly.
+struct Move {
+  Move(const ScheduleEdit& edit, const BlockRef& block, const LoopRef& loop);
+  Path block_path, loop_path;
+  Stmt here;  // the block
+  const Block& block;
+  const For& loop;
+  std::vector<const For*> around;  // the loop itself included
+  std::vector<Var> outer;          // their variables
+  Assumptions ranges;
+};
+// In the new body the block stands where all that it uses exists.
+void check_in_scope(const ScheduleEdit& edit, const Move& move, const Stmt& body, const std::string& help);
+
 // The iterations that the block runs in one iteration of the `outer` loops, over its `own` loops inside of them, and
 // what part of its predicate speaks of the outer loops only.  Refused when they are not a box: then the block cannot be
 // given loops anew.

@@ -120,13 +120,8 @@ void check_everything_is_made(const ScheduleEdit& edit, const Block& block, cons
 
 void Schedule::reverse_compute_at(const BlockRef& ref, const LoopRef& loop_ref) {
   ScheduleEdit edit(*this, "reverse_compute_at", ref, loop_ref);
-  const Block& block = edit.block(ref);
-  const Path block_path = edit.path(ref), loop_path = edit.path(loop_ref);
-  const Stmt here = block_path.back();
-  edit.require_regular(ref);
-  const For& loop = edit.loop(loop_ref);
-  if (loop.loop_kind == LoopKind::vectorized)
-    edit.refuse("a block cannot run inside of lanes", loop_path.back(), "choose the loop around the vectorized one");
+  const Move move(edit, ref, loop_ref);
+  const auto& [block_path, loop_path, here, block, loop, around, outer, ranges] = move;
   const Parting parting = parting_of(loop_path, block_path);
   if (!parting.list || parting.first >= parting.second) {
     edit.refuse("loop " + quoted(loop_ref.name()) + " is not before block " + quoted(ref.name), here,
@@ -134,10 +129,6 @@ void Schedule::reverse_compute_at(const BlockRef& ref, const LoopRef& loop_ref) 
   }
 
   // The inputs that are made under the loop, and what one iteration makes of them.
-  const auto around = loops_of(loop_path);
-  std::vector<Var> outer;
-  for (const For* l : around) outer.push_back(l->var);
-  const Assumptions ranges = ranges_of(around);
   const std::vector<Access> inside = accesses_in(loop.body, around);
   std::vector<Buffer> produced;
   const std::vector<Buffer> own = buffers_written(here);
@@ -232,12 +223,7 @@ void Schedule::reverse_compute_at(const BlockRef& ref, const LoopRef& loop_ref) 
     body = replace_node(body, &target, with_body(target, insert_after_writers(target.body, produced, moved)));
   }
   check_new_place(edit, body, ref.name, parting, here);
-  const auto missing = out_of_scope(func_, here, path_to_block(body, ref.name));
-  if (!missing.empty()) {
-    edit.refuse("block " + quoted(ref.name) + " uses " + quoted(missing[0]->name) +
-                    ", which exists only where the block is now",
-                here, "move the blocks that use " + missing[0]->name + " first");
-  }
+  check_in_scope(edit, move, body, "move the blocks that use it first");
   // Inputs that nothing outside of the loop uses any more live in it.
   for (const Buffer& input : produced) {
     if (func_.is_parameter(input)) continue;
