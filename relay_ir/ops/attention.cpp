@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "relay_ir/ops/common.h"
 
@@ -13,16 +12,6 @@ namespace {
 
 using Context = OnnxNodeContext;
 using Ints = std::vector<int64_t>;
-
-ValueId binary(Context& c, const char* op, ValueId a, ValueId b) {
-  return c.emit(op, {a, b});
-}
-
-ValueId emit_range(Context& c, int64_t count, const Ints& shape) {
-  Ints values(count);
-  std::iota(values.begin(), values.end(), 0);
-  return emit_ints(c, values, shape, i64);
-}
 
 // [batch, rows, heads · size] → [batch, heads, rows, size]; four dimensions stay.
 ValueId split_heads(Context& c, ValueId x, int64_t heads) {
@@ -49,7 +38,7 @@ ValueId grouped_matmul(Context& c, ValueId a, ValueId b, bool transpose_b) {
 }
 
 ValueId both(Context& c, ValueId a, ValueId b) {
-  return a == no_value ? b : b == no_value ? a : binary(c, "logical_and", a, b);
+  return a == no_value ? b : b == no_value ? a : emit_binary(c, "logical_and", a, b);
 }
 
 bool is_all_true(Context& c, ValueId id) {
@@ -98,16 +87,16 @@ Masks masks_of(Context& c, const MaskShape& shape, DType dtype, DType wide) {
     if (shape.past > 0 || c.has_input(4)) c.refuse("nonpad_kv_seqlen beside past_key");
     const Ints dims = dims_of(c, c.input(6));
     length = emit_reshape(c, emit_cast(c, c.input(6), i64), {element_count(dims), 1, 1, 1});
-    masks.allowed = both(c, masks.allowed, binary(c, "less", key, length));
+    masks.allowed = both(c, masks.allowed, emit_binary(c, "less", key, length));
   }
   if (is_causal || left >= 0 || right >= 0) {
     // The position of query i among the keys.
     ValueId query = emit_range(c, shape.rows, {shape.rows, 1});
-    query = binary(c, "add", query,
-                   has_length ? binary(c, "subtract", length, emit_ints(c, {shape.rows}, {}, i64))
-                              : emit_ints(c, {shape.past}, {}, i64));
+    query = emit_binary(c, "add", query,
+                        has_length ? emit_binary(c, "subtract", length, emit_ints(c, {shape.rows}, {}, i64))
+                                   : emit_ints(c, {shape.past}, {}, i64));
     auto at_most = [&](ValueId a, ValueId b, int64_t distance) {  // a ≤ b + distance
-      return binary(c, "less_equal", a, binary(c, "add", b, emit_ints(c, {distance}, {}, i64)));
+      return emit_binary(c, "less_equal", a, emit_binary(c, "add", b, emit_ints(c, {distance}, {}, i64)));
     };
     if (is_causal) masks.allowed = both(c, masks.allowed, at_most(key, query, 0));
     if (left >= 0) masks.allowed = both(c, masks.allowed, at_most(query, key, left));
@@ -136,7 +125,7 @@ ValueId masked_softmax(Context& c, ValueId scores, const Masks& masks, DType dty
   ValueId open = masks.allowed;
   if (masks.bias != no_value) {
     const ValueId lowest = emit_scalar(c, dtype, -std::numeric_limits<double>::infinity());
-    open = both(c, open, binary(c, "less", lowest, masks.bias));
+    open = both(c, open, emit_binary(c, "less", lowest, masks.bias));
   }
   if (open != no_value) {
     const ValueId any = emit_reduce(c, "reduce_any", open, {rank_of(c, open) - 1}, true);
@@ -176,16 +165,16 @@ std::vector<ValueId> import_attention(Context& c) {
   }
   // Halves are computed in f32 throughout: no product leaves the range, and only the results are rounded.
   const DType wide = accumulator_of(dtype);
-  const ValueId scaled = binary(c, "multiply", emit_cast(c, q, wide), emit_scalar(c, wide, scale));
+  const ValueId scaled = emit_binary(c, "multiply", emit_cast(c, q, wide), emit_scalar(c, wide, scale));
   const ValueId raw = grouped_matmul(c, scaled, emit_cast(c, k, wide), true);
   ValueId scores = raw;
   if (const double cap = c.attribute_float("softcap", 0); cap != 0) {
     const ValueId limit = emit_scalar(c, wide, cap);
-    scores = binary(c, "multiply", c.emit("tanh", {binary(c, "divide", scores, limit)}), limit);
+    scores = emit_binary(c, "multiply", c.emit("tanh", {emit_binary(c, "divide", scores, limit)}), limit);
   }
   const ValueId capped = scores;
   const Masks masks = masks_of(c, {dq[2], dk[2], past}, dtype, wide);
-  if (masks.bias != no_value) scores = binary(c, "add", scores, masks.bias);
+  if (masks.bias != no_value) scores = emit_binary(c, "add", scores, masks.bias);
   if (masks.allowed != no_value) {
     const ValueId lowest = emit_scalar(c, wide, -std::numeric_limits<double>::infinity());
     scores = c.emit("where", {masks.allowed, scores, lowest});
@@ -230,8 +219,10 @@ ValueId import_rotary_embedding(Context& c) {
   const int64_t half = turned / 2;
   const ValueId a = interleaved ? emit_slice(c, part, 3, 0, half, 2) : emit_slice(c, part, 3, 0, half);
   const ValueId b = interleaved ? emit_slice(c, part, 3, 1, half, 2) : emit_slice(c, part, 3, half, half);
-  const ValueId real = binary(c, "subtract", binary(c, "multiply", cosine, a), binary(c, "multiply", sine, b));
-  const ValueId imaginary = binary(c, "add", binary(c, "multiply", sine, a), binary(c, "multiply", cosine, b));
+  const ValueId real =
+      emit_binary(c, "subtract", emit_binary(c, "multiply", cosine, a), emit_binary(c, "multiply", sine, b));
+  const ValueId imaginary =
+      emit_binary(c, "add", emit_binary(c, "multiply", sine, a), emit_binary(c, "multiply", cosine, b));
   ValueId y;
   Ints shape = dims;
   shape[3] = turned;

@@ -1,6 +1,7 @@
 #include "relay_ir/ops/common.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "tensor_ir/arith/simplify.h"
 
@@ -238,6 +239,16 @@ ValueId emit_scalar(OnnxNodeContext& c, DType dtype, double value) {
 ValueId emit_ints(OnnxNodeContext& c, const std::vector<int64_t>& values, const std::vector<int64_t>& shape,
                   DType dtype) {
   return c.emit_constant(int_array(values, dtype).reshape(shape));
+}
+
+ValueId emit_range(OnnxNodeContext& c, int64_t count, const std::vector<int64_t>& shape) {
+  std::vector<int64_t> values(count);
+  std::iota(values.begin(), values.end(), 0);
+  return emit_ints(c, values, shape, i64);
+}
+
+ValueId emit_binary(OnnxNodeContext& c, const char* op, ValueId a, ValueId b) {
+  return c.emit(op, {a, b});
 }
 
 ValueId emit_reshape(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& shape) {

@@ -63,6 +63,9 @@ std::vector<int64_t> axes_of(const OnnxNodeContext& c, size_t input);
 ValueId emit_scalar(OnnxNodeContext& c, DType dtype, double value);
 ValueId emit_ints(OnnxNodeContext& c, const std::vector<int64_t>& values, const std::vector<int64_t>& shape,
                   DType dtype);
+// 0, 1 … count - 1 as i64 in this shape.
+ValueId emit_range(OnnxNodeContext& c, int64_t count, const std::vector<int64_t>& shape);
+ValueId emit_binary(OnnxNodeContext& c, const char* op, ValueId a, ValueId b);
 ValueId emit_reshape(OnnxNodeContext& c, ValueId x,
                      const std::vector<int64_t>& shape);  // x itself when it has the shape
 ValueId emit_transpose(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& perm);

@@ -14,14 +14,21 @@ void require_indices(const OpCall& c, const TensorType& type) {
   c.require(type.dtype == i32 || type.dtype == i64, "indices are i32 or i64");
 }
 
-OpDef gather_op() {
+const AttributeDef select_axis{"axis", int64_t{0}, false, "the axis that indices select from"};
+
+OpDef op_with_indices(const char* name, const char* doc) {
   OpDef op;
-  op.name = "gather";
+  op.name = name;
   op.kind = OpKind::injective;
-  op.doc = "Slices of x along an axis, by index; negative indices count from the end.";
+  op.doc = doc;
   op.input_names = {"x", "indices"};
   op.min_inputs = op.max_inputs = 2;
-  op.attributes = {{"axis", int64_t{0}, false, "the axis that indices select from"}};
+  return op;
+}
+
+OpDef gather_op() {
+  OpDef op = op_with_indices("gather", "Slices of x along an axis, by index; negative indices count from the end.");
+  op.attributes = {select_axis};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1];
     require_indices(c, indices);
@@ -57,13 +64,9 @@ OpDef gather_op() {
 }
 
 OpDef gather_elements_op() {
-  OpDef op;
-  op.name = "gather_elements";
-  op.kind = OpKind::injective;
-  op.doc = "y[i, j …] = x[indices[i, j …], j …], the index replacing that of the axis.";
-  op.input_names = {"x", "indices"};
-  op.min_inputs = op.max_inputs = 2;
-  op.attributes = {{"axis", int64_t{0}, false, "the axis that indices select from"}};
+  OpDef op =
+      op_with_indices("gather_elements", "y[i, j …] = x[indices[i, j …], j …], the index replacing that of the axis.");
+  op.attributes = {select_axis};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1];
     require_indices(c, indices);
@@ -92,12 +95,8 @@ OpDef gather_elements_op() {
 }
 
 OpDef gather_nd_op() {
-  OpDef op;
-  op.name = "gather_nd";
-  op.kind = OpKind::injective;
-  op.doc = "The last dimension of indices holds coordinates into x, after `batch_dims` common dimensions.";
-  op.input_names = {"x", "indices"};
-  op.min_inputs = op.max_inputs = 2;
+  OpDef op = op_with_indices(
+      "gather_nd", "The last dimension of indices holds coordinates into x, after `batch_dims` common dimensions.");
   op.attributes = {{"batch_dims", int64_t{0}, false, "leading dimensions that x and indices share"}};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1];

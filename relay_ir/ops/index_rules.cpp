@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include "relay_ir/ops/index_ops.h"
 
@@ -8,16 +7,6 @@ namespace {
 
 using Context = OnnxNodeContext;
 using Ints = std::vector<int64_t>;
-
-ValueId binary(Context& c, const char* op, ValueId a, ValueId b) {
-  return c.emit(op, {a, b});
-}
-
-ValueId emit_range(Context& c, int64_t count, const Ints& shape) {
-  Ints values(count);
-  std::iota(values.begin(), values.end(), 0);
-  return emit_ints(c, values, shape, i64);
-}
 
 // Indices of any integer type as i32 or i64.
 ValueId indices_of(Context& c, size_t input) {
@@ -56,12 +45,12 @@ ValueId import_one_hot(Context& c) {
   ValueId indices = emit_cast(c, c.input(0), i64);
   Ints dims = dims_of(c, indices);
   const int rank = static_cast<int>(dims.size()) + 1, axis = rule_axis(c, c.attribute_int("axis", -1), rank);
-  const ValueId is_negative = binary(c, "less", indices, emit_ints(c, {0}, {}, i64));
-  indices = c.emit("where", {is_negative, binary(c, "add", indices, emit_ints(c, {depth}, {}, i64)), indices});
+  const ValueId is_negative = emit_binary(c, "less", indices, emit_ints(c, {0}, {}, i64));
+  indices = c.emit("where", {is_negative, emit_binary(c, "add", indices, emit_ints(c, {depth}, {}, i64)), indices});
   dims.insert(dims.begin() + axis, 1);
   Ints positions(rank - axis, 1);
   positions[0] = depth;
-  const ValueId hit = binary(c, "equal", emit_reshape(c, indices, dims), emit_range(c, depth, positions));
+  const ValueId hit = emit_binary(c, "equal", emit_reshape(c, indices, dims), emit_range(c, depth, positions));
   auto value = [&](int64_t i) { return emit_reshape(c, emit_slice(c, c.input(2), 0, i, 1), {}); };
   return c.emit("where", {hit, value(1), value(0)});
 }
@@ -74,9 +63,9 @@ ValueId import_trilu(Context& c) {
   const int64_t rows = dims[dims.size() - 2], columns = dims.back();
   ValueId k = emit_ints(c, {0}, {}, i64);
   if (c.has_input(1)) k = emit_reshape(c, c.input(1), {});
-  const ValueId offset = binary(c, "subtract", emit_range(c, columns, {columns}), emit_range(c, rows, {rows, 1}));
+  const ValueId offset = emit_binary(c, "subtract", emit_range(c, columns, {columns}), emit_range(c, rows, {rows, 1}));
   const bool upper = c.attribute_int("upper", 1) != 0;
-  const ValueId keep = upper ? binary(c, "less_equal", k, offset) : binary(c, "less_equal", offset, k);
+  const ValueId keep = upper ? emit_binary(c, "less_equal", k, offset) : emit_binary(c, "less_equal", offset, k);
   return c.emit("where", {keep, x, emit_scalar(c, dtype_of(c, x), 0)});
 }
 

@@ -183,10 +183,6 @@ OnnxRule hardmax_rule(int since) {
   });
 }
 
-ValueId binary(Context& c, const char* op, ValueId a, ValueId b) {
-  return c.emit(op, {a, b});
-}
-
 // y = x · (scale / √(variance + ε)) + (bias - mean · that): with constant parameters one multiply and one add a
 // channel.
 std::vector<ValueId> import_batch_norm(Context& c) {
@@ -200,14 +196,14 @@ std::vector<ValueId> import_batch_norm(Context& c) {
   if (rank < 2) c.refuse("data of rank " + std::to_string(rank));
   const DType parameter = dtype_of(c, c.input(4)), wide = accumulator_of(parameter);
   auto read = [&](size_t i) { return emit_cast(c, c.input(i), wide); };
-  const ValueId variance = binary(c, "add", read(4), emit_scalar(c, wide, c.attribute_float("epsilon", 1e-5)));
-  const ValueId factor = binary(c, "divide", read(1), c.emit("sqrt", {variance}));
-  const ValueId shift = binary(c, "subtract", read(2), binary(c, "multiply", read(3), factor));
+  const ValueId variance = emit_binary(c, "add", read(4), emit_scalar(c, wide, c.attribute_float("epsilon", 1e-5)));
+  const ValueId factor = emit_binary(c, "divide", read(1), c.emit("sqrt", {variance}));
+  const ValueId shift = emit_binary(c, "subtract", read(2), emit_binary(c, "multiply", read(3), factor));
   const DType dtype = dtype_of(c, x);
   const DType at = is_half(dtype) ? f32 : dtype;
   const ValueId scaled =
-      binary(c, "multiply", emit_cast(c, x, at), emit_along_axis(c, emit_cast(c, factor, at), 1, rank));
-  return {emit_cast(c, binary(c, "add", scaled, emit_along_axis(c, emit_cast(c, shift, at), 1, rank)), dtype)};
+      emit_binary(c, "multiply", emit_cast(c, x, at), emit_along_axis(c, emit_cast(c, factor, at), 1, rank));
+  return {emit_cast(c, emit_binary(c, "add", scaled, emit_along_axis(c, emit_cast(c, shift, at), 1, rank)), dtype)};
 }
 
 // Statistics over groups of channels and all of space; scale and bias belong to channels (or, before opset 21, to
@@ -224,12 +220,12 @@ ValueId group_norm(Context& c, int64_t groups, double epsilon, bool parameters_o
     const DType dtype = dtype_of(c, wide);
     auto parameter = [&](size_t i, int rank) { return emit_along_axis(c, emit_cast(c, c.input(i), dtype), 1, rank); };
     if (parameters_of_groups) {
-      y = binary(c, "add", binary(c, "multiply", y, parameter(1, 3)), parameter(2, 3));
+      y = emit_binary(c, "add", emit_binary(c, "multiply", y, parameter(1, 3)), parameter(2, 3));
       return emit_reshape(c, y, dims);
     }
     y = emit_reshape(c, y, dims);
     const int rank = static_cast<int>(dims.size());
-    return binary(c, "add", binary(c, "multiply", y, parameter(1, rank)), parameter(2, rank));
+    return emit_binary(c, "add", emit_binary(c, "multiply", y, parameter(1, rank)), parameter(2, rank));
   });
 }
 
@@ -241,10 +237,11 @@ Statistics statistics(Context& c, ValueId x, int axis, double epsilon) {
   std::vector<int> axes;
   for (int i = axis; i < rank_of(c, x); ++i) axes.push_back(i);
   const ValueId mean = emit_reduce(c, "reduce_mean", x, axes, true);
-  const ValueId centred = binary(c, "subtract", x, mean);
-  const ValueId variance = emit_reduce(c, "reduce_mean", binary(c, "multiply", centred, centred), axes, true);
+  const ValueId centred = emit_binary(c, "subtract", x, mean);
+  const ValueId variance = emit_reduce(c, "reduce_mean", emit_binary(c, "multiply", centred, centred), axes, true);
   const DType dtype = dtype_of(c, x);
-  return {mean, c.emit("reciprocal", {c.emit("sqrt", {binary(c, "add", variance, emit_scalar(c, dtype, epsilon))})})};
+  return {mean,
+          c.emit("reciprocal", {c.emit("sqrt", {emit_binary(c, "add", variance, emit_scalar(c, dtype, epsilon))})})};
 }
 
 std::vector<ValueId> layer_norm(Context& c, ValueId x, std::vector<ValueId> parameters, int64_t axis, double epsilon) {
@@ -286,14 +283,14 @@ ValueId import_lrn(Context& c) {
   return in_accumulator(c, c.input(0), [&](ValueId x) {
     const DType dtype = dtype_of(c, x);
     auto number = [&](double value) { return emit_scalar(c, dtype, value); };
-    const ValueId squares = emit_reshape(c, binary(c, "multiply", x, x), {dims[0], 1, dims[1], rest});
+    const ValueId squares = emit_reshape(c, emit_binary(c, "multiply", x, x), {dims[0], 1, dims[1], rest});
     const ValueId sums =
         c.emit("sum_pool", {squares},
                attributes_of({{"kernel", Ints{size, 1}}, {"pads", Ints{(size - 1) / 2, 0, size / 2, 0}}}));
-    const ValueId mean = binary(c, "multiply", emit_reshape(c, sums, dims),
-                                number(c.attribute_float("alpha", 1e-4) / static_cast<double>(size)));
-    const ValueId base = binary(c, "add", mean, number(c.attribute_float("bias", 1)));
-    return binary(c, "divide", x, binary(c, "power", base, number(c.attribute_float("beta", 0.75))));
+    const ValueId mean = emit_binary(c, "multiply", emit_reshape(c, sums, dims),
+                                     number(c.attribute_float("alpha", 1e-4) / static_cast<double>(size)));
+    const ValueId base = emit_binary(c, "add", mean, number(c.attribute_float("bias", 1)));
+    return emit_binary(c, "divide", x, emit_binary(c, "power", base, number(c.attribute_float("beta", 0.75))));
   });
 }
 
@@ -303,11 +300,11 @@ ValueId import_lp_normalization(Context& c) {
   const int axis = rule_axis(c, c.attribute_int("axis", -1), rank_of(c, c.input(0)));
   return in_accumulator(c, c.input(0), [&](ValueId x) {
     const DType dtype = dtype_of(c, x);
-    const ValueId terms = p == 1 ? c.emit("abs", {x}) : binary(c, "multiply", x, x);
+    const ValueId terms = p == 1 ? c.emit("abs", {x}) : emit_binary(c, "multiply", x, x);
     ValueId norm = emit_reduce(c, "reduce_sum", terms, {axis}, true);
     if (p == 2) norm = c.emit("sqrt", {norm});
-    const ValueId zero = emit_scalar(c, dtype, 0), is_zero = binary(c, "equal", norm, zero);
-    return c.emit("where", {is_zero, zero, binary(c, "divide", x, norm)});
+    const ValueId zero = emit_scalar(c, dtype, 0), is_zero = emit_binary(c, "equal", norm, zero);
+    return c.emit("where", {is_zero, zero, emit_binary(c, "divide", x, norm)});
   });
 }
 
@@ -315,18 +312,18 @@ ValueId import_mean_variance(Context& c) {
   const Ints given = c.attribute_ints("axes", {0, 2, 3});
   const std::vector<int> axes = rule_axes(c, given, rank_of(c, c.input(0)));
   return in_accumulator(c, c.input(0), [&](ValueId x) {
-    const ValueId centred = binary(c, "subtract", x, emit_reduce(c, "reduce_mean", x, axes, true));
-    const ValueId variance = emit_reduce(c, "reduce_mean", binary(c, "multiply", centred, centred), axes, true);
-    return binary(c, "divide", centred,
-                  binary(c, "add", c.emit("sqrt", {variance}), emit_scalar(c, dtype_of(c, x), 1e-9)));
+    const ValueId centred = emit_binary(c, "subtract", x, emit_reduce(c, "reduce_mean", x, axes, true));
+    const ValueId variance = emit_reduce(c, "reduce_mean", emit_binary(c, "multiply", centred, centred), axes, true);
+    return emit_binary(c, "divide", centred,
+                       emit_binary(c, "add", c.emit("sqrt", {variance}), emit_scalar(c, dtype_of(c, x), 1e-9)));
   });
 }
 
 // x + skip (+ bias), normalised.  The sum is the fourth result.
 std::vector<ValueId> import_skip_norm(Context& c, bool is_rms) {
-  ValueId sum = binary(c, "add", c.input(0), c.input(1));
+  ValueId sum = emit_binary(c, "add", c.input(0), c.input(1));
   const size_t bias = is_rms ? 3 : 4;
-  if (c.has_input(bias)) sum = binary(c, "add", sum, c.input(bias));
+  if (c.has_input(bias)) sum = emit_binary(c, "add", sum, c.input(bias));
   if (c.wants_output(1) || c.wants_output(2)) c.refuse("its statistics as outputs");
   const double epsilon = c.attribute_float("epsilon", 1e-5);
   const ValueId y = is_rms ? c.emit("rms_norm", {sum, c.input(2)}, attributes_of({{"epsilon", epsilon}}))

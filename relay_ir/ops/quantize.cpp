@@ -12,10 +12,6 @@ namespace {
 using Context = OnnxNodeContext;
 using Ints = std::vector<int64_t>;
 
-ValueId binary(Context& c, const char* op, ValueId a, ValueId b) {
-  return c.emit(op, {a, b});
-}
-
 // A scale or zero point shaped to broadcast against x: a scalar, a vector along `axis`, or one value a block of
 // `block`.
 ValueId parameter(Context& c, ValueId p, ValueId x, int64_t axis, int64_t block) {
@@ -46,7 +42,7 @@ std::pair<double, double> limits_of(DType dtype) {
 ValueId saturate(Context& c, ValueId scaled, ValueId zero_point, DType to) {
   if (!to.is_integer() || to.bits > 16) c.refuse("results of type " + to_string(to));
   ValueId y = c.emit("round", {scaled});
-  if (zero_point != no_value) y = binary(c, "add", y, emit_cast(c, zero_point, dtype_of(c, y)));
+  if (zero_point != no_value) y = emit_binary(c, "add", y, emit_cast(c, zero_point, dtype_of(c, y)));
   const auto [low, high] = limits_of(to);
   return emit_cast(c, c.emit("clip", {y}, attributes_of({{"low", low}, {"high", high}})), to);
 }
@@ -66,14 +62,14 @@ ValueId import_quantize(Context& c) {
   const ValueId wide = emit_cast(c, x, f32);
   const ValueId scale = emit_cast(c, parameter(c, c.input(1), x, axis, block), f32);
   const ValueId zero_point = c.has_input(2) ? parameter(c, c.input(2), x, axis, block) : no_value;
-  return saturate(c, binary(c, "divide", wide, scale), zero_point, to);
+  return saturate(c, emit_binary(c, "divide", wide, scale), zero_point, to);
 }
 
 // (x - zero point) · scale
 ValueId dequantize(Context& c, ValueId x, ValueId scale, ValueId zero_point, DType to) {
   ValueId whole = emit_cast(c, x, i32);
-  if (zero_point != no_value) whole = binary(c, "subtract", whole, emit_cast(c, zero_point, i32));
-  return emit_cast(c, binary(c, "multiply", emit_cast(c, whole, f32), emit_cast(c, scale, f32)), to);
+  if (zero_point != no_value) whole = emit_binary(c, "subtract", whole, emit_cast(c, zero_point, i32));
+  return emit_cast(c, emit_binary(c, "multiply", emit_cast(c, whole, f32), emit_cast(c, scale, f32)), to);
 }
 
 ValueId import_dequantize(Context& c) {
@@ -93,14 +89,14 @@ std::vector<ValueId> import_dynamic_quantize(Context& c) {
   std::vector<int> axes;
   for (int i = 0; i < rank_of(c, x); ++i) axes.push_back(i);
   const ValueId zero = emit_scalar(c, f32, 0);
-  const ValueId high = binary(c, "maximum", emit_reduce(c, "reduce_max", x, axes, false), zero);
-  const ValueId low = binary(c, "minimum", emit_reduce(c, "reduce_min", x, axes, false), zero);
-  const ValueId span = binary(c, "subtract", high, low);
-  const ValueId scale = binary(c, "divide", span, emit_scalar(c, f32, 255));
-  const ValueId is_flat = binary(c, "equal", span, zero);
+  const ValueId high = emit_binary(c, "maximum", emit_reduce(c, "reduce_max", x, axes, false), zero);
+  const ValueId low = emit_binary(c, "minimum", emit_reduce(c, "reduce_min", x, axes, false), zero);
+  const ValueId span = emit_binary(c, "subtract", high, low);
+  const ValueId scale = emit_binary(c, "divide", span, emit_scalar(c, f32, 255));
+  const ValueId is_flat = emit_binary(c, "equal", span, zero);
   const ValueId safe = c.emit("where", {is_flat, emit_scalar(c, f32, 1), scale});
-  const ValueId zero_point = saturate(c, binary(c, "divide", c.emit("negate", {low}), safe), no_value, u8);
-  return {saturate(c, binary(c, "divide", x, safe), zero_point, u8), scale, zero_point};
+  const ValueId zero_point = saturate(c, emit_binary(c, "divide", c.emit("negate", {low}), safe), no_value, u8);
+  return {saturate(c, emit_binary(c, "divide", x, safe), zero_point, u8), scale, zero_point};
 }
 
 // x - zero point as i32.  The zero point of a is one for all, or one a row; that of b one for all, or one a column.
@@ -112,7 +108,7 @@ ValueId centred(Context& c, ValueId x, ValueId zero_point, bool by_row) {
     const int64_t count = dims_of(c, z)[0];
     z = emit_reshape(c, z, count == 1 ? Ints{} : by_row ? Ints{count, 1} : Ints{count});
   }
-  return binary(c, "subtract", wide, z);
+  return emit_binary(c, "subtract", wide, z);
 }
 
 ValueId optional(Context& c, size_t input) {
@@ -132,8 +128,9 @@ ValueId along_channels(Context& c, ValueId p, int rank) {
 // sum · (scale of a · scale of b / scale of y), rounded and saturated.  f64 keeps the i32 sum exact.
 ValueId requantize(Context& c, ValueId sum, ValueId scale_a, ValueId scale_b, ValueId scale_y, ValueId zero_y) {
   auto wide = [&](ValueId v) { return emit_cast(c, v, f64); };
-  const ValueId factor = binary(c, "divide", binary(c, "multiply", wide(scale_a), wide(scale_b)), wide(scale_y));
-  return saturate(c, binary(c, "multiply", wide(sum), factor), zero_y, dtype_of(c, zero_y));
+  const ValueId factor =
+      emit_binary(c, "divide", emit_binary(c, "multiply", wide(scale_a), wide(scale_b)), wide(scale_y));
+  return saturate(c, emit_binary(c, "multiply", wide(sum), factor), zero_y, dtype_of(c, zero_y));
 }
 
 ValueId scalar_or_refuse(Context& c, ValueId p) {
@@ -151,12 +148,12 @@ ValueId import_qlinear_matmul(Context& c) {
 // Zero points of the data are subtracted before padding, so that pads are zero; those of the weight belong to o.
 ValueId integer_conv(Context& c, ValueId x, ValueId zero_x, ValueId w, ValueId zero_w) {
   ValueId data = emit_cast(c, x, i32), weight = emit_cast(c, w, i32);
-  if (zero_x != no_value) data = binary(c, "subtract", data, emit_cast(c, scalar_or_refuse(c, zero_x), i32));
+  if (zero_x != no_value) data = emit_binary(c, "subtract", data, emit_cast(c, scalar_or_refuse(c, zero_x), i32));
   if (zero_w != no_value) {
     ValueId z = emit_cast(c, zero_w, i32);
     const Ints dims = dims_of(c, z);
     z = element_count(dims) == 1 ? emit_reshape(c, z, {}) : emit_along_axis(c, z, 0, rank_of(c, w));
-    weight = binary(c, "subtract", weight, z);
+    weight = emit_binary(c, "subtract", weight, z);
   }
   return emit_conv(c, data, weight);
 }
@@ -164,7 +161,7 @@ ValueId integer_conv(Context& c, ValueId x, ValueId zero_x, ValueId w, ValueId z
 ValueId import_qlinear_conv(Context& c) {
   ValueId sum = integer_conv(c, c.input(0), c.input(2), c.input(3), c.input(5));
   const int rank = rank_of(c, sum);
-  if (c.has_input(8)) sum = binary(c, "add", sum, emit_along_axis(c, c.input(8), 1, rank));
+  if (c.has_input(8)) sum = emit_binary(c, "add", sum, emit_along_axis(c, c.input(8), 1, rank));
   return requantize(c, sum, scalar_or_refuse(c, c.input(1)), along_channels(c, c.input(4), rank),
                     scalar_or_refuse(c, c.input(6)), scalar_or_refuse(c, c.input(7)));
 }

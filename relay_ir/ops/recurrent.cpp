@@ -11,10 +11,6 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t max_steps = 512;  // beyond that the unrolled graph gets too large
 
-ValueId binary(Context& c, const char* op, ValueId a, ValueId b) {
-  return c.emit(op, {a, b});
-}
-
 struct Activation {
   std::string name;
   double alpha, beta;
@@ -57,7 +53,8 @@ std::vector<Activation> activations_of(Context& c, const std::vector<std::string
 ValueId activate(Context& c, const Activation& a, ValueId x) {
   const DType dtype = dtype_of(c, x);
   if (a.name == "affine") {
-    return binary(c, "add", binary(c, "multiply", x, emit_scalar(c, dtype, a.alpha)), emit_scalar(c, dtype, a.beta));
+    return emit_binary(c, "add", emit_binary(c, "multiply", x, emit_scalar(c, dtype, a.alpha)),
+                       emit_scalar(c, dtype, a.beta));
   }
   if (a.name == "leakyrelu") return c.emit("leaky_relu", {x}, attributes_of({{"alpha", a.alpha}}));
   if (a.name == "thresholdedrelu") return c.emit("thresholded_relu", {x}, attributes_of({{"alpha", a.alpha}}));
@@ -148,7 +145,7 @@ std::vector<ValueId> unroll(Context& c, const Sequence& s, const std::vector<siz
   for (int64_t d = 0; d < s.directions; ++d) {
     const bool backwards = s.direction == "reverse" || d == 1;
     ValueId gates = product(c, emit_reshape(c, s.x, {s.steps * s.batch, s.inputs}), of_direction(c, c.input(1), d));
-    if (const ValueId bias = input_bias(d); bias != no_value) gates = binary(c, "add", gates, bias);
+    if (const ValueId bias = input_bias(d); bias != no_value) gates = emit_binary(c, "add", gates, bias);
     States states;
     for (const size_t input : initial_inputs) states.push_back(initial_state(c, s, input, d));
     for (int64_t t = 0; t < s.steps; ++t) {
@@ -156,7 +153,7 @@ std::vector<ValueId> unroll(Context& c, const Sequence& s, const std::vector<siz
       States next = step(d, emit_slice(c, gates, 0, at * s.batch, s.batch), states);
       ValueId output = next[0];
       if (s.lengths != no_value) {  // past a sequence's end the state stays and the output is zero
-        const ValueId runs = binary(c, "less", emit_ints(c, {at}, {}, i64), s.lengths);
+        const ValueId runs = emit_binary(c, "less", emit_ints(c, {at}, {}, i64), s.lengths);
         for (size_t i = 0; i < next.size(); ++i) next[i] = c.emit("where", {runs, next[i], states[i]});
         output = c.emit("where", {runs, output, emit_scalar(c, dtype_of(c, output), 0)});
       }
@@ -185,10 +182,10 @@ std::vector<ValueId> import_rnn(Context& c) {
   const Sequence s = sequence_of(c, 1);
   const auto f = activations_of(c, {"Tanh"}, s.directions);
   auto bias = [&](int64_t d) {
-    return c.has_input(3) ? binary(c, "add", half_bias(c, s, d, false), half_bias(c, s, d, true)) : no_value;
+    return c.has_input(3) ? emit_binary(c, "add", half_bias(c, s, d, false), half_bias(c, s, d, true)) : no_value;
   };
   return unroll(c, s, {5}, bias, [&](int64_t d, ValueId gates, const States& states) -> States {
-    return {activate(c, f[d], binary(c, "add", gates, product(c, states[0], of_direction(c, c.input(2), d))))};
+    return {activate(c, f[d], emit_binary(c, "add", gates, product(c, states[0], of_direction(c, c.input(2), d))))};
   });
 }
 
@@ -199,25 +196,25 @@ std::vector<ValueId> import_lstm(Context& c) {
   const bool has_peepholes = c.has_input(7);
   if (c.attribute_int("input_forget", 0) != 0) c.refuse("input_forget=1");
   auto bias = [&](int64_t d) {
-    return c.has_input(3) ? binary(c, "add", half_bias(c, s, d, false), half_bias(c, s, d, true)) : no_value;
+    return c.has_input(3) ? emit_binary(c, "add", half_bias(c, s, d, false), half_bias(c, s, d, true)) : no_value;
   };
   return unroll(c, s, {5, 6}, bias, [&](int64_t d, ValueId gates, const States& states) -> States {
     const Activation *f = &activations[3 * d], *g = f + 1, *h = f + 2;
-    const ValueId all = binary(c, "add", gates, product(c, states[0], of_direction(c, c.input(2), d)));
+    const ValueId all = emit_binary(c, "add", gates, product(c, states[0], of_direction(c, c.input(2), d)));
     auto gate = [&](int64_t index, int64_t peephole, ValueId cell) {
       ValueId x = columns(c, all, index, 1, s.hidden);
       if (has_peepholes) {
         const ValueId p = rows(c, of_direction(c, c.input(7), d), peephole, 1, s.hidden);
-        x = binary(c, "add", x, binary(c, "multiply", p, cell));
+        x = emit_binary(c, "add", x, emit_binary(c, "multiply", p, cell));
       }
       return activate(c, *f, x);
     };
     const ValueId input = gate(0, 0, states[1]), forget = gate(2, 2, states[1]);
     const ValueId candidate = activate(c, *g, columns(c, all, 3, 1, s.hidden));
-    const ValueId cell =
-        binary(c, "add", binary(c, "multiply", forget, states[1]), binary(c, "multiply", input, candidate));
+    const ValueId cell = emit_binary(c, "add", emit_binary(c, "multiply", forget, states[1]),
+                                     emit_binary(c, "multiply", input, candidate));
     const ValueId output = gate(1, 1, cell);
-    return {binary(c, "multiply", output, activate(c, *h, cell)), cell};
+    return {emit_binary(c, "multiply", output, activate(c, *h, cell)), cell};
   });
 }
 
@@ -233,18 +230,18 @@ std::vector<ValueId> import_gru(Context& c) {
     const ValueId state_bias = c.has_input(3) ? half_bias(c, s, d, true) : no_value;
     auto from_state = [&](ValueId state, int64_t first, int64_t count) {
       const ValueId y = product(c, state, rows(c, weight, first, count, s.hidden));
-      return state_bias == no_value ? y : binary(c, "add", y, rows(c, state_bias, first, count, s.hidden));
+      return state_bias == no_value ? y : emit_binary(c, "add", y, rows(c, state_bias, first, count, s.hidden));
     };
-    const ValueId zr = binary(c, "add", columns(c, gates, 0, 2, s.hidden), from_state(states[0], 0, 2));
+    const ValueId zr = emit_binary(c, "add", columns(c, gates, 0, 2, s.hidden), from_state(states[0], 0, 2));
     const ValueId z = activate(c, *f, columns(c, zr, 0, 1, s.hidden));
     const ValueId r = activate(c, *f, columns(c, zr, 1, 1, s.hidden));
     const ValueId h_in = columns(c, gates, 2, 1, s.hidden);
-    const ValueId h_state = linear_first ? binary(c, "multiply", r, from_state(states[0], 2, 1))
-                                         : from_state(binary(c, "multiply", r, states[0]), 2, 1);
-    const ValueId h = activate(c, *g, binary(c, "add", h_in, h_state));
+    const ValueId h_state = linear_first ? emit_binary(c, "multiply", r, from_state(states[0], 2, 1))
+                                         : from_state(emit_binary(c, "multiply", r, states[0]), 2, 1);
+    const ValueId h = activate(c, *g, emit_binary(c, "add", h_in, h_state));
     const ValueId one = emit_scalar(c, dtype_of(c, z), 1);
-    return {
-        binary(c, "add", binary(c, "multiply", binary(c, "subtract", one, z), h), binary(c, "multiply", z, states[0]))};
+    return {emit_binary(c, "add", emit_binary(c, "multiply", emit_binary(c, "subtract", one, z), h),
+                        emit_binary(c, "multiply", z, states[0]))};
   });
 }
 
