@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import tilewright as tw
 from conftest import ROOT
 
 
@@ -18,11 +19,13 @@ def test_the_first_runs_a_model():
     assert "loaded in" in text and "TW1101" in text
 
 
-def test_the_second_shows_every_step_and_gets_faster():
-    text = run(ROOT / "tutorials/02_schedule_a_matmul.py", "--seconds", "0.1")
-    rates = [float(rate) for rate in re.findall(r"([\d.]+) GFLOP/s +[\d.]+% of peak", text)]
-    assert len(rates) == 5
-    assert rates[4] > 10 * rates[0]
+def test_the_second_shows_every_step_and_what_the_default_schedule_makes():
+    """Each step checks its own answer; how fast they are is not for a test to say."""
+    text = run(ROOT / "tutorials/02_schedule_a_matmul.py", "--seconds", "0.01")
+    steps = re.findall(r"^(\d)  .*[\d.]+ GFLOP/s +[\d.]+% of peak$", text, re.M)
+    assert steps == ["0", "1", "2", "3", "4"]
+    trace, loops = re.search(r"Its trace:\n\n(.*)\nThe loops that it makes:\n\n(.*)", text, re.S).groups()
+    assert str(tw.Schedule.replay(trace, tw.te.matmul(512, 512, 512)).func).strip() == loops.strip()
 
 
 def test_the_third_gives_the_same_answer_on_boards():
