@@ -7,6 +7,7 @@
 
 #include "runtime/artifact.h"
 #include "runtime/elf_image.h"
+#include "runtime/plan_io.h"
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -31,6 +32,28 @@ TEST(Artifact, SavesAndLoads) {
   EXPECT_EQ(read_bytes(folder / "small.twa"), first);
   EXPECT_EQ(values(loaded.run(small_inputs())[1]), small_answer()[1]);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a temporary file stayed";
+}
+
+// When this fails, the layout of plans has changed: raise artifact_format_version, then the numbers here.
+TEST(Artifact, TheLayoutOfPlansIsThatOfItsVersion) {
+  Plan plan;
+  plan.inputs = {{"x", f32, {1, 3}}};
+  plan.outputs = {{"y", i8, {2}}};
+  plan.constants = {{"w", bf16, {}}};
+  plan.arena_bytes = 4096, plan.workspace_bytes = 64;
+  Step step;
+  step.kernel = "k0", step.name = "conv";
+  step.buffers = {{Storage::input, 0, 0, 12}, {Storage::arena, 0, 64, 128}};
+  step.parameters = {7};
+  step.tasks = 5, step.waits = false, step.workspace_bytes = 64;
+  step.flops = 1.5, step.bytes = 2.5;
+  step.grid = {4, 3, 2}, step.block = {32, 8, 1};
+  plan.steps = {step};
+  plan.metadata = {{"model", "m"}};
+  const std::vector<std::byte> bytes = write_plan(plan);
+  EXPECT_EQ(artifact_format_version, 2u);
+  EXPECT_EQ(bytes.size(), 252u);
+  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x95d8f9c663ce42d0u);
 }
 
 TEST(Artifact, IsAnElfFileWithANote) {
