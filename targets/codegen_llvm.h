@@ -98,6 +98,7 @@ class KernelCodegen {
   llvm::Value* float_to_bfloat(llvm::Value* value);
 
   // codegen_llvm_memory.cpp
+  llvm::Value* uniform_part(const Expr& predicate);
   llvm::Value* emit_load(const Load& l);
   llvm::Value* load_vector(const Load& l, const Ramp& index, int64_t stride);
   llvm::Value* load_strided(const Load& l, const Ramp& index, int64_t stride);

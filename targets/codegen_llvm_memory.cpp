@@ -164,10 +164,26 @@ llvm::Value* KernelCodegen::load_vector(const Load& l, const Ramp& index, int64_
   llvm::Type* type = memory_type_of(l.dtype);
   if (!l.predicate.is_defined()) return from_memory(make_load(type, address(l.buffer, index.base), l.buffer), l.dtype);
   llvm::Value* mask = splat(emit(l.predicate), l.dtype.lanes);
-  const Address at = address(l.buffer, index.base);
+  Address at = address(l.buffer, index.base);
+  // CPUs skip lanes without access to a foreign page correctly, but in microcode: a vector that is off as a whole reads
+  // nothing at the start of its own buffer.
+  if (llvm::Value* uniform = uniform_part(l.predicate)) {
+    const Address start = address(l.buffer, Expr(0));
+    at.pointer = builder_.CreateSelect(uniform, at.pointer, start.pointer);
+  }
   auto* value = builder_.CreateMaskedLoad(type, at.pointer, at.alignment, mask, llvm::Constant::getNullValue(type));
   mark_invariant(value, l.buffer);
   return from_memory(value, l.dtype);
+}
+
+// The conditions of a predicate that all lanes share, or null.
+llvm::Value* KernelCodegen::uniform_part(const Expr& predicate) {
+  if (!predicate.dtype().is_vector()) return emit(predicate);
+  if (const auto* all = predicate.as<Broadcast>()) return uniform_part(all->value);
+  const auto* both = predicate.as<Binary>();
+  if (!both || both->op != BinaryOp::logical_and) return nullptr;
+  llvm::Value *a = uniform_part(both->a), *b = uniform_part(both->b);
+  return a && b ? builder_.CreateAnd(a, b) : a ? a : b;
 }
 
 // Strides of 2 to 4: whole vectors that together cover the elements and nothing beyond the last one, then shuffles.
