@@ -115,6 +115,19 @@ Extents extents_of(const Schedule& schedule) {
           of_mixed.extent(of_mixed.spatial().back())};
 }
 
+// Many rows and two vectors: keys and values stream from the second cache, and each vector of them serves all rows.  Of
+// the tallest tiles the one whose last rows are most in use.
+RegisterTile tall_tile(int64_t rows, int64_t vectors, const Target& target) {
+  RegisterTile tile{1, static_cast<int>(std::min<int64_t>(vectors, 2))};
+  const int most = std::max(1, (target.vector_registers - 2 - tile.vectors) / tile.vectors);
+  const auto computed = [&](int64_t r) { return (rows + r - 1) / r * r; };
+  tile.rows = static_cast<int>(std::min<int64_t>(rows, std::min(most, 12)));
+  for (int r = tile.rows - 1; r >= (tile.rows * 2 + 2) / 3; --r) {
+    if (computed(r) < computed(tile.rows)) tile.rows = r;
+  }
+  return tile;
+}
+
 // As many vectors beside `rows` as registers hold, without a last panel of little use.
 int vectors_beside(int rows, int64_t vectors, const Target& target) {
   int best = 1;
@@ -232,7 +245,8 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
   // Rows of a tile: queries of one head or, where there is one query only, heads that share their keys.
   const bool is_decoding = extents.queries == 1;
   const int64_t rows = is_decoding ? extents.group : extents.queries;
-  RegisterTile tile = choose_tile(rows, vectors(extents.columns), extents.keys, target);
+  RegisterTile tile = is_decoding ? choose_tile(rows, vectors(extents.columns), extents.keys, target)
+                                  : tall_tile(rows, vectors(extents.columns), target);
   if (is_decoding) {
     while (extents.group % tile.rows != 0) --tile.rows;
   }
