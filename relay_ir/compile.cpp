@@ -149,18 +149,15 @@ class Compiler {
     });
   }
 
-  // Arrays of the caller begin where they do: numpy's at multiples of 16.  A copy would cost more than unaligned
-  // vectors.
+  // Arrays of the caller begin where they do: numpy's at multiples of 16.  A copy would cost more than vectors that lie
+  // across cache lines.  Kernels assume it of every value, so that equal layers are equal work wherever they stand.
   static constexpr int caller_alignment = 8;
 
   Func with_caller_alignment(Func func, const Group& group) const {
     if (target_.kind == TargetKind::cuda) return func;  // copied to the device anyway
-    std::set<ValueId> of_caller;
-    for (const ValueId id : graph_.inputs) of_caller.insert(root_[id]);
-    for (const ValueId id : graph_.outputs) of_caller.insert(root_[id]);
     const std::vector<ValueId> values = buffer_values(group);
     for (size_t i = 0; i < values.size(); ++i) {
-      if (!of_caller.count(root_[values[i]])) continue;
+      if (graph_.is_constant(values[i])) continue;
       BufferNode node = *func.buffers[i].get();
       node.alignment = caller_alignment;
       const Buffer relaxed{std::move(node)};
