@@ -178,15 +178,6 @@ class Verifier {
     if (auto problem = type_problem(buffer)) return say(problem->message);
     for (const Expr& extent : buffer->shape) walk(extent);
     for (const Expr& stride : buffer->strides) walk(stride);
-    // While blocks are scheduled a buffer keeps its logical shape; compact_buffers gives it that of its tile.
-    if (buffer->scope == Scope::register_ && !const_shape(buffer) && !has_blocks(f_.body))
-      say("register buffer `" + buffer->name + "` has an extent that is not constant");
-  }
-
-  static bool has_blocks(const Stmt& body) {
-    bool found = false;
-    visit(body, [&](const Block&) { found = true; });
-    return found;
   }
 
   const Func& f_;

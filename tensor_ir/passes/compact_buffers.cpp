@@ -6,11 +6,14 @@
 //       B[i*8 + h, j] = …                            ⇒     B[h, j] = …
 //
 // The range of each index over the loops inside of the allocation is taken without its guards, so that the extents are
-// constants where tiles are; an index that is not understood keeps its dimension whole.
+// constants where tiles are; an index that is not understood keeps its dimension whole.  What the threads of a block
+// share keeps the elements of all of them, wherever it is allocated.  A tile in registers that has no constant size
+// afterwards is refused: Error(lower).
 #include "tensor_ir/arith/region.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
+#include "tensor_ir/printer.h"
 #include "tensor_ir/passes/redirect.h"
 
 namespace tw {
@@ -66,13 +69,13 @@ class Compaction {
     if (const auto* loop = s.as<For>()) {
       ranges_.bind_range(loop->var, loop->extent);
       if (is_const_int(loop->extent, 1)) units_[loop->var] = Expr(0);
+      if (loop->thread >= ThreadAxis::thread_x) threads_[loop->var] = loop->extent;
     }
     if (const auto* allocate = s.as<Allocate>()) {
       const Stmt compacted = compact(*allocate);
-      if (compacted.is_defined()) {
-        const auto* a = compacted.as<Allocate>();
-        return make_stmt<Allocate>(a->buffer, walk(a->body));
-      }
+      const auto* a = compacted.is_defined() ? compacted.as<Allocate>() : allocate;
+      require_constant_tile(a->buffer);
+      return make_stmt<Allocate>(a->buffer, walk(a->body));
     }
     return map_children(s, [](const Expr& e) { return e; }, [&](const Stmt& child) { return walk(child); });
   }
@@ -83,7 +86,8 @@ class Compaction {
     const Buffer& buffer = allocate.buffer;
     if (!buffer->strides.empty() || buffer.rank() == 0) return {};
     IndexList accesses;
-    InnerExtents inner;
+    const bool is_shared = buffer->scope == Scope::shared || buffer->scope == Scope::global;
+    InnerExtents inner = is_shared ? threads_ : InnerExtents();
     IndexWalk(buffer, accesses, inner).walk(allocate.body);
     if (accesses.empty() || has_variable_extent(inner, inner)) return {};
     Assumptions all = ranges_;
@@ -125,8 +129,18 @@ class Compaction {
     return make_stmt<Allocate>(smaller, redirect_accesses(allocate.body, buffer, smaller, rebased));
   }
 
-  Assumptions ranges_;  // of the loops around
-  Substitution units_;  // those that run once
+  static void require_constant_tile(const Buffer& buffer) {
+    if (buffer->scope != Scope::register_ || const_shape(buffer)) return;
+    std::string extents;
+    for (const Expr& extent : buffer->shape) extents += (extents.empty() ? "" : ", ") + to_text(extent);
+    throw Error(ErrorCode::lower, "register buffer `" + buffer->name + "` has extents [" + extents +
+                                      "], which are not constant\n"
+                                      "  help: split the loops by constants and compute it inside of them");
+  }
+
+  Assumptions ranges_;    // of the loops around
+  InnerExtents threads_;  // those bound to the threads of a block
+  Substitution units_;    // those that run once
 };
 
 }  // namespace

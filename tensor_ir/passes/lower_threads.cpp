@@ -13,6 +13,8 @@
 //   * A statement waits at a barrier when an earlier one has written what it reads or writes, or has read what it
 //     writes, in memory that threads share; a loop's next iteration counts as later.  What has another leading index,
 //     as the versions of a pipelined buffer have, is other memory.
+//   * A thread-bound loop stands inside of another only where the outer one needs no barrier in it, and stores nothing
+//     for other threads beside the inner one.  Error(lower).
 //   * A `local` buffer outlives the loops that use it.  Each thread keeps its own part: indices lose the term of the
 //     thread.  Error(lower) when one thread uses another's part.
 #include <algorithm>
@@ -24,6 +26,7 @@
 #include "tensor_ir/passes/passes.h"
 #include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
+#include "tensor_ir/syntax.h"
 
 namespace tw {
 namespace {
@@ -231,11 +234,58 @@ class Synchronise {
   Stmt region(const Stmt& s, Effects& pending) const {
     std::set<ThreadAxis> bound;
     visit(s, [&](const For& loop) { bound.insert(loop.thread); });
+    require_one_writer(s, bound);
+    Effects none;
+    require_no_meeting(s, none);
     Stmt result = s;
     for (ThreadAxis axis : axes_) {
       if (!bound.count(axis)) result = make_stmt<For>(Var("one"), Expr(1), LoopKind::thread, result, axis);
     }
     return with_barrier(advance(effects_of(s), pending), result);
+  }
+
+  // `missing`: axes that the region binds, but not around s.
+  void require_one_writer(const Stmt& s, std::set<ThreadAxis> missing) const {
+    if (const auto* loop = s.as<For>()) missing.erase(loop->thread);
+    std::erase_if(missing, [](ThreadAxis axis) { return !is_thread_axis(axis); });
+    const auto* store = s.as<Store>();
+    if (store && is_shared(store->buffer) && !missing.empty()) {
+      const std::string axis = syntax::word(*missing.begin());
+      throw Error(ErrorCode::lower, "all threads of " + axis + " store the same into `" + store->buffer->name +
+                                        "`, inside of a loop bound to another axis: " + to_text(s) +
+                                        "  help: bind a loop around the statement to " + axis +
+                                        ", or keep the buffer in scope local");
+    }
+    for_each_child(s, [](const Expr&) {}, [&](const Stmt& child) { require_one_writer(child, missing); });
+  }
+
+  // In a loop bound to threads, those of another axis meet nowhere.
+  void require_no_meeting(const Stmt& s, Effects& before) const {
+    const bool is_outer = has_thread_loop_within(s);
+    if (s.as<Seq>() || (is_outer && !s.as<For>())) {
+      for_each_child(
+          s, [&](const Expr& e) { before.add(effects_of(e)); }, [&](const Stmt& c) { require_no_meeting(c, before); });
+      return;
+    }
+    if (is_outer) {
+      const For& loop = *s.as<For>();
+      require_no_meeting(loop.body, before);
+      before = before.with(loop.var, Expr());
+      if (!is_thread_loop(s)) require_no_meeting(loop.body, before);  // the next iteration
+      return;
+    }
+    const Effects effects = effects_of(s);
+    if (effects.meets(before)) {
+      throw Error(ErrorCode::lower,
+                  "threads would have to wait for each other inside of a loop bound to another axis, before: " +
+                      to_text(s) + "  help: bind the outer loop to a block axis, or bind one loop to threads");
+    }
+    before.add(effects);
+  }
+  static bool has_thread_loop_within(const Stmt& s) {
+    bool found = false;
+    for_each_child(s, [](const Expr&) {}, [&](const Stmt& child) { found = found || has_thread_loop(child); });
+    return found;
   }
 
   Stmt by_first_thread(const Stmt& s) const {
@@ -261,9 +311,9 @@ struct ThreadTerm {
 class Privatise {
  public:
   Stmt run(const Stmt& s, const Assumptions& ranges) const {
-    if (is_thread_loop(s)) return s;  // what is allocated in there is the thread's own already
     const auto* allocate = s.as<Allocate>();
-    if (!allocate || is_shared(allocate->buffer)) {
+    // Without a thread loop in it, what is allocated is the thread's own already.
+    if (!allocate || is_shared(allocate->buffer) || !has_thread_loop(allocate->body)) {
       const auto* loop = s.as<For>();
       Assumptions inner = ranges;
       if (loop) inner.bind_range(loop->var, loop->extent);

@@ -10,7 +10,8 @@
 //     depend on the lane stay an If.
 //   * `S = S op value`, where S does not depend on the lane, becomes `S = S op reduce_op(value)`.  Only a schedule that
 //     knows that op may be reordered vectorizes such a loop.
-//   * What the body allocates gets a lane dimension, innermost.
+//   * What the body allocates holds all lanes, innermost: element i becomes [i * lanes, (i + 1) * lanes).  Buffers are
+//   flat (flatten_buffers), and stay so.
 #include <algorithm>
 
 #include "tensor_ir/match.h"
@@ -178,16 +179,20 @@ class LoopVectorizer {
     int lanes = predicate.is_defined() ? predicate.dtype().lanes : 1;
     for (const Expr& index : indices) lanes = std::max<int>(lanes, index.dtype().lanes);
     const Buffer buffer = renamed(l.buffer);
-    // Registers are no memory: an element of them is always there.
-    if (mask.is_defined() && l.buffer->scope != Scope::register_) {
+    if (mask.is_defined()) {
       if (lanes > 1) {
         predicate = conjunction(predicate, mask);
-      } else if (shares_variables(indices, mask)) {
-        predicate = conjunction(predicate, make_expr<VectorReduce>(boolean, BinaryOp::logical_or, mask));
+      } else if (l.buffer->scope != Scope::register_ && shares_variables(indices, mask)) {
+        // Registers are no memory: an element of them is always there.
+        predicate = conjunction(predicate, any_lane(mask));
       }
     }
     if (predicate.is_defined() && lanes > 1) predicate = widen(predicate, lanes);
     return make_expr<Load>(l.buffer->dtype.with_lanes(lanes), buffer, indices, predicate);
+  }
+
+  static Expr any_lane(const Expr& mask) {
+    return mask.dtype().is_vector() ? make_expr<VectorReduce>(boolean, BinaryOp::logical_or, mask) : mask;
   }
 
   // Whether the mask may decide that this lane-invariant load is in bounds.  Where it reads none of the mask's
@@ -225,7 +230,8 @@ class LoopVectorizer {
         const Buffer& buffer = s.as<Allocate>()->buffer;
         BufferNode wide = *buffer.get();
         check(wide.strides.empty(), "vectorize_loops: allocated buffers are compact");
-        wide.shape.push_back(Expr(extent_));
+        check(wide.shape.size() == 1, "vectorize_loops: allocated buffers are flat");
+        wide.shape[0] = vector_binary(BinaryOp::mul, wide.shape[0], Expr(extent_));
         lane_buffers_[buffer] = Buffer(std::move(wide));
         Stmt body = statement(s.as<Allocate>()->body, masks);
         return make_stmt<Allocate>(lane_buffers_[buffer], body);
@@ -343,8 +349,7 @@ class LoopVectorizer {
     Expr value = expression(st.value, p, mask);
     if (value.dtype().is_vector())
       refuse(loop_, "each iteration overwrites the same element of " + st.buffer->name, "vectorize another loop");
-    if (predicate.is_defined() && predicate.dtype().is_vector())
-      predicate = make_expr<VectorReduce>(boolean, BinaryOp::logical_or, predicate);
+    if (predicate.is_defined()) predicate = any_lane(predicate);
     return make_stmt<Store>(renamed(st.buffer), indices, value, predicate, st.span);
   }
 
@@ -438,7 +443,9 @@ class LoopVectorizer {
     return found == lane_buffers_.end() ? buffer : found->second;
   }
   void add_lane_index(const Buffer& buffer, std::vector<Expr>& indices, size_t p) const {
-    if (lane_buffers_.count(buffer)) indices.push_back(lane_values(pieces_[p]));
+    if (!lane_buffers_.count(buffer)) return;
+    const Expr first = vector_binary(BinaryOp::mul, indices[0], Expr(extent_));
+    indices[0] = vector_binary(BinaryOp::add, first, lane_values(pieces_[p]));
   }
 
   const For& loop_;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <stdlib.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -129,6 +131,13 @@ inline constexpr const char host_prelude[] = R"cpp(
         }
   }
 )cpp";
+
+// A folder that ends with the test.
+struct TemporaryFolder {
+  std::string path = (std::filesystem::temp_directory_path() / "tilewright-XXXXXX").string();
+  TemporaryFolder() { check(mkdtemp(path.data()) != nullptr, "a folder for temporary files"); }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+};
 
 // The library of the kernels; `compiler`: a C++ compiler of this machine.
 class CudaOnHost {

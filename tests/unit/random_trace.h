@@ -112,9 +112,13 @@ struct RandomSchedule {
   std::vector<std::string> applied, refused;  // names of primitives
 };
 
+// Whose schedule grows: workers of a CPU, or blocks and threads of a GPU.
+enum class TraceKind { workers, threads };
+
 class RandomTrace {
  public:
-  RandomTrace(const Func& f, uint64_t seed) : random_(seed), result_{Schedule(f), {}, {}, {}} {}
+  RandomTrace(const Func& f, uint64_t seed, TraceKind kind = TraceKind::workers)
+      : random_(seed), kind_(kind), result_{Schedule(f), {}, {}, {}} {}
 
   // Primitives that are not legal where they are tried leave the schedule as it is.
   RandomSchedule grow(int attempts) {
@@ -152,7 +156,16 @@ class RandomTrace {
     if (found.empty()) return std::nullopt;
     return pick(found);
   }
-  Scope any_scope() { return pick(std::vector<Scope>{Scope::global, Scope::stack, Scope::register_}); }
+  Scope any_scope() {
+    if (kind_ == TraceKind::threads) return pick(std::vector<Scope>{Scope::global, Scope::shared, Scope::local});
+    return pick(std::vector<Scope>{Scope::global, Scope::stack, Scope::register_});
+  }
+  // Outer loops to blocks, inner ones to threads.
+  ThreadAxis any_axis(bool is_outer) {
+    if (kind_ == TraceKind::workers) return ThreadAxis::block_x;
+    if (is_outer && below(2)) return pick(std::vector<ThreadAxis>{ThreadAxis::block_x, ThreadAxis::block_y});
+    return pick(std::vector<ThreadAxis>{ThreadAxis::thread_x, ThreadAxis::thread_x, ThreadAxis::thread_y});
+  }
 
   void step() {
     static const std::vector<std::string> names = {"split",
@@ -217,7 +230,8 @@ class RandomTrace {
       loops.resize(std::min(loops.size(), 2 + below(3)));
       s().reorder(loops);
     } else if (name == "parallel" && loop) {
-      s().parallel(*loop);
+      if (kind_ == TraceKind::workers) return s().parallel(*loop);
+      s().bind(*loop, any_axis(*loop == s().loops(block).front()));
     } else if (name == "vectorize") {
       const auto loops = s().loops(block);
       if (!loops.empty()) s().vectorize(below(3) ? loops.back() : pick(loops));
@@ -228,12 +242,13 @@ class RandomTrace {
       if (below(3) && s().blocks().size() <= 8) {
         const auto buffers = used_by(block, false);
         if (buffers.empty()) return;
-        const BlockRef copy = s().cache_read(block, pick(buffers)->name, below(2) ? Scope::global : Scope::stack);
+        const BlockRef copy = s().cache_read(block, pick(buffers)->name, any_scope());
         s().compute_at(copy, *loop);
       }
       s().pipeline(*loop, pick(std::vector<int64_t>{2, 2, 3, 4}));
     } else if (name == "bind") {
-      if (loop && below(3) == 0) s().bind(s().loops(block).front(), ThreadAxis::block_x);
+      if (!loop || (kind_ == TraceKind::workers && below(3) != 0)) return;
+      s().bind(s().loops(block).front(), any_axis(true));
     } else if (name == "annotate") {
       if (loop && below(2))
         s().annotate(*loop, "hint", int64_t{3});
@@ -298,6 +313,7 @@ class RandomTrace {
   }
 
   std::mt19937_64 random_;
+  TraceKind kind_;
   RandomSchedule result_;
 };
 

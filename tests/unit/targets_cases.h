@@ -1,6 +1,7 @@
 // Scheduled Funcs that tests of code generation run on every target, with arrays and the oracle's answer.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,9 @@ struct KernelCase {
   std::string name;  // a word, also a symbol
   Func func;         // scheduled
   std::vector<NDArray> inputs;
-  std::vector<NDArray> expected;  // of the outputs
-  double tolerance = 0;           // of the largest_difference
+  std::vector<NDArray> expected;                   // of the outputs
+  double tolerance = 0;                            // of the largest_difference
+  std::map<std::string, int64_t> parameters = {};  // values of func.parameters
 };
 
 // The sample Funcs as they are (`is_scheduled` false) or by the target's default schedule.

@@ -1,9 +1,7 @@
 // CUDA without a GPU: the oracle runs what is scheduled and lowered, with blocks and threads in random order; NVRTC
 // compiles the text where it is installed.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <map>
 #include <regex>
 
@@ -11,7 +9,6 @@
 #include "targets/cuda/default_schedule.h"
 #include "targets/cuda/emit.h"
 #include "targets/cuda/nvrtc.h"
-#include "targets/lower.h"
 #include "tensor_ir/interp.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/parser.h"
@@ -19,30 +16,10 @@
 #include "tensor_ir/verify.h"
 #include "tests/unit/cuda_on_host.h"
 #include "tests/unit/sample_funcs.h"
+#include "tests/unit/targets_run.h"
 
 namespace tw {
 namespace {
-
-// Kernels one after the other in the oracle, as one Func that allocates what lives between them.
-void run_kernels(const LoweredFunc& lowered, const Func& func, const std::vector<NDArray>& arrays, uint64_t seed,
-                 const std::map<std::string, int64_t>& parameters = {}) {
-  Func all = func;
-  std::vector<Stmt> bodies;
-  for (const Kernel& kernel : lowered.kernels) {
-    bodies.push_back(kernel.func.body);
-    for (const Buffer& flat : kernel.func.buffers)
-      for (Buffer& buffer : all.buffers)
-        if (buffer->name == flat->name) buffer = flat;
-  }
-  all.body = seq(std::move(bodies));
-  for (const Buffer& buffer : lowered.temporaries) all.body = make_stmt<Allocate>(buffer, all.body);
-  std::vector<NDArray> flat;
-  for (size_t i = 0; i < arrays.size(); ++i) flat.push_back(arrays[i].reshape({arrays[i].size()}));
-  InterpretOptions options;
-  options.seed = seed;
-  options.parameters = parameters;
-  interpret(all, flat, options);
-}
 
 std::string symbols_of(const std::vector<Kernel>& kernels) {
   std::string text;
@@ -66,7 +43,7 @@ LoweredFunc expect_right(const Func& func, double tolerance = 1e-4) {
     std::vector<NDArray> expected, actual;
     for (const NDArray& array : inputs) expected.push_back(array.clone()), actual.push_back(array.clone());
     interpret(func, expected);
-    run_kernels(lowered, schedule.func(), actual, 11);
+    test::interpret_kernels(lowered, schedule.func(), actual, {.parameters = {}, .seed = 11});
     for (size_t i = inputs.size() - static_cast<size_t>(func.output_count); i < inputs.size(); ++i) {
       EXPECT_LT(test::largest_difference(actual[i], expected[i]), tolerance) << symbols_of(lowered.kernels);
     }
@@ -191,7 +168,8 @@ func scaled[n](A: f32[n, 70]) -> (C: f32[n, 70], S: f32[n]) {
   std::vector<NDArray> actual;
   for (const NDArray& array : expected) actual.push_back(array.clone());
   interpret(func, expected, options);
-  run_kernels(lowered, schedule.func(), actual, 3, {{"n", 5}});
+  options.seed = 3;
+  test::interpret_kernels(lowered, schedule.func(), actual, options);
   EXPECT_EQ(test::largest_difference(actual[1], expected[1]), 0);
   EXPECT_EQ(test::largest_difference(actual[2], expected[2]), 0);
   if (cuda::nvrtc_problem().empty())
@@ -330,13 +308,6 @@ TEST(Cuda, TargetsByName) {
   }
 }
 
-// A folder that ends with the test.
-struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / "tilewright-XXXXXX").string();
-  Folder() { check(mkdtemp(path.data()) != nullptr, "a folder for temporary files"); }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
-
 TEST(Cuda, TheTextRunOnTheHostComputesWhatTheOracleDoes) {
   struct Job {
     test::SampleFunc sample;
@@ -355,7 +326,7 @@ TEST(Cuda, TheTextRunOnTheHostComputesWhatTheOracleDoes) {
     jobs.push_back({sample, lower(scheduled, sm_90(), "sample_" + sample.name)});
     kernels.insert(kernels.end(), jobs.back().lowered.kernels.begin(), jobs.back().lowered.kernels.end());
   }
-  const Folder folder;
+  const test::TemporaryFolder folder;
   const test::CudaOnHost host(kernels, folder.path);
   for (Job& job : jobs) {
     SCOPED_TRACE(job.sample.name);

@@ -7,8 +7,28 @@
 #include "targets/compile_image.h"
 #include "targets/lower.h"
 #include "targets_cases.h"
+#include "tensor_ir/interp.h"
 
 namespace tw::test {
+
+// Kernels one after the other in the oracle: `scheduled` is what they were lowered from, `arrays` are for its buffers.
+inline void interpret_kernels(const LoweredFunc& lowered, const Func& scheduled, const std::vector<NDArray>& arrays,
+                              const InterpretOptions& options = {}) {
+  Func all = scheduled;
+  std::vector<Stmt> bodies;
+  for (const Kernel& kernel : lowered.kernels) {
+    bodies.push_back(kernel.func.body);
+    for (const Buffer& flat : kernel.func.buffers)
+      for (Buffer& buffer : all.buffers)
+        if (buffer->name == flat->name) buffer = flat;
+  }
+  all.body = seq(std::move(bodies));
+  // What lives between kernels is allocated around all of them.
+  for (const Buffer& buffer : lowered.temporaries) all.body = make_stmt<Allocate>(buffer, all.body);
+  std::vector<NDArray> flat;
+  for (const NDArray& array : arrays) flat.push_back(array.reshape({array.size()}));
+  interpret(all, flat, options);
+}
 
 // The cases as one model: each case's inputs are constants, its outputs are outputs, its steps follow each other.
 inline Executable make_executable(const std::vector<KernelCase>& cases, const Target& target) {
@@ -20,8 +40,9 @@ inline Executable make_executable(const std::vector<KernelCase>& cases, const Ta
     top += (bytes + 63) / 64 * 64;
     return at;
   };
-  auto bytes_of = [](const Buffer& buffer) { return *as_int(buffer->shape[0]) * buffer->dtype.bytes(); };
   for (const KernelCase& c : cases) {
+    auto value_of = [&](const Expr& e) { return evaluate_int(e, c.parameters); };
+    auto bytes_of = [&](const Buffer& buffer) { return value_of(buffer->shape[0]) * buffer->dtype.bytes(); };
     const LoweredFunc lowered = lower(c.func, target, c.name);
     std::map<std::string, BufferUse> uses;
     for (size_t i = 0; i < c.func.buffers.size(); ++i) {
@@ -51,7 +72,8 @@ inline Executable make_executable(const std::vector<KernelCase>& cases, const Ta
       for (const Buffer& buffer : kernel.func.buffers)
         if (kernel.workspace_bytes == 0 || buffer != kernel.func.buffers.back())
           step.buffers.push_back(uses.at(buffer->name));
-      step.tasks = *as_int(kernel.tasks);
+      for (const Var& parameter : kernel.func.parameters) step.parameters.push_back(c.parameters.at(parameter.name()));
+      step.tasks = value_of(kernel.tasks);
       step.workspace_bytes = kernel.workspace_bytes;
       plan.workspace_bytes = std::max(plan.workspace_bytes, step.workspace_bytes);
       plan.steps.push_back(step);
