@@ -13,6 +13,8 @@
 //   * A statement waits at a barrier when an earlier one has written what it reads or writes, or has read what it
 //     writes, in memory that threads share; a loop's next iteration counts as later.  What has another leading index,
 //     as the versions of a pipelined buffer have, is other memory.
+//   * A kernel is a statement around which nothing but allocations stand; one that no loop shares out among blocks is
+//     run by one block.
 //   * A thread-bound loop stands inside of another only where the outer one needs no barrier in it, and stores nothing
 //     for other threads beside the inner one.  Error(lower).
 //   * A `local` buffer outlives the loops that use it.  Each thread keeps its own part: indices lose the term of the
@@ -460,23 +462,65 @@ Stmt lower_launch(const Stmt& s, const std::vector<ThreadAxis>& axes) {
   return axes.empty() ? s : Synchronise(axes).run(s, pending);
 }
 
-Stmt lower_nests(const Stmt& s) {
-  if (is_block_loop(s) || is_thread_loop(s)) {
-    std::set<ThreadAxis> axes;
-    visit(s, [&](const For& loop) {
-      if (loop.loop_kind == LoopKind::thread && is_thread_axis(loop.thread)) axes.insert(loop.thread);
-    });
-    return lower_launch(Privatise().run(s, {}), {axes.begin(), axes.end()});
+bool uses_buffer(const Stmt& s, const Buffer& buffer) {
+  bool uses = false;
+  visit(s, [&](const Load& n) { uses |= n.buffer == buffer; }, [&](const Store& n) { uses |= n.buffer == buffer; });
+  return uses;
+}
+
+Stmt allocate_around(const std::vector<Buffer>& buffers, Stmt s) {
+  for (size_t i = buffers.size(); i-- > 0;) s = make_stmt<Allocate>(buffers[i], s);
+  return s;
+}
+
+// A statement around which nothing but allocations stand becomes a kernel, or part of one.
+Stmt lower_kernel(const Stmt& s, const std::vector<Buffer>& own) {
+  Stmt kernel = allocate_around(own, s);
+  if (!contains(s, is_block_loop) && !has_thread_loop(s)) return kernel;
+  std::set<ThreadAxis> axes;
+  visit(s, [&](const For& loop) {
+    if (loop.loop_kind == LoopKind::thread && is_thread_axis(loop.thread)) axes.insert(loop.thread);
+  });
+  // One block runs what no loop shares out among blocks: all its threads, from the first statement on.
+  if (!is_block_loop(s) && !is_thread_loop(s))
+    kernel = make_stmt<For>(Var("one"), Expr(1), LoopKind::thread, kernel, ThreadAxis::block_x);
+  return lower_launch(Privatise().run(kernel, {}), {axes.begin(), axes.end()});
+}
+
+// `own`: buffers that no other kernel uses, as far as is known here.
+Stmt lower_top_level(const Stmt& s, std::vector<Buffer> own) {
+  if (const auto* allocate = s.as<Allocate>()) {
+    if (is_shared(allocate->buffer)) return make_stmt<Allocate>(allocate->buffer, lower_top_level(allocate->body, own));
+    own.push_back(allocate->buffer);
+    return lower_top_level(allocate->body, own);
   }
-  if (!contains(s, is_block_loop) && !has_thread_loop(s)) return s;
-  return map_children(s, [](const Expr& e) { return e; }, lower_nests);
+  const auto* list = s.as<Seq>();
+  if (!list) return lower_kernel(s, own);
+  std::vector<Stmt> statements = list->statements;
+  std::vector<std::vector<Buffer>> own_of(statements.size());
+  std::vector<Buffer> between;  // kernels: all threads see them
+  for (const Buffer& buffer : own) {
+    std::vector<size_t> users;
+    for (size_t i = 0; i < statements.size(); ++i)
+      if (uses_buffer(statements[i], buffer)) users.push_back(i);
+    if (users.size() == 1) {
+      own_of[users[0]].push_back(buffer);
+      continue;
+    }
+    BufferNode node = *buffer.get();
+    node.scope = Scope::global;
+    between.emplace_back(std::move(node));
+    for (const size_t i : users) statements[i] = replace_buffer(statements[i], buffer, between.back());
+  }
+  for (size_t i = 0; i < statements.size(); ++i) statements[i] = lower_top_level(statements[i], own_of[i]);
+  return allocate_around(between, seq(std::move(statements)));
 }
 
 }  // namespace
 
 Func lower_threads(const Func& f) {
   Func result = f;
-  result.body = lower_nests(f.body);
+  result.body = lower_top_level(f.body, {});
   return result;
 }
 

@@ -180,7 +180,9 @@ class LoopVectorizer {
     for (const Expr& index : indices) lanes = std::max<int>(lanes, index.dtype().lanes);
     const Buffer buffer = renamed(l.buffer);
     if (mask.is_defined()) {
-      if (lanes > 1) {
+      bool varies = lanes > 1 || lane_buffers_.count(l.buffer) > 0;  // one lane may be all that a piece has
+      for (const Expr& index : l.indices) varies |= depends_on_lane(index);
+      if (varies) {
         predicate = conjunction(predicate, mask);
       } else if (l.buffer->scope != Scope::register_ && shares_variables(indices, mask)) {
         // Registers are no memory: an element of them is always there.

@@ -112,7 +112,7 @@ TEST(Cuda, ThreadsWaitOnceAnIterationOfAPipelinedLoop) {
       std::vector<NDArray> expected = test::random_buffers(func, seed), actual;
       for (const NDArray& array : expected) actual.push_back(array.clone());
       interpret(serial, expected);
-      run_kernels(lowered, func, actual, seed);
+      test::interpret_kernels(lowered, func, actual, {.parameters = {}, .seed = seed});
       EXPECT_EQ(test::largest_difference(actual[1], expected[1]), 0);
     }
   }
