@@ -160,9 +160,17 @@ OpDef sum_pool_op(const std::string& name, bool is_average) {
     op.attributes.push_back({"count_pads", int64_t{0}, false, "1: pads count as zeros"});
     op.attributes.push_back({"uncounted", Ints{}, false, "rows of the end pads that never count; empty: none"});
   }
-  op.infer = [](const OpCall& c) {
+  op.infer = [=](const OpCall& c) {
     c.require(c.inputs[0].dtype.is_float(), "takes floats");
-    return infer_pool(c, c.inputs[0].dtype);
+    const std::vector<TensorType> types = infer_pool(c, c.inputs[0].dtype);
+    if (!is_average || c.attributes.get_ints("uncounted").empty()) return types;
+    const Window window = window_of(c);
+    const size_t rank = window.kernel.size();
+    const Ints& uncounted = c.attributes.get_ints("uncounted");
+    c.require(uncounted.size() == rank, "uncounted has a number for each dimension of the window");
+    for (size_t d = 0; d < rank; ++d)
+      c.require(0 <= uncounted[d] && uncounted[d] <= window.pads[rank + d], "uncounted rows are rows of the end pads");
+    return types;
   };
   op.compute = [=](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const te::Tensor& x = in[0];
@@ -180,7 +188,6 @@ OpDef sum_pool_op(const std::string& name, bool is_average) {
     const bool count_pads = c.attributes.get_int("count_pads") != 0;
     Ints uncounted = c.attributes.get_ints("uncounted");
     if (uncounted.empty()) uncounted.assign(rank, 0);
-    c.require(uncounted.size() == rank, "uncounted has a number for each dimension of the window");
     return {te::compute(name, sum.shape(), {sum}, [&](const te::Indices& s) {
       Expr count(1);
       for (size_t d = 0; d < rank; ++d) {

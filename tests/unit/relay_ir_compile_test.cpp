@@ -11,9 +11,12 @@
 #include "relay_ir/parser.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/verify.h"
+#include "tests/unit/relay_ir_run.h"
 
 namespace tw::relay {
 namespace {
+
+using test::evaluate;
 
 NDArray random_array(const TensorType& type, std::mt19937& random) {
   NDArray array(type.dtype, *static_shape(type));
@@ -26,24 +29,6 @@ NDArray random_array(const TensorType& type, std::mt19937& random) {
     }
   }
   return array;
-}
-
-// Each node by the oracle.
-std::vector<NDArray> evaluate(const Graph& graph, const std::vector<NDArray>& inputs) {
-  std::vector<NDArray> values(graph.values.size());
-  for (size_t id = 0; id < values.size(); ++id) {
-    if (graph.values[id].constant) values[id] = *graph.values[id].constant;
-  }
-  for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i]] = inputs[i];
-  for (const Node& node : graph.nodes) {
-    std::vector<NDArray> arguments;
-    for (const ValueId id : node.inputs) arguments.push_back(id == no_value ? NDArray() : values[id]);
-    const auto results = evaluate_op(*node.op, node.attributes, arguments);
-    for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = results[i];
-  }
-  std::vector<NDArray> outputs;
-  for (const ValueId id : graph.outputs) outputs.push_back(values[id]);
-  return outputs;
 }
 
 void expect_close(const NDArray& actual, const NDArray& expected, const std::string& what) {
