@@ -85,6 +85,7 @@ void bind_schedule(py::module_& module) {
       .def("vectorize", &Schedule::vectorize)
       .def("unroll", &Schedule::unroll)
       .def("pipeline", &Schedule::pipeline)
+      .def("tensorize", &Schedule::tensorize)
       .def("bind", [](Schedule& s, const LoopRef& loop, const std::string& axis) { s.bind(loop, axis_of(axis)); })
       .def("annotate", [](Schedule& s, const LoopRef& loop, const std::string& key,
                           const AttributeValue& value) { s.annotate(loop, key, value); })

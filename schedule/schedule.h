@@ -60,6 +60,7 @@ class Schedule {
   void unroll(const LoopRef& loop);
   void bind(const LoopRef& loop, ThreadAxis axis);
   void pipeline(const LoopRef& loop, int64_t stages);  // copies in its body run stages - 1 iterations ahead
+  void tensorize(const LoopRef& loop, const std::string& instruction);  // of tensor_ir/instruction.h
   void annotate(const LoopRef& loop, const std::string& key, AttributeValue value);
   void annotate(const BlockRef& block, const std::string& key, AttributeValue value);
 

@@ -85,6 +85,7 @@ class KernelCodegen {
                             bool is_b_number);
   llvm::Value* emit_min_max_propagating(bool is_min, llvm::Value* a, llvm::Value* b);
   llvm::Value* emit_call(const Call& e);
+  llvm::Value* emit_instruction(const Call& e);
   llvm::Value* emit_round(Intrinsic intrinsic, llvm::Value* x);
   llvm::Value* emit_scale_by_power(llvm::Value* x, llvm::Value* power);
   llvm::Value* emit_vector_reduce(const VectorReduce& e);
@@ -103,7 +104,8 @@ class KernelCodegen {
   llvm::Value* load_vector(const Load& l, const Ramp& index, int64_t stride);
   llvm::Value* load_strided(const Load& l, const Ramp& index, int64_t stride);
   llvm::Value* load_gather(const Load& l);
-  llvm::Value* load_scalar(const Buffer& buffer, const Expr& index, llvm::Value* predicate);
+  llvm::Value* load_scalar(const Buffer& buffer, DType dtype, const Expr& index, llvm::Value* predicate);
+  llvm::Value* load_words(const Load& first, DType words);
   void emit_store(const Store& s);
   void store_memory(const Store& s, llvm::Value* value);
   void when(llvm::Value* condition, const std::function<void()>& then);

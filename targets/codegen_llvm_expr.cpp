@@ -1,9 +1,12 @@
 // Expressions, with the meaning that ir.h gives them.
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
+
 #include "targets/codegen_llvm.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/printer.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw {
 namespace {
@@ -250,8 +253,37 @@ llvm::Value* KernelCodegen::emit_integer_division(bool wants_quotient, DType dty
 // ---------------------------------------------------------------------------------------------------------------
 // Calls
 
+// On the smallest vector that holds the lanes; those beyond them have any value.
+llvm::Value* KernelCodegen::emit_instruction(const Call& e) {
+  const MachineInstruction* instruction = target_.find_instruction(e.intrinsic);
+  if (!instruction) {
+    refuse(make_expr<Call>(e),
+           target_.name + " has no such instruction\n  help: tensorize by what the target has only");
+  }
+  const int lanes = e.dtype.lanes;
+  const auto fits =
+      std::find_if(instruction->lanes.begin(), instruction->lanes.end(), [&](int l) { return l >= lanes; });
+  check(fits != instruction->lanes.end(), "codegen: vectorize_loops keeps to the machine's vectors");
+  std::vector<int> widened(static_cast<size_t>(*fits), -1), kept;
+  for (int l = 0; l < lanes; ++l) widened[static_cast<size_t>(l)] = l, kept.push_back(l);
+  auto widen = [&](const Expr& operand) {
+    llvm::Value* value = emit(operand);
+    if (lanes == *fits) return value;
+    if (lanes > 1) return builder_.CreateShuffleVector(value, widened);
+    llvm::Value* none =
+        llvm::PoisonValue::get(llvm::FixedVectorType::get(value->getType(), static_cast<unsigned>(*fits)));
+    return builder_.CreateInsertElement(none, value, uint64_t{0});
+  };
+  llvm::Value *sum = widen(e.arguments[0]), *a = widen(e.arguments[1]), *b = widen(e.arguments[2]);
+  llvm::Value* result = instruction->emit(builder_, sum, a, b);
+  if (lanes == *fits) return result;
+  return lanes == 1 ? builder_.CreateExtractElement(result, uint64_t{0}) : builder_.CreateShuffleVector(result, kept);
+}
+
 llvm::Value* KernelCodegen::emit_call(const Call& e) {
   const auto& arguments = e.arguments;
+  if (kind_of(e.intrinsic) == IntrinsicKind::dot) return emit_instruction(e);
+  if (e.intrinsic == Intrinsic::word_at) return load_words(*arguments[0].as<Load>(), e.dtype);
   if (e.intrinsic == Intrinsic::lane_slice) {
     llvm::Value* vector = emit(arguments[0]);
     const int64_t first = as_int(arguments[1]).value();

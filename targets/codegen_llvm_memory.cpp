@@ -121,14 +121,14 @@ llvm::Value* KernelCodegen::emit_load(const Load& l) {
   }
   if (lanes == 1) {
     llvm::Value* predicate = l.predicate.is_defined() ? emit(l.predicate) : nullptr;
-    return load_scalar(l.buffer, index, predicate);
+    return load_scalar(l.buffer, l.buffer->dtype, index, predicate);
   }
   const auto* b = index.as<Broadcast>();
   if (!index.dtype().is_vector() || b) {  // one element for all lanes
     const Expr& scalar = b ? b->value : index;
-    if (!l.predicate.is_defined()) return splat(load_scalar(l.buffer, scalar, nullptr), lanes);
+    if (!l.predicate.is_defined()) return splat(load_scalar(l.buffer, l.buffer->dtype, scalar, nullptr), lanes);
     llvm::Value* mask = splat(emit(l.predicate), lanes);
-    llvm::Value* value = splat(load_scalar(l.buffer, scalar, builder_.CreateOrReduce(mask)), lanes);
+    llvm::Value* value = splat(load_scalar(l.buffer, l.buffer->dtype, scalar, builder_.CreateOrReduce(mask)), lanes);
     return builder_.CreateSelect(mask, value, llvm::Constant::getNullValue(value->getType()));
   }
   if (const auto* r = index.as<Ramp>()) {
@@ -140,12 +140,12 @@ llvm::Value* KernelCodegen::emit_load(const Load& l) {
   return load_gather(l);
 }
 
-llvm::Value* KernelCodegen::load_scalar(const Buffer& buffer, const Expr& index, llvm::Value* predicate) {
-  llvm::Type* type = memory_type_of(buffer->dtype);
-  if (!predicate) return from_memory(make_load(type, address(buffer, index), buffer), buffer->dtype);
+llvm::Value* KernelCodegen::load_scalar(const Buffer& buffer, DType dtype, const Expr& index, llvm::Value* predicate) {
+  llvm::Type* type = memory_type_of(dtype);
+  if (!predicate) return from_memory(make_load(type, address(buffer, index), buffer), dtype);
   if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(predicate)) {
-    if (known->isZero()) return llvm::Constant::getNullValue(type_of(buffer->dtype));
-    return load_scalar(buffer, index, nullptr);
+    if (known->isZero()) return llvm::Constant::getNullValue(type_of(dtype));
+    return load_scalar(buffer, dtype, index, nullptr);
   }
   auto* before = builder_.GetInsertBlock();
   llvm::Value* value = nullptr;
@@ -157,7 +157,34 @@ llvm::Value* KernelCodegen::load_scalar(const Buffer& buffer, const Expr& index,
   auto* phi = builder_.CreatePHI(type, 2);
   phi->addIncoming(llvm::Constant::getNullValue(type), before);
   phi->addIncoming(value, loaded);
-  return from_memory(phi, buffer->dtype);
+  return from_memory(phi, dtype);
+}
+
+// Words of neighbouring elements: consecutive ones as a vector, any others one by one or gathered.
+llvm::Value* KernelCodegen::load_words(const Load& first, DType words) {
+  check(first.indices.size() == 1 && first.buffer->scope != Scope::register_, "codegen: words lie in flat memory");
+  const Expr& index = first.indices[0];
+  const DType word = words.element();
+  const int lanes = words.lanes;
+  llvm::Value* predicate = first.predicate.is_defined() ? emit(first.predicate) : nullptr;
+  const auto* b = index.as<Broadcast>();
+  if (lanes == 1) return load_scalar(first.buffer, word, index, predicate);
+  if ((b || !index.dtype().is_vector()) && !predicate)
+    return splat(load_scalar(first.buffer, word, b ? b->value : index, nullptr), lanes);
+  llvm::Type* type = memory_type_of(words);
+  if (predicate) predicate = splat(predicate, lanes);
+  const auto* r = index.as<Ramp>();
+  if (r && is_const_int(r->stride, word.bits / first.buffer->dtype.bits)) {
+    const Address at = address(first.buffer, r->base);
+    if (!predicate) return make_load(type, at, first.buffer);
+    auto* value =
+        builder_.CreateMaskedLoad(type, at.pointer, at.alignment, predicate, llvm::Constant::getNullValue(type));
+    mark_invariant(value, first.buffer);
+    return value;
+  }
+  const Expr each = index.dtype().is_vector() ? index : broadcast(index, lanes);
+  return builder_.CreateMaskedGather(type, addresses(first.buffer, each), llvm::Align(first.buffer->dtype.bytes()),
+                                     predicate, predicate ? llvm::Constant::getNullValue(type) : nullptr);
 }
 
 llvm::Value* KernelCodegen::load_vector(const Load& l, const Ramp& index, int64_t) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/file_map.h"
+#include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
 
 #define XXH_INLINE_ALL
@@ -55,9 +56,9 @@ std::string code_facts(const Target& target) {
   for (const int64_t fact :
        {int64_t{static_cast<int>(target.kind)}, int64_t{target.vector_bits}, int64_t{target.vector_registers},
         int64_t{target.has_masks}, int64_t{target.has_fma}, int64_t{target.has_power_scaling}, int64_t{target.has_f16},
-        int64_t{target.has_f16_conversion}, int64_t{target.has_bf16_dot}, int64_t{target.has_int8_dot},
-        int64_t{target.compute_capability}})
+        int64_t{target.has_f16_conversion}, int64_t{target.compute_capability}})
     text += ' ' + std::to_string(fact);
+  for (const MachineInstruction& instruction : target.instructions) text += ' ' + to_text(instruction.intrinsic);
   return text;
 }
 

@@ -160,6 +160,9 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   // Tails of tiles apart from whole tiles, while loops still tell what a tile is.
   if (!is_gpu) run("partition_loops");  // threads of one warp take both sides of a branch anyway
 
+  // While an instruction's loops are all there is of it; its operands become vectors with the loops around it.
+  run("tensorize_loops");
+
   // Vectors before copies: one statement is vectorized where unrolling would make dozens.  Both leave constant
   // conditions and indices, which make register buffers possible, so what they leave is simplified once more.
   run("vectorize_loops");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "schedule/source.h"
+#include "targets/machine_instruction.h"
 
 namespace tw {
 
@@ -28,7 +29,7 @@ struct Target {
   bool has_fma = false;
   bool has_power_scaling = false;  // x·2^n as one instruction
   bool has_f16 = false;            // f16 arithmetic in vectors
-  bool has_f16_conversion = false, has_bf16_dot = false, has_int8_dot = false;
+  bool has_f16_conversion = false;
   int fma_ports = 2, fma_latency = 4, load_ports = 2;
   int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 4 << 20;  // l3: of all cores together
   int threads = 1;
@@ -39,6 +40,14 @@ struct Target {
 
   // The analytic default schedule; always good enough to be usable, always correct.
   ScheduleSource default_schedule;
+
+  // What the core has beyond arithmetic, lane by lane: what tensorize may put in.
+  std::vector<MachineInstruction> instructions;
+  const MachineInstruction* find_instruction(Intrinsic intrinsic) const {  // null: it has none
+    for (const MachineInstruction& i : instructions)
+      if (i.intrinsic == intrinsic) return &i;
+    return nullptr;
+  }
 
   int lanes(DType dtype) const { return std::max(1, vector_bits / dtype.bits); }
 };

@@ -4,6 +4,7 @@
 
 #include "tensor_ir/interp.h"
 #include "tensor_ir/scalar_meaning.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw {
 namespace {
@@ -159,8 +160,19 @@ class Evaluator {
       default:
         break;
     }
-    const DType from = node.arguments[0].dtype().element();
     Lanes result = arguments[0];
+    if (kind_of(node.intrinsic) == IntrinsicKind::dot) {
+      for (size_t i = 0; i < result.size(); ++i) {
+        const auto a = static_cast<uint32_t>(arguments[1][i].integer),
+                   b = static_cast<uint32_t>(arguments[2][i].integer);
+        if (dtype.is_float())
+          result[i].real = meaning::dot(node.intrinsic, result[i].real, a, b);
+        else
+          result[i].integer = meaning::dot(node.intrinsic, result[i].integer, a, b);
+      }
+      return result;
+    }
+    const DType from = node.arguments[0].dtype().element();
     for (size_t i = 0; i < result.size(); ++i) {
       double reals[3] = {};
       int64_t integers[3] = {};

@@ -168,6 +168,15 @@ class Compiler {
   }
 
   int32_t call(const Call& node) {
+    if (node.intrinsic == Intrinsic::word_at) {
+      const auto* first = node.arguments[0].as<Load>();
+      const int plan = access(first->buffer, first->indices, first->predicate, first->dtype.lanes);
+      program_.accesses[plan].word_elements = node.dtype.bits / first->dtype.bits;
+      Instr& in = emit(word_handler());
+      in.target = plan;
+      in.dtype = node.dtype.element(), in.lanes = node.dtype.lanes;
+      return in.dst = reserve(node.dtype.lanes);
+    }
     std::vector<int32_t> arguments;
     for (const Expr& argument : node.arguments) arguments.push_back(value(argument));
     const DType from = node.arguments.empty() ? node.dtype : node.arguments[0].dtype();

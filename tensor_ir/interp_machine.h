@@ -55,6 +55,7 @@ struct AccessPlan {
   int32_t predicate = 0, predicate_step = 0;
   bool has_predicate = false;
   int lanes = 1, element_lanes = 1;
+  int word_elements = 1;  // of word_at: elements that make a word
 };
 
 struct AllocatePlan {
@@ -168,6 +169,7 @@ Handler call_handler(Intrinsic intrinsic, DType operands, DType result);
 Handler cast_handler(DType from, DType to);
 Handler reduce_handler();
 Handler load_handler(DType dtype);
+Handler word_handler();
 Handler store_handler(DType dtype);
 enum class Control {
   select,

@@ -30,6 +30,13 @@ int64_t element_of(const Storage& s, const AccessPlan& plan, const Slot* slots, 
   return offset;
 }
 
+void require_defined(const Storage& s, int64_t element) {
+  if (s.defined.empty() || s.defined[element]) [[likely]]
+    return;
+  trap("`" + s.name + "` is read at element " + std::to_string(element) + ", which was never written",
+       "initialise it first, as a reduction's init does");
+}
+
 template <class T>
 struct Plain {
   using type = T;
@@ -78,13 +85,31 @@ const Instr* load_elements(const Instr* in, Frame& f) {
       continue;
     }
     const int64_t element = element_of(s, plan, f.slots, lane);
-    if (!s.defined.empty() && !s.defined[element]) [[unlikely]] {
-      trap("`" + s.name + "` is read at element " + std::to_string(element) + ", which was never written",
-           "initialise it first, as a reduction's init does");
-    }
+    require_defined(s, element);
     if (tracks) f.machine->note_read(s, element, f.tag);
     const uint8_t* at = s.data + element * width * plan.element_lanes;
     for (int e = 0; e < plan.element_lanes; ++e) d[e] = E::load(at + e * width);
+  }
+  return in + 1;
+}
+
+const Instr* load_words(const Instr* in, Frame& f) {
+  const AccessPlan& plan = f.machine->program.accesses[in->target];
+  Storage& s = *f.storage[plan.buffer];
+  const bool tracks = f.tag != 0 && !s.is_private && s.owner != f.tag;
+  const int64_t width = s.dtype.bytes();
+  for (int lane = 0; lane < plan.lanes; ++lane) {
+    uint64_t word = 0;
+    if (!plan.has_predicate || f.slots[plan.predicate + lane * plan.predicate_step].i != 0) {
+      const int64_t first = element_of(s, plan, f.slots, lane), last = first + plan.word_elements - 1;
+      if (last >= s.count) out_of_bounds(s, 0, last, s.count);
+      for (int64_t element = first; element <= last; ++element) {
+        require_defined(s, element);
+        if (tracks) f.machine->note_read(s, element, f.tag);
+      }
+      std::memcpy(&word, s.data + first * width, static_cast<size_t>(width * plan.word_elements));
+    }
+    f.slots[in->dst + lane].i = static_cast<int64_t>(word);
   }
   return in + 1;
 }
@@ -147,6 +172,9 @@ struct Stores {
 
 Handler load_handler(DType dtype) {
   return for_element<Loads>(dtype);
+}
+Handler word_handler() {
+  return load_words;
 }
 Handler store_handler(DType dtype) {
   return for_element<Stores>(dtype);

@@ -5,6 +5,7 @@
 
 #include "tensor_ir/interp_machine.h"
 #include "tensor_ir/scalar_meaning.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw::interp {
 namespace {
@@ -257,6 +258,20 @@ const Instr* reinterpret_lanes(const Instr* in, Frame& f) {  // lanes: of the op
   return in + 1;
 }
 
+template <bool is_float>
+const Instr* dot_call(const Instr* in, Frame& f) {
+  const auto intrinsic = static_cast<Intrinsic>(in->target);
+  for (int l = 0; l < in->lanes; ++l) {
+    const auto a = static_cast<uint32_t>(f.slots[in->b + l].i), b = static_cast<uint32_t>(f.slots[in->c + l].i);
+    Slot& result = f.slots[in->dst + l];
+    if constexpr (is_float)
+      result.f = meaning::dot(intrinsic, f.slots[in->a + l].f, a, b);
+    else
+      result.i = meaning::dot(intrinsic, f.slots[in->a + l].i, a, b);
+  }
+  return in + 1;
+}
+
 const Instr* jump(const Instr* in, Frame& f) {
   return f.code + in->target;
 }
@@ -387,6 +402,7 @@ Handler binary_handler(BinaryOp op, DType dtype) {
 }
 
 Handler call_handler(Intrinsic intrinsic, DType operands, DType result) {
+  if (kind_of(intrinsic) == IntrinsicKind::dot) return operands.is_float() ? dot_call<true> : dot_call<false>;
   if (!operands.is_float()) return integer_call;
   if (result.is_bool()) return test_call;
   if (intrinsic == Intrinsic::fma && operands.bits == 32) return fma_call<true>;

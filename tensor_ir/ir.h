@@ -286,8 +286,9 @@ class Stmt {
 //   parallel    shared out over workers (CPU)
 //   vectorized  the iterations become lanes
 //   unrolled    copied out
+//   tensorized  in order; with the loops inside it becomes the instruction that its attribute "instruction" names
 //   thread      bound to a hardware axis, named by For::thread
-enum class LoopKind : uint8_t { serial, parallel, vectorized, unrolled, thread };
+enum class LoopKind : uint8_t { serial, parallel, vectorized, unrolled, tensorized, thread };
 enum class ThreadAxis : uint8_t { none, block_x, block_y, block_z, thread_x, thread_y, thread_z };
 
 struct For : StmtNode {

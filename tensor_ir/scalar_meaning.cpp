@@ -218,6 +218,37 @@ bool test(Intrinsic intrinsic, double a) {
   return intrinsic == Intrinsic::is_nan ? std::isnan(a) : std::isinf(a);
 }
 
+namespace {
+
+float without_subnormals(float x) {
+  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
+}
+
+}  // namespace
+
+double dot(Intrinsic intrinsic, double accumulator, uint32_t a, uint32_t b) {
+  check(intrinsic == Intrinsic::dot_bf16, "meaning::dot: an intrinsic with an f32 accumulator");
+  // As vdpbf16ps does it: the upper elements first.
+  float sum = without_subnormals(static_cast<float>(accumulator));
+  for (const int shift : {16, 0}) {
+    const float x = without_subnormals(bf16_to_float(static_cast<uint16_t>(a >> shift)));
+    const float y = without_subnormals(bf16_to_float(static_cast<uint16_t>(b >> shift)));
+    sum = without_subnormals(std::fma(x, y, sum));
+  }
+  return sum;
+}
+
+int64_t dot(Intrinsic intrinsic, int64_t accumulator, uint32_t a, uint32_t b) {
+  const bool is_a_signed = intrinsic == Intrinsic::dot_s8s8;
+  check(is_a_signed || intrinsic == Intrinsic::dot_u8s8, "meaning::dot: an intrinsic with an i32 accumulator");
+  int64_t sum = accumulator;
+  for (int shift = 0; shift < 32; shift += 8) {
+    const auto x = static_cast<uint8_t>(a >> shift), y = static_cast<uint8_t>(b >> shift);
+    sum += (is_a_signed ? int64_t{static_cast<int8_t>(x)} : int64_t{x}) * static_cast<int8_t>(y);
+  }
+  return wrap(i32, sum);
+}
+
 int64_t apply(Intrinsic intrinsic, DType dtype, const int64_t* x) {
   const bool is_unsigned = dtype.is_unsigned_integer();
   switch (intrinsic) {

@@ -42,6 +42,10 @@ bool test(Intrinsic intrinsic, double a);  // is_nan, is_inf
 // Those that integers have too: abs, sign, minimum, maximum, popcount.
 int64_t apply(Intrinsic intrinsic, DType dtype, const int64_t* arguments);
 
+// Dot products of words.  f32 and i32 accumulators.
+double dot(Intrinsic intrinsic, double accumulator, uint32_t a, uint32_t b);
+int64_t dot(Intrinsic intrinsic, int64_t accumulator, uint32_t a, uint32_t b);
+
 // Conversions.  Float to integer truncates to zero; what does not fit saturates, NaN becomes 0.
 int64_t float_to_int(DType to, double value);
 double int_to_float(DType from, DType to, int64_t value);

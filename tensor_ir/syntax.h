@@ -58,7 +58,7 @@ inline constexpr UnarySyntax unary_table[] = {
     {UnaryOp::bit_not, "bit_not", "~"},
 };
 
-inline constexpr const char* loop_kind_words[] = {"serial", "parallel", "vectorized", "unrolled", "thread"};
+inline constexpr const char* loop_kind_words[] = {"serial", "parallel", "vectorized", "unrolled", "tensorized", "thread"};
 inline constexpr const char* thread_axis_words[] = {"thread.none", "block.x",  "block.y", "block.z",
                                                     "thread.x",    "thread.y", "thread.z"};
 inline constexpr const char* scope_words[] = {"global", "stack", "local", "register", "shared", "fragment"};

@@ -111,6 +111,15 @@ Problem check_convert(const Call& n) {
     }
     return {};
   }
+  if (n.intrinsic == Intrinsic::word_at) {
+    if (!arguments[0].as<Load>())
+      return problem("word_at takes a load that names the first element", "as in word_at:u32(A[i])");
+    if (n.dtype.is_unsigned_integer() && !from.is_bool() && from.lanes == n.dtype.lanes &&
+        n.dtype.bits % from.bits == 0) {
+      return {};
+    }
+    return problem("elements of type " + text(from) + " make no words of type " + text(n.dtype));
+  }
   int lanes = 0;
   for (const Expr& argument : arguments) {
     if (argument.dtype().element() != n.dtype.element())
@@ -119,6 +128,19 @@ Problem check_convert(const Call& n) {
   }
   if (lanes != n.dtype.lanes || arguments.empty())
     return problem("lane_concat gives " + std::to_string(lanes) + " lanes, not " + text(n.dtype));
+  return {};
+}
+
+Problem check_dot(const Call& n) {
+  const DType accumulator = n.arguments[0].dtype();
+  const DType sum = n.intrinsic == Intrinsic::dot_bf16 ? f32 : i32;
+  if (accumulator.element() != sum)
+    return problem(std::string(syntax::word(n.intrinsic)) + " adds to " + text(sum) + ", not to " + text(accumulator));
+  for (size_t i = 1; i < n.arguments.size(); ++i) {
+    if (n.arguments[i].dtype() != u32.with_lanes(accumulator.lanes))
+      return mismatch("the words of a dot product", u32.with_lanes(accumulator.lanes), n.arguments[i].dtype());
+  }
+  if (n.dtype != accumulator) return mismatch("a dot product and its accumulator", n.dtype, accumulator);
   return {};
 }
 
@@ -139,6 +161,7 @@ Problem check_call(const Call& n) {
   }
   IntrinsicKind kind = kind_of(n.intrinsic);
   if (kind == IntrinsicKind::convert) return check_convert(n);
+  if (kind == IntrinsicKind::dot) return check_dot(n);
   if (kind == IntrinsicKind::effect) {
     if (n.intrinsic == Intrinsic::prefetch) {
       if (!n.arguments[0].as<Load>())
@@ -228,6 +251,7 @@ std::optional<DType> call_dtype(Intrinsic intrinsic, const std::vector<Expr>& ar
   switch (kind_of(intrinsic)) {
     case IntrinsicKind::math:
     case IntrinsicKind::bits:
+    case IntrinsicKind::dot:
       return arguments.empty() ? std::optional<DType>() : arguments[0].dtype();
     case IntrinsicKind::predicate:
       return arguments.empty() ? std::optional<DType>() : bool_of(arguments[0].dtype());

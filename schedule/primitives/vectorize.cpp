@@ -40,7 +40,10 @@ void Schedule::vectorize(const LoopRef& ref) {
                 "split(" + loop.var.name() + ", [None, 16]) and vectorize the inner loop");
   }
   visit(loop.body, [&](const For& inner) {
-    if (inner.loop_kind == LoopKind::serial || inner.loop_kind == LoopKind::unrolled) return;
+    if (inner.loop_kind == LoopKind::serial || inner.loop_kind == LoopKind::unrolled ||
+        inner.loop_kind == LoopKind::tensorized) {
+      return;
+    }
     edit.refuse("loop " + quoted(inner.var.name()) + " inside is parallel, vectorized or thread-bound", path.back(),
                 "vectorize the innermost of such loops only");
   });

@@ -5,6 +5,7 @@
 
 #include "runtime/cpu_features.h"
 #include "runtime/machine.h"
+#include "targets/arm/instructions.h"
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::arm {
@@ -68,8 +69,7 @@ Target make(const Core& core) {
   target.has_fma = true;
   target.has_f16_conversion = true;
   target.has_f16 = core.isa == Isa::armv8_2 || core.isa == Isa::armv8_6;
-  target.has_int8_dot = target.has_f16;
-  target.has_bf16_dot = core.isa == Isa::armv8_6;
+  target.instructions = instructions_of(target.features);
   target.fma_ports = core.fma_ports, target.fma_latency = core.fma_latency, target.load_ports = core.load_ports;
   target.threads = core.threads;
   target.l1_bytes = int64_t{core.l1_kib} << 10;

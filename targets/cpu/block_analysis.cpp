@@ -24,6 +24,7 @@ bool is_expensive_call(Intrinsic intrinsic) {
     case Intrinsic::copysign:
     case Intrinsic::sign:
     case Intrinsic::reinterpret:
+    case Intrinsic::word_at:
       return false;
     default:
       return true;

@@ -6,6 +6,7 @@
 #include "runtime/cpu_features.h"
 #include "runtime/machine.h"
 #include "targets/cpu/default_schedule.h"
+#include "targets/x86/instructions.h"
 
 namespace tw::x86 {
 namespace {
@@ -67,8 +68,7 @@ Target make(const Level& level, const std::vector<std::string>& further) {
   target.has_power_scaling = level.vector_bits == 512;
   target.has_f16_conversion = level.has_f16_conversion;
   target.has_f16 = has(target, "avx512fp16");
-  target.has_bf16_dot = has(target, "avx512bf16");
-  target.has_int8_dot = has(target, "avx512vnni") || has(target, "avxvnni");
+  target.instructions = instructions_of(target.features);
   target.fma_ports = 2, target.fma_latency = 4, target.load_ports = 2;
   target.l1_bytes = 32 << 10, target.l2_bytes = 1 << 20, target.l3_bytes = 16 << 20;
   target.threads = 4;

@@ -139,6 +139,12 @@ TermId Simplifier::simplify_call(const Call& node, const Expr& e) {
     case Intrinsic::abs:
       if (e.dtype() == i64 && range(arguments[0]).low >= 0) return arguments[0];
       break;
+    case Intrinsic::word_at: {  // of a load that is known not to happen, which has become a zero
+      TermId first = arguments[0];
+      while (terms_[first].kind == NodeKind::Broadcast) first = terms_[first].children[0];
+      if (terms_[first].kind != NodeKind::Load) return constant(e.dtype(), int64_t{0});
+      break;
+    }
     case Intrinsic::prefetch:
       all_broadcast = false;
       break;

@@ -20,7 +20,7 @@ Expr widened(const Expr& e) {
 
 bool moves_bits(Intrinsic intrinsic) {
   return intrinsic == Intrinsic::reinterpret || intrinsic == Intrinsic::lane_slice ||
-         intrinsic == Intrinsic::lane_concat;
+         intrinsic == Intrinsic::lane_concat || intrinsic == Intrinsic::word_at;
 }
 
 DType wide(DType dtype) {

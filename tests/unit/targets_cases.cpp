@@ -259,6 +259,61 @@ std::vector<KernelCase> stride_cases(const Target& target) {
   return cases;
 }
 
+std::vector<KernelCase> instruction_cases(const Target& target) {
+  std::vector<KernelCase> cases;
+  std::mt19937_64 random(3);
+  for (const MachineInstruction& instruction : target.instructions) {
+    const std::string name = to_text(instruction.intrinsic);
+    const bool is_float = instruction.intrinsic == Intrinsic::dot_bf16;
+    const DType sum = is_float ? f32 : i32, word = u32;
+    for (const int64_t n : {1, 3, 4, 7, 8, 16, 21, 37}) {
+      for (const bool has_tail : {false, true}) {
+        const Buffer s("S", sum, {n}), a("A", u16, {2 * n}), b("B", u16, {2 * n}), c("C", sum, {n}), d("D", sum, {n});
+        const Var outer("outer"), inner("inner");
+        const Expr i = has_tail ? outer * 16 + inner : Expr(inner);
+        const auto word_of = [&](const Buffer& buffer, const Expr& at) {
+          return make_expr<Call>(word, Intrinsic::word_at, std::vector<Expr>{load(buffer, {at})});
+        };
+        // Two vectors; and one element for all lanes.
+        Stmt body =
+            seq({store(c, {i}, call(instruction.intrinsic, {load(s, {i}), word_of(a, i * 2), word_of(b, i * 2)})),
+                 store(d, {i}, call(instruction.intrinsic, {load(s, {i}), word_of(a, 0), word_of(b, i * 2)}))});
+        if (has_tail) body = make_stmt<If>(i < Expr(n), body);
+        body = make_stmt<For>(inner, has_tail ? Expr(16) : Expr(n), LoopKind::vectorized, body);
+        if (has_tail) body = make_stmt<For>(outer, Expr((n + 15) / 16), LoopKind::serial, body);
+        Func func;
+        func.name = name + "_" + std::to_string(n) + (has_tail ? "_tail" : "");
+        func.buffers = {s, a, b, c, d};
+        func.output_count = 2;
+        func.body = body;
+        KernelCase result{func.name, func, random_buffers(func, random()), {}, 0};
+        // Any bits; as bf16 and f32 of every magnitude, subnormal ones included, but infinities and NaNs.
+        const auto finite = [&](uint32_t bits, int fraction) {
+          const uint32_t exponent = random() % 8 == 0 ? 0 : 40 + random() % 120, mask = 0xffu << fraction;
+          return (bits & ~mask) | exponent << fraction;
+        };
+        for (int input = 0; input < 3; ++input) {
+          NDArray& array = result.inputs[static_cast<size_t>(input)];
+          for (int64_t e = 0; e < array.size(); ++e) {
+            auto bits = static_cast<uint32_t>(random());
+            if (input == 0) {
+              if (is_float) bits = finite(bits, 23);
+              std::memcpy(static_cast<uint32_t*>(array.data()) + e, &bits, 4);
+            } else {
+              static_cast<uint16_t*>(array.data())[e] = static_cast<uint16_t>(is_float ? finite(bits, 7) : bits);
+            }
+          }
+        }
+        interpret(func, result.inputs);
+        result.expected = {result.inputs[3], result.inputs[4]};
+        result.inputs.resize(3);
+        cases.push_back(std::move(result));
+      }
+    }
+  }
+  return cases;
+}
+
 std::string compare(const KernelCase& kernel_case, const std::vector<NDArray>& outputs, const Target& target) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const double difference = largest_difference(outputs[i], kernel_case.expected[i]);

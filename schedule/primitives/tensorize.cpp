@@ -1,0 +1,79 @@
+// tensorize(t, "dot_bf16")
+//
+//   for t in 0..2 { block C(…, reduce vk: 64 = k * 2 + t) { C[vi] = C[vi] + f32(A[vk]) * f32(B[vi, vk]) } }
+// ⇒
+//   for t in 0..2 tensorized attrs {instruction = "dot_bf16"} { … }
+//
+// Lowering puts the instruction in the loop's place.  Legal when the loop and those inside of it are around one block
+// that has no init left, and do what the instruction's description (tensor_ir/instruction.h) does, up to names and to
+// where operands lie; no guard of the block may depend on them.  Floats may be rounded otherwise: an instruction has a
+// rounding of its own (tensor_ir/intrinsics.def).
+#include "schedule/edit.h"
+#include "tensor_ir/diagnostic.h"
+#include "tensor_ir/instruction.h"
+#include "tensor_ir/printer.h"
+
+namespace tw {
+namespace {
+
+// The nest with the block's statement in terms of loops.
+Stmt without_block(const Stmt& nest, const Substitution& bindings) {
+  if (const auto* loop = nest.as<For>()) return with_body(*loop, without_block(loop->body, bindings));
+  if (const auto* block = nest.as<Block>()) return substitute(block->body, bindings);
+  return nest;
+}
+
+std::string in_one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    const bool is_space = c == ' ' || c == '\n';
+    if (!is_space || (!line.empty() && line.back() != ' ')) line += is_space ? ' ' : c;
+  }
+  return line.substr(0, line.find_last_not_of(' ') + 1);
+}
+
+}  // namespace
+
+void Schedule::tensorize(const LoopRef& ref, const std::string& name) {
+  ScheduleEdit edit(*this, "tensorize", ref, name);
+  const For& loop = edit.loop(ref);
+  const Path path = edit.path(ref);
+  edit.require_serial(loop);
+  const TensorInstruction* instruction = find_tensor_instruction(name);
+  if (!instruction) {
+    std::vector<std::string> known;
+    for (const TensorInstruction& i : tensor_instructions()) known.push_back(i.name);
+    edit.refuse("there is no instruction " + quoted(name), path.back(), suggest_name(name, known));
+  }
+  const std::vector<const Block*> blocks = blocks_in(loop.body);
+  if (blocks.size() != 1 || has_statements_outside_blocks(loop.body))
+    edit.refuse("loop " + quoted(ref.name()) + " is not around one block alone", path.back(),
+                "reorder the loops so that those of the instruction are innermost");
+  const Block& block = *blocks[0];
+  if (block.init.is_defined())
+    edit.refuse("block " + quoted(block.name) + " has an init", path.back(),
+                "decompose_reduction(\"" + block.name + "\", …) first");
+  std::vector<const For*> inner;
+  visit(path.back(), [&](const For& l) { inner.push_back(&l); });
+  for (const For* l : inner) {
+    edit.require_serial(*l);
+    if (block.predicate.is_defined() && uses_var(block.predicate, l->var))
+      edit.refuse("block " + quoted(block.name) + " runs in part of loop " + quoted(l->var.name()) + " only", path.back(),
+                  "pad the block, or split by a factor that divides");
+  }
+  std::vector<const For*> around = loops_of(path);
+  around.pop_back();
+  const Stmt plain = without_block(path.back(), bindings_of(block));
+  const InstructionMatch match = match_instruction(*instruction, *plain.as<For>(), ranges_of(around));
+  if (!match.is_found()) {
+    edit.refuse("loop " + quoted(ref.name()) + " is no " + name + ": " + match.problem, path.back(),
+                name + " means " + in_one_line(to_text(instruction->description.body)));
+  }
+  Attributes attributes = loop.attributes;
+  attributes["instruction"] = name;
+  const Stmt changed = make_stmt<For>(loop.var, loop.extent, LoopKind::tensorized, loop.body, ThreadAxis::none,
+                                      attributes, loop.span);
+  edit.commit(replace_node(func_.body, &loop, changed));
+}
+
+}  // namespace tw

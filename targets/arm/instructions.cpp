@@ -1,0 +1,49 @@
+#include "targets/arm/instructions.h"
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/IntrinsicsAArch64.h>
+
+#include <algorithm>
+
+namespace tw::arm {
+namespace {
+
+llvm::Value* bytes_of(llvm::IRBuilderBase& builder, llvm::Value* words) {
+  return builder.CreateBitCast(words, llvm::FixedVectorType::get(builder.getInt8Ty(), 16));
+}
+
+llvm::Value* emit_dot(llvm::IRBuilderBase& builder, llvm::Intrinsic::ID id, llvm::Value* sum, llvm::Value* a,
+                      llvm::Value* b) {
+  llvm::Value *x = bytes_of(builder, a), *y = bytes_of(builder, b);
+  return builder.CreateIntrinsic(id, {sum->getType(), x->getType()}, {sum, x, y});
+}
+
+llvm::Value* emit_sdot(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
+  return emit_dot(builder, llvm::Intrinsic::aarch64_neon_sdot, sum, a, b);
+}
+
+llvm::Value* emit_usdot(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
+  return emit_dot(builder, llvm::Intrinsic::aarch64_neon_usdot, sum, a, b);
+}
+
+// bfdot rounds in a way of its own (to odd, products apart); bfmlalt and bfmlalb are the two fused steps that dot_bf16
+// means.  Runs flush subnormals (FPCR.FZ).
+llvm::Value* emit_bfmlal(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
+  auto* type = llvm::FixedVectorType::get(builder.getBFloatTy(), 8);
+  llvm::Value *x = builder.CreateBitCast(a, type), *y = builder.CreateBitCast(b, type);
+  llvm::Value* upper = builder.CreateIntrinsic(llvm::Intrinsic::aarch64_neon_bfmlalt, {}, {sum, x, y});
+  return builder.CreateIntrinsic(llvm::Intrinsic::aarch64_neon_bfmlalb, {}, {upper, x, y});
+}
+
+}  // namespace
+
+std::vector<MachineInstruction> instructions_of(const std::vector<std::string>& features) {
+  const auto has = [&](const char* name) { return std::find(features.begin(), features.end(), name) != features.end(); };
+  std::vector<MachineInstruction> result;
+  if (has("bf16")) result.push_back({Intrinsic::dot_bf16, {4}, emit_bfmlal});
+  if (has("i8mm")) result.push_back({Intrinsic::dot_u8s8, {4}, emit_usdot});
+  if (has("dotprod")) result.push_back({Intrinsic::dot_s8s8, {4}, emit_sdot});
+  return result;
+}
+
+}  // namespace tw::arm

@@ -1,0 +1,41 @@
+// Instructions of machines that do several steps at once, each described as a small loop nest.
+//
+// `description` says what the instruction means, in loops over its operands' elements; `replacement` says the same with
+// its intrinsic.  Both are Funcs with the same buffers: the oracle runs either, and a test runs both.  The schedule
+// primitive `tensorize` marks a loop whose nest is the description, and the pass tensorize_loops puts the replacement
+// there.  A row of intrinsics.def and a row of instruction.cpp make an instruction known; targets list those that they
+// have, and say how they are emitted.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/ir.h"
+
+namespace tw {
+
+struct TensorInstruction {
+  std::string name;  // also of the intrinsic
+  Intrinsic intrinsic;
+  Func description, replacement;
+  int64_t extent;  // of the description's outermost loop
+};
+
+const std::vector<TensorInstruction>& tensor_instructions();
+const TensorInstruction* find_tensor_instruction(std::string_view name);  // null: unknown
+
+// The description with operands found: elements of a description's buffer lie in memory from `base` on, as far apart as
+// in the description.
+struct InstructionMatch {
+  Stmt replacement;     // of the whole nest
+  std::string problem;  // why there is none
+  bool is_found() const { return replacement.is_defined(); }
+};
+// `nest`: loops around one Store without a predicate.  Equal up to names, the order of operands of + and *, and where
+// the operands are; `assumptions` say what is known around the nest.
+InstructionMatch match_instruction(const TensorInstruction& instruction, const For& nest,
+                                   const Assumptions& assumptions);
+
+}  // namespace tw
