@@ -58,13 +58,15 @@ Signature outputs_of(const relay::Graph& graph) {
 }
 
 // The executable, and what the compilation did as a dict.
-py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, bool winograd) {
+py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
+                  bool winograd) {
   relay::CompileReport report;
   const auto run = [&] {
     const py::gil_scoped_release unlocked;
     const auto cache = KernelCache::from_environment();
     relay::CompileOptions options;
     options.threads = threads;
+    options.precision = parse_dtype(precision).value();
     options.winograd = winograd;
     options.cache = cache.get();
     return relay::compile(graph, parse_target(target), options, &report);

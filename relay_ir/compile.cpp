@@ -418,6 +418,10 @@ Graph optimise(const Graph& graph, const Target& target, const CompileOptions& o
   Graph result = graph;
 #define PASS(name, is_optional) result = run_pass(#name, result, is_optional, name);
 #include "relay_ir/passes.def"
+  if (options.precision != f32) {
+    result = run_pass("lower_precision", result, false,
+                      [&](const Graph& g) { return lower_precision(g, options.precision, target); });
+  }
   if (options.winograd) {
     result = run_pass("choose_winograd", result, true, [&](const Graph& g) { return choose_winograd(g, target); });
   }

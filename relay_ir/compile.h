@@ -18,6 +18,7 @@ namespace tw::relay {
 
 struct CompileOptions {
   ScheduleSource schedule;  // not set: the target's default
+  DType precision = f32;    // that weights and operands of products are stored in: f32, bf16 or f16
   int threads = 0;          // of the Executable; 0: all cores of the affinity mask
   int jobs = 0;             // compiler threads; 0: all cores
   bool winograd = true;     // 3×3 convolutions by Winograd's filtering where it is faster: it rounds a little more

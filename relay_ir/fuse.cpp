@@ -125,6 +125,7 @@ class Fuser {
     if (cluster.weight == Weight::anchored) {
       // Producers of a reduction's input; of its epilogue only what is computed element by element beside it.
       if (kind == OpKind::contraction || kind == OpKind::composite) return false;
+      if (is_conversion_beside(cluster, producer)) return true;
       for (const int node : cluster.nodes) {
         const OpKind inner = graph_.nodes[node].op->kind;
         if (inner == OpKind::contraction || inner == OpKind::composite) return false;
@@ -139,6 +140,18 @@ class Fuser {
     return std::all_of(cluster.nodes.begin(), cluster.nodes.end(), [&](int index) {
       const Node& node = graph_.nodes[index];
       return node.op->name != "attention" || node.inputs.size() < 4 || node.inputs[3] != value;
+    });
+  }
+
+  // A conversion of what an epilogue reads beside its contraction is part of the load.
+  bool is_conversion_beside(const Cluster& cluster, int producer) const {
+    const Cluster& other = clusters_[producer];
+    const ValueId value = graph_.nodes[producer].outputs[0];
+    if (other.nodes.size() != 1 || graph_.nodes[producer].op->name != "cast") return false;
+    return std::all_of(cluster.nodes.begin(), cluster.nodes.end(), [&](int node) {
+      const auto& inputs = graph_.nodes[node].inputs;
+      const bool reads = std::find(inputs.begin(), inputs.end(), value) != inputs.end();
+      return !reads || graph_.nodes[node].op->kind == OpKind::elementwise;
     });
   }
 

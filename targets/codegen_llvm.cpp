@@ -127,7 +127,11 @@ void KernelCodegen::emit_tasks() {
 void KernelCodegen::emit(const Stmt& s) {
   switch (s.kind()) {
     case NodeKind::Seq:
-      for (const Stmt& child : s.as<Seq>()->statements) emit(child);
+      for (size_t i = 0; i < s.as<Seq>()->statements.size();) {
+        const size_t done = emit_interleaved(s.as<Seq>()->statements, i);
+        if (done == 0) emit(s.as<Seq>()->statements[i]);
+        i += std::max<size_t>(done, 1);
+      }
       return;
     case NodeKind::For: {
       const For& loop = *s.as<For>();

@@ -108,6 +108,8 @@ class KernelCodegen {
   llvm::Value* load_words(const Load& first, DType words);
   void emit_store(const Store& s);
   void store_memory(const Store& s, llvm::Value* value);
+  // Stores from `first` on that interleave, as one: how many; 0: none.  codegen_llvm_interleave.cpp
+  size_t emit_interleaved(const std::vector<Stmt>& statements, size_t first);
   void when(llvm::Value* condition, const std::function<void()>& then);
   struct Address {
     llvm::Value* pointer;

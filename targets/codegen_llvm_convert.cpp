@@ -88,6 +88,11 @@ llvm::Value* KernelCodegen::bfloat_to_float(llvm::Value* bits) {
 }
 
 llvm::Value* KernelCodegen::float_to_bfloat(llvm::Value* value) {
+  // Cores with products of bf16 have the conversion too.
+  if (target_.find_instruction(Intrinsic::dot_bf16)) {
+    return builder_.CreateBitCast(builder_.CreateFPTrunc(value, like(builder_.getBFloatTy(), value->getType())),
+                                  like(builder_.getInt16Ty(), value->getType()));
+  }
   auto* word = like(builder_.getInt32Ty(), value->getType());
   llvm::Value* bits = builder_.CreateBitCast(value, word);
   llvm::Value* odd = builder_.CreateAnd(builder_.CreateLShr(bits, constant(word, 16)), constant(word, 1));

@@ -34,6 +34,9 @@ std::string apply_relay(const std::vector<std::string>& words, const std::string
       verify(graph);
     } else if (word == "--layout") {
       graph = assign_layout(graph, parse_target(argument()));
+    } else if (word == "--precision") {
+      const std::string dtype = argument();
+      graph = lower_precision(graph, parse_dtype(dtype).value(), parse_target(argument()));
     } else if (word == "--groups") {
       return groups_text(graph, parse_target(argument()));
     } else if (word == "--pass") {

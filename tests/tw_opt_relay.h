@@ -2,6 +2,7 @@
 //
 //   --pass NAME       a pass of relay_ir/passes.def
 //   --layout TARGET   assign_layout
+//   --precision DTYPE TARGET   lower_precision
 //   --groups TARGET   instead of the graph, the nodes of each group that fusion makes
 //   --verify          the verifier
 #pragma once

@@ -30,7 +30,7 @@ ModelPath = Annotated[Path, typer.Argument(help="An ONNX model, or a .twa artifa
 Shapes = Annotated[list[str], typer.Option("--shape", "-s", help="NAME=1,3,224,224: fixes the shape of an input.")]
 Target = Annotated[str, typer.Option("--target", "-t", help="cpu, x86:avx2, aarch64, rpi4, cuda:sm_90, …")]
 Threads = Annotated[int | None, typer.Option("--threads", "-j", help="Workers of a run; every core if left out.")]
-Precision = Annotated[str, typer.Option(help="Of the computation: f32.")]
+Precision = Annotated[str, typer.Option(help="Of convolutions and matrix products: f32, bf16, f16.")]
 Winograd = Annotated[bool, typer.Option(help="3×3 convolutions by Winograd's filtering: faster, rounds a little more.")]
 Seed = Annotated[int, typer.Option(help="Of the inputs that are made up.")]
 

@@ -138,6 +138,9 @@ def checked_threads(count: int | None) -> int:
     return int(count)
 
 
+PRECISIONS = ("f32", "bf16", "f16")
+
+
 def compile(
     model: Any,
     target: str = "cpu",
@@ -148,17 +151,19 @@ def compile(
 ) -> Executable:
     """Compiles a model for a target: "cpu" is this machine.
 
-    `threads`: workers of a run, one for each core if None.  `winograd`: whether 3×3 convolutions may go by Winograd's
-    filtering where that is faster; each adds a rounding error of at most 5e-5 of its output's magnitude.  Other precisions than "f32" and databases of tuned
-    schedules are refused: this version has none.
+    `threads`: workers of a run, one for each core if None.  `precision`: "f32"; "bf16" rounds weights and operands of
+    convolutions and matrix products to bf16, with sums and everything else in f32; "f16" does so with weights only,
+    as "bf16" does where the CPU has no bf16 dot product.  `winograd`: whether 3×3 convolutions of f32
+    may go by Winograd's filtering where that is faster; each adds a rounding error of at most 5e-5 of its output's
+    magnitude.  Databases of tuned schedules are refused: this version has none.
     """
     if not isinstance(model, Model):
         model = load(model)
-    if precision != "f32":
-        raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use precision='f32'")
+    if precision not in PRECISIONS:
+        raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use one of {', '.join(PRECISIONS)}")
     if db is not None:
         raise Error("TW1003", "tuned schedules (db=) are not supported\nhelp: leave db out; default schedules are used")
-    return Executable(*_core.compile(model._core, target, checked_threads(threads), bool(winograd)))
+    return Executable(*_core.compile(model._core, target, checked_threads(threads), precision, bool(winograd)))
 
 
 def load_executable(path: str | os.PathLike) -> Executable:

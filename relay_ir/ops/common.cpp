@@ -45,6 +45,25 @@ DType accumulator_of(DType dtype) {
   return is_half(dtype) ? f32 : dtype;
 }
 
+AttributeDef result_attribute() {
+  return {"result", std::string(), false, "type of the result: f32 of f16 and bf16 inputs, i32 of 8-bit integers"};
+}
+
+DType contraction_dtype(const OpCall& call) {
+  const DType a = call.inputs[0].dtype, b = call.inputs[1].dtype;
+  if (call.attributes.get_string("result").empty()) {
+    call.require(a == b && !a.is_bool(), "inputs have one type of numbers");
+    return a;
+  }
+  const DType result = dtype_attribute(call, "result");
+  const auto is_narrow = [&](DType dtype) {
+    return result == f32 ? dtype == f32 || is_half(dtype) : dtype.is_integer() && dtype.bits == 8;
+  };
+  call.require((result == f32 || result == i32) && is_narrow(a) && is_narrow(b),
+               "the result is f32 of floats of at most 32 bits, or i32 of 8-bit integers");
+  return result;
+}
+
 te::Tensor cast_stage(const te::Tensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return tensor;
   return te::compute(tensor.buffer()->name + "_" + to_string(dtype), tensor.shape(), {tensor},

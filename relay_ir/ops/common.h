@@ -23,6 +23,10 @@ DType dtype_attribute(const OpCall& call, const std::string& name);  // "f32"
 // f16 and bf16 accumulate in f32, all others in themselves.
 DType accumulator_of(DType dtype);
 bool is_half(DType dtype);
+// Of a contraction's first two inputs.  They have one type, and so has the result; or the attribute "result" says f32 for
+// inputs of f32, f16 and bf16, or i32 for 8-bit integers, in any mixture.
+AttributeDef result_attribute();
+DType contraction_dtype(const OpCall& call);
 te::Tensor cast_stage(const te::Tensor& tensor, DType dtype);  // the tensor itself when it has the dtype
 Expr product_of(const std::vector<Expr>& extents);
 // NaN when either is, for floats.

@@ -29,15 +29,16 @@ OpDef conv_op() {
   op.min_inputs = op.max_inputs = 2;
   op.attributes = window_attributes();
   op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
+  op.attributes.push_back(result_attribute());
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &w = c.inputs[1];
-    c.require(x.dtype == w.dtype && !x.dtype.is_bool(), "data and weight have one type of numbers");
+    const DType result = contraction_dtype(c);
     c.require(x.rank() >= 3 && x.rank() == w.rank(), "data is [n, c, d…], weight [o, c, k…]");
     const std::vector<int64_t> weight = const_dims(c, w);
     const int64_t groups = c.attributes.get_int("groups");
     c.require(groups >= 1 && weight[0] % groups == 0, "groups divide the output channels");
     c.require(!as_int(x.shape[1]) || *as_int(x.shape[1]) == weight[1] * groups, "channels of data and weight differ");
-    TensorType y{x.dtype, {x.shape[0], Expr(weight[0])}};
+    TensorType y{result, {x.shape[0], Expr(weight[0])}};
     const Window window = window_of(c, {weight.begin() + 2, weight.end()});
     append_window_shape(c, window, x, y);
     return {y};
@@ -48,7 +49,7 @@ OpDef conv_op() {
     const Window window = window_of(c, {weight.begin() + 2, weight.end()});
     const int64_t groups = c.attributes.get_int("groups"), per_group = weight[0] / groups;
     const te::Tensor x = pad_window(in[0], window);
-    const DType accumulator = accumulator_of(x.dtype());
+    const DType result = c.outputs[0].dtype, accumulator = accumulator_of(result);
     std::vector<Expr> extents(w.shape().begin() + 1, w.shape().end());
     const te::Tensor y = te::reduce("conv", c.outputs[0].shape, extents, te::Combiner::sum, {x, w},
                                     [&](const te::Indices& s, const te::Indices& r) {
@@ -60,7 +61,7 @@ OpDef conv_op() {
                                       }
                                       return cast(accumulator, x(data)) * cast(accumulator, w(filter));
                                     });
-    return {cast_stage(y, x.dtype())};
+    return {cast_stage(y, result)};
   };
   using Ints = std::vector<int64_t>;
   op.examples = {
@@ -69,7 +70,8 @@ OpDef conv_op() {
       {{tensor_type(f32, {2, 4, 7}), tensor_type(f32, {8, 1, 3})},
        attributes_of({{"groups", int64_t{4}}, {"dilations", Ints{2}}, {"pads", Ints{2, 1}}})},
       {{tensor_type(f16, {1, 2, 3, 4, 4}), tensor_type(f16, {2, 2, 1, 2, 2})}, {}},
-      {{tensor_type(i32, {1, 4, 5, 5}), tensor_type(i32, {4, 2, 1, 1})}, attributes_of({{"groups", int64_t{2}}})}};
+      {{tensor_type(i32, {1, 4, 5, 5}), tensor_type(i32, {4, 2, 1, 1})}, attributes_of({{"groups", int64_t{2}}})},
+      {{tensor_type(u8, {1, 4, 5, 5}), tensor_type(i8, {4, 4, 3, 3})}, attributes_of({{"result", std::string("i32")}})}};
   return op;
 }
 

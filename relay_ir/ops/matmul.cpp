@@ -31,10 +31,11 @@ OpDef matmul_op() {
   op.input_names = {"a", "b"};
   op.min_inputs = op.max_inputs = 2;
   op.attributes = {{"transpose_a", int64_t{0}, false, "1: a is […, k, i]"},
-                   {"transpose_b", int64_t{0}, false, "1: b is […, j, k]"}};
+                   {"transpose_b", int64_t{0}, false, "1: b is […, j, k]"},
+                   result_attribute()};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &a = c.inputs[0], &b = c.inputs[1];
-    c.require(a.dtype == b.dtype && !a.dtype.is_bool(), "inputs have one type of numbers");
+    const DType result = contraction_dtype(c);
     c.require(a.rank() >= 2 && b.rank() >= 2, "inputs have at least two dimensions");
     const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
     const Expr k_of_a = a.shape[a.rank() - (ta ? 2 : 1)], k_of_b = b.shape[b.rank() - (tb ? 1 : 2)];
@@ -42,12 +43,12 @@ OpDef matmul_op() {
     std::vector<Expr> shape = broadcast_shapes(c, {batch_of(a), batch_of(b)});
     shape.push_back(a.shape[a.rank() - (ta ? 1 : 2)]);
     shape.push_back(b.shape[b.rank() - (tb ? 2 : 1)]);
-    return {{a.dtype, shape}};
+    return {{result, shape}};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const te::Tensor &a = in[0], &b = in[1];
     const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
-    const DType accumulator = accumulator_of(a.dtype());
+    const DType accumulator = accumulator_of(c.outputs[0].dtype);
     const te::Tensor product = te::reduce("matmul", c.outputs[0].shape, {a.shape()[a.rank() - (ta ? 2 : 1)]},
                                           te::Combiner::sum, {a, b}, [&](const te::Indices& s, const te::Indices& r) {
                                             te::Indices ia = batch_indices(a, s), ib = batch_indices(b, s);
@@ -56,12 +57,13 @@ OpDef matmul_op() {
                                             ib.push_back(tb ? j : k), ib.push_back(tb ? k : j);
                                             return cast(accumulator, a(ia)) * cast(accumulator, b(ib));
                                           });
-    return {cast_stage(product, a.dtype())};
+    return {cast_stage(product, c.outputs[0].dtype)};
   };
   op.examples = {
       {{tensor_type(f32, {3, 4}), tensor_type(f32, {4, 5})}, {}},
       {{tensor_type(f16, {2, 1, 3, 4}), tensor_type(f16, {2, 5, 4})}, attributes_of({{"transpose_b", int64_t{1}}})},
-      {{tensor_type(i32, {4, 3}), tensor_type(i32, {2, 4, 2})}, attributes_of({{"transpose_a", int64_t{1}}})}};
+      {{tensor_type(i32, {4, 3}), tensor_type(i32, {2, 4, 2})}, attributes_of({{"transpose_a", int64_t{1}}})},
+      {{tensor_type(f32, {3, 4}), tensor_type(bf16, {4, 5})}, attributes_of({{"result", std::string("f32")}})}};
   return op;
 }
 

@@ -62,7 +62,8 @@ class LayoutAssignment {
 
   // Worth blocking: floats with space, and channels that fill most of a block.
   bool is_eligible(ValueId id) {
-    if (graph_.values[id].type.dtype != f32) return false;
+    const DType dtype = graph_.values[id].type.dtype;
+    if (dtype != f32 && dtype != bf16 && dtype != f16) return false;
     const Shape& dims = shape(id);
     if (dims.size() < 3 || element_count(dims) == 0) return false;
     if (dims[1] * 4 < block_ * 3) return false;

@@ -103,7 +103,7 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
     const Buffer& buffer = analysis.write.buffer;
     if (analysis.block_class != BlockClass::injective || schedule.func().is_parameter(buffer)) continue;
     if (!has_identity_write(analysis) || find_epilogue(schedule, block)) continue;
-    const int lanes = target.lanes(buffer->dtype);
+    const int lanes = target.lanes(f32);  // as layouts of graphs are blocked, whatever the type
     const std::vector<Var> spatial = analysis.spatial();
     for (size_t axis = 0; axis + 1 < spatial.size(); ++axis) {
       // Neighbours along an axis that is not the last: also where a single block holds the whole axis.
@@ -256,7 +256,8 @@ Schedule default_schedule(const Func& func, const Target& target) {
         const auto epilogue = find_epilogue(schedule, block);
         const bool is_tiled =
             (analysis.block_class == BlockClass::contraction &&
-             (schedule_contraction(schedule, block, target) || schedule_grouped(schedule, block, target))) ||
+             (schedule_dot_contraction(schedule, block, target) || schedule_contraction(schedule, block, target) ||
+              schedule_grouped(schedule, block, target))) ||
             schedule_reduction(schedule, block, target);
         // A template that kept the tile in registers has placed the epilogue, too.
         if (is_tiled && epilogue && !schedule.loops(*epilogue).empty() &&

@@ -2,6 +2,7 @@
 //
 // Blocks are inlined where that is cheap; what remains falls into three shapes, each with its template:
 //   contraction   a register tile over packed weights, with the epilogue applied while the tile is in registers
+//                 (dot_contraction: by the target's dot products of small elements)
 //   reduction     vectorised over a spatial axis or, by partial sums, over the reduced one
 //   elementwise   loops in the order of the output's memory, merged, shared out and vectorised
 #pragma once
@@ -15,6 +16,7 @@ namespace tw::cpu {
 Schedule default_schedule(const Func& func, const Target& target);
 
 // The templates.  Each schedules the block, and its epilogue where it has one, or says that it does not apply.
+bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_grouped(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
@@ -37,6 +39,11 @@ void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& ke
 void adopt_blocked_layouts(Schedule& schedule, const Target& target);
 
 // Shared by the templates.
+
+// Elements that a vector computes with at a time: 16-bit floats are f32 there.
+inline int compute_lanes(DType dtype, const Target& target) {
+  return target.lanes(dtype.is_float() && dtype.bits == 16 ? f32 : dtype);
+}
 
 // The only block that reads what `block` writes, if it does nothing else with it than out[i] = f(in[i], …): it can run
 // on a tile while that is in registers.

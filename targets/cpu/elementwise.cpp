@@ -35,7 +35,7 @@ void merge_inner_loops(Schedule& schedule, const BlockRef& block, std::vector<Lo
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (schedule.loops(block).empty()) return;
-  const int lanes = target.lanes(analysis.write.buffer->dtype);
+  const int lanes = compute_lanes(analysis.write.buffer->dtype, target);
 
   // An axis that the output stores in blocks is walked as two loops; as three where what is read has other blocks.
   const auto is_linear = [&](const Access& access, const Var& v, int64_t granule) {

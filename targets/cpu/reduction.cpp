@@ -147,7 +147,7 @@ void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& t
 bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (analysis.block_class != BlockClass::reduction && analysis.block_class != BlockClass::contraction) return false;
-  const int lanes = target.lanes(analysis.write.buffer->dtype);
+  const int lanes = compute_lanes(analysis.write.buffer->dtype, target);
   const std::vector<Var> spatial = analysis.spatial();
   for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
     if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;

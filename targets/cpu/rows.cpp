@@ -73,7 +73,7 @@ bool schedule_rows(Schedule& schedule, const Target& target) {
   int64_t rows = 1, columns = 1;
   const std::vector<Var> spatial = blocks.back().spatial();
   for (size_t d = 0; d < spatial.size(); ++d) (d < shared ? rows : columns) *= blocks.back().extent(spatial[d]);
-  const int lanes = target.lanes(blocks.back().write.buffer->dtype);
+  const int lanes = compute_lanes(blocks.back().write.buffer->dtype, target);
   if (columns < lanes || columns * blocks.back().write.buffer->dtype.bytes() > largest_row_bytes) return false;
   if (rows < target.threads) return false;
   // Every reduction runs over something contiguous: its lanes can make partial results.

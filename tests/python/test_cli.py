@@ -91,7 +91,7 @@ MISTAKES = {
     "not_a_model": (["compile", "garbage.onnx"], "TW1002"),
     "not_an_artifact": (["inspect", "garbage.twa"], "TW1201"),
     "unknown_target": (["compile", "model.onnx", "--target", "z80"], "TW1301"),
-    "precision": (["compile", "model.onnx", "--precision", "bf16"], "TW1003"),
+    "precision": (["compile", "model.onnx", "--precision", "int8"], "TW1003"),
     "threads": (["run", "model.onnx", "-j", "0"], "TW1301"),
     "shape_syntax": (["run", "model.onnx", "--shape", "x=abc"], "TW1004"),
     "shape_name": (["run", "model.onnx", "--shape", "typo=1,3"], "TW1004"),

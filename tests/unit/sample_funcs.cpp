@@ -225,8 +225,50 @@ Func gelu(int64_t rows, int64_t columns) {
                        })});
 }
 
+Func narrow_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType a_type, DType b_type, DType sum, DType result,
+                   bool has_constant_weights) {
+  const bool is_batched = batch > 1;
+  const auto shape = [&](int64_t rows, int64_t columns) {
+    return is_batched ? std::vector<Expr>{batch, rows, columns} : std::vector<Expr>{rows, columns};
+  };
+  const Tensor a = te::placeholder("A", shape(m, k), a_type), b = te::placeholder("B", shape(k, n), b_type);
+  const Tensor c =
+      te::reduce("C", shape(m, n), {k}, te::Combiner::sum, {a, b}, [&](const Indices& s, const Indices& r) {
+        Indices ia = s, ib = s;
+        ia.back() = r[0], ib[ib.size() - 2] = r[0];
+        return cast(sum, a(ia)) * cast(sum, b(ib));
+      });
+  const Tensor out = te::compute("out", shape(m, n), {c}, [&](const Indices& s) { return cast(result, relu(c(s))); });
+  Func f = te::make_func("narrow_matmul", {a, b}, {out});
+  if (has_constant_weights) mark_constant(f, "B");
+  return f;
+}
+
+Func narrow_conv(int64_t channels, int64_t filters, int64_t size, DType dtype, DType sum) {
+  const Tensor x = te::placeholder("X", {1, channels / 16, size, size, 16}, dtype);
+  const Tensor w = te::placeholder("W", {filters, channels, 3, 3}, dtype);
+  const Tensor y = te::reduce("Y", {1, size - 2, size - 2, filters}, {channels, 3, 3}, te::Combiner::sum, {x, w},
+                              [&](const Indices& s, const Indices& r) {
+                                return cast(sum, x({s[0], floor_div(r[0], 16), s[1] + r[1], s[2] + r[2],
+                                                    floor_mod(r[0], 16)})) *
+                                       cast(sum, w({s[3], r[0], r[1], r[2]}));
+                              });
+  Func f = te::make_func("narrow_conv", {x, w}, {y});
+  mark_constant(f, "W");
+  return f;
+}
+
 std::vector<SampleFunc> sample_funcs() {
   return {
+      {"matmul_bf16", narrow_matmul(1, 15, 40, 18, bf16, bf16, f32, bf16, true)},
+      {"matmul_bf16_weights", narrow_matmul(1, 9, 32, 16, f32, bf16, f32, f32, true)},
+      {"matvec_bf16", narrow_matmul(1, 1, 70, 24, bf16, bf16, f32, f32, true)},
+      {"matmul_bf16_odd", narrow_matmul(1, 7, 33, 17, bf16, bf16, f32, f32, true)},
+      {"batched_matmul_bf16", narrow_matmul(3, 20, 35, 12, bf16, bf16, f32, f32, false)},
+      {"matmul_u8s8", narrow_matmul(1, 15, 40, 24, u8, i8, i32, i32, true)},
+      {"matmul_s8u8", narrow_matmul(1, 15, 40, 24, i8, u8, i32, i32, true)},
+      {"batched_matmul_s8s8", narrow_matmul(2, 20, 35, 12, i8, i8, i32, i32, false)},
+      {"conv_bf16", narrow_conv(32, 48, 9, bf16, f32)},
       {"matmul_16", matmul(16, 32, 16)},
       {"matmul_odd", matmul(29, 37, 19)},
       {"matmul_weights", matmul(17, 70, 24, false, true)},

@@ -21,6 +21,9 @@ Target core(int vector_bits, int registers) {
   target.has_masks = vector_bits == 512;
   target.has_fma = true;
   target.threads = 2;
+  // Schedules ask what there is, not how it is emitted.
+  for (const Intrinsic i : {Intrinsic::dot_bf16, Intrinsic::dot_u8s8, Intrinsic::dot_s8s8})
+    target.instructions.push_back({i, {vector_bits / 32}, nullptr});
   return target;
 }
 
@@ -106,6 +109,29 @@ TEST(DefaultSchedule, ProductsEndInRegisters) {
       EXPECT_TRUE(has_register_tile(cpu::default_schedule(func, target).func()))
           << func.name << " on a " << target.name;
     }
+  }
+}
+
+TEST(DefaultSchedule, ProductsOfSmallElementsEndInInstructions) {
+  const auto instructions_in = [](const Func& scheduled) {
+    std::vector<std::string> names;
+    visit(scheduled.body, [&](const For& loop) {
+      if (loop.loop_kind == LoopKind::tensorized)
+        names.push_back(std::get<std::string>(loop.attributes.at("instruction")));
+    });
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  for (const Target& target : cores()) {
+    SCOPED_TRACE(target.name);
+    const auto schedule_of = [&](const Func& f) { return instructions_in(cpu::default_schedule(f, target).func()); };
+    EXPECT_EQ(schedule_of(narrow_matmul(1, 15, 40, 18, bf16, bf16, f32, bf16, true)), Names{"dot_bf16"});
+    EXPECT_EQ(schedule_of(narrow_matmul(3, 20, 35, 12, bf16, bf16, f32, f32, false)), Names{"dot_bf16"});
+    EXPECT_EQ(schedule_of(narrow_matmul(1, 15, 40, 24, u8, i8, i32, i32, true)), Names{"dot_u8s8"});
+    EXPECT_EQ(schedule_of(narrow_matmul(1, 15, 40, 24, i8, i8, i32, i32, true)), Names{"dot_s8s8"});
+    EXPECT_EQ(schedule_of(narrow_conv(32, 48, 9, bf16, f32)), Names{"dot_bf16"});
+    EXPECT_EQ(schedule_of(narrow_matmul(1, 7, 33, 17, bf16, bf16, f32, f32, true)), Names{});  // pairs do not divide k
+    EXPECT_EQ(schedule_of(narrow_matmul(1, 9, 32, 16, f32, bf16, f32, f32, true)), Names{});
   }
 }
 

@@ -1,0 +1,255 @@
+// A contraction of small elements that ends in a dot product of the target: tensorize finds g neighbours along k.
+//
+//   for panel, rows … parallel {
+//     for k … {                                  g at a time
+//       for i in 0..R unrolled { for v in 0..V unrolled { for lane vectorized { for t in 0..g tensorized
+//         Cr[i, v·L + lane] += A[…, k·g + t] * B_packed[panel, k, v·L + lane, t]
+//     }}}}
+//     C[…] = epilogue(Cr)
+//   }
+//
+// As contraction.cpp, with operands in words: A's neighbours along k lie side by side in memory, B's are put there.
+#include <algorithm>
+
+#include "targets/cpu/default_schedule.h"
+#include "targets/cpu/tile_model.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/instruction.h"
+#include "tensor_ir/printer.h"
+
+namespace tw::cpu {
+namespace {
+
+struct DotContraction {
+  BlockAnalysis analysis;
+  const TensorInstruction* instruction = nullptr;
+  Var vector_axis;         // contiguous in C, in B only
+  int a = -1, b = -1;      // indices of reads: the broadcast operand and the vector operand
+  std::vector<Var> batch;  // in both operands
+  std::vector<Var> rows;   // in A only
+  std::vector<Var> reduce;
+  Var words;            // the axis of k whose neighbours make A's words
+  int64_t granule = 0;  // …within groups of so many
+};
+
+// The target's instruction that adds products of elements of these types, in either order.
+const TensorInstruction* instruction_for(DType a, DType b, DType sum, const Target& target) {
+  for (const MachineInstruction& machine : target.instructions) {
+    const TensorInstruction& i = *find_tensor_instruction(to_text(machine.intrinsic));
+    const auto& operands = i.description.buffers;
+    const bool fits =
+        (operands[0]->dtype == a && operands[1]->dtype == b) || (operands[0]->dtype == b && operands[1]->dtype == a);
+    if (fits && operands[2]->dtype == sum) return &i;
+  }
+  return nullptr;
+}
+
+// The axis of k along which A has g neighbours side by side: all of it, or blocks of `lanes`.
+bool find_words(DotContraction& c, int64_t g, int lanes) {
+  const Access& a = c.analysis.reads[c.a];
+  for (auto k = c.reduce.rbegin(); k != c.reduce.rend(); ++k) {
+    const int64_t extent = c.analysis.extent(*k);
+    for (const int64_t granule : {extent, int64_t{lanes}}) {
+      if (granule % g != 0 || extent % granule != 0 || extent == 0) continue;
+      if (unit_stride(a, *k, c.analysis.iters, static_cast<int>(granule)) != 1) continue;
+      c.words = *k, c.granule = granule;
+      return true;
+    }
+  }
+  return false;
+}
+
+std::optional<DotContraction> match(const Schedule& schedule, const BlockRef& block, const Target& target) {
+  DotContraction c;
+  c.analysis = analyse(schedule.node(block));
+  const BlockAnalysis& analysis = c.analysis;
+  if (analysis.block_class != BlockClass::contraction) return std::nullopt;
+  const DType sum = analysis.write.buffer->dtype;
+  c.instruction = instruction_for(analysis.reads[0].buffer->dtype, analysis.reads[1].buffer->dtype, sum, target);
+  if (!c.instruction) return std::nullopt;
+  c.reduce = analysis.reduce();
+  const int lanes = target.lanes(sum);
+  const std::vector<Var> spatial = analysis.spatial();
+  for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
+    const bool in_a = analysis.reads[0].uses(*v), in_b = analysis.reads[1].uses(*v);
+    if (in_a == in_b || analysis.extent(*v) < 2) continue;
+    if (result_stride(schedule, block, *v, lanes) != 1) continue;
+    c.vector_axis = *v;
+    c.b = in_b ? 1 : 0, c.a = 1 - c.b;
+    if (find_words(c, c.instruction->extent, lanes)) break;
+    c.vector_axis = Var();
+  }
+  if (!c.vector_axis.is_defined() || !analysis.reads[c.b].uses(c.words)) return std::nullopt;
+  for (const Var& v : spatial) {
+    if (v == c.vector_axis) continue;
+    (analysis.reads[c.b].uses(v) ? c.batch : c.rows).push_back(v);
+  }
+  return c;
+}
+
+// B as [batch …, panel, k …, k within its block, element of the panel, t]; nothing when its indices are no plain
+// iterations.
+std::optional<IndexMap> packing_map(const DotContraction& c, int64_t panel) {
+  const Access& b = c.analysis.reads[c.b];
+  const int64_t g = c.instruction->extent;
+  IndexMap map;
+  for (size_t d = 0; d < b.indices.size(); ++d) {
+    if (b.indices[d].kind() != NodeKind::Var) return std::nullopt;
+    for (size_t e = 0; e < d; ++e)
+      if (b.indices[d].is_same(b.indices[e])) return std::nullopt;
+    map.from.push_back(Var("d" + std::to_string(d)));
+  }
+  const auto dimension_of = [&](const Var& v) -> Expr {
+    for (size_t d = 0; d < b.indices.size(); ++d)
+      if (b.indices[d].get() == v.get()) return map.from[d];
+    return Expr();
+  };
+  const auto add = [&](const Var& v) {
+    if (const Expr d = dimension_of(v); d.is_defined()) map.to.push_back(d);
+  };
+  const Expr j = dimension_of(c.vector_axis), k = dimension_of(c.words);
+  for (const Var& v : c.batch) add(v);
+  map.to.push_back(floor_div(j, panel));
+  const bool is_blocked = c.granule != c.analysis.extent(c.words);
+  for (const Var& v : c.reduce) {
+    if (!(v == c.words))
+      add(v);
+    else
+      map.to.push_back(is_blocked ? floor_div(k, c.granule) : floor_div(k, g));
+  }
+  if (is_blocked) map.to.push_back(floor_div(floor_mod(k, c.granule), g));
+  map.to.push_back(floor_mod(j, panel));
+  map.to.push_back(floor_mod(k, g));
+  return map;
+}
+
+bool is_read_once(const Schedule& schedule, const Buffer& buffer) {
+  int readers = 0;
+  for (const BlockRef& block : schedule.blocks()) {
+    const BlockAnalysis analysis = analyse(schedule.node(block));
+    readers +=
+        std::any_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& r) { return r.buffer == buffer; });
+  }
+  return readers == 1;
+}
+
+// Weights are packed when they are compiled, other operands by a copy in front of the block.
+void pack(Schedule& schedule, const BlockRef& block, const DotContraction& c, const IndexMap& map,
+          const Target& target) {
+  const Buffer& b = c.analysis.reads[c.b].buffer;
+  const Func& func = schedule.func();
+  if (func.is_parameter(b) && func.attributes.count("constant:" + b->name) && is_read_once(schedule, b)) {
+    schedule.transform_layout(b->name, map);
+    return;
+  }
+  const BlockRef copy = schedule.cache_read(block, b->name, Scope::global);
+  schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
+  // Vectors along the panel, one for each of a word's elements: their stores interleave.
+  const Access& access = c.analysis.reads[c.b];
+  std::vector<LoopRef> order, inner;
+  for (size_t d = 0; d < access.indices.size(); ++d) {
+    const LoopRef loop = loops_of(schedule, copy, analyse(schedule.node(copy)).spatial().at(d)).at(0);
+    if (access.indices[d].get() == c.words.get()) {
+      const auto parts = schedule.split(loop, {std::nullopt, c.instruction->extent});
+      order.push_back(parts[0]);
+      inner.insert(inner.begin(), parts[1]);
+    } else if (access.indices[d].get() == c.vector_axis.get()) {
+      const auto parts = schedule.split(loop, {std::nullopt, target.lanes(c.analysis.write.buffer->dtype)});
+      order.push_back(parts[0]);
+      inner.push_back(parts[1]);
+    } else {
+      order.push_back(loop);
+    }
+  }
+  const std::vector<LoopRef> outer = order;
+  order.insert(order.end(), inner.begin(), inner.end());
+  schedule.reorder(order);
+  const LoopRef shared = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  schedule.unroll(inner[0]);
+  schedule.vectorize(inner[1]);
+  share_out(schedule, shared);
+}
+
+int64_t product(const BlockAnalysis& analysis, const std::vector<Var>& vars) {
+  int64_t result = 1;
+  for (const Var& v : vars) result *= std::max<int64_t>(1, analysis.extent(v));
+  return result;
+}
+
+}  // namespace
+
+bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
+  const auto matched = match(schedule, block, target);
+  if (!matched) return false;
+  const DotContraction& c = *matched;
+  const BlockAnalysis& analysis = c.analysis;
+  const int64_t g = c.instruction->extent;
+  const int lanes = target.lanes(analysis.write.buffer->dtype);
+  const bool has_rows = !c.rows.empty();
+  const Var row_axis = has_rows ? c.rows.back() : Var();
+  const int64_t m = has_rows ? analysis.extent(row_axis) : 1;
+  const int64_t n_vectors = (analysis.extent(c.vector_axis) + lanes - 1) / lanes;
+  const RegisterTile tile = choose_tile(m, n_vectors, product(analysis, c.reduce) / g, target);
+  const auto map = packing_map(c, int64_t{tile.vectors} * lanes);
+  if (!map) return false;
+  pack(schedule, block, c, *map, target);
+
+  const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
+  std::vector<LoopRef> order, k_inner;
+  for (const Var& v : c.batch) order.push_back(loop_of(v));
+  const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, tile.vectors, lanes});
+  order.push_back(j[0]);
+  for (const Var& v : c.rows)
+    if (!(v == row_axis)) order.push_back(loop_of(v));
+  std::vector<LoopRef> i;
+  if (has_rows) {
+    i = schedule.split(loop_of(row_axis), {std::nullopt, tile.rows});
+    order.push_back(i[0]);
+  }
+  const size_t outer_count = order.size();
+  for (const Var& v : c.reduce) {
+    if (!(v == c.words)) {
+      order.push_back(loop_of(v));
+    } else if (c.granule != analysis.extent(v)) {
+      const auto parts = schedule.split(loop_of(v), {std::nullopt, c.granule / g, g});
+      order.push_back(parts[0]);
+      k_inner = {parts[1], parts[2]};
+    } else {
+      const auto parts = schedule.split(loop_of(v), {std::nullopt, g});
+      order.push_back(parts[0]);
+      k_inner = {parts[1]};
+    }
+  }
+  const LoopRef first_k = order[outer_count], words = k_inner.back();
+  order.insert(order.end(), k_inner.begin(), k_inner.end() - 1);
+  if (has_rows) order.push_back(i[1]);
+  order.push_back(j[1]), order.push_back(j[2]), order.push_back(words);
+  schedule.reorder(order);
+
+  // Everything outside the tile is one parallel loop; the loop over tiles of a row stays its own where its last tile is
+  // partial, so that it can be peeled.
+  std::vector<LoopRef> shared(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(outer_count));
+  LoopRef tile_loop = shared.back();
+  if (has_rows && m % tile.rows != 0 && shared.size() > 1) {
+    int64_t tasks = 1;
+    for (size_t l = 0; l + 1 < shared.size(); ++l) tasks *= std::max<int64_t>(1, extent_of(schedule, shared[l]));
+    if (tasks >= target.threads) shared.pop_back();
+  }
+  const bool is_tile_shared = shared.back() == tile_loop;
+  const LoopRef parallel = shared.size() > 1 ? schedule.fuse(shared) : shared[0];
+  if (is_tile_shared) tile_loop = parallel;
+
+  const size_t axis = position_of(analysis, c.vector_axis);
+  const BlockRef out = keep_in_registers(schedule, block, tile_loop, axis);
+  const BlockRef init = schedule.decompose_reduction(block, first_k);
+  vectorize_below(schedule, init, tile_loop, axis, lanes);
+  vectorize_below(schedule, out, tile_loop, axis, lanes);
+  if (has_rows) schedule.unroll(i[1]);
+  schedule.unroll(j[1]);
+  schedule.tensorize(words, c.instruction->name);
+  schedule.vectorize(j[2]);
+  share_out(schedule, parallel);
+  return true;
+}
+
+}  // namespace tw::cpu
