@@ -418,6 +418,8 @@ Graph optimise(const Graph& graph, const Target& target, const CompileOptions& o
   Graph result = graph;
 #define PASS(name, is_optional) result = run_pass(#name, result, is_optional, name);
 #include "relay_ir/passes.def"
+  result =
+      run_pass("match_byte_products", result, true, [&](const Graph& g) { return match_byte_products(g, target); });
   if (options.precision != f32) {
     result = run_pass("lower_precision", result, false,
                       [&](const Graph& g) { return lower_precision(g, options.precision, target); });

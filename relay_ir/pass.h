@@ -17,6 +17,8 @@ namespace tw::relay {
 
 // Products on weights, and where the target has the instruction on values, of a 16-bit float.
 Graph lower_precision(const Graph& graph, DType storage, const Target& target);
+// Products of bytes with the signs that the target's dot product takes.
+Graph match_byte_products(const Graph& graph, const Target& target);
 // Convolutions by a faster algorithm, where the target's facts say that it pays.
 Graph choose_winograd(const Graph& graph, const Target& target);
 // Values get the layout in which the target's convolutions are fast; conversions become nodes.

@@ -37,6 +37,8 @@ std::string apply_relay(const std::vector<std::string>& words, const std::string
     } else if (word == "--precision") {
       const std::string dtype = argument();
       graph = lower_precision(graph, parse_dtype(dtype).value(), parse_target(argument()));
+    } else if (word == "--bytes") {
+      graph = match_byte_products(graph, parse_target(argument()));
     } else if (word == "--groups") {
       return groups_text(graph, parse_target(argument()));
     } else if (word == "--pass") {

@@ -23,8 +23,8 @@ DType dtype_attribute(const OpCall& call, const std::string& name);  // "f32"
 // f16 and bf16 accumulate in f32, all others in themselves.
 DType accumulator_of(DType dtype);
 bool is_half(DType dtype);
-// Of a contraction's first two inputs.  They have one type, and so has the result; or the attribute "result" says f32 for
-// inputs of f32, f16 and bf16, or i32 for 8-bit integers, in any mixture.
+// Of a contraction's first two inputs.  They have one type, and so has the result; or the attribute "result" says f32
+// for inputs of f32, f16 and bf16, or i32 for 8-bit integers, in any mixture.
 AttributeDef result_attribute();
 DType contraction_dtype(const OpCall& call);
 te::Tensor cast_stage(const te::Tensor& tensor, DType dtype);  // the tensor itself when it has the dtype
@@ -79,8 +79,8 @@ ValueId emit_cast(OnnxNodeContext& c, ValueId x, DType dtype);
 ValueId emit_slice(OnnxNodeContext& c, ValueId x, int axis, int64_t begin, int64_t size, int64_t step = 1);
 ValueId emit_concat(OnnxNodeContext& c, const std::vector<ValueId>& parts, int axis);
 ValueId emit_reduce(OnnxNodeContext& c, const std::string& op, ValueId x, const std::vector<int>& axes, bool keepdims);
-// a · b by numpy's rules, vectors included.
-ValueId emit_matmul(OnnxNodeContext& c, ValueId a, ValueId b);
+// a · b by numpy's rules, vectors included.  `result`: type of the result, as the attribute of that name.
+ValueId emit_matmul(OnnxNodeContext& c, ValueId a, ValueId b, const std::string& result = "");
 // A per-channel vector [C] (or any vector along one axis) shaped to broadcast along `axis` of a tensor of that rank.
 ValueId emit_along_axis(OnnxNodeContext& c, ValueId vector, int axis, int rank);
 // f(x) in f32 for f16 and bf16, in x's own type otherwise; the result has x's type again.

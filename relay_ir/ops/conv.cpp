@@ -1,5 +1,6 @@
 // Convolutions of any rank, with groups, dilation and strides, and their transposes.
 #include <algorithm>
+#include <utility>
 
 #include "relay_ir/ops/common.h"
 #include "relay_ir/ops/window.h"
@@ -71,7 +72,8 @@ OpDef conv_op() {
        attributes_of({{"groups", int64_t{4}}, {"dilations", Ints{2}}, {"pads", Ints{2, 1}}})},
       {{tensor_type(f16, {1, 2, 3, 4, 4}), tensor_type(f16, {2, 2, 1, 2, 2})}, {}},
       {{tensor_type(i32, {1, 4, 5, 5}), tensor_type(i32, {4, 2, 1, 1})}, attributes_of({{"groups", int64_t{2}}})},
-      {{tensor_type(u8, {1, 4, 5, 5}), tensor_type(i8, {4, 4, 3, 3})}, attributes_of({{"result", std::string("i32")}})}};
+      {{tensor_type(u8, {1, 4, 5, 5}), tensor_type(i8, {4, 4, 3, 3})},
+       attributes_of({{"result", std::string("i32")}})}};
   return op;
 }
 
@@ -211,10 +213,20 @@ std::vector<int64_t> kernel_of(Context& c, ValueId weight) {
 
 }  // namespace
 
-ValueId emit_conv(Context& c, ValueId x, ValueId weight) {
-  const Window window = rule_window(c, x, kernel_of(c, weight), false);
+ValueId emit_conv(Context& c, ValueId x, ValueId weight, const std::string& result, ValueId pad_value) {
+  Window window = rule_window(c, x, kernel_of(c, weight), false);
+  if (pad_value != no_value) {
+    const size_t rank = window.kernel.size();
+    std::vector<int64_t> pads(2 * (rank + 2), 0);
+    for (size_t d = 0; d < rank; ++d) {
+      pads[2 + d] = std::exchange(window.pads[d], 0);
+      pads[rank + 4 + d] = std::exchange(window.pads[rank + d], 0);
+    }
+    x = c.emit("pad", {x, pad_value}, attributes_of({{"pads", pads}}));
+  }
   NodeAttributes attributes = attributes_of_window(window);
   attributes.set("groups", c.attribute_int("group", 1));
+  if (!result.empty()) attributes.set("result", result);
   return c.emit("conv", {x, weight}, attributes);
 }
 

@@ -247,12 +247,12 @@ ValueId import_einsum(Context& c) {
 }  // namespace
 
 // Numpy's product: a vector on the left is a row, on the right a column, and that dimension goes away again.
-ValueId emit_matmul(Context& c, ValueId a, ValueId b) {
+ValueId emit_matmul(Context& c, ValueId a, ValueId b, const std::string& result) {
   const bool row = rank_of(c, a) == 1, column = rank_of(c, b) == 1;
   if (rank_of(c, a) == 0 || rank_of(c, b) == 0) c.refuse("a scalar");
   if (row) a = emit_reshape(c, a, {1, dims_of(c, a)[0]});
   if (column) b = emit_reshape(c, b, {dims_of(c, b)[0], 1});
-  const ValueId product = matmul(c, a, b);
+  const ValueId product = c.emit("matmul", {a, b}, attributes_of({{"result", result}}));
   if (!row && !column) return product;
   std::vector<int64_t> shape = dims_of(c, product);
   if (column) shape.pop_back();

@@ -115,8 +115,48 @@ ValueId optional(Context& c, size_t input) {
   return c.has_input(input) ? c.input(input) : no_value;
 }
 
+bool is_byte(const Context& c, ValueId id) {
+  return dtype_of(c, id).is_integer() && dtype_of(c, id).bits == 8;
+}
+
+// No zero point, or one that is known to be zero.
+bool is_symmetric(const Context& c, ValueId zero_point) {
+  if (zero_point == no_value) return true;
+  const NDArray* known = c.constant(zero_point);
+  for (int64_t i = 0; known && i < known->size(); ++i)
+    if (known->get_int(i) != 0) return false;
+  return known != nullptr;
+}
+
+// The sums of a known array over all axes but one, in i32.
+ValueId emit_sums(Context& c, const NDArray& array, size_t kept) {
+  const Shape& shape = array.shape();
+  int64_t inner = 1;
+  for (size_t d = kept + 1; d < shape.size(); ++d) inner *= shape[d];
+  Ints sums(static_cast<size_t>(shape[kept]), 0);
+  for (int64_t i = 0; i < array.size(); ++i) sums[static_cast<size_t>(i / inner % shape[kept])] += array.get_int(i);
+  for (int64_t& sum : sums) sum = static_cast<int32_t>(sum);
+  return c.emit_constant(int_array(sums, i32));
+}
+
+// Σ (a - zero point) · b as a product of bytes: Σ a·b - zero point · Σ b.  i32 wraps, so both are the same to the bit.
+// Worth it where the sums of b are known, and b has no zero point of its own.
+ValueId centred_matmul(Context& c, ValueId a, ValueId zero_a, ValueId b, ValueId zero_b) {
+  const bool is_plain = is_byte(c, a) && is_byte(c, b) && c.constant(b) && rank_of(c, b) == 2 && rank_of(c, a) >= 2 &&
+                        is_symmetric(c, zero_b);
+  if (!is_plain) return emit_matmul(c, centred(c, a, zero_a, true), centred(c, b, zero_b, false));
+  const ValueId product = emit_matmul(c, a, b, "i32");
+  if (is_symmetric(c, zero_a)) return product;
+  ValueId z = emit_cast(c, zero_a, i32);
+  if (rank_of(c, z) == 1) {
+    const int64_t count = dims_of(c, z)[0];
+    z = emit_reshape(c, z, count == 1 ? Ints{} : Ints{count, 1});
+  }
+  return emit_binary(c, "subtract", product, emit_binary(c, "multiply", z, emit_sums(c, *c.constant(b), 1)));
+}
+
 ValueId import_matmul_integer(Context& c) {
-  return emit_matmul(c, centred(c, c.input(0), optional(c, 2), true), centred(c, c.input(1), optional(c, 3), false));
+  return centred_matmul(c, c.input(0), optional(c, 2), c.input(1), optional(c, 3));
 }
 
 // A scale of one element a channel, along axis 1 of the result.
@@ -139,14 +179,22 @@ ValueId scalar_or_refuse(Context& c, ValueId p) {
 }
 
 ValueId import_qlinear_matmul(Context& c) {
-  const ValueId sum = emit_matmul(c, centred(c, c.input(0), scalar_or_refuse(c, c.input(2)), true),
-                                  centred(c, c.input(3), scalar_or_refuse(c, c.input(5)), false));
+  const ValueId sum =
+      centred_matmul(c, c.input(0), scalar_or_refuse(c, c.input(2)), c.input(3), scalar_or_refuse(c, c.input(5)));
   return requantize(c, sum, scalar_or_refuse(c, c.input(1)), scalar_or_refuse(c, c.input(4)),
                     scalar_or_refuse(c, c.input(6)), scalar_or_refuse(c, c.input(7)));
 }
 
 // Zero points of the data are subtracted before padding, so that pads are zero; those of the weight belong to o.
 ValueId integer_conv(Context& c, ValueId x, ValueId zero_x, ValueId w, ValueId zero_w) {
+  // As centred_matmul; pads are zero points, so that every window has all of its terms.
+  if (is_byte(c, x) && is_byte(c, w) && c.constant(w) && is_symmetric(c, zero_w)) {
+    if (is_symmetric(c, zero_x)) return emit_conv(c, x, w, "i32");
+    const ValueId zero = scalar_or_refuse(c, zero_x);
+    const ValueId product = emit_conv(c, x, w, "i32", zero);
+    const ValueId sums = emit_along_axis(c, emit_sums(c, *c.constant(w), 0), 1, rank_of(c, product));
+    return emit_binary(c, "subtract", product, emit_binary(c, "multiply", emit_cast(c, zero, i32), sums));
+  }
   ValueId data = emit_cast(c, x, i32), weight = emit_cast(c, w, i32);
   if (zero_x != no_value) data = emit_binary(c, "subtract", data, emit_cast(c, scalar_or_refuse(c, zero_x), i32));
   if (zero_w != no_value) {

@@ -24,7 +24,9 @@ Window rule_window(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& ke
                    std::vector<int64_t>* ceil_extra = nullptr);
 NodeAttributes attributes_of_window(const Window& window);
 
-// A convolution with the node's own attributes.
-ValueId emit_conv(OnnxNodeContext& c, ValueId x, ValueId weight);
+// A convolution with the node's own attributes.  `result`: type of the result, as the attribute of that name;
+// `pad_value`: a scalar of x's type that stands around x instead of zeros.
+ValueId emit_conv(OnnxNodeContext& c, ValueId x, ValueId weight, const std::string& result = "",
+                  ValueId pad_value = no_value);
 
 }  // namespace tw::relay

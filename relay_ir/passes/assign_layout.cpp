@@ -60,10 +60,10 @@ class LayoutAssignment {
     return shapes_[id] = static_shape(graph_.values[id].type).value_or(Shape{});
   }
 
-  // Worth blocking: floats with space, and channels that fill most of a block.
+  // Worth blocking: numbers with space, and channels that fill most of a block.
   bool is_eligible(ValueId id) {
     const DType dtype = graph_.values[id].type.dtype;
-    if (dtype != f32 && dtype != bf16 && dtype != f16) return false;
+    if (dtype.is_bool() || dtype == i64 || dtype == u64) return false;
     const Shape& dims = shape(id);
     if (dims.size() < 3 || element_count(dims) == 0) return false;
     if (dims[1] * 4 < block_ * 3) return false;

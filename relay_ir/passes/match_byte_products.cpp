@@ -1,0 +1,115 @@
+// Products of bytes with the signs that the target's dot product takes.
+//
+//   y = matmul(a: i8, b: i8): i32
+//     ⇒   y = matmul(u8(i32(a) + 128), b): i32 - 128·Σ b        where u8 by i8 is all there is (AVX512_VNNI)
+//   y = matmul(a: u8, b: i8): i32
+//     ⇒   y = matmul(i8(i32(a) - 128), b): i32 + 128·Σ b        where i8 by i8 is (Armv8.2)
+//
+// and convolutions alike, with pads that hold what 0 becomes.  b is known, so its sums are.  i32 wraps, so the result
+// is the same to the bit.
+#include <algorithm>
+#include <utility>
+
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+
+namespace tw::relay {
+namespace {
+
+class Matcher {
+ public:
+  Matcher(const Graph& graph, const Target& target)
+      : copy_(graph),
+        has_u8s8_(target.find_instruction(Intrinsic::dot_u8s8)),
+        has_s8s8_(target.find_instruction(Intrinsic::dot_s8s8)) {}
+
+  Graph run() {
+    for (const Node& node : copy_.from().nodes) {
+      if (const int64_t shift = shift_of(node))
+        shifted(node, shift);
+      else
+        copy_.copy(node);
+    }
+    return copy_.finish();
+  }
+
+ private:
+  // What is to be added to the elements of the first operand; 0: nothing.
+  int64_t shift_of(const Node& node) const {
+    const std::string& op = node.op->name;
+    if ((op != "conv" && op != "matmul") || node.attributes.get_string("result") != "i32") return 0;
+    const Value &a = copy_.from().values[node.inputs[0]], &b = copy_.from().values[node.inputs[1]];
+    if (!b.constant || b.type.dtype != i8 || (op == "matmul" && b.type.rank() != 2)) return 0;
+    if (a.type.dtype == i8 && has_u8s8_ && !has_s8s8_) return 128;
+    if (a.type.dtype == u8 && has_s8s8_ && !has_u8s8_) return -128;
+    return 0;
+  }
+
+  ValueId add(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
+    return copy_.to().add_node(op, std::move(inputs), std::move(attributes))[0];
+  }
+
+  ValueId cast(ValueId value, DType dtype) {
+    NodeAttributes attributes;
+    attributes.set("to", to_string(dtype));
+    return add("cast", {value}, attributes);
+  }
+
+  ValueId constant(const std::string& name, DType dtype, Shape shape, const std::vector<int64_t>& values) {
+    NDArray array(dtype, std::move(shape));
+    for (size_t i = 0; i < values.size(); ++i) array.set_int(static_cast<int64_t>(i), values[i]);
+    return copy_.to().add_constant(name, std::move(array));
+  }
+
+  void shifted(const Node& node, int64_t shift) {
+    const DType shifted_type = shift > 0 ? u8 : i8;
+    ValueId a = copy_[node.inputs[0]];
+    a = cast(add("add", {cast(a, i32), constant("shift", i32, {}, {shift})}), shifted_type);
+    NodeAttributes attributes = node.attributes;
+    const NDArray& b = *copy_.from().values[node.inputs[1]].constant;
+    const Shape& shape = b.shape();
+    size_t kept = 0;  // the axis of b that the result has
+    Shape beside;     // the sums' shape, to stand beside the result
+    if (node.op->name == "conv") {
+      a = padded(a, attributes, constant("pad", shifted_type, {}, {shift}));
+      beside.assign(shape.size() - 1, 1);
+      beside[0] = shape[0];
+    } else {
+      kept = node.attributes.get_int("transpose_b") ? 0 : 1;
+      beside = {shape[kept]};
+    }
+    int64_t inner = 1;
+    for (size_t d = kept + 1; d < shape.size(); ++d) inner *= shape[d];
+    std::vector<int64_t> sums(static_cast<size_t>(shape[kept]), 0);
+    for (int64_t i = 0; i < b.size(); ++i) sums[static_cast<size_t>(i / inner % shape[kept])] += shift * b.get_int(i);
+    const ValueId product = add(node.op->name, {a, copy_[node.inputs[1]]}, attributes);
+    const ValueId correction = constant("shift_sums", i32, beside, sums);
+    copy_.set(node.outputs[0], copy_.add(node, "subtract", {product, correction})[0]);
+  }
+
+  ValueId padded(ValueId x, NodeAttributes& attributes, ValueId value) {
+    std::vector<int64_t> pads = attributes.get_ints("pads");
+    if (std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; })) return x;
+    const size_t rank = pads.size() / 2;
+    std::vector<int64_t> all(2 * (rank + 2), 0);
+    for (size_t d = 0; d < rank; ++d) {
+      all[2 + d] = std::exchange(pads[d], 0);
+      all[rank + 4 + d] = std::exchange(pads[rank + d], 0);
+    }
+    attributes.set("pads", pads);
+    NodeAttributes of_pad;
+    of_pad.set("pads", all);
+    return add("pad", {x, value}, of_pad);
+  }
+
+  GraphCopy copy_;
+  const bool has_u8s8_, has_s8s8_;
+};
+
+}  // namespace
+
+Graph match_byte_products(const Graph& graph, const Target& target) {
+  return Matcher(graph, target).run();
+}
+
+}  // namespace tw::relay
