@@ -1,12 +1,15 @@
 // The CPU device.  A run enters the team once; each worker walks all steps and runs its share of each.
 //
-// Worker w of n runs the tasks from ⌈w·tasks/n⌉ to ⌈(w+1)·tasks/n⌉, so the same rows stay with the same worker from
-// layer to layer, and a step of one task runs on worker 0.  A step that waits has a barrier before it; this one is
-// spared where the step and everything since the last barrier have one task, and so run on worker 0 in order.
+// Worker w of n owns the tasks from ⌈w·tasks/n⌉ to ⌈(w+1)·tasks/n⌉, so the same rows stay with the same worker from
+// layer to layer, and a step of one task runs on worker 0.  It takes its tasks in a few pieces; who is done takes
+// pieces of those who are not, so that a core which another program uses, too, holds up a step by one piece only.  A
+// step that waits has a barrier before it; this one is spared where the step and everything since the last barrier have
+// one task, and so run on worker 0 in order.
 //
 // Every storage that a kernel sees (input, output, constant, arena, workspace) begins at a 64-byte boundary: a
 // caller's array that does not is copied.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 
@@ -37,11 +40,16 @@ struct CallerEntry {
   int64_t offset;
 };
 
-// On lines of its own: a worker reads and writes only its own.
+// On lines of its own: a worker reads and writes only its own, but for `claimed`.
 struct alignas(128) Worker {
   std::vector<void*> pointers;  // the buffers of all steps, one after the other
   std::shared_ptr<void> workspace;
+  // By step: the first of its tasks that nobody has taken.  Set when a run begins, by the worker itself: until then all
+  // of a step's tasks count as taken, and no other worker is in a later step before this one has met it at a barrier.
+  std::unique_ptr<std::atomic<int64_t>[]> claimed;
 };
+
+constexpr int64_t pieces_a_share = 8;
 
 class CpuProgram final : public Program {
  public:
@@ -98,6 +106,7 @@ class CpuProgram final : public Program {
     team->run([&](int w) {
       FlushSubnormals flush;
       set_caller_pointers(workers_[w]);
+      offer_shares(w, threads);
       for (const StepCode& step : steps_) {
         if (step.has_barrier) team->barrier(w);
         run_share(step, w, threads);
@@ -116,6 +125,7 @@ class CpuProgram final : public Program {
       team->run([&](int w) {
         FlushSubnormals flush;
         set_caller_pointers(workers_[w]);
+        offer_shares(w, threads);
         for (size_t i = 0; i < steps_.size(); ++i) {
           team->barrier(w);
           Clock::time_point start = Clock::now();
@@ -151,6 +161,7 @@ class CpuProgram final : public Program {
       team->run([&](int w) {
         FlushSubnormals flush;
         set_caller_pointers(workers_[w]);
+        offer_shares(w, threads);
         for (size_t i = 0; i < steps_.size(); ++i) {
           if (steps_[i].has_barrier) team->barrier(w);
           const double start = now();
@@ -172,12 +183,41 @@ class CpuProgram final : public Program {
   }
 
  private:
-  // Whether there was any.
+  static int64_t first_task(const StepCode& step, int w, int workers) {
+    return (w * step.tasks + workers - 1) / workers;
+  }
+
+  void offer_shares(int w, int workers) {
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      workers_[w].claimed[i].store(first_task(steps_[i], w, workers), std::memory_order_relaxed);
+    }
+  }
+
+  // Runs the worker's tasks, then what others have left.  Whether there was any.
   bool run_share(const StepCode& step, int w, int workers) {
-    const int64_t first = (w * step.tasks + workers - 1) / workers,
-                  last = ((w + 1) * step.tasks + workers - 1) / workers;
-    if (first < last) step.function(workers_[w].pointers.data() + step.first_pointer, step.parameters, first, last);
-    return first < last;
+    const auto index = static_cast<size_t>(&step - steps_.data());
+    void** pointers = workers_[w].pointers.data() + step.first_pointer;
+    if (workers == 1) {
+      if (step.tasks > 0) step.function(pointers, step.parameters, 0, step.tasks);
+      return step.tasks > 0;
+    }
+    bool has_run = false;
+    const int owners = step.tasks > 1 ? workers : 1;  // a single task stays with worker 0
+    for (int k = 0; k < owners; ++k) {
+      const int owner = (w + k) % workers;
+      const int64_t last = first_task(step, owner + 1, workers);
+      const int64_t piece = (last - first_task(step, owner, workers) + pieces_a_share - 1) / pieces_a_share;
+      if (piece == 0) continue;
+      std::atomic<int64_t>& claimed = workers_[owner].claimed[index];
+      if (k > 0 && claimed.load(std::memory_order_relaxed) >= last) continue;
+      for (;;) {
+        const int64_t begin = claimed.fetch_add(piece, std::memory_order_relaxed);
+        if (begin >= last) break;
+        step.function(pointers, step.parameters, begin, std::min(begin + piece, last));
+        has_run = true;
+      }
+    }
+    return has_run;
   }
 
   void set_caller_pointers(Worker& worker) {
@@ -231,6 +271,8 @@ class CpuProgram final : public Program {
         }
         if (step.workspace_bytes > 0) worker.pointers.push_back(worker.workspace.get());
       }
+      worker.claimed = std::make_unique<std::atomic<int64_t>[]>(steps_.size());
+      for (size_t i = 0; i < steps_.size(); ++i) worker.claimed[i] = steps_[i].tasks;
     }
     workers_ = std::move(workers);
   }

@@ -66,3 +66,15 @@ void record_call(Buffers buffers, const int64_t_* parameters, int64_t_ first, in
     ((int64_t_*)buffers[0])[2 * task + 1] = last;
   }
 }
+
+// out[task] = 1.  The call with task 0 is held up until all tasks after it are done, or for so many rounds: then
+// out[0] = 2.  buffers: out (i32, zero before); parameters: tasks, rounds
+void hold_up_the_first(Buffers buffers, const int64_t_* parameters, int64_t_ first, int64_t_ last) {
+  int* out = buffers[0];
+  int missing = first == 0;
+  for (int64_t_ round = 0; missing && round < parameters[1]; ++round) {
+    missing = 0;
+    for (int64_t_ task = last; task < parameters[0]; ++task) missing |= !__atomic_load_n(out + task, __ATOMIC_RELAXED);
+  }
+  for (int64_t_ task = first; task < last; ++task) __atomic_store_n(out + task, 1 + missing, __ATOMIC_RELAXED);
+}
