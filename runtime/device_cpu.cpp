@@ -44,12 +44,13 @@ struct CallerEntry {
 struct alignas(128) Worker {
   std::vector<void*> pointers;  // the buffers of all steps, one after the other
   std::shared_ptr<void> workspace;
-  // By step: the first of its tasks that nobody has taken.  Set when a run begins, by the worker itself: until then all
-  // of a step's tasks count as taken, and no other worker is in a later step before this one has met it at a barrier.
+  // By step: in which run (its number's low bits) which of the worker's tasks are taken.  What was left by the run
+  // before means none, so nobody need wait for a worker that wakes late.
   std::unique_ptr<std::atomic<int64_t>[]> claimed;
 };
 
 constexpr int64_t pieces_a_share = 8;
+constexpr int task_bits = 48;  // more than a plan's tasks take
 
 class CpuProgram final : public Program {
  public:
@@ -103,10 +104,10 @@ class CpuProgram final : public Program {
     threads = useful_threads(threads);
     begin(inputs, outputs, threads);
     TeamLease team(threads);
+    next_run();
     team->run([&](int w) {
       FlushSubnormals flush;
       set_caller_pointers(workers_[w]);
-      offer_shares(w, threads);
       for (const StepCode& step : steps_) {
         if (step.has_barrier) team->barrier(w);
         run_share(step, w, threads);
@@ -122,10 +123,10 @@ class CpuProgram final : public Program {
     std::vector<std::vector<double>> samples(steps_.size());
     TeamLease team(threads);
     for (int repetition = 0; repetition < repetitions; ++repetition) {
+      next_run();
       team->run([&](int w) {
         FlushSubnormals flush;
         set_caller_pointers(workers_[w]);
-        offer_shares(w, threads);
         for (size_t i = 0; i < steps_.size(); ++i) {
           team->barrier(w);
           Clock::time_point start = Clock::now();
@@ -158,10 +159,10 @@ class CpuProgram final : public Program {
       for (std::vector<StepSpan>& own : by_worker) own.reserve(steps_.size());
       const Clock::time_point origin = Clock::now();
       const auto now = [&] { return std::chrono::duration<double>(Clock::now() - origin).count(); };
+      next_run();
       team->run([&](int w) {
         FlushSubnormals flush;
         set_caller_pointers(workers_[w]);
-        offer_shares(w, threads);
         for (size_t i = 0; i < steps_.size(); ++i) {
           if (steps_[i].has_barrier) team->barrier(w);
           const double start = now();
@@ -183,13 +184,21 @@ class CpuProgram final : public Program {
   }
 
  private:
+  // Before the team is entered.  Never 0, which new workers' claims are of.
+  void next_run() { run_ = run_ % ((1 << 14) - 1) + 1; }
+
   static int64_t first_task(const StepCode& step, int w, int workers) {
     return (w * step.tasks + workers - 1) / workers;
   }
 
-  void offer_shares(int w, int workers) {
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      workers_[w].claimed[i].store(first_task(steps_[i], w, workers), std::memory_order_relaxed);
+  // The next piece of first … last - 1 that nobody has taken in this run: its first task, or last.
+  int64_t claim(std::atomic<int64_t>& claimed, int64_t first, int64_t last, int64_t piece) const {
+    int64_t seen = claimed.load(std::memory_order_relaxed);
+    for (;;) {
+      const int64_t next = seen >> task_bits == run_ ? seen & ((int64_t{1} << task_bits) - 1) : first;
+      if (next >= last) return last;
+      const int64_t now = run_ << task_bits | std::min(next + piece, last);
+      if (claimed.compare_exchange_weak(seen, now, std::memory_order_relaxed)) return next;
     }
   }
 
@@ -205,14 +214,10 @@ class CpuProgram final : public Program {
     const int owners = step.tasks > 1 ? workers : 1;  // a single task stays with worker 0
     for (int k = 0; k < owners; ++k) {
       const int owner = (w + k) % workers;
-      const int64_t last = first_task(step, owner + 1, workers);
-      const int64_t piece = (last - first_task(step, owner, workers) + pieces_a_share - 1) / pieces_a_share;
-      if (piece == 0) continue;
+      const int64_t first = first_task(step, owner, workers), last = first_task(step, owner + 1, workers);
+      const int64_t piece = (last - first + pieces_a_share - 1) / pieces_a_share;
       std::atomic<int64_t>& claimed = workers_[owner].claimed[index];
-      if (k > 0 && claimed.load(std::memory_order_relaxed) >= last) continue;
-      for (;;) {
-        const int64_t begin = claimed.fetch_add(piece, std::memory_order_relaxed);
-        if (begin >= last) break;
+      for (int64_t begin; (begin = claim(claimed, first, last, piece)) < last;) {
         step.function(pointers, step.parameters, begin, std::min(begin + piece, last));
         has_run = true;
       }
@@ -272,12 +277,12 @@ class CpuProgram final : public Program {
         if (step.workspace_bytes > 0) worker.pointers.push_back(worker.workspace.get());
       }
       worker.claimed = std::make_unique<std::atomic<int64_t>[]>(steps_.size());
-      for (size_t i = 0; i < steps_.size(); ++i) worker.claimed[i] = steps_[i].tasks;
     }
     workers_ = std::move(workers);
   }
 
   const Plan& plan_;
+  int64_t run_ = 0;
   ElfImage image_;
   std::shared_ptr<void> arena_;
   std::vector<NDArray> constants_;

@@ -55,7 +55,7 @@ TEST(Executable, SharesTasksInOrderAndCompletely) {
 
 // While a worker is held up in its first tasks, the others do the rest of its share.
 TEST(Executable, WorkersTakeOverWhatOthersHaveLeft) {
-  const int64_t tasks = 64, many_rounds = 1 << 26;
+  const int64_t tasks = 64, many_rounds = int64_t{1} << 31;
   Plan plan;
   plan.outputs = {{"done", i32, {tasks}}};
   plan.steps = {{"hold_up_the_first", "done", {{Storage::output, 0, 0, tasks * 4}}, {tasks, many_rounds}, tasks}};

@@ -20,9 +20,20 @@ Func lower_to_loops(const Func& scheduled) {
   return f;
 }
 
+// Nothing for what code generation refuses: registers whose number is not known.
+std::optional<Func> loops_of(const Func& func) {
+  try {
+    return lower_to_loops(func);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::lower) throw;
+    return std::nullopt;
+  }
+}
+
 TEST(RandomTraces, ComputeTheSameAndReplay) {
   const auto funcs = trace_funcs();
   const int count = traces_to_run(2400);
+  int lowered_count = 0;
   std::map<std::string, int> applied, refused;
   for (int n = 0; n < count; ++n) {
     const uint64_t seed = first_seed() + static_cast<uint64_t>(n);
@@ -47,15 +58,17 @@ TEST(RandomTraces, ComputeTheSameAndReplay) {
       ASSERT_LE(output_difference(sample.func, grown, logical, expected, got), 2e-5)
           << sample.name << ", TW_SEED=" << seed << "\n"
           << trace << to_text(schedule.func());
-      const Func lowered = lower_to_loops(schedule.func());
-      got.clear();
-      for (const NDArray& array : in_layouts(grown, logical)) got.push_back(array.reshape({array.size()}));
-      interpret(lowered, got, options);
-      for (size_t i = 0; i < got.size(); ++i)
-        got[i] = got[i].reshape(run_time_shape(schedule.func(), schedule.func().buffers[i]));
-      ASSERT_LE(output_difference(sample.func, grown, logical, expected, got), 2e-5)
-          << sample.name << ", TW_SEED=" << seed << "\n"
-          << trace << to_text(lowered);
+      if (const auto lowered = loops_of(schedule.func())) {
+        got.clear();
+        for (const NDArray& array : in_layouts(grown, logical)) got.push_back(array.reshape({array.size()}));
+        interpret(*lowered, got, options);
+        for (size_t i = 0; i < got.size(); ++i)
+          got[i] = got[i].reshape(run_time_shape(schedule.func(), schedule.func().buffers[i]));
+        ASSERT_LE(output_difference(sample.func, grown, logical, expected, got), 2e-5)
+            << sample.name << ", TW_SEED=" << seed << "\n"
+            << trace << to_text(*lowered);
+        ++lowered_count;
+      }
       const Schedule replayed = replay(parse_trace(trace), sample.func);
       ASSERT_TRUE(structural_equal(replayed.func(), schedule.func())) << sample.name << ", TW_SEED=" << seed << "\n"
                                                                       << trace;
@@ -64,6 +77,7 @@ TEST(RandomTraces, ComputeTheSameAndReplay) {
       FAIL() << sample.name << ", TW_SEED=" << seed << "\n" << error.what() << "\n" << trace;
     }
   }
+  EXPECT_GE(lowered_count, count * 9 / 10);
   // The generator reaches every primitive it knows.
   for (const char* name :
        {"split", "fuse", "reorder", "parallel", "vectorize", "unroll", "compute_at", "reverse_compute_at",
