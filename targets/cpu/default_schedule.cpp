@@ -247,6 +247,19 @@ Schedule default_schedule(const Func& func, const Target& target) {
   if (schedule_rows(schedule, target)) return schedule;
   std::vector<std::string> done;
   const auto is_done = [&](const std::string& name) { return std::find(done.begin(), done.end(), name) != done.end(); };
+  const auto is_sum = [&](const BlockRef& block) {
+    const BlockClass block_class = analyse(schedule.node(block)).block_class;
+    return block_class == BlockClass::contraction || block_class == BlockClass::reduction;
+  };
+  const auto share_a_loop = [&](const BlockRef& a, const BlockRef& b) {
+    return !schedule.loops(a).empty() && !schedule.loops(b).empty() &&
+           schedule.loops(a).front() == schedule.loops(b).front();
+  };
+  // A padded copy comes after its reader, which may make it a part of itself.
+  for (const BlockRef& block : schedule.blocks()) {
+    if (!is_sum(block)) continue;
+    if (const auto padding = find_padding(schedule, block)) done.push_back(padding->name);
+  }
   for (const BlockRef& block : schedule.blocks()) {
     if (is_done(block.name)) continue;
     const BlockAnalysis analysis = analyse(schedule.node(block));
@@ -254,16 +267,15 @@ Schedule default_schedule(const Func& func, const Target& target) {
       case BlockClass::contraction:
       case BlockClass::reduction: {
         const auto epilogue = find_epilogue(schedule, block);
+        const auto padding = find_padding(schedule, block);
         const bool is_tiled =
             (analysis.block_class == BlockClass::contraction &&
              (schedule_dot_contraction(schedule, block, target) || schedule_contraction(schedule, block, target) ||
               schedule_grouped(schedule, block, target))) ||
             schedule_reduction(schedule, block, target);
         // A template that kept the tile in registers has placed the epilogue, too.
-        if (is_tiled && epilogue && !schedule.loops(*epilogue).empty() &&
-            schedule.loops(*epilogue).front() == schedule.loops(block).front()) {
-          done.push_back(epilogue->name);
-        }
+        if (is_tiled && epilogue && share_a_loop(*epilogue, block)) done.push_back(epilogue->name);
+        if (padding && !share_a_loop(*padding, block)) schedule_elementwise(schedule, *padding, target);
         break;
       }
       case BlockClass::injective:

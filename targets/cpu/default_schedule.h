@@ -45,6 +45,14 @@ inline int compute_lanes(DType dtype, const Target& target) {
   return target.lanes(dtype.is_float() && dtype.bits == 16 ? f32 : dtype);
 }
 
+// The cheap copy, read by this block alone, that its input goes through: zeros around it, in blocks of channels.
+std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& block);
+// How many of the result's rows a task takes when it makes its own part of the copy, for `blocks` tasks over everything
+// else: a divisor of `rows`; 0: the copy stays a pass of its own.
+int64_t choose_strip(const Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks,
+                     const Target& target);
+void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop);
+
 // The only block that reads what `block` writes, if it does nothing else with it than out[i] = f(in[i], …): it can run
 // on a tile while that is in registers.
 std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& block);

@@ -65,25 +65,45 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
       if (analysis.extent(row_axis) % candidate == 0) rows = candidate;
     }
   }
+  // With a padded input, a task takes a strip of rows and pads its own part: the axis in front of the row's.
+  const auto padding = find_padding(schedule, block);
+  Var strip_axis;
+  int64_t strip = 0;
+  if (padding && row_axis.is_defined() && position_of(analysis, row_axis) > position_of(analysis, axis) + 1) {
+    strip_axis = spatial[position_of(analysis, row_axis) - 1];
+    int64_t blocks = 1;
+    for (const Var& v : spatial) {
+      if (!(v == row_axis) && !(v == strip_axis)) blocks *= std::max<int64_t>(1, analysis.extent(v));
+    }
+    strip = choose_strip(schedule, *padding, analysis.extent(strip_axis), std::max<int64_t>(1, blocks / lanes), target);
+  }
+
   const auto lane = schedule.split(loops_of(schedule, block, axis).at(0), {std::nullopt, lanes});
   std::optional<LoopRef> row;
+  std::vector<LoopRef> inner;  // within a strip
   for (const Var& v : spatial) {
+    std::vector<LoopRef>& here = inner.empty() ? outer : inner;
     if (v == axis) {
-      outer.push_back(lane[0]);
+      here.push_back(lane[0]);
+    } else if (strip > 0 && v == strip_axis) {
+      const auto halves = schedule.split(loops_of(schedule, block, v).at(0), {std::nullopt, strip});
+      outer.push_back(halves[0]), inner.push_back(halves[1]);
     } else if (row_axis.is_defined() && v == row_axis && rows > 1) {
       const auto halves = schedule.split(loops_of(schedule, block, v).at(0), {std::nullopt, rows});
-      outer.push_back(halves[0]), row = halves[1];
+      here.push_back(halves[0]), row = halves[1];
     } else {
-      outer.push_back(loops_of(schedule, block, v).at(0));
+      here.push_back(loops_of(schedule, block, v).at(0));
     }
   }
   for (const Var& v : analysis.reduce()) reduce.push_back(loops_of(schedule, block, v).at(0));
   std::vector<LoopRef> order = outer;
+  order.insert(order.end(), inner.begin(), inner.end());
   order.insert(order.end(), reduce.begin(), reduce.end());
   if (row) order.push_back(*row);
   order.push_back(lane[1]);
   schedule.reorder(order);
-  const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  const LoopRef parallel = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  const LoopRef tile = inner.empty() ? parallel : inner.size() > 1 ? schedule.fuse(inner) : inner[0];
   const size_t position = position_of(analysis, axis);
   const BlockRef out = keep_in_registers(schedule, block, tile, position);
   const BlockRef init = schedule.decompose_reduction(block, reduce[0]);
@@ -91,7 +111,8 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   vectorize_below(schedule, out, tile, position, lanes);
   if (row) schedule.unroll(*row);
   schedule.vectorize(lane[1]);
-  share_out(schedule, tile);
+  if (!inner.empty()) compute_padding_at(schedule, *padding, parallel);
+  share_out(schedule, parallel);
 }
 
 // Lanes are partial results along the reduced axis; the results' own loops are shared out.

@@ -1,0 +1,70 @@
+// The padded copy of a convolution's or pool's input, made where it is used: a strip of rows of one block of channels
+// stays in the core's caches, and no pass over the whole input goes before.
+//
+//   for c, h parallel { P[c, h] = pad(X) }                 for c, strips of h parallel {
+//   for c, h parallel { Y[c, h] = Σ P[c, h + …] }    ⇒       for h { P'[h] = pad(X) }
+//                                                            for h { Y[c, h] = Σ P'[h + …] } }
+#include <algorithm>
+
+#include "targets/cpu/default_schedule.h"
+
+namespace tw::cpu {
+namespace {
+
+constexpr int64_t strip_bytes = 128 << 10;  // of the copy: well within a core's second cache
+
+}  // namespace
+
+std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& block) {
+  for (const Access& read : analyse(schedule.node(block)).reads) {
+    if (schedule.func().is_parameter(read.buffer)) continue;
+    std::optional<BlockRef> writer;
+    int readers = 0;
+    for (const BlockRef& other : schedule.blocks()) {
+      const BlockAnalysis analysis = analyse(schedule.node(other));
+      if (analysis.write.buffer == read.buffer) writer = other;
+      readers += std::any_of(analysis.reads.begin(), analysis.reads.end(),
+                             [&](const Access& r) { return r.buffer == read.buffer; });
+    }
+    if (!writer || readers != 1) continue;
+    const BlockAnalysis copy = analyse(schedule.node(*writer));
+    if (copy.block_class == BlockClass::injective && copy.reads.size() == 1 && !copy.is_expensive) return writer;
+  }
+  return std::nullopt;
+}
+
+int64_t choose_strip(const Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks,
+                     const Target& target) {
+  const BlockAnalysis copy = analyse(schedule.node(padding));
+  int64_t bytes = copy.write.buffer->dtype.bytes();  // of what one block of channels needs
+  const std::vector<Expr>& shape = copy.write.buffer->shape;
+  for (size_t d = 2; d < shape.size(); ++d) bytes *= as_int(shape[d]).value_or(1);
+  int64_t best = 0;
+  for (int64_t strip = 1; strip <= rows; ++strip) {
+    if (rows % strip != 0 || (strip < 4 && strip < rows)) continue;  // few rows copy their borders too often
+    const bool has_tasks = blocks * (rows / strip) >= 2 * target.threads;
+    if (has_tasks && bytes * strip / rows <= strip_bytes) best = strip;
+  }
+  return best;
+}
+
+void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop) {
+  schedule.compute_at(padding, loop);
+  const BlockAnalysis copy = analyse(schedule.node(padding));
+  const int lanes = static_cast<int>(as_int(copy.write.buffer->shape.back()).value_or(0));
+  std::vector<LoopRef> order = schedule.loops(padding);
+  order.erase(order.begin(), std::find(order.begin(), order.end(), loop) + 1);
+  for (const Var& v : copy.spatial()) {
+    if (lanes < 2 || unit_stride(copy.write, v, copy.iters, lanes) != 1) continue;
+    for (const LoopRef& vector : loops_of(schedule, padding, v)) {
+      const auto at = std::find(order.begin(), order.end(), vector);
+      if (at == order.end() || extent_of(schedule, vector) < 2 || extent_of(schedule, vector) > lanes) continue;
+      std::rotate(at, at + 1, order.end());
+      if (order.size() > 1) schedule.reorder(order);
+      schedule.vectorize(order.back());
+      return;
+    }
+  }
+}
+
+}  // namespace tw::cpu
