@@ -28,7 +28,10 @@ std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& b
     }
     if (!writer || readers != 1) continue;
     const BlockAnalysis copy = analyse(schedule.node(*writer));
-    if (copy.block_class == BlockClass::injective && copy.reads.size() == 1 && !copy.is_expensive) return writer;
+    if (copy.block_class == BlockClass::injective && copy.reads.size() == 1 && !copy.is_expensive &&
+        schedule.func().is_parameter(copy.reads[0].buffer)) {
+      return writer;
+    }
   }
   return std::nullopt;
 }
