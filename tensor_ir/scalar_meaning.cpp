@@ -199,6 +199,7 @@ double apply(Intrinsic intrinsic, DType dtype, const double* x) {
     case Intrinsic::copysign:
       return std::copysign(x[0], x[1]);
     case Intrinsic::scale_by_power:
+      if (std::isnan(x[1])) return x[1];
       return rounded(std::scalbn(x[0], static_cast<int>(std::clamp(x[1], -4000.0, 4000.0))));
     case Intrinsic::fma:
       if (dtype.bits == 64) return std::fma(x[0], x[1], x[2]);
