@@ -4,13 +4,11 @@
 // groups in the order of their sinks are in topological order.  A group is grown from each node towards its producers:
 //
 //   elementwise  takes up elementwise and injective producers of its own shape; and one contraction, reduction or
-//   composite
-//                of its own shape, whose epilogue it then is
+//                composite of its own shape, whose epilogue it then is
 //   injective    takes up elementwise and injective producers that it does not enlarge
 //   reduction    takes up elementwise producers of what it reduces
 //   attention    takes up transposes and slices of its inputs, and the transpose of its result: it reads and writes
-//   with
-//                any strides
+//                with any strides
 //
 // Large concatenations stand alone, but channels in blocks that are put together take an epilogue like a contraction's.
 // Views are in no group: they are other names of the same bytes.

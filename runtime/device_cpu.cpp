@@ -6,8 +6,8 @@
 // step that waits has a barrier before it; this one is spared where the step and everything since the last barrier have
 // one task, and so run on worker 0 in order.
 //
-// Every storage that a kernel sees (input, output, constant, arena, workspace) begins at a 64-byte boundary: a
-// caller's array that does not is copied.
+// Every storage of ours that a kernel sees (constant, arena, workspace) begins at a 64-byte boundary; a caller's array
+// that does not begin as the plan says is copied.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

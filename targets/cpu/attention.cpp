@@ -27,11 +27,6 @@ const BlockRef query{"attention_query"}, scores{"attention_scores"}, masked{"att
     largest{"attention_max"}, weights{"attention_weights"}, total{"attention_sum"}, mixed{"attention_mixed"},
     result{"attention"};
 
-bool has_block(const Schedule& schedule, const BlockRef& block) {
-  const auto blocks = schedule.blocks();
-  return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
-}
-
 bool is_stage(const BlockRef& block) {
   return block.name.starts_with("attention");
 }
@@ -224,12 +219,6 @@ void vectorize_keys(Schedule& schedule, const BlockRef& block, int lanes) {
   }
 }
 
-int64_t product(const Schedule& schedule, const std::vector<LoopRef>& loops) {
-  int64_t count = 1;
-  for (const LoopRef& loop : loops) count *= std::max<int64_t>(1, extent_of(schedule, loop));
-  return count;
-}
-
 }  // namespace
 
 bool schedule_attention(Schedule& schedule, const Target& target) {
@@ -262,7 +251,7 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
     within = {heads[1], output.queries};
   } else {
     outer.push_back(output.heads);
-    const int64_t tiles = (extents.queries + tile.rows - 1) / tile.rows, heads = product(schedule, outer);
+    const int64_t tiles = (extents.queries + tile.rows - 1) / tile.rows, heads = count_iterations(schedule, outer);
     // Few heads: each is several tasks, all of which pack its keys.
     const int64_t chunks = heads >= target.threads ? 1 : std::min(tiles, (target.threads + heads - 1) / heads);
     const auto queries = schedule.split(output.queries, {std::nullopt, (tiles + chunks - 1) / chunks, tile.rows});

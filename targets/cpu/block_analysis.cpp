@@ -147,4 +147,35 @@ int64_t extent_of(const Schedule& schedule, const LoopRef& loop) {
   return as_int(schedule.node(loop).extent).value_or(0);
 }
 
+bool is_constant(const Func& func, const Buffer& buffer) {
+  return func.is_parameter(buffer) && func.attributes.count("constant:" + buffer->name) != 0;
+}
+
+int count_readers(const Schedule& schedule, const Buffer& buffer) {
+  int readers = 0;
+  for (const BlockRef& block : schedule.blocks()) {
+    const BlockAnalysis analysis = analyse(schedule.node(block));
+    readers +=
+        std::any_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& r) { return r.buffer == buffer; });
+  }
+  return readers;
+}
+
+int64_t count_iterations(const BlockAnalysis& analysis, const std::vector<Var>& axes) {
+  int64_t result = 1;
+  for (const Var& v : axes) result *= std::max<int64_t>(1, analysis.extent(v));
+  return result;
+}
+
+int64_t count_iterations(const Schedule& schedule, const std::vector<LoopRef>& loops) {
+  int64_t result = 1;
+  for (const LoopRef& loop : loops) result *= std::max<int64_t>(1, extent_of(schedule, loop));
+  return result;
+}
+
+bool has_block(const Schedule& schedule, const BlockRef& block) {
+  const auto blocks = schedule.blocks();
+  return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
+}
+
 }  // namespace tw::cpu

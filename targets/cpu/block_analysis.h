@@ -43,6 +43,14 @@ struct BlockAnalysis {
 };
 
 BlockAnalysis analyse(const Block& block);
+// A parameter whose values are known when it is compiled: it may be stored as a schedule likes.
+bool is_constant(const Func& func, const Buffer& buffer);
+// Blocks that read the buffer.
+int count_readers(const Schedule& schedule, const Buffer& buffer);
+// Iterations of all these axes together; symbolic ones count as one.
+int64_t count_iterations(const BlockAnalysis& analysis, const std::vector<Var>& axes);
+int64_t count_iterations(const Schedule& schedule, const std::vector<LoopRef>& loops);
+bool has_block(const Schedule& schedule, const BlockRef& block);
 // The axis' number among the spatial ones.
 size_t position_of(const BlockAnalysis& analysis, const Var& axis);
 

@@ -81,26 +81,6 @@ IndexMap packing_map(const Access& b, const Contraction& c, int64_t panel, const
   return map;
 }
 
-bool is_constant(const Func& func, const Buffer& buffer) {
-  return func.is_parameter(buffer) && func.attributes.count("constant:" + buffer->name) != 0;
-}
-
-int count_readers(const Schedule& schedule, const Buffer& buffer) {
-  int readers = 0;
-  for (const BlockRef& block : schedule.blocks()) {
-    const BlockAnalysis analysis = analyse(schedule.node(block));
-    readers +=
-        std::any_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& r) { return r.buffer == buffer; });
-  }
-  return readers;
-}
-
-int64_t product(const BlockAnalysis& analysis, const std::vector<Var>& vars) {
-  int64_t result = 1;
-  for (const Var& v : vars) result *= std::max<int64_t>(1, analysis.extent(v));
-  return result;
-}
-
 // Lays B out in panels: free for weights, a pass over B otherwise, which pays when its panels are used often.
 // False: B stays as it is and cannot be read as vectors.
 bool pack(Schedule& schedule, const BlockRef& block, const Contraction& c, const RegisterTile& tile, int lanes,
@@ -113,9 +93,9 @@ bool pack(Schedule& schedule, const BlockRef& block, const Contraction& c, const
     return true;
   }
   const bool is_contiguous = unit_stride(b, c.vector_axis, c.analysis.iters, lanes) == 1;
-  const bool is_reused = product(c.analysis, c.rows) >= 4 * tile.rows;
+  const bool is_reused = count_iterations(c.analysis, c.rows) >= 4 * tile.rows;
   if (is_contiguous && !is_reused) return true;
-  if (map.to.empty() || product(c.analysis, c.rows) < 4) return is_contiguous;
+  if (map.to.empty() || count_iterations(c.analysis, c.rows) < 4) return is_contiguous;
   const BlockRef copy = schedule.cache_read(block, b.buffer->name, Scope::global);
   schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
   schedule_elementwise(schedule, copy, target);
@@ -138,7 +118,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const Var row_axis = has_rows ? c.rows.back() : Var();
   const int64_t m = has_rows ? analysis.extent(row_axis) : 1;
   const int64_t n_vectors = (analysis.extent(c.vector_axis) + lanes - 1) / lanes;
-  const RegisterTile tile = choose_tile(has_rows ? m : 1, n_vectors, product(analysis, c.reduce), target);
+  const RegisterTile tile = choose_tile(has_rows ? m : 1, n_vectors, count_iterations(analysis, c.reduce), target);
 
   // Axes of k that A stores in blocks are walked as two loops, so that addresses advance by constants.
   std::vector<Var> blocked;
@@ -181,19 +161,8 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   order.push_back(j[1]), order.push_back(j[2]);
   schedule.reorder(order);
 
-  // Everything outside the tile is one parallel loop; the loop over tiles of a row stays its own where its last tile is
-  // partial, so that it can be peeled.
-  std::vector<LoopRef> shared(order.begin(), order.begin() + outer_count);
-  LoopRef tile_loop = shared.back();
-  const bool has_partial_rows = has_rows && m % tile.rows != 0;
-  if (has_partial_rows && shared.size() > 1) {
-    int64_t tasks = 1;
-    for (size_t l = 0; l + 1 < shared.size(); ++l) tasks *= std::max<int64_t>(1, extent_of(schedule, shared[l]));
-    if (tasks >= target.threads) shared.pop_back();
-  }
-  const bool is_tile_shared = shared.back() == tile_loop;
-  const LoopRef parallel = shared.size() > 1 ? schedule.fuse(shared) : shared[0];
-  if (is_tile_shared) tile_loop = parallel;
+  const auto [parallel, tile_loop] =
+      fuse_outside(schedule, {order.begin(), order.begin() + outer_count}, has_rows && m % tile.rows != 0, target);
 
   const size_t axis = position_of(analysis, c.vector_axis);
   const BlockRef out = keep_in_registers(schedule, block, tile_loop, axis);

@@ -108,8 +108,7 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
     for (size_t axis = 0; axis + 1 < spatial.size(); ++axis) {
       // Neighbours along an axis that is not the last: also where a single block holds the whole axis.
       const auto is_blocked = [&](const Access& read) {
-        return analysis.extent(spatial[axis]) > 1 && read.uses(spatial[axis]) &&
-               read.indices.size() > spatial.size() &&
+        return analysis.extent(spatial[axis]) > 1 && read.uses(spatial[axis]) && read.indices.size() > spatial.size() &&
                unit_stride(read, spatial[axis], analysis.iters, lanes) == 1;
       };
       if (!std::any_of(analysis.reads.begin(), analysis.reads.end(), is_blocked)) continue;
@@ -164,6 +163,17 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
     schedule.transform_layout(buffer->name, map);
   }
   return out;
+}
+
+TileLoops fuse_outside(Schedule& schedule, std::vector<LoopRef> outer, bool has_partial_tile, const Target& target) {
+  const LoopRef last = outer.back();
+  if (has_partial_tile && outer.size() > 1) {
+    const std::vector<LoopRef> others(outer.begin(), outer.end() - 1);
+    if (count_iterations(schedule, others) >= target.threads) outer.pop_back();
+  }
+  const bool is_shared = outer.back() == last;
+  const LoopRef parallel = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  return {parallel, is_shared ? parallel : last};
 }
 
 void share_out(Schedule& schedule, const LoopRef& loop) {

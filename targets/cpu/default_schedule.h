@@ -59,6 +59,12 @@ std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& 
 // Keeps the results of `block` within `tile` in registers: computes the epilogue there or, when there is none, the
 // copy-out. Returns the block that writes the memory.
 BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis);
+struct TileLoops {
+  LoopRef parallel, tile;  // the same, where nothing is left between them
+};
+// The loops outside of a register tile, outermost first, as one loop to share out.  The loop over the tiles of a row
+// stays its own where its last tile is partial and there are tasks enough without it, so that it can be peeled.
+TileLoops fuse_outside(Schedule& schedule, std::vector<LoopRef> outer, bool has_partial_tile, const Target& target);
 // Parallel where the iterations are proven independent.  Where the proof is not found the loop stays serial, which
 // costs time but no model; the loop is marked "independence_unproven".
 void share_out(Schedule& schedule, const LoopRef& loop);

@@ -123,22 +123,11 @@ std::optional<IndexMap> packing_map(const DotContraction& c, int64_t panel) {
   return map;
 }
 
-bool is_read_once(const Schedule& schedule, const Buffer& buffer) {
-  int readers = 0;
-  for (const BlockRef& block : schedule.blocks()) {
-    const BlockAnalysis analysis = analyse(schedule.node(block));
-    readers +=
-        std::any_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& r) { return r.buffer == buffer; });
-  }
-  return readers == 1;
-}
-
 // Weights are packed when they are compiled, other operands by a copy in front of the block.
 void pack(Schedule& schedule, const BlockRef& block, const DotContraction& c, const IndexMap& map,
           const Target& target) {
   const Buffer& b = c.analysis.reads[c.b].buffer;
-  const Func& func = schedule.func();
-  if (func.is_parameter(b) && func.attributes.count("constant:" + b->name) && is_read_once(schedule, b)) {
+  if (is_constant(schedule.func(), b) && count_readers(schedule, b) == 1) {
     schedule.transform_layout(b->name, map);
     return;
   }
@@ -170,12 +159,6 @@ void pack(Schedule& schedule, const BlockRef& block, const DotContraction& c, co
   share_out(schedule, shared);
 }
 
-int64_t product(const BlockAnalysis& analysis, const std::vector<Var>& vars) {
-  int64_t result = 1;
-  for (const Var& v : vars) result *= std::max<int64_t>(1, analysis.extent(v));
-  return result;
-}
-
 }  // namespace
 
 bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
@@ -189,7 +172,7 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
   const Var row_axis = has_rows ? c.rows.back() : Var();
   const int64_t m = has_rows ? analysis.extent(row_axis) : 1;
   const int64_t n_vectors = (analysis.extent(c.vector_axis) + lanes - 1) / lanes;
-  const RegisterTile tile = choose_tile(m, n_vectors, product(analysis, c.reduce) / g, target);
+  const RegisterTile tile = choose_tile(m, n_vectors, count_iterations(analysis, c.reduce) / g, target);
   const auto map = packing_map(c, int64_t{tile.vectors} * lanes);
   if (!map) return false;
   pack(schedule, block, c, *map, target);
@@ -226,18 +209,8 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
   order.push_back(j[1]), order.push_back(j[2]), order.push_back(words);
   schedule.reorder(order);
 
-  // Everything outside the tile is one parallel loop; the loop over tiles of a row stays its own where its last tile is
-  // partial, so that it can be peeled.
-  std::vector<LoopRef> shared(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(outer_count));
-  LoopRef tile_loop = shared.back();
-  if (has_rows && m % tile.rows != 0 && shared.size() > 1) {
-    int64_t tasks = 1;
-    for (size_t l = 0; l + 1 < shared.size(); ++l) tasks *= std::max<int64_t>(1, extent_of(schedule, shared[l]));
-    if (tasks >= target.threads) shared.pop_back();
-  }
-  const bool is_tile_shared = shared.back() == tile_loop;
-  const LoopRef parallel = shared.size() > 1 ? schedule.fuse(shared) : shared[0];
-  if (is_tile_shared) tile_loop = parallel;
+  const auto [parallel, tile_loop] =
+      fuse_outside(schedule, {order.begin(), order.begin() + outer_count}, has_rows && m % tile.rows != 0, target);
 
   const size_t axis = position_of(analysis, c.vector_axis);
   const BlockRef out = keep_in_registers(schedule, block, tile_loop, axis);

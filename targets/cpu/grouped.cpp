@@ -1,11 +1,8 @@
 // Grouped convolutions: C[…, o, i] += A[…, o // g, k, i] * B[o, k], where results o of one group of g share the
 // broadcast operand.
 //
-//   wide groups      each group is a product of its own: a register tile of rows × (the group's results as vectors)
-//   narrow groups    a vector holds several whole groups: lane l multiplies A of its own group, so A's vectors are
-//                    loaded with their lanes permuted, and each serves several positions of the window
-//
-// A wide group that is no multiple of the vector (24 = 16 + 8 lanes) ends in a shorter one.  Its results are stored in
+// Each group is a product of its own: a register tile of rows × (the group's results as vectors).  A group that is no
+// multiple of the vector (24 = 16 + 8 lanes) ends in a shorter one.  Its results are stored in
 // pieces of gcd(g, lanes), which never cross a block of the channels' layout.
 #include <algorithm>
 #include <numeric>
@@ -22,13 +19,8 @@ struct Grouped {
   Var channel;  // o
   int data = 0, weight = 1;
   int64_t group = 0;      // results that share the data
-  std::vector<Var> rows;  // in the data only, of more than one iteration
-  Var batch;
+  std::vector<Var> rows;  // in the data only
 };
-
-bool is_constant(const Func& func, const Buffer& buffer) {
-  return func.is_parameter(buffer) && func.attributes.count("constant:" + buffer->name) != 0;
-}
 
 // The axis as an index of its own, and nowhere else: -1 when it is not.
 int dimension_of(const Access& access, const Var& axis) {
@@ -55,7 +47,7 @@ std::optional<Grouped> match(const Schedule& schedule, const BlockRef& block) {
     if (!is_constant(schedule.func(), b.buffer)) continue;
     for (const Var& v : analysis.spatial()) {
       if (!a.uses(v) || dimension_of(b, v) < 0) continue;
-      Grouped g{analysis, v, 1 - weight, weight, group_of(a, v, analysis), {}, {}};
+      Grouped g{analysis, v, 1 - weight, weight, group_of(a, v, analysis), {}};
       if (g.group < 2) return std::nullopt;
       for (const Var& r : analysis.reduce())
         if (b.uses(r) && dimension_of(b, r) < 0) return std::nullopt;
@@ -68,12 +60,6 @@ std::optional<Grouped> match(const Schedule& schedule, const BlockRef& block) {
     }
   }
   return std::nullopt;
-}
-
-int64_t product(const BlockAnalysis& analysis, const std::vector<Var>& vars) {
-  int64_t result = 1;
-  for (const Var& v : vars) result *= std::max<int64_t>(1, analysis.extent(v));
-  return result;
 }
 
 struct GroupTile {
@@ -137,7 +123,8 @@ bool schedule_wide(Schedule& schedule, const BlockRef& block, const Grouped& g, 
   if (result_stride(schedule, block, g.channel, static_cast<int>(piece)) != 1) return false;
   const bool has_rows = !g.rows.empty() && analysis.extent(g.rows.back()) > 1;
   const int64_t m = has_rows ? analysis.extent(g.rows.back()) : 1;
-  const GroupTile choice = choose_group_tile(g.group, piece, m, product(analysis, analysis.reduce()), lanes, target);
+  const GroupTile choice =
+      choose_group_tile(g.group, piece, m, count_iterations(analysis, analysis.reduce()), lanes, target);
   const std::vector<Var> k_order = reduction_order(g);
   pack_weights(schedule, g, choice.width, k_order);
 

@@ -18,16 +18,6 @@ bool moves_by_zero_or_one(const BlockAnalysis& analysis, const Var& v, int granu
   });
 }
 
-int64_t tasks_of(const Schedule& schedule, const std::vector<LoopRef>& loops) {
-  int64_t tasks = 1;
-  for (const LoopRef& loop : loops) tasks *= std::max<int64_t>(1, extent_of(schedule, loop));
-  return tasks;
-}
-
-bool is_constant(const Func& func, const Buffer& buffer) {
-  return func.is_parameter(buffer) && func.attributes.count("constant:" + buffer->name) != 0;
-}
-
 // Weights that move with the vector axis, but not by one element (a depthwise filter [c, 1, kh, kw]), become vectors.
 void pack_filters(Schedule& schedule, const BlockAnalysis& analysis, const Var& axis, int lanes) {
   for (const Access& read : analysis.reads) {
@@ -132,7 +122,7 @@ void schedule_over_reduced(Schedule& schedule, const BlockRef& block, const Var&
   schedule.reorder(order);
   const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
   reduce_in_lanes(schedule, block, tile, lanes);
-  if (tasks_of(schedule, {tile}) >= target.threads) share_out(schedule, tile);
+  if (count_iterations(schedule, {tile}) >= target.threads) share_out(schedule, tile);
 }
 
 }  // namespace
@@ -193,7 +183,7 @@ bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
     for (const LoopRef& loop : loops_of(schedule, block, v)) outer.push_back(loop);
   if (outer.empty()) return true;
   const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
-  if (tasks_of(schedule, {tile}) >= target.threads) share_out(schedule, tile);
+  if (count_iterations(schedule, {tile}) >= target.threads) share_out(schedule, tile);
   return true;
 }
 

@@ -18,11 +18,6 @@ namespace {
 const BlockRef padded{"winograd_pad"}, rows{"winograd_rows"}, data{"winograd_data"}, product{"winograd_product"},
     columns{"winograd_columns"}, result{"winograd_conv"};
 
-bool has_block(const Schedule& schedule, const BlockRef& block) {
-  const auto blocks = schedule.blocks();
-  return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
-}
-
 struct Sizes {
   int64_t tile, size;  // m and m + 2
   int64_t tiles, inputs, outputs;
