@@ -176,7 +176,7 @@ OpDef sum_pool_op(const std::string& name, bool is_average) {
     const te::Tensor& x = in[0];
     const Window window = window_of(c);
     const size_t rank = window.kernel.size();
-    const te::Tensor padded = pad_window(x, window);
+    const te::Tensor padded = pad_window(x, window, x.dtype());
     Window inner = window;
     std::fill(inner.pads.begin(), inner.pads.end(), 0);
     const DType accumulator = accumulator_of(x.dtype());

@@ -44,7 +44,7 @@ void append_window_shape(const OpCall& c, const Window& window, const TensorType
   }
 }
 
-te::Tensor pad_window(const te::Tensor& x, const Window& window) {
+te::Tensor pad_window(const te::Tensor& x, const Window& window, DType dtype) {
   if (std::all_of(window.pads.begin(), window.pads.end(), [](int64_t pad) { return pad == 0; })) return x;
   const size_t rank = window.kernel.size();
   std::vector<Expr> shape{x.shape()[0], x.shape()[1]};
@@ -57,7 +57,7 @@ te::Tensor pad_window(const te::Tensor& x, const Window& window) {
       if (window.pads[d] != 0) inside = inside && indices.back() >= 0;
       if (window.pads[rank + d] != 0) inside = inside && indices.back() < x.shape()[2 + d];
     }
-    return load(x.buffer(), indices, inside);
+    return cast(dtype, load(x.buffer(), indices, inside));
   });
 }
 

@@ -15,8 +15,8 @@ std::vector<AttributeDef> window_attributes();  // strides, dilations, pads
 Window window_of(const OpCall& call, std::vector<int64_t> kernel);
 // The spatial extents of the result, appended to y.
 void append_window_shape(const OpCall& call, const Window& window, const TensorType& x, TensorType& y);
-// x with zeros around it; x itself when there are no pads.
-te::Tensor pad_window(const te::Tensor& x, const Window& window);
+// x with zeros around it, as this type; x itself when there are no pads.
+te::Tensor pad_window(const te::Tensor& x, const Window& window, DType dtype);
 
 // From ONNX's attributes: auto_pad and, for pools, ceil_mode become pads.  `ceil_extra` receives how much of the end
 // pads is there only to round the result up.

@@ -1,0 +1,217 @@
+// A value is stored in 16 bits when
+//
+//   * a product of 16-bit operands reads it, or an operator that moves 16 bits to such a product; or
+//   * it is stored at all (fusion says what leaves a group), does not stay in a core's first cache anyway, and none of
+//     its readers wants all bits.
+//
+// Nodes are decided from the graph's end: what a node may read depends on how its own result is stored.  Who wants all
+// bits: exponentials, logarithms, roots, angles, comparisons, roundings, indices, running sums and whatever is not
+// listed here; and operators that hand on the error of what they read (sums, scales, extrema, means) to one of these.
+// Products, normalisations and attention round as bf16 networks do everywhere.  Sums within an operator are f32.
+#include "relay_ir/passes/narrow_values.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "relay_ir/compile.h"
+#include "relay_ir/op.h"
+
+namespace tw::relay {
+namespace {
+
+// With fewer rows the reading of the weights takes the time, and data is worth no conversion.
+constexpr int64_t many_rows = 4;
+// Products of two values that are computed are worth two conversions from here on.
+constexpr int64_t many_rows_of_values = 16;
+
+const std::set<std::string>& movers() {
+  static const std::set<std::string> names = {"transpose", "slice", "concat", "broadcast_to", "max_pool", "gather"};
+  return names;
+}
+
+// Compute in f32 whatever they take, and round their result to its type.
+const std::set<std::string>& natives() {
+  static const std::set<std::string> names = {"layer_norm", "rms_norm", "attention"};
+  return names;
+}
+
+// Their loops widen what they read, and their results are as exact as that.
+const std::set<std::string>& keepers() {
+  static const std::set<std::string> names = {
+      "add",     "subtract",   "multiply",    "divide",     "minimum",    "maximum",      "where",        "prelu",
+      "abs",     "negate",     "relu",        "clip",       "leaky_relu", "elu",          "gelu",         "silu",
+      "sigmoid", "tanh",       "erf",         "softplus",   "softsign",   "mish",         "hard_sigmoid", "hard_swish",
+      "shrink",  "reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "average_pool", "sum_pool"};
+  return names;
+}
+
+bool is_mover(const Node& node) {
+  return node.outputs.size() == 1 && (node.op->kind == OpKind::view || movers().count(node.op->name) != 0);
+}
+
+class Chooser {
+ public:
+  Chooser(const Graph& graph, bool has_dot, const Target& target)
+      : graph_(graph),
+        has_dot_(has_dot),
+        target_(target),
+        uses_(graph),
+        is_stored_(graph.values.size(), false),
+        result_{std::vector<bool>(graph.values.size(), false), std::vector<bool>(graph.values.size(), false),
+                std::vector<Narrow>(graph.nodes.size(), Narrow::none)} {}
+
+  NarrowValues run() {
+    find_stored();
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) result_.nodes[i] = product_of(graph_.nodes[i]);
+    if (!has_dot_) return result_;
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      const Node& node = graph_.nodes[i];
+      for (const ValueId id : node.outputs) choose(id);
+      if (node.outputs.size() != 1 || !result_.is_narrow[node.outputs[0]]) continue;
+      if (is_mover(node) || natives().count(node.op->name)) result_.nodes[i] = Narrow::native;
+    }
+    for (const ValueId id : graph_.inputs) choose(id);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) settle(graph_.nodes[i], result_.nodes[i]);
+    return result_;
+  }
+
+ private:
+  bool is_float(ValueId id) const { return id != no_value && graph_.values[id].type.dtype == f32; }
+
+  void find_stored() {
+    for (const ValueId id : graph_.inputs) is_stored_[id] = true;
+    for (const Group& group : fuse(graph_, target_))
+      for (const ValueId id : group.outputs) is_stored_[id] = true;
+    for (const Node& node : graph_.nodes)
+      if (node.op->kind == OpKind::view && is_stored_[node.inputs[0]]) is_stored_[node.outputs[0]] = true;
+  }
+
+  int64_t elements(ValueId id) const {
+    const auto shape = static_shape(graph_.values[id].type);
+    return shape ? element_count(*shape) : 0;
+  }
+  std::optional<int64_t> extent(ValueId id, int from_end) const {
+    const TensorType& type = graph_.values[id].type;
+    return as_int(type.shape[static_cast<size_t>(type.rank() - from_end)]);
+  }
+
+  Narrow product_of(const Node& node) const {
+    const std::string& op = node.op->name;
+    if ((op != "conv" && op != "matmul") || !node.attributes.get_string("result").empty()) return Narrow::none;
+    const ValueId a = node.inputs[0], b = node.inputs[1];
+    if (!is_float(a) || !is_float(b)) return Narrow::none;
+    const bool is_constant = graph_.is_constant(b);
+    if (!has_dot_) return is_constant ? Narrow::weights : Narrow::none;
+    return op == "conv" ? convolution(node, is_constant) : matrix_product(node, is_constant);
+  }
+
+  Narrow convolution(const Node& node, bool is_constant) const {
+    const auto channels = as_int(graph_.values[node.inputs[1]].type.shape[1]);
+    const auto outputs = as_int(graph_.values[node.inputs[1]].type.shape[0]);
+    if (!is_constant || !channels || !outputs || *outputs == 0) return Narrow::none;
+    if (node.attributes.get_int("groups") > 1) {
+      // No dot products; the padded copy of the data is widened as it is made.
+      const auto& pads = node.attributes.get_ints("pads");
+      const bool is_padded = std::any_of(pads.begin(), pads.end(), [](int64_t pad) { return pad != 0; });
+      return is_padded || *channels == 1 ? Narrow::data : Narrow::none;
+    }
+    if (elements(node.outputs[0]) / *outputs < many_rows) return Narrow::weights;
+    return *channels % 2 == 0 ? Narrow::product : Narrow::none;
+  }
+
+  Narrow matrix_product(const Node& node, bool is_constant) const {
+    const bool transpose_a = node.attributes.get_int("transpose_a") != 0;
+    const auto k = extent(node.inputs[0], transpose_a ? 2 : 1), rows = extent(node.inputs[0], transpose_a ? 1 : 2);
+    const auto columns = extent(node.outputs[0], 1);
+    if (is_constant && columns && *columns > 0 && elements(node.outputs[0]) > 0 &&
+        elements(node.outputs[0]) / *columns < many_rows) {
+      return Narrow::weights;
+    }
+    if (!k || *k % 2 != 0) return Narrow::none;
+    return is_constant || (rows && *rows >= many_rows_of_values) ? Narrow::product : Narrow::none;
+  }
+
+  bool is_result_narrow(const Node& node) const {
+    return node.outputs.size() == 1 && result_.is_narrow[node.outputs[0]];
+  }
+
+  // Reads 16 bits, whatever else is asked for.
+  bool demands(const Node& node, Narrow narrow, ValueId id) const {
+    if (narrow == Narrow::product) return true;
+    if (!is_result_narrow(node)) return false;
+    if (is_mover(node)) return true;
+    return node.op->name == "attention" && is_attention_operand(node, id) && are_operands_computed(node);
+  }
+
+  // Has no need of more.
+  bool accepts(const Node& node, Narrow narrow, ValueId id) const {
+    if (demands(node, narrow, id) || narrow == Narrow::data || narrow == Narrow::weights) return true;
+    if (node.op->name == "attention") return false;
+    if (natives().count(node.op->name)) return is_result_narrow(node) && node.inputs[0] == id;
+    return keepers().count(node.op->name) != 0 && !needs_all_bits(node, result_.is_precise);
+  }
+
+  static bool is_attention_operand(const Node& node, ValueId id) {
+    return std::find(node.inputs.begin(), node.inputs.begin() + 3, id) != node.inputs.begin() + 3;
+  }
+  bool are_operands_computed(const Node& node) const {
+    return std::all_of(node.inputs.begin(), node.inputs.begin() + 3,
+                       [&](ValueId id) { return is_float(id) && uses_.producer[id] >= 0 && !uses_.is_output[id]; });
+  }
+
+  void choose(ValueId id) {
+    if (!is_float(id)) return;
+    bool is_demanded = false, is_accepted = !uses_.users[id].empty();
+    for (const int user : uses_.users[id]) {
+      const Node& node = graph_.nodes[user];
+      is_demanded |= demands(node, result_.nodes[user], id);
+      is_accepted &= accepts(node, result_.nodes[user], id);
+      if (result_.nodes[user] == Narrow::none && needs_all_bits(node, result_.is_precise))
+        result_.is_precise[id] = true;
+    }
+    result_.is_narrow[id] = is_demanded || (is_accepted && is_worth_it(id));
+  }
+
+  bool is_worth_it(ValueId id) const {
+    const int producer = uses_.producer[id];
+    if (producer < 0 || uses_.is_output[id]) return false;
+    const Node& node = graph_.nodes[producer];
+    if (node.outputs.size() != 1) return false;
+    const bool is_stored = is_stored_[id] || (is_mover(node) && is_stored_[node.inputs[0]]);
+    // A table of weights is stored as weights are.
+    const ValueId largest = node.op->name == "gather" && graph_.is_constant(node.inputs[0]) ? node.inputs[0] : id;
+    return is_stored && elements(largest) * f32.bytes() > target_.l1_bytes;
+  }
+
+  // What was left open until its data was chosen.
+  void settle(const Node& node, Narrow& narrow) const {
+    if (narrow == Narrow::data && !result_.is_narrow[node.inputs[0]]) narrow = Narrow::none;
+    if (narrow != Narrow::native || is_mover(node)) return;
+    const size_t operands = node.op->name == "attention" ? 3 : 1;
+    for (size_t i = 0; i < operands; ++i)
+      if (!result_.is_narrow[node.inputs[i]]) narrow = Narrow::none;
+  }
+
+  const Graph& graph_;
+  const bool has_dot_;
+  const Target& target_;
+  const Uses uses_;
+  std::vector<bool> is_stored_;  // by ValueId: leaves its group
+  NarrowValues result_;
+};
+
+}  // namespace
+
+bool needs_all_bits(const Node& reader, const std::vector<bool>& is_precise) {
+  const std::string& op = reader.op->name;
+  if (op == "conv" || op == "matmul" || natives().count(op)) return false;
+  const bool hands_on = is_mover(reader) || keepers().count(op) != 0;
+  return !hands_on || is_precise[reader.outputs[0]];
+}
+
+NarrowValues choose_narrow_values(const Graph& graph, bool has_dot, const Target& target) {
+  return Chooser(graph, has_dot, target).run();
+}
+
+}  // namespace tw::relay
