@@ -88,8 +88,7 @@ class Compiler {
     std::vector<std::byte> image = compile_image(kernels, target_, codegen, &code);
     end_phase("machine code");
     make_plan();
-    constants_.resize(packings_.size());
-    for_each_in_parallel(packings_.size(), options_.jobs, [&](size_t i) { constants_[i] = packings_[i].run(); });
+    constants_ = pack_constants(packings_, options_.jobs);
     end_phase("memory plan and packing of constants");
     report_.groups = static_cast<int>(groups_.size());
     report_.funcs = static_cast<int>(uniques_.size());
@@ -237,23 +236,6 @@ class Compiler {
   // ---------------------------------------------------------------------------------------------------------------
   // The plan
 
-  // How a constant gets to the layout that kernels read.
-  struct Packing {
-    NDArray original;
-    std::vector<IndexMap> layouts;
-
-    Shape shape() const {
-      Shape shape = original.shape();
-      for (const IndexMap& map : layouts) shape = packed_shape(shape, map);
-      return shape;
-    }
-    NDArray run() const {
-      NDArray packed = original;
-      for (const IndexMap& map : layouts) packed = pack_array(packed, map);
-      return packed;
-    }
-  };
-
   // A constant in the layout that a kernel reads, stored once however many kernels read it so.
   uint32_t add_constant(ValueId id, const std::vector<IndexMap>& layouts) {
     const NDArray& original = *graph_.values[id].constant;
@@ -263,7 +245,7 @@ class Compiler {
     if (!is_new) return found->second;
     found->second = static_cast<uint32_t>(packings_.size());
     packings_.push_back({original, layouts});
-    plan_.constants.push_back({graph_.values[id].name, original.dtype(), packings_.back().shape()});
+    plan_.constants.push_back({graph_.values[id].name, original.dtype(), packings_.back().packed_shape()});
     return found->second;
   }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "runtime/memory.h"
 #include "schedule/layout.h"
+#include "tensor_ir/parallel.h"
 
 namespace tw::relay {
 
@@ -50,6 +52,39 @@ Shape packed_shape(const Shape& shape, const IndexMap& map) {
 
 NDArray pack_array(const NDArray& array, const IndexMap& map) {
   return apply_layout(array, map, packed_shape(array.shape(), map));
+}
+
+Shape Packing::packed_shape() const {
+  Shape shape = original.shape();
+  for (const IndexMap& map : layouts) shape = relay::packed_shape(shape, map);
+  return shape;
+}
+
+std::vector<NDArray> pack_constants(const std::vector<Packing>& packings, int jobs) {
+  std::vector<NDArray> packed;
+  std::vector<size_t> starts;
+  size_t total = 0;
+  for (const Packing& packing : packings) {
+    starts.push_back(total);
+    if (packing.layouts.empty()) continue;
+    const auto bytes = static_cast<size_t>(element_count(packing.packed_shape()) * packing.original.dtype().bytes());
+    total += (bytes + storage_alignment - 1) / storage_alignment * storage_alignment;
+  }
+  const std::shared_ptr<void> storage = allocate_lasting_storage(total);
+  for (size_t i = 0; i < packings.size(); ++i) {
+    const auto& [original, layouts] = packings[i];
+    packed.push_back(layouts.empty() ? original
+                                     : NDArray(original.dtype(), packings[i].packed_shape(),
+                                               static_cast<char*>(storage.get()) + starts[i], storage));
+  }
+  for_each_in_parallel(packings.size(), jobs, [&](size_t i) {
+    const auto& layouts = packings[i].layouts;
+    if (layouts.empty()) return;
+    NDArray array = packings[i].original;
+    for (size_t step = 0; step + 1 < layouts.size(); ++step) array = pack_array(array, layouts[step]);
+    apply_layout(array, layouts.back(), packed[i]);
+  });
+  return packed;
 }
 
 std::vector<IndexMap> layout_changes(const Trace& trace, const std::string& buffer) {

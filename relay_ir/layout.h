@@ -19,6 +19,15 @@ Func apply_layouts(const Graph& graph, const Group& group, const Func& func);
 Shape packed_shape(const Shape& shape, const IndexMap& map);
 // The array's elements in another order; padding is zero.
 NDArray pack_array(const NDArray& array, const IndexMap& map);
+// How a constant gets to the layout that kernels read.
+struct Packing {
+  NDArray original;
+  std::vector<IndexMap> layouts;  // one after the other
+  Shape packed_shape() const;
+};
+// All of them.  What is packed lies side by side in one storage, in the given order, and so on huge pages however small
+// each constant is; what keeps its layout keeps its storage.
+std::vector<NDArray> pack_constants(const std::vector<Packing>& packings, int jobs);
 // The layouts that the schedule gave to the buffer called `name`, in the order in which it did.
 std::vector<IndexMap> layout_changes(const Trace& trace, const std::string& buffer);
 

@@ -43,7 +43,6 @@ struct CallerEntry {
 // On lines of its own: a worker reads and writes only its own, but for `claimed`.
 struct alignas(128) Worker {
   std::vector<void*> pointers;  // the buffers of all steps, one after the other
-  std::shared_ptr<void> workspace;
   // By step: in which run (its number's low bits) which of the worker's tasks are taken.  What was left by the run
   // before means none, so nobody need wait for a worker that wakes late.
   std::unique_ptr<std::atomic<int64_t>[]> claimed;
@@ -57,7 +56,7 @@ class CpuProgram final : public Program {
   explicit CpuProgram(const ProgramSource& source)
       : plan_(source.plan),
         image_(source.image),
-        arena_(allocate_storage(static_cast<size_t>(source.plan.arena_bytes))) {
+        arena_(allocate_lasting_storage(static_cast<size_t>(source.plan.arena_bytes))) {
     for (const std::string& feature : source.requirements.features) {
       if (feature.starts_with("amx-")) {
         request_amx_permission();
@@ -265,8 +264,12 @@ class CpuProgram final : public Program {
 
   void make_workers(int threads) {
     std::vector<Worker> workers(threads);
-    for (Worker& worker : workers) {
-      if (plan_.workspace_bytes > 0) worker.workspace = allocate_storage(static_cast<size_t>(plan_.workspace_bytes));
+    // Side by side, on huge pages when they are large together.
+    const auto workspace_bytes = static_cast<size_t>((plan_.workspace_bytes + 127) / 128 * 128);
+    workspaces_ = workspace_bytes > 0 ? allocate_lasting_storage(workspace_bytes * workers.size()) : nullptr;
+    for (size_t w = 0; w < workers.size(); ++w) {
+      Worker& worker = workers[w];
+      char* const workspace = static_cast<char*>(workspaces_.get()) + w * workspace_bytes;
       for (const Step& step : plan_.steps) {
         for (const BufferUse& use : step.buffers) {
           char* start = nullptr;
@@ -274,7 +277,7 @@ class CpuProgram final : public Program {
           if (use.storage == Storage::constant) start = static_cast<char*>(constants_[use.index].data());
           worker.pointers.push_back(start ? start + use.offset : nullptr);
         }
-        if (step.workspace_bytes > 0) worker.pointers.push_back(worker.workspace.get());
+        if (step.workspace_bytes > 0) worker.pointers.push_back(workspace);
       }
       worker.claimed = std::make_unique<std::atomic<int64_t>[]>(steps_.size());
     }
@@ -284,7 +287,7 @@ class CpuProgram final : public Program {
   const Plan& plan_;
   int64_t run_ = 0;
   ElfImage image_;
-  std::shared_ptr<void> arena_;
+  std::shared_ptr<void> arena_, workspaces_;
   std::vector<NDArray> constants_;
   std::vector<StepCode> steps_;
   int64_t most_tasks_ = 1;  // of a step

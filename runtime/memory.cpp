@@ -20,9 +20,11 @@ constexpr size_t huge_page = size_t{2} << 20;
 #endif
 
 #ifdef TW_ADDRESS_SANITIZER
-constexpr size_t mapped_from = SIZE_MAX;  // the sanitizer guards only what comes from its allocator
+// The sanitizer guards only what comes from its allocator.
+constexpr size_t mapped_from = SIZE_MAX, lasting_mapped_from = SIZE_MAX;
 #else
-constexpr size_t mapped_from = 2 * huge_page;
+constexpr size_t mapped_from = 2 * huge_page;  // allocated again and again, each time with page faults
+constexpr size_t lasting_mapped_from = huge_page / 2;
 #endif
 
 [[noreturn]] void refuse(size_t bytes) {
@@ -30,9 +32,7 @@ constexpr size_t mapped_from = 2 * huge_page;
                                     " bytes\n  help: the machine has too little free memory for this model or input");
 }
 
-}  // namespace
-
-std::shared_ptr<void> allocate_storage(size_t bytes) {
+std::shared_ptr<void> allocate(size_t bytes, size_t mapped_from) {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX) - 2 * huge_page) refuse(bytes);
   if (bytes < mapped_from) {
     size_t rounded =
@@ -51,6 +51,16 @@ std::shared_ptr<void> allocate_storage(size_t bytes) {
   (void)madvise(pointer, length - huge_page, MADV_HUGEPAGE);
 #endif
   return {pointer, [mapping, length](void*) { munmap(mapping, length); }};
+}
+
+}  // namespace
+
+std::shared_ptr<void> allocate_storage(size_t bytes) {
+  return allocate(bytes, mapped_from);
+}
+
+std::shared_ptr<void> allocate_lasting_storage(size_t bytes) {
+  return allocate(bytes, lasting_mapped_from);
 }
 
 }  // namespace tw

@@ -18,5 +18,9 @@ inline bool is_aligned(const void* pointer, size_t alignment = storage_alignment
 // of their own, aligned to 2 MB and offered to the kernel as huge pages, untouched, so that the thread which first
 // writes a page owns it.  Error(limit) when the memory cannot be had.
 std::shared_ptr<void> allocate_storage(size_t bytes);
+// The same for what lives as long as a model: on huge pages from 1 MB on.  Many arrays that are read once a run belong
+// into one such block: as 4 KB pages they are more than a core keeps translations of, and to walk the page tables of a
+// virtual machine takes longer than to read a page.
+std::shared_ptr<void> allocate_lasting_storage(size_t bytes);
 
 }  // namespace tw

@@ -181,12 +181,19 @@ std::vector<Expr> physical_shape(const IndexMap& map, const std::vector<Expr>& l
 }
 
 NDArray apply_layout(const NDArray& array, const IndexMap& map, const Shape& physical) {
-  const size_t rank = map.from.size();
-  check(rank == array.shape().size() && map.to.size() == physical.size(), "apply_layout: the map fits the array");
   NDArray result(array.dtype(), physical);
+  apply_layout(array, map, result);
+  return result;
+}
+
+void apply_layout(const NDArray& array, const IndexMap& map, NDArray& result) {
+  const size_t rank = map.from.size();
+  const Shape& physical = result.shape();
+  check(rank == array.shape().size() && map.to.size() == physical.size() && result.dtype() == array.dtype(),
+        "apply_layout: the map fits the arrays");
   const size_t width = static_cast<size_t>(array.dtype().bytes());
   if (result.size() > array.size()) std::memset(result.data(), 0, result.byte_size());
-  if (array.size() == 0) return result;
+  if (array.size() == 0) return;
 
   // Where an element goes is a sum over the old indices when each part of the map depends on one of them; almost always
   // so.
@@ -222,11 +229,11 @@ NDArray apply_layout(const NDArray& array, const IndexMap& map, const Shape& phy
       std::memcpy(to + place * width, from + k * width, width);
       for (size_t i = rank; i-- > 0 && ++index[i] == array.shape()[i];) index[i] = 0;
     }
-    return result;
+    return;
   }
   if (rank == 0) {
     std::memcpy(to + constant * width, from, width);
-    return result;
+    return;
   }
 
   // Rows along the last index are read in order.  Of the others, the index that moves least in the result is walked
@@ -285,7 +292,6 @@ NDArray apply_layout(const NDArray& array, const IndexMap& map, const Shape& phy
       check(width == 8, "apply_layout: elements of 1, 2, 4 or 8 bytes");
       copy(uint64_t{});
   }
-  return result;
 }
 
 }  // namespace tw

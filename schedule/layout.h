@@ -13,7 +13,9 @@ namespace tw {
 // channels.  Error(schedule) when the map is not one to one or its bounds are not known.
 std::vector<Expr> physical_shape(const IndexMap& map, const std::vector<Expr>& logical);
 
-// The array in the new layout; padding elements are zero.  Native strided loops: fit for weights of 100 MB.
+// The array in the new layout, written into `result`, which has the physical shape; padding elements are zero.  Native
+// strided loops: fit for weights of 100 MB.
+void apply_layout(const NDArray& array, const IndexMap& map, NDArray& result);
 NDArray apply_layout(const NDArray& array, const IndexMap& map, const Shape& physical);
 
 }  // namespace tw

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "relay_ir/compile.h"
+#include "relay_ir/layout.h"
 #include "relay_ir/op.h"
 #include "relay_ir/parser.h"
 #include "relay_ir/pass.h"
@@ -438,6 +439,25 @@ TEST(Passes, KeepTheMeaning) {
     ASSERT_EQ(outputs.size(), expected.size()) << name;
     for (size_t i = 0; i < outputs.size(); ++i) expect_close(outputs[i], expected[i], name);
   }
+}
+
+TEST(PackConstants, PackedOnesLieSideBySide) {
+  std::mt19937 random(7);
+  const auto array = [&](const Shape& shape) { return random_array({f32, {shape.begin(), shape.end()}}, random); };
+  const NDArray first = array({5, 4}), kept = array({3}), last = array({2, 3});
+  const IndexMap transposed = parse_index_map("(i, j) -> (j, i)"),
+                 panels = parse_index_map("(i, j) -> (j // 4, i, j % 4)");
+  const auto packed = pack_constants({{first, {transposed, panels}}, {kept, {}}, {last, {panels}}}, 2);
+  ASSERT_EQ(packed.size(), 3u);
+  EXPECT_EQ(packed[0].shape(), (Shape{2, 4, 4}));
+  for (int64_t i = 0; i < 4; ++i) {
+    for (int64_t j = 0; j < 8; ++j)
+      EXPECT_EQ(packed[0].get_float(j / 4 * 16 + i * 4 + j % 4), j < 5 ? first.get_float(j * 4 + i) : 0.0);
+  }
+  EXPECT_EQ(packed[1].data(), kept.data());
+  EXPECT_EQ(packed[2].as<char>(), packed[0].as<char>() + 128) << "in one storage";
+  EXPECT_EQ(packed[2].get_float(6), last.get_float(5));
+  EXPECT_EQ(packed[2].get_float(7), 0.0) << "padding";
 }
 
 }  // namespace

@@ -20,6 +20,16 @@ ErrorCode code_of(auto&& action) {
   return ErrorCode{0};
 }
 
+TEST(Storage, LastingBlocksLieOnHugePages) {
+#if !defined(__has_feature) || !__has_feature(address_sanitizer)
+  constexpr size_t huge_page = 2 << 20;
+  EXPECT_TRUE(is_aligned(allocate_lasting_storage(huge_page / 2).get(), huge_page));
+  EXPECT_TRUE(is_aligned(allocate_storage(2 * huge_page).get(), huge_page));
+#endif
+  EXPECT_TRUE(is_aligned(allocate_lasting_storage(1).get()));
+  EXPECT_NE(allocate_lasting_storage(0), nullptr);
+}
+
 TEST(DType, TextRoundTrips) {
   for (DType dtype : {f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean}) {
     EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
