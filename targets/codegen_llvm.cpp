@@ -9,6 +9,11 @@
 #include "tensor_ir/match.h"
 
 namespace tw {
+namespace {
+
+constexpr int64_t line_bytes = 64;  // of caches
+
+}  // namespace
 
 // ---------------------------------------------------------------------------------------------------------------
 // Functions
@@ -46,18 +51,32 @@ void KernelCodegen::set_function_attributes(llvm::Function* function) const {
 }
 
 void KernelCodegen::run() {
-  llvm::Function* inner = make_inner();
-  emit_entry(inner);
+  const auto& buffers = kernel_.func.buffers;
+  streams_ = true;
+  const bool has_streamed =
+      std::any_of(buffers.begin(), buffers.end(), [&](const Buffer& b) { return is_streamed(b); });
+  llvm::Function* inner = make_inner(false);
+  emit_entry(inner, has_streamed ? make_inner(true) : nullptr);
 }
 
-llvm::Function* KernelCodegen::make_inner() {
+bool KernelCodegen::is_streamed(const Buffer& buffer) const {
+  return streams_ && kernel_.func.attributes.count("streaming:" + buffer->name) && kernel_.func.is_parameter(buffer);
+}
+
+int64_t KernelCodegen::alignment_of(const Buffer& buffer) const {
+  return std::max<int64_t>(is_streamed(buffer) ? line_bytes : 1, buffer->alignment);
+}
+
+llvm::Function* KernelCodegen::make_inner(bool streams) {
+  streams_ = streams, has_streamed_ = false;
   const Func& func = kernel_.func;
   auto* pointer = llvm::PointerType::get(context_, 0);
   auto* word = builder_.getInt64Ty();
   std::vector<llvm::Type*> types(func.buffers.size(), pointer);
   types.insert(types.end(), func.parameters.size() + 2, word);
   function_ = llvm::Function::Create(llvm::FunctionType::get(builder_.getVoidTy(), types, false),
-                                     llvm::Function::InternalLinkage, kernel_.symbol + ".tasks", module_);
+                                     llvm::Function::InternalLinkage,
+                                     kernel_.symbol + (streams ? ".streaming" : ".tasks"), module_);
   set_function_attributes(function_);
   function_->addFnAttr(llvm::Attribute::NoInline);
   // "may_alias": some of the caller's buffers may be the same memory (an operation in place).
@@ -70,7 +89,8 @@ llvm::Function* KernelCodegen::make_inner() {
     argument->setName(buffer->name);
     if (!may_alias) argument->addAttr(llvm::Attribute::NoAlias);
     if (!is_written_.count(buffer) && buffer->name != "workspace") argument->addAttr(llvm::Attribute::ReadOnly);
-    argument->addAttr(llvm::Attribute::getWithAlignment(context_, llvm::Align(std::max(1, buffer->alignment))));
+    argument->addAttr(
+        llvm::Attribute::getWithAlignment(context_, llvm::Align(static_cast<uint64_t>(alignment_of(buffer)))));
     if (const auto shape = const_shape(buffer)) {
       int64_t bytes = buffer->dtype.bytes();
       for (int64_t extent : *shape) bytes *= extent;
@@ -89,18 +109,24 @@ llvm::Function* KernelCodegen::make_inner() {
   auto* body = llvm::BasicBlock::Create(context_, "body", function_);
   builder_.SetInsertPoint(body);
   emit_tasks();
+  if (has_streamed_) {
+    // Such stores are not ordered with those that tell other threads of them.
+    builder_.CreateFence(llvm::AtomicOrdering::SequentiallyConsistent);
+    function_->removeFnAttr(llvm::Attribute::NoSync);
+  }
   builder_.CreateRetVoid();
   builder_.SetInsertPoint(entry_);
   builder_.CreateBr(body);
   return function_;
 }
 
-void KernelCodegen::emit_entry(llvm::Function* inner) {
+void KernelCodegen::emit_entry(llvm::Function* inner, llvm::Function* streaming) {
   auto* pointer = llvm::PointerType::get(context_, 0);
   auto* word = builder_.getInt64Ty();
   auto* type = llvm::FunctionType::get(builder_.getVoidTy(), {pointer, pointer, word, word}, false);
   auto* entry = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kernel_.symbol, module_);
   set_function_attributes(entry);
+  if (streaming) entry->removeFnAttr(llvm::Attribute::NoSync);
   builder_.SetInsertPoint(llvm::BasicBlock::Create(context_, "entry", entry));
   std::vector<llvm::Value*> arguments;
   for (size_t i = 0; i < kernel_.func.buffers.size(); ++i)
@@ -109,6 +135,21 @@ void KernelCodegen::emit_entry(llvm::Function* inner) {
     arguments.push_back(builder_.CreateLoad(word, builder_.CreateConstGEP1_64(word, entry->getArg(1), i)));
   arguments.push_back(entry->getArg(2));
   arguments.push_back(entry->getArg(3));
+  if (streaming) {
+    llvm::Value* low_bits = builder_.getInt64(0);
+    streams_ = true;
+    for (size_t i = 0; i < kernel_.func.buffers.size(); ++i)
+      if (is_streamed(kernel_.func.buffers[i]))
+        low_bits = builder_.CreateOr(low_bits, builder_.CreatePtrToInt(arguments[i], word));
+    low_bits = builder_.CreateAnd(low_bits, builder_.getInt64(line_bytes - 1));
+    auto* aligned = llvm::BasicBlock::Create(context_, "aligned", entry);
+    auto* other = llvm::BasicBlock::Create(context_, "other", entry);
+    builder_.CreateCondBr(builder_.CreateICmpEQ(low_bits, builder_.getInt64(0)), aligned, other);
+    builder_.SetInsertPoint(aligned);
+    builder_.CreateCall(streaming, arguments);
+    builder_.CreateRetVoid();
+    builder_.SetInsertPoint(other);
+  }
   builder_.CreateCall(inner, arguments);
   builder_.CreateRetVoid();
 }
@@ -128,9 +169,13 @@ void KernelCodegen::emit(const Stmt& s) {
   switch (s.kind()) {
     case NodeKind::Seq:
       for (size_t i = 0; i < s.as<Seq>()->statements.size();) {
-        const size_t done = emit_interleaved(s.as<Seq>()->statements, i);
-        if (done == 0) emit(s.as<Seq>()->statements[i]);
-        i += std::max<size_t>(done, 1);
+        const std::vector<Stmt>& statements = s.as<Seq>()->statements;
+        if (const size_t done = emit_interleaved(statements, i); done > 0) {
+          i += done;
+          continue;
+        }
+        for (size_t last = i + std::max<size_t>(1, load_columns(statements, i)); i < last; ++i) emit(statements[i]);
+        columns_.clear();
       }
       return;
     case NodeKind::For: {

@@ -3,6 +3,8 @@
 //
 //   * A kernel is two functions: the KernelFunction of runtime/plan.h, which loads its buffers' addresses, and an inner
 //     function that takes them as `noalias` arguments, so that LLVM knows that buffers do not overlap.
+//     Where stores go past the caches (Func attribute "streaming:NAME") there are two inner functions: these stores
+//     need whole aligned lines, and whether a caller's array is aligned is known when the kernel is called.
 //   * Values: bool is i1 (a byte in memory), f16 and bf16 are their bits in i16 (converted to and from f32 where they
 //     meet arithmetic, see passes/legalize_types.cpp), everything else is what LLVM calls it.
 //   * Register buffers are SSA values: see codegen_llvm_registers.cpp.
@@ -62,8 +64,8 @@ class KernelCodegen {
 
  private:
   // codegen_llvm.cpp: functions and statements
-  void emit_entry(llvm::Function* inner);
-  llvm::Function* make_inner();
+  void emit_entry(llvm::Function* inner, llvm::Function* streaming);
+  llvm::Function* make_inner(bool streams);
   void emit_tasks();
   void emit(const Stmt& s);
   void emit_loop(const Var& var, llvm::Value* first, llvm::Value* last, bool runs_at_least_once, const Stmt& body);
@@ -110,6 +112,11 @@ class KernelCodegen {
   void store_memory(const Store& s, llvm::Value* value);
   // Stores from `first` on that interleave, as one: how many; 0: none.  codegen_llvm_interleave.cpp
   size_t emit_interleaved(const std::vector<Stmt>& statements, size_t first);
+  // Loads of the stores from `first` on that are columns of the same rows are made at once, into columns_: of how many
+  // stores; 0: none.  codegen_llvm_transpose.cpp
+  size_t load_columns(const std::vector<Stmt>& statements, size_t first);
+  std::vector<llvm::Value*> transpose(std::vector<llvm::Value*> rows);
+  llvm::Value* resized(llvm::Value* vector, int lanes, int first = 0);
   void when(llvm::Value* condition, const std::function<void()>& then);
   struct Address {
     llvm::Value* pointer;
@@ -118,6 +125,7 @@ class KernelCodegen {
   Address address(const Buffer& buffer, const Expr& index);
   llvm::Value* addresses(const Buffer& buffer, const Expr& index);  // a vector of pointers
   llvm::LoadInst* make_load(llvm::Type* type, const Address& at, const Buffer& buffer);
+  void make_store(llvm::Value* value, const Address& at, const Buffer& buffer);
   void mark_invariant(llvm::Instruction* load, const Buffer& buffer);
   llvm::Value* from_memory(llvm::Value* value, DType dtype);
   llvm::Value* to_memory(llvm::Value* value, DType dtype);
@@ -149,6 +157,11 @@ class KernelCodegen {
   int depth_ = 0;
   std::unordered_map<Buffer, llvm::Value*> pointers_;
   std::unordered_map<Buffer, bool> is_written_;
+  // Buffers that this inner function stores to past the caches.
+  bool is_streamed(const Buffer& buffer) const;
+  int64_t alignment_of(const Buffer& buffer) const;
+  bool streams_ = false, has_streamed_ = false;
+  std::unordered_map<const ExprNode*, llvm::Value*> columns_;  // Loads that are made already
   AllocationPlan allocations_;
   RegisterFile registers_;
   std::vector<llvm::Value*> slots_;  // current value of each slot; null outside its Allocate

@@ -57,7 +57,7 @@ size_t KernelCodegen::emit_interleaved(const std::vector<Stmt>& statements, size
   llvm::Value* value = count == 2 ? builder_.CreateShuffleVector(parts[0], parts[1], order)
                                   : builder_.CreateShuffleVector(joined(0), joined(2), order);
   const Address at = address(buffer, ramp->base);
-  builder_.CreateAlignedStore(value, at.pointer, at.alignment);
+  make_store(value, at, buffer);
   return count;
 }
 

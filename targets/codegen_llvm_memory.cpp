@@ -58,7 +58,7 @@ KernelCodegen::Address KernelCodegen::address(const Buffer& buffer, const Expr& 
   std::stable_sort(linear.terms.begin(), linear.terms.end(),
                    [&](const auto& a, const auto& b) { return depth_of(a.first) < depth_of(b.first); });
   llvm::Value* pointer = found->second;
-  int64_t alignment = std::max(1, buffer->alignment);
+  int64_t alignment = alignment_of(buffer);
   for (const auto& [atom, coefficient] : linear.terms) {
     if (coefficient == 0) continue;
     llvm::Value* value = emit(atom);
@@ -95,6 +95,17 @@ llvm::LoadInst* KernelCodegen::make_load(llvm::Type* type, const Address& at, co
   return result;
 }
 
+// A vector that goes past the caches is written with as many instructions as its alignment asks for.
+void KernelCodegen::make_store(llvm::Value* value, const Address& at, const Buffer& buffer) {
+  constexpr uint64_t narrowest = 16;  // bytes; narrower stores of this kind are slow, or there are none
+  auto* result = builder_.CreateAlignedStore(value, at.pointer, at.alignment);
+  const uint64_t bits = value->getType()->getPrimitiveSizeInBits();
+  if (!is_streamed(buffer) || at.alignment.value() < narrowest || bits % (8 * narrowest) != 0) return;
+  result->setMetadata(llvm::LLVMContext::MD_nontemporal,
+                      llvm::MDNode::get(context_, llvm::ConstantAsMetadata::get(builder_.getInt32(1))));
+  has_streamed_ = true;
+}
+
 llvm::Value* KernelCodegen::from_memory(llvm::Value* value, DType dtype) {
   if (!dtype.is_bool()) return value;
   return builder_.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
@@ -109,6 +120,7 @@ llvm::Value* KernelCodegen::to_memory(llvm::Value* value, DType dtype) {
 
 llvm::Value* KernelCodegen::emit_load(const Load& l) {
   check(l.indices.size() == 1, "codegen: buffers are flat");
+  if (const auto column = columns_.find(&l); column != columns_.end()) return column->second;
   const Expr& index = l.indices[0];
   const int lanes = l.dtype.lanes;
   if (l.buffer->scope == Scope::register_) {
@@ -302,7 +314,7 @@ void KernelCodegen::store_memory(const Store& s, llvm::Value* mask) {
     if (mask) {
       builder_.CreateMaskedStore(value, at.pointer, at.alignment, mask);
     } else {
-      builder_.CreateAlignedStore(value, at.pointer, at.alignment);
+      make_store(value, at, s.buffer);
     }
     return;
   }

@@ -20,6 +20,20 @@ std::vector<BlockRef> readers_of(const Schedule& schedule, const Buffer& buffer)
   return result;
 }
 
+int64_t bytes_of(const Buffer& buffer) {  // 0: symbolic
+  const auto shape = const_shape(buffer);
+  if (!shape) return 0;
+  int64_t bytes = buffer->dtype.bytes();
+  for (const int64_t extent : *shape) bytes *= extent;
+  return bytes;
+}
+
+// Of the last cache, for the target's threads: of larger shares others have theirs.
+int64_t cache_share(const Target& target) {
+  constexpr int64_t bytes_a_thread = 16 << 20;
+  return std::min(std::max(target.l2_bytes, target.l3_bytes), int64_t{target.threads} * bytes_a_thread);
+}
+
 int count_loads(const Block& block, const Buffer& buffer) {
   int loads = 0;
   visit(block.body, [&](const Load& l) { loads += l.buffer == buffer; });
@@ -89,6 +103,12 @@ int64_t block_along(const Schedule& schedule, const Buffer& buffer, size_t axis,
 }
 
 }  // namespace
+
+bool leaves_caches(const Func& func, const Target& target) {
+  int64_t touched = 0;
+  for (const Buffer& buffer : func.buffers) touched += bytes_of(buffer);
+  return touched > cache_share(target);
+}
 
 void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& kept) {
   for (const BlockRef& block : schedule.blocks()) {
@@ -247,7 +267,51 @@ std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& blo
   return linear->coefficient(loop.var);
 }
 
-Schedule default_schedule(const Func& func, const Target& target) {
+namespace {
+
+constexpr int64_t prefetch_bytes = 2048;  // ahead: some hundred cycles of what a core reads
+
+// While a stage computes, what the next row or the next pieces need is on its way: the last stage that reads a large
+// input asks for it.
+void prefetch_large_inputs(Schedule& schedule, int64_t large, const Target& target) {
+  const std::vector<BlockRef> blocks = schedule.blocks();
+  const std::vector<Buffer> buffers = schedule.func().buffers;  // a copy: annotations make new Funcs
+  for (const Buffer& input : buffers) {
+    if (schedule.func().is_output(input) || bytes_of(input) < large) continue;
+    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+      const BlockAnalysis analysis = analyse(schedule.node(*block));
+      const auto read = std::find_if(analysis.reads.begin(), analysis.reads.end(),
+                                     [&](const Access& r) { return r.buffer == input; });
+      if (read == analysis.reads.end()) continue;
+      const std::vector<LoopRef> loops = schedule.loops(*block);
+      const bool is_row = blocks.size() > 1;
+      if (loops.size() < 2 || loop_stride(schedule, *block, *read, loops.back()) != 1) break;
+      if (analysis.block_class != BlockClass::injective || (!is_row && !analysis.is_expensive)) break;
+      int64_t ahead = prefetch_bytes / input->dtype.bytes();
+      const int64_t row = loop_stride(schedule, *block, *read, loops.front()).value_or(0);
+      if (is_row && row > ahead && row * input->dtype.bytes() <= target.l2_bytes / 4) ahead = row;
+      schedule.annotate(*block, "prefetch:" + input->name, ahead);
+      break;
+    }
+  }
+}
+
+// Results that cannot stay in a cache until they are read again go past it: their lines are not read before they are
+// written, and what is read stays.
+void stream_large_results(Schedule& schedule, const Target& target) {
+  if (!leaves_caches(schedule.func(), target)) return;
+  const int64_t large = cache_share(target) / 4;
+  for (const BlockRef& block : schedule.blocks()) {
+    const BlockAnalysis analysis = analyse(schedule.node(block));
+    const Buffer result = analysis.write.buffer;
+    if (analysis.block_class != BlockClass::injective || !schedule.func().is_output(result)) continue;
+    if (bytes_of(result) >= large && count_readers(schedule, result) == 0)
+      schedule.annotate(block, "streaming", int64_t{1});
+  }
+  prefetch_large_inputs(schedule, large, target);
+}
+
+Schedule schedule_blocks(const Func& func, const Target& target) {
   Schedule schedule(func);
   if (schedule_attention(schedule, target)) return schedule;
   if (schedule_winograd(schedule, target)) return schedule;
@@ -295,6 +359,14 @@ Schedule default_schedule(const Func& func, const Target& target) {
         break;  // runs as written
     }
   }
+  return schedule;
+}
+
+}  // namespace
+
+Schedule default_schedule(const Func& func, const Target& target) {
+  Schedule schedule = schedule_blocks(func, target);
+  stream_large_results(schedule, target);
   return schedule;
 }
 

@@ -40,6 +40,9 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target);
 
 // Shared by the templates.
 
+// Inputs and results together are more than stays in the caches.
+bool leaves_caches(const Func& func, const Target& target);
+
 // Elements that a vector computes with at a time: 16-bit floats are f32 there.
 inline int compute_lanes(DType dtype, const Target& target) {
   return target.lanes(dtype.is_float() && dtype.bits == 16 ? f32 : dtype);
@@ -51,7 +54,7 @@ std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& b
 // else: a divisor of `rows`; 0: the copy stays a pass of its own.
 int64_t choose_strip(const Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks,
                      const Target& target);
-void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop);
+void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop, int64_t vector_lanes);
 
 // The only block that reads what `block` writes, if it does nothing else with it than out[i] = f(in[i], …): it can run
 // on a tile while that is in registers.

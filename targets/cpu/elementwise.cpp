@@ -1,5 +1,13 @@
 // out[i] = f(in[g(i)], …): loops in the order of the output's memory, neighbours merged where every access allows it,
 // the inner one vectorised, the others shared out.
+//
+// What is read in another order than it is written goes in tiles: the results of `columns` steps along the loop in
+// which the read is contiguous are made side by side, so that code generation reads rows and transposes them in
+// registers.
+//
+//   for j { for i { C[j, i] = A[i, j] } }                       A: 37×512, C: 512×37, vectors of 16
+//   ⇒
+//   for i1 in 0..3 parallel { for j1 in 0..32 { for j0 in 0..16 unrolled { for i0 in 0..16 vectorized { … } } } }
 #include <algorithm>
 #include <numeric>
 
@@ -9,11 +17,20 @@ namespace tw::cpu {
 namespace {
 
 constexpr int64_t elements_a_task = 4096;  // enough to outweigh handing out a task
+constexpr int64_t line_bytes = 64;         // of caches
+constexpr int64_t fewest_rows = 4;         // fewer interleave as they are
 
-// Fuses the last two loops for as long as every access moves through both as through one.
-void merge_inner_loops(Schedule& schedule, const BlockRef& block, std::vector<LoopRef>& loops) {
-  while (loops.size() > 1) {
-    const LoopRef outer = loops[loops.size() - 2], inner = loops.back();
+// Elements of a vector: what is only moved is not computed with.
+int vector_lanes(const Schedule& schedule, const BlockRef& block, const Target& target) {
+  const auto* store = schedule.node(block).body.as<Store>();
+  const bool only_moves = store && store->value.as<Load>();
+  return only_moves ? target.lanes(store->buffer->dtype) : compute_lanes(store->buffer->dtype, target);
+}
+
+// Fuses neighbouring loops, outermost first, wherever every access moves through both as through one.
+void merge_loops(Schedule& schedule, const BlockRef& block, std::vector<LoopRef>& loops) {
+  for (size_t l = loops.size(); l-- > 1;) {
+    const LoopRef outer = loops[l - 1], inner = loops[l];
     const int64_t inner_extent = extent_of(schedule, inner);
     const BlockAnalysis analysis = analyse(schedule.node(block));
     const auto is_mergeable = [&](const Access& access) {
@@ -23,11 +40,109 @@ void merge_inner_loops(Schedule& schedule, const BlockRef& block, std::vector<Lo
     };
     if (inner_extent == 0 || !is_mergeable(analysis.write) ||
         !std::all_of(analysis.reads.begin(), analysis.reads.end(), is_mergeable)) {
-      return;
+      continue;
     }
-    loops.pop_back();
-    loops.back() = schedule.fuse({outer, inner});
+    loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(l));
+    loops[l - 1] = schedule.fuse({outer, inner});
   }
+}
+
+// Memory that is read from several places at a time comes sooner: each has its own prefetching.
+//
+//   for v in 0..256 { S(v) }  ⇒  for v in 0..64 { for stream in 0..4 unrolled { S(stream * 64 + v) } }
+void walk_in_streams(Schedule& schedule, const LoopRef& run) {
+  constexpr int64_t streams = 4, fewest_vectors = 16;
+  const int64_t extent = extent_of(schedule, run);
+  if (extent % streams != 0 || extent / streams < fewest_vectors) return;
+  const auto parts = schedule.split(run, {streams, std::nullopt});
+  schedule.reorder({parts[1], parts[0]});
+  schedule.unroll(parts[0]);
+}
+
+// The loop along which something is contiguous that moves with strides along `inner`.
+std::optional<LoopRef> find_transposed(const Schedule& schedule, const BlockRef& block,
+                                       const std::vector<LoopRef>& loops, const LoopRef& inner) {
+  if (extent_of(schedule, inner) < fewest_rows) return std::nullopt;
+  for (const Access& read : analyse(schedule.node(block)).reads) {
+    const auto stride = loop_stride(schedule, block, read, inner);
+    if (!stride || *stride < fewest_rows) continue;
+    for (const LoopRef& loop : loops) {
+      if (!(loop == inner) && extent_of(schedule, loop) > 1 && loop_stride(schedule, block, read, loop) == 1)
+        return loop;
+    }
+  }
+  return std::nullopt;
+}
+
+// `inner` becomes vectors and a line of the cache, `transposed` whole rows of what is read, as far as registers hold
+// the tile.  Along a row the tiles follow each other, so that all memory that is read comes in streams.
+void schedule_transposed(Schedule& schedule, const BlockRef& block, std::vector<LoopRef> outer,
+                         const LoopRef& transposed, const LoopRef& inner, const Target& target) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  int64_t bytes = 1;  // of the widest element that is read
+  for (const Access& read : analysis.reads) bytes = std::max<int64_t>(bytes, read.buffer->dtype.bytes());
+  const int64_t lanes = vector_lanes(schedule, block, target);
+  const int64_t inner_extent = extent_of(schedule, inner), row_extent = extent_of(schedule, transposed);
+  const int64_t rows = std::min(lanes, inner_extent);
+  const int64_t registers = target.vector_registers / 2 * (target.vector_bits / 8);
+  int64_t columns = std::max<int64_t>(4, std::min(line_bytes / bytes, registers / (std::max(rows, lanes / 2) * bytes)));
+  for (int64_t fewer = columns; fewer >= 4; fewer /= 2) {
+    if (row_extent % fewer != 0) continue;
+    columns = fewer;
+    break;
+  }
+  columns = std::min(columns, row_extent);
+
+  const int64_t line = std::max(rows, line_bytes / analysis.write.buffer->dtype.bytes());
+  std::vector<LoopRef> order;
+  LoopRef vector = inner;
+  std::optional<LoopRef> line_loop, rest;  // vectors of a line, lines
+  if (inner_extent > rows) {
+    if (line > rows && line % rows == 0 && inner_extent > line) {
+      const auto parts = schedule.split(inner, {std::nullopt, line / rows, rows});
+      rest = parts[0], line_loop = parts[1], vector = parts[2];
+    } else {
+      const auto parts = schedule.split(inner, {std::nullopt, rows});
+      rest = parts[0], vector = parts[1];
+    }
+  }
+  LoopRef row = transposed;
+  std::optional<LoopRef> tiles;
+  if (row_extent > columns) {
+    const auto parts = schedule.split(transposed, {std::nullopt, columns});
+    tiles = parts[0], row = parts[1];
+  }
+  int64_t tasks = 1;
+  for (const LoopRef& loop : outer) tasks *= std::max<int64_t>(1, extent_of(schedule, loop));
+  std::vector<LoopRef> shared = outer;
+  if (rest && tasks < 4 * target.threads) {
+    shared.push_back(*rest);
+    tasks *= extent_of(schedule, *rest);
+    rest.reset();
+  }
+  if (tiles && tasks < 4 * target.threads) {
+    // Runs of a row, as long as may be.
+    int64_t runs = 4 * target.threads;
+    const int64_t count = extent_of(schedule, *tiles);
+    while (runs > 1 && count % runs != 0) --runs;
+    if (runs > 1) {
+      const auto parts = schedule.split(*tiles, {runs, std::nullopt});
+      shared.push_back(parts[0]);
+      tiles = parts[1];
+    }
+  }
+  order = shared;
+  if (rest) order.push_back(*rest);
+  if (tiles) order.push_back(*tiles);
+  if (line_loop) order.push_back(*line_loop);
+  order.push_back(row);
+  order.push_back(vector);
+  if (order.size() > 1) schedule.reorder(order);
+  schedule.unroll(row);
+  schedule.vectorize(vector);
+  if (shared.empty()) return;
+  const LoopRef parallel = shared.size() > 1 ? schedule.fuse(shared) : shared[0];
+  if (count_iterations(analysis, analysis.spatial()) >= elements_a_task) share_out(schedule, parallel);
 }
 
 }  // namespace
@@ -35,7 +150,7 @@ void merge_inner_loops(Schedule& schedule, const BlockRef& block, std::vector<Lo
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (schedule.loops(block).empty()) return;
-  const int lanes = compute_lanes(analysis.write.buffer->dtype, target);
+  const int lanes = vector_lanes(schedule, block, target);
 
   // An axis that the output stores in blocks is walked as two loops; as three where what is read has other blocks.
   const auto is_linear = [&](const Access& access, const Var& v, int64_t granule) {
@@ -80,9 +195,17 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
     for (size_t i = 0; i < loops.size(); ++i) loops[i] = by_stride[i].second;
     schedule.reorder(loops);
   }
-  merge_inner_loops(schedule, block, loops);
+  merge_loops(schedule, block, loops);
 
   const LoopRef inner = loops.back();
+  if (has_order && loop_stride(schedule, block, write, inner) == 1) {
+    if (const auto transposed = find_transposed(schedule, block, loops, inner)) {
+      loops.pop_back();
+      std::erase(loops, *transposed);
+      schedule_transposed(schedule, block, loops, *transposed, inner, target);
+      return;
+    }
+  }
   const int64_t inner_extent = extent_of(schedule, inner);
   loops.pop_back();
   int64_t outer_count = 1;
@@ -99,6 +222,8 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   }
   const bool has_rest = !(rest == inner) || !is_vector;
   const int64_t rest_extent = has_rest ? extent_of(schedule, rest) : 1;
+  std::optional<LoopRef> run;  // the vectors that one task makes in turn
+  if (has_rest && is_vector) run = rest;
   if (loops.empty() && !has_rest) return;  // one vector
   if (outer_count < 4 * target.threads && has_rest && rest_extent > 1) {
     // A count that divides, so that no task has a guard.
@@ -106,10 +231,13 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
     while (rest_extent % vectors_a_task != 0) --vectors_a_task;
     if (rest_extent > 2 * vectors_a_task && vectors_a_task > 1) {
       const auto halves = schedule.split(rest, {std::nullopt, vectors_a_task});
-      rest = halves[0];
+      rest = halves[0], run = halves[1];
+    } else {
+      run.reset();
     }
     loops.push_back(rest);
   }
+  if (run && leaves_caches(schedule.func(), target)) walk_in_streams(schedule, *run);
   if (loops.empty()) return;
   const LoopRef shared = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
   int64_t total = outer_count * std::max<int64_t>(1, inner_extent);

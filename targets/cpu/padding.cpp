@@ -51,7 +51,7 @@ int64_t choose_strip(const Schedule& schedule, const BlockRef& padding, int64_t 
   return best;
 }
 
-void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop) {
+void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop, int64_t vector_lanes) {
   schedule.compute_at(padding, loop);
   const BlockAnalysis copy = analyse(schedule.node(padding));
   const int lanes = static_cast<int>(as_int(copy.write.buffer->shape.back()).value_or(0));
@@ -64,7 +64,8 @@ void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopR
       if (at == order.end() || extent_of(schedule, vector) < 2 || extent_of(schedule, vector) > lanes) continue;
       std::rotate(at, at + 1, order.end());
       if (order.size() > 1) schedule.reorder(order);
-      schedule.vectorize(order.back());
+      const bool is_long = extent_of(schedule, order.back()) > vector_lanes;
+      schedule.vectorize(is_long ? schedule.split(order.back(), {std::nullopt, vector_lanes})[1] : order.back());
       return;
     }
   }

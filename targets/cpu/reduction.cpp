@@ -11,6 +11,8 @@
 namespace tw::cpu {
 namespace {
 
+constexpr int64_t largest_stride = 4;  // of vectors that are put together from a few loads
+
 bool moves_by_zero_or_one(const BlockAnalysis& analysis, const Var& v, int granule) {
   return std::all_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
     const auto stride = unit_stride(read, v, analysis.iters, granule);
@@ -55,7 +57,8 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
       if (analysis.extent(row_axis) % candidate == 0) rows = candidate;
     }
   }
-  // With a padded input, a task takes a strip of rows and pads its own part: the axis in front of the row's.
+  // With a padded input, a task takes a strip of rows and pads its own part: the axis in front of the row's where the
+  // row's pixels are vectors of channels, and the axis in front of the vectors' where they are the row.
   const auto padding = find_padding(schedule, block);
   Var strip_axis;
   int64_t strip = 0;
@@ -66,6 +69,12 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
       if (!(v == row_axis) && !(v == strip_axis)) blocks *= std::max<int64_t>(1, analysis.extent(v));
     }
     strip = choose_strip(schedule, *padding, analysis.extent(strip_axis), std::max<int64_t>(1, blocks / lanes), target);
+  } else if (padding && row_axis.is_defined() && spatial.size() > 2 &&
+             position_of(analysis, row_axis) + 1 == position_of(analysis, axis) && axis == spatial.back()) {
+    strip_axis = row_axis;
+    const int64_t blocks = count_iterations(analysis, spatial) / (analysis.extent(row_axis) * analysis.extent(axis));
+    strip = choose_strip(schedule, *padding, analysis.extent(row_axis), blocks, target);
+    while (strip > 0 && strip % rows != 0) --rows;
   }
 
   const auto lane = schedule.split(loops_of(schedule, block, axis).at(0), {std::nullopt, lanes});
@@ -78,6 +87,10 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     } else if (strip > 0 && v == strip_axis) {
       const auto halves = schedule.split(loops_of(schedule, block, v).at(0), {std::nullopt, strip});
       outer.push_back(halves[0]), inner.push_back(halves[1]);
+      if (v == row_axis && rows > 1) {
+        const auto parts = schedule.split(halves[1], {std::nullopt, rows});
+        inner.back() = parts[0], row = parts[1];
+      }
     } else if (row_axis.is_defined() && v == row_axis && rows > 1) {
       const auto halves = schedule.split(loops_of(schedule, block, v).at(0), {std::nullopt, rows});
       here.push_back(halves[0]), row = halves[1];
@@ -101,7 +114,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   vectorize_below(schedule, out, tile, position, lanes);
   if (row) schedule.unroll(*row);
   schedule.vectorize(lane[1]);
-  if (!inner.empty()) compute_padding_at(schedule, *padding, parallel);
+  if (!inner.empty()) compute_padding_at(schedule, *padding, parallel, lanes);
   share_out(schedule, parallel);
 }
 
@@ -164,7 +177,7 @@ bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
     if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;
     const bool is_filter_only = std::all_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
       const auto stride = unit_stride(read, *v, analysis.iters, lanes);
-      return (stride && (*stride == 0 || *stride == 1)) || is_constant(schedule.func(), read.buffer);
+      return (stride && *stride >= 0 && *stride <= largest_stride) || is_constant(schedule.func(), read.buffer);
     });
     if (!is_filter_only) continue;
     schedule_over_spatial(schedule, block, *v, lanes, target);

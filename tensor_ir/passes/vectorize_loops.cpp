@@ -8,8 +8,9 @@
 //   * An If whose condition depends on the lane becomes a predicate of the Loads and Stores in it; its parts that do
 //   not
 //     depend on the lane stay an If.
-//   * `S = S op value`, where S does not depend on the lane, becomes `S = S op reduce_op(value)`.  Only a schedule that
-//     knows that op may be reordered vectorizes such a loop.
+//   * `S = S op value`, where S does not depend on the lane, becomes `S = S op reduce_op(value)`, of several vectors
+//     `S = S op reduce_op(value₀ op value₁ …)`.  Only a schedule that knows that op may be reordered vectorizes such a
+//     loop.
 //   * What the body allocates holds all lanes, innermost: element i becomes [i * lanes, (i + 1) * lanes).  Buffers are
 //   flat (flatten_buffers), and stay so.
 #include <algorithm>
@@ -91,12 +92,14 @@ class LoopVectorizer {
 
  private:
   // Bits of the widest element that the body computes with: all its vectors then have one number of lanes.  16-bit
-  // floats count as the f32 that they are computed in.
+  // floats count as the f32 that they are computed in, unless they are only moved.
   static int widest_element(const Stmt& body) {
     int bits = 8;
+    bool only_moves = true;
+    visit(body, [&](const Store& s) { only_moves &= s.value.as<Load>() != nullptr; });
     auto see = [&](DType dtype) {
       if (dtype.is_bool()) return;
-      bits = std::max<int>(bits, dtype.is_float() ? std::max<int>(dtype.bits, 32) : dtype.bits);
+      bits = std::max<int>(bits, dtype.is_float() && !only_moves ? std::max<int>(dtype.bits, 32) : dtype.bits);
     };
     visit(
         body,
@@ -243,6 +246,7 @@ class LoopVectorizer {
         const Store& st = *s.as<Store>();
         const bool is_invariant = !depends_on_lane_store(st);
         const bool is_update = reads_itself(st);
+        if (is_update && may_join_pieces(st, masks)) return store_of(st, 0, {}, pieces_.size());
         for (size_t p = 0; p < pieces_.size(); ++p) {
           statements.push_back(store_of(st, p, masks[p]));
           // The same value into the same place from every lane: once is enough.
@@ -330,7 +334,17 @@ class LoopVectorizer {
     return found;
   }
 
-  Stmt store_of(const Store& st, size_t p, const Expr& mask) {
+  // A reduction's whole vectors meet lane by lane before their lanes do.
+  bool may_join_pieces(const Store& st, const Masks& masks) const {
+    bool may = pieces_.size() > 1 && !st.predicate.is_defined() && lane_buffers_.count(st.buffer) == 0;
+    for (const Expr& index : st.indices) may &= !depends_on_lane(index);
+    for (size_t p = 0; p < pieces_.size(); ++p)
+      may &= pieces_[p].lanes > 1 && pieces_[p].lanes == pieces_[0].lanes && !masks[p].is_defined();
+    return may;
+  }
+
+  // Of piece `p`; of a reduction, which overwrites one element, of as many pieces as `joined` from there on.
+  Stmt store_of(const Store& st, size_t p, const Expr& mask, size_t joined = 1) {
     const int lanes = pieces_[p].lanes;
     std::vector<Expr> indices;
     bool is_lane_invariant = true;
@@ -347,7 +361,7 @@ class LoopVectorizer {
       if (predicate.is_defined()) predicate = widen(predicate, lanes);
       return make_stmt<Store>(renamed(st.buffer), indices, value, predicate, st.span);
     }
-    if (reads_itself(st)) return reduction(st, indices, p, predicate);
+    if (reads_itself(st)) return reduction(st, indices, p, joined, predicate);
     Expr value = expression(st.value, p, mask);
     if (value.dtype().is_vector())
       refuse(loop_, "each iteration overwrites the same element of " + st.buffer->name, "vectorize another loop");
@@ -356,7 +370,7 @@ class LoopVectorizer {
   }
 
   // S = S op value  ⇒  S = S op reduce_op(value), with op's identity where the mask is off.
-  Stmt reduction(const Store& st, const std::vector<Expr>& indices, size_t p, const Expr& mask) {
+  Stmt reduction(const Store& st, const std::vector<Expr>& indices, size_t p, size_t joined, const Expr& mask) {
     const int lanes = pieces_[p].lanes;
     auto is_self = [&](const Expr& e) {
       const auto* l = e.as<Load>();
@@ -365,6 +379,7 @@ class LoopVectorizer {
     const Expr self = make_expr<Load>(st.buffer->dtype, renamed(st.buffer), indices, Expr());
     Expr value, identity;
     std::function<Expr(Expr)> combine;
+    std::function<Expr(Expr, Expr)> meet;
     auto unsupported = [&]() {
       refuse(loop_,
              "the update of " + st.buffer->name + " is not of the form `x = x op value` with op +, *, min, max, &&, ||",
@@ -401,6 +416,7 @@ class LoopVectorizer {
           unsupported();
       }
       combine = [self, op = b->op, dtype](Expr v) { return binary(op, self, make_expr<VectorReduce>(dtype, op, v)); };
+      meet = [op = b->op](Expr x, Expr y) { return binary(op, x, y); };
     } else if (const auto* c = st.value.as<Call>();
                c && (c->intrinsic == Intrinsic::minimum || c->intrinsic == Intrinsic::maximum)) {
       if (is_self(c->arguments[0]))
@@ -411,6 +427,7 @@ class LoopVectorizer {
         unsupported();
       identity = c->intrinsic == Intrinsic::minimum ? highest_of(st.buffer->dtype) : lowest_of(st.buffer->dtype);
       combine = [self, c](Expr v) { return call(c->intrinsic, {self, reduce_by_halves(c->intrinsic, v)}); };
+      meet = [c](Expr x, Expr y) { return call(c->intrinsic, {x, y}); };
     } else {
       unsupported();
     }
@@ -418,6 +435,7 @@ class LoopVectorizer {
       if (l.buffer == st.buffer && lane_buffers_.count(l.buffer) == 0) unsupported();
     });
     Expr vector = widen(expression(value, p, mask), lanes);
+    for (size_t q = p + 1; q < p + joined; ++q) vector = meet(vector, widen(expression(value, q, mask), lanes));
     if (mask.is_defined()) vector = select(widen(mask, lanes), vector, widen(identity, lanes));
     return make_stmt<Store>(renamed(st.buffer), indices, combine(vector), Expr(), st.span);
   }

@@ -23,24 +23,29 @@ class Case:
     model: Callable[[], onnx.ModelProto]
 
 
-def one_operator(op: str, inputs: dict[str, Shape], weights: dict[str, Shape], output: Shape, **attributes):
-    """A model of one node whose inputs are `inputs`, then `weights`."""
+def one_operator(
+    op: str, inputs: dict[str, Shape], weights: dict[str, Shape], output: Shape, dtype=TensorProto.FLOAT, **attributes
+):
+    """A model of one node whose inputs, of type `dtype` as its output, are `inputs`, then `weights`, of f32."""
     rng = np.random.default_rng(0)
 
     def tensor(name, shape):
         scale = prod(shape[1:]) if op.startswith("Conv") else shape[0]
         return numpy_helper.from_array(rng.standard_normal(shape, np.float32) / np.float32(np.sqrt(scale)), name)
 
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, output)
+    values = [helper.make_tensor_value_info(name, dtype, shape) for name, shape in inputs.items()]
+    result = helper.make_tensor_value_info("y", dtype, output)
     node = helper.make_node(op, [*inputs, *weights], ["y"], **attributes)
     graph = helper.make_graph([node], op, values, [result], [tensor(n, s) for n, s in weights.items()])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
-def case(name, bound, flops, op, inputs, weights, output, **attributes) -> Case:
-    elements = sum(prod(shape) for shape in (*inputs.values(), *weights.values(), output))
-    return Case(name, bound, flops, 4 * elements, lambda: one_operator(op, inputs, weights, output, **attributes))
+BYTES = {TensorProto.FLOAT: 4, TensorProto.FLOAT16: 2, TensorProto.UINT8: 1}
+
+
+def case(name, bound, flops, op, inputs, weights, output, dtype=TensorProto.FLOAT, **attributes) -> Case:
+    size = BYTES[dtype] * sum(map(prod, (*inputs.values(), output))) + 4 * sum(map(prod, weights.values()))
+    return Case(name, bound, flops, size, lambda: one_operator(op, inputs, weights, output, dtype, **attributes))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -173,7 +178,7 @@ def other_convolutions() -> Iterator[Case]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What memory bounds: arrays of 128 MiB, beyond the caches, and the sizes that networks have
+# What memory bounds: arrays of 128 MiB, beyond the caches, of 1 and 16 MiB, and the sizes that networks have
 
 
 def rows_of(name: str, rows: int, columns: int) -> Iterator[Case]:
@@ -183,13 +188,30 @@ def rows_of(name: str, rows: int, columns: int) -> Iterator[Case]:
     weights = {"scale": (columns,), "bias": (columns,)}
     yield case(f"layer_norm/{where}", "copy", 8 * size, "LayerNormalization", {"x": shape}, weights, shape)
     yield case(f"gelu/{where}", "copy", 8 * size, "Gelu", {"x": shape}, {}, shape)
+    yield case(f"gelu_tanh/{where}", "copy", 8 * size, "Gelu", {"x": shape}, {}, shape, approximate="tanh")
     yield case(f"add/{where}", "copy", size, "Add", {"a": shape, "b": shape}, {}, shape)
 
 
-def transpose(name: str, shape: Shape, axes: Shape) -> Case:
+def transpose(name: str, shape: Shape, axes: Shape, dtype=TensorProto.FLOAT) -> Case:
     text = f"{'x'.join(map(str, shape))}-{''.join(map(str, axes))}"
+    if dtype != TensorProto.FLOAT:
+        text += "-" + TensorProto.DataType.Name(dtype).lower()
     output = tuple(shape[axis] for axis in axes)
-    return case(f"transpose/{name}/{text}", "copy", 0, "Transpose", {"x": shape}, {}, output, perm=axes)
+    return case(f"transpose/{name}/{text}", "copy", 0, "Transpose", {"x": shape}, {}, output, dtype, perm=axes)
+
+
+def gather(name: str, words: int, width: int, tokens: int) -> Case:
+    """An embedding: `tokens` rows of a table that is given at run time."""
+
+    def model():
+        rng = np.random.default_rng(0)
+        index = numpy_helper.from_array(rng.integers(0, words, tokens), "index")
+        values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (words, width))]
+        result = helper.make_tensor_value_info("y", TensorProto.FLOAT, (tokens, width))
+        graph = helper.make_graph([helper.make_node("Gather", ["x", "index"], ["y"])], "Gather", values, [result], [index])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+    return Case(f"gather/{name}/{words}x{width}-{tokens}", "copy", 0, 8 * tokens * width, model)
 
 
 def pool(op: str, network: str, channels: int, size: int, kernel: int, stride: int) -> Case:
@@ -211,10 +233,25 @@ def pool(op: str, network: str, channels: int, size: int, kernel: int, stride: i
 
 def streams() -> Iterator[Case]:
     yield from rows_of("large", 8192, 4096)
+    for columns in (64, 128, 1000):
+        yield from rows_of("short", (16 << 20) // 4 // columns, columns)
+    yield from rows_of("second_cache", 256, 1024)
     yield from rows_of("bert", 128, 768)
     yield transpose("large", (8192, 4096), (1, 0))
+    for dtype, columns in ((TensorProto.FLOAT16, 8192), (TensorProto.UINT8, 16384)):
+        yield transpose("large", (8192, columns), (1, 0), dtype)
+        yield transpose("second_cache", (1024, 512), (1, 0), dtype)
+    yield transpose("second_cache", (512, 512), (1, 0))
+    yield transpose("odd", (1999, 2001), (1, 0))
+    yield transpose("large", (64, 512, 1024), (0, 2, 1))
+    yield transpose("large", (64, 512, 1024), (2, 1, 0))
+    yield transpose("large", (64, 512, 1024), (1, 0, 2))
     yield transpose("large", (8, 64, 256, 256), (0, 2, 3, 1))
     yield transpose("large", (8, 256, 256, 64), (0, 3, 1, 2))
+    yield transpose("picture", (1, 3, 1024, 1024), (0, 2, 3, 1))
+    yield transpose("picture", (1, 1024, 1024, 3), (0, 3, 1, 2))
+    yield gather("large", 32000, 4096, 8192)
+    yield gather("bert", 30522, 768, 128)
     yield transpose("bert", (1, 128, 12, 64), (0, 2, 1, 3))
     yield transpose("resnet50", (1, 256, 56, 56), (0, 2, 3, 1))
     for name, parts, size in (

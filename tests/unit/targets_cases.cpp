@@ -259,6 +259,50 @@ std::vector<KernelCase> stride_cases(const Target& target) {
   return cases;
 }
 
+std::vector<KernelCase> transposition_cases(const Target& target) {
+  std::vector<KernelCase> cases;
+  const auto add = [&](const std::string& name, const Func& f) {
+    Schedule schedule = target.default_schedule(f, target);
+    cases.push_back(make_case(name, schedule.func(), 17, tolerance_of(f.buffers.back()->dtype)));
+    for (const BlockRef& block : schedule.blocks()) schedule.annotate(block, "streaming", int64_t{1});
+    cases.push_back(make_case(name + "_streaming", schedule.func(), 17, tolerance_of(f.buffers.back()->dtype)));
+  };
+  for (DType dtype : {f64, f32, bf16, i8, boolean}) {
+    const std::pair<int64_t, int64_t> sizes[] = {{64, 128}, {37, 53}, {5, 200}, {100, 6}, {3, 70}, {70, 2}};
+    for (const auto& [rows, columns] : sizes) {
+      const auto a = te::placeholder("A", {rows, columns}, dtype);
+      const auto c = te::compute("C", {columns, rows}, {a}, [&](const te::Indices& s) { return a({s[1], s[0]}); });
+      add("transpose_" + to_string(dtype) + "_" + std::to_string(rows) + "_" + std::to_string(columns),
+          te::make_func("f", {a}, {c}));
+    }
+  }
+  // Maps of channels, last and first, and in blocks.
+  for (const auto& [channels, height, width] : {std::tuple(32, 8, 16), std::tuple(19, 5, 7), std::tuple(3, 9, 11)}) {
+    const std::string name = std::to_string(channels) + "_" + std::to_string(height) + "_" + std::to_string(width);
+    const auto first = te::placeholder("A", {2, channels, height, width});
+    const auto last = te::placeholder("A", {2, height, width, channels});
+    const auto beside = te::placeholder("B", {2, height, width, channels});
+    add("channels_last_" + name,
+        te::make_func("f", {first, beside}, {te::compute("C", last.shape(), {first, beside}, [&](const te::Indices& s) {
+                        return first({s[0], s[3], s[1], s[2]}) * beside(s) + const_of(f32, 1);
+                      })}));
+    add("channels_first_" + name,
+        te::make_func("f", {last}, {te::compute("C", first.shape(), {last}, [&](const te::Indices& s) {
+                        return last({s[0], s[2], s[3], s[1]});
+                      })}));
+    for (const bool is_result : {false, true}) {
+      if (channels % 4 != 0) continue;
+      Schedule schedule(
+          te::make_func("f", {first}, {te::compute("C", first.shape(), {first}, [&](const te::Indices& s) {
+                          return max(first(s), const_of(f32, 0));
+                        })}));
+      schedule.transform_layout(is_result ? "C" : "A", parse_index_map("(n, c, h, w) -> (n, c // 16, h, w, c % 16)"));
+      add(std::string(is_result ? "to_blocks_" : "from_blocks_") + name, schedule.func());
+    }
+  }
+  return cases;
+}
+
 std::vector<KernelCase> instruction_cases(const Target& target) {
   std::vector<KernelCase> cases;
   std::mt19937_64 random(3);

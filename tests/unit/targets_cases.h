@@ -30,6 +30,10 @@ std::vector<KernelCase> lane_reduction_cases(const Target& target);
 // Accesses of every stride, by loads and by stores, with and without tails.
 std::vector<KernelCase> stride_cases(const Target& target);
 
+// Axes in every order by the target's default schedule, in whole tiles and partial ones, alone and within arithmetic,
+// with stores through the caches and past them.
+std::vector<KernelCase> transposition_cases(const Target& target);
+
 // Every function of mathematics, of each float type.
 std::vector<KernelCase> math_cases(const Target& target);
 

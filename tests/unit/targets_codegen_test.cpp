@@ -26,6 +26,7 @@ const Group groups[] = {
     {"conversion", conversion_cases},
     {"lane_reduction", lane_reduction_cases},
     {"stride", stride_cases},
+    {"transposition", transposition_cases},
     {"instruction", instruction_cases},
 };
 
