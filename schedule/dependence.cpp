@@ -92,11 +92,19 @@ class EqualityProof {
     for (size_t d = 0; d < std::min(a.indices.size(), b.indices.size()); ++d) {
       equations_.push_back({simplify(a.indices[d], assumptions_), simplify(b.indices[d], assumptions_)});
     }
-    bool changed = true;
-    while (changed) {
-      changed = false;
-      for (size_t i = 0; i < equations_.size(); ++i) changed |= use(equations_[i].first, equations_[i].second);
+    use_equations();
+    // Equal indices are equal offsets, too: of axes that were fused and split where none ends, they alone are simple.
+    if (a.indices.size() < 2 || a.buffer != b.buffer ||
+        std::all_of(differing_.begin(), differing_.end(), [&](const Var& v) { return is_equal(v); })) {
+      return;
     }
+    Expr left(0), right(0);
+    for (size_t d = 0; d < a.indices.size(); ++d) {
+      left = left * a.buffer->shape[d] + a.indices[d];
+      right = right * a.buffer->shape[d] + b.indices[d];
+    }
+    equations_.push_back({simplify(left, assumptions_), simplify(right, assumptions_)});
+    use_equations();
   }
 
   bool is_equal(const Expr& atom) const {
@@ -116,6 +124,14 @@ class EqualityProof {
       assumptions_.bind_range(loop.var, loop.extent);
     else
       assumptions_.bind(loop.var, Interval{0, std::nullopt});
+  }
+
+  void use_equations() {
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (size_t i = 0; i < equations_.size(); ++i) changed |= use(equations_[i].first, equations_[i].second);
+    }
   }
 
   // left (of a) = right (of b): whether something new follows.

@@ -6,7 +6,8 @@
 //   * with g | k and 0 ≤ S < g:  (g·A + S) floor_div k = A floor_div (k/g),  (g·A + S) mod k = g·(A mod (k/g)) + S;
 //   * division stands inside: (x mod k·m) floor_div k = (x floor_div k) mod m,  (x floor_div a) floor_div b = x
 //   floor_div ab.
-// Sums put together again what was split: k·(x floor_div k) + x mod k = x.
+// Sums put together again what was split: k·(x floor_div k) + x mod k = x; also where its parts took different forms,
+// by x mod k = x − k·(x floor_div k) and (A + x floor_div a) floor_div b = (a·A + x) floor_div ab.
 #include <algorithm>
 #include <numeric>
 
@@ -196,7 +197,65 @@ bool Simplifier::recombine(Linear& sum) {
       }
     }
   }
-  return false;
+  return !is_opening_ && open_remainders(sum);
+}
+
+// Every remainder as its dividend less a multiple of the quotient, where these cancel others and leave none behind.
+bool Simplifier::open_remainders(Linear& sum) {
+  const auto is_op = [&](TermId id, BinaryOp op) {
+    const Term& term = terms_[id];
+    return term.kind == NodeKind::Binary && term.children.size() == 2 && static_cast<BinaryOp>(term.op) == op;
+  };
+  const auto parts = [&](const Linear& of) {
+    return std::count_if(of.terms.begin(), of.terms.end(), [&](const auto& term) {
+      return is_op(term.first, BinaryOp::floor_mod) || is_op(term.first, BinaryOp::floor_div);
+    });
+  };
+  if (parts(sum) < 2 || !is_moderate(sum)) return false;
+  Linear opened;
+  opened.constant = sum.constant;
+  is_opening_ = true;
+  for (const auto [id, factor] : Linear(sum).terms) {
+    const auto divisor = is_op(id, BinaryOp::floor_mod) ? int_value(terms_[id].children[1]) : std::nullopt;
+    const int64_t limit = int64_t{1} << 30;
+    if (!divisor || *divisor <= 0 || *divisor > limit || std::abs(factor) > limit) {
+      opened.terms.emplace_back(id, factor);
+      continue;
+    }
+    const TermId dividend = terms_[id].children[0];
+    add_term(opened, dividend, factor);
+    add_term(opened, quotient_of_sum(dividend, *divisor), -factor * *divisor);
+  }
+  normalise(opened);
+  is_opening_ = false;
+  const bool is_cancelled = std::all_of(opened.terms.begin(), opened.terms.end(), [&](const auto& term) {
+    const bool is_part = is_op(term.first, BinaryOp::floor_mod) || is_op(term.first, BinaryOp::floor_div);
+    return !is_part || sum.coefficient(term.first) == term.second;
+  });
+  if (!is_cancelled || parts(opened) >= parts(sum)) return false;
+  sum = std::move(opened);
+  return true;
+}
+
+// dividend floor_div divisor, as one quotient where the dividend has a quotient in it.
+TermId Simplifier::quotient_of_sum(TermId dividend, int64_t divisor) {
+  Linear whole = linear_of(dividend);
+  for (const auto [id, factor] : Linear(whole).terms) {
+    const Term& term = terms_[id];
+    if (factor != 1 || term.kind != NodeKind::Binary || term.children.size() != 2) continue;
+    const auto inner =
+        static_cast<BinaryOp>(term.op) == BinaryOp::floor_div ? int_value(term.children[1]) : std::nullopt;
+    int64_t product = 0;
+    if (!inner || *inner <= 0 || __builtin_mul_overflow(*inner, divisor, &product) || product > int64_t{1} << 40)
+      continue;
+    const TermId numerator = term.children[0];
+    add_term(whole, id, -1);
+    Linear joined = scaled(whole, *inner);
+    add_term(joined, numerator, 1);
+    if (!is_moderate(joined) || !is_exact(joined)) break;
+    return make_floor_div(make_linear(std::move(joined)), constant(i64, product));
+  }
+  return make_floor_div(dividend, constant(i64, divisor));
 }
 
 TermId Simplifier::make_linear(Linear sum, const Expr* hint) {

@@ -125,6 +125,8 @@ class Simplifier {
   void add_term(Linear& sum, TermId id, int64_t factor) const;
   void normalise(Linear& sum);
   bool recombine(Linear& sum);
+  bool open_remainders(Linear& sum);
+  TermId quotient_of_sum(TermId dividend, int64_t divisor);
   TermId make_linear(Linear sum, const Expr* hint = nullptr);
   Linear linear_of(TermId id) const;
   TermId make_product(TermId a, TermId b);
@@ -176,6 +178,7 @@ class Simplifier {
   std::unordered_map<const ExprNode*, Memo> memo_;  // of input nodes, which outlive the run
   std::unordered_map<uint64_t, Memo> binary_memo_;
 
+  bool is_opening_ = false;  // within open_remainders
   uint32_t epoch_ = 1, next_epoch_ = 2;
   std::vector<Linear> facts_;
   std::unordered_map<TermId, Range> overrides_;

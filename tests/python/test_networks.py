@@ -45,3 +45,14 @@ def test_like_onnx_runtime(name, monkeypatch):
             np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=1e-4)
     # Whatever was recognised is one kernel and was several.
     assert steps[""] < steps["recognise"]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_bf16_stays_near_onnx_runtime(name):
+    """Of the largest output at most 3 %: what bf16 networks differ by elsewhere, too."""
+    model = NETWORKS[name]()
+    feed = feed_of(model)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    executable = tw.compile(tw.load(model.SerializeToString()), precision="bf16")
+    for ours, theirs in zip(executable.run(feed).values(), session.run(None, feed), strict=True):
+        assert np.abs(ours - theirs).max() <= 3e-2 * np.abs(theirs).max()
