@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "targets/cpu/default_schedule.h"
+#include "targets/cpu/operand_packing.h"
 #include "targets/cpu/tile_model.h"
 #include "tensor_ir/arith/simplify.h"
 
@@ -47,9 +48,10 @@ std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block
   return c;
 }
 
-// Each index of the access is one iteration variable, each at most once.
+// Each index of the access is one iteration variable, each at most once, or that of a dimension of one element.
 bool has_plain_indices(const Access& access) {
   for (size_t i = 0; i < access.indices.size(); ++i) {
+    if (is_const_int(access.buffer->shape[i], 1)) continue;
     if (access.indices[i].kind() != NodeKind::Var) return false;
     for (size_t j = 0; j < i; ++j)
       if (access.indices[i].is_same(access.indices[j])) return false;
@@ -64,10 +66,12 @@ IndexMap packing_map(const Access& b, const Contraction& c, int64_t panel, const
   for (size_t d = 0; d < b.indices.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
   const auto dimension_of = [&](const Var& v) -> Expr {
     for (size_t d = 0; d < b.indices.size(); ++d)
-      if (b.indices[d].get() == v.get()) return map.from[d];
+      if (b.indices[d].get() == v.get() && !is_const_int(b.buffer->shape[d], 1)) return map.from[d];
     return Expr();
   };
   const auto is_blocked = [&](const Var& v) { return std::find(blocked.begin(), blocked.end(), v) != blocked.end(); };
+  for (size_t d = 0; d < b.indices.size(); ++d)
+    if (is_const_int(b.buffer->shape[d], 1)) map.to.push_back(map.from[d]);
   for (const Var& v : c.batch)
     if (Expr d = dimension_of(v); d.is_defined()) map.to.push_back(d);
   map.to.push_back(floor_div(dimension_of(c.vector_axis), panel));
@@ -81,25 +85,28 @@ IndexMap packing_map(const Access& b, const Contraction& c, int64_t panel, const
   return map;
 }
 
-// Lays B out in panels: free for weights, a pass over B otherwise, which pays when its panels are used often.
-// False: B stays as it is and cannot be read as vectors.
-bool pack(Schedule& schedule, const BlockRef& block, const Contraction& c, const RegisterTile& tile, int lanes,
-          const std::vector<Var>& blocked, const Target& target) {
+enum class Packing {
+  none,      // B stays as it is
+  constant,  // weights are stored in panels
+  ahead,     // a pass over B goes before
+  panel,     // the worker that uses a panel packs it, and it stays in that worker's caches
+};
+
+// How B gets into panels, which pays when they are used often; nothing: it does not, and cannot be read as vectors.
+std::optional<Packing> choose_packing(const Schedule& schedule, const Contraction& c, const RegisterTile& tile,
+                                      int64_t n_vectors, int lanes, const Target& target) {
   const Access& b = c.analysis.reads[c.b];
-  const IndexMap map =
-      has_plain_indices(b) ? packing_map(b, c, static_cast<int64_t>(tile.vectors) * lanes, blocked, lanes) : IndexMap{};
-  if (!map.to.empty() && is_constant(schedule.func(), b.buffer) && count_readers(schedule, b.buffer) == 1) {
-    schedule.transform_layout(b.buffer->name, map);
-    return true;
-  }
+  const bool is_plain = has_plain_indices(b);
+  if (is_plain && is_constant(schedule.func(), b.buffer) && count_readers(schedule, b.buffer) == 1)
+    return Packing::constant;
+  const int64_t rows = count_iterations(c.analysis, c.rows);
   const bool is_contiguous = unit_stride(b, c.vector_axis, c.analysis.iters, lanes) == 1;
-  const bool is_reused = count_iterations(c.analysis, c.rows) >= 4 * tile.rows;
-  if (is_contiguous && !is_reused) return true;
-  if (map.to.empty() || count_iterations(c.analysis, c.rows) < 4) return is_contiguous;
-  const BlockRef copy = schedule.cache_read(block, b.buffer->name, Scope::global);
-  schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
-  schedule_elementwise(schedule, copy, target);
-  return true;
+  const bool is_reused = rows >= 4 * tile.rows;
+  if (is_contiguous && !is_reused) return Packing::none;
+  if (!is_plain || rows < 4) return is_contiguous ? std::optional(Packing::none) : std::nullopt;
+  // All rows of a panel are one task then.
+  const int64_t tasks = count_iterations(c.analysis, c.batch) * ((n_vectors + tile.vectors - 1) / tile.vectors);
+  return is_even_share(tasks, target.threads) ? Packing::panel : Packing::ahead;
 }
 
 }  // namespace
@@ -118,7 +125,12 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const Var row_axis = has_rows ? c.rows.back() : Var();
   const int64_t m = has_rows ? analysis.extent(row_axis) : 1;
   const int64_t n_vectors = (analysis.extent(c.vector_axis) + lanes - 1) / lanes;
-  const RegisterTile tile = choose_tile(has_rows ? m : 1, n_vectors, count_iterations(analysis, c.reduce), target);
+  const int64_t k_count = count_iterations(analysis, c.reduce), row_count = count_iterations(analysis, c.rows);
+  const bool is_scattered = c.reduce.size() == 1 && unit_stride(analysis.reads[c.a], c.reduce[0], analysis.iters,
+                                                                static_cast<int>(std::max<int64_t>(1, k_count))) == 1;
+  const int64_t element_bytes = analysis.reads[c.a].buffer->dtype.bytes();
+  const Sweep sweep{row_count / std::max<int64_t>(1, m), is_scattered ? row_count * k_count * element_bytes : 0};
+  const RegisterTile tile = choose_tile(has_rows ? m : 1, n_vectors, k_count, target, sweep);
 
   // Axes of k that A stores in blocks are walked as two loops, so that addresses advance by constants.
   std::vector<Var> blocked;
@@ -130,7 +142,19 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
       blocked.push_back(k);
     }
   }
-  if (!pack(schedule, block, c, tile, lanes, blocked, target)) return false;
+  const auto packing = choose_packing(schedule, c, tile, n_vectors, lanes, target);
+  if (!packing) return false;
+  const Access& b = analysis.reads[c.b];
+  const int64_t panel = int64_t{tile.vectors} * lanes;
+  if (*packing == Packing::constant)
+    schedule.transform_layout(b.buffer->name, packing_map(b, c, panel, blocked, lanes));
+  std::optional<BlockRef> packed_b;
+  if (*packing == Packing::ahead || *packing == Packing::panel) {
+    packed_b = schedule.cache_read(block, b.buffer->name, *packing == Packing::panel ? Scope::stack : Scope::global);
+    schedule.transform_layout(analyse(schedule.node(*packed_b)).write.buffer->name,
+                              packing_map(b, c, panel, blocked, lanes));
+    if (*packing == Packing::ahead) schedule_elementwise(schedule, *packed_b, target);
+  }
 
   const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
   std::vector<LoopRef> batch, outer_rows, k_outer, k_inner;
@@ -161,8 +185,15 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   order.push_back(j[1]), order.push_back(j[2]);
   schedule.reorder(order);
 
-  const auto [parallel, tile_loop] =
-      fuse_outside(schedule, {order.begin(), order.begin() + outer_count}, has_rows && m % tile.rows != 0, target);
+  std::vector<LoopRef> tasks{order.begin(), order.begin() + static_cast<std::ptrdiff_t>(outer_count)};
+  TileLoops outside{order[0], order[outer_count - 1]};
+  if (*packing == Packing::panel) {
+    tasks.resize(batch.size() + 1);
+    outside.parallel = tasks.size() > 1 ? schedule.fuse(tasks) : tasks[0];
+  } else {
+    outside = fuse_outside(schedule, tasks, has_rows && m % tile.rows != 0, target);
+  }
+  const auto [parallel, tile_loop] = outside;
 
   const size_t axis = position_of(analysis, c.vector_axis);
   const BlockRef out = keep_in_registers(schedule, block, tile_loop, axis);
@@ -173,6 +204,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   if (has_rows) schedule.unroll(i[1]);
   schedule.unroll(j[1]);
   schedule.vectorize(j[2]);
+  if (*packing == Packing::panel) pack_at(schedule, *packed_b, parallel, dimension_of(b, c.vector_axis), lanes);
   share_out(schedule, parallel);
   return true;
 }

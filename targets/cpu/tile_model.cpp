@@ -8,9 +8,16 @@ namespace {
 // Cycles of one step along k of a tile with this many live rows.
 double step_cycles(int rows, int vectors, const Target& target) {
   const double multiply_adds = static_cast<double>(rows) * vectors / target.fma_ports;
-  const double loads = static_cast<double>(rows + vectors) / target.load_ports;
+  // Loads that are broadcast within a multiply-add keep the ports at four fifths of what they could do.
+  const double loads = static_cast<double>(rows + vectors) / (0.8 * target.load_ports);
   // An accumulator's next step waits for the one before.
   return std::max({multiply_adds, loads, static_cast<double>(target.fma_latency)});
+}
+
+// Bytes that a core gets a cycle from the cache that holds so many; nothing is lost in the first one.
+double bytes_a_cycle(int64_t bytes, const Target& target) {
+  if (bytes <= target.l1_bytes * 3 / 4) return 0;
+  return bytes <= target.l2_bytes / 2 ? 48 : 12;
 }
 
 bool fits(const RegisterTile& tile, const Target& target) {
@@ -29,6 +36,25 @@ double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, in
   return panels * (full * tile_cycles(tile.rows) + (rest ? tile_cycles(static_cast<int>(rest)) : 0.0));
 }
 
+double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Sweep& sweep,
+                       const Target& target) {
+  constexpr double line_bytes = 64, fewest_cycles_a_line = 3;
+  const double vector_bytes = target.vector_bits / 8.0, step = step_cycles(tile.rows, tile.vectors, target);
+  const int64_t panels = (n_vectors + tile.vectors - 1) / tile.vectors, tiles = (m + tile.rows - 1) / tile.rows;
+  double cycles = 0;  // of a tile and step
+  // The panel is one stream, which prefetching hides the better the less of the cache's rate it takes.
+  const double panel_bytes = tile.vectors * vector_bytes;
+  if (const double rate = bytes_a_cycle(static_cast<int64_t>(panel_bytes) * k, target);
+      rate > 0 && tiles * sweep.outer_rows > 1) {
+    const double share = std::min(0.9, panel_bytes / step / rate);
+    cycles += 0.12 * panel_bytes / rate / (1 - share);
+  }
+  // Each row is a stream of its own, too short to be foreseen: a line serves as many steps as it has elements.
+  if (const double rate = bytes_a_cycle(sweep.scattered_bytes, target); rate > 0 && panels > 1)
+    cycles += tile.rows * 4 / line_bytes * std::max(fewest_cycles_a_line, line_bytes / rate);
+  return cycles * static_cast<double>(panels * tiles * k);
+}
+
 std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Target& target) {
   std::vector<RegisterTile> tiles;
   for (int vectors = 1; vectors <= std::min<int64_t>(n_vectors, 8); ++vectors) {
@@ -38,17 +64,18 @@ std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Tar
   return tiles;
 }
 
-RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target) {
+RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target, const Sweep& sweep) {
   if (m <= 0) m = 1 << 10;
   if (k <= 0) k = 1 << 8;
   RegisterTile best;
   double best_cycles = -1;
   for (const RegisterTile& tile : tiles_that_fit(m, n_vectors, target)) {
-    // Of equals the one that reads least from the caches: more work a load.
+    // Of equals the one that does more work a load.
     const double loads = static_cast<double>(tile.rows + tile.vectors) / (tile.rows * tile.vectors);
     // A partial tile is code of its own.
-    const double uneven = m % tile.rows ? 0.02 : 0.0;
-    const double cycles = predict_cycles(tile, m, n_vectors, k, target) * (1 + 0.02 * loads + uneven);
+    const double uneven = m % tile.rows ? 0.02 / std::max(1.0, static_cast<double>(m / tile.rows) / 8) : 0.0;
+    const double cycles = predict_cycles(tile, m, n_vectors, k, target) * (1 + 0.02 * loads + uneven) +
+                          predict_traffic(tile, m, n_vectors, k, sweep, target);
     if (best_cycles < 0 || cycles < best_cycles) best = tile, best_cycles = cycles;
   }
   return best;

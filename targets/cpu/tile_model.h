@@ -21,10 +21,21 @@ struct RegisterTile {
 // they do.
 double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Target& target);
 
+// What surrounds the m × n × k of one product.
+struct Sweep {
+  int64_t outer_rows = 1;       // so many times m rows meet each panel of B
+  int64_t scattered_bytes = 0;  // of A, where each row is contiguous along k; 0: rows lie side by side
+};
+
+// Cycles beyond these in which the core waits for its caches: a panel of B comes again for each row of tiles, A for
+// each panel.
+double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Sweep& sweep,
+                       const Target& target);
+
 // Every tile that the registers hold, for m rows and n vectors; 0 rows when symbolic.
 std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Target& target);
 
 // The tile with the least predicted cycles.  `m`, `k`: 0 when symbolic.
-RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target);
+RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target, const Sweep& sweep = {});
 
 }  // namespace tw::cpu

@@ -135,6 +135,32 @@ TEST(DefaultSchedule, ProductsOfSmallElementsEndInInstructions) {
   }
 }
 
+// A second operand that is no weight is packed by the worker that uses it, panel by panel; where panels do not divide
+// among the workers, by a pass of its own.
+TEST(DefaultSchedule, PacksPanelsWhereTheyAreUsed) {
+  const auto copies_in = [](const Func& scheduled, Scope scope) {
+    int found = 0;
+    visit(scheduled.body, [&](const Allocate& a) { found += a.buffer->scope == scope; });
+    return found;
+  };
+  for (Target target : cores()) {
+    for (const bool is_transposed : {false, true}) {
+      for (const int threads : {1, 5}) {
+        target.threads = threads;
+        const Func product = matmul(61, 42, 17, is_transposed, false, f32);
+        expect_same_meaning(product, target);
+        const Func scheduled = cpu::default_schedule(product, target).func();
+        EXPECT_EQ(copies_in(scheduled, Scope::stack), threads == 1) << to_text(scheduled);
+        EXPECT_EQ(copies_in(scheduled, Scope::stack) + copies_in(scheduled, Scope::global), 1);
+      }
+    }
+    target.threads = 2;
+    const Func batched = narrow_matmul(2, 130, 16, 9, f32, f32, f32, f32, false);
+    expect_same_meaning(batched, target);
+    EXPECT_EQ(copies_in(cpu::default_schedule(batched, target).func(), Scope::stack), 1);
+  }
+}
+
 TEST(TileModel, FitsTheRegisters) {
   for (const Target& target : cores()) {
     for (const int64_t m : {1, 2, 7, 14, 49, 56, 128, 1000}) {
@@ -146,6 +172,18 @@ TEST(TileModel, FitsTheRegisters) {
       }
     }
   }
+}
+
+TEST(TileModel, PrefersRowsToPanelsThatLeaveTheFirstCache) {
+  const Target target = core(512, 32);
+  EXPECT_EQ(cpu::predict_traffic({8, 3}, 128, 48, 64, {}, target), 0.0) << "the panel stays in the first cache";
+  EXPECT_GT(cpu::predict_traffic({8, 3}, 128, 48, 768, {}, target), 0.0);
+  EXPECT_EQ(cpu::predict_traffic({8, 3}, 8, 48, 768, {}, target), 0.0) << "one tile reads its panel once";
+  EXPECT_GT(cpu::predict_traffic({8, 3}, 8, 48, 768, {.outer_rows = 8}, target), 0.0);
+  EXPECT_GT(cpu::predict_traffic({8, 3}, 128, 48, 768, {.scattered_bytes = 128 * 768 * 4}, target),
+            cpu::predict_traffic({8, 3}, 128, 48, 768, {}, target));
+  // Six vectors of a panel for four rows would wait for the second cache.
+  EXPECT_GE(cpu::choose_tile(128, 48, 768, target, {.scattered_bytes = 128 * 768 * 4}).rows, 6);
 }
 
 TEST(TileModel, PredictsMoreForMoreWork) {
