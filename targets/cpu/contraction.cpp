@@ -8,6 +8,9 @@
 //     }}}}
 //     C[…] = epilogue(Cr)                   still in registers
 //   }
+//
+// Weights are stored in panels.  Another B is packed by the worker that uses a panel, or by a pass before; A, where it
+// is contiguous along the rows instead of k, by blocks of rows, which are outermost then (operand_packing.h).
 #include <algorithm>
 
 #include "targets/cpu/default_schedule.h"
@@ -25,6 +28,7 @@ struct Contraction {
   std::vector<Var> batch;  // in both operands
   std::vector<Var> rows;   // in A only
   std::vector<Var> reduce;
+  bool packs_a = false;
 };
 
 std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block, int lanes) {
@@ -60,8 +64,9 @@ bool has_plain_indices(const Access& access) {
 }
 
 // B as [batch …, panel, k …, element of the panel], k in the order of the loops; a blocked k as its two loops are.
-IndexMap packing_map(const Access& b, const Contraction& c, int64_t panel, const std::vector<Var>& blocked,
-                     int granule) {
+// Likewise A, whose panels are rows of tiles: `axis` is what panels are cut from.
+IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int64_t panel,
+                     const std::vector<Var>& blocked, int granule) {
   IndexMap map;
   for (size_t d = 0; d < b.indices.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
   const auto dimension_of = [&](const Var& v) -> Expr {
@@ -74,14 +79,14 @@ IndexMap packing_map(const Access& b, const Contraction& c, int64_t panel, const
     if (is_const_int(b.buffer->shape[d], 1)) map.to.push_back(map.from[d]);
   for (const Var& v : c.batch)
     if (Expr d = dimension_of(v); d.is_defined()) map.to.push_back(d);
-  map.to.push_back(floor_div(dimension_of(c.vector_axis), panel));
+  map.to.push_back(floor_div(dimension_of(axis), panel));
   for (const Var& v : c.reduce) {
     if (Expr d = dimension_of(v); d.is_defined()) map.to.push_back(is_blocked(v) ? floor_div(d, granule) : d);
   }
   for (const Var& v : c.reduce) {
     if (Expr d = dimension_of(v); d.is_defined() && is_blocked(v)) map.to.push_back(floor_mod(d, granule));
   }
-  map.to.push_back(floor_mod(dimension_of(c.vector_axis), panel));
+  map.to.push_back(floor_mod(dimension_of(axis), panel));
   return map;
 }
 
@@ -104,9 +109,31 @@ std::optional<Packing> choose_packing(const Schedule& schedule, const Contractio
   const bool is_reused = rows >= 4 * tile.rows;
   if (is_contiguous && !is_reused) return Packing::none;
   if (!is_plain || rows < 4) return is_contiguous ? std::optional(Packing::none) : std::nullopt;
+  if (c.packs_a ||
+      count_iterations(c.analysis, c.reduce) * tile.vectors * lanes * b.buffer->dtype.bytes() > target.l2_bytes)
+    return Packing::ahead;
   // All rows of a panel are one task then.
   const int64_t tasks = count_iterations(c.analysis, c.batch) * ((n_vectors + tile.vectors - 1) / tile.vectors);
   return is_even_share(tasks, target.threads) ? Packing::panel : Packing::ahead;
+}
+
+// Tiles of a block of rows whose A is packed, where A is contiguous along the rows: there each step along k reads
+// another line and another page, and a line serves many tiles.  0: A stays as it is.
+int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int64_t n_vectors, const Target& target) {
+  const Access& a = c.analysis.reads[c.a];
+  if (c.rows.size() != 1 || c.reduce.size() != 1 || !has_plain_indices(a)) return 0;
+  const int64_t m = c.analysis.extent(c.rows[0]), k = c.analysis.extent(c.reduce[0]);
+  if (m < 2 * tile.rows || tile.rows < 2 || n_vectors < 4 * tile.vectors) return 0;
+  if (unit_stride(a, c.rows[0], c.analysis.iters, static_cast<int>(m)) != 1) return 0;
+  if (a.buffer->dtype.bytes() * m * k <= target.l1_bytes) return 0;
+  const int64_t tiles = (m + tile.rows - 1) / tile.rows, batch = count_iterations(c.analysis, c.batch);
+  const int64_t fits = std::clamp<int64_t>(target.l2_bytes / 4 / (a.buffer->dtype.bytes() * k * tile.rows), 1, tiles);
+  // Blocks of equal size that the workers share evenly, if there are any; else as few as possible.
+  for (int64_t together = fits; 2 * together > fits; --together)
+    if (tiles % together == 0 && is_even_share(batch * (tiles / together), target.threads)) return together;
+  const int64_t threads = std::max(1, target.threads), blocks = (tiles + fits - 1) / fits;
+  const int64_t even = (blocks * batch + threads - 1) / threads * threads / batch;
+  return (tiles + std::max(blocks, even) - 1) / std::max(blocks, even);
 }
 
 }  // namespace
@@ -117,7 +144,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const int lanes = target.lanes(accumulator);
   const auto matched = match(schedule, block, lanes);
   if (!matched) return false;
-  const Contraction& c = *matched;
+  Contraction c = *matched;
   const BlockAnalysis& analysis = c.analysis;
 
   // The axis that makes the tile's rows: the innermost of A's.
@@ -142,18 +169,28 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
       blocked.push_back(k);
     }
   }
+  const int64_t tiles_together = rows_packed_together(c, tile, n_vectors, target);
+  c.packs_a = tiles_together > 0;
   const auto packing = choose_packing(schedule, c, tile, n_vectors, lanes, target);
   if (!packing) return false;
   const Access& b = analysis.reads[c.b];
   const int64_t panel = int64_t{tile.vectors} * lanes;
   if (*packing == Packing::constant)
-    schedule.transform_layout(b.buffer->name, packing_map(b, c, panel, blocked, lanes));
+    schedule.transform_layout(b.buffer->name, packing_map(b, c, c.vector_axis, panel, blocked, lanes));
   std::optional<BlockRef> packed_b;
   if (*packing == Packing::ahead || *packing == Packing::panel) {
     packed_b = schedule.cache_read(block, b.buffer->name, *packing == Packing::panel ? Scope::stack : Scope::global);
     schedule.transform_layout(analyse(schedule.node(*packed_b)).write.buffer->name,
-                              packing_map(b, c, panel, blocked, lanes));
+                              packing_map(b, c, c.vector_axis, panel, blocked, lanes));
     if (*packing == Packing::ahead) schedule_elementwise(schedule, *packed_b, target);
+  }
+
+  std::optional<BlockRef> packed_a;
+  if (c.packs_a) {
+    const Access& a = analysis.reads[c.a];
+    packed_a = schedule.cache_read(block, a.buffer->name, Scope::stack);
+    schedule.transform_layout(analyse(schedule.node(*packed_a)).write.buffer->name,
+                              packing_map(a, c, row_axis, tile.rows, {}, lanes));
   }
 
   const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
@@ -170,12 +207,16 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
     }
   }
   const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, tile.vectors, lanes});
-  std::vector<LoopRef> order = batch;
+  std::vector<LoopRef> order = batch, i;
+  if (c.packs_a) {
+    i = schedule.split(loop_of(row_axis), {std::nullopt, tiles_together, tile.rows});
+    order.push_back(i[0]);
+    i.erase(i.begin());
+  }
   order.push_back(j[0]);
   order.insert(order.end(), outer_rows.begin(), outer_rows.end());
-  std::vector<LoopRef> i;
   if (has_rows) {
-    i = schedule.split(loop_of(row_axis), {std::nullopt, tile.rows});
+    if (!c.packs_a) i = schedule.split(loop_of(row_axis), {std::nullopt, tile.rows});
     order.push_back(i[0]);
   }
   const size_t outer_count = order.size();
@@ -187,7 +228,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
 
   std::vector<LoopRef> tasks{order.begin(), order.begin() + static_cast<std::ptrdiff_t>(outer_count)};
   TileLoops outside{order[0], order[outer_count - 1]};
-  if (*packing == Packing::panel) {
+  if (*packing == Packing::panel || c.packs_a) {
     tasks.resize(batch.size() + 1);
     outside.parallel = tasks.size() > 1 ? schedule.fuse(tasks) : tasks[0];
   } else {
@@ -205,6 +246,10 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   schedule.unroll(j[1]);
   schedule.vectorize(j[2]);
   if (*packing == Packing::panel) pack_at(schedule, *packed_b, parallel, dimension_of(b, c.vector_axis), lanes);
+  if (c.packs_a) {
+    const int axis_of_a = dimension_of(analysis.reads[c.a], row_axis);
+    pack_at(schedule, *packed_a, parallel, axis_of_a, tile.rows);
+  }
   share_out(schedule, parallel);
   return true;
 }

@@ -8,6 +8,7 @@
 #include "tensor_ir/interp.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/printer.h"
+#include "tensor_ir/te.h"
 #include "tests/unit/sample_funcs.h"
 
 namespace tw::test {
@@ -158,6 +159,40 @@ TEST(DefaultSchedule, PacksPanelsWhereTheyAreUsed) {
     const Func batched = narrow_matmul(2, 130, 16, 9, f32, f32, f32, f32, false);
     expect_same_meaning(batched, target);
     EXPECT_EQ(copies_in(cpu::default_schedule(batched, target).func(), Scope::stack), 1);
+  }
+}
+
+// C[i, j] = Σ A[k, i] · B[k, j]
+Func transposed_matmul(int64_t m, int64_t n, int64_t k, bool has_constant_weights) {
+  const te::Tensor a = te::placeholder("A", {k, m}), b = te::placeholder("B", {k, n});
+  const te::Tensor c =
+      te::reduce("C", {m, n}, {k}, te::Combiner::sum, {a, b},
+                 [&](const te::Indices& s, const te::Indices& r) { return a({r[0], s[0]}) * b({r[0], s[1]}); });
+  Func f = te::make_func("transposed_matmul", {a, b}, {c});
+  if (has_constant_weights) f.attributes["constant:B"] = int64_t{1};
+  return f;
+}
+
+// A first operand that is contiguous along the rows is packed in blocks of rows, tails of blocks and tiles included.
+TEST(DefaultSchedule, PacksRowsThatLieAcross) {
+  for (Target target : cores()) {
+    target.l1_bytes = 1 << 10;
+    for (const int threads : {1, 3}) {
+      target.threads = threads;
+      for (const int64_t l2_bytes : {8 << 10, 64 << 10}) {
+        target.l2_bytes = l2_bytes;
+        for (const int64_t m : {48, 61}) {
+          for (const bool has_constant_weights : {false, true}) {
+            const Func product = transposed_matmul(m, 290, 21, has_constant_weights);
+            expect_same_meaning(product, target);
+            bool is_packed = false;
+            visit(cpu::default_schedule(product, target).func().body,
+                  [&](const Allocate& a) { is_packed |= a.buffer->name == "A_stack"; });
+            EXPECT_TRUE(is_packed) << target.name;
+          }
+        }
+      }
+    }
   }
 }
 
