@@ -192,10 +192,11 @@ llvm::Value* KernelCodegen::emit_min_max(bool is_min, DType dtype, llvm::Value* 
 llvm::Value* KernelCodegen::emit_min_max_propagating(bool is_min, llvm::Value* a, llvm::Value* b) {
   if (target_.architecture == "aarch64")
     return builder_.CreateBinaryIntrinsic(is_min ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, a, b);
-  // A comparison with a NaN is false and gives b; that is right unless only a is the NaN.
+  // A comparison with a NaN is false and gives b; that is right unless only a is the NaN.  (A NaN of our own instead of
+  // a: with a, LLVM makes one select of the two, which needs a second comparison for what is one instruction, max.)
   llvm::Value* is_a = is_min ? builder_.CreateFCmpOLT(a, b) : builder_.CreateFCmpOGT(a, b);
   llvm::Value* result = builder_.CreateSelect(is_a, a, b);
-  return builder_.CreateSelect(builder_.CreateFCmpUNO(a, a), a, result);
+  return builder_.CreateSelect(builder_.CreateFCmpUNO(a, a), llvm::ConstantFP::getNaN(a->getType()), result);
 }
 
 bool KernelCodegen::is_non_negative(const Expr& e) const {

@@ -289,7 +289,7 @@ void prefetch_large_inputs(Schedule& schedule, int64_t large, const Target& targ
       if (analysis.block_class != BlockClass::injective || (!is_row && !analysis.is_expensive)) break;
       int64_t ahead = prefetch_bytes / input->dtype.bytes();
       const int64_t row = loop_stride(schedule, *block, *read, loops.front()).value_or(0);
-      if (is_row && row > ahead && row * input->dtype.bytes() <= target.l2_bytes / 4) ahead = row;
+      if (row > ahead && row * input->dtype.bytes() <= target.l2_bytes / 4) ahead = row;
       schedule.annotate(*block, "prefetch:" + input->name, ahead);
       break;
     }
