@@ -115,6 +115,7 @@ class KernelCodegen {
   // Loads of the stores from `first` on that are columns of the same rows are made at once, into columns_: of how many
   // stores; 0: none.  codegen_llvm_transpose.cpp
   size_t load_columns(const std::vector<Stmt>& statements, size_t first);
+  std::vector<llvm::Value*> load_transposed(const Load& first, size_t count);
   std::vector<llvm::Value*> transpose(std::vector<llvm::Value*> rows);
   llvm::Value* resized(llvm::Value* vector, int lanes, int first = 0);
   void when(llvm::Value* condition, const std::function<void()>& then);

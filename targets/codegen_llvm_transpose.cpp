@@ -4,6 +4,8 @@
 //   C[ramp(d, 1, 16)] = A[ramp(a + 1, s, 16)]      ⇒      C[ramp(c, 1, 16)] = r0₀ r1₀ … r15₀
 //                                                         C[ramp(d, 1, 16)] = r0₁ r1₁ … r15₁
 //
+// The stores of a column may be several vectors, one after the other: they fill a line of the cache.
+//
 // The same elements are read as before, and no others.  What a row has is one access to memory, where each column takes
 // one for every lane; the shuffles of n columns are n·log₂ n at most.
 #include <algorithm>
@@ -18,7 +20,8 @@ namespace {
 
 constexpr int fewest_rows = 4;
 constexpr int64_t least_stride = 4;  // below, whole vectors cover what a column needs
-constexpr int group_bytes = 16;      // within which machines interleave two vectors
+constexpr size_t most_vectors_of_a_line = 8;
+constexpr int group_bytes = 16;  // within which machines interleave two vectors
 
 // Loads with a stride, in the order of the expression.  None, where something in it may be undefined before its place.
 std::vector<const Load*> strided_loads(const Expr& value) {
@@ -138,83 +141,97 @@ std::vector<llvm::Value*> KernelCodegen::transpose(std::vector<llvm::Value*> row
 size_t KernelCodegen::load_columns(const std::vector<Stmt>& statements, size_t first) {
   columns_.clear();
   if (kernel_.func.attributes.count("may_alias")) return 0;
-  const auto plain_store = [&](size_t i) -> const Store* {
+  // Strided loads of the store at `i`; nothing where that is no plain store of a vector.
+  const auto loads_at = [&](size_t i) -> std::vector<const Load*> {
     const auto* s = i < statements.size() ? statements[i].as<Store>() : nullptr;
-    return s && s->value.dtype().is_vector() && !(s->predicate.is_defined() && !s->predicate.dtype().is_vector())
-               ? s
-               : nullptr;
+    const bool is_plain =
+        s && s->value.dtype().is_vector() && !(s->predicate.is_defined() && !s->predicate.dtype().is_vector());
+    return is_plain ? strided_loads(s->value) : std::vector<const Load*>();
   };
-  const Store* leader = plain_store(first);
-  if (!leader) return 0;
-  const std::vector<const Load*> leading = strided_loads(leader->value);
-  if (leading.empty()) return 0;
-  std::vector<std::vector<const Load*>> columns(leading.size());  // of each of the leader's loads
-  std::vector<Buffer> written;
-  for (size_t i = first; const Store* s = plain_store(i); ++i) {
-    const std::vector<const Load*> loads = strided_loads(s->value);
-    const auto distance = static_cast<int64_t>(i - first);
-    bool continues = loads.size() == leading.size();
-    for (size_t m = 0; continues && m < loads.size(); ++m) {
-      // A stride ends before the next row begins, so that no row has a column twice.
-      continues = distance < *as_int(leading[m]->indices[0].as<Ramp>()->stride) &&
-                  is_column_beside(*leading[m], *loads[m], distance);
-    }
-    if (!continues) break;
-    for (size_t m = 0; m < loads.size(); ++m) columns[m].push_back(loads[m]);
-    written.push_back(s->buffer);
-  }
+  const auto are_columns_beside = [&](size_t i, size_t j, int64_t distance) {
+    const std::vector<const Load*> a = loads_at(i), b = loads_at(j);
+    bool are = !a.empty() && a.size() == b.size();
+    // A stride ends before the next row begins, so that no row has a column twice.
+    for (size_t m = 0; are && m < a.size(); ++m)
+      are = distance < *as_int(a[m]->indices[0].as<Ramp>()->stride) && is_column_beside(*a[m], *b[m], distance);
+    return are;
+  };
+  if (loads_at(first).empty()) return 0;
+  size_t period = 1;  // stores of one column: vectors of a line
+  while (period <= most_vectors_of_a_line && !are_columns_beside(first, first + period, 1)) ++period;
+  if (period > most_vectors_of_a_line) return 0;
+  size_t count = 1;  // columns
+  const auto continues = [&] {
+    for (size_t p = 0; p < period; ++p)
+      if (!are_columns_beside(first + p, first + count * period + p, static_cast<int64_t>(count))) return false;
+    return true;
+  };
+  while (continues()) ++count;
+
   // As many as registers hold, rows and what the shuffles need beside them.
-  size_t count = columns[0].size();
-  for (const Load* l : leading) {
-    const int64_t row_bits = int64_t{l->dtype.lanes} * l->dtype.element().bits;
-    const int64_t most = target_.vector_registers / 2 * target_.vector_bits / row_bits;
-    count = std::min<size_t>(count, std::bit_floor(static_cast<size_t>(std::max<int64_t>(1, most))));
-    if (std::find(written.begin(), written.end(), l->buffer) != written.end()) return 0;
-    for (const Expr& e : {l->indices[0], l->predicate.is_defined() ? l->predicate : l->indices[0]})
-      for (const Var& v : free_vars(e))
-        if (!vars_.count(v.get())) return 0;
+  for (size_t p = 0; p < period; ++p) {
+    for (const Load* l : loads_at(first + p)) {
+      const int64_t row_bits = static_cast<int64_t>(period) * l->dtype.lanes * l->dtype.element().bits;
+      const int64_t most = target_.vector_registers / 2 * target_.vector_bits / row_bits;
+      count = std::min<size_t>(count, std::bit_floor(static_cast<size_t>(std::max<int64_t>(1, most))));
+      for (size_t i = first; i < first + count * period; ++i)
+        if (statements[i].as<Store>()->buffer == l->buffer) return 0;
+      for (const Expr& e : {l->indices[0], l->predicate.is_defined() ? l->predicate : l->indices[0]})
+        for (const Var& v : free_vars(e))
+          if (!vars_.count(v.get())) return 0;
+    }
   }
   if (count < 2) return 0;
 
-  for (size_t m = 0; m < leading.size(); ++m) {
-    const Load& l = *leading[m];
-    const Ramp& index = *l.indices[0].as<Ramp>();
-    const int64_t stride = *as_int(index.stride);
-    const int lanes = l.dtype.lanes;
-    const auto* mask =
-        l.predicate.is_defined() ? llvm::dyn_cast<llvm::Constant>(splat(emit(l.predicate), lanes)) : nullptr;
-    if (l.predicate.is_defined() && !mask) {
-      columns_.clear();
-      return 0;
-    }
-    auto* type = llvm::FixedVectorType::get(memory_type_of(l.dtype.element()), static_cast<unsigned>(count));
-    const auto width = static_cast<int>(std::bit_ceil(count)),
-               height = static_cast<int>(std::bit_ceil(unsigned(lanes)));
-    std::vector<llvm::Value*> rows;
-    for (int r = 0; r < height; ++r) {
-      const auto* is_read = mask && r < lanes ? mask->getAggregateElement(static_cast<unsigned>(r)) : nullptr;
-      llvm::Value* row = llvm::Constant::getNullValue(type);
-      if (r >= lanes) {
-        row = llvm::PoisonValue::get(type);
-      } else if (!is_read || is_read->isAllOnesValue()) {
-        row = make_load(type, address(l.buffer, index.base + Expr(r * stride)), l.buffer);
+  for (size_t p = 0; p < period; ++p) {
+    const std::vector<const Load*> leading = loads_at(first + p);
+    for (size_t m = 0; m < leading.size(); ++m) {
+      const std::vector<llvm::Value*> columns = load_transposed(*leading[m], count);
+      if (columns.empty()) {
+        columns_.clear();
+        return 0;
       }
-      if (width != static_cast<int>(count)) row = resized(row, width);
-      rows.push_back(row);
+      for (size_t k = 0; k < count; ++k) columns_[loads_at(first + k * period + p)[m]] = columns[k];
     }
-    // Squares, where rows are longer than there are rows.
-    std::vector<llvm::Value*> results;
-    const int piece = std::min(width, height);
-    for (int c = 0; c < width; c += piece) {
-      std::vector<llvm::Value*> parts = rows;
-      if (piece < width)
-        for (llvm::Value*& part : parts) part = resized(part, piece, c);
-      for (llvm::Value* column : transpose(std::move(parts))) results.push_back(column);
-    }
-    for (size_t k = 0; k < count; ++k)
-      columns_[columns[m][k]] = height == lanes ? results[k] : resized(results[k], lanes);
   }
-  return count;
+  return count * period;
+}
+
+// What `first` reads, and the `count - 1` columns beside it; nothing where its mask is not a constant.
+std::vector<llvm::Value*> KernelCodegen::load_transposed(const Load& first, size_t count) {
+  const Ramp& index = *first.indices[0].as<Ramp>();
+  const int64_t stride = *as_int(index.stride);
+  const int lanes = first.dtype.lanes;
+  llvm::Value* predicate = first.predicate.is_defined() ? splat(emit(first.predicate), lanes) : nullptr;
+  const auto* mask = predicate ? llvm::dyn_cast<llvm::Constant>(predicate) : nullptr;
+  if (predicate && !mask) return {};
+  auto* type = llvm::FixedVectorType::get(memory_type_of(first.dtype.element()), static_cast<unsigned>(count));
+  const auto width = static_cast<int>(std::bit_ceil(count)),
+             height = static_cast<int>(std::bit_ceil(static_cast<unsigned>(lanes)));
+  std::vector<llvm::Value*> rows;
+  for (int r = 0; r < height; ++r) {
+    const auto* is_read = mask && r < lanes ? mask->getAggregateElement(static_cast<unsigned>(r)) : nullptr;
+    llvm::Value* row = llvm::Constant::getNullValue(type);
+    if (r >= lanes) {
+      row = llvm::PoisonValue::get(type);
+    } else if (!is_read || is_read->isAllOnesValue()) {
+      row = make_load(type, address(first.buffer, index.base + Expr(r * stride)), first.buffer);
+    }
+    if (width != static_cast<int>(count)) row = resized(row, width);
+    rows.push_back(row);
+  }
+  // Squares, where rows are longer than there are rows.
+  std::vector<llvm::Value*> results;
+  const int piece = std::min(width, height);
+  for (int c = 0; c < width; c += piece) {
+    std::vector<llvm::Value*> parts = rows;
+    if (piece < width)
+      for (llvm::Value*& part : parts) part = resized(part, piece, c);
+    for (llvm::Value* column : transpose(std::move(parts)))
+      results.push_back(height == lanes ? column : resized(column, lanes));
+  }
+  results.resize(count);
+  return results;
 }
 
 // Lanes from `first` on, as many as wanted; those that are not there are poison.

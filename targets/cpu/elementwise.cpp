@@ -83,7 +83,9 @@ void schedule_transposed(Schedule& schedule, const BlockRef& block, std::vector<
   for (const Access& read : analysis.reads) bytes = std::max<int64_t>(bytes, read.buffer->dtype.bytes());
   const int64_t lanes = vector_lanes(schedule, block, target);
   const int64_t inner_extent = extent_of(schedule, inner), row_extent = extent_of(schedule, transposed);
-  const int64_t rows = std::min(lanes, inner_extent);
+  // What goes past the caches is written in whole lines at a time.
+  const int64_t line = std::max(lanes, line_bytes / analysis.write.buffer->dtype.bytes());
+  const int64_t rows = std::min(leaves_caches(schedule.func(), target) ? line : lanes, inner_extent);
   const int64_t registers = target.vector_registers / 2 * (target.vector_bits / 8);
   int64_t columns = std::max<int64_t>(4, std::min(line_bytes / bytes, registers / (std::max(rows, lanes / 2) * bytes)));
   for (int64_t fewer = columns; fewer >= 4; fewer /= 2) {
@@ -93,7 +95,6 @@ void schedule_transposed(Schedule& schedule, const BlockRef& block, std::vector<
   }
   columns = std::min(columns, row_extent);
 
-  const int64_t line = std::max(rows, line_bytes / analysis.write.buffer->dtype.bytes());
   std::vector<LoopRef> order;
   LoopRef vector = inner;
   std::optional<LoopRef> line_loop, rest;  // vectors of a line, lines

@@ -53,6 +53,20 @@ void vectorize_row(Schedule& schedule, const BlockRef& block, const LoopRef& row
   }
 }
 
+// A short row's vectors stay in registers from stage to stage.
+void unroll_short_loops(Schedule& schedule, const LoopRef& row) {
+  constexpr int64_t most_vectors = 8;
+  for (const BlockRef& block : schedule.blocks()) {
+    std::vector<LoopRef> loops = schedule.loops(block);
+    loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), row) + 1);
+    for (const LoopRef& loop : loops) {
+      const int64_t extent = extent_of(schedule, loop);
+      if (schedule.node(loop).loop_kind == LoopKind::serial && extent > 1 && extent <= most_vectors)
+        schedule.unroll(loop);
+    }
+  }
+}
+
 }  // namespace
 
 bool schedule_rows(Schedule& schedule, const Target& target) {
@@ -97,6 +111,7 @@ bool schedule_rows(Schedule& schedule, const Target& target) {
       reduce_in_lanes(schedule, {block.name}, row, lanes);
     }
   }
+  unroll_short_loops(schedule, row);
   share_out(schedule, row);
   return true;
 }

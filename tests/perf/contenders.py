@@ -105,7 +105,7 @@ def interleaved_medians(runs: dict[str, Callable[[], object]], rounds: int, seco
     samples = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
-            time.sleep(0.002)  # the last contender's threads stop to spin
+            time.sleep(0.03)  # the last contender's threads stop to spin
             run()
             samples[name].append(mean_latency(run, seconds))
     return {name: statistics.median(values) for name, values in samples.items()}

@@ -264,7 +264,9 @@ std::vector<KernelCase> transposition_cases(const Target& target) {
   const auto add = [&](const std::string& name, const Func& f) {
     Schedule schedule = target.default_schedule(f, target);
     cases.push_back(make_case(name, schedule.func(), 17, tolerance_of(f.buffers.back()->dtype)));
-    for (const BlockRef& block : schedule.blocks()) schedule.annotate(block, "streaming", int64_t{1});
+    Target without_caches = target;
+    without_caches.l2_bytes = without_caches.l3_bytes = 0;
+    schedule = target.default_schedule(f, without_caches);
     cases.push_back(make_case(name + "_streaming", schedule.func(), 17, tolerance_of(f.buffers.back()->dtype)));
   };
   for (DType dtype : {f64, f32, bf16, i8, boolean}) {
@@ -276,6 +278,11 @@ std::vector<KernelCase> transposition_cases(const Target& target) {
           te::make_func("f", {a}, {c}));
     }
   }
+  // Rows, and tasks of several pages.
+  add("softmax", softmax(64, 100));
+  add("layer_norm", layer_norm(20, 128));
+  add("gelu", gelu(32, 1024));
+  add("max_pool_planar", max_pool(3, 40, 3, 2, 1));
   // Maps of channels, last and first, and in blocks.
   for (const auto& [channels, height, width] : {std::tuple(32, 8, 16), std::tuple(19, 5, 7), std::tuple(3, 9, 11)}) {
     const std::string name = std::to_string(channels) + "_" + std::to_string(height) + "_" + std::to_string(width);

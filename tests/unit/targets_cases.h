@@ -31,7 +31,7 @@ std::vector<KernelCase> lane_reduction_cases(const Target& target);
 std::vector<KernelCase> stride_cases(const Target& target);
 
 // Axes in every order by the target's default schedule, in whole tiles and partial ones, alone and within arithmetic,
-// with stores through the caches and past them.
+// and rows and pools; with stores through the caches and, as if there were none, past them.
 std::vector<KernelCase> transposition_cases(const Target& target);
 
 // Every function of mathematics, of each float type.
