@@ -208,7 +208,9 @@ def gather(name: str, words: int, width: int, tokens: int) -> Case:
         index = numpy_helper.from_array(rng.integers(0, words, tokens), "index")
         values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (words, width))]
         result = helper.make_tensor_value_info("y", TensorProto.FLOAT, (tokens, width))
-        graph = helper.make_graph([helper.make_node("Gather", ["x", "index"], ["y"])], "Gather", values, [result], [index])
+        graph = helper.make_graph(
+            [helper.make_node("Gather", ["x", "index"], ["y"])], "Gather", values, [result], [index]
+        )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
     return Case(f"gather/{name}/{words}x{width}-{tokens}", "copy", 0, 8 * tokens * width, model)
