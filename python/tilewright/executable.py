@@ -151,11 +151,12 @@ def compile(
 ) -> Executable:
     """Compiles a model for a target: "cpu" is this machine.
 
-    `threads`: workers of a run, one for each core if None.  `precision`: "f32"; "bf16" rounds weights, operands
-    of convolutions and matrix products, and large values between kernels to bf16, with sums and arithmetic in f32; "f16"
-    does so with weights only, as "bf16" does where the CPU has no bf16 dot product.  `winograd`: whether 3×3
-    convolutions of f32 may go by Winograd's filtering where that is faster; each adds a rounding error of at most 5e-5 of its output's
-    magnitude.  Databases of tuned schedules are refused: this version has none.
+    `threads`: workers of a run, one for each core if None.  `precision`: "f32"; "bf16" rounds weights, operands of
+    convolutions and matrix products, and large values between kernels to bf16, with sums and arithmetic in f32; "f16"
+    does so with weights only, as "bf16" does where the CPU has no bf16 products, with those that a run waits for.
+    `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
+    rounding error of at most 5e-5 of its output's magnitude.  Databases of tuned schedules are refused: this version
+    has none.
     """
     if not isinstance(model, Model):
         model = load(model)

@@ -22,6 +22,7 @@ namespace {
 
 // With fewer rows the reading of the weights takes the time, and data is worth no conversion.
 constexpr int64_t many_rows = 4;
+constexpr double memory_bytes_a_cycle = 6;  // that a core gets
 // Products of two values that are computed are worth two conversions from here on.
 constexpr int64_t many_rows_of_values = 16;
 
@@ -52,9 +53,10 @@ bool is_mover(const Node& node) {
 
 class Chooser {
  public:
-  Chooser(const Graph& graph, bool has_dot, const Target& target)
+  Chooser(const Graph& graph, DType storage, bool has_products, const Target& target)
       : graph_(graph),
-        has_dot_(has_dot),
+        storage_(storage),
+        has_products_(has_products),
         target_(target),
         uses_(graph),
         is_stored_(graph.values.size(), false),
@@ -64,7 +66,7 @@ class Chooser {
   NarrowValues run() {
     find_stored();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) result_.nodes[i] = product_of(graph_.nodes[i]);
-    if (!has_dot_) return result_;
+    if (!has_products_) return result_;
     for (size_t i = graph_.nodes.size(); i-- > 0;) {
       const Node& node = graph_.nodes[i];
       for (const ValueId id : node.outputs) choose(id);
@@ -102,8 +104,19 @@ class Chooser {
     const ValueId a = node.inputs[0], b = node.inputs[1];
     if (!is_float(a) || !is_float(b)) return Narrow::none;
     const bool is_constant = graph_.is_constant(b);
-    if (!has_dot_) return is_constant ? Narrow::weights : Narrow::none;
+    if (!has_products_) return is_constant && are_weights_worth_it(node) ? Narrow::weights : Narrow::none;
     return op == "conv" ? convolution(node, is_constant) : matrix_product(node, is_constant);
+  }
+
+  // Weights that are widened save time where reading them takes more of it than the products do; f16 is asked for to
+  // save memory.
+  bool are_weights_worth_it(const Node& node) const {
+    const auto columns =
+        node.op->name == "conv" ? as_int(graph_.values[node.outputs[0]].type.shape[1]) : extent(node.outputs[0], 1);
+    if (storage_ == f16 || !columns || *columns == 0) return true;
+    const double rows = static_cast<double>(elements(node.outputs[0])) / static_cast<double>(*columns);
+    const double cycles = rows / target_.fma_ports;  // for a vector of weights
+    return cycles < target_.vector_bits / 8 / memory_bytes_a_cycle;
   }
 
   Narrow convolution(const Node& node, bool is_constant) const {
@@ -194,7 +207,8 @@ class Chooser {
   }
 
   const Graph& graph_;
-  const bool has_dot_;
+  const DType storage_;
+  const bool has_products_;
   const Target& target_;
   const Uses uses_;
   std::vector<bool> is_stored_;  // by ValueId: leaves its group
@@ -210,8 +224,8 @@ bool needs_all_bits(const Node& reader, const std::vector<bool>& is_precise) {
   return !hands_on || is_precise[reader.outputs[0]];
 }
 
-NarrowValues choose_narrow_values(const Graph& graph, bool has_dot, const Target& target) {
-  return Chooser(graph, has_dot, target).run();
+NarrowValues choose_narrow_values(const Graph& graph, DType storage, bool has_products, const Target& target) {
+  return Chooser(graph, storage, has_products, target).run();
 }
 
 }  // namespace tw::relay

@@ -23,8 +23,8 @@ struct NarrowValues {
   std::vector<Narrow> nodes;     // by index
 };
 
-// `has_dot`: the target multiplies 16-bit operands.
-NarrowValues choose_narrow_values(const Graph& graph, bool has_dot, const Target& target);
+// `has_products`: the target multiplies 16-bit operands, and no slower than f32.
+NarrowValues choose_narrow_values(const Graph& graph, DType storage, bool has_products, const Target& target);
 
 // Whether the reader wants all bits of what it reads, given which values' readers do.
 bool needs_all_bits(const Node& reader, const std::vector<bool>& is_precise);

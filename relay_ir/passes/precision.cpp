@@ -8,7 +8,8 @@
 // a conversion at the end of what makes it; loops that read it widen it again.  Operators that only move values
 // (transpose, concat, …) move the 16 bits.  The graph's inputs and outputs stay f32.
 //
-// Where the target has no products of the type, only weights are stored in it: loads widen them.
+// Where the target has no products of the type, only weights are stored in it: loads widen them.  Those of bf16 that
+// many rows share stay f32.
 #include <unordered_map>
 
 #include "relay_ir/op.h"
@@ -125,8 +126,8 @@ class Precision {
 Graph lower_precision(const Graph& graph, DType storage, const Target& target) {
   if (storage == f32) return graph;
   check(storage == bf16 || storage == f16, "lower_precision: a 16-bit float");
-  const bool has_dot = storage == bf16 && target.find_instruction(Intrinsic::dot_bf16);
-  return Precision(graph, storage, choose_narrow_values(graph, has_dot, target)).run();
+  const bool has_products = storage == bf16 && target.find_instruction(Intrinsic::dot_bf16);
+  return Precision(graph, storage, choose_narrow_values(graph, storage, has_products, target)).run();
 }
 
 }  // namespace tw::relay

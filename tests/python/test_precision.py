@@ -85,7 +85,8 @@ def test_whole_numbers_stay_exact_where_nothing_is_rounded(make, target, precisi
 
     model = make(numbers)
     feed = feeds(model, whole)
-    outputs = tw.compile(tw.load(model), target=target, precision=precision).run(feed)
+    # Winograd's filtering, for what stays f32, rounds.
+    outputs = tw.compile(tw.load(model), target=target, precision=precision, winograd=False).run(feed)
     for got, expected in zip(outputs.values(), reference(model, feed), strict=True):
         np.testing.assert_array_equal(got, expected)
 
