@@ -4,7 +4,8 @@
 //   conv(x, w, pads)   ⇒   winograd_conv(x, G w Gᵀ, pads, tile)
 //
 // The transformed weights are 4 times (m = 2: 16/9 times) the size of the original ones.  In deep layers with few tiles
-// they come from memory faster than they are used, so the prediction weighs both.
+// they are used faster than memory brings them: there the smaller tile or the direct sum is faster, and the process
+// stays small.
 #include <algorithm>
 
 #include "relay_ir/op.h"
@@ -36,9 +37,30 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
   return Shape3x3{(*out)[0], weight.shape()[1], weight.shape()[0], (*out)[2], (*out)[3]};
 }
 
-// Cycles of one core, by the large terms.
+// Cycles, by the large terms, of all workers together: work divides among them.  Whatever a cache could hold of one
+// layer, the other layers' weights come in between: each run reads them from memory.
+
+// Bytes that all cores together read from memory in a cycle: cautious, what most machines of the kind exceed.  Servers
+// give a core 4 to 8 until all their channels are busy; boards, which have no large third cache, have one narrow
+// channel.
+double memory_rate(const Target& target) {
+  const bool is_board = target.l3_bytes < 4 << 20;
+  const double threads = std::max(1, target.threads);
+  return is_board ? std::min(3.0, 2 * threads) : std::min(32.0, 4 * threads);
+}
+
+double weight_cycles(double bytes, const Target& target) {
+  return bytes / memory_rate(target);
+}
+
+double weight_bytes(const Shape3x3& s, double elements_a_pair) {
+  return 4.0 * elements_a_pair * s.inputs * s.outputs;
+}
+
 double predict_direct(const Shape3x3& s, const Target& target) {
-  return 9.0 * s.batch * s.rows * s.columns * s.inputs * s.outputs / target.lanes(f32) / target.fma_ports;
+  const double products = 9.0 * s.batch * s.rows * s.columns * s.inputs * s.outputs;
+  return std::max(products / target.lanes(f32) / target.fma_ports / std::max(1, target.threads),
+                  weight_cycles(weight_bytes(s, 9), target));
 }
 
 double predict_winograd(const Shape3x3& s, const WinogradTransform& transform, const Target& target) {
@@ -51,11 +73,10 @@ double predict_winograd(const Shape3x3& s, const WinogradTransform& transform, c
   const double products = points * tiles * s.inputs * vectors(s.outputs) / ports * std::max(1.0, 6.0 / tiles);
   // A load, a store, and on average 3 multiply-adds each for rows and columns.
   const double transforms = points * tiles * (vectors(s.inputs) + vectors(s.outputs)) * (2.0 + 6.0 / ports);
-  // The weights are read once by all workers together, from the cache that holds them: bytes that one core gets a
-  // cycle.
-  const double weight_bytes = 4.0 * points * s.inputs * s.outputs;
-  const double bytes_a_cycle = weight_bytes > target.l3_bytes / 2 ? 6 : weight_bytes > target.l2_bytes / 2 ? 16 : 64;
-  return std::max(products, weight_bytes / bytes_a_cycle) + transforms;
+  const double workers = std::max(1, target.threads), bytes = weight_bytes(s, points);
+  // What is added to the weights is also loaded once more at the start and stays: it has to save its own reading.
+  const double added = weight_cycles(bytes - weight_bytes(s, 9), target);
+  return std::max(products / workers, weight_cycles(bytes, target)) + transforms / workers + added;
 }
 
 struct Choice {

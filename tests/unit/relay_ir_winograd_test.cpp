@@ -1,9 +1,12 @@
-// Winograd's transforms of weights, against their definition.
+// Winograd's transforms of weights, against their definition; and which convolutions take which tile.
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
 #include "relay_ir/winograd.h"
+#include "targets/target.h"
 
 namespace tw::relay {
 namespace {
@@ -36,6 +39,52 @@ TEST(Winograd, WeightsAreTransformedAsDefined) {
       }
     }
   }
+}
+
+// The tile that choose_winograd takes for a 3×3 convolution that keeps channels and map; 0: none, it stays direct.
+int64_t chosen_tile(const Target& target, int64_t channels, int64_t size, int64_t batch = 1) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  NDArray weight(f32, {channels, channels, 3, 3});
+  auto* w = static_cast<float*>(weight.data());
+  for (int64_t i = 0; i < weight.size(); ++i) w[i] = normal(random);
+  Graph graph;
+  graph.inputs = {graph.add_value("x", TensorType{f32, {Expr(batch), Expr(channels), Expr(size), Expr(size)}})};
+  const ValueId constant = graph.add_constant("w", weight);
+  NodeAttributes attributes;
+  attributes.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  graph.outputs = graph.add_node("conv", {graph.inputs[0], constant}, attributes, "c");
+  const Graph chosen = choose_winograd(graph, target);
+  const Node& node = chosen.nodes.at(0);
+  return node.op->name == "winograd_conv" ? node.attributes.get_int("tile") : 0;
+}
+
+Target two_cores() {
+  Target target = parse_target("x86:avx512");
+  target.threads = 2;
+  return target;
+}
+
+TEST(Winograd, FewWeightsForALargeMapTakeTheLargeTile) {
+  EXPECT_EQ(chosen_tile(two_cores(), 64, 56), 4);
+  EXPECT_EQ(chosen_tile(two_cores(), 128, 28), 4);
+}
+
+// Their 36/9-fold weights would come from memory for longer than all products take.
+TEST(Winograd, ManyWeightsForASmallMapStaySmall) {
+  EXPECT_EQ(chosen_tile(two_cores(), 256, 14), 2);
+  EXPECT_EQ(chosen_tile(two_cores(), 512, 7), 0);
+}
+
+TEST(Winograd, ManyImagesShareTheWeights) {
+  EXPECT_EQ(chosen_tile(two_cores(), 256, 14, 16), 4);
+}
+
+// More cores share one memory: what each of them may read for a product gets less.
+TEST(Winograd, ManyCoresShareMemory) {
+  Target many = two_cores();
+  many.threads = 64;
+  EXPECT_EQ(chosen_tile(many, 256, 14), 0);
 }
 
 }  // namespace
