@@ -8,6 +8,7 @@
 #include "relay_ir/cost.h"
 #include "relay_ir/layout.h"
 #include "relay_ir/memory_plan.h"
+#include "relay_ir/merge_axes.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/view.h"
@@ -176,10 +177,21 @@ class Compiler {
     return values;
   }
 
+  // Tiles want many rows, and pixels of one row of an image may be few.
+  static bool multiplies_small_elements(const Func& func) {
+    bool found = false;
+    visit(func.body, [&](const Binary& b) {
+      const auto* a = b.a.as<Cast>();
+      found |= b.op == BinaryOp::mul && a && a->value.kind() == NodeKind::Load && a->value.dtype().bits < 32;
+    });
+    return found;
+  }
+
   void find_unique_funcs() {
     std::unordered_map<uint64_t, std::vector<int>> by_hash;
     for (const Group& group : groups_) {
       Func func = with_caller_alignment(lower_group(graph_, group), group);
+      if (target_.tiles.registers > 0 && multiplies_small_elements(func)) func = merge_axes(func);
       std::vector<int>& candidates = by_hash[structural_hash(func)];
       const auto found = std::find_if(candidates.begin(), candidates.end(), [&](int i) {
         return uniques_[i].func.attributes == func.attributes && structural_equal(uniques_[i].func, func);

@@ -59,6 +59,9 @@ std::string code_facts(const Target& target) {
         int64_t{target.has_f16_conversion}, int64_t{target.compute_capability}})
     text += ' ' + std::to_string(fact);
   for (const MachineInstruction& instruction : target.instructions) text += ' ' + to_text(instruction.intrinsic);
+  for (const Intrinsic product : target.tiles.products) text += ' ' + to_text(product);
+  for (const int fact : {target.tiles.registers, target.tiles.rows, target.tiles.row_bytes})
+    text += ' ' + std::to_string(fact);
   return text;
 }
 

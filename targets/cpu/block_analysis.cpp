@@ -126,6 +126,15 @@ BlockAnalysis analyse(const Block& block) {
   return result;
 }
 
+bool has_identity_write(const BlockAnalysis& analysis) {
+  const std::vector<Var> spatial = analysis.spatial();
+  if (spatial.size() != analysis.write.indices.size()) return false;
+  for (size_t d = 0; d < spatial.size(); ++d) {
+    if (analysis.write.indices[d].get() != spatial[d].get()) return false;
+  }
+  return true;
+}
+
 size_t position_of(const BlockAnalysis& analysis, const Var& axis) {
   const std::vector<Var> spatial = analysis.spatial();
   const auto found = std::find(spatial.begin(), spatial.end(), axis);

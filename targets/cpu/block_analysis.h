@@ -54,6 +54,9 @@ bool has_block(const Schedule& schedule, const BlockRef& block);
 // The axis' number among the spatial ones.
 size_t position_of(const BlockAnalysis& analysis, const Var& axis);
 
+// A block writes its whole output, in its own order: out[i, j] = …, so that a consumer may compute it in place.
+bool has_identity_write(const BlockAnalysis& analysis);
+
 // The loops around the block whose variables the iteration's binding uses, outermost first.
 std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);
 int64_t extent_of(const Schedule& schedule, const LoopRef& loop);  // 0: symbolic

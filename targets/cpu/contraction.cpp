@@ -13,6 +13,7 @@
 // is contiguous along the rows instead of k, by blocks of rows, which are outermost then (operand_packing.h).
 #include <algorithm>
 
+#include "targets/cpu/contraction_match.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/operand_packing.h"
 #include "targets/cpu/tile_model.h"
@@ -20,48 +21,6 @@
 
 namespace tw::cpu {
 namespace {
-
-struct Contraction {
-  BlockAnalysis analysis;
-  Var vector_axis;         // contiguous in C, in B only
-  int a, b;                // indices of reads: the broadcast operand and the vector operand
-  std::vector<Var> batch;  // in both operands
-  std::vector<Var> rows;   // in A only
-  std::vector<Var> reduce;
-  bool packs_a = false;
-};
-
-std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block, int lanes) {
-  const BlockAnalysis analysis = analyse(schedule.node(block));
-  if (analysis.block_class != BlockClass::contraction) return std::nullopt;
-  Contraction c{analysis, {}, -1, -1, {}, {}, analysis.reduce()};
-  const std::vector<Var> spatial = analysis.spatial();
-  for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
-    const bool in_a = analysis.reads[0].uses(*v), in_b = analysis.reads[1].uses(*v);
-    if (in_a == in_b || analysis.extent(*v) < 2) continue;
-    if (result_stride(schedule, block, *v, lanes) != 1) continue;
-    c.vector_axis = *v;
-    c.b = in_b ? 1 : 0, c.a = 1 - c.b;
-    break;
-  }
-  if (!c.vector_axis.is_defined()) return std::nullopt;
-  for (const Var& v : spatial) {
-    if (v == c.vector_axis) continue;
-    (analysis.reads[c.b].uses(v) ? c.batch : c.rows).push_back(v);
-  }
-  return c;
-}
-
-// Each index of the access is one iteration variable, each at most once, or that of a dimension of one element.
-bool has_plain_indices(const Access& access) {
-  for (size_t i = 0; i < access.indices.size(); ++i) {
-    if (is_const_int(access.buffer->shape[i], 1)) continue;
-    if (access.indices[i].kind() != NodeKind::Var) return false;
-    for (size_t j = 0; j < i; ++j)
-      if (access.indices[i].is_same(access.indices[j])) return false;
-  }
-  return true;
-}
 
 // B as [batch …, panel, k …, element of the panel], k in the order of the loops; a blocked k as its two loops are.
 // Likewise A, whose panels are rows of tiles: `axis` is what panels are cut from.
@@ -142,7 +101,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const DType accumulator =
       analyse(schedule.node(block)).write.buffer.is_defined() ? analyse(schedule.node(block)).write.buffer->dtype : f32;
   const int lanes = target.lanes(accumulator);
-  const auto matched = match(schedule, block, lanes);
+  const auto matched = match_contraction(schedule, block, lanes);
   if (!matched) return false;
   Contraction c = *matched;
   const BlockAnalysis& analysis = c.analysis;

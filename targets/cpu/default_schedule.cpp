@@ -46,16 +46,6 @@ bool reads_with_guard(const Block& block) {
   return found;
 }
 
-// A block writes its whole output, in its own order: out[i, j] = …, so that a consumer may compute it in place.
-bool has_identity_write(const BlockAnalysis& analysis) {
-  const std::vector<Var> spatial = analysis.spatial();
-  if (spatial.size() != analysis.write.indices.size()) return false;
-  for (size_t d = 0; d < spatial.size(); ++d) {
-    if (analysis.write.indices[d].get() != spatial[d].get()) return false;
-  }
-  return true;
-}
-
 bool is_worth_inlining(const Schedule& schedule, const BlockRef& block) {
   const BlockAnalysis producer = analyse(schedule.node(block));
   if (producer.block_class != BlockClass::injective || !has_identity_write(producer)) return false;
@@ -134,7 +124,14 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
       if (!std::any_of(analysis.reads.begin(), analysis.reads.end(), is_blocked)) continue;
       IndexMap map;
       for (size_t d = 0; d < spatial.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
-      const int64_t block_size = block_along(schedule, buffer, axis, lanes);
+      int wide = lanes;  // blocks of more than a vector: rows of tiles
+      for (int wider = lanes * 2; analysis.extent(spatial[axis]) % wider == 0 && wider <= lanes * 4; wider *= 2) {
+        if (std::any_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
+              return read.uses(spatial[axis]) && unit_stride(read, spatial[axis], analysis.iters, wider) == 1;
+            }))
+          wide = wider;
+      }
+      const int64_t block_size = block_along(schedule, buffer, axis, wide);
       for (size_t d = 0; d < spatial.size(); ++d)
         map.to.push_back(d == axis ? floor_div(map.from[d], block_size) : map.from[d]);
       map.to.push_back(floor_mod(map.from[axis], block_size));
@@ -213,10 +210,14 @@ std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& b
   return unit_stride(last.write, last.spatial().at(position_of(analysis, axis)), last.iters, granule);
 }
 
-void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes) {
+namespace {
+
+// The loops of the block below `tile` but for the innermost one along the axis, which becomes vectors.
+std::vector<LoopRef> vectorize_axis(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis,
+                                    int lanes) {
   std::vector<LoopRef> loops = schedule.loops(block);
   const auto at = std::find(loops.begin(), loops.end(), tile);
-  check(at != loops.end(), "vectorize_below: the block is below the tile's loop");
+  check(at != loops.end(), "vectorize_axis: the block is below the tile's loop");
   loops.erase(loops.begin(), at + 1);
   const std::vector<LoopRef> along = loops_of(schedule, block, analyse(schedule.node(block)).spatial().at(axis));
   std::optional<LoopRef> vector;  // the innermost loop along the axis
@@ -238,9 +239,19 @@ void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& t
     }
     schedule.vectorize(*vector);
   }
-  for (const LoopRef& loop : order) {
+  return order;
+}
+
+}  // namespace
+
+void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes) {
+  for (const LoopRef& loop : vectorize_axis(schedule, block, tile, axis, lanes)) {
     if (extent_of(schedule, loop) > 0) schedule.unroll(loop);
   }
+}
+
+void vectorize_in_memory(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes) {
+  vectorize_axis(schedule, block, tile, axis, lanes);
 }
 
 std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& block, const Access& access,
@@ -344,7 +355,7 @@ Schedule schedule_blocks(const Func& func, const Target& target) {
         const auto padding = find_padding(schedule, block);
         const bool is_tiled =
             (analysis.block_class == BlockClass::contraction &&
-             (schedule_dot_contraction(schedule, block, target) || schedule_contraction(schedule, block, target) ||
+             (schedule_tile_contraction(schedule, block, target) || schedule_dot_contraction(schedule, block, target) || schedule_contraction(schedule, block, target) ||
               schedule_grouped(schedule, block, target))) ||
             schedule_reduction(schedule, block, target);
         // A template that kept the tile in registers has placed the epilogue, too.

@@ -2,7 +2,8 @@
 //
 // Blocks are inlined where that is cheap; what remains falls into three shapes, each with its template:
 //   contraction   a register tile over packed weights, with the epilogue applied while the tile is in registers
-//                 (dot_contraction: by the target's dot products of small elements)
+//                 (tile_contraction: by the target's unit for products of tiles; dot_contraction: by its dot products
+//                 of small elements)
 //   reduction     vectorised over a spatial axis or, by partial sums, over the reduced one
 //   elementwise   loops in the order of the output's memory, merged, shared out and vectorised
 #pragma once
@@ -16,6 +17,7 @@ namespace tw::cpu {
 Schedule default_schedule(const Func& func, const Target& target);
 
 // The templates.  Each schedules the block, and its epilogue where it has one, or says that it does not apply.
+bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_grouped(Schedule& schedule, const BlockRef& block, const Target& target);
@@ -76,6 +78,10 @@ void share_out(Schedule& schedule, const LoopRef& loop);
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule);
 // The loops of the block below `tile`: those of its spatial axis number `axis` become vectors, the others are unrolled.
 void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
+// The same without unrolling: the block reads memory, not registers.
+void vectorize_in_memory(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
+// A copy into words of g elements: dimension `words` of what it reads is split into words, `columns` into vectors.
+void pack_words(Schedule& schedule, const BlockRef& copy, int words, int columns, int64_t g, int lanes);
 // The reduction block's innermost loop, below `tile`, as partial results in lanes that a second step joins.
 void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
 // Elements that an access moves when the loop advances by one; nothing when that is not constant.
