@@ -6,25 +6,40 @@
 namespace tw::python {
 namespace {
 
-py::dict describe(const Plan& plan, const MachineRequirements& machine, int64_t image_bytes) {
+// (name, low, high) of each; None for no end.
+py::list dimensions(const Plan& plan) {
+  py::list rows;
+  for (const Symbol& symbol : plan.symbols) {
+    const bool has_end = symbol.high != Symbol().high;
+    rows.append(py::make_tuple(symbol.name, symbol.low, has_end ? py::cast(symbol.high) : py::none()));
+  }
+  return rows;
+}
+
+// Of an open plan: at these sizes of its dimensions or, where none are given, at the smallest.
+py::dict describe(const Plan& open, const MachineRequirements& machine, int64_t image_bytes,
+                  std::vector<int64_t> sizes = {}) {
+  for (size_t i = sizes.size(); i < open.symbols.size(); ++i) sizes.push_back(open.symbols[i].low);
+  const Plan plan = plan_at(open, sizes);
   py::list steps;
   for (const Step& step : plan.steps) {
     py::dict row;
     row["kernel"] = step.kernel;
     row["name"] = step.name;
-    row["tasks"] = step.tasks;
+    row["tasks"] = int64_t{step.tasks};
     row["waits"] = step.waits;
-    row["workspace_bytes"] = step.workspace_bytes;
-    row["flops"] = step.flops;
-    row["bytes"] = step.bytes;
+    row["workspace_bytes"] = int64_t{step.workspace_bytes};
+    row["flops"] = static_cast<double>(step.flops);
+    row["bytes"] = static_cast<double>(step.bytes);
     steps.append(row);
   }
   int64_t constant_bytes = 0;
   for (const TensorInfo& constant : plan.constants)
     constant_bytes += element_count(constant.shape) * constant.dtype.bytes();
   py::dict result;
-  result["inputs"] = signature(plan.inputs);
-  result["outputs"] = signature(plan.outputs);
+  result["inputs"] = signature(open.inputs, open);
+  result["outputs"] = signature(open.outputs, open);
+  result["dimensions"] = dimensions(open);
   result["constants"] = plan.constants.size();
   result["constant_bytes"] = constant_bytes;
   result["arena_bytes"] = plan.arena_bytes;
@@ -89,15 +104,22 @@ py::list trace(Executable& executable, const std::vector<py::array>& arrays, int
 void bind_executable(py::module_& module) {
   const auto unlocked = py::call_guard<py::gil_scoped_release>();
   py::class_<Executable>(module, "Executable")
-      .def_property_readonly("inputs", [](const Executable& e) { return signature(e.plan().inputs); })
-      .def_property_readonly("outputs", [](const Executable& e) { return signature(e.plan().outputs); })
+      .def_property_readonly("inputs", [](const Executable& e) { return signature(e.plan().inputs, e.plan()); })
+      .def_property_readonly("outputs", [](const Executable& e) { return signature(e.plan().outputs, e.plan()); })
+      .def_property_readonly("dimensions", [](const Executable& e) { return dimensions(e.plan()); })
       .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })
       .def_property("threads", &Executable::threads, &Executable::set_threads)
       .def("run", &run)
       .def("run_into", &run_into)
       .def("profile", &profile)
       .def("trace", &trace)
-      .def("describe", [](const Executable& e) { return describe(e.plan(), e.requirements(), 0); })
+      .def(
+          "describe",
+          [](const Executable& e, const std::vector<Shape>& inputs) {
+            const std::vector<int64_t> sizes = inputs.empty() ? Shape() : symbol_sizes(e.plan(), inputs);
+            return describe(e.plan(), e.requirements(), 0, sizes);
+          },
+          py::arg("inputs") = std::vector<Shape>())
       .def("save", [](const Executable& e, const std::string& path) { e.save(path); }, unlocked);
   module.def("load_executable", [](const std::string& path) { return Executable::load(path); }, unlocked);
   module.def("inspect_artifact", [](const std::string& path) {

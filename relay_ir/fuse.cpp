@@ -19,6 +19,7 @@
 #include "relay_ir/lower_selection.h"
 #include "relay_ir/op.h"
 #include "relay_ir/view.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {
@@ -75,15 +76,15 @@ class Fuser {
  private:
   bool is_view(size_t node) const { return view_offset(graph_, graph_.nodes[node]).has_value(); }
 
-  std::optional<int64_t> elements(ValueId id) const {
-    const auto shape = static_shape(graph_.values[id].type);
-    if (!shape) return std::nullopt;
-    return element_count(*shape);
+  Expr elements(ValueId id) const {
+    Expr count(1);
+    for (const Expr& extent : graph_.values[id].type.shape) count = count * extent;
+    return count;
   }
 
   // Copying its parts is faster than selecting among them in every element of a larger expression.
   bool is_large_concat(const Node& node) const {
-    return node.op->name == "concat" && elements(node.outputs[0]).value_or(0) > 8192;
+    return node.op->name == "concat" && element_count(smallest_shape(graph_.values[node.outputs[0]].type)) > 8192;
   }
 
   // Producers of what the cluster alone reads, latest first.
@@ -165,14 +166,12 @@ class Fuser {
 
   // No user computes an element of the value more than once because its own result is larger.
   bool is_never_enlarged(const Cluster& cluster, ValueId value) const {
-    const auto size = elements(value);
-    if (!size) return false;
+    const Expr size = elements(value);
     for (const int node : cluster.nodes) {
       const auto& inputs = graph_.nodes[node].inputs;
       if (std::find(inputs.begin(), inputs.end(), value) == inputs.end()) continue;
       if (graph_.nodes[node].op->kind == OpKind::reduction || graph_.nodes[node].op->name == "concat") continue;
-      const auto result = elements(graph_.nodes[node].outputs[0]);
-      if (!result || *result > *size) return false;
+      if (!can_prove(elements(graph_.nodes[node].outputs[0]) <= size)) return false;
     }
     return true;
   }

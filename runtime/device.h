@@ -35,6 +35,9 @@ class Program {
   // Runs all steps `repetitions` times, each step alone; its median seconds, in the order of the plan's steps.
   virtual std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs,
                                          int threads, int repetitions) = 0;
+  // The same code for another plan_at() of the plan that it was made for, which outlives it.  They share their code,
+  // constants and memory.  Null: a device that runs no open plans.
+  virtual std::unique_ptr<Program> at(const Plan& plan) const;
   // Who ran what when in a run like any other, the median one of some repetitions; by worker, then by time.  Here: all
   // steps one after the other on worker 0, as time_steps has them, for devices whose workers cannot be watched.
   virtual std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,

@@ -33,9 +33,13 @@ class Executable {
   void verify() const;
 
   const Plan& plan() const;
+  // What a run with inputs of these shapes gives.  Error(input).
+  std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const;
   const MachineRequirements& requirements() const;
 
-  // Runs on threads() workers.  `inputs` in the order of plan().inputs, checked for dtype and shape: Error(input).
+  // Runs on threads() workers.  `inputs` in the order of plan().inputs, checked for dtype and shape: Error(input).  The
+  // sizes of open dimensions are those that the inputs have; what is computed from them is kept for a few of the last
+  // ones, so that a run at one of these costs nothing more.
   std::vector<NDArray> run(const std::vector<NDArray>& inputs);
   // Into arrays that the caller owns; they overlap neither each other nor the inputs.
   void run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs);
@@ -50,7 +54,7 @@ class Executable {
 
  private:
   Executable() = default;
-  // by_program(Program&, addresses) on checked inputs and new outputs, alone.
+  // by_program(Program&, addresses, plan) on checked inputs and new outputs, alone.
   template <class F>
   auto measure(const std::vector<NDArray>& inputs, int repetitions, F&& by_program);
   struct State;

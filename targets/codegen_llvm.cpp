@@ -24,7 +24,7 @@ KernelCodegen::KernelCodegen(llvm::Module& module, const Kernel& kernel, const T
       kernel_(kernel),
       target_(target),
       builder_(module.getContext()),
-      allocations_(plan_allocations(kernel.func.body)),
+      allocations_(plan_allocations(kernel.func)),
       registers_(kernel.func.body),
       slots_(registers_.size(), nullptr) {
   for (const Buffer& buffer : buffers_written(kernel.func.body)) is_written_[buffer] = true;
@@ -322,9 +322,9 @@ void KernelCodegen::emit_allocate(const Allocate& allocate) {
     throw Error(ErrorCode::lower, "buffer " + buffer->name + " has a scope that " + target_.name +
                                       " has no memory for\n  help: shared and fragment are for cuda targets");
   }
-  const int64_t offset = allocations_.offsets.at(buffer);
-  if (offset < 0) {
-    const int64_t elements = std::max<int64_t>(1, allocated_bytes(buffer) / buffer->dtype.bytes());
+  const std::optional<Expr>& offset = allocations_.offsets.at(buffer);
+  if (!offset) {
+    const int64_t elements = std::max<int64_t>(1, as_int(allocated_bytes(buffer)).value() / buffer->dtype.bytes());
     llvm::IRBuilder<> at_entry(entry_, entry_->begin());
     auto* memory =
         at_entry.CreateAlloca(llvm::ArrayType::get(memory_type_of(buffer->dtype), elements), nullptr, buffer->name);
@@ -334,8 +334,11 @@ void KernelCodegen::emit_allocate(const Allocate& allocate) {
     check(!kernel_.func.buffers.empty() && kernel_.func.buffers.back()->name == "workspace",
           "codegen: the workspace is the kernel's last buffer");
     llvm::Value* workspace = pointers_.at(kernel_.func.buffers.back());
-    llvm::IRBuilder<> at_entry(entry_, entry_->end());
-    pointers_[buffer] = at_entry.CreateConstGEP1_64(at_entry.getInt8Ty(), workspace, offset, buffer->name);
+    // Of constants and parameters: computed once.
+    const auto here = builder_.saveIP();
+    builder_.SetInsertPoint(entry_, entry_->end());
+    pointers_[buffer] = builder_.CreateGEP(builder_.getInt8Ty(), workspace, {emit(*offset)}, buffer->name);
+    builder_.restoreIP(here);
   }
   is_written_[buffer] = true;
   emit(allocate.body);

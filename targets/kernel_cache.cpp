@@ -178,7 +178,7 @@ std::string cache_key(std::string_view text, const Target& target, std::string_v
 
 std::string cache_key(const Kernel& kernel, const Target& target, std::string_view build) {
   const std::string text =
-      kernel.symbol + ' ' + std::to_string(kernel.workspace_bytes) + ' ' + structural_digest(kernel.func);
+      kernel.symbol + ' ' + to_text(kernel.workspace_bytes) + ' ' + structural_digest(kernel.func);
   return cache_key(std::string_view(text), target, build);
 }
 

@@ -87,9 +87,9 @@ Kernel make_kernel(const Func& whole, const Stmt& body, const std::vector<Buffer
   for (const Buffer& buffer : whole.buffers) add(buffer, whole.is_output(buffer));
   for (const Buffer& buffer : temporaries) add(buffer, true);
   // A GPU's threads and blocks have their own memories.
-  if (!has_thread_loop(body)) kernel.workspace_bytes = plan_allocations(body).workspace_bytes;
-  if (kernel.workspace_bytes > 0) {
-    kernel.func.buffers.emplace_back("workspace", u8, std::vector<Expr>{Expr(kernel.workspace_bytes)});
+  if (!has_thread_loop(body)) kernel.workspace_bytes = plan_allocations(kernel.func).workspace_bytes;
+  if (kernel.has_workspace()) {
+    kernel.func.buffers.emplace_back("workspace", u8, std::vector<Expr>{kernel.workspace_bytes});
     ++kernel.func.output_count;
   }
   kernel.tasks = is_parallel_loop(body) ? body.as<For>()->extent : Expr(1);

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tensor_ir/ir.h"
+#include "tensor_ir/dimension.h"
 
 namespace tw::syntax {
 
@@ -103,6 +103,7 @@ bool is_plain_name(std::string_view name);         // letters, digits, _ and inn
 std::string quote_name(std::string_view name);     // as it is, or in backticks
 std::string quote_key(std::string_view key);       // of an attribute: word or word:word, else in backticks
 std::string quote_string(std::string_view value);  // in double quotes
+std::string bounds_text(const DimensionBounds& bounds);  // ": 1..64", ": 1.." or nothing
 // The dtype of inf_f32 and nan_f32; nothing when the word is not of that form.
 std::optional<DType> special_float(std::string_view word, bool& is_nan);
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
+from .dimension import Shape
 from .error import Error
 from .model import Model, load
 from .profile import Kernel, Profile, Span
@@ -104,9 +105,14 @@ class Executable:
         kernels = [Kernel(*row) for row in self._core.profile(arrays, repetitions)]
         return Profile(kernels, [Span(*row) for row in self._core.trace(arrays, repetitions)])
 
-    def describe(self) -> dict[str, Any]:
-        """The plan: kernels, memory, requirements, metadata."""
-        return self._core.describe()
+    @property
+    def dimensions(self) -> dict[str, tuple[int, int | None]]:
+        """Name → bounds of each open dimension, both included; None: no end."""
+        return {name: (low, high) for name, low, high in self._core.dimensions}
+
+    def describe(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The plan: kernels, memory, requirements, metadata; at the sizes of these inputs, or the smallest ones."""
+        return self._core.describe([array.shape for array in self._ordered(inputs)] if inputs else [])
 
     def report(self) -> str:
         """How it was compiled, for people: time, kernels, and loops that use one core only where more were meant to."""
@@ -148,8 +154,9 @@ def compile(
     precision: str = "f32",
     db: str | os.PathLike | None = None,
     winograd: bool = True,
+    shapes: dict[str, Shape] | None = None,
 ) -> Executable:
-    """Compiles a model for a target: "cpu" is this machine.
+    """Compiles a model for a target: "cpu" is this machine.  `shapes` is as of `load`, for what is not loaded yet.
 
     `threads`: workers of a run, one for each core if None.  `precision`: "f32"; "bf16" rounds weights, operands
     of convolutions and matrix products, and large values between kernels to bf16, with sums and arithmetic in f32; "f16"
@@ -158,7 +165,9 @@ def compile(
     magnitude.  Databases of tuned schedules are refused: this version has none.
     """
     if not isinstance(model, Model):
-        model = load(model)
+        model = load(model, shapes)
+    elif shapes is not None:
+        raise Error("TW1004", "shapes= is for a model that is not loaded yet\nhelp: tw.load(path, shapes=…)")
     if precision not in PRECISIONS:
         raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use one of {', '.join(PRECISIONS)}")
     if db is not None:

@@ -57,7 +57,7 @@ class LayoutAssignment {
   const Shape& shape(ValueId id) {
     const auto found = shapes_.find(id);
     if (found != shapes_.end()) return found->second;
-    return shapes_[id] = static_shape(graph_.values[id].type).value_or(Shape{});
+    return shapes_[id] = smallest_shape(graph_.values[id].type);
   }
 
   // Worth blocking: numbers with space, and channels that fill most of a block.

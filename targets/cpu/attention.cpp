@@ -254,10 +254,16 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
     const int64_t tiles = (extents.queries + tile.rows - 1) / tile.rows, heads = count_iterations(schedule, outer);
     // Few heads: each is several tasks, all of which pack its keys.
     const int64_t chunks = heads >= target.threads ? 1 : std::min(tiles, (target.threads + heads - 1) / heads);
-    const auto queries = schedule.split(output.queries, {std::nullopt, (tiles + chunks - 1) / chunks, tile.rows});
-    outer.push_back(queries[0]);
-    row_tile = queries[1];
-    within = {queries[2]};
+    if (is_open(schedule, output.queries)) {
+      const auto queries = schedule.split(output.queries, {std::nullopt, tile.rows});
+      row_tile = queries[0];
+      within = {queries[1]};
+    } else {
+      const auto queries = schedule.split(output.queries, {std::nullopt, (tiles + chunks - 1) / chunks, tile.rows});
+      outer.push_back(queries[0]);
+      row_tile = queries[1];
+      within = {queries[2]};
+    }
   }
   const auto columns = schedule.split(output.columns, {std::nullopt, tile.vectors, lanes});
   order = outer;

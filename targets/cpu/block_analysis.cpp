@@ -93,7 +93,7 @@ std::vector<Var> BlockAnalysis::reduce() const {
 }
 
 int64_t BlockAnalysis::extent(const Var& var) const {
-  return as_int(iter(var).extent).value_or(0);
+  return as_int(iter(var).extent).value_or(open_extent);
 }
 
 BlockAnalysis analyse(const Block& block) {
@@ -144,7 +144,11 @@ std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, c
 }
 
 int64_t extent_of(const Schedule& schedule, const LoopRef& loop) {
-  return as_int(schedule.node(loop).extent).value_or(0);
+  return as_int(schedule.node(loop).extent).value_or(open_extent);
+}
+
+bool is_open(const Schedule& schedule, const LoopRef& loop) {
+  return !as_int(schedule.node(loop).extent);
 }
 
 bool is_constant(const Func& func, const Buffer& buffer) {
@@ -163,13 +167,13 @@ int count_readers(const Schedule& schedule, const Buffer& buffer) {
 
 int64_t count_iterations(const BlockAnalysis& analysis, const std::vector<Var>& axes) {
   int64_t result = 1;
-  for (const Var& v : axes) result *= std::max<int64_t>(1, analysis.extent(v));
+  for (const Var& v : axes) result *= std::max<int64_t>(1, as_int(analysis.iter(v).extent).value_or(1));
   return result;
 }
 
 int64_t count_iterations(const Schedule& schedule, const std::vector<LoopRef>& loops) {
   int64_t result = 1;
-  for (const LoopRef& loop : loops) result *= std::max<int64_t>(1, extent_of(schedule, loop));
+  for (const LoopRef& loop : loops) result *= std::max<int64_t>(1, as_int(schedule.node(loop).extent).value_or(1));
   return result;
 }
 

@@ -23,6 +23,9 @@ struct Access {
 std::optional<int64_t> unit_stride(const Access& access, const Var& iteration, const std::vector<IterVar>& iters,
                                    int granule);
 
+// Stands for an extent that is known when the kernel runs: large, and a prime, so that nothing seems to divide it.
+inline constexpr int64_t open_extent = 1021;
+
 enum class BlockClass { injective, contraction, reduction, unknown };
 
 struct BlockAnalysis {
@@ -38,7 +41,7 @@ struct BlockAnalysis {
   const IterVar& iter(const Var& var) const;
   std::vector<Var> spatial() const;
   std::vector<Var> reduce() const;
-  // Constant extent of an iteration; 0 when symbolic.
+  // Extent of an iteration; `open_extent` when symbolic.
   int64_t extent(const Var& var) const;
 };
 
@@ -56,6 +59,7 @@ size_t position_of(const BlockAnalysis& analysis, const Var& axis);
 
 // The loops around the block whose variables the iteration's binding uses, outermost first.
 std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);
-int64_t extent_of(const Schedule& schedule, const LoopRef& loop);  // 0: symbolic
+int64_t extent_of(const Schedule& schedule, const LoopRef& loop);  // `open_extent` when symbolic
+bool is_open(const Schedule& schedule, const LoopRef& loop);        // its extent is symbolic
 
 }  // namespace tw::cpu

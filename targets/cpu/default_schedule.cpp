@@ -186,14 +186,43 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
 }
 
 TileLoops fuse_outside(Schedule& schedule, std::vector<LoopRef> outer, bool has_partial_tile, const Target& target) {
+  put_open_first(schedule, outer);
   const LoopRef last = outer.back();
   if (has_partial_tile && outer.size() > 1) {
     const std::vector<LoopRef> others(outer.begin(), outer.end() - 1);
     if (count_iterations(schedule, others) >= target.threads) outer.pop_back();
   }
   const bool is_shared = outer.back() == last;
+  if (is_shared && outer.size() > 1 && is_open(schedule, last)) {
+    std::rotate(outer.begin(), outer.end() - 1, outer.end());
+    schedule.reorder(outer);
+  }
   const LoopRef parallel = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
   return {parallel, is_shared ? parallel : last};
+}
+
+void put_open_first(Schedule& schedule, std::vector<LoopRef>& loops, bool is_last_free) {
+  if (loops.size() < 2) return;
+  const std::vector<LoopRef> before = loops;
+  std::stable_partition(loops.begin(), loops.end() - (is_last_free ? 0 : 1),
+                        [&](const LoopRef& loop) { return is_open(schedule, loop); });
+  if (!(loops == before)) schedule.reorder(loops);
+}
+
+TileLoops fuse_shared(Schedule& schedule, std::vector<LoopRef> loops) {
+  put_open_first(schedule, loops, true);
+  const auto closed = std::find_if(loops.begin(), loops.end(), [&](const LoopRef& l) { return !is_open(schedule, l); });
+  const std::ptrdiff_t open = closed - loops.begin();
+  if (open < 2) {
+    const LoopRef all = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
+    return {all, all};
+  }
+  // The first open loop with the constant ones; the other open loops run inside.
+  const LoopRef last = loops[open - 1];
+  std::rotate(loops.begin() + 1, loops.begin() + open, loops.end());
+  schedule.reorder(loops);
+  loops.resize(loops.size() - static_cast<size_t>(open - 1));
+  return {loops.size() > 1 ? schedule.fuse(loops) : loops[0], last};
 }
 
 void share_out(Schedule& schedule, const LoopRef& loop) {
@@ -239,12 +268,17 @@ void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& t
     schedule.vectorize(*vector);
   }
   for (const LoopRef& loop : order) {
-    if (extent_of(schedule, loop) > 0) schedule.unroll(loop);
+    if (!is_open(schedule, loop)) schedule.unroll(loop);
   }
 }
 
 std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& block, const Access& access,
                                    const LoopRef& loop) {
+  const Expr step = loop_step(schedule, block, access, loop);
+  return step.is_defined() ? as_int(step) : std::nullopt;
+}
+
+Expr loop_step(const Schedule& schedule, const BlockRef& block, const Access& access, const LoopRef& loop) {
   const Block& node = schedule.node(block);
   Substitution bindings;
   for (const IterVar& iter : node.iters) bindings[iter.var] = iter.binding;
@@ -256,15 +290,23 @@ std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& blo
     stride = stride * access.buffer->shape[d];
   }
   const Expr canonical = simplify(offset, assumptions);
-  if (!uses_var(canonical, loop.var)) return 0;
+  if (!uses_var(canonical, loop.var)) return Expr(0);
   // Linear in the loop: the offset without the loop's own part must not depend on it.
   const auto affine = as_affine(canonical);
-  if (affine) return affine->coefficient(loop.var);
+  if (affine) return Expr(affine->coefficient(loop.var));
   const Expr at_zero = simplify(substitute(canonical, {{loop.var, Expr(0)}}), assumptions);
   const Expr difference = simplify(canonical - at_zero, assumptions);
   const auto linear = as_affine(difference);
-  if (!linear || linear->constant != 0 || linear->terms.size() != 1) return std::nullopt;
-  return linear->coefficient(loop.var);
+  if (linear && linear->constant == 0 && linear->terms.size() == 1) return Expr(linear->coefficient(loop.var));
+  // A symbolic stride: of the Func's parameters only.
+  const Expr step = simplify(substitute(difference, {{loop.var, loop.var + 1}}) - difference, assumptions);
+  bool is_linear = true;
+  visit(step, [&](const VarNode& var) {
+    const auto& parameters = schedule.func().parameters;
+    is_linear = is_linear && std::any_of(parameters.begin(), parameters.end(),
+                                         [&](const Var& parameter) { return parameter.get() == &var; });
+  });
+  return is_linear ? step : Expr();
 }
 
 namespace {

@@ -68,6 +68,12 @@ struct TileLoops {
 // The loops outside of a register tile, outermost first, as one loop to share out.  The loop over the tiles of a row
 // stays its own where its last tile is partial and there are tasks enough without it, so that it can be peeled.
 TileLoops fuse_outside(Schedule& schedule, std::vector<LoopRef> outer, bool has_partial_tile, const Target& target);
+// Loops of symbolic extents go outside of the others, the last loop only where it is free to move: divided by constants, the number of a fused
+// iteration tells all the others' apart.
+void put_open_first(Schedule& schedule, std::vector<LoopRef>& loops, bool is_last_free = false);
+// Loops whose order is free, as one to share out.  Of several symbolic loops only the first is part of it; the others
+// run inside, the last of them as `tile`.
+TileLoops fuse_shared(Schedule& schedule, std::vector<LoopRef> loops);
 // Parallel where the iterations are proven independent.  Where the proof is not found the loop stays serial, which
 // costs time but no model; the loop is marked "independence_unproven".
 void share_out(Schedule& schedule, const LoopRef& loop);
@@ -81,5 +87,7 @@ void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& t
 // Elements that an access moves when the loop advances by one; nothing when that is not constant.
 std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& block, const Access& access,
                                    const LoopRef& loop);
+// The same where it may be of the Func's parameters; not defined when it depends on anything else.
+Expr loop_step(const Schedule& schedule, const BlockRef& block, const Access& access, const LoopRef& loop);
 
 }  // namespace tw::cpu

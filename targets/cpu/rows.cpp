@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "targets/cpu/default_schedule.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::cpu {
 namespace {
@@ -27,8 +28,7 @@ size_t count_shared_axes(const std::vector<BlockAnalysis>& blocks) {
     const std::vector<Var> spatial = block.spatial();
     size_t d = 0;
     while (d < shared && d < access.indices.size() && d < spatial.size() &&
-           access.indices[d].get() == spatial[d].get() && block.extent(spatial[d]) == last.extent(last.spatial()[d]) &&
-           block.extent(spatial[d]) > 0) {
+           access.indices[d].get() == spatial[d].get() && is_known_equal(block.iter(spatial[d]).extent, last.iter(last.spatial()[d]).extent)) {
       ++d;
     }
     shared = d;
@@ -85,7 +85,7 @@ bool schedule_rows(Schedule& schedule, const Target& target) {
   std::vector<LoopRef> row_loops = schedule.loops(last);
   if (row_loops.size() != spatial.size()) return false;
   row_loops.resize(shared);
-  const LoopRef row = row_loops.size() > 1 ? schedule.fuse(row_loops) : row_loops[0];
+  const auto [parallel, row] = fuse_shared(schedule, row_loops);
   for (size_t b = blocks.size() - 1; b-- > 0;) {
     schedule.compute_at({blocks[b].name}, row);
     schedule.set_scope(blocks[b].write.buffer->name, Scope::stack);
@@ -97,7 +97,7 @@ bool schedule_rows(Schedule& schedule, const Target& target) {
       reduce_in_lanes(schedule, {block.name}, row, lanes);
     }
   }
-  share_out(schedule, row);
+  share_out(schedule, parallel);
   return true;
 }
 
