@@ -171,6 +171,9 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
 
   run("drop_register_masks");
 
+  // Loads are vectors now, and each line of memory is asked for once.
+  if (!is_gpu) run("insert_prefetches");
+
   // 16-bit floats compute in f32.
   run("legalize_types");
   // Their polynomials are products and sums too.  The prelude of CUDA C++ has its own.

@@ -157,7 +157,9 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
                                                                 static_cast<int>(std::max<int64_t>(1, k_count))) == 1;
   const int64_t element_bytes = analysis.reads[c.a].buffer->dtype.bytes();
   const Sweep sweep{row_count / std::max<int64_t>(1, m), is_scattered ? row_count * k_count * element_bytes : 0};
-  const RegisterTile tile = choose_tile(has_rows ? m : 1, n_vectors, k_count, target, sweep);
+  RegisterTile tile = choose_tile(has_rows ? m : 1, n_vectors, k_count, target, sweep);
+  if (is_stream(analysis.reads[c.b].buffer, row_count, target))
+    tile = panels_for_all(tile, n_vectors, count_iterations(analysis, c.batch), target);
 
   // Axes of k that A stores in blocks are walked as two loops, so that addresses advance by constants.
   std::vector<Var> blocked;
@@ -242,6 +244,8 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const BlockRef init = schedule.decompose_reduction(block, first_k);
   vectorize_below(schedule, init, tile_loop, axis, lanes);
   vectorize_below(schedule, out, tile_loop, axis, lanes);
+  prefetch_stream(schedule, analyse(schedule.node(block)).reads[c.b], count_iterations(analysis, c.rows),
+                  k_inner.empty() ? k_outer.back() : k_inner.back(), target);
   if (has_rows) schedule.unroll(i[1]);
   schedule.unroll(j[1]);
   schedule.vectorize(j[2]);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "runtime/ndarray.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/prefetch.h"
 
 namespace tw::cpu {
 namespace {
@@ -203,6 +205,20 @@ void share_out(Schedule& schedule, const LoopRef& loop) {
     if (error.code() != ErrorCode::schedule) throw;
     schedule.annotate(loop, "independence_unproven", int64_t{1});
   }
+}
+
+bool is_stream(const Buffer& operand, int64_t uses, const Target& target) {
+  constexpr int64_t most_uses = 8;
+  const auto shape = const_shape(operand);
+  return shape && uses <= most_uses && element_count(*shape) * operand->dtype.bytes() > target.l2_bytes;
+}
+
+void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
+                     const Target& target) {
+  constexpr int64_t ahead = 1024;  // about what a core waits for: 100 ns at 10 GB/s
+  if (!is_stream(operand.buffer, uses, target)) return;
+  schedule.annotate(loop, prefetch_attribute, operand.buffer->name);
+  schedule.annotate(loop, prefetch_bytes_attribute, ahead);
 }
 
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule) {

@@ -29,6 +29,7 @@ bool schedule_copies(Schedule& schedule, const Target& target);
 
 // The stages of attention, whose scores never leave the core's caches.
 bool schedule_attention(Schedule& schedule, const Target& target);
+bool schedule_attention_parts(Schedule& schedule, const Target& target);  // of keys that are cut into parts
 
 // All stages of a convolution by Winograd's minimal filtering.
 bool schedule_winograd(Schedule& schedule, const Target& target);
@@ -74,6 +75,12 @@ void share_out(Schedule& schedule, const LoopRef& loop);
 // Elements of memory between neighbours along a spatial axis of `block`, where its results end up: of its epilogue,
 // when it has one, since the tile itself is in registers.
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule);
+// Whether the operand is too large for a core's caches and read once, for `uses` rows that are few: then the stream from
+// memory is what takes the time.
+bool is_stream(const Buffer& operand, int64_t uses, const Target& target);
+// …and the loop asks for it ahead.
+void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
+                     const Target& target);
 // The loops of the block below `tile`: those of its spatial axis number `axis` become vectors, the others are unrolled.
 void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
 // The reduction block's innermost loop, below `tile`, as partial results in lanes that a second step joins.

@@ -172,7 +172,9 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
   const Var row_axis = has_rows ? c.rows.back() : Var();
   const int64_t m = has_rows ? analysis.extent(row_axis) : 1;
   const int64_t n_vectors = (analysis.extent(c.vector_axis) + lanes - 1) / lanes;
-  const RegisterTile tile = choose_tile(m, n_vectors, count_iterations(analysis, c.reduce) / g, target);
+  RegisterTile tile = choose_tile(m, n_vectors, count_iterations(analysis, c.reduce) / g, target);
+  if (is_stream(analysis.reads[c.b].buffer, count_iterations(analysis, c.rows), target))
+    tile = panels_for_all(tile, n_vectors, count_iterations(analysis, c.batch), target);
   const auto map = packing_map(c, int64_t{tile.vectors} * lanes);
   if (!map) return false;
   pack(schedule, block, c, *map, target);
@@ -217,6 +219,8 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
   const BlockRef init = schedule.decompose_reduction(block, first_k);
   vectorize_below(schedule, init, tile_loop, axis, lanes);
   vectorize_below(schedule, out, tile_loop, axis, lanes);
+  prefetch_stream(schedule, analyse(schedule.node(block)).reads[c.b], count_iterations(analysis, c.rows),
+                  k_inner.size() > 1 ? k_inner[k_inner.size() - 2] : order[outer_count + c.reduce.size() - 1], target);
   if (has_rows) schedule.unroll(i[1]);
   schedule.unroll(j[1]);
   schedule.tensorize(words, c.instruction->name);
