@@ -11,91 +11,16 @@
 //   }
 //
 // One query a head (decoding): the rows are the query heads that share a head of k; k is read once, so it is not
-// packed: scores are dot products along its rows.
-//
-// The blocks are those of relay_ir's operator attention (ops/attention_op.cpp), known by their names.
+// packed: scores are dot products along its rows.  Of many keys: attention_parts.cpp.
 #include <algorithm>
 
-#include "targets/cpu/default_schedule.h"
-#include "targets/cpu/tile_model.h"
+#include "targets/cpu/attention_stages.h"
 #include "tensor_ir/match.h"
 
 namespace tw::cpu {
 namespace {
 
-const BlockRef query{"attention_query"}, scores{"attention_scores"}, masked{"attention_masked"},
-    largest{"attention_max"}, weights{"attention_weights"}, total{"attention_sum"}, mixed{"attention_mixed"},
-    result{"attention"};
-
-bool is_stage(const BlockRef& block) {
-  return block.name.starts_with("attention");
-}
-
-std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block, const LoopRef& loop) {
-  std::vector<LoopRef> loops = schedule.loops(block);
-  loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), loop) + 1);
-  return loops;
-}
-
-// The join of lanes' partial results: the block's loops are … results, lane.
-void join_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile) {
-  const LoopRef lane = schedule.loops(block).back();
-  schedule.decompose_reduction(block, lane);
-  for (const LoopRef& loop : loops_below(schedule, block, tile)) {
-    if (!(loop == lane)) schedule.unroll(loop);
-  }
-  schedule.vectorize(lane);
-}
-
-void unroll_all(Schedule& schedule, const std::vector<LoopRef>& loops) {
-  for (const LoopRef& loop : loops) schedule.unroll(loop);
-}
-
-// Transposes and slices of the operands become indices of the stages, and those of the result indices of the last one.
-void inline_moves(Schedule& schedule) {
-  for (const BlockRef& block : schedule.blocks()) {
-    const bool is_last = block == schedule.blocks().back();
-    if (!is_last && (!is_stage(block) || block == result)) schedule.compute_inline(block);
-  }
-}
-
-// How the last block runs over the result.
-struct Output {
-  BlockRef block;
-  std::vector<LoopRef> batch;
-  LoopRef heads, queries, columns;
-};
-
-std::optional<Output> match_output(const Schedule& schedule) {
-  const BlockRef last = schedule.blocks().back();
-  const BlockAnalysis analysis = analyse(schedule.node(last));
-  const Buffer& source = analyse(schedule.node(mixed)).write.buffer;
-  const auto read = std::find_if(analysis.reads.begin(), analysis.reads.end(),
-                                 [&](const Access& access) { return access.buffer == source; });
-  if (read == analysis.reads.end() || read->indices.size() < 4) return std::nullopt;
-  const size_t rank = read->indices.size();
-  Var heads, queries, columns;
-  std::vector<Var> batch;
-  for (const Var& v : analysis.spatial()) {
-    if (uses_var(read->indices[rank - 4], v)) {
-      heads = v;
-    } else if (read->indices[rank - 2].get() == v.get()) {
-      queries = v;
-    } else if (read->indices[rank - 1].get() == v.get()) {
-      columns = v;
-    } else {
-      batch.push_back(v);
-    }
-  }
-  if (!heads.is_defined() || !queries.is_defined() || !columns.is_defined()) return std::nullopt;
-  Output output{last,
-                {},
-                loops_of(schedule, last, heads).at(0),
-                loops_of(schedule, last, queries).at(0),
-                loops_of(schedule, last, columns).at(0)};
-  for (const Var& v : batch) output.batch.push_back(loops_of(schedule, last, v).at(0));
-  return output;
-}
+using namespace attention;
 
 // Extents: of the stages' own axes.
 struct Extents {
@@ -156,75 +81,13 @@ BlockRef pack_keys(Schedule& schedule, int64_t width) {
   return copy;
 }
 
-// rows × columns of a contraction within `tile`, kept in registers: its own loops there are … rows, columns, reduced.
-void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
-  schedule.compute_at(block, tile);
-  schedule.set_scope(analyse(schedule.node(block)).write.buffer->name, Scope::register_);
-  std::vector<LoopRef> loops = loops_below(schedule, block, tile);
-  const LoopRef reduced = loops.back();
-  loops.pop_back();
-  loops.insert(loops.begin(), reduced);
-  schedule.reorder(loops);
-  const BlockRef init = schedule.decompose_reduction(block, reduced);
-  const size_t axis = analyse(schedule.node(block)).spatial().size() - 1;
-  vectorize_below(schedule, init, tile, axis, lanes);
-  vectorize_below(schedule, block, reduced, axis, lanes);
-}
-
-// The innermost, reduced loop of the block: lanes make partial results in registers within `tile`, those of all results
-// side by side, and are joined there.  The lanes are the partial results' last dimension: a vector each.
-BlockRef reduce_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
-  const LoopRef along = schedule.loops(block).back();
-  const int rank = analyse(schedule.node(block)).write.buffer.rank();
-  const BlockRef partial = schedule.rfactor(schedule.split(along, {std::nullopt, lanes})[1], rank);
-  const std::vector<LoopRef> around = schedule.loops(partial);
-  if (std::find(around.begin(), around.end(), tile) == around.end()) schedule.compute_at(partial, tile);
-  const BlockAnalysis analysis = analyse(schedule.node(partial));
-  schedule.set_scope(analysis.write.buffer->name, Scope::register_);
-  const LoopRef reduced = loops_of(schedule, partial, analysis.reduce().at(0)).at(0);
-  std::vector<LoopRef> loops = loops_below(schedule, partial, tile);
-  std::erase(loops, reduced);
-  loops.insert(loops.begin(), reduced);
-  schedule.reorder(loops);
-  const BlockRef init = schedule.decompose_reduction(partial, reduced);
-  const size_t axis = position_of(analysis, Var::of(analysis.write.indices.back()));
-  vectorize_below(schedule, init, tile, axis, lanes);
-  vectorize_below(schedule, partial, reduced, axis, lanes);
-  join_lanes(schedule, block, tile);
-  return partial;
-}
-
-// Largest or sum of each row.
-void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
-  if (extent_of(schedule, schedule.loops(block).back()) >= 2 * lanes) reduce_in_registers(schedule, block, tile, lanes);
-}
-
-// Scores as dot products along the elements, key by key.
-void dot_products(Schedule& schedule, const LoopRef& tile, int lanes) {
-  std::vector<LoopRef> loops = loops_below(schedule, scores, tile);  // … group, query, key, element
-  const LoopRef key = loops[loops.size() - 2];
-  loops.erase(loops.end() - 2);
-  loops.insert(loops.begin(), key);
-  schedule.reorder(loops);
-  const BlockRef partial = reduce_in_registers(schedule, scores, key, lanes);
-  schedule.unroll(loops_of(schedule, partial, analyse(schedule.node(partial)).reduce().at(0)).at(0));
-}
-
-void vectorize_keys(Schedule& schedule, const BlockRef& block, int lanes) {
-  const LoopRef along = schedule.loops(block).back();
-  if (extent_of(schedule, along) > lanes) {
-    schedule.vectorize(schedule.split(along, {std::nullopt, lanes})[1]);
-  } else {
-    schedule.vectorize(along);
-  }
-}
-
 }  // namespace
 
 bool schedule_attention(Schedule& schedule, const Target& target) {
   if (!has_block(schedule, mixed) || !has_block(schedule, scores)) return false;
+  if (has_block(schedule, joined)) return schedule_attention_parts(schedule, target);
   inline_moves(schedule);
-  const auto matched = match_output(schedule);
+  const auto matched = match_output(schedule, mixed);
   const Extents extents = extents_of(schedule);
   if (!matched || extents.group * extents.queries * extents.keys * extents.size * extents.columns == 0) return false;
   const Output& output = *matched;
@@ -278,7 +141,7 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
   unroll_all(schedule, within);
   schedule.unroll(columns[1]);
   schedule.vectorize(columns[2]);
-  for (const BlockRef& stage : {total, weights, largest, scored}) {
+  for (const BlockRef& stage : {sum, weights, largest, scored}) {
     schedule.compute_at(stage, row);
     schedule.set_scope(analyse(schedule.node(stage)).write.buffer->name, Scope::stack);
   }
@@ -308,7 +171,7 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
   vectorize_keys(schedule, query, lanes);
   vectorize_keys(schedule, weights, lanes);
   reduce_rows(schedule, largest, row, lanes);
-  reduce_rows(schedule, total, row, lanes);
+  reduce_rows(schedule, sum, row, lanes);
   share_out(schedule, task);
   return true;
 }
