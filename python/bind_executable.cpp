@@ -25,6 +25,11 @@ py::dict describe(const Plan& plan, const MachineRequirements& machine, int64_t 
   py::dict result;
   result["inputs"] = signature(plan.inputs);
   result["outputs"] = signature(plan.outputs);
+  py::dict shared;
+  for (const TensorInfo& output : plan.outputs) {
+    if (output.in_place >= 0) shared[py::str(output.name)] = plan.inputs[output.in_place].name;
+  }
+  result["in_place"] = shared;
   result["constants"] = plan.constants.size();
   result["constant_bytes"] = constant_bytes;
   result["arena_bytes"] = plan.arena_bytes;
@@ -37,6 +42,14 @@ py::dict describe(const Plan& plan, const MachineRequirements& machine, int64_t 
   return result;
 }
 
+// By output: the input whose array it is, or -1.
+std::vector<int> in_place(const Executable& executable) {
+  std::vector<int> inputs;
+  for (const TensorInfo& output : executable.plan().outputs) inputs.push_back(output.in_place);
+  return inputs;
+}
+
+// Arrays in whose place outputs are must be writable: Python has checked.
 py::list run(Executable& executable, const std::vector<py::array>& arrays) {
   const std::vector<NDArray> inputs = views_of(arrays, "input");
   std::vector<NDArray> outputs;
@@ -45,7 +58,8 @@ py::list run(Executable& executable, const std::vector<py::array>& arrays) {
     outputs = executable.run(inputs);
   }
   py::list result;
-  for (const NDArray& output : outputs) result.append(to_numpy(output));
+  const std::vector<int> shared = in_place(executable);
+  for (size_t i = 0; i < outputs.size(); ++i) result.append(shared[i] < 0 ? to_numpy(outputs[i]) : arrays[shared[i]]);
   return result;
 }
 
@@ -93,6 +107,7 @@ void bind_executable(py::module_& module) {
       .def_property_readonly("outputs", [](const Executable& e) { return signature(e.plan().outputs); })
       .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })
       .def_property("threads", &Executable::threads, &Executable::set_threads)
+      .def_property_readonly("in_place", &in_place)
       .def("run", &run)
       .def("run_into", &run_into)
       .def("profile", &profile)

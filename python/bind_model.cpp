@@ -59,7 +59,7 @@ Signature outputs_of(const relay::Graph& graph) {
 
 // The executable, and what the compilation did as a dict.
 py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
-                  bool winograd) {
+                  bool winograd, const std::map<std::string, std::string>& in_place) {
   relay::CompileReport report;
   const auto run = [&] {
     const py::gil_scoped_release unlocked;
@@ -69,6 +69,7 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
     options.precision = parse_dtype(precision).value();
     options.winograd = winograd;
     options.cache = cache.get();
+    options.in_place = in_place;
     return relay::compile(graph, parse_target(target), options, &report);
   };
   Executable executable = run();

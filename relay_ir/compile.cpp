@@ -6,10 +6,12 @@
 #include <unordered_map>
 
 #include "relay_ir/cost.h"
+#include "relay_ir/in_place.h"
 #include "relay_ir/layout.h"
 #include "relay_ir/memory_plan.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/passes/cut_attention.h"
 #include "relay_ir/view.h"
 #include "targets/compile_image.h"
 #include "targets/cuda/emit.h"
@@ -67,6 +69,10 @@ class Compiler {
       : target_(target), options_(options), report_(report) {}
 
   Executable run(const Graph& graph) {
+    if (!options_.in_place.empty() && target_.kind == TargetKind::cuda) {
+      throw Error(ErrorCode::unsupported,
+                  "in_place is for CPUs: a GPU works on copies of the caller's arrays\n  help: leave it out");
+    }
     graph_ = optimise(graph, target_, options_);
     require_static_shapes(graph_);
     require_sizes_within_limits(graph_);
@@ -74,6 +80,7 @@ class Compiler {
     resolve_views();
     copy_shared_outputs();
     drop_empty_groups();
+    order_groups(graph_, groups_);
     end_phase("graph passes and fusion");
     find_unique_funcs();
     end_phase("tensor expressions");
@@ -108,13 +115,13 @@ class Compiler {
     phase_start_ = now;
   }
 
-  // A view is another name of what its input is.
+  // A view is another name of what its input is; so is, in memory, what is updated in place.
   void resolve_views() {
     root_.resize(graph_.values.size());
     offset_.assign(graph_.values.size(), 0);
     for (size_t id = 0; id < root_.size(); ++id) root_[id] = static_cast<ValueId>(id);
     for (const Node& node : graph_.nodes) {
-      const auto offset = view_offset(graph_, node);
+      const auto offset = is_in_place(node) ? std::optional<int64_t>(0) : view_offset(graph_, node);
       if (!offset) continue;
       check(graph_.values[node.inputs[0]].channel_block == 0, "compile: views are of values in row-major layout");
       root_[node.outputs[0]] = root_[node.inputs[0]];
@@ -128,9 +135,17 @@ class Compiler {
     std::vector<std::string> names;
     for (size_t i = 0; i < graph_.outputs.size(); ++i) names.push_back(graph_.output_name(i));
     graph_.output_names = std::move(names);
+    std::set<std::string> updated;  // inputs; of an output that is listed twice the first is in place
+    std::map<std::string, size_t> inputs;
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) inputs[graph_.values[graph_.inputs[i]].name] = i;
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       ValueId& output = graph_.outputs[i];
       const ValueId root = root_[output];
+      const auto shared = options_.in_place.find(graph_.output_names[i]);
+      if (shared != options_.in_place.end() && updated.insert(shared->second).second) {
+        in_place_[i] = static_cast<int32_t>(inputs.at(shared->second));
+        continue;
+      }
       const bool is_whole = storage_bytes(graph_.values[root]) == storage_bytes(graph_.values[output]);
       if (!graph_.is_constant(root) && is_whole && taken.insert(root).second) continue;
       const ValueId copy = graph_.add_value(graph_.output_names[i], graph_.values[output].type);
@@ -259,6 +274,7 @@ class Compiler {
     for (const ValueId id : graph_.inputs) plan_.inputs.push_back(info(id, graph_.values[id].name));
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       plan_.outputs.push_back(info(graph_.outputs[i], graph_.output_name(i)));
+      if (const auto found = in_place_.find(i); found != in_place_.end()) plan_.outputs[i].in_place = found->second;
       output_index_[root_[graph_.outputs[i]]] = static_cast<uint32_t>(i);
     }
     for (size_t i = 0; i < graph_.inputs.size(); ++i) input_index_[graph_.inputs[i]] = static_cast<uint32_t>(i);
@@ -276,7 +292,11 @@ class Compiler {
   void add_steps(const Group& group, const UniqueFunc& unique) {
     const std::vector<ValueId> values = buffer_values(group);
     double bytes = 0;
-    for (const ValueId id : values) bytes += static_cast<double>(storage_bytes(graph_.values[id]));
+    const bool is_update = group.nodes.size() == 1 && is_in_place(graph_.nodes[group.nodes[0]]);
+    for (const ValueId id : values) {
+      const bool is_kept = is_update && root_[id] == root_[group.outputs[0]];  // but for what is written
+      if (!is_kept) bytes += static_cast<double>(storage_bytes(graph_.values[id]));
+    }
     std::unordered_map<Buffer, size_t> temporaries;  // index into arena_
     for (const Buffer& buffer : unique.lowered.temporaries) {
       const auto shape = const_shape(buffer);
@@ -382,6 +402,7 @@ class Compiler {
   std::vector<Group> groups_;
   std::vector<ValueId> root_;    // by ValueId: whose bytes it shares
   std::vector<int64_t> offset_;  // by ValueId: where in them it begins
+  std::map<size_t, int32_t> in_place_;  // output → input, by position
   std::vector<UniqueFunc> uniques_;
   std::vector<int> unique_of_;  // by group
   Plan plan_;
@@ -409,7 +430,11 @@ Graph optimise(const Graph& graph, const Target& target, const CompileOptions& o
   if (options.winograd) {
     result = run_pass("choose_winograd", result, true, [&](const Graph& g) { return choose_winograd(g, target); });
   }
-  return run_pass("assign_layout", result, true, [&](const Graph& g) { return assign_layout(g, target); });
+  result = run_pass("cut_attention", result, true, [&](const Graph& g) { return cut_attention(g, target); });
+  result = run_pass("assign_layout", result, true, [&](const Graph& g) { return assign_layout(g, target); });
+  if (options.in_place.empty()) return result;
+  return run_pass("update_in_place", result, false,
+                  [&](const Graph& g) { return update_in_place(g, options.in_place); });
 }
 
 Executable compile(const Graph& graph, const Target& target, const CompileOptions& options, CompileReport* report) {

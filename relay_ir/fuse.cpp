@@ -11,11 +11,13 @@
 //                with any strides
 //
 // Large concatenations stand alone, but channels in blocks that are put together take an epilogue like a contraction's.
-// Views are in no group: they are other names of the same bytes.
+// Views are in no group: they are other names of the same bytes.  Updates in place are groups of their own, and what
+// reads the elements that they overwrite ends its group, so that order_groups can put it before them.
 #include <algorithm>
 #include <set>
 
 #include "relay_ir/compile.h"
+#include "relay_ir/in_place.h"
 #include "relay_ir/lower_selection.h"
 #include "relay_ir/op.h"
 #include "relay_ir/view.h"
@@ -36,6 +38,7 @@ struct Cluster {
   bool is_attention = false;  // the anchor is one
   bool only_moves = false;    // transposes and slices
   bool is_selection = false;  // of channels in blocks, alone
+  bool reads_overwritten = false;  // elements of before an update in place
   bool is_absorbed = false;
 };
 
@@ -45,7 +48,18 @@ bool is_anchor(OpKind kind) {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), uses_(graph), clusters_(graph.nodes.size()) {}
+  explicit Fuser(const Graph& graph)
+      : graph_(graph), uses_(graph), is_overwritten_(graph.values.size(), false), clusters_(graph.nodes.size()) {
+    // Of views, what they are views of is; so from the last node to the first, and then on to all views.
+    for (size_t i = graph.nodes.size(); i-- > 0;) {
+      const Node& node = graph.nodes[i];
+      if (is_in_place(node) || (is_view(i) && is_overwritten_[node.outputs[0]])) is_overwritten_[node.inputs[0]] = true;
+    }
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const Node& node = graph.nodes[i];
+      if (is_view(i) && is_overwritten_[node.inputs[0]]) is_overwritten_[node.outputs[0]] = true;
+    }
+  }
 
   std::vector<Group> run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -62,6 +76,8 @@ class Fuser {
       cluster.is_selection = is_blocked_selection(graph_, graph_.nodes[i]);
       if (graph_.nodes[i].outputs.size() > 1 || is_large_concat(graph_.nodes[i]) || cluster.is_selection)
         cluster.weight = Weight::closed;
+      if (is_in_place(graph_.nodes[i])) cluster.weight = Weight::closed;
+      cluster.reads_overwritten = reads_overwritten(graph_.nodes[i]);
       while (absorb_one(static_cast<int>(i))) {
       }
     }
@@ -73,6 +89,11 @@ class Fuser {
   }
 
  private:
+  bool reads_overwritten(const Node& node) const {
+    return std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId id) { return id != no_value && is_overwritten_[id]; });
+  }
+
   bool is_view(size_t node) const { return view_offset(graph_, graph_.nodes[node]).has_value(); }
 
   std::optional<int64_t> elements(ValueId id) const {
@@ -110,7 +131,7 @@ class Fuser {
   bool may_absorb(int sink, int producer) const {
     const Cluster &cluster = clusters_[sink], &other = clusters_[producer];
     if (cluster.weight == Weight::closed || (other.weight == Weight::closed && !other.is_selection)) return false;
-    if (cluster.nodes.size() + other.nodes.size() > max_group_nodes) return false;
+    if (cluster.nodes.size() + other.nodes.size() > max_group_nodes || other.reads_overwritten) return false;
     const ValueId value = graph_.nodes[producer].outputs[0];
     if (other.is_selection) return cluster.weight == Weight::light && is_epilogue(cluster, value);
     if (other.weight == Weight::anchored) {
@@ -216,6 +237,7 @@ class Fuser {
 
   const Graph& graph_;
   const Uses uses_;
+  std::vector<bool> is_overwritten_;  // by ValueId
   std::vector<Cluster> clusters_;  // by sink
 };
 

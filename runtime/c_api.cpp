@@ -104,6 +104,11 @@ int tw_output(const tw_executable* executable, int32_t index, tw_tensor* result)
   return get_tensor(executable->outputs, index, result);
 }
 
+int32_t tw_in_place(const tw_executable* executable, int32_t output) {
+  const auto& outputs = executable->executable.plan().outputs;
+  return output >= 0 && static_cast<size_t>(output) < outputs.size() ? outputs[output].in_place : -1;
+}
+
 int tw_set_threads(tw_executable* executable, int32_t threads) {
   return guarded([&] { executable->executable.set_threads(threads); });
 }
@@ -111,18 +116,20 @@ int tw_set_threads(tw_executable* executable, int32_t threads) {
 int tw_run(tw_executable* executable, const void* const* inputs, const size_t* input_bytes, void* const* outputs,
            const size_t* output_bytes) {
   return guarded([&] {
-    auto views = [](const std::vector<tw::TensorInfo>& infos, const std::vector<tw_executable::Tensor>& tensors,
+    auto views = [inputs](const std::vector<tw::TensorInfo>& infos, const std::vector<tw_executable::Tensor>& tensors,
                     auto* data, const size_t* bytes, const char* kind) {
       std::vector<tw::NDArray> arrays;
       for (size_t i = 0; i < infos.size(); ++i) {
         const size_t expected = tensors[i].view.bytes;
-        require(data && bytes && (data[i] || expected == 0), "tw_run: a null array");
+        const void* start = data ? data[i] : nullptr;
+        if (!start && infos[i].in_place >= 0) start = inputs[infos[i].in_place];
+        require(data && bytes && (start || expected == 0), "tw_run: a null array");
         if (bytes[i] != expected)
           throw tw::Error(tw::ErrorCode::input, std::string(kind) + " '" + infos[i].name + "' has " +
                                                     std::to_string(bytes[i]) + " bytes, the model has " +
                                                     std::to_string(expected) +
                                                     "\n  help: tw_input and tw_output say shapes and types");
-        arrays.emplace_back(infos[i].dtype, infos[i].shape, const_cast<void*>(data[i]), nullptr);
+        arrays.emplace_back(infos[i].dtype, infos[i].shape, const_cast<void*>(start), nullptr);
       }
       return arrays;
     };

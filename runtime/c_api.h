@@ -38,11 +38,16 @@ TW_API int32_t tw_output_count(const tw_executable* executable);
 TW_API int tw_input(const tw_executable* executable, int32_t index, tw_tensor* result);
 TW_API int tw_output(const tw_executable* executable, int32_t index, tw_tensor* result);
 
+/* The input whose array the output is, too: the run changes elements of it, so it must be writable.  -1: none; the
+ * output has an array of its own. */
+TW_API int32_t tw_in_place(const tw_executable* executable, int32_t output);
+
 /* 0: one thread a core that this process may use, which is how it starts. */
 TW_API int tw_set_threads(tw_executable* executable, int32_t threads);
 
 /* Reads inputs[i] (input_bytes[i] bytes, which must be what tw_input says) and writes outputs[i].  The arrays do not
- * overlap; those that start at a multiple of 64 are used in place, others are copied. */
+ * overlap; those that start at a multiple of 64 are used as they are, others are copied.  Of an output in place of an
+ * input, outputs[i] is that input's array or NULL. */
 TW_API int tw_run(tw_executable* executable, const void* const* inputs, const size_t* input_bytes, void* const* outputs,
                   const size_t* output_bytes);
 

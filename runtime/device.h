@@ -29,7 +29,8 @@ struct StepSpan {
 class Program {
  public:
   virtual ~Program() = default;
-  // Host addresses in the order of the plan's inputs and outputs, of the sizes that the plan says, not overlapping.
+  // Host addresses in the order of the plan's inputs and outputs, of the sizes that the plan says, not overlapping but
+  // for outputs in place of an input, which have its address.
   // `threads` ≥ 1 is for devices that run on the host's cores.
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) = 0;
   // Runs all steps `repetitions` times, each step alone; its median seconds, in the order of the plan's steps.

@@ -190,14 +190,19 @@ class CpuProgram final : public Program {
     return (w * step.tasks + workers - 1) / workers;
   }
 
-  // The next piece of first … last - 1 that nobody has taken in this run: its first task, or last.
-  int64_t claim(std::atomic<int64_t>& claimed, int64_t first, int64_t last, int64_t piece) const {
+  struct Piece {
+    int64_t begin, end;
+  };
+
+  // The next piece of first … last - 1 that nobody has taken in this run; empty: there is none.  The last ones are
+  // small, so that all workers are done at about the same time.
+  Piece claim(std::atomic<int64_t>& claimed, int64_t first, int64_t last, int64_t most) const {
     int64_t seen = claimed.load(std::memory_order_relaxed);
     for (;;) {
       const int64_t next = seen >> task_bits == run_ ? seen & ((int64_t{1} << task_bits) - 1) : first;
-      if (next >= last) return last;
-      const int64_t now = run_ << task_bits | std::min(next + piece, last);
-      if (claimed.compare_exchange_weak(seen, now, std::memory_order_relaxed)) return next;
+      if (next >= last) return {last, last};
+      const int64_t end = next + std::clamp<int64_t>((last - next) / 2, 1, most);
+      if (claimed.compare_exchange_weak(seen, run_ << task_bits | end, std::memory_order_relaxed)) return {next, end};
     }
   }
 
@@ -214,10 +219,10 @@ class CpuProgram final : public Program {
     for (int k = 0; k < owners; ++k) {
       const int owner = (w + k) % workers;
       const int64_t first = first_task(step, owner, workers), last = first_task(step, owner + 1, workers);
-      const int64_t piece = (last - first + pieces_a_share - 1) / pieces_a_share;
+      const int64_t most = std::max<int64_t>(1, (last - first + pieces_a_share - 1) / pieces_a_share);
       std::atomic<int64_t>& claimed = workers_[owner].claimed[index];
-      for (int64_t begin; (begin = claim(claimed, first, last, piece)) < last;) {
-        step.function(pointers, step.parameters, begin, std::min(begin + piece, last));
+      for (Piece piece; (piece = claim(claimed, first, last, most)).begin < piece.end;) {
+        step.function(pointers, step.parameters, piece.begin, piece.end);
         has_run = true;
       }
     }
@@ -248,6 +253,10 @@ class CpuProgram final : public Program {
       input_starts_[i] = copy.data();
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
+      if (const int32_t input = plan_.outputs[i].in_place; input >= 0) {
+        output_starts_[i] = const_cast<void*>(input_starts_[input]);  // perhaps its copy
+        continue;
+      }
       if (is_aligned(outputs[i], plan_.caller_alignment)) continue;
       NDArray& copy = aligned_outputs_[i];
       if (!copy.is_defined()) copy = NDArray(plan_.outputs[i].dtype, plan_.outputs[i].shape);
@@ -257,7 +266,9 @@ class CpuProgram final : public Program {
 
   void end(std::span<void* const> outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
-      size_t bytes = output_starts_[i] == outputs[i] ? 0 : aligned_outputs_[i].byte_size();
+      const int32_t input = plan_.outputs[i].in_place;
+      const NDArray& copy = input >= 0 ? aligned_inputs_[input] : aligned_outputs_[i];
+      const size_t bytes = output_starts_[i] == outputs[i] ? 0 : copy.byte_size();
       if (bytes > 0) std::memcpy(outputs[i], output_starts_[i], bytes);
     }
   }

@@ -30,12 +30,16 @@ struct Executable::State {
   std::mutex results_mutex;
   std::vector<NDArray> results;
 
-  std::vector<NDArray> make_outputs() {
+  std::vector<NDArray> make_outputs(const std::vector<NDArray>& inputs) {
     constexpr size_t worth_keeping = size_t{1} << 20;
     std::lock_guard lock(results_mutex);
     results.resize(plan.outputs.size());
     std::vector<NDArray> outputs;
     for (size_t i = 0; i < plan.outputs.size(); ++i) {
+      if (const int32_t input = plan.outputs[i].in_place; input >= 0) {
+        outputs.push_back(inputs[input]);
+        continue;
+      }
       NDArray& kept = results[i];
       if (!kept.is_defined() || !kept.is_sole_owner()) {
         NDArray fresh(plan.outputs[i].dtype, plan.outputs[i].shape);
@@ -160,7 +164,7 @@ const MachineRequirements& Executable::requirements() const {
 
 std::vector<NDArray> Executable::run(const std::vector<NDArray>& inputs) {
   check_arrays(inputs, state_->plan.inputs, "input");
-  std::vector<NDArray> outputs = state_->make_outputs();
+  std::vector<NDArray> outputs = state_->make_outputs(inputs);
   run_into(inputs, outputs);
   return outputs;
 }
@@ -169,6 +173,13 @@ void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArra
   State& s = *state_;
   check_arrays(inputs, s.plan.inputs, "input");
   check_arrays(outputs, s.plan.outputs, "output");
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const int32_t input = s.plan.outputs[i].in_place;
+    if (input >= 0 && outputs[i].data() != inputs[input].data())
+      throw Error(ErrorCode::input, "output '" + s.plan.outputs[i].name + "' is in place of input '" +
+                                        s.plan.inputs[input].name +
+                                        "', but another array was given\n  help: give the input's array for both");
+  }
   Addresses addresses(inputs, outputs);
   std::lock_guard lock(s.mutex);
   s.ready_program().run(addresses.inputs, addresses.outputs, threads());
@@ -192,7 +203,8 @@ auto Executable::measure(const std::vector<NDArray>& inputs, int repetitions, F&
   check_arrays(inputs, s.plan.inputs, "input");
   if (repetitions < 1) throw Error(ErrorCode::limit, "a profile takes at least 1 repetition\n  help: 10 is usual");
   std::vector<NDArray> outputs;
-  for (const TensorInfo& info : s.plan.outputs) outputs.emplace_back(info.dtype, info.shape);
+  for (const TensorInfo& info : s.plan.outputs)
+    outputs.push_back(info.in_place >= 0 ? inputs[info.in_place] : NDArray(info.dtype, info.shape));
   Addresses addresses(inputs, outputs);
   std::lock_guard lock(s.mutex);
   return by_program(s.ready_program(), addresses);

@@ -36,8 +36,10 @@ class Executable {
   const MachineRequirements& requirements() const;
 
   // Runs on threads() workers.  `inputs` in the order of plan().inputs, checked for dtype and shape: Error(input).
+  // An output that is in place of an input (TensorInfo::in_place) is that input's array, which the run changes.
   std::vector<NDArray> run(const std::vector<NDArray>& inputs);
-  // Into arrays that the caller owns; they overlap neither each other nor the inputs.
+  // Into arrays that the caller owns; they overlap neither each other nor the inputs, but those in place of an input,
+  // which are its array.
   void run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs);
   // 0: one worker a core of the affinity mask and the cgroups' CPU quota, as at the start.  Error(limit).
   void set_threads(int threads);

@@ -21,6 +21,8 @@ struct TensorInfo {
   std::string name;
   DType dtype;
   Shape shape;
+  // Of an output: the input whose array it is, too, with the same type and shape; -1: it has an array of its own.
+  int32_t in_place = -1;
 };
 
 // Where a step's buffer lives.

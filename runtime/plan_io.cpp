@@ -108,6 +108,7 @@ std::vector<std::byte> write_plan(const Plan& plan) {
   ByteWriter out;
   write_tensors(out, plan.inputs);
   write_tensors(out, plan.outputs);
+  for (const TensorInfo& output : plan.outputs) out.put(output.in_place);
   write_tensors(out, plan.constants);
   out.put(plan.caller_alignment);
   out.put(plan.arena_bytes);
@@ -127,6 +128,7 @@ Plan read_plan(std::span<const std::byte> bytes, const std::string& where) {
   Plan plan;
   plan.inputs = read_tensors(in);
   plan.outputs = read_tensors(in);
+  for (TensorInfo& output : plan.outputs) output.in_place = in.get<int32_t>();
   plan.constants = read_tensors(in);
   plan.caller_alignment = in.get<uint32_t>();
   plan.arena_bytes = in.get<int64_t>();
@@ -167,6 +169,15 @@ std::string find_plan_problem(const Plan& plan) {
                                         {plan.arena_bytes}};
   const char* storages[] = {"input", "output", "constant", "arena"};
   if (!problem.empty()) return problem;
+  std::vector<bool> is_taken(plan.inputs.size(), false);
+  for (const TensorInfo& output : plan.outputs) {
+    if (output.in_place == -1) continue;
+    const auto at = static_cast<size_t>(output.in_place);
+    if (output.in_place < 0 || at >= plan.inputs.size() || is_taken[at] || plan.inputs[at].dtype != output.dtype ||
+        plan.inputs[at].shape != output.shape)
+      return "output '" + output.name + "' is in place of an input that it cannot share";
+    is_taken[at] = true;
+  }
   if (plan.caller_alignment == 0 || plan.caller_alignment > 64 ||
       (plan.caller_alignment & (plan.caller_alignment - 1)) != 0)
     return "an alignment of " + std::to_string(plan.caller_alignment) + " bytes is no power of two up to 64";

@@ -32,6 +32,9 @@ Target = Annotated[str, typer.Option("--target", "-t", help="cpu, x86:avx2, aarc
 Threads = Annotated[int | None, typer.Option("--threads", "-j", help="Workers of a run; every core if left out.")]
 Precision = Annotated[str, typer.Option(help="Of convolutions and matrix products: f32, bf16, f16.")]
 Winograd = Annotated[bool, typer.Option(help="3×3 convolutions by Winograd's filtering: faster, rounds a little more.")]
+InPlace = Annotated[
+    list[str], typer.Option("--in-place", help="OUTPUT=INPUT: one array for both, of which a run changes elements.")
+]
 Seed = Annotated[int, typer.Option(help="Of the inputs that are made up.")]
 
 
@@ -45,8 +48,21 @@ def parse_shapes(options: list[str]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def parse_in_place(options: list[str]) -> dict[str, str]:
+    pairs = dict(option.partition("=")[::2] for option in options)
+    if wrong := [option for option in options if "=" not in option]:
+        raise tw.Error("TW1101", f"--in-place {wrong[0]} names no pair\nhelp: write --in-place OUTPUT=INPUT")
+    return pairs
+
+
 def executable_of(
-    path: Path, shapes: list[str], target: str, threads: int | None, precision: str, winograd: bool
+    path: Path,
+    shapes: list[str],
+    target: str,
+    threads: int | None,
+    precision: str,
+    winograd: bool,
+    in_place: list[str],
 ) -> tw.Executable:
     """Loads an artifact, or loads and compiles a model."""
     if path.suffix == ".twa":
@@ -54,7 +70,8 @@ def executable_of(
         if threads is not None:
             executable.threads = threads
         return executable
-    return tw.compile(tw.load(path, parse_shapes(shapes)), target, threads, precision, winograd=winograd)
+    model = tw.load(path, parse_shapes(shapes))
+    return tw.compile(model, target, threads, precision, winograd=winograd, in_place=parse_in_place(in_place))
 
 
 def made_up_inputs(inputs: dict[str, str], seed: int) -> dict[str, np.ndarray]:
@@ -110,12 +127,13 @@ def compile(
     threads: Threads = None,
     precision: Precision = "f32",
     winograd: Winograd = True,
+    in_place: InPlace = [],  # noqa: B006
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler did, too.")] = False,
 ) -> None:
     """Compile a model to a .twa artifact."""
     start = time.perf_counter()
     output = output or model.with_suffix(".twa")
-    executable = executable_of(model, shape, target, threads, precision, winograd)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place)
     executable.save(output)
     report.compiled(executable, output, time.perf_counter() - start)
     if verbose:
@@ -133,9 +151,10 @@ def run(
     threads: Threads = None,
     precision: Precision = "f32",
     winograd: Winograd = True,
+    in_place: InPlace = [],  # noqa: B006
 ) -> None:
     """Run a model or an artifact once; inputs that are not given are made up."""
-    executable = executable_of(model, shape, target, threads, precision, winograd)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place)
     feed = read_inputs(input)
     if not feed:
         feed = made_up_inputs(executable.inputs, seed)
@@ -162,9 +181,10 @@ def bench(
     threads: Threads = None,
     precision: Precision = "f32",
     winograd: Winograd = True,
+    in_place: InPlace = [],  # noqa: B006
 ) -> None:
     """Measure the latency with its spread; with --kernels, each kernel's bound and the share reached."""
-    executable = executable_of(model, shape, target, threads, precision, winograd)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place)
     feed = made_up_inputs(executable.inputs, seed)
     samples, end = [], time.perf_counter() + seconds
     executable.run(feed)
