@@ -400,8 +400,8 @@ class Compiler {
   CompileReport& report_;
   Clock::time_point phase_start_ = Clock::now();
   std::vector<Group> groups_;
-  std::vector<ValueId> root_;    // by ValueId: whose bytes it shares
-  std::vector<int64_t> offset_;  // by ValueId: where in them it begins
+  std::vector<ValueId> root_;           // by ValueId: whose bytes it shares
+  std::vector<int64_t> offset_;         // by ValueId: where in them it begins
   std::map<size_t, int32_t> in_place_;  // output → input, by position
   std::vector<UniqueFunc> uniques_;
   std::vector<int> unique_of_;  // by group

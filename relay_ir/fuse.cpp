@@ -35,9 +35,9 @@ struct Cluster {
   Weight weight = Weight::light;
   bool is_elementwise = true;  // every node is
   bool has_contraction = false;
-  bool is_attention = false;  // the anchor is one
-  bool only_moves = false;    // transposes and slices
-  bool is_selection = false;  // of channels in blocks, alone
+  bool is_attention = false;       // the anchor is one
+  bool only_moves = false;         // transposes and slices
+  bool is_selection = false;       // of channels in blocks, alone
   bool reads_overwritten = false;  // elements of before an update in place
   bool is_absorbed = false;
 };
@@ -238,7 +238,7 @@ class Fuser {
   const Graph& graph_;
   const Uses uses_;
   std::vector<bool> is_overwritten_;  // by ValueId
-  std::vector<Cluster> clusters_;  // by sink
+  std::vector<Cluster> clusters_;     // by sink
 };
 
 }  // namespace

@@ -117,7 +117,7 @@ int tw_run(tw_executable* executable, const void* const* inputs, const size_t* i
            const size_t* output_bytes) {
   return guarded([&] {
     auto views = [inputs](const std::vector<tw::TensorInfo>& infos, const std::vector<tw_executable::Tensor>& tensors,
-                    auto* data, const size_t* bytes, const char* kind) {
+                          auto* data, const size_t* bytes, const char* kind) {
       std::vector<tw::NDArray> arrays;
       for (size_t i = 0; i < infos.size(); ++i) {
         const size_t expected = tensors[i].view.bytes;

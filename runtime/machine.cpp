@@ -219,9 +219,9 @@ double measure_read_bandwidth(int threads, double seconds) {
   const Array array(*team);
   // What hardware prefetchers keep in flight is often less than what a core can wait for.
   double time = 1e9;
-  for (const size_t ahead : {0, 1024, 2048}) {
+  for (const size_t ahead : {0, 1024}) {
     const auto part = [&](int w) { loops.read(array.of_worker(w), array.part, ahead); };
-    time = std::min(time, best_round(*team, seconds / 3, part));
+    time = std::min(time, best_round(*team, seconds / 2, part));
   }
   return threads * static_cast<double>(array.part) / time;
 }

@@ -181,8 +181,8 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
 
   // After all copies: products and sums that belong together now stand together.
   if (target.has_fma) run("contract_fma");
-  // Not here: hoist_invariants and eliminate_common_subexpressions.  LLVM and NVRTC find the same values, and the passes
-  // take longer than they save.
+  // Not here: hoist_invariants and eliminate_common_subexpressions.  LLVM and NVRTC find the same values, and the
+  // passes take longer than they save.
 
   return split_into_kernels(f, symbol);
 }

@@ -136,11 +136,12 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
     const Expr value = cast(wide, q(of_query(i, i.back())));
     return c.attributes.get_float("scale") == 1 ? value : value * number(c.attributes.get_float("scale"));
   });
-  te::Tensor scores = te::reduce(
-      "attention_scores", scored, {s.size}, te::Combiner::sum, {query, k}, [&](const te::Indices& i, const te::Indices& r) {
-        const Expr key = key_at(i, i.back());
-        return query(appended(row(i), r[0])) * cast(wide, load(k.buffer(), of_key(i, key, r[0]), is_key(key)));
-      });
+  te::Tensor scores = te::reduce("attention_scores", scored, {s.size}, te::Combiner::sum, {query, k},
+                                 [&](const te::Indices& i, const te::Indices& r) {
+                                   const Expr key = key_at(i, i.back());
+                                   return query(appended(row(i), r[0])) *
+                                          cast(wide, load(k.buffer(), of_key(i, key, r[0]), is_key(key)));
+                                 });
   if (c.has_input(3) || has_places_left) {
     const te::Tensor raw = scores, mask = c.has_input(3) ? in[3] : te::Tensor();
     std::vector<Expr> shape = q.shape();
@@ -163,21 +164,19 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
                  [&](const te::Indices& i, const te::Indices& r) { return scores(appended(i, r[0])); });
   // Rows without any score: e^(-∞ - lowest) is 0, e^(-∞ + ∞) is none.
   const auto shift_of = [&](const Expr& value) { return call(Intrinsic::maximum, {value, number(-3e38)}); };
-  const te::Tensor weights =
-      te::compute("attention_weights", scored, {scores, largest}, [&](const te::Indices& i) {
-        const Expr shift = largest(head_of(i));
-        return call(Intrinsic::exp, {scores(i) - (is_zero_if_masked || is_cut ? shift_of(shift) : shift)});
-      });
+  const te::Tensor weights = te::compute("attention_weights", scored, {scores, largest}, [&](const te::Indices& i) {
+    const Expr shift = largest(head_of(i));
+    return call(Intrinsic::exp, {scores(i) - (is_zero_if_masked || is_cut ? shift_of(shift) : shift)});
+  });
   const te::Tensor sum =
       te::reduce("attention_sum", parts, key_extent, te::Combiner::sum, {weights},
                  [&](const te::Indices& i, const te::Indices& r) { return weights(appended(i, r[0])); });
-  const te::Tensor mixed =
-      te::reduce("attention_mixed", with(parts, s.result_size), key_extent, te::Combiner::sum, {weights, v},
-                 [&](const te::Indices& i, const te::Indices& r) {
-                   const Expr key = key_at(i, r[0]);
-                   return weights(appended(head_of(i), r[0])) *
-                          cast(wide, load(v.buffer(), of_key(i, key, i.back()), is_key(key)));
-                 });
+  const te::Tensor mixed = te::reduce("attention_mixed", with(parts, s.result_size), key_extent, te::Combiner::sum,
+                                      {weights, v}, [&](const te::Indices& i, const te::Indices& r) {
+                                        const Expr key = key_at(i, r[0]);
+                                        return weights(appended(head_of(i), r[0])) *
+                                               cast(wide, load(v.buffer(), of_key(i, key, i.back()), is_key(key)));
+                                      });
   te::Tensor total = sum, joined = mixed;
   if (is_cut) {
     const std::vector<Expr> count{parts.back()};
@@ -187,10 +186,9 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
     const te::Tensor share = te::compute("attention_share", parts, {largest, top}, [&](const te::Indices& i) {
       return call(Intrinsic::exp, {largest(i) - shift_of(top(row(i)))});
     });
-    total = te::reduce("attention_total", rows, count, te::Combiner::sum, {share, sum},
-                       [&](const te::Indices& i, const te::Indices& r) {
-                         return share(appended(i, r[0])) * sum(appended(i, r[0]));
-                       });
+    total = te::reduce(
+        "attention_total", rows, count, te::Combiner::sum, {share, sum},
+        [&](const te::Indices& i, const te::Indices& r) { return share(appended(i, r[0])) * sum(appended(i, r[0])); });
     joined = te::reduce("attention_joined", with(rows, s.result_size), count, te::Combiner::sum, {share, mixed},
                         [&](const te::Indices& i, const te::Indices& r) {
                           const te::Indices part = appended(row(i), r[0]);

@@ -77,8 +77,8 @@ class Updater {
   void require_independent_updates(const Node& node, const std::string& pair) const {
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == no_value || stored_[node.inputs[i]] != stored_[node.inputs[0]]) continue;
-      throw Error(ErrorCode::unsupported, pair + "node `" + node.name +
-                                              "` reads elements of it while it overwrites them" + leave_out);
+      throw Error(ErrorCode::unsupported,
+                  pair + "node `" + node.name + "` reads elements of it while it overwrites them" + leave_out);
     }
   }
 

@@ -15,7 +15,6 @@
 #include <algorithm>
 
 #include "targets/cpu/attention_stages.h"
-#include "tensor_ir/match.h"
 
 namespace tw::cpu {
 namespace {
@@ -56,29 +55,6 @@ int vectors_beside(int rows, int64_t vectors, const Target& target) {
     if (rows * v + v + 1 <= target.vector_registers - 1 && waste(v) <= waste(best)) best = v;
   }
   return best;
-}
-
-// A copy of k as panels of `width` keys, each [element][key].
-BlockRef pack_keys(Schedule& schedule, int64_t width) {
-  const BlockAnalysis analysis = analyse(schedule.node(scores));
-  const Access& read = analysis.reads.at(1);
-  const Var key = analysis.spatial().back(), element = analysis.reduce().at(0);
-  IndexMap map;
-  Expr of_key, of_element;
-  for (size_t d = 0; d < read.indices.size(); ++d) {
-    map.from.push_back(Var("d" + std::to_string(d)));
-    if (read.uses(key) && uses_var(read.indices[d], key)) {
-      of_key = map.from[d];
-    } else if (uses_var(read.indices[d], element)) {
-      of_element = map.from[d];
-    } else {
-      map.to.push_back(map.from[d]);
-    }
-  }
-  map.to.insert(map.to.end(), {floor_div(of_key, width), of_element, floor_mod(of_key, width)});
-  const BlockRef copy = schedule.cache_read(scores, read.buffer->name, Scope::stack);
-  schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
-  return copy;
 }
 
 }  // namespace
@@ -147,7 +123,7 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
   }
   if (packs_keys) {
     const int panel = vectors_beside(tile.rows, vectors(extents.keys), target);
-    const BlockRef copy = pack_keys(schedule, static_cast<int64_t>(panel) * lanes);
+    const BlockRef copy = pack_keys(schedule, static_cast<int64_t>(panel) * lanes, Scope::stack);
     std::vector<LoopRef> loops = loops_below(schedule, scored, row);
     const auto keys = schedule.split(loops.back(), {std::nullopt, panel, lanes});
     loops.pop_back();

@@ -99,6 +99,28 @@ std::optional<Output> match_output(const Schedule& schedule, const BlockRef& sou
   return output;
 }
 
+BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope) {
+  const BlockAnalysis analysis = analyse(schedule.node(scores));
+  const Access& read = analysis.reads.at(1);
+  const Var key = analysis.spatial().back(), element = analysis.reduce().at(0);
+  IndexMap map;
+  Expr of_key, of_element;
+  for (size_t d = 0; d < read.indices.size(); ++d) {
+    map.from.push_back(Var("d" + std::to_string(d)));
+    if (read.uses(key) && uses_var(read.indices[d], key)) {
+      of_key = map.from[d];
+    } else if (uses_var(read.indices[d], element)) {
+      of_element = map.from[d];
+    } else {
+      map.to.push_back(map.from[d]);
+    }
+  }
+  map.to.insert(map.to.end(), {floor_div(of_key, width), of_element, floor_mod(of_key, width)});
+  const BlockRef copy = schedule.cache_read(scores, read.buffer->name, scope);
+  schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
+  return copy;
+}
+
 void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
   schedule.compute_at(block, tile);
   schedule.set_scope(analyse(schedule.node(block)).write.buffer->name, Scope::register_);

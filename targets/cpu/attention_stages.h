@@ -1,4 +1,5 @@
-// The stages of relay_ir's operator attention (ops/attention_op.cpp), known by their names, and what its schedules share.
+// The stages of relay_ir's operator attention (ops/attention_op.cpp), known by their names, and what its schedules
+// share.
 #pragma once
 
 #include "targets/cpu/default_schedule.h"
@@ -26,6 +27,8 @@ struct Output {
 };
 std::optional<Output> match_output(const Schedule& schedule, const BlockRef& source);
 
+// A copy of k as panels of `width` keys, each [element][key].
+BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope);
 // rows × columns of a contraction within `tile`, kept in registers: its own loops there are … rows, columns, reduced.
 void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
 // Largest or sum of each row within `tile`.

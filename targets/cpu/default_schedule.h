@@ -75,8 +75,8 @@ void share_out(Schedule& schedule, const LoopRef& loop);
 // Elements of memory between neighbours along a spatial axis of `block`, where its results end up: of its epilogue,
 // when it has one, since the tile itself is in registers.
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule);
-// Whether the operand is too large for a core's caches and read once, for `uses` rows that are few: then the stream from
-// memory is what takes the time.
+// Whether the operand is too large for a core's caches and read once, for `uses` rows that are few: then the stream
+// from memory is what takes the time.
 bool is_stream(const Buffer& operand, int64_t uses, const Target& target);
 // …and the loop asks for it ahead.
 void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,

@@ -23,7 +23,7 @@ constexpr int64_t line_bytes = 64;
 // Flat offsets, in elements, that the body reads of the buffer: one for each line as far as their distances are known.
 std::vector<Expr> lines_read(const Stmt& body, const std::string& buffer, Buffer& found) {
   std::vector<Expr> offsets;
-  std::set<int64_t> lines;  // relative to the first
+  std::set<int64_t> lines;                                         // relative to the first
   const auto is_own_loop = [](const For&) { return Walk::skip; };  // its offsets change within the body
   visit(body, is_own_loop, [&](const Load& l) {
     if (l.buffer->name != buffer || l.indices.size() != 1) return;
@@ -48,7 +48,8 @@ std::vector<Expr> lines_read(const Stmt& body, const std::string& buffer, Buffer
 Func insert_prefetches(const Func& func) {
   Func result = func;
   result.body = rewrite(func.body, [&](const For& loop) -> Stmt {
-    const auto name = loop.attributes.find(prefetch_attribute), distance = loop.attributes.find(prefetch_bytes_attribute);
+    const auto name = loop.attributes.find(prefetch_attribute),
+               distance = loop.attributes.find(prefetch_bytes_attribute);
     if (name == loop.attributes.end() || distance == loop.attributes.end()) return {};
     const auto* buffer_name = std::get_if<std::string>(&name->second);
     const auto* bytes = std::get_if<int64_t>(&distance->second);

@@ -79,7 +79,8 @@ const Case cut_cases[] = {
        y = attention(q, k, v) {scale = 0.25, part = 32}
        return y
      })"},
-    {"parts, masked", R"(graph g (q: f32[1, 4, 1, 64], k: f32[1, 1, 80, 64], v: f32[1, 1, 80, 64], m: f32[1, 1, 1, 80]) {
+    {"parts, masked",
+     R"(graph g (q: f32[1, 4, 1, 64], k: f32[1, 1, 80, 64], v: f32[1, 1, 80, 64], m: f32[1, 1, 1, 80]) {
        y = attention(q, k, v, m) {part = 48}
        return y
      })"},
@@ -99,6 +100,30 @@ const Case cut_cases[] = {
      })"},
     {"parts of many queries", R"(graph g (q: f32[2, 9, 8], k: f32[2, 40, 8], v: f32[2, 40, 8]) {
        y = attention(q, k, v) {part = 16}
+       return y
+     })"},
+    {"parts for blocks of queries, shared heads",
+     R"(graph g (q: f32[1, 4, 120, 16], k: f32[1, 2, 64, 16], v: f32[1, 2, 64, 32]) {
+       y = attention(q, k, v) {scale = 0.25, part = 32}
+       return y
+     })"},
+    {"parts for blocks of queries, masked, with places left",
+     R"(graph g (q: f32[2, 16, 9], k: f32[2, 75, 9], v: f32[2, 75, 20], m: f32[16, 75]) {
+       y = attention(q, k, v, m) {part = 32}
+       return y
+     })"},
+    {"parts for blocks of queries by position", R"(graph g (x: f32[1, 48, 3, 2, 16]) {
+       a = slice(x) {axes = [2], starts = [0], sizes = [1]}
+       b = slice(x) {axes = [2], starts = [1], sizes = [1]}
+       c = slice(x) {axes = [2], starts = [2], sizes = [1]}
+       e = reshape(a) {shape = [1, 48, 2, 16]}
+       f = reshape(b) {shape = [1, 48, 2, 16]}
+       h = reshape(c) {shape = [1, 48, 2, 16]}
+       q = transpose(e) {perm = [0, 2, 1, 3]}
+       k = transpose(f) {perm = [0, 2, 1, 3]}
+       v = transpose(h) {perm = [0, 2, 1, 3]}
+       o = attention(q, k, v) {part = 16}
+       y = transpose(o) {perm = [0, 2, 1, 3]}
        return y
      })"},
 };
@@ -173,9 +198,11 @@ int64_t part_chosen(const std::string& q, const std::string& k, int threads) {
 }
 
 TEST(Attention, IsCutWhereThatPays) {
-  EXPECT_EQ(part_chosen("1, 16, 1, 64", "1, 4, 256, 64", 2), 0);      // short, and heads enough
-  EXPECT_EQ(part_chosen("1, 16, 64, 64", "1, 4, 4096, 64", 2), 0);    // many queries
-  EXPECT_EQ(part_chosen("1, 16, 1, 20", "1, 4, 4096, 20", 2), 0);     // no whole vectors
+  EXPECT_EQ(part_chosen("1, 16, 1, 64", "1, 4, 256, 64", 2), 0);     // short, and heads enough
+  EXPECT_EQ(part_chosen("1, 12, 512, 64", "1, 12, 512, 64", 2), 0);  // k and v fit the second cache
+  EXPECT_EQ(part_chosen("1, 4, 4099, 64", "1, 4, 4099, 64", 2), 0);  // tiles of queries would need guards
+  EXPECT_EQ(part_chosen("1, 4, 4096, 64", "1, 4, 4096, 64", 2), 256);
+  EXPECT_EQ(part_chosen("1, 16, 1, 20", "1, 4, 4096, 20", 2), 0);  // no whole vectors
   const int64_t long_part = part_chosen("1, 32, 1, 128", "1, 8, 4096, 128", 2);
   EXPECT_TRUE(long_part >= 64 && 4096 % long_part == 0) << long_part;
   const int64_t few = part_chosen("1, 2, 1, 64", "1, 2, 1024, 64", 16);  // a part for each worker
