@@ -23,10 +23,9 @@ void bind_model(py::module_& module);
 void bind_schedule(py::module_& module);
 void bind_tensor_expressions(py::module_& module);
 
-// "f32[1,3,224,224]".
-std::string type_text(const TensorInfo& tensor);
-// (name, type) of each, in order.
+// "f32[batch,3,224,224]", and (name, type) of each, in order; open dimensions are the plan's.
+std::string type_text(const TensorInfo& tensor, const Plan& plan);
 using Signature = std::vector<std::pair<std::string, std::string>>;
-Signature signature(const std::vector<TensorInfo>& tensors);
+Signature signature(const std::vector<TensorInfo>& tensors, const Plan& plan);
 
 }  // namespace tw::python

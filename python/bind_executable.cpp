@@ -6,25 +6,45 @@
 namespace tw::python {
 namespace {
 
-py::dict describe(const Plan& plan, const MachineRequirements& machine, int64_t image_bytes) {
+// (name, low, high) of each; None for no end.
+py::list dimensions(const Plan& plan) {
+  py::list rows;
+  for (const Symbol& symbol : plan.symbols) {
+    const bool has_end = symbol.high != Symbol().high;
+    rows.append(py::make_tuple(symbol.name, symbol.low, has_end ? py::cast(symbol.high) : py::none()));
+  }
+  return rows;
+}
+
+// Of an open plan: at these sizes of its dimensions or, where none are given, at the smallest.
+py::dict describe(const Plan& open, const MachineRequirements& machine, int64_t image_bytes,
+                  std::vector<int64_t> sizes = {}) {
+  for (size_t i = sizes.size(); i < open.symbols.size(); ++i) sizes.push_back(open.symbols[i].low);
+  const Plan plan = plan_at(open, sizes);
   py::list steps;
   for (const Step& step : plan.steps) {
     py::dict row;
     row["kernel"] = step.kernel;
     row["name"] = step.name;
-    row["tasks"] = step.tasks;
+    row["tasks"] = int64_t{step.tasks};
     row["waits"] = step.waits;
-    row["workspace_bytes"] = step.workspace_bytes;
-    row["flops"] = step.flops;
-    row["bytes"] = step.bytes;
+    row["workspace_bytes"] = int64_t{step.workspace_bytes};
+    row["flops"] = static_cast<double>(step.flops);
+    row["bytes"] = static_cast<double>(step.bytes);
     steps.append(row);
   }
   int64_t constant_bytes = 0;
   for (const TensorInfo& constant : plan.constants)
     constant_bytes += element_count(constant.shape) * constant.dtype.bytes();
   py::dict result;
-  result["inputs"] = signature(plan.inputs);
-  result["outputs"] = signature(plan.outputs);
+  result["inputs"] = signature(open.inputs, open);
+  result["outputs"] = signature(open.outputs, open);
+  result["dimensions"] = dimensions(open);
+  py::dict shared;
+  for (const TensorInfo& output : plan.outputs) {
+    if (output.in_place >= 0) shared[py::str(output.name)] = plan.inputs[output.in_place].name;
+  }
+  result["in_place"] = shared;
   result["constants"] = plan.constants.size();
   result["constant_bytes"] = constant_bytes;
   result["arena_bytes"] = plan.arena_bytes;
@@ -37,6 +57,14 @@ py::dict describe(const Plan& plan, const MachineRequirements& machine, int64_t 
   return result;
 }
 
+// By output: the input whose array it is, or -1.
+std::vector<int> in_place(const Executable& executable) {
+  std::vector<int> inputs;
+  for (const TensorInfo& output : executable.plan().outputs) inputs.push_back(output.in_place);
+  return inputs;
+}
+
+// Arrays in whose place outputs are must be writable: Python has checked.
 py::list run(Executable& executable, const std::vector<py::array>& arrays) {
   const std::vector<NDArray> inputs = views_of(arrays, "input");
   std::vector<NDArray> outputs;
@@ -45,7 +73,8 @@ py::list run(Executable& executable, const std::vector<py::array>& arrays) {
     outputs = executable.run(inputs);
   }
   py::list result;
-  for (const NDArray& output : outputs) result.append(to_numpy(output));
+  const std::vector<int> shared = in_place(executable);
+  for (size_t i = 0; i < outputs.size(); ++i) result.append(shared[i] < 0 ? to_numpy(outputs[i]) : arrays[shared[i]]);
   return result;
 }
 
@@ -89,15 +118,23 @@ py::list trace(Executable& executable, const std::vector<py::array>& arrays, int
 void bind_executable(py::module_& module) {
   const auto unlocked = py::call_guard<py::gil_scoped_release>();
   py::class_<Executable>(module, "Executable")
-      .def_property_readonly("inputs", [](const Executable& e) { return signature(e.plan().inputs); })
-      .def_property_readonly("outputs", [](const Executable& e) { return signature(e.plan().outputs); })
+      .def_property_readonly("inputs", [](const Executable& e) { return signature(e.plan().inputs, e.plan()); })
+      .def_property_readonly("outputs", [](const Executable& e) { return signature(e.plan().outputs, e.plan()); })
+      .def_property_readonly("dimensions", [](const Executable& e) { return dimensions(e.plan()); })
       .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })
       .def_property("threads", &Executable::threads, &Executable::set_threads)
+      .def_property_readonly("in_place", &in_place)
       .def("run", &run)
       .def("run_into", &run_into)
       .def("profile", &profile)
       .def("trace", &trace)
-      .def("describe", [](const Executable& e) { return describe(e.plan(), e.requirements(), 0); })
+      .def(
+          "describe",
+          [](const Executable& e, const std::vector<Shape>& inputs) {
+            const std::vector<int64_t> sizes = inputs.empty() ? Shape() : symbol_sizes(e.plan(), inputs);
+            return describe(e.plan(), e.requirements(), 0, sizes);
+          },
+          py::arg("inputs") = std::vector<Shape>())
       .def("save", [](const Executable& e, const std::string& path) { e.save(path); }, unlocked);
   module.def("load_executable", [](const std::string& path) { return Executable::load(path); }, unlocked);
   module.def("inspect_artifact", [](const std::string& path) {

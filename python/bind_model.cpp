@@ -1,4 +1,6 @@
 #include <filesystem>
+#include <tuple>
+#include <variant>
 
 #include "python/bind.h"
 #include "relay_ir/compile.h"
@@ -9,7 +11,9 @@
 namespace tw::python {
 namespace {
 
-using Shapes = std::map<std::string, Shape>;
+// A number, or (name, low, high) of an open dimension, where high is -1 for no end and the name may be empty.
+using Dimension = std::variant<int64_t, std::tuple<std::string, int64_t, int64_t>>;
+using Shapes = std::map<std::string, std::vector<Dimension>>;
 
 std::span<const std::byte> bytes_of(const std::string& data) {
   return std::as_bytes(std::span(data.data(), data.size()));
@@ -17,7 +21,20 @@ std::span<const std::byte> bytes_of(const std::string& data) {
 
 relay::OnnxOptions options_for(const Shapes& shapes) {
   relay::OnnxOptions options;
-  options.shapes = shapes;
+  for (const auto& [input, shape] : shapes) {
+    std::vector<relay::DimensionOption>& dims = options.shapes[input];
+    for (const Dimension& dim : shape) {
+      if (const auto* size = std::get_if<int64_t>(&dim)) {
+        dims.emplace_back(*size);
+        continue;
+      }
+      const auto& [name, low, high] = std::get<1>(dim);
+      relay::DimensionOption& open = dims.emplace_back();
+      open.name = name;
+      open.bounds.low = low;
+      if (high >= 0) open.bounds.high = high;
+    }
+  }
   return options;
 }
 
@@ -59,7 +76,7 @@ Signature outputs_of(const relay::Graph& graph) {
 
 // The executable, and what the compilation did as a dict.
 py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
-                  bool winograd) {
+                  bool winograd, const std::map<std::string, std::string>& in_place) {
   relay::CompileReport report;
   const auto run = [&] {
     const py::gil_scoped_release unlocked;
@@ -69,6 +86,7 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
     options.precision = parse_dtype(precision).value();
     options.winograd = winograd;
     options.cache = cache.get();
+    options.in_place = in_place;
     return relay::compile(graph, parse_target(target), options, &report);
   };
   Executable executable = run();

@@ -43,17 +43,17 @@ Executable build_func(const Func& scheduled, const Target& target) {
     Step step;
     step.kernel = kernel.symbol;
     step.name = kernel.symbol;
-    step.workspace_bytes = kernel.workspace_bytes;
+    step.workspace_bytes = as_int(kernel.workspace_bytes).value();
     const auto tasks = as_int(kernel.tasks);
     check(tasks.has_value(), "build_func: a Func without symbolic extents has a constant number of tasks");
     step.tasks = *tasks;
     for (const Buffer& buffer : kernel.func.buffers) {
-      if (buffer->name == "workspace" && kernel.workspace_bytes > 0) continue;
+      if (buffer->name == "workspace" && kernel.has_workspace()) continue;
       const auto found = places.find(buffer->name);
       check(found != places.end(), "build_func: a kernel's buffers are the Func's or its temporaries");
       step.buffers.push_back(found->second);
     }
-    plan.workspace_bytes = std::max(plan.workspace_bytes, step.workspace_bytes);
+    plan.workspace_bytes = std::max<int64_t>(plan.workspace_bytes, step.workspace_bytes);
     plan.steps.push_back(std::move(step));
   }
   std::vector<std::byte> image = compile_image(lowered.kernels, target);

@@ -14,15 +14,21 @@ void raise(const Error& error) {
 
 }  // namespace
 
-std::string type_text(const TensorInfo& tensor) {
+std::string type_text(const TensorInfo& tensor, const Plan& plan) {
+  std::vector<std::string> names;
+  for (const Symbol& symbol : plan.symbols) names.push_back(symbol.name);
   std::string text = to_string(tensor.dtype) + "[";
-  for (size_t i = 0; i < tensor.shape.size(); ++i) text += (i ? "," : "") + std::to_string(tensor.shape[i]);
+  for (size_t i = 0; i < tensor.shape.size(); ++i) {
+    std::string dim = tensor.dims.empty() ? std::to_string(tensor.shape[i]) : tensor.dims[i].text(names);
+    std::erase(dim, ' ');
+    text += (i ? "," : "") + dim;
+  }
   return text + "]";
 }
 
-Signature signature(const std::vector<TensorInfo>& tensors) {
+Signature signature(const std::vector<TensorInfo>& tensors, const Plan& plan) {
   Signature rows;
-  for (const TensorInfo& tensor : tensors) rows.emplace_back(tensor.name, type_text(tensor));
+  for (const TensorInfo& tensor : tensors) rows.emplace_back(tensor.name, type_text(tensor, plan));
   return rows;
 }
 

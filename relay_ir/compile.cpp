@@ -6,14 +6,20 @@
 #include <unordered_map>
 
 #include "relay_ir/cost.h"
+#include "relay_ir/in_place.h"
 #include "relay_ir/layout.h"
-#include "relay_ir/memory_plan.h"
+#include "relay_ir/merge_axes.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/passes/cut_attention.h"
 #include "relay_ir/view.h"
+#include "runtime/memory_plan.h"
 #include "targets/compile_image.h"
 #include "targets/cuda/emit.h"
 #include "targets/lower.h"
+#include "targets/plan_size.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/dimension.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/parallel.h"
 #include "tensor_ir/printer.h"
@@ -22,14 +28,15 @@
 namespace tw::relay {
 namespace {
 
-void require_static_shapes(const Graph& graph) {
+// What this target cannot leave open.
+void require_supported_dimensions(const Graph& graph, const Target& target) {
+  if (graph.symbols.empty() || target.kind != TargetKind::cuda) return;
   std::string open;
   for (const ValueId id : graph.inputs) {
     const Value& value = graph.values[id];
     if (!static_shape(value.type)) open += "\n  input `" + value.name + "`: " + to_string(value.type);
   }
-  if (open.empty()) return;
-  throw Error(ErrorCode::shape, "open dimensions must be fixed before compiling:" + open +
+  throw Error(ErrorCode::shape, "open dimensions must be fixed before compiling for CUDA:" + open +
                                     "\n  help: tw.load(path, shapes={\"" + graph.values[graph.inputs[0]].name +
                                     "\": (1, …)}), or tw compile --shape " + graph.values[graph.inputs[0]].name +
                                     "=1,…");
@@ -58,7 +65,7 @@ struct UniqueFunc {
   Func scheduled;
   std::vector<std::vector<IndexMap>> layouts;  // by buffer: what the schedule did to constants
   LoweredFunc lowered;
-  double flops = 0;
+  Expr flops;
 };
 
 class Compiler {
@@ -67,13 +74,18 @@ class Compiler {
       : target_(target), options_(options), report_(report) {}
 
   Executable run(const Graph& graph) {
+    if (!options_.in_place.empty() && target_.kind == TargetKind::cuda) {
+      throw Error(ErrorCode::unsupported,
+                  "in_place is for CPUs: a GPU works on copies of the caller's arrays\n  help: leave it out");
+    }
     graph_ = optimise(graph, target_, options_);
-    require_static_shapes(graph_);
+    require_supported_dimensions(graph_, target_);
     require_sizes_within_limits(graph_);
     groups_ = fuse(graph_, target_);
     resolve_views();
     copy_shared_outputs();
     drop_empty_groups();
+    order_groups(graph_, groups_);
     end_phase("graph passes and fusion");
     find_unique_funcs();
     end_phase("tensor expressions");
@@ -108,13 +120,13 @@ class Compiler {
     phase_start_ = now;
   }
 
-  // A view is another name of what its input is.
+  // A view is another name of what its input is; so is, in memory, what is updated in place.
   void resolve_views() {
     root_.resize(graph_.values.size());
     offset_.assign(graph_.values.size(), 0);
     for (size_t id = 0; id < root_.size(); ++id) root_[id] = static_cast<ValueId>(id);
     for (const Node& node : graph_.nodes) {
-      const auto offset = view_offset(graph_, node);
+      const auto offset = is_in_place(node) ? std::optional<int64_t>(0) : view_offset(graph_, node);
       if (!offset) continue;
       check(graph_.values[node.inputs[0]].channel_block == 0, "compile: views are of values in row-major layout");
       root_[node.outputs[0]] = root_[node.inputs[0]];
@@ -128,10 +140,18 @@ class Compiler {
     std::vector<std::string> names;
     for (size_t i = 0; i < graph_.outputs.size(); ++i) names.push_back(graph_.output_name(i));
     graph_.output_names = std::move(names);
+    std::set<std::string> updated;  // inputs; of an output that is listed twice the first is in place
+    std::map<std::string, size_t> inputs;
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) inputs[graph_.values[graph_.inputs[i]].name] = i;
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       ValueId& output = graph_.outputs[i];
       const ValueId root = root_[output];
-      const bool is_whole = storage_bytes(graph_.values[root]) == storage_bytes(graph_.values[output]);
+      const auto shared = options_.in_place.find(graph_.output_names[i]);
+      if (shared != options_.in_place.end() && updated.insert(shared->second).second) {
+        in_place_[i] = static_cast<int32_t>(inputs.at(shared->second));
+        continue;
+      }
+      const bool is_whole = is_known_equal(storage_bytes(graph_.values[root]), storage_bytes(graph_.values[output]));
       if (!graph_.is_constant(root) && is_whole && taken.insert(root).second) continue;
       const ValueId copy = graph_.add_value(graph_.output_names[i], graph_.values[output].type);
       groups_.push_back({{}, {output}, {copy}, "copy of " + graph_.values[output].name});
@@ -144,7 +164,7 @@ class Compiler {
   void drop_empty_groups() {
     std::erase_if(groups_, [&](const Group& group) {
       return std::all_of(group.outputs.begin(), group.outputs.end(),
-                         [&](ValueId id) { return element_count(*static_shape(graph_.values[id].type)) == 0; });
+                         [&](ValueId id) { return is_const_int(storage_bytes(graph_.values[id]), 0); });
     });
   }
 
@@ -176,10 +196,21 @@ class Compiler {
     return values;
   }
 
+  // Tiles want many rows, and pixels of one row of an image may be few.
+  static bool multiplies_small_elements(const Func& func) {
+    bool found = false;
+    visit(func.body, [&](const Binary& b) {
+      const auto* a = b.a.as<Cast>();
+      found |= b.op == BinaryOp::mul && a && a->value.kind() == NodeKind::Load && a->value.dtype().bits < 32;
+    });
+    return found;
+  }
+
   void find_unique_funcs() {
     std::unordered_map<uint64_t, std::vector<int>> by_hash;
     for (const Group& group : groups_) {
       Func func = with_caller_alignment(lower_group(graph_, group), group);
+      if (target_.tiles.registers > 0 && multiplies_small_elements(func)) func = merge_axes(func);
       std::vector<int>& candidates = by_hash[structural_hash(func)];
       const auto found = std::find_if(candidates.begin(), candidates.end(), [&](int i) {
         return uniques_[i].func.attributes == func.attributes && structural_equal(uniques_[i].func, func);
@@ -207,7 +238,7 @@ class Compiler {
     }
     unique.lowered = lower(unique.scheduled, target_, "k" + std::to_string(index) + "_" + unique.func.name);
     name_by_content(unique.lowered, unique.func.name);
-    unique.flops = flops_of(unique.func).value_or(0);
+    unique.flops = flops_of(unique.func);
   }
 
   // Each once: some are equal only after lowering.
@@ -249,62 +280,96 @@ class Compiler {
     return found->second;
   }
 
-  struct PendingUse {  // of the arena: its offset is known at the end
-    size_t step, buffer, tensor;
-  };
-
   void make_plan() {
     plan_.metadata["model"] = graph_.name;
     if (target_.kind != TargetKind::cuda) plan_.caller_alignment = caller_alignment;
+    for (const Var& symbol : graph_.symbols) {
+      const DimensionBounds bounds = dimension_bounds(symbol);
+      plan_.symbols.push_back({symbol.name(), std::max<int64_t>(bounds.low, 1), bounds.high});
+    }
     for (const ValueId id : graph_.inputs) plan_.inputs.push_back(info(id, graph_.values[id].name));
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       plan_.outputs.push_back(info(graph_.outputs[i], graph_.output_name(i)));
+      if (const auto found = in_place_.find(i); found != in_place_.end()) plan_.outputs[i].in_place = found->second;
       output_index_[root_[graph_.outputs[i]]] = static_cast<uint32_t>(i);
     }
     for (size_t i = 0; i < graph_.inputs.size(); ++i) input_index_[graph_.inputs[i]] = static_cast<uint32_t>(i);
     for (size_t i = 0; i < groups_.size(); ++i) add_steps(groups_[i], uniques_[unique_of_[i]]);
+    if (!plan_.symbols.empty()) {
+      plan_.tensors = arena_;  // laid out when a run says their sizes
+      return;
+    }
     plan_.arena_bytes = plan_memory(arena_);
-    for (const PendingUse& use : pending_)
-      plan_.steps[use.step].buffers[use.buffer].offset += arena_[use.tensor].offset;
-    for (const Step& step : plan_.steps) plan_.workspace_bytes = std::max(plan_.workspace_bytes, step.workspace_bytes);
+    for (Step& step : plan_.steps) {
+      for (BufferUse& use : step.buffers) {
+        if (use.storage != Storage::arena) continue;
+        use.offset = use.offset + arena_[use.index].offset;
+        use.index = 0;
+      }
+      plan_.workspace_bytes = std::max<int64_t>(plan_.workspace_bytes, step.workspace_bytes);
+    }
   }
 
+  Size size_of(const Expr& e) const { return plan_size(e, graph_.symbols); }
+
   TensorInfo info(ValueId id, const std::string& name) const {
-    return {name, graph_.values[id].type.dtype, *static_shape(graph_.values[id].type)};
+    TensorInfo result{name, graph_.values[id].type.dtype, {}};
+    bool is_open = false;
+    for (const Expr& dim : graph_.values[id].type.shape) {
+      result.dims.push_back(size_of(dim));
+      result.shape.push_back(result.dims.back().is_known() ? int64_t{result.dims.back()} : -1);
+      is_open = is_open || !result.dims.back().is_known();
+    }
+    if (!is_open) result.dims.clear();
+    return result;
+  }
+
+  // In the run with the smallest sizes.
+  double smallest(const Expr& e) const {
+    Substitution sizes;
+    for (const Var& symbol : graph_.symbols) sizes[symbol] = Expr(std::max<int64_t>(dimension_bounds(symbol).low, 1));
+    return static_cast<double>(as_int(simplify(substitute(e, sizes))).value_or(0));
   }
 
   void add_steps(const Group& group, const UniqueFunc& unique) {
     const std::vector<ValueId> values = buffer_values(group);
-    double bytes = 0;
-    for (const ValueId id : values) bytes += static_cast<double>(storage_bytes(graph_.values[id]));
+    Expr bytes = 0;
+    const bool is_update = group.nodes.size() == 1 && is_in_place(graph_.nodes[group.nodes[0]]);
+    for (const ValueId id : values) {
+      const bool is_kept = is_update && root_[id] == root_[group.outputs[0]];  // but for what is written
+      if (!is_kept) bytes = bytes + storage_bytes(graph_.values[id]);
+    }
     std::unordered_map<Buffer, size_t> temporaries;  // index into arena_
     for (const Buffer& buffer : unique.lowered.temporaries) {
-      const auto shape = const_shape(buffer);
-      check(shape.has_value(), "compile: temporaries have constant shapes");
+      Expr size = buffer->dtype.bytes();
+      for (const Expr& extent : buffer->shape) size = size * extent;
       temporaries[buffer] = arena_.size();
-      arena_.push_back({element_count(*shape) * buffer->dtype.bytes(), static_cast<int>(plan_.steps.size()),
+      arena_.push_back({size_of(size), static_cast<int>(plan_.steps.size()),
                         static_cast<int>(plan_.steps.size() + unique.lowered.kernels.size()) - 1, -1});
     }
-    const double kernels = static_cast<double>(unique.lowered.kernels.size());
+    const auto kernels = static_cast<int64_t>(unique.lowered.kernels.size());
     double operations = 0;  // of all kernels as they are scheduled: their shares of the work
-    for (const Kernel& kernel : unique.lowered.kernels) operations += flops_of(kernel.func).value_or(0);
+    for (const Kernel& kernel : unique.lowered.kernels) operations += smallest(flops_of(kernel.func));
     for (const Kernel& kernel : unique.lowered.kernels) {
       Step step;
       step.kernel = kernel.symbol;
       step.name = group.name;
-      const auto tasks = as_int(kernel.tasks);
-      check(tasks.has_value(), "compile: the number of tasks is constant");
-      step.tasks = *tasks;
+      step.tasks = size_of(kernel.tasks);
+      for (const Var& parameter : kernel.func.parameters) step.parameters.push_back(size_of(parameter));
       if (target_.kind == TargetKind::cuda) set_launch(step, kernel);
-      step.workspace_bytes = kernel.workspace_bytes;
-      if (operations > 0) step.flops = unique.flops * flops_of(kernel.func).value_or(0) / operations;
-      step.bytes = bytes / kernels;
-      size_t count = kernel.func.buffers.size() - (kernel.workspace_bytes > 0 ? 1 : 0);
+      step.workspace_bytes = size_of(kernel.workspace_bytes);
+      if (operations > 0) {
+        constexpr int64_t whole = 1 << 10;
+        const double share = smallest(flops_of(kernel.func)) / operations * whole;
+        step.flops = size_of(floor_div(unique.flops * static_cast<int64_t>(share + 0.5), whole));
+      }
+      step.bytes = size_of(floor_div(bytes, kernels));
+      size_t count = kernel.func.buffers.size() - (kernel.has_workspace() ? 1 : 0);
       for (size_t i = 0; i < count; ++i) {
         const Buffer& buffer = kernel.func.buffers[i];
         const auto temporary = temporaries.find(buffer);
         if (temporary != temporaries.end()) {
-          step.buffers.push_back(use_arena(temporary->second, i));
+          step.buffers.push_back(use_arena(temporary->second));
           continue;
         }
         const auto& parameters = unique.scheduled.buffers;
@@ -313,7 +378,7 @@ class Compiler {
                                              [&](const Buffer& b) { return b->name == buffer->name; }) -
                                 parameters.begin();
         check(position < parameters.size(), "compile: a kernel uses the buffers of its Func");
-        step.buffers.push_back(use(values[position], unique.layouts[position], i));
+        step.buffers.push_back(use(values[position], unique.layouts[position]));
       }
       plan_.steps.push_back(std::move(step));
     }
@@ -329,16 +394,16 @@ class Compiler {
     }
   }
 
-  BufferUse use_arena(size_t tensor, size_t buffer) {
-    const int step = static_cast<int>(plan_.steps.size());
-    arena_[tensor].last = std::max(arena_[tensor].last, step);
-    pending_.push_back({static_cast<size_t>(step), buffer, tensor});
-    return {Storage::arena, 0, 0, arena_[tensor].bytes};
+  // At a place in the arena that is known at the end.
+  BufferUse use_arena(size_t tensor) {
+    arena_[tensor].last = std::max(arena_[tensor].last, static_cast<int>(plan_.steps.size()));
+    return {Storage::arena, static_cast<uint32_t>(tensor), 0, arena_[tensor].bytes};
   }
 
-  BufferUse use(ValueId id, const std::vector<IndexMap>& layouts, size_t buffer) {
+  BufferUse use(ValueId id, const std::vector<IndexMap>& layouts) {
     const ValueId root = root_[id];
-    const int64_t bytes = storage_bytes(graph_.values[id]), offset = offset_[id];
+    const Size bytes = size_of(storage_bytes(graph_.values[id]));
+    const int64_t offset = offset_[id];
     if (graph_.is_constant(root)) {
       const uint32_t index = add_constant(root == id ? id : constant_view(id, root), layouts);
       const TensorInfo& packed = plan_.constants[index];
@@ -353,9 +418,9 @@ class Compiler {
     const auto [found, is_new] = arena_index_.emplace(root, arena_.size());
     if (is_new) {
       const int step = static_cast<int>(plan_.steps.size());
-      arena_.push_back({storage_bytes(graph_.values[root]), step, step, -1});
+      arena_.push_back({size_of(storage_bytes(graph_.values[root])), step, step, -1});
     }
-    BufferUse result = use_arena(found->second, buffer);
+    BufferUse result = use_arena(found->second);
     result.offset = offset;
     result.bytes = bytes;
     return result;
@@ -380,8 +445,9 @@ class Compiler {
   CompileReport& report_;
   Clock::time_point phase_start_ = Clock::now();
   std::vector<Group> groups_;
-  std::vector<ValueId> root_;    // by ValueId: whose bytes it shares
-  std::vector<int64_t> offset_;  // by ValueId: where in them it begins
+  std::vector<ValueId> root_;           // by ValueId: whose bytes it shares
+  std::vector<int64_t> offset_;         // by ValueId: where in them it begins
+  std::map<size_t, int32_t> in_place_;  // output → input, by position
   std::vector<UniqueFunc> uniques_;
   std::vector<int> unique_of_;  // by group
   Plan plan_;
@@ -391,7 +457,6 @@ class Compiler {
   std::unordered_map<ValueId, uint32_t> output_index_, input_index_;
   std::unordered_map<ValueId, size_t> arena_index_;
   std::vector<ArenaTensor> arena_;
-  std::vector<PendingUse> pending_;
 };
 
 }  // namespace
@@ -409,7 +474,11 @@ Graph optimise(const Graph& graph, const Target& target, const CompileOptions& o
   if (options.winograd) {
     result = run_pass("choose_winograd", result, true, [&](const Graph& g) { return choose_winograd(g, target); });
   }
-  return run_pass("assign_layout", result, true, [&](const Graph& g) { return assign_layout(g, target); });
+  result = run_pass("cut_attention", result, true, [&](const Graph& g) { return cut_attention(g, target); });
+  result = run_pass("assign_layout", result, true, [&](const Graph& g) { return assign_layout(g, target); });
+  if (options.in_place.empty()) return result;
+  return run_pass("update_in_place", result, false,
+                  [&](const Graph& g) { return update_in_place(g, options.in_place); });
 }
 
 Executable compile(const Graph& graph, const Target& target, const CompileOptions& options, CompileReport* report) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct CompileOptions {
   int jobs = 0;             // compiler threads; 0: all cores
   bool winograd = true;     // 3×3 convolutions by Winograd's filtering where it is faster: it rounds a little more
   KernelCache* cache = nullptr;
+  // Output → input: the caller gives one array for both.  The output must be made from the input by updates of some of
+  // its elements (ScatterND, ScatterElements, TensorScatter), which then write these only.  Others are refused.
+  std::map<std::string, std::string> in_place = {};
 };
 
 // What a compilation did, for people.

@@ -10,7 +10,7 @@ namespace tw::relay {
 
 // Floating-point operations of an unscheduled Func: every add, multiply, compare … and mathematical function counts as
 // one. Nothing when an extent is symbolic.
-std::optional<double> flops_of(const Func& func);
-std::optional<double> flops_of(const Graph& graph, const Node& node);
+Expr flops_of(const Func& func);  // of its parameters
+Expr flops_of(const Graph& graph, const Node& node);
 
 }  // namespace tw::relay

@@ -11,14 +11,17 @@
 //                with any strides
 //
 // Large concatenations stand alone, but channels in blocks that are put together take an epilogue like a contraction's.
-// Views are in no group: they are other names of the same bytes.
+// Views are in no group: they are other names of the same bytes.  Updates in place are groups of their own, and what
+// reads the elements that they overwrite ends its group, so that order_groups can put it before them.
 #include <algorithm>
 #include <set>
 
 #include "relay_ir/compile.h"
+#include "relay_ir/in_place.h"
 #include "relay_ir/lower_selection.h"
 #include "relay_ir/op.h"
 #include "relay_ir/view.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {
@@ -33,9 +36,10 @@ struct Cluster {
   Weight weight = Weight::light;
   bool is_elementwise = true;  // every node is
   bool has_contraction = false;
-  bool is_attention = false;  // the anchor is one
-  bool only_moves = false;    // transposes and slices
-  bool is_selection = false;  // of channels in blocks, alone
+  bool is_attention = false;       // the anchor is one
+  bool only_moves = false;         // transposes and slices
+  bool is_selection = false;       // of channels in blocks, alone
+  bool reads_overwritten = false;  // elements of before an update in place
   bool is_absorbed = false;
 };
 
@@ -45,7 +49,18 @@ bool is_anchor(OpKind kind) {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), uses_(graph), clusters_(graph.nodes.size()) {}
+  explicit Fuser(const Graph& graph)
+      : graph_(graph), uses_(graph), is_overwritten_(graph.values.size(), false), clusters_(graph.nodes.size()) {
+    // Of views, what they are views of is; so from the last node to the first, and then on to all views.
+    for (size_t i = graph.nodes.size(); i-- > 0;) {
+      const Node& node = graph.nodes[i];
+      if (is_in_place(node) || (is_view(i) && is_overwritten_[node.outputs[0]])) is_overwritten_[node.inputs[0]] = true;
+    }
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const Node& node = graph.nodes[i];
+      if (is_view(i) && is_overwritten_[node.inputs[0]]) is_overwritten_[node.outputs[0]] = true;
+    }
+  }
 
   std::vector<Group> run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -62,6 +77,8 @@ class Fuser {
       cluster.is_selection = is_blocked_selection(graph_, graph_.nodes[i]);
       if (graph_.nodes[i].outputs.size() > 1 || is_large_concat(graph_.nodes[i]) || cluster.is_selection)
         cluster.weight = Weight::closed;
+      if (is_in_place(graph_.nodes[i])) cluster.weight = Weight::closed;
+      cluster.reads_overwritten = reads_overwritten(graph_.nodes[i]);
       while (absorb_one(static_cast<int>(i))) {
       }
     }
@@ -73,17 +90,22 @@ class Fuser {
   }
 
  private:
+  bool reads_overwritten(const Node& node) const {
+    return std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId id) { return id != no_value && is_overwritten_[id]; });
+  }
+
   bool is_view(size_t node) const { return view_offset(graph_, graph_.nodes[node]).has_value(); }
 
-  std::optional<int64_t> elements(ValueId id) const {
-    const auto shape = static_shape(graph_.values[id].type);
-    if (!shape) return std::nullopt;
-    return element_count(*shape);
+  Expr elements(ValueId id) const {
+    Expr count(1);
+    for (const Expr& extent : graph_.values[id].type.shape) count = count * extent;
+    return count;
   }
 
   // Copying its parts is faster than selecting among them in every element of a larger expression.
   bool is_large_concat(const Node& node) const {
-    return node.op->name == "concat" && elements(node.outputs[0]).value_or(0) > 8192;
+    return node.op->name == "concat" && element_count(smallest_shape(graph_.values[node.outputs[0]].type)) > 8192;
   }
 
   // Producers of what the cluster alone reads, latest first.
@@ -110,7 +132,7 @@ class Fuser {
   bool may_absorb(int sink, int producer) const {
     const Cluster &cluster = clusters_[sink], &other = clusters_[producer];
     if (cluster.weight == Weight::closed || (other.weight == Weight::closed && !other.is_selection)) return false;
-    if (cluster.nodes.size() + other.nodes.size() > max_group_nodes) return false;
+    if (cluster.nodes.size() + other.nodes.size() > max_group_nodes || other.reads_overwritten) return false;
     const ValueId value = graph_.nodes[producer].outputs[0];
     if (other.is_selection) return cluster.weight == Weight::light && is_epilogue(cluster, value);
     if (other.weight == Weight::anchored) {
@@ -165,14 +187,12 @@ class Fuser {
 
   // No user computes an element of the value more than once because its own result is larger.
   bool is_never_enlarged(const Cluster& cluster, ValueId value) const {
-    const auto size = elements(value);
-    if (!size) return false;
+    const Expr size = elements(value);
     for (const int node : cluster.nodes) {
       const auto& inputs = graph_.nodes[node].inputs;
       if (std::find(inputs.begin(), inputs.end(), value) == inputs.end()) continue;
       if (graph_.nodes[node].op->kind == OpKind::reduction || graph_.nodes[node].op->name == "concat") continue;
-      const auto result = elements(graph_.nodes[node].outputs[0]);
-      if (!result || *result > *size) return false;
+      if (!can_prove(elements(graph_.nodes[node].outputs[0]) <= size)) return false;
     }
     return true;
   }
@@ -216,7 +236,8 @@ class Fuser {
 
   const Graph& graph_;
   const Uses uses_;
-  std::vector<Cluster> clusters_;  // by sink
+  std::vector<bool> is_overwritten_;  // by ValueId
+  std::vector<Cluster> clusters_;     // by sink
 };
 
 }  // namespace

@@ -36,6 +36,12 @@ std::optional<Shape> static_shape(const TensorType& type) {
   return shape;
 }
 
+Shape smallest_shape(const TensorType& type) {
+  Shape shape;
+  for (const Expr& dim : type.shape) shape.push_back(bounds_of(dim).low.value_or(1));
+  return shape;
+}
+
 TensorType type_of(const NDArray& array) {
   TensorType type{array.dtype(), {}};
   for (const int64_t dim : array.shape()) type.shape.push_back(Expr(dim));
@@ -69,6 +75,9 @@ const std::vector<int64_t>& NodeAttributes::get_ints(const std::string& name) co
 }
 const std::vector<double>& NodeAttributes::get_floats(const std::string& name) const {
   return get<std::vector<double>>(values_, name);
+}
+const std::vector<Expr>& NodeAttributes::get_dims(const std::string& name) const {
+  return get<std::vector<Expr>>(values_, name);
 }
 const NDArray& NodeAttributes::get_array(const std::string& name) const {
   return get<NDArray>(values_, name);

@@ -27,13 +27,15 @@ struct TensorType {
 bool operator==(const TensorType& a, const TensorType& b);
 std::string to_string(const TensorType& type);              // f32[1, 64, n, 56]
 std::optional<Shape> static_shape(const TensorType& type);  // nothing when a dimension is symbolic
+// The shape of the smallest run: for decisions about layouts and costs, which have to be made for all runs at once.
+Shape smallest_shape(const TensorType& type);
 TensorType type_of(const NDArray& array);
 
 using ValueId = int;
 inline constexpr ValueId no_value = -1;  // an optional input that is absent
 
 using AttributeValue = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
-                                    std::vector<std::string>, NDArray>;
+                                    std::vector<std::string>, NDArray, std::vector<Expr>>;
 
 class NodeAttributes {
  public:
@@ -46,6 +48,7 @@ class NodeAttributes {
   const std::vector<int64_t>& get_ints(const std::string& name) const;
   const std::vector<double>& get_floats(const std::string& name) const;
   const NDArray& get_array(const std::string& name) const;
+  const std::vector<Expr>& get_dims(const std::string& name) const;  // dimensions, which may be symbolic
   const std::map<std::string, AttributeValue>& all() const { return values_; }
 
  private:

@@ -4,6 +4,7 @@
 
 #include "runtime/memory.h"
 #include "schedule/layout.h"
+#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/parallel.h"
 
 namespace tw::relay {
@@ -16,12 +17,16 @@ IndexMap blocked_map(int rank, int64_t block) {
   return map;
 }
 
-int64_t storage_bytes(const Value& value) {
-  Shape shape = *static_shape(value.type);
-  if (value.channel_block > 0) {
-    shape[1] = (shape[1] + value.channel_block - 1) / value.channel_block * value.channel_block;
+Expr storage_bytes(const Value& value) {
+  Expr bytes = value.type.dtype.bytes();
+  for (int d = 0; d < value.type.rank(); ++d) {
+    const Expr& extent = value.type.shape[d];
+    const bool is_blocked = d == 1 && value.channel_block > 0;
+    bytes =
+        bytes * (is_blocked ? floor_div(extent + (value.channel_block - 1), value.channel_block) * value.channel_block
+                            : extent);
   }
-  return element_count(shape) * value.type.dtype.bytes();
+  return simplify(bytes);
 }
 
 Func apply_layouts(const Graph& graph, const Group& group, const Func& func) {

@@ -10,7 +10,7 @@ namespace tw::relay {
 // [n, c, h, w] → [n, c // b, h, w, c % b] for a value of this rank.
 IndexMap blocked_map(int rank, int64_t block);
 // Bytes that a value takes, padding included.
-int64_t storage_bytes(const Value& value);
+Expr storage_bytes(const Value& value);
 
 // The Func with the buffers of blocked values as they are stored.
 Func apply_layouts(const Graph& graph, const Group& group, const Func& func);

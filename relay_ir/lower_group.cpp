@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "relay_ir/compile.h"
+#include "relay_ir/in_place.h"
 #include "relay_ir/layout.h"
 #include "relay_ir/lower_selection.h"
 #include "relay_ir/op.h"
@@ -78,6 +79,18 @@ Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map
   return func;
 }
 
+// In place: the writes alone, to a result that holds the first argument.
+std::vector<te::Tensor> compute_node(const OpCall& call, bool is_in_place, const std::vector<te::Tensor>& arguments) {
+  if (!is_in_place) return call.op.compute(call, arguments);
+  const TensorType& type = call.outputs[0];
+  std::vector<te::Tensor> present;
+  std::copy_if(arguments.begin(), arguments.end(), std::back_inserter(present),
+               [](const te::Tensor& argument) { return argument.is_defined(); });
+  return te::opaque(call.op.name, present, {{type.dtype, type.shape}}, [&](const std::vector<Buffer>& result) {
+    return find_update(call.op)(call, arguments, result[0]);
+  });
+}
+
 }  // namespace
 
 bool is_immediate(const Graph& graph, ValueId id) {
@@ -113,7 +126,7 @@ Func lower_group(const Graph& graph, const Group& group) {
     const Node& node = graph.nodes[index];
     std::vector<te::Tensor> arguments;
     for (const ValueId id : node.inputs) arguments.push_back(id == no_value ? te::Tensor() : tensors.at(id));
-    const std::vector<te::Tensor> results = node.op->compute(make_call(graph, node), arguments);
+    const std::vector<te::Tensor> results = compute_node(make_call(graph, node), is_in_place(node), arguments);
     check(results.size() == node.outputs.size(), "lower_group: an operator computes all of its results");
     for (size_t i = 0; i < results.size(); ++i) {
       check(results[i].dtype() == graph.values[node.outputs[i]].type.dtype,

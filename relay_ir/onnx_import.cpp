@@ -6,6 +6,8 @@
 #include "relay_ir/cost.h"
 #include "relay_ir/onnx_importer.h"
 #include "runtime/file_map.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/printer.h"
 
 namespace tw::relay {
 namespace onnx {
@@ -144,7 +146,8 @@ std::string explain_onnx(std::span<const std::byte> bytes, const OnnxOptions& op
       text += item;
       width += item.size();
     }
-    double elements = 0, parameter_bytes = 0, flops = 0;
+    double elements = 0, parameter_bytes = 0;
+    Expr flops = 0;
     const Uses uses(result.graph);
     for (size_t id = 0; id < result.graph.values.size(); ++id) {
       const Value& value = result.graph.values[id];
@@ -152,15 +155,12 @@ std::string explain_onnx(std::span<const std::byte> bytes, const OnnxOptions& op
       elements += value.constant->size();
       parameter_bytes += value.constant->byte_size();
     }
-    bool is_flops_known = result.refusals.empty();
-    for (const Node& node : result.graph.nodes) {
-      const auto work = flops_of(result.graph, node);
-      is_flops_known = is_flops_known && work.has_value();
-      flops += work.value_or(0);
-    }
+    for (const Node& node : result.graph.nodes) flops = flops + flops_of(result.graph, node);
+    const auto known = as_int(simplify(flops));
     text += "\n  parameters  " + onnx::scaled(elements, "") + " (" + onnx::scaled(parameter_bytes, "B") + ")";
-    text += "\n  work        " + (is_flops_known ? onnx::scaled(flops, "FLOP") + " a run"
-                                                 : "not known while dimensions or operators are open");
+    text += "\n  work        " + (!result.refusals.empty() ? std::string("not known while operators are not supported")
+                                  : known ? onnx::scaled(static_cast<double>(*known), "FLOP") + " a run"
+                                          : to_text(simplify(flops)) + " FLOP a run");
     if (!result.refusals.empty()) {
       int64_t count = 0;
       const std::string lines = onnx::refused_lines(result.refusals, count);

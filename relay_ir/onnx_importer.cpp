@@ -10,6 +10,9 @@
 
 #include "relay_ir/onnx_node_context.h"
 #include "relay_ir/op.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/dimension.h"
+#include "tensor_ir/printer.h"
 
 namespace tw::relay::onnx {
 namespace {
@@ -127,26 +130,54 @@ class Importer {
     }
   }
 
-  // A dimension's name as a variable's: letters, digits and underscores.
-  Expr symbol(std::string_view parameter) {
-    const auto found = dimensions_.find(std::string(parameter));
-    if (found != dimensions_.end()) return found->second;
+  // An open dimension, once for each name.  Its name as a variable's: letters, digits and underscores.
+  Expr open_dimension(const std::string& wanted, DimensionBounds bounds) {
+    const auto found = open_.find(wanted);
+    if (found != open_.end()) return found->second;
     std::string name;
-    for (const char c : parameter) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    for (const char c : wanted) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
     if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "n" + name;
     while (!symbol_names_.insert(name).second) name += "_";
-    const Var var(name);
+    const Var var = dimension(name, bounds);
     graph().symbols.push_back(var);
-    return dimensions_[std::string(parameter)] = var;
+    return open_[wanted] = var;
   }
 
-  void fix_dimension(std::string_view parameter, int64_t value, const std::string& input) {
-    const auto [found, is_new] = dimensions_.emplace(std::string(parameter), Expr(value));
-    if (!is_new && as_int(found->second) != value) {
+  // What a dim_param stands for, in all inputs.
+  void set_dimension(std::string_view parameter, const Expr& value, const std::string& input) {
+    const auto [found, is_new] = dimensions_.emplace(std::string(parameter), value);
+    if (!is_new && !is_known_equal(found->second, value)) {
       throw Error(ErrorCode::shape, "input " + in_quotes(input) + ": dimension " + in_quotes(parameter) + " is " +
-                                        std::to_string(*as_int(found->second)) + " elsewhere, here " +
-                                        std::to_string(value));
+                                        to_text(found->second) + " elsewhere, here " + to_text(value));
     }
+  }
+
+  // By name: within all that is said of it.
+  std::map<std::string, DimensionBounds> given_bounds() const {
+    std::map<std::string, DimensionBounds> bounds;
+    for (const auto& [input, shape] : options_.shapes) {
+      for (const DimensionOption& option : shape) {
+        if (option.size || option.name.empty()) continue;
+        const auto [found, is_new] = bounds.emplace(option.name, option.bounds);
+        found->second.low = std::max(found->second.low, option.bounds.low);
+        found->second.high = std::min(found->second.high, option.bounds.high);
+        if (found->second.low < 1 || found->second.high < found->second.low) {
+          throw Error(ErrorCode::shape, "no size is within the bounds of dimension " + in_quotes(option.name) +
+                                            "\n  help: low and high are both included, and low is at least 1");
+        }
+      }
+    }
+    return bounds;
+  }
+
+  static std::string text_of(const std::vector<DimensionOption>& shape) {
+    std::string text;
+    for (const DimensionOption& option : shape) {
+      text += (text.empty() ? "" : ", ") + (option.size           ? std::to_string(*option.size)
+                                            : option.name.empty() ? "-1"
+                                                                  : option.name);
+    }
+    return "[" + text + "]";
   }
 
   std::vector<const ValueInfo*> real_inputs() const {
@@ -161,7 +192,8 @@ class Importer {
 
   void add_inputs(Scope& scope) {
     const auto inputs = real_inputs();
-    // First what the caller fixes, so that a dimension named in several inputs is fixed in all of them.
+    // First what the caller says, so that a dimension named in several inputs is the same in all of them.
+    const auto bounds = given_bounds();
     for (const auto& [name, shape] : options_.shapes) {
       const auto found =
           std::find_if(inputs.begin(), inputs.end(), [&name = name](auto* i) { return i->name == name; });
@@ -172,21 +204,25 @@ class Importer {
       }
       const auto& dims = (*found)->shape;
       if (!dims) continue;
-      const std::string wanted = to_string(TensorType{f32, std::vector<Expr>(shape.begin(), shape.end())}).substr(3);
       if (dims->size() != shape.size()) {
         throw Error(ErrorCode::shape, "input " + in_quotes(name) + " has " + std::to_string(dims->size()) +
-                                          " dimensions; the given shape " + wanted + " has " +
+                                          " dimensions; the given shape " + text_of(shape) + " has " +
                                           std::to_string(shape.size()));
       }
       for (size_t i = 0; i < shape.size(); ++i) {
         const Dimension& dim = (*dims)[i];
-        if (shape[i] < 0 && !dim.value) continue;  // left open
-        if (dim.value && *dim.value != shape[i]) {
-          throw Error(ErrorCode::shape, "input " + in_quotes(name) + ": dimension " + std::to_string(i) +
-                                            " of the model is " + std::to_string(*dim.value) + "; the given shape is " +
-                                            wanted);
+        const DimensionOption& option = shape[i];
+        if (!option.size && option.name.empty()) continue;  // as the model has it
+        if (dim.value && (!option.size || *dim.value != *option.size)) {
+          throw Error(ErrorCode::shape,
+                      "input " + in_quotes(name) + ": dimension " + std::to_string(i) + " of the model is " +
+                          std::to_string(*dim.value) + "; the given shape is " + text_of(shape) +
+                          (option.size ? "" : "\n  help: export the model with this dimension open (dynamic_axes)"));
         }
-        if (!dim.value && !dim.parameter.empty()) fix_dimension(dim.parameter, shape[i], name);
+        if (!dim.value && !dim.parameter.empty()) {
+          set_dimension(dim.parameter,
+                        option.size ? Expr(*option.size) : open_dimension(option.name, bounds.at(option.name)), name);
+        }
       }
     }
     for (const ValueInfo* info : inputs) {
@@ -206,22 +242,23 @@ class Importer {
                     "input " + in_quotes(name) + " has no shape\n  help: give one: shapes={\"" + name + "\": (…)}");
       }
       TensorType type{*dtype, {}};
-      if (info->shape) {
-        for (size_t i = 0; i < info->shape->size(); ++i) {
-          const Dimension& dim = (*info->shape)[i];
-          if (dim.value) {
-            type.shape.push_back(Expr(*dim.value));
-          } else if (given != options_.shapes.end() && given->second[i] >= 0) {
-            type.shape.push_back(Expr(given->second[i]));
-          } else {
-            type.shape.push_back(symbol(dim.parameter.empty() ? name + "_" + std::to_string(i) : dim.parameter));
-          }
-        }
-      } else {
-        for (const int64_t dim : given->second) {
-          if (dim < 0)
-            malformed("input " + in_quotes(name) + " has no shape, so that all given dimensions must be known");
-          type.shape.push_back(Expr(dim));
+      const size_t rank = info->shape ? info->shape->size() : given->second.size();
+      for (size_t i = 0; i < rank; ++i) {
+        const Dimension* dim = info->shape ? &(*info->shape)[i] : nullptr;
+        const DimensionOption option = given == options_.shapes.end() ? DimensionOption() : given->second[i];
+        if (dim && dim->value) {
+          type.shape.push_back(Expr(*dim->value));
+        } else if (option.size) {
+          type.shape.push_back(Expr(*option.size));
+        } else if (!option.name.empty()) {
+          type.shape.push_back(open_dimension(option.name, bounds.at(option.name)));
+        } else if (!dim) {
+          malformed("input " + in_quotes(name) + " has no shape, so that all given dimensions must be known");
+        } else {
+          const std::string parameter =
+              dim->parameter.empty() ? name + "_" + std::to_string(i) : std::string(dim->parameter);
+          if (!dimensions_.count(parameter)) dimensions_[parameter] = open_dimension(parameter, {1});
+          type.shape.push_back(dimensions_[parameter]);
         }
       }
       if (scope.values.count(info->name)) malformed("two inputs are called " + in_quotes(name));
@@ -487,7 +524,8 @@ class Importer {
   std::map<FunctionKey, const Function*> functions_;
   std::map<const Function*, std::map<std::string, int64_t>> function_opsets_;
   std::unordered_map<std::string_view, const ValueInfo*> value_infos_;
-  std::map<std::string, Expr> dimensions_;  // by dim_param
+  std::map<std::string, Expr> dimensions_;  // by dim_param: a number, or one of open_
+  std::map<std::string, Var> open_;
   std::unordered_set<std::string> symbol_names_;
   int64_t visited_ = 0;
 };

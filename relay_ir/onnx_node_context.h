@@ -49,6 +49,7 @@ class NodeContext : public OnnxNodeContext {
   const TensorType& type(ValueId id) const override;
   const NDArray* constant(ValueId id) const override;
   std::vector<int64_t> constant_ints(size_t i) const override;
+  std::vector<Expr> known_dims(size_t i) const override;
 
   bool has_attribute(const std::string& name) const override { return find(name) != nullptr; }
   int64_t attribute_int(const std::string& name, int64_t otherwise) const override {
@@ -83,6 +84,9 @@ class NodeContext : public OnnxNodeContext {
   [[noreturn]] void refuse(const std::string& why) const override { throw RefusedNode{why}; }
 
  private:
+  // The elements of a value that is known, perhaps in terms of open dimensions.  Nothing: it is not, or it is long.
+  std::optional<std::vector<Expr>> known_elements(ValueId id) const;
+  ValueId fold_sizes(const OpDef& op, const std::vector<ValueId>& inputs, const NodeAttributes& attributes);
   const Attribute* find(const std::string& name) const {
     const Attribute* attribute = node_.find(name);
     if (!attribute || attribute->reference.empty()) return attribute;

@@ -1,9 +1,11 @@
 #include "relay_ir/op.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/interp.h"
+#include "tensor_ir/match.h"
 #include "tensor_ir/printer.h"
 
 namespace tw::relay {
@@ -11,7 +13,7 @@ namespace {
 
 const char* kind_name(const AttributeValue& value) {
   static const char* const names[] = {"an integer",       "a float",           "a string", "a list of integers",
-                                      "a list of floats", "a list of strings", "a tensor"};
+                                      "a list of floats", "a list of strings", "a tensor", "a list of dimensions"};
   return names[value.index()];
 }
 
@@ -23,12 +25,114 @@ std::optional<AttributeValue> convert(const AttributeValue& given, const Attribu
   }
   if (const auto* list = std::get_if<std::vector<int64_t>>(&given)) {
     if (std::holds_alternative<std::vector<double>>(wanted)) return std::vector<double>(list->begin(), list->end());
+    if (std::holds_alternative<std::vector<Expr>>(wanted)) return std::vector<Expr>(list->begin(), list->end());
     if (list->empty() && std::holds_alternative<std::vector<std::string>>(wanted)) return std::vector<std::string>();
   }
   return std::nullopt;
 }
 
+// An element of a tensor expression whose placeholders hold known expressions.
+class ElementFold {
+ public:
+  void set(const te::Tensor& placeholder, const std::vector<Expr>& elements) {
+    placeholders_[placeholder.buffer()] = &elements;
+  }
+
+  // Not defined where the element is no plain function of the placeholders' elements.
+  Expr element(const te::Tensor& tensor, const te::Indices& at) {
+    if (const auto found = placeholders_.find(tensor.buffer()); found != placeholders_.end()) {
+      const auto flat = as_int(simplify(flat_index(at, tensor.shape())));
+      return flat && *flat >= 0 && *flat < static_cast<int64_t>(found->second->size()) ? (*found->second)[*flat]
+                                                                                       : Expr();
+    }
+    if (!tensor.stage() || tensor.stage()->is_opaque) return {};
+    Expr value;
+    visit(tensor.stage()->nest, [&](const Block& block) {
+      const auto* store = block.body.as<Store>();
+      if (!store || block.init.is_defined() || block.iters.size() != at.size()) return;
+      Substitution position;
+      for (size_t d = 0; d < at.size(); ++d) position[block.iters[d].var] = at[d];
+      value = substitute(store->value, position);
+    });
+    if (!value.is_defined()) return {};
+    bool is_known = true;
+    // Before its loads: a condition on positions decides which of them are made at all.
+    value = rewrite_bottom_up(simplify(value), [&](const Load& l) -> Expr {
+      if (l.predicate.is_defined()) {
+        const auto holds = as_int(simplify(l.predicate));
+        if (holds == 0) return zero_of(l.dtype);
+        is_known = is_known && holds.has_value();
+      }
+      for (const te::Tensor& input : tensor.stage()->inputs) {
+        if (!(input.buffer() == l.buffer)) continue;
+        const Expr found = element(input, l.indices);
+        if (found.is_defined()) return found;
+      }
+      is_known = false;
+      return {};
+    });
+    return is_known ? simplify(value) : Expr();
+  }
+
+ private:
+  static Expr flat_index(const te::Indices& at, const std::vector<Expr>& shape) {
+    Expr flat(0);
+    for (size_t d = 0; d < shape.size(); ++d) flat = flat * shape[d] + at[d];
+    return flat;
+  }
+
+  std::unordered_map<Buffer, const std::vector<Expr>*> placeholders_;
+};
+
+// As a dimension can be: sums, products and the like of symbols.  Not defined for anything else.
+Expr as_dimension(const Expr& e) {
+  const Expr rounded = rewrite_bottom_up(e, [&](const Binary& b) -> Expr {
+    const bool is_division = b.op == BinaryOp::div || b.op == BinaryOp::mod;
+    if (!is_division || !can_prove(b.a >= 0) || !can_prove(b.b > 0)) return {};
+    return b.op == BinaryOp::div ? floor_div(b.a, b.b) : floor_mod(b.a, b.b);
+  });
+  bool is_plain = rounded.dtype() == i64;
+  const auto refuse = [&](const auto&) { is_plain = false; };
+  visit(
+      rounded, [&](const Select& s) { refuse(s); }, [&](const Call& c) { refuse(c); },
+      [&](const Cast& c) { refuse(c); }, [&](const Load& l) { refuse(l); },
+      [&](const Binary& b) {
+        is_plain = is_plain && b.op <= BinaryOp::max && b.op != BinaryOp::div && b.op != BinaryOp::mod;
+      });
+  return is_plain ? simplify(rounded) : Expr();
+}
+
 }  // namespace
+
+std::optional<FoldedDims> fold_dims(const OpDef& op, const NodeAttributes& given, const std::vector<TensorType>& types,
+                                    const std::vector<std::vector<Expr>>& inputs) {
+  constexpr int64_t most_elements = 64;
+  if (op.kind != OpKind::elementwise && op.kind != OpKind::injective && op.kind != OpKind::view) return std::nullopt;
+  NodeAttributes attributes = given;
+  const std::vector<bool> present(types.size(), true);
+  const std::vector<const NDArray*> constants(types.size(), nullptr);
+  const std::vector<TensorType> results = infer_types(op, types, present, constants, attributes);
+  const auto shape = results.size() == 1 ? static_shape(results[0]) : std::nullopt;
+  if (!shape || element_count(*shape) > most_elements) return std::nullopt;
+  ElementFold fold;
+  std::vector<te::Tensor> placeholders;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    placeholders.push_back(te::placeholder("x" + std::to_string(i), types[i].shape, types[i].dtype));
+    fold.set(placeholders.back(), inputs[i]);
+  }
+  const te::Tensor result = op.compute({op, attributes, types, present, constants, results}, placeholders).at(0);
+  std::vector<Expr> elements;
+  for (int64_t flat = 0; flat < element_count(*shape); ++flat) {
+    te::Indices at(shape->size());
+    int64_t rest = flat;
+    for (size_t d = shape->size(); d-- > 0; rest /= (*shape)[d]) at[d] = Expr(rest % (*shape)[d]);
+    const Expr element = fold.element(result, at);
+    if (!element.is_defined()) return std::nullopt;
+    elements.push_back(as_int(element) ? element : as_dimension(element));
+    if (!elements.back().is_defined()) return std::nullopt;
+  }
+  return FoldedDims{results[0], elements};
+}
 
 void OpCall::fail(const std::string& message) const {
   std::string text = op.name + "(";

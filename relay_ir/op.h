@@ -90,6 +90,8 @@ class OnnxNodeContext {
   virtual const NDArray* constant(ValueId id) const = 0;
   // Like constant(input(i)), as integers; refuses the node when it is not known.
   virtual std::vector<int64_t> constant_ints(size_t i) const = 0;
+  // The same, where elements may be of symbolic dimensions (Shape, Gather, Concat … as exporters leave them).
+  virtual std::vector<Expr> known_dims(size_t i) const = 0;
   virtual bool has_attribute(const std::string& name) const = 0;
   virtual int64_t attribute_int(const std::string& name, int64_t otherwise) const = 0;
   virtual double attribute_float(const std::string& name, double otherwise) const = 0;
@@ -126,6 +128,16 @@ const std::vector<const OpDef*>& all_ops();
 const OpDef* find_op(std::string_view name);
 const OnnxRule* find_onnx_rule(std::string_view domain, std::string_view op_type, int opset);
 std::vector<const OnnxRule*> all_onnx_rules();
+
+// The only result's elements as expressions, where the inputs' elements are such: what becomes of shapes that a model
+// computes with.  Elements are constants, or i64 expressions as dimensions are.  Nothing where the operator is no plain
+// function of indices and elements.
+struct FoldedDims {
+  TensorType type;
+  std::vector<Expr> elements;
+};
+std::optional<FoldedDims> fold_dims(const OpDef& op, const NodeAttributes& attributes,
+                                    const std::vector<TensorType>& types, const std::vector<std::vector<Expr>>& inputs);
 
 // Checks the node against its OpDef, fills in default attributes and infers result types.  Error(shape).
 std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorType>& inputs,

@@ -21,6 +21,16 @@ class GraphParser : public ParserBase {
   Graph run() {
     expect("graph", "at the beginning of a graph");
     graph_.name = expect_name("the graph's name").text;
+    if (accept("[")) {
+      do {
+        const Name name = expect_name("a symbol");
+        expect(":", "before its bounds");
+        const Var symbol = dimension(name.text, parse_bounds());
+        if (!symbols_.emplace(name.text, symbol).second) fail(name.span, "the symbol stands twice in the list");
+        graph_.symbols.push_back(symbol);
+      } while (accept(","));
+      expect("]", "after the symbols");
+    }
     expect("(", "before the inputs");
     while (!at(")")) {
       const Name name = expect_name("an input's name");
@@ -287,6 +297,15 @@ class GraphParser : public ParserBase {
     } else if (std::holds_alternative<NDArray>(like)) {
       expect("tensor", "before a tensor");
       attributes.set(name.text, parse_array());
+    } else if (std::holds_alternative<std::vector<Expr>>(like)) {
+      std::vector<Expr> dims;
+      expect("[", "before the dimensions");
+      while (!at("]")) {
+        dims.push_back(parse_dimension());
+        if (!accept(",")) break;
+      }
+      expect("]", "after the dimensions");
+      attributes.set(name.text, dims);
     } else if (std::holds_alternative<std::vector<std::string>>(like)) {
       std::vector<std::string> list;
       expect("[", "before the strings");
@@ -313,6 +332,40 @@ class GraphParser : public ParserBase {
         attributes.set(name.text, floats);
       }
     }
+  }
+
+  // A sum of products of numbers and symbols.
+  Expr parse_dimension() {
+    const Nesting nesting(*this);
+    Expr sum = parse_product();
+    while (at("+") || at("-")) sum = accept("+") ? sum + parse_product() : (expect("-", ""), sum - parse_product());
+    return sum;
+  }
+  Expr parse_product() {
+    Expr product = parse_factor();
+    while (at("*") || at("//") || at("%")) {
+      if (accept("*")) {
+        product = product * parse_factor();
+      } else if (accept("//")) {
+        product = floor_div(product, parse_factor());
+      } else {
+        expect("%", "");
+        product = floor_mod(product, parse_factor());
+      }
+    }
+    return product;
+  }
+  Expr parse_factor() {
+    if (accept("(")) {
+      const Expr inner = parse_dimension();
+      expect(")", "after the sum");
+      return inner;
+    }
+    if (token().kind == TokenKind::number || at("-")) return Expr(parse_int());
+    const Name name = expect_name("a number or a symbol");
+    const auto found = symbols_.find(name.text);
+    if (found == symbols_.end()) fail(name.span, "no input has a dimension `" + name.text + "`");
+    return found->second;
   }
 
   std::string parse_string() {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "relay_ir/op.h"
+#include "tensor_ir/printer.h"
 #include "tensor_ir/syntax.h"
 
 namespace tw::relay {
@@ -84,6 +85,12 @@ std::string attribute_text(const AttributeValue& value, ConstantTable* constants
   }
   if (const auto* v = std::get_if<std::vector<double>>(&value)) return list_text(*v, float_attribute);
   if (const auto* v = std::get_if<std::vector<std::string>>(&value)) return list_text(*v, syntax::quote_string);
+  if (const auto* v = std::get_if<std::vector<Expr>>(&value)) {
+    return list_text(*v, [](const Expr& dim) {
+      const auto number = as_int(dim);
+      return number ? std::to_string(*number) : to_text(dim);
+    });
+  }
   return "tensor " + array_text(std::get<NDArray>(value), constants);
 }
 
@@ -114,7 +121,12 @@ std::string constant_hash(const NDArray& array) {
 std::string to_text(const Graph& graph, ConstantTable* constants) {
   using syntax::quote_name;
   auto name = [&](ValueId id) { return id == no_value ? std::string("_") : quote_name(graph.values[id].name); };
-  std::string text = "graph " + quote_name(graph.name) + " (";
+  std::string symbols;  // those that are not any integer
+  for (const Var& symbol : graph.symbols) {
+    const std::string bounds = syntax::bounds_text(dimension_bounds(symbol));
+    if (!bounds.empty()) symbols += (symbols.empty() ? "" : ", ") + quote_name(symbol.name()) + bounds;
+  }
+  std::string text = "graph " + quote_name(graph.name) + (symbols.empty() ? "" : "[" + symbols + "]") + " (";
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     text += (i ? ", " : "") + name(graph.inputs[i]) + ": " + type_text(graph.values[graph.inputs[i]]);
   }

@@ -1,5 +1,6 @@
 #include "runtime/c_api.h"
 
+#include <algorithm>
 #include <new>
 #include <string>
 
@@ -21,8 +22,9 @@ struct tw_executable {
     for (size_t i = 0; i < infos.size(); ++i) {
       const tw::TensorInfo& info = infos[i];
       tensors[i].dtype = to_string(info.dtype);
+      const int64_t elements = info.dims.empty() ? tw::element_count(info.shape) : 0;
       tensors[i].view = {info.name.c_str(), tensors[i].dtype.c_str(), static_cast<int32_t>(info.shape.size()),
-                         info.shape.data(), static_cast<size_t>(tw::element_count(info.shape)) * info.dtype.bytes()};
+                         info.shape.data(), static_cast<size_t>(elements) * info.dtype.bytes()};
     }
   }
 
@@ -71,6 +73,48 @@ int get_tensor(const std::vector<tw_executable::Tensor>& tensors, int32_t index,
   });
 }
 
+std::vector<tw::Shape> shapes_of(const tw::Plan& plan, const int64_t* const* shapes) {
+  std::vector<tw::Shape> result;
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const size_t rank = plan.inputs[i].shape.size();
+    require(shapes && (shapes[i] || rank == 0), "a null shape");
+    result.emplace_back(shapes[i], shapes[i] + rank);
+    require(std::all_of(result[i].begin(), result[i].end(), [](int64_t extent) { return extent >= 0; }),
+            "an extent is negative");
+  }
+  return result;
+}
+
+// Views of the caller's arrays.  An output that is in place of an input may be null: it is one of `inputs`.
+std::vector<tw::NDArray> views_of(const std::vector<tw::TensorInfo>& infos, const std::vector<tw::Shape>& shapes,
+                                  const void* const* data, const size_t* bytes, const void* const* inputs,
+                                  const char* kind) {
+  std::vector<tw::NDArray> arrays;
+  for (size_t i = 0; i < infos.size(); ++i) {
+    const size_t expected = static_cast<size_t>(tw::element_count(shapes[i])) * infos[i].dtype.bytes();
+    const void* start = data ? data[i] : nullptr;
+    if (!start && infos[i].in_place >= 0) start = inputs[infos[i].in_place];
+    require(data && (start || expected == 0), "tw_run: a null array");
+    if (bytes && bytes[i] != expected)
+      throw tw::Error(tw::ErrorCode::input, std::string(kind) + " '" + infos[i].name + "' has " +
+                                                std::to_string(bytes[i]) + " bytes, the model has " +
+                                                std::to_string(expected) +
+                                                "\n  help: tw_input and tw_output say shapes and types");
+    arrays.emplace_back(infos[i].dtype, shapes[i], const_cast<void*>(start), nullptr);
+  }
+  return arrays;
+}
+
+void run(tw_executable& executable, const void* const* inputs, const size_t* input_bytes,
+         const std::vector<tw::Shape>& input_shapes, void* const* outputs, const size_t* output_bytes) {
+  const tw::Plan& plan = executable.executable.plan();
+  require(output_bytes || plan.outputs.empty(), "tw_run: a null argument");
+  std::vector<tw::NDArray> in = views_of(plan.inputs, input_shapes, inputs, input_bytes, inputs, "input");
+  std::vector<tw::NDArray> out = views_of(plan.outputs, executable.executable.output_shapes(input_shapes), outputs,
+                                          output_bytes, inputs, "output");
+  executable.executable.run_into(in, out);
+}
+
 }  // namespace
 
 int tw_load(const char* path, tw_executable** result) {
@@ -104,6 +148,11 @@ int tw_output(const tw_executable* executable, int32_t index, tw_tensor* result)
   return get_tensor(executable->outputs, index, result);
 }
 
+int32_t tw_in_place(const tw_executable* executable, int32_t output) {
+  const auto& outputs = executable->executable.plan().outputs;
+  return output >= 0 && static_cast<size_t>(output) < outputs.size() ? outputs[output].in_place : -1;
+}
+
 int tw_set_threads(tw_executable* executable, int32_t threads) {
   return guarded([&] { executable->executable.set_threads(threads); });
 }
@@ -111,25 +160,29 @@ int tw_set_threads(tw_executable* executable, int32_t threads) {
 int tw_run(tw_executable* executable, const void* const* inputs, const size_t* input_bytes, void* const* outputs,
            const size_t* output_bytes) {
   return guarded([&] {
-    auto views = [](const std::vector<tw::TensorInfo>& infos, const std::vector<tw_executable::Tensor>& tensors,
-                    auto* data, const size_t* bytes, const char* kind) {
-      std::vector<tw::NDArray> arrays;
-      for (size_t i = 0; i < infos.size(); ++i) {
-        const size_t expected = tensors[i].view.bytes;
-        require(data && bytes && (data[i] || expected == 0), "tw_run: a null array");
-        if (bytes[i] != expected)
-          throw tw::Error(tw::ErrorCode::input, std::string(kind) + " '" + infos[i].name + "' has " +
-                                                    std::to_string(bytes[i]) + " bytes, the model has " +
-                                                    std::to_string(expected) +
-                                                    "\n  help: tw_input and tw_output say shapes and types");
-        arrays.emplace_back(infos[i].dtype, infos[i].shape, const_cast<void*>(data[i]), nullptr);
-      }
-      return arrays;
-    };
     const tw::Plan& plan = executable->executable.plan();
-    std::vector<tw::NDArray> in = views(plan.inputs, executable->inputs, inputs, input_bytes, "input");
-    std::vector<tw::NDArray> out = views(plan.outputs, executable->outputs, outputs, output_bytes, "output");
-    executable->executable.run_into(in, out);
+    require(plan.symbols.empty(), "the model has open dimensions: tw_run_shaped says their sizes");
+    require(input_bytes || plan.inputs.empty(), "tw_run: a null argument");
+    std::vector<tw::Shape> shapes;
+    for (const tw::TensorInfo& input : plan.inputs) shapes.push_back(input.shape);
+    run(*executable, inputs, input_bytes, shapes, outputs, output_bytes);
+  });
+}
+
+int tw_run_shaped(tw_executable* executable, const void* const* inputs, const int64_t* const* input_shapes,
+                  void* const* outputs, const size_t* output_bytes) {
+  return guarded([&] {
+    run(*executable, inputs, nullptr, shapes_of(executable->executable.plan(), input_shapes), outputs, output_bytes);
+  });
+}
+
+int tw_output_shape(const tw_executable* executable, const int64_t* const* input_shapes, int32_t index,
+                    int64_t* result) {
+  return guarded([&] {
+    const std::vector<tw::Shape> shapes =
+        executable->executable.output_shapes(shapes_of(executable->executable.plan(), input_shapes));
+    require(result && index >= 0 && static_cast<size_t>(index) < shapes.size(), "no tensor has this index");
+    std::copy(shapes[index].begin(), shapes[index].end(), result);
   });
 }
 

@@ -17,7 +17,8 @@ extern "C" {
 
 typedef struct tw_executable tw_executable;
 
-/* An input or output.  Dense, row-major; belongs to the executable and lives as long. */
+/* An input or output.  Dense, row-major; belongs to the executable and lives as long.  A dimension of -1 is open: its
+ * size comes with each run, and `bytes` is 0. */
 typedef struct tw_tensor {
   const char* name;
   const char* dtype; /* "f32" "f64" "f16" "bf16" "i8" "i16" "i32" "i64" "u8" "u16" "u32" "u64" "bool" */
@@ -38,13 +39,26 @@ TW_API int32_t tw_output_count(const tw_executable* executable);
 TW_API int tw_input(const tw_executable* executable, int32_t index, tw_tensor* result);
 TW_API int tw_output(const tw_executable* executable, int32_t index, tw_tensor* result);
 
+/* The input whose array the output is, too: the run changes elements of it, so it must be writable.  -1: none; the
+ * output has an array of its own. */
+TW_API int32_t tw_in_place(const tw_executable* executable, int32_t output);
+
 /* 0: one thread a core that this process may use, which is how it starts. */
 TW_API int tw_set_threads(tw_executable* executable, int32_t threads);
 
 /* Reads inputs[i] (input_bytes[i] bytes, which must be what tw_input says) and writes outputs[i].  The arrays do not
- * overlap; those that start at a multiple of 64 are used in place, others are copied. */
+ * overlap; those that start at a multiple of 64 are used as they are, others are copied.  Of an output in place of an
+ * input, outputs[i] is that input's array or NULL. */
 TW_API int tw_run(tw_executable* executable, const void* const* inputs, const size_t* input_bytes, void* const* outputs,
                   const size_t* output_bytes);
+
+/* For models with open dimensions: input_shapes[i] points to the extents of inputs[i], as many as its rank.  Dimensions
+ * that are open under one name have one size in a run, within the bounds that the model was compiled for. */
+TW_API int tw_run_shaped(tw_executable* executable, const void* const* inputs, const int64_t* const* input_shapes,
+                         void* const* outputs, const size_t* output_bytes);
+/* The extents of an output for inputs of these shapes, to result[0 … rank - 1]. */
+TW_API int tw_output_shape(const tw_executable* executable, const int64_t* const* input_shapes, int32_t index,
+                           int64_t* result);
 
 /* Of this thread's last failure: its text ("TW1201 …"; "" when there was none) and code (0). */
 TW_API const char* tw_last_error(void);

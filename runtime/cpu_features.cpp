@@ -95,9 +95,11 @@ uint64_t enabled_states() {
   return uint64_t{high} << 32 | low;
 }
 
+// Asks for it: supported states may still be refused, to all programs or to this one (a small alternate signal stack).
 bool kernel_grants_amx() {
   uint64_t states = 0;
-  return syscall(SYS_arch_prctl, arch_get_supported_state, &states) == 0 && (states >> tile_data & 1);
+  if (syscall(SYS_arch_prctl, arch_get_supported_state, &states) != 0 || !(states >> tile_data & 1)) return false;
+  return syscall(SYS_arch_prctl, arch_request_state, tile_data) == 0;
 }
 
 std::vector<std::string> detect_features() {

@@ -16,6 +16,10 @@ std::vector<StepSpan> Program::trace(std::span<const void* const> inputs, std::s
   return spans;
 }
 
+std::unique_ptr<Program> Program::at(const Plan&) const {
+  return nullptr;
+}
+
 std::unique_ptr<Program> make_program(const ProgramSource& source) {
   if (source.requirements.architecture == "cuda") return make_cuda_program(source);
   require_runnable(source.requirements, "");

@@ -29,12 +29,16 @@ struct StepSpan {
 class Program {
  public:
   virtual ~Program() = default;
-  // Host addresses in the order of the plan's inputs and outputs, of the sizes that the plan says, not overlapping.
+  // Host addresses in the order of the plan's inputs and outputs, of the sizes that the plan says, not overlapping but
+  // for outputs in place of an input, which have its address.
   // `threads` ≥ 1 is for devices that run on the host's cores.
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) = 0;
   // Runs all steps `repetitions` times, each step alone; its median seconds, in the order of the plan's steps.
   virtual std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs,
                                          int threads, int repetitions) = 0;
+  // The same code for another plan_at() of the plan that it was made for, which outlives it.  They share their code,
+  // constants and memory.  Null: a device that runs no open plans.
+  virtual std::unique_ptr<Program> at(const Plan& plan) const;
   // Who ran what when in a run like any other, the median one of some repetitions; by worker, then by time.  Here: all
   // steps one after the other on worker 0, as time_steps has them, for devices whose workers cannot be watched.
   virtual std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,

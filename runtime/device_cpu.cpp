@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 struct StepCode {
   KernelFunction function;
-  const int64_t* parameters;
+  std::vector<int64_t> parameters;
   int64_t tasks;
   bool has_barrier;      // before it, when there is more than one worker
   size_t first_pointer;  // of its buffers, in a worker's table
@@ -51,12 +51,9 @@ struct alignas(128) Worker {
 constexpr int64_t pieces_a_share = 8;
 constexpr int task_bits = 48;  // more than a plan's tasks take
 
-class CpuProgram final : public Program {
- public:
-  explicit CpuProgram(const ProgramSource& source)
-      : plan_(source.plan),
-        image_(source.image),
-        arena_(allocate_lasting_storage(static_cast<size_t>(source.plan.arena_bytes))) {
+// What programs of the same code share, whatever the sizes that they are for.
+struct CpuCode {
+  explicit CpuCode(const ProgramSource& source) : image(source.image) {
     for (const std::string& feature : source.requirements.features) {
       if (feature.starts_with("amx-")) {
         request_amx_permission();
@@ -64,19 +61,51 @@ class CpuProgram final : public Program {
       }
     }
     for (const NDArray& constant : source.constants) {
-      constants_.push_back(is_aligned(constant.data()) ? constant : constant.clone());
+      constants.push_back(is_aligned(constant.data()) ? constant : constant.clone());
     }
+  }
+
+  // Sees to memory for the plan and as many workers.  It grows only; then pointers into it are no longer right.
+  void reserve(const Plan& plan, size_t workers) {
+    if (!arena || plan.arena_bytes > arena_bytes) {
+      arena = nullptr;
+      arena = allocate_lasting_storage(static_cast<size_t>(plan.arena_bytes));
+      arena_bytes = plan.arena_bytes;
+      ++version;
+    }
+    if (plan.workspace_bytes > workspace_bytes || (plan.workspace_bytes > 0 && workers > workspace_count)) {
+      workspace_bytes = std::max(workspace_bytes, (plan.workspace_bytes + 127) / 128 * 128);
+      workspace_count = std::max(workspace_count, workers);
+      workspaces = nullptr;
+      workspaces = allocate_lasting_storage(static_cast<size_t>(workspace_bytes) * workspace_count);
+      ++version;
+    }
+  }
+
+  ElfImage image;
+  std::vector<NDArray> constants;
+  std::shared_ptr<void> arena;
+  std::shared_ptr<void> workspaces;  // of all workers side by side, on huge pages when they are large together
+  int64_t arena_bytes = 0, workspace_bytes = 0;
+  size_t workspace_count = 0;
+  int version = 0;  // of the memory
+};
+
+class CpuProgram final : public Program {
+ public:
+  CpuProgram(const Plan& plan, std::shared_ptr<CpuCode> shared) : plan_(plan), code_(std::move(shared)) {
     bool all_on_worker_0 = true, spared = false, is_first = true;  // since the last barrier
     size_t pointers = 0;
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
-      void* address = image_.function(step.kernel);
+      void* address = code_->image.function(step.kernel);
       if (!address)
         throw Error(ErrorCode::artifact, "step " + std::to_string(i) + " (" + step.name +
                                              "): the code has no kernel '" + step.kernel +
                                              "'\n  help: compile the model again");
       const bool on_worker_0 = step.tasks <= 1;
-      StepCode code{reinterpret_cast<KernelFunction>(address), step.parameters.data(), step.tasks, false, pointers};
+      const std::vector<int64_t> parameters(step.parameters.begin(), step.parameters.end());
+      StepCode code{reinterpret_cast<KernelFunction>(address), parameters, step.tasks, false, pointers};
       // Whoever planned a step that does not wait relied on the barriers before it, the spared ones too.
       if (is_first || (on_worker_0 && all_on_worker_0)) {
         spared |= step.waits && !is_first;
@@ -85,7 +114,7 @@ class CpuProgram final : public Program {
       }
       if (code.has_barrier) all_on_worker_0 = true, spared = false;
       all_on_worker_0 &= on_worker_0;
-      most_tasks_ = std::max(most_tasks_, step.tasks);
+      most_tasks_ = std::max<int64_t>(most_tasks_, step.tasks);
       is_first = false;
       steps_.push_back(code);
       for (size_t b = 0; b < step.buffers.size(); ++b) {
@@ -98,6 +127,8 @@ class CpuProgram final : public Program {
     aligned_inputs_.resize(plan_.inputs.size());
     aligned_outputs_.resize(plan_.outputs.size());
   }
+
+  std::unique_ptr<Program> at(const Plan& plan) const override { return std::make_unique<CpuProgram>(plan, code_); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) override {
     threads = useful_threads(threads);
@@ -190,14 +221,19 @@ class CpuProgram final : public Program {
     return (w * step.tasks + workers - 1) / workers;
   }
 
-  // The next piece of first … last - 1 that nobody has taken in this run: its first task, or last.
-  int64_t claim(std::atomic<int64_t>& claimed, int64_t first, int64_t last, int64_t piece) const {
+  struct Piece {
+    int64_t begin, end;
+  };
+
+  // The next piece of first … last - 1 that nobody has taken in this run; empty: there is none.  The last ones are
+  // small, so that all workers are done at about the same time.
+  Piece claim(std::atomic<int64_t>& claimed, int64_t first, int64_t last, int64_t most) const {
     int64_t seen = claimed.load(std::memory_order_relaxed);
     for (;;) {
       const int64_t next = seen >> task_bits == run_ ? seen & ((int64_t{1} << task_bits) - 1) : first;
-      if (next >= last) return last;
-      const int64_t now = run_ << task_bits | std::min(next + piece, last);
-      if (claimed.compare_exchange_weak(seen, now, std::memory_order_relaxed)) return next;
+      if (next >= last) return {last, last};
+      const int64_t end = next + std::clamp<int64_t>((last - next) / 2, 1, most);
+      if (claimed.compare_exchange_weak(seen, run_ << task_bits | end, std::memory_order_relaxed)) return {next, end};
     }
   }
 
@@ -206,7 +242,7 @@ class CpuProgram final : public Program {
     const auto index = static_cast<size_t>(&step - steps_.data());
     void** pointers = workers_[w].pointers.data() + step.first_pointer;
     if (workers == 1) {
-      if (step.tasks > 0) step.function(pointers, step.parameters, 0, step.tasks);
+      if (step.tasks > 0) step.function(pointers, step.parameters.data(), 0, step.tasks);
       return step.tasks > 0;
     }
     bool has_run = false;
@@ -214,10 +250,10 @@ class CpuProgram final : public Program {
     for (int k = 0; k < owners; ++k) {
       const int owner = (w + k) % workers;
       const int64_t first = first_task(step, owner, workers), last = first_task(step, owner + 1, workers);
-      const int64_t piece = (last - first + pieces_a_share - 1) / pieces_a_share;
+      const int64_t most = std::max<int64_t>(1, (last - first + pieces_a_share - 1) / pieces_a_share);
       std::atomic<int64_t>& claimed = workers_[owner].claimed[index];
-      for (int64_t begin; (begin = claim(claimed, first, last, piece)) < last;) {
-        step.function(pointers, step.parameters, begin, std::min(begin + piece, last));
+      for (Piece piece; (piece = claim(claimed, first, last, most)).begin < piece.end;) {
+        step.function(pointers, step.parameters.data(), piece.begin, piece.end);
         has_run = true;
       }
     }
@@ -237,7 +273,8 @@ class CpuProgram final : public Program {
 
   // Sees to as many workers as asked for, and to aligned arrays.
   void begin(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) {
-    if (workers_.size() != static_cast<size_t>(threads)) make_workers(threads);
+    code_->reserve(plan_, static_cast<size_t>(threads));
+    if (workers_.size() != static_cast<size_t>(threads) || version_ != code_->version) make_workers(threads);
     input_starts_.assign(inputs.begin(), inputs.end());
     output_starts_.assign(outputs.begin(), outputs.end());
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -248,6 +285,10 @@ class CpuProgram final : public Program {
       input_starts_[i] = copy.data();
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
+      if (const int32_t input = plan_.outputs[i].in_place; input >= 0) {
+        output_starts_[i] = const_cast<void*>(input_starts_[input]);  // perhaps its copy
+        continue;
+      }
       if (is_aligned(outputs[i], plan_.caller_alignment)) continue;
       NDArray& copy = aligned_outputs_[i];
       if (!copy.is_defined()) copy = NDArray(plan_.outputs[i].dtype, plan_.outputs[i].shape);
@@ -257,38 +298,37 @@ class CpuProgram final : public Program {
 
   void end(std::span<void* const> outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
-      size_t bytes = output_starts_[i] == outputs[i] ? 0 : aligned_outputs_[i].byte_size();
+      const int32_t input = plan_.outputs[i].in_place;
+      const NDArray& copy = input >= 0 ? aligned_inputs_[input] : aligned_outputs_[i];
+      const size_t bytes = output_starts_[i] == outputs[i] ? 0 : copy.byte_size();
       if (bytes > 0) std::memcpy(outputs[i], output_starts_[i], bytes);
     }
   }
 
   void make_workers(int threads) {
     std::vector<Worker> workers(threads);
-    // Side by side, on huge pages when they are large together.
-    const auto workspace_bytes = static_cast<size_t>((plan_.workspace_bytes + 127) / 128 * 128);
-    workspaces_ = workspace_bytes > 0 ? allocate_lasting_storage(workspace_bytes * workers.size()) : nullptr;
     for (size_t w = 0; w < workers.size(); ++w) {
       Worker& worker = workers[w];
-      char* const workspace = static_cast<char*>(workspaces_.get()) + w * workspace_bytes;
       for (const Step& step : plan_.steps) {
         for (const BufferUse& use : step.buffers) {
           char* start = nullptr;
-          if (use.storage == Storage::arena) start = static_cast<char*>(arena_.get());
-          if (use.storage == Storage::constant) start = static_cast<char*>(constants_[use.index].data());
+          if (use.storage == Storage::arena) start = static_cast<char*>(code_->arena.get());
+          if (use.storage == Storage::constant) start = static_cast<char*>(code_->constants[use.index].data());
           worker.pointers.push_back(start ? start + use.offset : nullptr);
         }
-        if (step.workspace_bytes > 0) worker.pointers.push_back(workspace);
+        if (step.workspace_bytes > 0)
+          worker.pointers.push_back(static_cast<char*>(code_->workspaces.get()) + w * code_->workspace_bytes);
       }
       worker.claimed = std::make_unique<std::atomic<int64_t>[]>(steps_.size());
     }
     workers_ = std::move(workers);
+    version_ = code_->version;
   }
 
   const Plan& plan_;
+  const std::shared_ptr<CpuCode> code_;
+  int version_ = -1;  // of the memory that the workers' pointers are into
   int64_t run_ = 0;
-  ElfImage image_;
-  std::shared_ptr<void> arena_, workspaces_;
-  std::vector<NDArray> constants_;
   std::vector<StepCode> steps_;
   int64_t most_tasks_ = 1;  // of a step
   std::vector<CallerEntry> caller_entries_;
@@ -303,7 +343,7 @@ class CpuProgram final : public Program {
 }  // namespace
 
 std::unique_ptr<Program> make_cpu_program(const ProgramSource& source) {
-  return std::make_unique<CpuProgram>(source);
+  return std::make_unique<CpuProgram>(source.plan, std::make_shared<CpuCode>(source));
 }
 
 }  // namespace tw

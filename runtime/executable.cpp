@@ -1,6 +1,8 @@
 #include "runtime/executable.h"
 
+#include <algorithm>
 #include <atomic>
+#include <list>
 
 #include "runtime/artifact.h"
 #include "runtime/cpu_features.h"
@@ -9,6 +11,67 @@
 #include "runtime/team.h"
 
 namespace tw {
+
+namespace {
+
+std::string text_of(DType dtype, const Shape& shape) {
+  std::string text = to_string(dtype) + "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+std::string text_of(const TensorInfo& info, const Plan& plan) {
+  if (info.dims.empty()) return text_of(info.dtype, info.shape);
+  std::vector<std::string> names;
+  for (const Symbol& symbol : plan.symbols) names.push_back(symbol.name);
+  std::string text = to_string(info.dtype) + "[";
+  for (size_t i = 0; i < info.dims.size(); ++i) text += (i ? "," : "") + info.dims[i].text(names);
+  return text + "]";
+}
+
+void check_count(size_t count, const Plan& plan, const std::vector<TensorInfo>& infos, const std::string& kind) {
+  if (count == infos.size()) return;
+  std::string names;
+  for (const TensorInfo& info : infos) names += (names.empty() ? "" : ", ") + info.name + " " + text_of(info, plan);
+  throw Error(ErrorCode::input, std::to_string(count) + " " + kind + "s were given, the model has " +
+                                    std::to_string(infos.size()) + "\n  help: give them in this order: " + names);
+}
+
+// The sizes of the open dimensions.  Error(input): the inputs are not as many, or of other types or ranks.
+std::vector<int64_t> sizes_in(const Plan& plan, const std::vector<NDArray>& inputs) {
+  if (plan.symbols.empty()) return {};
+  check_count(inputs.size(), plan, plan.inputs, "input");
+  std::vector<Shape> shapes;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorInfo& info = plan.inputs[i];
+    if (!inputs[i].is_defined() || inputs[i].dtype() != info.dtype || inputs[i].shape().size() != info.shape.size()) {
+      throw Error(ErrorCode::input,
+                  "input '" + info.name + "' is " +
+                      (inputs[i].is_defined() ? text_of(inputs[i].dtype(), inputs[i].shape()) : "an undefined array") +
+                      ", the model has " + text_of(info, plan) + "\n  help: convert or reshape it");
+    }
+    shapes.push_back(inputs[i].shape());
+  }
+  return symbol_sizes(plan, shapes);
+}
+
+void check_arrays(const std::vector<NDArray>& arrays, const Plan& plan, const std::vector<TensorInfo>& infos,
+                  const std::string& kind) {
+  check_count(arrays.size(), plan, infos, kind);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const TensorInfo& info = infos[i];
+    const NDArray& array = arrays[i];
+    if (!array.is_defined() && array.size() != 0)
+      throw Error(ErrorCode::input,
+                  kind + " '" + info.name + "' is an undefined array\n  help: give " + text_of(info.dtype, info.shape));
+    if (array.dtype() != info.dtype || array.shape() != info.shape)
+      throw Error(ErrorCode::input, kind + " '" + info.name + "' is " + text_of(array.dtype(), array.shape()) +
+                                        ", the model has " + text_of(info.dtype, info.shape) +
+                                        "\n  help: convert or reshape it, or compile the model for this shape");
+  }
+}
+
+}  // namespace
 
 struct Executable::State {
   // One of: given by the compiler, or mapped.
@@ -22,23 +85,68 @@ struct Executable::State {
   std::atomic<int> threads{0};  // 0: one a core
   const int cores = default_team_size();
 
-  std::mutex mutex;                  // one run at a time: there is one arena
-  std::unique_ptr<Program> program;  // guarded; made when first needed, for code for another machine can be saved here
+  // What a run with these sizes of the open dimensions takes.  The program is made when first needed, for code for
+  // another machine can be saved here.
+  struct Sized {
+    std::vector<int64_t> symbols;
+    Plan plan;
+    std::unique_ptr<Program> program;
+  };
+  // Of the last runs, the latest first; a plan that is not open has one.
+  std::mutex sized_mutex;
+  std::list<std::shared_ptr<Sized>> sized;
+
+  std::mutex mutex;               // one run at a time: there is one arena
+  std::shared_ptr<Sized> latest;  // guarded by it: one whose program was made; others share its code
+
+  std::shared_ptr<Sized> sized_for(const std::vector<int64_t>& symbols) {
+    constexpr size_t most = 8;
+    std::lock_guard lock(sized_mutex);
+    const auto found = std::find_if(sized.begin(), sized.end(), [&](const auto& s) { return s->symbols == symbols; });
+    if (found != sized.end()) {
+      sized.splice(sized.begin(), sized, found);
+      return sized.front();
+    }
+    auto made = std::make_shared<Sized>(Sized{symbols, plan_at(plan, symbols), nullptr});
+    if (!plan.symbols.empty()) {
+      if (const std::string problem = find_plan_problem(made->plan); !problem.empty())
+        throw Error(ErrorCode::limit,
+                    "the model cannot run at these sizes: " + problem + "\n  help: run fewer or smaller inputs");
+    }
+    sized.push_front(made);
+    if (sized.size() > most) sized.pop_back();
+    return made;
+  }
+  // For inputs that fit.
+  std::shared_ptr<Sized> checked(const std::vector<NDArray>& inputs) {
+    auto result = sized_for(sizes_in(plan, inputs));
+    check_arrays(inputs, result->plan, result->plan.inputs, "input");
+    return result;
+  }
+  std::shared_ptr<Sized> smallest() {
+    std::vector<int64_t> symbols;
+    for (const Symbol& symbol : plan.symbols) symbols.push_back(symbol.low);
+    return sized_for(symbols);
+  }
 
   // Large results of the last run: their storage serves the next one when the caller has let go of it, since fresh
   // pages cost more than many a kernel.
   std::mutex results_mutex;
   std::vector<NDArray> results;
 
-  std::vector<NDArray> make_outputs() {
+  std::vector<NDArray> make_outputs(const Plan& fixed, const std::vector<NDArray>& inputs) {
     constexpr size_t worth_keeping = size_t{1} << 20;
     std::lock_guard lock(results_mutex);
-    results.resize(plan.outputs.size());
+    results.resize(fixed.outputs.size());
     std::vector<NDArray> outputs;
-    for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    for (size_t i = 0; i < fixed.outputs.size(); ++i) {
+      if (const int32_t input = fixed.outputs[i].in_place; input >= 0) {
+        outputs.push_back(inputs[input]);
+        continue;
+      }
       NDArray& kept = results[i];
-      if (!kept.is_defined() || !kept.is_sole_owner()) {
-        NDArray fresh(plan.outputs[i].dtype, plan.outputs[i].shape);
+      if (!kept.is_defined() || !kept.is_sole_owner() || kept.shape() != fixed.outputs[i].shape) {
+        NDArray fresh(fixed.outputs[i].dtype, fixed.outputs[i].shape);
         if (fresh.byte_size() < worth_keeping) {
           outputs.push_back(std::move(fresh));
           continue;
@@ -50,40 +158,18 @@ struct Executable::State {
     return outputs;
   }
 
-  Program& ready_program() {
-    if (!program) program = make_program({image, plan, constants, requirements});
-    return *program;
+  Program& ready_program(const std::shared_ptr<Sized>& wanted) {
+    if (!wanted->program) {
+      wanted->program =
+          latest ? latest->program->at(wanted->plan) : make_program({image, wanted->plan, constants, requirements});
+      check(wanted->program != nullptr, "Executable: the device runs plans of this kind");
+      latest = wanted;
+    }
+    return *wanted->program;
   }
 };
 
 namespace {
-
-std::string text_of(DType dtype, const Shape& shape) {
-  std::string text = to_string(dtype) + "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
-void check_arrays(const std::vector<NDArray>& arrays, const std::vector<TensorInfo>& infos, const std::string& kind) {
-  if (arrays.size() != infos.size()) {
-    std::string names;
-    for (const TensorInfo& info : infos)
-      names += (names.empty() ? "" : ", ") + info.name + " " + text_of(info.dtype, info.shape);
-    throw Error(ErrorCode::input, std::to_string(arrays.size()) + " " + kind + "s were given, the model has " +
-                                      std::to_string(infos.size()) + "\n  help: give them in this order: " + names);
-  }
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    const TensorInfo& info = infos[i];
-    const NDArray& array = arrays[i];
-    if (!array.is_defined() && array.size() != 0)
-      throw Error(ErrorCode::input,
-                  kind + " '" + info.name + "' is an undefined array\n  help: give " + text_of(info.dtype, info.shape));
-    if (array.dtype() != info.dtype || array.shape() != info.shape)
-      throw Error(ErrorCode::input, kind + " '" + info.name + "' is " + text_of(array.dtype(), array.shape()) +
-                                        ", the model has " + text_of(info.dtype, info.shape) +
-                                        "\n  help: convert or reshape it, or compile the model for this shape");
-  }
-}
 
 struct Addresses {
   std::vector<const void*> inputs;
@@ -114,7 +200,8 @@ Executable::Executable(std::vector<std::byte> image, Plan plan, std::vector<NDAr
           "Executable: the constants are as the plan says");
   }
   // Code for this machine is loaded at once, so that its faults show here.
-  if (s.requirements.architecture != "cuda" && reason_not_runnable(s.requirements).empty()) s.ready_program();
+  if (s.requirements.architecture != "cuda" && reason_not_runnable(s.requirements).empty())
+    s.ready_program(s.smallest());
 }
 
 Executable Executable::load(const std::filesystem::path& path) {
@@ -129,7 +216,7 @@ Executable Executable::load(const std::filesystem::path& path) {
   s.requirements = std::move(artifact->requirements);
   s.artifact = std::move(artifact);
   try {
-    s.ready_program();
+    s.ready_program(s.smallest());
   } catch (const Error& error) {
     std::string text = error.what();
     throw Error(error.code(), path.string() + ": " + text.substr(error.code_text().size() + 1));
@@ -154,24 +241,36 @@ void Executable::verify() const {
 const Plan& Executable::plan() const {
   return state_->plan;
 }
+std::vector<Shape> Executable::output_shapes(const std::vector<Shape>& inputs) const {
+  std::vector<Shape> shapes;
+  for (const TensorInfo& output : state_->sized_for(symbol_sizes(plan(), inputs))->plan.outputs)
+    shapes.push_back(output.shape);
+  return shapes;
+}
 const MachineRequirements& Executable::requirements() const {
   return state_->requirements;
 }
 
 std::vector<NDArray> Executable::run(const std::vector<NDArray>& inputs) {
-  check_arrays(inputs, state_->plan.inputs, "input");
-  std::vector<NDArray> outputs = state_->make_outputs();
+  std::vector<NDArray> outputs = state_->make_outputs(state_->checked(inputs)->plan, inputs);
   run_into(inputs, outputs);
   return outputs;
 }
 
 void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs) {
   State& s = *state_;
-  check_arrays(inputs, s.plan.inputs, "input");
-  check_arrays(outputs, s.plan.outputs, "output");
+  const auto sized = s.checked(inputs);
+  check_arrays(outputs, sized->plan, sized->plan.outputs, "output");
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const int32_t input = s.plan.outputs[i].in_place;
+    if (input >= 0 && outputs[i].data() != inputs[input].data())
+      throw Error(ErrorCode::input, "output '" + s.plan.outputs[i].name + "' is in place of input '" +
+                                        s.plan.inputs[input].name +
+                                        "', but another array was given\n  help: give the input's array for both");
+  }
   Addresses addresses(inputs, outputs);
   std::lock_guard lock(s.mutex);
-  s.ready_program().run(addresses.inputs, addresses.outputs, threads());
+  s.ready_program(sized).run(addresses.inputs, addresses.outputs, threads());
 }
 
 void Executable::set_threads(int threads) {
@@ -189,29 +288,31 @@ int Executable::threads() const {
 template <class F>
 auto Executable::measure(const std::vector<NDArray>& inputs, int repetitions, F&& by_program) {
   State& s = *state_;
-  check_arrays(inputs, s.plan.inputs, "input");
+  const auto sized = s.checked(inputs);
   if (repetitions < 1) throw Error(ErrorCode::limit, "a profile takes at least 1 repetition\n  help: 10 is usual");
   std::vector<NDArray> outputs;
-  for (const TensorInfo& info : s.plan.outputs) outputs.emplace_back(info.dtype, info.shape);
+  for (const TensorInfo& info : sized->plan.outputs)
+    outputs.push_back(info.in_place >= 0 ? inputs[info.in_place] : NDArray(info.dtype, info.shape));
   Addresses addresses(inputs, outputs);
   std::lock_guard lock(s.mutex);
-  return by_program(s.ready_program(), addresses);
+  return by_program(s.ready_program(sized), addresses, sized->plan);
 }
 
 std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {
-  const std::vector<double> seconds = measure(inputs, repetitions, [&](Program& program, const Addresses& addresses) {
-    return program.time_steps(addresses.inputs, addresses.outputs, threads(), repetitions);
+  return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan& plan) {
+    const std::vector<double> seconds = program.time_steps(addresses.inputs, addresses.outputs, threads(), repetitions);
+    std::vector<StepProfile> profiles;
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      const Step& step = plan.steps[i];
+      profiles.push_back(
+          {step.kernel, step.name, seconds[i], static_cast<double>(step.flops), static_cast<double>(step.bytes)});
+    }
+    return profiles;
   });
-  std::vector<StepProfile> profiles;
-  for (size_t i = 0; i < seconds.size(); ++i) {
-    const Step& step = plan().steps[i];
-    profiles.push_back({step.kernel, step.name, seconds[i], step.flops, step.bytes});
-  }
-  return profiles;
 }
 
 std::vector<StepSpan> Executable::trace(const std::vector<NDArray>& inputs, int repetitions) {
-  return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses) {
+  return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan&) {
     return program.trace(addresses.inputs, addresses.outputs, threads(), repetitions);
   });
 }

@@ -33,11 +33,17 @@ class Executable {
   void verify() const;
 
   const Plan& plan() const;
+  // What a run with inputs of these shapes gives.  Error(input).
+  std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const;
   const MachineRequirements& requirements() const;
 
-  // Runs on threads() workers.  `inputs` in the order of plan().inputs, checked for dtype and shape: Error(input).
+  // Runs on threads() workers.  `inputs` in the order of plan().inputs, checked for dtype and shape: Error(input).  The
+  // sizes of open dimensions are those that the inputs have; what is computed from them is kept for a few of the last
+  // ones, so that a run at one of these costs nothing more.  An output that is in place of an input
+  // (TensorInfo::in_place) is that input's array, which the run changes.
   std::vector<NDArray> run(const std::vector<NDArray>& inputs);
-  // Into arrays that the caller owns; they overlap neither each other nor the inputs.
+  // Into arrays that the caller owns; they overlap neither each other nor the inputs, but those in place of an input,
+  // which are its array.
   void run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs);
   // 0: one worker a core of the affinity mask and the cgroups' CPU quota, as at the start.  Error(limit).
   void set_threads(int threads);
@@ -50,7 +56,7 @@ class Executable {
 
  private:
   Executable() = default;
-  // by_program(Program&, addresses) on checked inputs and new outputs, alone.
+  // by_program(Program&, addresses, plan) on checked inputs and new outputs, alone.
   template <class F>
   auto measure(const std::vector<NDArray>& inputs, int repetitions, F&& by_program);
   struct State;

@@ -136,6 +136,21 @@ void check_one_to_one(const IndexMap& map, const std::vector<int64_t>& extents) 
   }
 }
 
+// The map has d // k and d % k, and uses d nowhere else: one to one, whatever the extent of d.
+bool has_digits(const IndexMap& map, const Var& d) {
+  Expr quotient, remainder;
+  size_t uses = 0;
+  for (const Expr& e : map.to) {
+    if (!uses_var(e, d)) continue;
+    ++uses;
+    const auto* b = e.as<Binary>();
+    if (!b || !b->a.is_same(d) || as_int(b->b).value_or(0) < 1) return false;
+    if (b->op == BinaryOp::floor_div) quotient = b->b;
+    if (b->op == BinaryOp::floor_mod) remainder = b->b;
+  }
+  return uses == 2 && quotient.is_defined() && remainder.is_defined() && as_int(quotient) == as_int(remainder);
+}
+
 }  // namespace
 
 std::vector<Expr> physical_shape(const IndexMap& map, const std::vector<Expr>& logical) {
@@ -158,9 +173,10 @@ std::vector<Expr> physical_shape(const IndexMap& map, const std::vector<Expr>& l
   for (const size_t i : symbolic) {
     size_t plain = 0, all = 0;
     for (const Expr& e : map.to) plain += e.is_same(map.from[i]), all += uses_var(e, map.from[i]);
-    if (plain != 1 || all != 1)
-      refuse("layout", "dimension " + quoted(map.from[i].name()) + " has no constant extent, so it cannot be divided",
-             Stmt(), "let the map keep it as it is");
+    const bool is_plain = plain == 1 && all == 1;
+    if (!is_plain && !has_digits(map, map.from[i]))
+      refuse("layout", "dimension " + quoted(map.from[i].name()) + " has no constant extent, so it cannot be mixed",
+             Stmt(), "let the map keep it as it is, or as d // 16 and d % 16");
   }
   check_one_to_one(map, constants);
   std::vector<Expr> shape;
@@ -169,6 +185,13 @@ std::vector<Expr> physical_shape(const IndexMap& map, const std::vector<Expr>& l
     if (b && b->op == BinaryOp::floor_mod && as_int(b->b)) {
       shape.push_back(b->b);
       continue;
+    }
+    if (b && b->op == BinaryOp::floor_div && b->a.kind() == NodeKind::Var) {
+      const auto extent = extents.find(Var::of(b->a));
+      if (extent != extents.end() && !as_int(extent->second)) {
+        shape.push_back(floor_div(extent->second + (b->b - 1), b->b));
+        continue;
+      }
     }
     const auto range = range_of(e, extents);
     if (!range || !is_const_int(range->base, 0)) {

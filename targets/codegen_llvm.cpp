@@ -24,10 +24,11 @@ KernelCodegen::KernelCodegen(llvm::Module& module, const Kernel& kernel, const T
       kernel_(kernel),
       target_(target),
       builder_(module.getContext()),
-      allocations_(plan_allocations(kernel.func.body)),
+      allocations_(plan_allocations(kernel.func)),
       registers_(kernel.func.body),
       slots_(registers_.size(), nullptr) {
   for (const Buffer& buffer : buffers_written(kernel.func.body)) is_written_[buffer] = true;
+  plan_tiles();
 }
 
 void KernelCodegen::set_function_attributes(llvm::Function* function) const {
@@ -108,12 +109,14 @@ llvm::Function* KernelCodegen::make_inner(bool streams) {
   first_->setName("first"), last_->setName("last");
   auto* body = llvm::BasicBlock::Create(context_, "body", function_);
   builder_.SetInsertPoint(body);
+  if (!tile_plans_.empty() && have_one_tile_plan_) configure_tiles(tile_plans_.begin()->second);
   emit_tasks();
   if (has_streamed_) {
     // Such stores are not ordered with those that tell other threads of them.
     builder_.CreateFence(llvm::AtomicOrdering::SequentiallyConsistent);
     function_->removeFnAttr(llvm::Attribute::NoSync);
   }
+  if (!tile_plans_.empty()) target_.tiles.release(builder_);
   builder_.CreateRetVoid();
   builder_.SetInsertPoint(entry_);
   builder_.CreateBr(body);
@@ -195,6 +198,7 @@ void KernelCodegen::emit(const Stmt& s) {
       return;
     case NodeKind::LetStmt: {
       const LetStmt& let = *s.as<LetStmt>();
+      forget_tile_operands();
       vars_[let.var.get()] = emit(let.value);
       depths_[let.var.get()] = depth_of(let.value);
       emit(let.body);
@@ -219,6 +223,7 @@ void KernelCodegen::emit(const Stmt& s) {
 void KernelCodegen::emit_loop(const Var& var, llvm::Value* first, llvm::Value* last, bool runs_at_least_once,
                               const Stmt& body) {
   const std::vector<size_t> carried = live_stored_slots(body);
+  forget_tile_operands();
   auto* before = builder_.GetInsertBlock();
   auto* header = llvm::BasicBlock::Create(context_, var.name(), function_);
   auto* after = llvm::BasicBlock::Create(context_, var.name() + ".end", function_);
@@ -281,6 +286,7 @@ void KernelCodegen::emit_if(const If& branch) {
   for (size_t id : changed) before.push_back(slots_[id]);
 
   builder_.SetInsertPoint(then_block);
+  forget_tile_operands();
   emit(branch.then_body);
   auto* then_end = builder_.GetInsertBlock();
   builder_.CreateBr(join);
@@ -291,11 +297,13 @@ void KernelCodegen::emit_if(const If& branch) {
   }
 
   builder_.SetInsertPoint(else_block);
+  forget_tile_operands();
   if (branch.else_body.is_defined()) emit(branch.else_body);
   auto* else_end = builder_.GetInsertBlock();
   builder_.CreateBr(join);
 
   builder_.SetInsertPoint(join);
+  forget_tile_operands();
   for (size_t n = 0; n < changed.size(); ++n) {
     llvm::Value*& value = slots_[changed[n]];
     if (value == then_values[n]) continue;
@@ -310,7 +318,14 @@ void KernelCodegen::emit_allocate(const Allocate& allocate) {
   const Buffer& buffer = allocate.buffer;
   if (buffer->scope == Scope::register_) {
     const std::vector<size_t> ids = registers_.slots_of(buffer);
+    if (const auto plan = tile_plans_.find(buffer); plan != tile_plans_.end()) {
+      if (!have_one_tile_plan_) configure_tiles(plan->second);
+      forget_tile_operands();
+      tile_accumulators_ = 0;
+      for (size_t id : ids) tile_accumulators_ += static_cast<int>(tile_of_slot_.count(id));
+    }
     for (size_t id : ids) {
+      if (tile_of_slot_.count(id)) continue;
       const auto& slot = registers_.slot(id);
       slots_[id] = llvm::PoisonValue::get(type_of(slot.dtype.with_lanes(slot.lanes)));
     }
@@ -322,9 +337,9 @@ void KernelCodegen::emit_allocate(const Allocate& allocate) {
     throw Error(ErrorCode::lower, "buffer " + buffer->name + " has a scope that " + target_.name +
                                       " has no memory for\n  help: shared and fragment are for cuda targets");
   }
-  const int64_t offset = allocations_.offsets.at(buffer);
-  if (offset < 0) {
-    const int64_t elements = std::max<int64_t>(1, allocated_bytes(buffer) / buffer->dtype.bytes());
+  const std::optional<Expr>& offset = allocations_.offsets.at(buffer);
+  if (!offset) {
+    const int64_t elements = std::max<int64_t>(1, as_int(allocated_bytes(buffer)).value() / buffer->dtype.bytes());
     llvm::IRBuilder<> at_entry(entry_, entry_->begin());
     auto* memory =
         at_entry.CreateAlloca(llvm::ArrayType::get(memory_type_of(buffer->dtype), elements), nullptr, buffer->name);
@@ -334,8 +349,11 @@ void KernelCodegen::emit_allocate(const Allocate& allocate) {
     check(!kernel_.func.buffers.empty() && kernel_.func.buffers.back()->name == "workspace",
           "codegen: the workspace is the kernel's last buffer");
     llvm::Value* workspace = pointers_.at(kernel_.func.buffers.back());
-    llvm::IRBuilder<> at_entry(entry_, entry_->end());
-    pointers_[buffer] = at_entry.CreateConstGEP1_64(at_entry.getInt8Ty(), workspace, offset, buffer->name);
+    // Of constants and parameters: computed once.
+    const auto here = builder_.saveIP();
+    builder_.SetInsertPoint(entry_, entry_->end());
+    pointers_[buffer] = builder_.CreateGEP(builder_.getInt8Ty(), workspace, {emit(*offset)}, buffer->name);
+    builder_.restoreIP(here);
   }
   is_written_[buffer] = true;
   emit(allocate.body);

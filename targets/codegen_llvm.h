@@ -8,6 +8,7 @@
 //   * Values: bool is i1 (a byte in memory), f16 and bf16 are their bits in i16 (converted to and from f32 where they
 //     meet arithmetic, see passes/legalize_types.cpp), everything else is what LLVM calls it.
 //   * Register buffers are SSA values: see codegen_llvm_registers.cpp.
+//   * Tiles of a matrix unit are its registers, by number: see codegen_llvm_tiles.cpp.
 //   * Addresses are base + Σ variable·coefficient (outermost loops first, so that what is invariant comes first) +
 //   constant;
 //     the constant ends in the instruction's displacement.
@@ -136,6 +137,14 @@ class KernelCodegen {
   void write_registers(const Buffer& buffer, const Expr& index, llvm::Value* value, llvm::Value* predicate);
   std::vector<size_t> live_stored_slots(const Stmt& s) const;
 
+  // codegen_llvm_tiles.cpp
+  void plan_tiles();
+  void plan_tiles(const Allocate& allocate);
+  void configure_tiles(const std::vector<TileUnit::Size>& sizes);
+  void forget_tile_operands();
+  int tile_operand(const Expr& words, const TileUnit::Size& size, int taken);
+  bool emit_tile_store(const Store& s);  // false: it is about no tile
+
   // Types and small values.
   llvm::Type* type_of(DType dtype) const;
   llvm::Type* memory_type_of(DType dtype) const;
@@ -165,7 +174,16 @@ class KernelCodegen {
   std::unordered_map<const ExprNode*, llvm::Value*> columns_;  // Loads that are made already
   AllocationPlan allocations_;
   RegisterFile registers_;
-  std::vector<llvm::Value*> slots_;  // current value of each slot; null outside its Allocate
+  std::vector<llvm::Value*> slots_;  // current value of each slot; null outside its Allocate, and for tiles
+
+  std::unordered_map<size_t, int> tile_of_slot_;                        // accumulators' registers
+  std::unordered_map<Buffer, std::vector<TileUnit::Size>> tile_plans_;  // by the buffer of the accumulators
+  bool have_one_tile_plan_ = true;
+  std::vector<TileUnit::Size> tile_sizes_;  // in force: of each register, the accumulators first
+  int tile_accumulators_ = 0;
+  std::vector<Expr> tile_operands_;  // what each register holds; not defined: nothing that is known
+  std::unordered_map<int, int64_t> tile_uses_;
+  int64_t tile_clock_ = 0;
 };
 
 }  // namespace tw

@@ -283,6 +283,8 @@ void KernelCodegen::when(llvm::Value* condition, const std::function<void()>& th
 void KernelCodegen::emit_store(const Store& s) {
   check(s.indices.size() == 1, "codegen: buffers are flat");
   const int lanes = s.value.dtype().lanes;
+  if (emit_tile_store(s)) return;
+  if (s.buffer->scope != Scope::register_) forget_tile_operands();
   if (s.buffer->scope == Scope::register_) {
     llvm::Value* predicate = s.predicate.is_defined() ? emit(s.predicate) : nullptr;
     write_registers(s.buffer, s.indices[0], emit(s.value), predicate ? splat(predicate, lanes) : nullptr);

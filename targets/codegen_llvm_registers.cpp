@@ -141,6 +141,11 @@ llvm::Value* KernelCodegen::read_registers(const Buffer& buffer, const Expr& ind
     is_run &= places[i].lane == static_cast<int>(i);
   }
   llvm::Value* value = slots_[id];
+  if (!value) {
+    throw Error(ErrorCode::lower, "`" + buffer->name +
+                                      "` is read where it is a tile of the matrix unit\n"
+                                      "  help: tensorize the copy out of it by tile_store");
+  }
   const int lanes = static_cast<int>(places.size());
   if (is_one_slot && is_run && lanes == slot.lanes) return value;
   if (is_one_slot && lanes == 1) return builder_.CreateExtractElement(value, uint64_t(places[0].lane));

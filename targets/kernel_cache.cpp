@@ -59,6 +59,9 @@ std::string code_facts(const Target& target) {
         int64_t{target.has_f16_conversion}, int64_t{target.compute_capability}})
     text += ' ' + std::to_string(fact);
   for (const MachineInstruction& instruction : target.instructions) text += ' ' + to_text(instruction.intrinsic);
+  for (const Intrinsic product : target.tiles.products) text += ' ' + to_text(product);
+  for (const int fact : {target.tiles.registers, target.tiles.rows, target.tiles.row_bytes})
+    text += ' ' + std::to_string(fact);
   return text;
 }
 
@@ -177,8 +180,7 @@ std::string cache_key(std::string_view text, const Target& target, std::string_v
 }
 
 std::string cache_key(const Kernel& kernel, const Target& target, std::string_view build) {
-  const std::string text =
-      kernel.symbol + ' ' + std::to_string(kernel.workspace_bytes) + ' ' + structural_digest(kernel.func);
+  const std::string text = kernel.symbol + ' ' + to_text(kernel.workspace_bytes) + ' ' + structural_digest(kernel.func);
   return cache_key(std::string_view(text), target, build);
 }
 

@@ -87,9 +87,9 @@ Kernel make_kernel(const Func& whole, const Stmt& body, const std::vector<Buffer
   for (const Buffer& buffer : whole.buffers) add(buffer, whole.is_output(buffer));
   for (const Buffer& buffer : temporaries) add(buffer, true);
   // A GPU's threads and blocks have their own memories.
-  if (!has_thread_loop(body)) kernel.workspace_bytes = plan_allocations(body).workspace_bytes;
-  if (kernel.workspace_bytes > 0) {
-    kernel.func.buffers.emplace_back("workspace", u8, std::vector<Expr>{Expr(kernel.workspace_bytes)});
+  if (!has_thread_loop(body)) kernel.workspace_bytes = plan_allocations(kernel.func).workspace_bytes;
+  if (kernel.has_workspace()) {
+    kernel.func.buffers.emplace_back("workspace", u8, std::vector<Expr>{kernel.workspace_bytes});
     ++kernel.func.output_count;
   }
   kernel.tasks = is_parallel_loop(body) ? body.as<For>()->extent : Expr(1);
@@ -171,6 +171,9 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
 
   run("drop_register_masks");
 
+  // Loads are vectors now, and each line of memory is asked for once.
+  if (!is_gpu) run("insert_prefetches");
+
   // 16-bit floats compute in f32.
   run("legalize_types");
   // Their polynomials are products and sums too.  The prelude of CUDA C++ has its own.
@@ -178,8 +181,8 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
 
   // After all copies: products and sums that belong together now stand together.
   if (target.has_fma) run("contract_fma");
-  // Not here: hoist_invariants and eliminate_common_subexpressions.  LLVM and NVRTC find the same values, and the passes
-  // take longer than they save.
+  // Not here: hoist_invariants and eliminate_common_subexpressions.  LLVM and NVRTC find the same values, and the
+  // passes take longer than they save.
 
   return split_into_kernels(f, symbol);
 }

@@ -14,10 +14,11 @@ struct Kernel {
   std::string symbol;
   // Its body is `for task in 0..n parallel { … }` or, where there is nothing to share out, any statement (n = 1); on
   // GPUs loops bound to thread axes.  The oracle runs it as it is.  Buffers: those of the Func that it uses, then
-  // temporaries, then, when workspace_bytes > 0, `workspace`: u8 scratch of one worker.
+  // temporaries, then, when it has one, `workspace`: u8 scratch of one worker.
   Func func;
-  Expr tasks;  // n: constant, or of func.parameters
-  int64_t workspace_bytes = 0;
+  Expr tasks;                // n: constant, or of func.parameters
+  Expr workspace_bytes = 0;  // constant, or of func.parameters
+  bool has_workspace() const { return !is_const_int(workspace_bytes, 0); }
 };
 
 struct LoweredFunc {

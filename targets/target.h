@@ -49,6 +49,8 @@ struct Target {
     return nullptr;
   }
 
+  TileUnit tiles;
+
   int lanes(DType dtype) const { return std::max(1, vector_bits / dtype.bits); }
 };
 

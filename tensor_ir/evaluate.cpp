@@ -160,7 +160,31 @@ class Evaluator {
       default:
         break;
     }
+    if (node.intrinsic == Intrinsic::tile_at) {
+      Lanes places;
+      for (int64_t row = 0; row < arguments[2][0].integer; ++row)
+        for (int64_t column = 0; column < arguments[4][0].integer; ++column)
+          places.push_back(
+              {arguments[0][0].integer + row * arguments[1][0].integer + column * arguments[3][0].integer, 0});
+      return places;
+    }
     Lanes result = arguments[0];
+    if (kind_of(node.intrinsic) == IntrinsicKind::tile) {
+      const auto sizes = tile_sizes(node.dtype, node.arguments[1].dtype(), node.arguments[2].dtype());
+      check(sizes.has_value(), "evaluate: tiles that fit");
+      std::vector<uint32_t> a(static_cast<size_t>(sizes->k)), b(a.size());
+      for (int i = 0; i < sizes->m * sizes->n; ++i) {
+        for (int l = 0; l < sizes->k; ++l) {
+          a[l] = static_cast<uint32_t>(arguments[1][i / sizes->n * sizes->k + l].integer);
+          b[l] = static_cast<uint32_t>(arguments[2][l * sizes->n + i % sizes->n].integer);
+        }
+        if (dtype.is_float())
+          result[i].real = meaning::tile_dot(node.intrinsic, result[i].real, sizes->k, a.data(), b.data());
+        else
+          result[i].integer = meaning::tile_dot(node.intrinsic, result[i].integer, sizes->k, a.data(), b.data());
+      }
+      return result;
+    }
     if (kind_of(node.intrinsic) == IntrinsicKind::dot) {
       for (size_t i = 0; i < result.size(); ++i) {
         const auto a = static_cast<uint32_t>(arguments[1][i].integer),

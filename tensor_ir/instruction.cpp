@@ -13,34 +13,65 @@ namespace tw {
 namespace {
 
 struct Row {
-  Intrinsic intrinsic;
   const char* description;
-  const char* replacement;  // the body of a Func with the same buffers
+  const char* replacement;  // the body of a Func with the same buffers; of a tile it is made for its sizes (Matcher)
 };
 
 const Row rows[] = {
-    {Intrinsic::dot_bf16,
-     "func dot_bf16(a: bf16[2], b: bf16[2]) -> (c: f32[]) {"
+    {"func dot_bf16(a: bf16[2], b: bf16[2]) -> (c: f32[]) {"
      "  for t in 0..2 { c[] = c[] + f32(a[t]) * f32(b[t]) }"
      "}",
      "c[] = dot_bf16(c[], word_at:u32(a[0]), word_at:u32(b[0]))"},
-    {Intrinsic::dot_u8s8,
-     "func dot_u8s8(a: u8[4], b: i8[4]) -> (c: i32[]) {"
+    {"func dot_u8s8(a: u8[4], b: i8[4]) -> (c: i32[]) {"
      "  for t in 0..4 { c[] = c[] + i32(a[t]) * i32(b[t]) }"
      "}",
      "c[] = dot_u8s8(c[], word_at:u32(a[0]), word_at:u32(b[0]))"},
-    {Intrinsic::dot_s8s8,
-     "func dot_s8s8(a: i8[4], b: i8[4]) -> (c: i32[]) {"
+    {"func dot_s8s8(a: i8[4], b: i8[4]) -> (c: i32[]) {"
      "  for t in 0..4 { c[] = c[] + i32(a[t]) * i32(b[t]) }"
      "}",
      "c[] = dot_s8s8(c[], word_at:u32(a[0]), word_at:u32(b[0]))"},
+    // Tiles: rows of words of a by rows of words of b, into an accumulator without gaps.
+    {"func tile_dot_bf16[m, n, k, sa, sb](a: bf16[m, k * 2] strides [sa, 1], b: bf16[k, n * 2] strides [sb, 1])"
+     "    -> (c: f32[m, n]) {"
+     "  for i in 0..m { for j in 0..n { for l in 0..k { for t in 0..2 {"
+     "    c[i, j] = c[i, j] + f32(a[i, l * 2 + t]) * f32(b[l, j * 2 + t])"
+     "  } } } }"
+     "}",
+     nullptr},
+    {"func tile_dot_u8s8[m, n, k, sa, sb](a: u8[m, k * 4] strides [sa, 1], b: i8[k, n * 4] strides [sb, 1])"
+     "    -> (c: i32[m, n]) {"
+     "  for i in 0..m { for j in 0..n { for l in 0..k { for t in 0..4 {"
+     "    c[i, j] = c[i, j] + i32(a[i, l * 4 + t]) * i32(b[l, j * 4 + t])"
+     "  } } } }"
+     "}",
+     nullptr},
+    {"func tile_dot_s8s8[m, n, k, sa, sb](a: i8[m, k * 4] strides [sa, 1], b: i8[k, n * 4] strides [sb, 1])"
+     "    -> (c: i32[m, n]) {"
+     "  for i in 0..m { for j in 0..n { for l in 0..k { for t in 0..4 {"
+     "    c[i, j] = c[i, j] + i32(a[i, l * 4 + t]) * i32(b[l, j * 4 + t])"
+     "  } } } }"
+     "}",
+     nullptr},
+    {"func tile_zero_f32[m, n]() -> (c: f32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0.0f } } }", nullptr},
+    {"func tile_zero_i32[m, n]() -> (c: i32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0i32 } } }", nullptr},
+    {"func tile_store_f32[m, n, sd](c: f32[m, n]) -> (d: f32[m, n] strides [sd, 1]) {"
+     "  for i in 0..m { for j in 0..n { d[i, j] = c[i, j] } }"
+     "}",
+     nullptr},
+    {"func tile_store_i32[m, n, sd](c: i32[m, n]) -> (d: i32[m, n] strides [sd, 1]) {"
+     "  for i in 0..m { for j in 0..n { d[i, j] = c[i, j] } }"
+     "}",
+     nullptr},
 };
 
 TensorInstruction make(const Row& row) {
   TensorInstruction instruction;
-  instruction.name = syntax::word(row.intrinsic);
-  instruction.intrinsic = row.intrinsic;
   instruction.description = parse_func(row.description);
+  instruction.name = instruction.description.name;
+  const For* innermost = instruction.description.body.as<For>();
+  while (const auto* inner = innermost->body.as<For>()) innermost = inner;
+  instruction.extent = as_int(innermost->extent).value_or(0);
+  if (!row.replacement) return instruction;
   const std::string text = row.description;
   const Func replacement = parse_func(text.substr(0, text.find('{')) + "{ " + row.replacement + " }");
   // The same buffers in both.
@@ -50,7 +81,6 @@ TensorInstruction make(const Row& row) {
     instruction.replacement.body =
         replace_buffer(instruction.replacement.body, replacement.buffers[i], instruction.description.buffers[i]);
   }
-  instruction.extent = *as_int(instruction.description.body.as<For>()->extent);
   return instruction;
 }
 
@@ -65,22 +95,32 @@ Expr flat_offset(const Buffer& buffer, const std::vector<Expr>& indices) {
   return offset;
 }
 
+Intrinsic intrinsic_named(const std::string& name) {
+  const auto found = std::find(std::begin(syntax::intrinsic_words), std::end(syntax::intrinsic_words), name);
+  check(found != std::end(syntax::intrinsic_words), "instruction: a product's name is its intrinsic's");
+  return static_cast<Intrinsic>(found - std::begin(syntax::intrinsic_words));
+}
+
 class Matcher {
  public:
   Matcher(const TensorInstruction& instruction, const Assumptions& assumptions)
-      : instruction_(instruction), assumptions_(assumptions) {}
+      : instruction_(instruction), assumptions_(assumptions) {
+    for (const auto& [var, interval] : assumptions.intervals())
+      if (interval.low == 0 && interval.high == 0) units_[var] = Expr(0);
+  }
 
   InstructionMatch run(const For& nest) {
     Stmt pattern = instruction_.description.body, actual;
     const For* loop = &nest;
     while (const auto* wanted = pattern.as<For>()) {
       if (!loop) return failure("the description has " + std::to_string(loops_.size() + 1) + " loops or more");
-      if (!as_int(loop->extent) || *as_int(loop->extent) != *as_int(wanted->extent)) {
+      if (!equals(wanted->extent, as_int(loop->extent))) {
         return failure("loop `" + loop->var.name() + "` has to have " + to_text(wanted->extent) + " iterations, not " +
                        to_text(loop->extent));
       }
       loops_[wanted->var] = loop->var;
       first_[loop->var] = Expr(0);
+      extents_[loop->var] = *as_int(loop->extent);
       assumptions_.bind_range(loop->var, loop->extent);
       pattern = wanted->body, actual = loop->body;
       loop = actual.as<For>();
@@ -110,8 +150,10 @@ class Matcher {
       return !actual->predicate.is_defined() && element(l->buffer, l->indices, actual->buffer, actual->indices);
     }
     if (const auto* c = wanted.as<Cast>()) return expression(c->value, found.as<Cast>()->value);
+    if (wanted.kind() == NodeKind::IntImm || wanted.kind() == NodeKind::FloatImm)
+      return structural_equal(wanted, found);
     const auto *b = wanted.as<Binary>(), *actual = found.as<Binary>();
-    check(b != nullptr, "an instruction's description is sums and products of loads");
+    check(b != nullptr, "an instruction's description is sums and products of loads and constants");
     if (b->op != actual->op) return false;
     const auto operands = operands_;
     if (expression(b->a, actual->a) && expression(b->b, actual->b)) return true;
@@ -121,14 +163,15 @@ class Matcher {
 
   // The actual access touches what the description's does, counted from where all loops are at their first iteration.
   bool element(const Buffer& wanted, const std::vector<Expr>& wanted_indices, const Buffer& found,
-               const std::vector<Expr>& found_indices) {
+               const std::vector<Expr>& all_indices) {
     if (wanted->dtype != found->dtype) return false;
+    std::vector<Expr> found_indices;
+    for (const Expr& index : all_indices) found_indices.push_back(substitute(index, units_));
     Operand operand{found, {}};
-    for (const Expr& index : found_indices)
-      operand.first.push_back(simplify(substitute(index, first_), assumptions_));
+    for (const Expr& index : found_indices) operand.first.push_back(simplify(substitute(index, first_), assumptions_));
     const Expr step = simplify(flat_offset(found, found_indices) - flat_offset(found, operand.first), assumptions_);
     const Expr wanted_step = substitute(flat_offset(wanted, wanted_indices), loops_);
-    if (!is_known_equal(step, wanted_step, assumptions_)) {
+    if (instruction_.is_tile() ? !moves_as(wanted_step, step) : !is_known_equal(step, wanted_step, assumptions_)) {
       problem_ = "elements of `" + found->name + "` are " + to_text(step) + " from the first, not " +
                  to_text(simplify(wanted_step));
       return false;
@@ -142,6 +185,34 @@ class Matcher {
     return true;
   }
 
+  // A parameter of the description is what the nest has; any other size has to be the same.
+  bool equals(const Expr& wanted, std::optional<int64_t> found) {
+    if (!found) return false;
+    if (const auto value = as_int(simplify(substitute(wanted, sizes_)))) return *value == *found;
+    if (wanted.kind() != NodeKind::Var) return false;
+    sizes_[Var::of(wanted)] = Expr(*found);
+    return true;
+  }
+
+  bool wanted_is_constant(const Expr& wanted, const Substitution& at) const {
+    return as_int(simplify(substitute(substitute(wanted, at), sizes_))).has_value();
+  }
+
+  // Loop by loop, where strides are parameters.
+  bool moves_as(const Expr& wanted, const Expr& found) {
+    const auto affine = as_affine(found);
+    if (!affine || affine->constant != 0) return false;
+    for (const auto& [variable, coefficient] : affine->terms)
+      if (!first_.count(variable)) return false;
+    for (const auto& [variable, zero] : first_) {
+      Substitution one = first_;
+      one[variable] = Expr(1);
+      if (extents_.at(variable) == 1 && affine->coefficient(variable) == 0 && wanted_is_constant(wanted, one)) continue;
+      if (!equals(simplify(substitute(wanted, one)), affine->coefficient(variable))) return false;
+    }
+    return true;
+  }
+
   // Elements of the replacement are named from the first one on, along the last dimension.
   std::vector<Expr> place_of(const Buffer& buffer, const std::vector<Expr>& indices) const {
     std::vector<Expr> place = operands_.at(buffer).first;
@@ -149,7 +220,49 @@ class Matcher {
     return place;
   }
 
+  int64_t size(const char* name) const {
+    for (const Var& parameter : instruction_.description.parameters)
+      if (parameter.name() == name) return *as_int(sizes_.at(parameter));
+    internal_error("instruction: a parameter of the description");
+  }
+  const Operand& operand(const char* name) const {
+    for (const Buffer& buffer : instruction_.description.buffers)
+      if (buffer->name == name) return operands_.at(buffer);
+    internal_error("instruction: a buffer of the description");
+  }
+  static Expr first_element(const Operand& operand) { return flat_offset(operand.buffer, operand.first); }
+
+  static Expr tile_at(const Expr& base, int64_t row_stride, int64_t rows, int64_t column_stride, int64_t columns) {
+    return make_expr<Call>(i64.with_lanes(static_cast<int>(rows * columns)), Intrinsic::tile_at,
+                           std::vector<Expr>{base, Expr(row_stride), Expr(rows), Expr(column_stride), Expr(columns)});
+  }
+
+  // Whole tiles as vectors.
+  Stmt replaced_tile() const {
+    const int64_t m = size("m"), n = size("n");
+    const int lanes = static_cast<int>(m * n);
+    const Operand& c = operand("c");
+    const Expr accumulator = ramp(first_element(c), Expr(1), lanes);
+    if (instruction_.description.buffers.size() == 1)
+      return store(c.buffer, {accumulator}, broadcast(zero_of(c.buffer->dtype), lanes));
+    if (instruction_.description.buffers.size() == 2) {
+      const Operand& d = operand("d");
+      return store(d.buffer, {tile_at(first_element(d), size("sd"), m, 1, n)}, load(c.buffer, {accumulator}));
+    }
+    const int64_t k = size("k"), g = instruction_.extent;
+    const auto words = [&](const Operand& source, int64_t stride, int64_t rows, int64_t columns) {
+      const Expr at = tile_at(first_element(source), stride, rows, g, columns);
+      return make_expr<Call>(u32.with_lanes(at.dtype().lanes), Intrinsic::word_at,
+                             std::vector<Expr>{load(source.buffer, {at})});
+    };
+    const Expr sum = call(
+        intrinsic_named(instruction_.name),
+        {load(c.buffer, {accumulator}), words(operand("a"), size("sa"), m, k), words(operand("b"), size("sb"), k, n)});
+    return store(c.buffer, {accumulator}, sum);
+  }
+
   Stmt replaced() const {
+    if (instruction_.is_tile()) return replaced_tile();
     const auto load_of = [&](const Load& l) -> Expr {
       return load(operands_.at(l.buffer).buffer, place_of(l.buffer, l.indices));
     };
@@ -161,7 +274,10 @@ class Matcher {
   const TensorInstruction& instruction_;
   Assumptions assumptions_;
   Substitution loops_;  // description's variable → actual one
+  Substitution units_;  // loops around that run once → 0
   Substitution first_;  // actual variable → 0
+  std::unordered_map<Var, int64_t> extents_;
+  Substitution sizes_;  // description's parameter → constant
   std::unordered_map<Buffer, Operand> operands_;
   std::string problem_;
 };

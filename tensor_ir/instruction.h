@@ -16,11 +16,15 @@
 
 namespace tw {
 
+//
+// Instructions on tiles (tile_dot_bf16, tile_zero_f32, …) are of any size: their descriptions have parameters, extents
+// and strides, which the nest that is matched gives as constants.
 struct TensorInstruction {
-  std::string name;  // also of the intrinsic
-  Intrinsic intrinsic;
-  Func description, replacement;
-  int64_t extent;  // of the description's outermost loop
+  std::string name;  // of a product also its intrinsic's
+  Func description;
+  Func replacement;  // its body is not defined where it depends on the sizes of a tile
+  int64_t extent;    // of the description's innermost loop when that is constant: elements of a word; else 0
+  bool is_tile() const { return !description.parameters.empty(); }
 };
 
 const std::vector<TensorInstruction>& tensor_instructions();
@@ -33,8 +37,8 @@ struct InstructionMatch {
   std::string problem;  // why there is none
   bool is_found() const { return replacement.is_defined(); }
 };
-// `nest`: loops around one Store without a predicate.  Equal up to names, the order of operands of + and *, and where
-// the operands are; `assumptions` say what is known around the nest.
+// Constant extents of the nest's loops; `nest`: loops around one Store without a predicate.  Equal up to names, the
+// order of operands of + and *, and where the operands are; `assumptions` say what is known around the nest.
 InstructionMatch match_instruction(const TensorInstruction& instruction, const For& nest,
                                    const Assumptions& assumptions);
 

@@ -11,6 +11,7 @@
 
 #include "tensor_ir/interp_machine.h"
 #include "tensor_ir/printer.h"
+#include "tensor_ir/syntax.h"
 
 namespace tw {
 namespace interp {
@@ -237,6 +238,11 @@ void interpret(const Func& f, const std::vector<NDArray>& buffers, const Interpr
     if (found == options.parameters.end()) {
       throw Error(ErrorCode::input, "interpret: no value for parameter `" + f.parameters[p].name() +
                                         "`\n  help: set InterpretOptions::parameters");
+    }
+    const DimensionBounds bounds = dimension_bounds(f.parameters[p]);
+    if (found->second < bounds.low || found->second > bounds.high) {
+      throw Error(ErrorCode::input, "interpret: parameter `" + found->first + "` is " + std::to_string(found->second) +
+                                        ", outside of its bounds" + syntax::bounds_text(bounds).substr(1));
     }
     frame.slots[program.parameters[p]].i = found->second;
   }

@@ -4,6 +4,7 @@
 
 #include "tensor_ir/interp_machine.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw::interp {
 namespace {
@@ -200,6 +201,26 @@ class Compiler {
         in.a = arguments[0];
         in.dtype = node.dtype.element(), in.from = from.element();
         in.lanes = from.lanes, in.target = node.dtype.lanes;
+        return in.dst = reserve(node.dtype.lanes);
+      }
+      case Intrinsic::tile_at: {
+        Instr& in = emit(call_handler(node.intrinsic, from, node.dtype));
+        in.a = arguments[0], in.b = arguments[1];
+        in.dtype = node.dtype, in.from = from;
+        in.lanes = static_cast<int32_t>(*as_int(node.arguments[4]));
+        in.target = static_cast<int32_t>(*as_int(node.arguments[3]));
+        return in.dst = reserve(node.dtype.lanes);
+      }
+      case Intrinsic::tile_dot_bf16:
+      case Intrinsic::tile_dot_u8s8:
+      case Intrinsic::tile_dot_s8s8: {
+        const auto sizes = tile_sizes(node.dtype, node.arguments[1].dtype(), node.arguments[2].dtype());
+        if (!sizes)
+          throw Error(ErrorCode::verify, "a product of tiles whose sizes do not fit\n  help: verify the Func");
+        Instr& in = emit(call_handler(node.intrinsic, from, node.dtype));
+        in.a = arguments[0], in.b = arguments[1], in.c = arguments[2];
+        in.dtype = node.dtype, in.from = u32.with_lanes(sizes->n);
+        in.lanes = sizes->k, in.target = static_cast<int>(node.intrinsic);
         return in.dst = reserve(node.dtype.lanes);
       }
       case Intrinsic::prefetch:

@@ -272,6 +272,33 @@ const Instr* dot_call(const Instr* in, Frame& f) {
   return in + 1;
 }
 
+template <bool is_float>
+const Instr* tile_call(const Instr* in,
+                       Frame& f) {  // lanes: k; target: the intrinsic; dtype: with m · n lanes; from.lanes: n
+  const auto intrinsic = static_cast<Intrinsic>(in->target);
+  const int k = in->lanes, n = in->from.lanes;
+  std::vector<uint32_t> a(static_cast<size_t>(k)), b(a.size());
+  for (int i = 0; i < in->dtype.lanes; ++i) {
+    for (int l = 0; l < k; ++l) {
+      a[l] = static_cast<uint32_t>(f.slots[in->b + i / n * k + l].i);
+      b[l] = static_cast<uint32_t>(f.slots[in->c + l * n + i % n].i);
+    }
+    Slot& result = f.slots[in->dst + i];
+    if constexpr (is_float)
+      result.f = meaning::tile_dot(intrinsic, f.slots[in->a + i].f, k, a.data(), b.data());
+    else
+      result.i = meaning::tile_dot(intrinsic, f.slots[in->a + i].i, k, a.data(), b.data());
+  }
+  return in + 1;
+}
+
+const Instr* tile_places(const Instr* in, Frame& f) {  // a: base, b: row stride; lanes: columns; target: their stride
+  for (int i = 0; i < in->dtype.lanes; ++i) {
+    f.slots[in->dst + i].i = f.slots[in->a].i + i / in->lanes * f.slots[in->b].i + int64_t{i % in->lanes} * in->target;
+  }
+  return in + 1;
+}
+
 const Instr* jump(const Instr* in, Frame& f) {
   return f.code + in->target;
 }
@@ -402,6 +429,8 @@ Handler binary_handler(BinaryOp op, DType dtype) {
 }
 
 Handler call_handler(Intrinsic intrinsic, DType operands, DType result) {
+  if (intrinsic == Intrinsic::tile_at) return tile_places;
+  if (kind_of(intrinsic) == IntrinsicKind::tile) return operands.is_float() ? tile_call<true> : tile_call<false>;
   if (kind_of(intrinsic) == IntrinsicKind::dot) return operands.is_float() ? dot_call<true> : dot_call<false>;
   if (!operands.is_float()) return integer_call;
   if (result.is_bool()) return test_call;

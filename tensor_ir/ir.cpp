@@ -257,7 +257,7 @@ Expr cast(DType dtype, Expr value) {
 }
 
 Expr call(Intrinsic intrinsic, std::vector<Expr> arguments) {
-  enum class Kind { math, predicate, bits, convert, dot, effect };
+  enum class Kind { math, predicate, bits, convert, dot, tile, effect };
   struct Row {
     int arity;
     Kind kind;
@@ -269,7 +269,7 @@ Expr call(Intrinsic intrinsic, std::vector<Expr> arguments) {
   const Row& row = rows[static_cast<int>(intrinsic)];
   check(row.arity < 0 || row.arity == static_cast<int>(arguments.size()), "call: the intrinsic's number of arguments");
   check(row.kind != Kind::convert, "call: a conversion is made with make_expr<Call> and its dtype");
-  if (arguments.size() > 1 && row.kind != Kind::effect && row.kind != Kind::dot) {
+  if (arguments.size() > 1 && row.kind != Kind::effect && row.kind != Kind::dot && row.kind != Kind::tile) {
     for (size_t i = 1; i < arguments.size(); ++i) unify(arguments[0], arguments[i]);
     for (size_t i = 1; i + 1 < arguments.size(); ++i) unify(arguments[0], arguments[i]);
   }

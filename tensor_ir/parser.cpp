@@ -60,8 +60,12 @@ class Parser : public ExprParser {
   void parse_parameters(Func& f) {
     do {
       Name name = expect_name("the name of a symbolic integer");
-      DType dtype = accept(":") ? parse_dtype_name("the type of the parameter") : i64;
-      Var var(name.text, dtype);
+      Var var(name.text);
+      if (accept(":")) {
+        var = token().kind == TokenKind::number
+                  ? dimension(name.text, parse_bounds())
+                  : Var(name.text, parse_dtype_name("bounds or the type of the parameter"));
+      }
       declare(name, var);
       f.parameters.push_back(var);
     } while (accept(","));

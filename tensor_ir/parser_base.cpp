@@ -1,5 +1,7 @@
 #include "tensor_ir/parser_base.h"
 
+#include <charconv>
+
 #include "tensor_ir/syntax.h"
 
 namespace tw {
@@ -11,6 +13,23 @@ ParserBase::ParserBase(std::string_view text, const std::string& file) : text_(t
   }
   token_ = lexer_.next();
   ahead_ = lexer_.next();
+}
+
+DimensionBounds ParserBase::parse_bounds() {
+  const auto number = [&] {
+    int64_t value = 0;
+    const std::string_view text = token().text;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) fail_expected("a bound of the dimension");
+    advance();
+    return value;
+  };
+  const Span span = token().span;
+  DimensionBounds bounds{number()};
+  expect("..", "between the bounds");
+  if (token().kind == TokenKind::number) bounds.high = number();
+  if (bounds.high < bounds.low) fail(span, "no size lies within these bounds");
+  return bounds;
 }
 
 void ParserBase::advance() {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tensor_ir/diagnostic.h"
-#include "tensor_ir/ir.h"
+#include "tensor_ir/dimension.h"
 #include "tensor_ir/lexer.h"
 
 namespace tw {
@@ -45,6 +45,7 @@ class ParserBase {
   bool at_name() const;  // a name that is no reserved word
   Name expect_name(const char* what);
   std::string describe_token() const;
+  DimensionBounds parse_bounds();  // 1..64, or 1.. for no end
 
   // ---- errors
   [[noreturn]] void fail(Span span, std::string message, std::string help = {}, std::string note = {}) const;

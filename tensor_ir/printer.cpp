@@ -89,6 +89,7 @@ class Printer {
         out += i ? ", " : "";
         out += declare(f.parameters[i].get(), f.parameters[i].name());
         if (f.parameters[i].dtype() != i64) out += ": " + to_string(f.parameters[i].dtype());
+        out += bounds_text(dimension_bounds(f.parameters[i]));
       }
       out += "]";
     }

@@ -250,6 +250,27 @@ int64_t dot(Intrinsic intrinsic, int64_t accumulator, uint32_t a, uint32_t b) {
   return wrap(i32, sum);
 }
 
+double tile_dot(Intrinsic intrinsic, double accumulator, int k, const uint32_t* a, const uint32_t* b) {
+  check(intrinsic == Intrinsic::tile_dot_bf16, "meaning::tile_dot: an intrinsic with an f32 accumulator");
+  // Intel SDM, TDPBF16PS.
+  float sums[2] = {0, 0};
+  for (int l = 0; l < k; ++l) {
+    for (const int odd : {0, 1}) {
+      const float x = without_subnormals(bf16_to_float(static_cast<uint16_t>(a[l] >> 16 * odd)));
+      const float y = without_subnormals(bf16_to_float(static_cast<uint16_t>(b[l] >> 16 * odd)));
+      sums[odd] = without_subnormals(std::fma(x, y, sums[odd]));
+    }
+  }
+  const float sum = without_subnormals(sums[0] + sums[1]);
+  return without_subnormals(without_subnormals(static_cast<float>(accumulator)) + sum);
+}
+
+int64_t tile_dot(Intrinsic intrinsic, int64_t accumulator, int k, const uint32_t* a, const uint32_t* b) {
+  const Intrinsic of_words = intrinsic == Intrinsic::tile_dot_s8s8 ? Intrinsic::dot_s8s8 : Intrinsic::dot_u8s8;
+  for (int l = 0; l < k; ++l) accumulator = dot(of_words, accumulator, a[l], b[l]);
+  return accumulator;
+}
+
 int64_t apply(Intrinsic intrinsic, DType dtype, const int64_t* x) {
   const bool is_unsigned = dtype.is_unsigned_integer();
   switch (intrinsic) {

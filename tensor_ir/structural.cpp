@@ -120,7 +120,7 @@ class Equality {
   bool bind(const Var& a, const Var& b) {
     if (a.is_defined() != b.is_defined()) return false;
     if (!a.is_defined()) return true;
-    if (a.dtype() != b.dtype()) return false;
+    if (a.dtype() != b.dtype() || !(dimension_bounds(a) == dimension_bounds(b))) return false;
     return pair(a.get(), b.get());
   }
   bool bind(const Buffer& a, const Buffer& b) {
@@ -150,7 +150,11 @@ class Hasher {
 
   void add(const Func& f) {
     integer(f.buffers.size()), integer(f.parameters.size()), integer(f.output_count);
-    for (const Var& var : f.parameters) bind(var);
+    for (const Var& var : f.parameters) {
+      bind(var);
+      const DimensionBounds bounds = dimension_bounds(var);
+      if (!(bounds == DimensionBounds{})) field(bounds.low), field(bounds.high);
+    }
     for (const Buffer& buffer : f.buffers) bind(buffer);
     field(positional(f));
     add(f.body);

@@ -41,6 +41,12 @@ std::optional<DType> special_float(std::string_view word, bool& is_nan) {
   return dtype;
 }
 
+std::string bounds_text(const DimensionBounds& bounds) {
+  if (bounds == DimensionBounds{}) return "";
+  const bool has_end = bounds.high != DimensionBounds{}.high;
+  return ": " + std::to_string(bounds.low) + ".." + (has_end ? std::to_string(bounds.high) : "");
+}
+
 bool is_reserved(std::string_view name) {
   bool is_nan;
   return std::find(std::begin(reserved_words), std::end(reserved_words), name) != std::end(reserved_words) ||

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tensor_ir/ir.h"
+#include "tensor_ir/dimension.h"
 
 namespace tw::syntax {
 
@@ -58,7 +58,8 @@ inline constexpr UnarySyntax unary_table[] = {
     {UnaryOp::bit_not, "bit_not", "~"},
 };
 
-inline constexpr const char* loop_kind_words[] = {"serial", "parallel", "vectorized", "unrolled", "tensorized", "thread"};
+inline constexpr const char* loop_kind_words[] = {"serial",   "parallel",   "vectorized",
+                                                  "unrolled", "tensorized", "thread"};
 inline constexpr const char* thread_axis_words[] = {"thread.none", "block.x",  "block.y", "block.z",
                                                     "thread.x",    "thread.y", "thread.z"};
 inline constexpr const char* scope_words[] = {"global", "stack", "local", "register", "shared", "fragment"};
@@ -98,11 +99,12 @@ inline const char* word(BinaryOp op) {
 inline constexpr std::string_view reserved_words[] = {"func",  "for",  "in",    "block",    "alloc",
                                                       "let",   "if",   "else",  "init",     "seq",
                                                       "where", "true", "false", "evaluate", "strides"};
-bool is_reserved(std::string_view name);           // also inf_f32, nan_f64, …
-bool is_plain_name(std::string_view name);         // letters, digits, _ and inner dots
-std::string quote_name(std::string_view name);     // as it is, or in backticks
-std::string quote_key(std::string_view key);       // of an attribute: word or word:word, else in backticks
-std::string quote_string(std::string_view value);  // in double quotes
+bool is_reserved(std::string_view name);                 // also inf_f32, nan_f64, …
+bool is_plain_name(std::string_view name);               // letters, digits, _ and inner dots
+std::string quote_name(std::string_view name);           // as it is, or in backticks
+std::string quote_key(std::string_view key);             // of an attribute: word or word:word, else in backticks
+std::string quote_string(std::string_view value);        // in double quotes
+std::string bounds_text(const DimensionBounds& bounds);  // ": 1..64", ": 1.." or nothing
 // The dtype of inf_f32 and nan_f32; nothing when the word is not of that form.
 std::optional<DType> special_float(std::string_view word, bool& is_nan);
 

@@ -120,6 +120,16 @@ Problem check_convert(const Call& n) {
     }
     return problem("elements of type " + text(from) + " make no words of type " + text(n.dtype));
   }
+  if (n.intrinsic == Intrinsic::tile_at) {
+    for (const Expr& argument : arguments)
+      if (argument.dtype() != i64) return mismatch("an argument of tile_at", i64, argument.dtype());
+    const auto rows = as_int(arguments[2]), columns = as_int(arguments[4]);
+    if (!rows || !columns || !as_int(arguments[3]) || *rows < 1 || *columns < 1)
+      return problem("the rows, column stride and columns of tile_at are constants");
+    if (n.dtype.element() != i64 || n.dtype.lanes != *rows * *columns)
+      return problem("tile_at gives " + std::to_string(*rows * *columns) + " places, not " + text(n.dtype));
+    return {};
+  }
   int lanes = 0;
   for (const Expr& argument : arguments) {
     if (argument.dtype().element() != n.dtype.element())
@@ -144,6 +154,22 @@ Problem check_dot(const Call& n) {
   return {};
 }
 
+Problem check_tile(const Call& n) {
+  const std::string name = syntax::word(n.intrinsic);
+  const DType accumulator = n.arguments[0].dtype(), sum = n.intrinsic == Intrinsic::tile_dot_bf16 ? f32 : i32;
+  if (accumulator.element() != sum) return problem(name + " adds to " + text(sum) + ", not to " + text(accumulator));
+  for (size_t i = 1; i < n.arguments.size(); ++i) {
+    if (n.arguments[i].dtype().element() != u32)
+      return mismatch("the words of a tile", u32, n.arguments[i].dtype().element());
+  }
+  if (!tile_sizes(accumulator, n.arguments[1].dtype(), n.arguments[2].dtype())) {
+    return problem(name + " of " + text(accumulator) + ", " + text(n.arguments[1].dtype()) + " and " +
+                   text(n.arguments[2].dtype()) + ": no m × n, m × k and k × n have so many lanes");
+  }
+  if (n.dtype != accumulator) return mismatch("a product of tiles and its accumulator", n.dtype, accumulator);
+  return {};
+}
+
 bool takes_integers(Intrinsic intrinsic) {
   return intrinsic == Intrinsic::abs || intrinsic == Intrinsic::sign || intrinsic == Intrinsic::minimum ||
          intrinsic == Intrinsic::maximum;
@@ -162,6 +188,7 @@ Problem check_call(const Call& n) {
   IntrinsicKind kind = kind_of(n.intrinsic);
   if (kind == IntrinsicKind::convert) return check_convert(n);
   if (kind == IntrinsicKind::dot) return check_dot(n);
+  if (kind == IntrinsicKind::tile) return check_tile(n);
   if (kind == IntrinsicKind::effect) {
     if (n.intrinsic == Intrinsic::prefetch) {
       if (!n.arguments[0].as<Load>())
@@ -231,6 +258,16 @@ Problem check_block(const Block& n) {
 
 }  // namespace
 
+std::optional<TileSizes> tile_sizes(DType accumulator, DType a, DType b) {
+  // m·n, m·k and k·n give m² = mn · mk / kn.
+  const int64_t mn = accumulator.lanes, mk = a.lanes, kn = b.lanes;
+  for (int64_t m = 1; m <= std::min(mn, mk); ++m) {
+    if (mn % m == 0 && mk % m == 0 && (mk / m) * (mn / m) == kn)
+      return TileSizes{static_cast<int>(m), static_cast<int>(mn / m), static_cast<int>(mk / m)};
+  }
+  return std::nullopt;
+}
+
 IntrinsicKind kind_of(Intrinsic intrinsic) {
   static constexpr IntrinsicKind kinds[] = {
 #define INTRINSIC(name, arity, kind) IntrinsicKind::kind,
@@ -252,6 +289,7 @@ std::optional<DType> call_dtype(Intrinsic intrinsic, const std::vector<Expr>& ar
     case IntrinsicKind::math:
     case IntrinsicKind::bits:
     case IntrinsicKind::dot:
+    case IntrinsicKind::tile:
       return arguments.empty() ? std::optional<DType>() : arguments[0].dtype();
     case IntrinsicKind::predicate:
       return arguments.empty() ? std::optional<DType>() : bool_of(arguments[0].dtype());

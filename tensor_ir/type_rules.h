@@ -18,12 +18,19 @@ std::optional<TypeProblem> type_problem(const Expr& e);
 std::optional<TypeProblem> type_problem(const Stmt& s);
 std::optional<TypeProblem> type_problem(const Buffer& buffer);
 
-enum class IntrinsicKind : uint8_t { math, predicate, bits, convert, dot, effect };
+enum class IntrinsicKind : uint8_t { math, predicate, bits, convert, dot, tile, effect };
 IntrinsicKind kind_of(Intrinsic intrinsic);
 int arity_of(Intrinsic intrinsic);  // -1: any
 
-// The dtype that follows from the operands.  `reinterpret`, `lane_slice` and `word_at` take theirs from the Call, so they
-// have none.
+// What a product of tiles multiplies, from the lanes of its operands: accumulator m × n, a m × k, b k × n words;
+// nothing: they do not fit.
+struct TileSizes {
+  int m = 0, n = 0, k = 0;
+};
+std::optional<TileSizes> tile_sizes(DType accumulator, DType a, DType b);
+
+// The dtype that follows from the operands.  `reinterpret`, `lane_slice`, `word_at` and `tile_at` take theirs from the
+// Call, so they have none.
 std::optional<DType> call_dtype(Intrinsic intrinsic, const std::vector<Expr>& arguments);
 // The buffer's dtype with the lanes of the vector indices or of the predicate, which may be not defined.
 DType access_dtype(const Buffer& buffer, const std::vector<Expr>& indices, const Expr& predicate);

@@ -28,6 +28,9 @@ class Verifier {
         report("a symbolic parameter is not of type i64");
       else if (!vars_.insert(var.get()).second)
         report("parameter `" + var.name() + "` stands twice in the list");
+      else if (const DimensionBounds bounds = dimension_bounds(var);
+               bounds.high < bounds.low || (!(bounds == DimensionBounds{}) && bounds.low < 0))
+        report("parameter `" + var.name() + "` has bounds that are no sizes");
     }
     for (const Buffer& buffer : f.buffers) {
       if (!buffer.is_defined()) {

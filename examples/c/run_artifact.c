@@ -14,7 +14,7 @@ static int fail(void) {
   return 2;
 }
 
-/* At a multiple of 64, so that the model uses it in place. */
+/* At a multiple of 64, so that the model uses it as it is. */
 static void* allocate(size_t bytes) {
   return aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
 }
@@ -57,7 +57,9 @@ int main(int count, char** arguments) {
   }
   for (int32_t i = 0; i < output_count; ++i) {
     if (tw_output(executable, i, &tensor)) return fail();
-    outputs[i] = allocate(output_bytes[i] = tensor.bytes);
+    output_bytes[i] = tensor.bytes;
+    int32_t input = tw_in_place(executable, i); /* perhaps it is written over an input */
+    outputs[i] = input >= 0 ? inputs[input] : allocate(tensor.bytes);
   }
 
   if (tw_run(executable, (const void* const*)inputs, input_bytes, outputs, output_bytes)) return fail();
@@ -69,7 +71,7 @@ int main(int count, char** arguments) {
       for (size_t j = 0; j < tensor.bytes / 4 && j < 4; ++j) printf(" %g", ((float*)outputs[i])[j]);
     }
     printf("\n");
-    free(outputs[i]);
+    if (tw_in_place(executable, i) < 0) free(outputs[i]);
   }
   for (int32_t i = 0; i < input_count; ++i) free(inputs[i]);
   free(inputs);

@@ -10,6 +10,7 @@ outputs = executable.run({"x": array})
 
 from . import te
 from ._core import __version__
+from .dimension import Dim
 from .error import Error
 from .executable import Executable, compile, load_executable
 from .machine import add_nvrtc_hints
@@ -18,6 +19,7 @@ from .profile import Profile
 from .schedule import Schedule
 
 __all__ = [
+    "Dim",
     "Error",
     "Executable",
     "Model",

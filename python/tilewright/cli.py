@@ -27,26 +27,82 @@ app = typer.Typer(
 )
 
 ModelPath = Annotated[Path, typer.Argument(help="An ONNX model, or a .twa artifact where it can be run.")]
-Shapes = Annotated[list[str], typer.Option("--shape", "-s", help="NAME=1,3,224,224: fixes the shape of an input.")]
+Shapes = Annotated[
+    list[str],
+    typer.Option(
+        "--shape", "-s", help="NAME=1,3,224,224 fixes the shape of an input; NAME=batch:1..64,3,224,224 leaves it open."
+    ),
+]
+Sizes = Annotated[
+    list[str],
+    typer.Option("--size", help="NAME=8: of an open dimension, for made-up inputs; its least if left out."),
+]
 Target = Annotated[str, typer.Option("--target", "-t", help="cpu, x86:avx2, aarch64, rpi4, cuda:sm_90, …")]
 Threads = Annotated[int | None, typer.Option("--threads", "-j", help="Workers of a run; every core if left out.")]
 Precision = Annotated[str, typer.Option(help="Of convolutions and matrix products: f32, bf16, f16.")]
 Winograd = Annotated[bool, typer.Option(help="3×3 convolutions by Winograd's filtering: faster, rounds a little more.")]
+InPlace = Annotated[
+    list[str], typer.Option("--in-place", help="OUTPUT=INPUT: one array for both, of which a run changes elements.")
+]
 Seed = Annotated[int, typer.Option(help="Of the inputs that are made up.")]
 
 
-def parse_shapes(options: list[str]) -> dict[str, tuple[int, ...]]:
+def parse_dimension(text: str, option: str) -> int | tw.Dim | None:
+    """8, batch, batch:1..64, batch:1.., or ? for what the model says."""
+    if text.isdecimal():
+        return int(text)
+    if text == "?":
+        return None
+    match = re.fullmatch(r"([A-Za-z_]\w*)(?::(\d+)\.\.(\d*))?", text)
+    if not match:
+        raise tw.Error(
+            "TW1004",
+            f"--shape {option} does not say a shape: {text!r} is no dimension\n"
+            "help: write --shape NAME=1,3,224,224 or --shape NAME=batch:1..64,3,224,224",
+        )
+    name, low, high = match.groups()
+    return tw.Dim(name, int(low or 1), int(high) if high else None)
+
+
+def parse_shapes(options: list[str]) -> dict[str, tuple[int | tw.Dim | None, ...]]:
     shapes = {}
     for option in options:
-        name, equals, extents = option.rpartition("=")
-        if not equals or not re.fullmatch(r"\d+([,x]\d+)*|", extents):
+        name, equals, extents = option.partition("=") if ":" in option.partition("=")[2] else option.rpartition("=")
+        if not equals:
             raise tw.Error("TW1004", f"--shape {option} does not say a shape\nhelp: write --shape NAME=1,3,224,224")
-        shapes[name] = tuple(int(extent) for extent in re.split("[,x]", extents) if extent)
+        is_fixed = re.fullmatch(r"\d+([,x]\d+)*|", extents)
+        parts = re.split("[,x]" if is_fixed else ",", extents) if extents else []
+        shapes[name] = tuple(parse_dimension(part, option) for part in parts)
     return shapes
 
 
+def parse_sizes(options: list[str], dimensions: dict[str, tuple[int, int | None]]) -> dict[str, int]:
+    """A size for each open dimension."""
+    sizes = {name: low for name, (low, _) in dimensions.items()}
+    for option in options:
+        name, _, size = option.rpartition("=")
+        if name not in sizes or not size.isdecimal():
+            known = ", ".join(sizes) or "none"
+            raise tw.Error("TW1101", f"--size {option}\nhelp: write --size NAME=8; the open dimensions are: {known}")
+        sizes[name] = int(size)
+    return sizes
+
+
+def parse_in_place(options: list[str]) -> dict[str, str]:
+    pairs = dict(option.partition("=")[::2] for option in options)
+    if wrong := [option for option in options if "=" not in option]:
+        raise tw.Error("TW1101", f"--in-place {wrong[0]} names no pair\nhelp: write --in-place OUTPUT=INPUT")
+    return pairs
+
+
 def executable_of(
-    path: Path, shapes: list[str], target: str, threads: int | None, precision: str, winograd: bool
+    path: Path,
+    shapes: list[str],
+    target: str,
+    threads: int | None,
+    precision: str,
+    winograd: bool,
+    in_place: list[str],
 ) -> tw.Executable:
     """Loads an artifact, or loads and compiles a model."""
     if path.suffix == ".twa":
@@ -54,14 +110,15 @@ def executable_of(
         if threads is not None:
             executable.threads = threads
         return executable
-    return tw.compile(tw.load(path, parse_shapes(shapes)), target, threads, precision, winograd=winograd)
+    model = tw.load(path, parse_shapes(shapes))
+    return tw.compile(model, target, threads, precision, winograd=winograd, in_place=parse_in_place(in_place))
 
 
-def made_up_inputs(inputs: dict[str, str], seed: int) -> dict[str, np.ndarray]:
+def made_up_inputs(inputs: dict[str, str], seed: int, sizes: dict[str, int] | None = None) -> dict[str, np.ndarray]:
     """Seeded inputs: normal floats, small integers, all-true masks."""
     rng, feed = np.random.default_rng(seed), {}
     for name, kind in inputs.items():
-        dtype, shape = report.dtype_and_shape(kind)
+        dtype, shape = report.dtype_and_shape(kind, sizes)
         if dtype.kind == "b" or "mask" in name:
             feed[name] = np.ones(shape, dtype)
         elif dtype.kind in "iu":
@@ -110,12 +167,13 @@ def compile(
     threads: Threads = None,
     precision: Precision = "f32",
     winograd: Winograd = True,
+    in_place: InPlace = [],  # noqa: B006
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler did, too.")] = False,
 ) -> None:
     """Compile a model to a .twa artifact."""
     start = time.perf_counter()
     output = output or model.with_suffix(".twa")
-    executable = executable_of(model, shape, target, threads, precision, winograd)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place)
     executable.save(output)
     report.compiled(executable, output, time.perf_counter() - start)
     if verbose:
@@ -133,12 +191,14 @@ def run(
     threads: Threads = None,
     precision: Precision = "f32",
     winograd: Winograd = True,
+    size: Sizes = [],  # noqa: B006
+    in_place: InPlace = [],  # noqa: B006
 ) -> None:
     """Run a model or an artifact once; inputs that are not given are made up."""
-    executable = executable_of(model, shape, target, threads, precision, winograd)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place)
     feed = read_inputs(input)
     if not feed:
-        feed = made_up_inputs(executable.inputs, seed)
+        feed = made_up_inputs(executable.inputs, seed, parse_sizes(size, executable.dimensions))
         report.note("no --input: seeded random inputs")
     outputs = executable.run(feed)
     report.outputs(outputs)
@@ -162,10 +222,12 @@ def bench(
     threads: Threads = None,
     precision: Precision = "f32",
     winograd: Winograd = True,
+    size: Sizes = [],  # noqa: B006
+    in_place: InPlace = [],  # noqa: B006
 ) -> None:
     """Measure the latency with its spread; with --kernels, each kernel's bound and the share reached."""
-    executable = executable_of(model, shape, target, threads, precision, winograd)
-    feed = made_up_inputs(executable.inputs, seed)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place)
+    feed = made_up_inputs(executable.inputs, seed, parse_sizes(size, executable.dimensions))
     samples, end = [], time.perf_counter() + seconds
     executable.run(feed)
     while len(samples) < 5 or time.perf_counter() < end:
@@ -173,7 +235,7 @@ def bench(
         executable.run(feed)
         samples.append(time.perf_counter() - start)
     profile = executable.profile(feed) if kernels or roofline or trace else None
-    bounds = report.benchmark(executable, samples)
+    bounds = report.benchmark(executable, feed, samples)
     if kernels:
         report.kernels(profile, *bounds)
     if roofline:

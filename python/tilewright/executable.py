@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
+from .dimension import Shape
 from .error import Error
 from .model import Model, load
 from .profile import Kernel, Profile, Span
@@ -51,6 +52,32 @@ class Executable:
     def threads(self, count: int) -> None:
         self._core.threads = checked_threads(count)
 
+    @property
+    def in_place(self) -> dict[str, str]:
+        """Output → the input whose array it is: a run changes elements of that array and gives it back."""
+        pairs = zip(self._outputs, self._core.in_place, strict=True)
+        return {name: self._inputs[at][0] for (name, _), at in pairs if at >= 0}
+
+    def _checked(self, arrays: list[Any]) -> list[np.ndarray]:
+        """The inputs in order as arrays; those that a run changes as they are."""
+        changed = {at for at in self._core.in_place if at >= 0}
+        for at in changed:
+            array, name = arrays[at], self._inputs[at][0]
+            if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
+                raise Error(
+                    "TW1101",
+                    f"input {name!r} is changed by a run, and this is no writable, C-contiguous numpy array\n"
+                    "help: use np.zeros, or np.array to copy what you have",
+                )
+            for other in range(len(arrays)):
+                if other != at and np.may_share_memory(array, as_array(arrays[other])):
+                    raise Error(
+                        "TW1101",
+                        f"input {name!r} is changed by a run and shares memory with input "
+                        f"{self._inputs[other][0]!r}\nhelp: give each its own array",
+                    )
+        return [array if at in changed else as_array(array) for at, array in enumerate(arrays)]
+
     def _ordered(self, inputs: dict[str, Any]) -> list[np.ndarray]:
         expected = self._inputs
         names = [name for name, _ in expected]
@@ -59,25 +86,31 @@ class Executable:
         if problems:
             needed = ", ".join(f"{name}: {kind}" for name, kind in expected)
             raise Error("TW1101", "; ".join(problems) + f"\nhelp: the inputs are {needed}")
-        return [as_array(inputs[name]) for name in names]
+        return self._checked([inputs[name] for name in names])
 
     def _given_outputs(self, out: dict[str, np.ndarray], inputs: list[np.ndarray]) -> list[np.ndarray]:
         """The arrays of `out` in order, if a run can write to all of them in place."""
         names = [name for name, _ in self._outputs]
+        shared = {name: inputs[at] for name, at in zip(names, self._core.in_place, strict=True) if at >= 0}
+        out = {**shared, **out}
         if sorted(out) != sorted(names):
             raise Error("TW1101", f"out has {', '.join(out) or 'nothing'}\nhelp: the outputs are {', '.join(names)}")
+        for name, array in shared.items():
+            if out[name] is not array:
+                raise Error("TW1101", f"out[{name!r}] is not the array of its input\nhelp: leave it out")
         arrays = [out[name] for name in names]
         for i, (name, array) in enumerate(zip(names, arrays, strict=True)):
             if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
                 raise Error("TW1101", f"out[{name!r}] is no writable, C-contiguous numpy array\nhelp: use np.empty")
-            if any(np.may_share_memory(array, other) for other in (*inputs, *arrays[:i])):
+            if name not in shared and any(np.may_share_memory(array, other) for other in (*inputs, *arrays[:i])):
                 raise Error("TW1101", f"out[{name!r}] shares memory with another array\nhelp: use np.empty")
         return arrays
 
     def run(self, inputs: dict[str, Any], out: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
         """Runs on arrays by name; gives the outputs by name, in the graph's order.
 
-        `out`: arrays to write them to, one for each output, instead of new ones.
+        `out`: arrays to write them to, one for each output, instead of new ones.  Outputs in place of an input are
+        that input's array and may be left out.
         """
         arrays = self._ordered(inputs)
         if out is not None:
@@ -92,7 +125,7 @@ class Executable:
         names = [name for name, _ in self._inputs]
         if len(inputs) != len(names):
             raise Error("TW1101", f"{len(inputs)} inputs were given, {len(names)} are needed: {', '.join(names)}")
-        return self._core.run([as_array(value) for value in inputs])
+        return self._core.run(self._checked(list(inputs)))
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a .twa artifact, for this machine or the one it was compiled for."""
@@ -104,9 +137,14 @@ class Executable:
         kernels = [Kernel(*row) for row in self._core.profile(arrays, repetitions)]
         return Profile(kernels, [Span(*row) for row in self._core.trace(arrays, repetitions)])
 
-    def describe(self) -> dict[str, Any]:
-        """The plan: kernels, memory, requirements, metadata."""
-        return self._core.describe()
+    @property
+    def dimensions(self) -> dict[str, tuple[int, int | None]]:
+        """Name → bounds of each open dimension, both included; None: no end."""
+        return {name: (low, high) for name, low, high in self._core.dimensions}
+
+    def describe(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The plan: kernels, memory, requirements, metadata; at the sizes of these inputs, or the smallest ones."""
+        return self._core.describe([array.shape for array in self._ordered(inputs)] if inputs else [])
 
     def report(self) -> str:
         """How it was compiled, for people: time, kernels, and loops that use one core only where more were meant to."""
@@ -148,23 +186,30 @@ def compile(
     precision: str = "f32",
     db: str | os.PathLike | None = None,
     winograd: bool = True,
+    shapes: dict[str, Shape] | None = None,
+    in_place: dict[str, str] | None = None,
 ) -> Executable:
-    """Compiles a model for a target: "cpu" is this machine.
+    """Compiles a model for a target: "cpu" is this machine.  `shapes` is as of `load`, for what is not loaded yet.
 
     `threads`: workers of a run, one for each core if None.  `precision`: "f32"; "bf16" rounds weights, operands of
     convolutions and matrix products, and large values between kernels to bf16, with sums and arithmetic in f32; "f16"
-    does so with weights only, as "bf16" does where the CPU has no bf16 products, with those that a run waits for.
+    does so with weights only, as "bf16" does where the CPU has no bf16 products (with those that a run waits for).
     `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
-    rounding error of at most 5e-5 of its output's magnitude.  Databases of tuned schedules are refused: this version
-    has none.
+    rounding error of at most 5e-5 of its output's magnitude.  `in_place`: output → input, such as
+    {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements or
+    TensorScatter change in it; what cannot be done so is refused.  Databases of tuned schedules are refused: this
+    version has none.
     """
     if not isinstance(model, Model):
-        model = load(model)
+        model = load(model, shapes)
+    elif shapes is not None:
+        raise Error("TW1004", "shapes= is for a model that is not loaded yet\nhelp: tw.load(path, shapes=…)")
     if precision not in PRECISIONS:
         raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use one of {', '.join(PRECISIONS)}")
     if db is not None:
         raise Error("TW1003", "tuned schedules (db=) are not supported\nhelp: leave db out; default schedules are used")
-    return Executable(*_core.compile(model._core, target, checked_threads(threads), precision, bool(winograd)))
+    pairs = {str(output): str(input) for output, input in (in_place or {}).items()}
+    return Executable(*_core.compile(model._core, target, checked_threads(threads), precision, bool(winograd), pairs))
 
 
 def load_executable(path: str | os.PathLike) -> Executable:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from . import _core
+from .dimension import Shape, described_shapes
 
 
 class Model:
     """A network as a graph, ready to be compiled for any target."""
 
-    def __init__(self, core: _core.Graph, source: tuple[str, bytes], shapes: dict[str, list[int]]):
+    def __init__(self, core: _core.Graph, source: tuple[str, bytes], shapes: dict[str, list[Any]]):
         self._core, self._source, self._shapes = core, source, shapes
 
     @property
@@ -49,19 +50,17 @@ def source_of(source: Any) -> tuple[str, bytes]:
     raise TypeError(f"a path, bytes or an onnx.ModelProto is needed, not {type(source).__name__}")
 
 
-def fixed_shapes(shapes: dict[str, tuple[int, ...]] | None) -> dict[str, list[int]]:
-    return {name: [int(extent) for extent in shape] for name, shape in (shapes or {}).items()}
-
-
-def load(source: Any, shapes: dict[str, tuple[int, ...]] | None = None) -> Model:
+def load(source: Any, shapes: dict[str, Shape] | None = None) -> Model:
     """Reads an ONNX model: a path, its bytes, or an onnx.ModelProto.
 
-    `shapes` fixes the shapes of inputs, {"x": (1, 3, 224, 224)}.  Raises Error with every problem at once.
+    `shapes` says what is known of the inputs' shapes: {"x": (1, 3, 224, 224)} fixes them, {"x": ("batch", 3, 224, 224)}
+    or {"x": (Dim("batch", 1, 64), 3, 224, 224)} leave a dimension open, so that one compiled model runs at every size
+    within the bounds.  What it does not name stays open as the model has it.  Raises Error with every problem at once.
     """
-    origin, fixed = source_of(source), fixed_shapes(shapes)
-    return Model(_core.load_onnx(*origin, fixed), origin, fixed)
+    origin, described = source_of(source), described_shapes(shapes)
+    return Model(_core.load_onnx(*origin, described), origin, described)
 
 
-def explain(source: Any, shapes: dict[str, tuple[int, ...]] | None = None) -> str:
+def explain(source: Any, shapes: dict[str, Shape] | None = None) -> str:
     """What Model.explain says, also for models that are not fully supported and so cannot be loaded."""
-    return _core.explain_onnx(*source_of(source), fixed_shapes(shapes))
+    return _core.explain_onnx(*source_of(source), described_shapes(shapes))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import tilewright as tw
@@ -26,8 +27,8 @@ def note(text: str) -> None:
     notes.print(text, style="dim")
 
 
-def dtype_and_shape(kind: str) -> tuple[np.dtype, tuple[int, ...]]:
-    """Of "f32[1,3,224,224]"."""
+def dtype_and_shape(kind: str, sizes: dict[str, int] | None = None) -> tuple[np.dtype, tuple[int, ...]]:
+    """Of "f32[1,3,224,224]", or "f32[batch,3,224,224]" at these sizes of the open dimensions."""
     name, _, extents = kind.partition("[")
     extents = extents.rstrip("]").replace(" ", "")
     if name == "bf16":
@@ -38,7 +39,8 @@ def dtype_and_shape(kind: str) -> tuple[np.dtype, tuple[int, ...]]:
         dtype = np.dtype(bool)
     else:
         dtype = np.dtype(name[0] + str(int(name[1:]) // 8))
-    return dtype, tuple(int(extent) for extent in extents.split(",") if extent)
+    known = sizes or {}
+    return dtype, tuple(known[extent] if extent in known else int(extent) for extent in extents.split(",") if extent)
 
 
 def megabytes(count: float) -> str:
@@ -107,10 +109,10 @@ def outputs(arrays: dict[str, np.ndarray]) -> None:
     console.print(table)
 
 
-def benchmark(executable: tw.Executable, samples: list[float]) -> tuple[float, float]:
+def benchmark(executable: tw.Executable, feed: dict[str, np.ndarray], samples: list[float]) -> tuple[float, float]:
     """Prints latency and rate; gives the measured peak and the read bandwidth that they relate to."""
     milliseconds = sorted(sample * 1e3 for sample in samples)
-    steps = executable.describe()["steps"]
+    steps = executable.describe(feed)["steps"]
     flops, threads = sum(step["flops"] for step in steps), executable.threads
     peak, read = machine.peak_flops(threads), machine.read_bandwidth(threads)
     median = statistics.median(milliseconds)
@@ -165,9 +167,13 @@ def artifact(path: Path) -> None:
     table.add_row("built for", f"{plan['target']} ({plan['architecture']})")
     table.add_row("needs", " ".join(plan["features"]) or "nothing special")
     for name, kind in plan["inputs"]:
-        table.add_row("input", f"{name}: {kind}")
+        table.add_row("input", escape(f"{name}: {kind}"))
     for name, kind in plan["outputs"]:
-        table.add_row("output", f"{name}: {kind}")
+        table.add_row("output", escape(f"{name}: {kind}"))
+    for name, low, high in plan["dimensions"]:
+        table.add_row("open", f"{name}: {low} to {high}" if high is not None else f"{name}: {low} or more")
+    if plan["dimensions"]:
+        table.add_row("", "sizes below are those of the smallest run")
     table.add_row("code", megabytes(plan["image_bytes"]))
     table.add_row("constants", f"{plan['constants']}, {megabytes(plan['constant_bytes'])}")
     table.add_row("arena", megabytes(plan["arena_bytes"]))

@@ -11,6 +11,16 @@
 //   attention_sum      Σ weights
 //   attention_mixed    Σ weights · v               [query, element of v]
 //   attention          mixed / sum, in the shape of the result
+//
+// With the attribute `part` the keys are cut into parts of so many, each with a largest score of its own, so that no
+// array has the length of the keys and parts may be computed side by side (Dao et al., "Flash-Decoding for long-context
+// inference", 2023).  The stages up to attention_mixed then have an axis for the part behind that of the query, scores
+// of places behind the last key are -∞, and these join the parts:
+//
+//   attention_top      the largest of all parts
+//   attention_share    e^(max - top)               [query, part]
+//   attention_total    Σ share · sum
+//   attention_joined   Σ share · mixed             [query, element of v]
 #include <limits>
 
 #include "relay_ir/ops/attention.h"
@@ -24,6 +34,7 @@ struct Shapes {
   std::vector<Expr> batch;
   Expr heads, shared_heads, queries, keys, size, result_size;
   int64_t group = 1;  // query heads to a head of k
+  int64_t part = 0;   // keys of a part; 0: they are not cut
 };
 
 Shapes shapes_of(const OpCall& c) {
@@ -36,6 +47,7 @@ Shapes shapes_of(const OpCall& c) {
   s.size = q.shape[rank - 1], s.result_size = v.shape[rank - 1];
   const auto heads = as_int(s.heads), shared = as_int(s.shared_heads);
   if (heads && shared && *shared > 0) s.group = *heads / *shared;
+  s.part = c.attributes.get_int("part");
   return s;
 }
 
@@ -54,6 +66,8 @@ std::vector<TensorType> infer(const OpCall& c) {
     const auto heads = as_int(q.shape[rank - 3]), shared = as_int(k.shape[rank - 3]);
     c.require(heads && shared && *shared > 0 && *heads % *shared == 0, "the heads of q are a multiple of those of k");
   }
+  const int64_t part = c.attributes.get_int("part");
+  c.require(part >= 0 && (part == 0 || as_int(k.shape[rank - 2])), "known keys are cut into parts of one or more");
   TensorType result = q;
   result.shape.back() = v.shape.back();
   if (c.has_input(3)) {
@@ -103,49 +117,92 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
   };
   const auto row = [&](const te::Indices& i) { return te::Indices(i.begin(), i.begin() + batch + 3); };
 
+  // Of scores: one axis of keys, or parts and places in them.
+  const bool is_cut = s.part > 0;
+  const bool has_places_left = is_cut && *as_int(s.keys) % s.part != 0;
+  const size_t first_key_axis = rows.size();
+  std::vector<Expr> parts = rows, scored = rows;
+  if (is_cut) parts.emplace_back((*as_int(s.keys) + s.part - 1) / s.part), scored = with(parts, Expr(s.part));
+  if (!is_cut) scored = with(rows, s.keys);
+  const std::vector<Expr> key_extent{is_cut ? Expr(s.part) : s.keys};
+  // The key of the place in part i[…]; is_key guards what is read there.
+  const auto key_at = [&](const te::Indices& i, const Expr& place) {
+    return is_cut ? i[first_key_axis] * s.part + place : place;
+  };
+  const auto is_key = [&](const Expr& key) { return has_places_left ? key < s.keys : Expr(); };
+  const auto head_of = [&](const te::Indices& i) { return te::Indices(i.begin(), i.begin() + parts.size()); };
+
   const te::Tensor query = te::compute("attention_query", with(rows, s.size), {q}, [&](const te::Indices& i) {
     const Expr value = cast(wide, q(of_query(i, i.back())));
     return c.attributes.get_float("scale") == 1 ? value : value * number(c.attributes.get_float("scale"));
   });
-  te::Tensor scores = te::reduce("attention_scores", with(rows, s.keys), {s.size}, te::Combiner::sum, {query, k},
+  te::Tensor scores = te::reduce("attention_scores", scored, {s.size}, te::Combiner::sum, {query, k},
                                  [&](const te::Indices& i, const te::Indices& r) {
-                                   return query(appended(row(i), r[0])) * cast(wide, k(of_key(i, i.back(), r[0])));
+                                   const Expr key = key_at(i, i.back());
+                                   return query(appended(row(i), r[0])) *
+                                          cast(wide, load(k.buffer(), of_key(i, key, r[0]), is_key(key)));
                                  });
-  if (c.has_input(3)) {
-    const te::Tensor raw = scores, mask = in[3];
+  if (c.has_input(3) || has_places_left) {
+    const te::Tensor raw = scores, mask = c.has_input(3) ? in[3] : te::Tensor();
     std::vector<Expr> shape = q.shape();
     shape.back() = s.keys;
-    scores = te::compute("attention_masked", with(rows, s.keys), {raw, mask}, [&](const te::Indices& i) {
-      const Expr at = broadcast_read(mask, of_query(i, i.back()), shape);
-      return mask.dtype().is_bool() ? select(at, raw(i), number(masked)) : raw(i) + cast(wide, at);
+    std::vector<te::Tensor> uses{raw};
+    if (c.has_input(3)) uses.push_back(mask);
+    scores = te::compute("attention_masked", scored, uses, [&](const te::Indices& i) {
+      const Expr key = key_at(i, i.back());
+      Expr value = raw(i);
+      if (c.has_input(3)) {
+        const Expr read = broadcast_read(mask, of_query(i, key), shape);
+        const Expr at = load(mask.buffer(), read.as<Load>()->indices, is_key(key));
+        value = mask.dtype().is_bool() ? select(at, value, number(masked)) : value + cast(wide, at);
+      }
+      return has_places_left ? select(is_key(key), value, number(-std::numeric_limits<double>::infinity())) : value;
     });
   }
   const te::Tensor largest =
-      te::reduce("attention_max", rows, {s.keys}, te::Combiner::max, {scores},
+      te::reduce("attention_max", parts, key_extent, te::Combiner::max, {scores},
                  [&](const te::Indices& i, const te::Indices& r) { return scores(appended(i, r[0])); });
-  const te::Tensor weights =
-      te::compute("attention_weights", with(rows, s.keys), {scores, largest}, [&](const te::Indices& i) {
-        Expr shift = largest(row(i));
-        // A row without any score: e^(-∞ - lowest) is 0, e^(-∞ + ∞) is none.
-        if (is_zero_if_masked) shift = call(Intrinsic::maximum, {shift, number(-3e38)});
-        return call(Intrinsic::exp, {scores(i) - shift});
-      });
+  // Rows without any score: e^(-∞ - lowest) is 0, e^(-∞ + ∞) is none.
+  const auto shift_of = [&](const Expr& value) { return call(Intrinsic::maximum, {value, number(-3e38)}); };
+  const te::Tensor weights = te::compute("attention_weights", scored, {scores, largest}, [&](const te::Indices& i) {
+    const Expr shift = largest(head_of(i));
+    return call(Intrinsic::exp, {scores(i) - (is_zero_if_masked || is_cut ? shift_of(shift) : shift)});
+  });
   const te::Tensor sum =
-      te::reduce("attention_sum", rows, {s.keys}, te::Combiner::sum, {weights},
+      te::reduce("attention_sum", parts, key_extent, te::Combiner::sum, {weights},
                  [&](const te::Indices& i, const te::Indices& r) { return weights(appended(i, r[0])); });
-  const te::Tensor mixed =
-      te::reduce("attention_mixed", with(rows, s.result_size), {s.keys}, te::Combiner::sum, {weights, v},
-                 [&](const te::Indices& i, const te::Indices& r) {
-                   return weights(appended(row(i), r[0])) * cast(wide, v(of_key(i, r[0], i.back())));
-                 });
-  return {te::compute("attention", c.outputs[0].shape, {mixed, sum}, [&](const te::Indices& i) {
+  const te::Tensor mixed = te::reduce("attention_mixed", with(parts, s.result_size), key_extent, te::Combiner::sum,
+                                      {weights, v}, [&](const te::Indices& i, const te::Indices& r) {
+                                        const Expr key = key_at(i, r[0]);
+                                        return weights(appended(head_of(i), r[0])) *
+                                               cast(wide, load(v.buffer(), of_key(i, key, i.back()), is_key(key)));
+                                      });
+  te::Tensor total = sum, joined = mixed;
+  if (is_cut) {
+    const std::vector<Expr> count{parts.back()};
+    const te::Tensor top =
+        te::reduce("attention_top", rows, count, te::Combiner::max, {largest},
+                   [&](const te::Indices& i, const te::Indices& r) { return largest(appended(i, r[0])); });
+    const te::Tensor share = te::compute("attention_share", parts, {largest, top}, [&](const te::Indices& i) {
+      return call(Intrinsic::exp, {largest(i) - shift_of(top(row(i)))});
+    });
+    total = te::reduce(
+        "attention_total", rows, count, te::Combiner::sum, {share, sum},
+        [&](const te::Indices& i, const te::Indices& r) { return share(appended(i, r[0])) * sum(appended(i, r[0])); });
+    joined = te::reduce("attention_joined", with(rows, s.result_size), count, te::Combiner::sum, {share, mixed},
+                        [&](const te::Indices& i, const te::Indices& r) {
+                          const te::Indices part = appended(row(i), r[0]);
+                          return share(part) * mixed(appended(part, i.back()));
+                        });
+  }
+  return {te::compute("attention", c.outputs[0].shape, {joined, total}, [&](const te::Indices& i) {
     te::Indices at(i.begin(), i.begin() + batch);
     const Expr& h = i[batch];
     at.insert(at.end(),
               {s.group == 1 ? h : floor_div(h, s.group), s.group == 1 ? Expr(0) : floor_mod(h, s.group), i[batch + 1]});
-    Expr total = sum(at);
-    if (is_zero_if_masked) total = select(equal(total, number(0)), number(1), total);
-    return cast(dtype, mixed(appended(at, i.back())) / total);
+    Expr divisor = total(at);
+    if (is_zero_if_masked) divisor = select(equal(divisor, number(0)), number(1), divisor);
+    return cast(dtype, joined(appended(at, i.back())) / divisor);
   })};
 }
 
@@ -165,7 +222,8 @@ OpDef attention_op() {
   op.min_inputs = 3, op.max_inputs = 4;
   op.attributes = {{"scale", 1.0, false, "of the scores"},
                    {"masked", -std::numeric_limits<double>::infinity(), false, "the score where a bool mask is false"},
-                   {"zero_if_masked", int64_t{0}, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"}};
+                   {"zero_if_masked", int64_t{0}, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"},
+                   {"part", int64_t{0}, false, "keys that are computed at a time; 0: all"}};
   op.infer = infer;
   op.compute = compute;
   const TensorType q = tensor_type(f32, {2, 4, 3, 5}), k = tensor_type(f32, {2, 2, 6, 5}),
@@ -173,7 +231,10 @@ OpDef attention_op() {
   op.examples = {{{q, q, q}, attributes_of({{"scale", 0.5}})},
                  {{q, k, v, tensor_type(f32, {3, 6})}},
                  {{q, k, v, tensor_type(boolean, {2, 1, 1, 6})}, attributes_of({{"zero_if_masked", int64_t{1}}})},
-                 {{tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5})}}};
+                 {{tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5})}},
+                 {{q, k, v}, attributes_of({{"part", int64_t{2}}})},
+                 {{q, k, v, tensor_type(boolean, {2, 1, 1, 6})},
+                  attributes_of({{"zero_if_masked", int64_t{1}}, {"part", int64_t{4}}})}};
   return op;
 }
 

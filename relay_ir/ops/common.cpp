@@ -4,12 +4,15 @@
 #include <numeric>
 
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/printer.h"
 
 namespace tw::relay {
 
+static std::string open_dimension_text(const TensorType& type);
+
 std::vector<int64_t> const_dims(const OpCall& call, const TensorType& type) {
   const auto shape = static_shape(type);
-  call.require(shape.has_value(), "needs constant dimensions\n  help: fix open dimensions with shapes=");
+  if (!shape) call.fail(open_dimension_text(type));
   return *shape;
 }
 
@@ -180,9 +183,15 @@ NDArray float_array(const std::vector<double>& values, DType dtype) {
   return result;
 }
 
+std::string open_dimension_text(const TensorType& type) {
+  const auto open = std::find_if(type.shape.begin(), type.shape.end(), [](const Expr& dim) { return !as_int(dim); });
+  return "dimension " + std::to_string(open - type.shape.begin()) + " of " + to_string(type) +
+         " is open, which this use of the operator cannot be; fix `" + to_text(*open) + "` with shapes=";
+}
+
 std::vector<int64_t> dims_of(const OnnxNodeContext& c, ValueId id) {
   const auto shape = static_shape(c.type(id));
-  if (!shape) c.refuse("needs constant dimensions of " + to_string(c.type(id)) + "; fix open dimensions with shapes=");
+  if (!shape) c.refuse(open_dimension_text(c.type(id)));
   return *shape;
 }
 
@@ -271,7 +280,11 @@ ValueId emit_binary(OnnxNodeContext& c, const char* op, ValueId a, ValueId b) {
 }
 
 ValueId emit_reshape(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& shape) {
-  if (const auto now = static_shape(c.type(x)); now && *now == shape) return x;
+  return emit_reshape_open(c, x, {shape.begin(), shape.end()});
+}
+
+ValueId emit_reshape_open(OnnxNodeContext& c, ValueId x, const std::vector<Expr>& shape) {
+  if (c.type(x) == TensorType{dtype_of(c, x), shape}) return x;
   return c.emit("reshape", {x}, attributes_of({{"shape", shape}}));
 }
 
@@ -281,7 +294,11 @@ ValueId emit_transpose(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>
 }
 
 ValueId emit_broadcast(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& shape) {
-  if (const auto now = static_shape(c.type(x)); now && *now == shape) return x;
+  return emit_broadcast_open(c, x, {shape.begin(), shape.end()});
+}
+
+ValueId emit_broadcast_open(OnnxNodeContext& c, ValueId x, const std::vector<Expr>& shape) {
+  if (c.type(x) == TensorType{dtype_of(c, x), shape}) return x;
   return c.emit("broadcast_to", {x}, attributes_of({{"shape", shape}}));
 }
 

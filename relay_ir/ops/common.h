@@ -74,6 +74,9 @@ ValueId emit_reshape(OnnxNodeContext& c, ValueId x,
                      const std::vector<int64_t>& shape);  // x itself when it has the shape
 ValueId emit_transpose(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& perm);
 ValueId emit_broadcast(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& shape);
+// The same with dimensions that may be symbolic.
+ValueId emit_reshape_open(OnnxNodeContext& c, ValueId x, const std::vector<Expr>& shape);
+ValueId emit_broadcast_open(OnnxNodeContext& c, ValueId x, const std::vector<Expr>& shape);
 ValueId emit_cast(OnnxNodeContext& c, ValueId x, DType dtype);
 // Elements begin, begin + step … of one axis.
 ValueId emit_slice(OnnxNodeContext& c, ValueId x, int axis, int64_t begin, int64_t size, int64_t step = 1);

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "relay_ir/ops/shape_rules.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {
@@ -24,13 +25,18 @@ ValueId import_constant(Context& c) {
 }
 
 ValueId import_constant_of_shape(Context& c) {
-  const Ints shape = c.constant_ints(0);
-  if (std::any_of(shape.begin(), shape.end(), [](int64_t dim) { return dim < 0; })) {
+  const std::vector<Expr> shape = c.known_dims(0);
+  if (std::any_of(shape.begin(), shape.end(), [](const Expr& dim) { return as_int(dim).value_or(0) < 0; })) {
     throw Error(ErrorCode::shape, "ConstantOfShape: a negative dimension\n  help: dimensions are 0 or more");
   }
   const ValueId value =
       c.has_attribute("value") ? c.emit_constant(c.attribute_tensor("value").reshape({})) : emit_scalar(c, f32, 0);
-  return emit_broadcast(c, value, shape);
+  return emit_broadcast_open(c, value, shape);
+}
+
+// Numbers of which some depend on open dimensions.
+ValueId emit_sizes(Context& c, const std::vector<Expr>& values, const Ints& shape) {
+  return c.emit("sizes", {}, attributes_of({{"values", values}, {"shape", shape}}));
 }
 
 ValueId import_shape(Context& c) {
@@ -40,17 +46,13 @@ ValueId import_shape(Context& c) {
     const int64_t given = c.attribute_int(name, otherwise);
     return std::clamp<int64_t>(given < 0 ? given + rank : given, 0, rank);
   };
-  Ints dims;
-  for (int64_t i = bound("start", 0), end = bound("end", rank); i < end; ++i) {
-    const auto dim = as_int(shape[i]);
-    if (!dim) c.refuse("dimension " + std::to_string(i) + " of its input is open; fix it with shapes=");
-    dims.push_back(*dim);
-  }
-  return c.emit_constant(int_array(dims));
+  std::vector<Expr> dims;
+  for (int64_t i = bound("start", 0), end = bound("end", rank); i < end; ++i) dims.push_back(shape[i]);
+  return emit_sizes(c, dims, {static_cast<int64_t>(dims.size())});
 }
 
 ValueId import_size(Context& c) {
-  return emit_ints(c, {element_count(dims_of(c, c.input(0)))}, {}, i64);
+  return emit_sizes(c, {simplify(product_of(c.type(c.input(0)).shape))}, {});
 }
 
 const NDArray& known_scalar(Context& c, size_t input) {

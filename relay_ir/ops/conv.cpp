@@ -53,16 +53,16 @@ OpDef conv_op() {
     // Groups are multiplied in f32: better to widen an element once than in every product.
     const te::Tensor x = pad_window(in[0], window, groups > 1 && is_half(in[0].dtype()) ? accumulator : in[0].dtype());
     std::vector<Expr> extents(w.shape().begin() + 1, w.shape().end());
-    const te::Tensor y = te::reduce(
-        "conv", c.outputs[0].shape, extents, te::Combiner::sum, {x, w},
-        [&](const te::Indices& s, const te::Indices& r) {
-          te::Indices data{s[0], input_channel(s[1], r[0], groups, per_group, weight[1])}, filter{s[1], r[0]};
-          for (size_t d = 0; d < window.kernel.size(); ++d) {
-            data.push_back(s[2 + d] * window.strides[d] + r[1 + d] * window.dilations[d]);
-            filter.push_back(r[1 + d]);
-          }
-          return cast(accumulator, x(data)) * cast(accumulator, w(filter));
-        });
+    const te::Tensor y = te::reduce("conv", c.outputs[0].shape, extents, te::Combiner::sum, {x, w},
+                                    [&](const te::Indices& s, const te::Indices& r) {
+                                      te::Indices data{s[0], input_channel(s[1], r[0], groups, per_group, weight[1])},
+                                          filter{s[1], r[0]};
+                                      for (size_t d = 0; d < window.kernel.size(); ++d) {
+                                        data.push_back(s[2 + d] * window.strides[d] + r[1 + d] * window.dilations[d]);
+                                        filter.push_back(r[1 + d]);
+                                      }
+                                      return cast(accumulator, x(data)) * cast(accumulator, w(filter));
+                                    });
     return {cast_stage(y, result)};
   };
   using Ints = std::vector<int64_t>;
@@ -144,16 +144,16 @@ OpDef conv_transpose_op() {
                   window.pads[d] == 0 && window.pads[rank + d] == 0;
     }
     if (is_tiling) {
-      const te::Tensor y =
-          te::reduce("conv_transpose", c.outputs[0].shape, {Expr(inputs)}, te::Combiner::sum, {x, w},
-                     [&](const te::Indices& s, const te::Indices& r) {
-                       te::Indices data{s[0], channel(s[1], r[0])}, filter{channel(s[1], r[0]), output_in_group(s[1])};
-                       for (size_t d = 0; d < rank; ++d) {
-                         data.push_back(floor_div(s[2 + d], window.strides[d]));
-                         filter.push_back(floor_mod(s[2 + d], window.strides[d]));
-                       }
-                       return cast(accumulator, x(data)) * cast(accumulator, w(filter));
-                     });
+      const te::Tensor y = te::reduce("conv_transpose", c.outputs[0].shape, {Expr(inputs)}, te::Combiner::sum, {x, w},
+                                      [&](const te::Indices& s, const te::Indices& r) {
+                                        te::Indices data{s[0], channel(s[1], r[0])},
+                                            filter{channel(s[1], r[0]), output_in_group(s[1])};
+                                        for (size_t d = 0; d < rank; ++d) {
+                                          data.push_back(floor_div(s[2 + d], window.strides[d]));
+                                          filter.push_back(floor_mod(s[2 + d], window.strides[d]));
+                                        }
+                                        return cast(accumulator, x(data)) * cast(accumulator, w(filter));
+                                      });
       return {cast_stage(y, x.dtype())};
     }
 
@@ -176,16 +176,16 @@ OpDef conv_transpose_op() {
     });
     std::vector<Expr> extents{Expr(inputs)};
     for (const int64_t k : window.kernel) extents.emplace_back(k);
-    const te::Tensor y =
-        te::reduce("conv_transpose", c.outputs[0].shape, extents, te::Combiner::sum, {spread, w},
-                   [&](const te::Indices& s, const te::Indices& r) {
-                     te::Indices data{s[0], channel(s[1], r[0])}, filter{channel(s[1], r[0]), output_in_group(s[1])};
-                     for (size_t d = 0; d < rank; ++d) {
-                       data.push_back(s[2 + d] + r[1 + d] * window.dilations[d]);
-                       filter.push_back(Expr(window.kernel[d] - 1) - r[1 + d]);
-                     }
-                     return cast(accumulator, spread(data)) * cast(accumulator, w(filter));
-                   });
+    const te::Tensor y = te::reduce("conv_transpose", c.outputs[0].shape, extents, te::Combiner::sum, {spread, w},
+                                    [&](const te::Indices& s, const te::Indices& r) {
+                                      te::Indices data{s[0], channel(s[1], r[0])},
+                                          filter{channel(s[1], r[0]), output_in_group(s[1])};
+                                      for (size_t d = 0; d < rank; ++d) {
+                                        data.push_back(s[2 + d] + r[1 + d] * window.dilations[d]);
+                                        filter.push_back(Expr(window.kernel[d] - 1) - r[1 + d]);
+                                      }
+                                      return cast(accumulator, spread(data)) * cast(accumulator, w(filter));
+                                    });
     return {cast_stage(y, x.dtype())};
   };
   using Ints = std::vector<int64_t>;

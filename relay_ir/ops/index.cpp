@@ -2,6 +2,7 @@
 // outside are moved to the nearest element.
 #include <algorithm>
 
+#include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
 #include "relay_ir/ops/index_ops.h"
 
@@ -177,7 +178,8 @@ OpDef tensor_scatter_op() {
   op.input_names = {"past", "update", "positions"};
   op.min_inputs = 2, op.max_inputs = 3;
   op.attributes = {{"axis", int64_t{-2}, false, "the axis of the rows"},
-                   {"circular", int64_t{0}, false, "1: wrap around"}};
+                   {"circular", int64_t{0}, false, "1: wrap around"},
+                   in_place_attribute()};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &past = c.inputs[0], &update = c.inputs[1];
     const int axis = normal_axis(c, c.attributes.get_int("axis"), past.rank());
@@ -219,6 +221,21 @@ OpDef tensor_scatter_op() {
 }
 
 }  // namespace
+
+Stmt update_cache(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
+  const te::Tensor& update = in[1];
+  const int axis = normal_axis(c, c.attributes.get_int("axis"), result.rank());
+  const Expr& rows = result->shape[axis];
+  return loops_over(update.shape(), [&](const te::Indices& i) -> Stmt {
+    te::Indices to = i;
+    if (c.has_input(2)) to[axis] = to[axis] + cast(i64, in[2]({i[0]}));
+    if (c.attributes.get_int("circular") != 0) {
+      to[axis] = floor_mod(to[axis], rows);
+      return store(result, to, update(i));
+    }
+    return make_stmt<If>(in_bounds(to[axis], rows), store(result, to, update(i)), Stmt());
+  });
+}
 
 OpFamily index_family() {
   OpFamily family;

@@ -21,14 +21,14 @@ ValueId import_gather(Context& c) {
   const int axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, x));
   if (const NDArray* index = c.constant(c.input(1)); index && index->size() == 1) {
     const auto extent = as_int(c.type(x).shape[axis]);
-    const auto known = static_shape(c.type(x));
+    const std::vector<Expr>& from = c.type(x).shape;
     int64_t at = index->get_int(0);
-    if (extent && known && at >= -*extent && at < *extent) {
+    if (extent ? at >= -*extent && at < *extent : at == 0) {
       if (at < 0) at += *extent;
-      Ints shape(known->begin(), known->begin() + axis);
+      std::vector<Expr> shape(from.begin(), from.begin() + axis);
       shape.insert(shape.end(), index->shape().begin(), index->shape().end());
-      shape.insert(shape.end(), known->begin() + axis + 1, known->end());
-      return emit_reshape(c, emit_slice(c, x, axis, at, 1), shape);
+      shape.insert(shape.end(), from.begin() + axis + 1, from.end());
+      return emit_reshape_open(c, emit_slice(c, x, axis, at, 1), shape);
     }
   }
   return c.emit("gather", {x, indices_of(c, 1)}, attributes_of({{"axis", int64_t{axis}}}));

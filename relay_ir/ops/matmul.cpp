@@ -250,14 +250,14 @@ ValueId import_einsum(Context& c) {
 ValueId emit_matmul(Context& c, ValueId a, ValueId b, const std::string& result) {
   const bool row = rank_of(c, a) == 1, column = rank_of(c, b) == 1;
   if (rank_of(c, a) == 0 || rank_of(c, b) == 0) c.refuse("a scalar");
-  if (row) a = emit_reshape(c, a, {1, dims_of(c, a)[0]});
-  if (column) b = emit_reshape(c, b, {dims_of(c, b)[0], 1});
+  if (row) a = emit_reshape_open(c, a, {Expr(1), c.type(a).shape[0]});
+  if (column) b = emit_reshape_open(c, b, {c.type(b).shape[0], Expr(1)});
   const ValueId product = c.emit("matmul", {a, b}, attributes_of({{"result", result}}));
   if (!row && !column) return product;
-  std::vector<int64_t> shape = dims_of(c, product);
+  std::vector<Expr> shape = c.type(product).shape;
   if (column) shape.pop_back();
   if (row) shape.erase(shape.end() - (column ? 1 : 2));
-  return emit_reshape(c, product, shape);
+  return emit_reshape_open(c, product, shape);
 }
 
 OpFamily matmul_family() {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "relay_ir/ops/common.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {
@@ -155,10 +156,10 @@ OnnxRule softmax_rule(const std::string& op_type, const std::string& op, int sin
     if (rank == 0) return c.emit(op, {emit_reshape(c, x, {1})});
     const int axis = rule_axis(c, c.attribute_int("axis", since < 13 ? 1 : -1), rank);
     if (since >= 13 || axis == rank - 1) return c.emit(op, {x}, attributes_of({{"axis", int64_t{axis}}}));
-    const Ints dims = dims_of(c, x);
-    int64_t rows = 1, columns = 1;
-    for (int i = 0; i < rank; ++i) (i < axis ? rows : columns) *= dims[i];
-    return emit_reshape(c, c.emit(op, {emit_reshape(c, x, {rows, columns})}), dims);
+    const std::vector<Expr>& dims = c.type(x).shape;
+    const std::vector<Expr> all = dims, matrix{simplify(product_of({dims.begin(), dims.begin() + axis})),
+                                               simplify(product_of({dims.begin() + axis, dims.end()}))};
+    return emit_reshape_open(c, c.emit(op, {emit_reshape_open(c, x, matrix)}), all);
   });
 }
 
@@ -210,20 +211,21 @@ std::vector<ValueId> import_batch_norm(Context& c) {
 // groups).
 ValueId group_norm(Context& c, int64_t groups, double epsilon, bool parameters_of_groups) {
   const ValueId x = c.input(0);
-  const Ints dims = dims_of(c, x);
-  if (dims.size() < 2 || groups < 1 || dims[1] % groups != 0) c.refuse("groups that do not divide the channels");
-  int64_t rest = dims[1] / groups;
-  for (size_t i = 2; i < dims.size(); ++i) rest *= dims[i];
+  const std::vector<Expr> dims = c.type(x).shape;
+  const auto channels = dims.size() < 2 ? std::nullopt : as_int(dims[1]);
+  if (!channels || groups < 1 || *channels % groups != 0) c.refuse("groups that do not divide the channels");
+  Expr rest(*channels / groups);
+  for (size_t i = 2; i < dims.size(); ++i) rest = rest * dims[i];
   return in_accumulator(c, x, [&](ValueId wide) {
-    ValueId y = c.emit("layer_norm", {emit_reshape(c, wide, {dims[0], groups, rest})},
+    ValueId y = c.emit("layer_norm", {emit_reshape_open(c, wide, {dims[0], Expr(groups), simplify(rest)})},
                        attributes_of({{"axis", int64_t{2}}, {"epsilon", epsilon}}));
     const DType dtype = dtype_of(c, wide);
     auto parameter = [&](size_t i, int rank) { return emit_along_axis(c, emit_cast(c, c.input(i), dtype), 1, rank); };
     if (parameters_of_groups) {
       y = emit_binary(c, "add", emit_binary(c, "multiply", y, parameter(1, 3)), parameter(2, 3));
-      return emit_reshape(c, y, dims);
+      return emit_reshape_open(c, y, dims);
     }
-    y = emit_reshape(c, y, dims);
+    y = emit_reshape_open(c, y, dims);
     const int rank = static_cast<int>(dims.size());
     return emit_binary(c, "add", emit_binary(c, "multiply", y, parameter(1, rank)), parameter(2, rank));
   });

@@ -195,12 +195,12 @@ ValueId import_log_sum_exp(Context& c) {
     const ValueId sum = emit_reduce(c, "reduce_sum", c.emit("exp", {c.emit("subtract", {x, largest})}), a.axes, true);
     const ValueId result = c.emit("add", {c.emit("log", {sum}), largest});
     if (a.keepdims) return result;
-    std::vector<int64_t> shape;
-    const std::vector<int64_t> dims = dims_of(c, result);
+    std::vector<Expr> shape;
+    const std::vector<Expr>& dims = c.type(result).shape;
     for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
       if (!contains(a.axes, i)) shape.push_back(dims[i]);
     }
-    return emit_reshape(c, result, shape);
+    return emit_reshape_open(c, result, shape);
   });
 }
 

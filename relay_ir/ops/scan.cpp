@@ -1,6 +1,7 @@
 // Operators that are loops rather than tensor expressions: scatters, running sums, selection of the largest.
 #include <algorithm>
 
+#include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
 
 namespace tw::relay {
@@ -9,19 +10,17 @@ namespace {
 using Context = OnnxNodeContext;
 using Ints = std::vector<int64_t>;
 
-// for each index tuple of `extents`: body(tuple)
-Stmt loops(const std::vector<Expr>& extents, const std::function<Stmt(const te::Indices&)>& body) {
-  std::vector<Var> vars;
-  te::Indices indices;
-  for (size_t i = 0; i < extents.size(); ++i)
-    vars.emplace_back("i" + std::to_string(i)), indices.push_back(vars.back());
-  Stmt result = body(indices);
-  for (size_t i = extents.size(); i-- > 0;) result = make_stmt<For>(vars[i], extents[i], LoopKind::serial, result);
-  return result;
+Stmt copy(const Buffer& to, const te::Tensor& from) {
+  return loops_over(from.shape(), [&](const te::Indices& i) { return store(to, i, from(i)); });
 }
 
-Stmt copy(const Buffer& to, const te::Tensor& from) {
-  return loops(from.shape(), [&](const te::Indices& i) { return store(to, i, from(i)); });
+// The first input copied, then updated.
+decltype(OpDef::compute) copied_and_updated(const char* name, UpdateFunction update) {
+  return [=](const OpCall& c, const std::vector<te::Tensor>& in) {
+    return te::opaque(name, in, {{in[0].dtype(), in[0].shape()}}, [&](const std::vector<Buffer>& out) {
+      return seq({copy(out[0], in[0]), update(c, in, out[0])});
+    });
+  };
 }
 
 Expr combine(const OpCall& c, const Expr& old, const Expr& update) {
@@ -51,7 +50,8 @@ OpDef scatter_elements_op() {
   op.doc = "x with updates[i, j …] put to [indices[i, j …], j …], the index replacing that of the axis, in order.";
   op.input_names = {"x", "indices", "updates"};
   op.min_inputs = op.max_inputs = 3;
-  op.attributes = {{"axis", int64_t{0}, false, "the axis that indices select"}, reduction_attribute()};
+  op.attributes = {
+      {"axis", int64_t{0}, false, "the axis that indices select"}, reduction_attribute(), in_place_attribute()};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1], &updates = c.inputs[2];
     c.require(indices.dtype == i32 || indices.dtype == i64, "indices are i32 or i64");
@@ -66,16 +66,7 @@ OpDef scatter_elements_op() {
     }
     return {x};
   };
-  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
-    const int axis = normal_axis(c, c.attributes.get_int("axis"), in[0].rank());
-    return te::opaque("scatter_elements", in, {{in[0].dtype(), in[0].shape()}}, [&](const std::vector<Buffer>& out) {
-      return seq({copy(out[0], in[0]), loops(in[1].shape(), [&](const te::Indices& i) {
-                    te::Indices to = i;
-                    to[axis] = data_index(in[1](i), in[0].shape()[axis]);
-                    return store(out[0], to, combine(c, load(out[0], to), in[2](i)));
-                  })});
-    });
-  };
+  op.compute = copied_and_updated("scatter_elements", update_elements);
   op.examples = {{{tensor_type(f32, {3, 3}), tensor_type(i64, {2, 3}), tensor_type(f32, {2, 3})},
                   attributes_of({{"reduction", std::string("add")}}),
                   -2,
@@ -91,7 +82,7 @@ OpDef scatter_nd_op() {
   op.doc = "x with slices of updates put to the coordinates that the last dimension of indices holds, in order.";
   op.input_names = {"x", "indices", "updates"};
   op.min_inputs = op.max_inputs = 3;
-  op.attributes = {reduction_attribute()};
+  op.attributes = {reduction_attribute(), in_place_attribute()};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1], &updates = c.inputs[2];
     c.require(indices.dtype == i32 || indices.dtype == i64, "indices are i32 or i64");
@@ -107,22 +98,7 @@ OpDef scatter_nd_op() {
     }
     return {x};
   };
-  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
-    const int64_t depth = *as_int(in[1].shape().back());
-    const int lead = in[1].rank() - 1;
-    return te::opaque("scatter_nd", in, {{in[0].dtype(), in[0].shape()}}, [&](const std::vector<Buffer>& out) {
-      return seq({copy(out[0], in[0]), loops(in[2].shape(), [&](const te::Indices& i) {
-                    te::Indices to;
-                    for (int64_t k = 0; k < depth; ++k) {
-                      te::Indices at(i.begin(), i.begin() + lead);
-                      at.emplace_back(k);
-                      to.push_back(data_index(in[1](at), in[0].shape()[k]));
-                    }
-                    to.insert(to.end(), i.begin() + lead, i.end());
-                    return store(out[0], to, combine(c, load(out[0], to), in[2](i)));
-                  })});
-    });
-  };
+  op.compute = copied_and_updated("scatter_nd", update_slices);
   op.examples = {{{tensor_type(f32, {4, 3}), tensor_type(i64, {2, 1}), tensor_type(f32, {2, 3})},
                   attributes_of({{"reduction", std::string("max")}}),
                   -2,
@@ -153,7 +129,7 @@ OpDef scan_op() {
                reverse = c.attributes.get_int("reverse") != 0;
     const DType wide = accumulator_of(x.dtype());
     auto body = [&](const Buffer& total) {
-      return loops(x.shape(), [&](const te::Indices& i) {
+      return loops_over(x.shape(), [&](const te::Indices& i) {
         auto at = [&](const Expr& step) {
           te::Indices result = i;
           result[axis] = reverse ? x.shape()[axis] - 1 - step : step;
@@ -211,7 +187,7 @@ OpDef top_k_op() {
     };
     return te::opaque(
         "top_k", in, {{x.dtype(), c.outputs[0].shape}, {i64, c.outputs[1].shape}}, [&](const std::vector<Buffer>& out) {
-          return loops(c.outputs[0].shape, [&](const te::Indices& s) {
+          return loops_over(c.outputs[0].shape, [&](const te::Indices& s) {
             const Var candidate("candidate");
             te::Indices from = s, previous = s;
             from[axis] = candidate;
@@ -287,6 +263,30 @@ ValueId import_scatter_elements(Context& c) {
 }
 
 }  // namespace
+
+Stmt update_elements(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
+  const int axis = normal_axis(c, c.attributes.get_int("axis"), result.rank());
+  return loops_over(in[1].shape(), [&](const te::Indices& i) {
+    te::Indices to = i;
+    to[axis] = data_index(in[1](i), result->shape[axis]);
+    return store(result, to, combine(c, load(result, to), in[2](i)));
+  });
+}
+
+Stmt update_slices(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
+  const int64_t depth = *as_int(in[1].shape().back());
+  const int lead = in[1].rank() - 1;
+  return loops_over(in[2].shape(), [&](const te::Indices& i) {
+    te::Indices to;
+    for (int64_t k = 0; k < depth; ++k) {
+      te::Indices at(i.begin(), i.begin() + lead);
+      at.emplace_back(k);
+      to.push_back(data_index(in[1](at), result->shape[k]));
+    }
+    to.insert(to.end(), i.begin() + lead, i.end());
+    return store(result, to, combine(c, load(result, to), in[2](i)));
+  });
+}
 
 OpFamily scan_family() {
   OpFamily family;

@@ -1,15 +1,40 @@
 // Operators that move elements: reshape, transpose, broadcast, concat, slice, pad.  Each has affine reads, so that
 // fusion can take any of them into a neighbour.
 #include <algorithm>
+#include <functional>
 
 #include "relay_ir/ops/common.h"
 #include "relay_ir/ops/shape_rules.h"
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/printer.h"
 
 namespace tw::relay {
 namespace {
 
 using Ints = std::vector<int64_t>;
+
+// total / part where both are products: common factors go.
+Expr quotient(const Expr& total, const Expr& part) {
+  std::vector<Expr> factors;
+  std::function<void(const Expr&)> collect = [&](const Expr& e) {
+    const auto* product = e.as<Binary>();
+    if (product && product->op == BinaryOp::mul) {
+      collect(product->a);
+      collect(product->b);
+    } else if (!as_int(e)) {
+      factors.push_back(e);
+    }
+  };
+  collect(part);
+  Expr above = total, below = part;
+  for (const Expr& factor : factors) {
+    const Expr without = simplify(floor_div(above, factor));
+    if (!is_known_equal(without * factor, above)) continue;
+    above = without;
+    below = simplify(floor_div(below, factor));
+  }
+  return simplify(floor_div(above, below));
+}
 
 // -1 once: what is left; -2: the input's dimension at that place.
 std::vector<Expr> wanted_shape(const OpCall& c) {
@@ -17,18 +42,18 @@ std::vector<Expr> wanted_shape(const OpCall& c) {
   std::vector<Expr> shape;
   int open = -1;
   Expr known(1);
-  for (const int64_t dim : c.attributes.get_ints("shape")) {
+  for (const Expr& dim : c.attributes.get_dims("shape")) {
     const size_t i = shape.size();
-    if (dim == -1) {
+    if (is_const_int(dim, -1)) {
       c.require(open < 0, "one dimension may be -1");
       open = static_cast<int>(i);
       shape.emplace_back(1);
-    } else if (dim == -2) {
+    } else if (is_const_int(dim, -2)) {
       c.require(i < from.size(), "the input has no dimension to keep there");
       shape.push_back(from[i]);
     } else {
-      c.require(dim >= 0, "dimensions are not negative");
-      shape.emplace_back(dim);
+      c.require(as_int(dim).value_or(0) >= 0, "dimensions are not negative");
+      shape.push_back(dim);
     }
     if (open != static_cast<int>(i)) known = known * shape.back();
   }
@@ -37,9 +62,13 @@ std::vector<Expr> wanted_shape(const OpCall& c) {
     c.require(!is_const_int(known, 0), "a dimension of -1 beside one of 0");
     const auto t = as_int(total), k = as_int(known);
     c.require(!t || !k || *t % *k == 0, "the elements do not divide into this shape");
-    shape[open] = simplify(floor_div(total, known));
+    shape[open] = quotient(total, simplify(known));
   } else {
-    c.require(is_same_dim(total, simplify(known)), "the new shape has another number of elements");
+    const bool is_open = !as_int(total) || !as_int(simplify(known));
+    c.require(is_same_dim(total, simplify(known)),
+              is_open ? "the new shape `" + to_text(simplify(known)) + "` may have another number of elements than `" +
+                            to_text(total) + "`\n  help: fix open dimensions with shapes="
+                      : "the new shape has another number of elements");
   }
   return shape;
 }
@@ -50,7 +79,8 @@ OpDef reshape_op() {
   op.kind = OpKind::view;
   op.doc = "The same elements in the same order under another shape.";
   op.input_names = {"x"};
-  op.attributes = {{"shape", Ints{}, true, "new dimensions; one -1: what is left; -2: as in x at that place"}};
+  op.attributes = {
+      {"shape", std::vector<Expr>{}, true, "new dimensions; one -1: what is left; -2: as in x at that place"}};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> { return {{c.inputs[0].dtype, wanted_shape(c)}}; };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const std::vector<Expr>& shape = c.outputs[0].shape;
@@ -99,23 +129,22 @@ OpDef broadcast_op() {
   op.kind = OpKind::injective;
   op.doc = "x repeated along its dimensions of extent 1 and along new ones in front.";
   op.input_names = {"x"};
-  op.attributes = {{"shape", Ints{}, true, "of the result; -2: as in x"}};
+  op.attributes = {{"shape", std::vector<Expr>{}, true, "of the result; -2: as in x"}};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
-    const Ints& shape = c.attributes.get_ints("shape");
-    const std::vector<Expr>& from = c.inputs[0].shape;
+    const std::vector<Expr>&shape = c.attributes.get_dims("shape"), &from = c.inputs[0].shape;
     c.require(shape.size() >= from.size(), "the new shape has at least as many dimensions");
     TensorType y{c.inputs[0].dtype, {}};
     const size_t skip = shape.size() - from.size();
     for (size_t i = 0; i < shape.size(); ++i) {
-      if (shape[i] == -2) {
+      if (is_const_int(shape[i], -2)) {
         c.require(i >= skip, "there is no dimension to keep");
         y.shape.push_back(from[i - skip]);
         continue;
       }
-      c.require(shape[i] >= 0, "dimensions are not negative");
-      y.shape.emplace_back(shape[i]);
+      c.require(as_int(shape[i]).value_or(0) >= 0, "dimensions are not negative");
+      y.shape.push_back(shape[i]);
       if (i >= skip) {
-        c.require(is_const_int(from[i - skip], 1) || is_const_int(from[i - skip], shape[i]),
+        c.require(is_const_int(from[i - skip], 1) || is_same_dim(from[i - skip], shape[i]),
                   "a dimension is neither 1 nor the wanted one");
       }
     }
@@ -188,12 +217,12 @@ OpDef slice_op() {
   op.input_names = {"x"};
   op.attributes = {{"axes", Ints{}, true, "the axes that are cut"},
                    {"starts", Ints{}, true, "first element of each, not negative"},
-                   {"sizes", Ints{}, true, "number of elements of each"},
+                   {"sizes", std::vector<Expr>{}, true, "number of elements of each"},
                    {"steps", Ints{}, false, "step of each; empty: 1"}};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
-    const Ints &axes = c.attributes.get_ints("axes"), &starts = c.attributes.get_ints("starts"),
-               &sizes = c.attributes.get_ints("sizes");
+    const Ints &axes = c.attributes.get_ints("axes"), &starts = c.attributes.get_ints("starts");
+    const std::vector<Expr>& sizes = c.attributes.get_dims("sizes");
     Ints steps = c.attributes.get_ints("steps");
     if (steps.empty()) steps.assign(axes.size(), 1);
     normal_axes(c, axes, y.rank());
@@ -201,13 +230,20 @@ OpDef slice_op() {
               "axes, starts, sizes and steps are as many");
     for (size_t i = 0; i < axes.size(); ++i) {
       Expr& dim = y.shape[normal_axis(c, axes[i], y.rank())];
-      c.require(sizes[i] >= 0, "sizes are not negative");
-      if (sizes[i] > 0) {
-        const int64_t last = starts[i] + (sizes[i] - 1) * steps[i], known = as_int(dim).value_or(last + 1);
-        c.require(starts[i] >= 0 && last >= 0 && starts[i] < std::max<int64_t>(known, 1) && last < known,
+      const auto size = as_int(sizes[i]), known = as_int(dim);
+      c.require(size.value_or(0) >= 0, "sizes are not negative");
+      if (size && known && *size > 0) {
+        const int64_t last = starts[i] + (*size - 1) * steps[i];
+        c.require(starts[i] >= 0 && last >= 0 && starts[i] < std::max<int64_t>(*known, 1) && last < *known,
                   "the slice reaches outside");
+      } else if (size.value_or(1) > 0) {
+        const Expr last = (sizes[i] - 1) * steps[i] + starts[i];
+        const bool is_inside =
+            starts[i] >= 0 && can_prove(last >= 0) && can_prove(Expr(starts[i]) < dim) && can_prove(last < dim);
+        c.require(is_inside, "the slice may reach outside of `" + to_text(dim) +
+                                 "`\n  help: bounds say how large an open dimension gets: tw.Dim(name, low, high)");
       }
-      dim = Expr(sizes[i]);
+      dim = sizes[i];
     }
     return {y};
   };
@@ -303,11 +339,38 @@ OpDef pad_op() {
   return op;
 }
 
+OpDef sizes_op() {
+  OpDef op;
+  op.name = "sizes";
+  op.kind = OpKind::injective;
+  op.doc = "Numbers that depend on open dimensions, as a tensor: what a model does with the shape of an input.";
+  op.min_inputs = op.max_inputs = 0;
+  op.attributes = {{"values", std::vector<Expr>{}, true, "the elements"}, {"shape", Ints{}, true, "of the result"}};
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const TensorType type = tensor_type(i64, c.attributes.get_ints("shape"));
+    c.require(element_count(*static_shape(type)) == static_cast<int64_t>(c.attributes.get_dims("values").size()),
+              "the shape has as many elements");
+    return {type};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>&) -> std::vector<te::Tensor> {
+    const std::vector<Expr>& values = c.attributes.get_dims("values");
+    return {te::compute("sizes", c.outputs[0].shape, {}, [&](const te::Indices& s) {
+      const Expr at = flatten_index(s, c.outputs[0].shape);
+      Expr result = values.empty() ? Expr(0) : values.back();
+      for (size_t i = values.size(); i-- > 1;)
+        result = select(at < Expr(static_cast<int64_t>(i)), values[i - 1], result);
+      return result;
+    })};
+  };
+  op.examples = {{{}, attributes_of({{"values", std::vector<Expr>{3, 5}}, {"shape", Ints{2}}})}};
+  return op;
+}
+
 }  // namespace
 
 OpFamily shape_family() {
   OpFamily family;
-  family.ops = {reshape_op(), transpose_op(), broadcast_op(), concat_op(), slice_op(), pad_op()};
+  family.ops = {reshape_op(), transpose_op(), broadcast_op(), concat_op(), slice_op(), pad_op(), sizes_op()};
   family.onnx_rules = shape_rules();
   return family;
 }

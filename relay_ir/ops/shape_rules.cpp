@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/printer.h"
+
 namespace tw::relay {
 
 using Context = OnnxNodeContext;
@@ -27,72 +30,76 @@ namespace {
 
 ValueId import_reshape(Context& c) {
   const ValueId x = c.input(0);
-  Ints shape = c.constant_ints(1);
+  const std::vector<Expr>& from = c.type(x).shape;
+  std::vector<Expr> shape = c.known_dims(1);
   const bool zero_is_zero = c.attribute_int("allowzero", 0) != 0;
-  const auto known = static_shape(c.type(x));
+  int inferred = 0;
+  Expr rest(1);
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] < -1) bad_shape(c, "a dimension of " + std::to_string(shape[i]));
-    if (shape[i] != 0 || zero_is_zero) continue;
-    if (static_cast<int>(i) >= rank_of(c, x)) bad_shape(c, "a dimension to copy that the input lacks");
-    shape[i] = known ? (*known)[i] : -2;
+    const auto dim = as_int(shape[i]);
+    if (dim && *dim < -1) bad_shape(c, "a dimension of " + std::to_string(*dim));
+    if (dim == 0 && !zero_is_zero) {
+      if (i >= from.size()) bad_shape(c, "a dimension to copy that the input lacks");
+      shape[i] = from[i];
+    }
+    if (dim == -1) {
+      ++inferred;
+    } else {
+      rest = rest * shape[i];
+    }
   }
-  if (known && std::count(shape.begin(), shape.end(), -1) == 1) {
-    int64_t rest = 1;
-    for (const int64_t dim : shape) rest *= dim == -1 ? 1 : dim;
-    if (rest == 0 || element_count(*known) % rest != 0) {
+  const auto known = static_shape(c.type(x));
+  const auto known_rest = as_int(rest);
+  if (known && known_rest && inferred == 1) {
+    if (*known_rest == 0 || element_count(*known) % *known_rest != 0) {
       bad_shape(c, std::to_string(element_count(*known)) + " elements do not divide into the new shape");
     }
-    std::replace(shape.begin(), shape.end(), int64_t{-1}, element_count(*known) / rest);
+    for (Expr& dim : shape) {
+      if (is_const_int(dim, -1)) dim = Expr(element_count(*known) / *known_rest);
+    }
   }
-  return emit_reshape(c, x, shape);
-}
-
-// Dimensions as reshape's attribute: constants, or `keep` where symbolic, which serves only when the place stays.
-Ints dims_or_keep(const Context& c, ValueId x) {
-  Ints dims;
-  for (const Expr& dim : c.type(x).shape) dims.push_back(as_int(dim).value_or(-1));
-  if (std::count(dims.begin(), dims.end(), -1) > 1) c.refuse("several open dimensions; fix them with shapes=");
-  return dims;
+  return emit_reshape_open(c, x, shape);
 }
 
 ValueId import_flatten(Context& c) {
   const ValueId x = c.input(0);
-  const Ints dims = dims_of(c, x);
+  const std::vector<Expr>& dims = c.type(x).shape;
   int64_t axis = c.attribute_int("axis", 1);
   const auto rank = static_cast<int64_t>(dims.size());
   if (axis < -rank || axis > rank) bad_shape(c, "axis " + std::to_string(axis) + " is outside the rank");
   if (axis < 0) axis += rank;
-  int64_t rows = 1, columns = 1;
-  for (int64_t i = 0; i < rank; ++i) (i < axis ? rows : columns) *= dims[i];
-  return emit_reshape(c, x, {rows, columns});
+  Expr rows(1), columns(1);
+  for (int64_t i = 0; i < rank; ++i) (i < axis ? rows : columns) = (i < axis ? rows : columns) * dims[i];
+  return emit_reshape_open(c, x, {simplify(rows), simplify(columns)});
 }
 
 ValueId import_squeeze(Context& c) {
   const ValueId x = c.input(0);
-  const Ints dims = dims_or_keep(c, x);
+  const std::vector<Expr>& dims = c.type(x).shape;
   std::vector<int> axes = rule_axes(c, axes_of(c, 1), rank_of(c, x));
   const bool all = !c.has_input(1) && !c.has_attribute("axes");
-  Ints shape;
+  std::vector<Expr> shape;
   for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
-    const bool is_named = all ? dims[i] == 1 : contains(axes, i);
-    if (is_named && dims[i] != 1) bad_shape(c, "axis " + std::to_string(i) + " has another extent than 1");
+    const bool is_named = all ? is_const_int(dims[i], 1) : contains(axes, i);
+    if (is_named && !is_const_int(dims[i], 1)) bad_shape(c, "axis " + std::to_string(i) + " has another extent than 1");
     if (!is_named) shape.push_back(dims[i]);
   }
-  return emit_reshape(c, x, shape);
+  return emit_reshape_open(c, x, shape);
 }
 
 ValueId import_unsqueeze(Context& c) {
   const ValueId x = c.input(0);
-  const Ints dims = dims_or_keep(c, x), given = axes_of(c, 1);
+  const std::vector<Expr>& dims = c.type(x).shape;
+  const Ints given = axes_of(c, 1);
   const int rank = static_cast<int>(dims.size() + given.size());
   const std::vector<int> axes = rule_axes(c, given, rank);
-  Ints shape;
+  std::vector<Expr> shape;
   size_t next = 0;
   for (int i = 0; i < rank; ++i) {
     if (!contains(axes, i) && next == dims.size()) bad_shape(c, "an axis is named twice");
-    shape.push_back(contains(axes, i) ? 1 : dims[next++]);
+    shape.push_back(contains(axes, i) ? Expr(1) : dims[next++]);
   }
-  return emit_reshape(c, x, shape);
+  return emit_reshape_open(c, x, shape);
 }
 
 ValueId import_transpose(Context& c) {
@@ -108,31 +115,32 @@ ValueId import_transpose(Context& c) {
 
 ValueId import_expand(Context& c) {
   const ValueId x = c.input(0);
-  const Ints dims = dims_of(c, x);
-  Ints shape = c.constant_ints(1);
-  while (shape.size() < dims.size()) shape.insert(shape.begin(), 1);
+  const std::vector<Expr>& dims = c.type(x).shape;
+  std::vector<Expr> shape = c.known_dims(1);
+  while (shape.size() < dims.size()) shape.insert(shape.begin(), Expr(1));
   for (size_t i = 0; i < dims.size(); ++i) {
-    int64_t& dim = shape[shape.size() - dims.size() + i];
-    if (dim == 1) dim = dims[i];
-    if (dims[i] != 1 && dim != dims[i])
-      bad_shape(c, "dimensions " + std::to_string(dims[i]) + " and " + std::to_string(dim));
+    Expr& dim = shape[shape.size() - dims.size() + i];
+    if (is_const_int(dim, 1)) dim = dims[i];
+    if (!is_const_int(dims[i], 1) && !is_same_dim(dim, dims[i]))
+      bad_shape(c, "dimensions " + to_text(dims[i]) + " and " + to_text(dim));
   }
-  return emit_broadcast(c, x, shape);
+  return emit_broadcast_open(c, x, shape);
 }
 
 // [d…] → [1, d, 1, d …] → [r, d, r, d …] → [r·d …]
 ValueId import_tile(Context& c) {
   const ValueId x = c.input(0);
-  const Ints dims = dims_of(c, x), repeats = c.constant_ints(1);
+  const std::vector<Expr>& dims = c.type(x).shape;
+  const std::vector<Expr> repeats = c.known_dims(1);
   if (repeats.size() != dims.size()) bad_shape(c, "repeats has another length than the input's rank");
-  Ints spread, repeated, result;
+  std::vector<Expr> spread, repeated, result;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (repeats[i] < 0) bad_shape(c, "a negative number of repeats");
-    if (repeats[i] != 1) spread.push_back(1), repeated.push_back(repeats[i]);
+    if (as_int(repeats[i]).value_or(0) < 0) bad_shape(c, "a negative number of repeats");
+    if (!is_const_int(repeats[i], 1)) spread.emplace_back(1), repeated.push_back(repeats[i]);
     spread.push_back(dims[i]), repeated.push_back(dims[i]);
-    result.push_back(dims[i] * repeats[i]);
+    result.push_back(simplify(dims[i] * repeats[i]));
   }
-  return emit_reshape(c, emit_broadcast(c, emit_reshape(c, x, spread), repeated), result);
+  return emit_reshape_open(c, emit_broadcast_open(c, emit_reshape_open(c, x, spread), repeated), result);
 }
 
 ValueId import_concat(Context& c) {
@@ -147,7 +155,7 @@ std::vector<ValueId> import_split(Context& c) {
   const ValueId x = c.input(0);
   const int axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, x));
   const auto known = as_int(c.type(x).shape[axis]);
-  if (!known) c.refuse("an open dimension is split; fix it with shapes=");
+  if (!known) c.refuse("open dimension `" + to_text(c.type(x).shape[axis]) + "` is split; fix it with shapes=");
   const int64_t extent = *known;
   Ints sizes = c.has_input(1) ? c.constant_ints(1) : c.attribute_ints("split", {});
   if (sizes.empty()) {
@@ -165,12 +173,23 @@ std::vector<ValueId> import_split(Context& c) {
   return emit_split(c, x, axis, sizes);
 }
 
+// How many elements a slice with open dimensions has.
+Expr open_cut(Context& c, const Expr& extent, int64_t start, const Expr& given_end, int64_t step) {
+  if (step != 1 || start < 0)
+    c.refuse("open dimension `" + to_text(extent) + "` is cut by steps or from its end; fix it with shapes=");
+  const auto known_end = as_int(given_end);
+  const Expr end = known_end && *known_end < 0 ? given_end + extent : given_end;
+  const Expr size = simplify(min(end, extent) - start);
+  return can_prove(size >= 0) ? size : simplify(max(size, Expr(0)));
+}
+
 ValueId import_slice(Context& c) {
   const ValueId x = c.input(0);
   const int rank = rank_of(c, x);
   const bool by_input = c.opset() >= 10;
   const Ints starts = by_input ? c.constant_ints(1) : c.attribute_ints("starts", {});
-  const Ints ends = by_input ? c.constant_ints(2) : c.attribute_ints("ends", {});
+  const Ints given = by_input ? Ints() : c.attribute_ints("ends", {});
+  const std::vector<Expr> ends = by_input ? c.known_dims(2) : std::vector<Expr>(given.begin(), given.end());
   Ints axes, steps(starts.size(), 1);
   for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   if (by_input && c.has_input(3)) axes = c.constant_ints(3);
@@ -179,24 +198,33 @@ ValueId import_slice(Context& c) {
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
     bad_shape(c, "starts, ends, axes and steps differ in length");
   }
-  Ints cut_axes, cut_starts, cut_sizes, cut_steps;
+  Ints cut_axes, cut_starts, cut_steps;
+  std::vector<Expr> cut_sizes;
   for (size_t i = 0; i < starts.size(); ++i) {
     const int axis = rule_axis(c, axes[i], rank);
-    const auto extent = as_int(c.type(x).shape[axis]);
-    if (!extent) c.refuse("an open dimension is cut; fix it with shapes=");
+    const auto extent = as_int(c.type(x).shape[axis]), known_end = as_int(ends[i]);
+    if (!extent || !known_end) {
+      const Expr size = open_cut(c, c.type(x).shape[axis], starts[i], ends[i], steps[i]);
+      if (starts[i] == 0 && is_same_dim(size, c.type(x).shape[axis])) continue;
+      cut_axes.push_back(axis);
+      cut_starts.push_back(starts[i]);
+      cut_sizes.push_back(size);
+      cut_steps.push_back(1);
+      continue;
+    }
     if (steps[i] == 0 || steps[i] == INT64_MIN) bad_shape(c, "a step of 0");
     auto from_front = [&](int64_t index) { return index < 0 ? index + *extent : index; };
     const bool forward = steps[i] > 0;
     const int64_t low = forward ? 0 : -1, high = forward ? *extent : *extent - 1;
     const int64_t start =
         std::clamp(from_front(starts[i]), forward ? 0 : std::min<int64_t>(0, high), std::max<int64_t>(high, low));
-    const int64_t end = std::clamp(from_front(ends[i]), low, std::max(high, low));
+    const int64_t end = std::clamp(from_front(*known_end), low, std::max(high, low));
     const int64_t room = forward ? end - start : start - end, stride = forward ? steps[i] : -steps[i];
     const int64_t size = room <= 0 ? 0 : (room - 1) / stride + 1;
     if (start == 0 && size == *extent && (steps[i] == 1 || size <= 1)) continue;
     cut_axes.push_back(axis);
     cut_starts.push_back(size == 0 ? 0 : start);
-    cut_sizes.push_back(size);
+    cut_sizes.emplace_back(size);
     cut_steps.push_back(size <= 1 ? 1 : steps[i]);
   }
   if (cut_axes.empty()) return x;

@@ -61,12 +61,23 @@ te::Tensor pad_window(const te::Tensor& x, const Window& window, DType dtype) {
   });
 }
 
+// The dimensions that a window slides along.
+static std::vector<int64_t> space_of(OnnxNodeContext& c, ValueId x) {
+  const std::vector<Expr>& shape = c.type(x).shape;
+  for (size_t d = 2; d < shape.size(); ++d) {
+    if (!as_int(shape[d]))
+      c.refuse("its pads depend on open dimension " + std::to_string(d) + " of its data; fix it with shapes=");
+  }
+  std::vector<int64_t> space;
+  for (size_t d = 2; d < shape.size(); ++d) space.push_back(*as_int(shape[d]));
+  return space;
+}
+
 Window rule_window(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& kernel, bool is_pool,
                    std::vector<int64_t>* ceil_extra) {
   Window window;
   const size_t rank = kernel.size();
-  const std::vector<int64_t> dims = dims_of(c, x);
-  if (rank == 0 || dims.size() != rank + 2) {
+  if (rank == 0 || rank_of(c, x) != static_cast<int>(rank) + 2) {
     throw Error(ErrorCode::shape, c.op_type() + ": a window of rank " + std::to_string(rank) + " on data of type " +
                                       to_string(c.type(x)) + "\n  help: data is [n, c, d…] with one d for each k");
   }
@@ -90,9 +101,10 @@ Window rule_window(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& ke
   if (auto_pad == "VALID") {
     window.pads.assign(2 * rank, 0);
   } else if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
+    const std::vector<int64_t> dims = space_of(c, x);
     for (size_t d = 0; d < rank; ++d) {
-      const int64_t size = (dims[2 + d] + window.strides[d] - 1) / window.strides[d];
-      const int64_t total = std::max<int64_t>(0, (size - 1) * window.strides[d] + window.reach(d) - dims[2 + d]);
+      const int64_t size = (dims[d] + window.strides[d] - 1) / window.strides[d];
+      const int64_t total = std::max<int64_t>(0, (size - 1) * window.strides[d] + window.reach(d) - dims[d]);
       window.pads[d] = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
       window.pads[rank + d] = total - window.pads[d];
     }
@@ -103,13 +115,14 @@ Window rule_window(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& ke
     c.refuse("negative pads");
   if (ceil_extra) ceil_extra->assign(rank, 0);
   if (is_pool && c.attribute_int("ceil_mode", 0) != 0) {
+    const std::vector<int64_t> dims = space_of(c, x);
     for (size_t d = 0; d < rank; ++d) {
-      const int64_t padded = dims[2 + d] + window.pads[d] + window.pads[rank + d], stride = window.strides[d];
+      const int64_t padded = dims[d] + window.pads[d] + window.pads[rank + d], stride = window.strides[d];
       const int64_t room = padded - window.reach(d);
       if (room < 0) continue;
       int64_t steps = (room + stride - 1) / stride;
       // A window that would start in the end padding is left out.
-      if (steps * stride >= dims[2 + d] + window.pads[d]) --steps;
+      if (steps * stride >= dims[d] + window.pads[d]) --steps;
       const int64_t extra = std::max<int64_t>(0, steps * stride - room);
       window.pads[rank + d] += extra;
       if (ceil_extra) (*ceil_extra)[d] = extra;

@@ -12,14 +12,16 @@
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "tensor_ir/instruction.h"
+#include "tensor_ir/printer.h"
 
 namespace tw::relay {
 namespace {
 
 class LayoutAssignment {
  public:
-  LayoutAssignment(const Graph& graph, int64_t block)
-      : graph_(graph), block_(block), is_blocked_(graph.values.size(), false) {}
+  LayoutAssignment(const Graph& graph, const Target& target)
+      : graph_(graph), tiles_(target.tiles), block_(target.lanes(f32)), is_blocked_(graph.values.size(), false) {}
 
   Graph run() {
     for (const Node& node : graph_.nodes) {
@@ -35,14 +37,14 @@ class LayoutAssignment {
           inputs.push_back(converted(copy, id, 0));
         } else if (id != no_value && !is_blocked_[id] && is_blocked_[out] && needs_blocks(node) &&
                    !graph_.is_constant(id) && is_eligible(id)) {
-          inputs.push_back(converted(copy, id, block_));
+          inputs.push_back(converted(copy, id, block_of(id)));
         } else {
           inputs.push_back(copy[id]);
         }
       }
       const auto results = copy.add(node, node.op->name, inputs, node.attributes);
       for (size_t i = 0; i < results.size(); ++i) copy.set(node.outputs[i], results[i]);
-      if (is_blocked_[out]) copy.to().values[results[0]].channel_block = block_;
+      if (is_blocked_[out]) copy.to().values[results[0]].channel_block = block_of(out);
     }
     for (const ValueId id : graph_.outputs) {
       if (is_blocked_[id]) {
@@ -57,7 +59,19 @@ class LayoutAssignment {
   const Shape& shape(ValueId id) {
     const auto found = shapes_.find(id);
     if (found != shapes_.end()) return found->second;
-    return shapes_[id] = static_shape(graph_.values[id].type).value_or(Shape{});
+    return shapes_[id] = smallest_shape(graph_.values[id].type);
+  }
+
+  // A vector's lanes, or as much of a row of a tile as small elements fill with whole blocks.
+  int64_t block_of(ValueId id) {
+    const DType dtype = graph_.values[id].type.dtype;
+    const bool is_multiplied = std::any_of(tiles_.products.begin(), tiles_.products.end(), [&](Intrinsic product) {
+      return find_tensor_instruction(to_text(product))->description.buffers[0]->dtype == dtype;
+    });
+    if (!is_multiplied) return block_;
+    int64_t block = block_;
+    while (block * 2 * dtype.bytes() <= tiles_.row_bytes && shape(id)[1] % (block * 2) == 0) block *= 2;
+    return block;
   }
 
   // Worth blocking: numbers with space, and channels that fill most of a block.
@@ -108,8 +122,8 @@ class LayoutAssignment {
       const auto& axes = node.attributes.get_ints("axes");
       for (size_t i = 0; i < axes.size(); ++i) {
         const auto& steps = node.attributes.get_ints("steps");
-        if (is_channel(axes[i]) &&
-            (node.attributes.get_ints("starts")[i] % block_ || out[1] % block_ || (!steps.empty() && steps[i] != 1))) {
+        if (is_channel(axes[i]) && (node.attributes.get_ints("starts")[i] % block_of(node.inputs[0]) ||
+                                    out[1] % block_of(node.inputs[0]) || (!steps.empty() && steps[i] != 1))) {
           return false;
         }
       }
@@ -121,7 +135,7 @@ class LayoutAssignment {
     if (op == "concat") {
       if (!is_channel(node.attributes.get_int("axis"))) return true;
       return std::all_of(node.inputs.begin(), node.inputs.end(),
-                         [&](ValueId id) { return shape(id)[1] % block_ == 0; });
+                         [&](ValueId id) { return shape(id)[1] % block_of(node.outputs[0]) == 0; });
     }
     if (node.op->kind == OpKind::reduction && node.attributes.has("axes") && node.attributes.has("keepdims")) {
       if (node.attributes.get_int("keepdims") == 0) return false;
@@ -165,7 +179,8 @@ class LayoutAssignment {
   }
 
   const Graph& graph_;
-  const int64_t block_;
+  const TileUnit& tiles_;
+  const int64_t block_;           // of values that tiles do not multiply
   std::vector<bool> is_blocked_;  // by ValueId
   std::unordered_map<ValueId, Shape> shapes_;
   std::unordered_map<ValueId, ValueId> conversions_;  // to the other layout
@@ -176,7 +191,7 @@ class LayoutAssignment {
 Graph assign_layout(const Graph& graph, const Target& target) {
   const int64_t lanes = target.lanes(f32);
   if (target.kind == TargetKind::cuda || lanes < 2) return graph;
-  return LayoutAssignment(graph, lanes).run();
+  return LayoutAssignment(graph, target).run();
 }
 
 }  // namespace tw::relay

@@ -32,9 +32,8 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
     return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 1; });
   };
   if (node.attributes.get_int("groups") != 1 || !is_one("strides") || !is_one("dilations")) return std::nullopt;
-  const auto out = static_shape(graph.values[node.outputs[0]].type);
-  if (!out) return std::nullopt;
-  return Shape3x3{(*out)[0], weight.shape()[1], weight.shape()[0], (*out)[2], (*out)[3]};
+  const Shape out = smallest_shape(graph.values[node.outputs[0]].type);
+  return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2], out[3]};
 }
 
 // Cycles, by the large terms, of all workers together: work divides among them.  Whatever a cache could hold of one

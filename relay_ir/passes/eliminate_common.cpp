@@ -6,6 +6,7 @@
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/printer.h"
+#include "tensor_ir/printer.h"
 
 namespace tw::relay {
 namespace {
@@ -18,6 +19,7 @@ struct AttributeKey {
     return text;
   }
   std::string operator()(const std::string& v) const { return std::to_string(v.size()) + ":" + v; }
+  std::string operator()(const Expr& v) const { return to_text(v); }
   std::string operator()(const NDArray& v) const { return v.is_defined() ? constant_hash(v) : "none"; }
   template <class T>
   std::string operator()(const std::vector<T>& v) const {

@@ -39,6 +39,7 @@ class Folder {
   bool is_available(ValueId id) const { return id == no_value || known_[id].is_defined() || is_deferred_[id]; }
 
   bool fold(const Node& node) {
+    if (node.inputs.empty()) return false;  // of open dimensions
     int64_t in = 0, out = 0;
     bool is_now = true;
     for (const ValueId id : node.inputs) {
@@ -68,7 +69,6 @@ class Folder {
       for (size_t i = 0; i < results.size(); ++i) known_[node.outputs[i]] = results[i];
       return true;
     }
-    if (node.inputs.empty()) return false;
     deferred_.push_back(&node);
     for (const ValueId id : node.outputs) is_deferred_[id] = true;
     return true;

@@ -6,20 +6,22 @@
 //   gather(transpose(x), number n)                              ⇒  transpose(gather(x, number n))
 //
 // A reshape that drops an axis of which one position is sliced is such a gather.
-#include <numeric>
 #include <unordered_map>
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/pattern.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {
 
 using Ints = std::vector<int64_t>;
 
-int64_t product(const Shape& shape, size_t from, size_t to) {
-  return std::accumulate(shape.begin() + from, shape.begin() + to, int64_t{1}, std::multiplies<>());
+Expr product(const std::vector<Expr>& shape, size_t from, size_t to) {
+  Expr result(1);
+  for (size_t d = from; d < to; ++d) result = result * shape[d];
+  return result;
 }
 
 // One axis of x, elements begin … begin + size.
@@ -48,7 +50,7 @@ class Hoister {
 
  private:
   Graph& to() { return copy_.to(); }
-  std::optional<Shape> shape_of(ValueId id) { return static_shape(to().values[id].type); }
+  const std::vector<Expr>& shape_of(ValueId id) { return to().values[id].type.shape; }
 
   const Node* producer(ValueId id, const char* op) {
     const auto found = producer_.find(id);
@@ -63,10 +65,10 @@ class Hoister {
   }
 
   ValueId replacement(const Node& node) {
-    const auto wanted = static_shape(copy_.from().values[node.outputs[0]].type);
-    if (!wanted || product(*wanted, 0, wanted->size()) == 0) return no_value;
+    const std::vector<Expr>& wanted = copy_.from().values[node.outputs[0]].type.shape;
+    if (is_const_int(product(wanted, 0, wanted.size()), 0)) return no_value;
     if (node.op->name == "gather") return of_gather(node);
-    if (node.op->name == "reshape") return of_reshape(node, *wanted);
+    if (node.op->name == "reshape") return of_reshape(node, wanted);
     return no_value;
   }
 
@@ -74,34 +76,37 @@ class Hoister {
     const ValueId x = copy_[node.inputs[0]];
     const TensorType& indices = copy_.from().values[node.inputs[1]].type;
     const auto number = uniform_number(copy_.from(), node.inputs[1]);
-    const auto shape = shape_of(x);
-    if (indices.rank() != 0 || !number || !shape || to().is_constant(x)) return no_value;
+    const std::vector<Expr>& shape = shape_of(x);
+    if (indices.rank() != 0 || !number || to().is_constant(x)) return no_value;
     const int64_t axis = node.attributes.get_int("axis");
-    const size_t at = axis < 0 ? axis + shape->size() : axis;
-    const int64_t index = *number < 0 ? static_cast<int64_t>(*number) + (*shape)[at] : static_cast<int64_t>(*number);
-    if (index < 0 || index >= (*shape)[at]) return no_value;  // gather says what that means
+    const size_t at = axis < 0 ? axis + shape.size() : axis;
+    const auto extent = as_int(shape[at]);
+    if (!extent) return no_value;
+    const int64_t index = *number < 0 ? static_cast<int64_t>(*number) + *extent : static_cast<int64_t>(*number);
+    if (index < 0 || index >= *extent) return no_value;  // gather says what that means
     return pick(node, {x, at, index, 1});
   }
 
-  ValueId of_reshape(const Node& node, const Shape& wanted) {
+  ValueId of_reshape(const Node& node, const std::vector<Expr>& wanted) {
     const Node* slice = producer(copy_[node.inputs[0]], "slice");
     if (!slice) return no_value;
     const Ints &axes = slice->attributes.get_ints("axes"), &steps = slice->attributes.get_ints("steps");
     if (axes.size() != 1 || (!steps.empty() && steps[0] != 1)) return no_value;
-    const auto shape = shape_of(slice->inputs[0]);
-    if (!shape) return no_value;
-    const Cut cut{slice->inputs[0], static_cast<size_t>(axes[0] < 0 ? axes[0] + shape->size() : axes[0]),
-                  slice->attributes.get_ints("starts")[0], slice->attributes.get_ints("sizes")[0]};
-    Shape without = *shape;
+    const std::vector<Expr>& shape = shape_of(slice->inputs[0]);
+    const auto size = as_int(slice->attributes.get_dims("sizes")[0]);
+    if (!size) return no_value;
+    const Cut cut{slice->inputs[0], static_cast<size_t>(axes[0] < 0 ? axes[0] + shape.size() : axes[0]),
+                  slice->attributes.get_ints("starts")[0], *size};
+    std::vector<Expr> without = shape;
     without.erase(without.begin() + cut.axis);
-    return cut.size == 1 && wanted == without ? pick(node, cut) : reshaped(node, cut, wanted);
+    return cut.size == 1 && is_same(wanted, without) ? pick(node, cut) : reshaped(node, cut, wanted);
   }
 
   // One position of an axis, without that axis.
   ValueId pick(const Node& node, const Cut& cut) {
     const Node* transpose = producer(cut.x, "transpose");
     if (!transpose) {
-      Shape wanted = *shape_of(cut.x);
+      std::vector<Expr> wanted = shape_of(cut.x);
       wanted.erase(wanted.begin() + cut.axis);
       return reshaped(node, cut, wanted);
     }
@@ -118,24 +123,30 @@ class Hoister {
   }
 
   // The cut in shape `wanted`, where it is a cut of an axis of that shape's kind.
-  ValueId reshaped(const Node& node, const Cut& cut, const Shape& wanted) {
-    const Shape shape = *shape_of(cut.x);
-    const int64_t before = product(shape, 0, cut.axis), behind = product(shape, cut.axis + 1, shape.size());
+  ValueId reshaped(const Node& node, const Cut& cut, const std::vector<Expr>& wanted) {
+    const std::vector<Expr> shape = shape_of(cut.x);
+    const Expr before = product(shape, 0, cut.axis);
+    const auto behind = as_int(product(shape, cut.axis + 1, shape.size())), extent = as_int(shape[cut.axis]);
+    if (!behind || !extent) return no_value;
     for (size_t axis = wanted.size(); axis-- > 0;) {
-      if (product(wanted, 0, axis) != before) continue;
-      const int64_t unit = product(wanted, axis + 1, wanted.size());
-      if (cut.begin * behind % unit != 0 || shape[cut.axis] * behind % unit != 0) continue;
-      Shape whole = wanted;
-      whole[axis] = shape[cut.axis] * behind / unit;
+      const auto unit = as_int(product(wanted, axis + 1, wanted.size()));
+      if (!unit || !is_known_equal(product(wanted, 0, axis), before)) continue;
+      if (cut.begin * *behind % *unit != 0 || *extent * *behind % *unit != 0) continue;
+      std::vector<Expr> whole = wanted;
+      whole[axis] = Expr(*extent * *behind / *unit);
       NodeAttributes shapes, slices;
       shapes.set("shape", whole);
       slices.set("axes", Ints{static_cast<int64_t>(axis)});
-      slices.set("starts", Ints{cut.begin * behind / unit});
-      slices.set("sizes", Ints{wanted[axis]});
-      const ValueId x = whole == shape ? cut.x : add(node, "reshape", cut.x, shapes);
+      slices.set("starts", Ints{cut.begin * *behind / *unit});
+      slices.set("sizes", std::vector<Expr>{wanted[axis]});
+      const ValueId x = is_same(whole, shape) ? cut.x : add(node, "reshape", cut.x, shapes);
       return add(node, "slice", x, slices);
     }
     return no_value;
+  }
+
+  static bool is_same(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+    return TensorType{f32, a} == TensorType{f32, b};
   }
 
   GraphCopy copy_;

@@ -88,7 +88,7 @@ class ChannelMoves {
   const Shape& shape(ValueId id) {
     const auto found = shapes_.find(id);
     if (found != shapes_.end()) return found->second;
-    return shapes_[id] = static_shape(from().values[id].type).value_or(Shape{});
+    return shapes_[id] = smallest_shape(from().values[id].type);
   }
   const Node* producer(ValueId id, const char* op) const {
     if (id == no_value || uses_.producer[id] < 0) return nullptr;
@@ -137,10 +137,11 @@ class ChannelMoves {
       }
     } else if (node.op->name == "slice") {
       const Ints &axes = node.attributes.get_ints("axes"), &steps = node.attributes.get_ints("steps");
-      if (axes.size() != 1 || !is_channel(axes[0])) return {};
+      const auto size = axes.size() == 1 ? as_int(node.attributes.get_dims("sizes")[0]) : std::nullopt;
+      if (!size || !is_channel(axes[0])) return {};
       const auto all = sources_of(node.inputs[0]);
       const int64_t start = node.attributes.get_ints("starts")[0], step = steps.empty() ? 1 : steps[0];
-      for (int64_t i = 0; i < node.attributes.get_ints("sizes")[0]; ++i) result.push_back(all.at(start + i * step));
+      for (int64_t i = 0; i < *size; ++i) result.push_back(all.at(start + i * step));
     } else if (node.op->name == "reshape") {
       return shuffled(node);
     }

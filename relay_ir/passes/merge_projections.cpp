@@ -57,7 +57,7 @@ class Merger {
     if (!graph_.is_constant(weight) || type.rank() != 2 || uses_.users[weight].size() != 1 || !type.dtype.is_float()) {
       return std::nullopt;
     }
-    if (!static_shape(x) || graph_.is_constant(node.inputs[0])) return std::nullopt;
+    if (x.rank() == 0 || graph_.is_constant(node.inputs[0])) return std::nullopt;
     Branch branch{weight, no_value, product, *as_int(type.shape[1])};
     if (const ValueId bias = bias_of(product, branch.columns); bias != no_value) {
       branch.bias = bias;

@@ -126,7 +126,10 @@ class Precision {
 Graph lower_precision(const Graph& graph, DType storage, const Target& target) {
   if (storage == f32) return graph;
   check(storage == bf16 || storage == f16, "lower_precision: a 16-bit float");
-  const bool has_products = storage == bf16 && target.find_instruction(Intrinsic::dot_bf16);
+  const MachineInstruction* dot = target.find_instruction(Intrinsic::dot_bf16);
+  // A dot product of two takes the place of two multiply-adds.
+  const bool is_dot_fast = dot && dot->cycles <= 2;
+  const bool has_products = storage == bf16 && (is_dot_fast || target.tiles.has(Intrinsic::tile_dot_bf16));
   return Precision(graph, storage, choose_narrow_values(graph, storage, has_products, target)).run();
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "relay_ir/passes/recognise.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {
@@ -115,7 +116,7 @@ std::vector<Recognition> attention() {
     for (const Pattern& operand : {key, v.value}) {
       if (s.type(operand).rank() != rank || s.type(operand).dtype != type.dtype) return no_value;
       for (int d = 0; d + 2 < rank; ++d) {
-        if (as_int(s.type(operand).shape[d]) != as_int(type.shape[d]) || !as_int(type.shape[d])) return no_value;
+        if (!is_known_equal(s.type(operand).shape[d], type.shape[d])) return no_value;
       }
     }
     if (s.has(k.shared) != s.has(v.shared)) return no_value;

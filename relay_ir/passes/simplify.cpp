@@ -113,12 +113,11 @@ class Simplifier {
     const TensorType& wanted = copy_.from().values[node.outputs[0]].type;
     if (type(in[0]) == wanted) return in[0];
     const Node* inner = producer(in[0], "reshape");
-    const auto shape = static_shape(wanted);
-    if (!inner || !shape) return no_value;
+    if (!inner) return no_value;
     const ValueId source = inner->inputs[0];
     if (type(source) == wanted) return source;
     NodeAttributes attributes;
-    attributes.set("shape", *shape);
+    attributes.set("shape", wanted.shape);
     return add(node, "reshape", {source}, attributes);
   }
 
@@ -142,10 +141,9 @@ class Simplifier {
       is_same_order = is_same_order && axis > last;
       last = axis;
     }
-    const auto shape = static_shape(copy_.from().values[node.outputs[0]].type);
     NodeAttributes attributes;
-    if (is_same_order && shape) {
-      attributes.set("shape", *shape);
+    if (is_same_order) {
+      attributes.set("shape", copy_.from().values[node.outputs[0]].type.shape);
       return add(node, "reshape", {source}, attributes);
     }
     if (source == in[0]) return no_value;

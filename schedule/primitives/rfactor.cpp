@@ -112,7 +112,11 @@ BlockRef Schedule::rfactor(const LoopRef& loop_ref, int axis) {
   Expr tail, rest;
   for (const Expr& c : conjuncts(block.predicate)) {
     bool on_reduce = false, on_other = false;
-    for (const Var& v : free_vars(c)) (is_reduce_loop(block, v) ? on_reduce : on_other) = true;
+    for (const Var& v : free_vars(c)) {
+      const bool is_parameter =
+          std::find(func_.parameters.begin(), func_.parameters.end(), v) != func_.parameters.end();
+      if (!is_parameter) (is_reduce_loop(block, v) ? on_reduce : on_other) = true;
+    }
     if (on_reduce && on_other)
       edit.refuse("a predicate of block " + quoted(block.name) + " mixes reduction loops with others", here,
                   "split before fusing such loops");

@@ -6,9 +6,10 @@
 //
 // Lowering puts the instruction in the loop's place.  Legal when the loop and those inside of it are around one block
 // that has no init left, and do what the instruction's description (tensor_ir/instruction.h) does, up to names and to
-// where operands lie; no guard of the block may depend on them.  Floats may be rounded otherwise: an instruction has a
-// rounding of its own (tensor_ir/intrinsics.def).
+// where operands lie; no guard of the block may depend on them, but on rows and columns of tiles.  Floats may be
+// rounded otherwise: an instruction has a rounding of its own (tensor_ir/intrinsics.def).
 #include "schedule/edit.h"
+#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/diagnostic.h"
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/printer.h"
@@ -21,6 +22,31 @@ Stmt without_block(const Stmt& nest, const Substitution& bindings) {
   if (const auto* loop = nest.as<For>()) return with_body(*loop, without_block(loop->body, bindings));
   if (const auto* block = nest.as<Block>()) return substitute(block->body, bindings);
   return nest;
+}
+
+// Whatever value the loop has, its dimensions of the buffer are not left.
+bool stays_inside(const Buffer& buffer, const std::vector<Expr>& indices, const Var& loop, const Assumptions& ranges) {
+  if (indices.size() != buffer->shape.size()) return false;
+  for (size_t d = 0; d < indices.size(); ++d)
+    if (uses_var(indices[d], loop) && !can_prove(indices[d] < buffer->shape[d], ranges)) return false;
+  return true;
+}
+
+// Tiles get smaller by a guard of their rows.  One of their columns is as if it were not there, where all that they
+// reach beyond it is padding of the layouts: elements of no other index, in memory that only this worker sees.
+bool may_be_guarded(const TensorInstruction& instruction, const std::vector<const For*>& nest, const For& loop,
+                    const Block& block, Assumptions ranges) {
+  if (!instruction.is_tile() || (&loop != nest[0] && (nest.size() < 2 || &loop != nest[1]))) return false;
+  if (&loop == nest[0]) return true;
+  for (const For* inner : nest) ranges.bind_range(inner->var, inner->extent);
+  const Stmt plain = substitute(block.body, bindings_of(block));
+  bool is_inside = true;
+  visit(
+      plain, [&](const Load& l) { is_inside &= stays_inside(l.buffer, l.indices, loop.var, ranges); },
+      [&](const Store& s) {
+        is_inside &= s.buffer->scope != Scope::global && stays_inside(s.buffer, s.indices, loop.var, ranges);
+      });
+  return is_inside;
 }
 
 std::string in_one_line(const std::string& text) {
@@ -57,9 +83,10 @@ void Schedule::tensorize(const LoopRef& ref, const std::string& name) {
   visit(path.back(), [&](const For& l) { inner.push_back(&l); });
   for (const For* l : inner) {
     edit.require_serial(*l);
-    if (block.predicate.is_defined() && uses_var(block.predicate, l->var))
-      edit.refuse("block " + quoted(block.name) + " runs in part of loop " + quoted(l->var.name()) + " only", path.back(),
-                  "pad the block, or split by a factor that divides");
+    if (block.predicate.is_defined() && uses_var(block.predicate, l->var) &&
+        !may_be_guarded(*instruction, inner, *l, block, ranges_of(loops_of(path))))
+      edit.refuse("block " + quoted(block.name) + " runs in part of loop " + quoted(l->var.name()) + " only",
+                  path.back(), "pad the block, or split by a factor that divides");
   }
   std::vector<const For*> around = loops_of(path);
   around.pop_back();
@@ -71,8 +98,8 @@ void Schedule::tensorize(const LoopRef& ref, const std::string& name) {
   }
   Attributes attributes = loop.attributes;
   attributes["instruction"] = name;
-  const Stmt changed = make_stmt<For>(loop.var, loop.extent, LoopKind::tensorized, loop.body, ThreadAxis::none,
-                                      attributes, loop.span);
+  const Stmt changed =
+      make_stmt<For>(loop.var, loop.extent, LoopKind::tensorized, loop.body, ThreadAxis::none, attributes, loop.span);
   edit.commit(replace_node(func_.body, &loop, changed));
 }
 

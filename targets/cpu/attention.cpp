@@ -11,91 +11,15 @@
 //   }
 //
 // One query a head (decoding): the rows are the query heads that share a head of k; k is read once, so it is not
-// packed: scores are dot products along its rows.
-//
-// The blocks are those of relay_ir's operator attention (ops/attention_op.cpp), known by their names.
+// packed: scores are dot products along its rows.  Of many keys: attention_parts.cpp.
 #include <algorithm>
 
-#include "targets/cpu/default_schedule.h"
-#include "targets/cpu/tile_model.h"
-#include "tensor_ir/match.h"
+#include "targets/cpu/attention_stages.h"
 
 namespace tw::cpu {
 namespace {
 
-const BlockRef query{"attention_query"}, scores{"attention_scores"}, masked{"attention_masked"},
-    largest{"attention_max"}, weights{"attention_weights"}, total{"attention_sum"}, mixed{"attention_mixed"},
-    result{"attention"};
-
-bool is_stage(const BlockRef& block) {
-  return block.name.starts_with("attention");
-}
-
-std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block, const LoopRef& loop) {
-  std::vector<LoopRef> loops = schedule.loops(block);
-  loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), loop) + 1);
-  return loops;
-}
-
-// The join of lanes' partial results: the block's loops are … results, lane.
-void join_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile) {
-  const LoopRef lane = schedule.loops(block).back();
-  schedule.decompose_reduction(block, lane);
-  for (const LoopRef& loop : loops_below(schedule, block, tile)) {
-    if (!(loop == lane)) schedule.unroll(loop);
-  }
-  schedule.vectorize(lane);
-}
-
-void unroll_all(Schedule& schedule, const std::vector<LoopRef>& loops) {
-  for (const LoopRef& loop : loops) schedule.unroll(loop);
-}
-
-// Transposes and slices of the operands become indices of the stages, and those of the result indices of the last one.
-void inline_moves(Schedule& schedule) {
-  for (const BlockRef& block : schedule.blocks()) {
-    const bool is_last = block == schedule.blocks().back();
-    if (!is_last && (!is_stage(block) || block == result)) schedule.compute_inline(block);
-  }
-}
-
-// How the last block runs over the result.
-struct Output {
-  BlockRef block;
-  std::vector<LoopRef> batch;
-  LoopRef heads, queries, columns;
-};
-
-std::optional<Output> match_output(const Schedule& schedule) {
-  const BlockRef last = schedule.blocks().back();
-  const BlockAnalysis analysis = analyse(schedule.node(last));
-  const Buffer& source = analyse(schedule.node(mixed)).write.buffer;
-  const auto read = std::find_if(analysis.reads.begin(), analysis.reads.end(),
-                                 [&](const Access& access) { return access.buffer == source; });
-  if (read == analysis.reads.end() || read->indices.size() < 4) return std::nullopt;
-  const size_t rank = read->indices.size();
-  Var heads, queries, columns;
-  std::vector<Var> batch;
-  for (const Var& v : analysis.spatial()) {
-    if (uses_var(read->indices[rank - 4], v)) {
-      heads = v;
-    } else if (read->indices[rank - 2].get() == v.get()) {
-      queries = v;
-    } else if (read->indices[rank - 1].get() == v.get()) {
-      columns = v;
-    } else {
-      batch.push_back(v);
-    }
-  }
-  if (!heads.is_defined() || !queries.is_defined() || !columns.is_defined()) return std::nullopt;
-  Output output{last,
-                {},
-                loops_of(schedule, last, heads).at(0),
-                loops_of(schedule, last, queries).at(0),
-                loops_of(schedule, last, columns).at(0)};
-  for (const Var& v : batch) output.batch.push_back(loops_of(schedule, last, v).at(0));
-  return output;
-}
+using namespace attention;
 
 // Extents: of the stages' own axes.
 struct Extents {
@@ -133,98 +57,13 @@ int vectors_beside(int rows, int64_t vectors, const Target& target) {
   return best;
 }
 
-// A copy of k as panels of `width` keys, each [element][key].
-BlockRef pack_keys(Schedule& schedule, int64_t width) {
-  const BlockAnalysis analysis = analyse(schedule.node(scores));
-  const Access& read = analysis.reads.at(1);
-  const Var key = analysis.spatial().back(), element = analysis.reduce().at(0);
-  IndexMap map;
-  Expr of_key, of_element;
-  for (size_t d = 0; d < read.indices.size(); ++d) {
-    map.from.push_back(Var("d" + std::to_string(d)));
-    if (read.uses(key) && uses_var(read.indices[d], key)) {
-      of_key = map.from[d];
-    } else if (uses_var(read.indices[d], element)) {
-      of_element = map.from[d];
-    } else {
-      map.to.push_back(map.from[d]);
-    }
-  }
-  map.to.insert(map.to.end(), {floor_div(of_key, width), of_element, floor_mod(of_key, width)});
-  const BlockRef copy = schedule.cache_read(scores, read.buffer->name, Scope::stack);
-  schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
-  return copy;
-}
-
-// rows × columns of a contraction within `tile`, kept in registers: its own loops there are … rows, columns, reduced.
-void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
-  schedule.compute_at(block, tile);
-  schedule.set_scope(analyse(schedule.node(block)).write.buffer->name, Scope::register_);
-  std::vector<LoopRef> loops = loops_below(schedule, block, tile);
-  const LoopRef reduced = loops.back();
-  loops.pop_back();
-  loops.insert(loops.begin(), reduced);
-  schedule.reorder(loops);
-  const BlockRef init = schedule.decompose_reduction(block, reduced);
-  const size_t axis = analyse(schedule.node(block)).spatial().size() - 1;
-  vectorize_below(schedule, init, tile, axis, lanes);
-  vectorize_below(schedule, block, reduced, axis, lanes);
-}
-
-// The innermost, reduced loop of the block: lanes make partial results in registers within `tile`, those of all results
-// side by side, and are joined there.  The lanes are the partial results' last dimension: a vector each.
-BlockRef reduce_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
-  const LoopRef along = schedule.loops(block).back();
-  const int rank = analyse(schedule.node(block)).write.buffer.rank();
-  const BlockRef partial = schedule.rfactor(schedule.split(along, {std::nullopt, lanes})[1], rank);
-  const std::vector<LoopRef> around = schedule.loops(partial);
-  if (std::find(around.begin(), around.end(), tile) == around.end()) schedule.compute_at(partial, tile);
-  const BlockAnalysis analysis = analyse(schedule.node(partial));
-  schedule.set_scope(analysis.write.buffer->name, Scope::register_);
-  const LoopRef reduced = loops_of(schedule, partial, analysis.reduce().at(0)).at(0);
-  std::vector<LoopRef> loops = loops_below(schedule, partial, tile);
-  std::erase(loops, reduced);
-  loops.insert(loops.begin(), reduced);
-  schedule.reorder(loops);
-  const BlockRef init = schedule.decompose_reduction(partial, reduced);
-  const size_t axis = position_of(analysis, Var::of(analysis.write.indices.back()));
-  vectorize_below(schedule, init, tile, axis, lanes);
-  vectorize_below(schedule, partial, reduced, axis, lanes);
-  join_lanes(schedule, block, tile);
-  return partial;
-}
-
-// Largest or sum of each row.
-void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
-  if (extent_of(schedule, schedule.loops(block).back()) >= 2 * lanes) reduce_in_registers(schedule, block, tile, lanes);
-}
-
-// Scores as dot products along the elements, key by key.
-void dot_products(Schedule& schedule, const LoopRef& tile, int lanes) {
-  std::vector<LoopRef> loops = loops_below(schedule, scores, tile);  // … group, query, key, element
-  const LoopRef key = loops[loops.size() - 2];
-  loops.erase(loops.end() - 2);
-  loops.insert(loops.begin(), key);
-  schedule.reorder(loops);
-  const BlockRef partial = reduce_in_registers(schedule, scores, key, lanes);
-  schedule.unroll(loops_of(schedule, partial, analyse(schedule.node(partial)).reduce().at(0)).at(0));
-}
-
-void vectorize_keys(Schedule& schedule, const BlockRef& block, int lanes) {
-  const LoopRef along = schedule.loops(block).back();
-  if (extent_of(schedule, along) > lanes) {
-    schedule.vectorize(schedule.split(along, {std::nullopt, lanes})[1]);
-  } else {
-    schedule.vectorize(along);
-  }
-}
-
 }  // namespace
 
 bool schedule_attention(Schedule& schedule, const Target& target) {
   if (!has_block(schedule, mixed) || !has_block(schedule, scores)) return false;
+  if (has_block(schedule, joined)) return schedule_attention_parts(schedule, target);
   inline_moves(schedule);
-  const auto matched = match_output(schedule);
+  const auto matched = match_output(schedule, mixed);
   const Extents extents = extents_of(schedule);
   if (!matched || extents.group * extents.queries * extents.keys * extents.size * extents.columns == 0) return false;
   const Output& output = *matched;
@@ -254,10 +93,16 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
     const int64_t tiles = (extents.queries + tile.rows - 1) / tile.rows, heads = count_iterations(schedule, outer);
     // Few heads: each is several tasks, all of which pack its keys.
     const int64_t chunks = heads >= target.threads ? 1 : std::min(tiles, (target.threads + heads - 1) / heads);
-    const auto queries = schedule.split(output.queries, {std::nullopt, (tiles + chunks - 1) / chunks, tile.rows});
-    outer.push_back(queries[0]);
-    row_tile = queries[1];
-    within = {queries[2]};
+    if (is_open(schedule, output.queries)) {
+      const auto queries = schedule.split(output.queries, {std::nullopt, tile.rows});
+      row_tile = queries[0];
+      within = {queries[1]};
+    } else {
+      const auto queries = schedule.split(output.queries, {std::nullopt, (tiles + chunks - 1) / chunks, tile.rows});
+      outer.push_back(queries[0]);
+      row_tile = queries[1];
+      within = {queries[2]};
+    }
   }
   const auto columns = schedule.split(output.columns, {std::nullopt, tile.vectors, lanes});
   order = outer;
@@ -278,13 +123,13 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
   unroll_all(schedule, within);
   schedule.unroll(columns[1]);
   schedule.vectorize(columns[2]);
-  for (const BlockRef& stage : {total, weights, largest, scored}) {
+  for (const BlockRef& stage : {sum, weights, largest, scored}) {
     schedule.compute_at(stage, row);
     schedule.set_scope(analyse(schedule.node(stage)).write.buffer->name, Scope::stack);
   }
   if (packs_keys) {
     const int panel = vectors_beside(tile.rows, vectors(extents.keys), target);
-    const BlockRef copy = pack_keys(schedule, static_cast<int64_t>(panel) * lanes);
+    const BlockRef copy = pack_keys(schedule, static_cast<int64_t>(panel) * lanes, Scope::stack);
     std::vector<LoopRef> loops = loops_below(schedule, scored, row);
     const auto keys = schedule.split(loops.back(), {std::nullopt, panel, lanes});
     loops.pop_back();
@@ -308,7 +153,7 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
   vectorize_keys(schedule, query, lanes);
   vectorize_keys(schedule, weights, lanes);
   reduce_rows(schedule, largest, row, lanes);
-  reduce_rows(schedule, total, row, lanes);
+  reduce_rows(schedule, sum, row, lanes);
   share_out(schedule, task);
   return true;
 }

@@ -93,7 +93,7 @@ std::vector<Var> BlockAnalysis::reduce() const {
 }
 
 int64_t BlockAnalysis::extent(const Var& var) const {
-  return as_int(iter(var).extent).value_or(0);
+  return as_int(iter(var).extent).value_or(open_extent);
 }
 
 BlockAnalysis analyse(const Block& block) {
@@ -126,6 +126,15 @@ BlockAnalysis analyse(const Block& block) {
   return result;
 }
 
+bool has_identity_write(const BlockAnalysis& analysis) {
+  const std::vector<Var> spatial = analysis.spatial();
+  if (spatial.size() != analysis.write.indices.size()) return false;
+  for (size_t d = 0; d < spatial.size(); ++d) {
+    if (analysis.write.indices[d].get() != spatial[d].get()) return false;
+  }
+  return true;
+}
+
 size_t position_of(const BlockAnalysis& analysis, const Var& axis) {
   const std::vector<Var> spatial = analysis.spatial();
   const auto found = std::find(spatial.begin(), spatial.end(), axis);
@@ -144,7 +153,11 @@ std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, c
 }
 
 int64_t extent_of(const Schedule& schedule, const LoopRef& loop) {
-  return as_int(schedule.node(loop).extent).value_or(0);
+  return as_int(schedule.node(loop).extent).value_or(open_extent);
+}
+
+bool is_open(const Schedule& schedule, const LoopRef& loop) {
+  return !as_int(schedule.node(loop).extent);
 }
 
 bool is_constant(const Func& func, const Buffer& buffer) {
@@ -163,13 +176,19 @@ int count_readers(const Schedule& schedule, const Buffer& buffer) {
 
 int64_t count_iterations(const BlockAnalysis& analysis, const std::vector<Var>& axes) {
   int64_t result = 1;
-  for (const Var& v : axes) result *= std::max<int64_t>(1, analysis.extent(v));
+  for (const Var& v : axes) result *= std::max<int64_t>(1, as_int(analysis.iter(v).extent).value_or(1));
   return result;
+}
+
+int64_t count_most_iterations(const BlockAnalysis& analysis, const std::vector<Var>& axes) {
+  const bool has_open =
+      std::any_of(axes.begin(), axes.end(), [&](const Var& v) { return !as_int(analysis.iter(v).extent); });
+  return has_open ? open_extent : count_iterations(analysis, axes);
 }
 
 int64_t count_iterations(const Schedule& schedule, const std::vector<LoopRef>& loops) {
   int64_t result = 1;
-  for (const LoopRef& loop : loops) result *= std::max<int64_t>(1, extent_of(schedule, loop));
+  for (const LoopRef& loop : loops) result *= std::max<int64_t>(1, as_int(schedule.node(loop).extent).value_or(1));
   return result;
 }
 

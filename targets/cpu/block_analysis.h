@@ -23,6 +23,9 @@ struct Access {
 std::optional<int64_t> unit_stride(const Access& access, const Var& iteration, const std::vector<IterVar>& iters,
                                    int granule);
 
+// Stands for an extent that is known when the kernel runs: large, and a prime, so that nothing seems to divide it.
+inline constexpr int64_t open_extent = 1021;
+
 enum class BlockClass { injective, contraction, reduction, unknown };
 
 struct BlockAnalysis {
@@ -38,7 +41,7 @@ struct BlockAnalysis {
   const IterVar& iter(const Var& var) const;
   std::vector<Var> spatial() const;
   std::vector<Var> reduce() const;
-  // Constant extent of an iteration; 0 when symbolic.
+  // Extent of an iteration; `open_extent` when symbolic.
   int64_t extent(const Var& var) const;
 };
 
@@ -50,12 +53,18 @@ int count_readers(const Schedule& schedule, const Buffer& buffer);
 // Iterations of all these axes together; symbolic ones count as one.
 int64_t count_iterations(const BlockAnalysis& analysis, const std::vector<Var>& axes);
 int64_t count_iterations(const Schedule& schedule, const std::vector<LoopRef>& loops);
+// The same where symbolic extents count as many: for what pays when there are few.
+int64_t count_most_iterations(const BlockAnalysis& analysis, const std::vector<Var>& axes);
 bool has_block(const Schedule& schedule, const BlockRef& block);
 // The axis' number among the spatial ones.
 size_t position_of(const BlockAnalysis& analysis, const Var& axis);
 
+// A block writes its whole output, in its own order: out[i, j] = …, so that a consumer may compute it in place.
+bool has_identity_write(const BlockAnalysis& analysis);
+
 // The loops around the block whose variables the iteration's binding uses, outermost first.
 std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);
-int64_t extent_of(const Schedule& schedule, const LoopRef& loop);  // 0: symbolic
+int64_t extent_of(const Schedule& schedule, const LoopRef& loop);  // `open_extent` when symbolic
+bool is_open(const Schedule& schedule, const LoopRef& loop);       // its extent is symbolic
 
 }  // namespace tw::cpu

@@ -13,6 +13,7 @@
 // is contiguous along the rows instead of k, by blocks of rows, which are outermost then (operand_packing.h).
 #include <algorithm>
 
+#include "targets/cpu/contraction_match.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/operand_packing.h"
 #include "targets/cpu/tile_model.h"
@@ -21,39 +22,8 @@
 namespace tw::cpu {
 namespace {
 
-struct Contraction {
-  BlockAnalysis analysis;
-  Var vector_axis;         // contiguous in C, in B only
-  int a, b;                // indices of reads: the broadcast operand and the vector operand
-  std::vector<Var> batch;  // in both operands
-  std::vector<Var> rows;   // in A only
-  std::vector<Var> reduce;
-  bool packs_a = false;
-};
-
-std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block, int lanes) {
-  const BlockAnalysis analysis = analyse(schedule.node(block));
-  if (analysis.block_class != BlockClass::contraction) return std::nullopt;
-  Contraction c{analysis, {}, -1, -1, {}, {}, analysis.reduce()};
-  const std::vector<Var> spatial = analysis.spatial();
-  for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
-    const bool in_a = analysis.reads[0].uses(*v), in_b = analysis.reads[1].uses(*v);
-    if (in_a == in_b || analysis.extent(*v) < 2) continue;
-    if (result_stride(schedule, block, *v, lanes) != 1) continue;
-    c.vector_axis = *v;
-    c.b = in_b ? 1 : 0, c.a = 1 - c.b;
-    break;
-  }
-  if (!c.vector_axis.is_defined()) return std::nullopt;
-  for (const Var& v : spatial) {
-    if (v == c.vector_axis) continue;
-    (analysis.reads[c.b].uses(v) ? c.batch : c.rows).push_back(v);
-  }
-  return c;
-}
-
 // Each index of the access is one iteration variable, each at most once, or that of a dimension of one element.
-bool has_plain_indices(const Access& access) {
+bool has_plain_dimensions(const Access& access) {
   for (size_t i = 0; i < access.indices.size(); ++i) {
     if (is_const_int(access.buffer->shape[i], 1)) continue;
     if (access.indices[i].kind() != NodeKind::Var) return false;
@@ -99,9 +69,9 @@ enum class Packing {
 
 // How B gets into panels, which pays when they are used often; nothing: it does not, and cannot be read as vectors.
 std::optional<Packing> choose_packing(const Schedule& schedule, const Contraction& c, const RegisterTile& tile,
-                                      int64_t n_vectors, int lanes, const Target& target) {
+                                      int64_t n_vectors, int lanes, bool packs_a, const Target& target) {
   const Access& b = c.analysis.reads[c.b];
-  const bool is_plain = has_plain_indices(b);
+  const bool is_plain = has_plain_dimensions(b);
   if (is_plain && is_constant(schedule.func(), b.buffer) && count_readers(schedule, b.buffer) == 1)
     return Packing::constant;
   const int64_t rows = count_iterations(c.analysis, c.rows);
@@ -109,7 +79,7 @@ std::optional<Packing> choose_packing(const Schedule& schedule, const Contractio
   const bool is_reused = rows >= 4 * tile.rows;
   if (is_contiguous && !is_reused) return Packing::none;
   if (!is_plain || rows < 4) return is_contiguous ? std::optional(Packing::none) : std::nullopt;
-  if (c.packs_a ||
+  if (packs_a ||
       count_iterations(c.analysis, c.reduce) * tile.vectors * lanes * b.buffer->dtype.bytes() > target.l2_bytes)
     return Packing::ahead;
   // All rows of a panel are one task then.
@@ -121,7 +91,7 @@ std::optional<Packing> choose_packing(const Schedule& schedule, const Contractio
 // another line and another page, and a line serves many tiles.  0: A stays as it is.
 int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int64_t n_vectors, const Target& target) {
   const Access& a = c.analysis.reads[c.a];
-  if (c.rows.size() != 1 || c.reduce.size() != 1 || !has_plain_indices(a)) return 0;
+  if (c.rows.size() != 1 || c.reduce.size() != 1 || !has_plain_dimensions(a)) return 0;
   const int64_t m = c.analysis.extent(c.rows[0]), k = c.analysis.extent(c.reduce[0]);
   if (m < 2 * tile.rows || tile.rows < 2 || n_vectors < 4 * tile.vectors) return 0;
   if (unit_stride(a, c.rows[0], c.analysis.iters, static_cast<int>(m)) != 1) return 0;
@@ -142,9 +112,9 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const DType accumulator =
       analyse(schedule.node(block)).write.buffer.is_defined() ? analyse(schedule.node(block)).write.buffer->dtype : f32;
   const int lanes = target.lanes(accumulator);
-  const auto matched = match(schedule, block, lanes);
+  const auto matched = match_contraction(schedule, block, lanes);
   if (!matched) return false;
-  Contraction c = *matched;
+  const Contraction& c = *matched;
   const BlockAnalysis& analysis = c.analysis;
 
   // The axis that makes the tile's rows: the innermost of A's.
@@ -157,7 +127,9 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
                                                                 static_cast<int>(std::max<int64_t>(1, k_count))) == 1;
   const int64_t element_bytes = analysis.reads[c.a].buffer->dtype.bytes();
   const Sweep sweep{row_count / std::max<int64_t>(1, m), is_scattered ? row_count * k_count * element_bytes : 0};
-  const RegisterTile tile = choose_tile(has_rows ? m : 1, n_vectors, k_count, target, sweep);
+  RegisterTile tile = choose_tile(has_rows ? m : 1, n_vectors, k_count, target, sweep);
+  if (is_stream(analysis.reads[c.b].buffer, count_most_iterations(analysis, c.rows), target))
+    tile = panels_for_all(tile, n_vectors, count_iterations(analysis, c.batch), target);
 
   // Axes of k that A stores in blocks are walked as two loops, so that addresses advance by constants.
   std::vector<Var> blocked;
@@ -170,8 +142,8 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
     }
   }
   const int64_t tiles_together = rows_packed_together(c, tile, n_vectors, target);
-  c.packs_a = tiles_together > 0;
-  const auto packing = choose_packing(schedule, c, tile, n_vectors, lanes, target);
+  const bool packs_a = tiles_together > 0;
+  const auto packing = choose_packing(schedule, c, tile, n_vectors, lanes, packs_a, target);
   if (!packing) return false;
   const Access& b = analysis.reads[c.b];
   const int64_t panel = int64_t{tile.vectors} * lanes;
@@ -186,7 +158,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   }
 
   std::optional<BlockRef> packed_a;
-  if (c.packs_a) {
+  if (packs_a) {
     const Access& a = analysis.reads[c.a];
     packed_a = schedule.cache_read(block, a.buffer->name, Scope::stack);
     schedule.transform_layout(analyse(schedule.node(*packed_a)).write.buffer->name,
@@ -208,7 +180,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   }
   const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, tile.vectors, lanes});
   std::vector<LoopRef> order = batch, i;
-  if (c.packs_a) {
+  if (packs_a) {
     i = schedule.split(loop_of(row_axis), {std::nullopt, tiles_together, tile.rows});
     order.push_back(i[0]);
     i.erase(i.begin());
@@ -216,7 +188,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   order.push_back(j[0]);
   order.insert(order.end(), outer_rows.begin(), outer_rows.end());
   if (has_rows) {
-    if (!c.packs_a) i = schedule.split(loop_of(row_axis), {std::nullopt, tile.rows});
+    if (!packs_a) i = schedule.split(loop_of(row_axis), {std::nullopt, tile.rows});
     order.push_back(i[0]);
   }
   const size_t outer_count = order.size();
@@ -228,7 +200,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
 
   std::vector<LoopRef> tasks{order.begin(), order.begin() + static_cast<std::ptrdiff_t>(outer_count)};
   TileLoops outside{order[0], order[outer_count - 1]};
-  if (*packing == Packing::panel || c.packs_a) {
+  if (*packing == Packing::panel || packs_a) {
     tasks.resize(batch.size() + 1);
     outside.parallel = tasks.size() > 1 ? schedule.fuse(tasks) : tasks[0];
   } else {
@@ -242,11 +214,13 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const BlockRef init = schedule.decompose_reduction(block, first_k);
   vectorize_below(schedule, init, tile_loop, axis, lanes);
   vectorize_below(schedule, out, tile_loop, axis, lanes);
+  prefetch_stream(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(analysis, c.rows),
+                  k_inner.empty() ? k_outer.back() : k_inner.back(), target);
   if (has_rows) schedule.unroll(i[1]);
   schedule.unroll(j[1]);
   schedule.vectorize(j[2]);
   if (*packing == Packing::panel) pack_at(schedule, *packed_b, parallel, dimension_of(b, c.vector_axis), lanes);
-  if (c.packs_a) {
+  if (packs_a) {
     const int axis_of_a = dimension_of(analysis.reads[c.a], row_axis);
     pack_at(schedule, *packed_a, parallel, axis_of_a, tile.rows);
   }

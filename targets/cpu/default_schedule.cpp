@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "runtime/ndarray.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/prefetch.h"
 
 namespace tw::cpu {
 namespace {
@@ -44,16 +46,6 @@ bool reads_with_guard(const Block& block) {
   bool found = false;
   visit(block.body, [&](const Load& l) { found |= l.predicate.is_defined(); }, [&](const Select&) { found = true; });
   return found;
-}
-
-// A block writes its whole output, in its own order: out[i, j] = …, so that a consumer may compute it in place.
-bool has_identity_write(const BlockAnalysis& analysis) {
-  const std::vector<Var> spatial = analysis.spatial();
-  if (spatial.size() != analysis.write.indices.size()) return false;
-  for (size_t d = 0; d < spatial.size(); ++d) {
-    if (analysis.write.indices[d].get() != spatial[d].get()) return false;
-  }
-  return true;
 }
 
 bool is_worth_inlining(const Schedule& schedule, const BlockRef& block) {
@@ -134,7 +126,14 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
       if (!std::any_of(analysis.reads.begin(), analysis.reads.end(), is_blocked)) continue;
       IndexMap map;
       for (size_t d = 0; d < spatial.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
-      const int64_t block_size = block_along(schedule, buffer, axis, lanes);
+      int wide = lanes;  // blocks of more than a vector: rows of tiles
+      for (int wider = lanes * 2; analysis.extent(spatial[axis]) % wider == 0 && wider <= lanes * 4; wider *= 2) {
+        if (std::any_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
+              return read.uses(spatial[axis]) && unit_stride(read, spatial[axis], analysis.iters, wider) == 1;
+            }))
+          wide = wider;
+      }
+      const int64_t block_size = block_along(schedule, buffer, axis, wide);
       for (size_t d = 0; d < spatial.size(); ++d)
         map.to.push_back(d == axis ? floor_div(map.from[d], block_size) : map.from[d]);
       map.to.push_back(floor_mod(map.from[axis], block_size));
@@ -186,14 +185,43 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
 }
 
 TileLoops fuse_outside(Schedule& schedule, std::vector<LoopRef> outer, bool has_partial_tile, const Target& target) {
+  put_open_first(schedule, outer);
   const LoopRef last = outer.back();
   if (has_partial_tile && outer.size() > 1) {
     const std::vector<LoopRef> others(outer.begin(), outer.end() - 1);
     if (count_iterations(schedule, others) >= target.threads) outer.pop_back();
   }
   const bool is_shared = outer.back() == last;
+  if (is_shared && outer.size() > 1 && is_open(schedule, last)) {
+    std::rotate(outer.begin(), outer.end() - 1, outer.end());
+    schedule.reorder(outer);
+  }
   const LoopRef parallel = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
   return {parallel, is_shared ? parallel : last};
+}
+
+void put_open_first(Schedule& schedule, std::vector<LoopRef>& loops, bool is_last_free) {
+  if (loops.size() < 2) return;
+  const std::vector<LoopRef> before = loops;
+  std::stable_partition(loops.begin(), loops.end() - (is_last_free ? 0 : 1),
+                        [&](const LoopRef& loop) { return is_open(schedule, loop); });
+  if (!(loops == before)) schedule.reorder(loops);
+}
+
+TileLoops fuse_shared(Schedule& schedule, std::vector<LoopRef> loops) {
+  put_open_first(schedule, loops, true);
+  const auto closed = std::find_if(loops.begin(), loops.end(), [&](const LoopRef& l) { return !is_open(schedule, l); });
+  const std::ptrdiff_t open = closed - loops.begin();
+  if (open < 2) {
+    const LoopRef all = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
+    return {all, all};
+  }
+  // The first open loop with the constant ones; the other open loops run inside.
+  const LoopRef last = loops[open - 1];
+  std::rotate(loops.begin() + 1, loops.begin() + open, loops.end());
+  schedule.reorder(loops);
+  loops.resize(loops.size() - static_cast<size_t>(open - 1));
+  return {loops.size() > 1 ? schedule.fuse(loops) : loops[0], last};
 }
 
 void share_out(Schedule& schedule, const LoopRef& loop) {
@@ -205,6 +233,20 @@ void share_out(Schedule& schedule, const LoopRef& loop) {
   }
 }
 
+bool is_stream(const Buffer& operand, int64_t uses, const Target& target) {
+  constexpr int64_t most_uses = 8;
+  const auto shape = const_shape(operand);
+  return shape && uses <= most_uses && element_count(*shape) * operand->dtype.bytes() > target.l2_bytes;
+}
+
+void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
+                     const Target& target) {
+  constexpr int64_t ahead = 1024;  // about what a core waits for: 100 ns at 10 GB/s
+  if (!is_stream(operand.buffer, uses, target)) return;
+  schedule.annotate(loop, prefetch_attribute, operand.buffer->name);
+  schedule.annotate(loop, prefetch_bytes_attribute, ahead);
+}
+
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const auto epilogue = find_epilogue(schedule, block);
@@ -213,10 +255,14 @@ std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& b
   return unit_stride(last.write, last.spatial().at(position_of(analysis, axis)), last.iters, granule);
 }
 
-void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes) {
+namespace {
+
+// The loops of the block below `tile` but for the innermost one along the axis, which becomes vectors.
+std::vector<LoopRef> vectorize_axis(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis,
+                                    int lanes) {
   std::vector<LoopRef> loops = schedule.loops(block);
   const auto at = std::find(loops.begin(), loops.end(), tile);
-  check(at != loops.end(), "vectorize_below: the block is below the tile's loop");
+  check(at != loops.end(), "vectorize_axis: the block is below the tile's loop");
   loops.erase(loops.begin(), at + 1);
   const std::vector<LoopRef> along = loops_of(schedule, block, analyse(schedule.node(block)).spatial().at(axis));
   std::optional<LoopRef> vector;  // the innermost loop along the axis
@@ -238,13 +284,28 @@ void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& t
     }
     schedule.vectorize(*vector);
   }
-  for (const LoopRef& loop : order) {
-    if (extent_of(schedule, loop) > 0) schedule.unroll(loop);
+  return order;
+}
+
+}  // namespace
+
+void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes) {
+  for (const LoopRef& loop : vectorize_axis(schedule, block, tile, axis, lanes)) {
+    if (!is_open(schedule, loop)) schedule.unroll(loop);
   }
+}
+
+void vectorize_in_memory(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes) {
+  vectorize_axis(schedule, block, tile, axis, lanes);
 }
 
 std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& block, const Access& access,
                                    const LoopRef& loop) {
+  const Expr step = loop_step(schedule, block, access, loop);
+  return step.is_defined() ? as_int(step) : std::nullopt;
+}
+
+Expr loop_step(const Schedule& schedule, const BlockRef& block, const Access& access, const LoopRef& loop) {
   const Block& node = schedule.node(block);
   Substitution bindings;
   for (const IterVar& iter : node.iters) bindings[iter.var] = iter.binding;
@@ -256,15 +317,23 @@ std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& blo
     stride = stride * access.buffer->shape[d];
   }
   const Expr canonical = simplify(offset, assumptions);
-  if (!uses_var(canonical, loop.var)) return 0;
+  if (!uses_var(canonical, loop.var)) return Expr(0);
   // Linear in the loop: the offset without the loop's own part must not depend on it.
   const auto affine = as_affine(canonical);
-  if (affine) return affine->coefficient(loop.var);
+  if (affine) return Expr(affine->coefficient(loop.var));
   const Expr at_zero = simplify(substitute(canonical, {{loop.var, Expr(0)}}), assumptions);
   const Expr difference = simplify(canonical - at_zero, assumptions);
   const auto linear = as_affine(difference);
-  if (!linear || linear->constant != 0 || linear->terms.size() != 1) return std::nullopt;
-  return linear->coefficient(loop.var);
+  if (linear && linear->constant == 0 && linear->terms.size() == 1) return Expr(linear->coefficient(loop.var));
+  // A symbolic stride: of the Func's parameters only.
+  const Expr step = simplify(substitute(difference, {{loop.var, loop.var + 1}}) - difference, assumptions);
+  bool is_linear = true;
+  visit(step, [&](const VarNode& var) {
+    const auto& parameters = schedule.func().parameters;
+    is_linear = is_linear && std::any_of(parameters.begin(), parameters.end(),
+                                         [&](const Var& parameter) { return parameter.get() == &var; });
+  });
+  return is_linear ? step : Expr();
 }
 
 namespace {
@@ -344,8 +413,8 @@ Schedule schedule_blocks(const Func& func, const Target& target) {
         const auto padding = find_padding(schedule, block);
         const bool is_tiled =
             (analysis.block_class == BlockClass::contraction &&
-             (schedule_dot_contraction(schedule, block, target) || schedule_contraction(schedule, block, target) ||
-              schedule_grouped(schedule, block, target))) ||
+             (schedule_tile_contraction(schedule, block, target) || schedule_dot_contraction(schedule, block, target) ||
+              schedule_contraction(schedule, block, target) || schedule_grouped(schedule, block, target))) ||
             schedule_reduction(schedule, block, target);
         // A template that kept the tile in registers has placed the epilogue, too.
         if (is_tiled && epilogue && share_a_loop(*epilogue, block)) done.push_back(epilogue->name);

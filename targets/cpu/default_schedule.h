@@ -2,7 +2,8 @@
 //
 // Blocks are inlined where that is cheap; what remains falls into three shapes, each with its template:
 //   contraction   a register tile over packed weights, with the epilogue applied while the tile is in registers
-//                 (dot_contraction: by the target's dot products of small elements)
+//                 (tile_contraction: by the target's unit for products of tiles; dot_contraction: by its dot products
+//                 of small elements)
 //   reduction     vectorised over a spatial axis or, by partial sums, over the reduced one
 //   elementwise   loops in the order of the output's memory, merged, shared out and vectorised
 #pragma once
@@ -16,6 +17,7 @@ namespace tw::cpu {
 Schedule default_schedule(const Func& func, const Target& target);
 
 // The templates.  Each schedules the block, and its epilogue where it has one, or says that it does not apply.
+bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_grouped(Schedule& schedule, const BlockRef& block, const Target& target);
@@ -29,6 +31,7 @@ bool schedule_copies(Schedule& schedule, const Target& target);
 
 // The stages of attention, whose scores never leave the core's caches.
 bool schedule_attention(Schedule& schedule, const Target& target);
+bool schedule_attention_parts(Schedule& schedule, const Target& target);  // of keys that are cut into parts
 
 // All stages of a convolution by Winograd's minimal filtering.
 bool schedule_winograd(Schedule& schedule, const Target& target);
@@ -68,18 +71,36 @@ struct TileLoops {
 // The loops outside of a register tile, outermost first, as one loop to share out.  The loop over the tiles of a row
 // stays its own where its last tile is partial and there are tasks enough without it, so that it can be peeled.
 TileLoops fuse_outside(Schedule& schedule, std::vector<LoopRef> outer, bool has_partial_tile, const Target& target);
+// Loops of symbolic extents go outside of the others, the last loop only where it is free to move: divided by
+// constants, the number of a fused iteration tells all the others' apart.
+void put_open_first(Schedule& schedule, std::vector<LoopRef>& loops, bool is_last_free = false);
+// Loops whose order is free, as one to share out.  Of several symbolic loops only the first is part of it; the others
+// run inside, the last of them as `tile`.
+TileLoops fuse_shared(Schedule& schedule, std::vector<LoopRef> loops);
 // Parallel where the iterations are proven independent.  Where the proof is not found the loop stays serial, which
 // costs time but no model; the loop is marked "independence_unproven".
 void share_out(Schedule& schedule, const LoopRef& loop);
 // Elements of memory between neighbours along a spatial axis of `block`, where its results end up: of its epilogue,
 // when it has one, since the tile itself is in registers.
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule);
+// Whether the operand is too large for a core's caches and read once, for `uses` rows that are few: then the stream
+// from memory is what takes the time.
+bool is_stream(const Buffer& operand, int64_t uses, const Target& target);
+// …and the loop asks for it ahead.
+void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
+                     const Target& target);
 // The loops of the block below `tile`: those of its spatial axis number `axis` become vectors, the others are unrolled.
 void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
+// The same without unrolling: the block reads memory, not registers.
+void vectorize_in_memory(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
+// A copy into words of g elements: dimension `words` of what it reads is split into words, `columns` into vectors.
+void pack_words(Schedule& schedule, const BlockRef& copy, int words, int columns, int64_t g, int lanes);
 // The reduction block's innermost loop, below `tile`, as partial results in lanes that a second step joins.
 void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
 // Elements that an access moves when the loop advances by one; nothing when that is not constant.
 std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& block, const Access& access,
                                    const LoopRef& loop);
+// The same where it may be of the Func's parameters; not defined when it depends on anything else.
+Expr loop_step(const Schedule& schedule, const BlockRef& block, const Access& access, const LoopRef& loop);
 
 }  // namespace tw::cpu

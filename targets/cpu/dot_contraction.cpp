@@ -11,6 +11,7 @@
 // As contraction.cpp, with operands in words: A's neighbours along k lie side by side in memory, B's are put there.
 #include <algorithm>
 
+#include "targets/cpu/contraction_match.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/tile_model.h"
 #include "tensor_ir/arith/simplify.h"
@@ -20,14 +21,8 @@
 namespace tw::cpu {
 namespace {
 
-struct DotContraction {
-  BlockAnalysis analysis;
+struct DotContraction : Contraction {
   const TensorInstruction* instruction = nullptr;
-  Var vector_axis;         // contiguous in C, in B only
-  int a = -1, b = -1;      // indices of reads: the broadcast operand and the vector operand
-  std::vector<Var> batch;  // in both operands
-  std::vector<Var> rows;   // in A only
-  std::vector<Var> reduce;
   Var words;            // the axis of k whose neighbours make A's words
   int64_t granule = 0;  // …within groups of so many
 };
@@ -39,52 +34,28 @@ const TensorInstruction* instruction_for(DType a, DType b, DType sum, const Targ
     const auto& operands = i.description.buffers;
     const bool fits =
         (operands[0]->dtype == a && operands[1]->dtype == b) || (operands[0]->dtype == b && operands[1]->dtype == a);
+    // Floats multiply as f32, too: then a slow instruction gains nothing.
+    if (sum.is_float() && machine.cycles > static_cast<double>(i.extent)) continue;
     if (fits && operands[2]->dtype == sum) return &i;
   }
   return nullptr;
 }
 
-// The axis of k along which A has g neighbours side by side: all of it, or blocks of `lanes`.
-bool find_words(DotContraction& c, int64_t g, int lanes) {
-  const Access& a = c.analysis.reads[c.a];
-  for (auto k = c.reduce.rbegin(); k != c.reduce.rend(); ++k) {
-    const int64_t extent = c.analysis.extent(*k);
-    for (const int64_t granule : {extent, int64_t{lanes}}) {
-      if (granule % g != 0 || extent % granule != 0 || extent == 0) continue;
-      if (unit_stride(a, *k, c.analysis.iters, static_cast<int>(granule)) != 1) continue;
-      c.words = *k, c.granule = granule;
-      return true;
-    }
-  }
-  return false;
-}
-
 std::optional<DotContraction> match(const Schedule& schedule, const BlockRef& block, const Target& target) {
-  DotContraction c;
-  c.analysis = analyse(schedule.node(block));
-  const BlockAnalysis& analysis = c.analysis;
+  const BlockAnalysis analysis = analyse(schedule.node(block));
   if (analysis.block_class != BlockClass::contraction) return std::nullopt;
   const DType sum = analysis.write.buffer->dtype;
-  c.instruction = instruction_for(analysis.reads[0].buffer->dtype, analysis.reads[1].buffer->dtype, sum, target);
-  if (!c.instruction) return std::nullopt;
-  c.reduce = analysis.reduce();
+  const TensorInstruction* instruction =
+      instruction_for(analysis.reads[0].buffer->dtype, analysis.reads[1].buffer->dtype, sum, target);
+  if (!instruction) return std::nullopt;
   const int lanes = target.lanes(sum);
-  const std::vector<Var> spatial = analysis.spatial();
-  for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
-    const bool in_a = analysis.reads[0].uses(*v), in_b = analysis.reads[1].uses(*v);
-    if (in_a == in_b || analysis.extent(*v) < 2) continue;
-    if (result_stride(schedule, block, *v, lanes) != 1) continue;
-    c.vector_axis = *v;
-    c.b = in_b ? 1 : 0, c.a = 1 - c.b;
-    if (find_words(c, c.instruction->extent, lanes)) break;
-    c.vector_axis = Var();
-  }
-  if (!c.vector_axis.is_defined() || !analysis.reads[c.b].uses(c.words)) return std::nullopt;
-  for (const Var& v : spatial) {
-    if (v == c.vector_axis) continue;
-    (analysis.reads[c.b].uses(v) ? c.batch : c.rows).push_back(v);
-  }
-  return c;
+  std::optional<Words> words;
+  const auto matched = match_contraction(schedule, block, lanes, [&](const Contraction& c) {
+    words = find_words(c, instruction->extent, lanes);
+    return words.has_value();
+  });
+  if (!matched) return std::nullopt;
+  return DotContraction{*matched, instruction, words->axis, words->granule};
 }
 
 // B as [batch …, panel, k …, k within its block, element of the panel, t]; nothing when its indices are no plain
@@ -133,17 +104,25 @@ void pack(Schedule& schedule, const BlockRef& block, const DotContraction& c, co
   }
   const BlockRef copy = schedule.cache_read(block, b->name, Scope::global);
   schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
-  // Vectors along the panel, one for each of a word's elements: their stores interleave.
   const Access& access = c.analysis.reads[c.b];
+  pack_words(schedule, copy, dimension_of(access, c.words), dimension_of(access, c.vector_axis), c.instruction->extent,
+             target.lanes(c.analysis.write.buffer->dtype));
+}
+
+}  // namespace
+
+// Vectors along the panel, one for each of a word's elements: their stores interleave.
+void pack_words(Schedule& schedule, const BlockRef& copy, int words, int columns, int64_t g, int lanes) {
   std::vector<LoopRef> order, inner;
-  for (size_t d = 0; d < access.indices.size(); ++d) {
+  const size_t rank = analyse(schedule.node(copy)).spatial().size();
+  for (size_t d = 0; d < rank; ++d) {
     const LoopRef loop = loops_of(schedule, copy, analyse(schedule.node(copy)).spatial().at(d)).at(0);
-    if (access.indices[d].get() == c.words.get()) {
-      const auto parts = schedule.split(loop, {std::nullopt, c.instruction->extent});
+    if (static_cast<int>(d) == words) {
+      const auto parts = schedule.split(loop, {std::nullopt, g});
       order.push_back(parts[0]);
       inner.insert(inner.begin(), parts[1]);
-    } else if (access.indices[d].get() == c.vector_axis.get()) {
-      const auto parts = schedule.split(loop, {std::nullopt, target.lanes(c.analysis.write.buffer->dtype)});
+    } else if (static_cast<int>(d) == columns) {
+      const auto parts = schedule.split(loop, {std::nullopt, lanes});
       order.push_back(parts[0]);
       inner.push_back(parts[1]);
     } else {
@@ -159,8 +138,6 @@ void pack(Schedule& schedule, const BlockRef& block, const DotContraction& c, co
   share_out(schedule, shared);
 }
 
-}  // namespace
-
 bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
   const auto matched = match(schedule, block, target);
   if (!matched) return false;
@@ -172,7 +149,9 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
   const Var row_axis = has_rows ? c.rows.back() : Var();
   const int64_t m = has_rows ? analysis.extent(row_axis) : 1;
   const int64_t n_vectors = (analysis.extent(c.vector_axis) + lanes - 1) / lanes;
-  const RegisterTile tile = choose_tile(m, n_vectors, count_iterations(analysis, c.reduce) / g, target);
+  RegisterTile tile = choose_tile(m, n_vectors, count_iterations(analysis, c.reduce) / g, target);
+  if (is_stream(analysis.reads[c.b].buffer, count_most_iterations(analysis, c.rows), target))
+    tile = panels_for_all(tile, n_vectors, count_iterations(analysis, c.batch), target);
   const auto map = packing_map(c, int64_t{tile.vectors} * lanes);
   if (!map) return false;
   pack(schedule, block, c, *map, target);
@@ -217,6 +196,8 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
   const BlockRef init = schedule.decompose_reduction(block, first_k);
   vectorize_below(schedule, init, tile_loop, axis, lanes);
   vectorize_below(schedule, out, tile_loop, axis, lanes);
+  prefetch_stream(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(analysis, c.rows),
+                  k_inner.size() > 1 ? k_inner[k_inner.size() - 2] : order[outer_count + c.reduce.size() - 1], target);
   if (has_rows) schedule.unroll(i[1]);
   schedule.unroll(j[1]);
   schedule.tensorize(words, c.instruction->name);

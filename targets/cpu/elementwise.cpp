@@ -38,7 +38,7 @@ void merge_loops(Schedule& schedule, const BlockRef& block, std::vector<LoopRef>
       const auto inner_stride = loop_stride(schedule, block, access, inner);
       return outer_stride && inner_stride && *outer_stride == *inner_stride * inner_extent;
     };
-    if (inner_extent == 0 || !is_mergeable(analysis.write) ||
+    if (is_open(schedule, inner) || !is_mergeable(analysis.write) ||
         !std::all_of(analysis.reads.begin(), analysis.reads.end(), is_mergeable)) {
       continue;
     }
@@ -143,7 +143,8 @@ void schedule_transposed(Schedule& schedule, const BlockRef& block, std::vector<
   schedule.vectorize(vector);
   if (shared.empty()) return;
   const LoopRef parallel = shared.size() > 1 ? schedule.fuse(shared) : shared[0];
-  if (count_iterations(analysis, analysis.spatial()) >= elements_a_task) share_out(schedule, parallel);
+  if (is_open(schedule, parallel) || count_iterations(analysis, analysis.spatial()) >= elements_a_task)
+    share_out(schedule, parallel);
 }
 
 }  // namespace
@@ -186,9 +187,10 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   std::vector<std::pair<int64_t, LoopRef>> by_stride;
   bool has_order = true;
   for (const LoopRef& loop : loops) {
-    const auto stride = loop_stride(schedule, block, write, loop);
-    has_order &= stride.has_value();
-    by_stride.emplace_back(stride.value_or(0), loop);
+    const Expr stride = loop_step(schedule, block, write, loop);
+    has_order &= stride.is_defined();
+    // Symbolic strides are products of what lies inside: the largest.
+    by_stride.emplace_back(stride.is_defined() ? as_int(stride).value_or(INT64_MAX) : 0, loop);
   }
   if (has_order && loops.size() > 1) {
     std::stable_sort(by_stride.begin(), by_stride.end(),
@@ -210,7 +212,11 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   const int64_t inner_extent = extent_of(schedule, inner);
   loops.pop_back();
   int64_t outer_count = 1;
-  for (const LoopRef& loop : loops) outer_count *= std::max<int64_t>(1, extent_of(schedule, loop));
+  bool has_open = is_open(schedule, inner);
+  for (const LoopRef& loop : loops) {
+    outer_count *= is_open(schedule, loop) ? 1 : std::max<int64_t>(1, extent_of(schedule, loop));
+    has_open = has_open || is_open(schedule, loop);
+  }
   const bool is_vector = has_order && loop_stride(schedule, block, write, inner) == 1 && inner_extent >= 2;
 
   LoopRef rest = inner;  // what is left of the inner loop outside its vectors
@@ -240,9 +246,9 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   }
   if (run && leaves_caches(schedule.func(), target)) walk_in_streams(schedule, *run);
   if (loops.empty()) return;
-  const LoopRef shared = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
-  int64_t total = outer_count * std::max<int64_t>(1, inner_extent);
-  if (total >= elements_a_task) share_out(schedule, shared);
+  const LoopRef shared = fuse_shared(schedule, loops).parallel;
+  const int64_t total = outer_count * std::max<int64_t>(1, inner_extent);
+  if (has_open || total >= elements_a_task) share_out(schedule, shared);
 }
 
 }  // namespace tw::cpu

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "targets/cpu/contraction_match.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/tile_model.h"
 #include "tensor_ir/arith/simplify.h"
@@ -21,13 +22,6 @@ struct Grouped {
   int64_t group = 0;      // results that share the data
   std::vector<Var> rows;  // in the data only
 };
-
-// The axis as an index of its own, and nowhere else: -1 when it is not.
-int dimension_of(const Access& access, const Var& axis) {
-  for (size_t d = 0; d < access.indices.size(); ++d)
-    if (access.indices[d].get() == axis.get()) return static_cast<int>(d);
-  return -1;
-}
 
 // Neighbours along `axis` that read the same data: the largest divisor of its extent for which they do.
 int64_t group_of(const Access& data, const Var& axis, const BlockAnalysis& analysis) {

@@ -6,12 +6,6 @@
 
 namespace tw::cpu {
 
-int dimension_of(const Access& access, const Var& iteration) {
-  for (size_t d = 0; d < access.indices.size(); ++d)
-    if (access.indices[d].get() == iteration.get()) return static_cast<int>(d);
-  return -1;
-}
-
 bool is_even_share(int64_t tasks, int threads) {
   const int64_t rounds = (tasks + threads - 1) / std::max(1, threads);
   return tasks > 0 && static_cast<double>(rounds * threads) <= 1.15 * static_cast<double>(tasks);

@@ -12,10 +12,6 @@
 
 namespace tw::cpu {
 
-// The dimension of the access that the iteration alone is; it occurs nowhere else in a plain access.  -1: there is
-// none.
-int dimension_of(const Access& access, const Var& iteration);
-
 // Whether so many equal tasks leave no worker without work for long.
 bool is_even_share(int64_t tasks, int threads);
 

@@ -66,13 +66,19 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     strip_axis = spatial[position_of(analysis, row_axis) - 1];
     int64_t blocks = 1;
     for (const Var& v : spatial) {
-      if (!(v == row_axis) && !(v == strip_axis)) blocks *= std::max<int64_t>(1, analysis.extent(v));
+      if (!(v == row_axis) && !(v == strip_axis)) blocks *= count_iterations(analysis, {v});
     }
-    strip = choose_strip(schedule, *padding, analysis.extent(strip_axis), std::max<int64_t>(1, blocks / lanes), target);
+    if (as_int(analysis.iter(strip_axis).extent)) {
+      const int64_t others = std::max<int64_t>(1, blocks / lanes);
+      strip = choose_strip(schedule, *padding, analysis.extent(strip_axis), others, target);
+    }
   } else if (padding && row_axis.is_defined() && spatial.size() > 2 &&
-             position_of(analysis, row_axis) + 1 == position_of(analysis, axis) && axis == spatial.back()) {
+             position_of(analysis, row_axis) + 1 == position_of(analysis, axis) && axis == spatial.back() &&
+             as_int(analysis.iter(row_axis).extent)) {
     strip_axis = row_axis;
-    const int64_t blocks = count_iterations(analysis, spatial) / (analysis.extent(row_axis) * analysis.extent(axis));
+    int64_t blocks = 1;
+    for (const Var& v : spatial)
+      if (!(v == row_axis) && !(v == axis)) blocks *= count_iterations(analysis, {v});
     strip = choose_strip(schedule, *padding, analysis.extent(row_axis), blocks, target);
     while (strip > 0 && strip % rows != 0) --rows;
   }
@@ -105,6 +111,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   if (row) order.push_back(*row);
   order.push_back(lane[1]);
   schedule.reorder(order);
+  put_open_first(schedule, outer, true);
   const LoopRef parallel = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
   const LoopRef tile = inner.empty() ? parallel : inner.size() > 1 ? schedule.fuse(inner) : inner[0];
   const size_t position = position_of(analysis, axis);
@@ -127,15 +134,16 @@ void schedule_over_reduced(Schedule& schedule, const BlockRef& block, const Var&
     for (const LoopRef& loop : loops_of(schedule, block, v)) outer.push_back(loop);
   }
   if (outer.empty()) return;  // one result: the template for a single row does not pay
+  put_open_first(schedule, outer, true);
   order = outer;
   for (const Var& v : analysis.reduce()) {
     if (!(v == axis)) order.push_back(loops_of(schedule, block, v).at(0));
   }
   order.push_back(loops_of(schedule, block, axis).at(0));
   schedule.reorder(order);
-  const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  const auto [parallel, tile] = fuse_shared(schedule, outer);
   reduce_in_lanes(schedule, block, tile, lanes);
-  if (count_iterations(schedule, {tile}) >= target.threads) share_out(schedule, tile);
+  if (extent_of(schedule, parallel) >= target.threads) share_out(schedule, parallel);
 }
 
 }  // namespace
@@ -195,8 +203,8 @@ bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
   for (const Var& v : spatial)
     for (const LoopRef& loop : loops_of(schedule, block, v)) outer.push_back(loop);
   if (outer.empty()) return true;
-  const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
-  if (count_iterations(schedule, {tile}) >= target.threads) share_out(schedule, tile);
+  const LoopRef parallel = fuse_shared(schedule, outer).parallel;
+  if (extent_of(schedule, parallel) >= target.threads) share_out(schedule, parallel);
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "targets/cpu/default_schedule.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::cpu {
 namespace {
@@ -27,8 +28,8 @@ size_t count_shared_axes(const std::vector<BlockAnalysis>& blocks) {
     const std::vector<Var> spatial = block.spatial();
     size_t d = 0;
     while (d < shared && d < access.indices.size() && d < spatial.size() &&
-           access.indices[d].get() == spatial[d].get() && block.extent(spatial[d]) == last.extent(last.spatial()[d]) &&
-           block.extent(spatial[d]) > 0) {
+           access.indices[d].get() == spatial[d].get() &&
+           is_known_equal(block.iter(spatial[d]).extent, last.iter(last.spatial()[d]).extent)) {
       ++d;
     }
     shared = d;
@@ -53,17 +54,18 @@ void vectorize_row(Schedule& schedule, const BlockRef& block, const LoopRef& row
   }
 }
 
-// A short row's vectors stay in registers from stage to stage.
+// A short row's vectors stay in registers from stage to stage: a stage with few of them is unrolled.
 void unroll_short_loops(Schedule& schedule, const LoopRef& row) {
   constexpr int64_t most_vectors = 8;
   for (const BlockRef& block : schedule.blocks()) {
     std::vector<LoopRef> loops = schedule.loops(block);
     loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), row) + 1);
-    for (const LoopRef& loop : loops) {
-      const int64_t extent = extent_of(schedule, loop);
-      if (schedule.node(loop).loop_kind == LoopKind::serial && extent > 1 && extent <= most_vectors)
-        schedule.unroll(loop);
-    }
+    std::erase_if(loops, [&](const LoopRef& l) { return schedule.node(l).loop_kind != LoopKind::serial; });
+    int64_t steps = 1;
+    for (const LoopRef& loop : loops) steps = std::min(steps * extent_of(schedule, loop), most_vectors + 1);
+    if (steps > most_vectors) continue;
+    for (const LoopRef& loop : loops)
+      if (extent_of(schedule, loop) > 1) schedule.unroll(loop);
   }
 }
 
@@ -99,7 +101,7 @@ bool schedule_rows(Schedule& schedule, const Target& target) {
   std::vector<LoopRef> row_loops = schedule.loops(last);
   if (row_loops.size() != spatial.size()) return false;
   row_loops.resize(shared);
-  const LoopRef row = row_loops.size() > 1 ? schedule.fuse(row_loops) : row_loops[0];
+  const auto [parallel, row] = fuse_shared(schedule, row_loops);
   for (size_t b = blocks.size() - 1; b-- > 0;) {
     schedule.compute_at({blocks[b].name}, row);
     schedule.set_scope(blocks[b].write.buffer->name, Scope::stack);
@@ -112,7 +114,7 @@ bool schedule_rows(Schedule& schedule, const Target& target) {
     }
   }
   unroll_short_loops(schedule, row);
-  share_out(schedule, row);
+  share_out(schedule, parallel);
   return true;
 }
 

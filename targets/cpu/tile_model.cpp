@@ -81,4 +81,12 @@ RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& 
   return best;
 }
 
+RegisterTile panels_for_all(RegisterTile tile, int64_t n_vectors, int64_t batches, const Target& target) {
+  constexpr int least_vectors = 4;
+  const int64_t wanted = int64_t{16} * target.threads;
+  const auto panels = [&] { return batches * ((n_vectors + tile.vectors - 1) / tile.vectors); };
+  while (tile.vectors >= 2 * least_vectors && panels() < wanted) tile.vectors /= 2;
+  return tile;
+}
+
 }  // namespace tw::cpu

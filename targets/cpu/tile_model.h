@@ -38,4 +38,8 @@ std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Tar
 // The tile with the least predicted cycles.  `m`, `k`: 0 when symbolic.
 RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target, const Sweep& sweep = {});
 
+// The tile of a stream from memory, which leaves the arithmetic time: narrower where that makes more panels to share
+// out, so that no worker waits long for another's last one.
+RegisterTile panels_for_all(RegisterTile tile, int64_t n_vectors, int64_t batches, const Target& target);
+
 }  // namespace tw::cpu

@@ -23,10 +23,26 @@ struct Sizes {
   int64_t tiles, inputs, outputs;
 };
 
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+bool is_open_batch(const Schedule& schedule) {
+  const BlockAnalysis p = analyse(schedule.node(product));
+  return !as_int(p.iter(p.spatial().at(2)).extent);
+}
+
 std::optional<Sizes> sizes_of(const Schedule& schedule) {
   const BlockAnalysis p = analyse(schedule.node(product)), c = analyse(schedule.node(columns));
   const auto extent = [](const BlockAnalysis& a, size_t i) { return a.extent(a.spatial().at(i)); };
-  const Sizes sizes{extent(c, 2), extent(p, 0), extent(p, 2), p.extent(p.reduce().at(0)), extent(p, 3)};
+  Sizes sizes{extent(c, 2), extent(p, 0), extent(p, 2), p.extent(p.reduce().at(0)), extent(p, 3)};
+  if (is_open_batch(schedule)) {  // each image has blocks of its own
+    const BlockAnalysis r = analyse(schedule.node(schedule.blocks().back()));
+    for (const size_t axis : {2, 3}) {
+      if (!as_int(r.iter(r.spatial().at(axis)).extent)) return std::nullopt;
+    }
+    sizes.tiles = divide_up(extent(r, 2), sizes.tile) * divide_up(extent(r, 3), sizes.tile);
+  }
   if (sizes.tiles < 1 || sizes.inputs < 1 || sizes.outputs < 1) return std::nullopt;
   return sizes;
 }
@@ -37,10 +53,6 @@ struct Blocking {
   bool is_data_local = false;  // each block transforms its own data, so that they never leave the core's cache
   double cycles = 0;           // predicted, of the slowest core
 };
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Bytes that a core gets a cycle from the cache that holds so many.
 double bytes_a_cycle(int64_t bytes, const Target& target) {
@@ -180,13 +192,17 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   const auto w = schedule.split(loops[3], {std::nullopt, sizes->tile});
   const auto k = schedule.split(loops[1], {std::nullopt, blocking.tile.vectors, lanes});
   schedule.reorder({loops[0], h[0], w[0], k[0], k[1], h[1], w[1], k[2]});
-  const auto t = schedule.split(schedule.fuse({loops[0], h[0], w[0]}), {std::nullopt, blocking.tiles});
-  const bool is_local = blocking.is_data_local;
-  if (is_local) {
-    schedule.reorder({t[0], k[0], t[1], k[1], h[1], w[1], k[2]});
-  } else {
-    schedule.reorder({k[0], t[0], t[1], k[1], h[1], w[1], k[2]});
-  }
+  const bool is_open_batch = is_open(schedule, loops[0]), is_local = blocking.is_data_local;
+  const LoopRef all = is_open_batch ? schedule.fuse({h[0], w[0]}) : schedule.fuse({loops[0], h[0], w[0]});
+  const auto t = schedule.split(all, {std::nullopt, blocking.tiles});
+  std::vector<LoopRef> shared;
+  if (is_open_batch) shared.push_back(loops[0]);
+  if (!is_local) shared.push_back(k[0]);
+  shared.push_back(t[0]);
+  std::vector<LoopRef> order = shared;
+  if (is_local) order.push_back(k[0]);
+  order.insert(order.end(), {t[1], k[1], h[1], w[1], k[2]});
+  schedule.reorder(order);
   const LoopRef panel_loop = is_local ? k[0] : t[0];
   if (has_epilogue) {
     schedule.compute_at(result, k[1]);
@@ -204,7 +220,7 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   schedule.unroll(h[1]);
   schedule.unroll(w[1]);
   schedule.vectorize(k[2]);
-  share_out(schedule, is_local ? t[0] : schedule.fuse({k[0], t[0]}));
+  share_out(schedule, shared.size() > 1 ? schedule.fuse(shared) : shared[0]);
   schedule_elementwise(schedule, padded, target);
   original = schedule;
   return true;

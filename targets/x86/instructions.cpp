@@ -10,12 +10,11 @@ namespace {
 
 // Operands as the instruction's function takes them: the same bits.
 llvm::Value* call(llvm::IRBuilderBase& builder, llvm::Intrinsic::ID id, std::initializer_list<llvm::Value*> operands) {
-  llvm::Function* function =
-      llvm::Intrinsic::getOrInsertDeclaration(builder.GetInsertBlock()->getModule(), id);
+  llvm::Function* function = llvm::Intrinsic::getOrInsertDeclaration(builder.GetInsertBlock()->getModule(), id);
   std::vector<llvm::Value*> arguments;
   for (llvm::Value* operand : operands) {
-    arguments.push_back(
-        builder.CreateBitCast(operand, function->getFunctionType()->getParamType(static_cast<unsigned>(arguments.size()))));
+    arguments.push_back(builder.CreateBitCast(
+        operand, function->getFunctionType()->getParamType(static_cast<unsigned>(arguments.size()))));
   }
   return builder.CreateCall(function, arguments);
 }
@@ -42,9 +41,13 @@ llvm::Value* emit_vpdpbusd(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm:
 }  // namespace
 
 std::vector<MachineInstruction> instructions_of(const std::vector<std::string>& features) {
-  const auto has = [&](const char* name) { return std::find(features.begin(), features.end(), name) != features.end(); };
+  const auto has = [&](const char* name) {
+    return std::find(features.begin(), features.end(), name) != features.end();
+  };
   std::vector<MachineInstruction> result;
-  if (has("avx512bf16")) result.push_back({Intrinsic::dot_bf16, {4, 8, 16}, emit_vdpbf16ps});
+  // Cores with AMX have it in microcode: less than half of what multiply-adds of f32 do.
+  const double bf16_cycles = has("amx-bf16") ? 6 : 1;
+  if (has("avx512bf16")) result.push_back({Intrinsic::dot_bf16, {4, 8, 16}, emit_vdpbf16ps, bf16_cycles});
   if (has("avx512vnni"))
     result.push_back({Intrinsic::dot_u8s8, {4, 8, 16}, emit_vpdpbusd});
   else if (has("avxvnni"))

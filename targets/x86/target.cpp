@@ -11,7 +11,7 @@
 namespace tw::x86 {
 namespace {
 
-// A level is what every CPU of a generation has; LLVM's x86-64-v2, -v3 and -v4.
+// A level is what every CPU of a generation has: LLVM's x86-64-v2, -v3 and -v4, and that with AMX.
 struct Level {
   const char* name;
   const char* cpu;
@@ -30,10 +30,14 @@ const std::vector<Level>& levels() {
       with(sse4, {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"});
   static const std::vector<std::string> avx512 =
       with(avx2, {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"});
+  // Sapphire Rapids and later.
+  static const std::vector<std::string> amx =
+      with(avx512, {"amx-bf16", "amx-int8", "amx-tile", "avx512bf16", "avx512vbmi", "avx512vnni"});
   static const std::vector<Level> list = {
       {"sse4", "x86-64-v2", 128, 16, false, false, false, sse4},
       {"avx2", "x86-64-v3", 256, 16, false, true, true, avx2},
       {"avx512", "x86-64-v4", 512, 32, true, true, true, avx512},
+      {"amx", "x86-64-v4", 512, 32, true, true, true, amx},
   };
   return list;
 }
@@ -69,6 +73,7 @@ Target make(const Level& level, const std::vector<std::string>& further) {
   target.has_f16_conversion = level.has_f16_conversion;
   target.has_f16 = has(target, "avx512fp16");
   target.instructions = instructions_of(target.features);
+  target.tiles = tiles_of(target.features);
   target.fma_ports = 2, target.fma_latency = 4, target.load_ports = 2;
   target.l1_bytes = 32 << 10, target.l2_bytes = 1 << 20, target.l3_bytes = 16 << 20;
   target.threads = 4;
@@ -138,7 +143,9 @@ Target host_target() {
     for (const std::string& feature : further_features()) {
       // Encodings of the widest vectors belong to their level.
       const bool needs_avx512 = feature.substr(0, 6) == "avx512" && level->vector_bits < 512;
-      if (host.has(feature) && !needs_avx512) further.push_back(feature);
+      const bool is_in_level =
+          std::find(level->features.begin(), level->features.end(), feature) != level->features.end();
+      if (host.has(feature) && !needs_avx512 && !is_in_level) further.push_back(feature);
     }
     Target target = make(*level, further);
     const CacheSizes caches = cache_sizes();

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "tensor_ir/arith/simplifier.h"
+#include "tensor_ir/dimension.h"
 
 namespace tw::arith {
 namespace {
@@ -134,7 +135,8 @@ Range Simplifier::compute_range(TermId id) {
     case NodeKind::Var: {
       const auto found = variables_.find(term.expr.get());
       if (found != variables_.end()) return intersect(found->second, dtype == i64 ? Range{} : type);
-      return dtype == i64 ? Range{} : type;
+      const DimensionBounds bounds = dimension_bounds(*term.expr);
+      return dtype == i64 ? Range{bounds.low, bounds.high} : type;
     }
     case NodeKind::Broadcast:
       return child(0);
@@ -236,6 +238,26 @@ bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
       if (is_both ? proved == side : proved == 1) break;
     }
     if (proved == (is_both ? 2 : 1)) return true;
+  }
+  for (const auto& [atom, factor] : sum.terms) {  // rest ≥ x // c follows from rest·c + c − 1 ≥ x
+    const Term& term = terms_[atom];
+    if (factor != -1 || term.kind != NodeKind::Binary || static_cast<BinaryOp>(term.op) != BinaryOp::floor_div)
+      continue;
+    const auto divisor = int_value(term.children[1]);
+    const auto is_small = [](int64_t value) { return std::abs(value) < int64_t{1} << 30; };
+    if (!divisor || *divisor < 2 || !is_small(*divisor) || sum.terms.size() < 2 || !is_small(sum.constant) ||
+        !std::all_of(sum.terms.begin(), sum.terms.end(), [&](const auto& t) { return is_small(t.second); })) {
+      continue;
+    }
+    Linear scaled = sum;
+    add_term(scaled, atom, 1);
+    scaled.constant = scaled.constant * *divisor + *divisor - 1;
+    for (auto& [other, other_factor] : scaled.terms) other_factor *= *divisor;
+    const Linear dividend = linear_of(term.children[0]);
+    scaled.constant -= dividend.constant;
+    for (const auto& [other, other_factor] : dividend.terms) add_term(scaled, other, -other_factor);
+    normalise(scaled);
+    if (is_moderate(scaled) && prove_nonnegative(scaled, depth - 1)) return true;
   }
   if (sum.constant == 0 && sum.terms.size() > 1) {  // f·rest with f ≥ 0
     const TermId first = sum.terms[0].first;

@@ -10,9 +10,16 @@
 // once: an If on the tile chooses between the two bodies.  The first iteration of a reduction that initialises is
 // peeled likewise.
 //
+// Where the number of rows is known only when the kernel runs, the tail has a copy for each number that may be left, so
+// that a partial tile costs no more than its own rows:
+//
+//   if (i*4 <= n - 4) { whole tile }
+//   else if (n - i*4 == 1) { tile of 1 row } else if (n - i*4 == 2) { … } else { tile of 3 rows }
+//
 // A guard belongs to the innermost loop that moves its tile.  Each partition copies that loop's body, so there are at
 // most two for one body, and none where the copies would be too much code: guards then stay as they are.
 #include <algorithm>
+#include <set>
 
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
@@ -25,6 +32,7 @@ namespace {
 
 constexpr int64_t most_copied_stores = 2048;  // stores, as vectors and unrolled, in all copies of one body
 constexpr int most_guards_of_a_body = 2;
+constexpr int64_t most_open_rows = 32;  // of a tile that gets a copy for each number of rows
 
 // constant + Σ coefficient·atom
 struct Linear {
@@ -88,12 +96,14 @@ void split_conjunction(const Expr& e, std::vector<Expr>& parts) {
 struct TileCondition {
   Linear slack;
   bool is_first_iteration = false;  // the guards are `v == 0` instead
+  bool has_lanes = false;           // some guards are of lanes of vectors, which are masked
   std::vector<const ExprNode*> guards;
 };
 
 struct Body {
   std::unordered_map<const ExprNode*, int64_t> inner;  // loops of constant extent in it
   std::vector<const ExprNode*> bound;                  // every variable that it binds
+  std::set<const ExprNode*> lanes;                     // of the loops those that are vectorized
 };
 
 bool uses_any(const Expr& e, const std::vector<const ExprNode*>& vars) {
@@ -109,6 +119,7 @@ Body scan(const Stmt& s) {
       [&](const For& loop) {
         body.bound.push_back(loop.var.get());
         if (const auto extent = as_int(loop.extent)) body.inner[loop.var.get()] = *extent;
+        if (loop.loop_kind == LoopKind::vectorized) body.lanes.insert(loop.var.get());
       },
       [&](const LetStmt& let) { body.bound.push_back(let.var.get()); },
       [&](const Let& let) { body.bound.push_back(let.var.get()); });
@@ -128,10 +139,10 @@ int64_t count_stores(const Stmt& s) {
   return count;
 }
 
-Stmt replace_guards(const Stmt& s, const std::vector<const ExprNode*>& guards, bool value) {
-  const auto known = bool_imm(value);
+Stmt replace_guards(const Stmt& s, const std::vector<const ExprNode*>& guards,
+                    const std::function<Expr(const Expr&)>& replacement) {
   std::function<Expr(const Expr&)> condition = [&](const Expr& e) -> Expr {
-    if (std::find(guards.begin(), guards.end(), e.get()) != guards.end()) return known;
+    if (std::find(guards.begin(), guards.end(), e.get()) != guards.end()) return replacement(e);
     if (const auto* b = e.as<Binary>(); b && b->op == BinaryOp::logical_and) return condition(b->a) && condition(b->b);
     return e;
   };
@@ -150,6 +161,22 @@ Stmt replace_guards(const Stmt& s, const std::vector<const ExprNode*>& guards, b
   return statement(s);
 }
 
+Stmt replace_guards(const Stmt& s, const std::vector<const ExprNode*>& guards, bool value) {
+  return replace_guards(s, guards, [&](const Expr&) { return bool_imm(value); });
+}
+
+// a < b or a <= b of i64, as slack ≥ 0.
+std::optional<Linear> slack_of(const Expr& guard) {
+  const auto* comparison = guard.as<Binary>();
+  if (!comparison || comparison->a.dtype() != i64) return std::nullopt;
+  if (comparison->op != BinaryOp::lt && comparison->op != BinaryOp::le) return std::nullopt;
+  Linear slack;
+  slack.add_sum(comparison->b, 1);
+  slack.add_sum(comparison->a, -1);
+  if (comparison->op == BinaryOp::lt) slack.constant -= 1;
+  return slack;
+}
+
 Stmt replace_expr(const Stmt& s, const Expr& from, const Expr& to) {
   std::function<Expr(const Expr&)> expression = [&](const Expr& e) -> Expr {
     if (e.kind() == from.kind() && structural_equal(e, from)) return to;
@@ -163,6 +190,8 @@ Stmt replace_expr(const Stmt& s, const Expr& from, const Expr& to) {
 
 class Partitioner {
  public:
+  explicit Partitioner(const std::vector<Var>& parameters) : parameters_(parameters) {}
+
   Stmt operator()(const Stmt& s, const Assumptions& known) {
     if (const auto* loop = s.as<For>()) return partition(*loop, known);
     if (const auto* branch = s.as<If>()) {
@@ -209,9 +238,52 @@ class Partitioner {
     Assumptions then_known = known;
     then_known.assume(holds);
     const Stmt main = choose(var, replace_guards(body, condition.guards, true), then_known, seen, guards_left - 1);
-    Stmt tail = with_fresh_names(body);
-    if (const auto value = tail_value(condition, known)) tail = replace_expr(tail, value->first, Expr(value->second));
-    return make_stmt<If>(holds, main, choose(var, tail, known, seen, guards_left - 1));
+    if (const auto value = tail_value(condition, known)) {
+      const Stmt tail = replace_expr(with_fresh_names(body), value->first, Expr(value->second));
+      return make_stmt<If>(holds, main, choose(var, tail, known, seen, guards_left - 1));
+    }
+    const auto tail_of = [&](const Stmt& tail) {
+      return choose(var, with_fresh_names(tail), known, seen, guards_left - 1);
+    };
+    return make_stmt<If>(holds, main, open_tail(condition, body, known, tail_of));
+  }
+
+  // The tail of a tile whose number of rows is not known yet.  With `rest` the sum of the slack's terms, it is what
+  // lies within 1 … most rows.
+  Stmt open_tail(const TileCondition& condition, const Stmt& body, const Assumptions& known,
+                 const std::function<Stmt(const Stmt&)>& tail_of) const {
+    const int64_t most = -condition.slack.constant - 1;
+    const bool is_open = std::any_of(condition.slack.terms.begin(), condition.slack.terms.end(), [&](const auto& term) {
+      return term.second == 1 && is_of_parameters(term.first);
+    });
+    if (!is_open || condition.has_lanes || most < 1 || most >= most_open_rows ||
+        (most + 1) * count_stores(body) > most_copied_stores) {
+      return tail_of(body);
+    }
+    Linear rest = condition.slack;
+    rest.constant = 0;
+    const Expr rows = simplify(to_expr(rest), known);
+    const auto with_rows = [&](int64_t count) {
+      return replace_guards(body, condition.guards, [&](const Expr& guard) {
+        Linear left = *slack_of(guard);
+        for (const auto& [atom, coefficient] : condition.slack.terms) left.add(atom, -coefficient);
+        left.constant += count;
+        return Expr(0) <= to_expr(left);
+      });
+    };
+    // With fewer rows than one there is no tile, but that has to be proven.
+    const bool is_never_empty = can_prove(rows > 0, known);
+    Stmt cases = is_never_empty ? tail_of(with_rows(1)) : tail_of(body);
+    for (int64_t count = is_never_empty ? 2 : 1; count <= most; ++count)
+      cases = make_stmt<If>(equal(rows, count), tail_of(with_rows(count)), cases);
+    return cases;
+  }
+
+  bool is_of_parameters(const Expr& e) const {
+    const std::vector<Var> vars = free_vars(e);
+    return !vars.empty() && std::all_of(vars.begin(), vars.end(), [&](const Var& v) {
+      return std::find(parameters_.begin(), parameters_.end(), v) != parameters_.end();
+    });
   }
 
   // The only value of the tile's number where the condition does not hold: (expression, value).
@@ -261,13 +333,14 @@ class Partitioner {
   std::vector<TileCondition> find_conditions(const Var& var, const Stmt& s, const Assumptions& known) {
     const Body body = scan(s);
     std::vector<TileCondition> conditions;
-    auto add = [&](const Linear& slack, bool is_first_iteration, const Expr& guard) {
+    auto add = [&](const Linear& slack, bool is_first_iteration, const Expr& guard, bool has_lanes = false) {
       for (TileCondition& condition : conditions) {
         if (condition.is_first_iteration != is_first_iteration || !(condition.slack == slack)) continue;
         condition.guards.push_back(guard.get());
+        condition.has_lanes = condition.has_lanes || has_lanes;
         return;
       }
-      conditions.push_back({slack, is_first_iteration, {guard.get()}});
+      conditions.push_back({slack, is_first_iteration, has_lanes, {guard.get()}});
     };
     visit(s, [&](const If& branch) {
       std::vector<Expr> parts;
@@ -279,18 +352,16 @@ class Partitioner {
           add({}, true, part);
           continue;
         }
-        if (comparison->op != BinaryOp::lt && comparison->op != BinaryOp::le) continue;
-        Linear slack;
-        slack.add_sum(comparison->b, 1);
-        slack.add_sum(comparison->a, -1);
-        if (comparison->op == BinaryOp::lt) slack.constant -= 1;
+        const auto slack = slack_of(part);
+        if (!slack) continue;
         Linear tile;
-        tile.constant = slack.constant;
-        bool moves_here = false, is_usable = true, has_inner = false;
-        for (const auto& [atom, coefficient] : slack.terms) {
+        tile.constant = slack->constant;
+        bool moves_here = false, is_usable = true, has_inner = false, has_lanes = false;
+        for (const auto& [atom, coefficient] : slack->terms) {
           if (const auto inner = body.inner.find(atom.get()); inner != body.inner.end()) {
             tile.constant += std::min<int64_t>(0, coefficient * (inner->second - 1));
             has_inner = true;
+            has_lanes = has_lanes || body.lanes.count(atom.get()) != 0;
           } else if (uses_any(atom, body.bound)) {
             is_usable = false;
           } else {
@@ -302,7 +373,7 @@ class Partitioner {
         const Expr holds = Expr(0) <= to_expr(tile);
         if (can_prove(holds, known)) continue;   // the simplifier's
         if (can_prove(!holds, known)) continue;  // no whole tile at all
-        add(tile, false, part);
+        add(tile, false, part, has_lanes);
       }
     });
     // Peeling the first iteration comes first: it is what makes the rest of the loop simple.
@@ -311,13 +382,15 @@ class Partitioner {
     });
     return conditions;
   }
+
+  const std::vector<Var>& parameters_;
 };
 
 }  // namespace
 
 Func partition_loops(const Func& f) {
   Func result = f;
-  result.body = Partitioner()(f.body, Assumptions());
+  result.body = Partitioner(f.parameters)(f.body, Assumptions());
   return result;
 }
 

@@ -83,6 +83,71 @@ def products() -> Iterator[Case]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Attention, as exporters write it
+
+
+def attention(network: str, heads: int, queries: int, keys: int, size: int, shared: int = 0, mask: str = "") -> Case:
+    """`shared` heads of k and v, `heads` if 0; mask: "" (none), "causal" (constant) or "given" (an input)."""
+    shared = shared or heads
+    elements = (2 * heads * queries + 2 * shared * keys) * size
+    flops = 4.0 * heads * queries * keys * size / (2 if mask == "causal" else 1)
+
+    def model() -> onnx.ModelProto:
+        inputs = {"q": (1, heads, queries, size), "k": (1, shared, keys, size), "v": (1, shared, keys, size)}
+        if mask == "given":
+            inputs["mask"] = (1, 1, queries, keys)
+        constants = {"scale": np.float32(1 / np.sqrt(size))}
+        k, v, nodes = "k", "v", []
+        if shared < heads:
+            shapes = {
+                "wide": (1, shared, 1, keys, size),
+                "all": (1, shared, heads // shared, keys, size),
+                "flat": (1, heads, keys, size),
+            }
+            constants |= {name: np.array(shape, np.int64) for name, shape in shapes.items()}
+            for x in ("k", "v"):
+                nodes.append(helper.make_node("Reshape", [x, "wide"], [f"{x}_wide"]))
+                nodes.append(helper.make_node("Expand", [f"{x}_wide", "all"], [f"{x}_all"]))
+                nodes.append(helper.make_node("Reshape", [f"{x}_all", "flat"], [f"{x}_heads"]))
+            k, v = "k_heads", "v_heads"
+        nodes += [
+            helper.make_node("Transpose", [k], ["kt"], perm=[0, 1, 3, 2]),
+            helper.make_node("MatMul", ["q", "kt"], ["raw"]),
+            helper.make_node("Mul", ["raw", "scale"], ["scores"]),
+        ]
+        scores = "scores"
+        if mask:
+            if mask == "causal":
+                seen = np.tri(queries, keys, keys - queries, dtype=bool)
+                constants["mask"] = np.where(seen, np.float32(0), np.float32(-np.inf))[None, None]
+            nodes.append(helper.make_node("Add", ["scores", "mask"], ["masked"]))
+            scores = "masked"
+        nodes.append(helper.make_node("Softmax", [scores], ["weights"], axis=-1))
+        nodes.append(helper.make_node("MatMul", ["weights", v], ["y"]))
+        values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in inputs.items()]
+        result = helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, heads, queries, size))
+        tensors = [numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
+        graph = helper.make_graph(nodes, "attention", values, [result], tensors)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+    name = f"{heads}x{queries}x{keys}x{size}" + (f"-{shared}" if shared < heads else "") + (f"-{mask}" if mask else "")
+    return Case(f"attention/{network}/{name}", "compute" if queries > 1 else "read", flops, 4 * elements, model)
+
+
+def attentions() -> Iterator[Case]:
+    for tokens in (128, 197, 512, 2048, 4096):
+        yield attention("bert", 12, tokens, tokens, 64)
+    for size in (80, 128):
+        yield attention("llama", 8, 512, 512, size)
+    for tokens in (512, 2048):
+        yield attention("llama", 16, tokens, tokens, 64, shared=4, mask="causal")
+    yield attention("bert", 12, 384, 384, 64, mask="given")
+    yield attention("decode", 16, 1, 256, 64, shared=4)
+    yield attention("decode", 32, 1, 4096, 128, shared=8)
+    yield attention("decode", 4, 1, 16384, 128, shared=1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # Convolutions
 
 
@@ -280,4 +345,4 @@ def overhead() -> Case:
 
 
 def all_cases() -> list[Case]:
-    return [overhead(), *products(), *resnet50(), *mobile(), *other_convolutions(), *streams()]
+    return [overhead(), *products(), *attentions(), *resnet50(), *mobile(), *other_convolutions(), *streams()]

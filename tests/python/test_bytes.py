@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from conftest import model_of, reference, value
 from onnx import TensorProto
 
 import tilewright as tw
+from conftest import model_of, reference, value
 
 KINDS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8, np.int32: TensorProto.INT32}
 

@@ -1,10 +1,10 @@
-"""Products in 16-bit floats: exact where the numbers are, near f32 otherwise, on CPUs with and without the instruction."""
+"""Products in 16-bit floats: exact where the numbers are, near f32 otherwise, with and without the instruction."""
 
 import numpy as np
 import pytest
-from conftest import model_of, reference, value
 
 import tilewright as tw
+from conftest import model_of, reference, value
 
 
 def whole(rng, *shape):

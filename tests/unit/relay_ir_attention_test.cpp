@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "relay_ir/compile.h"
+#include "relay_ir/op.h"
 #include "relay_ir/parser.h"
+#include "relay_ir/passes/cut_attention.h"
 #include "targets/cpu/default_schedule.h"
 #include "tensor_ir/interp.h"
 #include "tensor_ir/match.h"
@@ -67,9 +69,71 @@ const Case cases[] = {
      })"},
 };
 
+// Cut into parts, as cut_attention leaves them.
+const Case cut_cases[] = {
+    {"parts of shared heads", R"(graph g (q: f32[1, 6, 1, 32], k: f32[1, 2, 96, 32], v: f32[1, 2, 96, 32]) {
+       y = attention(q, k, v) {part = 32}
+       return y
+     })"},
+    {"parts that are not filled", R"(graph g (q: f32[2, 3, 1, 32], k: f32[2, 3, 75, 32], v: f32[2, 3, 75, 48]) {
+       y = attention(q, k, v) {scale = 0.25, part = 32}
+       return y
+     })"},
+    {"parts, masked",
+     R"(graph g (q: f32[1, 4, 1, 64], k: f32[1, 1, 80, 64], v: f32[1, 1, 80, 64], m: f32[1, 1, 1, 80]) {
+       y = attention(q, k, v, m) {part = 48}
+       return y
+     })"},
+    {"parts without any key that is seen",
+     R"(graph g (q: f32[4, 1, 32], k: f32[2, 70, 32], v: f32[2, 70, 32], m: bool[1, 70]) {
+       y = attention(q, k, v, m) {zero_if_masked = 1, part = 16}
+       return y
+     })"},
+    {"parts of caches by position",
+     R"(graph g (q: f32[1, 1, 4, 32], k: f32[1, 64, 2, 32], v: f32[1, 64, 2, 32]) {
+       a = transpose(q) {perm = [0, 2, 1, 3]}
+       b = transpose(k) {perm = [0, 2, 1, 3]}
+       c = transpose(v) {perm = [0, 2, 1, 3]}
+       o = attention(a, b, c) {part = 16}
+       y = transpose(o) {perm = [0, 2, 1, 3]}
+       return y
+     })"},
+    {"parts of many queries", R"(graph g (q: f32[2, 9, 8], k: f32[2, 40, 8], v: f32[2, 40, 8]) {
+       y = attention(q, k, v) {part = 16}
+       return y
+     })"},
+    {"parts for blocks of queries, shared heads",
+     R"(graph g (q: f32[1, 4, 120, 16], k: f32[1, 2, 64, 16], v: f32[1, 2, 64, 32]) {
+       y = attention(q, k, v) {scale = 0.25, part = 32}
+       return y
+     })"},
+    {"parts for blocks of queries, masked, with places left",
+     R"(graph g (q: f32[2, 16, 9], k: f32[2, 75, 9], v: f32[2, 75, 20], m: f32[16, 75]) {
+       y = attention(q, k, v, m) {part = 32}
+       return y
+     })"},
+    {"parts for blocks of queries by position", R"(graph g (x: f32[1, 48, 2, 48]) {
+       a = slice(x) {axes = [3], starts = [0], sizes = [16]}
+       b = slice(x) {axes = [3], starts = [16], sizes = [16]}
+       c = slice(x) {axes = [3], starts = [32], sizes = [16]}
+       q = transpose(a) {perm = [0, 2, 1, 3]}
+       k = transpose(b) {perm = [0, 2, 1, 3]}
+       v = transpose(c) {perm = [0, 2, 1, 3]}
+       o = attention(q, k, v) {part = 16}
+       y = transpose(o) {perm = [0, 2, 1, 3]}
+       return y
+     })"},
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> all(std::begin(cases), std::end(cases));
+  all.insert(all.end(), std::begin(cut_cases), std::end(cut_cases));
+  return all;
+}
+
 TEST(Attention, SchedulesMeanTheSame) {
   for (const Target& target : {core(128, 16, 2), core(128, 32, 8), core(256, 16, 2), core(512, 32, 3)}) {
-    for (const Case& c : cases) {
+    for (const Case& c : all_cases()) {
       SCOPED_TRACE(std::string(c.name) + " on a " + target.name);
       const Graph graph = parse_graph(c.text);
       const std::vector<Group> groups = fuse(graph, target);
@@ -104,6 +168,43 @@ TEST(Attention, ScoresAreNeverInMemory) {
     ASSERT_TRUE(task) << to_text(scheduled);
     EXPECT_EQ(task->loop_kind, LoopKind::parallel) << c.name;
   }
+}
+
+// Parts change the order of sums, nothing else.
+TEST(Attention, PartsMeanTheSame) {
+  for (const Case& c : cut_cases) {
+    SCOPED_TRACE(c.name);
+    Graph graph = parse_graph(c.text), whole = graph;
+    for (Node& node : whole.nodes) {
+      if (node.op->name == "attention") node.attributes.set("part", int64_t{0});
+    }
+    const Target target = core(512, 32, 2);
+    const Func cut = lower_group(graph, fuse(graph, target)[0]), uncut = lower_group(whole, fuse(whole, target)[0]);
+    std::vector<NDArray> expected = test::random_buffers(uncut, 5), actual;
+    for (const NDArray& array : expected) actual.push_back(array.clone());
+    interpret(uncut, expected);
+    interpret(cut, actual);
+    EXPECT_LT(test::largest_difference(actual.back(), expected.back()), 1e-5);
+  }
+}
+
+int64_t part_chosen(const std::string& q, const std::string& k, int threads) {
+  const Graph graph = parse_graph("graph g (q: f32[" + q + "], k: f32[" + k + "], v: f32[" + k +
+                                  "]) {\n y = attention(q, k, v)\n return y\n}");
+  return cut_attention(graph, core(512, 32, threads)).nodes[0].attributes.get_int("part");
+}
+
+TEST(Attention, IsCutWhereThatPays) {
+  EXPECT_EQ(part_chosen("1, 16, 1, 64", "1, 4, 256, 64", 2), 0);     // short, and heads enough
+  EXPECT_EQ(part_chosen("1, 12, 512, 64", "1, 12, 512, 64", 2), 0);  // k and v fit the second cache
+  EXPECT_EQ(part_chosen("1, 4, 4099, 64", "1, 4, 4099, 64", 2), 0);  // tiles of queries would need guards
+  EXPECT_EQ(part_chosen("1, 4, 4096, 64", "1, 4, 4096, 64", 2), 256);
+  EXPECT_EQ(part_chosen("1, 16, 1, 20", "1, 4, 4096, 20", 2), 0);  // no whole vectors
+  const int64_t long_part = part_chosen("1, 32, 1, 128", "1, 8, 4096, 128", 2);
+  EXPECT_TRUE(long_part >= 64 && 4096 % long_part == 0) << long_part;
+  const int64_t few = part_chosen("1, 2, 1, 64", "1, 2, 1024, 64", 16);  // a part for each worker
+  EXPECT_TRUE(few >= 64 && 2 * 1024 / few >= 16) << few;
+  EXPECT_GE(part_chosen("1, 4, 1, 64", "1, 1, 1009, 64", 4), 64);  // no divisor: the last part has places left
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 
 #include <random>
 
-#include "relay_ir/memory_plan.h"
+#include "runtime/memory_plan.h"
 
-namespace tw::relay {
+namespace tw {
 namespace {
 
 TEST(MemoryPlan, SharesMemoryOfWhatIsNeverAliveTogether) {
@@ -42,4 +42,4 @@ TEST(MemoryPlan, NeverOverlapsWhatIsAliveTogether) {
 }
 
 }  // namespace
-}  // namespace tw::relay
+}  // namespace tw

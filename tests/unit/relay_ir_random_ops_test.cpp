@@ -83,7 +83,7 @@ class RandomCase {
         type.shape.insert(type.shape.begin(), Expr(outer));
       if (is_shallower && type.rank() > 0) type.shape.erase(type.shape.begin());
     }
-    if (chance(25)) {
+    if (!types.empty() && chance(25)) {
       static const std::vector<DType> dtypes = {f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean};
       const DType from = pick(types).dtype, to = pick(dtypes);
       for (TensorType& type : types)

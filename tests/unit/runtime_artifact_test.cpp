@@ -46,14 +46,14 @@ TEST(Artifact, TheLayoutOfPlansIsThatOfItsVersion) {
   step.buffers = {{Storage::input, 0, 0, 12}, {Storage::arena, 0, 64, 128}};
   step.parameters = {7};
   step.tasks = 5, step.waits = false, step.workspace_bytes = 64;
-  step.flops = 1.5, step.bytes = 2.5;
+  step.flops = 15, step.bytes = 25;
   step.grid = {4, 3, 2}, step.block = {32, 8, 1};
   plan.steps = {step};
   plan.metadata = {{"model", "m"}};
   const std::vector<std::byte> bytes = write_plan(plan);
-  EXPECT_EQ(artifact_format_version, 2u);
-  EXPECT_EQ(bytes.size(), 252u);
-  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x95d8f9c663ce42d0u);
+  EXPECT_EQ(artifact_format_version, 3u);
+  EXPECT_EQ(bytes.size(), 312u);
+  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x75b88a5d0c27fc39u);
 }
 
 TEST(Artifact, IsAnElfFileWithANote) {

@@ -71,6 +71,30 @@ TEST_F(CApi, LoadsDescribesAndRuns) {
   TW_FUNCTION(tw_free)(nullptr);
 }
 
+TEST_F(CApi, OutputsInPlaceAreTheInputsArrays) {
+  in_place_executable().save(folder / "in_place.twa");
+  auto* run = TW_FUNCTION(tw_run);
+  tw_executable* executable = nullptr;
+  ASSERT_EQ(TW_FUNCTION(tw_load)((folder / "in_place.twa").c_str(), &executable), 0);
+  EXPECT_EQ(TW_FUNCTION(tw_in_place)(executable, 0), 0);
+  EXPECT_EQ(TW_FUNCTION(tw_in_place)(executable, 1), -1);
+  std::vector<float> x(rows * columns, 1), other(rows * columns);
+  const std::vector<float> bias = values(small_constants()[1]);
+  const void* in[] = {x.data()};
+  void* out[] = {x.data()};
+  const size_t bytes[] = {x.size() * 4};
+  for (int round = 1; round <= 2; ++round) {
+    ASSERT_EQ(run(executable, in, bytes, out, bytes), 0) << TW_FUNCTION(tw_last_error)();
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x[i], 1 + static_cast<float>(round) * bias[i]);
+    out[0] = nullptr;  // stands for the same
+  }
+  out[0] = other.data();
+  EXPECT_EQ(run(executable, in, bytes, out, bytes), 1101);
+  TW_FUNCTION(tw_free)(executable);
+  const Finished example = finish(TW_BUILD "/examples/c/run_artifact " + (folder / "in_place.twa").string());
+  EXPECT_EQ(example.status, 0) << example.output;
+}
+
 TEST_F(CApi, ErrorsBelongToTheThread) {
   auto* load = TW_FUNCTION(tw_load);
   tw_executable* executable = nullptr;
@@ -93,7 +117,7 @@ TEST_F(CApi, ExportsNothingElse) {
   for (std::string line; std::getline(lines, line); ++count) {
     EXPECT_NE(line.find(" T tw_"), std::string::npos) << line;
   }
-  EXPECT_GE(count, 12);
+  EXPECT_GE(count, 13);
 }
 
 TEST_F(CApi, TheExampleRuns) {

@@ -316,8 +316,11 @@ TEST(Executable, CodeForAnotherMachineCanBeHeldButNotRun) {
 
 TEST(Plan, SurvivesTheRoundTrip) {
   Plan plan = small_plan();
+  plan.outputs.push_back({"again", f32, {rows, columns}, {}, 1});
   std::vector<std::byte> bytes = write_plan(plan);
   Plan back = read_plan(bytes, "test");
+  EXPECT_EQ(back.outputs[1].in_place, -1);
+  EXPECT_EQ(back.outputs[2].in_place, 1);
   EXPECT_EQ(write_plan(back), bytes);
   EXPECT_EQ(back.steps[4].workspace_bytes, columns * 4);
   EXPECT_FALSE(back.steps[2].waits);
@@ -350,6 +353,14 @@ TEST(Plan, EveryRuleIsChecked) {
   EXPECT_NE(problem([](Plan& p) { p.inputs[0].shape = {int64_t{1} << 40, int64_t{1} << 40}; }), "");
   EXPECT_NE(problem([](Plan& p) { p.outputs[0].dtype.lanes = 4; }), "");
   EXPECT_NE(problem([](Plan& p) { p.outputs[0].dtype.bits = 5; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.outputs[0].in_place = 0; }), "");  // of another shape
+  EXPECT_NE(problem([](Plan& p) { p.outputs[0].in_place = 2; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.outputs[0].in_place = -2; }), "");
+  EXPECT_NE(problem([](Plan& p) {
+              p.outputs = {p.inputs[0], p.inputs[0]};
+              p.outputs[0].in_place = p.outputs[1].in_place = 0;
+            }),
+            "");
   EXPECT_NE(problem([](Plan& p) { p.arena_bytes = -1; }), "");
   EXPECT_NE(problem([](Plan& p) { p.caller_alignment = 0; }), "");
   EXPECT_NE(problem([](Plan& p) { p.caller_alignment = 48; }), "");

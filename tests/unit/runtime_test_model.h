@@ -97,6 +97,25 @@ inline Executable small_executable() {
   return {kernel_image(), small_plan(), small_constants(), small_requirements()};
 }
 
+// x[37,24], which becomes x + bias where it lies.
+inline Executable in_place_executable() {
+  const int64_t bytes = rows * columns * 4;
+  Plan plan;
+  plan.inputs = {{"x", f32, {rows, columns}}};
+  plan.outputs = {{"biased", f32, {rows, columns}, {}, 0}};
+  plan.constants = {{"bias", f32, {rows, columns}}};
+  plan.steps = {{"add",
+                 "biased",
+                 {{Storage::input, 0, 0, bytes}, {Storage::constant, 0, 0, bytes}, {Storage::output, 0, 0, bytes}},
+                 {columns},
+                 rows,
+                 true,
+                 0,
+                 rows * columns,
+                 3.0 * bytes}};
+  return {kernel_image(), plan, {small_constants()[1]}, small_requirements()};
+}
+
 inline std::vector<float> values(const NDArray& array) {
   return {array.as<float>(), array.as<float>() + array.size()};
 }

@@ -1,10 +1,13 @@
 #include "targets_cases.h"
 
+#include <array>
+#include <cstring>
 #include <random>
 
 #include "sample_funcs.h"
 #include "tensor_ir/interp.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/parser.h"
 #include "tensor_ir/printer.h"
 
 namespace tw::test {
@@ -361,6 +364,80 @@ std::vector<KernelCase> instruction_cases(const Target& target) {
         cases.push_back(std::move(result));
       }
     }
+  }
+  return cases;
+}
+
+namespace {
+
+// C = A · B of tiles I × J × K of the unit's sizes, from words in memory; any bits, but no infinities and NaNs.
+KernelCase tile_case(Intrinsic product, int64_t m, int64_t n, int64_t k, uint64_t seed) {
+  const std::string name = to_text(product);
+  const bool is_float = product == Intrinsic::tile_dot_bf16;
+  const std::string sum = is_float ? "f32" : "i32", suffix = sum + "(";
+  const std::string a = is_float                              ? "bf16"
+                        : product == Intrinsic::tile_dot_u8s8 ? "u8"
+                                                              : "i8",
+                    b = is_float ? "bf16" : "i8";
+  const int64_t g = is_float ? 2 : 4;
+  const auto text = [](int64_t value) { return std::to_string(value); };
+  // Two by two tiles, three steps; the second k of a step is 5 rows further on than the first one needs.
+  const std::string mn = text(m * n), lanes = "x" + mn, tile_a = ":i64x" + text(m * k), tile_b = ":i64x" + text(k * n);
+  const int64_t row_a = 3 * k * g + 8, row_b = 2 * n * g;
+  std::string body;
+  for (int t = 0; t < 4; ++t)
+    body += "T[ramp(" + text(t * m * n) + ", 1, " + mn + ")] = broadcast(" + (is_float ? "0.0f" : "0i32") + ", " + mn +
+            ")\n";
+  body += "for s in 0..3 {\n";
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 2; ++j) {
+      const std::string at = "T[ramp(" + text((i * 2 + j) * m * n) + ", 1, " + mn + ")]";
+      body += at + " = " + name + "(" + at + ", word_at:u32x" + text(m * k) + "(A[tile_at" + tile_a + "(s * " +
+              text(k * g) + " + " + text(i * m * row_a) + ", " + text(row_a) + ", " + text(m) + ", " + text(g) + ", " +
+              text(k) + ")])" + ", word_at:u32x" + text(k * n) + "(B[tile_at" + tile_b + "(s * " + text(k * row_b) +
+              " + " + text(j * n * g) + ", " + text(row_b) + ", " + text(k) + ", " + text(g) + ", " + text(n) +
+              ")]))\n";
+    }
+  }
+  body += "}\n";
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < 2; ++j)
+      body += "C[tile_at:i64" + lanes + "(" + text(i * m * 2 * n + j * n) + ", " + text(2 * n) + ", " + text(m) +
+              ", 1, " + text(n) + ")] = T[ramp(" + text((i * 2 + j) * m * n) + ", 1, " + mn + ")]\n";
+  const std::string label = name + "_" + text(m) + "_" + text(n) + "_" + text(k);
+  const Func func = parse_func("func " + label + "(A: " + a + "[" + text(2 * m * row_a) + "], B: " + b + "[" +
+                               text(3 * k * row_b) + "]) -> (C: " + sum + "[" + text(4 * m * n) + "]) {\n" +
+                               "alloc T: " + sum + "[" + text(4 * m * n) + "] in register\n" + body + "}");
+  KernelCase result{label, func, random_buffers(func, seed), {}, 0};
+  std::mt19937_64 random(seed);
+  for (int input = 0; input < 2; ++input) {
+    NDArray& array = result.inputs[static_cast<size_t>(input)];
+    auto* bytes = static_cast<uint8_t*>(array.data());
+    for (int64_t e = 0; e < array.size(); ++e) {
+      if (!is_float) {
+        bytes[e] = static_cast<uint8_t>(random());
+        continue;
+      }
+      const uint32_t exponent = random() % 8 == 0 ? 0 : 60 + random() % 120;  // subnormal ones included
+      const auto bits = static_cast<uint16_t>((random() & 0x807f) | exponent << 7);
+      std::memcpy(bytes + 2 * e, &bits, 2);
+    }
+  }
+  interpret(func, result.inputs);
+  result.expected = {result.inputs[2]};
+  result.inputs.resize(2);
+  return result;
+}
+
+}  // namespace
+
+std::vector<KernelCase> tile_cases(const Target& target) {
+  std::vector<KernelCase> cases;
+  for (const Intrinsic product : target.tiles.products) {
+    uint64_t seed = 1;
+    for (const auto& [m, n, k] : {std::array{16, 16, 16}, std::array{7, 16, 16}, std::array{16, 16, 5},
+                                  std::array{3, 4, 2}, std::array{14, 16, 8}, std::array{1, 16, 16}})
+      cases.push_back(tile_case(product, m, n, k, seed++));
   }
   return cases;
 }

@@ -39,6 +39,7 @@ std::vector<KernelCase> math_cases(const Target& target);
 
 // The target's instructions on vectors of every length, with and without a tail: to the bit.
 std::vector<KernelCase> instruction_cases(const Target& target);
+std::vector<KernelCase> tile_cases(const Target& target);
 
 // Array by array; the worst difference that exceeds the case's tolerance is the message, otherwise it is empty.
 std::string compare(const KernelCase& kernel_case, const std::vector<NDArray>& outputs, const Target& target);

@@ -28,8 +28,17 @@ Target core(int vector_bits, int registers) {
   return target;
 }
 
+Target core_with_tiles() {
+  Target target = core(512, 32);
+  target.name += " and tiles";
+  target.tiles.registers = 8, target.tiles.rows = 16, target.tiles.row_bytes = 64;
+  target.tiles.product_latency = 36, target.tiles.load_cycles = 8;
+  target.tiles.products = {Intrinsic::tile_dot_bf16, Intrinsic::tile_dot_u8s8, Intrinsic::tile_dot_s8s8};
+  return target;
+}
+
 std::vector<Target> cores() {
-  return {core(128, 16), core(128, 32), core(256, 16), core(512, 32)};
+  return {core(128, 16), core(128, 32), core(256, 16), core(512, 32), core_with_tiles()};
 }
 
 // The array in the layouts that the trace gives to the buffer called `name`.
@@ -113,17 +122,18 @@ TEST(DefaultSchedule, ProductsEndInRegisters) {
   }
 }
 
+std::vector<std::string> instructions_in(const Func& scheduled) {
+  std::vector<std::string> names;
+  visit(scheduled.body, [&](const For& loop) {
+    if (loop.loop_kind == LoopKind::tensorized)
+      names.push_back(std::get<std::string>(loop.attributes.at("instruction")));
+  });
+  return names;
+}
+
 TEST(DefaultSchedule, ProductsOfSmallElementsEndInInstructions) {
-  const auto instructions_in = [](const Func& scheduled) {
-    std::vector<std::string> names;
-    visit(scheduled.body, [&](const For& loop) {
-      if (loop.loop_kind == LoopKind::tensorized)
-        names.push_back(std::get<std::string>(loop.attributes.at("instruction")));
-    });
-    return names;
-  };
   using Names = std::vector<std::string>;
-  for (const Target& target : cores()) {
+  for (const Target& target : {core(128, 16), core(128, 32), core(256, 16), core(512, 32)}) {
     SCOPED_TRACE(target.name);
     const auto schedule_of = [&](const Func& f) { return instructions_in(cpu::default_schedule(f, target).func()); };
     EXPECT_EQ(schedule_of(narrow_matmul(1, 15, 40, 18, bf16, bf16, f32, bf16, true)), Names{"dot_bf16"});
@@ -134,6 +144,24 @@ TEST(DefaultSchedule, ProductsOfSmallElementsEndInInstructions) {
     EXPECT_EQ(schedule_of(narrow_matmul(1, 7, 33, 17, bf16, bf16, f32, f32, true)), Names{});  // pairs do not divide k
     EXPECT_EQ(schedule_of(narrow_matmul(1, 9, 32, 16, f32, bf16, f32, f32, true)), Names{});
   }
+}
+
+// Rows, columns and blocks of k that divide and that do not; few rows, and rows without words, are left to vectors.
+TEST(DefaultSchedule, ProductsOfSmallElementsEndInTiles) {
+  const Target target = core_with_tiles();
+  const auto product_of = [&](const Func& f) {
+    std::vector<std::string> names = instructions_in(cpu::default_schedule(f, target).func());
+    return names.size() == 3 ? names[1] : names.empty() ? "" : names[0];
+  };
+  EXPECT_EQ(product_of(narrow_matmul(1, 64, 64, 64, bf16, bf16, f32, f32, true)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_matmul(1, 37, 24, 48, bf16, bf16, f32, bf16, true)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_matmul(3, 20, 48, 64, bf16, bf16, f32, f32, false)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_matmul(3, 20, 35, 64, bf16, bf16, f32, f32, false)), "dot_bf16");
+  EXPECT_EQ(product_of(narrow_matmul(1, 15, 40, 24, u8, i8, i32, i32, true)), "tile_dot_u8s8");
+  EXPECT_EQ(product_of(narrow_matmul(1, 40, 40, 64, i8, i8, i32, i32, true)), "tile_dot_s8s8");
+  EXPECT_EQ(product_of(narrow_conv(32, 48, 9, bf16, f32)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_matmul(1, 1, 64, 64, bf16, bf16, f32, f32, true)), "dot_bf16");
+  EXPECT_EQ(product_of(narrow_matmul(1, 64, 33, 17, bf16, bf16, f32, f32, true)), "");
 }
 
 // A second operand that is no weight is packed by the worker that uses it, panel by panel; where panels do not divide

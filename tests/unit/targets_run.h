@@ -70,12 +70,12 @@ inline Executable make_executable(const std::vector<KernelCase>& cases, const Ta
       Step step;
       step.kernel = step.name = kernel.symbol;
       for (const Buffer& buffer : kernel.func.buffers)
-        if (kernel.workspace_bytes == 0 || buffer != kernel.func.buffers.back())
+        if (!kernel.has_workspace() || buffer != kernel.func.buffers.back())
           step.buffers.push_back(uses.at(buffer->name));
       for (const Var& parameter : kernel.func.parameters) step.parameters.push_back(c.parameters.at(parameter.name()));
       step.tasks = value_of(kernel.tasks);
-      step.workspace_bytes = kernel.workspace_bytes;
-      plan.workspace_bytes = std::max(plan.workspace_bytes, step.workspace_bytes);
+      step.workspace_bytes = value_of(kernel.workspace_bytes);
+      plan.workspace_bytes = std::max<int64_t>(plan.workspace_bytes, step.workspace_bytes);
       plan.steps.push_back(step);
       kernels.push_back(kernel);
     }

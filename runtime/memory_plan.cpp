@@ -1,9 +1,9 @@
-#include "relay_ir/memory_plan.h"
+#include "runtime/memory_plan.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace tw::relay {
+namespace tw {
 
 int64_t plan_memory(std::vector<ArenaTensor>& tensors) {
   constexpr int64_t alignment = 64;
@@ -11,7 +11,8 @@ int64_t plan_memory(std::vector<ArenaTensor>& tensors) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return tensors[a].bytes != tensors[b].bytes ? tensors[a].bytes > tensors[b].bytes : a < b;
+    const int64_t x = tensors[a].bytes, y = tensors[b].bytes;
+    return x != y ? x > y : a < b;
   });
   std::vector<const ArenaTensor*> placed;  // by offset
   int64_t arena = 0;
@@ -33,4 +34,4 @@ int64_t plan_memory(std::vector<ArenaTensor>& tensors) {
   return arena;
 }
 
-}  // namespace tw::relay
+}  // namespace tw

@@ -1,0 +1,40 @@
+"""Open dimensions: sizes of inputs that are not known when a model is compiled, and come with each run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .error import Error
+
+
+@dataclass(frozen=True)
+class Dim:
+    """An open dimension; those of one name have one size in a run.  Both bounds are included; no `high`: no end."""
+
+    name: str
+    low: int = 1
+    high: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or self.low < 1 or (self.high is not None and self.high < self.low):
+            raise Error("TW1004", f"{self!r} is no dimension\nhelp: it has a name, and 1 <= low <= high")
+
+
+# Of one input: numbers fix a dimension, a name or a Dim opens it, None or -1 leaves it as the model has it.
+Shape = Sequence[int | str | Dim | None]
+
+
+def described(dimension: int | str | Dim | None) -> int | tuple[str, int, int]:
+    """As the compiler takes it."""
+    if dimension is None:
+        return -1
+    if isinstance(dimension, str):
+        dimension = Dim(dimension)
+    if isinstance(dimension, Dim):
+        return dimension.name, int(dimension.low), -1 if dimension.high is None else int(dimension.high)
+    return int(dimension)
+
+
+def described_shapes(shapes: Mapping[str, Shape] | None) -> dict[str, list[int | tuple[str, int, int]]]:
+    return {name: [described(dimension) for dimension in shape] for name, shape in (shapes or {}).items()}

@@ -1,0 +1,98 @@
+#include "relay_ir/in_place.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <unordered_map>
+
+#include "relay_ir/view.h"
+
+namespace tw::relay {
+
+AttributeDef in_place_attribute() {
+  return {"in_place", int64_t{0}, false, "1: the result is stored where the first input is"};
+}
+
+Stmt loops_over(const std::vector<Expr>& extents, const std::function<Stmt(const te::Indices&)>& body) {
+  std::vector<Var> vars;
+  te::Indices indices;
+  for (size_t i = 0; i < extents.size(); ++i)
+    vars.emplace_back("i" + std::to_string(i)), indices.push_back(vars.back());
+  Stmt result = body(indices);
+  for (size_t i = extents.size(); i-- > 0;) result = make_stmt<For>(vars[i], extents[i], LoopKind::serial, result);
+  return result;
+}
+
+UpdateFunction find_update(const OpDef& op) {
+  return op.name == "scatter_elements" ? update_elements
+         : op.name == "scatter_nd"     ? update_slices
+         : op.name == "cache_update"   ? update_cache
+                                       : nullptr;
+}
+
+bool is_in_place(const Node& node) {
+  return find_update(*node.op) && node.attributes.get_int("in_place") != 0;
+}
+
+void order_groups(const Graph& graph, std::vector<Group>& groups) {
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_in_place)) return;
+  // By ValueId: the value whose elements it sees.  A view has its input's; an updated value is one of its own.
+  std::vector<ValueId> seen(graph.values.size());
+  for (size_t id = 0; id < seen.size(); ++id) seen[id] = static_cast<ValueId>(id);
+  for (const Node& node : graph.nodes) {
+    if (view_offset(graph, node)) seen[node.outputs[0]] = seen[node.inputs[0]];
+  }
+  std::unordered_map<ValueId, size_t> made_by, overwritten_by;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (const ValueId id : groups[g].outputs) made_by[seen[id]] = g;
+    for (const int node : groups[g].nodes) {
+      if (is_in_place(graph.nodes[node])) overwritten_by[seen[graph.nodes[node].inputs[0]]] = g;
+    }
+  }
+  std::vector<std::vector<size_t>> after(groups.size());
+  std::vector<int> before(groups.size(), 0);  // how many groups must still come first
+  const auto put_before = [&](size_t first, size_t second) {
+    if (first == second) return;
+    after[first].push_back(second);
+    ++before[second];
+  };
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (const ValueId id : groups[g].inputs) {
+      if (const auto maker = made_by.find(seen[id]); maker != made_by.end()) put_before(maker->second, g);
+      if (const auto update = overwritten_by.find(seen[id]); update != overwritten_by.end()) {
+        put_before(g, update->second);
+      }
+    }
+  }
+  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (before[g] == 0) ready.push(g);
+  }
+  std::vector<Group> ordered;
+  while (!ready.empty()) {
+    const size_t g = ready.top();
+    ready.pop();
+    for (const size_t next : after[g]) {
+      if (--before[next] == 0) ready.push(next);
+    }
+    ordered.push_back(groups[g]);
+  }
+  if (ordered.size() < groups.size()) {
+    std::string readers;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      for (const ValueId id : groups[g].inputs) {
+        const auto update = overwritten_by.find(seen[id]);
+        if (update == overwritten_by.end() || update->second == g || before[g] == 0 || before[update->second] == 0)
+          continue;
+        readers += "\n  `" + groups[g].name + "` reads `" + graph.values[seen[id]].name + "`, which `" +
+                   groups[update->second].name + "` overwrites";
+      }
+    }
+    throw Error(ErrorCode::unsupported, "old elements are read by what needs the new ones, too:" + readers +
+                                            "\n  help: leave these out of in_place; their values are the same, in "
+                                            "arrays of their own");
+  }
+  groups = std::move(ordered);
+}
+
+}  // namespace tw::relay

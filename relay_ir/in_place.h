@@ -1,0 +1,40 @@
+// Results that are stored where a value is that nobody needs any more, such as caches that a step of a model updates.
+//
+// Operators whose result is their first input but for some elements have the attribute in_place: 1 says that the result
+// takes the place of that input.  The value is the same either way.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "relay_ir/compile.h"
+#include "relay_ir/op.h"
+
+namespace tw::relay {
+
+AttributeDef in_place_attribute();
+// for each index tuple of `extents`: body(tuple)
+Stmt loops_over(const std::vector<Expr>& extents, const std::function<Stmt(const te::Indices&)>& body);
+
+// The loops that write the changed elements alone to `result`, which holds the first input.  They read no other value
+// of its shape.
+using UpdateFunction = Stmt (*)(const OpCall&, const std::vector<te::Tensor>& inputs, const Buffer& result);
+UpdateFunction find_update(const OpDef& op);  // null: the operator makes all elements anew
+// ops/scan.cpp, ops/index.cpp
+Stmt update_elements(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result);
+Stmt update_slices(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result);
+Stmt update_cache(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result);
+
+// Whether the node writes its result over its first input.
+bool is_in_place(const Node& node);
+
+// The pass that sets the attribute for outputs, by name, that the caller wants where an input is.
+// Error(input | shape | unsupported) says which cannot be.
+Graph update_in_place(const Graph& graph, const std::map<std::string, std::string>& in_place);
+
+// Puts groups that read the old elements of a value before the one that overwrites them; otherwise the order stays.
+// Error(unsupported) where something that depends on the new elements reads the old ones.
+void order_groups(const Graph& graph, std::vector<Group>& groups);
+
+}  // namespace tw::relay

@@ -1,0 +1,107 @@
+// Results that the user wants where an input lies, such as a cache of keys: what makes them from that input writes the
+// changed elements only.
+//
+//   graph g (past: f32[1, 4, 256, 64], new: f32[1, 4, 1, 64], at: i64[1]) {      present in place of past
+//     present = cache_update(past, new, at)        ⇒       present = cache_update(past, new, at) {in_place = 1}
+//     return present
+//   }
+//
+// From the output back to the input there may be several updates, and views.  What reads the old elements elsewhere
+// runs before they are overwritten (in_place.h); what reads them within the update itself is refused here.
+#include <algorithm>
+
+#include "relay_ir/in_place.h"
+#include "relay_ir/view.h"
+
+namespace tw::relay {
+namespace {
+
+constexpr const char* leave_out = "\n  help: leave it out of in_place; its value is the same, in an array of its own";
+
+class Updater {
+ public:
+  explicit Updater(const Graph& graph) : graph_(graph), uses_(graph) {
+    for (size_t id = 0; id < graph.values.size(); ++id) stored_.push_back(static_cast<ValueId>(id));
+    for (const Node& node : graph.nodes) {
+      if (view_offset(graph, node)) stored_[node.outputs[0]] = stored_[node.inputs[0]];
+    }
+  }
+
+  void update(const std::string& output, const std::string& input) {
+    ValueId value = output_called(output);
+    const ValueId past = input_called(input);
+    const std::string pair = "output `" + output + "` cannot take the place of input `" + input + "`: ";
+    if (!(graph_.values[value].type == graph_.values[past].type)) {
+      throw Error(ErrorCode::shape, pair + "it is " + to_string(graph_.values[value].type) + ", the input is " +
+                                        to_string(graph_.values[past].type) +
+                                        "\n  help: a cache of fixed capacity, updated by ScatterND, ScatterElements or "
+                                        "TensorScatter, keeps its shape; a concatenation grows");
+    }
+    while (value != past) {
+      const int producer = uses_.producer[value];
+      if (producer < 0) throw Error(ErrorCode::unsupported, pair + "it is not made from it" + leave_out);
+      Node& node = graph_.nodes[producer];
+      if (find_update(*node.op)) {
+        require_independent_updates(node, pair);
+        node.attributes.set("in_place", int64_t{1});
+      } else if (node.op->kind != OpKind::view) {
+        throw Error(ErrorCode::unsupported, pair + "node `" + node.name + "` (" + node.op->name +
+                                                ") makes all of its elements anew" + leave_out);
+      }
+      value = node.inputs[0];
+    }
+  }
+
+  Graph finish() { return std::move(graph_); }
+
+ private:
+  ValueId output_called(const std::string& name) const {
+    std::string known;
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      if (graph_.output_name(i) == name) return graph_.outputs[i];
+      known += (i ? ", " : "") + graph_.output_name(i);
+    }
+    throw Error(ErrorCode::input, "in_place: there is no output `" + name + "`\n  help: the outputs are " + known);
+  }
+
+  ValueId input_called(const std::string& name) const {
+    std::string known;
+    for (const ValueId id : graph_.inputs) {
+      if (graph_.values[id].name == name) return id;
+      known += (known.empty() ? "" : ", ") + graph_.values[id].name;
+    }
+    throw Error(ErrorCode::input, "in_place: there is no input `" + name + "`\n  help: the inputs are " + known);
+  }
+
+  // What is written does not come, as it lies, from what is overwritten.
+  void require_independent_updates(const Node& node, const std::string& pair) const {
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == no_value || stored_[node.inputs[i]] != stored_[node.inputs[0]]) continue;
+      throw Error(ErrorCode::unsupported,
+                  pair + "node `" + node.name + "` reads elements of it while it overwrites them" + leave_out);
+    }
+  }
+
+  Graph graph_;
+  const Uses uses_;
+  std::vector<ValueId> stored_;  // by ValueId: the value that it is a view of, or itself
+};
+
+}  // namespace
+
+Graph update_in_place(const Graph& graph, const std::map<std::string, std::string>& in_place) {
+  Updater updater(graph);
+  std::map<std::string, std::string> taken;  // input → output
+  for (const auto& [output, input] : in_place) {
+    const auto [other, is_first] = taken.emplace(input, output);
+    if (!is_first) {
+      throw Error(ErrorCode::input, "in_place: outputs `" + other->second + "` and `" + output +
+                                        "` cannot both take the place of input `" + input +
+                                        "`\n  help: each input has one array");
+    }
+    updater.update(output, input);
+  }
+  return updater.finish();
+}
+
+}  // namespace tw::relay

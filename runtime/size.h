@@ -1,0 +1,44 @@
+// An integer of a plan: a number, or computed from the sizes of open dimensions when a run begins.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/error.h"
+
+namespace tw {
+
+class Size {
+ public:
+  // Postfix: operators take their operands from a stack and leave their result there.  Divisions round down.
+  enum class Op : uint8_t { number, symbol, add, subtract, multiply, floor_div, floor_mod, min, max };
+  struct Instruction {
+    Op op = Op::number;
+    int64_t value = 0;  // the number, or the symbol's position in Plan::symbols
+  };
+  using Program = std::vector<Instruction>;
+
+  Size(int64_t value = 0) : value_(value) {}  // NOLINT: a number is a size
+  explicit Size(Program program) : program_(std::move(program)) {}
+
+  bool is_known() const { return program_.empty(); }
+  operator int64_t() const {  // NOLINT: of a known one
+    check(is_known(), "Size: a size that depends on open dimensions is computed by at()");
+    return value_;
+  }
+  const Program& program() const { return program_; }
+
+  // With these sizes of the open dimensions.  Error(limit): the result does not fit.
+  int64_t at(std::span<const int64_t> symbols) const;
+  // Whether at() can compute it: every operator has its operands, and every symbol exists.
+  bool is_well_formed(size_t symbols) const;
+  std::string text(std::span<const std::string> symbols) const;  // "batch * 49"
+
+ private:
+  int64_t value_ = 0;
+  Program program_;  // empty: the value
+};
+
+}  // namespace tw

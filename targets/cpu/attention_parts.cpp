@@ -1,0 +1,214 @@
+// Attention over keys that are cut into parts, of one query (decoding with a long cache): parts are computed side by
+// side, then joined.
+//
+//   for part of head parallel {                         [batch, head of k, part]
+//     query = scale · q                                 of the heads that share the head of k: the rows
+//     for key of part { S[rows, key] = query · k }      dot products along the elements; k streams through
+//     max = largest of S, weights = e^(S - max), sum
+//     for columns { mixed[part] = weights · v }         a register tile; v streams through
+//   }
+//   for head parallel {
+//     share[part] = e^(max[part] - top)
+//     for columns { out = (share · mixed) / (share · sum) }
+//   }
+// Of many queries: a part of k and v stays in the second cache while it serves a block of them.
+//
+//   K = kᵀ in panels of keys                            a copy
+//   for block of queries parallel {                     [batch, head, block]
+//     for part of keys { for rows in block by R {
+//       query = scale · q[rows]
+//       S[rows, part] = query · K                       register tiles
+//       max[rows, part], weights = e^(S - max), sum[rows, part]
+//       mixed[rows, part] = weights · v                 register tiles
+//     }}
+//     share, joined, out as above                       of the block
+//   }
+#include <algorithm>
+
+#include "targets/cpu/attention_stages.h"
+
+namespace tw::cpu {
+namespace {
+
+using namespace attention;
+
+// Σ weights · v of one part within `task`: a tile in registers whose rows are the innermost ones of the axis.
+// `out` takes it from there to memory.
+void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, const Var& row, const RegisterTile& tile,
+                int lanes, const Target& target) {
+  const BlockAnalysis analysis = analyse(schedule.node(mixed));
+  const std::vector<Var> axes = analysis.spatial();  // batch …, head of k, group, query, part, column
+  const Var column = axes.back();
+  const Access values = analysis.reads.at(analysis.reads[0].uses(column) ? 0 : 1);
+  const LoopRef key = loops_of(schedule, mixed, analysis.reduce().at(0)).at(0);
+  const LoopRef of_row = loops_of(schedule, mixed, row).back();
+  const LoopRef of_column = loops_of(schedule, mixed, column).back();
+  std::vector<LoopRef> order = loops_below(schedule, mixed, task);
+  std::erase(order, key), std::erase(order, of_row), std::erase(order, of_column);
+  const auto rows = schedule.split(of_row, {std::nullopt, tile.rows});
+  const auto columns = schedule.split(of_column, {std::nullopt, tile.vectors, lanes});
+  order.insert(order.end(), {rows[0], columns[0], key, rows[1], columns[1], columns[2]});
+  schedule.reorder(order);
+  const size_t axis = axes.size() - 1;
+  schedule.reverse_compute_at(out, columns[0]);
+  const BlockRef init = schedule.decompose_reduction(mixed, key);
+  vectorize_below(schedule, init, columns[0], axis, lanes);
+  vectorize_below(schedule, out, columns[0], axis, lanes);
+  prefetch_stream(schedule, values, analysis.extent(row), key, target);
+  schedule.unroll(rows[1]);
+  schedule.unroll(columns[1]);
+  schedule.vectorize(columns[2]);
+}
+
+void join_parts(Schedule& schedule, const Output& output, int lanes, const Target& target) {
+  const int64_t vectors = (extent_of(schedule, output.columns) + lanes - 1) / lanes;
+  const auto columns =
+      schedule.split(output.columns, {std::nullopt, choose_tile(1, vectors, 0, target).vectors, lanes});
+  std::vector<LoopRef> outer = output.batch, order;
+  outer.insert(outer.end(), {output.heads, output.queries});
+  order = outer;
+  order.insert(order.end(), columns.begin(), columns.end());
+  schedule.reorder(order);
+  const LoopRef head = schedule.fuse(outer);
+  tile_in_registers(schedule, joined, columns[0], lanes);
+  schedule.unroll(columns[1]);
+  schedule.vectorize(columns[2]);
+  for (const BlockRef& stage : {total, share, top}) {
+    schedule.compute_at(stage, head);
+    set_scope_of(schedule, stage, Scope::stack);
+  }
+  vectorize_keys(schedule, share, lanes);
+  share_out(schedule, head);
+}
+
+// Rows of the largest tile beside two vectors that divides them, so that no tile needs a guard; 0: there is none of
+// use.
+int even_rows(int64_t rows, const Target& target) {
+  for (int r = 12; r >= 4; --r) {
+    if (rows % r == 0 && 2 * r + 3 <= target.vector_registers - 1) return r;
+  }
+  return 0;
+}
+
+int64_t tiles_of_block(int64_t queries, int64_t rows) {
+  int64_t tiles = std::min<int64_t>(8, queries / rows);
+  while (queries / rows % tiles != 0) --tiles;
+  return tiles;
+}
+
+struct Extents {
+  int64_t group, queries, part, size, columns;
+};
+
+void schedule_one_query(Schedule& schedule, const Output& output, const Extents& extents, int lanes,
+                        const Target& target) {
+  const BlockAnalysis analysis = analyse(schedule.node(scores));
+  const Access keys = analysis.reads.at(1);
+  const BlockRef scored =
+      has_block(schedule, masked) ? masked : schedule.cache_write(scores, analysis.write.buffer->name, Scope::stack);
+  const BlockRef out = schedule.cache_write(mixed, analyse(schedule.node(mixed)).write.buffer->name, Scope::register_);
+  const std::vector<LoopRef> loops = schedule.loops(scored);
+  const auto group = loops.end() - 4;  // group, query, part, key
+  std::vector<LoopRef> outer(loops.begin(), group);
+  outer.push_back(group[2]);
+  std::vector<LoopRef> order = outer;
+  order.insert(order.end(), {group[0], group[1], group[3]});
+  schedule.reorder(order);
+  const LoopRef task = schedule.fuse(outer);
+  // Stages to where the scores are, first to last, and what the scores are made of.
+  for (const BlockRef& stage : {largest, weights, sum, mixed, out}) schedule.reverse_compute_at(stage, task);
+  for (const BlockRef& stage : {scores, query}) schedule.compute_at(stage, task);
+  for (const BlockRef& stage : {scores, query, scored, weights}) set_scope_of(schedule, stage, Scope::stack);
+  RegisterTile tile = choose_tile(extents.group, (extents.columns + lanes - 1) / lanes, extents.part, target);
+  while (extents.group % tile.rows != 0) --tile.rows;
+  const std::vector<Var> axes = analyse(schedule.node(mixed)).spatial();
+  mix_values(schedule, out, task, axes[axes.size() - 4], tile, lanes, target);
+  reduce_rows(schedule, sum, task, lanes);
+  vectorize_keys(schedule, weights, lanes);
+  reduce_rows(schedule, largest, task, lanes);
+  vectorize_keys(schedule, scored, lanes);
+  const LoopRef key = dot_products(schedule, task, lanes);
+  prefetch_stream(schedule, keys, extents.group, key, target);
+  vectorize_keys(schedule, query, lanes);
+  share_out(schedule, task);
+  join_parts(schedule, output, lanes, target);
+}
+
+void schedule_many_queries(Schedule& schedule, const Output& output, const Extents& extents, int lanes,
+                           const Target& target) {
+  const RegisterTile tile{even_rows(extents.queries, target), extents.columns > lanes ? 2 : 1};
+  const int64_t tiles = tiles_of_block(extents.queries, tile.rows);
+  const int64_t panel = extents.part % (2 * lanes) == 0 ? 2 : 1;
+  const BlockRef copy = pack_keys(schedule, panel * lanes, Scope::global);
+  schedule_elementwise(schedule, copy, target);
+
+  const BlockRef scored =
+      has_block(schedule, masked)
+          ? masked
+          : schedule.cache_write(scores, analyse(schedule.node(scores)).write.buffer->name, Scope::register_);
+  const BlockRef out = schedule.cache_write(mixed, analyse(schedule.node(mixed)).write.buffer->name, Scope::register_);
+  const std::vector<LoopRef> loops = schedule.loops(scored);
+  const auto query_loop = loops.end() - 3;  // query, part, key
+  const auto queries = schedule.split(query_loop[0], {std::nullopt, tiles, tile.rows});
+  const auto keys = schedule.split(query_loop[2], {std::nullopt, panel, lanes});
+  std::vector<LoopRef> outer(loops.begin(), query_loop);
+  outer.push_back(queries[0]);
+  std::vector<LoopRef> order = outer;
+  order.insert(order.end(), {query_loop[1], queries[1], keys[0], queries[2], keys[1], keys[2]});
+  schedule.reorder(order);
+  const LoopRef task = schedule.fuse(outer), row = queries[1];
+  for (const BlockRef& stage : {largest, weights, sum, mixed, out}) schedule.reverse_compute_at(stage, row);
+  for (const BlockRef& stage : {top, share, total, joined, output.block}) schedule.reverse_compute_at(stage, task);
+  tile_in_registers(schedule, scores, keys[0], lanes);
+  schedule.compute_at(query, row);
+  for (const BlockRef& stage : {query, scored, weights, largest, sum, out, top, share, total}) {
+    set_scope_of(schedule, stage, Scope::stack);
+  }
+  schedule.unroll(queries[2]);
+  schedule.unroll(keys[1]);
+  schedule.vectorize(keys[2]);
+  vectorize_keys(schedule, query, lanes);
+  const std::vector<Var> axes = analyse(schedule.node(mixed)).spatial();
+  mix_values(schedule, out, row, axes[axes.size() - 3], tile, lanes, target);
+  reduce_rows(schedule, sum, row, lanes);
+  vectorize_keys(schedule, weights, lanes);
+  reduce_rows(schedule, largest, row, lanes);
+  // The join, row by row.
+  vectorize_keys(schedule, share, lanes);
+  const LoopRef of_column = schedule.loops(output.block).back();
+  const auto columns = schedule.split(of_column, {std::nullopt, tile.vectors, lanes});
+  tile_in_registers(schedule, joined, columns[0], lanes);
+  schedule.unroll(columns[1]);
+  schedule.vectorize(columns[2]);
+  share_out(schedule, task);
+}
+
+}  // namespace
+
+bool schedule_attention_parts(Schedule& schedule, const Target& target) {
+  inline_moves(schedule);
+  const auto output = match_output(schedule, joined);
+  const BlockAnalysis analysis = analyse(schedule.node(scores));
+  const std::vector<Var> axes = analysis.spatial();  // batch …, head of k, group, query, part, key
+  const int lanes = target.lanes(analysis.write.buffer->dtype);
+  const auto extent = [&](size_t from_last) { return analysis.extent(axes[axes.size() - 1 - from_last]); };
+  const Extents extents{extent(3), extent(2), extent(0), analysis.extent(analysis.reduce().at(0)),
+                        analyse(schedule.node(mixed)).extent(analyse(schedule.node(mixed)).spatial().back())};
+  if (!output) return false;
+  if (extents.queries == 1 && extents.size % lanes == 0 && extents.size >= 2 * lanes) {
+    schedule_one_query(schedule, *output, extents, lanes, target);
+    return true;
+  }
+  const bool is_last_column = output->columns == schedule.loops(output->block).back();
+  const int64_t rows = even_rows(extents.queries, target);
+  // The heads of the result are told apart in the loop over all tasks by the block of queries beside them.
+  const bool has_blocks =
+      rows > 0 && (extents.group == 1 || extents.queries > rows * tiles_of_block(extents.queries, rows));
+  if (has_blocks && extents.part % lanes == 0 && is_last_column) {
+    schedule_many_queries(schedule, *output, extents, lanes, target);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace tw::cpu

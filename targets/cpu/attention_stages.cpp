@@ -1,0 +1,162 @@
+#include "targets/cpu/attention_stages.h"
+
+#include <algorithm>
+
+#include "tensor_ir/match.h"
+
+namespace tw::cpu::attention {
+namespace {
+
+bool is_stage(const BlockRef& block) {
+  return block.name.starts_with("attention");
+}
+
+// The join of lanes' partial results: the block's loops are … results, lane.
+void join_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile) {
+  const LoopRef lane = schedule.loops(block).back();
+  schedule.decompose_reduction(block, lane);
+  for (const LoopRef& loop : loops_below(schedule, block, tile)) {
+    if (!(loop == lane)) schedule.unroll(loop);
+  }
+  schedule.vectorize(lane);
+}
+
+// The innermost, reduced loop of the block: lanes make partial results in registers within `tile`, those of all results
+// side by side, and are joined there.  The lanes are the partial results' last dimension: a vector each.
+BlockRef reduce_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
+  const LoopRef along = schedule.loops(block).back();
+  const int rank = analyse(schedule.node(block)).write.buffer.rank();
+  const BlockRef partial = schedule.rfactor(schedule.split(along, {std::nullopt, lanes})[1], rank);
+  const std::vector<LoopRef> around = schedule.loops(partial);
+  if (std::find(around.begin(), around.end(), tile) == around.end()) schedule.compute_at(partial, tile);
+  const BlockAnalysis analysis = analyse(schedule.node(partial));
+  schedule.set_scope(analysis.write.buffer->name, Scope::register_);
+  const LoopRef reduced = loops_of(schedule, partial, analysis.reduce().at(0)).at(0);
+  std::vector<LoopRef> loops = loops_below(schedule, partial, tile);
+  std::erase(loops, reduced);
+  loops.insert(loops.begin(), reduced);
+  schedule.reorder(loops);
+  const BlockRef init = schedule.decompose_reduction(partial, reduced);
+  const size_t axis = position_of(analysis, Var::of(analysis.write.indices.back()));
+  vectorize_below(schedule, init, tile, axis, lanes);
+  vectorize_below(schedule, partial, reduced, axis, lanes);
+  join_lanes(schedule, block, tile);
+  return partial;
+}
+
+}  // namespace
+
+std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block, const LoopRef& loop) {
+  std::vector<LoopRef> loops = schedule.loops(block);
+  loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), loop) + 1);
+  return loops;
+}
+
+void unroll_all(Schedule& schedule, const std::vector<LoopRef>& loops) {
+  for (const LoopRef& loop : loops) schedule.unroll(loop);
+}
+
+// Transposes and slices of the operands become indices of the stages, and those of the result indices of the last one.
+void inline_moves(Schedule& schedule) {
+  for (const BlockRef& block : schedule.blocks()) {
+    const bool is_last = block == schedule.blocks().back();
+    if (!is_last && (!is_stage(block) || block == result)) schedule.compute_inline(block);
+  }
+}
+
+void set_scope_of(Schedule& schedule, const BlockRef& block, Scope scope) {
+  schedule.set_scope(analyse(schedule.node(block)).write.buffer->name, scope);
+}
+
+std::optional<Output> match_output(const Schedule& schedule, const BlockRef& source_block) {
+  const BlockRef last = schedule.blocks().back();
+  const BlockAnalysis analysis = analyse(schedule.node(last));
+  const Buffer& source = analyse(schedule.node(source_block)).write.buffer;
+  const auto read = std::find_if(analysis.reads.begin(), analysis.reads.end(),
+                                 [&](const Access& access) { return access.buffer == source; });
+  if (read == analysis.reads.end() || read->indices.size() < 4) return std::nullopt;
+  const size_t rank = read->indices.size();
+  Var heads, queries, columns;
+  std::vector<Var> batch;
+  for (const Var& v : analysis.spatial()) {
+    if (uses_var(read->indices[rank - 4], v)) {
+      heads = v;
+    } else if (read->indices[rank - 2].get() == v.get()) {
+      queries = v;
+    } else if (read->indices[rank - 1].get() == v.get()) {
+      columns = v;
+    } else {
+      batch.push_back(v);
+    }
+  }
+  if (!heads.is_defined() || !queries.is_defined() || !columns.is_defined()) return std::nullopt;
+  Output output{last,
+                {},
+                loops_of(schedule, last, heads).at(0),
+                loops_of(schedule, last, queries).at(0),
+                loops_of(schedule, last, columns).at(0)};
+  for (const Var& v : batch) output.batch.push_back(loops_of(schedule, last, v).at(0));
+  return output;
+}
+
+BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope) {
+  const BlockAnalysis analysis = analyse(schedule.node(scores));
+  const Access& read = analysis.reads.at(1);
+  const Var key = analysis.spatial().back(), element = analysis.reduce().at(0);
+  IndexMap map;
+  Expr of_key, of_element;
+  for (size_t d = 0; d < read.indices.size(); ++d) {
+    map.from.push_back(Var("d" + std::to_string(d)));
+    if (read.uses(key) && uses_var(read.indices[d], key)) {
+      of_key = map.from[d];
+    } else if (uses_var(read.indices[d], element)) {
+      of_element = map.from[d];
+    } else {
+      map.to.push_back(map.from[d]);
+    }
+  }
+  map.to.insert(map.to.end(), {floor_div(of_key, width), of_element, floor_mod(of_key, width)});
+  const BlockRef copy = schedule.cache_read(scores, read.buffer->name, scope);
+  schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
+  return copy;
+}
+
+void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
+  schedule.compute_at(block, tile);
+  schedule.set_scope(analyse(schedule.node(block)).write.buffer->name, Scope::register_);
+  std::vector<LoopRef> loops = loops_below(schedule, block, tile);
+  const LoopRef reduced = loops.back();
+  loops.pop_back();
+  loops.insert(loops.begin(), reduced);
+  schedule.reorder(loops);
+  const BlockRef init = schedule.decompose_reduction(block, reduced);
+  const size_t axis = analyse(schedule.node(block)).spatial().size() - 1;
+  vectorize_below(schedule, init, tile, axis, lanes);
+  vectorize_below(schedule, block, reduced, axis, lanes);
+}
+
+void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
+  if (extent_of(schedule, schedule.loops(block).back()) >= 2 * lanes) reduce_in_registers(schedule, block, tile, lanes);
+}
+
+LoopRef dot_products(Schedule& schedule, const LoopRef& tile, int lanes) {
+  std::vector<LoopRef> loops = loops_below(schedule, scores, tile);  // … group, query, key, element
+  const LoopRef key = loops[loops.size() - 2];
+  loops.erase(loops.end() - 2);
+  loops.insert(loops.begin(), key);
+  schedule.reorder(loops);
+  const BlockRef partial = reduce_in_registers(schedule, scores, key, lanes);
+  schedule.unroll(loops_of(schedule, partial, analyse(schedule.node(partial)).reduce().at(0)).at(0));
+  return key;
+}
+
+void vectorize_keys(Schedule& schedule, const BlockRef& block, int lanes) {
+  const LoopRef along = schedule.loops(block).back();
+  if (extent_of(schedule, along) > lanes) {
+    schedule.vectorize(schedule.split(along, {std::nullopt, lanes})[1]);
+  } else {
+    schedule.vectorize(along);
+  }
+}
+
+}  // namespace tw::cpu::attention

@@ -1,0 +1,40 @@
+// The stages of relay_ir's operator attention (ops/attention_op.cpp), known by their names, and what its schedules
+// share.
+#pragma once
+
+#include "targets/cpu/default_schedule.h"
+#include "targets/cpu/tile_model.h"
+
+namespace tw::cpu::attention {
+
+inline const BlockRef query{"attention_query"}, scores{"attention_scores"}, masked{"attention_masked"},
+    largest{"attention_max"}, weights{"attention_weights"}, sum{"attention_sum"}, mixed{"attention_mixed"},
+    top{"attention_top"}, share{"attention_share"}, total{"attention_total"}, joined{"attention_joined"},
+    result{"attention"};
+
+std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block, const LoopRef& loop);
+void unroll_all(Schedule& schedule, const std::vector<LoopRef>& loops);
+void set_scope_of(Schedule& schedule, const BlockRef& block, Scope scope);  // of what it writes
+
+// Transposes and slices of the operands become indices of the stages, and those of the result indices of the last one.
+void inline_moves(Schedule& schedule);
+
+// How the last block, which reads what `source` writes, runs over the result.
+struct Output {
+  BlockRef block;
+  std::vector<LoopRef> batch;
+  LoopRef heads, queries, columns;
+};
+std::optional<Output> match_output(const Schedule& schedule, const BlockRef& source);
+
+// A copy of k as panels of `width` keys, each [element][key].
+BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope);
+// rows × columns of a contraction within `tile`, kept in registers: its own loops there are … rows, columns, reduced.
+void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
+// Largest or sum of each row within `tile`.
+void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
+// Scores as dot products along the elements, key by key: the loop over keys.
+LoopRef dot_products(Schedule& schedule, const LoopRef& tile, int lanes);
+void vectorize_keys(Schedule& schedule, const BlockRef& block, int lanes);
+
+}  // namespace tw::cpu::attention

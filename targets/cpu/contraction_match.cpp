@@ -1,0 +1,61 @@
+#include "targets/cpu/contraction_match.h"
+
+#include "targets/cpu/default_schedule.h"
+
+namespace tw::cpu {
+
+std::optional<Contraction> match_contraction(const Schedule& schedule, const BlockRef& block, int lanes,
+                                             const std::function<bool(const Contraction&)>& accepts) {
+  Contraction c;
+  c.analysis = analyse(schedule.node(block));
+  const BlockAnalysis& analysis = c.analysis;
+  if (analysis.block_class != BlockClass::contraction) return std::nullopt;
+  c.reduce = analysis.reduce();
+  const std::vector<Var> spatial = analysis.spatial();
+  for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
+    const bool in_a = analysis.reads[0].uses(*v), in_b = analysis.reads[1].uses(*v);
+    if (in_a == in_b || analysis.extent(*v) < 2) continue;
+    if (result_stride(schedule, block, *v, lanes) != 1) continue;
+    c.vector_axis = *v;
+    c.b = in_b ? 1 : 0, c.a = 1 - c.b;
+    if (accepts(c)) break;
+    c.vector_axis = Var();
+  }
+  if (!c.vector_axis.is_defined()) return std::nullopt;
+  for (const Var& v : spatial) {
+    if (v == c.vector_axis) continue;
+    (analysis.reads[c.b].uses(v) ? c.batch : c.rows).push_back(v);
+  }
+  return c;
+}
+
+std::optional<Words> find_words(const Contraction& c, int64_t g, int lanes) {
+  const Access& a = c.analysis.reads[c.a];
+  for (auto k = c.reduce.rbegin(); k != c.reduce.rend(); ++k) {
+    const int64_t extent = c.analysis.extent(*k);
+    for (const int64_t granule : {extent, int64_t{4} * lanes, int64_t{2} * lanes, int64_t{lanes}}) {
+      if (granule % g != 0 || extent % granule != 0 || extent == 0) continue;
+      if (unit_stride(a, *k, c.analysis.iters, static_cast<int>(granule)) != 1) continue;
+      if (!c.analysis.reads[c.b].uses(*k)) return std::nullopt;
+      return Words{*k, granule};
+    }
+  }
+  return std::nullopt;
+}
+
+int dimension_of(const Access& access, const Var& iteration) {
+  for (size_t d = 0; d < access.indices.size(); ++d)
+    if (access.indices[d].get() == iteration.get()) return static_cast<int>(d);
+  return -1;
+}
+
+bool has_plain_indices(const Access& access) {
+  for (size_t i = 0; i < access.indices.size(); ++i) {
+    if (access.indices[i].kind() != NodeKind::Var) return false;
+    for (size_t j = 0; j < i; ++j)
+      if (access.indices[i].is_same(access.indices[j])) return false;
+  }
+  return true;
+}
+
+}  // namespace tw::cpu

@@ -1,0 +1,307 @@
+// A contraction of small elements on the target's unit for products of tiles.
+//
+//   for panel, rows … parallel {
+//     alloc Cr: f32[…, R·16] in register         one tile for each i and j
+//     Cr = 0                                     tile_zero
+//     for k … {
+//       for i in 0..I unrolled { for j in 0..J unrolled {
+//         for m in 0..R tensorized { for n in 0..16 { for l in 0..K { for t in 0..g {        tile_dot
+//           Cr[i, j, m, n] += A[… i·R + m, k·K·g + l·g + t] * B_packed[panel, k, j, l, n, t]
+//     }}}}}}}
+//     S = Cr                                     tile_store: to memory that stays in the first cache
+//     C[…] = epilogue(S)
+//   }
+//
+// Rows of A are read as they lie in memory.  B is packed: the words of one tile are 1 KiB without gaps, and those that
+// a step multiplies stand one after the other.  A last tile of rows is a smaller one; the last columns are computed
+// whole and left out when C is written.
+#include <algorithm>
+
+#include "targets/cpu/contraction_match.h"
+#include "targets/cpu/default_schedule.h"
+#include "targets/cpu/tile_model.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/instruction.h"
+#include "tensor_ir/printer.h"
+
+namespace tw::cpu {
+namespace {
+
+struct TileContraction : Contraction {
+  const TensorInstruction* product = nullptr;
+  Words words;
+  int64_t k_step = 0;  // elements of k that a product takes
+  std::string suffix;  // of tile_zero and tile_store
+};
+
+// What a task computes: tiles of `rows` rows and all columns of the unit.
+struct TileBlock {
+  int rows = 0;
+  int across_rows = 1, across_outer = 1;  // tiles along the innermost axis of rows, and along the one around it
+  int columns = 1;                        // tiles along the vector axis
+  int count() const { return across_rows * across_outer * columns; }
+};
+
+const TensorInstruction* product_for(const Contraction& c, const TileUnit& unit) {
+  for (const Intrinsic intrinsic : unit.products) {
+    const TensorInstruction& i = *find_tensor_instruction(to_text(intrinsic));
+    const auto& operands = i.description.buffers;
+    if (operands[0]->dtype == c.analysis.reads[c.a].buffer->dtype &&
+        operands[1]->dtype == c.analysis.reads[c.b].buffer->dtype &&
+        operands[2]->dtype == c.analysis.write.buffer->dtype)
+      return &i;
+  }
+  return nullptr;
+}
+
+// The most words that a product can take so that all products of a granule take as many.
+int64_t step_of(int64_t granule, int64_t g, const TileUnit& unit) {
+  const int64_t words = granule / g;
+  for (int64_t taken = std::min<int64_t>(words, unit.rows); taken >= 2; --taken)
+    if (words % taken == 0) return taken * g;
+  return 0;
+}
+
+std::optional<TileContraction> match(const Schedule& schedule, const BlockRef& block, const Target& target) {
+  const TileUnit& unit = target.tiles;
+  if (unit.registers == 0) return std::nullopt;
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  if (analysis.block_class != BlockClass::contraction) return std::nullopt;
+  TileContraction found;
+  const int lanes = target.lanes(analysis.write.buffer->dtype);
+  const auto matched = match_contraction(schedule, block, lanes, [&](const Contraction& c) {
+    found.product = product_for(c, unit);
+    const auto words = found.product ? find_words(c, found.product->extent, lanes) : std::nullopt;
+    if (!words || !has_plain_indices(c.analysis.reads[c.b])) return false;
+    found.words = *words;
+    found.k_step = step_of(words->granule, found.product->extent, unit);
+    return found.k_step > 0;
+  });
+  if (!matched || matched->rows.empty()) return std::nullopt;
+  static_cast<Contraction&>(found) = *matched;
+  found.suffix = analysis.write.buffer->dtype == f32 ? "_f32" : "_i32";
+  return found;
+}
+
+// Cycles of one core for all of it.  Products that add to one tile wait for each other, and B's words come from the
+// second cache where all of k does not fit the first one; A's are used for several panels or window positions.
+double predict(const TileBlock& b, int64_t m, int64_t outer, int64_t n_tiles, int64_t steps, const Target& target) {
+  constexpr double second_cache_bytes = 32;  // a cycle
+  const TileUnit& unit = target.tiles;
+  const double products = static_cast<double>(b.count()) * b.rows;
+  const double rows = static_cast<double>(b.across_rows) * b.across_outer * b.rows;
+  const double loads = unit.load_cycles * (b.columns + rows / unit.rows);
+  const double words = static_cast<double>(b.columns) * unit.rows * unit.row_bytes;
+  const double transfer = words * static_cast<double>(steps) > 0.5 * target.l1_bytes ? words / second_cache_bytes : 0;
+  const double step = std::max({products, loads, static_cast<double>(unit.product_latency + b.rows), transfer});
+  const double around = 60 + 4.0 * products;  // zeros, stores, the epilogue
+  const auto parts = [](int64_t extent, int64_t part) { return (extent + part - 1) / part; };
+  const int64_t blocks =
+      parts(m, int64_t{b.rows} * b.across_rows) * parts(outer, b.across_outer) * parts(n_tiles, b.columns);
+  return static_cast<double>(blocks) * (static_cast<double>(steps) * step + around);
+}
+
+TileBlock choose_block(int64_t m, int64_t outer, int64_t n_tiles, int64_t steps, const Target& target) {
+  const TileUnit& unit = target.tiles;
+  const int64_t along = (m + unit.rows - 1) / unit.rows;
+  TileBlock best;
+  double best_cycles = -1;
+  TileBlock b;
+  b.rows = static_cast<int>((m + along - 1) / along);
+  for (b.across_rows = 1; b.across_rows <= std::min<int64_t>(along, 4); ++b.across_rows) {
+    for (b.across_outer = 1; b.across_outer <= std::min<int64_t>(outer, 4); ++b.across_outer) {
+      for (b.columns = 1; b.columns <= std::min<int64_t>(n_tiles, 4); ++b.columns) {
+        if (2 * b.count() > unit.registers) continue;  // the others hold operands
+        const double cycles = predict(b, m, outer, n_tiles, steps, target);
+        if (best_cycles < 0 || cycles < best_cycles) best = b, best_cycles = cycles;
+      }
+    }
+  }
+  return best;
+}
+
+// A layout of a buffer with the vector axis in whole blocks of tiles: dimension `axis` j as j // (J·16) in its place,
+// then `inner`…, with j // 16 % J and j % 16 where the caller puts them.
+struct Columns {
+  Expr panel, tile, column;
+};
+Columns columns_of(const Expr& j, int count, int width) {
+  return {floor_div(j, int64_t{count} * width), floor_mod(floor_div(j, width), count), floor_mod(j, width)};
+}
+
+IndexMap packing_map(const TileContraction& c, const TileBlock& tiles, int width) {
+  const Access& b = c.analysis.reads[c.b];
+  const int64_t g = c.product->extent;
+  IndexMap map;
+  for (size_t d = 0; d < b.indices.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  const auto at = [&](const Var& v) { return Expr(map.from[static_cast<size_t>(dimension_of(b, v))]); };
+  const auto add = [&](const Var& v) {
+    if (dimension_of(b, v) >= 0) map.to.push_back(at(v));
+  };
+  const Columns j = columns_of(at(c.vector_axis), tiles.columns, width);
+  const Expr k = at(c.words.axis);
+  for (const Var& v : c.batch) add(v);
+  map.to.push_back(j.panel);
+  const bool is_blocked = c.words.granule != c.analysis.extent(c.words.axis);
+  for (const Var& v : c.reduce) {
+    if (!(v == c.words.axis))
+      add(v);
+    else
+      map.to.push_back(floor_div(k, is_blocked ? c.words.granule : c.k_step));
+  }
+  if (is_blocked) map.to.push_back(floor_div(floor_mod(k, c.words.granule), c.k_step));
+  map.to.push_back(j.tile);
+  map.to.push_back(floor_div(floor_mod(k, c.k_step), g));
+  map.to.push_back(j.column);
+  map.to.push_back(floor_mod(k, g));
+  return map;
+}
+
+// Weights are packed when they are compiled, other operands by a copy in front of the block.
+bool is_weight(const Schedule& schedule, const TileContraction& c) {
+  const Buffer& b = c.analysis.reads[c.b].buffer;
+  return is_constant(schedule.func(), b) && count_readers(schedule, b) == 1;
+}
+
+void pack(Schedule& schedule, const BlockRef& block, const TileContraction& c, const IndexMap& map, int width) {
+  const Access& b = c.analysis.reads[c.b];
+  if (is_weight(schedule, c)) {
+    schedule.transform_layout(b.buffer->name, map);
+    return;
+  }
+  const BlockRef copy = schedule.cache_read(block, b.buffer->name, Scope::global);
+  schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
+  pack_words(schedule, copy, dimension_of(b, c.words.axis), dimension_of(b, c.vector_axis), c.product->extent, width);
+}
+
+// The tile's layout: blocks of columns outside, then everything else, one tile's columns last.
+IndexMap tile_map(const Buffer& buffer, size_t axis, const TileBlock& tiles, int width) {
+  IndexMap map;
+  for (int d = 0; d < buffer.rank(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  const Columns j = columns_of(map.from[axis], tiles.columns, width);
+  map.to.push_back(j.panel), map.to.push_back(j.tile);
+  for (size_t d = 0; d < map.from.size(); ++d)
+    if (d != axis) map.to.push_back(map.from[d]);
+  map.to.push_back(j.column);
+  return map;
+}
+
+}  // namespace
+
+bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
+  const auto matched = match(schedule, block, target);
+  if (!matched) return false;
+  const TileContraction& c = *matched;
+  const BlockAnalysis& analysis = c.analysis;
+  const TileUnit& unit = target.tiles;
+  const int64_t g = c.product->extent;
+  const int width = unit.row_bytes / 4, lanes = target.lanes(analysis.write.buffer->dtype);
+  const Var row_axis = c.rows.back();
+  const int64_t m = analysis.extent(row_axis), all_rows = count_iterations(analysis, c.rows);
+  const int64_t n_tiles = (analysis.extent(c.vector_axis) + width - 1) / width;
+  // Few rows leave the unit idle: vectors do as well.
+  if (m < 4 || all_rows < 5) return false;
+  // A tile reads whole columns; those that a copy pads hold nothing.
+  if (!is_weight(schedule, c) && analysis.extent(c.vector_axis) % width != 0) return false;
+  const auto epilogue = find_epilogue(schedule, block);
+  if (!epilogue && !has_identity_write(analysis)) return false;
+  const bool has_outer = c.rows.size() > 1;
+  const Var outer_axis = has_outer ? c.rows[c.rows.size() - 2] : Var();
+  const int64_t outer = has_outer ? analysis.extent(outer_axis) : 1;
+  const TileBlock tiles = choose_block(m, outer, n_tiles, count_iterations(analysis, c.reduce) / c.k_step, target);
+  pack(schedule, block, c, packing_map(c, tiles, width), width);
+
+  const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
+  std::vector<LoopRef> order;
+  for (const Var& v : c.batch) order.push_back(loop_of(v));
+  const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, tiles.columns, width});
+  order.push_back(j[0]);
+  std::vector<LoopRef> inner;  // loops over tiles
+  for (const Var& v : c.rows) {
+    if (v == row_axis) break;
+    if (v == outer_axis && tiles.across_outer > 1) {
+      const auto h = schedule.split(loop_of(v), {std::nullopt, tiles.across_outer});
+      order.push_back(h[0]), inner.push_back(h[1]);
+    } else {
+      order.push_back(loop_of(v));
+    }
+  }
+  const auto i = schedule.split(loop_of(row_axis), {std::nullopt, tiles.across_rows, tiles.rows});
+  order.push_back(i[0]), inner.push_back(i[1]), inner.push_back(j[1]);
+  const size_t outer_count = order.size();
+  std::vector<LoopRef> k_inner;
+  for (const Var& v : c.reduce) {
+    if (!(v == c.words.axis)) {
+      order.push_back(loop_of(v));
+    } else if (c.words.granule != analysis.extent(v)) {
+      const auto parts = schedule.split(loop_of(v), {std::nullopt, c.words.granule / c.k_step, c.k_step / g, g});
+      order.push_back(parts[0]);
+      k_inner = {parts[1], parts[2], parts[3]};
+    } else {
+      const auto parts = schedule.split(loop_of(v), {std::nullopt, c.k_step / g, g});
+      order.push_back(parts[0]);
+      k_inner = {parts[1], parts[2]};
+    }
+  }
+  const LoopRef first_k = order[outer_count];
+  order.insert(order.end(), k_inner.begin(), k_inner.end() - 2);
+  order.insert(order.end(), inner.begin(), inner.end());
+  order.push_back(i[2]), order.push_back(j[2]);
+  order.insert(order.end(), k_inner.end() - 2, k_inner.end());
+  schedule.reorder(order);
+
+  const bool has_partial_tile = m % (int64_t{tiles.rows} * tiles.across_rows) != 0;
+  const auto [parallel, tile_loop] =
+      fuse_outside(schedule, {order.begin(), order.begin() + outer_count}, has_partial_tile, target);
+
+  // Tiles in registers, their copy in memory, and what is made of it.
+  const size_t axis = position_of(analysis, c.vector_axis);
+  const std::string result = analysis.write.buffer->name;
+  const BlockRef out = epilogue ? *epilogue : schedule.cache_write(block, result, Scope::stack);
+  const std::string stored = analyse(schedule.node(block)).write.buffer->name;
+  const BlockRef copy = schedule.cache_write(block, stored, Scope::register_);
+  const Buffer in_registers = analyse(schedule.node(block)).write.buffer;
+  schedule.reverse_compute_at(copy, tile_loop);
+  schedule.reverse_compute_at(out, tile_loop);
+  if (epilogue) schedule.set_scope(stored, Scope::stack);
+  schedule.transform_layout(in_registers->name, tile_map(in_registers, axis, tiles, width));
+  schedule.transform_layout(stored, tile_map(in_registers, axis, tiles, width));
+
+  // The loops of a block on whole tiles: over tiles, then a tile's rows and columns.
+  const auto tile_loops = [&](const BlockRef& b, const std::string& instruction) {
+    const BlockAnalysis on_tiles = analyse(schedule.node(b));
+    std::vector<LoopRef> over, last;
+    for (size_t d = 0; d < on_tiles.spatial().size(); ++d) {
+      const Var v = on_tiles.spatial()[d];
+      std::vector<LoopRef> loops = loops_of(schedule, b, v);
+      const std::vector<LoopRef> all = schedule.loops(b);
+      const auto below = std::find(all.begin(), all.end(), tile_loop) + 1;
+      std::erase_if(loops, [&](const LoopRef& l) { return std::find(below, all.end(), l) == all.end(); });
+      const bool is_row = d == position_of(analysis, row_axis), is_column = d == axis;
+      if (loops.size() == 1 && (is_row || is_column)) {
+        const auto parts = schedule.split(loops[0], {std::nullopt, is_row ? tiles.rows : width});
+        loops = {parts[0], parts[1]};
+      }
+      if (is_row || is_column) {
+        last.insert(is_row ? last.begin() : last.end(), loops.back());
+        loops.pop_back();
+      }
+      over.insert(over.end(), loops.begin(), loops.end());
+    }
+    std::vector<LoopRef> all = over;
+    all.insert(all.end(), last.begin(), last.end());
+    schedule.reorder(all);
+    for (const LoopRef& loop : over) schedule.unroll(loop);
+    schedule.tensorize(last[0], instruction);
+  };
+  const BlockRef init = schedule.decompose_reduction(block, first_k);
+  tile_loops(init, "tile_zero" + c.suffix);
+  tile_loops(copy, "tile_store" + c.suffix);
+  vectorize_in_memory(schedule, out, tile_loop, axis, lanes);
+  for (const LoopRef& loop : inner) schedule.unroll(loop);
+  schedule.tensorize(i[2], c.product->name);
+  share_out(schedule, parallel);
+  return true;
+}
+
+}  // namespace tw::cpu

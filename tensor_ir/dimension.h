@@ -1,0 +1,22 @@
+// A symbolic dimension: a variable that is a parameter of a Func and knows what it may be.
+#pragma once
+
+#include <limits>
+
+#include "tensor_ir/ir.h"
+
+namespace tw {
+
+struct DimensionBounds {  // both ends included
+  int64_t low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
+  bool operator==(const DimensionBounds&) const = default;
+};
+
+// Everything that is done to a Func may rely on the bounds of its parameters.
+Var dimension(std::string name, DimensionBounds bounds);
+DimensionBounds dimension_bounds(const ExprNode& var);  // of any other variable: every i64
+inline DimensionBounds dimension_bounds(const Var& var) {
+  return dimension_bounds(*var.get());
+}
+
+}  // namespace tw
