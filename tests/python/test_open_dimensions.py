@@ -118,6 +118,20 @@ def test_operator(name):
     check(model, lambda size: {"x": [size if dim == "n" else dim for dim in shape]}, tolerance=tolerance)
 
 
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+@pytest.mark.parametrize("name", ["dense with activation", "conv, strides", "conv 1x1"])
+def test_in_16_bits(name, precision):
+    """bf16 keeps 8 bits: four roundings of the largest value bound what products of 32 to 64 elements lose."""
+    nodes, shape, constants = OPERATORS[name]
+    model = model_of(nodes, [value("x", shape)], [value("y", None)], constants)
+    executable = tw.compile(model, precision=precision)
+    reference = ReferenceEvaluator(model)
+    for size in SIZES:
+        x = random(np.random.default_rng(size), (size, *shape[1:]))
+        wanted = reference.run(None, {"x": x})[0]
+        np.testing.assert_allclose(executable.run({"x": x})["y"], wanted, rtol=0, atol=2**-6 * np.abs(wanted).max())
+
+
 def test_embedding():
     model = model_of(
         [("Gather", ["table", "x"], ["a"]), ("Add", ["a", "p"], ["y"])],
