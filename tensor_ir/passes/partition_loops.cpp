@@ -23,6 +23,7 @@
 
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/conjunction.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
 #include "tensor_ir/structural.h"
@@ -81,15 +82,6 @@ Expr to_expr(const Linear& linear) {
   Expr sum = 0;
   for (const auto& [atom, coefficient] : linear.terms) sum = sum + atom * coefficient;
   return sum + linear.constant;
-}
-
-void split_conjunction(const Expr& e, std::vector<Expr>& parts) {
-  if (const auto* b = e.as<Binary>(); b && b->op == BinaryOp::logical_and) {
-    split_conjunction(b->a, parts);
-    split_conjunction(b->b, parts);
-  } else {
-    parts.push_back(e);
-  }
 }
 
 // A condition `slack ≥ 0` of the tile's number that makes guards in the tile true everywhere.

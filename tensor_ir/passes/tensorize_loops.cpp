@@ -16,6 +16,7 @@
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/conjunction.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
 #include "tensor_ir/printer.h"
@@ -26,15 +27,6 @@ namespace {
 [[noreturn]] void refuse(const For& loop, const std::string& why) {
   throw Error(ErrorCode::lower, "loop `" + loop.var.name() + "` cannot be tensorized: " + why +
                                     "\n  help: tensorize after the layouts of its operands are final");
-}
-
-void split_conjunction(const Expr& e, std::vector<Expr>& parts) {
-  if (const auto* b = e.as<Binary>(); b && b->op == BinaryOp::logical_and) {
-    split_conjunction(b->a, parts);
-    split_conjunction(b->b, parts);
-  } else {
-    parts.push_back(e);
-  }
 }
 
 // The nest without the guards in it, which go to `guards`.

@@ -16,6 +16,7 @@
 #include <algorithm>
 
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/conjunction.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
 
@@ -30,15 +31,6 @@ Expr conjunction(const Expr& a, const Expr& b) {
   if (!a.is_defined()) return b;
   if (!b.is_defined()) return a;
   return a && b;
-}
-
-void split_conjunction(const Expr& e, std::vector<Expr>& parts) {
-  if (const auto* b = e.as<Binary>(); b && b->op == BinaryOp::logical_and) {
-    split_conjunction(b->a, parts);
-    split_conjunction(b->b, parts);
-  } else {
-    parts.push_back(e);
-  }
 }
 
 bool is_same_index(const std::vector<Expr>& a, const std::vector<Expr>& b);

@@ -121,7 +121,7 @@ def test_operator(name):
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
 @pytest.mark.parametrize("name", ["dense with activation", "conv, strides", "conv 1x1"])
 def test_in_16_bits(name, precision):
-    """bf16 keeps 8 bits: four roundings of the largest value bound what products of 32 to 64 elements lose."""
+    """bf16 keeps 8 bits: the bound is that of four roundings of the largest value."""
     nodes, shape, constants = OPERATORS[name]
     model = model_of(nodes, [value("x", shape)], [value("y", None)], constants)
     executable = tw.compile(model, precision=precision)
