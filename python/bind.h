@@ -22,6 +22,7 @@ void bind_machine(py::module_& module);
 void bind_model(py::module_& module);
 void bind_schedule(py::module_& module);
 void bind_tensor_expressions(py::module_& module);
+void bind_tune(py::module_& module);
 
 // "f32[batch,3,224,224]", and (name, type) of each, in order; open dimensions are the plan's.
 std::string type_text(const TensorInfo& tensor, const Plan& plan);

@@ -1,12 +1,16 @@
 #include <filesystem>
+#include <set>
 #include <tuple>
 #include <variant>
 
+#include "autotune/task.h"
+#include "autotune/tuned_source.h"
 #include "python/bind.h"
 #include "relay_ir/compile.h"
 #include "relay_ir/onnx_import.h"
 #include "relay_ir/printer.h"
 #include "runtime/file_map.h"
+#include "runtime/team.h"
 
 namespace tw::python {
 namespace {
@@ -76,8 +80,9 @@ Signature outputs_of(const relay::Graph& graph) {
 
 // The executable, and what the compilation did as a dict.
 py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
-                  bool winograd, const std::map<std::string, std::string>& in_place) {
+                  bool winograd, const std::map<std::string, std::string>& in_place, const std::string& database) {
   relay::CompileReport report;
+  std::optional<autotune::TunedSchedules> tuned;
   const auto run = [&] {
     const py::gil_scoped_release unlocked;
     const auto cache = KernelCache::from_environment();
@@ -87,7 +92,13 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
     options.winograd = winograd;
     options.cache = cache.get();
     options.in_place = in_place;
-    return relay::compile(graph, parse_target(target), options, &report);
+    const Target parsed = parse_target(target);
+    if (!database.empty()) {
+      const autotune::Database records(database, autotune::Database::Access::read);
+      tuned.emplace(records, parsed, threads > 0 ? threads : default_team_size());
+      options.schedule = tuned->source();
+    }
+    return relay::compile(graph, parsed, options, &report);
   };
   Executable executable = run();
   py::dict rows;
@@ -99,6 +110,19 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
   rows["kernels"] = report.kernels;
   rows["cached_kernels"] = report.cached_kernels;
   rows["serial_loops"] = report.serial_loops;
+  if (tuned) {
+    const auto uses = tuned->uses();
+    std::set<std::string> kernels;  // of those that follow a record
+    int stale = 0;
+    for (const auto& [key, use] : uses) stale += use == autotune::TunedSchedules::Use::stale;
+    for (const auto& piece : report.pieces) {
+      const auto use = uses.find(autotune::task_key(piece.func));
+      if (use != uses.end() && use->second == autotune::TunedSchedules::Use::record)
+        kernels.insert(piece.kernels.begin(), piece.kernels.end());
+    }
+    rows["tuned_kernels"] = kernels.size();
+    rows["stale_records"] = stale;
+  }
   return py::make_tuple(std::move(executable), rows);
 }
 

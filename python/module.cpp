@@ -50,4 +50,5 @@ PYBIND11_MODULE(_core, module) {
   bind_executable(module);
   bind_model(module);
   bind_machine(module);
+  bind_tune(module);
 }

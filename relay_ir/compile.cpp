@@ -92,6 +92,7 @@ class Compiler {
     for_each_in_parallel(uniques_.size(), options_.jobs, [&](size_t i) { lower_one(i); });
     const std::vector<Kernel> kernels = different_kernels();
     find_serial_loops();
+    describe_pieces();
     end_phase("schedules and lowering");
     CodegenOptions codegen;
     codegen.jobs = options_.jobs;
@@ -261,6 +262,17 @@ class Compiler {
         if (loop.attributes.count("independence_unproven"))
           report_.serial_loops.push_back(groups_[i].name + ": loop `" + loop.var.name() + "`");
       });
+    }
+  }
+
+  void describe_pieces() {
+    for (const UniqueFunc& unique : uniques_) {
+      report_.pieces.push_back({unique.func, {}, 0, ""});
+      for (const Kernel& kernel : unique.lowered.kernels) report_.pieces.back().kernels.push_back(kernel.symbol);
+    }
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      CompileReport::Piece& piece = report_.pieces[unique_of_[i]];
+      if (piece.groups++ == 0) piece.name = groups_[i].name;
     }
   }
 

@@ -31,11 +31,19 @@ struct CompileOptions {
 
 // What a compilation did, for people.
 struct CompileReport {
+  // One of the different Funcs among the groups', as the schedule source was asked for it.
+  struct Piece {
+    Func func;
+    std::vector<std::string> kernels;  // symbols; different Funcs may share one
+    int groups = 0;                    // that compute it
+    std::string name;                  // of the first of them: "conv1+relu1"
+  };
   struct Phase {
     std::string name;
     double seconds;  // wall time
   };
   std::vector<Phase> phases;  // in order
+  std::vector<Piece> pieces;
   int groups = 0;             // of nodes
   int funcs = 0;              // different ones among the groups'
   int kernels = 0, cached_kernels = 0;

@@ -33,7 +33,7 @@ void refuse(std::string_view primitive, const std::string& message, const Stmt& 
 // ---------------------------------------------------------------------------------------------------------------
 // Looking up
 
-Schedule::Schedule(Func func) : func_(std::move(func)) {
+Schedule::Schedule(Func func, Decisions decisions) : func_(std::move(func)), decisions_(std::move(decisions)) {
   std::function<void(const Stmt&, std::vector<const For*>&)> walk = [&](const Stmt& s, std::vector<const For*>& loops) {
     if (const auto* block = s.as<Block>()) {
       if (!covers_domain(*block, loops)) irregular_blocks_.insert(block->name);

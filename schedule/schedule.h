@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedule/decisions.h"
 #include "schedule/trace.h"
 #include "tensor_ir/ir.h"
 
@@ -40,9 +41,17 @@ struct IndexMap {
 
 class Schedule {
  public:
-  explicit Schedule(Func func);
+  explicit Schedule(Func func, Decisions decisions = {});
   const Func& func() const { return func_; }
   const Trace& trace() const { return trace_; }
+
+  // What a template leaves open (decisions.h): the value that was decided for `name`, else `analytic`, which is one of
+  // the candidates.  A name that was asked for before gets a number: tile, tile_1.  Error(schedule) when the value that
+  // was decided is no candidate.
+  Choice decide(const std::string& name, std::vector<Candidate> candidates, const Choice& analytic);
+  const std::vector<AskedDecision>& asked() const { return asked_; }
+  // Error(schedule) when something was decided that no template asked for.
+  void require_all_asked() const;
 
   // Looking up.
   BlockRef block(const std::string& name) const;
@@ -94,6 +103,8 @@ class Schedule {
   friend struct ScheduleEdit;  // how primitives change func_
   Func func_;
   Trace trace_;
+  Decisions decisions_;
+  std::vector<AskedDecision> asked_;
   std::map<Var, std::string> loop_names_;           // as the trace calls them
   std::map<std::string, std::string> block_names_;  // of blocks that primitives made: their names in the trace
   std::set<std::string> used_names_;

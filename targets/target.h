@@ -52,6 +52,9 @@ struct Target {
   TileUnit tiles;
 
   int lanes(DType dtype) const { return std::max(1, vector_bits / dtype.bits); }
+
+  // The templates that the default comes from, for who decides what they leave open; not set: they leave nothing open.
+  ScheduleTemplate decided_schedule;
 };
 
 // "cpu" (this machine, features detected), "x86", "x86:sse4", "x86:avx2", "x86:avx512", "aarch64", "armv7", named

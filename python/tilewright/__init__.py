@@ -17,6 +17,7 @@ from .machine import add_nvrtc_hints
 from .model import Model, explain, load
 from .profile import Profile
 from .schedule import Schedule
+from .tune import TuneReport, tune
 
 __all__ = [
     "Dim",
@@ -25,12 +26,14 @@ __all__ = [
     "Model",
     "Profile",
     "Schedule",
+    "TuneReport",
     "__version__",
     "compile",
     "explain",
     "load",
     "load_executable",
     "te",
+    "tune",
 ]
 
 add_nvrtc_hints()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ import typer
 
 import tilewright as tw
 
-from . import report
+from . import _core, report, tune_report
 
 app = typer.Typer(
     name="tw",
@@ -44,6 +45,7 @@ Winograd = Annotated[bool, typer.Option(help="3×3 convolutions by Winograd's fi
 InPlace = Annotated[
     list[str], typer.Option("--in-place", help="OUTPUT=INPUT: one array for both, of which a run changes elements.")
 ]
+Records = Annotated[Path | None, typer.Option("--db", help="Tuned schedules: the database that `tw tune` made.")]
 Seed = Annotated[int, typer.Option(help="Of the inputs that are made up.")]
 
 
@@ -103,6 +105,7 @@ def executable_of(
     precision: str,
     winograd: bool,
     in_place: list[str],
+    db: Path | None,
 ) -> tw.Executable:
     """Loads an artifact, or loads and compiles a model."""
     if path.suffix == ".twa":
@@ -111,7 +114,7 @@ def executable_of(
             executable.threads = threads
         return executable
     model = tw.load(path, parse_shapes(shapes))
-    return tw.compile(model, target, threads, precision, winograd=winograd, in_place=parse_in_place(in_place))
+    return tw.compile(model, target, threads, precision, db, winograd, in_place=parse_in_place(in_place))
 
 
 def made_up_inputs(inputs: dict[str, str], seed: int, sizes: dict[str, int] | None = None) -> dict[str, np.ndarray]:
@@ -168,12 +171,13 @@ def compile(
     precision: Precision = "f32",
     winograd: Winograd = True,
     in_place: InPlace = [],  # noqa: B006
+    db: Records = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler did, too.")] = False,
 ) -> None:
     """Compile a model to a .twa artifact."""
     start = time.perf_counter()
     output = output or model.with_suffix(".twa")
-    executable = executable_of(model, shape, target, threads, precision, winograd, in_place)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db)
     executable.save(output)
     report.compiled(executable, output, time.perf_counter() - start)
     if verbose:
@@ -193,9 +197,10 @@ def run(
     winograd: Winograd = True,
     size: Sizes = [],  # noqa: B006
     in_place: InPlace = [],  # noqa: B006
+    db: Records = None,
 ) -> None:
     """Run a model or an artifact once; inputs that are not given are made up."""
-    executable = executable_of(model, shape, target, threads, precision, winograd, in_place)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db)
     feed = read_inputs(input)
     if not feed:
         feed = made_up_inputs(executable.inputs, seed, parse_sizes(size, executable.dimensions))
@@ -224,9 +229,10 @@ def bench(
     winograd: Winograd = True,
     size: Sizes = [],  # noqa: B006
     in_place: InPlace = [],  # noqa: B006
+    db: Records = None,
 ) -> None:
     """Measure the latency with its spread; with --kernels, each kernel's bound and the share reached."""
-    executable = executable_of(model, shape, target, threads, precision, winograd, in_place)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db)
     feed = made_up_inputs(executable.inputs, seed, parse_sizes(size, executable.dimensions))
     samples, end = [], time.perf_counter() + seconds
     executable.run(feed)
@@ -242,6 +248,78 @@ def bench(
         report.roofline(profile, *bounds, roofline, model.name)
     if trace:
         profile.to_perfetto(trace)
+
+
+@app.command()
+def tune(
+    model: ModelPath,
+    db: Annotated[Path, typer.Option("--db", help="Where records are kept; made where there is none.")],
+    budget: Annotated[str, typer.Option(help="How long to search: 60s, 10m, 8h.")] = "10m",
+    seed: Annotated[int, typer.Option(help="Of the search and of made-up inputs.")] = 0,
+    target: Target = "cpu",
+    shape: Shapes = [],  # noqa: B006
+    threads: Threads = None,
+    precision: Precision = "f32",
+    winograd: Winograd = True,
+) -> None:
+    """Search for faster schedules; the same command goes on where it stopped.  Ctrl-C ends after the current one."""
+    loaded = tw.load(model, parse_shapes(shape))
+    with tune_report.progress() as on_event:
+        result = tw.tune(loaded, target, db, budget, seed, on_event, threads, precision, winograd)
+    tune_report.finished(result)
+
+
+db_app = typer.Typer(name="db", help="Work on a database of tuned schedules.", no_args_is_help=True)
+app.add_typer(db_app)
+DatabasePath = Annotated[Path, typer.Argument(help="A database that `tw tune` made.")]
+
+
+@db_app.command("show")
+def db_show(database: DatabasePath) -> None:
+    """Show what is in it."""
+    tune_report.database(_core.database_summary(str(database)))
+
+
+@db_app.command("merge")
+def db_merge(
+    database: DatabasePath,
+    others: Annotated[list[Path], typer.Argument(help="Databases, or lines of JSON as `tw db export` writes them.")],
+) -> None:
+    """Add the rows of others, in any order; each of them wholly or not at all."""
+    for other in others:
+        print(f"{other}: {_core.database_merge(str(database), str(other))} new rows")
+
+
+@db_app.command("export")
+def db_export(
+    database: DatabasePath,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file instead of the standard output.")
+    ] = None,
+) -> None:
+    """Write every row as a line of JSON."""
+    try:
+        with open(output, "w") if output else nullcontext(sys.stdout) as file:
+            _core.database_lines(str(database), lambda line: print(line, file=file))
+    except OSError as error:
+        raise tw.Error("TW1001", f"{output} cannot be written: {error.strerror}") from None
+
+
+@db_app.command("verify")
+def db_verify(database: DatabasePath) -> None:
+    """Check the file and the digest of every row; status 1 if anything is wrong."""
+    problems = _core.database_verify(str(database))
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problems" if problems else "everything is as it was written")
+    if problems:
+        raise typer.Exit(1)
+
+
+@db_app.command("prune")
+def db_prune(database: DatabasePath) -> None:
+    """Remove records of other versions of the compiler, which this one does not use."""
+    print(f"{_core.database_prune(str(database))} rows removed")
 
 
 @app.command()

@@ -157,6 +157,10 @@ class Executable:
             f"{report['groups']} groups of nodes, {report['funcs']} different, in {report['kernels']} kernels, "
             f"{report['cached_kernels']} of which were in the cache"
         )
+        if (tuned := report.get("tuned_kernels")) is not None:
+            lines.append(f"{tuned} kernels with schedules from the database, the others with default ones")
+        if stale := report.get("stale_records"):
+            lines.append(f"{stale} records of the database fit no longer and were not used: tune again")
         if serial := report["serial_loops"]:
             lines.append("On one core, for the iterations of these loops were not proven independent:")
             lines += [f"  {loop}" for loop in serial]
@@ -179,6 +183,11 @@ def checked_threads(count: int | None) -> int:
 PRECISIONS = ("f32", "bf16", "f16")
 
 
+def checked_precision(precision: str) -> None:
+    if precision not in PRECISIONS:
+        raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use one of {', '.join(PRECISIONS)}")
+
+
 def compile(
     model: Any,
     target: str = "cpu",
@@ -197,19 +206,22 @@ def compile(
     `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
     rounding error of at most 5e-5 of its output's magnitude.  `in_place`: output → input, such as
     {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements or
-    TensorScatter change in it; what cannot be done so is refused.  Databases of tuned schedules are refused: this
-    version has none.
+    TensorScatter change in it; what cannot be done so is refused.  `db`: a database of tuned schedules (tw.tune);
+    kernels that it has no record of for exactly this target and number of threads keep their default schedules.
     """
     if not isinstance(model, Model):
         model = load(model, shapes)
     elif shapes is not None:
         raise Error("TW1004", "shapes= is for a model that is not loaded yet\nhelp: tw.load(path, shapes=…)")
-    if precision not in PRECISIONS:
-        raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use one of {', '.join(PRECISIONS)}")
-    if db is not None:
-        raise Error("TW1003", "tuned schedules (db=) are not supported\nhelp: leave db out; default schedules are used")
+    checked_precision(precision)
+    database = "" if db is None else os.fspath(db)
+    if db is not None and not os.path.isfile(database):
+        raise Error("TW1001", f"there is no database {database}\nhelp: `tw tune --db {database}` makes it")
     pairs = {str(output): str(input) for output, input in (in_place or {}).items()}
-    return Executable(*_core.compile(model._core, target, checked_threads(threads), precision, bool(winograd), pairs))
+    core = _core.compile(
+        model._core, target, checked_threads(threads), precision, bool(winograd), pairs, database
+    )
+    return Executable(*core)
 
 
 def load_executable(path: str | os.PathLike) -> Executable:

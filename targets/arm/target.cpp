@@ -76,6 +76,7 @@ Target make(const Core& core) {
   target.l2_bytes = int64_t{core.l2_kib} << 10;
   target.l3_bytes = int64_t{core.l3_kib} << 10;
   target.default_schedule = cpu::default_schedule;
+  target.decided_schedule = cpu::decided_schedule;
   return target;
 }
 

@@ -127,9 +127,10 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
                                                                 static_cast<int>(std::max<int64_t>(1, k_count))) == 1;
   const int64_t element_bytes = analysis.reads[c.a].buffer->dtype.bytes();
   const Sweep sweep{row_count / std::max<int64_t>(1, m), is_scattered ? row_count * k_count * element_bytes : 0};
-  RegisterTile tile = choose_tile(has_rows ? m : 1, n_vectors, k_count, target, sweep);
-  if (is_stream(analysis.reads[c.b].buffer, count_most_iterations(analysis, c.rows), target))
-    tile = panels_for_all(tile, n_vectors, count_iterations(analysis, c.batch), target);
+  const bool streams = is_stream(analysis.reads[c.b].buffer, count_most_iterations(analysis, c.rows), target);
+  const int64_t batches = count_iterations(analysis, c.batch);
+  const RegisterTile tile =
+      decide_tile(schedule, {has_rows ? m : 1, n_vectors, k_count, sweep, batches, streams}, target);
 
   // Axes of k that A stores in blocks are walked as two loops, so that addresses advance by constants.
   std::vector<Var> blocked;

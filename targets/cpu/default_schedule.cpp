@@ -187,9 +187,13 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
 TileLoops fuse_outside(Schedule& schedule, std::vector<LoopRef> outer, bool has_partial_tile, const Target& target) {
   put_open_first(schedule, outer);
   const LoopRef last = outer.back();
-  if (has_partial_tile && outer.size() > 1) {
+  if (outer.size() > 1 && extent_of(schedule, last) != 1) {
     const std::vector<LoopRef> others(outer.begin(), outer.end() - 1);
-    if (count_iterations(schedule, others) >= target.threads) outer.pop_back();
+    if (count_iterations(schedule, others) >= target.threads) {
+      const Choice row{1}, tile{0}, analytic = has_partial_tile ? row : tile;
+      const auto cost = [&](const Choice& choice) { return choice == analytic ? 1 : 1.05; };
+      if (schedule.decide("row_a_task", {{row, cost(row)}, {tile, cost(tile)}}, analytic) == row) outer.pop_back();
+    }
   }
   const bool is_shared = outer.back() == last;
   if (is_shared && outer.size() > 1 && is_open(schedule, last)) {
@@ -380,14 +384,14 @@ void stream_large_results(Schedule& schedule, const Target& target) {
   prefetch_large_inputs(schedule, large, target);
 }
 
-Schedule schedule_blocks(const Func& func, const Target& target) {
-  Schedule schedule(func);
-  if (schedule_attention(schedule, target)) return schedule;
-  if (schedule_winograd(schedule, target)) return schedule;
+// Runs the templates, which ask the schedule for decisions.
+void schedule_blocks(Schedule& schedule, const Target& target) {
+  if (schedule_attention(schedule, target)) return;
+  if (schedule_winograd(schedule, target)) return;
   inline_injective_blocks(schedule);
   adopt_blocked_layouts(schedule, target);
-  if (schedule_copies(schedule, target)) return schedule;
-  if (schedule_rows(schedule, target)) return schedule;
+  if (schedule_copies(schedule, target)) return;
+  if (schedule_rows(schedule, target)) return;
   std::vector<std::string> done;
   const auto is_done = [&](const std::string& name) { return std::find(done.begin(), done.end(), name) != done.end(); };
   const auto is_sum = [&](const BlockRef& block) {
@@ -397,6 +401,13 @@ Schedule schedule_blocks(const Func& func, const Target& target) {
   const auto share_a_loop = [&](const BlockRef& a, const BlockRef& b) {
     return !schedule.loops(a).empty() && !schedule.loops(b).empty() &&
            schedule.loops(a).front() == schedule.loops(b).front();
+  };
+  // A template that declines leaves nothing behind, nor anything that it asked for.
+  const auto applies = [&](auto&& schedule_block, const BlockRef& block) {
+    Schedule attempt = schedule;
+    if (!schedule_block(attempt, block, target)) return false;
+    schedule = std::move(attempt);
+    return true;
   };
   // A padded copy comes after its reader, which may make it a part of itself.
   for (const BlockRef& block : schedule.blocks()) {
@@ -411,11 +422,10 @@ Schedule schedule_blocks(const Func& func, const Target& target) {
       case BlockClass::reduction: {
         const auto epilogue = find_epilogue(schedule, block);
         const auto padding = find_padding(schedule, block);
-        const bool is_tiled =
-            (analysis.block_class == BlockClass::contraction &&
-             (schedule_tile_contraction(schedule, block, target) || schedule_dot_contraction(schedule, block, target) ||
-              schedule_contraction(schedule, block, target) || schedule_grouped(schedule, block, target))) ||
-            schedule_reduction(schedule, block, target);
+        const bool is_tiled = (analysis.block_class == BlockClass::contraction &&
+                               (applies(schedule_tile_contraction, block) || applies(schedule_dot_contraction, block) ||
+                                applies(schedule_contraction, block) || applies(schedule_grouped, block))) ||
+                              schedule_reduction(schedule, block, target);
         // A template that kept the tile in registers has placed the epilogue, too.
         if (is_tiled && epilogue && share_a_loop(*epilogue, block)) done.push_back(epilogue->name);
         if (padding && !share_a_loop(*padding, block)) schedule_elementwise(schedule, *padding, target);
@@ -428,15 +438,20 @@ Schedule schedule_blocks(const Func& func, const Target& target) {
         break;  // runs as written
     }
   }
-  return schedule;
 }
 
 }  // namespace
 
-Schedule default_schedule(const Func& func, const Target& target) {
-  Schedule schedule = schedule_blocks(func, target);
+Schedule decided_schedule(const Func& func, const Target& target, const Decisions& decisions) {
+  Schedule schedule(func, decisions);
+  schedule_blocks(schedule, target);
   stream_large_results(schedule, target);
+  schedule.require_all_asked();
   return schedule;
+}
+
+Schedule default_schedule(const Func& func, const Target& target) {
+  return decided_schedule(func, target, {});
 }
 
 }  // namespace tw::cpu

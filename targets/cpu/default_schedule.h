@@ -10,11 +10,14 @@
 
 #include "schedule/schedule.h"
 #include "targets/cpu/block_analysis.h"
+#include "targets/cpu/tile_model.h"
 #include "targets/target.h"
 
 namespace tw::cpu {
 
 Schedule default_schedule(const Func& func, const Target& target);
+// The same, with what was decided in place of what analysis prefers (schedule/decisions.h).
+Schedule decided_schedule(const Func& func, const Target& target, const Decisions& decisions);
 
 // The templates.  Each schedules the block, and its epilogue where it has one, or says that it does not apply.
 bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
@@ -54,10 +57,19 @@ inline int compute_lanes(DType dtype, const Target& target) {
 // The cheap copy, read by this block alone, that its input goes through: zeros around it, in blocks of channels.
 std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& block);
 // How many of the result's rows a task takes when it makes its own part of the copy, for `blocks` tasks over everything
-// else: a divisor of `rows`; 0: the copy stays a pass of its own.
-int64_t choose_strip(const Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks,
-                     const Target& target);
+// else: a divisor of `rows`; 0: the copy stays a pass of its own.  The decision "strip".
+int64_t decide_strip(Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks, const Target& target);
 void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop, int64_t vector_lanes);
+
+// A product as its register tile sees it: of `batches`, each m × (n vectors) × k.  The tile is the decision "tile", which
+// choose_tile makes for analysis, and panels_for_all where B is a stream from memory.
+struct Product {
+  int64_t m = 1, n_vectors = 1, k = 1;
+  Sweep sweep;
+  int64_t batches = 1;
+  bool is_stream = false;
+};
+RegisterTile decide_tile(Schedule& schedule, const Product& product, const Target& target);
 
 // The only block that reads what `block` writes, if it does nothing else with it than out[i] = f(in[i], …): it can run
 // on a tile while that is in registers.
@@ -69,7 +81,8 @@ struct TileLoops {
   LoopRef parallel, tile;  // the same, where nothing is left between them
 };
 // The loops outside of a register tile, outermost first, as one loop to share out.  The loop over the tiles of a row
-// stays its own where its last tile is partial and there are tasks enough without it, so that it can be peeled.
+// may stay its own where there are tasks enough without it, which is the decision "row_a_task": so analysis wants it
+// where the row's last tile is partial, so that this can be peeled.
 TileLoops fuse_outside(Schedule& schedule, std::vector<LoopRef> outer, bool has_partial_tile, const Target& target);
 // Loops of symbolic extents go outside of the others, the last loop only where it is free to move: divided by
 // constants, the number of a fused iteration tells all the others' apart.

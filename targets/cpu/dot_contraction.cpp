@@ -149,9 +149,9 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
   const Var row_axis = has_rows ? c.rows.back() : Var();
   const int64_t m = has_rows ? analysis.extent(row_axis) : 1;
   const int64_t n_vectors = (analysis.extent(c.vector_axis) + lanes - 1) / lanes;
-  RegisterTile tile = choose_tile(m, n_vectors, count_iterations(analysis, c.reduce) / g, target);
-  if (is_stream(analysis.reads[c.b].buffer, count_most_iterations(analysis, c.rows), target))
-    tile = panels_for_all(tile, n_vectors, count_iterations(analysis, c.batch), target);
+  const bool streams = is_stream(analysis.reads[c.b].buffer, count_most_iterations(analysis, c.rows), target);
+  const int64_t k_count = count_iterations(analysis, c.reduce) / g, batches = count_iterations(analysis, c.batch);
+  const RegisterTile tile = decide_tile(schedule, {m, n_vectors, k_count, {}, batches, streams}, target);
   const auto map = packing_map(c, int64_t{tile.vectors} * lanes);
   if (!map) return false;
   pack(schedule, block, c, *map, target);

@@ -147,6 +147,26 @@ void schedule_transposed(Schedule& schedule, const BlockRef& block, std::vector<
     share_out(schedule, parallel);
 }
 
+// Vectors of the inner loop that a task takes, of so many: a count that divides, so that no task has a guard.
+int64_t decide_vectors_a_task(Schedule& schedule, int64_t extent, int lanes, int64_t total, const Target& target) {
+  const auto divisor_for = [&](int64_t elements) {
+    int64_t vectors = std::max<int64_t>(1, elements / lanes);
+    while (extent % vectors != 0) --vectors;
+    return vectors;
+  };
+  const int64_t analytic = divisor_for(elements_a_task);
+  if (total < elements_a_task) return analytic;  // one task
+  std::vector<Candidate> candidates;
+  for (int64_t elements = elements_a_task / 4; elements <= 16 * elements_a_task; elements *= 2) {
+    const Choice vectors{divisor_for(elements)};
+    if (std::any_of(candidates.begin(), candidates.end(), [&](const auto& c) { return c.value == vectors; })) continue;
+    // Handing out a task costs as much as some hundred elements; too few tasks leave workers idle.
+    const auto tasks = static_cast<double>(total) / static_cast<double>(vectors[0] * lanes);
+    candidates.push_back({vectors, 1 + 200.0 * tasks / static_cast<double>(total) + target.threads / (4 * tasks)});
+  }
+  return schedule.decide("vectors_a_task", candidates, {analytic})[0];
+}
+
 }  // namespace
 
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target) {
@@ -232,10 +252,9 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   std::optional<LoopRef> run;  // the vectors that one task makes in turn
   if (has_rest && is_vector) run = rest;
   if (loops.empty() && !has_rest) return;  // one vector
+  const int64_t total = outer_count * std::max<int64_t>(1, inner_extent);
   if (outer_count < 4 * target.threads && has_rest && rest_extent > 1) {
-    // A count that divides, so that no task has a guard.
-    int64_t vectors_a_task = std::max<int64_t>(1, elements_a_task / lanes);
-    while (rest_extent % vectors_a_task != 0) --vectors_a_task;
+    const int64_t vectors_a_task = decide_vectors_a_task(schedule, rest_extent, lanes, total, target);
     if (rest_extent > 2 * vectors_a_task && vectors_a_task > 1) {
       const auto halves = schedule.split(rest, {std::nullopt, vectors_a_task});
       rest = halves[0], run = halves[1];
@@ -247,7 +266,6 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   if (run && leaves_caches(schedule.func(), target)) walk_in_streams(schedule, *run);
   if (loops.empty()) return;
   const LoopRef shared = fuse_shared(schedule, loops).parallel;
-  const int64_t total = outer_count * std::max<int64_t>(1, inner_extent);
   if (has_open || total >= elements_a_task) share_out(schedule, shared);
 }
 

@@ -36,19 +36,23 @@ std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& b
   return std::nullopt;
 }
 
-int64_t choose_strip(const Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks,
-                     const Target& target) {
+int64_t decide_strip(Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks, const Target& target) {
   const BlockAnalysis copy = analyse(schedule.node(padding));
   int64_t bytes = copy.write.buffer->dtype.bytes();  // of what one block of channels needs
   const std::vector<Expr>& shape = copy.write.buffer->shape;
   for (size_t d = 2; d < shape.size(); ++d) bytes *= as_int(shape[d]).value_or(1);
   int64_t best = 0;
+  // A pass of its own goes through memory; a strip copies its borders once more.
+  std::vector<Candidate> candidates{{{0}, 1.4}};
   for (int64_t strip = 1; strip <= rows; ++strip) {
     if (rows % strip != 0 || (strip < 4 && strip < rows)) continue;  // few rows copy their borders too often
     const bool has_tasks = blocks * (rows / strip) >= 2 * target.threads;
-    if (has_tasks && bytes * strip / rows <= strip_bytes) best = strip;
+    const bool is_near = bytes * strip / rows <= strip_bytes;
+    if (has_tasks && is_near) best = strip;
+    const double borders = strip < rows ? 1.0 / static_cast<double>(strip) : 0;
+    candidates.push_back({{strip}, 1 + borders + (has_tasks ? 0 : 0.5) + (is_near ? 0 : 0.25)});
   }
-  return best;
+  return schedule.decide("strip", candidates, {best})[0];
 }
 
 void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop, int64_t vector_lanes) {

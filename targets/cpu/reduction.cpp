@@ -40,6 +40,22 @@ void pack_filters(Schedule& schedule, const BlockAnalysis& analysis, const Var& 
   }
 }
 
+// Positions of a row that are computed side by side, in registers: a divisor of their number.
+int decide_rows(Schedule& schedule, int64_t extent, const Target& target) {
+  std::vector<Candidate> candidates;
+  int64_t best = 1;
+  for (int64_t rows = 1; rows <= target.vector_registers / 2; ++rows) {
+    if (extent % rows != 0) continue;
+    if (rows <= 8) best = rows;
+    // A step loads the filter once and each position's data; a sum waits for its last step.
+    const auto n = static_cast<double>(rows);
+    const double step =
+        std::max({n / target.fma_ports, (n + 1) / target.load_ports, static_cast<double>(target.fma_latency)});
+    candidates.push_back({{rows}, step / n});
+  }
+  return static_cast<int>(schedule.decide("rows", candidates, {best})[0]);
+}
+
 // Lanes are independent results along `axis`; up to four or so positions of another axis hide the latency.
 void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var& axis, int lanes,
                            const Target& target) {
@@ -51,12 +67,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   Var row_axis;
   for (const Var& v : spatial)
     if (!(v == axis) && analysis.extent(v) > 1) row_axis = v;
-  int rows = 1;
-  if (row_axis.is_defined()) {
-    for (int candidate = std::min(8, target.vector_registers / 2); candidate > 1 && rows == 1; --candidate) {
-      if (analysis.extent(row_axis) % candidate == 0) rows = candidate;
-    }
-  }
+  int rows = row_axis.is_defined() ? decide_rows(schedule, analysis.extent(row_axis), target) : 1;
   // With a padded input, a task takes a strip of rows and pads its own part: the axis in front of the row's where the
   // row's pixels are vectors of channels, and the axis in front of the vectors' where they are the row.
   const auto padding = find_padding(schedule, block);
@@ -70,7 +81,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     }
     if (as_int(analysis.iter(strip_axis).extent)) {
       const int64_t others = std::max<int64_t>(1, blocks / lanes);
-      strip = choose_strip(schedule, *padding, analysis.extent(strip_axis), others, target);
+      strip = decide_strip(schedule, *padding, analysis.extent(strip_axis), others, target);
     }
   } else if (padding && row_axis.is_defined() && spatial.size() > 2 &&
              position_of(analysis, row_axis) + 1 == position_of(analysis, axis) && axis == spatial.back() &&
@@ -79,7 +90,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     int64_t blocks = 1;
     for (const Var& v : spatial)
       if (!(v == row_axis) && !(v == axis)) blocks *= count_iterations(analysis, {v});
-    strip = choose_strip(schedule, *padding, analysis.extent(row_axis), blocks, target);
+    strip = decide_strip(schedule, *padding, analysis.extent(row_axis), blocks, target);
     while (strip > 0 && strip % rows != 0) --rows;
   }
 

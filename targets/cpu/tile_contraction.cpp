@@ -101,23 +101,28 @@ double predict(const TileBlock& b, int64_t m, int64_t outer, int64_t n_tiles, in
   return static_cast<double>(blocks) * (static_cast<double>(steps) * step + around);
 }
 
-TileBlock choose_block(int64_t m, int64_t outer, int64_t n_tiles, int64_t steps, const Target& target) {
+// The decision "tiles": how many along the rows, along the axis around them, and along the columns.
+TileBlock decide_block(Schedule& schedule, int64_t m, int64_t outer, int64_t n_tiles, int64_t steps,
+                       const Target& target) {
   const TileUnit& unit = target.tiles;
   const int64_t along = (m + unit.rows - 1) / unit.rows;
-  TileBlock best;
-  double best_cycles = -1;
+  std::vector<Candidate> candidates;
+  size_t best = 0;
   TileBlock b;
   b.rows = static_cast<int>((m + along - 1) / along);
   for (b.across_rows = 1; b.across_rows <= std::min<int64_t>(along, 4); ++b.across_rows) {
     for (b.across_outer = 1; b.across_outer <= std::min<int64_t>(outer, 4); ++b.across_outer) {
       for (b.columns = 1; b.columns <= std::min<int64_t>(n_tiles, 4); ++b.columns) {
         if (2 * b.count() > unit.registers) continue;  // the others hold operands
-        const double cycles = predict(b, m, outer, n_tiles, steps, target);
-        if (best_cycles < 0 || cycles < best_cycles) best = b, best_cycles = cycles;
+        candidates.push_back({{b.across_rows, b.across_outer, b.columns}, predict(b, m, outer, n_tiles, steps, target)});
+        if (candidates.back().cost < candidates[best].cost) best = candidates.size() - 1;
       }
     }
   }
-  return best;
+  const Choice decided = schedule.decide("tiles", candidates, candidates[best].value);
+  b.across_rows = static_cast<int>(decided[0]), b.across_outer = static_cast<int>(decided[1]);
+  b.columns = static_cast<int>(decided[2]);
+  return b;
 }
 
 // A layout of a buffer with the vector axis in whole blocks of tiles: dimension `axis` j as j // (J·16) in its place,
@@ -208,7 +213,8 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   const bool has_outer = c.rows.size() > 1;
   const Var outer_axis = has_outer ? c.rows[c.rows.size() - 2] : Var();
   const int64_t outer = has_outer ? analysis.extent(outer_axis) : 1;
-  const TileBlock tiles = choose_block(m, outer, n_tiles, count_iterations(analysis, c.reduce) / c.k_step, target);
+  const int64_t steps = count_iterations(analysis, c.reduce) / c.k_step;
+  const TileBlock tiles = decide_block(schedule, m, outer, n_tiles, steps, target);
   pack(schedule, block, c, packing_map(c, tiles, width), width);
 
   const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };

@@ -64,18 +64,23 @@ std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Tar
   return tiles;
 }
 
-RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target, const Sweep& sweep) {
+double tile_cost(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Target& target,
+                 const Sweep& sweep) {
   if (m <= 0) m = 1 << 10;
   if (k <= 0) k = 1 << 8;
+  // Of equals the one that does more work a load.
+  const double loads = static_cast<double>(tile.rows + tile.vectors) / (tile.rows * tile.vectors);
+  // A partial tile is code of its own.
+  const double uneven = m % tile.rows ? 0.02 / std::max(1.0, static_cast<double>(m / tile.rows) / 8) : 0.0;
+  return predict_cycles(tile, m, n_vectors, k, target) * (1 + 0.02 * loads + uneven) +
+         predict_traffic(tile, m, n_vectors, k, sweep, target);
+}
+
+RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target, const Sweep& sweep) {
   RegisterTile best;
   double best_cycles = -1;
   for (const RegisterTile& tile : tiles_that_fit(m, n_vectors, target)) {
-    // Of equals the one that does more work a load.
-    const double loads = static_cast<double>(tile.rows + tile.vectors) / (tile.rows * tile.vectors);
-    // A partial tile is code of its own.
-    const double uneven = m % tile.rows ? 0.02 / std::max(1.0, static_cast<double>(m / tile.rows) / 8) : 0.0;
-    const double cycles = predict_cycles(tile, m, n_vectors, k, target) * (1 + 0.02 * loads + uneven) +
-                          predict_traffic(tile, m, n_vectors, k, sweep, target);
+    const double cycles = tile_cost(tile, m, n_vectors, k, target, sweep);
     if (best_cycles < 0 || cycles < best_cycles) best = tile, best_cycles = cycles;
   }
   return best;

@@ -35,7 +35,11 @@ double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, i
 // Every tile that the registers hold, for m rows and n vectors; 0 rows when symbolic.
 std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Target& target);
 
-// The tile with the least predicted cycles.  `m`, `k`: 0 when symbolic.
+// What tiles are compared by: their predicted cycles, and a little for what these leave out.
+double tile_cost(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Target& target,
+                 const Sweep& sweep = {});
+
+// The tile with the least cost.  `m`, `k`: 0 when symbolic.
 RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target, const Sweep& sweep = {});
 
 // The tile of a stream from memory, which leaves the arithmetic time: narrower where that makes more panels to share

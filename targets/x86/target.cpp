@@ -78,6 +78,7 @@ Target make(const Level& level, const std::vector<std::string>& further) {
   target.l1_bytes = 32 << 10, target.l2_bytes = 1 << 20, target.l3_bytes = 16 << 20;
   target.threads = 4;
   target.default_schedule = cpu::default_schedule;
+  target.decided_schedule = cpu::decided_schedule;
   return target;
 }
 

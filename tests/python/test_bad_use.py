@@ -164,8 +164,8 @@ def test_a_precision_that_is_not_there(network, precision):
         tw.compile(tw.load(network), precision=precision)
 
 
-def test_a_database(network, tmp_path):
-    with raises(1003, "db"):
+def test_a_database_that_is_not_there(network, tmp_path):
+    with raises(1001, "tune.db"):
         tw.compile(tw.load(network), db=tmp_path / "tune.db")
 
 

@@ -1,0 +1,205 @@
+#include "autotune/candidate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <random>
+
+#include "relay_ir/layout.h"
+#include "targets/lower.h"
+
+namespace tw::autotune {
+namespace {
+
+bool is_constant(const Func& func, const Buffer& buffer) {
+  return func.attributes.count("constant:" + buffer->name) > 0;
+}
+
+Shape shape_of(const Buffer& buffer) {
+  const auto shape = const_shape(buffer);
+  check(shape.has_value(), "candidate: shapes are constant");
+  return *shape;
+}
+
+double made_up_float(int set, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  if (set == 0) return normal(random);
+  if (set == 1) {
+    // Zeros of both signs, subnormals, and magnitudes whose squares and sums are still finite in f32.
+    constexpr double extremes[] = {0.0, -0.0, 1e-40, -1e-40, 1e-20, 1.0, -1.0, 100.0, -100.0, 6e4, -6e4};
+    return extremes[random() % std::size(extremes)];
+  }
+  return normal(random) * std::pow(10.0, static_cast<double>(random() % 7) - 3);
+}
+
+int64_t made_up_integer(DType dtype, int set, std::mt19937_64& random) {
+  const bool is_signed = dtype.is_signed_integer();
+  if (dtype.bits == 8 && set != 1) return static_cast<int64_t>(random() % 256) - (is_signed ? 128 : 0);
+  if (dtype.bits == 8) return random() % 2 ? (is_signed ? 127 : 255) : (is_signed ? -128 : 0);
+  if (set != 1) return static_cast<int64_t>(random() % 16) - (is_signed ? 8 : 0);
+  const int64_t largest = (int64_t{1} << (dtype.bits - 1 < 62 ? dtype.bits - 1 : 62)) - 1;
+  const int64_t extremes[] = {0, 1, largest, is_signed ? -largest - 1 : largest};
+  return extremes[random() % 4];
+}
+
+NDArray made_up_array(DType dtype, const Shape& shape, int set, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  NDArray array(dtype, shape);
+  for (int64_t i = 0; i < array.size(); ++i) {
+    if (dtype.is_float()) {
+      array.set_float(i, made_up_float(set, random));
+    } else {
+      array.set_int(i, dtype.is_bool() ? static_cast<int64_t>(random() % 2) : made_up_integer(dtype, set, random));
+    }
+  }
+  return array;
+}
+
+// Sums in another order round otherwise: by their terms' magnitude, which the output's largest stands for.  -1: none.
+int64_t first_different_float(const NDArray& a, const NDArray& b, double tolerance) {
+  double largest = 0;
+  for (int64_t i = 0; i < b.size(); ++i)
+    if (std::isfinite(b.get_float(i))) largest = std::max(largest, std::abs(b.get_float(i)));
+  for (int64_t i = 0; i < b.size(); ++i) {
+    const double ours = a.get_float(i), theirs = b.get_float(i);
+    if (std::isnan(theirs) ? std::isnan(ours) : ours == theirs) continue;
+    if (!(std::abs(ours - theirs) <= tolerance * largest)) return i;
+  }
+  return -1;
+}
+
+int64_t first_different_integer(const NDArray& a, const NDArray& b) {
+  for (int64_t i = 0; i < b.size(); ++i)
+    if (a.get_int(i) != b.get_int(i)) return i;
+  return -1;
+}
+
+std::string describe(size_t output, int64_t element, const NDArray& ours, const NDArray& theirs) {
+  const auto value = [&](const NDArray& array) {
+    return array.dtype().is_float() ? std::to_string(array.get_float(element)) : std::to_string(array.get_int(element));
+  };
+  return "output " + std::to_string(output) + ", element " + std::to_string(element) + ": " + value(ours) +
+         " instead of " + value(theirs);
+}
+
+template <class Keep>
+std::vector<NDArray> among(const Func& func, const std::vector<NDArray>& buffers, Keep keep) {
+  std::vector<NDArray> kept;
+  for (size_t i = 0; i < buffers.size(); ++i)
+    if (keep(func.buffers[i])) kept.push_back(buffers[i]);
+  return kept;
+}
+
+}  // namespace
+
+std::vector<NDArray> made_up_buffers(const Func& func, int set, uint64_t seed) {
+  std::vector<NDArray> buffers;
+  for (size_t i = 0; i < func.buffers.size(); ++i) {
+    const Buffer& buffer = func.buffers[i];
+    const DType dtype = buffer->dtype;
+    if (func.is_output(buffer)) {
+      buffers.emplace_back(dtype, shape_of(buffer));
+      std::memset(buffers.back().data(), 0, buffers.back().byte_size());
+      continue;
+    }
+    const bool is_weight = is_constant(func, buffer);
+    NDArray array =
+        made_up_array(dtype, shape_of(buffer), is_weight ? 0 : set, seed + 1000 * i + (is_weight ? 0 : set));
+    if (is_weight && dtype.is_float()) {
+      // As trained weights are: sums of products stay about as large as what is multiplied.
+      const Shape shape = array.shape();
+      const double scale = 1 / std::sqrt(std::max(1.0, static_cast<double>(array.size()) /
+                                                           static_cast<double>(shape.empty() ? 1 : shape[0])));
+      for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, array.get_float(e) * scale);
+    }
+    buffers.push_back(std::move(array));
+  }
+  return buffers;
+}
+
+Executable build_candidate(const Func& func, const Schedule& schedule, const Target& target,
+                           const std::vector<NDArray>& buffers, CodegenReport* report) {
+  const Func& scheduled = schedule.func();
+  LoweredFunc lowered = lower(scheduled, target, func.name);
+  name_by_content(lowered, func.name);
+  Plan plan;
+  std::vector<NDArray> constants;
+  std::map<std::string, BufferUse> uses;  // lowering flattens buffers and keeps their names
+  for (size_t i = 0; i < func.buffers.size(); ++i) {
+    const Buffer& buffer = func.buffers[i];
+    NDArray array = buffers.at(i);
+    BufferUse use;
+    const auto add = [&](std::vector<TensorInfo>& tensors, Storage storage) {
+      use = {storage, static_cast<uint32_t>(tensors.size()), 0, static_cast<int64_t>(array.byte_size())};
+      tensors.push_back({buffer->name, array.dtype(), array.shape()});
+    };
+    if (is_constant(func, buffer)) {
+      for (const IndexMap& map : relay::layout_changes(schedule.trace(), buffer->name))
+        array = relay::pack_array(array, map);
+      add(plan.constants, Storage::constant);
+      constants.push_back(array);
+    } else {
+      add(func.is_output(buffer) ? plan.outputs : plan.inputs,
+          func.is_output(buffer) ? Storage::output : Storage::input);
+    }
+    uses[buffer->name] = use;
+  }
+  for (const Buffer& buffer : lowered.temporaries) {
+    const int64_t bytes = element_count(shape_of(buffer)) * buffer->dtype.bytes();
+    uses[buffer->name] = {Storage::arena, 0, plan.arena_bytes, bytes};
+    plan.arena_bytes += (bytes + 63) / 64 * 64;
+  }
+  for (const Kernel& kernel : lowered.kernels) {
+    Step step;
+    step.kernel = step.name = kernel.symbol;
+    const size_t own = kernel.func.buffers.size() - (kernel.has_workspace() ? 1 : 0);
+    for (size_t b = 0; b < own; ++b) step.buffers.push_back(uses.at(kernel.func.buffers[b]->name));
+    const auto tasks = as_int(kernel.tasks), workspace_bytes = as_int(kernel.workspace_bytes);
+    check(tasks && workspace_bytes, "candidate: a Func of constant shapes has constant sizes");
+    step.tasks = *tasks, step.workspace_bytes = *workspace_bytes;
+    plan.workspace_bytes = std::max(plan.workspace_bytes, *workspace_bytes);
+    plan.steps.push_back(std::move(step));
+  }
+  CodegenOptions options;
+  options.wants_report = report != nullptr;
+  // Equal kernels of one Func have one symbol.
+  std::vector<Kernel> kernels;
+  for (const Kernel& kernel : lowered.kernels) {
+    const auto has_symbol = [&](const Kernel& other) { return other.symbol == kernel.symbol; };
+    if (std::none_of(kernels.begin(), kernels.end(), has_symbol)) kernels.push_back(kernel);
+  }
+  return Executable(compile_image(kernels, target, options, report), std::move(plan), std::move(constants),
+                    {target.architecture, target.name, target.features});
+}
+
+std::vector<NDArray> inputs_among(const Func& func, const std::vector<NDArray>& buffers) {
+  return among(func, buffers, [&](const Buffer& b) { return !func.is_output(b) && !is_constant(func, b); });
+}
+
+std::vector<NDArray> outputs_among(const Func& func, const std::vector<NDArray>& buffers) {
+  return among(func, buffers, [&](const Buffer& b) { return func.is_output(b); });
+}
+
+std::string find_difference(const std::vector<NDArray>& outputs, const std::vector<NDArray>& expected) {
+  check(outputs.size() == expected.size(), "find_difference: outputs in the same order");
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const NDArray &a = outputs[o], &b = expected[o];
+    const int64_t at = b.dtype().is_float() ? first_different_float(a, b, b.dtype().bits == 16 ? 2e-2 : 1e-4)
+                                            : first_different_integer(a, b);
+    if (at >= 0) return describe(o, at, a, b);
+  }
+  return "";
+}
+
+std::string find_network_difference(const std::vector<NDArray>& outputs, const std::vector<NDArray>& expected) {
+  check(outputs.size() == expected.size(), "find_network_difference: outputs in the same order");
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (!expected[o].dtype().is_float()) continue;
+    const int64_t at = first_different_float(outputs[o], expected[o], 2e-2);
+    if (at >= 0) return describe(o, at, outputs[o], expected[o]);
+  }
+  return "";
+}
+
+}  // namespace tw::autotune

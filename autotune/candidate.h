@@ -1,0 +1,32 @@
+// One scheduled Func as an executable of its own, with made-up weights.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/executable.h"
+#include "targets/compile_image.h"
+
+namespace tw::autotune {
+
+// Made-up arrays for all buffers of a Func with constant shapes; outputs are zero.  Set 0 is as activations are, set 1
+// has the extremes of integers and the smallest and largest magnitudes that sums of floats bear, set 2 mixes
+// magnitudes. Weights (constants) are the same in all sets.
+std::vector<NDArray> made_up_buffers(const Func& func, int set, uint64_t seed);
+
+// `buffers`: for the unscheduled Func, in whose layout constants are taken; inputs and outputs are the others, in
+// order. What a primitive, lowering or code generation refuses is their Error.
+Executable build_candidate(const Func& func, const Schedule& schedule, const Target& target,
+                           const std::vector<NDArray>& buffers, CodegenReport* report = nullptr);
+
+// Those of the Func's buffers that are inputs or outputs of its executable.
+std::vector<NDArray> inputs_among(const Func& func, const std::vector<NDArray>& buffers);
+std::vector<NDArray> outputs_among(const Func& func, const std::vector<NDArray>& buffers);
+
+// Where outputs differ by more than rounding does; empty: nowhere.  Integers are to be equal.
+std::string find_difference(const std::vector<NDArray>& outputs, const std::vector<NDArray>& expected);
+// The same of a whole network, where small differences grow and flip roundings to small types: floats only, by a
+// tolerance that a wrong kernel exceeds.
+std::string find_network_difference(const std::vector<NDArray>& outputs, const std::vector<NDArray>& expected);
+
+}  // namespace tw::autotune

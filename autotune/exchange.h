@@ -1,0 +1,66 @@
+// What a job and its measuring child share: one piece of memory, a header and then the arrays.
+//
+//   header | inputs of each set | outputs of each set: the candidate's, then the incumbent's
+//
+// Arrays are in the order of the plan's inputs and outputs, each at a multiple of 64.  Both sides compute their places
+// from the plan, so nothing in this memory is an address or a length that the job would trust: the code that is
+// measured may have written anything here.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/plan.h"
+
+namespace tw::autotune {
+
+inline constexpr int input_sets = 3;
+inline constexpr uint32_t most_rounds = 256;
+
+// How far the child has come, in this order.
+enum class Progress : uint32_t { started, loaded, confined, computed, measured, failed };
+
+struct Exchange {
+  // Of the job.
+  uint32_t threads = 1;
+  double seconds = 0;        // to measure for
+  double worst_ratio = 0;    // a candidate that is slower than the incumbent by this after some rounds is given up
+  int64_t memory_bytes = 0;  // of address space: RLIMIT_AS
+  double limit_seconds = 0;  // of one core's time each: RLIMIT_CPU
+  // Of the child.
+  std::atomic<uint32_t> progress{static_cast<uint32_t>(Progress::started)};
+  std::atomic<uint32_t> filters_calls{0};  // whether the kernel refuses system calls that kernels have no use for
+  std::atomic<uint32_t> rounds{0};         // of samples that are there
+  double incumbent[most_rounds] = {}, candidate[most_rounds] = {};  // seconds of a run
+  char message[512] = {};                                           // where it failed
+};
+
+// Bytes from the start of the exchange.
+struct ExchangeLayout {
+  std::vector<int64_t> inputs;                // of set 0; set s is s · input_bytes further
+  std::vector<int64_t> outputs;               // of set 0 and the candidate
+  int64_t input_bytes = 0, output_bytes = 0;  // of one set
+  int64_t bytes = 0;                          // in all
+
+  explicit ExchangeLayout(const Plan& plan) {
+    const auto place = [](const std::vector<TensorInfo>& tensors, std::vector<int64_t>& places, int64_t& size) {
+      for (const TensorInfo& tensor : tensors) {
+        places.push_back(size);
+        size += (element_count(tensor.shape) * tensor.dtype.bytes() + 63) / 64 * 64;
+      }
+    };
+    place(plan.inputs, inputs, input_bytes);
+    place(plan.outputs, outputs, output_bytes);
+    const int64_t start = (static_cast<int64_t>(sizeof(Exchange)) + 63) / 64 * 64;
+    for (int64_t& at : inputs) at += start;
+    for (int64_t& at : outputs) at += start + input_sets * input_bytes;
+    bytes = start + input_sets * (input_bytes + 2 * output_bytes);
+  }
+  int64_t input(size_t i, int set) const { return inputs[i] + set * input_bytes; }
+  int64_t output(size_t i, int set, bool is_incumbent) const {
+    return outputs[i] + (2 * set + (is_incumbent ? 1 : 0)) * output_bytes;
+  }
+};
+
+}  // namespace tw::autotune

@@ -1,0 +1,51 @@
+// A candidate beside the incumbent, in a child process with limits (tw-measure): whatever it does ends there.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autotune/database.h"
+#include "runtime/plan.h"
+
+namespace tw::autotune {
+
+// How a trial ends; the words are those of the database.  `refused`: a primitive, lowering or code generation did.
+enum class Status { ok, timeout, crash, wrong, spill, refused };
+const char* word_of(Status status);
+
+struct MeasureRequest {
+  std::filesystem::path program;               // tw-measure
+  std::filesystem::path candidate, incumbent;  // .twa, with equal inputs and outputs
+  const Plan* plan = nullptr;                  // of either
+  std::vector<std::vector<NDArray>> inputs;    // by set: input_sets of them (exchange.h)
+  // By set: what the outputs have to be; none: whatever the incumbent's are.
+  std::vector<std::vector<NDArray>> expected;
+  int threads = 1;
+  double seconds = 0.2;      // of timing; 0: outputs only
+  double worst_ratio = 1.3;  // slower ones are given up after some rounds
+  // The child's limits.
+  double limit_seconds = 10;                // by the clock, from its start to its end
+  int64_t memory_bytes = int64_t{2} << 30;  // beside the model's own
+  std::function<bool()> is_cancelled;       // asked now and then; true ends the child: Error(input)
+};
+
+struct Measurement {
+  Status status = Status::ok;
+  std::string detail;  // of what is not ok
+  std::vector<Sample> samples;
+  std::vector<std::vector<NDArray>> outputs;  // by set: the candidate's, where it got so far
+  bool filters_calls = false;  // whether the kernel kept the child from all system calls but harmless ones
+};
+
+// Error(file) when the program cannot be started, or it cannot load the two.
+Measurement measure(const MeasureRequest& request);
+
+// Median of candidate / incumbent with its 95 % confidence interval, by the order of the samples' ratios.
+struct Ratio {
+  double median = 0, low = 0, high = 0;
+};
+Ratio ratio_of(const std::vector<Sample>& samples);
+
+}  // namespace tw::autotune

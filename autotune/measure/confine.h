@@ -1,0 +1,16 @@
+// What a measuring child may do: compute, in memory of limited size, for a limited time.
+#pragma once
+
+#include <cstdint>
+
+namespace tw::autotune {
+
+// Before anything is loaded: memory, time and files; no core dump; the child dies with the job.
+void limit_resources(int64_t memory_bytes, double cpu_seconds);
+
+// Before a candidate runs, when all files are open and all threads have started: no new process or thread, no file, no
+// output; a system call that kernels have no use for ends the process.  False where the kernel has no such filter: then
+// only the limits hold.
+bool confine();
+
+}  // namespace tw::autotune

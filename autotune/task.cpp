@@ -1,0 +1,119 @@
+#include "autotune/task.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "autotune/digest.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/printer.h"
+#include "tensor_ir/structural.h"
+
+namespace tw::autotune {
+namespace {
+
+bool has_constant_shapes(const Func& func) {
+  return func.parameters.empty() && std::all_of(func.buffers.begin(), func.buffers.end(),
+                                                [](const Buffer& buffer) { return const_shape(buffer).has_value(); });
+}
+
+bool has_data_dependent_index(const Func& func) {
+  bool found = false;
+  const auto look = [&](const std::vector<Expr>& indices) {
+    for (const Expr& index : indices) visit(index, [&](const Load&) { found = true; });
+  };
+  visit(func.body, [&](const Load& load) { look(load.indices); }, [&](const Store& store) { look(store.indices); });
+  return found;
+}
+
+}  // namespace
+
+std::string task_key(const Func& func) {
+  return structural_digest(func);
+}
+
+std::string target_facts(const Target& target, int threads) {
+  nlohmann::json facts;
+  std::vector<std::string> features = target.features, instructions;
+  std::sort(features.begin(), features.end());
+  for (const MachineInstruction& instruction : target.instructions)
+    instructions.push_back(to_text(instruction.intrinsic));
+  facts["architecture"] = target.architecture;
+  facts["triple"] = target.triple;
+  facts["cpu"] = target.cpu;
+  facts["features"] = features;
+  facts["instructions"] = instructions;
+  facts["vector_bits"] = target.vector_bits;
+  facts["vector_registers"] = target.vector_registers;
+  facts["has_masks"] = target.has_masks;
+  facts["has_fma"] = target.has_fma;
+  facts["has_power_scaling"] = target.has_power_scaling;
+  facts["has_f16"] = target.has_f16;
+  facts["has_f16_conversion"] = target.has_f16_conversion;
+  facts["fma_ports"] = target.fma_ports;
+  facts["fma_latency"] = target.fma_latency;
+  facts["load_ports"] = target.load_ports;
+  facts["l1_bytes"] = target.l1_bytes;
+  facts["l2_bytes"] = target.l2_bytes;
+  facts["l3_bytes"] = target.l3_bytes;
+  facts["compute_capability"] = target.compute_capability;
+  facts["shared_bytes"] = target.shared_bytes;
+  facts["scheduled_for_threads"] = target.threads;
+  facts["threads"] = threads;
+  return facts.dump();
+}
+
+std::string target_key(const Target& target, int threads) {
+  return digest_of(target_facts(target, threads));
+}
+
+std::string compiler_key() {
+  std::string text;
+  for (const char byte : compiler_build_id()) {
+    constexpr char digits[] = "0123456789abcdef";
+    text += digits[static_cast<unsigned char>(byte) >> 4];
+    text += digits[static_cast<unsigned char>(byte) & 15];
+  }
+  return text;
+}
+
+std::vector<Task> find_tasks(const std::vector<relay::CompileReport::Piece>& pieces,
+                             const std::vector<StepProfile>& profile, const Target& target) {
+  if (!target.decided_schedule) return {};
+  // Kernels may be shared by pieces: each takes its part.
+  std::map<std::string, double> seconds;
+  std::map<std::string, int> users;
+  for (const StepProfile& step : profile) seconds[step.kernel] += step.seconds;
+  for (const auto& piece : pieces)
+    for (const std::string& kernel : piece.kernels) users[kernel] += piece.groups;
+  std::vector<Task> tasks;
+  for (const auto& piece : pieces) {
+    if (!has_constant_shapes(piece.func) || has_data_dependent_index(piece.func)) continue;
+    const Schedule schedule = target.decided_schedule(piece.func, target, {});
+    const bool is_open = std::any_of(schedule.asked().begin(), schedule.asked().end(),
+                                     [](const AskedDecision& asked) { return asked.candidates.size() > 1; });
+    if (!is_open) continue;
+    Task task{task_key(piece.func), piece.name, piece.func, piece.groups, 0};
+    for (const std::string& kernel : piece.kernels) task.seconds += seconds[kernel] * piece.groups / users[kernel];
+    const auto same = std::find_if(tasks.begin(), tasks.end(), [&](const Task& t) { return t.key == task.key; });
+    if (same != tasks.end()) {
+      same->groups += task.groups, same->seconds += task.seconds;
+    } else {
+      tasks.push_back(std::move(task));
+    }
+  }
+  std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return a.seconds > b.seconds; });
+  return tasks;
+}
+
+std::string model_key(const std::vector<relay::CompileReport::Piece>& pieces) {
+  std::vector<std::string> keys;
+  for (const auto& piece : pieces) keys.push_back(task_key(piece.func) + "*" + std::to_string(piece.groups));
+  std::sort(keys.begin(), keys.end());
+  std::string text;
+  for (const std::string& key : keys) text += key + "\n";
+  return digest_of(text);
+}
+
+}  // namespace tw::autotune

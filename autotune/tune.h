@@ -1,0 +1,54 @@
+// A tuning job: finds the tasks of a network, tries candidates for them within a budget, and adopts what makes the
+// network faster.  What was tried is in the database when the next candidate starts; the same call goes on from there.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "autotune/database.h"
+#include "autotune/measure.h"
+#include "relay_ir/compile.h"
+
+namespace tw::autotune {
+
+struct TuneOptions {
+  relay::CompileOptions compile;  // of the network; `schedule` is the job's own
+  double budget_seconds = 600;    // by the clock
+  uint64_t seed = 0;
+  int most_trials = 64;                   // of a task, over all jobs of this database
+  std::filesystem::path measure_program;  // tw-measure
+  // One line of JSON for each: start, task, trial, confirmation, end.
+  std::function<void(const std::string&)> on_event;
+  std::function<bool()> is_stopping;   // asked after each candidate: true goes on to the confirmation
+  std::function<bool()> is_cancelled;  // asked while a candidate runs: true ends the job with Error(input)
+
+  // What tests put something predictable in the place of.
+  std::function<double()> now;  // seconds
+  std::function<Measurement(const MeasureRequest&)> measure_candidate;
+  // Latency of the network with proposals by that without.
+  std::function<Ratio(Executable& with, Executable& without)> compare_networks;
+};
+
+struct TuneReport {
+  int tasks = 0, trials = 0;             // trials of this job
+  std::map<std::string, int> by_status;  // of them
+  int adopted = 0;                       // records in the network now
+  double ratio = 1;                      // network with them by network with the default schedules
+  double default_seconds = 0;            // of a run of the latter
+  bool was_stopped = false;
+  std::vector<std::string> skipped;  // tasks that cannot be measured, with the reason
+};
+
+// Error(target) when this machine cannot run code for the target.
+TuneReport tune(const relay::Graph& graph, const Target& target, Database& database, const TuneOptions& options);
+
+// Zeros for integers, which index anything, and made-up floats, for a network's inputs.
+std::vector<NDArray> made_up_inputs(const Plan& plan, uint64_t seed);
+// Runs both in turn for about so many seconds.
+Ratio compare_networks(Executable& with, Executable& without, const std::vector<NDArray>& inputs, double seconds);
+
+}  // namespace tw::autotune

@@ -1,0 +1,52 @@
+#include "autotune/tuned_source.h"
+
+#include <mutex>
+
+#include "autotune/space.h"
+#include "autotune/task.h"
+
+namespace tw::autotune {
+
+struct TunedSchedules::State {
+  std::map<std::string, Record> records;  // by task
+  std::mutex mutex;
+  std::map<std::string, Use> uses;
+};
+
+TunedSchedules::TunedSchedules(std::vector<Record> records) : state_(std::make_shared<State>()) {
+  for (Record& record : records) {
+    const std::string task = record.task;
+    state_->records.emplace(task, std::move(record));
+  }
+}
+
+TunedSchedules::TunedSchedules(const Database& database, const Target& target, int threads)
+    : TunedSchedules(database.winners(target_key(target, threads), space_version, compiler_key())) {}
+
+Schedule TunedSchedules::operator()(const Func& func, const Target& target) const {
+  const std::string key = task_key(func);
+  const auto found = state_->records.find(key);
+  if (found == state_->records.end() || !target.decided_schedule) return target.default_schedule(func, target);
+  const auto note = [&](Use use) {
+    const std::lock_guard lock(state_->mutex);
+    state_->uses[key] = use;
+  };
+  try {
+    Schedule schedule = target.decided_schedule(func, target, parse_decisions(found->second.decisions));
+    if (to_text(schedule.trace()) == found->second.trace) {
+      note(Use::record);
+      return schedule;
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::schedule && error.code() != ErrorCode::text) throw;
+  }
+  note(Use::stale);
+  return target.default_schedule(func, target);
+}
+
+std::map<std::string, TunedSchedules::Use> TunedSchedules::uses() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->uses;
+}
+
+}  // namespace tw::autotune

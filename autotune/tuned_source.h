@@ -1,0 +1,37 @@
+// Schedules from the database: a record of exactly this task on exactly this target, by this space and compiler, that a
+// network has confirmed; otherwise the target's default.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autotune/database.h"
+#include "schedule/source.h"
+
+namespace tw::autotune {
+
+class TunedSchedules {
+ public:
+  // `threads`: of the run.  Reads the database once.
+  TunedSchedules(const Database& database, const Target& target, int threads);
+  // Of given records, one a task: what a search proposes.
+  explicit TunedSchedules(std::vector<Record> records);
+
+  // For several threads at once.  A record whose decisions no longer make the schedule that was measured is not used.
+  Schedule operator()(const Func& func, const Target& target) const;
+  ScheduleSource source() const {
+    return [*this](const Func& func, const Target& target) { return (*this)(func, target); };
+  }
+
+  // By task key: what has been asked for so far.  Copies share it.
+  enum class Use { record, stale };
+  std::map<std::string, Use> uses() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace tw::autotune

@@ -1,0 +1,78 @@
+// Tuning jobs and their database.
+#include <pybind11/functional.h>
+
+#include "autotune/database.h"
+#include "autotune/space.h"
+#include "autotune/task.h"
+#include "autotune/tune.h"
+#include "python/bind.h"
+
+namespace tw::python {
+namespace {
+
+using autotune::Database;
+
+// `ask`: called with no arguments now and then, with the GIL, so that Python's signal handlers run; what it raises ends
+// the job at once.
+bool asks_to_end(const py::function& ask) {
+  const py::gil_scoped_acquire locked;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  return ask().cast<bool>();
+}
+
+void tune(const relay::Graph& graph, const std::string& target, const std::string& database, int threads,
+          const std::string& precision, bool winograd, double budget, uint64_t seed, const std::string& measure_program,
+          const py::function& on_event, const py::function& is_stopping) {
+  const py::gil_scoped_release unlocked;
+  const auto cache = KernelCache::from_environment();
+  autotune::TuneOptions options;
+  options.compile.threads = threads;
+  options.compile.precision = parse_dtype(precision).value();
+  options.compile.winograd = winograd;
+  options.compile.cache = cache.get();
+  options.budget_seconds = budget;
+  options.seed = seed;
+  options.measure_program = measure_program;
+  options.on_event = [&](const std::string& line) {
+    const py::gil_scoped_acquire locked;
+    on_event(line);
+  };
+  options.is_stopping = [&] { return asks_to_end(is_stopping); };
+  options.is_cancelled = [&] { return asks_to_end(is_stopping), false; };
+  const Target parsed = parse_target(target);
+  Database records(database, Database::Access::write);
+  autotune::tune(graph, parsed, records, options);
+}
+
+py::dict summary(const std::string& path) {
+  const Database database(path, Database::Access::read);
+  const Database::Summary summary = database.summary();
+  py::dict result, by_status;
+  for (const auto& [status, count] : summary.by_status) by_status[status.c_str()] = count;
+  result["targets"] = summary.targets;
+  result["tasks"] = summary.tasks;
+  result["records"] = summary.records;
+  result["confirmations"] = summary.confirmations;
+  result["by_status"] = by_status;
+  return result;
+}
+
+}  // namespace
+
+void bind_tune(py::module_& module) {
+  module.def("tune", &tune);
+  module.def("database_summary", &summary);
+  module.def("database_lines", [](const std::string& path, const std::function<void(const std::string&)>& line) {
+    Database(path, Database::Access::read).export_lines(line);
+  });
+  module.def("database_merge", [](const std::string& into, const std::string& from) {
+    return Database(into, Database::Access::write).merge(from);
+  });
+  module.def("database_verify",
+             [](const std::string& path) { return Database(path, Database::Access::read).verify(); });
+  module.def("database_prune", [](const std::string& path) {
+    return Database(path, Database::Access::write).prune(autotune::space_version, autotune::compiler_key());
+  });
+}
+
+}  // namespace tw::python

@@ -1,0 +1,136 @@
+"""Tuning: a job that searches for faster schedules of a model's kernels and keeps them in a database."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import _core
+from .error import Error
+from .executable import checked_precision, checked_threads
+from .model import Model, load
+
+MEASURE_PROGRAM = Path(__file__).parent / "tw-measure"  # the child process of measurements, built beside the module
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+@dataclass
+class TuneReport:
+    """What a job did: counts of trials by how they ended, and the model's latency before and after."""
+
+    tasks: int = 0
+    trials: int = 0
+    by_status: dict[str, int] = field(default_factory=dict)
+    adopted: int = 0  # records in use now
+    ratio: float = 1.0  # latency with them by latency with the default schedules, measured side by side
+    before_milliseconds: float = 0.0
+    after_milliseconds: float = 0.0
+    was_stopped: bool = False
+    skipped: list[str] = field(default_factory=list)  # tasks that could not be measured, and why
+
+    def __str__(self) -> str:
+        counts = [f"{count} {status}" for status, count in sorted(self.by_status.items())]
+        lines = [
+            f"{self.tasks} tasks, {self.trials} tried: {', '.join(counts) or 'nothing left to try'}",
+            f"{self.before_milliseconds:.3f} → {self.after_milliseconds:.3f} ms with {self.adopted} tuned schedules",
+        ]
+        lines += [f"not tuned: {reason}" for reason in self.skipped]
+        return "\n".join(lines)
+
+
+def seconds_of(budget: str | float) -> float:
+    """60, "60s", "10m", "8h" or "1h30m" in seconds."""
+    if isinstance(budget, (int, float)) and not isinstance(budget, bool):
+        seconds = float(budget)
+    else:
+        text = str(budget)
+        parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
+        is_whole = "".join(number + unit for number, unit in parts) == text
+        seconds = sum(float(number) * UNITS[unit] for number, unit in parts) if is_whole else 0.0
+    if not 0 < seconds < 1e8:
+        raise Error("TW1101", f"budget={budget!r} is no time\nhelp: write 60s, 10m or 8h")
+    return seconds
+
+
+@contextmanager
+def stopped_by_interrupt():
+    """Yields a function that says whether Ctrl-C came once; the second time ends everything at once."""
+    stopping = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopping.is_set
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def stop(number, frame):
+        stopping.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield stopping.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def tune(
+    model: Any,
+    target: str = "cpu",
+    db: str | os.PathLike | None = None,
+    budget: str | float = "10m",
+    seed: int = 0,
+    on_event: Callable[[dict[str, Any]], None] | None = None,
+    threads: int | None = None,
+    precision: str = "f32",
+    winograd: bool = True,
+) -> TuneReport:
+    """Tries schedules for the model's kernels for as long as `budget` says, and keeps what it learns in `db`.
+
+    Every candidate runs in a process of its own, with limits, and its outputs are checked before its time counts.
+    `tw.compile(model, db=db)` with the same target, threads, precision and winograd uses what made the model no
+    slower.  The same call again goes on where this one ended.  `on_event` is called with each event as a dict.
+    Ctrl-C once ends the search after the current candidate, twice at once.
+    """
+    if db is None:
+        raise Error(
+            "TW1101", "tune needs a database\nhelp: tw.tune(model, db='tune.db'); it is made where there is none"
+        )
+    checked_precision(precision)
+    seconds, workers = seconds_of(budget), checked_threads(threads)
+    if not isinstance(model, Model):
+        model = load(model)
+    report = TuneReport()
+
+    def receive(line: str) -> None:
+        event = json.loads(line)
+        if event["event"] == "skipped":
+            report.skipped.append(f"{event['task']}: {event['reason']}")
+        if event["event"] == "end":
+            for name, value in event.items():
+                if hasattr(report, name):
+                    setattr(report, name, value)
+        if on_event:
+            on_event(event)
+
+    with stopped_by_interrupt() as is_stopping:
+        _core.tune(
+            model._core,
+            target,
+            os.fspath(db),
+            workers,
+            precision,
+            bool(winograd),
+            seconds,
+            int(seed) & (2**64 - 1),
+            str(MEASURE_PROGRAM),
+            receive,
+            is_stopping,
+        )
+    return report

@@ -1,0 +1,47 @@
+// What a template leaves open: named decisions, each with the values that it may take and the one that analysis
+// prefers.
+//
+//   const Choice tile = schedule.decide("tile", candidates, {14, 2});
+//
+// A template that asks so is a sketch rule: the space of a Func is what its template asks when it runs, a point of the
+// space is one value for each, and a search needs to know nothing else.  Without a decision the analytic choice holds,
+// so a schedule that nobody searched for is the default one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tw {
+
+// The value of a decision: a few numbers, {14, 2} for a tile of 14 rows and 2 vectors.
+using Choice = std::vector<int64_t>;
+
+// What was decided, by name.  What is not in it is left to analysis.
+using Decisions = std::map<std::string, Choice>;
+
+struct Candidate {
+  Choice value;
+  // Predicted time of the block with it, in any unit: it compares candidates of one decision, from facts of the target
+  // alone.
+  double cost = 1;
+};
+
+// A decision as a template asked for it.
+struct AskedDecision {
+  std::string name;
+  std::vector<Candidate> candidates;  // the analytic choice is among them
+  size_t analytic = 0, chosen = 0;    // of candidates
+  // Of the chosen one, by the analytic choice's: above 1 it is predicted to be slower.
+  double relative_cost() const { return candidates[chosen].cost / candidates[analytic].cost; }
+};
+
+// "strip=14 tile=14x2"; nothing decided is "".  parse_decisions(to_text(d)) is d; Error(text) on anything else.
+std::string to_text(const Choice& choice);
+std::string to_text(const Decisions& decisions);
+Decisions parse_decisions(std::string_view text);
+
+}  // namespace tw

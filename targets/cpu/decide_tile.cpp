@@ -1,0 +1,29 @@
+// The register tile of a contraction as a decision.
+#include <algorithm>
+
+#include "targets/cpu/default_schedule.h"
+
+namespace tw::cpu {
+namespace {
+
+constexpr double worst_cost = 2;  // of a candidate, by the analytic choice's: beyond, the model is not that wrong
+
+}  // namespace
+
+RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& target) {
+  RegisterTile analytic = choose_tile(p.m, p.n_vectors, p.k, target, p.sweep);
+  const double least = tile_cost(analytic, p.m, p.n_vectors, p.k, target, p.sweep);
+  if (p.is_stream) analytic = panels_for_all(analytic, p.n_vectors, p.batches, target);
+  const auto choice = [](const RegisterTile& tile) { return Choice{tile.rows, tile.vectors}; };
+  std::vector<Candidate> candidates;
+  for (const RegisterTile& tile : tiles_that_fit(p.m, p.n_vectors, target)) {
+    const double cost = tile_cost(tile, p.m, p.n_vectors, p.k, target, p.sweep) / least;
+    const bool is_analytic = choice(tile) == choice(analytic);
+    // Whoever waits for memory has time for any of them.
+    if (cost <= worst_cost || is_analytic) candidates.push_back({choice(tile), p.is_stream ? (is_analytic ? 1 : 1.02) : cost});
+  }
+  const Choice decided = schedule.decide("tile", candidates, choice(analytic));
+  return {static_cast<int>(decided[0]), static_cast<int>(decided[1])};
+}
+
+}  // namespace tw::cpu

@@ -1,0 +1,132 @@
+"""A tuning job from Python and the command line: tiny, but real."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import tilewright as tw
+from tilewright.tune import seconds_of
+
+
+@pytest.fixture
+def network(tmp_path):
+    """A convolution and a product, of a size that takes some time."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w1": rng.standard_normal((32, 16, 3, 3)).astype(np.float32) / 12,
+        "w2": rng.standard_normal((32 * 14 * 14, 40)).astype(np.float32) / 80,
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Flatten", ["r"], ["f"]),
+        helper.make_node("MatMul", ["f", "w2"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 14, 14])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 40])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    path = tmp_path / "network.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def cli(*arguments):
+    return subprocess.run([sys.executable, "-m", "tilewright", *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_tuning_end_to_end(network, tmp_path):
+    db, events = tmp_path / "tune.db", []
+    report = tw.tune(network, db=db, budget="6s", seed=3, threads=1, on_event=events.append)
+    assert report.tasks > 0 and report.trials > 0 and not report.skipped
+    assert sum(report.by_status.values()) == report.trials
+    assert "tried" in str(report)
+    assert events[0]["event"] == "start" and events[-1]["event"] == "end"
+    assert sum(event["event"] == "trial" for event in events) == report.trials
+    assert set(report.by_status) <= {"ok", "spill", "refused", "timeout"}  # neither wrong nor crashing
+
+    plain, tuned = tw.compile(network, threads=1), tw.compile(network, threads=1, db=db)
+    x = np.random.default_rng(1).standard_normal((1, 16, 14, 14)).astype(np.float32)
+    np.testing.assert_allclose(tuned.run({"x": x})["y"], plain.run({"x": x})["y"], rtol=1e-3, atol=1e-4)
+    assert "with schedules from the database" in tuned.report()
+    assert "database" not in plain.report()
+
+    # Not for other targets, nor for another number of threads.
+    for target, threads in (("cpu", 3), ("x86:sse4", 1), ("aarch64", 1), ("rpi4", 1)):
+        assert "0 kernels with schedules from the database" in tw.compile(network, target, threads, db=db).report()
+
+    # The same again goes on: nothing is tried twice.
+    again = []
+    tw.tune(network, db=db, budget="2s", seed=3, threads=1, on_event=again.append)
+    trials = [(e["key"], e["decisions"]) for e in events + again if e["event"] == "trial"]
+    assert len(trials) == len(set(trials))
+    assert again[0]["earlier_trials"] == report.trials
+
+
+def test_command_line(network, tmp_path):
+    db = tmp_path / "tune.db"
+    result = cli("tune", network, "--budget", "3s", "--db", db, "-j", "1")
+    assert result.returncode == 0, result.stderr
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [events[0]["event"], events[-1]["event"]] == ["start", "end"]
+
+    shown = cli("db", "show", db)
+    assert shown.returncode == 0 and "records" in shown.stdout
+    assert cli("db", "verify", db).returncode == 0
+    assert cli("db", "export", db, "-o", tmp_path / "rows.jsonl").returncode == 0
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert {row["table"] for row in rows} >= {"targets", "tasks"}
+    merged = cli("db", "merge", tmp_path / "other.db", tmp_path / "rows.jsonl", db)
+    assert f"{len(rows)} new rows" in merged.stdout and "0 new rows" in merged.stdout
+    assert cli("db", "export", tmp_path / "other.db").stdout == (tmp_path / "rows.jsonl").read_text()
+    assert cli("db", "prune", tmp_path / "other.db").returncode == 0
+    compiled = cli("compile", network, "-o", tmp_path / "n.twa", "--db", db, "-j", "1", "-v")
+    assert compiled.returncode == 0 and "schedules from the database" in compiled.stdout
+
+
+def test_damaged_rows_are_found(network, tmp_path):
+    import sqlite3
+
+    db = tmp_path / "tune.db"
+    tw.tune(network, db=db, budget="2s", threads=1)
+    with sqlite3.connect(db) as connection:
+        connection.execute("UPDATE targets SET facts = '{}'")
+    connection.close()
+    result = cli("db", "verify", db)
+    assert result.returncode == 1 and "key" in result.stdout
+
+
+@pytest.mark.parametrize("text, seconds", [("60s", 60), ("10m", 600), ("8h", 28800), ("1h30m", 5400), (2.5, 2.5)])
+def test_budgets(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("bad", ["", "10", "ten minutes", "-5s", "0s", 0, -1, True, "5s!"])
+def test_budgets_that_are_none(bad):
+    with pytest.raises(tw.Error, match="TW1101"):
+        seconds_of(bad)
+
+
+def test_bad_use(network, tmp_path):
+    with pytest.raises(tw.Error, match="TW1101.*database"):
+        tw.tune(network)
+    with pytest.raises(tw.Error, match="TW1003.*precision"):
+        tw.tune(network, db=tmp_path / "t.db", precision="f8")
+    with pytest.raises(tw.Error, match="TW1301"):
+        tw.tune(network, "rpi4", db=tmp_path / "t.db", budget="1s")
+    with pytest.raises(tw.Error, match="TW1001.*no database"):
+        tw.compile(network, db=tmp_path / "missing.db")
+    (tmp_path / "text.db").write_text("these are no records\n" * 100)
+    with pytest.raises(tw.Error, match="TW1001"):
+        tw.compile(network, db=tmp_path / "text.db")
+    with pytest.raises(tw.Error, match="TW1001"):
+        tw.tune(network, db=tmp_path / "text.db", budget="1s")
+    assert cli("db", "show", tmp_path / "missing.db").returncode == 2

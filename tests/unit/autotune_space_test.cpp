@@ -1,0 +1,197 @@
+// Every point of every sample's space is a schedule that computes the same, and the order is the same each time.
+#include <gtest/gtest.h>
+
+#include "autotune/candidate.h"
+#include "autotune/space.h"
+#include "autotune/task.h"
+#include "autotune/tuned_source.h"
+#include "relay_ir/layout.h"
+#include "targets/cpu/default_schedule.h"
+#include "tensor_ir/interp.h"
+#include "tensor_ir/printer.h"
+#include "tests/unit/sample_funcs.h"
+
+namespace tw::autotune {
+namespace {
+
+Target core(int vector_bits, int registers) {
+  Target target = parse_target(vector_bits == 512 ? "x86:avx512" : "x86:avx2");
+  target.vector_bits = vector_bits;
+  target.vector_registers = registers;
+  target.threads = 2;
+  return target;
+}
+
+std::vector<Point> points_of(const Func& func, const Target& target, size_t most, uint64_t seed = 0) {
+  Space space(func, target, seed);
+  std::vector<Point> points;
+  while (points.size() < most) {
+    auto point = space.next();
+    if (!point) break;
+    points.push_back(std::move(*point));
+  }
+  return points;
+}
+
+TEST(SpaceOfTemplates, begins_with_the_default_and_has_each_schedule_once) {
+  const Target target = core(512, 32);
+  for (const test::SampleFunc& sample : test::sample_funcs()) {
+    const auto points = points_of(sample.func, target, 40);
+    ASSERT_FALSE(points.empty()) << sample.name;
+    EXPECT_TRUE(points[0].decisions.empty());
+    EXPECT_EQ(points[0].trace, to_text(target.default_schedule(sample.func, target).trace()));
+    std::set<std::string> traces, decisions;
+    for (const Point& point : points) {
+      EXPECT_TRUE(traces.insert(point.trace).second);
+      EXPECT_TRUE(decisions.insert(to_text(point.decisions)).second);
+      EXPECT_GT(point.cost, 0);
+    }
+  }
+}
+
+TEST(SpaceOfTemplates, is_the_same_for_the_same_seed) {
+  const Func func = test::conv2d(32, 32, 14, 3, 1, 1);
+  const auto texts = [&](uint64_t seed) {
+    std::vector<std::string> result;
+    for (const Point& point : points_of(func, core(256, 16), 30, seed)) result.push_back(to_text(point.decisions));
+    return result;
+  };
+  EXPECT_EQ(texts(1), texts(1));
+  EXPECT_NE(texts(1), texts(2));
+}
+
+TEST(SpaceOfTemplates, offers_what_the_templates_name) {
+  const Target target = core(512, 32);
+  std::set<std::string> names;
+  std::vector<test::SampleFunc> samples = test::sample_funcs();
+  samples.push_back({"product", test::matmul(64, 96, 64)});
+  samples.push_back({"long", test::gelu(1, 1 << 16)});
+  for (const test::SampleFunc& sample : samples) {
+    const Schedule schedule = target.default_schedule(sample.func, target);
+    for (const AskedDecision& asked : schedule.asked())
+      if (asked.candidates.size() > 1) names.insert(asked.name);
+  }
+  for (const char* name : {"tile", "row_a_task", "vectors_a_task"}) EXPECT_TRUE(names.count(name)) << name;
+}
+
+// The property that makes tuning safe: whatever is decided, the schedule means the same.
+TEST(SpaceOfTemplates, every_point_computes_the_same) {
+  for (const Target& target : {core(256, 16), core(512, 32)}) {
+    for (const test::SampleFunc& sample : test::sample_funcs()) {
+      const std::vector<NDArray> original = test::random_buffers(sample.func, 1);
+      std::vector<NDArray> expected;
+      for (const NDArray& array : original) expected.push_back(array.clone());
+      interpret(sample.func, expected);
+      const auto points = points_of(sample.func, target, 24, 7);
+      for (size_t p = 1; p < points.size(); p += 5) {
+        const Schedule schedule = target.decided_schedule(sample.func, target, points[p].decisions);
+        std::vector<NDArray> arrays;
+        for (size_t i = 0; i < original.size(); ++i) {
+          NDArray array = original[i].clone();
+          for (const IndexMap& map : relay::layout_changes(schedule.trace(), sample.func.buffers[i]->name))
+            array = relay::pack_array(array, map);
+          arrays.push_back(array);
+        }
+        interpret(schedule.func(), arrays);
+        for (size_t i = 0; i < arrays.size(); ++i) {
+          if (!sample.func.is_output(sample.func.buffers[i])) continue;
+          EXPECT_LT(test::largest_difference(arrays[i], expected[i]), 1e-3)
+              << sample.name << " on " << target.vector_bits << " bits with " << to_text(points[p].decisions);
+        }
+      }
+    }
+  }
+}
+
+TEST(SpaceOfTemplates, traces_replay) {
+  const Target target = core(512, 32);
+  for (const Func& func : {test::matmul(37, 48, 29), test::depthwise(32, 14, 3, 1, 1)}) {
+    for (const Point& point : points_of(func, target, 12)) {
+      const Schedule decided = target.decided_schedule(func, target, point.decisions);
+      EXPECT_EQ(to_text(replay(parse_trace(point.trace), func).func()), to_text(decided.func()));
+    }
+  }
+}
+
+TEST(Tasks, have_one_key_whatever_their_names) {
+  Func renamed = test::matmul(8, 8, 8);
+  renamed.name = "other";
+  EXPECT_EQ(task_key(renamed), task_key(test::matmul(8, 8, 8)));
+  EXPECT_NE(task_key(test::matmul(8, 8, 9)), task_key(test::matmul(8, 8, 8)));
+  EXPECT_EQ(task_key(test::matmul(8, 8, 8)).size(), 32u);
+}
+
+TEST(Tasks, targets_differ_by_every_fact) {
+  const Target base = parse_target("x86:avx512");
+  std::set<std::string> keys{target_key(base, 2), target_key(base, 1)};
+  const auto add = [&](auto&& change) {
+    Target other = base;
+    change(other);
+    EXPECT_TRUE(keys.insert(target_key(other, 2)).second);
+  };
+  add([](Target& t) { t.l2_bytes *= 2; });
+  add([](Target& t) { t.fma_ports = 1; });
+  add([](Target& t) { t.threads += 1; });
+  add([](Target& t) { t.features.push_back("avx512bf16"); });
+  for (const char* name : {"x86:avx2", "x86:sse4", "aarch64", "rpi4"})
+    EXPECT_TRUE(keys.insert(target_key(parse_target(name), 2)).second);
+  Target renamed = base;
+  renamed.name = "mine";
+  std::reverse(renamed.features.begin(), renamed.features.end());
+  EXPECT_TRUE(keys.count(target_key(renamed, 2)));
+}
+
+Record record_for(const Func& func, const Point& point) {
+  Record record;
+  record.task = task_key(func);
+  record.decisions = to_text(point.decisions);
+  record.trace = point.trace;
+  return record;
+}
+
+TEST(TunedSource, uses_records_of_this_task_only) {
+  const Target target = core(512, 32);
+  const Func func = test::matmul(64, 64, 64), other = test::matmul(65, 64, 64);
+  const Point point = points_of(func, target, 2).at(1);
+  const TunedSchedules tuned({record_for(func, point)});
+  EXPECT_EQ(to_text(tuned(func, target).trace()), point.trace);
+  EXPECT_EQ(to_text(tuned(other, target).trace()), to_text(target.default_schedule(other, target).trace()));
+  ASSERT_EQ(tuned.uses().size(), 1u);
+  EXPECT_EQ(tuned.uses().begin()->second, TunedSchedules::Use::record);
+}
+
+TEST(TunedSource, stale_records_are_not_used) {
+  const Target target = core(512, 32);
+  const Func func = test::matmul(64, 64, 64);
+  const Point point = points_of(func, target, 2).at(1);
+  const std::string by_default = to_text(target.default_schedule(func, target).trace());
+  Record unasked = record_for(func, point), impossible = unasked, changed = unasked, garbled = unasked;
+  unasked.decisions += " zeal=3";
+  impossible.decisions = "tile=1000x1000";
+  changed.trace += "\nunroll(x)";
+  garbled.decisions = "tile=";
+  for (const Record& stale : {unasked, impossible, changed, garbled}) {
+    const TunedSchedules tuned({stale});
+    EXPECT_EQ(to_text(tuned(func, target).trace()), by_default) << stale.decisions;
+    EXPECT_EQ(tuned.uses().at(stale.task), TunedSchedules::Use::stale) << stale.decisions;
+  }
+}
+
+TEST(Candidates, differences_beyond_rounding_are_found) {
+  NDArray a(f32, {2}), b(f32, {2});
+  const auto set = [](NDArray& array, double x, double y) { array.set_float(0, x), array.set_float(1, y); };
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  set(a, 1, 1000), set(b, 1.05, 1000);
+  EXPECT_EQ(find_difference({a}, {b}), "");  // small beside the largest
+  set(b, 2, 1000);
+  EXPECT_NE(find_difference({a}, {b}), "");
+  set(a, nan, inf), set(b, nan, inf);
+  EXPECT_EQ(find_difference({a}, {b}), "");
+  set(b, 1, inf);
+  EXPECT_NE(find_difference({a}, {b}), "");
+  set(a, 0, 0), set(b, 0, 1e-30);
+  EXPECT_NE(find_difference({a}, {b}), "");
+}
+
+}  // namespace
+}  // namespace tw::autotune
