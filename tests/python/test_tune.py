@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tilewright as tw
+from conftest import ROOT
 from tilewright.tune import seconds_of
 
 
@@ -130,3 +131,11 @@ def test_bad_use(network, tmp_path):
     with pytest.raises(tw.Error, match="TW1001"):
         tw.tune(network, db=tmp_path / "text.db", budget="1s")
     assert cli("db", "show", tmp_path / "missing.db").returncode == 2
+
+
+def test_killed_jobs_lose_nothing():
+    """A short form of `./dev test --campaign kills`."""
+    script = ROOT / "tests/campaigns/kills.py"
+    done = subprocess.run([sys.executable, script, "--count", "3"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no committed trial lost" in done.stdout
