@@ -46,6 +46,22 @@ const std::vector<Table>& tables() {
   static const std::vector<Table> list = {
       {"targets", {{"key", text}, {"facts", text}}, false},
       {"tasks", {{"key", text}, {"func", text}}, false},
+      {"jobs",
+       {{"digest", text},
+        {"model", text},
+        {"name", text},
+        {"target", text},
+        {"space", integer},
+        {"compiler", text},
+        {"seconds", real},
+        {"tasks", text},
+        {"peak_flops", real},
+        {"bandwidth", real},
+        {"machine", text},
+        {"budget", real},
+        {"seed", integer},
+        {"started_at", integer}},
+       true},
       {"records",
        {{"digest", text},
         {"task", text},
@@ -157,6 +173,11 @@ std::string problem_of(const Table& table, const json& row) {
     if (table.name == std::string_view("tasks") &&
         key != structural_digest(parse_func(row.at("func").get<std::string>())))
       return "its key is not that of its Func";
+    if (table.name == std::string_view("jobs")) {
+      for (const json& task : json::parse(row.at("tasks").get<std::string>()))
+        if (!task.at("key").is_string() || !task.at("name").is_string() || !(task.at("seconds").get<double>() >= 0))
+          return "a task of it is none";
+    }
     if (table.name == std::string_view("records")) {
       parse_decisions(row.at("decisions").get<std::string>());
       parse_trace(row.at("trace").get<std::string>());
@@ -253,6 +274,30 @@ void Database::add_target(const std::string& key, const std::string& facts) {
 void Database::add_task(const std::string& key, const std::string& func) {
   state_->add("tasks", {{"key", key}, {"func", func}});
 }
+void Database::add(const JobRow& job) {
+  json tasks = json::array();
+  for (const JobTask& task : job.tasks) {
+    tasks.push_back({{"key", task.key},
+                     {"name", task.name},
+                     {"groups", task.groups},
+                     {"seconds", task.seconds},
+                     {"flops", task.flops},
+                     {"bytes", task.bytes}});
+  }
+  state_->add("jobs", {{"model", job.model},
+                       {"name", job.name},
+                       {"target", job.target},
+                       {"space", job.space},
+                       {"compiler", job.compiler},
+                       {"seconds", job.seconds},
+                       {"tasks", text_of(tasks)},
+                       {"peak_flops", job.peak_flops},
+                       {"bandwidth", job.bandwidth},
+                       {"machine", job.machine},
+                       {"budget", job.budget},
+                       {"seed", job.seed},
+                       {"started_at", job.started_at}});
+}
 std::string Database::add(const Record& record) {
   return state_->add("records", row_of(record));
 }
@@ -297,6 +342,7 @@ Database::Summary Database::summary() const {
   Summary summary;
   summary.targets = connection.number("SELECT count(*) FROM targets");
   summary.tasks = connection.number("SELECT count(*) FROM tasks");
+  summary.jobs = connection.number("SELECT count(*) FROM jobs");
   summary.records = connection.number("SELECT count(*) FROM records");
   summary.confirmations = connection.number("SELECT count(*) FROM confirmations");
   Statement statement = connection.prepare("SELECT status, count(*) FROM records GROUP BY status ORDER BY status");
@@ -391,8 +437,10 @@ int64_t Database::prune(int64_t space, const std::string& compiler) {
       .bind(2, compiler)
       .run();
   connection.prepare("DELETE FROM records WHERE space != ? OR compiler != ?").bind(1, space).bind(2, compiler).run();
+  connection.prepare("DELETE FROM jobs WHERE space != ? OR compiler != ?").bind(1, space).bind(2, compiler).run();
   connection.execute("DELETE FROM tasks WHERE key NOT IN (SELECT task FROM records)");
-  connection.execute("DELETE FROM targets WHERE key NOT IN (SELECT target FROM records)");
+  connection.execute(
+      "DELETE FROM targets WHERE key NOT IN (SELECT target FROM records) AND key NOT IN (SELECT target FROM jobs)");
   transaction.commit();
   return before - count();
 }

@@ -36,6 +36,25 @@ struct Confirmation {
   int64_t verdict = 1, measured_at = 0;
 };
 
+// One task of a job's network: what all groups that compute it do and take in a run with default schedules.
+struct JobTask {
+  std::string key, name;
+  int64_t groups = 0;
+  double seconds = 0, flops = 0, bytes = 0;
+};
+
+struct JobRow {
+  std::string model, name, target;
+  int64_t space = 0;
+  std::string compiler;
+  double seconds = 0;
+  std::vector<JobTask> tasks;
+  double peak_flops = 0, bandwidth = 0;
+  std::string machine;
+  double budget = 0;
+  int64_t seed = 0, started_at = 0;
+};
+
 class Database {
  public:
   enum class Access { read, write };
@@ -48,6 +67,7 @@ class Database {
   // Each is committed when it returns; what is there already stays as it is.
   void add_target(const std::string& key, const std::string& facts);
   void add_task(const std::string& key, const std::string& func);
+  void add(const JobRow& job);
   std::string add(const Record& record);  // its digest
   void add(const Confirmation& confirmation);
 
@@ -60,7 +80,7 @@ class Database {
 
   // For people.
   struct Summary {
-    int64_t targets = 0, tasks = 0, records = 0, confirmations = 0;
+    int64_t targets = 0, tasks = 0, jobs = 0, records = 0, confirmations = 0;
     std::vector<std::pair<std::string, int64_t>> by_status;
   };
   Summary summary() const;

@@ -1,6 +1,6 @@
 -- The tuning database.  `tw db show|merge|verify|export|prune` work on it; so does any SQLite client.
 --
--- Rows are never changed.  A record's or confirmation's `digest` is that of all its other columns, so a merge of two
+-- Rows are never changed.  A job's, record's or confirmation's `digest` is that of all its other columns, so a merge of two
 -- databases is the union of their rows: in any order, as often as one likes.
 
 -- What a schedule is for: everything about the machine that schedules and their speed depend on.
@@ -14,6 +14,25 @@ CREATE TABLE tasks (
   key TEXT NOT NULL PRIMARY KEY,  -- tw::structural_digest of the Func, the same on every platform
   func TEXT NOT NULL              -- its text (tensor_ir/SYNTAX.md); of equal ones the first in the order of texts
 ) WITHOUT ROWID;
+
+-- A tuning job's network, as it was before: for reports.
+CREATE TABLE jobs (
+  digest TEXT NOT NULL PRIMARY KEY,
+  model TEXT NOT NULL,            -- digest of the tasks of the network
+  name TEXT NOT NULL,             -- of the network, for people
+  target TEXT NOT NULL REFERENCES targets (key),
+  space INTEGER NOT NULL,
+  compiler TEXT NOT NULL,
+  seconds REAL NOT NULL,          -- of a run with default schedules
+  tasks TEXT NOT NULL,            -- JSON: [{"key", "name", "groups", "seconds", "flops", "bytes"}, …] of a run
+  peak_flops REAL NOT NULL,       -- f32 operations a second that the machine was measured to do; 0: not measured
+  bandwidth REAL NOT NULL,        -- bytes a second that it was measured to read
+  machine TEXT NOT NULL,          -- the CPU's name, for people
+  budget REAL NOT NULL,           -- seconds
+  seed INTEGER NOT NULL,
+  started_at INTEGER NOT NULL     -- seconds since 1970, UTC
+) WITHOUT ROWID;
+CREATE INDEX jobs_of_model ON jobs (model);
 
 -- One candidate, tried once.
 CREATE TABLE records (

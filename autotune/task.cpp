@@ -82,9 +82,12 @@ std::vector<Task> find_tasks(const std::vector<relay::CompileReport::Piece>& pie
                              const std::vector<StepProfile>& profile, const Target& target) {
   if (!target.decided_schedule) return {};
   // Kernels may be shared by pieces: each takes its part.
-  std::map<std::string, double> seconds;
+  std::map<std::string, StepProfile> sums;
   std::map<std::string, int> users;
-  for (const StepProfile& step : profile) seconds[step.kernel] += step.seconds;
+  for (const StepProfile& step : profile) {
+    StepProfile& sum = sums[step.kernel];
+    sum.seconds += step.seconds, sum.flops += step.flops, sum.bytes += step.bytes;
+  }
   for (const auto& piece : pieces)
     for (const std::string& kernel : piece.kernels) users[kernel] += piece.groups;
   std::vector<Task> tasks;
@@ -94,11 +97,16 @@ std::vector<Task> find_tasks(const std::vector<relay::CompileReport::Piece>& pie
     const bool is_open = std::any_of(schedule.asked().begin(), schedule.asked().end(),
                                      [](const AskedDecision& asked) { return asked.candidates.size() > 1; });
     if (!is_open) continue;
-    Task task{task_key(piece.func), piece.name, piece.func, piece.groups, 0};
-    for (const std::string& kernel : piece.kernels) task.seconds += seconds[kernel] * piece.groups / users[kernel];
+    Task task{task_key(piece.func), piece.name, piece.func, piece.groups};
+    for (const std::string& kernel : piece.kernels) {
+      const double part = static_cast<double>(piece.groups) / users[kernel];
+      task.seconds += part * sums[kernel].seconds;
+      task.flops += part * sums[kernel].flops, task.bytes += part * sums[kernel].bytes;
+    }
     const auto same = std::find_if(tasks.begin(), tasks.end(), [&](const Task& t) { return t.key == task.key; });
     if (same != tasks.end()) {
       same->groups += task.groups, same->seconds += task.seconds;
+      same->flops += task.flops, same->bytes += task.bytes;
     } else {
       tasks.push_back(std::move(task));
     }

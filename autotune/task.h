@@ -23,8 +23,9 @@ struct Task {
   std::string key;
   std::string name;  // of one of the groups that compute it, for people
   Func func;
-  int groups = 0;      // that compute it
-  double seconds = 0;  // of all of them in a run
+  int groups = 0;               // that compute it
+  double seconds = 0;           // of all of them in a run
+  double flops = 0, bytes = 0;  // that they do and move in it
 };
 
 // The pieces that leave a schedule something to decide and that can be measured alone: shapes are constant, and no

@@ -54,7 +54,8 @@ void Trials::make_incumbent(const Executable& executable, double to_default) {
 
 // The default by the oracle, where that takes no longer than a second or so.
 std::string Trials::check_default(const std::vector<std::vector<NDArray>>& outputs) const {
-  if (static_cast<double>(as_int(relay::flops_of(task_.func)).value_or(int64_t{1} << 60)) > most_oracle_flops) return "";
+  if (static_cast<double>(as_int(relay::flops_of(task_.func)).value_or(int64_t{1} << 60)) > most_oracle_flops)
+    return "";
   InterpretOptions fast;
   fast.check_races = false;
   for (size_t set = 0; set < buffers_.size(); ++set) {

@@ -12,6 +12,7 @@
 #include "autotune/trials.h"
 #include "autotune/tuned_source.h"
 #include "runtime/cpu_features.h"
+#include "runtime/machine.h"
 #include "runtime/team.h"
 #include "tensor_ir/printer.h"
 
@@ -24,6 +25,7 @@ using nlohmann::json;
 constexpr double share_for_confirmation = 0.2, most_for_confirmation = 30;
 constexpr double confirmation_seconds = 2;
 constexpr int profile_repetitions = 5;
+constexpr double least_budget_for_bounds = 10;  // the machine's bounds take half a second to measure
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -68,6 +70,11 @@ class Job {
     if (!options_.now) options_.now = seconds_now;
     if (!options_.measure_candidate) options_.measure_candidate = measure;
     if (options_.compile.threads == 0) options_.compile.threads = default_team_size();
+    if (!options_.measure_bounds) {
+      options_.measure_bounds = [threads = options_.compile.threads] {
+        return TuneOptions::Bounds{measure_peak_flops(threads), measure_read_bandwidth(threads)};
+      };
+    }
   }
 
   TuneReport run() {
@@ -86,6 +93,7 @@ class Job {
       };
     }
     find_trials(compiled, profile);
+    add_job();
     search();
     confirm(untuned, inputs);
     finish();
@@ -127,6 +135,24 @@ class Job {
           {"milliseconds", report_.default_seconds * 1e3},
           {"target", target_.name},
           {"threads", options_.compile.threads}});
+  }
+
+  void add_job() const {
+    JobRow job;
+    job.model = model_, job.name = graph_.name, job.target = target_key_;
+    job.space = space_version, job.compiler = compiler_key();
+    job.seconds = report_.default_seconds;
+    for (const auto& trials : trials_) {
+      const Task& task = trials->task();
+      job.tasks.push_back({task.key, task.name, task.groups, task.seconds, task.flops, task.bytes});
+    }
+    if (options_.budget_seconds >= least_budget_for_bounds) {
+      const TuneOptions::Bounds bounds = options_.measure_bounds();
+      job.peak_flops = bounds.peak_flops, job.bandwidth = bounds.bandwidth;
+    }
+    job.machine = host_cpu().name;
+    job.budget = options_.budget_seconds, job.seed = static_cast<int64_t>(options_.seed), job.started_at = unix_time();
+    database_.add(job);
   }
 
   // Candidate by candidate, of the task that promises most.

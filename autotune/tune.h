@@ -29,6 +29,11 @@ struct TuneOptions {
   // What tests put something predictable in the place of.
   std::function<double()> now;  // seconds
   std::function<Measurement(const MeasureRequest&)> measure_candidate;
+  // What the machine can do at most, for the job's row; asked where the budget is worth it.
+  struct Bounds {
+    double peak_flops = 0, bandwidth = 0;  // f32 operations and bytes read a second, by all workers
+  };
+  std::function<Bounds()> measure_bounds;
   // Latency of the network with proposals by that without.
   std::function<Ratio(Executable& with, Executable& without)> compare_networks;
 };

@@ -51,6 +51,7 @@ py::dict summary(const std::string& path) {
   for (const auto& [status, count] : summary.by_status) by_status[status.c_str()] = count;
   result["targets"] = summary.targets;
   result["tasks"] = summary.tasks;
+  result["jobs"] = summary.jobs;
   result["records"] = summary.records;
   result["confirmations"] = summary.confirmations;
   result["by_status"] = by_status;

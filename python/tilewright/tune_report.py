@@ -75,7 +75,7 @@ def finished(result: tw.TuneReport) -> None:
 
 def database(summary: dict[str, Any]) -> None:
     table = tilewright_table("", "")
-    for name in ("targets", "tasks", "records", "confirmations"):
+    for name in ("targets", "tasks", "jobs", "records", "confirmations"):
         table.add_row(name, str(summary[name]))
     for status, count in summary["by_status"].items():
         table.add_row(f"  {status}", str(count))

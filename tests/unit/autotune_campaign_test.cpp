@@ -120,6 +120,12 @@ class Merging : public testing::Test {
       record.detail = pick(2) ? "" : "because \"of\" \n this";
       record.measured_at = 1700000000 + pick(2);
       const std::string digest = database.add(record);
+      if (pick(3) == 0) {
+        JobRow job;
+        job.model = "model " + std::to_string(pick(2)), job.name = "network", job.target = record.target;
+        job.tasks = {{record.task, "conv", 1 + pick(2), 1e-3, 1e6, 1e5}};
+        database.add(job);
+      }
       if (pick(2)) database.add({digest, "model " + std::to_string(pick(2)), 0.9, pick(2) ? 1 : -1, pick(3)});
     }
   }

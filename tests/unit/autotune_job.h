@@ -40,6 +40,7 @@ class TuningJob : public testing::Test {
     options_.most_trials = 6;
     options_.now = [this] { return clock_ += 1; };
     options_.on_event = [this](const std::string& line) { events_.push_back(nlohmann::json::parse(line)); };
+    options_.measure_bounds = [] { return TuneOptions::Bounds{1e11, 1e10}; };
     options_.compare_networks = [this](Executable&, Executable&) { return ++comparisons_, network_ratio_; };
     options_.measure_candidate = [this](const MeasureRequest& request) { return measure(request); };
   }

@@ -28,6 +28,7 @@ TEST_F(Tuning, adopts_what_makes_the_network_faster) {
   EXPECT_EQ(events_.front()["event"], "start");
   EXPECT_EQ(events_.back()["event"], "end");
   EXPECT_TRUE(Database(folder_ / "tune.db", Access::read).verify().empty());
+  EXPECT_EQ(Database(folder_ / "tune.db", Access::read).summary().jobs, 1);
 
   // The network compiled with them computes the same.
   const Target target = parse_target("cpu");
