@@ -70,6 +70,7 @@ const std::vector<Table>& tables() {
         {"compiler", text},
         {"decisions", text},
         {"trace", text},
+        {"predicted", real},
         {"status", text},
         {"detail", text},
         {"samples", text},
@@ -200,6 +201,7 @@ json row_of(const Record& record) {
           {"compiler", record.compiler},
           {"decisions", record.decisions},
           {"trace", record.trace},
+          {"predicted", record.predicted},
           {"status", record.status},
           {"detail", record.detail},
           {"samples", samples.dump()},
@@ -218,7 +220,7 @@ Record record_of(const json& row) {
   record.digest = text("digest"), record.task = text("task"), record.target = text("target");
   record.space = row.at("space").get<int64_t>(), record.compiler = text("compiler");
   record.decisions = text("decisions"), record.trace = text("trace");
-  record.status = text("status"), record.detail = text("detail"), record.machine = text("machine");
+  record.predicted = real("predicted"), record.status = text("status"), record.detail = text("detail"), record.machine = text("machine");
   record.ratio = real("ratio"), record.ratio_low = real("ratio_low"), record.ratio_high = real("ratio_high");
   record.ratio_to_default = real("ratio_to_default"), record.measured_at = row.at("measured_at").get<int64_t>();
   const json samples = json::parse(text("samples"), nullptr, false);

@@ -23,7 +23,9 @@ struct Record {
   std::string digest;  // filled in by add
   std::string task, target;
   int64_t space = 0;
-  std::string compiler, decisions, trace, status, detail;
+  std::string compiler, decisions, trace;
+  double predicted = 0;
+  std::string status, detail;
   std::vector<Sample> samples;
   double ratio = 0, ratio_low = 0, ratio_high = 0, ratio_to_default = 0;
   std::string machine;

@@ -43,6 +43,7 @@ CREATE TABLE records (
   compiler TEXT NOT NULL,         -- build id of the compiler
   decisions TEXT NOT NULL,        -- "tile=14x2 rows=4": what differs from the analytic choices
   trace TEXT NOT NULL,            -- the whole schedule; replaying it gives the Func that was measured
+  predicted REAL NOT NULL,        -- time by the default's that the search expected before it measured; 0: nothing
   status TEXT NOT NULL CHECK (status IN ('ok', 'timeout', 'crash', 'wrong', 'spill', 'refused')),
   detail TEXT NOT NULL,           -- of what is not ok, for people
   samples TEXT NOT NULL,          -- JSON: [seconds of the incumbent, of the candidate] of runs side by side

@@ -105,6 +105,7 @@ Record Trials::try_point(const Point& point) {
   record.space = space_version;
   record.decisions = to_text(point.decisions);
   record.trace = point.trace;
+  record.predicted = point.cost;
   std::optional<Executable> candidate;
   CodegenReport report;
   try {

@@ -17,7 +17,7 @@ import typer
 
 import tilewright as tw
 
-from . import _core, report, tune_report
+from . import _core, report, tune_report, tuning_charts
 
 app = typer.Typer(
     name="tw",
@@ -320,6 +320,20 @@ def db_verify(database: DatabasePath) -> None:
 def db_prune(database: DatabasePath) -> None:
     """Remove records of other versions of the compiler, which this one does not use."""
     print(f"{_core.database_prune(str(database))} rows removed")
+
+
+@app.command("report")
+def report_page(
+    database: DatabasePath,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
+) -> None:
+    """Write one offline HTML page with charts of what tuning jobs found."""
+    text = tuning_charts.page(tuning_charts.read(str(database)), f"Tuning report: {database.name}")
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise tw.Error("TW1001", f"{output} cannot be written: {error.strerror}") from None
+    print(f"{output}: {len(text.encode()) / 1e6:.1f} MB")
 
 
 @app.command()

@@ -218,9 +218,7 @@ def compile(
     if db is not None and not os.path.isfile(database):
         raise Error("TW1001", f"there is no database {database}\nhelp: `tw tune --db {database}` makes it")
     pairs = {str(output): str(input) for output, input in (in_place or {}).items()}
-    core = _core.compile(
-        model._core, target, checked_threads(threads), precision, bool(winograd), pairs, database
-    )
+    core = _core.compile(model._core, target, checked_threads(threads), precision, bool(winograd), pairs, database)
     return Executable(*core)
 
 

@@ -82,6 +82,8 @@ def test_command_line(network, tmp_path):
     shown = cli("db", "show", db)
     assert shown.returncode == 0 and "records" in shown.stdout
     assert cli("db", "verify", db).returncode == 0
+    page = cli("report", db, "-o", tmp_path / "report.html")
+    assert page.returncode == 0 and "</html>" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert cli("db", "export", db, "-o", tmp_path / "rows.jsonl").returncode == 0
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert {row["table"] for row in rows} >= {"targets", "tasks"}

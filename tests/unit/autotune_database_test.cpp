@@ -27,7 +27,7 @@ Record make_record(const std::string& decisions, double ratio, const std::string
   record.task = structural_digest(func());
   record.target = digest_of("machine");
   record.space = 1, record.compiler = "c0ffee";
-  record.decisions = decisions, record.status = status;
+  record.decisions = decisions, record.status = status, record.predicted = ratio / 2;
   if (status == "ok") record.samples = {{1e-3, ratio * 1e-3}, {1.1e-3, 1.1e-3 * ratio}};
   record.ratio = record.ratio_to_default = ratio, record.ratio_low = ratio - 0.01, record.ratio_high = ratio + 0.01;
   record.measured_at = 1700000000;
@@ -66,6 +66,7 @@ TEST_F(DatabaseTest, records_come_back_as_they_were) {
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(records[0].decisions, "rows=4 tile=6x2");
   EXPECT_EQ(records[0].ratio, 0.9);
+  EXPECT_EQ(records[0].predicted, 0.45);
   ASSERT_EQ(records[0].samples.size(), 2u);
   EXPECT_EQ(records[0].samples[1].candidate, 1.1e-3 * 0.9);
 }
