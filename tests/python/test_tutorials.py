@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import tilewright as tw
 from conftest import ROOT
@@ -34,6 +35,20 @@ def test_the_third_gives_the_same_answer_on_boards():
     assert text.count("TW1202") == 2
 
 
+def test_the_fourth_tunes_and_reports():
+    """What it finds depends on the machine; that the answers agree is checked in it."""
+    text = run(ROOT / "tutorials/04_tune_a_model.py", "--budget", "3s")
+    assert re.search(r"^3 tasks of a network that takes", text, re.M)
+    assert "The two agree." in text
+    assert "For another target: 0 kernels with schedules from the database" in text
+    assert "</html>" in Path(re.search(r"^Read (.*) from top to bottom", text, re.M)[1]).read_text(encoding="utf-8")
+
+
 def test_no_tutorial_is_left_out():
     names = [path.name for path in (ROOT / "tutorials").glob("*.py")]
-    assert sorted(names) == ["01_compile_and_run.py", "02_schedule_a_matmul.py", "03_cross_compile.py"]
+    assert sorted(names) == [
+        "01_compile_and_run.py",
+        "02_schedule_a_matmul.py",
+        "03_cross_compile.py",
+        "04_tune_a_model.py",
+    ]
