@@ -13,6 +13,10 @@
 
 #include "runtime/plan.h"
 
+namespace tw {
+class Schedule;
+}
+
 namespace tw::python {
 
 namespace py = pybind11;
@@ -28,5 +32,8 @@ void bind_tune(py::module_& module);
 std::string type_text(const TensorInfo& tensor, const Plan& plan);
 using Signature = std::vector<std::pair<std::string, std::string>>;
 Signature signature(const std::vector<TensorInfo>& tensors, const Plan& plan);
+
+// What a template asked for: dicts of name, candidates, costs, analytic and chosen (positions).
+py::list asked_of(const Schedule& schedule);
 
 }  // namespace tw::python

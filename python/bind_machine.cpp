@@ -20,6 +20,7 @@ void bind_machine(py::module_& module) {
     result["features"] = cpu.features;
     result["threads"] = default_team_size();
     result["vector_bits"] = target.vector_bits;
+    result["fma_ports"] = target.fma_ports;
     result["l1_bytes"] = target.l1_bytes;
     result["l2_bytes"] = target.l2_bytes;
     result["l3_bytes"] = target.l3_bytes;

@@ -126,6 +126,45 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
   return py::make_tuple(std::move(executable), rows);
 }
 
+// What a network's kernels leave to decide, as dicts: (name, groups that compute it, kernels, asked).
+py::list decisions(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
+                   bool winograd) {
+  relay::CompileReport report;
+  const Target parsed = parse_target(target);
+  {
+    const py::gil_scoped_release unlocked;
+    const auto cache = KernelCache::from_environment();
+    relay::CompileOptions options;
+    options.threads = threads, options.precision = parse_dtype(precision).value(), options.winograd = winograd;
+    options.cache = cache.get();
+    relay::compile(graph, parsed, options, &report);
+  }
+  py::list result;
+  for (const auto& piece : report.pieces) {
+    if (!parsed.decided_schedule) continue;
+    result.append(py::make_tuple(piece.name, piece.groups, piece.kernels,
+                                 asked_of(parsed.decided_schedule(piece.func, parsed, {}))));
+  }
+  return result;
+}
+
+// With these decisions wherever they are asked for, and no Winograd; for experiments.
+py::tuple compile_decided(const relay::Graph& graph, const std::string& target, int threads,
+                          const std::map<std::string, Choice>& decisions) {
+  const Target parsed = parse_target(target);
+  if (!parsed.decided_schedule)
+    throw Error(ErrorCode::schedule, "the templates of " + target + " leave nothing to decide");
+  relay::CompileOptions options;
+  options.threads = threads, options.winograd = false;
+  options.schedule = [&](const Func& func, const Target& for_target) {
+    Decisions wanted;
+    for (const AskedDecision& asked : parsed.decided_schedule(func, for_target, {}).asked())
+      if (const auto found = decisions.find(asked.name); found != decisions.end()) wanted.insert(*found);
+    return parsed.decided_schedule(func, for_target, wanted);
+  };
+  return py::make_tuple(relay::compile(graph, parsed, options), py::dict());
+}
+
 }  // namespace
 
 void bind_model(py::module_& module) {
@@ -137,6 +176,8 @@ void bind_model(py::module_& module) {
   module.def("load_onnx", &load_onnx, unlocked);
   module.def("explain_onnx", &explain_onnx, unlocked);
   module.def("compile", &compile);
+  module.def("decisions", &decisions);
+  module.def("compile_decided", &compile_decided);
   // Where compiled kernels are kept: (directory, entries, bytes); None where they are not.
   module.def("kernel_cache", []() -> py::object {
     const auto cache = KernelCache::from_environment();

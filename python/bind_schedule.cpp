@@ -57,7 +57,46 @@ IndexMap index_map(const Func& func, const std::string& name, const py::function
   return result;
 }
 
+Choice choice_of(const py::handle& value) {
+  if (py::isinstance<py::int_>(value)) return {value.cast<int64_t>()};
+  return value.cast<Choice>();
+}
+
+py::object value_of(const Choice& choice) {
+  if (choice.size() == 1) return py::int_(choice[0]);
+  return py::tuple(py::cast(choice));
+}
+
+py::object decide(Schedule& schedule, const std::string& name, const py::list& candidates, const py::object& analytic,
+                  const std::optional<std::vector<double>>& costs) {
+  if (costs && costs->size() != candidates.size())
+    throw Error(ErrorCode::schedule, "decide: " + std::to_string(candidates.size()) + " candidates have " +
+                                         std::to_string(costs->size()) + " costs\nhelp: give one cost for each");
+  std::vector<Candidate> made;
+  for (const py::handle item : candidates) made.push_back({choice_of(item), costs ? (*costs)[made.size()] : 1});
+  const Choice preferred = choice_of(analytic);
+  if (std::none_of(made.begin(), made.end(), [&](const Candidate& c) { return c.value == preferred; }))
+    throw Error(ErrorCode::schedule, "decide: the analytic choice of " + name + " is no candidate\nhelp: add it");
+  return value_of(schedule.decide(name, made, preferred));
+}
+
 }  // namespace
+
+py::list asked_of(const Schedule& schedule) {
+  py::list result;
+  for (const AskedDecision& asked : schedule.asked()) {
+    py::dict row;
+    py::list candidates, costs;
+    for (const Candidate& candidate : asked.candidates) {
+      candidates.append(value_of(candidate.value));
+      costs.append(candidate.cost);
+    }
+    row["name"] = asked.name, row["candidates"] = candidates, row["costs"] = costs;
+    row["analytic"] = asked.analytic, row["chosen"] = asked.chosen;
+    result.append(row);
+  }
+  return result;
+}
 
 void bind_schedule(py::module_& module) {
   py::class_<LoopRef>(module, "Loop")
@@ -67,7 +106,17 @@ void bind_schedule(py::module_& module) {
       .def("__hash__", [](const LoopRef& loop) { return py::hash(py::str(loop.name())); });
 
   py::class_<Schedule>(module, "Schedule")
-      .def(py::init<Func>(), py::arg("func"))
+      .def(py::init([](const Func& func, const std::map<std::string, py::object>& decisions) {
+             Decisions parsed;
+             for (const auto& [name, value] : decisions) parsed[name] = choice_of(value);
+             return Schedule(func, parsed);
+           }),
+           py::arg("func"), py::arg("decisions") = py::dict())
+      .def("decide", decide, py::arg("name"), py::arg("candidates"), py::arg("analytic"), py::arg("costs") = py::none(),
+           "The value that was decided for `name`, else `analytic`, which is one of the candidates: numbers or tuples "
+           "of numbers.  `costs`: the predicted time with each, in any unit; left out, all are alike.")
+      .def_property_readonly("asked", asked_of,
+                             "What was asked for: dicts of name, candidates, costs, analytic and chosen (positions).")
       .def_property_readonly("func", &Schedule::func)
       .def_property_readonly("trace", [](const Schedule& s) { return to_text(s.trace()); })
       .def("blocks",
@@ -124,11 +173,16 @@ void bind_schedule(py::module_& module) {
           py::arg("trace"), py::arg("func"))
       .def_static(
           "default",
-          [](const Func& func, const std::string& target) {
+          [](const Func& func, const std::string& target, const std::map<std::string, py::object>& decisions) {
             const Target parsed = parse_target(target);
-            return parsed.default_schedule(func, parsed);
+            if (decisions.empty()) return parsed.default_schedule(func, parsed);
+            if (!parsed.decided_schedule)
+              throw Error(ErrorCode::schedule, "the templates of " + target + " leave nothing to decide");
+            Decisions decided;
+            for (const auto& [name, value] : decisions) decided[name] = choice_of(value);
+            return parsed.decided_schedule(func, parsed, decided);
           },
-          py::arg("func"), py::arg("target") = "cpu");
+          py::arg("func"), py::arg("target") = "cpu", py::arg("decisions") = py::dict());
 }
 
 }  // namespace tw::python

@@ -15,12 +15,15 @@ RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& tar
   const double least = tile_cost(analytic, p.m, p.n_vectors, p.k, target, p.sweep);
   if (p.is_stream) analytic = panels_for_all(analytic, p.n_vectors, p.batches, target);
   const auto choice = [](const RegisterTile& tile) { return Choice{tile.rows, tile.vectors}; };
+  const auto count = static_cast<double>(p.batches * std::max<int64_t>(1, p.sweep.outer_rows));
   std::vector<Candidate> candidates;
   for (const RegisterTile& tile : tiles_that_fit(p.m, p.n_vectors, target)) {
-    const double cost = tile_cost(tile, p.m, p.n_vectors, p.k, target, p.sweep) / least;
+    const double cost = tile_cost(tile, p.m, p.n_vectors, p.k, target, p.sweep);
     const bool is_analytic = choice(tile) == choice(analytic);
+    if (cost > worst_cost * least && !is_analytic) continue;
     // Whoever waits for memory has time for any of them.
-    if (cost <= worst_cost || is_analytic) candidates.push_back({choice(tile), p.is_stream ? (is_analytic ? 1 : 1.02) : cost});
+    const double cycles = p.is_stream ? least * (is_analytic ? 1 : 1.02) : cost;
+    candidates.push_back({choice(tile), cycles * count});
   }
   const Choice decided = schedule.decide("tile", candidates, choice(analytic));
   return {static_cast<int>(decided[0]), static_cast<int>(decided[1])};

@@ -62,7 +62,7 @@ int64_t decide_strip(Schedule& schedule, const BlockRef& padding, int64_t rows, 
 void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop, int64_t vector_lanes);
 
 // A product as its register tile sees it: of `batches`, each m × (n vectors) × k.  The tile is the decision "tile", which
-// choose_tile makes for analysis, and panels_for_all where B is a stream from memory.
+// choose_tile makes for analysis, and panels_for_all where B is a stream from memory; costs are cycles of one core.
 struct Product {
   int64_t m = 1, n_vectors = 1, k = 1;
   Sweep sweep;

@@ -130,3 +130,38 @@ def test_building_for_a_board_gives_an_artifact(tmp_path):
     executable.save(tmp_path / "matmul.twa")
     with pytest.raises(tw.Error, match="TW1202"):
         tw.load_executable(tmp_path / "matmul.twa")
+
+
+def test_templates_are_asked_and_decided():
+    def template(s):
+        rows = s.decide("rows", [1, 2, 4], analytic=2, costs=[1.5, 1.0, 1.2])
+        i, j, k = s.loops("C")
+        s.split(i, [None, rows])
+        return rows
+
+    f = tw.te.matmul(8, 8, 8)
+    by_default = tw.Schedule(f)
+    assert template(by_default) == 2
+    assert by_default.asked == [
+        {"name": "rows", "candidates": [1, 2, 4], "costs": [1.5, 1.0, 1.2], "analytic": 1, "chosen": 1}
+    ]
+    assert template(tw.Schedule(f, {"rows": 4})) == 4
+    with pytest.raises(tw.Error, match="TW1401.*rows"):
+        template(tw.Schedule(f, {"rows": 3}))
+    with pytest.raises(tw.Error, match="TW1401.*no candidate"):
+        tw.Schedule(f).decide("x", [1, 2], analytic=5)
+    with pytest.raises(tw.Error, match="TW1401.*costs"):
+        tw.Schedule(f).decide("x", [(1, 2), (3, 4)], analytic=(1, 2), costs=[1.0])
+    assert tw.Schedule(f).decide("x", [(1, 2), (3, 4)], analytic=(3, 4)) == (3, 4)
+
+
+def test_default_schedules_can_be_decided():
+    f = tw.te.matmul(64, 64, 64)
+    (tile,) = [asked for asked in tw.Schedule.default(f).asked if asked["name"] == "tile"]
+    other = next(c for i, c in enumerate(tile["candidates"]) if i != tile["chosen"])
+    decided = tw.Schedule.default(f, decisions={"tile": other})
+    assert decided.trace != tw.Schedule.default(f).trace
+    a, b = (np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32) for _ in "ab")
+    np.testing.assert_allclose(tw.te.build(decided)(a, b)[0], a @ b, rtol=1e-4, atol=1e-4)
+    with pytest.raises(tw.Error, match="TW1401.*nothing asks"):
+        tw.Schedule.default(f, decisions={"no_such": 1})
