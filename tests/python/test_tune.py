@@ -1,8 +1,10 @@
 """A tuning job from Python and the command line: tiny, but real."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import onnx
@@ -141,3 +143,39 @@ def test_killed_jobs_lose_nothing():
     done = subprocess.run([sys.executable, script, "--count", "3"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no committed trial lost" in done.stdout
+
+
+def started_job(network, db):
+    """A job that has reported its first trial."""
+    command = [sys.executable, "-m", "tilewright", "tune", network, "--db", db, "--budget", "10m", "-j", "1"]
+    process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    lines = []
+    for line in process.stdout:
+        lines.append(json.loads(line))
+        if lines[-1]["event"] == "trial":
+            break
+    return process, lines
+
+
+def test_interrupted_once_it_confirms_and_ends(network, tmp_path):
+    process, lines = started_job(network, tmp_path / "tune.db")
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    lines += [json.loads(line) for line in output.splitlines()]
+    assert lines[-1]["event"] == "end" and lines[-1]["was_stopped"]
+    assert cli("db", "verify", tmp_path / "tune.db").returncode == 0
+
+
+def test_interrupted_twice_it_ends_at_once(network, tmp_path):
+    process, lines = started_job(network, tmp_path / "tune.db")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=120)
+    ended = [json.loads(line)["event"] for line in output.splitlines()]
+    assert process.returncode != 0 or ended[-1:] == ["end"]  # the second came too late to matter
+    assert "Traceback" not in errors
+    assert cli("db", "verify", tmp_path / "tune.db").returncode == 0
+    rows = cli("db", "export", tmp_path / "tune.db").stdout
+    assert sum(event["event"] == "trial" for event in lines) <= rows.count('"table":"records"')
