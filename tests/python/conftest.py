@@ -70,14 +70,14 @@ def reference(model: onnx.ModelProto, feed: dict) -> list[np.ndarray]:
     return ReferenceEvaluator(model).run(None, feed)
 
 
-def run_tw(*arguments, **options) -> subprocess.CompletedProcess:
+def run_tw(*arguments, env=os.environ, **options) -> subprocess.CompletedProcess:
     """The command line in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "tilewright", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ, "COLUMNS": "120"},
+        env={**env, "COLUMNS": "120"},
         **options,
     )
 

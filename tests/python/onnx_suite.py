@@ -100,13 +100,13 @@ def check(expected, actual, rtol, atol):
         np.testing.assert_allclose(have, want, rtol=tolerance, atol=atol)
 
 
-def run_folders(runner, mode, folders, timeout):
+def run_folders(runner, mode, folders, timeout, env=None):
     """{folder: (status, message)}.  The runner starts again after a case that ends it."""
     results, left = {}, [str(f) for f in folders]
     while left:
         try:
             done = subprocess.run(
-                [runner, mode], input="\n".join(left) + "\n", capture_output=True, text=True, timeout=timeout
+                [runner, mode], input="\n".join(left) + "\n", capture_output=True, text=True, timeout=timeout, env=env
             )
             output, ending = done.stdout, f"exit status {done.returncode}"
         except subprocess.TimeoutExpired as expired:
@@ -121,11 +121,14 @@ def run_folders(runner, mode, folders, timeout):
     return results
 
 
-def run_suite(runner, mode, pattern="", bound_from=None, timeout=900, jobs=None):
-    """Every case of the suite with the pattern in its name, as Results.  Inputs from `bound_from` on are constants."""
+def run_suite(runner, mode, pattern="", bound_from=None, timeout=900, jobs=None, every=1, env=None):
+    """Every case of the suite with the pattern in its name (or one in `every`), as Results.
+
+    Inputs from `bound_from` on are constants.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cases = [c for c in load_model_tests(kind="node") if pattern in c.name]
+        cases = [c for c in load_model_tests(kind="node") if pattern in c.name][::every]
     with tempfile.TemporaryDirectory() as work:
         folders = {}
         for case in cases:
@@ -138,7 +141,7 @@ def run_suite(runner, mode, pattern="", bound_from=None, timeout=900, jobs=None)
         shares = [list(folders)[k::jobs] for k in range(jobs)]
         with ThreadPoolExecutor(jobs) as pool:
             done = {}
-            for part in pool.map(lambda share: run_folders(runner, mode, share, timeout), shares):
+            for part in pool.map(lambda share: run_folders(runner, mode, share, timeout, env), shares):
                 done |= part
         results = []
         for folder, (case, outputs) in folders.items():

@@ -1,2 +1,4 @@
-# The test of a network's CUDA text compiles it for the host.
-target_compile_definitions(relay_ir_tests PRIVATE TW_CXX_COMPILER="${CMAKE_CXX_COMPILER}")
+# The tests of CUDA find the emulator first.
+add_dependencies(relay_ir_tests cuda_emulator)
+target_compile_definitions(relay_ir_tests PRIVATE TW_CUDA_EMULATOR="${TW_CUDA_EMULATOR}")
+set_target_properties(relay_ir_tests PROPERTIES BUILD_RPATH ${TW_CUDA_EMULATOR})

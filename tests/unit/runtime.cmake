@@ -37,14 +37,7 @@ add_dependencies(runtime_tests runtime_test_images board_runners tilewright_runt
 target_compile_definitions(runtime_tests PRIVATE TW_TEST_IMAGES="${CMAKE_CURRENT_BINARY_DIR}"
                            TW_BUILD="${CMAKE_BINARY_DIR}")
 
-# A libcuda.so.1 that needs no GPU, which this test program finds first.
-add_library(fake_cuda SHARED ${CMAKE_CURRENT_LIST_DIR}/runtime_fake_cuda.c)
-set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
-                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda)
-# The driver's handles are opaque to its callers, which name other struct types for them than the driver does; the real one
-# carries no types for the sanitizer to compare.
-if(TW_SANITIZE)
-  target_compile_options(fake_cuda PRIVATE -fno-sanitize=function)
-endif()
-add_dependencies(runtime_tests fake_cuda)
-set_target_properties(runtime_tests PROPERTIES BUILD_RPATH ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda)
+# The tests of the CUDA device find the emulator's libcuda first.
+add_dependencies(runtime_tests cuda_emulator)
+target_compile_definitions(runtime_tests PRIVATE TW_CUDA_EMULATOR="${TW_CUDA_EMULATOR}")
+set_target_properties(runtime_tests PROPERTIES BUILD_RPATH ${TW_CUDA_EMULATOR})

@@ -1,5 +1,4 @@
-// The CUDA device over a libcuda of the tests' own (runtime_fake_cuda.c), which this program finds instead of a
-// driver's.
+// The CUDA device over the emulator's libcuda (tests/cuda_emulator), which this program finds instead of a driver's.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -10,10 +9,10 @@ namespace tw {
 namespace {
 
 template <class F>
-F fake(const char* name) {
+F emulator(const char* name) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   void* symbol = library ? dlsym(library, name) : nullptr;
-  check(symbol != nullptr, "the tests' own libcuda is loaded");
+  check(symbol != nullptr, "the emulator's libcuda is loaded");
   return reinterpret_cast<F>(symbol);
 }
 
@@ -21,7 +20,7 @@ struct Model {
   Plan plan = test::small_plan();
   std::vector<NDArray> constants = test::small_constants();
   MachineRequirements requirements = {"cuda", "cuda:sm_90", {}};
-  std::vector<std::byte> image = std::vector<std::byte>(64, std::byte{1});
+  std::vector<std::byte> image = test::read_bytes(TW_CUDA_EMULATOR "/small_cuda_kernels.so");
 
   Model() {
     for (Step& step : plan.steps) step.grid[0] = static_cast<uint32_t>(step.tasks);
@@ -53,7 +52,7 @@ std::string message_of(const std::function<void()>& action, ErrorCode code) {
 TEST(RuntimeCuda, FindsTheDevice) {
   EXPECT_EQ(cuda_problem(), "");
   ASSERT_EQ(cuda_devices().size(), 1u);
-  EXPECT_EQ(cuda_devices()[0].name, "Fake GPU");
+  EXPECT_EQ(cuda_devices()[0].name, "Emulated GPU");
   EXPECT_EQ(cuda_devices()[0].compute_capability, 90);
 }
 
@@ -65,10 +64,10 @@ TEST(RuntimeCuda, RunsAPlanAgainAndAgainAndFreesEverything) {
     const auto second = model.make();
     expect_answer(*second);
     expect_answer(*program);
-    EXPECT_GT(fake<int (*)()>("fake_cuda_live_objects")(), 10);
+    EXPECT_GT(emulator<int (*)()>("cuda_emulator_live_objects")(), 10);
   }
-  EXPECT_EQ(fake<int (*)()>("fake_cuda_live_objects")(), 0);
-  EXPECT_EQ(fake<int (*)()>("fake_cuda_contexts")(), 0);
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_live_objects")(), 0);
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_contexts")(), 0);
 }
 
 TEST(RuntimeCuda, TimesEachStep) {
@@ -105,16 +104,16 @@ TEST(RuntimeCuda, AnEmptyGridRunsNothing) {
 }
 
 TEST(RuntimeCuda, FailuresAreErrorsThatLeaveNothingBehind) {
-  const auto fail = fake<void (*)(const char*)>("fake_cuda_fail");
+  const auto fail = emulator<void (*)(const char*)>("cuda_emulator_fail");
   {
     Model model;
     model.plan.steps[2].kernel = "absent";
     EXPECT_NE(message_of([&] { model.make(); }, ErrorCode::artifact).find("'absent'"), std::string::npos);
     std::memcpy(model.image.data(), "old", 3);
     const std::string other = message_of([&] { model.make(); }, ErrorCode::wrong_machine);
-    EXPECT_NE(other.find("built for cuda:sm_90, which Fake GPU does not run"), std::string::npos) << other;
+    EXPECT_NE(other.find("built for cuda:sm_90, which Emulated GPU does not run"), std::string::npos) << other;
   }
-  EXPECT_EQ(fake<int (*)()>("fake_cuda_live_objects")(), 0);
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_live_objects")(), 0);
   {
     const Model model;
     const auto program = model.make();
@@ -126,7 +125,7 @@ TEST(RuntimeCuda, FailuresAreErrorsThatLeaveNothingBehind) {
     fail(nullptr);
     expect_answer(*program);
   }
-  EXPECT_EQ(fake<int (*)()>("fake_cuda_contexts")(), 0);
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_contexts")(), 0);
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 // CUDA without a GPU: the oracle runs what is scheduled and lowered, with blocks and threads in random order; NVRTC
-// compiles the text where it is installed.
+// compiles the text where it is installed, and the emulator (tests/cuda_emulator) runs it.
 #include <gtest/gtest.h>
 
-#include <map>
+#include <random>
 #include <regex>
 
-#include "runtime/device_cuda.h"
 #include "targets/cuda/default_schedule.h"
 #include "targets/cuda/emit.h"
 #include "targets/cuda/nvrtc.h"
@@ -14,7 +13,8 @@
 #include "tensor_ir/parser.h"
 #include "tensor_ir/printer.h"
 #include "tensor_ir/verify.h"
-#include "tests/unit/cuda_on_host.h"
+#include "tests/unit/cuda_device.h"
+#include "tests/unit/cuda_intrinsics.h"
 #include "tests/unit/sample_funcs.h"
 #include "tests/unit/targets_run.h"
 
@@ -185,60 +185,9 @@ Kernel kernel_of(const std::string& text) {
 }
 
 TEST(Cuda, EveryIntrinsicAndTypeCompiles) {
-  std::string body;
-  int outputs = 0;
-  std::string signature;
-  auto add = [&](DType dtype, const std::string& value) {
-    std::string name = "O" + std::to_string(outputs++);
-    signature += (signature.empty() ? "" : ", ") + name + ": " + to_string(dtype) + "[8]";
-    body += "  " + name + "[i] = " + value + "\n";
-  };
-  for (const char* type : {"f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"}) {
-    const DType dtype = *parse_dtype(type);
-    const std::string x = std::string("X_") + type + "[i]", y = std::string("Y_") + type + "[i]";
-    for (const char* other : {"f16", "f64", "i8", "i64", "u32", "bool"})
-      add(*parse_dtype(other), std::string(other) + "(" + x + ")");
-    for (const char* op : {"==", "<="}) add(boolean, x + " " + op + " " + y);
-    add(dtype, "select(" + x + " < " + y + ", " + x + ", " + y + ")");
-    if (dtype.is_bool()) {
-      add(dtype, "!" + x + " && " + y + " || (" + x + " & " + y + ")");
-      continue;
-    }
-    for (const char* op : {" + ", " - ", " * ", " // ", " % "}) add(dtype, x + op + y);
-    for (const char* op : {"div", "mod", "min", "max", "abs", "sign", "minimum", "maximum"}) {
-      const std::string name = op;
-      if (name == "div" && dtype.is_float())
-        add(dtype, x + " / " + y);
-      else
-        add(dtype, name + "(" + x + (name == "abs" || name == "sign" ? ")" : ", " + y + ")"));
-    }
-    add(dtype, "-" + x);
-    if (!dtype.is_float()) {
-      for (const char* op : {" & ", " | ", " ^ ", " << ", " >> "}) add(dtype, x + op + y);
-      add(dtype, "~" + x);
-      add(dtype, "popcount(" + x + ")");
-      continue;
-    }
-    for (const char* name :
-         {"exp",  "exp2", "log",  "log2", "sqrt", "rsqrt", "tanh",  "erf",   "sigmoid", "sin",  "cos",   "tan",
-          "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "floor",   "ceil", "trunc", "round_even"})
-      if (dtype.bits > 16 || std::string(name) == "exp")
-        add(dtype, std::string(name) + "(" + x + ")");  // halves compute in f32
-    for (const char* name : {"pow", "fmod", "copysign"}) add(dtype, std::string(name) + "(" + x + ", " + y + ")");
-    add(dtype, "fma(" + x + ", " + y + ", " + x + ")");
-    add(boolean, "is_nan(" + x + ") || is_inf(" + y + ")");
-    const std::string bits = dtype.bits == 16 ? "i16" : dtype.bits == 32 ? "u32" : "i64";
-    add(*parse_dtype(bits), "reinterpret:" + bits + "(" + x + ")");
-    add(dtype, "reinterpret:" + std::string(type) + "(X_" + bits + "[i])");
-    add(dtype, "reduce_mul(broadcast(" + x + ", 4) * broadcast(" + y + ", 4))");
-  }
-  std::string inputs;
-  for (const char* type : {"f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"}) {
-    for (const char* name : {"X_", "Y_"})
-      inputs += (inputs.empty() ? "" : ", ") + std::string(name) + type + ": " + type + "[8]";
-  }
-  const Kernel kernel =
-      kernel_of("func all(" + inputs + ") -> (" + signature + ") {\n for i in 0..8 thread.x {\n" + body + "}\n}");
+  Kernel kernel;
+  kernel.func = test::every_intrinsic();
+  kernel.symbol = "all";
   verify(kernel.func);
   const std::string text = cuda::emit_cuda({kernel});
   if (!cuda::nvrtc_problem().empty()) GTEST_SKIP() << cuda::nvrtc_problem();
@@ -308,100 +257,90 @@ TEST(Cuda, TargetsByName) {
   }
 }
 
-TEST(Cuda, TheTextRunOnTheHostComputesWhatTheOracleDoes) {
-  struct Job {
-    test::SampleFunc sample;
-    LoweredFunc lowered;
-  };
+TEST(EmulatedCuda, SamplesGiveTheOraclesAnswer) {
   std::vector<test::SampleFunc> samples = test::sample_funcs();
   samples.push_back({"matmul_tiles", test::matmul(70, 130, 37)});
   samples.push_back({"transpose_tiles", test::transpose(70, 45)});
   samples.push_back({"long_rows", test::row_sum(3, 2100)});
   samples.push_back({"matmul_f16", test::matmul(17, 33, 20, false, false, f16)});
   samples.push_back({"matmul_bf16", test::matmul(17, 33, 20, false, false, bf16)});
-  std::vector<Job> jobs;
+  std::vector<LoweredFunc> lowered;
   std::vector<Kernel> kernels;
   for (const test::SampleFunc& sample : samples) {
-    const Func scheduled = sm_90().default_schedule(sample.func, sm_90()).func();
-    jobs.push_back({sample, lower(scheduled, sm_90(), "sample_" + sample.name)});
-    kernels.insert(kernels.end(), jobs.back().lowered.kernels.begin(), jobs.back().lowered.kernels.end());
+    lowered.push_back(lower(sm_90().default_schedule(sample.func, sm_90()).func(), sm_90(), "sample_" + sample.name));
+    kernels.insert(kernels.end(), lowered.back().kernels.begin(), lowered.back().kernels.end());
   }
-  const test::TemporaryFolder folder;
-  const test::CudaOnHost host(kernels, folder.path);
-  for (Job& job : jobs) {
-    SCOPED_TRACE(job.sample.name);
-    const Func& func = job.sample.func;
-    std::vector<NDArray> arrays = test::random_buffers(func, 5), expected;
-    std::map<std::string, NDArray> memory;
+  const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels));
+  for (size_t s = 0; s < samples.size(); ++s) {
+    SCOPED_TRACE(samples[s].name);
+    const Func& func = samples[s].func;
+    const std::vector<NDArray> arrays = test::random_buffers(func, 5);
+    std::vector<NDArray> expected;
     for (const NDArray& array : arrays) expected.push_back(array.clone());
     interpret(func, expected);
-    for (size_t i = 0; i < arrays.size(); ++i) memory[func.buffers[i]->name] = arrays[i];
-    for (const Buffer& buffer : job.lowered.temporaries)
-      memory[buffer->name] = NDArray(buffer->dtype, *const_shape(buffer));
-    for (const Kernel& kernel : job.lowered.kernels) {
-      std::vector<void*> buffers;
-      for (const Buffer& buffer : kernel.func.buffers) buffers.push_back(memory.at(buffer->name).data());
-      host.run(kernel, buffers);
-    }
+    test::run_on_device(lowered[s], func, image, arrays);
     const double tolerance = arrays.back().dtype().bits == 16 ? 0.1 : 1e-4;
-    for (size_t i = arrays.size() - static_cast<size_t>(func.output_count); i < arrays.size(); ++i) {
-      EXPECT_LT(test::largest_difference(arrays[i], expected[i]), tolerance);
-    }
+    for (size_t i = 0; i < arrays.size(); ++i) EXPECT_LT(test::largest_difference(arrays[i], expected[i]), tolerance);
   }
 }
 
-TEST(Cuda, TheGpuComputesWhatTheOracleDoes) {
-  if (!cuda_problem().empty()) {
-    EXPECT_NE(cuda_problem().find("NVIDIA"), std::string::npos) << cuda_problem();
-    GTEST_SKIP() << cuda_problem();
+TEST(EmulatedCuda, IntrinsicsComputeWhatTheOracleDoes) {
+  const Func func = test::every_intrinsic();
+  const LoweredFunc lowered = lower(func, sm_90(), "all");
+  const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(lowered.kernels));
+  std::vector<NDArray> arrays = test::random_buffers(func, 3), expected;
+  std::mt19937_64 random(4);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (func.is_output(func.buffers[i])) continue;
+    for (int64_t k = 0; k < arrays[i].size(); ++k) {
+      const bool divides = func.buffers[i]->name[0] == 'Y';  // and shifts
+      const int64_t value = static_cast<int64_t>(random() % 7) + 1;
+      if (arrays[i].dtype().is_float())
+        arrays[i].set_float(k, static_cast<double>(random() % 1000) / 500 - (divides ? -0.1 : 1));
+      else if (arrays[i].dtype().is_bool())
+        arrays[i].set_int(k, value % 2);
+      else
+        arrays[i].set_int(k, divides || arrays[i].dtype().is_unsigned_integer() ? value : value * 5 - 20);
+    }
   }
-  const Target target = parse_target("cuda:sm_" + std::to_string(cuda_devices().at(0).compute_capability));
-  if (!cuda::nvrtc_problem().empty()) GTEST_SKIP() << cuda::nvrtc_problem();
-  for (const test::SampleFunc& sample : test::sample_funcs()) {
-    SCOPED_TRACE(sample.name);
-    const Schedule schedule = target.default_schedule(sample.func, target);
-    const LoweredFunc lowered = lower(schedule.func(), target, "kernel");
-    std::vector<NDArray> arrays = test::random_buffers(sample.func, 7), expected;
-    for (const NDArray& array : arrays) expected.push_back(array.clone());
-    interpret(sample.func, expected);
-    const size_t inputs = arrays.size() - static_cast<size_t>(sample.func.output_count);
+  for (const NDArray& array : arrays) expected.push_back(array.clone());
+  interpret(func, expected);
+  test::run_on_device(lowered, func, image, arrays);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const double tolerance = arrays[i].dtype().is_float() ? arrays[i].dtype().bits == 16 ? 0.05 : 1e-4 : 0;
+    EXPECT_LE(test::largest_difference(arrays[i], expected[i]), tolerance) << func.buffers[i]->name << "\n"
+                                                                           << to_text(func);
+  }
+}
 
-    Plan plan;
-    std::map<std::string, BufferUse> places;
-    for (size_t i = 0; i < arrays.size(); ++i) {
-      const bool is_input = i < inputs;
-      auto& list = is_input ? plan.inputs : plan.outputs;
-      const std::string& name = sample.func.buffers[i]->name;
-      places[name] = {is_input ? Storage::input : Storage::output, static_cast<uint32_t>(list.size()), 0,
-                      static_cast<int64_t>(arrays[i].byte_size())};
-      list.push_back({name, arrays[i].dtype(), arrays[i].shape()});
-    }
-    for (const Buffer& buffer : lowered.temporaries) {
-      const int64_t bytes = element_count(*const_shape(buffer)) * buffer->dtype.bytes();
-      places[buffer->name] = {Storage::arena, 0, plan.arena_bytes, bytes};
-      plan.arena_bytes += (bytes + 255) / 256 * 256;
-    }
-    for (const Kernel& kernel : lowered.kernels) {
-      Step step;
-      step.kernel = step.name = kernel.symbol;
-      for (const Buffer& buffer : kernel.func.buffers) step.buffers.push_back(places.at(buffer->name));
-      const cuda::Launch launch = cuda::launch_of(kernel);
-      for (size_t axis = 0; axis < 3; ++axis) {
-        step.grid[axis] = static_cast<uint32_t>(*as_int(launch.grid[axis]));
-        step.block[axis] = static_cast<uint32_t>(*as_int(launch.block[axis]));
-      }
-      plan.steps.push_back(step);
-    }
-    const std::vector<std::byte> image = cuda::compile_cuda_image(lowered.kernels, target).cubin;
-    const MachineRequirements requirements = {"cuda", target.name, {}};
-    const auto program = make_program({image, plan, {}, requirements});
-    std::vector<const void*> in;
-    std::vector<void*> out;
-    for (size_t i = 0; i < arrays.size(); ++i)
-      i < inputs ? in.push_back(arrays[i].data()) : out.push_back(arrays[i].data());
-    program->run(in, out, 1);
-    for (size_t i = inputs; i < arrays.size(); ++i) EXPECT_LT(test::largest_difference(arrays[i], expected[i]), 1e-4);
-  }
+TEST(EmulatedCuda, ABarrierThatSomeThreadsMissIsAFailure) {
+  const std::string text = cuda::emit_cuda({}) + R"(
+extern "C" __global__ void f(float* y_0) {
+  if (threadIdx.x == 0) __syncthreads();
+  y_0[threadIdx.x] = 1;
+}
+)";
+  Plan plan;
+  plan.outputs = {{"y", f32, {4}}};
+  Step step;
+  step.kernel = step.name = "f";
+  step.buffers = {{Storage::output, 0, 0, 16}};
+  step.block[0] = 4;
+  plan.steps = {step};
+  const MachineRequirements requirements = {"cuda", "cuda:sm_90", {}};
+  const std::vector<std::byte> image = test::emulated_image(text);
+  NDArray y(f32, {4});
+  void* out[] = {y.data()};
+  EXPECT_EXIT(
+      {
+        try {
+          make_program({image, plan, {}, requirements})->run({}, out, 1);
+        } catch (const Error& error) {
+          std::fprintf(stderr, "%s\n", error.what());
+        }
+        std::_Exit(1);
+      },
+      ::testing::ExitedWithCode(1), "unspecified launch failure");
 }
 
 TEST(CudaCompiler, ImagesAreKept) {

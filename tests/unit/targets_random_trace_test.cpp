@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tensor_ir/verify.h"
-#include "tests/unit/cuda_on_host.h"
+#include "tests/unit/cuda_device.h"
 #include "tests/unit/random_trace.h"
 #include "tests/unit/targets_run.h"
 
@@ -148,7 +148,7 @@ TEST(RandomTracesLowered, ComputeTheSameAsMachineCode) {
   EXPECT_GE(tally.run, count / 4);
 }
 
-// The CUDA text of a few traces, compiled for the host.
+// The CUDA text of a few traces, in the emulator.
 TEST(RandomTracesLowered, ComputeTheSameAsCudaText) {
   const Target target = parse_target("cuda:sm_90");
   const int count = traces_to_run(80), batch = 80;
@@ -169,19 +169,10 @@ TEST(RandomTracesLowered, ComputeTheSameAsCudaText) {
         tally.refuse(error);
       }
     }
-    const TemporaryFolder folder;
-    const CudaOnHost host(kernels, folder.path);
+    const std::vector<std::byte> image = emulated_image(cuda::emit_cuda(kernels));
     for (const auto& [grown, lowered] : traces) {
       const std::vector<NDArray> got = in_layouts(grown.random, grown.inputs);
-      std::map<std::string, NDArray> memory;
-      for (size_t i = 0; i < got.size(); ++i) memory[grown.func().buffers[i]->name] = got[i];
-      for (const Buffer& buffer : lowered.temporaries)
-        memory[buffer->name] = NDArray(buffer->dtype, *const_shape(buffer));
-      for (const Kernel& kernel : lowered.kernels) {
-        std::vector<void*> buffers;
-        for (const Buffer& buffer : kernel.func.buffers) buffers.push_back(memory.at(buffer->name).data());
-        host.run(kernel, buffers);
-      }
+      run_on_device(lowered, grown.func(), image, got);
       EXPECT_LE(grown.difference(got), tolerance) << grown.text();
       ++tally.run;
     }

@@ -1,0 +1,308 @@
+// A libcuda.so.1 for machines without a GPU.  It runs the kernels that the emulator's NVRTC (nvrtc.cpp) has compiled
+// for the host, block after block; the threads of a block take turns from barrier to barrier, in another order each
+// time.
+//
+// It refuses what a driver refuses: calls without a context, unknown addresses, launches that no GPU holds.  It finds
+// what a GPU would do wrong in silence or only sometimes: memory begins poisoned, device and shared alike, and has
+// pages around it that trap; a barrier that not all threads of a block reach fails the launch.
+#include <dlfcn.h>
+#include <elf.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_emulator/device.h"
+#undef threadIdx
+#undef blockIdx
+
+namespace {
+
+using tw::cuda_emulator::Index;
+using tw::cuda_emulator::KernelEntry;
+using tw::cuda_emulator::Module;
+
+enum Result {
+  success = 0,
+  invalid_value = 1,
+  out_of_memory = 2,
+  no_binary = 209,
+  invalid_context = 201,
+  not_found = 500,
+  illegal_address = 700,
+  launch_failed = 719
+};
+
+int contexts, depth, objects;
+std::string fails;   // what is to fail next
+Result failed_with;  // a kernel's failure stays, as a GPU's does
+
+// Between pages that trap; the bytes up to the next multiple of 256, at which it ends, hold a pattern.
+struct Memory {
+  char *pages, *begin;
+  size_t page_bytes, bytes, slack;
+};
+std::map<uint64_t, Memory> memory;
+constexpr unsigned char poison = 0xff, pattern = 0xa5;
+
+bool is_memory(uint64_t address, size_t bytes) {
+  auto after = memory.upper_bound(address);
+  if (after == memory.begin()) return false;
+  const auto& [begin, block] = *--after;
+  return address + bytes <= begin + block.bytes;
+}
+
+bool is_intact(const Memory& block) {
+  const char* end = block.begin + block.bytes;
+  return std::all_of(end, end + block.slack, [](char c) { return static_cast<unsigned char>(c) == pattern; });
+}
+
+// The threads of a block, one of which runs.
+struct Thread {
+  ucontext_t context;
+  Index index;
+  bool is_done;
+};
+constexpr size_t stack_bytes = 64 << 10, max_threads = 1024;
+ucontext_t scheduler;
+Thread* running;
+const KernelEntry* kernel;
+void** kernel_arguments;
+
+void wait_for_others() {
+  swapcontext(&running->context, &scheduler);
+}
+void run_thread() {
+  kernel->call(kernel_arguments);
+  running->is_done = true;
+}
+
+bool run_block(Module& module, const Index& shape) {
+  static char* stacks = static_cast<char*>(
+      mmap(nullptr, stack_bytes * max_threads, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  static std::vector<Thread> threads(max_threads);
+  static std::mt19937 random(1);
+  const size_t count = size_t{shape.x} * shape.y * shape.z;
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  for (size_t t = 0; t < count; ++t) {
+    Thread& thread = threads[t];
+    thread.index = {static_cast<unsigned>(t % shape.x), static_cast<unsigned>(t / shape.x % shape.y),
+                    static_cast<unsigned>(t / shape.x / shape.y)};
+    thread.is_done = false;
+    getcontext(&thread.context);
+    thread.context.uc_stack = {stacks + t * stack_bytes, 0, stack_bytes};
+    thread.context.uc_link = &scheduler;
+    makecontext(&thread.context, run_thread, 0);
+  }
+  for (size_t done = 0; done < count;) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (const size_t t : order) {
+      running = &threads[t];
+      module.thread = running->index;
+      swapcontext(&scheduler, &running->context);
+      done += running->is_done;
+    }
+    if (done != 0 && done != count) return false;  // some wait for those that have ended
+  }
+  return true;
+}
+
+struct LoadedModule {
+  void* library;
+  Module* module;
+};
+struct Function {
+  KernelEntry* entry;
+  Module* module;
+};
+std::vector<std::unique_ptr<Function>> functions;
+
+size_t elf_bytes(const void* image) {
+  Elf64_Ehdr head;
+  std::memcpy(&head, image, sizeof head);
+  return head.e_shoff + size_t{head.e_shentsize} * head.e_shnum;
+}
+
+void* open_image(const void* image) {
+  const int file = memfd_create("cuda_module", MFD_CLOEXEC);
+  const size_t bytes = elf_bytes(image);
+  const bool is_written = write(file, image, bytes) == static_cast<ssize_t>(bytes);
+  void* library =
+      is_written ? dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  close(file);
+  return library;
+}
+
+}  // namespace
+
+extern "C" {
+
+// For tests of the runtime.
+int cuda_emulator_live_objects() {
+  return objects;
+}
+int cuda_emulator_contexts() {
+  return contexts + depth;
+}
+void cuda_emulator_fail(const char* what) {
+  fails = what ? what : "";
+}
+
+int cuInit(unsigned flags) {
+  return flags == 0 ? success : invalid_value;
+}
+int cuGetErrorString(int error, const char** text) {
+  *text = error == launch_failed     ? "unspecified launch failure"
+          : error == illegal_address ? "an illegal memory access was encountered"
+                                     : "some error";
+  return success;
+}
+int cuDeviceGetCount(int* count) {
+  return *count = 1, success;
+}
+int cuDeviceGet(int* device, int ordinal) {
+  return *device = ordinal, ordinal == 0 ? success : invalid_value;
+}
+int cuDeviceGetName(char* name, int length, int) {
+  return std::snprintf(name, static_cast<size_t>(length), "Emulated GPU"), success;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  return *value = attribute == 75 ? 9 : 0, success;
+}
+int cuDeviceTotalMem_v2(size_t* bytes, int) {
+  return *bytes = size_t{1} << 30, success;
+}
+int cuDevicePrimaryCtxRetain(void** context, int) {
+  return ++contexts, *context = &contexts, success;
+}
+int cuDevicePrimaryCtxRelease_v2(int) {
+  return --contexts, success;
+}
+int cuCtxPushCurrent_v2(void* context) {
+  return context == &contexts ? (++depth, success) : invalid_context;
+}
+int cuCtxPopCurrent_v2(void** context) {
+  return *context = &contexts, --depth, success;
+}
+
+int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
+  if (depth == 0 || bytes == 0) return invalid_value;
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), whole = (bytes + 255) / 256 * 256;
+  const size_t page_bytes = (whole + page - 1) / page * page + 2 * page;
+  void* pages = mmap(nullptr, page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pages == MAP_FAILED) return out_of_memory;
+  char* start = static_cast<char*>(pages);
+  mprotect(start + page, page_bytes - 2 * page, PROT_READ | PROT_WRITE);
+  const Memory block = {start, start + page_bytes - page - whole, page_bytes, bytes, whole - bytes};
+  std::memset(block.begin, poison, bytes);
+  std::memset(block.begin + bytes, pattern, block.slack);
+  *address = reinterpret_cast<uint64_t>(block.begin);
+  memory[*address] = block;
+  return ++objects, success;
+}
+int cuMemFree_v2(uint64_t address) {
+  const auto found = memory.find(address);
+  if (found == memory.end()) return invalid_value;
+  const bool was_intact = is_intact(found->second);
+  munmap(found->second.pages, found->second.page_bytes);
+  memory.erase(found);
+  return --objects, was_intact ? success : illegal_address;
+}
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
+  if (!stream || depth == 0 || !is_memory(to, bytes)) return invalid_value;
+  return std::memcpy(reinterpret_cast<void*>(to), from, bytes), success;
+}
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
+  if (!stream || depth == 0 || !is_memory(from, bytes)) return invalid_value;
+  return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), success;
+}
+
+int cuModuleLoadData(LoadedModule** module, const void* image) {
+  if (depth == 0) return invalid_context;
+  if (std::memcmp(image, ELFMAG, SELFMAG) != 0) return no_binary;
+  void* library = open_image(image);
+  auto* own = library ? static_cast<Module*>(dlsym(library, "tw_module")) : nullptr;
+  if (!own) return no_binary;  // of a GPU, or of another machine
+  own->wait = wait_for_others;
+  return ++objects, *module = new LoadedModule{library, own}, success;
+}
+int cuModuleUnload(LoadedModule* module) {
+  std::erase_if(functions, [&](const auto& function) { return function->module == module->module; });
+  dlclose(module->library);
+  delete module;
+  return --objects, success;
+}
+int cuModuleGetFunction(Function** function, LoadedModule* module, const char* name) {
+  void* entry = dlsym(module->library, (std::string("tw_kernel_") + name).c_str());
+  if (!entry) return not_found;
+  functions.push_back(std::make_unique<Function>(Function{static_cast<KernelEntry*>(entry), module->module}));
+  return *function = functions.back().get(), success;
+}
+
+int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void* stream, void** arguments, void** extra) {
+  const bool is_grid = gx > 0 && gx < 1u << 31 && gy > 0 && gy < 1u << 16 && gz > 0 && gz < 1u << 16;
+  const bool is_block = bx > 0 && by > 0 && bz > 0 && bz <= 64 && uint64_t{bx} * by * bz <= max_threads;
+  if (!stream || depth == 0 || shared || extra || !is_grid || !is_block) return invalid_value;
+  if (failed_with) return failed_with;
+  if (fails == "launch") return launch_failed;
+  Module& module = *function->module;
+  kernel = function->entry;
+  kernel_arguments = arguments;
+  Index& block = module.block;
+  for (block.z = 0; block.z < gz; ++block.z)
+    for (block.y = 0; block.y < gy; ++block.y)
+      for (block.x = 0; block.x < gx; ++block.x) {
+        if (module.shared_begin)
+          std::memset(module.shared_begin, poison, static_cast<size_t>(module.shared_end - module.shared_begin));
+        if (kernel->waits) {
+          if (!run_block(module, {bx, by, bz})) return failed_with = launch_failed, success;
+          continue;
+        }
+        Index& thread = module.thread;
+        for (thread.z = 0; thread.z < bz; ++thread.z)
+          for (thread.y = 0; thread.y < by; ++thread.y)
+            for (thread.x = 0; thread.x < bx; ++thread.x) kernel->call(arguments);
+      }
+  return success;
+}
+
+int cuStreamCreate(void** stream, unsigned) {
+  return ++objects, *stream = &objects, success;
+}
+int cuStreamDestroy_v2(void*) {
+  return --objects, success;
+}
+int cuStreamSynchronize(void*) {
+  if (fails == "synchronize") return launch_failed;
+  const bool are_intact = std::all_of(memory.begin(), memory.end(), [](const auto& m) { return is_intact(m.second); });
+  if (!failed_with && !are_intact) failed_with = illegal_address;
+  return failed_with;
+}
+int cuEventCreate(void** event, unsigned) {
+  return ++objects, *event = &objects, success;
+}
+int cuEventDestroy_v2(void*) {
+  return --objects, success;
+}
+int cuEventRecord(void* event, void* stream) {
+  return event && stream ? success : invalid_value;
+}
+int cuEventSynchronize(void* event) {
+  return event ? success : invalid_value;
+}
+int cuEventElapsedTime(float* milliseconds, void* start, void* end) {
+  return *milliseconds = 0.5f, start && end ? success : invalid_value;
+}
+}

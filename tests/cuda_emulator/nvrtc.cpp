@@ -1,0 +1,124 @@
+// A libnvrtc.so for machines without one: CUDA C++ text becomes a shared object of the host, which the emulator's
+// libcuda.so.1 (driver.cpp) takes for a cubin.  Accesses that are not as aligned as their type trap, as on a GPU.
+#include <stdlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+enum { success = 0, compilation_error = 6 };
+
+struct Program {
+  std::string source, log, image;
+};
+
+void replace_all(std::string& text, const std::string& what, const std::string& by) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
+}
+
+// The PTX that kernels may hold, in C++.
+std::string without_ptx(std::string text) {
+  replace_all(text, R"(asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));)", "x = __builtin_bit_cast(_Float16, bits);");
+  replace_all(text, R"(asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));)",
+              "bits = __builtin_bit_cast(u16, (_Float16)x);");
+  for (size_t at; (at = text.find("asm volatile(\"prefetch.")) != std::string::npos;)
+    text.erase(at, text.find(";\n", at) - at);
+  if (const size_t at = text.find("asm"); at != std::string::npos && text.compare(at, 4, "asm(") == 0)
+    throw std::runtime_error("the emulator does not know this PTX: " + text.substr(at, text.find('\n', at) - at));
+  return text;
+}
+
+// After each kernel, what the driver starts it by: its arguments are as many addresses or numbers of 8 bytes.
+std::string entries(const std::string& text) {
+  std::string result;
+  const std::string begin = "extern \"C\" __global__ void ";
+  for (size_t at = text.find(begin); at != std::string::npos;) {
+    const size_t next = text.find(begin, at + begin.size());
+    std::string head = text.substr(at + begin.size(), text.find(") {\n", at) - at - begin.size());
+    if (const size_t bounds = head.find("__launch_bounds__"); bounds != std::string::npos)
+      head.erase(bounds, head.find(") ", bounds) + 2 - bounds);
+    const std::string name = head.substr(0, head.find('('));
+    std::string parameters = head.substr(head.find('(') + 1) + ",", arguments;
+    for (int i = 0; parameters.size() > 1; ++i) {
+      const size_t comma = parameters.find(',');
+      const std::string type = parameters.substr(0, parameters.rfind(' ', comma));
+      arguments += (i ? ", *(" : "*(") + type + "*)a[" + std::to_string(i) + "]";
+      parameters.erase(0, std::min(comma + 2, parameters.size()));
+    }
+    const bool waits = text.substr(at, next - at).find("__syncthreads") != std::string::npos;
+    result += "extern \"C\" tw::cuda_emulator::KernelEntry tw_kernel_" + name + " = {[](void** a) { " + name + "(" +
+              arguments + "); }, " + (waits ? "true" : "false") + "};\n";
+    at = next;
+  }
+  return result;
+}
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+extern "C" {
+
+int nvrtcVersion(int* major, int* minor) {
+  return *major = 13, *minor = 0, success;
+}
+const char* nvrtcGetErrorString(int result) {
+  return result == success ? "NVRTC_SUCCESS" : "NVRTC_ERROR_COMPILATION (emulated)";
+}
+int nvrtcCreateProgram(Program** program, const char* source, const char*, int, const char* const*,
+                       const char* const*) {
+  return *program = new Program{source, "", ""}, success;
+}
+int nvrtcDestroyProgram(Program** program) {
+  delete *program;
+  return *program = nullptr, success;
+}
+int nvrtcCompileProgram(Program* program, int, const char* const*) {
+  std::string folder = (std::filesystem::temp_directory_path() / "tilewright-XXXXXX").string();
+  if (!mkdtemp(folder.data())) return compilation_error;
+  int result = compilation_error;
+  try {
+    std::ofstream(folder + "/kernels.cpp") << "#define TW_CUDA_MODULE\n#include \"" TW_CUDA_EMULATOR "/device.h\"\n"
+                                           << without_ptx(program->source) << entries(program->source);
+    const std::string command =
+        TW_CXX_COMPILER
+        " -std=c++20 -w -O1 -ffp-contract=off -fwrapv -fno-strict-aliasing -fno-exceptions -fsanitize=alignment "
+        "-fsanitize-trap=alignment -shared -fPIC -o " +
+        folder + "/kernels.so " + folder + "/kernels.cpp 2> " + folder + "/log";
+    if (std::system(command.c_str()) == 0) {
+      program->image = read(folder + "/kernels.so");
+      result = success;
+    }
+    program->log = read(folder + "/log");
+  } catch (const std::exception& error) {
+    program->log = error.what();
+  }
+  std::filesystem::remove_all(folder);
+  return result;
+}
+int nvrtcGetProgramLogSize(Program* program, size_t* size) {
+  return *size = program->log.size() + 1, success;
+}
+int nvrtcGetProgramLog(Program* program, char* log) {
+  return std::memcpy(log, program->log.c_str(), program->log.size() + 1), success;
+}
+int nvrtcGetCUBINSize(Program* program, size_t* size) {
+  return *size = program->image.size(), success;
+}
+int nvrtcGetCUBIN(Program* program, char* image) {
+  return std::memcpy(image, program->image.data(), program->image.size()), success;
+}
+}

@@ -1,0 +1,85 @@
+"""CUDA end to end: by the emulator everywhere, and by the GPU where there is one.
+
+pytest tests/python/test_cuda.py -k gpu -rs      # all cases on this machine's GPU, or why not
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from conftest import ROOT, run_tw, small_network
+from onnx_suite import read_outputs, run_folders, run_suite, summary, write_case
+from test_networks import NETWORKS, feed_of
+from test_onnx_random import differences
+from tilewright import machine
+
+RUNNER = ROOT / "build/tests/onnx_node_runner"
+EMULATOR = ROOT / "build/tests/cuda_emulator"
+
+
+@dataclass
+class Device:
+    target: str
+    env: dict[str, str]
+    every: int  # of ONNX's cases one is run
+    passed: int  # at least
+    random_cases: int  # a kind
+
+
+@pytest.fixture(scope="module", params=["emulated", "gpu"])
+def device(request):
+    assert RUNNER.exists(), "./dev build makes the runner"
+    if request.param == "emulated":
+        places = dict.fromkeys(("CUDA_HOME", "LD_LIBRARY_PATH"), str(EMULATOR))
+        return Device("cuda:sm_90", os.environ | places, 8, 170, 5)
+    found = machine.cuda()
+    for problem in ("device_problem", "compiler_problem"):
+        if found[problem]:
+            pytest.skip(found[problem])
+    _, capability, _ = found["devices"][0]
+    compiler = Path(found["compiler"].split(" from ")[1])
+    return Device(f"cuda:sm_{capability}", os.environ | {"CUDA_HOME": str(compiler.parent)}, 1, 1470, 25)
+
+
+def test_no_case_of_the_onnx_suite_is_wrong(device):
+    results = run_suite(RUNNER, device.target, bound_from=1, every=device.every, env=device.env)
+    text, counts, _ = summary(results)
+    bad = [f"{r.status} {r.name}: {r.message[:200]}" for r in results if r.status in ("wrong", "crashed")]
+    assert not bad, "\n".join([text, *bad])
+    assert counts["passed"] >= device.passed, text
+
+
+def test_random_parameters_agree_with_onnx_runtime(device):
+    bad = differences(device.target, device.env, device.random_cases)
+    assert not bad, f"{len(bad)}:\n" + "\n".join(bad)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_agree_with_onnx_runtime(name, device, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = NETWORKS[name]()
+    feed = feed_of(model)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    write_case(tmp_path / name, model, list(feed.values()))
+    ((status, message),) = run_folders(RUNNER, device.target, [tmp_path / name], 300, device.env).values()
+    assert status == "ok", message
+    for ours, theirs in zip(read_outputs(tmp_path / name / "outputs.bin"), session.run(None, feed), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_artifacts_are_kept_run_and_timed(device, tmp_path):
+    onnx.save(small_network(), tmp_path / "m.onnx")
+    artifact = tmp_path / "m.twa"
+    for arguments in (
+        ("compile", tmp_path / "m.onnx", "--target", device.target, "-o", artifact),
+        ("run", artifact, "-o", tmp_path / "y.npz"),
+        ("bench", artifact, "--kernels", "--seconds", "0.05"),
+    ):
+        done = run_tw(*arguments, env=device.env)
+        assert done.returncode == 0, done.stderr
+    assert "kernels" in done.stdout
+    np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"].sum(), 1, rtol=1e-5)
