@@ -220,7 +220,8 @@ Record record_of(const json& row) {
   record.digest = text("digest"), record.task = text("task"), record.target = text("target");
   record.space = row.at("space").get<int64_t>(), record.compiler = text("compiler");
   record.decisions = text("decisions"), record.trace = text("trace");
-  record.predicted = real("predicted"), record.status = text("status"), record.detail = text("detail"), record.machine = text("machine");
+  record.predicted = real("predicted"), record.status = text("status"), record.detail = text("detail"),
+  record.machine = text("machine");
   record.ratio = real("ratio"), record.ratio_low = real("ratio_low"), record.ratio_high = real("ratio_high");
   record.ratio_to_default = real("ratio_to_default"), record.measured_at = row.at("measured_at").get<int64_t>();
   const json samples = json::parse(text("samples"), nullptr, false);
@@ -321,6 +322,22 @@ std::vector<Record> Database::records(const std::string& target, const std::stri
   std::vector<Record> result;
   while (statement.step()) result.push_back(record_of(read_row(table, statement)));
   return result;
+}
+
+std::vector<Record> Database::records(const std::string& target) const {
+  const Table& table = table_of("records");
+  Statement statement = state_->connection.prepare("SELECT " + columns_of(table) +
+                                                   " FROM records WHERE target = ? ORDER BY task, digest");
+  statement.bind(1, target);
+  std::vector<Record> result;
+  while (statement.step()) result.push_back(record_of(read_row(table, statement)));
+  return result;
+}
+
+std::string Database::func_text(const std::string& task) const {
+  Statement statement = state_->connection.prepare("SELECT func FROM tasks WHERE key = ?");
+  statement.bind(1, task);
+  return statement.step() ? statement.text(0) : "";
 }
 
 std::vector<Record> Database::winners(const std::string& target, int64_t space, const std::string& compiler) const {

@@ -77,6 +77,9 @@ class Database {
   // digests.
   std::vector<Record> records(const std::string& target, const std::string& task, int64_t space,
                               const std::string& compiler) const;
+  // Of all tasks on this target, by whatever version of the space and build of the compiler; in the order of tasks.
+  std::vector<Record> records(const std::string& target) const;
+  std::string func_text(const std::string& task) const;  // empty: it is not there
   // Those that a network has confirmed: of each task the fastest.
   std::vector<Record> winners(const std::string& target, int64_t space, const std::string& compiler) const;
 

@@ -1,4 +1,4 @@
-// The space of a Func: every schedule that its template can make, best predicted first.
+// The space of a Func: every schedule that its template can make.
 //
 // A point is a set of decisions (schedule/decisions.h); running the template with them says what else it asks.  Points
 // are scored by the product of their decisions' predicted costs, which needs no lowering.
@@ -11,6 +11,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "schedule/decisions.h"
 #include "targets/target.h"
@@ -22,17 +23,27 @@ namespace tw::autotune {
 inline constexpr int64_t space_version = 1;
 
 struct Point {
-  Decisions decisions;  // only what differs from the analytic choices: {} is the default
-  double cost = 1;      // predicted time by the default's
+  Decisions decisions;   // only what differs from the analytic choices: {} is the default
+  double cost = 1;       // predicted time by the default's: by analysis
+  double predicted = 1;  // by the cost model that chose it
   std::string trace;
+  std::vector<AskedDecision> asked;  // by the template, with these decisions
 };
 
-// Different schedules one after the other: the default first, then by predicted cost, with a random one now and then,
-// since predictions err.  The same for the same Func, target and seed.
 class Space {
  public:
   Space(Func func, const Target& target, uint64_t seed);
+
+  // The point with these decisions; nothing when the template or a primitive refuses them.
+  std::optional<Point> visit(const Decisions& decisions) const;
+  // The point that is most like decisions for another Func or version: of each decision that the template asks for the
+  // candidate nearest to what was decided there.
+  Point nearest(const Decisions& decisions) const;
+  // Different schedules one after the other: the default first, then by predicted cost, with a random one now and then,
+  // since predictions err.  The same for the same Func, target and seed.
   std::optional<Point> next();
+
+  const Func& func() const { return func_; }
 
  private:
   // A point whose template has not run yet.
@@ -40,7 +51,7 @@ class Space {
     Decisions decisions;
     size_t first_free = 0;  // decisions before this one, in the order of asking, stay as they are
   };
-  void expand(const Open& open, double cost, const Schedule& schedule);
+  void expand(const Open& open, double cost, const std::vector<AskedDecision>& asked);
 
   Func func_;
   const Target& target_;
@@ -48,5 +59,8 @@ class Space {
   std::multimap<double, Open> open_;  // by predicted cost
   std::set<std::string> seen_;        // traces
 };
+
+// How far apart two values of a decision are: factors between their numbers, in powers of two.
+double distance(const Choice& a, const Choice& b);
 
 }  // namespace tw::autotune

@@ -1,53 +1,82 @@
-// The trials of one task: its space, what was tried of it, and the fastest so far.
+// The trials of one task: its search, what was tried of it, the fastest so far, and the final between the leaders.
 #pragma once
 
-#include <memory>
+#include <deque>
+#include <map>
 #include <optional>
 #include <set>
 
-#include "autotune/space.h"
+#include "autotune/allocate.h"
+#include "autotune/search.h"
 #include "autotune/task.h"
 #include "autotune/tune.h"
 #include "targets/compile_image.h"
 
 namespace tw::autotune {
 
+// The detail of a record of a final.  It has the decisions of an earlier record, was measured for longer and beside the
+// default itself: the fastest of many measurements is fast by luck, too.
+inline constexpr char final_detail[] = "final";
+
 class Trials {
  public:
-  // `folder`: for artifacts, one job's own.  `earlier`: the records of this task, space and compiler.
+  // `folder`: for artifacts, one job's own.  `earlier`: the records of this task, space and compiler.  `bound`: no
+  // schedule takes less, in seconds of a run of the network; 0: not known.
   Trials(Task task, const Target& target, const TuneOptions& options, std::vector<Record> earlier,
-         std::filesystem::path folder);
+         std::filesystem::path folder, double bound);
 
   const Task& task() const { return task_; }
+  Search& search() { return *search_; }
+  const Search& search() const { return *search_; }
   int count() const { return count_; }
-  bool is_done() const { return is_exhausted_ || !problem_.empty() || count_ >= options_.most_trials; }
   const std::string& problem() const { return problem_; }  // why it cannot be measured
   // The fastest record that is faster than the default beyond doubt.
   const std::optional<Record>& best() const { return best_; }
-  // What one more trial may bring to the network, in seconds a run: less with each trial that brought nothing.
-  double promise() const { return is_done() ? 0 : task_.seconds / (4 + fruitless_); }
+  // What more trials may bring to the network, in seconds a run.
+  double promise() const;
+  bool is_done() const { return promise() <= 0; }
 
-  // The next point that has not been tried; nothing when there is none, or the task cannot be measured.  The record is
-  // without its target, compiler and time; with them, it is to be noted.
+  // Asks the search for its next points, and says whether there are any.
+  bool begin_batch(const CostModel& model);
+  bool is_in_batch() const { return !batch_.empty(); }
+  // The next point of the batch, tried; nothing when the task cannot be measured.  The record is without its target,
+  // compiler and time; with them, it is to be noted.
   std::optional<Record> next();
   void note(const Record& record);
 
+  // Points of the final that have not been measured in one, and the next of them, measured for so long.
+  int count_finalists() const { return static_cast<int>(finalists().size()); }
+  std::optional<Record> next_final(double seconds);
+  // The winner of the final, where it beat the default.
+  std::optional<Record> proposal() const;
+
  private:
-  void prepare();
+  struct Built {
+    Point point;
+    bool is_built = false;
+    std::optional<Executable> executable;  // none: the record says why
+    Record record;
+  };
+  bool prepare();
   std::string check_default(const std::vector<std::vector<NDArray>>& outputs) const;
   Executable build(const Decisions& decisions, CodegenReport* report) const;
+  void build(Built& candidate) const;
+  void build_ahead();
   void make_incumbent(const Executable& executable, double to_default);
-  Record try_point(const Point& point);
+  MeasureRequest request_for(const Executable& candidate, const std::filesystem::path& incumbent) const;
+  std::vector<const Record*> finalists() const;
 
   Task task_;
   const Target& target_;
   const TuneOptions& options_;
-  std::filesystem::path folder_, incumbent_;
-  Space space_;
-  std::set<std::string> tried_;  // decisions
+  std::filesystem::path folder_, default_, incumbent_;
+  std::unique_ptr<Space> space_;
+  std::unique_ptr<Search> search_;
+  std::deque<Built> batch_;
+  std::map<std::string, Record> tried_, finals_;  // those with times, by decisions
   std::optional<Record> best_;
-  double incumbent_to_default_ = 1;
-  int count_ = 0, fruitless_ = 0;
+  double incumbent_to_default_ = 1, bound_ = 0;
+  int count_ = 0;
   bool is_prepared_ = false, is_exhausted_ = false;
   std::string problem_;
   // Once prepared.

@@ -4,9 +4,12 @@
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <random>
+#include <set>
+#include <utility>
 
 #include "autotune/candidate.h"
+#include "autotune/confirm.h"
+#include "autotune/learner.h"
 #include "autotune/space.h"
 #include "autotune/task.h"
 #include "autotune/trials.h"
@@ -21,9 +24,11 @@ namespace {
 
 using nlohmann::json;
 
-// Of the budget, for compiling the tuned network and measuring it beside the untuned one.
-constexpr double share_for_confirmation = 0.2, most_for_confirmation = 30;
-constexpr double confirmation_seconds = 2;
+// Of the budget: for the finals at most, and for runs of the network in one round of the confirmation.
+constexpr double share_for_finals = 0.25, share_for_runs = 0.03;
+constexpr double least_runs_seconds = 0.3, most_runs_seconds = 3;
+constexpr double least_final_seconds = 0.15, most_final_seconds = 0.5;
+constexpr double finals_when_stopped = 5;  // seconds, after Ctrl-C
 constexpr int profile_repetitions = 5;
 constexpr double least_budget_for_bounds = 10;  // the machine's bounds take half a second to measure
 
@@ -81,27 +86,24 @@ class Job {
     start_ = options_.now();
     relay::CompileReport compiled;
     Executable untuned = compile({}, &compiled);
-    const std::vector<NDArray> inputs = made_up_inputs(untuned.plan(), options_.seed);
-    const auto profile = untuned.profile(inputs, profile_repetitions);
+    compile_seconds_ = elapsed();
+    inputs_ = made_up_inputs(untuned.plan(), options_.seed);
+    const auto profile = options_.profile ? options_.profile(untuned) : untuned.profile(inputs_, profile_repetitions);
     for (const StepProfile& step : profile) report_.default_seconds += step.seconds;
     target_key_ = target_key(target_, options_.compile.threads);
     database_.add_target(target_key_, target_facts(target_, options_.compile.threads));
     model_ = model_key(compiled.pieces);
-    if (!options_.compare_networks) {
-      options_.compare_networks = [inputs](Executable& with, Executable& without) {
-        return autotune::compare_networks(with, without, inputs, confirmation_seconds);
-      };
-    }
     find_trials(compiled, profile);
-    add_job();
     search();
-    confirm(untuned, inputs);
+    finals();
+    confirm_proposals(untuned, compiled);
     finish();
     return report_;
   }
 
  private:
   double elapsed() const { return options_.now() - start_; }
+  double left() const { return options_.budget_seconds - elapsed(); }
   void send(json event) const {
     if (!options_.on_event) return;
     event["seconds"] = elapsed();
@@ -119,13 +121,26 @@ class Job {
   }
 
   void find_trials(const relay::CompileReport& compiled, const std::vector<StepProfile>& profile) {
-    int64_t earlier_trials = 0;
-    for (Task& task : find_tasks(compiled.pieces, profile, target_)) {
-      auto earlier = database_.records(target_key_, task.key, space_version, compiler_key());
-      earlier_trials += static_cast<int64_t>(earlier.size());
+    std::vector<Task> tasks = find_tasks(compiled.pieces, profile, target_);
+    if (!options_.only_task.empty())
+      std::erase_if(tasks, [&](const Task& t) { return t.name != options_.only_task && t.key != options_.only_task; });
+    std::vector<std::string> keys;
+    for (const Task& task : tasks) {
+      keys.push_back(task.key);
       database_.add_task(task.key, to_text(task.func));
+    }
+    const TuneOptions::Bounds bounds = add_job(tasks);
+    learner_.emplace(database_, target_, target_key_, keys);
+    int64_t earlier_trials = 0;
+    for (Task& task : tasks) {
+      auto earlier = database_.records(target_key_, task.key, space_version, compiler_key());
+      // Products of small elements go beyond what multiply-adds of floats can do.
+      const bool is_bounded = bounds.peak_flops > 0 && options_.compile.precision == f32;
+      const double bound = is_bounded ? task.flops / bounds.peak_flops : 0;
       trials_.push_back(
-          std::make_unique<Trials>(std::move(task), target_, options_, std::move(earlier), folder_.path()));
+          std::make_unique<Trials>(std::move(task), target_, options_, std::move(earlier), folder_.path(), bound));
+      earlier_trials += trials_.back()->count();
+      learner_->attach(trials_.back()->task().key, trials_.back()->search());
     }
     report_.tasks = static_cast<int>(trials_.size());
     send({{"event", "start"},
@@ -137,61 +152,129 @@ class Job {
           {"threads", options_.compile.threads}});
   }
 
-  void add_job() const {
+  TuneOptions::Bounds add_job(const std::vector<Task>& tasks) const {
     JobRow job;
     job.model = model_, job.name = graph_.name, job.target = target_key_;
     job.space = space_version, job.compiler = compiler_key();
     job.seconds = report_.default_seconds;
-    for (const auto& trials : trials_) {
-      const Task& task = trials->task();
+    for (const Task& task : tasks)
       job.tasks.push_back({task.key, task.name, task.groups, task.seconds, task.flops, task.bytes});
-    }
-    if (options_.budget_seconds >= least_budget_for_bounds) {
-      const TuneOptions::Bounds bounds = options_.measure_bounds();
-      job.peak_flops = bounds.peak_flops, job.bandwidth = bounds.bandwidth;
-    }
+    TuneOptions::Bounds bounds;
+    if (options_.budget_seconds >= least_budget_for_bounds) bounds = options_.measure_bounds();
+    job.peak_flops = bounds.peak_flops, job.bandwidth = bounds.bandwidth;
     job.machine = host_cpu().name;
     job.budget = options_.budget_seconds, job.seed = static_cast<int64_t>(options_.seed), job.started_at = unix_time();
     database_.add(job);
+    return bounds;
   }
 
-  // Candidate by candidate, of the task that promises most.
+  // What is still to come, in seconds.
+  double trial_seconds() const { return report_.trials ? search_seconds_ / report_.trials : 0; }
+  double runs_seconds() const {
+    return std::clamp(share_for_runs * options_.budget_seconds, least_runs_seconds, most_runs_seconds);
+  }
+  double round_seconds() const {
+    double faster = 0;
+    for (const auto& trials : trials_) faster += trials->best().has_value();
+    // Kernels that stay as they are come from the cache.
+    const double share = options_.compile.cache ? std::min(1.0, 0.2 + faster / std::max(1.0, 1.0 * report_.tasks)) : 1;
+    return share * compile_seconds_ + 2 * runs_seconds();
+  }
+  double reserve_for_confirmation() const { return std::min(2 * round_seconds(), 0.4 * options_.budget_seconds); }
+  double final_seconds() const {
+    return std::clamp(options_.budget_seconds / 600, least_final_seconds, most_final_seconds);
+  }
+  double reserve_for_finals() const {
+    int finalists = 0;
+    for (const auto& trials : trials_) finalists += trials->count_finalists();
+    return std::min(finalists * (final_seconds() + trial_seconds()), share_for_finals * options_.budget_seconds);
+  }
+
+  void add(Trials& trials, Record& record) {
+    record.target = target_key_;
+    record.compiler = compiler_key();
+    record.machine = host_cpu().name;
+    record.measured_at = unix_time();
+    record.digest = database_.add(record);
+    trials.note(record);
+  }
+
+  void report_problem(const Trials& trials) {
+    if (trials.problem().empty()) return;
+    report_.skipped.push_back(trials.task().name + ": " + trials.problem());
+    send({{"event", "skipped"}, {"task", trials.task().name}, {"reason", trials.problem()}});
+  }
+
+  // Batch by batch, of the task that promises most.
   void search() {
-    const double reserve = std::min(share_for_confirmation * options_.budget_seconds, most_for_confirmation);
+    Trials* current = nullptr;
+    const double start = elapsed();
     // At least one, so that jobs of any budget come to an end some day.
-    while ((report_.trials == 0 || elapsed() < options_.budget_seconds - reserve) && !is_stopping()) {
-      const auto next = std::max_element(trials_.begin(), trials_.end(),
-                                         [](const auto& a, const auto& b) { return a->promise() < b->promise(); });
-      if (next == trials_.end() || (*next)->is_done()) break;
-      Trials& trials = **next;
-      auto record = trials.next();
+    while ((report_.trials == 0 ||
+            elapsed() < options_.budget_seconds - reserve_for_confirmation() - reserve_for_finals()) &&
+           !is_stopping()) {
+      if (!current || !current->is_in_batch()) {
+        const auto next = std::max_element(trials_.begin(), trials_.end(),
+                                           [](const auto& a, const auto& b) { return a->promise() < b->promise(); });
+        if (next == trials_.end() || (*next)->is_done()) break;
+        current = next->get();
+        Search& search = current->search();
+        if (search.count() == 0)
+          for (const Decisions& prior : learner_->priors(current->task().key, search)) search.add_prior(prior);
+        if (!current->begin_batch(learner_->model())) continue;
+      }
+      auto record = current->next();
       if (!record) {
-        if (!trials.problem().empty()) {
-          report_.skipped.push_back(trials.task().name + ": " + trials.problem());
-          send({{"event", "skipped"}, {"task", trials.task().name}, {"reason", trials.problem()}});
-        }
+        report_problem(*current);
         continue;
       }
-      record->target = target_key_;
-      record->compiler = compiler_key();
-      record->machine = host_cpu().name;
-      record->measured_at = unix_time();
-      record->digest = database_.add(*record);
-      trials.note(*record);
+      add(*current, *record);
       ++report_.trials;
       ++report_.by_status[record->status];
+      search_seconds_ = elapsed() - start;
       send({{"event", "trial"},
-            {"task", trials.task().name},
-            {"key", trials.task().key},
-            {"share", trials.task().seconds / std::max(report_.default_seconds, 1e-12)},
-            {"trial", trials.count()},
+            {"task", current->task().name},
+            {"key", current->task().key},
+            {"share", current->task().seconds / std::max(report_.default_seconds, 1e-12)},
+            {"trial", current->count()},
+            {"phase", current->search().phase()},
             {"decisions", record->decisions},
             {"status", record->status},
             {"detail", record->detail},
             {"ratio", record->ratio},
             {"ratio_to_default", record->ratio_to_default},
-            {"best", trials.best() ? trials.best()->ratio_to_default : 1.0},
+            {"best", current->best() ? current->best()->ratio_to_default : 1.0},
             {"predicted_milliseconds", predicted_seconds() * 1e3}});
+    }
+  }
+
+  // Between the leaders of each task, the largest gain first, as far as the time goes.
+  void finals() {
+    const auto gain = [](const auto& trials) {
+      return trials->best() ? trials->task().seconds * (1 - trials->best()->ratio_to_default) : 0.0;
+    };
+    std::vector<Trials*> order;
+    for (const auto& trials : trials_) order.push_back(trials.get());
+    std::stable_sort(order.begin(), order.end(), [&](const auto* a, const auto* b) { return gain(a) > gain(b); });
+    const double stop =
+        report_.was_stopped ? elapsed() + finals_when_stopped : options_.budget_seconds - reserve_for_confirmation();
+    for (Trials* trials : order) {
+      while (trials->count_finalists() > 0 && elapsed() < stop) {
+        auto record = trials->next_final(final_seconds());
+        if (!record) {
+          report_problem(*trials);
+          break;
+        }
+        add(*trials, *record);
+        ++report_.finals;
+        send({{"event", "final"},
+              {"task", trials->task().name},
+              {"key", trials->task().key},
+              {"decisions", record->decisions},
+              {"status", record->status},
+              {"ratio_to_default", record->ratio_to_default},
+              {"predicted_milliseconds", predicted_seconds() * 1e3}});
+      }
     }
   }
 
@@ -203,42 +286,64 @@ class Job {
     return seconds;
   }
 
-  // The network with the fastest records beside the one without.  Where it is not faster, the half that promises less
-  // is left out, until it is.
-  void confirm(Executable& untuned, const std::vector<NDArray>& inputs) {
-    std::vector<Record> proposed;
-    std::map<std::string, double> gain;  // seconds of a run, by task
-    for (const auto& trials : trials_) {
-      if (!trials->best()) continue;
-      proposed.push_back(*trials->best());
-      gain[trials->task().key] = trials->task().seconds * (1 - trials->best()->ratio_to_default);
+  // By the names of groups, whose steps are in the network with and without proposals.
+  std::map<std::string, Ratio> compare_tasks(Executable& tuned, Executable& untuned,
+                                             const relay::CompileReport& compiled) const {
+    std::map<std::string, std::set<std::string>> tasks_of_kernel;
+    for (const auto& piece : compiled.pieces)
+      for (const std::string& kernel : piece.kernels) tasks_of_kernel[kernel].insert(task_key(piece.func));
+    std::map<std::string, std::string> task_of_name;
+    for (const Step& step : untuned.plan().steps)
+      if (const auto& tasks = tasks_of_kernel[step.kernel]; tasks.size() == 1) task_of_name[step.name] = *tasks.begin();
+    std::map<std::string, std::vector<Sample>> samples;
+    for (const auto& [name, own] : compare_steps(tuned, untuned, inputs_, runs_seconds())) {
+      const auto task = task_of_name.find(name);
+      if (task != task_of_name.end()) samples[task->second].insert(samples[task->second].end(), own.begin(), own.end());
     }
-    std::stable_sort(proposed.begin(), proposed.end(),
-                     [&](const Record& a, const Record& b) { return gain[a.task] > gain[b.task]; });
-    const std::vector<NDArray> expected = untuned.run(inputs);
-    while (!proposed.empty()) {
-      Executable tuned = compile(proposed);
-      const std::string difference = find_network_difference(tuned.run(inputs), expected);
-      const Ratio ratio = difference.empty() ? options_.compare_networks(tuned, untuned) : Ratio{};
-      const bool is_adopted = difference.empty() && ratio.median <= 1;
+    std::map<std::string, Ratio> ratios;
+    for (const auto& [task, own] : samples) ratios[task] = ratio_of(own);
+    return ratios;
+  }
+
+  void confirm_proposals(Executable& untuned, const relay::CompileReport& compiled) {
+    std::vector<Proposal> proposals;
+    for (const auto& trials : trials_)
+      if (const auto record = trials->proposal())
+        proposals.push_back({*record, trials->task().seconds * (1 - record->ratio_to_default)});
+    if (proposals.empty()) return;
+    const std::vector<NDArray> expected = untuned.run(inputs_);
+    bool is_first = true;
+    Confirming with;
+    with.compile = [&](const std::vector<Record>& records) { return compile(records); };
+    with.find_difference = [&](Executable& tuned) { return find_network_difference(tuned.run(inputs_), expected); };
+    with.compare_tasks = [&](Executable& tuned) {
+      return options_.compare_networks ? std::map<std::string, Ratio>() : compare_tasks(tuned, untuned, compiled);
+    };
+    with.compare = [&](Executable& tuned) {
+      return options_.compare_networks
+                 ? options_.compare_networks(tuned, untuned)
+                 : compare_networks(tuned, untuned, inputs_, runs_seconds(), std::min(4 * runs_seconds(), left()));
+    };
+    // One round there is always: what was measured is not to be lost.
+    with.has_time = [&] {
+      return std::exchange(is_first, false) || report_.was_stopped ||
+             elapsed() + round_seconds() < options_.budget_seconds;
+    };
+    with.on_round = [&](const ConfirmationRound& round) {
       send({{"event", "confirmation"},
-            {"records", proposed.size()},
-            {"ratio", ratio.median},
-            {"ratio_low", ratio.low},
-            {"ratio_high", ratio.high},
-            {"adopted", is_adopted},
-            {"detail", difference}});
-      const size_t half = proposed.size() / 2;
-      if (is_adopted) {
-        for (const Record& record : proposed) database_.add({record.digest, model_, ratio.median, 1, unix_time()});
-        report_.adopted = static_cast<int>(proposed.size());
-        report_.ratio = ratio.median;
-        return;
-      }
-      // Slower beyond doubt: what is left out now speaks against itself.
-      for (size_t i = half; i < proposed.size() && (!difference.empty() || ratio.low > 1); ++i)
-        database_.add({proposed[i].digest, model_, ratio.median, -1, unix_time()});
-      proposed.resize(half);
+            {"records", round.records},
+            {"ratio", round.ratio.median},
+            {"ratio_low", round.ratio.low},
+            {"ratio_high", round.ratio.high},
+            {"adopted", round.is_adopted},
+            {"detail", round.detail}});
+      for (const Record& record : round.slower)
+        database_.add({record.digest, model_, round.ratio.median, -1, unix_time()});
+      if (round.is_adopted) report_.ratio = round.ratio.median;
+    };
+    for (const Record& record : confirm(std::move(proposals), with)) {
+      database_.add({record.digest, model_, report_.ratio, 1, unix_time()});
+      ++report_.adopted;
     }
   }
 
@@ -246,6 +351,7 @@ class Job {
     send({{"event", "end"},
           {"tasks", report_.tasks},
           {"trials", report_.trials},
+          {"finals", report_.finals},
           {"by_status", report_.by_status},
           {"adopted", report_.adopted},
           {"ratio", report_.ratio},
@@ -260,46 +366,14 @@ class Job {
   TuneOptions options_;
   TemporaryFolder folder_;
   TuneReport report_;
-  double start_ = 0;
+  double start_ = 0, compile_seconds_ = 0, search_seconds_ = 0;
+  std::vector<NDArray> inputs_;
   std::string target_key_, model_;
   std::vector<std::unique_ptr<Trials>> trials_;
+  std::optional<Learner> learner_;  // of their searches
 };
 
 }  // namespace
-
-std::vector<NDArray> made_up_inputs(const Plan& plan, uint64_t seed) {
-  std::vector<NDArray> inputs;
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal;
-  for (const TensorInfo& tensor : plan.inputs) {
-    NDArray array(tensor.dtype, tensor.shape);
-    std::memset(array.data(), tensor.dtype.is_bool() ? 1 : 0, array.byte_size());
-    for (int64_t i = 0; tensor.dtype.is_float() && i < array.size(); ++i) array.set_float(i, normal(random));
-    inputs.push_back(std::move(array));
-  }
-  return inputs;
-}
-
-Ratio compare_networks(Executable& with, Executable& without, const std::vector<NDArray>& inputs, double seconds) {
-  std::vector<NDArray> outputs = with.run(inputs);
-  without.run_into(inputs, outputs);
-  const auto time = [&](Executable& executable) {
-    const double start = seconds_now();
-    executable.run_into(inputs, outputs);
-    return seconds_now() - start;
-  };
-  std::vector<Sample> samples;
-  for (const double start = seconds_now(); samples.size() < 10 || seconds_now() - start < seconds;) {
-    Sample sample;
-    if (samples.size() % 2) {
-      sample.candidate = time(with), sample.incumbent = time(without);
-    } else {
-      sample.incumbent = time(without), sample.candidate = time(with);
-    }
-    samples.push_back(sample);
-  }
-  return ratio_of(samples);
-}
 
 TuneReport tune(const relay::Graph& graph, const Target& target, Database& database, const TuneOptions& options) {
   return Job(graph, target, database, options).run();

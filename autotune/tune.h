@@ -19,6 +19,7 @@ struct TuneOptions {
   relay::CompileOptions compile;  // of the network; `schedule` is the job's own
   double budget_seconds = 600;    // by the clock
   uint64_t seed = 0;
+  std::string only_task;                  // its name or key; empty: all
   int most_trials = 64;                   // of a task, over all jobs of this database
   std::filesystem::path measure_program;  // tw-measure
   // One line of JSON for each: start, task, trial, confirmation, end.
@@ -29,31 +30,27 @@ struct TuneOptions {
   // What tests put something predictable in the place of.
   std::function<double()> now;  // seconds
   std::function<Measurement(const MeasureRequest&)> measure_candidate;
+  std::function<std::vector<StepProfile>(Executable&)> profile;  // of the network with default schedules
   // What the machine can do at most, for the job's row; asked where the budget is worth it.
   struct Bounds {
     double peak_flops = 0, bandwidth = 0;  // f32 operations and bytes read a second, by all workers
   };
   std::function<Bounds()> measure_bounds;
-  // Latency of the network with proposals by that without.
+  // Latency of the network with proposals by that without; kernels are not judged one by one then.
   std::function<Ratio(Executable& with, Executable& without)> compare_networks;
 };
 
 struct TuneReport {
-  int tasks = 0, trials = 0;             // trials of this job
-  std::map<std::string, int> by_status;  // of them
-  int adopted = 0;                       // records in the network now
-  double ratio = 1;                      // network with them by network with the default schedules
-  double default_seconds = 0;            // of a run of the latter
+  int tasks = 0, trials = 0, finals = 0;  // of this job
+  std::map<std::string, int> by_status;   // of them
+  int adopted = 0;                        // records in the network now
+  double ratio = 1;                       // network with them by network with the default schedules
+  double default_seconds = 0;             // of a run of the latter
   bool was_stopped = false;
   std::vector<std::string> skipped;  // tasks that cannot be measured, with the reason
 };
 
 // Error(target) when this machine cannot run code for the target.
 TuneReport tune(const relay::Graph& graph, const Target& target, Database& database, const TuneOptions& options);
-
-// Zeros for integers, which index anything, and made-up floats, for a network's inputs.
-std::vector<NDArray> made_up_inputs(const Plan& plan, uint64_t seed);
-// Runs both in turn for about so many seconds.
-Ratio compare_networks(Executable& with, Executable& without, const std::vector<NDArray>& inputs, double seconds);
 
 }  // namespace tw::autotune

@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int exchange_descriptor = 3;
-constexpr uint32_t rounds_before_giving_up = 3;
+constexpr uint32_t rounds_before_giving_up = 6;  // the first are the noisiest
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

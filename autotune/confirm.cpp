@@ -1,0 +1,136 @@
+#include "autotune/confirm.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <random>
+
+namespace tw::autotune {
+namespace {
+
+constexpr double most_doubt = 1.02;   // that the network may be slower by, at the upper end of the interval
+constexpr double not_faster = 1.005;  // in the network: such a proposal is left out
+constexpr size_t least_rounds = 10;
+constexpr int least_traces = 8;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+bool is_no_slower(const Ratio& ratio) {
+  return ratio.median <= 1 && ratio.high <= most_doubt;
+}
+
+// By its name, from when its first worker began to when its last ended.
+std::map<std::string, double> seconds_of_steps(Executable& executable, const std::vector<NDArray>& inputs) {
+  std::map<uint32_t, std::pair<double, double>> steps;
+  for (const StepSpan& span : executable.trace(inputs, 1)) {
+    const auto [step, is_new] = steps.try_emplace(span.step, span.start, span.end);
+    if (is_new) continue;
+    step->second = {std::min(step->second.first, span.start), std::max(step->second.second, span.end)};
+  }
+  std::map<std::string, double> seconds;
+  for (const auto& [step, span] : steps) seconds[executable.plan().steps.at(step).name] += span.second - span.first;
+  return seconds;
+}
+
+}  // namespace
+
+std::vector<Record> confirm(std::vector<Proposal> proposals, const Confirming& with) {
+  const auto by_gain = [](const Proposal& a, const Proposal& b) { return a.gain > b.gain; };
+  std::stable_sort(proposals.begin(), proposals.end(), by_gain);
+  bool is_judged = false;  // each by itself
+  while (!proposals.empty() && with.has_time()) {
+    ConfirmationRound round;
+    std::vector<Record> records;
+    for (const Proposal& proposal : proposals) records.push_back(proposal.record);
+    round.records = records.size();
+    Executable tuned = with.compile(records);
+    round.detail = with.find_difference(tuned);
+    if (round.detail.empty() && !is_judged) {
+      is_judged = true;
+      const auto ratios = with.compare_tasks(tuned);
+      const size_t before = proposals.size();
+      std::erase_if(proposals, [&](Proposal& proposal) {
+        const auto ratio = ratios.find(proposal.record.task);
+        if (ratio == ratios.end()) return false;
+        proposal.gain *= (1 - ratio->second.median) / std::max(0.01, 1 - proposal.record.ratio_to_default);
+        return ratio->second.median > not_faster;
+      });
+      if (proposals.size() < before) {
+        round.detail = std::to_string(before - proposals.size()) + " are not faster in the network";
+        std::stable_sort(proposals.begin(), proposals.end(), by_gain);
+        with.on_round(round);
+        continue;
+      }
+    }
+    if (round.detail.empty()) {
+      round.ratio = with.compare(tuned);
+      round.is_adopted = is_no_slower(round.ratio);
+    }
+    const size_t half = proposals.size() / 2;
+    if (!round.is_adopted && (!round.detail.empty() || round.ratio.low > 1))
+      round.slower.assign(records.begin() + static_cast<std::ptrdiff_t>(half), records.end());
+    with.on_round(round);
+    if (round.is_adopted) return records;
+    proposals.resize(half);
+  }
+  return {};
+}
+
+std::vector<NDArray> made_up_inputs(const Plan& plan, uint64_t seed) {
+  std::vector<NDArray> inputs;
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  for (const TensorInfo& tensor : plan.inputs) {
+    NDArray array(tensor.dtype, tensor.shape);
+    std::memset(array.data(), tensor.dtype.is_bool() ? 1 : 0, array.byte_size());
+    for (int64_t i = 0; tensor.dtype.is_float() && i < array.size(); ++i) array.set_float(i, normal(random));
+    inputs.push_back(std::move(array));
+  }
+  return inputs;
+}
+
+Ratio compare_networks(Executable& with, Executable& without, const std::vector<NDArray>& inputs, double seconds,
+                       double most_seconds) {
+  std::vector<NDArray> outputs = with.run(inputs);
+  without.run_into(inputs, outputs);
+  const auto time = [&](Executable& executable) {
+    const double start = seconds_now();
+    executable.run_into(inputs, outputs);
+    return seconds_now() - start;
+  };
+  std::vector<Sample> samples;
+  const double start = seconds_now();
+  for (double until = seconds;; until += seconds) {
+    while (samples.size() < least_rounds || seconds_now() - start < until) {
+      Sample sample;
+      if (samples.size() % 2) {
+        sample.candidate = time(with), sample.incumbent = time(without);
+      } else {
+        sample.incumbent = time(without), sample.candidate = time(with);
+      }
+      samples.push_back(sample);
+    }
+    const Ratio ratio = ratio_of(samples);
+    if (ratio.high <= 1 || ratio.low > 1 || until + seconds > most_seconds) return ratio;
+  }
+}
+
+std::map<std::string, std::vector<Sample>> compare_steps(Executable& with, Executable& without,
+                                                         const std::vector<NDArray>& inputs, double seconds) {
+  std::map<std::string, std::vector<Sample>> samples;
+  const double start = seconds_now();
+  for (int round = 0; round < least_traces || seconds_now() - start < seconds; ++round) {
+    std::map<std::string, double> ours, theirs;
+    if (round % 2) ours = seconds_of_steps(with, inputs);
+    theirs = seconds_of_steps(without, inputs);
+    if (round % 2 == 0) ours = seconds_of_steps(with, inputs);
+    for (const auto& [name, taken] : theirs)
+      if (const auto same = ours.find(name); same != ours.end() && taken > 0)
+        samples[name].push_back({taken, same->second});
+  }
+  return samples;
+}
+
+}  // namespace tw::autotune

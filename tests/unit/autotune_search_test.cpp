@@ -1,0 +1,170 @@
+// The search on spaces of real templates with made-up times: what it proposes, in what order, and how near it comes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autotune/search.h"
+#include "autotune/task.h"
+#include "tests/unit/sample_funcs.h"
+
+namespace tw::autotune {
+namespace {
+
+Target core() {
+  Target target = parse_target("x86:avx512");
+  target.threads = 2;
+  return target;
+}
+
+// ln of a made-up time, by a tile that analysis does not prefer.
+double time_of(const Point& point) {
+  double sum = 0;
+  for (const AskedDecision& asked : point.asked) {
+    const Choice& value = asked.candidates[asked.chosen].value;
+    if (asked.name == "tile") sum += 0.2 * distance(value, {4, 4});
+    if (asked.name == "row_a_task") sum += value[0] == 0 ? 0 : 0.1;
+  }
+  return sum;
+}
+
+struct Trace {
+  std::vector<std::string> tried, phases;
+  double best = 0;
+};
+
+Trace run(Search& search, const Space& space, size_t most, double (*time)(const Point&) = time_of) {
+  Trace run;
+  const double by_default = time(*space.visit({}));
+  while (run.tried.size() < most) {
+    CostModel model;
+    model.train(search.rows("t"));
+    const auto batch = search.next_batch(model, most - run.tried.size());
+    if (batch.empty()) break;
+    if (run.phases.empty() || run.phases.back() != search.phase()) run.phases.push_back(search.phase());
+    for (const Point& point : batch) {
+      run.tried.push_back(to_text(point.decisions));
+      run.best = std::min(run.best, time(point) - by_default);
+      search.note(point.decisions, time(point) - by_default);
+    }
+  }
+  return run;
+}
+
+TEST(Searching, tries_each_schedule_once_and_the_same_again) {
+  const Target target = core();
+  const Func func = test::conv2d(64, 64, 28, 3, 1, 1);
+  const Space space(func, target, 0);
+  Search a(space, target, 3), b(space, target, 3), c(space, target, 4);
+  const Trace first = run(a, space, 64);
+  EXPECT_EQ(std::set<std::string>(first.tried.begin(), first.tried.end()).size(), first.tried.size());
+  EXPECT_FALSE(std::count(first.tried.begin(), first.tried.end(), ""));  // the default is known
+  EXPECT_EQ(first.tried, run(b, space, 64).tried);
+  EXPECT_NE(first.tried, run(c, space, 64).tried);
+}
+
+// A template with many decisions, one of which is asked for only behind a value of another.
+Target deep() {
+  Target target = core();
+  target.decided_schedule = [](const Func& func, const Target&, const Decisions& decisions) {
+    Schedule schedule(func, decisions);
+    std::vector<Candidate> candidates;
+    for (int64_t i = 0; i < 10; ++i) candidates.push_back({{i}, 1.0 + 0.01 * static_cast<double>(i)});
+    const BlockRef block = schedule.blocks()[0];
+    std::vector<std::string> names{"a", "b", "c", "d"};
+    for (size_t n = 0; n < names.size(); ++n) {
+      const int64_t value = schedule.decide(names[n], candidates, {0})[0];
+      schedule.annotate(block, names[n], value);
+      if (names[n] == "a" && value >= 7) names.push_back("e");
+    }
+    schedule.require_all_asked();
+    return schedule;
+  };
+  return target;
+}
+
+double deep_time(const Point& point) {
+  double sum = 0;
+  for (const AskedDecision& asked : point.asked) {
+    const auto value = static_cast<double>(asked.candidates[asked.chosen].value[0]);
+    sum += asked.name == "e" ? -0.05 * value : 0.03 * std::abs(value - (asked.name == "a" ? 8 : 5));
+  }
+  return sum;
+}
+
+TEST(Searching, finds_its_way_in_large_spaces_with_decisions_behind_decisions) {
+  const Target target = deep();
+  const Space space(test::matmul(16, 16, 16), target, 0);
+  const double by_default = deep_time(*space.visit({}));
+  const double best = -0.45 - by_default;  // of 40,000 points
+  double reached = 0;
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    Search search(space, target, seed);
+    const Trace trace = run(search, space, 64, deep_time);
+    reached += trace.best / best / 5;
+    ASSERT_GE(trace.phases.size(), 3u);
+    EXPECT_EQ(trace.phases[0], "seeds");
+    EXPECT_EQ(trace.phases[1], "batch");
+    EXPECT_EQ(trace.phases[2], "descent");
+    EXPECT_LE(trace.tried.size(), 64u);
+  }
+  EXPECT_GT(reached, 0.8);
+}
+
+TEST(Searching, comes_near_the_best_of_all_points) {
+  const Target target = core();
+  for (const Func& func : {test::conv2d(64, 64, 28, 3, 1, 1), test::matmul(512, 512, 512)}) {
+    Space space(func, target, 0);
+    const double by_default = time_of(*space.visit({}));
+    double best = 0;
+    while (const auto point = space.next()) best = std::min(best, time_of(*point) - by_default);
+    ASSERT_LT(best, -0.05);
+    Search search(space, target, 0);
+    EXPECT_LT(run(search, space, 48).best, best + 0.03);
+  }
+}
+
+TEST(Searching, priors_come_first) {
+  const Target target = core();
+  const Space space(test::conv2d(64, 64, 28, 3, 1, 1), target, 0);
+  const Point wanted = space.nearest({{"tile", {4, 4}}, {"unknown", {7}}});
+  EXPECT_TRUE(wanted.decisions.count("tile"));
+  EXPECT_FALSE(wanted.decisions.count("unknown"));
+  Search search(space, target, 0);
+  search.add_prior({{"tile", {4, 4}}, {"unknown", {7}}});
+  const auto batch = search.next_batch(CostModel(), 8);
+  ASSERT_FALSE(batch.empty());
+  EXPECT_EQ(batch[0].decisions, wanted.decisions);
+}
+
+TEST(Searching, nearest_takes_what_is_there) {
+  const Target target = core();
+  const Space space(test::matmul(64, 96, 64), target, 0);
+  const Point point = space.nearest({{"tile", {1000, 1}}});
+  ASSERT_EQ(point.decisions.count("tile"), point.decisions.size());
+  EXPECT_TRUE(space.visit(point.decisions));
+}
+
+TEST(Searching, ends_where_nothing_is_left) {
+  const Target target = core();
+  const Space space(test::depthwise(32, 14, 3, 1, 1), target, 0);
+  Search search(space, target, 0);
+  const Trace result = run(search, space, 1000);
+  EXPECT_LT(result.tried.size(), 200u);
+  EXPECT_TRUE(search.next_batch(CostModel(), 8).empty());
+}
+
+TEST(Searching, failures_teach_and_are_not_repeated) {
+  const Target target = core();
+  const Space space(test::matmul(512, 512, 512), target, 0);
+  Search search(space, target, 0);
+  for (const Point& point : search.next_batch(CostModel(), 8)) search.note(point.decisions, std::nullopt);
+  EXPECT_EQ(search.fastest(), nullptr);
+  for (const TrainingRow& row : search.rows("t"))
+    if (!row.point.empty()) EXPECT_GT(row.log_ratio, 0.5);
+  // Of another version: no point of this space, and nothing happens.
+  search.note({{"zeal", {3}}}, -1.0);
+  EXPECT_EQ(search.count(), 8);
+}
+
+}  // namespace
+}  // namespace tw::autotune
