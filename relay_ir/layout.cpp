@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "relay_ir/op.h"
 #include "runtime/memory.h"
 #include "schedule/layout.h"
 #include "tensor_ir/arith/simplify.h"
@@ -29,6 +30,20 @@ Expr storage_bytes(const Value& value) {
   return simplify(bytes);
 }
 
+namespace {
+
+// The block of a product that is written as it is; nothing where something comes after it.
+std::optional<BlockRef> find_product(const Graph& graph, const Group& group, const Schedule& schedule) {
+  if (group.nodes.empty() || group.outputs.size() != 1) return std::nullopt;
+  if (graph.nodes[group.nodes.back()].op->kind != OpKind::contraction) return std::nullopt;
+  const BlockRef last = schedule.blocks().back();
+  return schedule.node(last).init.is_defined() ? std::optional(last) : std::nullopt;
+}
+
+}  // namespace
+
+// A product goes to a blocked output through a copy, as it would through an activation: both keep the iterations of the
+// dimensions as the graph has them, by which schedules know channels from rows.
 Func apply_layouts(const Graph& graph, const Group& group, const Func& func) {
   std::vector<ValueId> values;  // by buffer
   for (const ValueId id : group.inputs) {
@@ -42,9 +57,12 @@ Func apply_layouts(const Graph& graph, const Group& group, const Func& func) {
   Schedule schedule(func);
   for (size_t i = 0; i < values.size(); ++i) {
     const Value& value = graph.values[values[i]];
-    if (value.channel_block > 0) {
-      schedule.transform_layout(func.buffers[i]->name, blocked_map(value.type.rank(), value.channel_block));
-    }
+    if (value.channel_block == 0) continue;
+    const Buffer& buffer = func.buffers[i];
+    const bool is_output = schedule.func().is_output(buffer);
+    if (const auto product = is_output ? find_product(graph, group, schedule) : std::nullopt)
+      schedule.cache_write(*product, buffer->name, Scope::global);
+    schedule.transform_layout(buffer->name, blocked_map(value.type.rank(), value.channel_block));
   }
   return schedule.func();
 }

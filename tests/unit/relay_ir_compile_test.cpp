@@ -316,6 +316,57 @@ TEST(Compile, IntegersAndCasts) {
   })");
 }
 
+// A convolution that nothing follows goes to a blocked result as one with an activation does: vectors of channels.
+TEST(Compile, ProductsGoToBlockedResultsThroughACopy) {
+  const Graph graph = parse_graph(R"(graph g (x: f32[1, 32, 20, 20]) {
+    w1 = constant [0.25]: f32[32, 32, 1, 1]
+    w2 = constant [0.125]: f32[32, 32, 1, 1]
+    c = conv(x, w1)
+    m = max_pool(c) {kernel = [2, 2], `strides` = [2, 2], dilations = [1, 1], pads = [0, 0, 0, 0]}
+    d = conv(m, w2)
+    e = relu(d)
+    return e
+  })");
+  expect_compiles_right(graph);
+  int blocked = 0;
+  CompileOptions options;
+  options.schedule = [&](const Func& func, const Target& target) {
+    const Schedule schedule = target.default_schedule(func, target);
+    const Buffer output = func.buffers.back();
+    if (output.rank() == 5 && func.name == "conv") {
+      ++blocked;
+      const Block& last = Schedule(func).node(Schedule(func).blocks().back());
+      EXPECT_EQ(last.iters.size(), 4u) << "dimensions as the graph has them";
+      EXPECT_FALSE(last.init.is_defined());
+    }
+    return schedule;
+  };
+  options.jobs = 1;
+  compile(graph, parse_target("cpu"), options);
+  EXPECT_GE(blocked, 1);
+}
+
+// Rows of few pixels would leave register tiles half empty.
+TEST(Compile, ShortRowsOfPixelsAreOneRow) {
+  const auto spatial_axes = [](int64_t size) {
+    const Graph graph =
+        parse_graph("graph g (x: f32[1, 32, " + std::to_string(size) + ", " + std::to_string(size) +
+                    "]) { w = constant [0.25]: f32[32, 32, 1, 1]\n y = conv(x, w)\n z = relu(y)\n return z }");
+    expect_compiles_right(graph);
+    size_t found = 0;
+    CompileOptions options;
+    options.jobs = 1;
+    options.schedule = [&](const Func& func, const Target& target) {
+      if (func.name == "conv") found = Schedule(func).node(Schedule(func).blocks().back()).iters.size();
+      return target.default_schedule(func, target);
+    };
+    compile(graph, parse_target("cpu"), options);
+    return found;
+  };
+  EXPECT_EQ(spatial_axes(7), 3u);
+  EXPECT_EQ(spatial_axes(40), 4u);
+}
+
 TEST(Compile, EqualLayersShareTheirKernels) {
   const Graph graph = parse_graph(R"(graph g (x: f32[4, 8]) {
     w1 = constant [0.5]: f32[8, 8]
