@@ -39,17 +39,8 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
 // Cycles, by the large terms, of all workers together: work divides among them.  Whatever a cache could hold of one
 // layer, the other layers' weights come in between: each run reads them from memory.
 
-// Bytes that all cores together read from memory in a cycle: cautious, what most machines of the kind exceed.  Servers
-// give a core 4 to 8 until all their channels are busy; boards, which have no large third cache, have one narrow
-// channel.
-double memory_rate(const Target& target) {
-  const bool is_board = target.l3_bytes < 4 << 20;
-  const double threads = std::max(1, target.threads);
-  return is_board ? std::min(3.0, 2 * threads) : std::min(32.0, 4 * threads);
-}
-
 double weight_cycles(double bytes, const Target& target) {
-  return bytes / memory_rate(target);
+  return bytes / std::min(target.memory_rate, std::max(1, target.threads) * target.core_memory_rate);
 }
 
 double weight_bytes(const Shape3x3& s, double elements_a_pair) {

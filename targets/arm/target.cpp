@@ -75,6 +75,8 @@ Target make(const Core& core) {
   target.l1_bytes = int64_t{core.l1_kib} << 10;
   target.l2_bytes = int64_t{core.l2_kib} << 10;
   target.l3_bytes = int64_t{core.l3_kib} << 10;
+  // Boards, which have no large third cache, have one narrow channel.
+  if (target.l3_bytes < 4 << 20) target.memory_rate = 3, target.core_memory_rate = 2;
   target.default_schedule = cpu::default_schedule;
   target.decided_schedule = cpu::decided_schedule;
   return target;
