@@ -246,9 +246,12 @@ bool is_stream(const Buffer& operand, int64_t uses, const Target& target) {
 void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
                      const Target& target) {
   constexpr int64_t ahead = 1024;  // about what a core waits for: 100 ns at 10 GB/s
-  if (!is_stream(operand.buffer, uses, target)) return;
-  schedule.annotate(loop, prefetch_attribute, operand.buffer->name);
-  schedule.annotate(loop, prefetch_bytes_attribute, ahead);
+  if (is_stream(operand.buffer, uses, target)) prefetch_ahead(schedule, loop, operand.buffer, ahead);
+}
+
+void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes) {
+  schedule.annotate(loop, prefetch_attribute, buffer->name);
+  schedule.annotate(loop, prefetch_bytes_attribute, bytes);
 }
 
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule) {

@@ -61,8 +61,9 @@ std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& b
 int64_t decide_strip(Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks, const Target& target);
 void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop, int64_t vector_lanes);
 
-// A product as its register tile sees it: of `batches`, each m × (n vectors) × k.  The tile is the decision "tile", which
-// choose_tile makes for analysis, and panels_for_all where B is a stream from memory; costs are cycles of one core.
+// A product as its register tile sees it: of `batches`, each m × (n vectors) × k.  The tile is the decision "tile",
+// which choose_tile makes for analysis, and panels_for_all where B is a stream from memory; costs are cycles of one
+// core.
 struct Product {
   int64_t m = 1, n_vectors = 1, k = 1;
   Sweep sweep;
@@ -102,6 +103,8 @@ bool is_stream(const Buffer& operand, int64_t uses, const Target& target);
 // …and the loop asks for it ahead.
 void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
                      const Target& target);
+// The loop asks for what its body reads of the buffer so many bytes ahead.
+void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes);
 // The loops of the block below `tile`: those of its spatial axis number `axis` become vectors, the others are unrolled.
 void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
 // The same without unrolling: the block reads memory, not registers.

@@ -5,6 +5,20 @@
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::cpu {
+namespace {
+
+// Each index of the access is one iteration variable, each at most once, or that of a dimension of one element.
+bool has_plain_dimensions(const Access& access) {
+  for (size_t i = 0; i < access.indices.size(); ++i) {
+    if (is_const_int(access.buffer->shape[i], 1)) continue;
+    if (access.indices[i].kind() != NodeKind::Var) return false;
+    for (size_t j = 0; j < i; ++j)
+      if (access.indices[i].is_same(access.indices[j])) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 bool is_even_share(int64_t tasks, int threads) {
   const int64_t rounds = (tasks + threads - 1) / std::max(1, threads);
@@ -53,6 +67,67 @@ void pack_at(Schedule& schedule, const BlockRef& copy, const LoopRef& loop, int 
   else if (vectors)
     schedule.unroll(*vectors);
   schedule.vectorize(vector);
+}
+
+std::optional<Packing> choose_packing(const Schedule& schedule, const Contraction& c, const RegisterTile& tile,
+                                      int64_t n_vectors, int lanes, bool packs_a, const Target& target) {
+  const Access& b = c.analysis.reads[c.b];
+  const bool is_plain = has_plain_dimensions(b);
+  if (is_plain && is_constant(schedule.func(), b.buffer) && count_readers(schedule, b.buffer) == 1)
+    return Packing::constant;
+  const int64_t rows = count_iterations(c.analysis, c.rows);
+  const bool is_contiguous = unit_stride(b, c.vector_axis, c.analysis.iters, lanes) == 1;
+  const bool is_reused = rows >= 4 * tile.rows;
+  if (is_contiguous && !is_reused) return Packing::none;
+  if (!is_plain || rows < 4) return is_contiguous ? std::optional(Packing::none) : std::nullopt;
+  if (packs_a ||
+      count_iterations(c.analysis, c.reduce) * tile.vectors * lanes * b.buffer->dtype.bytes() > target.l2_bytes)
+    return Packing::ahead;
+  // All rows of a panel are one task then.
+  const int64_t tasks = count_iterations(c.analysis, c.batch) * ((n_vectors + tile.vectors - 1) / tile.vectors);
+  return is_even_share(tasks, target.threads) ? Packing::panel : Packing::ahead;
+}
+
+IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int64_t panel,
+                     const std::vector<Var>& blocked, int granule) {
+  IndexMap map;
+  for (size_t d = 0; d < b.indices.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  const auto dimension_of = [&](const Var& v) -> Expr {
+    for (size_t d = 0; d < b.indices.size(); ++d)
+      if (b.indices[d].get() == v.get() && !is_const_int(b.buffer->shape[d], 1)) return map.from[d];
+    return Expr();
+  };
+  const auto is_blocked = [&](const Var& v) { return std::find(blocked.begin(), blocked.end(), v) != blocked.end(); };
+  for (size_t d = 0; d < b.indices.size(); ++d)
+    if (is_const_int(b.buffer->shape[d], 1)) map.to.push_back(map.from[d]);
+  for (const Var& v : c.batch)
+    if (Expr d = dimension_of(v); d.is_defined()) map.to.push_back(d);
+  map.to.push_back(floor_div(dimension_of(axis), panel));
+  for (const Var& v : c.reduce) {
+    if (Expr d = dimension_of(v); d.is_defined()) map.to.push_back(is_blocked(v) ? floor_div(d, granule) : d);
+  }
+  for (const Var& v : c.reduce) {
+    if (Expr d = dimension_of(v); d.is_defined() && is_blocked(v)) map.to.push_back(floor_mod(d, granule));
+  }
+  map.to.push_back(floor_mod(dimension_of(axis), panel));
+  return map;
+}
+
+int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int64_t n_vectors, const Target& target) {
+  const Access& a = c.analysis.reads[c.a];
+  if (c.rows.size() != 1 || c.reduce.size() != 1 || !has_plain_dimensions(a)) return 0;
+  const int64_t m = c.analysis.extent(c.rows[0]), k = c.analysis.extent(c.reduce[0]);
+  if (m < 2 * tile.rows || tile.rows < 2 || n_vectors < 4 * tile.vectors) return 0;
+  if (unit_stride(a, c.rows[0], c.analysis.iters, static_cast<int>(m)) != 1) return 0;
+  if (a.buffer->dtype.bytes() * m * k <= target.l1_bytes) return 0;
+  const int64_t tiles = (m + tile.rows - 1) / tile.rows, batch = count_iterations(c.analysis, c.batch);
+  const int64_t fits = std::clamp<int64_t>(target.l2_bytes / 4 / (a.buffer->dtype.bytes() * k * tile.rows), 1, tiles);
+  // Blocks of equal size that the workers share evenly, if there are any; else as few as possible.
+  for (int64_t together = fits; 2 * together > fits; --together)
+    if (tiles % together == 0 && is_even_share(batch * (tiles / together), target.threads)) return together;
+  const int64_t threads = std::max(1, target.threads), blocks = (tiles + fits - 1) / fits;
+  const int64_t even = (blocks * batch + threads - 1) / threads * threads / batch;
+  return (tiles + std::max(blocks, even) - 1) / std::max(blocks, even);
 }
 
 }  // namespace tw::cpu

@@ -8,7 +8,8 @@
 #pragma once
 
 #include "schedule/schedule.h"
-#include "targets/cpu/block_analysis.h"
+#include "targets/cpu/contraction_match.h"
+#include "targets/cpu/tile_model.h"
 
 namespace tw::cpu {
 
@@ -17,5 +18,25 @@ bool is_even_share(int64_t tasks, int threads);
 
 // Makes the part of the copy that one iteration of `loop` needs, with vectors along the copy's dimension `axis`.
 void pack_at(Schedule& schedule, const BlockRef& copy, const LoopRef& loop, int axis, int lanes);
+
+enum class Packing {
+  none,      // B stays as it is
+  constant,  // weights are stored in panels
+  ahead,     // a pass over B goes before
+  panel,     // the worker that uses a panel packs it, and it stays in that worker's caches
+};
+
+// How B gets into panels, which pays when they are used often; nothing: it does not, and cannot be read as vectors.
+std::optional<Packing> choose_packing(const Schedule& schedule, const Contraction& c, const RegisterTile& tile,
+                                      int64_t n_vectors, int lanes, bool packs_a, const Target& target);
+
+// B as [batch …, panel, k …, element of the panel], k in the order of the loops; a blocked k as its two loops are.
+// Likewise A, whose panels are rows of tiles: `axis` is what panels are cut from.
+IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int64_t panel,
+                     const std::vector<Var>& blocked, int granule);
+
+// Tiles of a block of rows whose A is packed, where A is contiguous along the rows: there each step along k reads
+// another line and another page, and a line serves many tiles.  0: A stays as it is.
+int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int64_t n_vectors, const Target& target);
 
 }  // namespace tw::cpu

@@ -157,6 +157,12 @@ void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& pa
   const LoopRef k = loop_of(schedule, product, analysis.reduce().at(0));
   schedule.reorder({k, first, second, row, j[0], j[1]});
   const BlockRef init = schedule.decompose_reduction(product, k);
+  // While one point's tiles compute, the next one's weights are on their way.
+  for (const Access& read : analysis.reads) {
+    if (is_constant(schedule.func(), read.buffer))
+      prefetch_ahead(schedule, k, read.buffer,
+                     extent_of(schedule, k) * tile.vectors * lanes * read.buffer->dtype.bytes());
+  }
   vectorize_below(schedule, init, i[0], 3, lanes);
   vectorize_below(schedule, out, i[0], 3, lanes);
   schedule.unroll(row);

@@ -19,6 +19,7 @@ namespace tw {
 namespace {
 
 constexpr int64_t line_bytes = 64;
+constexpr int64_t near_bytes = 16 << 10;  // half of a small first cache: what comes later waits in the second
 
 // Flat offsets, in elements, that the body reads of the buffer: one for each line as far as their distances are known.
 std::vector<Expr> lines_read(const Stmt& body, const std::string& buffer, Buffer& found) {
@@ -59,7 +60,8 @@ Func insert_prefetches(const Func& func) {
     const std::vector<Expr> lines = lines_read(loop.body, *buffer_name, buffer);
     for (const Expr& line : lines) {
       const Expr ahead = simplify(line + *bytes / buffer->dtype.bytes());
-      statements.push_back(make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(buffer, {ahead}), Expr(3)})));
+      const int locality = *bytes <= near_bytes ? 3 : 2;
+      statements.push_back(make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(buffer, {ahead}), Expr(locality)})));
     }
     statements.push_back(loop.body);
     Attributes attributes = loop.attributes;

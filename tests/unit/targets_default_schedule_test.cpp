@@ -4,9 +4,11 @@
 
 #include "schedule/layout.h"
 #include "targets/cpu/default_schedule.h"
+#include "targets/cpu/row_blocks.h"
 #include "targets/cpu/tile_model.h"
 #include "tensor_ir/interp.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/prefetch.h"
 #include "tensor_ir/printer.h"
 #include "tensor_ir/te.h"
 #include "tests/unit/sample_funcs.h"
@@ -222,6 +224,80 @@ TEST(DefaultSchedule, PacksRowsThatLieAcross) {
       }
     }
   }
+}
+
+// The loops outside of the first one over panels of C's last dimension.
+int64_t iterations_before_panels(const Schedule& schedule) {
+  for (const AskedDecision& asked : schedule.asked()) {
+    if (asked.name != "row_blocks") continue;
+    int64_t count = 1;
+    for (const int64_t part : asked.candidates[asked.chosen].value) count *= std::max<int64_t>(1, part);
+    return count;
+  }
+  return 0;
+}
+
+// Many rows meet few weights in blocks that stay in the second cache; every block that can be decided means the same.
+TEST(DefaultSchedule, CutsRowsIntoBlocks) {
+  for (Target target : cores()) {
+    if (target.tiles.registers > 0) continue;
+    target.l2_bytes = 16 << 10;
+    const Func product = matmul(640, 128, 8, false, true);
+    expect_same_meaning(product, target);
+    EXPECT_GT(iterations_before_panels(cpu::default_schedule(product, target)), 1) << target.name;
+    for (const Func& func : {product, conv2d(16, 64, 14, 3, 1, 1)}) {
+      const Schedule analytic = cpu::default_schedule(func, target);
+      for (const AskedDecision& asked : analytic.asked()) {
+        if (asked.name != "row_blocks") continue;
+        for (const Candidate& candidate : asked.candidates) {
+          const Schedule decided = cpu::decided_schedule(func, target, {{asked.name, candidate.value}});
+          EXPECT_TRUE(has_register_tile(decided.func())) << to_text(candidate.value);
+        }
+      }
+    }
+  }
+}
+
+TEST(RowBlocks, AreForManyRowsOfFewWeights) {
+  Target target = core(512, 32);
+  target.l2_bytes = 1 << 20;
+  const auto chosen = [&](const cpu::RowSweep& sweep) {
+    return cpu::choose_row_blocks(cpu::row_block_candidates(sweep, target));
+  };
+  const Choice none = {0, 1};
+  // 56 × 56 pixels of 256 channels and 64 outputs: each worker reads its own rows, all of them once.
+  const cpu::RowSweep wide{{56, 4}, 56 * 56 * 256 * 4, 256 * 64 * 4, 2};
+  EXPECT_NE(chosen(wide), none);
+  for (const int threads : {1, 2, 8}) {
+    target.threads = threads;
+    const Choice blocks = chosen(wide);
+    EXPECT_EQ(wide.extents.at(static_cast<size_t>(blocks[0])) % blocks[1], 0) << "blocks are of one size";
+  }
+  // 7 × 7 pixels: weights are most of what is read, and each panel is read by one worker.
+  EXPECT_EQ(chosen({{7, 1}, 7 * 7 * 2048 * 4, 2048 * 512 * 4, 16}), none);
+  // A panel that fills the second cache leaves no room for a block of rows.
+  EXPECT_EQ(chosen({{22}, 128 * 3072 * 4, 3072 * 768 * 4, 12}), none);
+}
+
+// Weights come from memory: the loop over k asks for the next panel, unless it, too, would not stay, or one tile uses
+// it.
+TEST(DefaultSchedule, AsksForTheNextPanel) {
+  const auto distances = [](const Schedule& schedule) {
+    std::vector<int64_t> found;
+    visit(schedule.func().body, [&](const For& loop) {
+      if (loop.attributes.count(prefetch_attribute))
+        found.push_back(std::get<int64_t>(loop.attributes.at(prefetch_bytes_attribute)));
+    });
+    return found;
+  };
+  const auto product = [](int64_t m) { return matmul(m, 512, 32, false, true); };
+  Target target = core(512, 32);
+  for (const int64_t distance : distances(cpu::default_schedule(product(64), target)))
+    EXPECT_EQ(distance % (32 * 64), 0) << "whole panels of 32 rows";
+  EXPECT_EQ(distances(cpu::default_schedule(product(64), target)).size(), 1u);
+  EXPECT_TRUE(distances(cpu::default_schedule(product(2), target)).empty());
+  target.l2_bytes = 4 << 10;
+  EXPECT_TRUE(distances(cpu::default_schedule(product(64), target)).empty());
 }
 
 TEST(TileModel, FitsTheRegisters) {

@@ -1,0 +1,52 @@
+#include "targets/cpu/row_blocks.h"
+
+#include <algorithm>
+
+namespace tw::cpu {
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Bytes that the slowest worker reads from beyond its second cache.
+double bytes_of_worker(const RowSweep& sweep, int64_t blocks, const Target& target) {
+  const int64_t threads = std::max(1, target.threads), near = target.l2_bytes / 2;
+  const int64_t of_worker = divide_up(blocks, threads);
+  const double block_bytes = static_cast<double>(sweep.a_bytes) / static_cast<double>(blocks);
+  if (blocks == 1) {
+    const int64_t panels = divide_up(sweep.panels, threads);
+    const double b_bytes = static_cast<double>(sweep.b_bytes) * static_cast<double>(panels) / sweep.panels;
+    return block_bytes * static_cast<double>(block_bytes <= near ? 1 : panels) + b_bytes;
+  }
+  const double a_times = block_bytes <= near ? 1 : static_cast<double>(sweep.panels);
+  const double b_times = sweep.b_bytes <= near ? 1 : static_cast<double>(of_worker);
+  return static_cast<double>(of_worker) * block_bytes * a_times + static_cast<double>(sweep.b_bytes) * b_times;
+}
+
+}  // namespace
+
+std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target) {
+  std::vector<Candidate> candidates = {{{0, 1}, bytes_of_worker(sweep, 1, target)}};
+  // A block and the panel that it meets are in the second cache together.
+  if (sweep.b_bytes / sweep.panels > target.l2_bytes / 4) return candidates;
+  int64_t before = 1;
+  for (size_t loop = 0; loop < sweep.extents.size(); ++loop) {
+    const int64_t extent = sweep.extents[loop];
+    for (int64_t parts = before > 1 ? 1 : 2; parts <= extent; ++parts) {
+      if (extent % parts != 0) continue;
+      candidates.push_back({{static_cast<int64_t>(loop), parts}, bytes_of_worker(sweep, before * parts, target)});
+    }
+    before *= extent;
+  }
+  return candidates;
+}
+
+Choice choose_row_blocks(const std::vector<Candidate>& candidates) {
+  constexpr double worth = 0.8;
+  const auto best = std::min_element(candidates.begin(), candidates.end(),
+                                     [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+  return best->cost < worth * candidates[0].cost ? best->value : candidates[0].value;
+}
+
+}  // namespace tw::cpu
