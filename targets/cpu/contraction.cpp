@@ -98,6 +98,7 @@ PackedOperands pack_operands(Schedule& schedule, const BlockRef& block, const Ti
 struct ContractionLoops {
   std::vector<LoopRef> tasks;   // outside of the register tile
   std::vector<LoopRef> reduce;  // then k
+  std::optional<LoopRef> pair;  // then its last two steps, where they are taken together
   std::optional<LoopRef> row;   // then the tile's rows
   LoopRef vectors, lanes;       // and columns
 };
@@ -131,6 +132,13 @@ std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const TiledContractio
   }
   rows.erase(rows.begin(), at);
   return outside;
+}
+
+// Two steps of k an iteration: the loop's own instructions take the ports of multiply-adds, which a small tile feels.
+// Both steps' vectors of B are live together, so that a large tile would not stay in registers.
+bool takes_pairs(const TiledContraction& c, int64_t extent, const Target& target) {
+  const int live = c.tile.rows * c.tile.vectors + 2 * c.tile.vectors + 2;
+  return !c.streams && c.tile.rows > 1 && extent > 2 && extent % 2 == 0 && live + 2 <= target.vector_registers;
 }
 
 ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const TiledContraction& c,
@@ -167,6 +175,13 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
 
   std::vector<LoopRef> order = loops.tasks;
   order.insert(order.end(), loops.reduce.begin(), loops.reduce.end());
+  const LoopRef last = loops.reduce.back();
+  if (!is_open(schedule, last) && takes_pairs(c, extent_of(schedule, last), target)) {
+    const auto parts = schedule.split(last, {std::nullopt, 2});
+    order.back() = loops.reduce.back() = parts[0];
+    order.push_back(parts[1]);
+    loops.pair = parts[1];
+  }
   if (loops.row) order.push_back(*loops.row);
   order.push_back(loops.vectors), order.push_back(loops.lanes);
   schedule.reorder(order);
@@ -189,7 +204,10 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
   const bool is_open_k =
       std::any_of(c.reduce.begin(), c.reduce.end(), [&](const Var& v) { return !as_int(c.analysis.iter(v).extent); });
   const int64_t panel_bytes = c.k_count * c.panel() * c.read_b().buffer->dtype.bytes();
-  if (!is_panelled || is_open_k || 2 * panel_bytes > target.l2_bytes / 2) return;  // A has the other half
+  const auto a_shape = const_shape(c.read_a().buffer);
+  const int64_t a_bytes = a_shape ? element_count(*a_shape) * c.read_a().buffer->dtype.bytes() : target.l2_bytes;
+  const int64_t beside = std::min(a_bytes, target.l2_bytes / 4);  // of A: more of it is a stream
+  if (!is_panelled || is_open_k || 2 * panel_bytes + beside > target.l2_bytes * 3 / 4) return;
   if (c.panels() < 2 || count_most_iterations(c.analysis, c.rows) < 2 * c.tile.rows) return;
   prefetch_ahead(schedule, k, analyse(schedule.node(block)).reads[c.b].buffer, panel_bytes);
 }
@@ -242,6 +260,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   } else {
     prefetch_next_panel(schedule, block, c, loops.reduce.back(), target);
   }
+  if (loops.pair) schedule.unroll(*loops.pair);
   if (loops.row) schedule.unroll(*loops.row);
   schedule.unroll(loops.vectors);
   schedule.vectorize(loops.lanes);

@@ -300,6 +300,21 @@ TEST(DefaultSchedule, AsksForTheNextPanel) {
   EXPECT_TRUE(distances(cpu::default_schedule(product(64), target)).empty());
 }
 
+// A tile that leaves registers free takes two steps of k at a time, whole ones of an odd k one.
+TEST(DefaultSchedule, SmallTilesTakePairsOfSteps) {
+  const auto unrolled_loops = [](const Func& func, const Target& target) {
+    int found = 0;
+    visit(cpu::default_schedule(func, target).func().body,
+          [&](const For& loop) { found += loop.loop_kind == LoopKind::unrolled && is_const_int(loop.extent, 2); });
+    return found;
+  };
+  const Target target = core(512, 32);
+  EXPECT_EQ(unrolled_loops(matmul(7, 16, 24, false, true), target), 1);
+  EXPECT_EQ(unrolled_loops(matmul(7, 16, 23, false, true), target), 0);
+  for (const Target& each : cores())
+    for (const int64_t k : {2, 23, 24}) expect_same_meaning(matmul(7, 33, k, false, true), each);
+}
+
 TEST(TileModel, FitsTheRegisters) {
   for (const Target& target : cores()) {
     for (const int64_t m : {1, 2, 7, 14, 49, 56, 128, 1000}) {
