@@ -202,8 +202,10 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   const int64_t g = c.product->extent;
   const int width = unit.row_bytes / 4, lanes = target.lanes(analysis.write.buffer->dtype);
   const Var row_axis = c.rows.back();
-  const int64_t m = analysis.extent(row_axis), all_rows = count_iterations(analysis, c.rows);
+  const int64_t m = analysis.extent(row_axis), all_rows = count_most_iterations(analysis, c.rows);
   const int64_t n_tiles = (analysis.extent(c.vector_axis) + width - 1) / width;
+  // The last tile of rows is code of its own, which has to know its rows.
+  if (!as_int(analysis.iter(row_axis).extent)) return false;
   // Few rows leave the unit idle: vectors do as well.
   if (m < 4 || all_rows < 5) return false;
   // A tile reads whole columns; those that a copy pads hold nothing.

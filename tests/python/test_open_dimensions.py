@@ -45,6 +45,11 @@ OPERATORS = {
         ["n", 64],
         {"w": weights(64, 70), "b": weights(70)},
     ),
+    "dense, open inner rows": (
+        [("MatMul", ["x", "w"], ["a"]), ("Transpose", ["a"], ["b"], {"perm": [1, 0, 2]}), ("Relu", ["b"], ["y"])],
+        [8, "n", 64],
+        {"w": weights(64, 70)},
+    ),
     "one column": ([("MatMul", ["x", "w"], ["y"])], ["n", 40], {"w": weights(40, 1)}),
     "batch of products": ([("MatMul", ["x", "w"], ["y"])], ["n", 6, 24], {"w": weights(24, 20)}),
     "conv": (
@@ -119,7 +124,7 @@ def test_operator(name):
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
-@pytest.mark.parametrize("name", ["dense with activation", "conv, strides", "conv 1x1"])
+@pytest.mark.parametrize("name", ["dense with activation", "dense, open inner rows", "conv, strides", "conv 1x1"])
 def test_in_16_bits(name, precision):
     """bf16 keeps 8 bits: the bound is that of four roundings of the largest value."""
     nodes, shape, constants = OPERATORS[name]
@@ -127,7 +132,7 @@ def test_in_16_bits(name, precision):
     executable = tw.compile(model, precision=precision)
     reference = ReferenceEvaluator(model)
     for size in SIZES:
-        x = random(np.random.default_rng(size), (size, *shape[1:]))
+        x = random(np.random.default_rng(size), [size if dim == "n" else dim for dim in shape])
         wanted = reference.run(None, {"x": x})[0]
         np.testing.assert_allclose(executable.run({"x": x})["y"], wanted, rtol=0, atol=2**-6 * np.abs(wanted).max())
 
