@@ -27,6 +27,7 @@ struct TiledContraction : Contraction {
   Var row_axis;  // makes the tile's rows: the innermost of A's; not defined when there is none
   int64_t m = 1, n_vectors = 1, k_count = 1;
   RegisterTile tile;
+  bool is_scattered = false;   // each row of A is contiguous along k, and rows lie apart
   bool streams = false;        // B, from memory
   std::vector<Var> blocked;    // axes of k that A stores in blocks: two loops, so that addresses advance by constants
   int64_t tiles_together = 0;  // of a block of rows whose A is packed; 0: A stays as it is
@@ -50,10 +51,10 @@ void choose_sizes(Schedule& schedule, TiledContraction& c, const Target& target)
   c.n_vectors = (analysis.extent(c.vector_axis) + c.lanes - 1) / c.lanes;
   c.k_count = count_iterations(analysis, c.reduce);
   const int64_t row_count = count_iterations(analysis, c.rows);
-  const bool is_scattered = c.reduce.size() == 1 && unit_stride(c.read_a(), c.reduce[0], analysis.iters,
-                                                                static_cast<int>(std::max<int64_t>(1, c.k_count))) == 1;
+  c.is_scattered = c.reduce.size() == 1 && unit_stride(c.read_a(), c.reduce[0], analysis.iters,
+                                                       static_cast<int>(std::max<int64_t>(1, c.k_count))) == 1;
   const Sweep sweep{row_count / std::max<int64_t>(1, c.m),
-                    is_scattered ? row_count * c.k_count * c.read_a().buffer->dtype.bytes() : 0};
+                    c.is_scattered ? row_count * c.k_count * c.read_a().buffer->dtype.bytes() : 0};
   c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t batches = count_iterations(analysis, c.batch);
   c.tile = decide_tile(schedule, {c.m, c.n_vectors, c.k_count, sweep, batches, c.streams}, target);
@@ -114,6 +115,7 @@ std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const TiledContractio
   RowSweep sweep;
   for (const LoopRef& loop : rows) sweep.extents.push_back(extent_of(schedule, loop));
   sweep.panels = c.panels();
+  sweep.is_a_streamed = c.is_scattered;
   sweep.a_bytes = element_count(*a_shape) * c.read_a().buffer->dtype.bytes();
   sweep.b_bytes = c.k_count * c.panels() * c.panel() * c.read_b().buffer->dtype.bytes();
   const auto candidates = row_block_candidates(sweep, target);
@@ -208,7 +210,10 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
   const int64_t a_bytes = a_shape ? element_count(*a_shape) * c.read_a().buffer->dtype.bytes() : target.l2_bytes;
   const int64_t beside = std::min(a_bytes, target.l2_bytes / 4);  // of A: more of it is a stream
   if (!is_panelled || is_open_k || 2 * panel_bytes + beside > target.l2_bytes * 3 / 4) return;
-  if (c.panels() < 2 || count_most_iterations(c.analysis, c.rows) < 2 * c.tile.rows) return;
+  // Each tile asks, since none knows whether it is the first: where tiles are many, that takes longer than one's wait.
+  constexpr int64_t most_tiles = 32;
+  const int64_t rows = count_most_iterations(c.analysis, c.rows);
+  if (c.panels() < 2 || rows < 2 * c.tile.rows || rows > most_tiles * c.tile.rows) return;
   prefetch_ahead(schedule, k, analyse(schedule.node(block)).reads[c.b].buffer, panel_bytes);
 }
 

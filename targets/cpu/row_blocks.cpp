@@ -9,27 +9,34 @@ int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Bytes that the slowest worker reads from beyond its second cache.
+int64_t panel_bytes(const RowSweep& sweep) {
+  return sweep.b_bytes / sweep.panels;
+}
+
+// Bytes that the slowest worker waits for from beyond its second cache.
 double bytes_of_worker(const RowSweep& sweep, int64_t blocks, const Target& target) {
-  const int64_t threads = std::max(1, target.threads), near = target.l2_bytes / 2;
+  // Beside a block are a panel and the next one, which is on its way.
+  const int64_t threads = std::max(1, target.threads), near = target.l2_bytes * 3 / 4 - 2 * panel_bytes(sweep);
   const int64_t of_worker = divide_up(blocks, threads);
   const double block_bytes = static_cast<double>(sweep.a_bytes) / static_cast<double>(blocks);
+  const auto reads_of_a = [&](int64_t panels) {
+    const double again = sweep.is_a_streamed ? 0.3 : 1;
+    return block_bytes <= static_cast<double>(near) ? 1 : 1 + again * static_cast<double>(panels - 1);
+  };
   if (blocks == 1) {
     const int64_t panels = divide_up(sweep.panels, threads);
-    const double b_bytes = static_cast<double>(sweep.b_bytes) * static_cast<double>(panels) / sweep.panels;
-    return block_bytes * static_cast<double>(block_bytes <= near ? 1 : panels) + b_bytes;
+    return block_bytes * reads_of_a(panels) + static_cast<double>(panel_bytes(sweep) * panels);
   }
-  const double a_times = block_bytes <= near ? 1 : static_cast<double>(sweep.panels);
-  const double b_times = sweep.b_bytes <= near ? 1 : static_cast<double>(of_worker);
-  return static_cast<double>(of_worker) * block_bytes * a_times + static_cast<double>(sweep.b_bytes) * b_times;
+  const double reads_of_b = sweep.b_bytes <= target.l2_bytes / 2 ? 1 : static_cast<double>(of_worker);
+  return static_cast<double>(of_worker) * block_bytes * reads_of_a(sweep.panels) +
+         static_cast<double>(sweep.b_bytes) * reads_of_b;
 }
 
 }  // namespace
 
 std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target) {
   std::vector<Candidate> candidates = {{{0, 1}, bytes_of_worker(sweep, 1, target)}};
-  // A block and the panel that it meets are in the second cache together.
-  if (sweep.b_bytes / sweep.panels > target.l2_bytes / 4) return candidates;
+  if (panel_bytes(sweep) > target.l2_bytes / 4) return candidates;  // it leaves no room for a block
   int64_t before = 1;
   for (size_t loop = 0; loop < sweep.extents.size(); ++loop) {
     const int64_t extent = sweep.extents[loop];

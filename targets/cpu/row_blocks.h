@@ -19,6 +19,7 @@ struct RowSweep {
   std::vector<int64_t> extents;  // of the loops over rows, outermost first; the last one is over register tiles
   int64_t a_bytes = 0, b_bytes = 0;
   int64_t panels = 1;
+  bool is_a_streamed = false;  // its rows are contiguous along k: reading them again is foreseen, and costs little
 };
 
 // Blocks are cut from one loop, those before which are outside of the blocks: {number of the loop, blocks in it}.  One

@@ -275,6 +275,8 @@ TEST(RowBlocks, AreForManyRowsOfFewWeights) {
   }
   // 7 × 7 pixels: weights are most of what is read, and each panel is read by one worker.
   EXPECT_EQ(chosen({{7, 1}, 7 * 7 * 2048 * 4, 2048 * 512 * 4, 16}), none);
+  // 1024 × 1024 rows that are contiguous along k: hardware foresees them, so that weights would be what is waited for.
+  EXPECT_EQ(chosen({{171}, 1024 * 1024 * 4, 1024 * 1024 * 4, 16, true}), none);
   // A panel that fills the second cache leaves no room for a block of rows.
   EXPECT_EQ(chosen({{22}, 128 * 3072 * 4, 3072 * 768 * 4, 12}), none);
 }
@@ -296,6 +298,7 @@ TEST(DefaultSchedule, AsksForTheNextPanel) {
     EXPECT_EQ(distance % (32 * 64), 0) << "whole panels of 32 rows";
   EXPECT_EQ(distances(cpu::default_schedule(product(64), target)).size(), 1u);
   EXPECT_TRUE(distances(cpu::default_schedule(product(2), target)).empty());
+  EXPECT_TRUE(distances(cpu::default_schedule(product(4096), target)).empty()) << "one wait among hundreds of tiles";
   target.l2_bytes = 4 << 10;
   EXPECT_TRUE(distances(cpu::default_schedule(product(64), target)).empty());
 }
