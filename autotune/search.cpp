@@ -50,9 +50,10 @@ std::vector<std::vector<size_t>> combinations(const std::vector<AskedDecision>& 
 
 }  // namespace
 
-Search::Search(const Space& space, const Target& target, uint64_t seed)
+Search::Search(const Space& space, const Target& target, uint64_t seed, Strategy strategy)
     : space_(space),
       features_(task_features(space.func(), target)),
+      strategy_(strategy),
       random_(seed ^ (structural_hash(space.func()) + 0x9e3779b97f4a7c15)) {
   const auto origin = space_.visit({});
   check(origin.has_value(), "search: the default is a schedule");
@@ -282,6 +283,7 @@ void Search::take_ranked(const std::vector<Sketch>& sketches, size_t most, std::
 }
 
 std::vector<Point> Search::next_batch(const CostModel& model, size_t most) {
+  if (strategy_ == Strategy::evolution) return next_generation(most);
   std::vector<Point> batch;
   const auto size = [&](int wanted) { return std::min(most, static_cast<size_t>(wanted)); };
   const int batches = count() < seed_trials ? -1 : (count() - seed_trials) / batch_trials;

@@ -28,12 +28,16 @@ namespace tw::autotune {
 TrainingRow row_of(const std::string& task, const Features& features, const Point& point,
                    std::optional<double> log_ratio);
 
+// How points are chosen.  Evolution is what the search is compared with (tests/campaigns/convergence.py): points at
+// random, then mutations and mixtures of the fastest, without a model and without an end.
+enum class Strategy { search, evolution };
+
 inline constexpr int seed_trials = 8, batch_trials = 12, model_batches = 3;
 
 class Search {
  public:
   // `space` and `target` outlive it.
-  Search(const Space& space, const Target& target, uint64_t seed);
+  Search(const Space& space, const Target& target, uint64_t seed, Strategy strategy = Strategy::search);
 
   // Worth measuring before others, the most promising first: decisions of neighbours, or of another version.
   void add_prior(const Decisions& decisions);
@@ -73,10 +77,12 @@ class Search {
   bool take(const Sketch& sketch, std::vector<Point>& batch);
   void take_seeds(const std::vector<Sketch>& sketches, size_t most, std::vector<Point>& batch);
   void take_ranked(const std::vector<Sketch>& sketches, size_t most, std::vector<Point>& batch);
+  std::vector<Point> next_generation(size_t most);  // evolution.cpp
   const Result* best() const;
 
   const Space& space_;
   Features features_;
+  Strategy strategy_;
   std::mt19937_64 random_;
   std::vector<std::vector<AskedDecision>> contexts_;
   std::set<std::string> context_names_;

@@ -50,7 +50,7 @@ Trials::Trials(Task task, const Target& target, const TuneOptions& options, std:
       options_(options),
       folder_(std::move(folder)),
       space_(std::make_unique<Space>(task_.func, target, options.seed)),
-      search_(std::make_unique<Search>(*space_, target, options.seed)),
+      search_(std::make_unique<Search>(*space_, target, options.seed, options.strategy)),
       bound_(bound) {
   for (const Record& record : earlier) note(record);
 }
@@ -72,7 +72,8 @@ double Trials::promise() const {
   if (!problem_.empty() || count_ >= options_.most_trials || (is_exhausted_ && batch_.empty())) return 0;
   const TaskState state{task_.seconds, best_ ? best_->ratio_to_default : 1, bound_, search_->predicted_gain(),
                         search_->fruitless()};
-  if (is_at_bound(state)) return 0;
+  // The peak is measured low on a busy machine: a few trials there are in any case.
+  if (count_ >= seed_trials && is_at_bound(state)) return 0;
   return std::max(expected_gain(state), 1e-12);
 }
 

@@ -122,8 +122,7 @@ class Job {
 
   void find_trials(const relay::CompileReport& compiled, const std::vector<StepProfile>& profile) {
     std::vector<Task> tasks = find_tasks(compiled.pieces, profile, target_);
-    if (!options_.only_task.empty())
-      std::erase_if(tasks, [&](const Task& t) { return t.name != options_.only_task && t.key != options_.only_task; });
+    if (options_.most_tasks > 0) tasks.resize(std::min(tasks.size(), static_cast<size_t>(options_.most_tasks)));
     std::vector<std::string> keys;
     for (const Task& task : tasks) {
       keys.push_back(task.key);
@@ -135,7 +134,8 @@ class Job {
     for (Task& task : tasks) {
       auto earlier = database_.records(target_key_, task.key, space_version, compiler_key());
       // Products of small elements go beyond what multiply-adds of floats can do.
-      const bool is_bounded = bounds.peak_flops > 0 && options_.compile.precision == f32;
+      const bool is_bounded =
+          bounds.peak_flops > 0 && options_.compile.precision == f32 && options_.strategy == Strategy::search;
       const double bound = is_bounded ? task.flops / bounds.peak_flops : 0;
       trials_.push_back(
           std::make_unique<Trials>(std::move(task), target_, options_, std::move(earlier), folder_.path(), bound));

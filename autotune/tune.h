@@ -11,6 +11,7 @@
 
 #include "autotune/database.h"
 #include "autotune/measure.h"
+#include "autotune/search.h"
 #include "relay_ir/compile.h"
 
 namespace tw::autotune {
@@ -19,7 +20,8 @@ struct TuneOptions {
   relay::CompileOptions compile;  // of the network; `schedule` is the job's own
   double budget_seconds = 600;    // by the clock
   uint64_t seed = 0;
-  std::string only_task;                  // its name or key; empty: all
+  Strategy strategy = Strategy::search;
+  int most_tasks = 0;                     // those that take the longest; 0: all
   int most_trials = 64;                   // of a task, over all jobs of this database
   std::filesystem::path measure_program;  // tw-measure
   // One line of JSON for each: start, task, trial, confirmation, end.

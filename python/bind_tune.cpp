@@ -22,7 +22,8 @@ bool asks_to_end(const py::function& ask) {
 
 void tune(const relay::Graph& graph, const std::string& target, const std::string& database, int threads,
           const std::string& precision, bool winograd, double budget, uint64_t seed, const std::string& measure_program,
-          const py::function& on_event, const py::function& is_stopping) {
+          const py::function& on_event, const py::function& is_stopping, int most_trials, int most_tasks,
+          bool is_evolution) {
   const py::gil_scoped_release unlocked;
   const auto cache = KernelCache::from_environment();
   autotune::TuneOptions options;
@@ -33,6 +34,9 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
   options.budget_seconds = budget;
   options.seed = seed;
   options.measure_program = measure_program;
+  options.most_trials = most_trials;
+  options.most_tasks = most_tasks;
+  if (is_evolution) options.strategy = autotune::Strategy::evolution;
   options.on_event = [&](const std::string& line) {
     const py::gil_scoped_acquire locked;
     on_event(line);
@@ -61,7 +65,10 @@ py::dict summary(const std::string& path) {
 }  // namespace
 
 void bind_tune(py::module_& module) {
-  module.def("tune", &tune);
+  module.def("tune", &tune, py::arg("graph"), py::arg("target"), py::arg("database"), py::arg("threads"),
+             py::arg("precision"), py::arg("winograd"), py::arg("budget"), py::arg("seed"), py::arg("measure_program"),
+             py::arg("on_event"), py::arg("is_stopping"), py::arg("most_trials") = 64, py::arg("most_tasks") = 0,
+             py::arg("is_evolution") = false);
   module.def("database_summary", &summary);
   module.def("database_lines", [](const std::string& path, const std::function<void(const std::string&)>& line) {
     Database(path, Database::Access::read).export_lines(line);

@@ -261,8 +261,15 @@ def tune(
     threads: Threads = None,
     precision: Precision = "f32",
     winograd: Winograd = True,
+    explain: Annotated[
+        str | None,
+        typer.Option(metavar="TASK", help="Search nothing: show what is known of a kernel, by its name or key."),
+    ] = None,
 ) -> None:
     """Search for faster schedules; the same command goes on where it stopped.  Ctrl-C ends after the current one."""
+    if explain is not None:
+        print(tune_report.explained(str(db), explain))
+        return
     loaded = tw.load(model, parse_shapes(shape))
     with tune_report.progress() as on_event:
         result = tw.tune(loaded, target, db, budget, seed, on_event, threads, precision, winograd)
@@ -275,8 +282,16 @@ DatabasePath = Annotated[Path, typer.Argument(help="A database that `tw tune` ma
 
 
 @db_app.command("show")
-def db_show(database: DatabasePath) -> None:
+def db_show(
+    database: DatabasePath,
+    task: Annotated[
+        str | None, typer.Option(help="One kernel, by its name or key: its trials and predictions.")
+    ] = None,
+) -> None:
     """Show what is in it."""
+    if task is not None:
+        print(tune_report.explained(str(database), task))
+        return
     tune_report.database(_core.database_summary(str(database)))
 
 

@@ -12,8 +12,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import tilewright as tw
 
+from . import tuning_charts
 from .report import console, tilewright_table
 
+EXPLAINED = 12  # of a task's points, the fastest
 STATUS_WORDS = {"timeout": "timed out", "crash": "crashed", "spill": "spilled"}
 
 
@@ -80,3 +82,47 @@ def database(summary: dict[str, Any]) -> None:
     for status, count in summary["by_status"].items():
         table.add_row(f"  {status}", str(count))
     console.print(table)
+
+
+def explained(database: str, task: str) -> str:
+    """What is known of one task: how its trials ended, the best of them, and how well they were predicted.
+
+    `task`: its name in a network, a part of one that no other has, or the beginning of its key.  Error(TW1101) when
+    there is none or several.
+    """
+    found = {}
+    for section in tuning_charts.read(database):
+        for known in section.tasks:
+            if task == known["name"]:
+                found = {known["key"]: (known, section)}
+                break
+            if task in known["name"] or known["key"].startswith(task):
+                found[known["key"]] = (known, section)
+        else:
+            continue
+        break
+    if len(found) != 1:
+        names = sorted(known["name"] for known, _ in found.values())
+        problem = f"fits {len(names)} tasks: {', '.join(names[:8])}" if names else f"is no task of {database}"
+        raise tw.Error("TW1101", f"`{task}` {problem}\nhelp: give the whole name of one, or the beginning of its key")
+    ((known, section),) = found.values()
+    records = [record for record in section.records if record["task"] == known["key"]]
+    trials = [record for record in records if record["detail"] != tuning_charts.FINAL]
+    measured = [record for record in trials if record["status"] == "ok"]
+    finals = {record["decisions"]: record for record in records if record["detail"] == tuning_charts.FINAL}
+    lines = [
+        f"{known['name']}  ({known['key'][:12]}…)",
+        f"{known['groups']} groups, {1e3 * known['seconds']:.3f} ms of {1e3 * section.seconds:.3f} by default",
+        f"{len(trials)} tried: {counted(Counter(record['status'] for record in trials)) or 'nothing yet'}",
+    ]
+    pairs = [(record["predicted"], record["ratio_to_default"]) for record in measured if record["predicted"] > 0]
+    if len(pairs) >= 3:
+        correlation = tuning_charts.spearman(pairs)
+        lines.append(f"predicted before it was measured: rank correlation {correlation:.2f} over {len(pairs)}")
+    if measured:
+        lines += ["", "  measured  predicted  final  decisions (times by the default's)"]
+    for record in sorted(measured, key=lambda record: record["ratio_to_default"])[:EXPLAINED]:
+        final = finals.get(record["decisions"])
+        last = f"{final['ratio_to_default']:5.3f}" if final and final["status"] == "ok" else "    –"
+        lines.append(f"  {record['ratio_to_default']:8.3f}  {record['predicted']:9.3f}  {last}  {record['decisions']}")
+    return "\n".join(lines)

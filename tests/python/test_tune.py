@@ -179,3 +179,34 @@ def test_interrupted_twice_it_ends_at_once(network, tmp_path):
     assert cli("db", "verify", tmp_path / "tune.db").returncode == 0
     rows = cli("db", "export", tmp_path / "tune.db").stdout
     assert sum(event["event"] == "trial" for event in lines) <= rows.count('"table":"records"')
+
+
+def test_one_task_is_explained(network, tmp_path):
+    db, events = tmp_path / "tune.db", []
+    tw.tune(network, db=db, budget="4s", threads=1, on_event=events.append)
+    tried = [event for event in events if event["event"] == "trial"]
+    task, key = tried[0]["task"], tried[0]["key"]
+    own = [event for event in tried if event["key"] == key]
+    for arguments in (["tune", network, "--db", db, "--explain", task], ["db", "show", db, "--task", key[:10]]):
+        result = cli(*arguments)
+        assert result.returncode == 0, result.stderr
+        assert task in result.stdout and f"{len(own)} tried" in result.stdout
+        measured = [event for event in own if event["status"] == "ok"]
+        best = min(measured, key=lambda event: event["ratio_to_default"])
+        assert best["decisions"] in result.stdout
+        assert ("rank correlation" in result.stdout) == (len(measured) >= 3)
+    unknown = cli("db", "show", db, "--task", "nothing of the kind")
+    assert unknown.returncode == 2 and "TW1101" in unknown.stderr
+
+
+def test_convergence_campaign(tmp_path):
+    """A short form of `./dev test --campaign convergence`."""
+    script = ROOT / "tests/campaigns/convergence.py"
+    result = subprocess.run(
+        [sys.executable, script, "--trials", "5", "--threads", "1", "--kernels", "1", "-o", tmp_path / "curves.html"],
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "share" in result.stdout and "over 1 kernels" in result.stdout
+    assert (tmp_path / "curves.html").stat().st_size > 1000

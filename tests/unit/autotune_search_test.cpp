@@ -166,5 +166,19 @@ TEST(Searching, failures_teach_and_are_not_repeated) {
   EXPECT_EQ(search.count(), 8);
 }
 
+TEST(Searching, evolution_goes_on_without_a_model) {
+  const Target target = deep();
+  const Space space(test::matmul(16, 16, 16), target, 0);
+  Search a(space, target, 1, Strategy::evolution), b(space, target, 1, Strategy::evolution);
+  const Trace trace = run(a, space, 300, deep_time);
+  EXPECT_EQ(trace.tried.size(), 300u);
+  EXPECT_EQ(std::set<std::string>(trace.tried.begin(), trace.tried.end()).size(), 300u);
+  EXPECT_EQ(trace.phases, (std::vector<std::string>{"random", "evolution"}));
+  EXPECT_EQ(run(b, space, 300, deep_time).tried, trace.tried);
+  // It improves on its random beginnings.
+  Search random(space, target, 1, Strategy::evolution);
+  EXPECT_LT(trace.best, run(random, space, 64, deep_time).best);
+}
+
 }  // namespace
 }  // namespace tw::autotune
