@@ -3,15 +3,16 @@
 //   for others block.y, io jo block.x {
 //     for it thread.y, jt thread.x { Cr[i, j] = 0 }
 //     for ko pipelined {
-//       As = A[tile], Bs = B[tile]                by all threads
+//       As = A[tile], Bs = B[tile]                by all threads, zeros around A put in
 //       for it thread.y, jt thread.x {
 //         for k… { for ir unrolled { for jr unrolled { Cr[i, j] += As[i, k] * Bs[j, k] } } }
 //     }}
-//     for it thread.y, jt thread.x { C[i, j] = Cr[i, j] }
+//     for it thread.y, jt thread.x { C[i, j] = epilogue(Cr[i, j]) }
 //   }
 #include <algorithm>
 
 #include "targets/cpu/block_analysis.h"
+#include "targets/cpu/default_schedule.h"
 #include "targets/cuda/default_schedule.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
@@ -85,9 +86,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   std::optional<Var> i = main_iteration(analysis, a, b), j = main_iteration(analysis, b, a);
   if (!i || !j) return false;
   // Threads of a warp are neighbours along the output's memory.
-  const auto is_contiguous = [&](const Var& var) {
-    return cpu::unit_stride(analysis.write, var, analysis.iters, 1) == 1;
-  };
+  const auto is_contiguous = [&](const Var& var) { return cpu::result_stride(schedule, block, var, 1) == 1; };
   if (is_contiguous(*i) && !is_contiguous(*j)) std::swap(i, j);
   const auto at_i = dimension_of(analysis.write, *i), at_j = dimension_of(analysis.write, *j);
   if (!at_i || !at_j) return false;
@@ -129,10 +128,11 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   schedule.reorder(order);
   const LoopRef tile = schedule.fuse(blocks);
 
-  const BlockRef copy_out = schedule.cache_write(block, analysis.write.buffer->name, Scope::local);
-  schedule.reverse_compute_at(copy_out, tile);
+  const BlockRef out = keep_in_thread(schedule, block, tile);
+  const auto padding = cpu::find_padding(schedule, block);
   const BlockRef stage_a = schedule.cache_read(block, a.buffer->name, Scope::shared);
   const BlockRef stage_b = schedule.cache_read(block, b.buffer->name, Scope::shared);
+  if (padding) schedule.compute_inline(*padding);  // into what stages it
   schedule.compute_at(stage_a, ks[0]);
   schedule.compute_at(stage_b, ks[0]);
   const BlockRef init = schedule.decompose_reduction(block, ks[0]);
@@ -155,7 +155,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   deal_out(schedule, stage_b, ks[0], rows.threads, columns.threads);
   // Of the loops that give a dimension of the output, the innermost runs within the tile.
   const auto within_tile = [&](size_t dimension) {
-    return cpu::loops_of(schedule, copy_out, schedule.node(copy_out).iters[dimension].var).back();
+    return cpu::loops_of(schedule, out, schedule.node(out).iters[dimension].var).back();
   };
   const std::vector<LoopRef> y = schedule.split(within_tile(*at_i), {rows.threads, rows.registers});
   const std::vector<LoopRef> x = schedule.split(within_tile(*at_j), {columns.threads, columns.registers});

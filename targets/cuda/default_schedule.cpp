@@ -14,7 +14,7 @@ using cpu::extent_of;
 
 namespace {
 
-constexpr int64_t threads_a_block = 256, warp = 32, square = 32, rows_at_once = 8;
+constexpr int64_t threads_a_block = 256, warp = 32, square = 32, rows_at_once = 8, few_lanes = 16;
 
 // Loops of the block over its spatial or its reduced iterations, outermost first.
 std::vector<LoopRef> loops_of_kind(const Schedule& schedule, const BlockRef& block, IterKind kind) {
@@ -35,6 +35,15 @@ bool is_plain_nest(const Schedule& schedule, const BlockRef& block) {
 }
 
 }  // namespace
+
+BlockRef keep_in_thread(Schedule& schedule, const BlockRef& block, const LoopRef& loop) {
+  const std::string result = analyse(schedule.node(block)).write.buffer->name;
+  const auto epilogue = cpu::find_epilogue(schedule, block);
+  const BlockRef out = epilogue ? *epilogue : schedule.cache_write(block, result, Scope::local);
+  schedule.reverse_compute_at(out, loop);
+  if (epilogue) schedule.set_scope(result, Scope::local);
+  return out;
+}
 
 FlatBinding bind_flat(Schedule& schedule, std::vector<LoopRef> loops, int64_t threads) {
   check(!loops.empty(), "bind_flat: loops");
@@ -107,11 +116,28 @@ void schedule_reduction(Schedule& schedule, const BlockRef& block) {
   if (order != schedule.loops(block)) schedule.reorder(order);
   const FlatBinding bound = bind_flat(schedule, spatial, threads_a_block / 2);
   // The running value stays in a register, and memory is written once.
-  const BlockRef copy = schedule.cache_write(block, analyse(schedule.node(block)).write.buffer->name, Scope::local);
-  schedule.reverse_compute_at(copy, bound.threads);
+  keep_in_thread(schedule, block, bound.threads);
   schedule.bind(bound.blocks, ThreadAxis::block_x);
   schedule.bind(bound.threads, ThreadAxis::thread_x);
 }
+
+namespace {
+
+// sums[lane, …]: added up by that many threads, each in a register, and left in shared memory.
+void share_sums(Schedule& schedule, const BlockRef& sums, const LoopRef& row, int64_t threads) {
+  const std::string buffer = analyse(schedule.node(sums)).write.buffer->name;
+  const BlockRef copy = schedule.cache_write(sums, buffer, Scope::local);
+  schedule.set_scope(buffer, Scope::shared);
+  schedule.compute_at(copy, row);
+  const std::vector<LoopRef> loops = schedule.loops(copy);
+  const auto lane = std::find_if(std::find(loops.begin(), loops.end(), row) + 1, loops.end(),
+                                 [&](const LoopRef& loop) { return extent_of(schedule, loop) == threads; });
+  check(lane != loops.end(), "share_sums: a loop over the lanes");
+  schedule.compute_at(sums, *lane);
+  schedule.bind(*lane, ThreadAxis::thread_x);
+}
+
+}  // namespace
 
 bool schedule_row_reduction(Schedule& schedule, const BlockRef& block) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
@@ -131,25 +157,25 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block) {
   const std::vector<LoopRef> columns = loops_of_kind(schedule, block, IterKind::reduce);
   order.insert(order.end(), columns.begin(), columns.end());
   if (order != schedule.loops(block)) schedule.reorder(order);
-  const LoopRef row = rows.size() > 1 ? schedule.fuse(rows) : rows.empty() ? LoopRef{} : rows[0];
+  if (rows.size() > 1) schedule.fuse(rows);
   const LoopRef column = columns.size() > 1 ? schedule.fuse(columns) : columns[0];
   const int64_t threads = length >= 1024 ? 128 : warp;
   const std::vector<LoopRef> parts = schedule.split(column, {std::nullopt, threads});
-  // partial[…, lane] += … over the steps of each lane; then one thread adds up the lanes.
+  // partial[lane, …] is what a lane has added up.
   const BlockRef partial = schedule.rfactor(parts[1], 0);
-  const std::string sums = analyse(schedule.node(partial)).write.buffer->name;
-  schedule.set_scope(sums, Scope::shared);
-  if (rows.empty()) return true;
-  const LoopRef final_row = schedule.loops(block)[0];
-  schedule.compute_at(partial, final_row);
-  schedule.bind(final_row, ThreadAxis::block_x);
-  for (const LoopRef& loop : schedule.loops(partial)) {
-    if (extent_of(schedule, loop) == threads) {
-      schedule.bind(loop, ThreadAxis::thread_x);
-      break;
-    }
+  if (rows.empty()) {  // one row: its lanes are outputs of one kernel, the sum of theirs is another
+    schedule_reduction(schedule, partial);
+    return true;
   }
-  (void)row;
+  const std::vector<LoopRef> row = schedule.split(schedule.loops(block)[0], {std::nullopt, 1});
+  schedule.bind(row[0], ThreadAxis::block_x);
+  schedule.bind(row[1], ThreadAxis::thread_x);  // the thread that adds up what others leave
+  const LoopRef lanes = schedule.loops(block).back();
+  std::optional<BlockRef> few;
+  if (threads > warp) few = schedule.rfactor(schedule.split(lanes, {std::nullopt, few_lanes})[1], 0);
+  keep_in_thread(schedule, block, row[1]);
+  if (few) share_sums(schedule, *few, row[0], few_lanes);
+  share_sums(schedule, partial, row[0], threads);
   return true;
 }
 
@@ -192,18 +218,44 @@ bool schedule_transpose(Schedule& schedule, const BlockRef& block) {
   return false;
 }
 
+namespace {
+
+bool is_sum(const Schedule& schedule, const BlockRef& block) {
+  const BlockClass block_class = analyse(schedule.node(block)).block_class;
+  return block_class == BlockClass::contraction || block_class == BlockClass::reduction;
+}
+
+bool is_padding(const Schedule& schedule, const BlockRef& block) {
+  for (const BlockRef& reader : schedule.blocks())
+    if (is_sum(schedule, reader) && cpu::find_padding(schedule, reader) == block) return true;
+  return false;
+}
+
+// By the template of another block, or gone into it.
+bool is_scheduled(const Schedule& schedule, const BlockRef& block) {
+  if (!cpu::has_block(schedule, block)) return true;
+  const std::vector<LoopRef> loops = schedule.loops(block);
+  return std::any_of(loops.begin(), loops.end(),
+                     [&](const LoopRef& loop) { return schedule.node(loop).loop_kind == LoopKind::thread; });
+}
+
+}  // namespace
+
 Schedule default_schedule(const Func& func, const Target& target) {
   Schedule schedule(func);
   cpu::inline_injective_blocks(schedule);
   for (const BlockRef& block : schedule.blocks()) {
+    if (is_scheduled(schedule, block)) continue;
     switch (analyse(schedule.node(block)).block_class) {
       case BlockClass::contraction:
         if (schedule_contraction(schedule, block, target)) break;
         [[fallthrough]];
       case BlockClass::reduction:
+        if (const auto padding = cpu::find_padding(schedule, block)) schedule.compute_inline(*padding);
         if (!schedule_row_reduction(schedule, block)) schedule_reduction(schedule, block);
         break;
       case BlockClass::injective:
+        if (is_padding(schedule, block)) break;  // becomes part of its reader
         if (!schedule_transpose(schedule, block)) schedule_elementwise(schedule, block);
         break;
       case BlockClass::unknown:

@@ -1,11 +1,14 @@
 // The analytic default schedule of GPUs.  Every block left after inlining becomes a kernel:
 //
 //   contraction   a tile of the output a thread block, staged through shared memory; a few elements a thread, in
-//   registers reduction     along memory, with a thread block a row and partial results that meet in shared memory;
-//   otherwise a thread an
-//                 output, in registers
+//                 registers
+//   reduction     along memory, with a thread block a row and partial results that meet in shared memory; otherwise a
+//                 thread an output, in registers
 //   transpose     a square a thread block, turned in shared memory, so that reads and writes both run along memory
 //   elementwise   a thread an element, neighbours along the output's memory
+//
+// What is done to a contraction's results element by element is done while they are in registers, and zeros around an
+// input are put in where it is read: neither is a kernel of its own.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -21,6 +24,10 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block);
 bool schedule_transpose(Schedule& schedule, const BlockRef& block);
 void schedule_reduction(Schedule& schedule, const BlockRef& block);
 void schedule_elementwise(Schedule& schedule, const BlockRef& block);
+
+// The results of `block` within `loop` stay in the thread; returns the block there that writes them to memory: the
+// epilogue (cpu::find_epilogue) or, where there is none, a copy.
+BlockRef keep_in_thread(Schedule& schedule, const BlockRef& block, const LoopRef& loop);
 
 struct FlatBinding {
   LoopRef blocks, threads;

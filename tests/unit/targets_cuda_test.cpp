@@ -124,6 +124,14 @@ TEST(Cuda, ConvolutionsOfSeveralTiles) {
   expect_right(test::depthwise(40, 10, 3, 1, 1));
 }
 
+TEST(Cuda, WhatSurroundsASumIsNoKernelOfItsOwn) {
+  const Func padded[] = {test::conv2d(20, 70, 8, 3, 1, 1), test::depthwise(40, 10, 3, 1, 1),
+                         test::max_pool(8, 16, 3, 2, 1)};
+  for (const Func& func : padded) EXPECT_EQ(expect_right(func).kernels.size(), 1u) << to_text(func);
+  const Func finished[] = {test::matmul_epilogue(70, 65, 33), test::global_average(6, 20)};
+  for (const Func& func : finished) EXPECT_EQ(expect_right(func).kernels.size(), 1u) << to_text(func);
+}
+
 TEST(Cuda, TransposesTurnInSharedMemory) {
   const LoweredFunc lowered = expect_right(test::transpose(70, 45));
   ASSERT_EQ(lowered.kernels.size(), 1u);
@@ -133,9 +141,19 @@ TEST(Cuda, TransposesTurnInSharedMemory) {
 TEST(Cuda, LongRowsAreAddedUpByManyThreads) {
   const LoweredFunc lowered = expect_right(test::row_sum(3, 2100));
   const std::string text = cuda::emit_cuda(lowered.kernels);
-  EXPECT_EQ(count_of(text, "__shared__"), 1) << text;
+  ASSERT_EQ(lowered.kernels.size(), 1u);
+  EXPECT_EQ(count_of(text, "__shared__"), 2) << text;  // of 128 threads, then of 16
+  EXPECT_EQ(count_of(text, "__syncthreads();"), 2) << text;
   EXPECT_EQ(as_int(cuda::launch_of(lowered.kernels[0]).block[0]), 128);
   expect_right(test::row_sum(1, 700));
+  expect_right(parse_func(R"(
+func total(A: f32[4000]) -> (S: f32[1]) {
+  for j in 0..4000 { block S(reduce vj: 4000 = j) {
+    init { S[0] = 0.0f }
+    S[0] = S[0] + A[vj]
+  } }
+})"),
+               1e-2);
   expect_right(test::layer_norm(3, 300));
 }
 
@@ -267,7 +285,8 @@ TEST(EmulatedCuda, SamplesGiveTheOraclesAnswer) {
   std::vector<LoweredFunc> lowered;
   std::vector<Kernel> kernels;
   for (const test::SampleFunc& sample : samples) {
-    lowered.push_back(lower(sm_90().default_schedule(sample.func, sm_90()).func(), sm_90(), "sample_" + sample.name));
+    lowered.push_back(lower(sm_90().default_schedule(sample.func, sm_90()).func(), sm_90(),
+                            "sample_" + std::to_string(lowered.size()) + "_" + sample.name));
     kernels.insert(kernels.end(), lowered.back().kernels.begin(), lowered.back().kernels.end());
   }
   const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels));
