@@ -152,12 +152,16 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block) {
                                  cpu::unit_stride(analysis.reads[0], spatial.back(), analysis.iters, 1) == 1;
   if (runs_along != 1 || outputs_run_along) return false;
 
-  const std::vector<LoopRef> rows = loops_of_kind(schedule, block, IterKind::spatial);
-  std::vector<LoopRef> order = rows;
+  std::vector<LoopRef> rows = loops_of_kind(schedule, block, IterKind::spatial), row;
   const std::vector<LoopRef> columns = loops_of_kind(schedule, block, IterKind::reduce);
+  std::vector<LoopRef> order = rows;
   order.insert(order.end(), columns.begin(), columns.end());
   if (order != schedule.loops(block)) schedule.reorder(order);
-  if (rows.size() > 1) schedule.fuse(rows);
+  if (!rows.empty()) {  // the inner one, of one iteration, is for the thread that adds up what others leave
+    row = schedule.split(rows.back(), {std::nullopt, 1});
+    rows.back() = row[0];
+    if (rows.size() > 1) row[0] = schedule.fuse(rows);
+  }
   const LoopRef column = columns.size() > 1 ? schedule.fuse(columns) : columns[0];
   const int64_t threads = length >= 1024 ? 128 : warp;
   const std::vector<LoopRef> parts = schedule.split(column, {std::nullopt, threads});
@@ -167,10 +171,10 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block) {
     schedule_reduction(schedule, partial);
     return true;
   }
-  const std::vector<LoopRef> row = schedule.split(schedule.loops(block)[0], {std::nullopt, 1});
+  row = schedule.loops(block);
+  const LoopRef lanes = row.back();
   schedule.bind(row[0], ThreadAxis::block_x);
-  schedule.bind(row[1], ThreadAxis::thread_x);  // the thread that adds up what others leave
-  const LoopRef lanes = schedule.loops(block).back();
+  schedule.bind(row[1], ThreadAxis::thread_x);
   std::optional<BlockRef> few;
   if (threads > warp) few = schedule.rfactor(schedule.split(lanes, {std::nullopt, few_lanes})[1], 0);
   keep_in_thread(schedule, block, row[1]);

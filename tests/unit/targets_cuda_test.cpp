@@ -146,6 +146,17 @@ TEST(Cuda, LongRowsAreAddedUpByManyThreads) {
   EXPECT_EQ(count_of(text, "__syncthreads();"), 2) << text;
   EXPECT_EQ(as_int(cuda::launch_of(lowered.kernels[0]).block[0]), 128);
   expect_right(test::row_sum(1, 700));
+  // Rows of several axes: a block holds the lanes of its own row only.
+  const LoweredFunc rows = expect_right(parse_func(R"(
+func rows(A: f32[2, 5, 3, 300]) -> (S: f32[2, 5, 3]) {
+  for a in 0..2 { for b in 0..5 { for c in 0..3 { for j in 0..300 {
+    block S(spatial va: 2 = a, spatial vb: 5 = b, spatial vc: 3 = c, reduce vj: 300 = j) {
+      init { S[va, vb, vc] = 0.0f }
+      S[va, vb, vc] = S[va, vb, vc] + A[va, vb, vc, vj]
+    }
+  } } } }
+})"));
+  EXPECT_EQ(count_of(to_text(rows.kernels[0].func), "f32[32] in shared"), 1) << to_text(rows.kernels[0].func);
   expect_right(parse_func(R"(
 func total(A: f32[4000]) -> (S: f32[1]) {
   for j in 0..4000 { block S(reduce vj: 4000 = j) {
