@@ -39,6 +39,14 @@ bool schedule_attention_parts(Schedule& schedule, const Target& target);  // of 
 // All stages of a convolution by Winograd's minimal filtering.
 bool schedule_winograd(Schedule& schedule, const Target& target);
 
+// All blocks of a Func, when they are stages over the same rows and only the last leaves it; `shared`: leading axes of
+// all of them, which number the rows.
+struct RowStages {
+  std::vector<BlockAnalysis> blocks;
+  size_t shared;
+};
+std::optional<RowStages> find_row_stages(const Schedule& schedule);
+
 // Folds cheap injective blocks into their consumers, but those in `kept`.
 void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& kept = {});
 // An intermediate that is made from a buffer blocked along an axis (a padded copy of NCHW16c) is blocked like it.

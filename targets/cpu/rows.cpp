@@ -71,21 +71,27 @@ void unroll_short_loops(Schedule& schedule, const LoopRef& row) {
 
 }  // namespace
 
-bool schedule_rows(Schedule& schedule, const Target& target) {
+std::optional<RowStages> find_row_stages(const Schedule& schedule) {
   std::vector<BlockAnalysis> blocks;
   bool has_reduction = false;
   for (const BlockRef& block : schedule.blocks()) {
     blocks.push_back(analyse(schedule.node(block)));
     if (blocks.back().block_class == BlockClass::unknown || blocks.back().block_class == BlockClass::contraction)
-      return false;
+      return std::nullopt;
     has_reduction |= blocks.back().block_class == BlockClass::reduction;
   }
-  if (blocks.size() < 2 || !has_reduction || blocks.back().block_class != BlockClass::injective) return false;
+  if (blocks.size() < 2 || !has_reduction || blocks.back().block_class != BlockClass::injective) return std::nullopt;
   for (size_t b = 0; b + 1 < blocks.size(); ++b)
-    if (schedule.func().is_parameter(blocks[b].write.buffer)) return false;
-
+    if (schedule.func().is_parameter(blocks[b].write.buffer)) return std::nullopt;
   const size_t shared = count_shared_axes(blocks);
-  if (shared == 0) return false;
+  if (shared == 0) return std::nullopt;
+  return RowStages{std::move(blocks), shared};
+}
+
+bool schedule_rows(Schedule& schedule, const Target& target) {
+  const auto stages = find_row_stages(schedule);
+  if (!stages) return false;
+  const auto& [blocks, shared] = *stages;
   int64_t rows = 1, columns = 1;
   const std::vector<Var> spatial = blocks.back().spatial();
   for (size_t d = 0; d < spatial.size(); ++d) (d < shared ? rows : columns) *= blocks.back().extent(spatial[d]);

@@ -14,18 +14,7 @@ using cpu::extent_of;
 
 namespace {
 
-constexpr int64_t threads_a_block = 256, warp = 32, square = 32, rows_at_once = 8, few_lanes = 16;
-
-// Loops of the block over its spatial or its reduced iterations, outermost first.
-std::vector<LoopRef> loops_of_kind(const Schedule& schedule, const BlockRef& block, IterKind kind) {
-  std::vector<LoopRef> result;
-  for (const LoopRef& loop : schedule.loops(block)) {
-    for (const IterVar& iter : schedule.node(block).iters) {
-      if (iter.kind == kind && iter.binding.get() == loop.var.get()) result.push_back(loop);
-    }
-  }
-  return result;
-}
+constexpr int64_t threads_a_block = 256, square = 32, rows_at_once = 8;
 
 bool is_plain_nest(const Schedule& schedule, const BlockRef& block) {
   const size_t loops = schedule.loops(block).size();
@@ -35,6 +24,16 @@ bool is_plain_nest(const Schedule& schedule, const BlockRef& block) {
 }
 
 }  // namespace
+
+std::vector<LoopRef> loops_of_kind(const Schedule& schedule, const BlockRef& block, IterKind kind) {
+  std::vector<LoopRef> result;
+  for (const LoopRef& loop : schedule.loops(block)) {
+    for (const IterVar& iter : schedule.node(block).iters) {
+      if (iter.kind == kind && iter.binding.get() == loop.var.get()) result.push_back(loop);
+    }
+  }
+  return result;
+}
 
 BlockRef keep_in_thread(Schedule& schedule, const BlockRef& block, const LoopRef& loop) {
   const std::string result = analyse(schedule.node(block)).write.buffer->name;
@@ -121,68 +120,6 @@ void schedule_reduction(Schedule& schedule, const BlockRef& block) {
   schedule.bind(bound.threads, ThreadAxis::thread_x);
 }
 
-namespace {
-
-// sums[lane, …]: added up by that many threads, each in a register, and left in shared memory.
-void share_sums(Schedule& schedule, const BlockRef& sums, const LoopRef& row, int64_t threads) {
-  const std::string buffer = analyse(schedule.node(sums)).write.buffer->name;
-  const BlockRef copy = schedule.cache_write(sums, buffer, Scope::local);
-  schedule.set_scope(buffer, Scope::shared);
-  schedule.compute_at(copy, row);
-  const std::vector<LoopRef> loops = schedule.loops(copy);
-  const auto lane = std::find_if(std::find(loops.begin(), loops.end(), row) + 1, loops.end(),
-                                 [&](const LoopRef& loop) { return extent_of(schedule, loop) == threads; });
-  check(lane != loops.end(), "share_sums: a loop over the lanes");
-  schedule.compute_at(sums, *lane);
-  schedule.bind(*lane, ThreadAxis::thread_x);
-}
-
-}  // namespace
-
-bool schedule_row_reduction(Schedule& schedule, const BlockRef& block) {
-  const BlockAnalysis analysis = analyse(schedule.node(block));
-  const std::vector<Var> reduce = analysis.reduce();
-  if (reduce.empty() || analysis.reads.empty()) return false;
-  int64_t length = 1;
-  for (const Var& var : reduce) length *= analysis.extent(var);
-  if (length < 2 * warp) return false;
-  const auto runs_along = cpu::unit_stride(analysis.reads[0], reduce.back(), analysis.iters, 1);
-  const std::vector<Var> spatial = analysis.spatial();
-  const bool outputs_run_along = !spatial.empty() && analysis.extent(spatial.back()) >= warp &&
-                                 cpu::unit_stride(analysis.reads[0], spatial.back(), analysis.iters, 1) == 1;
-  if (runs_along != 1 || outputs_run_along) return false;
-
-  std::vector<LoopRef> rows = loops_of_kind(schedule, block, IterKind::spatial), row;
-  const std::vector<LoopRef> columns = loops_of_kind(schedule, block, IterKind::reduce);
-  std::vector<LoopRef> order = rows;
-  order.insert(order.end(), columns.begin(), columns.end());
-  if (order != schedule.loops(block)) schedule.reorder(order);
-  if (!rows.empty()) {  // the inner one, of one iteration, is for the thread that adds up what others leave
-    row = schedule.split(rows.back(), {std::nullopt, 1});
-    rows.back() = row[0];
-    if (rows.size() > 1) row[0] = schedule.fuse(rows);
-  }
-  const LoopRef column = columns.size() > 1 ? schedule.fuse(columns) : columns[0];
-  const int64_t threads = length >= 1024 ? 128 : warp;
-  const std::vector<LoopRef> parts = schedule.split(column, {std::nullopt, threads});
-  // partial[lane, …] is what a lane has added up.
-  const BlockRef partial = schedule.rfactor(parts[1], 0);
-  if (rows.empty()) {  // one row: its lanes are outputs of one kernel, the sum of theirs is another
-    schedule_reduction(schedule, partial);
-    return true;
-  }
-  row = schedule.loops(block);
-  const LoopRef lanes = row.back();
-  schedule.bind(row[0], ThreadAxis::block_x);
-  schedule.bind(row[1], ThreadAxis::thread_x);
-  std::optional<BlockRef> few;
-  if (threads > warp) few = schedule.rfactor(schedule.split(lanes, {std::nullopt, few_lanes})[1], 0);
-  keep_in_thread(schedule, block, row[1]);
-  if (few) share_sums(schedule, *few, row[0], few_lanes);
-  share_sums(schedule, partial, row[0], threads);
-  return true;
-}
-
 bool schedule_transpose(Schedule& schedule, const BlockRef& block) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const std::vector<Var> spatial = analysis.spatial();
@@ -248,6 +185,7 @@ bool is_scheduled(const Schedule& schedule, const BlockRef& block) {
 Schedule default_schedule(const Func& func, const Target& target) {
   Schedule schedule(func);
   cpu::inline_injective_blocks(schedule);
+  if (schedule_rows(schedule)) return schedule;
   for (const BlockRef& block : schedule.blocks()) {
     if (is_scheduled(schedule, block)) continue;
     switch (analyse(schedule.node(block)).block_class) {

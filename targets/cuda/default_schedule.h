@@ -4,6 +4,7 @@
 //                 registers
 //   reduction     along memory, with a thread block a row and partial results that meet in shared memory; otherwise a
 //                 thread an output, in registers
+//   rows          softmax, normalisations and their kind: a thread block a row, whose stages meet in shared memory
 //   transpose     a square a thread block, turned in shared memory, so that reads and writes both run along memory
 //   elementwise   a thread an element, neighbours along the output's memory
 //
@@ -21,10 +22,13 @@ Schedule default_schedule(const Func& func, const Target& target);
 // The templates: whether each applies (constant extents, an access pattern) and, if so, applies it.
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_row_reduction(Schedule& schedule, const BlockRef& block);
+bool schedule_rows(Schedule& schedule);  // all blocks at once, when they are stages over the same rows
 bool schedule_transpose(Schedule& schedule, const BlockRef& block);
 void schedule_reduction(Schedule& schedule, const BlockRef& block);
 void schedule_elementwise(Schedule& schedule, const BlockRef& block);
 
+// Loops of the block over its spatial or its reduced iterations, outermost first.
+std::vector<LoopRef> loops_of_kind(const Schedule& schedule, const BlockRef& block, IterKind kind);
 // The results of `block` within `loop` stay in the thread; returns the block there that writes them to memory: the
 // epilogue (cpu::find_epilogue) or, where there is none, a copy.
 BlockRef keep_in_thread(Schedule& schedule, const BlockRef& block, const LoopRef& loop);

@@ -132,6 +132,14 @@ TEST(Cuda, WhatSurroundsASumIsNoKernelOfItsOwn) {
   for (const Func& func : finished) EXPECT_EQ(expect_right(func).kernels.size(), 1u) << to_text(func);
 }
 
+TEST(Cuda, StagesOverTheSameRowsAreOneKernel) {
+  for (const Func& func : {test::softmax(6, 45), test::softmax(3, 1100), test::layer_norm(3, 300)}) {
+    const LoweredFunc lowered = expect_right(func);
+    ASSERT_EQ(lowered.kernels.size(), 1u) << to_text(func);
+    EXPECT_EQ(as_int(cuda::launch_of(lowered.kernels[0]).grid[0]), as_int(func.buffers[0]->shape[0]));
+  }
+}
+
 TEST(Cuda, TransposesTurnInSharedMemory) {
   const LoweredFunc lowered = expect_right(test::transpose(70, 45));
   ASSERT_EQ(lowered.kernels.size(), 1u);
