@@ -60,6 +60,7 @@ std::string target_facts(const Target& target, int threads) {
   facts["compute_capability"] = target.compute_capability;
   facts["shared_bytes"] = target.shared_bytes;
   facts["scheduled_for_threads"] = target.threads;
+  facts["own_template"] = target.own_template;
   facts["threads"] = threads;
   return facts.dump();
 }

@@ -6,6 +6,7 @@
 #include "autotune/task.h"
 #include "autotune/tuned_source.h"
 #include "python/bind.h"
+#include "python/own_template.h"
 #include "relay_ir/compile.h"
 #include "relay_ir/onnx_import.h"
 #include "relay_ir/printer.h"
@@ -80,9 +81,11 @@ Signature outputs_of(const relay::Graph& graph) {
 
 // The executable, and what the compilation did as a dict.
 py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
-                  bool winograd, const std::map<std::string, std::string>& in_place, const std::string& database) {
+                  bool winograd, const std::map<std::string, std::string>& in_place, const std::string& database,
+                  const py::object& own_template, const std::string& template_name) {
   relay::CompileReport report;
   std::optional<autotune::TunedSchedules> tuned;
+  const Target parsed = with_template(parse_target(target), own_template, template_name);
   const auto run = [&] {
     const py::gil_scoped_release unlocked;
     const auto cache = KernelCache::from_environment();
@@ -92,7 +95,6 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
     options.winograd = winograd;
     options.cache = cache.get();
     options.in_place = in_place;
-    const Target parsed = parse_target(target);
     if (!database.empty()) {
       const autotune::Database records(database, autotune::Database::Access::read);
       tuned.emplace(records, parsed, threads > 0 ? threads : default_team_size());

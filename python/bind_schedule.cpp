@@ -126,6 +126,9 @@ void bind_schedule(py::module_& module) {
              return names;
            })
       .def("loops", [](const Schedule& s, const std::string& block) { return s.loops(block_of(s, block)); })
+      .def(
+          "extent", [](const Schedule& s, const LoopRef& loop) { return as_int(s.node(loop).extent); }, py::arg("loop"),
+          "Iterations of a loop; None: known when a run begins.")
       .def("split", [](Schedule& s, const LoopRef& loop,
                        const std::vector<std::optional<int64_t>>& factors) { return s.split(loop, factors); })
       .def("fuse", [](Schedule& s, const py::args& loops) { return s.fuse(loops.cast<std::vector<LoopRef>>()); })

@@ -6,6 +6,7 @@
 #include "autotune/task.h"
 #include "autotune/tune.h"
 #include "python/bind.h"
+#include "python/own_template.h"
 
 namespace tw::python {
 namespace {
@@ -23,7 +24,8 @@ bool asks_to_end(const py::function& ask) {
 void tune(const relay::Graph& graph, const std::string& target, const std::string& database, int threads,
           const std::string& precision, bool winograd, double budget, uint64_t seed, const std::string& measure_program,
           const py::function& on_event, const py::function& is_stopping, int most_trials, int most_tasks,
-          bool is_evolution) {
+          bool is_evolution, const py::object& own_template, const std::string& template_name) {
+  const Target parsed = with_template(parse_target(target), own_template, template_name);
   const py::gil_scoped_release unlocked;
   const auto cache = KernelCache::from_environment();
   autotune::TuneOptions options;
@@ -43,7 +45,6 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
   };
   options.is_stopping = [&] { return asks_to_end(is_stopping); };
   options.is_cancelled = [&] { return asks_to_end(is_stopping), false; };
-  const Target parsed = parse_target(target);
   Database records(database, Database::Access::write);
   autotune::tune(graph, parsed, records, options);
 }
@@ -68,7 +69,7 @@ void bind_tune(py::module_& module) {
   module.def("tune", &tune, py::arg("graph"), py::arg("target"), py::arg("database"), py::arg("threads"),
              py::arg("precision"), py::arg("winograd"), py::arg("budget"), py::arg("seed"), py::arg("measure_program"),
              py::arg("on_event"), py::arg("is_stopping"), py::arg("most_trials") = 64, py::arg("most_tasks") = 0,
-             py::arg("is_evolution") = false);
+             py::arg("is_evolution") = false, py::arg("own_template") = py::none(), py::arg("template_name") = "");
   module.def("database_summary", &summary);
   module.def("database_lines", [](const std::string& path, const std::function<void(const std::string&)>& line) {
     Database(path, Database::Access::read).export_lines(line);

@@ -58,6 +58,8 @@ struct Target {
 
   // The templates that the default comes from, for who decides what they leave open; not set: they leave nothing open.
   ScheduleTemplate decided_schedule;
+  // Of a user's own template in front of the target's; "": none.  What is tuned with one is for it alone.
+  std::string own_template;
 };
 
 // "cpu" (this machine, features detected), "x86", "x86:sse4", "x86:avx2", "x86:avx512", "aarch64", "armv7", named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from .dimension import Shape
 from .error import Error
 from .model import Model, load
 from .profile import Kernel, Profile, Span
+from .schedule import Schedule
 
 
 def as_array(value: Any) -> np.ndarray:
@@ -188,6 +190,15 @@ def checked_precision(precision: str) -> None:
         raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use one of {', '.join(PRECISIONS)}")
 
 
+def name_of_template(template: Callable[[Schedule], bool] | None) -> str:
+    """What schedules that were tuned with it are for."""
+    if template is None:
+        return ""
+    if not callable(template):
+        raise Error("TW1401", f"{template!r} is no template\nhelp: a function that takes a Schedule and returns a bool")
+    return f"{getattr(template, '__module__', '')}.{getattr(template, '__qualname__', type(template).__qualname__)}"
+
+
 def compile(
     model: Any,
     target: str = "cpu",
@@ -197,6 +208,7 @@ def compile(
     winograd: bool = True,
     shapes: dict[str, Shape] | None = None,
     in_place: dict[str, str] | None = None,
+    template: Callable[[Schedule], bool] | None = None,
 ) -> Executable:
     """Compiles a model for a target: "cpu" is this machine.  `shapes` is as of `load`, for what is not loaded yet.
 
@@ -208,6 +220,8 @@ def compile(
     {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements or
     TensorScatter change in it; what cannot be done so is refused.  `db`: a database of tuned schedules (tw.tune);
     kernels that it has no record of for exactly this target and number of threads keep their default schedules.
+    `template`: schedules of your own: called with a Schedule of each kernel, it schedules that and returns True, or
+    returns False and leaves the kernel to the target's templates; what it asks with Schedule.decide can be tuned.
     """
     if not isinstance(model, Model):
         model = load(model, shapes)
@@ -218,7 +232,17 @@ def compile(
     if db is not None and not os.path.isfile(database):
         raise Error("TW1001", f"there is no database {database}\nhelp: `tw tune --db {database}` makes it")
     pairs = {str(output): str(input) for output, input in (in_place or {}).items()}
-    core = _core.compile(model._core, target, checked_threads(threads), precision, bool(winograd), pairs, database)
+    core = _core.compile(
+        model._core,
+        target,
+        checked_threads(threads),
+        precision,
+        bool(winograd),
+        pairs,
+        database,
+        template,
+        name_of_template(template),
+    )
     return Executable(*core)
 
 

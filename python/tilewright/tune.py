@@ -15,8 +15,9 @@ from typing import Any
 
 from . import _core
 from .error import Error
-from .executable import checked_precision, checked_threads
+from .executable import checked_precision, checked_threads, name_of_template
 from .model import Model, load
+from .schedule import Schedule
 
 MEASURE_PROGRAM = Path(__file__).parent / "tw-measure"  # the child process of measurements, built beside the module
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -90,11 +91,12 @@ def tune(
     threads: int | None = None,
     precision: str = "f32",
     winograd: bool = True,
+    template: Callable[[Schedule], bool] | None = None,
 ) -> TuneReport:
     """Tries schedules for the model's kernels for as long as `budget` says, and keeps what it learns in `db`.
 
     Every candidate runs in a process of its own, with limits, and its outputs are checked before its time counts.
-    `tw.compile(model, db=db)` with the same target, threads, precision and winograd uses what made the model no
+    `tw.compile(model, db=db)` with the same target, threads, precision, winograd and template uses what made the model no
     slower.  The same call again goes on where this one ended.  `on_event` is called with each event as a dict.
     Ctrl-C once ends the search after the current candidate, twice at once.
     """
@@ -132,5 +134,7 @@ def tune(
             str(MEASURE_PROGRAM),
             receive,
             is_stopping,
+            own_template=template,
+            template_name=name_of_template(template),
         )
     return report

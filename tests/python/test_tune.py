@@ -210,3 +210,43 @@ def test_convergence_campaign(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
     assert "share" in result.stdout and "over 1 kernels" in result.stdout
     assert (tmp_path / "curves.html").stat().st_size > 1000
+
+
+def test_a_template_of_ones_own(network, tmp_path):
+    asked = []
+
+    def rows_of_four(schedule):
+        """Of products only; asked for with each kernel."""
+        asked.append(schedule.func.name)
+        (block, *_) = schedule.blocks()
+        loops = schedule.loops(block)
+        if len(loops) != 3:
+            return False
+        size = schedule.decide("size", [2, 4, 8], analytic=4)
+        schedule.split(loops[1], [None, size])
+        return True
+
+    x = np.random.default_rng(1).standard_normal((1, 16, 14, 14)).astype(np.float32)
+    expected = tw.compile(network, threads=1).run({"x": x})["y"]
+    ours = tw.compile(network, threads=1, template=rows_of_four)
+    np.testing.assert_allclose(ours.run({"x": x})["y"], expected, rtol=1e-3, atol=1e-4)
+    assert len(set(asked)) >= 2
+
+    db, events = tmp_path / "tune.db", []
+    tw.tune(network, db=db, budget="4s", threads=1, template=rows_of_four, on_event=events.append)
+    assert any("size=" in event["decisions"] for event in events if event["event"] == "trial")
+    tuned = tw.compile(network, threads=1, template=rows_of_four, db=db)
+    np.testing.assert_allclose(tuned.run({"x": x})["y"], expected, rtol=1e-3, atol=1e-4)
+    # Records with a template are for it alone.
+    assert "0 kernels with schedules from the database" in tw.compile(network, threads=1, db=db).report()
+
+
+def test_templates_that_fail(network):
+    def raises(schedule):
+        raise ValueError("as it is")
+
+    for template, message in ((raises, "as it is"), (lambda s: None, "neither True nor False"), (3, "no template")):
+        with pytest.raises(tw.Error, match=f"(?s)TW1401.*{message}"):
+            tw.compile(network, threads=1, template=template)
+    with pytest.raises(tw.Error, match="TW1401.*templates"):
+        tw.compile(network, "cuda:sm_90", template=raises)

@@ -44,6 +44,13 @@ def test_the_fourth_tunes_and_reports():
     assert "</html>" in Path(re.search(r"^Read (.*) from top to bottom", text, re.M)[1]).read_text(encoding="utf-8")
 
 
+def test_the_fifth_searches_a_template_of_its_own():
+    text = run(ROOT / "tutorials/05_a_space_of_your_own.py", "--budget", "3s")
+    assert "right answer with its analytic choices" in text
+    assert re.search(r"^ +(rows=\d )?vectors=\d+ +takes [\d.]+ of the analytic", text, re.M)
+    assert re.search(r"^ours, tuned +[\d.]+ ms$", text, re.M)
+
+
 def test_no_tutorial_is_left_out():
     names = [path.name for path in (ROOT / "tutorials").glob("*.py")]
     assert sorted(names) == [
@@ -51,4 +58,5 @@ def test_no_tutorial_is_left_out():
         "02_schedule_a_matmul.py",
         "03_cross_compile.py",
         "04_tune_a_model.py",
+        "05_a_space_of_your_own.py",
     ]

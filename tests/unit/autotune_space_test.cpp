@@ -132,6 +132,7 @@ TEST(Tasks, targets_differ_by_every_fact) {
   add([](Target& t) { t.l2_bytes *= 2; });
   add([](Target& t) { t.fma_ports = 1; });
   add([](Target& t) { t.threads += 1; });
+  add([](Target& t) { t.own_template = "mine"; });
   add([](Target& t) { t.features.push_back("avx512bf16"); });
   for (const char* name : {"x86:avx2", "x86:sse4", "aarch64", "rpi4"})
     EXPECT_TRUE(keys.insert(target_key(parse_target(name), 2)).second);
