@@ -12,11 +12,9 @@
 #include <string_view>
 #include <vector>
 
-namespace tw::autotune {
+#include "autotune/measurement.h"
 
-struct Sample {
-  double incumbent = 0, candidate = 0;  // seconds of runs side by side
-};
+namespace tw::autotune {
 
 // As the table.
 struct Record {

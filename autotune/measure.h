@@ -3,16 +3,15 @@
 
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "autotune/database.h"
+#include "autotune/measurement.h"
 #include "runtime/plan.h"
 
 namespace tw::autotune {
 
-// How a trial ends; the words are those of the database.  `refused`: a primitive, lowering or code generation did.
-enum class Status { ok, timeout, crash, wrong, spill, refused };
 const char* word_of(Status status);
 
 struct MeasureRequest {
@@ -28,6 +27,8 @@ struct MeasureRequest {
   // The child's limits.
   double limit_seconds = 10;                // by the clock, from its start to its end
   int64_t memory_bytes = int64_t{2} << 30;  // beside the model's own
+  bool is_network = false;                  // outputs are compared as whole networks are (candidate.h)
+  bool wants_profile = false;               // seconds of each of the candidate's steps; `plan` is the candidate's
   std::function<bool()> is_cancelled;       // asked now and then; true ends the child: Error(input)
 };
 
@@ -36,10 +37,17 @@ struct Measurement {
   std::string detail;  // of what is not ok
   std::vector<Sample> samples;
   std::vector<std::vector<NDArray>> outputs;  // by set: the candidate's, where it got so far
-  bool filters_calls = false;  // whether the kernel kept the child from all system calls but harmless ones
+  bool filters_calls = false;        // whether the kernel kept the child from all system calls but harmless ones
+  std::vector<double> step_seconds;  // by step, where asked for
+  std::string machine;               // the CPU's name
 };
 
-// Error(file) when the program cannot be started, or it cannot load the two.
+// Of the child, wherever it ran, with its outputs compared.
+Measurement judge(const MeasureRequest& request, ChildResult child);
+// Writes the inputs as a child's exchange has them.
+void write_inputs(const MeasureRequest& request, std::span<std::byte> memory);
+
+// In a child on this machine.  Error(file) when the program cannot be started, or it cannot load the two.
 Measurement measure(const MeasureRequest& request);
 
 // Median of candidate / incumbent with its 95 % confidence interval, by the order of the samples' ratios.

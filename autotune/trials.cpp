@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <utility>
 
 #include "autotune/candidate.h"
+#include "autotune/compile_child.h"
 #include "autotune/exchange.h"
 #include "relay_ir/cost.h"
 #include "runtime/team.h"
@@ -20,6 +22,7 @@ constexpr double worst_ratio = 1.15;       // slower ones are given up after som
 constexpr double worst_in_a_final = 3;     // only what cannot be
 constexpr double final_within = 0.03;      // of the fastest: who takes part in the final
 constexpr size_t most_finalists = 3;
+constexpr double most_compile_seconds = 60;  // of one candidate
 
 int count_spills(const CodegenReport& report) {
   int spills = 0;
@@ -35,6 +38,7 @@ void set_ratio(Record& record, const Measurement& measured, double incumbent_to_
   record.status = word_of(measured.status);
   record.detail = measured.detail;
   record.samples = measured.samples;
+  record.machine = measured.machine;
   if (measured.status != Status::ok) return;
   const Ratio ratio = ratio_of(measured.samples);
   record.ratio = ratio.median, record.ratio_low = ratio.low, record.ratio_high = ratio.high;
@@ -69,7 +73,7 @@ void Trials::note(const Record& record) {
 }
 
 double Trials::promise() const {
-  if (!problem_.empty() || count_ >= options_.most_trials || (is_exhausted_ && batch_.empty())) return 0;
+  if (!problem_.empty() || count_ >= options_.most_trials || (is_exhausted_ && !is_in_batch())) return 0;
   const TaskState state{task_.seconds, best_ ? best_->ratio_to_default : 1, bound_, search_->predicted_gain(),
                         search_->fruitless()};
   // The peak is measured low on a busy machine: a few trials there are in any case.
@@ -82,7 +86,7 @@ Executable Trials::build(const Decisions& decisions, CodegenReport* report) cons
   return build_candidate(task_.func, schedule, target_, buffers_[0], report);
 }
 
-void Trials::build(Built& candidate) const {
+void Trials::build(Built& candidate, const std::function<bool()>& is_cancelled) const {
   Record& record = candidate.record;
   record.task = task_.key;
   record.space = space_version;
@@ -90,36 +94,44 @@ void Trials::build(Built& candidate) const {
   record.trace = candidate.point.trace;
   record.predicted = candidate.point.predicted;
   candidate.is_built = true;
-  CodegenReport report;
-  try {
-    candidate.executable = build(candidate.point.decisions, &report);
-  } catch (const Error& error) {
+  const std::filesystem::path file = new_file();
+  const CompiledInChild compiled = compile_in_child(
+      [&] {
+        if (options_.on_compile) options_.on_compile(candidate.point.decisions);
+        CodegenReport report;
+        build(candidate.point.decisions, &report).save(file);
+        return count_spills(report);
+      },
+      most_compile_seconds, is_cancelled);
+  if (!compiled.problem.empty()) {
     record.status = word_of(Status::refused);
-    record.detail = error.what();
-    return;
-  }
-  if (const int spills = count_spills(report); spills > default_spills_) {
+    record.detail = compiled.problem;
+  } else if (compiled.value > default_spills_) {
     record.status = word_of(Status::spill);
     record.detail =
-        std::to_string(spills) + " vectors in inner loops, " + std::to_string(default_spills_) + " by default";
-    candidate.executable.reset();
+        std::to_string(compiled.value) + " vectors in inner loops, " + std::to_string(default_spills_) + " by default";
+    std::filesystem::remove(file);
+  } else {
+    candidate.file = file;
   }
 }
 
-// The first of the batch and, on the other cores, those behind it: nothing else runs while one is measured.
+// The first of the batch, as many as are measured next and, on the other cores, those behind them: nothing else runs
+// while one is measured.
 void Trials::build_ahead() {
-  const int jobs = options_.compile.jobs > 0 ? options_.compile.jobs : default_team_size();
-  std::vector<std::future<void>> others;
-  for (size_t i = 1; i < std::min(batch_.size(), static_cast<size_t>(jobs)); ++i)
-    others.push_back(std::async(std::launch::async, [this, i] { build(batch_[i]); }));
-  build(batch_[0]);
-  for (auto& other : others) other.get();
-}
-
-void Trials::make_incumbent(const Executable& executable, double to_default) {
-  incumbent_ = folder_ / (task_.key + ".incumbent.twa");
-  executable.save(incumbent_);
-  incumbent_to_default_ = to_default;
+  const auto jobs = static_cast<size_t>(options_.compile.jobs > 0 ? options_.compile.jobs : default_team_size());
+  const size_t needed = std::min(batch_.size(), static_cast<size_t>(measured_at_once(options_)));
+  if (std::all_of(batch_.begin(), batch_.begin() + static_cast<std::ptrdiff_t>(needed),
+                  [](const Built& candidate) { return candidate.is_built; }))
+    return;
+  const size_t count = std::min(batch_.size(), std::max(needed, jobs));
+  for (size_t first = 0; first < count; first += jobs) {
+    std::vector<std::future<void>> others;
+    for (size_t i = first + 1; i < std::min(first + jobs, count); ++i)
+      if (!batch_[i].is_built) others.push_back(std::async(std::launch::async, [this, i] { build(batch_[i], {}); }));
+    if (!batch_[first].is_built) build(batch_[first], options_.is_cancelled);
+    for (auto& other : others) other.get();
+  }
 }
 
 // The default by the oracle, where that takes no longer than a second or so.
@@ -142,11 +154,11 @@ std::string Trials::check_default(const std::vector<std::vector<NDArray>>& outpu
   return "";
 }
 
-MeasureRequest Trials::request_for(const Executable& candidate, const std::filesystem::path& incumbent) const {
+MeasureRequest Trials::request_for(const std::filesystem::path& candidate,
+                                   const std::filesystem::path& incumbent) const {
   MeasureRequest request;
   request.program = options_.measure_program;
-  request.candidate = folder_ / "candidate.twa";
-  candidate.save(request.candidate);
+  request.candidate = candidate;
   request.incumbent = incumbent;
   request.plan = &plan_;
   for (const auto& buffers : buffers_) request.inputs.push_back(inputs_among(task_.func, buffers));
@@ -167,20 +179,23 @@ bool Trials::prepare() {
   const Executable by_default = build({}, &report);
   default_spills_ = count_spills(report);
   plan_ = by_default.plan();
-  default_ = folder_ / (task_.key + ".default.twa");
+  default_ = new_file();
   by_default.save(default_);
   incumbent_ = default_;
-  MeasureRequest request = request_for(by_default, default_);
+  MeasureRequest request = request_for(default_, default_);
   request.seconds = 0;
-  Measurement measured = options_.measure_candidate(request);
+  Measurement measured = measure_one(options_, request);
   if (measured.status != Status::ok) {
     problem_ = "with its default schedule: " + std::string(word_of(measured.status)) + ", " + measured.detail;
     return false;
   }
   problem_ = check_default(measured.outputs);
   expected_ = std::move(measured.outputs);
-  if (problem_.empty() && best_)
-    make_incumbent(build(parse_decisions(best_->decisions), nullptr), best_->ratio_to_default);
+  if (problem_.empty() && best_) {
+    incumbent_ = new_file();
+    build(parse_decisions(best_->decisions), nullptr).save(incumbent_);
+    incumbent_to_default_ = best_->ratio_to_default;
+  }
   return problem_.empty();
 }
 
@@ -194,19 +209,49 @@ bool Trials::begin_batch(const CostModel& model) {
   return !batch_.empty();
 }
 
+// The next of the batch, as many as there are places to measure at.
+void Trials::measure_some() {
+  build_ahead();
+  std::vector<Built> candidates;
+  std::vector<MeasureRequest> requests;
+  while (!batch_.empty() && requests.size() < static_cast<size_t>(measured_at_once(options_)) && batch_[0].is_built) {
+    if (batch_[0].file.empty()) {
+      ready_.push_back(std::move(batch_[0].record));
+    } else {
+      requests.push_back(request_for(batch_[0].file, incumbent_));
+      candidates.push_back(std::move(batch_[0]));
+    }
+    batch_.pop_front();
+  }
+  const double to_default = incumbent_to_default_;
+  try {
+    measure_all(options_, requests, [&](size_t i, const Measurement& measured) {
+      Record record = std::move(candidates[i].record);
+      set_ratio(record, measured, to_default);
+      if (is_faster(record) && record.ratio_to_default < incumbent_to_default_) {
+        incumbent_ = candidates[i].file;
+        incumbent_to_default_ = record.ratio_to_default;
+      } else {
+        std::filesystem::remove(candidates[i].file);
+      }
+      ready_.push_back(std::move(record));
+    });
+  } catch (const Error&) {
+    if (ready_.empty()) throw;
+    lost_ = std::current_exception();
+  }
+}
+
 std::optional<Record> Trials::next() {
-  if (batch_.empty()) return std::nullopt;
+  if (ready_.empty() && lost_) std::rethrow_exception(std::exchange(lost_, nullptr));
+  if (batch_.empty() && ready_.empty()) return std::nullopt;
   if (!prepare()) {
     batch_.clear();
     return std::nullopt;
   }
-  if (!batch_[0].is_built) build_ahead();
-  Built candidate = std::move(batch_.front());
-  batch_.pop_front();
-  Record& record = candidate.record;
-  if (!candidate.executable) return record;
-  set_ratio(record, options_.measure_candidate(request_for(*candidate.executable, incumbent_)), incumbent_to_default_);
-  if (is_faster(record)) make_incumbent(*candidate.executable, record.ratio_to_default);
+  if (ready_.empty()) measure_some();
+  Record record = std::move(ready_.front());
+  ready_.pop_front();
   return record;
 }
 
@@ -228,10 +273,13 @@ std::optional<Record> Trials::next_final(double seconds) {
   Record record;
   record.task = task_.key, record.space = space_version;
   record.decisions = list[0]->decisions, record.trace = list[0]->trace, record.predicted = list[0]->predicted;
-  MeasureRequest request = request_for(build(parse_decisions(record.decisions), nullptr), default_);
+  const std::filesystem::path file = new_file();
+  build(parse_decisions(record.decisions), nullptr).save(file);
+  MeasureRequest request = request_for(file, default_);
   request.seconds = seconds;
   request.worst_ratio = worst_in_a_final;
-  set_ratio(record, options_.measure_candidate(request), 1);
+  set_ratio(record, measure_one(options_, request), 1);
+  std::filesystem::remove(file);
   record.detail = final_detail;
   return record;
 }

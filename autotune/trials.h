@@ -1,7 +1,9 @@
 // The trials of one task: its search, what was tried of it, the fastest so far, and the final between the leaders.
 #pragma once
 
+#include <atomic>
 #include <deque>
+#include <exception>
 #include <map>
 #include <optional>
 #include <set>
@@ -38,7 +40,7 @@ class Trials {
 
   // Asks the search for its next points, and says whether there are any.
   bool begin_batch(const CostModel& model);
-  bool is_in_batch() const { return !batch_.empty(); }
+  bool is_in_batch() const { return !batch_.empty() || !ready_.empty() || lost_; }
   // The next point of the batch, tried; nothing when the task cannot be measured.  The record is without its target,
   // compiler and time; with them, it is to be noted.
   std::optional<Record> next();
@@ -54,16 +56,17 @@ class Trials {
   struct Built {
     Point point;
     bool is_built = false;
-    std::optional<Executable> executable;  // none: the record says why
+    std::filesystem::path file;  // empty: the record says why
     Record record;
   };
   bool prepare();
   std::string check_default(const std::vector<std::vector<NDArray>>& outputs) const;
   Executable build(const Decisions& decisions, CodegenReport* report) const;
-  void build(Built& candidate) const;
+  void build(Built& candidate, const std::function<bool()>& is_cancelled) const;
   void build_ahead();
-  void make_incumbent(const Executable& executable, double to_default);
-  MeasureRequest request_for(const Executable& candidate, const std::filesystem::path& incumbent) const;
+  void measure_some();
+  std::filesystem::path new_file() const { return folder_ / (task_.key + "." + std::to_string(files_++) + ".twa"); }
+  MeasureRequest request_for(const std::filesystem::path& candidate, const std::filesystem::path& incumbent) const;
   std::vector<const Record*> finalists() const;
 
   Task task_;
@@ -73,10 +76,13 @@ class Trials {
   std::unique_ptr<Space> space_;
   std::unique_ptr<Search> search_;
   std::deque<Built> batch_;
+  std::deque<Record> ready_;                      // of the batch, measured
+  std::exception_ptr lost_;                       // what ended measuring, once those are taken
   std::map<std::string, Record> tried_, finals_;  // those with times, by decisions
   std::optional<Record> best_;
   double incumbent_to_default_ = 1, bound_ = 0;
   int count_ = 0;
+  mutable std::atomic<int> files_ = 0;
   bool is_prepared_ = false, is_exhausted_ = false;
   std::string problem_;
   // Once prepared.

@@ -9,6 +9,8 @@
 
 #include "autotune/candidate.h"
 #include "autotune/confirm.h"
+#include "autotune/fleet.h"
+#include "autotune/fleet_network.h"
 #include "autotune/learner.h"
 #include "autotune/space.h"
 #include "autotune/task.h"
@@ -66,14 +68,17 @@ class Job {
   Job(const relay::Graph& graph, const Target& target, Database& database, const TuneOptions& options)
       : graph_(graph), target_(target), database_(database), options_(options) {
     const MachineRequirements requirements{target.architecture, target.name, target.features};
+    const HostCpu& cpu = options.fleet ? options.fleet->facts().cpu : host_cpu();
     const std::string reason =
-        target.kind == TargetKind::cuda ? "GPUs are not tuned for yet" : reason_not_runnable(requirements);
+        target.kind == TargetKind::cuda ? "GPUs are not tuned for yet" : reason_not_runnable(requirements, cpu);
     if (!reason.empty()) {
-      throw Error(ErrorCode::target, "`" + target.name + "` cannot be tuned for here: " + reason +
-                                         "\n  help: run the job on such a machine, and `tw db merge` its records");
+      throw Error(ErrorCode::target, "`" + target.name + "` cannot be tuned for " +
+                                         (options.fleet ? "on these devices: " : "here: ") + reason +
+                                         "\n  help: name devices that are such machines: --device tcp://HOST:PORT");
     }
     if (!options_.now) options_.now = seconds_now;
     if (!options_.measure_candidate) options_.measure_candidate = measure;
+    if (options_.fleet) measure_on(*options_.fleet);
     if (options_.compile.threads == 0) options_.compile.threads = default_team_size();
     if (!options_.measure_bounds) {
       options_.measure_bounds = [threads = options_.compile.threads] {
@@ -102,7 +107,18 @@ class Job {
   }
 
  private:
+  // The network runs there, too.
+  void measure_on(Fleet& fleet) {
+    if (options_.compile.threads == 0) options_.compile.threads = fleet.facts().threads;
+    network_.emplace(fleet, options_, folder_.path());
+    options_.measure_bounds = [] { return TuneOptions::Bounds{}; };
+    options_.profile = [this](Executable& untuned) { return network_->profile(untuned, inputs_); };
+    options_.compare_networks = [this](Executable& with, Executable&) {
+      return network_->compare(with, runs_seconds());
+    };
+  }
   double elapsed() const { return options_.now() - start_; }
+  std::string machine_name() const { return options_.fleet ? options_.fleet->facts().cpu.name : host_cpu().name; }
   double left() const { return options_.budget_seconds - elapsed(); }
   void send(json event) const {
     if (!options_.on_event) return;
@@ -162,7 +178,7 @@ class Job {
     TuneOptions::Bounds bounds;
     if (options_.budget_seconds >= least_budget_for_bounds) bounds = options_.measure_bounds();
     job.peak_flops = bounds.peak_flops, job.bandwidth = bounds.bandwidth;
-    job.machine = host_cpu().name;
+    job.machine = machine_name();
     job.budget = options_.budget_seconds, job.seed = static_cast<int64_t>(options_.seed), job.started_at = unix_time();
     database_.add(job);
     return bounds;
@@ -193,7 +209,7 @@ class Job {
   void add(Trials& trials, Record& record) {
     record.target = target_key_;
     record.compiler = compiler_key();
-    record.machine = host_cpu().name;
+    if (record.machine.empty()) record.machine = machine_name();
     record.measured_at = unix_time();
     record.digest = database_.add(record);
     trials.note(record);
@@ -311,11 +327,13 @@ class Job {
       if (const auto record = trials->proposal())
         proposals.push_back({*record, trials->task().seconds * (1 - record->ratio_to_default)});
     if (proposals.empty()) return;
-    const std::vector<NDArray> expected = untuned.run(inputs_);
+    const auto expected = network_ ? std::vector<NDArray>() : untuned.run(inputs_);
     bool is_first = true;
     Confirming with;
     with.compile = [&](const std::vector<Record>& records) { return compile(records); };
-    with.find_difference = [&](Executable& tuned) { return find_network_difference(tuned.run(inputs_), expected); };
+    with.find_difference = [&](Executable& tuned) {
+      return network_ ? network_->find_difference(tuned) : find_network_difference(tuned.run(inputs_), expected);
+    };
     with.compare_tasks = [&](Executable& tuned) {
       return options_.compare_networks ? std::map<std::string, Ratio>() : compare_tasks(tuned, untuned, compiled);
     };
@@ -365,6 +383,7 @@ class Job {
   Database& database_;
   TuneOptions options_;
   TemporaryFolder folder_;
+  std::optional<FleetNetwork> network_;
   TuneReport report_;
   double start_ = 0, compile_seconds_ = 0, search_seconds_ = 0;
   std::vector<NDArray> inputs_;
@@ -374,6 +393,20 @@ class Job {
 };
 
 }  // namespace
+
+int measured_at_once(const TuneOptions& options) {
+  return options.fleet ? std::max(1, options.fleet->size()) : 1;
+}
+
+void measure_all(const TuneOptions& options, const std::vector<MeasureRequest>& requests,
+                 const std::function<void(size_t, const Measurement&)>& on_result) {
+  if (options.fleet) return options.fleet->measure(requests, on_result);
+  for (size_t i = 0; i < requests.size(); ++i) on_result(i, options.measure_candidate(requests[i]));
+}
+
+Measurement measure_one(const TuneOptions& options, const MeasureRequest& request) {
+  return options.fleet ? options.fleet->measure(request) : options.measure_candidate(request);
+}
 
 TuneReport tune(const relay::Graph& graph, const Target& target, Database& database, const TuneOptions& options) {
   return Job(graph, target, database, options).run();

@@ -13,8 +13,11 @@
 #include "autotune/measure.h"
 #include "autotune/search.h"
 #include "relay_ir/compile.h"
+#include "schedule/decisions.h"
 
 namespace tw::autotune {
+
+class Fleet;
 
 struct TuneOptions {
   relay::CompileOptions compile;  // of the network; `schedule` is the job's own
@@ -24,13 +27,15 @@ struct TuneOptions {
   int most_tasks = 0;                     // those that take the longest; 0: all
   int most_trials = 64;                   // of a task, over all jobs of this database
   std::filesystem::path measure_program;  // tw-measure
+  Fleet* fleet = nullptr;  // measures instead of this machine, as many candidates at once as it has devices
   // One line of JSON for each: start, task, trial, confirmation, end.
   std::function<void(const std::string&)> on_event;
   std::function<bool()> is_stopping;   // asked after each candidate: true goes on to the confirmation
   std::function<bool()> is_cancelled;  // asked while a candidate runs: true ends the job with Error(input)
 
   // What tests put something predictable in the place of.
-  std::function<double()> now;  // seconds
+  std::function<void(const Decisions&)> on_compile;  // in the process that compiles
+  std::function<double()> now;                       // seconds
   std::function<Measurement(const MeasureRequest&)> measure_candidate;
   std::function<std::vector<StepProfile>(Executable&)> profile;  // of the network with default schedules
   // What the machine can do at most, for the job's row; asked where the budget is worth it.
@@ -52,7 +57,14 @@ struct TuneReport {
   std::vector<std::string> skipped;  // tasks that cannot be measured, with the reason
 };
 
-// Error(target) when this machine cannot run code for the target.
+// Error(target) when this machine, or the fleet's, cannot run code for the target.  Error(device) when no device is
+// left.
 TuneReport tune(const relay::Graph& graph, const Target& target, Database& database, const TuneOptions& options);
+
+// All of them, as many at the same time as there are devices, with each result as it comes.
+void measure_all(const TuneOptions& options, const std::vector<MeasureRequest>& requests,
+                 const std::function<void(size_t index, const Measurement& measured)>& on_result);
+int measured_at_once(const TuneOptions& options);
+Measurement measure_one(const TuneOptions& options, const MeasureRequest& request);
 
 }  // namespace tw::autotune

@@ -1,12 +1,16 @@
 // Tuning jobs and their database.
 #include <pybind11/functional.h>
 
+#include <nlohmann/json.hpp>
+
 #include "autotune/database.h"
+#include "autotune/fleet.h"
 #include "autotune/space.h"
 #include "autotune/task.h"
 #include "autotune/tune.h"
 #include "python/bind.h"
 #include "python/own_template.h"
+#include "targets/machine_target.h"
 
 namespace tw::python {
 namespace {
@@ -21,11 +25,78 @@ bool asks_to_end(const py::function& ask) {
   return ask().cast<bool>();
 }
 
+// A device of Python's (tilewright/device.py): whatever it raises, the device is lost.
+class PythonDevice : public autotune::Device {
+ public:
+  explicit PythonDevice(py::object device) : device_(std::move(device)) {}
+  ~PythonDevice() override {
+    const py::gil_scoped_acquire locked;
+    device_ = py::object();
+  }
+  std::string name() const override {
+    return ask([&] { return device_.attr("name").cast<std::string>(); });
+  }
+  MachineFacts reach() override {
+    return parse_machine_facts(ask([&] { return device_.attr("reach")().cast<std::string>(); }));
+  }
+  std::vector<std::byte> call(const std::vector<std::vector<std::byte>>& parts, int64_t most_bytes,
+                              double seconds) override {
+    return ask([&] {
+      py::list list;
+      for (const auto& part : parts) list.append(py::bytes(reinterpret_cast<const char*>(part.data()), part.size()));
+      const py::bytes answer = device_.attr("call")(list, most_bytes, seconds);
+      const std::string_view text = answer;
+      const auto bytes = std::as_bytes(std::span(text));
+      return std::vector<std::byte>(bytes.begin(), bytes.end());
+    });
+  }
+  void interrupt() override {
+    ask([&] { return device_.attr("interrupt")(), 0; });
+  }
+
+ private:
+  template <class F>
+  auto ask(F&& f) const -> decltype(f()) {
+    const py::gil_scoped_acquire locked;
+    try {
+      return f();
+    } catch (py::error_already_set& error) {
+      if (error.matches(PyExc_KeyboardInterrupt)) throw;
+      const bool is_nonsense = py::getattr(error.value(), "is_nonsense", py::bool_(false)).cast<bool>();
+      throw Error(is_nonsense ? ErrorCode::artifact : ErrorCode::device, py::str(error.value()).cast<std::string>());
+    } catch (const py::cast_error&) {
+      throw Error(ErrorCode::device, "it answers something else than bytes");
+    }
+  }
+  py::object device_;
+};
+
+std::unique_ptr<autotune::Fleet> fleet_of(const py::list& devices, const py::function& on_event) {
+  std::vector<std::unique_ptr<autotune::Device>> list;
+  for (const py::handle device : devices)
+    list.push_back(std::make_unique<PythonDevice>(py::reinterpret_borrow<py::object>(device)));
+  const auto on_lost = [&on_event](const std::string& name, const std::string& reason) {
+    const nlohmann::json event = {{"event", "device_lost"}, {"device", name}, {"reason", reason}};
+    const py::gil_scoped_acquire locked;
+    on_event(event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  };
+  const py::gil_scoped_release unlocked;
+  return std::make_unique<autotune::Fleet>(std::move(list), on_lost);
+}
+
 void tune(const relay::Graph& graph, const std::string& target, const std::string& database, int threads,
           const std::string& precision, bool winograd, double budget, uint64_t seed, const std::string& measure_program,
           const py::function& on_event, const py::function& is_stopping, int most_trials, int most_tasks,
-          bool is_evolution, const py::object& own_template, const std::string& template_name) {
-  const Target parsed = with_template(parse_target(target), own_template, template_name);
+          bool is_evolution, const py::list& devices, bool is_check, const py::object& own_template,
+          const std::string& template_name) {
+  const auto fleet = devices.empty() ? nullptr : fleet_of(devices, on_event);
+  if (fleet && fleet->facts().is_emulated && !is_check) {
+    throw Error(ErrorCode::target,
+                "the devices are emulated, and an emulator's times mean nothing\n"
+                "  help: check=True, or --check, tries candidates there and keeps no record");
+  }
+  const Target parsed = with_template(fleet && target == "cpu" ? machine_target(fleet->facts()) : parse_target(target),
+                                      own_template, template_name);
   const py::gil_scoped_release unlocked;
   const auto cache = KernelCache::from_environment();
   autotune::TuneOptions options;
@@ -45,6 +116,7 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
   };
   options.is_stopping = [&] { return asks_to_end(is_stopping); };
   options.is_cancelled = [&] { return asks_to_end(is_stopping), false; };
+  options.fleet = fleet.get();
   Database records(database, Database::Access::write);
   autotune::tune(graph, parsed, records, options);
 }
@@ -69,7 +141,8 @@ void bind_tune(py::module_& module) {
   module.def("tune", &tune, py::arg("graph"), py::arg("target"), py::arg("database"), py::arg("threads"),
              py::arg("precision"), py::arg("winograd"), py::arg("budget"), py::arg("seed"), py::arg("measure_program"),
              py::arg("on_event"), py::arg("is_stopping"), py::arg("most_trials") = 64, py::arg("most_tasks") = 0,
-             py::arg("is_evolution") = false, py::arg("own_template") = py::none(), py::arg("template_name") = "");
+             py::arg("is_evolution") = false, py::arg("devices") = py::list(), py::arg("is_check") = false,
+             py::arg("own_template") = py::none(), py::arg("template_name") = "");
   module.def("database_summary", &summary);
   module.def("database_lines", [](const std::string& path, const std::function<void(const std::string&)>& line) {
     Database(path, Database::Access::read).export_lines(line);

@@ -1,8 +1,8 @@
 #include "targets/target.h"
 
-#include "runtime/cpu_features.h"
 #include "targets/arm/target.h"
 #include "targets/cuda/target.h"
+#include "targets/machine_target.h"
 #include "targets/x86/target.h"
 
 namespace tw {
@@ -26,11 +26,15 @@ const std::vector<Family>& families() {
 
 }  // namespace
 
+Target machine_target(const MachineFacts& machine) {
+  if (machine.cpu.architecture == "x86_64") return x86::machine_target(machine);
+  if (machine.cpu.architecture == "aarch64" || machine.cpu.architecture == "arm") return arm::machine_target(machine);
+  throw Error(ErrorCode::target,
+              "no code can be generated for machines of architecture `" + machine.cpu.architecture + "`");
+}
+
 Target parse_target(std::string_view name) {
-  if (name == "cpu") {
-    if (host_cpu().architecture == "x86_64") return x86::host_target();
-    return arm::host_target();
-  }
+  if (name == "cpu") return machine_target(this_machine());
   for (const Family& family : families())
     if (family.owns(name)) return family.make(name);
   std::string known;

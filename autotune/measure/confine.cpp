@@ -24,8 +24,9 @@ constexpr uint32_t architecture = AUDIT_ARCH_AARCH64;
 constexpr uint32_t architecture = AUDIT_ARCH_ARM;
 #endif
 
-void limit(__rlimit_resource_t resource, rlim_t most) {
-  const rlimit both{most, most};
+// `margin`: until what cannot be survived.
+void limit(__rlimit_resource_t resource, rlim_t most, rlim_t margin = 0) {
+  const rlimit both{most, most + margin};
   setrlimit(resource, &both);  // the job waits by the clock, too
 }
 
@@ -71,7 +72,7 @@ void limit_resources(int64_t memory_bytes, double cpu_seconds) {
   prctl(PR_SET_DUMPABLE, 0);
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_FSIZE, 0);
-  limit(RLIMIT_CPU, static_cast<rlim_t>(std::ceil(cpu_seconds)));
+  limit(RLIMIT_CPU, static_cast<rlim_t>(std::ceil(cpu_seconds)), 1);     // SIGXCPU tells it from other ends
 #if !defined(__SANITIZE_ADDRESS__) && !__has_feature(address_sanitizer)  // whose shadow takes terabytes
   limit(RLIMIT_AS, static_cast<rlim_t>(memory_bytes));
 #else

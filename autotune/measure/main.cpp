@@ -1,185 +1,25 @@
-// tw-measure: the child process in which a candidate runs, beside the incumbent.  It holds the runtime and no compiler.
+// tw-measure: the process in which candidates run.  It holds the runtime and no compiler.
 //
-//   tw-measure CANDIDATE.twa INCUMBENT.twa      with the exchange (autotune/exchange.h) as descriptor 3
+//   tw-measure CANDIDATE.twa INCUMBENT.twa   a tuning job's child: the exchange as descriptor 3, a report as 4
+//   tw-measure --job                         a request as standard input, the answer as standard output (message.h)
+//   tw-measure --facts                       what this machine is, as JSON
 //
-// It computes the outputs of both for every set of inputs and then times them in turn.  Before each timed run, all
-// workers sweep through memory of the size of their caches: in a network, what a kernel reads was pushed out since it
-// was last used.
-#include <sys/mman.h>
-#include <sys/stat.h>
+// The last two are what a device runs: `tw device serve`, or ssh to a board, carries the bytes.
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <set>
+#include <string_view>
 
-#include "autotune/exchange.h"
-#include "autotune/measure/confine.h"
-#include "runtime/executable.h"
-#include "runtime/machine.h"
-#include "runtime/team.h"
-
-namespace tw::autotune {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-constexpr int exchange_descriptor = 3;
-constexpr uint32_t rounds_before_giving_up = 6;  // the first are the noisiest
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// The workers that a run of the plan wakes.
-int useful_threads(const Plan& plan, int threads) {
-  int64_t most_tasks = 1;
-  for (const Step& step : plan.steps) most_tasks = std::max<int64_t>(most_tasks, step.tasks);
-  return static_cast<int>(std::min<int64_t>(threads, most_tasks));
-}
-
-class Sweep {
- public:
-  explicit Sweep(int threads) : team_(threads), memory_(static_cast<size_t>(threads)) {
-    const int64_t cache = cache_sizes().l2;
-    for (auto& memory : memory_) memory.assign(static_cast<size_t>(cache > 0 ? cache + cache / 2 : 2 << 20), 0);
-  }
-  void run() {
-    team_->run([&](int w) {
-      volatile char* memory = memory_[static_cast<size_t>(w)].data();
-      for (size_t i = 0; i < memory_[static_cast<size_t>(w)].size(); i += 64) memory[i] = memory[i] + 1;
-    });
-  }
-
- private:
-  TeamLease team_;
-  std::vector<std::vector<char>> memory_;
-};
-
-class Contender {
- public:
-  Contender(const char* path, char* memory, int threads, bool is_incumbent)
-      : executable_(Executable::load(path)), memory_(memory), layout_(executable_.plan()), is_incumbent_(is_incumbent) {
-    executable_.set_threads(threads);
-  }
-  const Plan& plan() const { return executable_.plan(); }
-  const ExchangeLayout& layout() const { return layout_; }
-
-  void prepare(int set) {
-    const auto views = [&](const std::vector<TensorInfo>& tensors, const auto& place) {
-      std::vector<NDArray> arrays;
-      for (size_t i = 0; i < tensors.size(); ++i)
-        arrays.push_back(NDArray(tensors[i].dtype, tensors[i].shape, memory_ + place(i), nullptr));
-      return arrays;
-    };
-    inputs_ = views(plan().inputs, [&](size_t i) { return layout_.input(i, set); });
-    outputs_ = views(plan().outputs, [&](size_t i) { return layout_.output(i, set, is_incumbent_); });
-  }
-  // What a candidate does not write differs from what the incumbent writes.
-  void poison() {
-    for (NDArray& output : outputs_) std::memset(output.data(), is_incumbent_ ? 0x5a : 0xa5, output.byte_size());
-  }
-  double run() {
-    const Clock::time_point start = Clock::now();
-    executable_.run_into(inputs_, outputs_);
-    return seconds_since(start);
-  }
-
- private:
-  Executable executable_;
-  char* memory_;
-  ExchangeLayout layout_;
-  bool is_incumbent_;
-  std::vector<NDArray> inputs_, outputs_;
-};
-
-void set_progress(Exchange& exchange, Progress progress) {
-  exchange.progress = static_cast<uint32_t>(progress);
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-void time_in_turn(Exchange& exchange, Contender& candidate, Contender& incumbent, Sweep& sweep) {
-  const Clock::time_point start = Clock::now();
-  std::vector<double> ratios;
-  const auto time = [&](Contender& contender) {
-    sweep.run();
-    return contender.run();
-  };
-  for (uint32_t round = 0; round < most_rounds; ++round) {
-    double ours, theirs;
-    if (round % 2 == 0) {
-      theirs = time(incumbent), ours = time(candidate);
-    } else {
-      ours = time(candidate), theirs = time(incumbent);
-    }
-    exchange.candidate[round] = ours, exchange.incumbent[round] = theirs;
-    exchange.rounds = round + 1;
-    ratios.push_back(ours / theirs);
-    if (round + 1 < rounds_before_giving_up) continue;
-    if (seconds_since(start) > exchange.seconds || median(ratios) > exchange.worst_ratio) break;
-  }
-}
-
-void measure(Exchange& exchange, char* memory, int64_t bytes, const char* candidate_path, const char* incumbent_path) {
-  const int threads = static_cast<int>(exchange.threads);
-  Contender candidate(candidate_path, memory, threads, false), incumbent(incumbent_path, memory, threads, true);
-  check(candidate.layout().bytes == bytes && incumbent.layout().bytes == bytes, "tw-measure: the exchange fits");
-  set_progress(exchange, Progress::loaded);
-  Sweep sweep(threads);
-  {
-    // Every team that a run asks for is there, and every worker of it has done what a thread begins with, before neither
-    // is possible any more.
-    std::set<int> sizes = {useful_threads(candidate.plan(), threads), useful_threads(incumbent.plan(), threads)};
-    std::vector<std::unique_ptr<TeamLease>> teams;
-    for (const int size : sizes) {
-      teams.push_back(std::make_unique<TeamLease>(size));
-      (*teams.back())->run([](int) {});
-    }
-  }
-  // The sweep's own, too.
-  sweep.run();
-  exchange.filters_calls = confine();
-  set_progress(exchange, Progress::confined);
-  for (int set = input_sets; set-- > 0;) {
-    for (Contender* contender : {&incumbent, &candidate}) {
-      contender->prepare(set);
-      contender->poison();
-      contender->run();
-    }
-  }
-  set_progress(exchange, Progress::computed);
-  if (exchange.seconds > 0) time_in_turn(exchange, candidate, incumbent, sweep);
-  set_progress(exchange, Progress::measured);
-}
-
-int run(const char* candidate, const char* incumbent) {
-  struct stat status;
-  if (fstat(exchange_descriptor, &status) != 0 || status.st_size < static_cast<off_t>(sizeof(Exchange))) return 2;
-  void* memory =
-      mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, exchange_descriptor, 0);
-  if (memory == MAP_FAILED) return 2;
-  Exchange& exchange = *static_cast<Exchange*>(memory);
-  limit_resources(exchange.memory_bytes, exchange.limit_seconds * exchange.threads);
-  try {
-    measure(exchange, static_cast<char*>(memory), status.st_size, candidate, incumbent);
-  } catch (const std::exception& error) {
-    std::strncpy(exchange.message, error.what(), sizeof exchange.message - 1);
-    set_progress(exchange, Progress::failed);
-  }
-  return 0;
-}
-
-}  // namespace
-}  // namespace tw::autotune
+#include "autotune/measure/contest.h"
+#include "autotune/measure/job.h"
 
 int main(int count, char** arguments) {
-  const int status = count == 3 ? tw::autotune::run(arguments[1], arguments[2]) : 2;
-  if (status == 2) std::fputs("tw-measure is started by tw tune\n", stderr);
+  using namespace tw::autotune;
+  const std::string_view first = count > 1 ? arguments[1] : "";
+  int status = 2;
+  if (count == 3) status = run_contest(arguments[1], arguments[2]);
+  if (count == 2 && first == "--job") status = serve_job();
+  if (count == 2 && first == "--facts") status = print_facts();
+  if (status == 2) std::fputs("tw-measure is started by tw tune and tw device serve\n", stderr);
   _exit(status);  // nothing that a candidate has left behind runs
 }

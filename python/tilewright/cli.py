@@ -17,7 +17,7 @@ import typer
 
 import tilewright as tw
 
-from . import _core, report, tune_report, tuning_charts
+from . import _core, device_cli, report, tune_report, tuning_charts
 
 app = typer.Typer(
     name="tw",
@@ -253,7 +253,7 @@ def bench(
 @app.command()
 def tune(
     model: ModelPath,
-    db: Annotated[Path, typer.Option("--db", help="Where records are kept; made where there is none.")],
+    db: Annotated[Path | None, typer.Option("--db", help="Where records are kept; made where there is none.")] = None,
     budget: Annotated[str, typer.Option(help="How long to search: 60s, 10m, 8h.")] = "10m",
     seed: Annotated[int, typer.Option(help="Of the search and of made-up inputs.")] = 0,
     target: Target = "cpu",
@@ -265,17 +265,44 @@ def tune(
         str | None,
         typer.Option(metavar="TASK", help="Search nothing: show what is known of a kernel, by its name or key."),
     ] = None,
+    device: Annotated[
+        list[str], typer.Option("--device", help="tcp://HOST:PORT of a `tw device serve` that measures; any number.")
+    ] = [],  # noqa: B006
+    key_file: device_cli.KeyFile = None,
+    ray: Annotated[
+        str | None, typer.Option(help="Measure on the nodes of this Ray cluster: auto, local, or its address.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Try candidates and keep nothing: for emulated devices.")
+    ] = False,
 ) -> None:
     """Search for faster schedules; the same command goes on where it stopped.  Ctrl-C ends after the current one."""
     if explain is not None:
+        if db is None:
+            raise tw.Error("TW1101", "--explain reads a database\nhelp: --db names it")
         print(tune_report.explained(str(db), explain))
         return
     loaded = tw.load(model, parse_shapes(shape))
     with tune_report.progress() as on_event:
-        result = tw.tune(loaded, target, db, budget, seed, on_event, threads, precision, winograd)
+        with device_cli.ray_devices(ray) as devices:
+            result = tw.tune(
+                loaded,
+                target,
+                db,
+                budget,
+                seed,
+                on_event,
+                threads,
+                precision,
+                winograd,
+                [*device, *devices],
+                key_file,
+                check,
+            )
     tune_report.finished(result)
 
 
+app.add_typer(device_cli.app)
 db_app = typer.Typer(name="db", help="Work on a database of tuned schedules.", no_args_is_help=True)
 app.add_typer(db_app)
 DatabasePath = Annotated[Path, typer.Argument(help="A database that `tw tune` made.")]

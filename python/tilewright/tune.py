@@ -6,20 +6,22 @@ import json
 import os
 import re
 import signal
+import tempfile
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from . import _core
+from .device import Device, open_devices
+from .device_worker import MEASURE_PROGRAM
 from .error import Error
 from .executable import checked_precision, checked_threads, name_of_template
 from .model import Model, load
 from .schedule import Schedule
 
-MEASURE_PROGRAM = Path(__file__).parent / "tw-measure"  # the child process of measurements, built beside the module
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -36,6 +38,7 @@ class TuneReport:
     after_milliseconds: float = 0.0
     was_stopped: bool = False
     skipped: list[str] = field(default_factory=list)  # tasks that could not be measured, and why
+    lost_devices: list[str] = field(default_factory=list)  # that were given up, and why
 
     def __str__(self) -> str:
         counts = [f"{count} {status}" for status, count in sorted(self.by_status.items())]
@@ -44,6 +47,7 @@ class TuneReport:
             f"{self.before_milliseconds:.3f} → {self.after_milliseconds:.3f} ms with {self.adopted} tuned schedules",
         ]
         lines += [f"not tuned: {reason}" for reason in self.skipped]
+        lines += [f"lost: {reason}" for reason in self.lost_devices]
         return "\n".join(lines)
 
 
@@ -92,6 +96,9 @@ def tune(
     precision: str = "f32",
     winograd: bool = True,
     template: Callable[[Schedule], bool] | None = None,
+    devices: Sequence[str | Device] = (),
+    key_file: str | os.PathLike | None = None,
+    check: bool = False,
 ) -> TuneReport:
     """Tries schedules for the model's kernels for as long as `budget` says, and keeps what it learns in `db`.
 
@@ -99,19 +106,32 @@ def tune(
     `tw.compile(model, db=db)` with the same target, threads, precision, winograd and template uses what made the model no
     slower.  The same call again goes on where this one ended.  `on_event` is called with each event as a dict.
     Ctrl-C once ends the search after the current candidate, twice at once.
+
+    `devices` measure instead of this machine, all at once: addresses where `tw device serve` runs with the same key
+    file, or objects (tilewright.device.Device).  They are machines of one kind, which target="cpu" then means.  With
+    `check` the job tries candidates and keeps nothing, which is all that an emulated device is good for.
     """
-    if db is None:
+    if check == (db is not None):
         raise Error(
-            "TW1101", "tune needs a database\nhelp: tw.tune(model, db='tune.db'); it is made where there is none"
+            "TW1101",
+            "tune needs a database\nhelp: tw.tune(model, db='tune.db'); it is made where there is none"
+            if db is None
+            else "a check keeps no records, and takes no database",
         )
     checked_precision(precision)
     seconds, workers = seconds_of(budget), checked_threads(threads)
     if not isinstance(model, Model):
         model = load(model)
-    report = TuneReport()
+    addresses = [device for device in devices if isinstance(device, str)]
+    reached = [device for device in devices if not isinstance(device, str)]
+    if addresses:
+        reached += open_devices(addresses, key_file)
+    report, start = TuneReport(), time.monotonic()
 
     def receive(line: str) -> None:
-        event = json.loads(line)
+        event = {"seconds": time.monotonic() - start, **json.loads(line)}
+        if event["event"] == "device_lost":
+            report.lost_devices.append(f"{event['device']}: {event['reason']}")
         if event["event"] == "skipped":
             report.skipped.append(f"{event['task']}: {event['reason']}")
         if event["event"] == "end":
@@ -121,11 +141,11 @@ def tune(
         if on_event:
             on_event(event)
 
-    with stopped_by_interrupt() as is_stopping:
+    with stopped_by_interrupt() as is_stopping, tempfile.TemporaryDirectory() as folder:
         _core.tune(
             model._core,
             target,
-            os.fspath(db),
+            os.path.join(folder, "check.db") if check else os.fspath(db),
             workers,
             precision,
             bool(winograd),
@@ -136,5 +156,9 @@ def tune(
             is_stopping,
             own_template=template,
             template_name=name_of_template(template),
+            devices=reached,
+            is_check=check,
         )
+    if check:
+        report.adopted = 0
     return report

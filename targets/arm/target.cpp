@@ -1,10 +1,7 @@
 #include "targets/arm/target.h"
 
 #include <algorithm>
-#include <thread>
 
-#include "runtime/cpu_features.h"
-#include "runtime/machine.h"
 #include "targets/arm/instructions.h"
 #include "targets/cpu/default_schedule.h"
 
@@ -105,8 +102,8 @@ std::vector<std::string> target_names() {
   return names;
 }
 
-Target host_target() {
-  const HostCpu& host = host_cpu();
+Target machine_target(const MachineFacts& machine) {
+  const HostCpu& host = machine.cpu;
   const auto runs = [&](const char* name) {
     const std::vector<std::string> needed = features_of(find(name)->isa);
     return std::all_of(needed.begin(), needed.end(), [&](const std::string& f) { return host.has(f); });
@@ -120,11 +117,11 @@ Target host_target() {
   } else {
     target = make(*find(runs("neoverse-n1") ? "neoverse-n1" : "aarch64"));
   }
-  const CacheSizes caches = cache_sizes();
+  const CacheSizes& caches = machine.caches;
   if (caches.l1_data > 0) target.l1_bytes = caches.l1_data;
   if (caches.l2 > 0) target.l2_bytes = caches.l2;
   if (caches.l3 > 0) target.l3_bytes = caches.l3;
-  target.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  target.threads = machine.cores;
   return target;
 }
 

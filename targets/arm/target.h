@@ -1,6 +1,7 @@
 // AArch64 and ARMv7: "aarch64", "armv7", cores ("cortex-a72", "neoverse-n1") and boards ("rpi4").
 #pragma once
 
+#include "runtime/machine_facts.h"
 #include "targets/target.h"
 
 namespace tw::arm {
@@ -8,7 +9,6 @@ namespace tw::arm {
 bool owns_target(std::string_view name);
 Target make_target(std::string_view name);
 std::vector<std::string> target_names();
-// This machine.
-Target host_target();
+Target machine_target(const MachineFacts& machine);
 
 }  // namespace tw::arm

@@ -1,10 +1,7 @@
 #include "targets/x86/target.h"
 
 #include <algorithm>
-#include <thread>
 
-#include "runtime/cpu_features.h"
-#include "runtime/machine.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/x86/instructions.h"
 
@@ -82,17 +79,6 @@ Target make(const Level& level, const std::vector<std::string>& further) {
   return target;
 }
 
-// CPUs that issue a multiply-add of 512 bits in two halves.  (AMD, Software Optimization Guide for the Zen4
-// Microarchitecture, 57647.)
-bool has_half_width_fma() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  return __builtin_cpu_is("znver4");
-#else
-  return false;
-#endif
-}
-
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -135,8 +121,8 @@ std::vector<std::string> target_names() {
   return names;
 }
 
-Target host_target() {
-  const HostCpu& host = host_cpu();
+Target machine_target(const MachineFacts& machine) {
+  const HostCpu& host = machine.cpu;
   for (auto level = levels().rbegin(); level != levels().rend(); ++level) {
     if (!std::all_of(level->features.begin(), level->features.end(), [&](const auto& f) { return host.has(f); }))
       continue;
@@ -149,12 +135,12 @@ Target host_target() {
       if (host.has(feature) && !needs_avx512 && !is_in_level) further.push_back(feature);
     }
     Target target = make(*level, further);
-    const CacheSizes caches = cache_sizes();
+    const CacheSizes& caches = machine.caches;
     if (caches.l1_data > 0) target.l1_bytes = caches.l1_data;
     if (caches.l2 > 0) target.l2_bytes = caches.l2;
     if (caches.l3 > 0) target.l3_bytes = caches.l3;
-    if (has_half_width_fma()) target.fma_ports = 1;
-    target.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    if (machine.has_half_width_fma) target.fma_ports = 1;
+    target.threads = machine.cores;
     return target;
   }
   throw Error(ErrorCode::target, "this CPU has no SSE4.2, the least that Tilewright generates code for");

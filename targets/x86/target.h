@@ -2,6 +2,7 @@
 // "x86:avx512+avx512vnni+avx512bf16".
 #pragma once
 
+#include "runtime/machine_facts.h"
 #include "targets/target.h"
 
 namespace tw::x86 {
@@ -9,7 +10,7 @@ namespace tw::x86 {
 bool owns_target(std::string_view name);
 Target make_target(std::string_view name);
 std::vector<std::string> target_names();
-// This machine: the best level and every feature that its CPU has.
-Target host_target();
+// The best level and every feature that its CPU has.
+Target machine_target(const MachineFacts& machine);
 
 }  // namespace tw::x86

@@ -1,48 +1,26 @@
 // Whatever a candidate does, it ends in its own process, within its limits, as a row.
 #include <gtest/gtest.h>
+#include <signal.h>
 
-#include <chrono>
+#include <fstream>
 
-#include "autotune/exchange.h"
-#include "autotune/measure.h"
-#include "tests/unit/runtime_test_model.h"
+#include "tests/unit/autotune_hostile.h"
 
 namespace tw::autotune {
 namespace {
 
 using test::caught;
 
-Executable program(const std::string& kernel) {
-  Plan plan;
-  plan.inputs = {{"x", f32, {1}}};
-  plan.outputs = {{"out", f32, {1}}};
-  plan.steps = {{kernel, kernel, {{Storage::input, 0, 0, 4}, {Storage::output, 0, 0, 4}}, {}, 1}};
-  return {test::read_bytes(TW_HOSTILE_IMAGE), plan, {}, {host_cpu().architecture, "test", {}}};
-}
-
 class Measuring : public testing::Test {
  protected:
+  Measuring() : request_(requests_.of("right")) {}
   Measurement measure_kernel(const std::string& candidate, const std::string& incumbent = "right") {
-    const Executable ours = program(candidate);
-    ours.save(folder_ / "candidate.twa");
-    program(incumbent).save(folder_ / "incumbent.twa");
-    plan_ = ours.plan();
-    request_.program = TW_MEASURE;
-    request_.candidate = folder_ / "candidate.twa";
-    request_.incumbent = folder_ / "incumbent.twa";
-    request_.plan = &plan_;
-    request_.seconds = 0.01;
-    request_.inputs.clear();
-    for (int set = 0; set < input_sets; ++set) {
-      NDArray x(f32, {1});
-      x.set_float(0, set + 1);
-      request_.inputs.push_back({x});
-    }
+    const MeasureRequest written = requests_.of(candidate, incumbent);
+    request_.candidate = written.candidate, request_.incumbent = written.incumbent, request_.plan = written.plan;
     return measure(request_);
   }
 
-  test::Folder folder_;
-  Plan plan_;
+  test::HostileRequest requests_;
   MeasureRequest request_;
 };
 
@@ -121,17 +99,44 @@ TEST_F(Measuring, the_job_goes_on_after_all_of_them) {
 }
 
 TEST_F(Measuring, a_program_that_is_not_there_is_an_error_of_the_job) {
-  const Executable ours = program("right");
-  ours.save(folder_ / "a.twa");
-  plan_ = ours.plan();
-  request_.program = folder_ / "no-such-program";
-  request_.candidate = request_.incumbent = folder_ / "a.twa";
-  request_.plan = &plan_;
-  request_.inputs.assign(input_sets, {NDArray(f32, {1})});
+  request_.program = "/no-such-program";
   EXPECT_EQ(caught([&] { measure(request_); }).code, ErrorCode::file);
   request_.program = TW_MEASURE;
-  test::write_bytes(folder_ / "a.twa", {});
+  test::write_bytes(request_.candidate, {});
   EXPECT_EQ(caught([&] { measure(request_); }).code, ErrorCode::file);
+  request_.program = "/bin/true";
+  EXPECT_EQ(caught([&] { measure(request_); }).code, ErrorCode::file);
+}
+
+TEST_F(Measuring, limits_are_told_apart) {
+  request_.limit_seconds = 0.5;
+  const Measurement by_clock = measure_kernel("sleepy");
+  EXPECT_EQ(by_clock.status, Status::timeout);
+  EXPECT_EQ(by_clock.detail, "it took longer than 0.5 s");
+}
+
+// As the system does where memory runs out: that is no matter of time.
+TEST_F(Measuring, what_is_killed_from_outside_did_not_take_too_long) {
+  request_.limit_seconds = 60;
+  for (int pause = 50;; pause *= 2) {
+    int asked = 0;
+    request_.is_cancelled = [&] {
+      if (++asked == pause) {
+        std::ifstream children("/proc/thread-self/children");
+        for (pid_t child; children >> child;) kill(child, SIGKILL);
+      }
+      return false;
+    };
+    try {
+      const Measurement measured = measure_kernel("sleepy");
+      EXPECT_EQ(measured.status, Status::crash);
+      EXPECT_NE(measured.detail.find("killed from outside"), std::string::npos) << measured.detail;
+      return;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::file);  // it had not loaded the candidate yet
+      ASSERT_LT(pause, 10000);
+    }
+  }
 }
 
 TEST(Ratios, are_medians_between_their_confidence_bounds) {

@@ -1,8 +1,11 @@
 // Jobs with a clock, a measurer and a comparison that are predictable: what is tried, kept, adopted and gone on with.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <set>
 
+#include "autotune/compile_child.h"
 #include "autotune/confirm.h"
 #include "autotune/space.h"
 #include "autotune/task.h"
@@ -123,6 +126,47 @@ TEST_F(Tuning, bad_candidates_are_rows_and_the_job_goes_on) {
     EXPECT_EQ(report.adopted, 0);
     EXPECT_EQ(count_records(), report.trials + report.finals);
   }
+}
+
+// LLVM ends the process over what it cannot translate; that of the job is another.
+TEST_F(Tuning, a_compiler_that_dies_costs_its_candidate) {
+  const std::vector<std::pair<std::function<void()>, std::string>> ends = {
+      {[] { abort(); }, "the compiler was ended by Aborted"},
+      {[] { raise(SIGSEGV); }, "the compiler was ended by Segmentation fault"},
+      {[] { _exit(3); }, "the compiler ended with status 3"}};
+  for (const auto& [end, detail] : ends) {
+    std::filesystem::remove(folder_ / "tune.db");
+    events_.clear();
+    options_.on_compile = [&](const Decisions&) { end(); };
+    const TuneReport report = run();
+    EXPECT_GT(report.trials, 0);
+    EXPECT_EQ(report.by_status.at("refused"), report.trials);
+    EXPECT_EQ(count_records(), report.trials);
+    for (const auto& event : events_)
+      if (event["event"] == "trial") EXPECT_EQ(event["detail"], detail);
+  }
+}
+
+TEST(CompileInChild, ends_what_does_not_end) {
+  const auto result = compile_in_child(
+      []() -> int {
+        for (;;) pause();
+      },
+      0.2);
+  EXPECT_EQ(result.problem, "the compiler took longer than 0.2 s");
+  EXPECT_EQ(compile_in_child([] { return 42; }, 60).value, 42);
+  EXPECT_EQ(compile_in_child([]() -> int { throw Error(ErrorCode::lower, "too wide"); }, 60).problem,
+            "TW1404 too wide");
+  int asked = 0;
+  const auto is_cancelled = [&] { return ++asked > 2; };
+  EXPECT_EQ(caught([&] {
+              compile_in_child(
+                  []() -> int {
+                    for (;;) pause();
+                  },
+                  60, is_cancelled);
+            }).code,
+            ErrorCode::input);
 }
 
 TEST_F(Tuning, ends_with_its_budget) {

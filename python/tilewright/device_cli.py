@@ -1,0 +1,89 @@
+"""`tw device`: machines that measure for tuning jobs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import device, device_wire, device_worker
+from .error import Error
+
+
+def machine_line(facts: dict[str, Any]) -> str:
+    """Of what tw-measure says about its machine."""
+    caches = ", ".join(
+        f"{facts[f'l{level}_bytes'] >> 10} KiB L{level}" for level in (1, 2, 3) if facts[f"l{level}_bytes"]
+    )
+    parts = [facts["cpu"] or "a CPU without a name", facts["architecture"], f"{facts['threads']} threads", caches]
+    if facts["is_emulated"]:
+        parts.append("emulated: for --check only")
+    return ", ".join(part for part in parts if part)
+
+
+@contextmanager
+def ray_devices(address: str | None) -> Iterator[list[device.Device]]:
+    if address is None:
+        yield []
+        return
+    from .ray_devices import RayPool
+
+    with RayPool(address) as pool:
+        yield pool.devices
+
+
+app = typer.Typer(name="device", help="Machines that measure for tuning jobs.", no_args_is_help=True)
+KeyFile = Annotated[Path | None, typer.Option("--key-file", help="What `tw device key` made, on both sides.")]
+
+
+@app.command("key")
+def key(path: Annotated[Path, typer.Argument(help="The new file.")]) -> None:
+    """Make a key file; a copy of it on both sides is what they know each other by."""
+    device_wire.make_key(path)
+    print(f"{path}: whoever has it may have code measured")
+
+
+@app.command("serve")
+def serve(
+    key_file: KeyFile = None,
+    listen: Annotated[
+        str, typer.Option(help="HOST:PORT; others than this machine reach it only by a HOST of its own.")
+    ] = "127.0.0.1:9190",
+    program: Annotated[
+        str, typer.Option(help="The tw-measure of the machine that measures, as a path there, if that is another.")
+    ] = str(device_worker.MEASURE_PROGRAM),
+    run_with: Annotated[
+        str, typer.Option(help="A command before it: 'qemu-aarch64' for an emulator, 'ssh board' for a bare board.")
+    ] = "",
+    emulated: Annotated[
+        bool, typer.Option("--emulated", help="Its times mean nothing; emulators of programs are noticed anyhow.")
+    ] = False,
+    most_megabytes: Annotated[int, typer.Option(min=1, help="Of what a job may send at once and have kept.")] = 1024,
+) -> None:
+    """Measure for one tuning job at a time, until Ctrl-C."""
+    if key_file is None:
+        raise Error("TW1101", "a key file is needed\nhelp: `tw device key KEY`, then --key-file KEY")
+    worker = device_worker.Worker(program, shlex.split(run_with), emulated)
+    host, port = device_wire.parse_address(listen)
+    server = device_worker.Server(worker, device_wire.Key(key_file), host, port, most_megabytes << 20)
+    server.log = lambda line: print(line, file=sys.stderr, flush=True)
+    print(f"{machine_line(worker.facts)} measures at {server.address}", flush=True)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        server.close()
+
+
+@app.command("show")
+def show(
+    address: Annotated[str, typer.Argument(help="tcp://HOST:PORT")],
+    key_file: KeyFile = None,
+) -> None:
+    """Show what a machine says of itself."""
+    (reached,) = device.open_devices([address], key_file)
+    print(machine_line(device.facts_of(reached)))

@@ -1,0 +1,12 @@
+// The target that a machine is: what "cpu" means on it.
+#pragma once
+
+#include "runtime/machine_facts.h"
+#include "targets/target.h"
+
+namespace tw {
+
+// Error(target) when Tilewright generates no code for such a machine.
+Target machine_target(const MachineFacts& machine);
+
+}  // namespace tw
