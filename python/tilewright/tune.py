@@ -103,8 +103,8 @@ def tune(
     """Tries schedules for the model's kernels for as long as `budget` says, and keeps what it learns in `db`.
 
     Every candidate runs in a process of its own, with limits, and its outputs are checked before its time counts.
-    `tw.compile(model, db=db)` with the same target, threads, precision, winograd and template uses what made the model no
-    slower.  The same call again goes on where this one ended.  `on_event` is called with each event as a dict.
+    `tw.compile(model, db=db)` with the same target, threads, precision, winograd and template uses what made the model
+    no slower.  The same call again goes on where this one ended.  `on_event` is called with each event as a dict.
     Ctrl-C once ends the search after the current candidate, twice at once.
 
     `devices` measure instead of this machine, all at once: addresses where `tw device serve` runs with the same key
