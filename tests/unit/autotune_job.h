@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -55,7 +56,16 @@ class TuningJob : public testing::Test {
       measured.status = status_;
       return measured;
     }
-    for (const auto& inputs : request.inputs) measured.outputs.push_back(candidate.run(inputs));
+    for (const auto& inputs : request.inputs) {
+      // A kernel may leave the padding of an output's last block of channels as it was.
+      std::vector<NDArray> outputs;
+      for (const TensorInfo& tensor : candidate.plan().outputs) {
+        outputs.emplace_back(tensor.dtype, tensor.shape);
+        std::memset(outputs.back().data(), 0, outputs.back().byte_size());
+      }
+      candidate.run_into(inputs, outputs);
+      measured.outputs.push_back(std::move(outputs));
+    }
     for (int i = 0; i < 9 && request.seconds > 0; ++i) measured.samples.push_back({1.0, seconds});
     return measured;
   }
