@@ -18,6 +18,7 @@
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/operand_packing.h"
 #include "targets/cpu/row_blocks.h"
+#include "tensor_ir/passes/prefetch.h"
 
 namespace tw::cpu {
 namespace {
@@ -97,11 +98,19 @@ PackedOperands pack_operands(Schedule& schedule, const BlockRef& block, const Ti
 }
 
 struct ContractionLoops {
-  std::vector<LoopRef> tasks;   // outside of the register tile
-  std::vector<LoopRef> reduce;  // then k
-  std::optional<LoopRef> pair;  // then its last two steps, where they are taken together
-  std::optional<LoopRef> row;   // then the tile's rows
-  LoopRef vectors, lanes;       // and columns
+  std::vector<LoopRef> tasks;    // outside of the register tile
+  size_t panel_tasks = 0;        // the last ones, which use one panel
+  std::vector<LoopRef> reduce;   // then k
+  std::optional<LoopRef> steps;  // unrolled ones along k
+  std::optional<LoopRef> row;    // then the tile's rows
+  LoopRef vectors, lanes;        // and columns
+
+  // The innermost along k that is left when loops of one iteration are gone; nothing when none is.
+  std::optional<LoopRef> innermost(const Schedule& schedule) const {
+    const auto last = std::find_if(reduce.rbegin(), reduce.rend(),
+                                   [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; });
+    return last == reduce.rend() ? std::nullopt : std::optional(*last);
+  }
 };
 
 // The decision "row_blocks" (row_blocks.h): which loops over rows, or parts of one, are outside of the panels.  Takes
@@ -143,6 +152,21 @@ bool takes_pairs(const TiledContraction& c, int64_t extent, const Target& target
   return !c.streams && c.tile.rows > 1 && extent > 2 && extent % 2 == 0 && live + 2 <= target.vector_registers;
 }
 
+// The decision "k_unroll": steps along k of one iteration, in the innermost loop.
+int64_t decide_k_unroll(Schedule& schedule, const TiledContraction& c, const LoopRef& k, const Target& target) {
+  if (is_open(schedule, k)) return 1;
+  const int64_t extent = extent_of(schedule, k), analytic = takes_pairs(c, extent, target) ? 2 : 1;
+  const double step = std::max<double>(static_cast<double>(c.tile.rows) * c.tile.vectors / target.fma_ports,
+                                       static_cast<double>(target.fma_latency));
+  std::vector<Candidate> candidates;
+  for (const int64_t steps : {1, 2, 4, 8, 16}) {
+    if (extent % steps != 0 || (steps == 2 && analytic == 1)) continue;
+    // What a loop takes for itself, of which most hides behind the arithmetic.
+    candidates.push_back({{steps}, 1 + 0.4 / (step * static_cast<double>(steps))});
+  }
+  return schedule.decide("k_unroll", candidates, {analytic})[0];
+}
+
 ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const TiledContraction& c,
                              const Target& target) {
   const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
@@ -159,6 +183,11 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
     k_inner.push_back(halves[1]);
   }
   loops.reduce.insert(loops.reduce.end(), k_inner.begin(), k_inner.end());
+  if (const int64_t steps = decide_k_unroll(schedule, c, loops.reduce.back(), target); steps > 1) {
+    const auto parts = schedule.split(loops.reduce.back(), {std::nullopt, steps});
+    loops.reduce.back() = parts[0];
+    loops.steps = parts[1];
+  }
   const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, c.tile.vectors, c.lanes});
   loops.vectors = j[1], loops.lanes = j[2];
   if (c.packs_a()) {
@@ -173,17 +202,12 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
   }
   for (const LoopRef& loop : decide_row_blocks(schedule, c, rows, target)) loops.tasks.push_back(loop);
   loops.tasks.push_back(j[0]);
+  loops.panel_tasks = rows.size();
   loops.tasks.insert(loops.tasks.end(), rows.begin(), rows.end());
 
   std::vector<LoopRef> order = loops.tasks;
   order.insert(order.end(), loops.reduce.begin(), loops.reduce.end());
-  const LoopRef last = loops.reduce.back();
-  if (!is_open(schedule, last) && takes_pairs(c, extent_of(schedule, last), target)) {
-    const auto parts = schedule.split(last, {std::nullopt, 2});
-    order.back() = loops.reduce.back() = parts[0];
-    order.push_back(parts[1]);
-    loops.pair = parts[1];
-  }
+  if (loops.steps) order.push_back(*loops.steps);
   if (loops.row) order.push_back(*loops.row);
   order.push_back(loops.vectors), order.push_back(loops.lanes);
   schedule.reorder(order);
@@ -198,9 +222,33 @@ TileLoops fuse_tasks(Schedule& schedule, const TiledContraction& c, const std::v
   return {shared.size() > 1 ? schedule.fuse(shared) : shared[0], tasks.back()};
 }
 
+// While tiles use a panel, each asks for an equal part of the next one, in the loop along k that has a line for each
+// iteration.
+void prefetch_in_parts(Schedule& schedule, const ContractionLoops& loops, const TileLoops& outside,
+                       const std::vector<int64_t>& extents, const Buffer& panels, int64_t panel_bytes) {
+  constexpr int64_t line_bytes = 64;
+  int64_t tiles = 1;
+  for (const int64_t extent : extents) tiles *= extent;
+  const bool is_one = outside.parallel == outside.tile;
+  if (!is_one && extents.back() > 1) schedule.annotate(outside.tile, prefetch_parts_attribute, extents.back());
+  if (const int64_t parts = is_one ? tiles : tiles / extents.back(); parts > 1)
+    schedule.annotate(outside.parallel, prefetch_parts_attribute, parts);
+  std::vector<LoopRef> reduce = loops.reduce;
+  std::erase_if(reduce, [&](const LoopRef& loop) { return extent_of(schedule, loop) == 1; });
+  size_t inner = 0;
+  for (int64_t steps = extent_of(schedule, reduce[0]); inner + 1 < reduce.size(); ++inner) {
+    steps *= extent_of(schedule, reduce[inner + 1]);
+    if (steps * tiles * line_bytes > panel_bytes) break;
+  }
+  schedule.annotate(reduce[inner], prefetch_next_attribute, panels->name);
+  schedule.annotate(reduce[inner], prefetch_bytes_attribute, panel_bytes);
+}
+
 // B comes from memory, or from the cache that all cores share, when a panel is read for the first time: while the tiles
-// of one panel compute, the next one is on its way to the second cache, where both have to stay.
-void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledContraction& c, const LoopRef& k,
+// of one panel compute, the next one is on its way to the second cache, where both have to stay.  The decision
+// "panel_prefetch": 0 not, 1 each tile asks for all of it, 2 for its part of it.
+void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledContraction& c,
+                         const ContractionLoops& loops, const TileLoops& outside, const std::vector<int64_t>& extents,
                          const Target& target) {
   const bool is_panelled = c.packing == Packing::constant || c.packing == Packing::ahead;
   const bool is_open_k =
@@ -209,12 +257,24 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
   const auto a_shape = const_shape(c.read_a().buffer);
   const int64_t a_bytes = a_shape ? element_count(*a_shape) * c.read_a().buffer->dtype.bytes() : target.l2_bytes;
   const int64_t beside = std::min(a_bytes, target.l2_bytes / 4);  // of A: more of it is a stream
-  if (!is_panelled || is_open_k || 2 * panel_bytes + beside > target.l2_bytes * 3 / 4) return;
-  // Each tile asks, since none knows whether it is the first: where tiles are many, that takes longer than one's wait.
-  constexpr int64_t most_tiles = 32;
   const int64_t rows = count_most_iterations(c.analysis, c.rows);
-  if (c.panels() < 2 || rows < 2 * c.tile.rows || rows > most_tiles * c.tile.rows) return;
-  prefetch_ahead(schedule, k, analyse(schedule.node(block)).reads[c.b].buffer, panel_bytes);
+  if (!is_panelled || is_open_k || c.panels() < 2 || rows < 2 * c.tile.rows) return;
+  const auto inner = loops.innermost(schedule);
+  if (!inner) return;
+  // Where tiles are many, asking takes longer in all of them than one waits.
+  constexpr int64_t most_tiles = 32;
+  const bool fits = 2 * panel_bytes + beside <= target.l2_bytes * 3 / 4 && rows <= most_tiles * c.tile.rows;
+  const double tile_cycles = static_cast<double>(c.k_count) * c.tile.rows * c.tile.vectors / target.fma_ports;
+  const double waits = std::max(0.0, static_cast<double>(panel_bytes) / target.core_memory_rate - tile_cycles);
+  int64_t tiles = 1;
+  for (const int64_t extent : extents) tiles *= extent;
+  std::vector<Candidate> candidates{{{0}, 1 + std::min(0.2, waits / (tile_cycles * static_cast<double>(tiles)))},
+                                    {{1}, fits ? 1.02 : 1.05}};
+  const Buffer panels = analyse(schedule.node(block)).reads[c.b].buffer;
+  if (tiles > 1 && c.k_count > 1 && c.batch.empty()) candidates.push_back({{2}, 1.01});
+  const int64_t how = schedule.decide("panel_prefetch", candidates, {fits ? 1 : 0})[0];
+  if (how == 1) prefetch_ahead(schedule, *inner, panels, panel_bytes);
+  if (how == 2) prefetch_in_parts(schedule, loops, outside, extents, panels, panel_bytes);
 }
 
 // What the epilogue of the next tile of a row reads besides the sums: a residual is as large as the result.
@@ -251,7 +311,11 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
 
   const PackedOperands packed = pack_operands(schedule, block, c, target);
   const ContractionLoops loops = order_loops(schedule, block, c, target);
-  const auto [parallel, tile_loop] = fuse_tasks(schedule, c, loops.tasks, target);
+  std::vector<int64_t> extents{1};  // of what uses one panel
+  for (size_t i = loops.tasks.size() - loops.panel_tasks; i < loops.tasks.size(); ++i)
+    extents.push_back(is_open(schedule, loops.tasks[i]) ? 1 : extent_of(schedule, loops.tasks[i]));
+  const TileLoops outside = fuse_tasks(schedule, c, loops.tasks, target);
+  const auto& [parallel, tile_loop] = outside;
 
   const size_t axis = position_of(c.analysis, c.vector_axis);
   const BlockRef out = keep_in_registers(schedule, block, tile_loop, axis);
@@ -261,11 +325,11 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   vectorize_below(schedule, out, tile_loop, axis, lanes);
   if (c.streams) {
     prefetch_stream(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(c.analysis, c.rows),
-                    loops.reduce.back(), target);
+                    loops.innermost(schedule).value_or(loops.reduce.back()), target);
   } else {
-    prefetch_next_panel(schedule, block, c, loops.reduce.back(), target);
+    prefetch_next_panel(schedule, block, c, loops, outside, extents, target);
   }
-  if (loops.pair) schedule.unroll(*loops.pair);
+  if (loops.steps) schedule.unroll(*loops.steps);
   if (loops.row) schedule.unroll(*loops.row);
   schedule.unroll(loops.vectors);
   schedule.vectorize(loops.lanes);

@@ -56,6 +56,21 @@ int decide_rows(Schedule& schedule, int64_t extent, const Target& target) {
   return static_cast<int>(schedule.decide("rows", candidates, {best})[0]);
 }
 
+// How many of the reduction's innermost loops are unrolled: neighbouring positions then share what they load.
+size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows) {
+  constexpr int64_t most_steps = 32, most_operations = 512;
+  std::vector<Candidate> candidates{{{0}, 1}};
+  int64_t steps = 1;
+  for (size_t n = 1; n <= reduce.size(); ++n) {
+    const LoopRef& loop = reduce[reduce.size() - n];
+    const int64_t extent = extent_of(schedule, loop);
+    steps *= extent;
+    if (is_open(schedule, loop) || steps > most_steps || steps * rows > most_operations) break;
+    if (extent > 1) candidates.push_back({{static_cast<int64_t>(n)}, 0.98});
+  }
+  return static_cast<size_t>(schedule.decide("window_unroll", candidates, {0})[0]);
+}
+
 // Lanes are independent results along `axis`; up to four or so positions of another axis hide the latency.
 void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var& axis, int lanes,
                            const Target& target) {
@@ -123,6 +138,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   order.push_back(lane[1]);
   schedule.reorder(order);
   put_open_first(schedule, outer, true);
+  const size_t unrolled = decide_window_unroll(schedule, reduce, rows);
   const LoopRef parallel = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
   const LoopRef tile = inner.empty() ? parallel : inner.size() > 1 ? schedule.fuse(inner) : inner[0];
   const size_t position = position_of(analysis, axis);
@@ -130,6 +146,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   const BlockRef init = schedule.decompose_reduction(block, reduce[0]);
   vectorize_below(schedule, init, tile, position, lanes);
   vectorize_below(schedule, out, tile, position, lanes);
+  for (size_t l = reduce.size() - unrolled; l < reduce.size(); ++l) schedule.unroll(reduce[l]);
   if (row) schedule.unroll(*row);
   schedule.vectorize(lane[1]);
   if (!inner.empty()) compute_padding_at(schedule, *padding, parallel, lanes);

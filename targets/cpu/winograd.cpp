@@ -8,6 +8,9 @@
 //     }
 //   }
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
 
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/tile_model.h"
@@ -87,10 +90,13 @@ double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
          input_transform * s.tiles / threads + 4000;
 }
 
-Blocking choose_blocking(const Sizes& s, const Target& target) {
+// The decision "winograd_block": rows and vectors of the register tile, tiles of a block, whether data are local.
+Blocking decide_blocking(Schedule& schedule, const Sizes& s, const Target& target) {
+  constexpr double worst_cost = 1.25;  // by the best one's
   const int lanes = target.lanes(f32);
   const int64_t points = s.size * s.size, vectors = divide_up(s.outputs, lanes);
-  std::optional<Blocking> best;
+  std::vector<Blocking> blockings;
+  size_t best = 0;
   for (const RegisterTile& tile : tiles_that_fit(s.tiles, vectors, target)) {
     for (int64_t tiles = tile.rows; tiles < s.tiles + tile.rows; tiles += tile.rows) {
       const int64_t product_bytes = 4 * points * tiles * tile.vectors * lanes,
@@ -100,11 +106,28 @@ Blocking choose_blocking(const Sizes& s, const Target& target) {
         if (is_local && product_bytes + data_bytes > target.l2_bytes * 3 / 4) continue;
         Blocking blocking{tile, tiles, is_local, 0};
         blocking.cycles = predict_cycles(s, blocking, target);
-        if (!best || blocking.cycles < best->cycles) best = blocking;
+        blockings.push_back(blocking);
+        if (blocking.cycles < blockings[best].cycles) best = blockings.size() - 1;
       }
     }
   }
-  return *best;
+  // Of each register tile and place of the data the best blocks.
+  constexpr int blocks_of_each = 2;
+  std::vector<size_t> order(blockings.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return blockings[a].cycles < blockings[b].cycles; });
+  std::map<std::tuple<int, int, bool>, int> count;
+  std::vector<Candidate> candidates;
+  const auto choice = [](const Blocking& b) { return Choice{b.tile.rows, b.tile.vectors, b.tiles, b.is_data_local}; };
+  for (const size_t i : order) {
+    const Blocking& b = blockings[i];
+    const double cost = b.cycles / blockings[best].cycles;
+    if (cost <= worst_cost && count[{b.tile.rows, b.tile.vectors, b.is_data_local}]++ < blocks_of_each)
+      candidates.push_back({choice(b), cost});
+  }
+  const Choice decided = schedule.decide("winograd_block", candidates, choice(blockings[best]));
+  return {{static_cast<int>(decided[0]), static_cast<int>(decided[1])}, decided[2], decided[3] != 0, 0};
 }
 
 // The block's own loop of the iteration: those that it shares with its consumers are further out.
@@ -186,7 +209,7 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   if (has_epilogue && find_epilogue(schedule, result) != last) return false;
 
   const int lanes = target.lanes(f32);
-  const Blocking blocking = choose_blocking(*sizes, target);
+  const Blocking blocking = decide_blocking(schedule, *sizes, target);
   const int64_t panel = static_cast<int64_t>(blocking.tile.vectors) * lanes;
 
   const std::string products = analyse(schedule.node(product)).write.buffer->name;

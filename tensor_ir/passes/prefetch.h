@@ -7,4 +7,10 @@ namespace tw {
 inline constexpr const char* prefetch_attribute = "prefetch";
 inline constexpr const char* prefetch_bytes_attribute = "prefetch_bytes";
 
+// A buffer that is read in pieces of `prefetch_bytes`, each by several iterations of loops with `prefetch_parts` (so
+// many of the loop's, one after the other): the loop with `prefetch_next`, within them, asks for the next piece
+// meanwhile, an equal part in each iteration.
+inline constexpr const char* prefetch_next_attribute = "prefetch_next";
+inline constexpr const char* prefetch_parts_attribute = "prefetch_parts";
+
 }  // namespace tw

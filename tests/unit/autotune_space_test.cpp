@@ -5,6 +5,7 @@
 #include "autotune/space.h"
 #include "autotune/task.h"
 #include "autotune/tuned_source.h"
+#include "relay_ir/cost.h"
 #include "relay_ir/layout.h"
 #include "targets/cpu/default_schedule.h"
 #include "tensor_ir/interp.h"
@@ -60,31 +61,77 @@ TEST(SpaceOfTemplates, is_the_same_for_the_same_seed) {
   EXPECT_NE(texts(1), texts(2));
 }
 
-TEST(SpaceOfTemplates, offers_what_the_templates_name) {
-  const Target target = core(512, 32);
-  std::set<std::string> names;
+// A convolution by Winograd's filtering with tiles of 2 × 2: the transformed weights are any.
+Func winograd(int64_t inputs, int64_t outputs, int64_t size) {
+  relay::Graph graph;
+  graph.inputs = {graph.add_value("x", relay::TensorType{f32, {Expr(1), Expr(inputs), Expr(size), Expr(size)}})};
+  relay::NodeAttributes attributes;
+  attributes.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  attributes.set("tile", int64_t{2});
+  const relay::ValueId weight = graph.add_constant("w", NDArray(f32, {16, inputs, outputs}));
+  graph.outputs = graph.add_node("winograd_conv", {graph.inputs[0], weight}, attributes, "c");
+  return relay::lower_group(graph, relay::fuse(graph, parse_target("x86:avx512")).at(0));
+}
+
+// Samples that leave something open which others do not.
+std::vector<test::SampleFunc> samples_of_decisions() {
   std::vector<test::SampleFunc> samples = test::sample_funcs();
-  samples.push_back({"product", test::matmul(64, 96, 64)});
+  samples.push_back({"panels", test::matmul(48, 96, 64, false, true)});
+  samples.push_back({"image", test::narrow_conv(32, 48, 8, f32, f32)});
+  samples.push_back({"winograd", winograd(16, 32, 10)});
+  return samples;
+}
+
+// With caches that small samples fill.
+Target small_core() {
+  Target target = core(512, 32);
+  target.l1_bytes = 4 << 10, target.l2_bytes = 16 << 10;
+  return target;
+}
+
+TEST(SpaceOfTemplates, offers_what_the_templates_name) {
+  const Target target = small_core();
+  std::set<std::string> names;
+  std::vector<test::SampleFunc> samples = samples_of_decisions();
   samples.push_back({"long", test::gelu(1, 1 << 16)});
   for (const test::SampleFunc& sample : samples) {
     const Schedule schedule = target.default_schedule(sample.func, target);
     for (const AskedDecision& asked : schedule.asked())
       if (asked.candidates.size() > 1) names.insert(asked.name);
   }
-  for (const char* name : {"tile", "row_a_task", "vectors_a_task"}) EXPECT_TRUE(names.count(name)) << name;
+  for (const char* name : {"tile", "row_a_task", "vectors_a_task", "rows", "row_blocks", "k_unroll", "panel_prefetch",
+                           "window_unroll", "strip", "winograd_block"})
+    EXPECT_TRUE(names.count(name)) << name;
+}
+
+// Every decision alone, with one or two of its values, and points that decide several: fewer where the oracle takes
+// long.
+std::vector<Decisions> points_of_each_decision(const Func& func, const Target& target) {
+  const bool is_long = as_int(relay::flops_of(func)).value_or(0) > 500000;
+  std::vector<Decisions> result;
+  const Schedule by_default = target.default_schedule(func, target);
+  for (const AskedDecision& asked : by_default.asked()) {
+    std::vector<Choice> others;
+    for (size_t c = 0; c < asked.candidates.size(); ++c)
+      if (c != asked.analytic) others.push_back(asked.candidates[c].value);
+    if (!others.empty()) result.push_back({{asked.name, others.front()}});
+    if (others.size() > 1 && !is_long) result.push_back({{asked.name, others.back()}});
+  }
+  const auto points = points_of(func, target, 24, 7);
+  for (size_t p = 7; p < points.size(); p += is_long ? 16 : 8) result.push_back(points[p].decisions);
+  return result;
 }
 
 // The property that makes tuning safe: whatever is decided, the schedule means the same.
 TEST(SpaceOfTemplates, every_point_computes_the_same) {
-  for (const Target& target : {core(256, 16), core(512, 32)}) {
-    for (const test::SampleFunc& sample : test::sample_funcs()) {
+  for (const Target& target : {core(256, 16), small_core()}) {
+    for (const test::SampleFunc& sample : samples_of_decisions()) {
       const std::vector<NDArray> original = test::random_buffers(sample.func, 1);
       std::vector<NDArray> expected;
       for (const NDArray& array : original) expected.push_back(array.clone());
       interpret(sample.func, expected);
-      const auto points = points_of(sample.func, target, 24, 7);
-      for (size_t p = 1; p < points.size(); p += 5) {
-        const Schedule schedule = target.decided_schedule(sample.func, target, points[p].decisions);
+      for (const Decisions& decisions : points_of_each_decision(sample.func, target)) {
+        const Schedule schedule = target.decided_schedule(sample.func, target, decisions);
         std::vector<NDArray> arrays;
         for (size_t i = 0; i < original.size(); ++i) {
           NDArray array = original[i].clone();
@@ -96,7 +143,7 @@ TEST(SpaceOfTemplates, every_point_computes_the_same) {
         for (size_t i = 0; i < arrays.size(); ++i) {
           if (!sample.func.is_output(sample.func.buffers[i])) continue;
           EXPECT_LT(test::largest_difference(arrays[i], expected[i]), 1e-3)
-              << sample.name << " on " << target.vector_bits << " bits with " << to_text(points[p].decisions);
+              << sample.name << " on " << target.vector_bits << " bits with " << to_text(decisions);
         }
       }
     }
