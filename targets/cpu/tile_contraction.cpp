@@ -114,7 +114,8 @@ TileBlock decide_block(Schedule& schedule, int64_t m, int64_t outer, int64_t n_t
     for (b.across_outer = 1; b.across_outer <= std::min<int64_t>(outer, 4); ++b.across_outer) {
       for (b.columns = 1; b.columns <= std::min<int64_t>(n_tiles, 4); ++b.columns) {
         if (2 * b.count() > unit.registers) continue;  // the others hold operands
-        candidates.push_back({{b.across_rows, b.across_outer, b.columns}, predict(b, m, outer, n_tiles, steps, target)});
+        candidates.push_back(
+            {{b.across_rows, b.across_outer, b.columns}, predict(b, m, outer, n_tiles, steps, target)});
         if (candidates.back().cost < candidates[best].cost) best = candidates.size() - 1;
       }
     }

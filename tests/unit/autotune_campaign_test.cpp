@@ -45,7 +45,7 @@ TEST_F(Campaign, io_errors) {
     run();
     accesses = files.accesses();
   }
-  const int count = cases(4);
+  const int count = cases(3);
   int ended = 0;
   std::mt19937_64 random(1);
   for (int i = 0; i < count; ++i) {
