@@ -99,7 +99,7 @@ void Trials::build(Built& candidate, const std::function<bool()>& is_cancelled) 
       [&] {
         if (options_.on_compile) options_.on_compile(candidate.point.decisions);
         CodegenReport report;
-        build(candidate.point.decisions, &report).save(file);
+        build_candidate(task_.func, *candidate.schedule, target_, buffers_[0], &report).save(file);
         return count_spills(report);
       },
       most_compile_seconds, is_cancelled);
@@ -126,6 +126,13 @@ void Trials::build_ahead() {
                   [](const Built& candidate) { return candidate.is_built; }))
     return;
   const size_t count = std::min(batch_.size(), std::max(needed, jobs));
+  // Templates run here and now: one of a user's own is no code for a copy of this process, and no copy is made while
+  // they run.
+  for (size_t i = 0; i < count; ++i) {
+    Built& candidate = batch_[i];
+    if (!candidate.is_built && !candidate.schedule)
+      candidate.schedule = target_.decided_schedule(task_.func, target_, candidate.point.decisions);
+  }
   for (size_t first = 0; first < count; first += jobs) {
     std::vector<std::future<void>> others;
     for (size_t i = first + 1; i < std::min(first + jobs, count); ++i)

@@ -55,6 +55,7 @@ class Trials {
  private:
   struct Built {
     Point point;
+    std::optional<Schedule> schedule;
     bool is_built = false;
     std::filesystem::path file;  // empty: the record says why
     Record record;

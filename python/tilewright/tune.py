@@ -95,10 +95,10 @@ def tune(
     threads: int | None = None,
     precision: str = "f32",
     winograd: bool = True,
-    template: Callable[[Schedule], bool] | None = None,
     devices: Sequence[str | Device] = (),
     key_file: str | os.PathLike | None = None,
     check: bool = False,
+    template: Callable[[Schedule], bool] | None = None,
 ) -> TuneReport:
     """Tries schedules for the model's kernels for as long as `budget` says, and keeps what it learns in `db`.
 

@@ -82,7 +82,8 @@ def test_the_module_needs_only_libraries_of_every_system():
     done = subprocess.run(["readelf", "-d", tw._core.__file__], capture_output=True, text=True, check=True)
     needed = set(re.findall(r"\(NEEDED\).*\[([^\]]+?)\.so", done.stdout))
     assert "libc" in needed
-    assert needed <= {"libc", "libm", "libstdc++", "libgcc_s", "libz", "libzstd", "ld-linux-x86-64"}
+    system = {"libc", "libm", "libstdc++", "libgcc_s", "libz", "libzstd", "ld-linux-x86-64"}
+    assert needed <= system | {"libxgboost"}  # which a wheel carries beside the module
 
 
 def test_importing_is_light():
