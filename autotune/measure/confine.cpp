@@ -49,6 +49,7 @@ const std::vector<int>& calls_of_kernels() {
       SYS_exit_group,
       SYS_rt_sigreturn,
       SYS_rt_sigprocmask,
+      SYS_sigaltstack,  // of a thread that ends under AddressSanitizer
 #if defined(SYS_mmap)
       SYS_mmap,
 #endif
