@@ -1,9 +1,10 @@
 #include "autotune/confirm.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <random>
+
+#include "autotune/clock.h"
 
 namespace tw::autotune {
 namespace {
@@ -12,10 +13,6 @@ constexpr double most_doubt = 1.02;   // that the network may be slower by, at t
 constexpr double not_faster = 1.005;  // in the network: such a proposal is left out
 constexpr size_t least_rounds = 10;
 constexpr int least_traces = 8;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 bool is_no_slower(const Ratio& ratio) {
   return ratio.median <= 1 && ratio.high <= most_doubt;

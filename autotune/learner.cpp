@@ -48,7 +48,7 @@ Learner::Learner(const Database& database, const Target& target, const std::stri
     Neighbour neighbour{task_features(func, target), fastest_of(records, 1)};
     // Rows of another version might mean another schedule.
     std::erase_if(records, [](const Record& r) { return r.space != space_version; });
-    const Space space(func, target, 0);
+    const Space space(func, target);
     size_t taken = 0;
     for (const Record& record : records) {
       if (rows_.size() >= most_neighbour_rows || taken >= most_rows_a_neighbour) break;

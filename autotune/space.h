@@ -5,12 +5,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <optional>
-#include <random>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "schedule/decisions.h"
@@ -32,32 +29,20 @@ struct Point {
 
 class Space {
  public:
-  Space(Func func, const Target& target, uint64_t seed);
+  // `target` outlives it.
+  Space(Func func, const Target& target) : func_(std::move(func)), target_(target) {}
 
   // The point with these decisions; nothing when the template or a primitive refuses them.
   std::optional<Point> visit(const Decisions& decisions) const;
   // The point that is most like decisions for another Func or version: of each decision that the template asks for the
   // candidate nearest to what was decided there.
   Point nearest(const Decisions& decisions) const;
-  // Different schedules one after the other: the default first, then by predicted cost, with a random one now and then,
-  // since predictions err.  The same for the same Func, target and seed.
-  std::optional<Point> next();
 
   const Func& func() const { return func_; }
 
  private:
-  // A point whose template has not run yet.
-  struct Open {
-    Decisions decisions;
-    size_t first_free = 0;  // decisions before this one, in the order of asking, stay as they are
-  };
-  void expand(const Open& open, double cost, const std::vector<AskedDecision>& asked);
-
   Func func_;
   const Target& target_;
-  std::mt19937_64 random_;
-  std::multimap<double, Open> open_;  // by predicted cost
-  std::set<std::string> seen_;        // traces
 };
 
 // How far apart two values of a decision are: factors between their numbers, in powers of two.

@@ -53,7 +53,7 @@ Trials::Trials(Task task, const Target& target, const TuneOptions& options, std:
       target_(target),
       options_(options),
       folder_(std::move(folder)),
-      space_(std::make_unique<Space>(task_.func, target, options.seed)),
+      space_(std::make_unique<Space>(task_.func, target)),
       search_(std::make_unique<Search>(*space_, target, options.seed, options.strategy)),
       bound_(bound) {
   for (const Record& record : earlier) note(record);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autotune/candidate.h"
+#include "autotune/clock.h"
 #include "autotune/confirm.h"
 #include "autotune/fleet.h"
 #include "autotune/fleet_network.h"
@@ -33,10 +34,6 @@ constexpr double least_final_seconds = 0.15, most_final_seconds = 0.5;
 constexpr double finals_when_stopped = 5;  // seconds, after Ctrl-C
 constexpr int profile_repetitions = 5;
 constexpr double least_budget_for_bounds = 10;  // the machine's bounds take half a second to measure
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 int64_t unix_time() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();

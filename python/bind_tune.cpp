@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "autotune/cost_model.h"
 #include "autotune/database.h"
 #include "autotune/fleet.h"
 #include "autotune/space.h"
@@ -143,6 +144,7 @@ void bind_tune(py::module_& module) {
              py::arg("on_event"), py::arg("is_stopping"), py::arg("most_trials") = 64, py::arg("most_tasks") = 0,
              py::arg("is_evolution") = false, py::arg("devices") = py::list(), py::arg("is_check") = false,
              py::arg("own_template") = py::none(), py::arg("template_name") = "");
+  module.def("rank_correlation", &autotune::rank_correlation);
   module.def("database_summary", &summary);
   module.def("database_lines", [](const std::string& path, const std::function<void(const std::string&)>& line) {
     Database(path, Database::Access::read).export_lines(line);

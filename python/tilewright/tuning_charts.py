@@ -135,27 +135,9 @@ def short(name: str) -> str:
 
 def spearman(pairs: list[tuple[float, float]]) -> float:
     """Rank correlation; 0 for fewer than three pairs or where one side is all alike.  Equal values share a rank."""
-
-    def ranks(values: list[float]) -> list[float]:
-        order = sorted(range(len(values)), key=values.__getitem__)
-        result = [0.0] * len(values)
-        start = 0
-        while start < len(order):
-            end = start
-            while end < len(order) and values[order[end]] == values[order[start]]:
-                end += 1
-            for i in order[start:end]:
-                result[i] = (start + end - 1) / 2
-            start = end
-        return result
-
     if len(pairs) < 3:
         return 0.0
-    a, b = ranks([x for x, _ in pairs]), ranks([y for _, y in pairs])
-    middle = (len(pairs) - 1) / 2
-    top = sum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
-    bottom = math.sqrt(sum((x - middle) ** 2 for x in a) * sum((y - middle) ** 2 for y in b))
-    return top / bottom if bottom else 0.0
+    return _core.rank_correlation([x for x, _ in pairs], [y for _, y in pairs])
 
 
 class Charts:

@@ -11,6 +11,7 @@
 #include "autotune/cost_model.h"
 #include "autotune/search.h"
 #include "autotune/space.h"
+#include "tests/unit/autotune_points.h"
 #include "tests/unit/sample_funcs.h"
 
 namespace tw::autotune {
@@ -58,7 +59,7 @@ TEST(FeaturesOfTasks, tell_tasks_apart_and_say_how_far) {
 TEST(FeaturesOfPoints, rows_are_what_the_names_say) {
   const Target target = parse_target("x86:avx512");
   for (const test::SampleFunc& sample : test::sample_funcs()) {
-    const Space space(sample.func, target, 0);
+    const Space space(sample.func, target);
     const auto point = space.visit({});
     const Features task = task_features(sample.func, target);
     std::vector<std::string> columns{"absent", "point.changed", "point.cost", "task.flops"};
@@ -148,11 +149,12 @@ TEST(CostModels, are_the_same_for_the_same_rows_in_any_order) {
 // second, with all features of a real task.  No test fails on time.
 TEST(CostModels, score_many_points) {
   const Target target = parse_target("x86:avx512");
-  Space space(test::conv2d(64, 64, 28, 3, 1, 1), target, 0);
+  const Space space(test::conv2d(64, 64, 28, 3, 1, 1), target);
   const Features task = task_features(space.func(), target);
+  test::Points enumeration(space, 0);
   std::vector<TrainingRow> rows;
   for (int n = 0; n < 64; ++n)
-    if (const auto point = space.next()) rows.push_back(row_of("t", task, *point, std::sin(n)));
+    if (const auto point = enumeration.next()) rows.push_back(row_of("t", task, *point, std::sin(n)));
   CostModel model;
   model.train(rows);
   ASSERT_TRUE(model.is_trained());

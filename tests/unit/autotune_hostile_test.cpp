@@ -3,20 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <random>
 
+#include "autotune/clock.h"
 #include "tests/unit/autotune_job.h"
 
 namespace tw::autotune {
 namespace {
 
 using Campaign = test::TuningJob;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Each ends as it should, within a second of its limit, and one that is right is measured after it.
 TEST_F(Campaign, hostile) {

@@ -5,6 +5,7 @@
 
 #include "autotune/search.h"
 #include "autotune/task.h"
+#include "tests/unit/autotune_points.h"
 #include "tests/unit/sample_funcs.h"
 
 namespace tw::autotune {
@@ -53,7 +54,7 @@ Trace run(Search& search, const Space& space, size_t most, double (*time)(const 
 TEST(Searching, tries_each_schedule_once_and_the_same_again) {
   const Target target = core();
   const Func func = test::conv2d(64, 64, 28, 3, 1, 1);
-  const Space space(func, target, 0);
+  const Space space(func, target);
   Search a(space, target, 3), b(space, target, 3), c(space, target, 4);
   const Trace first = run(a, space, 64);
   EXPECT_EQ(std::set<std::string>(first.tried.begin(), first.tried.end()).size(), first.tried.size());
@@ -93,7 +94,7 @@ double deep_time(const Point& point) {
 
 TEST(Searching, finds_its_way_in_large_spaces_with_decisions_behind_decisions) {
   const Target target = deep();
-  const Space space(test::matmul(16, 16, 16), target, 0);
+  const Space space(test::matmul(16, 16, 16), target);
   const double by_default = deep_time(*space.visit({}));
   const double best = -0.45 - by_default;  // of 40,000 points
   double reached = 0;
@@ -113,10 +114,11 @@ TEST(Searching, finds_its_way_in_large_spaces_with_decisions_behind_decisions) {
 TEST(Searching, comes_near_the_best_of_all_points) {
   const Target target = core();
   for (const Func& func : {test::conv2d(64, 64, 28, 3, 1, 1), test::matmul(512, 512, 512)}) {
-    Space space(func, target, 0);
+    const Space space(func, target);
     const double by_default = time_of(*space.visit({}));
     double best = 0;
-    while (const auto point = space.next()) best = std::min(best, time_of(*point) - by_default);
+    test::Points enumeration(space, 0);
+    while (const auto point = enumeration.next()) best = std::min(best, time_of(*point) - by_default);
     ASSERT_LT(best, -0.05);
     Search search(space, target, 0);
     EXPECT_LT(run(search, space, 48).best, best + 0.03);
@@ -125,7 +127,7 @@ TEST(Searching, comes_near_the_best_of_all_points) {
 
 TEST(Searching, priors_come_first) {
   const Target target = core();
-  const Space space(test::conv2d(64, 64, 28, 3, 1, 1), target, 0);
+  const Space space(test::conv2d(64, 64, 28, 3, 1, 1), target);
   const Point wanted = space.nearest({{"tile", {4, 4}}, {"unknown", {7}}});
   EXPECT_TRUE(wanted.decisions.count("tile"));
   EXPECT_FALSE(wanted.decisions.count("unknown"));
@@ -138,7 +140,7 @@ TEST(Searching, priors_come_first) {
 
 TEST(Searching, nearest_takes_what_is_there) {
   const Target target = core();
-  const Space space(test::matmul(64, 96, 64), target, 0);
+  const Space space(test::matmul(64, 96, 64), target);
   const Point point = space.nearest({{"tile", {1000, 1}}});
   ASSERT_EQ(point.decisions.count("tile"), point.decisions.size());
   EXPECT_TRUE(space.visit(point.decisions));
@@ -146,7 +148,7 @@ TEST(Searching, nearest_takes_what_is_there) {
 
 TEST(Searching, ends_where_nothing_is_left) {
   const Target target = core();
-  const Space space(test::depthwise(32, 14, 3, 1, 1), target, 0);
+  const Space space(test::depthwise(32, 14, 3, 1, 1), target);
   Search search(space, target, 0);
   const Trace result = run(search, space, 1000);
   EXPECT_LT(result.tried.size(), 200u);
@@ -155,7 +157,7 @@ TEST(Searching, ends_where_nothing_is_left) {
 
 TEST(Searching, failures_teach_and_are_not_repeated) {
   const Target target = core();
-  const Space space(test::matmul(512, 512, 512), target, 0);
+  const Space space(test::matmul(512, 512, 512), target);
   Search search(space, target, 0);
   for (const Point& point : search.next_batch(CostModel(), 8)) search.note(point.decisions, std::nullopt);
   EXPECT_EQ(search.fastest(), nullptr);
@@ -168,7 +170,7 @@ TEST(Searching, failures_teach_and_are_not_repeated) {
 
 TEST(Searching, evolution_goes_on_without_a_model) {
   const Target target = deep();
-  const Space space(test::matmul(16, 16, 16), target, 0);
+  const Space space(test::matmul(16, 16, 16), target);
   Search a(space, target, 1, Strategy::evolution), b(space, target, 1, Strategy::evolution);
   const Trace trace = run(a, space, 300, deep_time);
   EXPECT_EQ(trace.tried.size(), 300u);

@@ -10,6 +10,7 @@
 #include "targets/cpu/default_schedule.h"
 #include "tensor_ir/interp.h"
 #include "tensor_ir/printer.h"
+#include "tests/unit/autotune_points.h"
 #include "tests/unit/sample_funcs.h"
 
 namespace tw::autotune {
@@ -24,10 +25,11 @@ Target core(int vector_bits, int registers) {
 }
 
 std::vector<Point> points_of(const Func& func, const Target& target, size_t most, uint64_t seed = 0) {
-  Space space(func, target, seed);
+  const Space space(func, target);
+  test::Points enumeration(space, seed);
   std::vector<Point> points;
   while (points.size() < most) {
-    auto point = space.next();
+    auto point = enumeration.next();
     if (!point) break;
     points.push_back(std::move(*point));
   }
