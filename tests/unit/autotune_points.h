@@ -15,18 +15,18 @@
 #include "autotune/space.h"
 #include "tensor_ir/structural.h"
 
-namespace tw::autotune::test {
+namespace tw::test {
 
 // Different schedules: the default first, then by predicted cost, with a random one now and then.  The same for the
 // same space and seed.
 class Points {
  public:
   // `space` outlives it.
-  Points(const Space& space, uint64_t seed) : space_(space), random_(seed ^ structural_hash(space.func())) {
+  Points(const autotune::Space& space, uint64_t seed) : space_(space), random_(seed ^ structural_hash(space.func())) {
     open_.emplace(1.0, Open{});
   }
 
-  std::optional<Point> next() {
+  std::optional<autotune::Point> next() {
     constexpr uint64_t explored_one_in = 8;  // points that are taken at random among those that are known
     constexpr size_t explored_among = 64;    // the best of them
     while (!open_.empty()) {
@@ -58,15 +58,15 @@ class Points {
         if (c == asked[i].analytic) continue;
         Open next{open.decisions, i + 1};
         next.decisions[asked[i].name] = asked[i].candidates[c].value;
-        open_.emplace(cost * std::exp(log_cost(asked[i], c)), std::move(next));
+        open_.emplace(cost * std::exp(autotune::log_cost(asked[i], c)), std::move(next));
       }
     }
   }
 
-  const Space& space_;
+  const autotune::Space& space_;
   std::mt19937_64 random_;
   std::multimap<double, Open> open_;  // by predicted cost
   std::set<std::string> seen_;        // traces
 };
 
-}  // namespace tw::autotune::test
+}  // namespace tw::test
