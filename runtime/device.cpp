@@ -16,6 +16,8 @@ std::vector<StepSpan> Program::trace(std::span<const void* const> inputs, std::s
   return spans;
 }
 
+void Program::fill_scratch(std::byte, int) {}
+
 std::unique_ptr<Program> Program::at(const Plan&) const {
   return nullptr;
 }

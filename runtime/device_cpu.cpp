@@ -128,6 +128,13 @@ class CpuProgram final : public Program {
     aligned_outputs_.resize(plan_.outputs.size());
   }
 
+  void fill_scratch(std::byte value, int threads) override {
+    code_->reserve(plan_, static_cast<size_t>(useful_threads(threads)));
+    if (code_->arena) std::memset(code_->arena.get(), std::to_integer<int>(value), code_->arena_bytes);
+    if (code_->workspaces)
+      std::memset(code_->workspaces.get(), std::to_integer<int>(value), code_->workspace_bytes * code_->workspace_count);
+  }
+
   std::unique_ptr<Program> at(const Plan& plan) const override { return std::make_unique<CpuProgram>(plan, code_); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) override {

@@ -273,6 +273,12 @@ void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArra
   s.ready_program(sized).run(addresses.inputs, addresses.outputs, threads());
 }
 
+void Executable::fill_scratch(std::byte value) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  s.ready_program(s.latest ? s.latest : s.smallest()).fill_scratch(value, threads());
+}
+
 void Executable::set_threads(int threads) {
   if (threads < 0 || threads > Team::max_size)
     throw Error(ErrorCode::limit, std::to_string(threads) + " threads were asked for\n  help: 1 to " +

@@ -1,6 +1,7 @@
 // A compiled model: code, plan and constants.  It holds no compiler.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,11 @@ class Executable {
   // 0: one worker a core of the affinity mask and the cgroups' CPU quota, as at the start.  Error(limit).
   void set_threads(int threads);
   int threads() const;
+
+  // Fills all memory that kernels have between and within steps (on a CPU) with a value: after it a kernel that reads
+  // what none has written gives other results.  For tests of generated code, which fresh memory, all zero, would let
+  // pass.
+  void fill_scratch(std::byte value);
 
   // Each step timed alone, `repetitions` times.
   std::vector<StepProfile> profile(const std::vector<NDArray>& inputs, int repetitions = 10);

@@ -76,8 +76,10 @@ class Contender {
   }
   // What a candidate does not write differs from what the incumbent writes.
   void poison() {
-    for (NDArray& output : outputs_) std::memset(output.data(), is_incumbent_ ? 0x5a : 0xa5, output.byte_size());
+    for (NDArray& output : outputs_) std::memset(output.data(), is_incumbent_ ? 0x5a : 0x7f, output.byte_size());
   }
+  // Fresh memory is zero, which may be just what a kernel that forgets to write it needs.
+  void poison_scratch() { executable_.fill_scratch(std::byte{0x7f}); }
   double run() {
     const Clock::time_point start = Clock::now();
     executable_.run_into(inputs_, outputs_);
@@ -91,6 +93,12 @@ class Contender {
   bool is_incumbent_;
   std::vector<NDArray> inputs_, outputs_;
 };
+
+// What the kernels' frames will be in.
+[[gnu::noinline]] void poison_stack() {
+  volatile char frame[size_t{64} << 10];
+  for (volatile char& byte : frame) byte = 0x7f;
+}
 
 void set_progress(Exchange& exchange, Progress progress) {
   exchange.progress = static_cast<uint32_t>(progress);
@@ -138,21 +146,21 @@ void measure(Exchange& exchange, char* memory, int64_t bytes, const char* candid
   const ExchangeLayout layout(candidate.plan(), steps);
   check(layout.bytes == bytes && ExchangeLayout(incumbent.plan(), steps).bytes == bytes, "the exchange fits");
   Sweep sweep(threads);
-  {
-    // Every team that a run asks for is there, and every worker of it has done what a thread begins with, before
-    // neither is possible any more.
-    std::set<int> sizes = {useful_threads(candidate.plan(), threads), useful_threads(incumbent.plan(), threads)};
-    std::vector<std::unique_ptr<TeamLease>> teams;
-    for (const int size : sizes) {
-      teams.push_back(std::make_unique<TeamLease>(size));
-      (*teams.back())->run([](int) {});
-    }
-  }
+  // Every team that a run asks for is there, and every worker of it has done what a thread begins with, before neither
+  // is possible any more.
+  const std::set<int> sizes = {useful_threads(candidate.plan(), threads), useful_threads(incumbent.plan(), threads)};
+  for (const int size : sizes) TeamLease(size)->run([](int) {});
   // The sweep's own, too.
   sweep.run();
   report({&is_loaded, 1});
   is_reported = true;
   exchange.filters_calls = confine();
+  for (Contender* contender : {&incumbent, &candidate}) {
+    contender->prepare(0);
+    contender->run();  // each worker has touched its memory
+    contender->poison_scratch();
+  }
+  for (const int size : sizes) TeamLease(size)->run([](int) { poison_stack(); });
   for (int set = input_sets; set-- > 0;) {
     for (Contender* contender : {&incumbent, &candidate}) {
       contender->prepare(set);

@@ -271,8 +271,10 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
   std::vector<Candidate> candidates{{{0}, 1 + std::min(0.2, waits / (tile_cycles * static_cast<double>(tiles)))},
                                     {{1}, fits ? 1.02 : 1.05}};
   const Buffer panels = analyse(schedule.node(block)).reads[c.b].buffer;
-  if (tiles > 1 && c.k_count > 1 && c.batch.empty()) candidates.push_back({{2}, 1.01});
-  const int64_t how = schedule.decide("panel_prefetch", candidates, {fits ? 1 : 0})[0];
+  // A part costs a tile a line a few steps, which nothing was seen to lose by.
+  const bool has_parts = tiles > 1 && c.k_count > 1 && c.batch.empty(), parts_fit = panel_bytes <= target.l2_bytes / 2;
+  if (has_parts) candidates.push_back({{2}, parts_fit ? 1 : 1.05});
+  const int64_t how = schedule.decide("panel_prefetch", candidates, {has_parts && parts_fit ? 2 : fits ? 1 : 0})[0];
   if (how == 1) prefetch_ahead(schedule, *inner, panels, panel_bytes);
   if (how == 2) prefetch_in_parts(schedule, loops, outside, extents, panels, panel_bytes);
 }

@@ -281,26 +281,27 @@ TEST(RowBlocks, AreForManyRowsOfFewWeights) {
   EXPECT_EQ(chosen({{22}, 128 * 3072 * 4, 3072 * 768 * 4, 12}), none);
 }
 
-// Weights come from memory: the loop over k asks for the next panel, unless it, too, would not stay, or one tile uses
-// it.
+// Weights come from memory: while its tiles use a panel, each asks for its part of the next one, unless panels do not
+// stay in the second cache or one tile uses each.
 TEST(DefaultSchedule, AsksForTheNextPanel) {
-  const auto distances = [](const Schedule& schedule) {
+  const auto panels_asked_for = [](const Schedule& schedule) {
     std::vector<int64_t> found;
     visit(schedule.func().body, [&](const For& loop) {
-      if (loop.attributes.count(prefetch_attribute))
+      if (loop.attributes.count(prefetch_next_attribute))
         found.push_back(std::get<int64_t>(loop.attributes.at(prefetch_bytes_attribute)));
     });
     return found;
   };
   const auto product = [](int64_t m) { return matmul(m, 512, 32, false, true); };
   Target target = core(512, 32);
-  for (const int64_t distance : distances(cpu::default_schedule(product(64), target)))
-    EXPECT_EQ(distance % (32 * 64), 0) << "whole panels of 32 rows";
-  EXPECT_EQ(distances(cpu::default_schedule(product(64), target)).size(), 1u);
-  EXPECT_TRUE(distances(cpu::default_schedule(product(2), target)).empty());
-  EXPECT_TRUE(distances(cpu::default_schedule(product(4096), target)).empty()) << "one wait among hundreds of tiles";
+  for (const int64_t m : {64, 4096}) {
+    const auto found = panels_asked_for(cpu::default_schedule(product(m), target));
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0] % (32 * 64), 0) << "whole panels of 32 rows";
+  }
+  EXPECT_TRUE(panels_asked_for(cpu::default_schedule(product(2), target)).empty());
   target.l2_bytes = 4 << 10;
-  EXPECT_TRUE(distances(cpu::default_schedule(product(64), target)).empty());
+  EXPECT_TRUE(panels_asked_for(cpu::default_schedule(product(64), target)).empty());
 }
 
 // A tile that leaves registers free takes two steps of k at a time, whole ones of an odd k one.
