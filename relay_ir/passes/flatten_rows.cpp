@@ -1,5 +1,6 @@
-// Leading dimensions of which some are open as one: what works on rows of [batch, sequence, k] works on those of
-// [batch · sequence, k].  Tiles of rows then run across batches, and one number tells a row's place.
+// Leading dimensions as one where some are open or the last of them is short: what works on rows of [batch, sequence, k]
+// works on those of [batch · sequence, k].  Tiles of rows then run across batches, and one number tells a row's place.
+// A sequence that comes before a batch of one ([197, 1, 768]) would have tiles of one row.
 //
 //   y = matmul(x, w): f32[b, s, n]         x' = reshape(x): f32[b * s, k]
 //   z = add(y, bias): f32[b, s, n]    ⇒    y' = matmul(x', w): f32[b * s, n]
@@ -34,13 +35,17 @@ class Flattener {
  private:
   const TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
-  // Several dimensions before the last one, some of them open.
-  bool has_open_rows(ValueId id) const {
+  // Several dimensions before the last one, some of them open, or the last of them shorter than tiles of rows are.
+  bool has_loose_rows(ValueId id) const {
+    constexpr int64_t short_rows = 8;
     const std::vector<Expr>& shape = type(id).shape;
     if (shape.size() < 3) return false;
-    const auto counts =
-        std::count_if(shape.begin(), shape.end() - 1, [](const Expr& e) { return !is_const_int(e, 1); });
-    return counts > 1 && std::any_of(shape.begin(), shape.end() - 1, [](const Expr& e) { return !as_int(e); });
+    const auto is_one = [](const Expr& e) { return is_const_int(e, 1); };
+    const Expr& last = shape[shape.size() - 2];
+    const bool has_outer = !std::all_of(shape.begin(), shape.end() - 2, is_one);
+    if (as_int(last).value_or(short_rows) < short_rows) return has_outer;
+    return has_outer && !is_one(last) &&
+           std::any_of(shape.begin(), shape.end() - 1, [](const Expr& e) { return !as_int(e); });
   }
 
   static std::vector<Expr> rows(const std::vector<Expr>& shape) {
@@ -67,7 +72,7 @@ class Flattener {
   }
 
   bool flatten(const Node& node) {
-    if (node.outputs.size() != 1 || !has_open_rows(node.outputs[0])) return false;
+    if (node.outputs.size() != 1 || !has_loose_rows(node.outputs[0])) return false;
     std::vector<ValueId> inputs;
     if (!operands(node, inputs)) return false;
     const ValueId out = node.outputs[0];
@@ -138,7 +143,7 @@ class Flattener {
 }  // namespace
 
 Graph flatten_rows(const Graph& graph) {
-  return graph.symbols.empty() ? graph : Flattener(graph).run();
+  return Flattener(graph).run();
 }
 
 }  // namespace tw::relay
