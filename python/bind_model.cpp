@@ -160,7 +160,8 @@ py::tuple compile_decided(const relay::Graph& graph, const std::string& target, 
   options.threads = threads, options.winograd = false;
   options.schedule = [&](const Func& func, const Target& for_target) {
     Decisions wanted;
-    for (const AskedDecision& asked : parsed.decided_schedule(func, for_target, {}).asked())
+    const Schedule by_default = parsed.decided_schedule(func, for_target, {});
+    for (const AskedDecision& asked : by_default.asked())
       if (const auto found = decisions.find(asked.name); found != decisions.end()) wanted.insert(*found);
     return parsed.decided_schedule(func, for_target, wanted);
   };

@@ -7,6 +7,7 @@
 
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/tile_model.h"
+#include "tensor_ir/match.h"
 
 namespace tw::cpu {
 namespace {
@@ -56,6 +57,34 @@ int decide_rows(Schedule& schedule, int64_t extent, const Target& target) {
   return static_cast<int>(schedule.decide("rows", candidates, {best})[0]);
 }
 
+// Without such a row: vectors side by side that are summed together, of `extent` lanes and more in `others` places.
+// They hide each other's latency, and memory is read in longer pieces.
+int64_t decide_vectors(Schedule& schedule, int64_t extent, int64_t others, int lanes, const Target& target) {
+  constexpr int64_t most_vectors = 16, usual_vectors = 8, tasks_a_thread = 2;
+  std::vector<Candidate> candidates;
+  int64_t best = 1;
+  for (int64_t vectors = 1; vectors <= most_vectors; vectors *= 2) {
+    if (extent % (vectors * lanes) != 0 && vectors > 1) break;
+    if (vectors <= usual_vectors && extent / (vectors * lanes) * others >= tasks_a_thread * target.threads)
+      best = vectors;
+    const auto n = static_cast<double>(vectors);
+    candidates.push_back({{vectors}, std::max(n / target.load_ports, static_cast<double>(target.fma_latency)) / n});
+  }
+  return schedule.decide("vectors", candidates, {best})[0];
+}
+
+// Whether neighbours along `row` read some of the same: a filter, or overlapping windows.
+bool shares_reads(const BlockAnalysis& analysis, const Var& row) {
+  const std::vector<Var> reduce = analysis.reduce();
+  return std::any_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
+    if (!read.uses(row)) return true;
+    return std::any_of(read.indices.begin(), read.indices.end(), [&](const Expr& index) {
+      return uses_var(index, row) &&
+             std::any_of(reduce.begin(), reduce.end(), [&](const Var& v) { return uses_var(index, v); });
+    });
+  });
+}
+
 // How many of the reduction's innermost loops are unrolled: neighbouring positions then share what they load.
 size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows) {
   constexpr int64_t most_steps = 32, most_operations = 512;
@@ -71,7 +100,8 @@ size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& redu
   return static_cast<size_t>(schedule.decide("window_unroll", candidates, {0})[0]);
 }
 
-// Lanes are independent results along `axis`; up to four or so positions of another axis hide the latency.
+// Lanes are independent results along `axis`; a few positions of another axis, or vectors side by side, hide the
+// latency.
 void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var& axis, int lanes,
                            const Target& target) {
   pack_filters(schedule, analyse(schedule.node(block)), axis, lanes);
@@ -82,6 +112,9 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   Var row_axis;
   for (const Var& v : spatial)
     if (!(v == axis) && analysis.extent(v) > 1) row_axis = v;
+  // Rows that share nothing are streams of their own: a longer piece of one is better than a vector of each.
+  const bool has_vectors = as_int(analysis.iter(axis).extent) && analysis.extent(axis) % (2 * lanes) == 0;
+  if (row_axis.is_defined() && has_vectors && !shares_reads(analysis, row_axis)) row_axis = Var();
   int rows = row_axis.is_defined() ? decide_rows(schedule, analysis.extent(row_axis), target) : 1;
   // With a padded input, a task takes a strip of rows and pads its own part: the axis in front of the row's where the
   // row's pixels are vectors of channels, and the axis in front of the vectors' where they are the row.
@@ -109,8 +142,19 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     while (strip > 0 && strip % rows != 0) --rows;
   }
 
-  const auto lane = schedule.split(loops_of(schedule, block, axis).at(0), {std::nullopt, lanes});
+  int64_t vectors = 1;
+  if (!row_axis.is_defined() && has_vectors) {
+    int64_t others = 1;
+    for (const Var& v : spatial)
+      if (!(v == axis)) others *= count_iterations(analysis, {v});
+    vectors = decide_vectors(schedule, analysis.extent(axis), others, lanes, target);
+  }
   std::optional<LoopRef> row;
+  std::vector<LoopRef> lane = schedule.split(loops_of(schedule, block, axis).at(0), {std::nullopt, lanes});
+  if (vectors > 1) {
+    const auto parts = schedule.split(lane[0], {std::nullopt, vectors});
+    lane[0] = parts[0], row = parts[1];
+  }
   std::vector<LoopRef> inner;  // within a strip
   for (const Var& v : spatial) {
     std::vector<LoopRef>& here = inner.empty() ? outer : inner;

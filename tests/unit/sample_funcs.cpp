@@ -217,6 +217,13 @@ Func row_sum(int64_t rows, int64_t columns) {
                                    [&](const Indices& s, const Indices& r) { return x({s[0], r[0]}); })});
 }
 
+Func column_sum(int64_t batch, int64_t rows, int64_t columns) {
+  const Tensor x = te::placeholder("X", {batch, rows, columns});
+  return te::make_func("column_sum", {x},
+                       {te::reduce("Y", {batch, columns}, {rows}, te::Combiner::sum, {x},
+                                   [&](const Indices& s, const Indices& r) { return x({s[0], r[0], s[1]}); })});
+}
+
 Func gelu(int64_t rows, int64_t columns) {
   const Tensor x = te::placeholder("X", {rows, columns});
   return te::make_func("gelu", {x}, {te::compute("Y", {rows, columns}, {x}, [&](const Indices& s) {
@@ -298,6 +305,7 @@ std::vector<SampleFunc> sample_funcs() {
       {"transpose", transpose(19, 35)},
       {"broadcast_add", broadcast_add(3, 5, 21)},
       {"row_sum", row_sum(11, 77)},
+      {"column_sum", column_sum(2, 9, 128)},
       {"gelu", gelu(5, 39)},
   };
 }

@@ -39,6 +39,7 @@ Func attention(int64_t heads, int64_t length, int64_t width);
 Func transpose(int64_t rows, int64_t columns);
 Func broadcast_add(int64_t batch, int64_t channels, int64_t size);
 Func row_sum(int64_t rows, int64_t columns);
+Func column_sum(int64_t batch, int64_t rows, int64_t columns);
 Func gelu(int64_t rows, int64_t columns);
 
 // All of them, small enough for the oracle, with extents that do not divide.

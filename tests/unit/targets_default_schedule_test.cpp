@@ -196,8 +196,9 @@ TEST(DefaultSchedule, PacksPanelsWhereTheyAreUsed) {
 Func transposed_matmul(int64_t m, int64_t n, int64_t k, bool has_constant_weights) {
   const te::Tensor a = te::placeholder("A", {k, m}), b = te::placeholder("B", {k, n});
   const te::Tensor c =
-      te::reduce("C", {m, n}, {k}, te::Combiner::sum, {a, b},
-                 [&](const te::Indices& s, const te::Indices& r) { return a({r[0], s[0]}) * b({r[0], s[1]}); });
+      te::reduce("C", {m, n}, {k}, te::Combiner::sum, {a, b}, [&](const te::Indices& s, const te::Indices& r) {
+        return a({r[0], s[0]}) * b({r[0], s[1]});
+      });
   Func f = te::make_func("transposed_matmul", {a, b}, {c});
   if (has_constant_weights) f.attributes["constant:B"] = int64_t{1};
   return f;
@@ -302,6 +303,23 @@ TEST(DefaultSchedule, AsksForTheNextPanel) {
   EXPECT_TRUE(panels_asked_for(cpu::default_schedule(product(2), target)).empty());
   target.l2_bytes = 4 << 10;
   EXPECT_TRUE(panels_asked_for(cpu::default_schedule(product(64), target)).empty());
+}
+
+// Sums over rows that share nothing: one task takes vectors side by side, also where another axis would give it rows.
+TEST(DefaultSchedule, SumsOverRowsTakeVectorsSideBySide) {
+  const Target target = core(512, 32);
+  const auto vectors_of = [&](const Func& func) {
+    const Schedule schedule = cpu::default_schedule(func, target);
+    for (const AskedDecision& asked : schedule.asked())
+      if (asked.name == "vectors") return asked.candidates[asked.chosen].value[0];
+    return int64_t{0};
+  };
+  EXPECT_EQ(vectors_of(column_sum(1, 50, 1024)), 8);
+  EXPECT_EQ(vectors_of(column_sum(8, 50, 1024)), 8);
+  EXPECT_EQ(vectors_of(column_sum(8, 50, 96)), 2) << "whole vectors";
+  EXPECT_EQ(vectors_of(column_sum(8, 50, 90)), 0);
+  for (const Target& each : cores())
+    for (const int64_t columns : {32, 90, 96, 128}) expect_same_meaning(column_sum(3, 7, columns), each);
 }
 
 // A tile that leaves registers free takes two steps of k at a time, whole ones of an odd k one.
