@@ -257,6 +257,30 @@ std::vector<NDArray> Executable::run(const std::vector<NDArray>& inputs) {
   return outputs;
 }
 
+namespace {
+
+bool overlap(const NDArray& a, const NDArray& b) {
+  const auto *first = static_cast<const char*>(a.data()), *second = static_cast<const char*>(b.data());
+  return first < second + b.byte_size() && second < first + a.byte_size();
+}
+
+void require_separate(const std::vector<NDArray>& inputs, const std::vector<NDArray>& outputs, const Plan& plan) {
+  const auto refuse = [&](size_t output, const std::string& other) {
+    throw Error(ErrorCode::input, "output '" + plan.outputs[output].name + "' shares memory with " + other +
+                                      "\n  help: give it an array of its own");
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (static_cast<int64_t>(k) != plan.outputs[i].in_place && overlap(outputs[i], inputs[k]))
+        refuse(i, "input '" + plan.inputs[k].name + "'");
+    }
+    for (size_t k = 0; k < i; ++k)
+      if (overlap(outputs[i], outputs[k])) refuse(i, "output '" + plan.outputs[k].name + "'");
+  }
+}
+
+}  // namespace
+
 void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs) {
   State& s = *state_;
   const auto sized = s.checked(inputs);
@@ -268,6 +292,7 @@ void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArra
                                         s.plan.inputs[input].name +
                                         "', but another array was given\n  help: give the input's array for both");
   }
+  require_separate(inputs, outputs, s.plan);
   Addresses addresses(inputs, outputs);
   std::lock_guard lock(s.mutex);
   s.ready_program(sized).run(addresses.inputs, addresses.outputs, threads());

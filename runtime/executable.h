@@ -43,8 +43,8 @@ class Executable {
   // ones, so that a run at one of these costs nothing more.  An output that is in place of an input
   // (TensorInfo::in_place) is that input's array, which the run changes.
   std::vector<NDArray> run(const std::vector<NDArray>& inputs);
-  // Into arrays that the caller owns; they overlap neither each other nor the inputs, but those in place of an input,
-  // which are its array.
+  // Into arrays that the caller owns.  Error(input) where one overlaps another or an input; those in place of an input
+  // are its array.
   void run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs);
   // 0: one worker a core of the affinity mask and the cgroups' CPU quota, as at the start.  Error(limit).
   void set_threads(int threads);

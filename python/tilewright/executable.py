@@ -18,6 +18,8 @@ from .schedule import Schedule
 
 def as_array(value: Any) -> np.ndarray:
     """numpy's view of an array, of anything that speaks DLPack, or a copy of a nested list."""
+    if type(value) is np.ndarray and value.flags.c_contiguous:
+        return value
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         try:
             value = np.from_dlpack(value)
@@ -32,6 +34,9 @@ class Executable:
     def __init__(self, core: _core.Executable, report: dict[str, Any] | None = None):
         self._core, self._report = core, report
         self._inputs, self._outputs = list(core.inputs), list(core.outputs)  # (name, type) in order
+        self._input_names = [name for name, _ in self._inputs]
+        self._output_names = [name for name, _ in self._outputs]
+        self._changed = {at for at in core.in_place if at >= 0}  # inputs in whose place an output is
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -62,8 +67,7 @@ class Executable:
 
     def _checked(self, arrays: list[Any]) -> list[np.ndarray]:
         """The inputs in order as arrays; those that a run changes as they are."""
-        changed = {at for at in self._core.in_place if at >= 0}
-        for at in changed:
+        for at in self._changed:
             array, name = arrays[at], self._inputs[at][0]
             if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
                 raise Error(
@@ -78,34 +82,32 @@ class Executable:
                         f"input {name!r} is changed by a run and shares memory with input "
                         f"{self._inputs[other][0]!r}\nhelp: give each its own array",
                     )
-        return [array if at in changed else as_array(array) for at, array in enumerate(arrays)]
+        return [array if at in self._changed else as_array(array) for at, array in enumerate(arrays)]
 
     def _ordered(self, inputs: dict[str, Any]) -> list[np.ndarray]:
-        expected = self._inputs
-        names = [name for name, _ in expected]
-        problems = [f"input {name!r} is missing" for name in names if name not in inputs]
-        problems += [f"there is no input {name!r}" for name in inputs if name not in names]
-        if problems:
-            needed = ", ".join(f"{name}: {kind}" for name, kind in expected)
+        names = self._input_names
+        if len(inputs) != len(names) or not all(name in inputs for name in names):
+            problems = [f"input {name!r} is missing" for name in names if name not in inputs]
+            problems += [f"there is no input {name!r}" for name in inputs if name not in names]
+            needed = ", ".join(f"{name}: {kind}" for name, kind in self._inputs)
             raise Error("TW1101", "; ".join(problems) + f"\nhelp: the inputs are {needed}")
         return self._checked([inputs[name] for name in names])
 
     def _given_outputs(self, out: dict[str, np.ndarray], inputs: list[np.ndarray]) -> list[np.ndarray]:
         """The arrays of `out` in order, if a run can write to all of them in place."""
-        names = [name for name, _ in self._outputs]
-        shared = {name: inputs[at] for name, at in zip(names, self._core.in_place, strict=True) if at >= 0}
-        out = {**shared, **out}
-        if sorted(out) != sorted(names):
+        names, shared = self._output_names, {}
+        if self._changed:
+            shared = {name: inputs[at] for name, at in zip(names, self._core.in_place, strict=True) if at >= 0}
+            out = {**shared, **out}
+        if len(out) != len(names) or not all(name in out for name in names):
             raise Error("TW1101", f"out has {', '.join(out) or 'nothing'}\nhelp: the outputs are {', '.join(names)}")
         for name, array in shared.items():
             if out[name] is not array:
                 raise Error("TW1101", f"out[{name!r}] is not the array of its input\nhelp: leave it out")
         arrays = [out[name] for name in names]
-        for i, (name, array) in enumerate(zip(names, arrays, strict=True)):
+        for name, array in zip(names, arrays, strict=True):
             if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
                 raise Error("TW1101", f"out[{name!r}] is no writable, C-contiguous numpy array\nhelp: use np.empty")
-            if name not in shared and any(np.may_share_memory(array, other) for other in (*inputs, *arrays[:i])):
-                raise Error("TW1101", f"out[{name!r}] shares memory with another array\nhelp: use np.empty")
         return arrays
 
     def run(self, inputs: dict[str, Any], out: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
@@ -120,11 +122,11 @@ class Executable:
             self._core.run_into(arrays, outputs)
         else:
             outputs = self._core.run(arrays)
-        return dict(zip((name for name, _ in self._outputs), outputs, strict=True))
+        return dict(zip(self._output_names, outputs, strict=True))
 
     def __call__(self, *inputs: Any) -> list[np.ndarray]:
         """Runs on arrays in the order of the inputs; gives a list."""
-        names = [name for name, _ in self._inputs]
+        names = self._input_names
         if len(inputs) != len(names):
             raise Error("TW1101", f"{len(inputs)} inputs were given, {len(names)} are needed: {', '.join(names)}")
         return self._core.run(self._checked(list(inputs)))

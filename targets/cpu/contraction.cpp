@@ -145,22 +145,22 @@ std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const TiledContractio
   return outside;
 }
 
-// Two steps of k an iteration: the loop's own instructions take the ports of multiply-adds, which a small tile feels.
-// Both steps' vectors of B are live together, so that a large tile would not stay in registers.
-bool takes_pairs(const TiledContraction& c, int64_t extent, const Target& target) {
-  const int live = c.tile.rows * c.tile.vectors + 2 * c.tile.vectors + 2;
-  return !c.streams && c.tile.rows > 1 && extent > 2 && extent % 2 == 0 && live + 2 <= target.vector_registers;
+// Steps of k an iteration: the loop's own instructions take the ports of multiply-adds, 3 % of them where four steps
+// share them, and more in small tiles.
+int64_t usual_steps(const TiledContraction& c, int64_t extent) {
+  if (c.streams || c.tile.rows == 1 || extent <= 2) return 1;
+  return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1;
 }
 
 // The decision "k_unroll": steps along k of one iteration, in the innermost loop.
 int64_t decide_k_unroll(Schedule& schedule, const TiledContraction& c, const LoopRef& k, const Target& target) {
   if (is_open(schedule, k)) return 1;
-  const int64_t extent = extent_of(schedule, k), analytic = takes_pairs(c, extent, target) ? 2 : 1;
+  const int64_t extent = extent_of(schedule, k), analytic = usual_steps(c, extent);
   const double step = std::max<double>(static_cast<double>(c.tile.rows) * c.tile.vectors / target.fma_ports,
                                        static_cast<double>(target.fma_latency));
   std::vector<Candidate> candidates;
   for (const int64_t steps : {1, 2, 4, 8, 16}) {
-    if (extent % steps != 0 || (steps == 2 && analytic == 1)) continue;
+    if (extent % steps != 0) continue;
     // What a loop takes for itself, of which most hides behind the arithmetic.
     candidates.push_back({{steps}, 1 + 0.4 / (step * static_cast<double>(steps))});
   }

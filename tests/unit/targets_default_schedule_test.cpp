@@ -322,19 +322,19 @@ TEST(DefaultSchedule, SumsOverRowsTakeVectorsSideBySide) {
     for (const int64_t columns : {32, 90, 96, 128}) expect_same_meaning(column_sum(3, 7, columns), each);
 }
 
-// A tile that leaves registers free takes two steps of k at a time, whole ones of an odd k one.
-TEST(DefaultSchedule, SmallTilesTakePairsOfSteps) {
-  const auto unrolled_loops = [](const Func& func, const Target& target) {
-    int found = 0;
-    visit(cpu::default_schedule(func, target).func().body,
-          [&](const For& loop) { found += loop.loop_kind == LoopKind::unrolled && is_const_int(loop.extent, 2); });
-    return found;
+// Tiles take whole steps of k together: four, or two; of an odd k one.
+TEST(DefaultSchedule, TilesTakeSeveralStepsOfK) {
+  const auto steps_of = [](const Func& func) {
+    const Schedule schedule = cpu::default_schedule(func, core(512, 32));
+    for (const AskedDecision& asked : schedule.asked())
+      if (asked.name == "k_unroll") return asked.candidates[asked.chosen].value[0];
+    return int64_t{0};
   };
-  const Target target = core(512, 32);
-  EXPECT_EQ(unrolled_loops(matmul(7, 16, 24, false, true), target), 1);
-  EXPECT_EQ(unrolled_loops(matmul(7, 16, 23, false, true), target), 0);
+  EXPECT_EQ(steps_of(matmul(7, 16, 24, false, true)), 4);
+  EXPECT_EQ(steps_of(matmul(7, 16, 26, false, true)), 2);
+  EXPECT_EQ(steps_of(matmul(7, 16, 23, false, true)), 1);
   for (const Target& each : cores())
-    for (const int64_t k : {2, 23, 24}) expect_same_meaning(matmul(7, 33, k, false, true), each);
+    for (const int64_t k : {1, 2, 3, 23, 24, 26}) expect_same_meaning(matmul(7, 33, k, false, true), each);
 }
 
 TEST(TileModel, FitsTheRegisters) {
