@@ -11,7 +11,7 @@ namespace {
 
 constexpr double most_doubt = 1.02;   // that the network may be slower by, at the upper end of the interval
 constexpr double not_faster = 1.005;  // in the network: such a proposal is left out
-constexpr size_t least_rounds = 10;
+constexpr size_t least_samples = 5;
 constexpr int least_traces = 8;
 
 bool is_no_slower(const Ratio& ratio) {
@@ -88,8 +88,8 @@ std::vector<NDArray> made_up_inputs(const Plan& plan, uint64_t seed) {
   return inputs;
 }
 
-Ratio compare_networks(Executable& with, Executable& without, const std::vector<NDArray>& inputs, double seconds,
-                       double most_seconds) {
+std::vector<Sample> time_networks(Executable& with, Executable& without, const std::vector<NDArray>& inputs,
+                                  double seconds) {
   std::vector<NDArray> outputs = with.run(inputs);
   without.run_into(inputs, outputs);
   const auto time = [&](Executable& executable) {
@@ -98,20 +98,15 @@ Ratio compare_networks(Executable& with, Executable& without, const std::vector<
     return seconds_now() - start;
   };
   std::vector<Sample> samples;
-  const double start = seconds_now();
-  for (double until = seconds;; until += seconds) {
-    while (samples.size() < least_rounds || seconds_now() - start < until) {
-      Sample sample;
-      if (samples.size() % 2) {
-        sample.candidate = time(with), sample.incumbent = time(without);
-      } else {
-        sample.incumbent = time(without), sample.candidate = time(with);
-      }
-      samples.push_back(sample);
-    }
-    const Ratio ratio = ratio_of(samples);
-    if (ratio.high <= 1 || ratio.low > 1 || until + seconds > most_seconds) return ratio;
+  for (const double start = seconds_now(); samples.size() < least_samples || seconds_now() - start < seconds;) {
+    Sample sample;
+    sample.incumbent = time(without);
+    sample.candidate = time(with);
+    sample.candidate += time(with);
+    sample.incumbent += time(without);
+    samples.push_back(sample);
   }
+  return samples;
 }
 
 std::map<std::string, std::vector<Sample>> compare_steps(Executable& with, Executable& without,

@@ -44,9 +44,9 @@ std::vector<Record> confirm(std::vector<Proposal> proposals, const Confirming& w
 
 // Zeros for integers, which index anything, and made-up floats, for a network's inputs.
 std::vector<NDArray> made_up_inputs(const Plan& plan, uint64_t seed);
-// Runs both in turn for about so many seconds, and while it is not clear which is faster for as long as `most_seconds`.
-Ratio compare_networks(Executable& with, Executable& without, const std::vector<NDArray>& inputs, double seconds,
-                       double most_seconds);
+// Runs both in turn for about so many seconds.  A sample is two runs of each, of which each goes first once.
+std::vector<Sample> time_networks(Executable& with, Executable& without, const std::vector<NDArray>& inputs,
+                                  double seconds);
 // Each group of nodes within runs of both in turn: its time with by that without, by its name.
 std::map<std::string, std::vector<Sample>> compare_steps(Executable& with, Executable& without,
                                                          const std::vector<NDArray>& inputs, double seconds);

@@ -33,6 +33,7 @@ constexpr double least_runs_seconds = 0.3, most_runs_seconds = 3;
 constexpr double least_final_seconds = 0.15, most_final_seconds = 0.5;
 constexpr double finals_when_stopped = 5;  // seconds, after Ctrl-C
 constexpr int profile_repetitions = 5;
+constexpr int least_networks = 3;  // of each kind, to compare them
 constexpr double least_budget_for_bounds = 10;  // the machine's bounds take half a second to measure
 
 int64_t unix_time() {
@@ -191,7 +192,8 @@ class Job {
     for (const auto& trials : trials_) faster += trials->best().has_value();
     // Kernels that stay as they are come from the cache.
     const double share = options_.compile.cache ? std::min(1.0, 0.2 + faster / std::max(1.0, 1.0 * report_.tasks)) : 1;
-    return share * compile_seconds_ + 2 * runs_seconds();
+    const double again = options_.compile.cache ? 0.1 : 1;
+    return (share + 2 * least_networks * again) * compile_seconds_ + 2 * runs_seconds();
   }
   double reserve_for_confirmation() const { return std::min(2 * round_seconds(), 0.4 * options_.budget_seconds); }
   double final_seconds() const {
@@ -299,6 +301,22 @@ class Job {
     return seconds;
   }
 
+  // The network with these records by the network without.  Where its memory came to lie makes one and the same network
+  // up to 7 % slower or faster, so several are made; more, and for longer, while it is not clear which is faster.
+  Ratio compare_networks(const std::vector<Record>& records) const {
+    constexpr int most_networks = 12;
+    const double seconds = runs_seconds() / least_networks;
+    std::vector<Sample> samples;
+    for (int made = 1;; ++made) {
+      Executable with = compile(records), without = compile({});
+      const std::vector<Sample> own = time_networks(with, without, inputs_, seconds);
+      samples.insert(samples.end(), own.begin(), own.end());
+      const Ratio ratio = ratio_of(samples);
+      const bool is_clear = ratio.high <= 1 || ratio.low > 1;
+      if (made >= most_networks || left() < seconds || (made >= least_networks && is_clear)) return ratio;
+    }
+  }
+
   // By the names of groups, whose steps are in the network with and without proposals.
   std::map<std::string, Ratio> compare_tasks(Executable& tuned, Executable& untuned,
                                              const relay::CompileReport& compiled) const {
@@ -327,7 +345,8 @@ class Job {
     const auto expected = network_ ? std::vector<NDArray>() : untuned.run(inputs_);
     bool is_first = true;
     Confirming with;
-    with.compile = [&](const std::vector<Record>& records) { return compile(records); };
+    std::vector<Record> records;  // of the last one compiled
+    with.compile = [&](const std::vector<Record>& proposed) { return compile(records = proposed); };
     with.find_difference = [&](Executable& tuned) {
       return network_ ? network_->find_difference(tuned) : find_network_difference(tuned.run(inputs_), expected);
     };
@@ -335,9 +354,7 @@ class Job {
       return options_.compare_networks ? std::map<std::string, Ratio>() : compare_tasks(tuned, untuned, compiled);
     };
     with.compare = [&](Executable& tuned) {
-      return options_.compare_networks
-                 ? options_.compare_networks(tuned, untuned)
-                 : compare_networks(tuned, untuned, inputs_, runs_seconds(), std::min(4 * runs_seconds(), left()));
+      return options_.compare_networks ? options_.compare_networks(tuned, untuned) : compare_networks(records);
     };
     // One round there is always: what was measured is not to be lost.
     with.has_time = [&] {
