@@ -19,17 +19,19 @@ double bytes_of_worker(const RowSweep& sweep, int64_t blocks, const Target& targ
   const int64_t threads = std::max(1, target.threads), near = target.l2_bytes * 3 / 4 - 2 * panel_bytes(sweep);
   const int64_t of_worker = divide_up(blocks, threads);
   const double block_bytes = static_cast<double>(sweep.a_bytes) / static_cast<double>(blocks);
+  // Panels are asked for ahead.
+  const double b_bytes = 0.5 * static_cast<double>(sweep.b_bytes);
   const auto reads_of_a = [&](int64_t panels) {
     const double again = sweep.is_a_streamed ? 0.3 : 1;
     return block_bytes <= static_cast<double>(near) ? 1 : 1 + again * static_cast<double>(panels - 1);
   };
   if (blocks == 1) {
     const int64_t panels = divide_up(sweep.panels, threads);
-    return block_bytes * reads_of_a(panels) + static_cast<double>(panel_bytes(sweep) * panels);
+    return block_bytes * reads_of_a(panels) + b_bytes * static_cast<double>(panels) / static_cast<double>(sweep.panels);
   }
   const double reads_of_b = sweep.b_bytes <= target.l2_bytes / 2 ? 1 : static_cast<double>(of_worker);
   return static_cast<double>(of_worker) * block_bytes * reads_of_a(sweep.panels) +
-         static_cast<double>(sweep.b_bytes) * reads_of_b;
+         b_bytes * reads_of_b;
 }
 
 }  // namespace

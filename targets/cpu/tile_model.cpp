@@ -70,9 +70,11 @@ double tile_cost(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t
   if (k <= 0) k = 1 << 8;
   // Of equals the one that does more work a load.
   const double loads = static_cast<double>(tile.rows + tile.vectors) / (tile.rows * tile.vectors);
+  // A panel that takes more of the second cache leaves no room for the next one and for rows.
+  const bool is_crowded = tile.vectors * (target.vector_bits / 8) * k > target.l2_bytes / 4;
   // A partial tile is code of its own.
   const double uneven = m % tile.rows ? 0.02 / std::max(1.0, static_cast<double>(m / tile.rows) / 8) : 0.0;
-  return predict_cycles(tile, m, n_vectors, k, target) * (1 + 0.02 * loads + uneven) +
+  return predict_cycles(tile, m, n_vectors, k, target) * (1 + 0.02 * loads + uneven + (is_crowded ? 0.12 : 0.0)) +
          predict_traffic(tile, m, n_vectors, k, sweep, target);
 }
 
