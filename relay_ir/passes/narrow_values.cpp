@@ -130,7 +130,7 @@ class Chooser {
       return is_padded || *channels == 1 ? Narrow::data : Narrow::none;
     }
     if (elements(node.outputs[0]) / *outputs < many_rows) return Narrow::weights;
-    return *channels % 2 == 0 ? Narrow::product : Narrow::none;
+    return *channels % 2 == 0 || has_words_along_window(graph_, node) ? Narrow::product : Narrow::none;
   }
 
   Narrow matrix_product(const Node& node, bool is_constant) const {
@@ -222,6 +222,16 @@ bool needs_all_bits(const Node& reader, const std::vector<bool>& is_precise) {
   if (op == "conv" || op == "matmul" || natives().count(op)) return false;
   const bool hands_on = is_mover(reader) || keepers().count(op) != 0;
   return !hands_on || is_precise[reader.outputs[0]];
+}
+
+bool has_words_along_window(const Graph& graph, const Node& node) {
+  constexpr int64_t few_channels = 8;  // more are stored in blocks
+  if (node.op->name != "conv" || node.attributes.get_int("groups") > 1 || !graph.is_constant(node.inputs[1]))
+    return false;
+  const Shape& weight = graph.values[node.inputs[1]].constant->shape();
+  const auto& dilations = node.attributes.get_ints("dilations");
+  return weight.size() > 2 && weight[1] % 2 != 0 && weight[1] < few_channels && weight.back() > 1 &&
+         (dilations.empty() || dilations.back() == 1);
 }
 
 NarrowValues choose_narrow_values(const Graph& graph, DType storage, bool has_products, const Target& target) {

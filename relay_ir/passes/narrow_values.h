@@ -26,6 +26,10 @@ struct NarrowValues {
 // `has_products`: the target multiplies 16-bit operands, and no slower than f32.
 NarrowValues choose_narrow_values(const Graph& graph, DType storage, bool has_products, const Target& target);
 
+// Whether a convolution of few channels, an odd number of them, can take neighbours along its window's rows for the pairs
+// that products of 16-bit operands take.
+bool has_words_along_window(const Graph& graph, const Node& node);
+
 // Whether the reader wants all bits of what it reads, given which values' readers do.
 bool needs_all_bits(const Node& reader, const std::vector<bool>& is_precise);
 

@@ -8,6 +8,9 @@
 // a conversion at the end of what makes it; loops that read it widen it again.  Operators that only move values
 // (transpose, concat, …) move the 16 bits.  The graph's inputs and outputs stay f32.
 //
+// Products take pairs: of channels, or where there are few and an odd number of them of neighbours along the window's
+// rows, which get a column of zeros where they are odd.
+//
 // Where the target has no products of the type, only weights are stored in it: loads widen them.  Those of bf16 that
 // many rows share stay f32.
 #include <unordered_map>
@@ -35,7 +38,10 @@ class Precision {
           product(node, stored(node.inputs[0]), narrowed(node.inputs[1]));
           break;
         case Narrow::product:
-          product(node, narrowed(node.inputs[0]), narrowed(node.inputs[1]));
+          if (has_words_along_window(graph_, node))
+            product_along_window(node);
+          else
+            product(node, narrowed(node.inputs[0]), narrowed(node.inputs[1]));
           break;
         case Narrow::data:
           product(node, narrowed(node.inputs[0]), copy_[node.inputs[1]]);
@@ -87,8 +93,28 @@ class Precision {
     finish(node, copy_.add(node, node.op->name, inputs, node.attributes));
   }
 
-  void product(const Node& node, ValueId data, ValueId weight) {
+  void product_along_window(const Node& node) {
+    const NDArray& wide = *graph_.values[node.inputs[1]].constant;
+    const int64_t width = wide.shape().back(), even = width + width % 2;
+    Shape shape = wide.shape();
+    shape.back() = even;
+    NDArray array(storage_, shape);
+    for (int64_t i = 0; i < array.size(); ++i)
+      array.set_float(i, i % even < width ? wide.get_float(i / even * width + i % even) : 0.0);
     NodeAttributes attributes = node.attributes;
+    if (even != width) {
+      std::vector<int64_t> pads = attributes.get_ints("pads");
+      pads.resize(2 * (shape.size() - 2), 0);
+      pads.back() += 1;
+      attributes.set("pads", pads);
+    }
+    const std::string name = graph_.values[node.inputs[1]].name + "." + to_string(storage_);
+    product(node, narrowed(node.inputs[0]), copy_.to().add_constant(name, std::move(array)), attributes);
+  }
+
+  void product(const Node& node, ValueId data, ValueId weight) { product(node, data, weight, node.attributes); }
+
+  void product(const Node& node, ValueId data, ValueId weight, NodeAttributes attributes) {
     attributes.set("result", std::string("f32"));
     finish(node, copy_.add(node, node.op->name, {data, weight}, attributes));
   }

@@ -222,28 +222,6 @@ TileLoops fuse_tasks(Schedule& schedule, const TiledContraction& c, const std::v
   return {shared.size() > 1 ? schedule.fuse(shared) : shared[0], tasks.back()};
 }
 
-// While tiles use a panel, each asks for an equal part of the next one, in the loop along k that has a line for each
-// iteration.
-void prefetch_in_parts(Schedule& schedule, const ContractionLoops& loops, const TileLoops& outside,
-                       const std::vector<int64_t>& extents, const Buffer& panels, int64_t panel_bytes) {
-  constexpr int64_t line_bytes = 64;
-  int64_t tiles = 1;
-  for (const int64_t extent : extents) tiles *= extent;
-  const bool is_one = outside.parallel == outside.tile;
-  if (!is_one && extents.back() > 1) schedule.annotate(outside.tile, prefetch_parts_attribute, extents.back());
-  if (const int64_t parts = is_one ? tiles : tiles / extents.back(); parts > 1)
-    schedule.annotate(outside.parallel, prefetch_parts_attribute, parts);
-  std::vector<LoopRef> reduce = loops.reduce;
-  std::erase_if(reduce, [&](const LoopRef& loop) { return extent_of(schedule, loop) == 1; });
-  size_t inner = 0;
-  for (int64_t steps = extent_of(schedule, reduce[0]); inner + 1 < reduce.size(); ++inner) {
-    steps *= extent_of(schedule, reduce[inner + 1]);
-    if (steps * tiles * line_bytes > panel_bytes) break;
-  }
-  schedule.annotate(reduce[inner], prefetch_next_attribute, panels->name);
-  schedule.annotate(reduce[inner], prefetch_bytes_attribute, panel_bytes);
-}
-
 // B comes from memory, or from the cache that all cores share, when a panel is read for the first time: while the tiles
 // of one panel compute, the next one is on its way to the second cache, where both have to stay.  The decision
 // "panel_prefetch": 0 not, 1 each tile asks for all of it, 2 for its part of it.
@@ -276,7 +254,7 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
   if (has_parts) candidates.push_back({{2}, parts_fit ? 1 : 1.05});
   const int64_t how = schedule.decide("panel_prefetch", candidates, {has_parts && parts_fit ? 2 : fits ? 1 : 0})[0];
   if (how == 1) prefetch_ahead(schedule, *inner, panels, panel_bytes);
-  if (how == 2) prefetch_in_parts(schedule, loops, outside, extents, panels, panel_bytes);
+  if (how == 2) prefetch_in_parts(schedule, outside, extents, loops.reduce, panels, panel_bytes);
 }
 
 // What the epilogue of the next tile of a row reads besides the sums: a residual is as large as the result.

@@ -254,6 +254,25 @@ void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffe
   schedule.annotate(loop, prefetch_bytes_attribute, bytes);
 }
 
+void prefetch_in_parts(Schedule& schedule, const TileLoops& outside, const std::vector<int64_t>& extents,
+                       std::vector<LoopRef> reduce, const Buffer& panels, int64_t panel_bytes) {
+  constexpr int64_t line_bytes = 64;
+  int64_t tiles = 1;
+  for (const int64_t extent : extents) tiles *= extent;
+  const bool is_one = outside.parallel == outside.tile;
+  if (!is_one && extents.back() > 1) schedule.annotate(outside.tile, prefetch_parts_attribute, extents.back());
+  if (const int64_t parts = is_one ? tiles : tiles / extents.back(); parts > 1)
+    schedule.annotate(outside.parallel, prefetch_parts_attribute, parts);
+  std::erase_if(reduce, [&](const LoopRef& loop) { return extent_of(schedule, loop) == 1; });
+  size_t inner = 0;
+  for (int64_t steps = extent_of(schedule, reduce[0]); inner + 1 < reduce.size(); ++inner) {
+    steps *= extent_of(schedule, reduce[inner + 1]);
+    if (steps * tiles * line_bytes > panel_bytes) break;
+  }
+  schedule.annotate(reduce[inner], prefetch_next_attribute, panels->name);
+  schedule.annotate(reduce[inner], prefetch_bytes_attribute, panel_bytes);
+}
+
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const auto epilogue = find_epilogue(schedule, block);

@@ -113,6 +113,11 @@ void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, co
                      const Target& target);
 // The loop asks for what its body reads of the buffer so many bytes ahead.
 void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes);
+// While tiles use a panel of an operand, each asks for an equal part of the next one, in the loop along k that has a
+// line for each iteration.  `extents`: of the loops outside of a tile that use one panel, `reduce`: those along k, both
+// outermost first.
+void prefetch_in_parts(Schedule& schedule, const TileLoops& outside, const std::vector<int64_t>& extents,
+                       std::vector<LoopRef> reduce, const Buffer& panels, int64_t panel_bytes);
 // The loops of the block below `tile`: those of its spatial axis number `axis` become vectors, the others are unrolled.
 void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
 // The same without unrolling: the block reads memory, not registers.

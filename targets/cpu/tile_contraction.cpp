@@ -192,6 +192,21 @@ IndexMap tile_map(const Buffer& buffer, size_t axis, const TileBlock& tiles, int
   return map;
 }
 
+// Weights come from memory, or from the cache that all cores share: the decision "panel_prefetch" as in contraction.cpp,
+// with 0 and 2.
+void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TileContraction& c, int64_t panel_bytes,
+                         const TileLoops& outside, const std::vector<int64_t>& extents,
+                         const std::vector<LoopRef>& reduce, const Target& target) {
+  const auto is_long = [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; };
+  const bool has_tiles = std::any_of(extents.begin(), extents.end(), [](int64_t extent) { return extent > 1; });
+  if (!c.batch.empty() || !has_tiles || std::none_of(reduce.begin(), reduce.end(), is_long)) return;
+  const bool fits = panel_bytes <= target.l2_bytes / 2;
+  const std::vector<Candidate> candidates{{{0}, 1.02}, {{2}, fits ? 1.0 : 1.05}};
+  if (schedule.decide("panel_prefetch", candidates, {fits ? 2 : 0})[0] == 0) return;
+  const Buffer panels = analyse(schedule.node(block)).reads[static_cast<size_t>(c.b)].buffer;
+  prefetch_in_parts(schedule, outside, extents, reduce, panels, panel_bytes);
+}
+
 }  // namespace
 
 bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
@@ -218,6 +233,7 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   const int64_t outer = has_outer ? analysis.extent(outer_axis) : 1;
   const int64_t steps = count_iterations(analysis, c.reduce) / c.k_step;
   const TileBlock tiles = decide_block(schedule, m, outer, n_tiles, steps, target);
+  const bool multiplies_weight = is_weight(schedule, c);
   pack(schedule, block, c, packing_map(c, tiles, width), width);
 
   const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
@@ -225,6 +241,7 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   for (const Var& v : c.batch) order.push_back(loop_of(v));
   const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, tiles.columns, width});
   order.push_back(j[0]);
+  const size_t panel_loops = order.size();
   std::vector<LoopRef> inner;  // loops over tiles
   for (const Var& v : c.rows) {
     if (v == row_axis) break;
@@ -254,14 +271,20 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   }
   const LoopRef first_k = order[outer_count];
   order.insert(order.end(), k_inner.begin(), k_inner.end() - 2);
+  const std::vector<LoopRef> reduce(order.begin() + static_cast<std::ptrdiff_t>(outer_count), order.end());
+  std::vector<int64_t> extents;  // of what uses one panel
+  for (size_t l = panel_loops; l < outer_count; ++l)
+    extents.push_back(is_open(schedule, order[l]) ? 1 : extent_of(schedule, order[l]));
+  const bool has_panels = multiplies_weight && extent_of(schedule, j[0]) > 1;
   order.insert(order.end(), inner.begin(), inner.end());
   order.push_back(i[2]), order.push_back(j[2]);
   order.insert(order.end(), k_inner.end() - 2, k_inner.end());
   schedule.reorder(order);
 
   const bool has_partial_tile = m % (int64_t{tiles.rows} * tiles.across_rows) != 0;
-  const auto [parallel, tile_loop] =
+  const TileLoops outside =
       fuse_outside(schedule, {order.begin(), order.begin() + outer_count}, has_partial_tile, target);
+  const auto& [parallel, tile_loop] = outside;
 
   // Tiles in registers, their copy in memory, and what is made of it.
   const size_t axis = position_of(analysis, c.vector_axis);
@@ -304,6 +327,11 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
     schedule.tensorize(last[0], instruction);
   };
   const BlockRef init = schedule.decompose_reduction(block, first_k);
+  if (has_panels) {
+    const int64_t panel_bytes = count_iterations(analysis, c.reduce) * tiles.columns * width *
+                                analysis.reads[static_cast<size_t>(c.b)].buffer->dtype.bytes();
+    prefetch_next_panel(schedule, block, c, panel_bytes, outside, extents, reduce, target);
+  }
   tile_loops(init, "tile_zero" + c.suffix);
   tile_loops(copy, "tile_store" + c.suffix);
   vectorize_in_memory(schedule, out, tile_loop, axis, lanes);

@@ -29,6 +29,13 @@ namespace {
 constexpr int64_t line_bytes = 64;
 constexpr int64_t near_bytes = 16 << 10;  // half of a small first cache: what comes later waits in the second
 
+// The first element of what an index names: an element, a vector of them or a tile.
+Expr first_element(const Expr& index) {
+  if (const auto* ramp = index.as<Ramp>()) return ramp->base;
+  const auto* tile = index.as<Call>();
+  return tile && tile->intrinsic == Intrinsic::tile_at ? tile->arguments[0] : index;
+}
+
 // Flat offsets, in elements, that the body reads of the buffer: one for each line as far as their distances are known.
 std::vector<Expr> lines_read(const Stmt& body, const std::string& buffer, Buffer& found) {
   std::vector<Expr> offsets;
@@ -37,8 +44,7 @@ std::vector<Expr> lines_read(const Stmt& body, const std::string& buffer, Buffer
   visit(body, is_own_loop, [&](const Load& l) {
     if (l.buffer->name != buffer || l.indices.size() != 1) return;
     found = l.buffer;
-    const auto* ramp = l.indices[0].as<Ramp>();
-    const Expr offset = ramp ? ramp->base : l.indices[0];
+    const Expr offset = first_element(l.indices[0]);
     if (offset.dtype().lanes != 1) return;
     const auto distance = offsets.empty() ? 0 : as_int(simplify(offset - offsets[0]));
     if (!distance) return;
@@ -106,8 +112,7 @@ class NextParts {
         loop.body, [&](const For& own) { start[own.var] = Expr(0); },
         [&](const Load& l) {
           if (first.is_defined() || l.buffer->name != name || l.indices.size() != 1) return;
-          const auto* ramp = l.indices[0].as<Ramp>();
-          first = ramp ? ramp->base : l.indices[0], buffer = l.buffer;
+          first = first_element(l.indices[0]), buffer = l.buffer;
         });
     const int64_t bytes = int_attribute(loop, prefetch_bytes_attribute).value_or(0);
     if (!first.is_defined() || first.dtype().lanes != 1 || bytes == 0) return body;
