@@ -105,3 +105,34 @@ def test_results_are_near_those_of_f32(make, precision):
         assert outputs[name].dtype == np.float32
         assert np.abs(outputs[name] - expected).max() <= 3e-2 * np.abs(expected).max()
     assert any(not np.array_equal(outputs[name], plain[name]) for name in plain)  # something was rounded
+
+
+@pytest.mark.parametrize("target", ["cpu", "x86:avx512+avx512bf16", "x86:avx512"])
+@pytest.mark.parametrize(
+    ("data", "weight", "attributes"),
+    [
+        ((1, 3, 29, 31), (20, 3, 7, 7), {"strides": [2, 2], "pads": [3, 3, 3, 3]}),
+        ((2, 3, 24, 24), (16, 3, 4, 4), {"strides": [4, 4]}),
+        ((1, 1, 20, 33), (8, 1, 3, 5), {"pads": [1, 0, 2, 4]}),
+        ((1, 5, 23, 23), (33, 5, 3, 2), {}),
+        ((1, 3, 40), (24, 3, 3), {"pads": [1, 1]}),
+        ((1, 3, 21, 21), (16, 3, 3, 3), {"dilations": [2, 2], "pads": [2, 2, 2, 2]}),
+        ((1, 3, 21, 21), (16, 3, 3, 3), {"dilations": [2, 1]}),
+        ((1, 24, 14, 14), (40, 24, 1, 1), {}),
+        ((1, 40, 14, 15), (24, 40, 3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        ((1, 56, 9, 9), (72, 56, 1, 1), {}),
+    ],
+)
+def test_few_channels_and_half_blocks_take_pairs(target, data, weight, attributes):
+    """Pairs along the window's rows, where a column of zeros is no part of the result, and in half blocks of channels."""
+    rng = np.random.default_rng(0)
+    nodes = [("Conv", ["x", "w"], ["y"], attributes)]
+    model = model_of(nodes, [value("x", data)], [value("y", None)], {"w": whole(rng, *weight)})
+    feed = {"x": whole(rng, *data)}
+    try:
+        got = tw.compile(tw.load(model), target=target, precision="bf16", winograd=False).run(feed)["y"]
+    except tw.Error as error:
+        if error.code != "TW1202":
+            raise
+        pytest.skip("this machine lacks the instructions")
+    np.testing.assert_array_equal(got, reference(model, feed)[0])
