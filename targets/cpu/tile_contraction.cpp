@@ -198,8 +198,7 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TileCo
                          const TileLoops& outside, const std::vector<int64_t>& extents,
                          const std::vector<LoopRef>& reduce, const Target& target) {
   const auto is_long = [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; };
-  const bool has_tiles = std::any_of(extents.begin(), extents.end(), [](int64_t extent) { return extent > 1; });
-  if (!c.batch.empty() || !has_tiles || std::none_of(reduce.begin(), reduce.end(), is_long)) return;
+  if (!c.batch.empty() || std::none_of(reduce.begin(), reduce.end(), is_long)) return;
   const bool fits = panel_bytes <= target.l2_bytes / 2;
   const std::vector<Candidate> candidates{{{0}, 1.02}, {{2}, fits ? 1.0 : 1.05}};
   if (schedule.decide("panel_prefetch", candidates, {fits ? 2 : 0})[0] == 0) return;
@@ -272,7 +271,7 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   const LoopRef first_k = order[outer_count];
   order.insert(order.end(), k_inner.begin(), k_inner.end() - 2);
   const std::vector<LoopRef> reduce(order.begin() + static_cast<std::ptrdiff_t>(outer_count), order.end());
-  std::vector<int64_t> extents;  // of what uses one panel
+  std::vector<int64_t> extents{1};  // of what uses one panel
   for (size_t l = panel_loops; l < outer_count; ++l)
     extents.push_back(is_open(schedule, order[l]) ? 1 : extent_of(schedule, order[l]));
   const bool has_panels = multiplies_weight && extent_of(schedule, j[0]) > 1;
