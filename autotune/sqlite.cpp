@@ -71,7 +71,8 @@ std::string Statement::text(int column) const {
 
 Connection::Connection(std::filesystem::path path, bool is_writable) {
   sqlite3* connection = nullptr;
-  const int flags = is_writable ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  // Readers write nothing, but may have to undo what a job that was killed had not committed.
+  const int flags = SQLITE_OPEN_READWRITE | (is_writable ? SQLITE_OPEN_CREATE : 0);
   const int result = sqlite3_open_v2(path.c_str(), &connection, flags, nullptr);
   connection_.reset(connection);
   if (result != SQLITE_OK) {
@@ -81,9 +82,12 @@ Connection::Connection(std::filesystem::path path, bool is_writable) {
   sqlite3_busy_timeout(connection, patience_milliseconds);
   execute("PRAGMA foreign_keys = ON");
   execute("PRAGMA trusted_schema = OFF");
-  if (!is_writable) return;
-  execute("PRAGMA journal_mode = DELETE");
-  execute("PRAGMA synchronous = FULL");
+  if (is_writable) {
+    execute("PRAGMA journal_mode = DELETE");
+    execute("PRAGMA synchronous = FULL");
+  } else {
+    execute("PRAGMA query_only = ON");
+  }
 }
 
 void Connection::execute(const char* sql) const {
