@@ -6,6 +6,7 @@
 #include "autotune/features.h"
 
 namespace tw::autotune {
+
 double distance(const Choice& a, const Choice& b) {
   double sum = a.size() == b.size() ? 0 : 100;  // not the same kind of value
   const auto log_of = [](int64_t number) { return std::log2(1 + static_cast<double>(std::max<int64_t>(number, 0))); };

@@ -24,6 +24,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int profile_repetitions = 5;
+// What memory holds that nothing has written yet: as floats, large numbers.
+constexpr std::byte candidate_poison{0x7f}, incumbent_poison{0x5a};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -76,10 +78,11 @@ class Contender {
   }
   // What a candidate does not write differs from what the incumbent writes.
   void poison() {
-    for (NDArray& output : outputs_) std::memset(output.data(), is_incumbent_ ? 0x5a : 0x7f, output.byte_size());
+    const std::byte poison = is_incumbent_ ? incumbent_poison : candidate_poison;
+    for (NDArray& output : outputs_) std::memset(output.data(), std::to_integer<int>(poison), output.byte_size());
   }
   // Fresh memory is zero, which may be just what a kernel that forgets to write it needs.
-  void poison_scratch() { executable_.fill_scratch(std::byte{0x7f}); }
+  void poison_scratch() { executable_.fill_scratch(candidate_poison); }
   double run() {
     const Clock::time_point start = Clock::now();
     executable_.run_into(inputs_, outputs_);
@@ -97,7 +100,7 @@ class Contender {
 // What the kernels' frames will be in.
 [[gnu::noinline]] void poison_stack() {
   volatile char frame[size_t{64} << 10];
-  for (volatile char& byte : frame) byte = 0x7f;
+  for (volatile char& byte : frame) byte = std::to_integer<char>(candidate_poison);
 }
 
 void set_progress(Exchange& exchange, Progress progress) {

@@ -50,8 +50,10 @@ OpDef conv_op() {
     const Window window = window_of(c, {weight.begin() + 2, weight.end()});
     const int64_t groups = c.attributes.get_int("groups"), per_group = weight[0] / groups;
     const DType result = c.outputs[0].dtype, accumulator = accumulator_of(result);
-    // Groups are multiplied in f32: better to widen an element once than in every product.
-    const te::Tensor x = pad_window(in[0], window, groups > 1 && is_half(in[0].dtype()) ? accumulator : in[0].dtype());
+    // What is multiplied in f32 is better widened once than in every product.
+    const bool has_words = !c.attributes.get_string("result").empty() && in[0].dtype() == w.dtype();
+    const bool is_widened = groups > 1 && is_half(in[0].dtype()) && !has_words;
+    const te::Tensor x = pad_window(in[0], window, is_widened ? accumulator : in[0].dtype());
     std::vector<Expr> extents(w.shape().begin() + 1, w.shape().end());
     const te::Tensor y = te::reduce("conv", c.outputs[0].shape, extents, te::Combiner::sum, {x, w},
                                     [&](const te::Indices& s, const te::Indices& r) {

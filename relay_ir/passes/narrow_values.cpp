@@ -11,6 +11,7 @@
 #include "relay_ir/passes/narrow_values.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <string>
 
@@ -61,11 +62,14 @@ class Chooser {
         uses_(graph),
         is_stored_(graph.values.size(), false),
         result_{std::vector<bool>(graph.values.size(), false), std::vector<bool>(graph.values.size(), false),
-                std::vector<Narrow>(graph.nodes.size(), Narrow::none)} {}
+                std::vector<Narrow>(graph.nodes.size(), Narrow::none), std::vector<int64_t>(graph.nodes.size(), 1)} {}
 
   NarrowValues run() {
     find_stored();
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) result_.nodes[i] = product_of(graph_.nodes[i]);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      result_.nodes[i] = product_of(graph_.nodes[i]);
+      if (result_.nodes[i] == Narrow::group_product) result_.groups_together[i] = *groups_together(graph_.nodes[i]);
+    }
     if (!has_products_) return result_;
     for (size_t i = graph_.nodes.size(); i-- > 0;) {
       const Node& node = graph_.nodes[i];
@@ -124,13 +128,38 @@ class Chooser {
     const auto outputs = as_int(graph_.values[node.inputs[1]].type.shape[0]);
     if (!is_constant || !channels || !outputs || *outputs == 0) return Narrow::none;
     if (node.attributes.get_int("groups") > 1) {
+      if (groups_together(node)) return Narrow::group_product;
       // No dot products; the padded copy of the data is widened as it is made.
       const auto& pads = node.attributes.get_ints("pads");
       const bool is_padded = std::any_of(pads.begin(), pads.end(), [](int64_t pad) { return pad != 0; });
       return is_padded || *channels == 1 ? Narrow::data : Narrow::none;
     }
     if (elements(node.outputs[0]) / *outputs < many_rows) return Narrow::weights;
-    return *channels % 2 == 0 || has_words_along_window(graph_, node) ? Narrow::product : Narrow::none;
+    if (*channels % 2 == 0) return Narrow::product;
+    return has_pairs_along_window(node) ? Narrow::window_product : Narrow::none;
+  }
+
+  // As few groups as fill vectors of results.  Units that multiply tiles take as long for few channels as for many, and
+  // for zeros between the groups; dot products have no time for these.
+  std::optional<int64_t> groups_together(const Node& node) const {
+    const Shape& weight = graph_.values[node.inputs[1]].constant->shape();
+    const bool has_tiles = target_.tiles.has(Intrinsic::tile_dot_bf16);
+    const int64_t groups = node.attributes.get_int("groups"), results = weight[0] / groups, channels = weight[1];
+    const int64_t lanes = has_tiles ? target_.tiles.row_bytes / f32.bytes() : target_.lanes(f32);
+    const int64_t together = std::lcm(results, lanes) / results;
+    if (channels < 2 || groups % together != 0 || together * channels % 4 != 0) return std::nullopt;
+    const bool is_one_product = together * channels * storage_.bytes() <= 2 * target_.tiles.row_bytes;
+    if (together > 1 && (!has_tiles || !is_one_product)) return std::nullopt;
+    return together;
+  }
+
+  // Of few channels: more are stored in blocks.
+  bool has_pairs_along_window(const Node& node) const {
+    constexpr int64_t few_channels = 8;
+    const Shape& weight = graph_.values[node.inputs[1]].constant->shape();
+    const auto& dilations = node.attributes.get_ints("dilations");
+    return weight.size() > 2 && weight[1] < few_channels && weight.back() > 1 &&
+           (dilations.empty() || dilations.back() == 1);
   }
 
   Narrow matrix_product(const Node& node, bool is_constant) const {
@@ -151,7 +180,7 @@ class Chooser {
 
   // Reads 16 bits, whatever else is asked for.
   bool demands(const Node& node, Narrow narrow, ValueId id) const {
-    if (narrow == Narrow::product) return true;
+    if (narrow == Narrow::product || narrow == Narrow::window_product || narrow == Narrow::group_product) return true;
     if (!is_result_narrow(node)) return false;
     if (is_mover(node)) return true;
     return node.op->name == "attention" && is_attention_operand(node, id) && are_operands_computed(node);
@@ -222,16 +251,6 @@ bool needs_all_bits(const Node& reader, const std::vector<bool>& is_precise) {
   if (op == "conv" || op == "matmul" || natives().count(op)) return false;
   const bool hands_on = is_mover(reader) || keepers().count(op) != 0;
   return !hands_on || is_precise[reader.outputs[0]];
-}
-
-bool has_words_along_window(const Graph& graph, const Node& node) {
-  constexpr int64_t few_channels = 8;  // more are stored in blocks
-  if (node.op->name != "conv" || node.attributes.get_int("groups") > 1 || !graph.is_constant(node.inputs[1]))
-    return false;
-  const Shape& weight = graph.values[node.inputs[1]].constant->shape();
-  const auto& dilations = node.attributes.get_ints("dilations");
-  return weight.size() > 2 && weight[1] % 2 != 0 && weight[1] < few_channels && weight.back() > 1 &&
-         (dilations.empty() || dilations.back() == 1);
 }
 
 NarrowValues choose_narrow_values(const Graph& graph, DType storage, bool has_products, const Target& target) {

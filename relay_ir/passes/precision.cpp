@@ -9,7 +9,8 @@
 // (transpose, concat, …) move the 16 bits.  The graph's inputs and outputs stay f32.
 //
 // Products take pairs: of channels, or where there are few and an odd number of them of neighbours along the window's
-// rows, which get a column of zeros where they are odd.
+// rows, which get a column of zeros where they are odd.  Groups of few channels become larger ones, with zeros between
+// them, where the target multiplies tiles.
 //
 // Where the target has no products of the type, only weights are stored in it: loads widen them.  Those of bf16 that
 // many rows share stay f32.
@@ -38,10 +39,13 @@ class Precision {
           product(node, stored(node.inputs[0]), narrowed(node.inputs[1]));
           break;
         case Narrow::product:
-          if (has_words_along_window(graph_, node))
-            product_along_window(node);
-          else
-            product(node, narrowed(node.inputs[0]), narrowed(node.inputs[1]));
+          product(node, narrowed(node.inputs[0]), narrowed(node.inputs[1]));
+          break;
+        case Narrow::window_product:
+          window_product(node);
+          break;
+        case Narrow::group_product:
+          group_product(node, chosen_.groups_together[i]);
           break;
         case Narrow::data:
           product(node, narrowed(node.inputs[0]), copy_[node.inputs[1]]);
@@ -63,6 +67,8 @@ class Precision {
     return copy_.to().add_node("cast", {value}, attributes, copy_.to().values[value].name + "." + to_string(dtype))[0];
   }
 
+  std::string narrow_name(ValueId old) const { return graph_.values[old].name + "." + to_string(storage_); }
+
   // In 16 bits.
   ValueId narrowed(ValueId old) {
     const auto found = narrow_.find(old);
@@ -71,8 +77,7 @@ class Precision {
     const NDArray& wide = *graph_.values[old].constant;
     NDArray array(storage_, wide.shape());
     for (int64_t i = 0; i < wide.size(); ++i) array.set_float(i, wide.get_float(i));
-    return narrow_[old] =
-               copy_.to().add_constant(graph_.values[old].name + "." + to_string(storage_), std::move(array));
+    return narrow_[old] = copy_.to().add_constant(narrow_name(old), std::move(array));
   }
 
   bool has_all_bits(ValueId old) const {
@@ -93,7 +98,7 @@ class Precision {
     finish(node, copy_.add(node, node.op->name, inputs, node.attributes));
   }
 
-  void product_along_window(const Node& node) {
+  void window_product(const Node& node) {
     const NDArray& wide = *graph_.values[node.inputs[1]].constant;
     const int64_t width = wide.shape().back(), even = width + width % 2;
     Shape shape = wide.shape();
@@ -108,8 +113,27 @@ class Precision {
       pads.back() += 1;
       attributes.set("pads", pads);
     }
-    const std::string name = graph_.values[node.inputs[1]].name + "." + to_string(storage_);
-    product(node, narrowed(node.inputs[0]), copy_.to().add_constant(name, std::move(array)), attributes);
+    product(node, narrowed(node.inputs[0]), copy_.to().add_constant(narrow_name(node.inputs[1]), std::move(array)),
+            attributes);
+  }
+
+  // Weights of several groups on the diagonal of one's.
+  void group_product(const Node& node, int64_t together) {
+    const NDArray& wide = *graph_.values[node.inputs[1]].constant;
+    const int64_t groups = node.attributes.get_int("groups"), results = wide.shape()[0] / groups;
+    const int64_t group_size = wide.size() / wide.shape()[0];  // channels and window of one result
+    Shape shape = wide.shape();
+    shape[1] *= together;
+    NDArray array(storage_, shape);
+    for (int64_t i = 0; i < array.size(); ++i) array.set_float(i, 0.0);
+    for (int64_t o = 0; o < shape[0]; ++o) {
+      const int64_t first = (o * together + o / results % together) * group_size;
+      for (int64_t i = 0; i < group_size; ++i) array.set_float(first + i, wide.get_float(o * group_size + i));
+    }
+    NodeAttributes attributes = node.attributes;
+    attributes.set("groups", groups / together);
+    product(node, narrowed(node.inputs[0]), copy_.to().add_constant(narrow_name(node.inputs[1]), std::move(array)),
+            attributes);
   }
 
   void product(const Node& node, ValueId data, ValueId weight) { product(node, data, weight, node.attributes); }

@@ -4,6 +4,16 @@
 
 namespace tw::cpu {
 
+int64_t group_along(const Access& operand, const Var& axis, const BlockAnalysis& analysis) {
+  const int64_t extent = analysis.extent(axis);
+  if (!operand.uses(axis)) return extent;
+  for (int64_t parts = 2; parts <= extent / 2; ++parts) {
+    if (extent % parts == 0 && unit_stride(operand, axis, analysis.iters, static_cast<int>(extent / parts)) == 0)
+      return extent / parts;
+  }
+  return 1;
+}
+
 std::optional<Contraction> match_contraction(const Schedule& schedule, const BlockRef& block, int lanes,
                                              const std::function<bool(const Contraction&)>& accepts) {
   Contraction c;
@@ -13,11 +23,12 @@ std::optional<Contraction> match_contraction(const Schedule& schedule, const Blo
   c.reduce = analysis.reduce();
   const std::vector<Var> spatial = analysis.spatial();
   for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
-    const bool in_a = analysis.reads[0].uses(*v), in_b = analysis.reads[1].uses(*v);
-    if (in_a == in_b || analysis.extent(*v) < 2) continue;
-    if (result_stride(schedule, block, *v, lanes) != 1) continue;
+    if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;
+    const int64_t groups[] = {group_along(analysis.reads[0], *v, analysis), group_along(analysis.reads[1], *v, analysis)};
+    if ((groups[0] > 1) == (groups[1] > 1)) continue;
     c.vector_axis = *v;
-    c.b = in_b ? 1 : 0, c.a = 1 - c.b;
+    c.a = groups[0] > 1 ? 0 : 1, c.b = 1 - c.a;
+    c.group = groups[c.a];
     if (accepts(c)) break;
     c.vector_axis = Var();
   }

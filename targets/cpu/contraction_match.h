@@ -1,4 +1,5 @@
-// A block that is C[…, i, j] += A[…, i, k] * B[…, k, j], with its axes by what they do.
+// A block that is C[…, i, j] += A[…, i, k] * B[…, k, j], with its axes by what they do.  Of grouped convolutions it is
+// C[…, i, j] += A[…, j // g, i, k] * B[…, k, j]: results of one group share A's elements.
 #pragma once
 
 #include <functional>
@@ -11,17 +12,24 @@ namespace tw::cpu {
 
 struct Contraction {
   BlockAnalysis analysis;
-  Var vector_axis;         // contiguous in C, in B only
+  Var vector_axis;         // contiguous in C, in B, and in A at most as the number of its group
+  int64_t group = 0;       // neighbours along the vector axis that share A's elements: all of them, or those of a group
   int a = -1, b = -1;      // indices of reads: the broadcast operand and the vector operand
   std::vector<Var> batch;  // in both operands
   std::vector<Var> rows;   // in A only
   std::vector<Var> reduce;
+
+  bool is_grouped() const { return group != analysis.extent(vector_axis); }
 };
 
-// `accepts` sees the vector axis and which operand is which; the innermost axis that it takes is the one.
+// `accepts` sees the vector axis, its groups and which operand is which; the innermost axis that it takes is the one.
 std::optional<Contraction> match_contraction(
     const Schedule& schedule, const BlockRef& block, int lanes,
-    const std::function<bool(const Contraction&)>& accepts = [](const Contraction&) { return true; });
+    const std::function<bool(const Contraction&)>& accepts = [](const Contraction& c) { return !c.is_grouped(); });
+
+// Neighbours along the axis for which the operand is the same: the largest divisor of its extent that gives such groups;
+// 1 when there are none, the extent when the operand is without the axis.
+int64_t group_along(const Access& operand, const Var& axis, const BlockAnalysis& analysis);
 
 // A product of words: g elements side by side along k.
 struct Words {

@@ -11,14 +11,21 @@ constexpr double worst_cost = 2;  // of a candidate, by the analytic choice's: b
 }  // namespace
 
 RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& target) {
-  RegisterTile analytic = choose_tile(p.m, p.n_vectors, p.k, target, p.sweep);
-  const double least = tile_cost(analytic, p.m, p.n_vectors, p.k, target, p.sweep);
+  const auto cost_of = [&](const RegisterTile& tile) {
+    return tile_cost(tile, p.m, p.n_vectors, p.k, target, p.sweep);
+  };
+  std::vector<RegisterTile> tiles = tiles_that_fit(p.m, p.n_vectors, target);
+  if (p.is_group) std::erase_if(tiles, [&](const RegisterTile& tile) { return p.n_vectors % tile.vectors != 0; });
+  RegisterTile analytic = *std::min_element(
+      tiles.begin(), tiles.end(),
+      [&](const RegisterTile& a, const RegisterTile& b) { return cost_of(a) < cost_of(b); });
+  const double least = cost_of(analytic);
   if (p.is_stream) analytic = panels_for_all(analytic, p.n_vectors, p.batches, target);
   const auto choice = [](const RegisterTile& tile) { return Choice{tile.rows, tile.vectors}; };
   const auto count = static_cast<double>(p.batches * std::max<int64_t>(1, p.sweep.outer_rows));
   std::vector<Candidate> candidates;
-  for (const RegisterTile& tile : tiles_that_fit(p.m, p.n_vectors, target)) {
-    const double cost = tile_cost(tile, p.m, p.n_vectors, p.k, target, p.sweep);
+  for (const RegisterTile& tile : tiles) {
+    const double cost = cost_of(tile);
     const bool is_analytic = choice(tile) == choice(analytic);
     if (cost > worst_cost * least && !is_analytic) continue;
     // Whoever waits for memory has time for any of them.

@@ -77,6 +77,7 @@ struct Product {
   Sweep sweep;
   int64_t batches = 1;
   bool is_stream = false;
+  bool is_group = false;  // panels divide the n vectors: a batch ends with them
 };
 RegisterTile decide_tile(Schedule& schedule, const Product& product, const Target& target);
 

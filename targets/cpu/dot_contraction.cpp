@@ -51,6 +51,7 @@ std::optional<DotContraction> match(const Schedule& schedule, const BlockRef& bl
   const int lanes = target.lanes(sum);
   std::optional<Words> words;
   const auto matched = match_contraction(schedule, block, lanes, [&](const Contraction& c) {
+    if (c.is_grouped() && c.group % lanes != 0) return false;
     words = find_words(c, instruction->extent, lanes);
     return words.has_value();
   });
@@ -148,10 +149,11 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
   const bool has_rows = !c.rows.empty();
   const Var row_axis = has_rows ? c.rows.back() : Var();
   const int64_t m = has_rows ? analysis.extent(row_axis) : 1;
-  const int64_t n_vectors = (analysis.extent(c.vector_axis) + lanes - 1) / lanes;
+  const int64_t n_vectors = (c.group + lanes - 1) / lanes, groups = analysis.extent(c.vector_axis) / c.group;
   const bool streams = is_stream(analysis.reads[c.b].buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t k_count = count_iterations(analysis, c.reduce) / g, batches = count_iterations(analysis, c.batch);
-  const RegisterTile tile = decide_tile(schedule, {m, n_vectors, k_count, {}, batches, streams}, target);
+  const RegisterTile tile =
+      decide_tile(schedule, {m, n_vectors, k_count, {}, batches * groups, streams, c.is_grouped()}, target);
   const auto map = packing_map(c, int64_t{tile.vectors} * lanes);
   if (!map) return false;
   pack(schedule, block, c, *map, target);

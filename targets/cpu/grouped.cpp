@@ -23,16 +23,6 @@ struct Grouped {
   std::vector<Var> rows;  // in the data only
 };
 
-// Neighbours along `axis` that read the same data: the largest divisor of its extent for which they do.
-int64_t group_of(const Access& data, const Var& axis, const BlockAnalysis& analysis) {
-  const int64_t extent = analysis.extent(axis);
-  for (int64_t parts = 2; parts <= extent / 2; ++parts) {
-    if (extent % parts == 0 && unit_stride(data, axis, analysis.iters, static_cast<int>(extent / parts)) == 0)
-      return extent / parts;
-  }
-  return 1;
-}
-
 std::optional<Grouped> match(const Schedule& schedule, const BlockRef& block) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (analysis.block_class != BlockClass::contraction) return std::nullopt;
@@ -41,7 +31,7 @@ std::optional<Grouped> match(const Schedule& schedule, const BlockRef& block) {
     if (!is_constant(schedule.func(), b.buffer)) continue;
     for (const Var& v : analysis.spatial()) {
       if (!a.uses(v) || dimension_of(b, v) < 0) continue;
-      Grouped g{analysis, v, 1 - weight, weight, group_of(a, v, analysis), {}};
+      Grouped g{analysis, v, 1 - weight, weight, group_along(a, v, analysis), {}};
       if (g.group < 2) return std::nullopt;
       for (const Var& r : analysis.reduce())
         if (b.uses(r) && dimension_of(b, r) < 0) return std::nullopt;

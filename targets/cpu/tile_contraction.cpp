@@ -70,6 +70,7 @@ std::optional<TileContraction> match(const Schedule& schedule, const BlockRef& b
   TileContraction found;
   const int lanes = target.lanes(analysis.write.buffer->dtype);
   const auto matched = match_contraction(schedule, block, lanes, [&](const Contraction& c) {
+    if (c.is_grouped() && c.group % (unit.row_bytes / 4) != 0) return false;
     found.product = product_for(c, unit);
     const auto words = found.product ? find_words(c, found.product->extent, lanes) : std::nullopt;
     if (!words || !has_plain_indices(c.analysis.reads[c.b])) return false;
@@ -83,39 +84,44 @@ std::optional<TileContraction> match(const Schedule& schedule, const BlockRef& b
   return found;
 }
 
+// What the blocks are cut from: `batches` products of m × n tiles of columns by `steps` along k, in `outer` rows of m.
+struct TiledProduct {
+  int64_t m = 1, outer = 1, n_tiles = 1, steps = 1, batches = 1;
+  bool is_group = false;  // blocks divide the tiles of columns: a batch ends with them
+};
+
 // Cycles of one core for all of it.  Products that add to one tile wait for each other, and B's words come from the
 // second cache where all of k does not fit the first one; A's are used for several panels or window positions.
-double predict(const TileBlock& b, int64_t m, int64_t outer, int64_t n_tiles, int64_t steps, const Target& target) {
+double predict(const TileBlock& b, const TiledProduct& p, const Target& target) {
   constexpr double second_cache_bytes = 32;  // a cycle
   const TileUnit& unit = target.tiles;
   const double products = static_cast<double>(b.count()) * b.rows;
   const double rows = static_cast<double>(b.across_rows) * b.across_outer * b.rows;
   const double loads = unit.load_cycles * (b.columns + rows / unit.rows);
   const double words = static_cast<double>(b.columns) * unit.rows * unit.row_bytes;
-  const double transfer = words * static_cast<double>(steps) > 0.5 * target.l1_bytes ? words / second_cache_bytes : 0;
+  const double transfer = words * static_cast<double>(p.steps) > 0.5 * target.l1_bytes ? words / second_cache_bytes : 0;
   const double step = std::max({products, loads, static_cast<double>(unit.product_latency + b.rows), transfer});
   const double around = 60 + 4.0 * products;  // zeros, stores, the epilogue
   const auto parts = [](int64_t extent, int64_t part) { return (extent + part - 1) / part; };
-  const int64_t blocks =
-      parts(m, int64_t{b.rows} * b.across_rows) * parts(outer, b.across_outer) * parts(n_tiles, b.columns);
-  return static_cast<double>(blocks) * (static_cast<double>(steps) * step + around);
+  const int64_t blocks = p.batches * parts(p.m, int64_t{b.rows} * b.across_rows) * parts(p.outer, b.across_outer) *
+                         parts(p.n_tiles, b.columns);
+  return static_cast<double>(blocks) * (static_cast<double>(p.steps) * step + around);
 }
 
 // The decision "tiles": how many along the rows, along the axis around them, and along the columns.
-TileBlock decide_block(Schedule& schedule, int64_t m, int64_t outer, int64_t n_tiles, int64_t steps,
-                       const Target& target) {
+TileBlock decide_block(Schedule& schedule, const TiledProduct& p, const Target& target) {
   const TileUnit& unit = target.tiles;
-  const int64_t along = (m + unit.rows - 1) / unit.rows;
+  const int64_t along = (p.m + unit.rows - 1) / unit.rows;
   std::vector<Candidate> candidates;
   size_t best = 0;
   TileBlock b;
-  b.rows = static_cast<int>((m + along - 1) / along);
+  b.rows = static_cast<int>((p.m + along - 1) / along);
   for (b.across_rows = 1; b.across_rows <= std::min<int64_t>(along, 4); ++b.across_rows) {
-    for (b.across_outer = 1; b.across_outer <= std::min<int64_t>(outer, 4); ++b.across_outer) {
-      for (b.columns = 1; b.columns <= std::min<int64_t>(n_tiles, 4); ++b.columns) {
+    for (b.across_outer = 1; b.across_outer <= std::min<int64_t>(p.outer, 4); ++b.across_outer) {
+      for (b.columns = 1; b.columns <= std::min<int64_t>(p.n_tiles, 4); ++b.columns) {
         if (2 * b.count() > unit.registers) continue;  // the others hold operands
-        candidates.push_back(
-            {{b.across_rows, b.across_outer, b.columns}, predict(b, m, outer, n_tiles, steps, target)});
+        if (p.is_group && p.n_tiles % b.columns != 0) continue;
+        candidates.push_back({{b.across_rows, b.across_outer, b.columns}, predict(b, p, target)});
         if (candidates.back().cost < candidates[best].cost) best = candidates.size() - 1;
       }
     }
@@ -218,7 +224,7 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   const int width = unit.row_bytes / 4, lanes = target.lanes(analysis.write.buffer->dtype);
   const Var row_axis = c.rows.back();
   const int64_t m = analysis.extent(row_axis), all_rows = count_most_iterations(analysis, c.rows);
-  const int64_t n_tiles = (analysis.extent(c.vector_axis) + width - 1) / width;
+  const int64_t n_tiles = (c.group + width - 1) / width, groups = analysis.extent(c.vector_axis) / c.group;
   // The last tile of rows is code of its own, which has to know its rows.
   if (!as_int(analysis.iter(row_axis).extent)) return false;
   // Few rows leave the unit idle: vectors do as well.
@@ -231,7 +237,7 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   const Var outer_axis = has_outer ? c.rows[c.rows.size() - 2] : Var();
   const int64_t outer = has_outer ? analysis.extent(outer_axis) : 1;
   const int64_t steps = count_iterations(analysis, c.reduce) / c.k_step;
-  const TileBlock tiles = decide_block(schedule, m, outer, n_tiles, steps, target);
+  const TileBlock tiles = decide_block(schedule, {m, outer, n_tiles, steps, groups, c.is_grouped()}, target);
   const bool multiplies_weight = is_weight(schedule, c);
   pack(schedule, block, c, packing_map(c, tiles, width), width);
 

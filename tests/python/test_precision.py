@@ -121,10 +121,18 @@ def test_results_are_near_those_of_f32(make, precision):
         ((1, 24, 14, 14), (40, 24, 1, 1), {}),
         ((1, 40, 14, 15), (24, 40, 3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
         ((1, 56, 9, 9), (72, 56, 1, 1), {}),
+        ((1, 64, 14, 14), (64, 16, 3, 3), {"group": 4, "pads": [1, 1, 1, 1]}),
+        ((2, 64, 9, 9), (96, 32, 3, 3), {"group": 2, "pads": [1, 1, 1, 1]}),
+        ((1, 64, 15, 15), (64, 8, 3, 3), {"group": 8, "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ((1, 32, 9, 9), (64, 4, 3, 3), {"group": 8}),
+        ((1, 48, 9, 9), (48, 24, 3, 3), {"group": 2, "pads": [1, 1, 1, 1]}),
+        ((1, 48, 9, 9), (48, 3, 3, 3), {"group": 16, "pads": [1, 1, 1, 1]}),
+        ((1, 24, 9, 9), (24, 8, 3, 3), {"group": 3, "pads": [1, 1, 1, 1]}),
     ],
 )
-def test_few_channels_and_half_blocks_take_pairs(target, data, weight, attributes):
-    """Pairs along the window's rows, where a column of zeros is no part of the result, and in half blocks of channels."""
+def test_few_channels_half_blocks_and_groups_take_pairs(target, data, weight, attributes):
+    """Pairs along the window's rows, where a column of zeros is no part of the result, in half blocks of channels, and in
+    groups, some of which are multiplied as one."""
     rng = np.random.default_rng(0)
     nodes = [("Conv", ["x", "w"], ["y"], attributes)]
     model = model_of(nodes, [value("x", data)], [value("y", None)], {"w": whole(rng, *weight)})

@@ -143,6 +143,7 @@ TEST(DefaultSchedule, ProductsOfSmallElementsEndInInstructions) {
     EXPECT_EQ(schedule_of(narrow_matmul(1, 15, 40, 24, u8, i8, i32, i32, true)), Names{"dot_u8s8"});
     EXPECT_EQ(schedule_of(narrow_matmul(1, 15, 40, 24, i8, i8, i32, i32, true)), Names{"dot_s8s8"});
     EXPECT_EQ(schedule_of(narrow_conv(32, 48, 9, bf16, f32)), Names{"dot_bf16"});
+    EXPECT_EQ(schedule_of(narrow_conv(64, 96, 9, bf16, f32, 2)), Names{"dot_bf16"});
     EXPECT_EQ(schedule_of(narrow_matmul(1, 7, 33, 17, bf16, bf16, f32, f32, true)), Names{});  // pairs do not divide k
     EXPECT_EQ(schedule_of(narrow_matmul(1, 9, 32, 16, f32, bf16, f32, f32, true)), Names{});
   }
@@ -162,6 +163,9 @@ TEST(DefaultSchedule, ProductsOfSmallElementsEndInTiles) {
   EXPECT_EQ(product_of(narrow_matmul(1, 15, 40, 24, u8, i8, i32, i32, true)), "tile_dot_u8s8");
   EXPECT_EQ(product_of(narrow_matmul(1, 40, 40, 64, i8, i8, i32, i32, true)), "tile_dot_s8s8");
   EXPECT_EQ(product_of(narrow_conv(32, 48, 9, bf16, f32)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_conv(64, 96, 9, bf16, f32, 2)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_conv(64, 64, 9, bf16, f32, 4)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_conv(64, 32, 9, bf16, f32, 4)), "");  // tiles of 16 columns
   EXPECT_EQ(product_of(narrow_matmul(1, 1, 64, 64, bf16, bf16, f32, f32, true)), "dot_bf16");
   EXPECT_EQ(product_of(narrow_matmul(1, 64, 33, 17, bf16, bf16, f32, f32, true)), "");
 }
@@ -196,9 +200,8 @@ TEST(DefaultSchedule, PacksPanelsWhereTheyAreUsed) {
 Func transposed_matmul(int64_t m, int64_t n, int64_t k, bool has_constant_weights) {
   const te::Tensor a = te::placeholder("A", {k, m}), b = te::placeholder("B", {k, n});
   const te::Tensor c =
-      te::reduce("C", {m, n}, {k}, te::Combiner::sum, {a, b}, [&](const te::Indices& s, const te::Indices& r) {
-        return a({r[0], s[0]}) * b({r[0], s[1]});
-      });
+      te::reduce("C", {m, n}, {k}, te::Combiner::sum, {a, b},
+                 [&](const te::Indices& s, const te::Indices& r) { return a({r[0], s[0]}) * b({r[0], s[1]}); });
   Func f = te::make_func("transposed_matmul", {a, b}, {c});
   if (has_constant_weights) f.attributes["constant:B"] = int64_t{1};
   return f;
