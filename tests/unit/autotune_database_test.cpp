@@ -1,6 +1,9 @@
 // Rows go in once, come back as they were, and merge in any order.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 
 #include "autotune/database.h"
@@ -96,6 +99,38 @@ TEST_F(DatabaseTest, winners_are_confirmed_and_fastest) {
   EXPECT_EQ(winners()[0].digest, fast);
   database.add({fast, "other model", 1.2, -1, 3});  // as many say that it slows their network down
   EXPECT_EQ(winners()[0].digest, slow);
+}
+
+// A job that is killed while it writes leaves a journal behind, and pages that are half of the new ones.
+TEST_F(DatabaseTest, a_reader_undoes_what_a_killed_job_had_not_committed) {
+  std::string committed;
+  {
+    Database database = open("a.db");
+    for (int i = 0; i < 200; ++i) database.add(make_record("tile=" + std::to_string(i), 0.8));
+    committed = lines_of(database);
+  }
+  const std::filesystem::path journal = folder_ / "a.db-journal";
+  const pid_t job = fork();
+  ASSERT_GE(job, 0);
+  if (job == 0) {
+    try {
+      const Connection connection(folder_ / "a.db", true);
+      connection.execute("PRAGMA cache_size = 1");
+      connection.execute("BEGIN IMMEDIATE");
+      connection.execute("UPDATE records SET ratio = 2, predicted = 3");
+      _exit(0);
+    } catch (const Error& error) {
+      static_cast<void>(write(STDERR_FILENO, error.what(), std::strlen(error.what())));
+      _exit(1);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(job, &status, 0), job);
+  ASSERT_EQ(status, 0);
+  ASSERT_GT(std::filesystem::file_size(journal), 0u);
+  const Database reader = open("a.db", Access::read);
+  EXPECT_EQ(lines_of(reader), committed);
+  EXPECT_TRUE(reader.verify().empty());
 }
 
 TEST_F(DatabaseTest, a_merge_is_the_union_in_any_order) {

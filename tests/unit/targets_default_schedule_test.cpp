@@ -308,6 +308,20 @@ TEST(DefaultSchedule, AsksForTheNextPanel) {
   EXPECT_TRUE(panels_asked_for(cpu::default_schedule(product(64), target)).empty());
 }
 
+// The same of tiles, whose words are read a tile at a time.
+TEST(DefaultSchedule, TilesAskForTheNextPanel) {
+  const auto asks = [](const Func& func) {
+    bool found = false;
+    visit(cpu::default_schedule(func, core_with_tiles()).func().body,
+          [&](const For& loop) { found |= loop.attributes.count(prefetch_next_attribute) != 0; });
+    return found;
+  };
+  EXPECT_TRUE(asks(narrow_matmul(1, 256, 512, 128, bf16, bf16, f32, f32, true)));
+  EXPECT_TRUE(asks(narrow_conv(64, 96, 20, bf16, f32)));
+  EXPECT_FALSE(asks(narrow_matmul(1, 256, 16, 128, bf16, bf16, f32, f32, true))) << "there is no next one";
+  EXPECT_FALSE(asks(narrow_matmul(2, 256, 512, 128, bf16, bf16, f32, f32, false))) << "it is packed by whom uses it";
+}
+
 // Sums over rows that share nothing: one task takes vectors side by side, also where another axis would give it rows.
 TEST(DefaultSchedule, SumsOverRowsTakeVectorsSideBySide) {
   const Target target = core(512, 32);
