@@ -21,12 +21,17 @@ namespace {
 class LayoutAssignment {
  public:
   LayoutAssignment(const Graph& graph, const Target& target)
-      : graph_(graph), tiles_(target.tiles), block_(target.lanes(f32)), is_blocked_(graph.values.size(), false) {}
+      : graph_(graph),
+        tiles_(target.tiles),
+        block_(target.lanes(f32)),
+        uses_(graph),
+        is_blocked_(graph.values.size(), false) {}
 
   Graph run() {
     for (const Node& node : graph_.nodes) {
       if (node.outputs.size() == 1) is_blocked_[node.outputs[0]] = gives_blocks(node);
     }
+    for (const Node& node : graph_.nodes) leave_plain(node);
     GraphCopy copy(graph_);
     for (const Node& node : graph_.nodes) {
       const bool reads_blocked = reads_blocks(node);
@@ -35,8 +40,8 @@ class LayoutAssignment {
       for (const ValueId id : node.inputs) {
         if (id != no_value && is_blocked_[id] && !reads_blocked) {
           inputs.push_back(converted(copy, id, 0));
-        } else if (id != no_value && !is_blocked_[id] && is_blocked_[out] && needs_blocks(node) &&
-                   !graph_.is_constant(id) && is_eligible(id)) {
+        } else if (id != no_value && !is_blocked_[id] && needs_blocks(node) && !graph_.is_constant(id) &&
+                   is_eligible(id)) {
           inputs.push_back(converted(copy, id, block_of(id)));
         } else {
           inputs.push_back(copy[id]);
@@ -62,13 +67,18 @@ class LayoutAssignment {
     return shapes_[id] = smallest_shape(graph_.values[id].type);
   }
 
-  // A vector's lanes, or as much of a row of a tile as small elements fill with whole blocks.
-  int64_t block_of(ValueId id) {
+  // Tiles multiply such elements, in words along the channels.
+  bool has_tile_words(ValueId id) const {
     const DType dtype = graph_.values[id].type.dtype;
-    const bool is_multiplied = std::any_of(tiles_.products.begin(), tiles_.products.end(), [&](Intrinsic product) {
+    return std::any_of(tiles_.products.begin(), tiles_.products.end(), [&](Intrinsic product) {
       return find_tensor_instruction(to_text(product))->description.buffers[0]->dtype == dtype;
     });
-    if (!is_multiplied) return block_;
+  }
+
+  // A vector's lanes, or as much of a row of a tile as small elements fill with whole blocks.
+  int64_t block_of(ValueId id) {
+    if (!has_tile_words(id)) return block_;
+    const DType dtype = graph_.values[id].type.dtype;
     int64_t block = block_;
     while (block * 2 * dtype.bytes() <= tiles_.row_bytes && shape(id)[1] % (block * 2) == 0) block *= 2;
     return block;
@@ -156,9 +166,35 @@ class LayoutAssignment {
     return any_input_blocked(node) && keeps_channels(node);
   }
 
-  // Lanes of the result are lanes of the inputs: element by element, or of a convolution that keeps channels apart.
+  // Lanes of the result are lanes of the inputs: element by element, or of a convolution that keeps channels apart.  Or
+  // lanes of the inputs are words.
   bool needs_blocks(const Node& node) const {
-    return node.op->kind == OpKind::elementwise || (node.op->name == "conv" && node.attributes.get_int("groups") > 1);
+    if (node.op->name == "conv" && graph_.is_constant(node.inputs[1]) && has_tile_words(node.inputs[0])) return true;
+    return is_blocked_[node.outputs[0]] &&
+           (node.op->kind == OpKind::elementwise ||
+            (node.op->name == "conv" && node.attributes.get_int("groups") > 1));
+  }
+
+  // What a convolution makes, alone or with operators on its elements, stays row-major where everything that reads it
+  // does so: it is transposed while it is in registers.
+  void leave_plain(const Node& node) {
+    const bool is_one_group = node.op->name == "conv" && node.attributes.get_int("groups") == 1;
+    if (!is_one_group || !is_blocked_[node.outputs[0]]) return;
+    std::vector<ValueId> made{node.outputs[0]};
+    while (uses_.users[made.back()].size() == 1 && !uses_.is_output[made.back()]) {
+      const Node& user = graph_.nodes[static_cast<size_t>(uses_.users[made.back()][0])];
+      const bool is_alone = std::count_if(user.inputs.begin(), user.inputs.end(), [&](ValueId id) {
+                              return id != no_value && is_blocked_[id];
+                            }) == 1;
+      if (user.op->kind != OpKind::elementwise || !is_alone || user.outputs.size() != 1) break;
+      made.push_back(user.outputs[0]);
+    }
+    const auto& users = uses_.users[made.back()];
+    const bool is_read_plain = std::none_of(users.begin(), users.end(), [&](int user) {
+      return reads_blocks(graph_.nodes[static_cast<size_t>(user)]);
+    });
+    if (!is_read_plain) return;
+    for (const ValueId id : made) is_blocked_[id] = false;
   }
 
   // Whether the node is as well off with blocked inputs.
@@ -180,7 +216,8 @@ class LayoutAssignment {
 
   const Graph& graph_;
   const TileUnit& tiles_;
-  const int64_t block_;           // of values that tiles do not multiply
+  const int64_t block_;  // of values that tiles do not multiply
+  const Uses uses_;
   std::vector<bool> is_blocked_;  // by ValueId
   std::unordered_map<ValueId, Shape> shapes_;
   std::unordered_map<ValueId, ValueId> conversions_;  // to the other layout

@@ -14,7 +14,7 @@
 #include <algorithm>
 
 #include "runtime/ndarray.h"
-#include "targets/cpu/contraction_match.h"
+#include "targets/cpu/contraction_output.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/operand_packing.h"
 #include "targets/cpu/row_blocks.h"
@@ -43,6 +43,25 @@ struct TiledContraction : Contraction {
   const Access& read_b() const { return analysis.reads[b]; }
   bool is_blocked(const Var& v) const { return std::find(blocked.begin(), blocked.end(), v) != blocked.end(); }
 };
+
+// Cycles of one core with the best of tiles.
+double predict(const Contraction& c, int lanes, const Target& target) {
+  constexpr double cycles_to_transpose = 7;  // a vector
+  const BlockAnalysis& analysis = c.analysis;
+  const int64_t m = c.rows.empty() ? 1 : analysis.extent(c.rows.back()), rows = count_iterations(analysis, c.rows);
+  const int64_t n_vectors = (analysis.extent(c.vector_axis) + lanes - 1) / lanes,
+                k = count_iterations(analysis, c.reduce);
+  const auto times = static_cast<double>(count_iterations(analysis, c.batch) * rows);
+  const double product = tile_cost(choose_tile(m, n_vectors, k, target), m, n_vectors, k, target);
+  const double across = c.is_across ? cycles_to_transpose * static_cast<double>(n_vectors) : 0;
+  return times * (product / static_cast<double>(m) + across);
+}
+
+std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block, int lanes, const Target& target) {
+  const auto along = match_contraction(schedule, block, lanes), across = match_across(schedule, block);
+  if (!along || !across) return along ? along : across;
+  return predict(*across, lanes, target) < predict(*along, lanes, target) ? across : along;
+}
 
 // The sizes as the register tile sees them, and the tile.
 void choose_sizes(Schedule& schedule, TiledContraction& c, const Target& target) {
@@ -277,7 +296,7 @@ void prefetch_next_epilogue(Schedule& schedule, const BlockRef& out, const Tiled
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const int lanes = target.lanes(analysis.write.buffer.is_defined() ? analysis.write.buffer->dtype : f32);
-  const auto matched = match_contraction(schedule, block, lanes);
+  const auto matched = match(schedule, block, lanes, target);
   if (!matched) return false;
   TiledContraction c;
   static_cast<Contraction&>(c) = *matched;
@@ -297,12 +316,8 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const TileLoops outside = fuse_tasks(schedule, c, loops.tasks, target);
   const auto& [parallel, tile_loop] = outside;
 
-  const size_t axis = position_of(c.analysis, c.vector_axis);
-  const BlockRef out = keep_in_registers(schedule, block, tile_loop, axis);
-  const BlockRef init = schedule.decompose_reduction(block, loops.reduce.front());
-  prefetch_next_epilogue(schedule, out, c, target);
-  vectorize_below(schedule, init, tile_loop, axis, lanes);
-  vectorize_below(schedule, out, tile_loop, axis, lanes);
+  const BlockRef out = write_tile(schedule, block, c, tile_loop, loops.reduce.front(), lanes);
+  if (!c.is_across) prefetch_next_epilogue(schedule, out, c, target);
   if (c.streams) {
     prefetch_stream(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(c.analysis, c.rows),
                     loops.innermost(schedule).value_or(loops.reduce.back()), target);

@@ -1,6 +1,7 @@
 #include "targets/cpu/contraction_match.h"
 
 #include "targets/cpu/default_schedule.h"
+#include "tensor_ir/match.h"
 
 namespace tw::cpu {
 
@@ -14,30 +15,57 @@ int64_t group_along(const Access& operand, const Var& axis, const BlockAnalysis&
   return 1;
 }
 
-std::optional<Contraction> match_contraction(const Schedule& schedule, const BlockRef& block, int lanes,
-                                             const std::function<bool(const Contraction&)>& accepts) {
+namespace {
+
+// With vectors along this axis, if one operand only has it.
+std::optional<Contraction> contraction_along(const BlockAnalysis& analysis, const Var& axis) {
+  const int64_t groups[] = {group_along(analysis.reads[0], axis, analysis),
+                            group_along(analysis.reads[1], axis, analysis)};
+  if ((groups[0] > 1) == (groups[1] > 1)) return std::nullopt;
   Contraction c;
-  c.analysis = analyse(schedule.node(block));
-  const BlockAnalysis& analysis = c.analysis;
-  if (analysis.block_class != BlockClass::contraction) return std::nullopt;
+  c.analysis = analysis;
+  c.vector_axis = axis;
+  c.a = groups[0] > 1 ? 0 : 1, c.b = 1 - c.a;
+  c.group = groups[c.a];
   c.reduce = analysis.reduce();
-  const std::vector<Var> spatial = analysis.spatial();
-  for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
-    if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;
-    const int64_t groups[] = {group_along(analysis.reads[0], *v, analysis), group_along(analysis.reads[1], *v, analysis)};
-    if ((groups[0] > 1) == (groups[1] > 1)) continue;
-    c.vector_axis = *v;
-    c.a = groups[0] > 1 ? 0 : 1, c.b = 1 - c.a;
-    c.group = groups[c.a];
-    if (accepts(c)) break;
-    c.vector_axis = Var();
-  }
-  if (!c.vector_axis.is_defined()) return std::nullopt;
-  for (const Var& v : spatial) {
-    if (v == c.vector_axis) continue;
+  for (const Var& v : analysis.spatial()) {
+    if (v == axis) continue;
     (analysis.reads[c.b].uses(v) ? c.batch : c.rows).push_back(v);
   }
   return c;
+}
+
+}  // namespace
+
+std::optional<Contraction> match_contraction(const Schedule& schedule, const BlockRef& block, int lanes,
+                                             const std::function<bool(const Contraction&)>& accepts) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  if (analysis.block_class != BlockClass::contraction) return std::nullopt;
+  const std::vector<Var> spatial = analysis.spatial();
+  for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
+    if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;
+    if (const auto c = contraction_along(analysis, *v); c && accepts(*c)) return c;
+  }
+  return std::nullopt;
+}
+
+std::optional<Contraction> match_across(const Schedule& schedule, const BlockRef& block,
+                                        const std::function<bool(const Contraction&)>& accepts) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  if (analysis.block_class != BlockClass::contraction) return std::nullopt;
+  const auto is_contiguous = [&](const Var& v) {
+    const auto extent = as_int(analysis.iter(v).extent);
+    return extent && *extent > 1 && result_stride(schedule, block, v, static_cast<int>(*extent)) == 1;
+  };
+  for (const Var& v : analysis.spatial()) {
+    if (analysis.extent(v) < 2 || is_contiguous(v)) continue;
+    auto c = contraction_along(analysis, v);
+    if (!c || c->rows.empty() || !is_contiguous(c->rows.back())) continue;
+    if (!is_constant(schedule.func(), analysis.reads[c->b].buffer)) continue;
+    c->is_across = true;
+    if (accepts(*c)) return c;
+  }
+  return std::nullopt;
 }
 
 std::optional<Words> find_words(const Contraction& c, int64_t g, int lanes) {

@@ -18,6 +18,7 @@ struct Contraction {
   std::vector<Var> batch;  // in both operands
   std::vector<Var> rows;   // in A only
   std::vector<Var> reduce;
+  bool is_across = false;  // C is contiguous along the last of the rows instead: tiles are transposed on their way out
 
   bool is_grouped() const { return group != analysis.extent(vector_axis); }
 };
@@ -25,6 +26,12 @@ struct Contraction {
 // `accepts` sees the vector axis, its groups and which operand is which; the innermost axis that it takes is the one.
 std::optional<Contraction> match_contraction(
     const Schedule& schedule, const BlockRef& block, int lanes,
+    const std::function<bool(const Contraction&)>& accepts = [](const Contraction& c) { return !c.is_grouped(); });
+
+// The same with vectors across the axis along which C is contiguous, of weights B: what the product of blocks of
+// channels, or of rows of pixels, gives to a result that is stored channel by channel.
+std::optional<Contraction> match_across(
+    const Schedule& schedule, const BlockRef& block,
     const std::function<bool(const Contraction&)>& accepts = [](const Contraction& c) { return !c.is_grouped(); });
 
 // Neighbours along the axis for which the operand is the same: the largest divisor of its extent that gives such groups;

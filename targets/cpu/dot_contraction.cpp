@@ -11,7 +11,7 @@
 // As contraction.cpp, with operands in words: A's neighbours along k lie side by side in memory, B's are put there.
 #include <algorithm>
 
-#include "targets/cpu/contraction_match.h"
+#include "targets/cpu/contraction_output.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/tile_model.h"
 #include "tensor_ir/arith/simplify.h"
@@ -50,11 +50,13 @@ std::optional<DotContraction> match(const Schedule& schedule, const BlockRef& bl
   if (!instruction) return std::nullopt;
   const int lanes = target.lanes(sum);
   std::optional<Words> words;
-  const auto matched = match_contraction(schedule, block, lanes, [&](const Contraction& c) {
+  const auto has_words = [&](const Contraction& c) {
     if (c.is_grouped() && c.group % lanes != 0) return false;
     words = find_words(c, instruction->extent, lanes);
     return words.has_value();
-  });
+  };
+  auto matched = match_contraction(schedule, block, lanes, has_words);
+  if (!matched) matched = match_across(schedule, block, has_words);
   if (!matched) return std::nullopt;
   return DotContraction{*matched, instruction, words->axis, words->granule};
 }
@@ -193,11 +195,7 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
   const auto [parallel, tile_loop] =
       fuse_outside(schedule, {order.begin(), order.begin() + outer_count}, has_rows && m % tile.rows != 0, target);
 
-  const size_t axis = position_of(analysis, c.vector_axis);
-  const BlockRef out = keep_in_registers(schedule, block, tile_loop, axis);
-  const BlockRef init = schedule.decompose_reduction(block, first_k);
-  vectorize_below(schedule, init, tile_loop, axis, lanes);
-  vectorize_below(schedule, out, tile_loop, axis, lanes);
+  write_tile(schedule, block, c, tile_loop, first_k, lanes);
   prefetch_stream(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(analysis, c.rows),
                   k_inner.size() > 1 ? k_inner[k_inner.size() - 2] : order[outer_count + c.reduce.size() - 1], target);
   if (has_rows) schedule.unroll(i[1]);

@@ -17,7 +17,7 @@
 // whole and left out when C is written.
 #include <algorithm>
 
-#include "targets/cpu/contraction_match.h"
+#include "targets/cpu/contraction_output.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/tile_model.h"
 #include "tensor_ir/arith/simplify.h"
@@ -69,7 +69,7 @@ std::optional<TileContraction> match(const Schedule& schedule, const BlockRef& b
   if (analysis.block_class != BlockClass::contraction) return std::nullopt;
   TileContraction found;
   const int lanes = target.lanes(analysis.write.buffer->dtype);
-  const auto matched = match_contraction(schedule, block, lanes, [&](const Contraction& c) {
+  const auto has_words = [&](const Contraction& c) {
     if (c.is_grouped() && c.group % (unit.row_bytes / 4) != 0) return false;
     found.product = product_for(c, unit);
     const auto words = found.product ? find_words(c, found.product->extent, lanes) : std::nullopt;
@@ -77,7 +77,9 @@ std::optional<TileContraction> match(const Schedule& schedule, const BlockRef& b
     found.words = *words;
     found.k_step = step_of(words->granule, found.product->extent, unit);
     return found.k_step > 0;
-  });
+  };
+  auto matched = match_contraction(schedule, block, lanes, has_words);
+  if (!matched) matched = match_across(schedule, block, has_words);
   if (!matched || matched->rows.empty()) return std::nullopt;
   static_cast<Contraction&>(found) = *matched;
   found.suffix = analysis.write.buffer->dtype == f32 ? "_f32" : "_i32";
@@ -293,16 +295,9 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
 
   // Tiles in registers, their copy in memory, and what is made of it.
   const size_t axis = position_of(analysis, c.vector_axis);
-  const std::string result = analysis.write.buffer->name;
-  const BlockRef out = epilogue ? *epilogue : schedule.cache_write(block, result, Scope::stack);
-  const std::string stored = analyse(schedule.node(block)).write.buffer->name;
-  const BlockRef copy = schedule.cache_write(block, stored, Scope::register_);
-  const Buffer in_registers = analyse(schedule.node(block)).write.buffer;
-  schedule.reverse_compute_at(copy, tile_loop);
-  schedule.reverse_compute_at(out, tile_loop);
-  if (epilogue) schedule.set_scope(stored, Scope::stack);
-  schedule.transform_layout(in_registers->name, tile_map(in_registers, axis, tiles, width));
-  schedule.transform_layout(stored, tile_map(in_registers, axis, tiles, width));
+  const auto [copy, out, in_registers, in_memory] = keep_on_stack(schedule, block, tile_loop);
+  for (const std::string& buffer : {in_registers->name, in_memory})
+    schedule.transform_layout(buffer, tile_map(in_registers, axis, tiles, width));
 
   // The loops of a block on whole tiles: over tiles, then a tile's rows and columns.
   const auto tile_loops = [&](const BlockRef& b, const std::string& instruction) {
@@ -339,7 +334,10 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   }
   tile_loops(init, "tile_zero" + c.suffix);
   tile_loops(copy, "tile_store" + c.suffix);
-  vectorize_in_memory(schedule, out, tile_loop, axis, lanes);
+  if (c.is_across)
+    vectorize_columns(schedule, out, c, tile_loop, lanes);
+  else
+    vectorize_in_memory(schedule, out, tile_loop, axis, lanes);
   for (const LoopRef& loop : inner) schedule.unroll(loop);
   schedule.tensorize(i[2], c.product->name);
   share_out(schedule, parallel);

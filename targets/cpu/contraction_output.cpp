@@ -1,0 +1,75 @@
+#include "targets/cpu/contraction_output.h"
+
+#include <algorithm>
+
+#include "targets/cpu/default_schedule.h"
+
+namespace tw::cpu {
+
+StackTile keep_on_stack(Schedule& schedule, const BlockRef& block, const LoopRef& tile) {
+  const auto epilogue = find_epilogue(schedule, block);
+  const std::string result = analyse(schedule.node(block)).write.buffer->name;
+  StackTile on_stack;
+  on_stack.out = epilogue ? *epilogue : schedule.cache_write(block, result, Scope::stack);
+  on_stack.in_memory = analyse(schedule.node(block)).write.buffer->name;
+  on_stack.copy = schedule.cache_write(block, on_stack.in_memory, Scope::register_);
+  on_stack.in_registers = analyse(schedule.node(block)).write.buffer;
+  schedule.reverse_compute_at(on_stack.copy, tile);
+  schedule.reverse_compute_at(on_stack.out, tile);
+  if (epilogue) schedule.set_scope(on_stack.in_memory, Scope::stack);
+  return on_stack;
+}
+
+void vectorize_columns(Schedule& schedule, const BlockRef& out, const Contraction& c, const LoopRef& tile, int lanes) {
+  const std::vector<LoopRef> all = schedule.loops(out);
+  std::vector<LoopRef> order(std::find(all.begin(), all.end(), tile) + 1, all.end());
+  // Takes the innermost loop along the axis out of the order, in parts of `lanes` where it is longer.
+  const auto take = [&](const Var& axis) -> std::optional<LoopRef> {
+    const Var own = analyse(schedule.node(out)).spatial().at(position_of(c.analysis, axis));
+    const auto along = loops_of(schedule, out, own);
+    const auto found = std::find_if(order.rbegin(), order.rend(), [&](const LoopRef& loop) {
+      return extent_of(schedule, loop) > 1 && std::find(along.begin(), along.end(), loop) != along.end();
+    });
+    if (found == order.rend()) return std::nullopt;
+    const LoopRef loop = *found;
+    order.erase(std::next(found).base());
+    if (extent_of(schedule, loop) <= lanes) return loop;
+    const auto parts = schedule.split(loop, {std::nullopt, lanes});
+    order.push_back(parts[0]);
+    return parts[1];
+  };
+  const auto row = take(c.rows.back()), column = take(c.vector_axis);
+  if (column) order.push_back(*column);
+  if (row) order.push_back(*row);
+  if (order.size() > 1) schedule.reorder(order);
+  if (column) schedule.unroll(*column);
+  if (row) schedule.vectorize(*row);
+}
+
+BlockRef write_tile(Schedule& schedule, const BlockRef& block, const Contraction& c, const LoopRef& tile,
+                    const LoopRef& first_k, int lanes) {
+  const size_t axis = position_of(c.analysis, c.vector_axis);
+  if (!c.is_across) {
+    const BlockRef out = keep_in_registers(schedule, block, tile, axis);
+    const BlockRef init = schedule.decompose_reduction(block, first_k);
+    vectorize_below(schedule, init, tile, axis, lanes);
+    vectorize_below(schedule, out, tile, axis, lanes);
+    return out;
+  }
+  const StackTile on_stack = keep_on_stack(schedule, block, tile);
+  IndexMap columns_last;
+  for (int d = 0; d < on_stack.in_registers.rank(); ++d)
+    columns_last.from.push_back(Var("d" + std::to_string(d)));
+  for (size_t d = 0; d < columns_last.from.size(); ++d)
+    if (d != axis) columns_last.to.push_back(columns_last.from[d]);
+  columns_last.to.push_back(columns_last.from[axis]);
+  schedule.transform_layout(on_stack.in_registers->name, columns_last);
+  schedule.transform_layout(on_stack.in_memory, columns_last);
+  const BlockRef init = schedule.decompose_reduction(block, first_k);
+  vectorize_below(schedule, init, tile, axis, lanes);
+  vectorize_below(schedule, on_stack.copy, tile, axis, lanes);
+  vectorize_columns(schedule, on_stack.out, c, tile, lanes);
+  return on_stack.out;
+}
+
+}  // namespace tw::cpu
