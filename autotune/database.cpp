@@ -251,9 +251,14 @@ struct Database::State {
 Database::Database(const std::filesystem::path& path, Access access)
     : state_(new State{path, Connection(path, access == Access::write)}) {
   const Connection& connection = state_->connection;
-  if (access == Access::write && connection.number("SELECT count(*) FROM sqlite_schema") == 0) {
+  const auto is_empty = [&] { return connection.number("SELECT count(*) FROM sqlite_schema") == 0; };
+  if (access == Access::read && is_empty()) {
+    throw Error(ErrorCode::file, path.string() + ": this database is empty: who was to make it has been ended before" +
+                                     "\n  help: `tw tune --db` goes on with it");
+  }
+  if (access == Access::write && is_empty()) {
     Transaction transaction(connection);
-    if (connection.number("SELECT count(*) FROM sqlite_schema") == 0) {  // no other job was faster
+    if (is_empty()) {  // no other job was faster
       connection.execute(schema);
       connection.execute(("PRAGMA application_id = " + std::to_string(application_id)).c_str());
       connection.execute(("PRAGMA user_version = " + std::to_string(schema_version)).c_str());

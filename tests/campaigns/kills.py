@@ -25,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
-from tilewright import _core  # noqa: E402
+from tilewright import Error, _core  # noqa: E402
 
 
 def small_network(path: Path) -> Path:
@@ -77,6 +77,19 @@ def rows_of(database: Path, table: str) -> list[dict]:
     return [row for row in rows if row["table"] == table]
 
 
+def is_made(database: Path) -> bool:
+    """False: the job was killed before it had committed so much as the tables."""
+    if not database.exists():
+        return False
+    try:
+        rows_of(database, "records")
+    except Error as error:
+        if "this database is empty" not in str(error):
+            raise
+        return False
+    return True
+
+
 def campaign(count: int, seed: int, folder: Path) -> dict[str, int]:
     rng = random.Random(seed)
     model, database, events = small_network(folder / "m.onnx"), folder / "tune.db", folder / "events.jsonl"
@@ -99,7 +112,7 @@ def campaign(count: int, seed: int, folder: Path) -> dict[str, int]:
             longest = max(1.0, 0.8 * longest)
         tried = trials_in(events)
         reported += len(tried)
-        if not database.exists():
+        if not is_made(database):
             assert not tried
             continue
         if problems := _core.database_verify(str(database)):

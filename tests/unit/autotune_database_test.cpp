@@ -206,6 +206,14 @@ TEST_F(DatabaseTest, files_that_are_no_database_are_refused) {
   EXPECT_EQ(caught([&] { Database(folder_ / "foreign.db", Access::write); }).code, ErrorCode::file);
 }
 
+TEST_F(DatabaseTest, what_a_job_left_before_there_were_tables_is_empty_and_goes_on) {
+  std::ofstream(folder_ / "a.db").flush();
+  const auto error = caught([&] { Database(folder_ / "a.db", Access::read); });
+  EXPECT_NE(error.text.find("this database is empty"), std::string::npos) << error.text;
+  open("a.db").add(make_record("tile=6x2", 0.9));
+  EXPECT_EQ(records_of(open("a.db", Access::read)).size(), 1u);
+}
+
 TEST_F(DatabaseTest, prune_removes_what_other_versions_left) {
   Database database = open("a.db");
   const std::string kept = database.add(make_record("tile=6x2", 0.8));
