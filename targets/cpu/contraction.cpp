@@ -12,6 +12,7 @@
 // Weights are stored in panels.  Another B is packed by the worker that uses a panel, or by a pass before; A, where it
 // is contiguous along the rows instead of k, by blocks of rows, which are outermost then (operand_packing.h).
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/ndarray.h"
 #include "targets/cpu/contraction_output.h"
@@ -31,11 +32,11 @@ struct TiledContraction : Contraction {
   bool is_scattered = false;   // each row of A is contiguous along k, and rows lie apart
   bool streams = false;        // B, from memory
   std::vector<Var> blocked;    // axes of k that A stores in blocks: two loops, so that addresses advance by constants
-  int64_t tiles_together = 0;  // of a block of rows whose A is packed; 0: A stays as it is
+  int64_t rows_together = 0;   // of a block whose A is packed (operand_packing.h); 0: A stays as it is
   Packing packing = Packing::none;
 
   bool has_rows() const { return !rows.empty(); }
-  bool packs_a() const { return tiles_together > 0; }
+  bool packs_a() const { return rows_together > 0; }
   bool is_packed_at_use() const { return packing == Packing::panel || packs_a(); }
   int64_t panel() const { return int64_t{tile.vectors} * lanes; }
   int64_t panels() const { return (n_vectors + tile.vectors - 1) / tile.vectors; }
@@ -118,6 +119,7 @@ PackedOperands pack_operands(Schedule& schedule, const BlockRef& block, const Ti
 
 struct ContractionLoops {
   std::vector<LoopRef> tasks;    // outside of the register tile
+  size_t block_tasks = 0;        // the first ones, up to the blocks that are packed where they are used
   size_t panel_tasks = 0;        // the last ones, which use one panel
   std::vector<LoopRef> reduce;   // then k
   std::optional<LoopRef> steps;  // unrolled ones along k
@@ -209,16 +211,22 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
   }
   const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, c.tile.vectors, c.lanes});
   loops.vectors = j[1], loops.lanes = j[2];
-  if (c.packs_a()) {
-    const auto i = schedule.split(loop_of(c.row_axis), {std::nullopt, c.tiles_together, c.tile.rows});
-    loops.tasks.push_back(i[0]);
-    rows.push_back(i[1]);
-    loops.row = i[2];
-  } else if (c.has_rows()) {
+  if (c.has_rows()) {
     const auto i = schedule.split(loop_of(c.row_axis), {std::nullopt, c.tile.rows});
     rows.push_back(i[0]);
     loops.row = i[1];
   }
+  if (c.packs_a()) {
+    const auto around = axis_around_rows(c);
+    const size_t at = around ? static_cast<size_t>(std::find(c.rows.begin(), c.rows.end(), *around) - c.rows.begin())
+                             : rows.size() - 1;
+    loops.tasks.insert(loops.tasks.end(), rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(at));
+    const auto blocks = schedule.split(rows[at], {std::nullopt, c.rows_together});
+    loops.tasks.push_back(blocks[0]);
+    rows[at] = blocks[1];
+    rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  loops.block_tasks = c.packs_a() ? loops.tasks.size() : loops.tasks.size() + 1;
   for (const LoopRef& loop : decide_row_blocks(schedule, c, rows, target)) loops.tasks.push_back(loop);
   loops.tasks.push_back(j[0]);
   loops.panel_tasks = rows.size();
@@ -234,11 +242,17 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
 }
 
 // What is packed where it is used is so once for all tasks of a panel, or of a block of rows: these are one.
-TileLoops fuse_tasks(Schedule& schedule, const TiledContraction& c, const std::vector<LoopRef>& tasks,
+TileLoops fuse_tasks(Schedule& schedule, const TiledContraction& c, const ContractionLoops& loops,
                      const Target& target) {
+  const std::vector<LoopRef>& tasks = loops.tasks;
   if (!c.is_packed_at_use()) return fuse_outside(schedule, tasks, c.has_rows() && c.m % c.tile.rows != 0, target);
-  const std::vector<LoopRef> shared(tasks.begin(), tasks.begin() + static_cast<std::ptrdiff_t>(c.batch.size() + 1));
-  return {shared.size() > 1 ? schedule.fuse(shared) : shared[0], tasks.back()};
+  const auto fused = [&](auto first, auto last) {
+    const std::vector<LoopRef> together(first, last);
+    return together.size() > 1 ? schedule.fuse(together) : together[0];
+  };
+  const LoopRef tile = c.packs_a() ? fused(tasks.end() - static_cast<std::ptrdiff_t>(loops.panel_tasks), tasks.end())
+                                   : tasks.back();
+  return {fused(tasks.begin(), tasks.begin() + static_cast<std::ptrdiff_t>(loops.block_tasks)), tile};
 }
 
 // B comes from memory, or from the cache that all cores share, when a panel is read for the first time: while the tiles
@@ -303,7 +317,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   c.lanes = lanes;
   choose_sizes(schedule, c, target);
   c.blocked = find_blocked(c);
-  c.tiles_together = rows_packed_together(c, c.tile, c.n_vectors, target);
+  c.rows_together = rows_packed_together(c, c.tile, c.n_vectors, target);
   const auto packing = choose_packing(schedule, c, c.tile, c.n_vectors, lanes, c.packs_a(), target);
   if (!packing) return false;
   c.packing = *packing;
@@ -313,7 +327,8 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   std::vector<int64_t> extents{1};  // of what uses one panel
   for (size_t i = loops.tasks.size() - loops.panel_tasks; i < loops.tasks.size(); ++i)
     extents.push_back(is_open(schedule, loops.tasks[i]) ? 1 : extent_of(schedule, loops.tasks[i]));
-  const TileLoops outside = fuse_tasks(schedule, c, loops.tasks, target);
+  if (c.packs_a()) extents = {1, std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>())};
+  const TileLoops outside = fuse_tasks(schedule, c, loops, target);
   const auto& [parallel, tile_loop] = outside;
 
   const BlockRef out = write_tile(schedule, block, c, tile_loop, loops.reduce.front(), lanes);

@@ -90,6 +90,7 @@ int dimension_of(const Access& access, const Var& iteration) {
 
 bool has_plain_indices(const Access& access) {
   for (size_t i = 0; i < access.indices.size(); ++i) {
+    if (is_const_int(access.buffer->shape[i], 1)) continue;
     if (access.indices[i].kind() != NodeKind::Var) return false;
     for (size_t j = 0; j < i; ++j)
       if (access.indices[i].is_same(access.indices[j])) return false;

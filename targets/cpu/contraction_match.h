@@ -48,7 +48,7 @@ std::optional<Words> find_words(const Contraction& c, int64_t g, int lanes);
 
 // How B's indices map to its iterations: the dimension of B that is the iteration itself, -1 when none is.
 int dimension_of(const Access& access, const Var& iteration);
-// Each index of the access is one iteration variable, each at most once.
+// Each index of the access is one iteration variable, each at most once, or that of a dimension of one element.
 bool has_plain_indices(const Access& access);
 
 }  // namespace tw::cpu

@@ -94,6 +94,22 @@ int64_t block_along(const Schedule& schedule, const Buffer& buffer, size_t axis,
   return lanes;
 }
 
+// A product sums over this axis of the intermediate, whole blocks of it, and over a window of the others: what it reads
+// of the axis for one window position is one line when it is blocked, and a line for each element when it is not.
+bool is_summed_in_windows(const Schedule& schedule, const Buffer& buffer, size_t axis, int lanes) {
+  const auto readers = readers_of(schedule, buffer);
+  return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](const BlockRef& reader) {
+    const BlockAnalysis analysis = analyse(schedule.node(reader));
+    if (analysis.block_class != BlockClass::contraction || analysis.reduce().size() < 2) return false;
+    for (const Access& read : analysis.reads) {
+      if (read.buffer != buffer) continue;
+      for (const Var& k : analysis.reduce())
+        if (read.indices[axis].get() == k.get()) return analysis.extent(k) % lanes == 0;
+    }
+    return false;
+  });
+}
+
 }  // namespace
 
 bool leaves_caches(const Func& func, const Target& target) {
@@ -123,7 +139,10 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
         return analysis.extent(spatial[axis]) > 1 && read.uses(spatial[axis]) && read.indices.size() > spatial.size() &&
                unit_stride(read, spatial[axis], analysis.iters, lanes) == 1;
       };
-      if (!std::any_of(analysis.reads.begin(), analysis.reads.end(), is_blocked)) continue;
+      if (!std::any_of(analysis.reads.begin(), analysis.reads.end(), is_blocked) &&
+          !is_summed_in_windows(schedule, buffer, axis, lanes)) {
+        continue;
+      }
       IndexMap map;
       for (size_t d = 0; d < spatial.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
       int wide = lanes;  // blocks of more than a vector: rows of tiles

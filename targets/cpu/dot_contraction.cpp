@@ -61,21 +61,20 @@ std::optional<DotContraction> match(const Schedule& schedule, const BlockRef& bl
   return DotContraction{*matched, instruction, words->axis, words->granule};
 }
 
-// B as [batch …, panel, k …, k within its block, element of the panel, t]; nothing when its indices are no plain
-// iterations.
+// B as [dimensions of one element, batch …, panel, k …, k within its block, element of the panel, t]; nothing when its
+// indices are no plain iterations.
 std::optional<IndexMap> packing_map(const DotContraction& c, int64_t panel) {
   const Access& b = c.analysis.reads[c.b];
   const int64_t g = c.instruction->extent;
+  if (!has_plain_indices(b)) return std::nullopt;
   IndexMap map;
   for (size_t d = 0; d < b.indices.size(); ++d) {
-    if (b.indices[d].kind() != NodeKind::Var) return std::nullopt;
-    for (size_t e = 0; e < d; ++e)
-      if (b.indices[d].is_same(b.indices[e])) return std::nullopt;
     map.from.push_back(Var("d" + std::to_string(d)));
+    if (is_const_int(b.buffer->shape[d], 1)) map.to.push_back(map.from[d]);
   }
   const auto dimension_of = [&](const Var& v) -> Expr {
     for (size_t d = 0; d < b.indices.size(); ++d)
-      if (b.indices[d].get() == v.get()) return map.from[d];
+      if (b.indices[d].get() == v.get() && !is_const_int(b.buffer->shape[d], 1)) return map.from[d];
     return Expr();
   };
   const auto add = [&](const Var& v) {

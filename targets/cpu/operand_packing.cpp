@@ -5,20 +5,6 @@
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::cpu {
-namespace {
-
-// Each index of the access is one iteration variable, each at most once, or that of a dimension of one element.
-bool has_plain_dimensions(const Access& access) {
-  for (size_t i = 0; i < access.indices.size(); ++i) {
-    if (is_const_int(access.buffer->shape[i], 1)) continue;
-    if (access.indices[i].kind() != NodeKind::Var) return false;
-    for (size_t j = 0; j < i; ++j)
-      if (access.indices[i].is_same(access.indices[j])) return false;
-  }
-  return true;
-}
-
-}  // namespace
 
 bool is_even_share(int64_t tasks, int threads) {
   const int64_t rounds = (tasks + threads - 1) / std::max(1, threads);
@@ -72,7 +58,7 @@ void pack_at(Schedule& schedule, const BlockRef& copy, const LoopRef& loop, int 
 std::optional<Packing> choose_packing(const Schedule& schedule, const Contraction& c, const RegisterTile& tile,
                                       int64_t n_vectors, int lanes, bool packs_a, const Target& target) {
   const Access& b = c.analysis.reads[c.b];
-  const bool is_plain = has_plain_dimensions(b);
+  const bool is_plain = has_plain_indices(b);
   if (is_plain && is_constant(schedule.func(), b.buffer) && count_readers(schedule, b.buffer) == 1)
     return Packing::constant;
   const int64_t rows = count_iterations(c.analysis, c.rows);
@@ -102,6 +88,8 @@ IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int
     if (is_const_int(b.buffer->shape[d], 1)) map.to.push_back(map.from[d]);
   for (const Var& v : c.batch)
     if (Expr d = dimension_of(v); d.is_defined()) map.to.push_back(d);
+  for (const Var& v : c.rows)
+    if (Expr d = dimension_of(v); d.is_defined() && !(v == axis)) map.to.push_back(d);
   map.to.push_back(floor_div(dimension_of(axis), panel));
   for (const Var& v : c.reduce) {
     if (Expr d = dimension_of(v); d.is_defined()) map.to.push_back(is_blocked(v) ? floor_div(d, granule) : d);
@@ -115,19 +103,41 @@ IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int
 
 int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int64_t n_vectors, const Target& target) {
   const Access& a = c.analysis.reads[c.a];
-  if (c.rows.size() != 1 || c.reduce.size() != 1 || !has_plain_dimensions(a)) return 0;
-  const int64_t m = c.analysis.extent(c.rows[0]), k = c.analysis.extent(c.reduce[0]);
-  if (m < 2 * tile.rows || tile.rows < 2 || n_vectors < 4 * tile.vectors) return 0;
-  if (unit_stride(a, c.rows[0], c.analysis.iters, static_cast<int>(m)) != 1) return 0;
-  if (a.buffer->dtype.bytes() * m * k <= target.l1_bytes) return 0;
-  const int64_t tiles = (m + tile.rows - 1) / tile.rows, batch = count_iterations(c.analysis, c.batch);
-  const int64_t fits = std::clamp<int64_t>(target.l2_bytes / 4 / (a.buffer->dtype.bytes() * k * tile.rows), 1, tiles);
+  if (c.rows.empty() || c.reduce.size() != 1 || !has_plain_indices(a)) return 0;
+  const int64_t m = c.analysis.extent(c.rows.back()), k = c.analysis.extent(c.reduce[0]);
+  const int64_t tiles = (m + tile.rows - 1) / tile.rows;
+  const auto around = axis_around_rows(c);
+  const int64_t units = around ? c.analysis.extent(*around) : tiles, tiles_a_unit = around ? tiles : 1;
+  if (units * tiles_a_unit < 2 || m < tile.rows || tile.rows < 2) return 0;
+  if (n_vectors < 4 * tile.vectors) return 0;
+  if (unit_stride(a, c.rows.back(), c.analysis.iters, static_cast<int>(m)) != 1) return 0;
+  const int64_t unit_bytes = a.buffer->dtype.bytes() * k * tile.rows * tiles_a_unit;
+  if (units * unit_bytes <= target.l1_bytes) return 0;
+  const int64_t batch = count_iterations(c.analysis, c.batch) *
+                        (count_iterations(c.analysis, c.rows) / m / (around ? units : 1));
+  const int64_t fits = std::clamp<int64_t>(target.l2_bytes / 4 / unit_bytes, 1, units);
   // Blocks of equal size that the workers share evenly, if there are any; else as few as possible.
+  const int64_t threads = std::max(1, target.threads);
+  if (around) {
+    const auto most_of_a_worker = [&](int64_t together) {  // of the axis' elements
+      return (batch * (units / together) + threads - 1) / threads * together;
+    };
+    int64_t best = 1;
+    for (int64_t together = 2; together <= fits; ++together)
+      if (units % together == 0 && most_of_a_worker(together) <= most_of_a_worker(best)) best = together;
+    return best;
+  }
   for (int64_t together = fits; 2 * together > fits; --together)
-    if (tiles % together == 0 && is_even_share(batch * (tiles / together), target.threads)) return together;
-  const int64_t threads = std::max(1, target.threads), blocks = (tiles + fits - 1) / fits;
+    if (units % together == 0 && is_even_share(batch * (units / together), target.threads)) return together;
+  const int64_t blocks = (units + fits - 1) / fits;
   const int64_t even = (blocks * batch + threads - 1) / threads * threads / batch;
-  return (tiles + std::max(blocks, even) - 1) / std::max(blocks, even);
+  return (units + std::max(blocks, even) - 1) / std::max(blocks, even);
+}
+
+std::optional<Var> axis_around_rows(const Contraction& c) {
+  for (size_t i = c.rows.size(); i-- > 0;)
+    if (i + 1 < c.rows.size() && c.analysis.extent(c.rows[i]) > 1) return c.rows[i];
+  return std::nullopt;
 }
 
 }  // namespace tw::cpu

@@ -31,12 +31,16 @@ std::optional<Packing> choose_packing(const Schedule& schedule, const Contractio
                                       int64_t n_vectors, int lanes, bool packs_a, const Target& target);
 
 // B as [batch …, panel, k …, element of the panel], k in the order of the loops; a blocked k as its two loops are.
-// Likewise A, whose panels are rows of tiles: `axis` is what panels are cut from.
+// Likewise A, whose panels are rows of tiles, with other axes of rows in front: `axis` is what panels are cut from.
 IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int64_t panel,
                      const std::vector<Var>& blocked, int granule);
 
-// Tiles of a block of rows whose A is packed, where A is contiguous along the rows: there each step along k reads
-// another line and another page, and a line serves many tiles.  0: A stays as it is.
+// The axis of rows next to the innermost, of more than one element: image rows of a convolution.
+std::optional<Var> axis_around_rows(const Contraction& c);
+
+// The block of rows whose A is packed, where A is contiguous along the rows: there each step along k reads another line
+// and another page, and a line serves many tiles.  So many tiles, or with an axis around the rows so many of its
+// elements, with all their tiles.  0: A stays as it is.
 int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int64_t n_vectors, const Target& target);
 
 }  // namespace tw::cpu

@@ -147,10 +147,14 @@ IndexMap packing_map(const TileContraction& c, const TileBlock& tiles, int width
   const Access& b = c.analysis.reads[c.b];
   const int64_t g = c.product->extent;
   IndexMap map;
-  for (size_t d = 0; d < b.indices.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  for (size_t d = 0; d < b.indices.size(); ++d) {
+    map.from.push_back(Var("d" + std::to_string(d)));
+    if (is_const_int(b.buffer->shape[d], 1)) map.to.push_back(map.from[d]);
+  }
   const auto at = [&](const Var& v) { return Expr(map.from[static_cast<size_t>(dimension_of(b, v))]); };
   const auto add = [&](const Var& v) {
-    if (dimension_of(b, v) >= 0) map.to.push_back(at(v));
+    const int d = dimension_of(b, v);
+    if (d >= 0 && !is_const_int(b.buffer->shape[d], 1)) map.to.push_back(at(v));
   };
   const Columns j = columns_of(at(c.vector_axis), tiles.columns, width);
   const Expr k = at(c.words.axis);

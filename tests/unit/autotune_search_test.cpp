@@ -120,8 +120,13 @@ TEST(Searching, comes_near_the_best_of_all_points) {
     test::Points enumeration(space, 0);
     while (const auto point = enumeration.next()) best = std::min(best, time_of(*point) - by_default);
     ASSERT_LT(best, -0.05);
-    Search search(space, target, 0);
-    EXPECT_LT(run(search, space, 48).best, best + 0.03);
+    constexpr uint64_t seeds = 8;
+    double reached = 0;  // on average: a search that ends in a side valley is rare
+    for (uint64_t seed = 0; seed < seeds; ++seed) {
+      Search search(space, target, seed);
+      reached += run(search, space, 48).best / seeds;
+    }
+    EXPECT_LT(reached, best + 0.03);
   }
 }
 

@@ -78,11 +78,13 @@ Func conv2d(int64_t channels, int64_t filters, int64_t size, int64_t kernel, int
   const Tensor padded = pad(x, padding, 0);
   const int64_t out = output_size(size, kernel, stride, padding);
   const std::vector<Expr> shape = {1, filters, out, out};
-  const Tensor y = te::reduce("conv", shape, {channels, kernel, kernel}, te::Combiner::sum, {padded, w},
-                              [&](const Indices& s, const Indices& r) {
-                                return padded({s[0], r[0], s[2] * stride + r[1], s[3] * stride + r[2]}) *
-                                       w({s[1], r[0], r[1], r[2]});
-                              });
+  std::vector<Expr> extents{channels};
+  if (kernel > 1) extents.insert(extents.end(), {kernel, kernel});
+  const Tensor y =
+      te::reduce("conv", shape, extents, te::Combiner::sum, {padded, w}, [&](const Indices& s, const Indices& r) {
+        const Expr u = kernel > 1 ? Expr(r[1]) : Expr(0), v = kernel > 1 ? Expr(r[2]) : Expr(0);
+        return padded({s[0], r[0], s[2] * stride + u, s[3] * stride + v}) * w({s[1], r[0], u, v});
+      });
   const Tensor result =
       te::compute("out", shape, {y, bias}, [&](const Indices& s) { return relu(y(s) + bias({s[1]})); });
   Func f = te::make_func("conv2d", {x, w, bias}, {result});

@@ -102,6 +102,30 @@ TEST(DefaultSchedule, GroupedConvolutionsInBlocks) {
   }
 }
 
+// Channel by channel: tiles of channels go through memory, from which they are written along the image's rows; rows of
+// many panels are packed before, and what is padded is stored in blocks of channels.
+TEST(DefaultSchedule, ConvolutionsOfRowMajorImages) {
+  const auto copies_on_stack = [](const Func& scheduled, const std::string& of) {
+    bool found = false;
+    visit(scheduled.body, [&](const Allocate& a) {
+      found |= a.buffer->scope == Scope::stack && a.buffer->name.rfind(of, 0) == 0;
+    });
+    return found;
+  };
+  for (const Target& target : cores()) {
+    const int lanes = target.lanes(f32);
+    for (const Func& func : {conv2d(lanes, 9 * lanes, 14, 1, 1, 0), conv2d(2 * lanes, 2 * lanes + 3, 9, 3, 2, 1),
+                             conv2d(lanes, 3 * lanes, 7, 3, 1, 1), conv2d(5, 2 * lanes, 6, 1, 1, 0)})
+      expect_same_meaning(func, target);
+  }
+  const Target target = core(512, 32);
+  const auto schedule_of = [&](const Func& f) { return cpu::default_schedule(f, target).func(); };
+  EXPECT_TRUE(copies_on_stack(schedule_of(conv2d(256, 256, 14, 1, 1, 0)), "conv"));
+  EXPECT_TRUE(copies_on_stack(schedule_of(conv2d(256, 256, 14, 1, 1, 0)), "X"));
+  EXPECT_FALSE(copies_on_stack(schedule_of(conv2d(256, 64, 14, 1, 1, 0)), "X")) << "few panels";
+  EXPECT_FALSE(copies_on_stack(schedule_of(conv2d(64, 3, 64, 1, 1, 0)), "conv")) << "vectors of pixels";
+}
+
 TEST(DefaultSchedule, KeepsWeightsAndResultsOfCallersInPlace) {
   for (const Target& target : cores()) {
     for (const SampleFunc& sample : sample_funcs()) {
