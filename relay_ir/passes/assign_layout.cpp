@@ -175,8 +175,17 @@ class LayoutAssignment {
             (node.op->name == "conv" && node.attributes.get_int("groups") > 1));
   }
 
+  // Puts the channels last, or something like that: a copy that takes whole blocks as they are.
+  bool transposes(const Node& node) const {
+    if (node.op->name == "transpose") return true;
+    if (node.op->kind != OpKind::view || node.outputs.size() != 1) return false;
+    const auto& users = uses_.users[node.outputs[0]];
+    return std::any_of(users.begin(), users.end(),
+                       [&](int user) { return transposes(graph_.nodes[static_cast<size_t>(user)]); });
+  }
+
   // What a convolution makes, alone or with operators on its elements, stays row-major where everything that reads it
-  // does so: it is transposed while it is in registers.
+  // wants it so: it is transposed while it is in registers.
   void leave_plain(const Node& node) {
     const bool is_one_group = node.op->name == "conv" && node.attributes.get_int("groups") == 1;
     if (!is_one_group || !is_blocked_[node.outputs[0]]) return;
@@ -191,7 +200,8 @@ class LayoutAssignment {
     }
     const auto& users = uses_.users[made.back()];
     const bool is_read_plain = std::none_of(users.begin(), users.end(), [&](int user) {
-      return reads_blocks(graph_.nodes[static_cast<size_t>(user)]);
+      const Node& node = graph_.nodes[static_cast<size_t>(user)];
+      return reads_blocks(node) || transposes(node);
     });
     if (!is_read_plain) return;
     for (const ValueId id : made) is_blocked_[id] = false;

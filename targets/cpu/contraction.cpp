@@ -28,7 +28,8 @@ struct TiledContraction : Contraction {
   int lanes = 1;
   Var row_axis;  // makes the tile's rows: the innermost of A's; not defined when there is none
   int64_t m = 1, n_vectors = 1, k_count = 1;
-  RegisterTile tile;
+  RegisterTile tile;           // its rows are along the row axis…
+  int64_t tile_around = 1;     // …so many times, along the axis around it
   bool is_scattered = false;   // each row of A is contiguous along k, and rows lie apart
   bool streams = false;        // B, from memory
   std::vector<Var> blocked;    // axes of k that A stores in blocks: two loops, so that addresses advance by constants
@@ -38,6 +39,7 @@ struct TiledContraction : Contraction {
   bool has_rows() const { return !rows.empty(); }
   bool packs_a() const { return rows_together > 0; }
   bool is_packed_at_use() const { return packing == Packing::panel || packs_a(); }
+  int64_t tile_rows() const { return tile.rows * tile_around; }
   int64_t panel() const { return int64_t{tile.vectors} * lanes; }
   int64_t panels() const { return (n_vectors + tile.vectors - 1) / tile.vectors; }
   const Access& read_a() const { return analysis.reads[a]; }
@@ -61,6 +63,10 @@ double predict(const Contraction& c, int lanes, const Target& target) {
 std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block, int lanes, const Target& target) {
   const auto along = match_contraction(schedule, block, lanes), across = match_across(schedule, block);
   if (!along || !across) return along ? along : across;
+  // Vectors of a strided operand would be gathered.
+  if (unit_stride(along->analysis.reads[along->b], along->vector_axis, along->analysis.iters, lanes) != 1 &&
+      !is_constant(schedule.func(), along->analysis.reads[along->b].buffer))
+    return across;
   return predict(*across, lanes, target) < predict(*along, lanes, target) ? across : along;
 }
 
@@ -78,7 +84,10 @@ void choose_sizes(Schedule& schedule, TiledContraction& c, const Target& target)
                     c.is_scattered ? row_count * c.k_count * c.read_a().buffer->dtype.bytes() : 0};
   c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t batches = count_iterations(analysis, c.batch);
-  c.tile = decide_tile(schedule, {c.m, c.n_vectors, c.k_count, sweep, batches, c.streams}, target);
+  const auto around = axis_around_rows(c);
+  const int64_t rows_around = around && as_int(analysis.iter(c.row_axis).extent) ? analysis.extent(*around) : 1;
+  c.tile = decide_tile(schedule, {c.m, c.n_vectors, c.k_count, rows_around, sweep, batches, c.streams}, target);
+  if (c.tile.rows > c.m) c.tile_around = c.tile.rows / c.m, c.tile.rows = static_cast<int>(c.m);
 }
 
 std::vector<Var> find_blocked(const TiledContraction& c) {
@@ -123,7 +132,7 @@ struct ContractionLoops {
   size_t panel_tasks = 0;        // the last ones, which use one panel
   std::vector<LoopRef> reduce;   // then k
   std::optional<LoopRef> steps;  // unrolled ones along k
-  std::optional<LoopRef> row;    // then the tile's rows
+  std::vector<LoopRef> rows;     // then the tile's rows
   LoopRef vectors, lanes;        // and columns
 
   // The innermost along k that is left when loops of one iteration are gone; nothing when none is.
@@ -167,9 +176,11 @@ std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const TiledContractio
 }
 
 // Steps of k an iteration: the loop's own instructions take the ports of multiply-adds, 3 % of them where four steps
-// share them, and more in small tiles.
+// share them, and more in small tiles; but not where each step has an address of its own.
 int64_t usual_steps(const TiledContraction& c, int64_t extent) {
-  if (c.streams || c.tile.rows == 1 || extent <= 2) return 1;
+  const Var& k = c.reduce.back();
+  const bool is_linear = !c.blocked.empty() || unit_stride(c.read_a(), k, c.analysis.iters, static_cast<int>(extent));
+  if (c.streams || c.tile_rows() == 1 || extent <= 2 || !is_linear) return 1;
   return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1;
 }
 
@@ -177,7 +188,7 @@ int64_t usual_steps(const TiledContraction& c, int64_t extent) {
 int64_t decide_k_unroll(Schedule& schedule, const TiledContraction& c, const LoopRef& k, const Target& target) {
   if (is_open(schedule, k)) return 1;
   const int64_t extent = extent_of(schedule, k), analytic = usual_steps(c, extent);
-  const double step = std::max<double>(static_cast<double>(c.tile.rows) * c.tile.vectors / target.fma_ports,
+  const double step = std::max<double>(static_cast<double>(c.tile_rows()) * c.tile.vectors / target.fma_ports,
                                        static_cast<double>(target.fma_latency));
   std::vector<Candidate> candidates;
   for (const int64_t steps : {1, 2, 4, 8, 16}) {
@@ -194,8 +205,9 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
   ContractionLoops loops;
   std::vector<LoopRef> rows, k_inner;
   for (const Var& v : c.batch) loops.tasks.push_back(loop_of(v));
+  const auto around = axis_around_rows(c);
   for (const Var& v : c.rows)
-    if (!(v == c.row_axis)) rows.push_back(loop_of(v));
+    if (!(v == c.row_axis) && !(c.tile_around > 1 && v == *around)) rows.push_back(loop_of(v));
   for (const Var& v : c.reduce) {
     loops.reduce.push_back(loop_of(v));
     if (!c.is_blocked(v)) continue;
@@ -211,13 +223,16 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
   }
   const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, c.tile.vectors, c.lanes});
   loops.vectors = j[1], loops.lanes = j[2];
-  if (c.has_rows()) {
+  if (c.tile_around > 1) {
+    const auto i = schedule.split(loop_of(*around), {std::nullopt, c.tile_around});
+    rows.push_back(i[0]);
+    loops.rows = {i[1], loop_of(c.row_axis)};
+  } else if (c.has_rows()) {
     const auto i = schedule.split(loop_of(c.row_axis), {std::nullopt, c.tile.rows});
     rows.push_back(i[0]);
-    loops.row = i[1];
+    loops.rows = {i[1]};
   }
   if (c.packs_a()) {
-    const auto around = axis_around_rows(c);
     const size_t at = around ? static_cast<size_t>(std::find(c.rows.begin(), c.rows.end(), *around) - c.rows.begin())
                              : rows.size() - 1;
     loops.tasks.insert(loops.tasks.end(), rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(at));
@@ -235,17 +250,22 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
   std::vector<LoopRef> order = loops.tasks;
   order.insert(order.end(), loops.reduce.begin(), loops.reduce.end());
   if (loops.steps) order.push_back(*loops.steps);
-  if (loops.row) order.push_back(*loops.row);
+  order.insert(order.end(), loops.rows.begin(), loops.rows.end());
   order.push_back(loops.vectors), order.push_back(loops.lanes);
   schedule.reorder(order);
   return loops;
+}
+
+bool has_partial_tile(const TiledContraction& c) {
+  if (c.tile_around > 1) return c.analysis.extent(*axis_around_rows(c)) % c.tile_around != 0;
+  return c.has_rows() && c.m % c.tile.rows != 0;
 }
 
 // What is packed where it is used is so once for all tasks of a panel, or of a block of rows: these are one.
 TileLoops fuse_tasks(Schedule& schedule, const TiledContraction& c, const ContractionLoops& loops,
                      const Target& target) {
   const std::vector<LoopRef>& tasks = loops.tasks;
-  if (!c.is_packed_at_use()) return fuse_outside(schedule, tasks, c.has_rows() && c.m % c.tile.rows != 0, target);
+  if (!c.is_packed_at_use()) return fuse_outside(schedule, tasks, has_partial_tile(c), target);
   const auto fused = [&](auto first, auto last) {
     const std::vector<LoopRef> together(first, last);
     return together.size() > 1 ? schedule.fuse(together) : together[0];
@@ -269,13 +289,13 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
   const int64_t a_bytes = a_shape ? element_count(*a_shape) * c.read_a().buffer->dtype.bytes() : target.l2_bytes;
   const int64_t beside = std::min(a_bytes, target.l2_bytes / 4);  // of A: more of it is a stream
   const int64_t rows = count_most_iterations(c.analysis, c.rows);
-  if (!is_panelled || is_open_k || c.panels() < 2 || rows < 2 * c.tile.rows) return;
+  if (!is_panelled || is_open_k || c.panels() < 2 || rows < 2 * c.tile_rows()) return;
   const auto inner = loops.innermost(schedule);
   if (!inner) return;
   // Where tiles are many, asking takes longer in all of them than one waits.
   constexpr int64_t most_tiles = 32;
-  const bool fits = 2 * panel_bytes + beside <= target.l2_bytes * 3 / 4 && rows <= most_tiles * c.tile.rows;
-  const double tile_cycles = static_cast<double>(c.k_count) * c.tile.rows * c.tile.vectors / target.fma_ports;
+  const bool fits = 2 * panel_bytes + beside <= target.l2_bytes * 3 / 4 && rows <= most_tiles * c.tile_rows();
+  const double tile_cycles = static_cast<double>(c.k_count * c.tile_rows()) * c.tile.vectors / target.fma_ports;
   const double waits = std::max(0.0, static_cast<double>(panel_bytes) / target.core_memory_rate - tile_cycles);
   int64_t tiles = 1;
   for (const int64_t extent : extents) tiles *= extent;
@@ -317,7 +337,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   c.lanes = lanes;
   choose_sizes(schedule, c, target);
   c.blocked = find_blocked(c);
-  c.rows_together = rows_packed_together(c, c.tile, c.n_vectors, target);
+  c.rows_together = c.tile_around > 1 ? 0 : rows_packed_together(c, c.tile, c.n_vectors, target);
   const auto packing = choose_packing(schedule, c, c.tile, c.n_vectors, lanes, c.packs_a(), target);
   if (!packing) return false;
   c.packing = *packing;
@@ -340,7 +360,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
     prefetch_next_panel(schedule, block, c, loops, outside, extents, target);
   }
   if (loops.steps) schedule.unroll(*loops.steps);
-  if (loops.row) schedule.unroll(*loops.row);
+  for (const LoopRef& loop : loops.rows) schedule.unroll(loop);
   schedule.unroll(loops.vectors);
   schedule.vectorize(loops.lanes);
   if (c.packing == Packing::panel)

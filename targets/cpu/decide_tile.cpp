@@ -12,9 +12,14 @@ constexpr double worst_cost = 2;  // of a candidate, by the analytic choice's: b
 
 RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& target) {
   const auto cost_of = [&](const RegisterTile& tile) {
-    return tile_cost(tile, p.m, p.n_vectors, p.k, target, p.sweep);
+    if (tile.rows <= p.m) return static_cast<double>(p.around) * tile_cost(tile, p.m, p.n_vectors, p.k, target, p.sweep);
+    Sweep sweep = p.sweep;
+    sweep.outer_rows /= p.around;
+    return tile_cost(tile, p.m * p.around, p.n_vectors, p.k, target, sweep);
   };
-  std::vector<RegisterTile> tiles = tiles_that_fit(p.m, p.n_vectors, target);
+  std::vector<RegisterTile> tiles = tiles_that_fit(p.m * p.around, p.n_vectors, target);
+  if (p.around > 1)
+    std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.rows > p.m && tile.rows % p.m != 0; });
   if (p.is_group) std::erase_if(tiles, [&](const RegisterTile& tile) { return p.n_vectors % tile.vectors != 0; });
   RegisterTile analytic = *std::min_element(
       tiles.begin(), tiles.end(),
@@ -22,7 +27,7 @@ RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& tar
   const double least = cost_of(analytic);
   if (p.is_stream) analytic = panels_for_all(analytic, p.n_vectors, p.batches, target);
   const auto choice = [](const RegisterTile& tile) { return Choice{tile.rows, tile.vectors}; };
-  const auto count = static_cast<double>(p.batches * std::max<int64_t>(1, p.sweep.outer_rows));
+  const auto count = static_cast<double>(p.batches * std::max<int64_t>(1, p.sweep.outer_rows / p.around));
   std::vector<Candidate> candidates;
   for (const RegisterTile& tile : tiles) {
     const double cost = cost_of(tile);

@@ -74,6 +74,7 @@ void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopR
 // core.
 struct Product {
   int64_t m = 1, n_vectors = 1, k = 1;
+  int64_t around = 1;  // …and so many m rows, of which a tile may have several
   Sweep sweep;
   int64_t batches = 1;
   bool is_stream = false;

@@ -154,7 +154,7 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
   const bool streams = is_stream(analysis.reads[c.b].buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t k_count = count_iterations(analysis, c.reduce) / g, batches = count_iterations(analysis, c.batch);
   const RegisterTile tile =
-      decide_tile(schedule, {m, n_vectors, k_count, {}, batches * groups, streams, c.is_grouped()}, target);
+      decide_tile(schedule, {m, n_vectors, k_count, 1, {}, batches * groups, streams, c.is_grouped()}, target);
   const auto map = packing_map(c, int64_t{tile.vectors} * lanes);
   if (!map) return false;
   pack(schedule, block, c, *map, target);
