@@ -204,147 +204,156 @@ IndexMap tile_map(const Buffer& buffer, size_t axis, const TileBlock& tiles, int
   return map;
 }
 
+struct TileNest {
+  std::vector<LoopRef> tasks;    // outside of the tiles
+  std::vector<int64_t> extents;  // of those that use one panel of B, after 1
+  std::vector<LoopRef> reduce;   // then steps of k
+  std::vector<LoopRef> tiles;    // tiles of a step
+  LoopRef product;               // a tile's rows, which with the loops below are one instruction
+  int64_t panels = 1;
+};
+
+TileNest order_loops(Schedule& schedule, const BlockRef& block, const TileContraction& c, const TileBlock& tiles,
+                     int width) {
+  const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
+  const int64_t g = c.product->extent;
+  TileNest nest;
+  for (const Var& v : c.batch) nest.tasks.push_back(loop_of(v));
+  const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, tiles.columns, width});
+  nest.tasks.push_back(j[0]);
+  nest.panels = extent_of(schedule, j[0]);
+  const size_t panel_loops = nest.tasks.size();
+  for (size_t r = 0; r + 1 < c.rows.size(); ++r) {
+    nest.tasks.push_back(loop_of(c.rows[r]));
+    if (r + 2 < c.rows.size() || tiles.across_outer == 1) continue;
+    const auto parts = schedule.split(nest.tasks.back(), {std::nullopt, tiles.across_outer});
+    nest.tasks.back() = parts[0], nest.tiles.push_back(parts[1]);
+  }
+  const auto i = schedule.split(loop_of(c.rows.back()), {std::nullopt, tiles.across_rows, tiles.rows});
+  nest.tasks.push_back(i[0]), nest.tiles.push_back(i[1]), nest.tiles.push_back(j[1]);
+  nest.product = i[2];
+  nest.extents = {1};
+  for (size_t l = panel_loops; l < nest.tasks.size(); ++l)
+    nest.extents.push_back(is_open(schedule, nest.tasks[l]) ? 1 : extent_of(schedule, nest.tasks[l]));
+
+  std::vector<LoopRef> steps, words;  // of a granule, and of a step
+  for (const Var& v : c.reduce) {
+    nest.reduce.push_back(loop_of(v));
+    if (!(v == c.words.axis)) continue;
+    const bool is_blocked = c.words.granule != c.analysis.extent(v);
+    const auto parts =
+        is_blocked ? schedule.split(loop_of(v), {std::nullopt, c.words.granule / c.k_step, c.k_step / g, g})
+                   : schedule.split(loop_of(v), {std::nullopt, c.k_step / g, g});
+    nest.reduce.back() = parts[0];
+    if (is_blocked) steps = {parts[1]};
+    words.assign(parts.end() - 2, parts.end());
+  }
+  nest.reduce.insert(nest.reduce.end(), steps.begin(), steps.end());
+
+  std::vector<LoopRef> order = nest.tasks;
+  order.insert(order.end(), nest.reduce.begin(), nest.reduce.end());
+  order.insert(order.end(), nest.tiles.begin(), nest.tiles.end());
+  order.push_back(nest.product), order.push_back(j[2]);
+  order.insert(order.end(), words.begin(), words.end());
+  schedule.reorder(order);
+  return nest;
+}
+
 // Weights come from memory, or from the cache that all cores share: the decision "panel_prefetch" as in contraction.cpp,
 // with 0 and 2.
-void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TileContraction& c, int64_t panel_bytes,
-                         const TileLoops& outside, const std::vector<int64_t>& extents,
-                         const std::vector<LoopRef>& reduce, const Target& target) {
+void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TileContraction& c, int64_t columns,
+                         const TileLoops& outside, const TileNest& nest, const Target& target) {
   const auto is_long = [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; };
-  if (!c.batch.empty() || std::none_of(reduce.begin(), reduce.end(), is_long)) return;
+  if (!c.batch.empty() || std::none_of(nest.reduce.begin(), nest.reduce.end(), is_long)) return;
+  const Buffer panels = analyse(schedule.node(block)).reads[static_cast<size_t>(c.b)].buffer;
+  const int64_t panel_bytes = count_iterations(c.analysis, c.reduce) * columns * panels->dtype.bytes();
   const bool fits = panel_bytes <= target.l2_bytes / 2;
   const std::vector<Candidate> candidates{{{0}, 1.02}, {{2}, fits ? 1.0 : 1.05}};
   if (schedule.decide("panel_prefetch", candidates, {fits ? 2 : 0})[0] == 0) return;
-  const Buffer panels = analyse(schedule.node(block)).reads[static_cast<size_t>(c.b)].buffer;
-  prefetch_in_parts(schedule, outside, extents, reduce, panels, panel_bytes);
+  prefetch_in_parts(schedule, outside, nest.extents, nest.reduce, panels, panel_bytes);
+}
+
+// A block on whole tiles below `tile_loop`: loops over tiles, then a tile's rows and columns, which are one instruction.
+void tensorize_tiles(Schedule& schedule, const BlockRef& block, const TileContraction& c, int rows, int width,
+                     const LoopRef& tile_loop, const std::string& instruction) {
+  const std::vector<Var> axes = analyse(schedule.node(block)).spatial();
+  std::vector<LoopRef> over, last;
+  for (size_t d = 0; d < axes.size(); ++d) {
+    std::vector<LoopRef> loops = loops_of(schedule, block, axes[d]);
+    const std::vector<LoopRef> all = schedule.loops(block);
+    const auto below = std::find(all.begin(), all.end(), tile_loop) + 1;
+    std::erase_if(loops, [&](const LoopRef& l) { return std::find(below, all.end(), l) == all.end(); });
+    const bool is_row = d == position_of(c.analysis, c.rows.back());
+    if (is_row || d == position_of(c.analysis, c.vector_axis)) {
+      if (loops.size() == 1) {
+        const auto parts = schedule.split(loops[0], {std::nullopt, is_row ? rows : width});
+        loops = {parts[0], parts[1]};
+      }
+      last.insert(is_row ? last.begin() : last.end(), loops.back());
+      loops.pop_back();
+    }
+    over.insert(over.end(), loops.begin(), loops.end());
+  }
+  std::vector<LoopRef> all = over;
+  all.insert(all.end(), last.begin(), last.end());
+  schedule.reorder(all);
+  for (const LoopRef& loop : over) schedule.unroll(loop);
+  schedule.tensorize(last[0], instruction);
+}
+
+// Whether tiles can and should do it.
+bool is_for_tiles(const Schedule& schedule, const BlockRef& block, const TileContraction& c, int width) {
+  const BlockAnalysis& analysis = c.analysis;
+  // The last tile of rows is code of its own, which has to know its rows.
+  if (!as_int(analysis.iter(c.rows.back()).extent)) return false;
+  // Few rows leave the unit idle: vectors do as well.
+  if (analysis.extent(c.rows.back()) < 4 || count_most_iterations(analysis, c.rows) < 5) return false;
+  // A tile reads whole columns; those that a copy pads hold nothing.
+  if (!is_weight(schedule, c) && analysis.extent(c.vector_axis) % width != 0) return false;
+  return find_epilogue(schedule, block) || has_identity_write(analysis);
 }
 
 }  // namespace
 
 bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
   const auto matched = match(schedule, block, target);
-  if (!matched) return false;
+  const int width = target.tiles.row_bytes / 4;
+  if (!matched || !is_for_tiles(schedule, block, *matched, width)) return false;
   const TileContraction& c = *matched;
   const BlockAnalysis& analysis = c.analysis;
-  const TileUnit& unit = target.tiles;
-  const int64_t g = c.product->extent;
-  const int width = unit.row_bytes / 4, lanes = target.lanes(analysis.write.buffer->dtype);
-  const Var row_axis = c.rows.back();
-  const int64_t m = analysis.extent(row_axis), all_rows = count_most_iterations(analysis, c.rows);
-  const int64_t n_tiles = (c.group + width - 1) / width, groups = analysis.extent(c.vector_axis) / c.group;
-  // The last tile of rows is code of its own, which has to know its rows.
-  if (!as_int(analysis.iter(row_axis).extent)) return false;
-  // Few rows leave the unit idle: vectors do as well.
-  if (m < 4 || all_rows < 5) return false;
-  // A tile reads whole columns; those that a copy pads hold nothing.
-  if (!is_weight(schedule, c) && analysis.extent(c.vector_axis) % width != 0) return false;
-  const auto epilogue = find_epilogue(schedule, block);
-  if (!epilogue && !has_identity_write(analysis)) return false;
-  const bool has_outer = c.rows.size() > 1;
-  const Var outer_axis = has_outer ? c.rows[c.rows.size() - 2] : Var();
-  const int64_t outer = has_outer ? analysis.extent(outer_axis) : 1;
-  const int64_t steps = count_iterations(analysis, c.reduce) / c.k_step;
-  const TileBlock tiles = decide_block(schedule, {m, outer, n_tiles, steps, groups, c.is_grouped()}, target);
-  const bool multiplies_weight = is_weight(schedule, c);
+  TiledProduct product;
+  product.m = analysis.extent(c.rows.back());
+  product.outer = c.rows.size() > 1 ? analysis.extent(c.rows[c.rows.size() - 2]) : 1;
+  product.n_tiles = (c.group + width - 1) / width;
+  product.steps = count_iterations(analysis, c.reduce) / c.k_step;
+  product.batches = analysis.extent(c.vector_axis) / c.group;
+  product.is_group = c.is_grouped();
+  const TileBlock tiles = decide_block(schedule, product, target);
+  const bool has_weights = is_weight(schedule, c);
   pack(schedule, block, c, packing_map(c, tiles, width), width);
-
-  const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
-  std::vector<LoopRef> order;
-  for (const Var& v : c.batch) order.push_back(loop_of(v));
-  const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, tiles.columns, width});
-  order.push_back(j[0]);
-  const size_t panel_loops = order.size();
-  std::vector<LoopRef> inner;  // loops over tiles
-  for (const Var& v : c.rows) {
-    if (v == row_axis) break;
-    if (v == outer_axis && tiles.across_outer > 1) {
-      const auto h = schedule.split(loop_of(v), {std::nullopt, tiles.across_outer});
-      order.push_back(h[0]), inner.push_back(h[1]);
-    } else {
-      order.push_back(loop_of(v));
-    }
-  }
-  const auto i = schedule.split(loop_of(row_axis), {std::nullopt, tiles.across_rows, tiles.rows});
-  order.push_back(i[0]), inner.push_back(i[1]), inner.push_back(j[1]);
-  const size_t outer_count = order.size();
-  std::vector<LoopRef> k_inner;
-  for (const Var& v : c.reduce) {
-    if (!(v == c.words.axis)) {
-      order.push_back(loop_of(v));
-    } else if (c.words.granule != analysis.extent(v)) {
-      const auto parts = schedule.split(loop_of(v), {std::nullopt, c.words.granule / c.k_step, c.k_step / g, g});
-      order.push_back(parts[0]);
-      k_inner = {parts[1], parts[2], parts[3]};
-    } else {
-      const auto parts = schedule.split(loop_of(v), {std::nullopt, c.k_step / g, g});
-      order.push_back(parts[0]);
-      k_inner = {parts[1], parts[2]};
-    }
-  }
-  const LoopRef first_k = order[outer_count];
-  order.insert(order.end(), k_inner.begin(), k_inner.end() - 2);
-  const std::vector<LoopRef> reduce(order.begin() + static_cast<std::ptrdiff_t>(outer_count), order.end());
-  std::vector<int64_t> extents{1};  // of what uses one panel
-  for (size_t l = panel_loops; l < outer_count; ++l)
-    extents.push_back(is_open(schedule, order[l]) ? 1 : extent_of(schedule, order[l]));
-  const bool has_panels = multiplies_weight && extent_of(schedule, j[0]) > 1;
-  order.insert(order.end(), inner.begin(), inner.end());
-  order.push_back(i[2]), order.push_back(j[2]);
-  order.insert(order.end(), k_inner.end() - 2, k_inner.end());
-  schedule.reorder(order);
-
-  const bool has_partial_tile = m % (int64_t{tiles.rows} * tiles.across_rows) != 0;
-  const TileLoops outside =
-      fuse_outside(schedule, {order.begin(), order.begin() + outer_count}, has_partial_tile, target);
-  const auto& [parallel, tile_loop] = outside;
+  const TileNest nest = order_loops(schedule, block, c, tiles, width);
+  const bool has_partial_tile = product.m % (int64_t{tiles.rows} * tiles.across_rows) != 0;
+  const TileLoops outside = fuse_outside(schedule, nest.tasks, has_partial_tile, target);
+  const LoopRef& tile_loop = outside.tile;
 
   // Tiles in registers, their copy in memory, and what is made of it.
   const size_t axis = position_of(analysis, c.vector_axis);
+  const int lanes = target.lanes(analysis.write.buffer->dtype);
   const auto [copy, out, in_registers, in_memory] = keep_on_stack(schedule, block, tile_loop);
   for (const std::string& buffer : {in_registers->name, in_memory})
     schedule.transform_layout(buffer, tile_map(in_registers, axis, tiles, width));
-
-  // The loops of a block on whole tiles: over tiles, then a tile's rows and columns.
-  const auto tile_loops = [&](const BlockRef& b, const std::string& instruction) {
-    const BlockAnalysis on_tiles = analyse(schedule.node(b));
-    std::vector<LoopRef> over, last;
-    for (size_t d = 0; d < on_tiles.spatial().size(); ++d) {
-      const Var v = on_tiles.spatial()[d];
-      std::vector<LoopRef> loops = loops_of(schedule, b, v);
-      const std::vector<LoopRef> all = schedule.loops(b);
-      const auto below = std::find(all.begin(), all.end(), tile_loop) + 1;
-      std::erase_if(loops, [&](const LoopRef& l) { return std::find(below, all.end(), l) == all.end(); });
-      const bool is_row = d == position_of(analysis, row_axis), is_column = d == axis;
-      if (loops.size() == 1 && (is_row || is_column)) {
-        const auto parts = schedule.split(loops[0], {std::nullopt, is_row ? tiles.rows : width});
-        loops = {parts[0], parts[1]};
-      }
-      if (is_row || is_column) {
-        last.insert(is_row ? last.begin() : last.end(), loops.back());
-        loops.pop_back();
-      }
-      over.insert(over.end(), loops.begin(), loops.end());
-    }
-    std::vector<LoopRef> all = over;
-    all.insert(all.end(), last.begin(), last.end());
-    schedule.reorder(all);
-    for (const LoopRef& loop : over) schedule.unroll(loop);
-    schedule.tensorize(last[0], instruction);
-  };
-  const BlockRef init = schedule.decompose_reduction(block, first_k);
-  if (has_panels) {
-    const int64_t panel_bytes = count_iterations(analysis, c.reduce) * tiles.columns * width *
-                                analysis.reads[static_cast<size_t>(c.b)].buffer->dtype.bytes();
-    prefetch_next_panel(schedule, block, c, panel_bytes, outside, extents, reduce, target);
-  }
-  tile_loops(init, "tile_zero" + c.suffix);
-  tile_loops(copy, "tile_store" + c.suffix);
+  const BlockRef init = schedule.decompose_reduction(block, nest.reduce[0]);
+  if (has_weights && nest.panels > 1)
+    prefetch_next_panel(schedule, block, c, int64_t{tiles.columns} * width, outside, nest, target);
+  tensorize_tiles(schedule, init, c, tiles.rows, width, tile_loop, "tile_zero" + c.suffix);
+  tensorize_tiles(schedule, copy, c, tiles.rows, width, tile_loop, "tile_store" + c.suffix);
   if (c.is_across)
     vectorize_columns(schedule, out, c, tile_loop, lanes);
   else
     vectorize_in_memory(schedule, out, tile_loop, axis, lanes);
-  for (const LoopRef& loop : inner) schedule.unroll(loop);
-  schedule.tensorize(i[2], c.product->name);
-  share_out(schedule, parallel);
+  for (const LoopRef& loop : nest.tiles) schedule.unroll(loop);
+  schedule.tensorize(nest.product, c.product->name);
+  share_out(schedule, outside.parallel);
   return true;
 }
 
