@@ -32,18 +32,17 @@ Expr storage_bytes(const Value& value) {
 
 namespace {
 
-// The block of a product that is written as it is; nothing where something comes after it.
-std::optional<BlockRef> find_product(const Graph& graph, const Group& group, const Schedule& schedule) {
+// The block of a product or another reduction that is written as it is; nothing where something comes after it.
+std::optional<BlockRef> find_reduction(const Group& group, const Schedule& schedule) {
   if (group.nodes.empty() || group.outputs.size() != 1) return std::nullopt;
-  if (graph.nodes[group.nodes.back()].op->kind != OpKind::contraction) return std::nullopt;
   const BlockRef last = schedule.blocks().back();
   return schedule.node(last).init.is_defined() ? std::optional(last) : std::nullopt;
 }
 
 }  // namespace
 
-// A product goes to a blocked output through a copy, as it would through an activation: both keep the iterations of the
-// dimensions as the graph has them, by which schedules know channels from rows.
+// A reduction goes to a blocked output through a copy, as it would through an activation: both keep the iterations of
+// the dimensions as the graph has them, by which schedules know channels from rows.
 Func apply_layouts(const Graph& graph, const Group& group, const Func& func) {
   std::vector<ValueId> values;  // by buffer
   for (const ValueId id : group.inputs) {
@@ -60,8 +59,8 @@ Func apply_layouts(const Graph& graph, const Group& group, const Func& func) {
     if (value.channel_block == 0) continue;
     const Buffer& buffer = func.buffers[i];
     const bool is_output = schedule.func().is_output(buffer);
-    if (const auto product = is_output ? find_product(graph, group, schedule) : std::nullopt)
-      schedule.cache_write(*product, buffer->name, Scope::global);
+    if (const auto reduction = is_output ? find_reduction(group, schedule) : std::nullopt)
+      schedule.cache_write(*reduction, buffer->name, Scope::global);
     schedule.transform_layout(buffer->name, blocked_map(value.type.rank(), value.channel_block));
   }
   return schedule.func();

@@ -60,13 +60,18 @@ te::Tensor pad_lowest(const te::Tensor& x, const Window& window) {
   });
 }
 
+// 16-bit floats are compared in f32, which they fit, so that each is widened once and none is rounded in between.
 te::Tensor max_pool(const OpCall& c, const te::Tensor& x, const std::vector<Expr>& shape) {
   const Window window = window_of(c);
   const te::Tensor padded = pad_lowest(x, window);
   Window inner = window;
   std::fill(inner.pads.begin(), inner.pads.end(), 0);
-  return te::reduce("max_pool", shape, extents_of(window), te::Combiner::max, {padded},
-                    [&](const te::Indices& s, const te::Indices& r) { return padded(window_position(inner, s, r)); });
+  const DType accumulator = accumulator_of(x.dtype());
+  const te::Tensor largest = te::reduce("max_pool", shape, extents_of(window), te::Combiner::max, {padded},
+                                        [&](const te::Indices& s, const te::Indices& r) {
+                                          return cast(accumulator, padded(window_position(inner, s, r)));
+                                        });
+  return cast_stage(largest, x.dtype());
 }
 
 std::vector<TensorType> infer_pool(const OpCall& c, DType dtype) {
