@@ -1,11 +1,14 @@
 // Activations of convolutional networks in blocks of channels, [n, c // b, h, w, c % b]: the b channels that a vector
 // holds lie side by side, so that convolutions, pools and what stands between them read and write whole vectors.
 //
-//   y = conv(x, w); z = reshape(y)   ⇒   y = conv(x, w): … in c16; y' = convert_layout(y); z = reshape(y')
+//   y = conv(x, w); p = max_pool(y); z = reshape(p)
+//   ⇒
+//   y = conv(x, w): … in c16; p = max_pool(y): … in c16; p' = convert_layout(p); z = reshape(p')
 //
 // Types stay logical; only how a value is stored changes.  Convolutions start blocked values, operators that keep
 // channels apart hand them on, and everything else reads row-major: a conversion is put in front of it, one for each
-// value.  Values with one element a channel are left alone: both layouts of them are alike.
+// value.  A convolution that nobody reads in blocks writes row-major itself.  Values with one element a channel are left
+// alone: both layouts of them are alike.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -168,11 +171,12 @@ class LayoutAssignment {
 
   // Lanes of the result are lanes of the inputs: element by element, or of a convolution that keeps channels apart.  Or
   // lanes of the inputs are words.
-  bool needs_blocks(const Node& node) const {
-    if (node.op->name == "conv" && graph_.is_constant(node.inputs[1]) && has_tile_words(node.inputs[0])) return true;
-    return is_blocked_[node.outputs[0]] &&
-           (node.op->kind == OpKind::elementwise ||
-            (node.op->name == "conv" && node.attributes.get_int("groups") > 1));
+  bool needs_blocks(const Node& node) {
+    const bool is_conv = node.op->name == "conv";
+    if (is_conv && graph_.is_constant(node.inputs[1]) && is_blockable_conv(node) && has_tile_words(node.inputs[0]))
+      return true;
+    if (!is_blocked_[node.outputs[0]]) return false;
+    return node.op->kind == OpKind::elementwise || (is_conv && node.attributes.get_int("groups") > 1);
   }
 
   // Puts the channels last, or something like that: a copy that takes whole blocks as they are.

@@ -11,6 +11,9 @@
 //
 // Weights are stored in panels.  Another B is packed by the worker that uses a panel, or by a pass before; A, where it
 // is contiguous along the rows instead of k, by blocks of rows, which are outermost then (operand_packing.h).
+//
+// A tile's rows are of A's innermost axis, or several whole rows of it where they are short (maps of 7 × 7).  Where C is
+// contiguous along the rows instead of j, the tile is transposed on its way out (contraction_output.h).
 #include <algorithm>
 #include <numeric>
 
@@ -85,7 +88,7 @@ void choose_sizes(Schedule& schedule, TiledContraction& c, const Target& target)
   c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t batches = count_iterations(analysis, c.batch);
   const auto around = axis_around_rows(c);
-  const int64_t rows_around = around && as_int(analysis.iter(c.row_axis).extent) ? analysis.extent(*around) : 1;
+  const int64_t rows_around = around ? analysis.extent(*around) : 1;
   c.tile = decide_tile(schedule, {c.m, c.n_vectors, c.k_count, rows_around, sweep, batches, c.streams}, target);
   if (c.tile.rows > c.m) c.tile_around = c.tile.rows / c.m, c.tile.rows = static_cast<int>(c.m);
 }
@@ -143,36 +146,19 @@ struct ContractionLoops {
   }
 };
 
-// The decision "row_blocks" (row_blocks.h): which loops over rows, or parts of one, are outside of the panels.  Takes
-// them away from `rows`.
-std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const TiledContraction& c, std::vector<LoopRef>& rows,
-                                       const Target& target) {
+// Loops over rows, or parts of one, that are outside of the panels; takes them away from `rows`.
+std::vector<LoopRef> rows_outside(Schedule& schedule, const TiledContraction& c, std::vector<LoopRef>& rows,
+                                  const Target& target) {
   const auto a_shape = const_shape(c.read_a().buffer);
   const bool is_fixed =
       a_shape && std::none_of(rows.begin(), rows.end(), [&](const LoopRef& l) { return is_open(schedule, l); });
   if (!c.batch.empty() || rows.empty() || c.is_packed_at_use() || !is_fixed) return {};
   RowSweep sweep;
-  for (const LoopRef& loop : rows) sweep.extents.push_back(extent_of(schedule, loop));
   sweep.panels = c.panels();
   sweep.is_a_streamed = c.is_scattered;
   sweep.a_bytes = element_count(*a_shape) * c.read_a().buffer->dtype.bytes();
   sweep.b_bytes = c.k_count * c.panels() * c.panel() * c.read_b().buffer->dtype.bytes();
-  const auto candidates = row_block_candidates(sweep, target);
-  const Choice blocks = schedule.decide("row_blocks", candidates, choose_row_blocks(candidates));
-  const auto at = rows.begin() + blocks[0];
-  std::vector<LoopRef> outside(rows.begin(), at);
-  if (blocks[1] == extent_of(schedule, *at) && blocks[1] > 1) {
-    outside.push_back(*at);
-    rows.erase(rows.begin(), at + 1);
-    return outside;
-  }
-  if (blocks[1] > 1) {
-    const auto parts = schedule.split(*at, {blocks[1], std::nullopt});
-    outside.push_back(parts[0]);
-    *at = parts[1];
-  }
-  rows.erase(rows.begin(), at);
-  return outside;
+  return decide_row_blocks(schedule, sweep, rows, target);
 }
 
 // Steps of k an iteration: the loop's own instructions take the ports of multiply-adds, 3 % of them where four steps
@@ -242,7 +228,7 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
     rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(at));
   }
   loops.block_tasks = c.packs_a() ? loops.tasks.size() : loops.tasks.size() + 1;
-  for (const LoopRef& loop : decide_row_blocks(schedule, c, rows, target)) loops.tasks.push_back(loop);
+  for (const LoopRef& loop : rows_outside(schedule, c, rows, target)) loops.tasks.push_back(loop);
   loops.tasks.push_back(j[0]);
   loops.panel_tasks = rows.size();
   loops.tasks.insert(loops.tasks.end(), rows.begin(), rows.end());

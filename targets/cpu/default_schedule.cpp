@@ -425,6 +425,24 @@ void stream_large_results(Schedule& schedule, const Target& target) {
   prefetch_large_inputs(schedule, large, target);
 }
 
+// The first axis of the padded copy along which the block's window moves: image rows.
+Var find_window_axis(const Schedule& schedule, const BlockRef& block, const BlockRef& padding) {
+  const BlockAnalysis reader = analyse(schedule.node(block)), copy = analyse(schedule.node(padding));
+  for (const Access& read : reader.reads) {
+    if (read.buffer != copy.write.buffer) continue;
+    for (size_t d = 0; d < read.indices.size(); ++d) {
+      const auto uses = [&](const Var& v) { return uses_var(read.indices[d], v); };
+      const std::vector<Var> spatial = reader.spatial(), reduce = reader.reduce(), axes = copy.spatial();
+      if (std::none_of(spatial.begin(), spatial.end(), uses) || std::none_of(reduce.begin(), reduce.end(), uses))
+        continue;
+      const auto axis =
+          std::find_if(axes.begin(), axes.end(), [&](const Var& v) { return copy.write.indices[d].get() == v.get(); });
+      if (axis != axes.end()) return *axis;
+    }
+  }
+  return Var();
+}
+
 // Runs the templates, which ask the schedule for decisions.
 void schedule_blocks(Schedule& schedule, const Target& target) {
   if (schedule_attention(schedule, target)) return;
@@ -463,13 +481,15 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
       case BlockClass::reduction: {
         const auto epilogue = find_epilogue(schedule, block);
         const auto padding = find_padding(schedule, block);
+        const Var window_axis = padding ? find_window_axis(schedule, block, *padding) : Var();
         const bool is_tiled = (analysis.block_class == BlockClass::contraction &&
                                (applies(schedule_tile_contraction, block) || applies(schedule_dot_contraction, block) ||
                                 applies(schedule_contraction, block) || applies(schedule_grouped, block))) ||
                               schedule_reduction(schedule, block, target);
         // A template that kept the tile in registers has placed the epilogue, too.
         if (is_tiled && epilogue && share_a_loop(*epilogue, block)) done.push_back(epilogue->name);
-        if (padding && !share_a_loop(*padding, block)) schedule_elementwise(schedule, *padding, target);
+        if (padding && !share_a_loop(*padding, block))
+          schedule_elementwise(schedule, *padding, target, window_axis);
         break;
       }
       case BlockClass::injective:

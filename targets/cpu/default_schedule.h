@@ -6,6 +6,10 @@
 //                 of small elements)
 //   reduction     vectorised over a spatial axis or, by partial sums, over the reduced one
 //   elementwise   loops in the order of the output's memory, merged, shared out and vectorised
+//
+// Tasks are handed out in order, equal shares to each worker.  In images the outermost loops of tasks are over rows where
+// weights leave the choice (row_blocks.h), and over rows for windows and for padding: then most of what a worker reads
+// it has written itself, in the layer before, and lines do not move from one core's caches to another's.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -25,7 +29,8 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_grouped(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
-void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target);
+// Workers take parts of the axis `first` where one is given, else of the output's memory.
+void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target, const Var& first = {});
 
 // All blocks at once, when they are stages over the same rows (softmax, normalisations).
 bool schedule_rows(Schedule& schedule, const Target& target);

@@ -169,7 +169,7 @@ int64_t decide_vectors_a_task(Schedule& schedule, int64_t extent, int lanes, int
 
 }  // namespace
 
-void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target) {
+void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target, const Var& first) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (schedule.loops(block).empty()) return;
   const int lanes = vector_lanes(schedule, block, target);
@@ -216,6 +216,10 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
     std::stable_sort(by_stride.begin(), by_stride.end(),
                      [](const auto& x, const auto& y) { return x.first > y.first; });
     for (size_t i = 0; i < loops.size(); ++i) loops[i] = by_stride[i].second;
+    if (first.is_defined()) {
+      const auto along = loops_of(schedule, block, first);
+      std::stable_partition(loops.begin(), loops.end() - 1, [&](const LoopRef& loop) { return loop == along.at(0); });
+    }
     schedule.reorder(loops);
   }
   merge_loops(schedule, block, loops);

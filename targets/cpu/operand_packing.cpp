@@ -103,7 +103,9 @@ IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int
 
 int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int64_t n_vectors, const Target& target) {
   const Access& a = c.analysis.reads[c.a];
+  const auto is_open = [&](const Var& v) { return !as_int(c.analysis.iter(v).extent); };
   if (c.rows.empty() || c.reduce.size() != 1 || !has_plain_indices(a)) return 0;
+  if (std::any_of(c.rows.begin(), c.rows.end() - 1, is_open)) return 0;
   const int64_t m = c.analysis.extent(c.rows.back()), k = c.analysis.extent(c.reduce[0]);
   const int64_t tiles = (m + tile.rows - 1) / tile.rows;
   const auto around = axis_around_rows(c);
@@ -135,9 +137,11 @@ int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int
 }
 
 std::optional<Var> axis_around_rows(const Contraction& c) {
-  for (size_t i = c.rows.size(); i-- > 0;)
-    if (i + 1 < c.rows.size() && c.analysis.extent(c.rows[i]) > 1) return c.rows[i];
-  return std::nullopt;
+  const auto is_open = [&](const Var& v) { return !as_int(c.analysis.iter(v).extent); };
+  if (c.rows.empty() || is_open(c.rows.back())) return std::nullopt;
+  const auto found = std::find_if(c.rows.rbegin() + 1, c.rows.rend(),
+                                  [&](const Var& v) { return is_open(v) || c.analysis.extent(v) > 1; });
+  return found == c.rows.rend() || is_open(*found) ? std::nullopt : std::optional(*found);
 }
 
 }  // namespace tw::cpu

@@ -35,7 +35,8 @@ std::optional<Packing> choose_packing(const Schedule& schedule, const Contractio
 IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int64_t panel,
                      const std::vector<Var>& blocked, int granule);
 
-// The axis of rows next to the innermost, of more than one element: image rows of a convolution.
+// The axis of rows next to the innermost, of more than one element: image rows of a convolution.  None where their
+// number or length is known only when the kernel runs.
 std::optional<Var> axis_around_rows(const Contraction& c);
 
 // The block of rows whose A is packed, where A is contiguous along the rows: there each step along k reads another line

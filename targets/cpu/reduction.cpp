@@ -175,6 +175,9 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     }
   }
   for (const Var& v : analysis.reduce()) reduce.push_back(loops_of(schedule, block, v).at(0));
+  // Blocks of channels within image rows: what the worker reads it has mostly written itself (default_schedule.h).
+  const auto at = std::find(outer.begin(), outer.end(), lane[0]);
+  if (at != outer.end() && std::next(at) != outer.end()) std::iter_swap(at, std::next(at));
   std::vector<LoopRef> order = outer;
   order.insert(order.end(), inner.begin(), inner.end());
   order.insert(order.end(), reduce.begin(), reduce.end());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "targets/cpu/block_analysis.h"
+
 namespace tw::cpu {
 namespace {
 
@@ -56,6 +58,27 @@ Choice choose_row_blocks(const std::vector<Candidate>& candidates) {
   const auto best = std::min_element(candidates.begin(), candidates.end(),
                                      [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
   return best->cost < worth * candidates[0].cost ? best->value : candidates[0].value;
+}
+
+std::vector<LoopRef> decide_row_blocks(Schedule& schedule, RowSweep sweep, std::vector<LoopRef>& rows,
+                                       const Target& target) {
+  for (const LoopRef& loop : rows) sweep.extents.push_back(extent_of(schedule, loop));
+  const auto candidates = row_block_candidates(sweep, target);
+  const Choice blocks = schedule.decide("row_blocks", candidates, choose_row_blocks(candidates));
+  const auto at = rows.begin() + blocks[0];
+  std::vector<LoopRef> outside(rows.begin(), at);
+  if (blocks[1] == extent_of(schedule, *at) && blocks[1] > 1) {
+    outside.push_back(*at);
+    rows.erase(rows.begin(), at + 1);
+    return outside;
+  }
+  if (blocks[1] > 1) {
+    const auto parts = schedule.split(*at, {blocks[1], std::nullopt});
+    outside.push_back(parts[0]);
+    *at = parts[1];
+  }
+  rows.erase(rows.begin(), at);
+  return outside;
 }
 
 }  // namespace tw::cpu

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedule/decisions.h"
+#include "schedule/schedule.h"
 #include "targets/target.h"
 
 namespace tw::cpu {
@@ -27,5 +27,10 @@ struct RowSweep {
 std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target);
 // The candidate with the least cost, but none where that saves little.
 Choice choose_row_blocks(const std::vector<Candidate>& candidates);
+
+// The decision "row_blocks": takes the loops that are outside of the panels, or parts of one, away from `rows`, whose
+// extents it adds to the sweep.
+std::vector<LoopRef> decide_row_blocks(Schedule& schedule, RowSweep sweep, std::vector<LoopRef>& rows,
+                                       const Target& target);
 
 }  // namespace tw::cpu

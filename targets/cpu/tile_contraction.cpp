@@ -17,8 +17,10 @@
 // whole and left out when C is written.
 #include <algorithm>
 
+#include "runtime/ndarray.h"
 #include "targets/cpu/contraction_output.h"
 #include "targets/cpu/default_schedule.h"
+#include "targets/cpu/row_blocks.h"
 #include "targets/cpu/tile_model.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/instruction.h"
@@ -213,28 +215,45 @@ struct TileNest {
   int64_t panels = 1;
 };
 
+// Loops over rows, or parts of one, that are outside of the panels of weights; takes them away from `rows`.
+std::vector<LoopRef> rows_outside(Schedule& schedule, const TileContraction& c, int64_t panels, int64_t columns,
+                                  std::vector<LoopRef>& rows, const Target& target) {
+  const Buffer& a = c.analysis.reads[static_cast<size_t>(c.a)].buffer;
+  const auto a_shape = const_shape(a);
+  const bool is_fixed =
+      a_shape && std::none_of(rows.begin(), rows.end(), [&](const LoopRef& l) { return is_open(schedule, l); });
+  if (!c.batch.empty() || c.is_grouped() || !is_fixed) return {};
+  RowSweep sweep;
+  sweep.panels = panels;
+  sweep.a_bytes = element_count(*a_shape) * a->dtype.bytes();
+  sweep.b_bytes = count_iterations(c.analysis, c.reduce) * panels * columns * a->dtype.bytes();
+  return decide_row_blocks(schedule, sweep, rows, target);
+}
+
 TileNest order_loops(Schedule& schedule, const BlockRef& block, const TileContraction& c, const TileBlock& tiles,
-                     int width) {
+                     int width, const Target& target) {
   const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
   const int64_t g = c.product->extent;
   TileNest nest;
   for (const Var& v : c.batch) nest.tasks.push_back(loop_of(v));
   const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, tiles.columns, width});
-  nest.tasks.push_back(j[0]);
   nest.panels = extent_of(schedule, j[0]);
-  const size_t panel_loops = nest.tasks.size();
+  std::vector<LoopRef> rows;
   for (size_t r = 0; r + 1 < c.rows.size(); ++r) {
-    nest.tasks.push_back(loop_of(c.rows[r]));
+    rows.push_back(loop_of(c.rows[r]));
     if (r + 2 < c.rows.size() || tiles.across_outer == 1) continue;
-    const auto parts = schedule.split(nest.tasks.back(), {std::nullopt, tiles.across_outer});
-    nest.tasks.back() = parts[0], nest.tiles.push_back(parts[1]);
+    const auto parts = schedule.split(rows.back(), {std::nullopt, tiles.across_outer});
+    rows.back() = parts[0], nest.tiles.push_back(parts[1]);
   }
   const auto i = schedule.split(loop_of(c.rows.back()), {std::nullopt, tiles.across_rows, tiles.rows});
-  nest.tasks.push_back(i[0]), nest.tiles.push_back(i[1]), nest.tiles.push_back(j[1]);
+  rows.push_back(i[0]), nest.tiles.push_back(i[1]), nest.tiles.push_back(j[1]);
   nest.product = i[2];
+  for (const LoopRef& loop : rows_outside(schedule, c, nest.panels, int64_t{tiles.columns} * width, rows, target))
+    nest.tasks.push_back(loop);
+  nest.tasks.push_back(j[0]);
+  nest.tasks.insert(nest.tasks.end(), rows.begin(), rows.end());
   nest.extents = {1};
-  for (size_t l = panel_loops; l < nest.tasks.size(); ++l)
-    nest.extents.push_back(is_open(schedule, nest.tasks[l]) ? 1 : extent_of(schedule, nest.tasks[l]));
+  for (const LoopRef& loop : rows) nest.extents.push_back(is_open(schedule, loop) ? 1 : extent_of(schedule, loop));
 
   std::vector<LoopRef> steps, words;  // of a granule, and of a step
   for (const Var& v : c.reduce) {
@@ -331,7 +350,7 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   const TileBlock tiles = decide_block(schedule, product, target);
   const bool has_weights = is_weight(schedule, c);
   pack(schedule, block, c, packing_map(c, tiles, width), width);
-  const TileNest nest = order_loops(schedule, block, c, tiles, width);
+  const TileNest nest = order_loops(schedule, block, c, tiles, width, target);
   const bool has_partial_tile = product.m % (int64_t{tiles.rows} * tiles.across_rows) != 0;
   const TileLoops outside = fuse_outside(schedule, nest.tasks, has_partial_tile, target);
   const LoopRef& tile_loop = outside.tile;

@@ -332,6 +332,18 @@ TEST(DefaultSchedule, AsksForTheNextPanel) {
   EXPECT_TRUE(panels_asked_for(cpu::default_schedule(product(64), target)).empty());
 }
 
+// Tiles of large images with few weights: each worker has rows of its own; of small ones with many, panels.
+TEST(DefaultSchedule, TilesOfLargeImagesAreSharedByRows) {
+  const auto blocks_of = [](const Func& func) {
+    const Schedule schedule = cpu::default_schedule(func, core_with_tiles());
+    for (const AskedDecision& asked : schedule.asked())
+      if (asked.name == "row_blocks") return asked.candidates[asked.chosen].value[1];
+    return int64_t{0};
+  };
+  EXPECT_GT(blocks_of(narrow_conv(64, 64, 58, bf16, f32)), 1);
+  EXPECT_EQ(blocks_of(narrow_conv(512, 512, 9, bf16, f32)), 1);
+}
+
 // The same of tiles, whose words are read a tile at a time.
 TEST(DefaultSchedule, TilesAskForTheNextPanel) {
   const auto asks = [](const Func& func) {
