@@ -57,18 +57,17 @@ OpDef conv_op() {
     std::vector<Expr> extents{w.shape()[1]};
     for (const int64_t k : window.kernel)
       if (k > 1) extents.emplace_back(k);
-    const te::Tensor y = te::reduce("conv", c.outputs[0].shape, extents, te::Combiner::sum, {x, w},
-                                    [&](const te::Indices& s, const te::Indices& r) {
-                                      te::Indices data{s[0], input_channel(s[1], r[0], groups, per_group, weight[1])},
-                                          filter{s[1], r[0]};
-                                      auto k = r.begin() + 1;  // of the dimensions that have more than one
-                                      for (size_t d = 0; d < window.kernel.size(); ++d) {
-                                        filter.push_back(window.kernel[d] > 1 ? Expr(*k++) : Expr(0));
-                                        data.push_back(s[2 + d] * window.strides[d] +
-                                                       filter.back() * window.dilations[d]);
-                                      }
-                                      return cast(accumulator, x(data)) * cast(accumulator, w(filter));
-                                    });
+    const te::Tensor y = te::reduce(
+        "conv", c.outputs[0].shape, extents, te::Combiner::sum, {x, w},
+        [&](const te::Indices& s, const te::Indices& r) {
+          te::Indices data{s[0], input_channel(s[1], r[0], groups, per_group, weight[1])}, filter{s[1], r[0]};
+          auto k = r.begin() + 1;  // of the dimensions that have more than one
+          for (size_t d = 0; d < window.kernel.size(); ++d) {
+            filter.push_back(window.kernel[d] > 1 ? Expr(*k++) : Expr(0));
+            data.push_back(s[2 + d] * window.strides[d] + filter.back() * window.dilations[d]);
+          }
+          return cast(accumulator, x(data)) * cast(accumulator, w(filter));
+        });
     return {cast_stage(y, result)};
   };
   using Ints = std::vector<int64_t>;

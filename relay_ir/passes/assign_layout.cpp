@@ -7,8 +7,8 @@
 //
 // Types stay logical; only how a value is stored changes.  Convolutions start blocked values, operators that keep
 // channels apart hand them on, and everything else reads row-major: a conversion is put in front of it, one for each
-// value.  A convolution that nobody reads in blocks writes row-major itself.  Values with one element a channel are left
-// alone: both layouts of them are alike.
+// value.  A convolution that nobody reads in blocks writes row-major itself.  Values with one element a channel are
+// left alone: both layouts of them are alike.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -196,9 +196,8 @@ class LayoutAssignment {
     std::vector<ValueId> made{node.outputs[0]};
     while (uses_.users[made.back()].size() == 1 && !uses_.is_output[made.back()]) {
       const Node& user = graph_.nodes[static_cast<size_t>(uses_.users[made.back()][0])];
-      const bool is_alone = std::count_if(user.inputs.begin(), user.inputs.end(), [&](ValueId id) {
-                              return id != no_value && is_blocked_[id];
-                            }) == 1;
+      const bool is_alone = std::count_if(user.inputs.begin(), user.inputs.end(),
+                                          [&](ValueId id) { return id != no_value && is_blocked_[id]; }) == 1;
       if (user.op->kind != OpKind::elementwise || !is_alone || user.outputs.size() != 1) break;
       made.push_back(user.outputs[0]);
     }

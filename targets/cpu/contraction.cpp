@@ -12,8 +12,8 @@
 // Weights are stored in panels.  Another B is packed by the worker that uses a panel, or by a pass before; A, where it
 // is contiguous along the rows instead of k, by blocks of rows, which are outermost then (operand_packing.h).
 //
-// A tile's rows are of A's innermost axis, or several whole rows of it where they are short (maps of 7 × 7).  Where C is
-// contiguous along the rows instead of j, the tile is transposed on its way out (contraction_output.h).
+// A tile's rows are of A's innermost axis, or several whole rows of it where they are short (maps of 7 × 7).  Where C
+// is contiguous along the rows instead of j, the tile is transposed on its way out (contraction_output.h).
 #include <algorithm>
 #include <numeric>
 
@@ -31,12 +31,12 @@ struct TiledContraction : Contraction {
   int lanes = 1;
   Var row_axis;  // makes the tile's rows: the innermost of A's; not defined when there is none
   int64_t m = 1, n_vectors = 1, k_count = 1;
-  RegisterTile tile;           // its rows are along the row axis…
-  int64_t tile_around = 1;     // …so many times, along the axis around it
-  bool is_scattered = false;   // each row of A is contiguous along k, and rows lie apart
-  bool streams = false;        // B, from memory
-  std::vector<Var> blocked;    // axes of k that A stores in blocks: two loops, so that addresses advance by constants
-  int64_t rows_together = 0;   // of a block whose A is packed (operand_packing.h); 0: A stays as it is
+  RegisterTile tile;          // its rows are along the row axis…
+  int64_t tile_around = 1;    // …so many times, along the axis around it
+  bool is_scattered = false;  // each row of A is contiguous along k, and rows lie apart
+  bool streams = false;       // B, from memory
+  std::vector<Var> blocked;   // axes of k that A stores in blocks: two loops, so that addresses advance by constants
+  int64_t rows_together = 0;  // of a block whose A is packed (operand_packing.h); 0: A stays as it is
   Packing packing = Packing::none;
 
   bool has_rows() const { return !rows.empty(); }
@@ -256,8 +256,8 @@ TileLoops fuse_tasks(Schedule& schedule, const TiledContraction& c, const Contra
     const std::vector<LoopRef> together(first, last);
     return together.size() > 1 ? schedule.fuse(together) : together[0];
   };
-  const LoopRef tile = c.packs_a() ? fused(tasks.end() - static_cast<std::ptrdiff_t>(loops.panel_tasks), tasks.end())
-                                   : tasks.back();
+  const LoopRef tile =
+      c.packs_a() ? fused(tasks.end() - static_cast<std::ptrdiff_t>(loops.panel_tasks), tasks.end()) : tasks.back();
   return {fused(tasks.begin(), tasks.begin() + static_cast<std::ptrdiff_t>(loops.block_tasks)), tile};
 }
 

@@ -34,8 +34,8 @@ std::optional<Contraction> match_across(
     const Schedule& schedule, const BlockRef& block,
     const std::function<bool(const Contraction&)>& accepts = [](const Contraction& c) { return !c.is_grouped(); });
 
-// Neighbours along the axis for which the operand is the same: the largest divisor of its extent that gives such groups;
-// 1 when there are none, the extent when the operand is without the axis.
+// Neighbours along the axis for which the operand is the same: the largest divisor of its extent that gives such
+// groups; 1 when there are none, the extent when the operand is without the axis.
 int64_t group_along(const Access& operand, const Var& axis, const BlockAnalysis& analysis);
 
 // A product of words: g elements side by side along k.

@@ -58,8 +58,7 @@ BlockRef write_tile(Schedule& schedule, const BlockRef& block, const Contraction
   }
   const StackTile on_stack = keep_on_stack(schedule, block, tile);
   IndexMap columns_last;
-  for (int d = 0; d < on_stack.in_registers.rank(); ++d)
-    columns_last.from.push_back(Var("d" + std::to_string(d)));
+  for (int d = 0; d < on_stack.in_registers.rank(); ++d) columns_last.from.push_back(Var("d" + std::to_string(d)));
   for (size_t d = 0; d < columns_last.from.size(); ++d)
     if (d != axis) columns_last.to.push_back(columns_last.from[d]);
   columns_last.to.push_back(columns_last.from[axis]);

@@ -14,9 +14,9 @@ struct StackTile {
 };
 StackTile keep_on_stack(Schedule& schedule, const BlockRef& block, const LoopRef& tile);
 
-// The block's results within `tile` in registers, set to zero in front of the loop `first_k`, and the epilogue or a copy
-// on vectors of them; across, on columns of the tile, which code generation transposes.  Gives the block that writes the
-// result.
+// The block's results within `tile` in registers, set to zero in front of the loop `first_k`, and the epilogue or a
+// copy on vectors of them; across, on columns of the tile, which code generation transposes.  Gives the block that
+// writes the result.
 BlockRef write_tile(Schedule& schedule, const BlockRef& block, const Contraction& c, const LoopRef& tile,
                     const LoopRef& first_k, int lanes);
 

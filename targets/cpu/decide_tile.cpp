@@ -12,7 +12,8 @@ constexpr double worst_cost = 2;  // of a candidate, by the analytic choice's: b
 
 RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& target) {
   const auto cost_of = [&](const RegisterTile& tile) {
-    if (tile.rows <= p.m) return static_cast<double>(p.around) * tile_cost(tile, p.m, p.n_vectors, p.k, target, p.sweep);
+    if (tile.rows <= p.m)
+      return static_cast<double>(p.around) * tile_cost(tile, p.m, p.n_vectors, p.k, target, p.sweep);
     Sweep sweep = p.sweep;
     sweep.outer_rows /= p.around;
     return tile_cost(tile, p.m * p.around, p.n_vectors, p.k, target, sweep);
@@ -21,9 +22,9 @@ RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& tar
   if (p.around > 1)
     std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.rows > p.m && tile.rows % p.m != 0; });
   if (p.is_group) std::erase_if(tiles, [&](const RegisterTile& tile) { return p.n_vectors % tile.vectors != 0; });
-  RegisterTile analytic = *std::min_element(
-      tiles.begin(), tiles.end(),
-      [&](const RegisterTile& a, const RegisterTile& b) { return cost_of(a) < cost_of(b); });
+  RegisterTile analytic =
+      *std::min_element(tiles.begin(), tiles.end(),
+                        [&](const RegisterTile& a, const RegisterTile& b) { return cost_of(a) < cost_of(b); });
   const double least = cost_of(analytic);
   if (p.is_stream) analytic = panels_for_all(analytic, p.n_vectors, p.batches, target);
   const auto choice = [](const RegisterTile& tile) { return Choice{tile.rows, tile.vectors}; };

@@ -488,8 +488,7 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
                               schedule_reduction(schedule, block, target);
         // A template that kept the tile in registers has placed the epilogue, too.
         if (is_tiled && epilogue && share_a_loop(*epilogue, block)) done.push_back(epilogue->name);
-        if (padding && !share_a_loop(*padding, block))
-          schedule_elementwise(schedule, *padding, target, window_axis);
+        if (padding && !share_a_loop(*padding, block)) schedule_elementwise(schedule, *padding, target, window_axis);
         break;
       }
       case BlockClass::injective:

@@ -7,9 +7,9 @@
 //   reduction     vectorised over a spatial axis or, by partial sums, over the reduced one
 //   elementwise   loops in the order of the output's memory, merged, shared out and vectorised
 //
-// Tasks are handed out in order, equal shares to each worker.  In images the outermost loops of tasks are over rows where
-// weights leave the choice (row_blocks.h), and over rows for windows and for padding: then most of what a worker reads
-// it has written itself, in the layer before, and lines do not move from one core's caches to another's.
+// Tasks are handed out in order, equal shares to each worker.  In images the outermost loops of tasks are over rows
+// where weights leave the choice (row_blocks.h), and over rows for windows and for padding: then most of what a worker
+// reads it has written itself, in the layer before, and lines do not move from one core's caches to another's.
 #pragma once
 
 #include "schedule/schedule.h"

@@ -115,8 +115,8 @@ int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int
   if (unit_stride(a, c.rows.back(), c.analysis.iters, static_cast<int>(m)) != 1) return 0;
   const int64_t unit_bytes = a.buffer->dtype.bytes() * k * tile.rows * tiles_a_unit;
   if (units * unit_bytes <= target.l1_bytes) return 0;
-  const int64_t batch = count_iterations(c.analysis, c.batch) *
-                        (count_iterations(c.analysis, c.rows) / m / (around ? units : 1));
+  const int64_t batch =
+      count_iterations(c.analysis, c.batch) * (count_iterations(c.analysis, c.rows) / m / (around ? units : 1));
   const int64_t fits = std::clamp<int64_t>(target.l2_bytes / 4 / unit_bytes, 1, units);
   // Blocks of equal size that the workers share evenly, if there are any; else as few as possible.
   const int64_t threads = std::max(1, target.threads);

@@ -32,8 +32,7 @@ double bytes_of_worker(const RowSweep& sweep, int64_t blocks, const Target& targ
     return block_bytes * reads_of_a(panels) + b_bytes * static_cast<double>(panels) / static_cast<double>(sweep.panels);
   }
   const double reads_of_b = sweep.b_bytes <= target.l2_bytes / 2 ? 1 : static_cast<double>(of_worker);
-  return static_cast<double>(of_worker) * block_bytes * reads_of_a(sweep.panels) +
-         b_bytes * reads_of_b;
+  return static_cast<double>(of_worker) * block_bytes * reads_of_a(sweep.panels) + b_bytes * reads_of_b;
 }
 
 }  // namespace

@@ -227,6 +227,8 @@ std::vector<LoopRef> rows_outside(Schedule& schedule, const TileContraction& c, 
   sweep.panels = panels;
   sweep.a_bytes = element_count(*a_shape) * a->dtype.bytes();
   sweep.b_bytes = count_iterations(c.analysis, c.reduce) * panels * columns * a->dtype.bytes();
+  // Products are too fast to hide that each worker reads all weights, where these are the larger part.
+  if (sweep.b_bytes > sweep.a_bytes) return {};
   return decide_row_blocks(schedule, sweep, rows, target);
 }
 
@@ -260,9 +262,9 @@ TileNest order_loops(Schedule& schedule, const BlockRef& block, const TileContra
     nest.reduce.push_back(loop_of(v));
     if (!(v == c.words.axis)) continue;
     const bool is_blocked = c.words.granule != c.analysis.extent(v);
-    const auto parts =
-        is_blocked ? schedule.split(loop_of(v), {std::nullopt, c.words.granule / c.k_step, c.k_step / g, g})
-                   : schedule.split(loop_of(v), {std::nullopt, c.k_step / g, g});
+    const auto parts = is_blocked
+                           ? schedule.split(loop_of(v), {std::nullopt, c.words.granule / c.k_step, c.k_step / g, g})
+                           : schedule.split(loop_of(v), {std::nullopt, c.k_step / g, g});
     nest.reduce.back() = parts[0];
     if (is_blocked) steps = {parts[1]};
     words.assign(parts.end() - 2, parts.end());
@@ -278,8 +280,8 @@ TileNest order_loops(Schedule& schedule, const BlockRef& block, const TileContra
   return nest;
 }
 
-// Weights come from memory, or from the cache that all cores share: the decision "panel_prefetch" as in contraction.cpp,
-// with 0 and 2.
+// Weights come from memory, or from the cache that all cores share: the decision "panel_prefetch" as in
+// contraction.cpp, with 0 and 2.
 void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TileContraction& c, int64_t columns,
                          const TileLoops& outside, const TileNest& nest, const Target& target) {
   const auto is_long = [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; };
@@ -292,7 +294,8 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TileCo
   prefetch_in_parts(schedule, outside, nest.extents, nest.reduce, panels, panel_bytes);
 }
 
-// A block on whole tiles below `tile_loop`: loops over tiles, then a tile's rows and columns, which are one instruction.
+// A block on whole tiles below `tile_loop`: loops over tiles, then a tile's rows and columns, which are one
+// instruction.
 void tensorize_tiles(Schedule& schedule, const BlockRef& block, const TileContraction& c, int rows, int width,
                      const LoopRef& tile_loop, const std::string& instruction) {
   const std::vector<Var> axes = analyse(schedule.node(block)).spatial();

@@ -19,7 +19,8 @@ Func matmul(int64_t m, int64_t n, int64_t k, bool is_transposed = false, bool ha
             DType dtype = f32);
 // …, then relu(C + bias) + residual
 Func matmul_epilogue(int64_t m, int64_t n, int64_t k);
-// A product of small elements with a wide sum (f32 or i32), batched where `batch` > 1; the result is stored as `result`.
+// A product of small elements with a wide sum (f32 or i32), batched where `batch` > 1; the result is stored as
+// `result`.
 Func narrow_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType a, DType b, DType sum, DType result,
                    bool has_constant_weights);
 // The same of a 3×3 window, over channels in blocks of 16 (channels: a multiple); the result has its channels last.
