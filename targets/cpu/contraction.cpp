@@ -150,9 +150,7 @@ struct ContractionLoops {
 std::vector<LoopRef> rows_outside(Schedule& schedule, const TiledContraction& c, std::vector<LoopRef>& rows,
                                   const Target& target) {
   const auto a_shape = const_shape(c.read_a().buffer);
-  const bool is_fixed =
-      a_shape && std::none_of(rows.begin(), rows.end(), [&](const LoopRef& l) { return is_open(schedule, l); });
-  if (!c.batch.empty() || rows.empty() || c.is_packed_at_use() || !is_fixed) return {};
+  if (!c.batch.empty() || c.is_packed_at_use() || !a_shape) return {};
   RowSweep sweep;
   sweep.panels = c.panels();
   sweep.is_a_streamed = c.is_scattered;

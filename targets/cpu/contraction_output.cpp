@@ -57,13 +57,8 @@ BlockRef write_tile(Schedule& schedule, const BlockRef& block, const Contraction
     return out;
   }
   const StackTile on_stack = keep_on_stack(schedule, block, tile);
-  IndexMap columns_last;
-  for (int d = 0; d < on_stack.in_registers.rank(); ++d) columns_last.from.push_back(Var("d" + std::to_string(d)));
-  for (size_t d = 0; d < columns_last.from.size(); ++d)
-    if (d != axis) columns_last.to.push_back(columns_last.from[d]);
-  columns_last.to.push_back(columns_last.from[axis]);
-  schedule.transform_layout(on_stack.in_registers->name, columns_last);
-  schedule.transform_layout(on_stack.in_memory, columns_last);
+  for (const std::string& buffer : {on_stack.in_registers->name, on_stack.in_memory})
+    schedule.transform_layout(buffer, axis_last(on_stack.in_registers.rank(), axis));
   const BlockRef init = schedule.decompose_reduction(block, first_k);
   vectorize_below(schedule, init, tile, axis, lanes);
   vectorize_below(schedule, on_stack.copy, tile, axis, lanes);

@@ -183,6 +183,15 @@ std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& 
   return consumers[0];
 }
 
+IndexMap axis_last(int rank, size_t axis) {
+  IndexMap map;
+  for (int d = 0; d < rank; ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  for (size_t d = 0; d < map.from.size(); ++d)
+    if (d != axis) map.to.push_back(map.from[d]);
+  map.to.push_back(map.from[axis]);
+  return map;
+}
+
 BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis) {
   const auto epilogue = find_epilogue(schedule, block);
   const std::string result = analyse(schedule.node(block)).write.buffer->name;
@@ -192,13 +201,7 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
   if (epilogue) schedule.set_scope(buffer->name, Scope::register_);
   // The vector axis last: neighbouring lanes are neighbours in the tile.  A blocked result has it there already.
   if (has_identity_write(analyse(schedule.node(block))) && axis + 1 < static_cast<size_t>(buffer.rank())) {
-    IndexMap map;
-    for (int d = 0; d < buffer.rank(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
-    for (size_t d = 0; d < map.from.size(); ++d) {
-      if (d != axis) map.to.push_back(map.from[d]);
-    }
-    map.to.push_back(map.from[axis]);
-    schedule.transform_layout(buffer->name, map);
+    schedule.transform_layout(buffer->name, axis_last(buffer.rank(), axis));
   }
   return out;
 }

@@ -90,6 +90,8 @@ RegisterTile decide_tile(Schedule& schedule, const Product& product, const Targe
 // The only block that reads what `block` writes, if it does nothing else with it than out[i] = f(in[i], …): it can run
 // on a tile while that is in registers.
 std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& block);
+// The layout of a tile whose neighbours along the axis are to lie side by side: the other axes, then this one.
+IndexMap axis_last(int rank, size_t axis);
 // Keeps the results of `block` within `tile` in registers: computes the epilogue there or, when there is none, the
 // copy-out. Returns the block that writes the memory.
 BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis);

@@ -61,6 +61,8 @@ Choice choose_row_blocks(const std::vector<Candidate>& candidates) {
 
 std::vector<LoopRef> decide_row_blocks(Schedule& schedule, RowSweep sweep, std::vector<LoopRef>& rows,
                                        const Target& target) {
+  if (rows.empty() || std::any_of(rows.begin(), rows.end(), [&](const LoopRef& l) { return is_open(schedule, l); }))
+    return {};
   for (const LoopRef& loop : rows) sweep.extents.push_back(extent_of(schedule, loop));
   const auto candidates = row_block_candidates(sweep, target);
   const Choice blocks = schedule.decide("row_blocks", candidates, choose_row_blocks(candidates));

@@ -29,7 +29,7 @@ std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target&
 Choice choose_row_blocks(const std::vector<Candidate>& candidates);
 
 // The decision "row_blocks": takes the loops that are outside of the panels, or parts of one, away from `rows`, whose
-// extents it adds to the sweep.
+// extents it adds to the sweep.  None where these are known only when the kernel runs.
 std::vector<LoopRef> decide_row_blocks(Schedule& schedule, RowSweep sweep, std::vector<LoopRef>& rows,
                                        const Target& target);
 

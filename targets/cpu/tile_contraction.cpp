@@ -206,6 +206,7 @@ IndexMap tile_map(const Buffer& buffer, size_t axis, const TileBlock& tiles, int
   return map;
 }
 
+// The loops from the outside.
 struct TileNest {
   std::vector<LoopRef> tasks;    // outside of the tiles
   std::vector<int64_t> extents;  // of those that use one panel of B, after 1
@@ -220,9 +221,7 @@ std::vector<LoopRef> rows_outside(Schedule& schedule, const TileContraction& c, 
                                   std::vector<LoopRef>& rows, const Target& target) {
   const Buffer& a = c.analysis.reads[static_cast<size_t>(c.a)].buffer;
   const auto a_shape = const_shape(a);
-  const bool is_fixed =
-      a_shape && std::none_of(rows.begin(), rows.end(), [&](const LoopRef& l) { return is_open(schedule, l); });
-  if (!c.batch.empty() || c.is_grouped() || !is_fixed) return {};
+  if (!c.batch.empty() || c.is_grouped() || !a_shape) return {};
   RowSweep sweep;
   sweep.panels = panels;
   sweep.a_bytes = element_count(*a_shape) * a->dtype.bytes();
