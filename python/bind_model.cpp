@@ -115,14 +115,15 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
   if (tuned) {
     const auto uses = tuned->uses();
     std::set<std::string> kernels;  // of those that follow a record
-    int stale = 0;
-    for (const auto& [key, use] : uses) stale += use == autotune::TunedSchedules::Use::stale;
+    int used = 0, stale = 0;
+    for (const auto& [key, use] : uses) ++(use == autotune::TunedSchedules::Use::record ? used : stale);
     for (const auto& piece : report.pieces) {
       const auto use = uses.find(autotune::task_key(piece.func));
       if (use != uses.end() && use->second == autotune::TunedSchedules::Use::record)
         kernels.insert(piece.kernels.begin(), piece.kernels.end());
     }
     rows["tuned_kernels"] = kernels.size();
+    rows["used_records"] = used;
     rows["stale_records"] = stale;
   }
   return py::make_tuple(std::move(executable), rows);

@@ -162,7 +162,11 @@ class Executable:
             f"{report['cached_kernels']} of which were in the cache"
         )
         if (tuned := report.get("tuned_kernels")) is not None:
-            lines.append(f"{tuned} kernels with schedules from the database, the others with default ones")
+            used = report["used_records"]
+            lines.append(
+                f"{tuned} kernels with schedules from the database ({used} record{'s'[: used != 1]}), "
+                "the others with default ones"
+            )
         if stale := report.get("stale_records"):
             lines.append(f"{stale} records of the database fit no longer and were not used: tune again")
         if serial := report["serial_loops"]:

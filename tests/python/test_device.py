@@ -295,9 +295,9 @@ def test_a_job_on_two_devices(network, serve, key, tmp_path):
     assert report.trials == len(trials) > 2 and not report.lost_devices and not report.skipped
     assert set(report.by_status) <= {"ok", "spill", "refused", "timeout"}
     assert min(counts.values()) >= 1 and len(counts) == 2
-    # It is this machine, so its records are this machine's.
+    # It is this machine, so its records are this machine's.  One schedule may be of several kernels.
     compiled = tw.compile(network, threads=1, db=tmp_path / "t.db").report()
-    assert f"{report.adopted} kernels with schedules from the database" in compiled
+    assert f"schedules from the database ({report.adopted} record" in compiled
 
 
 class Liar:
