@@ -131,8 +131,8 @@ def test_results_are_near_those_of_f32(make, precision):
     ],
 )
 def test_few_channels_half_blocks_and_groups_take_pairs(target, data, weight, attributes):
-    """Pairs along the window's rows, where a column of zeros is no part of the result, in half blocks of channels, and in
-    groups, some of which are multiplied as one."""
+    """Pairs along the window's rows, where a column of zeros is no part of the result, in half blocks of channels, and
+    in groups, some of which are multiplied as one."""
     rng = np.random.default_rng(0)
     nodes = [("Conv", ["x", "w"], ["y"], attributes)]
     model = model_of(nodes, [value("x", data)], [value("y", None)], {"w": whole(rng, *weight)})
