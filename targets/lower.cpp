@@ -157,6 +157,8 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   // Ranges of loops resolve most guards and the divisions that splits and layouts leave behind.
   run("simplify_all");
 
+  if (!is_gpu) run("prefetch_pieces");
+
   // Tails of tiles apart from whole tiles, while loops still tell what a tile is.
   if (!is_gpu) run("partition_loops");  // threads of one warp take both sides of a branch anyway
 

@@ -64,7 +64,26 @@ OpDef winograd_conv_op() {
     const te::Tensor &x = in[0], &w = in[1];
     const std::vector<Expr>& out = c.outputs[0].shape;
     const Expr rows = floor_div(out[2] + (m - 1), m), columns = floor_div(out[3] + (m - 1), m);
-    const Expr inputs = x.shape()[1], outputs = out[1], tiles = out[0] * rows * columns;
+    const Expr inputs = x.shape()[1], outputs = out[1];
+    // Tiles are counted over the whole batch, but image by image where only a run knows how many images there are: then
+    // the last tile of each is known.
+    const bool is_by_image = !as_int(out[0]);
+    const te::Indices counts = is_by_image ? te::Indices{out[0], rows * columns} : te::Indices{out[0] * rows * columns};
+    const size_t axes = counts.size();
+    const auto joined = [](std::initializer_list<te::Indices> parts) {
+      te::Indices all;
+      for (const te::Indices& part : parts) all.insert(all.end(), part.begin(), part.end());
+      return all;
+    };
+    // The number of a tile among the indices of a stage, from this one on.
+    const auto number = [&](const te::Indices& s, size_t from) {
+      return te::Indices(s.begin() + static_cast<std::ptrdiff_t>(from),
+                         s.begin() + static_cast<std::ptrdiff_t>(from + axes));
+    };
+    const auto place = [&](const te::Indices& tile) {  // its image, row and column
+      if (!is_by_image) return unflatten_index(tile[0], {out[0], rows, columns});
+      return joined({{tile[0]}, unflatten_index(tile[1], {rows, columns})});
+    };
 
     // Zeros around the data, up to whole tiles.
     const te::Tensor padded = te::compute(
@@ -72,34 +91,39 @@ OpDef winograd_conv_op() {
           const Expr h = s[2] - pads[0], v = s[3] - pads[1];
           return load(x.buffer(), {s[0], s[1], h, v}, in_bounds(h, x.shape()[2]) && in_bounds(v, x.shape()[3]));
         });
-    // Bᵀ d, then (Bᵀ d) B; tiles are counted over the whole batch.
-    const te::Tensor half =
-        te::compute("winograd_rows", {tiles, inputs, Expr(size), Expr(size)}, {padded}, [&](const te::Indices& s) {
-          const te::Indices at = unflatten_index(s[0], {out[0], rows, columns});
-          return row_times(transform.input, s[2], [&](size_t i) {
-            return padded({at[0], s[1], at[1] * m + static_cast<int64_t>(i), at[2] * m + s[3]});
+    // Bᵀ d, then (Bᵀ d) B.
+    const te::Tensor half = te::compute(
+        "winograd_rows", joined({counts, {inputs, Expr(size), Expr(size)}}), {padded}, [&](const te::Indices& s) {
+          const te::Indices at = place(number(s, 0));
+          return row_times(transform.input, s[axes + 1], [&](size_t i) {
+            return padded({at[0], s[axes], at[1] * m + static_cast<int64_t>(i), at[2] * m + s[axes + 2]});
           });
         });
-    const te::Tensor data =
-        te::compute("winograd_data", {Expr(size), Expr(size), tiles, inputs}, {half}, [&](const te::Indices& s) {
-          return row_times(transform.input, s[1],
-                           [&](size_t j) { return half({s[2], s[3], s[0], Expr(static_cast<int64_t>(j))}); });
+    const te::Tensor data = te::compute(
+        "winograd_data", joined({{Expr(size), Expr(size)}, counts, {inputs}}), {half}, [&](const te::Indices& s) {
+          return row_times(transform.input, s[1], [&](size_t j) {
+            return half(joined({number(s, 2), {s.back(), s[0], Expr(static_cast<int64_t>(j))}}));
+          });
         });
-    const te::Tensor product =
-        te::reduce("winograd_product", {Expr(size), Expr(size), tiles, outputs}, {inputs}, te::Combiner::sum, {data, w},
-                   [&](const te::Indices& s, const te::Indices& r) {
-                     return data({s[0], s[1], s[2], r[0]}) * w({s[0] * size + s[1], r[0], s[3]});
-                   });
+    const te::Tensor product = te::reduce(
+        "winograd_product", joined({{Expr(size), Expr(size)}, counts, {outputs}}), {inputs}, te::Combiner::sum,
+        {data, w}, [&](const te::Indices& s, const te::Indices& r) {
+          return data(joined({{s[0], s[1]}, number(s, 2), {r[0]}})) * w({s[0] * size + s[1], r[0], s.back()});
+        });
     // Aᵀ M, then (Aᵀ M) A, where each element of the output finds its tile.
-    const te::Tensor part =
-        te::compute("winograd_columns", {tiles, outputs, Expr(m), Expr(size)}, {product}, [&](const te::Indices& s) {
-          return row_times(transform.output, s[2],
-                           [&](size_t i) { return product({Expr(static_cast<int64_t>(i)), s[3], s[0], s[1]}); });
+    const te::Tensor part = te::compute(
+        "winograd_columns", joined({counts, {outputs, Expr(m), Expr(size)}}), {product}, [&](const te::Indices& s) {
+          return row_times(transform.output, s[axes + 1], [&](size_t i) {
+            return product(joined({{Expr(static_cast<int64_t>(i)), s[axes + 2]}, number(s, 0), {s[axes]}}));
+          });
         });
     return {te::compute("winograd_conv", out, {part}, [&](const te::Indices& s) {
-      const Expr tile = (s[0] * rows + floor_div(s[2], m)) * columns + floor_div(s[3], m);
-      return row_times(transform.output, floor_mod(s[3], m),
-                       [&](size_t j) { return part({tile, s[1], floor_mod(s[2], m), Expr(static_cast<int64_t>(j))}); });
+      const Expr row = floor_div(s[2], m), column = floor_div(s[3], m);
+      const te::Indices tile =
+          is_by_image ? te::Indices{s[0], row * columns + column} : te::Indices{(s[0] * rows + row) * columns + column};
+      return row_times(transform.output, floor_mod(s[3], m), [&](size_t j) {
+        return part(joined({tile, {s[1], floor_mod(s[2], m), Expr(static_cast<int64_t>(j))}}));
+      });
     })};
   };
   using Ints = std::vector<int64_t>;

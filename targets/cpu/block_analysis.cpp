@@ -160,6 +160,12 @@ bool is_open(const Schedule& schedule, const LoopRef& loop) {
   return !as_int(schedule.node(loop).extent);
 }
 
+int64_t least_bytes(const Buffer& buffer) {
+  int64_t bytes = buffer->dtype.bytes();
+  for (const Expr& extent : buffer->shape) bytes *= as_int(extent).value_or(1);
+  return bytes;
+}
+
 bool is_constant(const Func& func, const Buffer& buffer) {
   return func.is_parameter(buffer) && func.attributes.count("constant:" + buffer->name) != 0;
 }

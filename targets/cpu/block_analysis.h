@@ -66,5 +66,7 @@ bool has_identity_write(const BlockAnalysis& analysis);
 std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);
 int64_t extent_of(const Schedule& schedule, const LoopRef& loop);  // `open_extent` when symbolic
 bool is_open(const Schedule& schedule, const LoopRef& loop);       // its extent is symbolic
+// Of the buffer's elements; symbolic extents count as one, as in a batch of one.
+int64_t least_bytes(const Buffer& buffer);
 
 }  // namespace tw::cpu

@@ -80,11 +80,11 @@ void choose_sizes(Schedule& schedule, TiledContraction& c, const Target& target)
   c.m = c.has_rows() ? analysis.extent(c.row_axis) : 1;
   c.n_vectors = (analysis.extent(c.vector_axis) + c.lanes - 1) / c.lanes;
   c.k_count = count_iterations(analysis, c.reduce);
-  const int64_t row_count = count_iterations(analysis, c.rows);
+  const std::vector<Var> outer_rows(c.rows.begin(), c.rows.end() - (c.has_rows() ? 1 : 0));
+  const int64_t outer_count = count_iterations(analysis, outer_rows);
   c.is_scattered = c.reduce.size() == 1 && unit_stride(c.read_a(), c.reduce[0], analysis.iters,
                                                        static_cast<int>(std::max<int64_t>(1, c.k_count))) == 1;
-  const Sweep sweep{row_count / std::max<int64_t>(1, c.m),
-                    c.is_scattered ? row_count * c.k_count * c.read_a().buffer->dtype.bytes() : 0};
+  const Sweep sweep{outer_count, c.is_scattered ? outer_count * c.m * c.k_count * c.read_a().buffer->dtype.bytes() : 0};
   c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t batches = count_iterations(analysis, c.batch);
   const auto around = axis_around_rows(c);
@@ -149,12 +149,11 @@ struct ContractionLoops {
 // Loops over rows, or parts of one, that are outside of the panels; takes them away from `rows`.
 std::vector<LoopRef> rows_outside(Schedule& schedule, const TiledContraction& c, std::vector<LoopRef>& rows,
                                   const Target& target) {
-  const auto a_shape = const_shape(c.read_a().buffer);
-  if (!c.batch.empty() || c.is_packed_at_use() || !a_shape) return {};
+  if (!c.batch.empty() || c.is_packed_at_use()) return {};
   RowSweep sweep;
   sweep.panels = c.panels();
   sweep.is_a_streamed = c.is_scattered;
-  sweep.a_bytes = element_count(*a_shape) * c.read_a().buffer->dtype.bytes();
+  sweep.a_bytes = least_bytes(c.read_a().buffer);
   sweep.b_bytes = c.k_count * c.panels() * c.panel() * c.read_b().buffer->dtype.bytes();
   return decide_row_blocks(schedule, sweep, rows, target);
 }
@@ -301,9 +300,8 @@ void prefetch_next_epilogue(Schedule& schedule, const BlockRef& out, const Tiled
   const std::vector<LoopRef> rows = loops_of(schedule, out, epilogue.spatial().at(position_of(c.analysis, c.row_axis)));
   if (rows.empty()) return;
   for (const Access& read : epilogue.reads) {
-    const auto shape = const_shape(read.buffer);
-    if (!schedule.func().is_parameter(read.buffer) || is_constant(schedule.func(), read.buffer) || !shape) continue;
-    if (element_count(*shape) * read.buffer->dtype.bytes() < target.l2_bytes / 4) continue;
+    if (!schedule.func().is_parameter(read.buffer) || is_constant(schedule.func(), read.buffer)) continue;
+    if (least_bytes(read.buffer) < target.l2_bytes / 4) continue;
     const int64_t step = loop_stride(schedule, out, read, rows.back()).value_or(0);
     if (step > 0) schedule.annotate(out, "prefetch:" + read.buffer->name, step * c.tile.rows);
   }
@@ -328,12 +326,14 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
 
   const PackedOperands packed = pack_operands(schedule, block, c, target);
   const ContractionLoops loops = order_loops(schedule, block, c, target);
-  std::vector<int64_t> extents{1};  // of what uses one panel
+  constexpr int64_t usual_rows = 96;  // where any number may come, as many share the next panel's lines among them
+  std::vector<int64_t> extents{1};    // of what uses one panel
   for (size_t i = loops.tasks.size() - loops.panel_tasks; i < loops.tasks.size(); ++i)
     extents.push_back(is_open(schedule, loops.tasks[i]) ? 1 : extent_of(schedule, loops.tasks[i]));
   if (c.packs_a()) extents = {1, std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>())};
   const TileLoops outside = fuse_tasks(schedule, c, loops, target);
   const auto& [parallel, tile_loop] = outside;
+  if (is_open(schedule, tile_loop) && !(tile_loop == parallel)) extents.back() = usual_rows / c.tile.rows;
 
   const BlockRef out = write_tile(schedule, block, c, tile_loop, loops.reduce.front(), lanes);
   if (!c.is_across) prefetch_next_epilogue(schedule, out, c, target);

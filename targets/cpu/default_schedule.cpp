@@ -206,13 +206,18 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
   return out;
 }
 
+bool is_even_share(int64_t tasks, int threads) {
+  const int64_t rounds = (tasks + threads - 1) / std::max(1, threads);
+  return tasks > 0 && static_cast<double>(rounds * threads) <= 1.15 * static_cast<double>(tasks);
+}
+
 TileLoops fuse_outside(Schedule& schedule, std::vector<LoopRef> outer, bool has_partial_tile, const Target& target) {
   put_open_first(schedule, outer);
   const LoopRef last = outer.back();
   if (outer.size() > 1 && extent_of(schedule, last) != 1) {
     const std::vector<LoopRef> others(outer.begin(), outer.end() - 1);
-    if (count_iterations(schedule, others) >= target.threads) {
-      const Choice row{1}, tile{0}, analytic = has_partial_tile ? row : tile;
+    if (const int64_t tasks = count_iterations(schedule, others); tasks >= target.threads) {
+      const Choice row{1}, tile{0}, analytic = has_partial_tile && is_even_share(tasks, target.threads) ? row : tile;
       const auto cost = [&](const Choice& choice) { return choice == analytic ? 1 : 1.05; };
       if (schedule.decide("row_a_task", {{row, cost(row)}, {tile, cost(tile)}}, analytic) == row) outer.pop_back();
     }

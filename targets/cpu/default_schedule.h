@@ -98,9 +98,11 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
 struct TileLoops {
   LoopRef parallel, tile;  // the same, where nothing is left between them
 };
+// Whether so many equal tasks leave no worker without work for long.
+bool is_even_share(int64_t tasks, int threads);
 // The loops outside of a register tile, outermost first, as one loop to share out.  The loop over the tiles of a row
 // may stay its own where there are tasks enough without it, which is the decision "row_a_task": so analysis wants it
-// where the row's last tile is partial, so that this can be peeled.
+// where the row's last tile is partial, so that this can be peeled, and the others are an even share.
 TileLoops fuse_outside(Schedule& schedule, std::vector<LoopRef> outer, bool has_partial_tile, const Target& target);
 // Loops of symbolic extents go outside of the others, the last loop only where it is free to move: divided by
 // constants, the number of a fused iteration tells all the others' apart.

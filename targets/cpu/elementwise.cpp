@@ -244,21 +244,31 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   const bool is_vector = has_order && loop_stride(schedule, block, write, inner) == 1 && inner_extent >= 2;
 
   LoopRef rest = inner;  // what is left of the inner loop outside its vectors
+  int64_t vector = 1;    // elements that it makes at once
   if (is_vector && inner_extent > lanes) {
     const auto halves = schedule.split(inner, {std::nullopt, lanes});
     schedule.vectorize(halves[1]);
-    rest = halves[0];
+    rest = halves[0], vector = lanes;
   } else if (is_vector) {
     schedule.vectorize(inner);
+    vector = inner_extent;
   }
-  const bool has_rest = !(rest == inner) || !is_vector;
+  if (loops.empty() && vector == inner_extent) return;  // one vector
+  const int64_t total = outer_count * std::max<int64_t>(1, inner_extent);
+  const bool is_run = vector < inner_extent;  // of neighbours in memory
+  const bool is_around = !is_run && is_vector && !is_open(schedule, loops.back());
+  if (is_around) {
+    rest = loops.back();
+    loops.pop_back();
+    outer_count /= extent_of(schedule, rest);
+  }
+  const bool has_rest = is_run || is_around || !is_vector;
   const int64_t rest_extent = has_rest ? extent_of(schedule, rest) : 1;
   std::optional<LoopRef> run;  // the vectors that one task makes in turn
-  if (has_rest && is_vector) run = rest;
-  if (loops.empty() && !has_rest) return;  // one vector
-  const int64_t total = outer_count * std::max<int64_t>(1, inner_extent);
+  if (is_run && is_vector) run = rest;
   if (outer_count < 4 * target.threads && has_rest && rest_extent > 1) {
-    const int64_t vectors_a_task = decide_vectors_a_task(schedule, rest_extent, lanes, total, target);
+    const int64_t vectors_a_task =
+        decide_vectors_a_task(schedule, rest_extent, static_cast<int>(vector), total, target);
     if (rest_extent > 2 * vectors_a_task && vectors_a_task > 1) {
       const auto halves = schedule.split(rest, {std::nullopt, vectors_a_task});
       rest = halves[0], run = halves[1];
@@ -267,7 +277,7 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
     }
     loops.push_back(rest);
   }
-  if (run && leaves_caches(schedule.func(), target)) walk_in_streams(schedule, *run);
+  if (run && is_run && leaves_caches(schedule.func(), target)) walk_in_streams(schedule, *run);
   if (loops.empty()) return;
   const LoopRef shared = fuse_shared(schedule, loops).parallel;
   if (has_open || total >= elements_a_task) share_out(schedule, shared);

@@ -6,11 +6,6 @@
 
 namespace tw::cpu {
 
-bool is_even_share(int64_t tasks, int threads) {
-  const int64_t rounds = (tasks + threads - 1) / std::max(1, threads);
-  return tasks > 0 && static_cast<double>(rounds * threads) <= 1.15 * static_cast<double>(tasks);
-}
-
 void pack_at(Schedule& schedule, const BlockRef& copy, const LoopRef& loop, int axis, int lanes) {
   schedule.compute_at(copy, loop);
   const BlockAnalysis analysis = analyse(schedule.node(copy));

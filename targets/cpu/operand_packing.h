@@ -13,9 +13,6 @@
 
 namespace tw::cpu {
 
-// Whether so many equal tasks leave no worker without work for long.
-bool is_even_share(int64_t tasks, int threads);
-
 // Makes the part of the copy that one iteration of `loop` needs, with vectors along the copy's dimension `axis`.
 void pack_at(Schedule& schedule, const BlockRef& copy, const LoopRef& loop, int axis, int lanes);
 

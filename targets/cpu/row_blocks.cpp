@@ -61,13 +61,16 @@ Choice choose_row_blocks(const std::vector<Candidate>& candidates) {
 
 std::vector<LoopRef> decide_row_blocks(Schedule& schedule, RowSweep sweep, std::vector<LoopRef>& rows,
                                        const Target& target) {
-  if (rows.empty() || std::any_of(rows.begin(), rows.end(), [&](const LoopRef& l) { return is_open(schedule, l); }))
-    return {};
+  if (rows.empty() || is_open(schedule, rows.back())) return {};
+  const auto closed =
+      std::stable_partition(rows.begin(), rows.end(), [&](const LoopRef& l) { return is_open(schedule, l); });
+  std::vector<LoopRef> outside(rows.begin(), closed);
+  rows.erase(rows.begin(), closed);
   for (const LoopRef& loop : rows) sweep.extents.push_back(extent_of(schedule, loop));
   const auto candidates = row_block_candidates(sweep, target);
   const Choice blocks = schedule.decide("row_blocks", candidates, choose_row_blocks(candidates));
   const auto at = rows.begin() + blocks[0];
-  std::vector<LoopRef> outside(rows.begin(), at);
+  outside.insert(outside.end(), rows.begin(), at);
   if (blocks[1] == extent_of(schedule, *at) && blocks[1] > 1) {
     outside.push_back(*at);
     rows.erase(rows.begin(), at + 1);

@@ -29,7 +29,8 @@ std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target&
 Choice choose_row_blocks(const std::vector<Candidate>& candidates);
 
 // The decision "row_blocks": takes the loops that are outside of the panels, or parts of one, away from `rows`, whose
-// extents it adds to the sweep.  None where these are known only when the kernel runs.
+// extents it adds to the sweep.  Loops whose extent is known only when the kernel runs are outside, and are counted as
+// one iteration; where the tiles' own is, there are no blocks.
 std::vector<LoopRef> decide_row_blocks(Schedule& schedule, RowSweep sweep, std::vector<LoopRef>& rows,
                                        const Target& target);
 

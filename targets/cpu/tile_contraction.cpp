@@ -220,11 +220,10 @@ struct TileNest {
 std::vector<LoopRef> rows_outside(Schedule& schedule, const TileContraction& c, int64_t panels, int64_t columns,
                                   std::vector<LoopRef>& rows, const Target& target) {
   const Buffer& a = c.analysis.reads[static_cast<size_t>(c.a)].buffer;
-  const auto a_shape = const_shape(a);
-  if (!c.batch.empty() || c.is_grouped() || !a_shape) return {};
+  if (!c.batch.empty() || c.is_grouped()) return {};
   RowSweep sweep;
   sweep.panels = panels;
-  sweep.a_bytes = element_count(*a_shape) * a->dtype.bytes();
+  sweep.a_bytes = least_bytes(a);
   sweep.b_bytes = count_iterations(c.analysis, c.reduce) * panels * columns * a->dtype.bytes();
   // Products are too fast to hide that each worker reads all weights, where these are the larger part.
   if (sweep.b_bytes > sweep.a_bytes) return {};

@@ -24,28 +24,25 @@ const BlockRef padded{"winograd_pad"}, rows{"winograd_rows"}, data{"winograd_dat
 struct Sizes {
   int64_t tile, size;  // m and m + 2
   int64_t tiles, inputs, outputs;
+  bool is_open_batch;  // the tiles are of one image
 };
 
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-bool is_open_batch(const Schedule& schedule) {
-  const BlockAnalysis p = analyse(schedule.node(product));
-  return !as_int(p.iter(p.spatial().at(2)).extent);
-}
-
+// The stages' axes are xi, nu, an image where the batch is open, a tile (of it), a channel; or tile and channel first.
 std::optional<Sizes> sizes_of(const Schedule& schedule) {
   const BlockAnalysis p = analyse(schedule.node(product)), c = analyse(schedule.node(columns));
-  const auto extent = [](const BlockAnalysis& a, size_t i) { return a.extent(a.spatial().at(i)); };
-  Sizes sizes{extent(c, 2), extent(p, 0), extent(p, 2), p.extent(p.reduce().at(0)), extent(p, 3)};
-  if (is_open_batch(schedule)) {  // each image has blocks of its own
-    const BlockAnalysis r = analyse(schedule.node(schedule.blocks().back()));
-    for (const size_t axis : {2, 3}) {
-      if (!as_int(r.iter(r.spatial().at(axis)).extent)) return std::nullopt;
-    }
-    sizes.tiles = divide_up(extent(r, 2), sizes.tile) * divide_up(extent(r, 3), sizes.tile);
-  }
+  const std::vector<Var> axes = p.spatial(), of_columns = c.spatial();
+  const Var tile = axes.at(axes.size() - 2);
+  if (!as_int(p.iter(tile).extent)) return std::nullopt;
+  const Sizes sizes{c.extent(of_columns.at(of_columns.size() - 2)),
+                    p.extent(axes.at(0)),
+                    p.extent(tile),
+                    p.extent(p.reduce().at(0)),
+                    p.extent(axes.back()),
+                    axes.size() > 4};
   if (sizes.tiles < 1 || sizes.inputs < 1 || sizes.outputs < 1) return std::nullopt;
   return sizes;
 }
@@ -155,6 +152,13 @@ LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iter
   return loops_of(schedule, block, iteration).back();
 }
 
+// The loops over tiles, of an image where there is one, of a block with these axes.
+std::vector<LoopRef> tiles_of(const Schedule& schedule, const BlockRef& block, const std::vector<Var>& axes) {
+  std::vector<LoopRef> loops;
+  for (size_t axis = 2; axis + 1 < axes.size(); ++axis) loops.push_back(loop_of(schedule, block, axes[axis]));
+  return loops;
+}
+
 void pack_weights(Schedule& schedule, int64_t panel) {
   const BlockAnalysis analysis = analyse(schedule.node(product));
   for (const Access& read : analysis.reads) {
@@ -170,16 +174,19 @@ void schedule_data(Schedule& schedule, const LoopRef* block_loop, int lanes) {
   if (block_loop) schedule.compute_at(data, *block_loop);
   const std::vector<Var> axes = analyse(schedule.node(data)).spatial();
   const LoopRef xi = loop_of(schedule, data, axes[0]), nu = loop_of(schedule, data, axes[1]);
-  const auto channel = schedule.split(loop_of(schedule, data, axes[3]), {std::nullopt, lanes});
-  const LoopRef tile = loop_of(schedule, data, axes[2]);
-  schedule.reorder({tile, channel[0], xi, nu, channel[1]});
+  const auto channel = schedule.split(loop_of(schedule, data, axes.back()), {std::nullopt, lanes});
+  std::vector<LoopRef> tasks = tiles_of(schedule, data, axes);
+  tasks.push_back(channel[0]);
+  std::vector<LoopRef> order = tasks;
+  order.insert(order.end(), {xi, nu, channel[1]});
+  schedule.reorder(order);
   schedule.compute_at(rows, channel[0]);
   schedule.set_scope(analyse(schedule.node(rows)).write.buffer->name, Scope::register_);
-  vectorize_below(schedule, rows, channel[0], 1, lanes);
+  vectorize_below(schedule, rows, channel[0], axes.size() - 3, lanes);
   schedule.unroll(xi);
   schedule.unroll(nu);
   schedule.vectorize(channel[1]);
-  if (!block_loop) share_out(schedule, schedule.fuse({tile, channel[0]}));
+  if (!block_loop) share_out(schedule, schedule.fuse(tasks));
 }
 
 // `out` is the copy of finished tiles from registers.
@@ -188,17 +195,22 @@ void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& pa
   schedule.compute_at(out, panel_loop);
   const std::vector<Var> axes = analyse(schedule.node(out)).spatial();
   const LoopRef xi = loop_of(schedule, out, axes[0]), nu = loop_of(schedule, out, axes[1]);
-  const LoopRef columns_loop = loop_of(schedule, out, axes[3]);
-  const auto i = schedule.split(loop_of(schedule, out, axes[2]), {std::nullopt, tile.rows});
-  schedule.reorder({xi, nu, i[0], i[1], columns_loop});
+  std::vector<LoopRef> order = tiles_of(schedule, out, axes);
+  const auto i = schedule.split(order.back(), {std::nullopt, tile.rows});
+  order.back() = i[0];
+  order.insert(order.begin(), {xi, nu});
+  order.insert(order.end(), {i[1], loop_of(schedule, out, axes.back())});
+  schedule.reorder(order);
   schedule.compute_at(product, i[0]);
   const BlockAnalysis analysis = analyse(schedule.node(product));
-  const LoopRef first = loop_of(schedule, product, analysis.spatial()[0]),
-                second = loop_of(schedule, product, analysis.spatial()[1]),
-                row = loop_of(schedule, product, analysis.spatial()[2]);
-  const auto j = schedule.split(loop_of(schedule, product, analysis.spatial()[3]), {std::nullopt, lanes});
+  const std::vector<Var> spatial = analysis.spatial();
+  const auto j = schedule.split(loop_of(schedule, product, spatial.back()), {std::nullopt, lanes});
   const LoopRef k = loop_of(schedule, product, analysis.reduce().at(0));
-  schedule.reorder({k, first, second, row, j[0], j[1]});
+  order = tiles_of(schedule, product, spatial);
+  const LoopRef row = order.back();
+  order.insert(order.begin(), {k, loop_of(schedule, product, spatial[0]), loop_of(schedule, product, spatial[1])});
+  order.insert(order.end(), {j[0], j[1]});
+  schedule.reorder(order);
   const BlockRef init = schedule.decompose_reduction(product, k);
   // While one point's tiles compute, the next one's weights are on their way.
   for (const Access& read : analysis.reads) {
@@ -206,8 +218,8 @@ void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& pa
       prefetch_ahead(schedule, k, read.buffer,
                      extent_of(schedule, k) * tile.vectors * lanes * read.buffer->dtype.bytes());
   }
-  vectorize_below(schedule, init, i[0], 3, lanes);
-  vectorize_below(schedule, out, i[0], 3, lanes);
+  vectorize_below(schedule, init, i[0], axes.size() - 1, lanes);
+  vectorize_below(schedule, out, i[0], axes.size() - 1, lanes);
   schedule.unroll(row);
   schedule.unroll(j[0]);
   schedule.vectorize(j[1]);
@@ -241,11 +253,11 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   const auto w = schedule.split(loops[3], {std::nullopt, sizes->tile});
   const auto k = schedule.split(loops[1], {std::nullopt, blocking.tile.vectors, lanes});
   schedule.reorder({loops[0], h[0], w[0], k[0], k[1], h[1], w[1], k[2]});
-  const bool is_open_batch = is_open(schedule, loops[0]), is_local = blocking.is_data_local;
-  const LoopRef all = is_open_batch ? schedule.fuse({h[0], w[0]}) : schedule.fuse({loops[0], h[0], w[0]});
+  const bool is_local = blocking.is_data_local;
+  const LoopRef all = sizes->is_open_batch ? schedule.fuse({h[0], w[0]}) : schedule.fuse({loops[0], h[0], w[0]});
   const auto t = schedule.split(all, {std::nullopt, blocking.tiles});
   std::vector<LoopRef> shared;
-  if (is_open_batch) shared.push_back(loops[0]);
+  if (sizes->is_open_batch) shared.push_back(loops[0]);
   if (!is_local) shared.push_back(k[0]);
   shared.push_back(t[0]);
   std::vector<LoopRef> order = shared;
@@ -260,7 +272,7 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   }
   schedule.compute_at(columns, k[1]);
   schedule.set_scope(analyse(schedule.node(columns)).write.buffer->name, Scope::register_);
-  vectorize_below(schedule, columns, k[1], 1, lanes);
+  vectorize_below(schedule, columns, k[1], sizes->is_open_batch ? 2 : 1, lanes);
   schedule_product(schedule, out, panel_loop, blocking.tile, lanes);
   schedule.set_scope(products, Scope::stack);
   pack_weights(schedule, panel);

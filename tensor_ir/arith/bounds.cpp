@@ -259,6 +259,28 @@ bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
     normalise(scaled);
     if (is_moderate(scaled) && prove_nonnegative(scaled, depth - 1)) return true;
   }
+  for (const auto& [atom, factor] : sum.terms) {  // x // c ≤ u follows from the fact c·u + (c − 1) ≥ x
+    const Term& term = terms_[atom];
+    if (factor >= 0 || term.kind != NodeKind::Binary || static_cast<BinaryOp>(term.op) != BinaryOp::floor_div) continue;
+    const auto divisor = int_value(term.children[1]);
+    if (!divisor || *divisor < 2 || !is_moderate(sum)) continue;
+    const Linear dividend = linear_of(term.children[0]);
+    for (const Linear& fact : facts_) {
+      Linear most = fact;  // of x, where the fact is most − x ≥ 0
+      most.constant += dividend.constant;
+      for (const auto& [other, other_factor] : dividend.terms) add_term(most, other, other_factor);
+      normalise(most);
+      if (!is_moderate(most) || most.terms.size() >= fact.terms.size() ||
+          std::any_of(most.terms.begin(), most.terms.end(), [&](const auto& t) { return t.second % *divisor != 0; }))
+        continue;
+      Linear rest = sum;
+      add_term(rest, atom, -factor);
+      rest.constant += factor * floor_divide(most.constant, *divisor);
+      for (const auto& [other, other_factor] : most.terms) add_term(rest, other, factor * (other_factor / *divisor));
+      normalise(rest);
+      if (is_moderate(rest) && prove_nonnegative(rest, depth - 1)) return true;
+    }
+  }
   if (sum.constant == 0 && sum.terms.size() > 1) {  // f·rest with f ≥ 0
     const TermId first = sum.terms[0].first;
     const Term& term = terms_[first];

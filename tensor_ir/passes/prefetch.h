@@ -1,9 +1,11 @@
-// What a schedule asks of insert_prefetches: a serial loop with these attributes names a buffer that its body streams
-// from memory, and how many bytes ahead to ask for it.
+// What a schedule asks of insert_prefetches and prefetch_pieces.
 #pragma once
+
+#include "tensor_ir/ir.h"
 
 namespace tw {
 
+// A serial loop with these names a buffer that its body streams from memory, and how many bytes ahead to ask for it.
 inline constexpr const char* prefetch_attribute = "prefetch";
 inline constexpr const char* prefetch_bytes_attribute = "prefetch_bytes";
 
@@ -12,5 +14,8 @@ inline constexpr const char* prefetch_bytes_attribute = "prefetch_bytes";
 // meanwhile, an equal part in each iteration.
 inline constexpr const char* prefetch_next_attribute = "prefetch_next";
 inline constexpr const char* prefetch_parts_attribute = "prefetch_parts";
+
+// Of what an index names: an element, a vector of them or a tile.
+Expr first_element(const Expr& index);
 
 }  // namespace tw

@@ -52,13 +52,17 @@ def inputs_of(model: onnx.ModelProto, shapes: dict) -> dict[str, np.ndarray]:
     return feed
 
 
-def tilewright(model: Path | bytes, feed: dict, threads: int) -> Contender:
-    executable = tw.compile(tw.load(model, shapes={name: x.shape for name, x in feed.items()}), threads=threads)
+# Each compiles the model for `threads` threads, and unless `is_open` for the shapes of `feed`.
+
+
+def tilewright(model: Path | bytes, feed: dict, threads: int, is_open: bool = False) -> Contender:
+    shapes = {} if is_open else {name: x.shape for name, x in feed.items()}
+    executable = tw.compile(tw.load(model, shapes=shapes), threads=threads)
     results = {name: aligned(array) for name, array in executable.run(feed).items()}
     return Contender(lambda: executable.run(feed, out=results), lambda: list(results.values()))
 
 
-def onnx_runtime(model: Path | bytes, feed: dict, threads: int) -> Contender:
+def onnx_runtime(model: Path | bytes, feed: dict, threads: int, is_open: bool = False) -> Contender:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
@@ -71,10 +75,11 @@ def onnx_runtime(model: Path | bytes, feed: dict, threads: int) -> Contender:
     return Contender(lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu)
 
 
-def open_vino(model: Path | bytes, feed: dict, threads: int) -> Contender:
+def open_vino(model: Path | bytes, feed: dict, threads: int, is_open: bool = False) -> Contender:
     core = openvino.Core()
     network = core.read_model(model)
-    network.reshape({name: list(x.shape) for name, x in feed.items()})
+    if not is_open:
+        network.reshape({name: list(x.shape) for name, x in feed.items()})
     settings = {
         "INFERENCE_PRECISION_HINT": "f32",
         "INFERENCE_NUM_THREADS": threads,

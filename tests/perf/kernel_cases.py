@@ -4,14 +4,14 @@ Weights are seeded and scaled so that outputs stay near 1.  Shapes are those of 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-Shape = tuple[int, ...]
+Shape = tuple[int | str, ...]  # a name: of a dimension that is open
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Case:
     flops: float  # a multiply-add counts as two
     bytes: float  # of inputs, constants and outputs, each once
     model: Callable[[], onnx.ModelProto]
+    open_shapes: dict[str, Shape] = field(default_factory=dict)  # of inputs with open dimensions: what is measured
 
 
 def one_operator(
@@ -57,8 +58,22 @@ def matmul(name: str, m: int, n: int, k: int, constant: bool = True) -> Case:
     inputs, weights = {"a": (m, k)}, {"b": (k, n)}
     if not constant:
         inputs, weights = {**inputs, **weights}, {}
-    shape = f"{m}x{k}x{n}" + ("" if constant else "-dynamic")
+    shape = f"{m}x{k}x{n}" + ("" if constant else "-inputs")
     return case(f"matmul/{name}/{shape}", bound, 2.0 * m * n * k, "MatMul", inputs, weights, (m, n))
+
+
+def open_matmul(m: int, n: int, k: int) -> Case:
+    """Of rows whose number only a run knows: `m` of them."""
+    weights, output = {"b": (k, n)}, ("rows", n)
+    size = 4 * (m * k + k * n + m * n)
+    return Case(
+        f"matmul/open/{m}x{k}x{n}",
+        "compute",
+        2.0 * m * n * k,
+        size,
+        lambda: one_operator("MatMul", {"a": ("rows", k)}, weights, output),
+        {"a": (m, k)},
+    )
 
 
 def batched_matmul(name: str, batch: int, m: int, n: int, k: int) -> Case:
@@ -74,6 +89,7 @@ def products() -> Iterator[Case]:
     for n, k in ((768, 768), (3072, 768), (768, 3072)):
         yield matmul("bert", 128, n, k)
         yield matmul("bert", 128, n, k, constant=False)
+        yield open_matmul(128, n, k)
     yield batched_matmul("attention", 12, 128, 128, 64)
     yield batched_matmul("attention", 12, 128, 64, 128)
     for rows, n, k in ((3136, 384, 96), (3136, 96, 384), (784, 768, 192), (196, 1536, 384), (49, 3072, 768)):

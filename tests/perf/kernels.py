@@ -46,9 +46,10 @@ def bounds_of_machine(threads: int) -> dict[str, float]:
 def measure(case: Case, options, bounds: dict[str, float]) -> dict:
     """A row of the table, whose keys are the columns of the file."""
     model = case.model()
-    feed, serialized = inputs_of(model, {}), model.SerializeToString()
+    feed, serialized = inputs_of(model, case.open_shapes), model.SerializeToString()
     onnx.checker.check_model(model, full_check=case.bytes < 1e8)
-    contenders = {name: start(serialized, feed, options.threads) for name, start in CONTENDERS.items()}
+    is_open = bool(case.open_shapes)
+    contenders = {name: start(serialized, feed, options.threads, is_open) for name, start in CONTENDERS.items()}
     seconds = interleaved_medians({n: c.run for n, c in contenders.items()}, options.rounds, options.seconds)
     outputs = {name: contender.outputs() for name, contender in contenders.items()}
     work = case.flops if case.bound == "compute" else case.bytes

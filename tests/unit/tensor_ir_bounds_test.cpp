@@ -79,6 +79,20 @@ TEST_F(BoundsTest, TakesFacts) {
   expect(floor_div(n, 16), 0, 4);
 }
 
+// Blocks of several images: i is the number of a block, two of them an image's.
+TEST_F(BoundsTest, TakesFactsThroughDivisions) {
+  const Var blocks{"blocks"}, row{"row"}, images{"images"};
+  known.bind(images, {1, std::nullopt});
+  known.bind_range(blocks, images * 2);
+  known.bind(row, {0, 24});
+  const Expr image = floor_div(blocks, 2), first = floor_mod(blocks, 2) * 25;
+  EXPECT_TRUE(can_prove(image < images, known));
+  EXPECT_TRUE(can_prove(image * 50 + first + row < images * 50, known));
+  EXPECT_FALSE(can_prove(image * 49 + first + row < images * 49, known));
+  EXPECT_FALSE(can_prove(image * 50 + first + row + 1 < images * 50, known));
+  EXPECT_FALSE(can_prove(floor_div(blocks, 3) * 50 + first + row < images * 33, known));
+}
+
 TEST_F(BoundsTest, SurvivesTheEndsOfTheRange) {
   const int64_t largest = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
   Assumptions wide;

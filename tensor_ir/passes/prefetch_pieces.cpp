@@ -1,0 +1,107 @@
+// A buffer that is read in pieces, each by several tiles: while they use one, the next one comes to the second cache.
+//
+//   for t in 0..8 attrs {prefetch_parts = 4} {                              for t in 0..8 {
+//     for k in 0..64 attrs {prefetch_next = "B", prefetch_bytes = 8192} {     for k in 0..64 {
+//       … B[t // 4 * 2048 + k * 32] …                                   ⇒       prefetch(B[t // 4 * 2048 + … + k * 8], 2)
+//
+// While loops over tiles are whole: the last tile, which gets code of its own afterwards, asks for its part too.
+#include <algorithm>
+#include <optional>
+
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/passes/passes.h"
+#include "tensor_ir/passes/prefetch.h"
+
+namespace tw {
+namespace {
+
+constexpr int64_t line_bytes = 64;
+
+// The number that these loops count together, and how many there are.
+struct Position {
+  Expr number = Expr(0);
+  int64_t count = 1;
+
+  void add(const Expr& digit, int64_t extent) {
+    number = number * extent + digit;
+    count *= extent;
+  }
+};
+
+std::optional<int64_t> int_attribute(const For& loop, const char* name) {
+  const auto found = loop.attributes.find(name);
+  const auto* value = found == loop.attributes.end() ? nullptr : std::get_if<int64_t>(&found->second);
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+// The loops with `prefetch_parts` count the parts, those from there to the one with `prefetch_next` the steps of a
+// part.
+class Pieces {
+ public:
+  Stmt run(const Stmt& s) {
+    return rewrite(s, [&](const For& loop) -> Stmt {
+      const Position parts = parts_, steps = steps_;
+      const size_t open = inner_.size();
+      if (const auto count = int_attribute(loop, prefetch_parts_attribute)) {
+        parts_.add(floor_mod(loop.var, Expr(*count)), *count);
+        steps_ = {}, inner_.clear();
+      } else {
+        steps_.add(loop.var, as_int(loop.extent).value_or(1));
+        inner_.push_back(loop.var);
+      }
+      Stmt body = run(loop.body);
+      const auto name = loop.attributes.find(prefetch_next_attribute);
+      if (name != loop.attributes.end()) body = ask_ahead(loop, std::get<std::string>(name->second), body);
+      parts_ = parts, steps_ = steps;
+      inner_.resize(std::min(open, inner_.size()));
+      Attributes attributes = loop.attributes;
+      for (const char* key : {prefetch_parts_attribute, prefetch_next_attribute}) attributes.erase(key);
+      if (name != loop.attributes.end()) attributes.erase(prefetch_bytes_attribute);
+      return make_stmt<For>(loop.var, loop.extent, loop.loop_kind, body, loop.thread, attributes, loop.span);
+    });
+  }
+
+ private:
+  Stmt ask_ahead(const For& loop, const std::string& name, const Stmt& body) const {
+    Buffer buffer;
+    Expr first;
+    Substitution start;
+    for (const Var& v : inner_) start[v] = Expr(0);
+    visit(
+        loop.body, [&](const For& own) { start[own.var] = Expr(0); },
+        [&](const Load& l) {
+          if (first.is_defined() || l.buffer->name != name || l.indices.size() != 1) return;
+          first = first_element(l.indices[0]), buffer = l.buffer;
+        });
+    const int64_t bytes = int_attribute(loop, prefetch_bytes_attribute).value_or(0);
+    if (!first.is_defined() || first.dtype().lanes != 1 || bytes == 0) return body;
+    const int64_t size = buffer->dtype.bytes();
+    const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+    const int64_t part = divide_up(bytes, parts_.count);
+    int64_t step = divide_up(part, steps_.count);
+    step = step > line_bytes ? divide_up(step, line_bytes) * line_bytes : divide_up(step, size) * size;
+    const Expr at =
+        substitute(first, start) + bytes / size + parts_.number * (part / size) + steps_.number * (step / size);
+    std::vector<Stmt> statements;
+    for (int64_t line = 0; line < step; line += line_bytes) {
+      const Expr address = simplify(at + line / size);
+      statements.push_back(make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(buffer, {address}), Expr(2)})));
+    }
+    statements.push_back(body);
+    return seq(std::move(statements));
+  }
+
+  Position parts_, steps_;
+  std::vector<Var> inner_;  // of the steps
+};
+
+}  // namespace
+
+Func prefetch_pieces(const Func& func) {
+  Func result = func;
+  result.body = Pieces().run(func.body);
+  return result;
+}
+
+}  // namespace tw
