@@ -63,6 +63,7 @@ OPERATORS = {
         {"w": weights(48, 32, 3, 3), "b": weights(48)},
     ),
     "conv 1x1": ([("Conv", ["x", "w"], ["y"])], ["n", 32, 7, 7], {"w": weights(64, 32, 1, 1)}),
+    "conv 1x1, blocks of rows": ([("Conv", ["x", "w"], ["y"])], ["n", 256, 28, 28], {"w": weights(128, 256, 1, 1)}),
     "winograd": (
         [("Conv", ["x", "w"], ["a"], {"pads": [1, 1, 1, 1]}), ("Relu", ["a"], ["y"])],
         ["n", 64, 14, 14],

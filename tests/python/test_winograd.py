@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -63,6 +64,22 @@ def test_pads(pads):
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_batch_and_residual(threads):
     check(*convolution(64, 64, 10, 9, [1, 1, 1, 1], batch=3, residual=True), threads=threads)
+
+
+@pytest.mark.parametrize(("height", "width", "residual"), [(18, 15, True), (14, 14, False), (28, 28, True)])
+def test_open_batch(height, width, residual):
+    """Images have tiles of their own, of which the last block is partial."""
+    model = onnx.load_model_from_string(convolution(64, 80, height, width, [1, 1, 1, 1], residual=residual)[0])
+    for tensor in [*model.graph.input, *model.graph.output]:
+        tensor.type.tensor_type.shape.dim[0].dim_param = "batch"
+    model = model.SerializeToString()
+    executable = tw.compile(tw.load(model), threads=2)
+    assert uses_winograd(executable)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    for batch in (1, 2, 5):
+        feed = convolution(64, 80, height, width, [1, 1, 1, 1], batch, residual)[1]
+        expected = session.run(None, feed)[0]
+        assert np.abs(executable.run(feed)["y"] - expected).max() <= 5e-5 * np.abs(expected).max()
 
 
 def test_a_map_of_many_blocks():
