@@ -262,8 +262,7 @@ TileLoops fuse_tasks(Schedule& schedule, const TiledContraction& c, const Contra
 // of one panel compute, the next one is on its way to the second cache, where both have to stay.  The decision
 // "panel_prefetch": 0 not, 1 each tile asks for all of it, 2 for its part of it.
 void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledContraction& c,
-                         const ContractionLoops& loops, const TileLoops& outside, const std::vector<int64_t>& extents,
-                         const Target& target) {
+                         const ContractionLoops& loops, const PanelUse& use, const Target& target) {
   const bool is_panelled = c.packing == Packing::constant || c.packing == Packing::ahead;
   const bool is_open_k =
       std::any_of(c.reduce.begin(), c.reduce.end(), [&](const Var& v) { return !as_int(c.analysis.iter(v).extent); });
@@ -281,7 +280,7 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
   const double tile_cycles = static_cast<double>(c.k_count * c.tile_rows()) * c.tile.vectors / target.fma_ports;
   const double waits = std::max(0.0, static_cast<double>(panel_bytes) / target.core_memory_rate - tile_cycles);
   int64_t tiles = 1;
-  for (const int64_t extent : extents) tiles *= extent;
+  for (const int64_t extent : use.extents) tiles *= extent;
   std::vector<Candidate> candidates{{{0}, 1 + std::min(0.2, waits / (tile_cycles * static_cast<double>(tiles)))},
                                     {{1}, fits ? 1.02 : 1.05}};
   const Buffer panels = analyse(schedule.node(block)).reads[c.b].buffer;
@@ -290,7 +289,7 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
   if (has_parts) candidates.push_back({{2}, parts_fit ? 1 : 1.05});
   const int64_t how = schedule.decide("panel_prefetch", candidates, {has_parts && parts_fit ? 2 : fits ? 1 : 0})[0];
   if (how == 1) prefetch_ahead(schedule, *inner, panels, panel_bytes);
-  if (how == 2) prefetch_in_parts(schedule, outside, extents, loops.reduce, panels, panel_bytes);
+  if (how == 2) prefetch_in_parts(schedule, use, panels, panel_bytes);
 }
 
 // What the epilogue of the next tile of a row reads besides the sums: a residual is as large as the result.
@@ -326,14 +325,14 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
 
   const PackedOperands packed = pack_operands(schedule, block, c, target);
   const ContractionLoops loops = order_loops(schedule, block, c, target);
-  constexpr int64_t usual_rows = 96;  // where any number may come, as many share the next panel's lines among them
-  std::vector<int64_t> extents{1};    // of what uses one panel
+  PanelUse use{{}, {1}, loops.reduce};
   for (size_t i = loops.tasks.size() - loops.panel_tasks; i < loops.tasks.size(); ++i)
-    extents.push_back(is_open(schedule, loops.tasks[i]) ? 1 : extent_of(schedule, loops.tasks[i]));
-  if (c.packs_a()) extents = {1, std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>())};
-  const TileLoops outside = fuse_tasks(schedule, c, loops, target);
-  const auto& [parallel, tile_loop] = outside;
-  if (is_open(schedule, tile_loop) && !(tile_loop == parallel)) extents.back() = usual_rows / c.tile.rows;
+    use.extents.push_back(is_open(schedule, loops.tasks[i]) ? 1 : extent_of(schedule, loops.tasks[i]));
+  if (c.packs_a())
+    use.extents = {1, std::accumulate(use.extents.begin(), use.extents.end(), int64_t{1}, std::multiplies<>())};
+  use.outside = fuse_tasks(schedule, c, loops, target);
+  use.count_usual_tiles(schedule, c.tile.rows);
+  const auto& [parallel, tile_loop] = use.outside;
 
   const BlockRef out = write_tile(schedule, block, c, tile_loop, loops.reduce.front(), lanes);
   if (!c.is_across) prefetch_next_epilogue(schedule, out, c, target);
@@ -341,7 +340,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
     prefetch_stream(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(c.analysis, c.rows),
                     loops.innermost(schedule).value_or(loops.reduce.back()), target);
   } else {
-    prefetch_next_panel(schedule, block, c, loops, outside, extents, target);
+    prefetch_next_panel(schedule, block, c, loops, use, target);
   }
   if (loops.steps) schedule.unroll(*loops.steps);
   for (const LoopRef& loop : loops.rows) schedule.unroll(loop);

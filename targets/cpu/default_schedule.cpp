@@ -281,9 +281,16 @@ void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffe
   schedule.annotate(loop, prefetch_bytes_attribute, bytes);
 }
 
-void prefetch_in_parts(Schedule& schedule, const TileLoops& outside, const std::vector<int64_t>& extents,
-                       std::vector<LoopRef> reduce, const Buffer& panels, int64_t panel_bytes) {
+void PanelUse::count_usual_tiles(const Schedule& schedule, int64_t tile_rows) {
+  constexpr int64_t usual_rows = 96;
+  if (is_open(schedule, outside.tile) && !(outside.tile == outside.parallel))
+    extents.back() = std::max<int64_t>(1, usual_rows / tile_rows);
+}
+
+void prefetch_in_parts(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes) {
   constexpr int64_t line_bytes = 64;
+  const auto& [outside, extents, all_along_k] = use;
+  std::vector<LoopRef> reduce = all_along_k;
   int64_t tiles = 1;
   for (const int64_t extent : extents) tiles *= extent;
   const bool is_one = outside.parallel == outside.tile;
@@ -298,6 +305,16 @@ void prefetch_in_parts(Schedule& schedule, const TileLoops& outside, const std::
   }
   schedule.annotate(reduce[inner], prefetch_next_attribute, panels->name);
   schedule.annotate(reduce[inner], prefetch_bytes_attribute, panel_bytes);
+}
+
+void decide_panel_prefetch(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes,
+                           const Target& target) {
+  const auto is_long = [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; };
+  if (std::none_of(use.reduce.begin(), use.reduce.end(), is_long)) return;
+  const bool fits = panel_bytes <= target.l2_bytes / 2;
+  const std::vector<Candidate> candidates{{{0}, 1.02}, {{2}, fits ? 1.0 : 1.05}};
+  if (schedule.decide("panel_prefetch", candidates, {fits ? 2 : 0})[0] == 2)
+    prefetch_in_parts(schedule, use, panels, panel_bytes);
 }
 
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule) {

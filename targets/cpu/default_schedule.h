@@ -124,11 +124,21 @@ void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, co
                      const Target& target);
 // The loop asks for what its body reads of the buffer so many bytes ahead.
 void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes);
-// While tiles use a panel of an operand, each asks for an equal part of the next one, in the loop along k that has a
-// line for each iteration.  `extents`: of the loops outside of a tile that use one panel, `reduce`: those along k, both
-// outermost first.
-void prefetch_in_parts(Schedule& schedule, const TileLoops& outside, const std::vector<int64_t>& extents,
-                       std::vector<LoopRef> reduce, const Buffer& panels, int64_t panel_bytes);
+// What uses one panel of an operand: the loops outside of a tile, and those along k, both outermost first.
+struct PanelUse {
+  TileLoops outside;
+  std::vector<int64_t> extents;  // of the loops over rows, after 1; open ones count as 1
+  std::vector<LoopRef> reduce;
+
+  // Where any number of tiles may come, as many are taken for what share a panel.
+  void count_usual_tiles(const Schedule& schedule, int64_t tile_rows);
+};
+// While tiles use a panel, each asks for an equal part of the next one, in the loop along k that has a line for each
+// iteration.
+void prefetch_in_parts(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes);
+// The decision "panel_prefetch" of products that are too fast to wait for weights: 2 in parts, or 0 not at all.
+void decide_panel_prefetch(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes,
+                           const Target& target);
 // The loops of the block below `tile`: those of its spatial axis number `axis` become vectors, the others are unrolled.
 void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
 // The same without unrolling: the block reads memory, not registers.

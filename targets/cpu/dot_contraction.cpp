@@ -13,6 +13,7 @@
 
 #include "targets/cpu/contraction_output.h"
 #include "targets/cpu/default_schedule.h"
+#include "targets/cpu/row_blocks.h"
 #include "targets/cpu/tile_model.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/instruction.h"
@@ -25,6 +26,16 @@ struct DotContraction : Contraction {
   const TensorInstruction* instruction = nullptr;
   Var words;            // the axis of k whose neighbours make A's words
   int64_t granule = 0;  // …within groups of so many
+  int lanes = 1;
+  int64_t m = 1;  // of the innermost axis of rows, which makes the tile's
+  RegisterTile tile;
+  bool streams = false;  // B, from memory
+
+  bool has_rows() const { return !rows.empty(); }
+  int64_t g() const { return instruction->extent; }
+  int64_t panel() const { return int64_t{tile.vectors} * lanes; }
+  const Access& read_a() const { return analysis.reads[static_cast<size_t>(a)]; }
+  const Access& read_b() const { return analysis.reads[static_cast<size_t>(b)]; }
 };
 
 // The target's instruction that adds products of elements of these types, in either order.
@@ -58,14 +69,17 @@ std::optional<DotContraction> match(const Schedule& schedule, const BlockRef& bl
   auto matched = match_contraction(schedule, block, lanes, has_words);
   if (!matched) matched = match_across(schedule, block, has_words);
   if (!matched) return std::nullopt;
-  return DotContraction{*matched, instruction, words->axis, words->granule};
+  DotContraction c;
+  static_cast<Contraction&>(c) = *matched;
+  c.instruction = instruction, c.words = words->axis, c.granule = words->granule, c.lanes = lanes;
+  return c;
 }
 
 // B as [dimensions of one element, batch …, panel, k …, k within its block, element of the panel, t]; nothing when its
 // indices are no plain iterations.
 std::optional<IndexMap> packing_map(const DotContraction& c, int64_t panel) {
-  const Access& b = c.analysis.reads[c.b];
-  const int64_t g = c.instruction->extent;
+  const Access& b = c.read_b();
+  const int64_t g = c.g();
   if (!has_plain_indices(b)) return std::nullopt;
   IndexMap map;
   for (size_t d = 0; d < b.indices.size(); ++d) {
@@ -99,16 +113,96 @@ std::optional<IndexMap> packing_map(const DotContraction& c, int64_t panel) {
 // Weights are packed when they are compiled, other operands by a copy in front of the block.
 void pack(Schedule& schedule, const BlockRef& block, const DotContraction& c, const IndexMap& map,
           const Target& target) {
-  const Buffer& b = c.analysis.reads[c.b].buffer;
+  const Buffer& b = c.read_b().buffer;
   if (is_constant(schedule.func(), b) && count_readers(schedule, b) == 1) {
     schedule.transform_layout(b->name, map);
     return;
   }
   const BlockRef copy = schedule.cache_read(block, b->name, Scope::global);
   schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
-  const Access& access = c.analysis.reads[c.b];
+  const Access& access = c.read_b();
   pack_words(schedule, copy, dimension_of(access, c.words), dimension_of(access, c.vector_axis), c.instruction->extent,
              target.lanes(c.analysis.write.buffer->dtype));
+}
+
+// The rows of a tile as the register tile sees them, and the tile.
+void choose_sizes(Schedule& schedule, DotContraction& c, const Target& target) {
+  const BlockAnalysis& analysis = c.analysis;
+  c.m = c.has_rows() ? analysis.extent(c.rows.back()) : 1;
+  c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
+  const int64_t n_vectors = (c.group + c.lanes - 1) / c.lanes, k_count = count_iterations(analysis, c.reduce) / c.g();
+  const int64_t batches = count_iterations(analysis, c.batch) * (analysis.extent(c.vector_axis) / c.group);
+  c.tile = decide_tile(schedule, {c.m, n_vectors, k_count, 1, {}, batches, c.streams, c.is_grouped()}, target);
+}
+
+struct DotLoops {
+  std::vector<LoopRef> tasks;   // outside of the register tile
+  std::vector<LoopRef> tiles;   // the last ones of these: over rows, which use one panel
+  std::vector<LoopRef> reduce;  // along k
+  std::vector<LoopRef> rows;    // of the tile
+  LoopRef vectors, lanes, words;
+};
+
+// Loops over rows, or parts of one, that are outside of the panels; takes them away from `rows`.
+std::vector<LoopRef> rows_outside(Schedule& schedule, const DotContraction& c, std::vector<LoopRef>& rows,
+                                  const Target& target) {
+  if (!c.batch.empty() || c.is_grouped()) return {};
+  RowSweep sweep;
+  sweep.panels = (c.group + c.panel() - 1) / c.panel();
+  sweep.is_a_streamed = c.reduce.size() == 1;  // words lie side by side
+  sweep.a_bytes = least_bytes(c.read_a().buffer);
+  sweep.b_bytes = count_iterations(c.analysis, c.reduce) * sweep.panels * c.panel() * c.read_b().buffer->dtype.bytes();
+  return decide_row_blocks(schedule, sweep, rows, target);
+}
+
+DotLoops order_loops(Schedule& schedule, const BlockRef& block, const DotContraction& c, const Target& target) {
+  const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
+  DotLoops loops;
+  for (const Var& v : c.batch) loops.tasks.push_back(loop_of(v));
+  const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, c.tile.vectors, c.lanes});
+  loops.vectors = j[1], loops.lanes = j[2];
+  for (size_t r = 0; r + 1 < c.rows.size(); ++r) loops.tiles.push_back(loop_of(c.rows[r]));
+  if (c.has_rows()) {
+    const auto i = schedule.split(loop_of(c.rows.back()), {std::nullopt, c.tile.rows});
+    loops.tiles.push_back(i[0]);
+    loops.rows = {i[1]};
+  }
+  for (const LoopRef& loop : rows_outside(schedule, c, loops.tiles, target)) loops.tasks.push_back(loop);
+  loops.tasks.push_back(j[0]);
+  loops.tasks.insert(loops.tasks.end(), loops.tiles.begin(), loops.tiles.end());
+
+  std::vector<LoopRef> within;  // a block of k
+  for (const Var& v : c.reduce) {
+    loops.reduce.push_back(loop_of(v));
+    if (!(v == c.words)) continue;
+    const bool is_blocked = c.granule != c.analysis.extent(v);
+    const auto parts = is_blocked ? schedule.split(loop_of(v), {std::nullopt, c.granule / c.g(), c.g()})
+                                  : schedule.split(loop_of(v), {std::nullopt, c.g()});
+    loops.reduce.back() = parts[0], loops.words = parts.back();
+    if (is_blocked) within = {parts[1]};
+  }
+  loops.reduce.insert(loops.reduce.end(), within.begin(), within.end());
+
+  std::vector<LoopRef> order = loops.tasks;
+  order.insert(order.end(), loops.reduce.begin(), loops.reduce.end());
+  order.insert(order.end(), loops.rows.begin(), loops.rows.end());
+  order.insert(order.end(), {loops.vectors, loops.lanes, loops.words});
+  schedule.reorder(order);
+  return loops;
+}
+
+// A stream as far ahead as memory needs; of weights that several tiles use, the next panel.
+void prefetch_weights(Schedule& schedule, const BlockRef& block, const DotContraction& c, const DotLoops& loops,
+                      const PanelUse& use, const Target& target) {
+  const Access b = analyse(schedule.node(block)).reads[static_cast<size_t>(c.b)];
+  const int64_t rows = count_most_iterations(c.analysis, c.rows), panels = (c.group + c.panel() - 1) / c.panel();
+  if (c.streams) return prefetch_stream(schedule, b, rows, loops.reduce.back(), target);
+  const bool is_open_k = std::any_of(loops.reduce.begin(), loops.reduce.end(),
+                                     [&](const LoopRef& loop) { return is_open(schedule, loop); });
+  if (!c.batch.empty() || c.is_grouped() || panels < 2 || rows < 2 * c.tile.rows || is_open_k) return;
+  if (!is_constant(schedule.func(), b.buffer)) return;
+  const int64_t panel_bytes = count_iterations(c.analysis, c.reduce) * c.panel() * b.buffer->dtype.bytes();
+  decide_panel_prefetch(schedule, use, b.buffer, panel_bytes, target);
 }
 
 }  // namespace
@@ -141,67 +235,28 @@ void pack_words(Schedule& schedule, const BlockRef& copy, int words, int columns
 }
 
 bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
-  const auto matched = match(schedule, block, target);
+  auto matched = match(schedule, block, target);
   if (!matched) return false;
-  const DotContraction& c = *matched;
-  const BlockAnalysis& analysis = c.analysis;
-  const int64_t g = c.instruction->extent;
-  const int lanes = target.lanes(analysis.write.buffer->dtype);
-  const bool has_rows = !c.rows.empty();
-  const Var row_axis = has_rows ? c.rows.back() : Var();
-  const int64_t m = has_rows ? analysis.extent(row_axis) : 1;
-  const int64_t n_vectors = (c.group + lanes - 1) / lanes, groups = analysis.extent(c.vector_axis) / c.group;
-  const bool streams = is_stream(analysis.reads[c.b].buffer, count_most_iterations(analysis, c.rows), target);
-  const int64_t k_count = count_iterations(analysis, c.reduce) / g, batches = count_iterations(analysis, c.batch);
-  const RegisterTile tile =
-      decide_tile(schedule, {m, n_vectors, k_count, 1, {}, batches * groups, streams, c.is_grouped()}, target);
-  const auto map = packing_map(c, int64_t{tile.vectors} * lanes);
+  DotContraction& c = *matched;
+  choose_sizes(schedule, c, target);
+  const auto map = packing_map(c, c.panel());
   if (!map) return false;
   pack(schedule, block, c, *map, target);
+  const DotLoops loops = order_loops(schedule, block, c, target);
+  PanelUse use{{}, {1}, loops.reduce};
+  for (const LoopRef& loop : loops.tiles)
+    use.extents.push_back(is_open(schedule, loop) ? 1 : extent_of(schedule, loop));
+  const bool has_partial_tile = c.has_rows() && c.m % c.tile.rows != 0;
+  use.outside = fuse_outside(schedule, loops.tasks, has_partial_tile, target);
+  use.count_usual_tiles(schedule, c.tile.rows);
 
-  const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
-  std::vector<LoopRef> order, k_inner;
-  for (const Var& v : c.batch) order.push_back(loop_of(v));
-  const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, tile.vectors, lanes});
-  order.push_back(j[0]);
-  for (const Var& v : c.rows)
-    if (!(v == row_axis)) order.push_back(loop_of(v));
-  std::vector<LoopRef> i;
-  if (has_rows) {
-    i = schedule.split(loop_of(row_axis), {std::nullopt, tile.rows});
-    order.push_back(i[0]);
-  }
-  const size_t outer_count = order.size();
-  for (const Var& v : c.reduce) {
-    if (!(v == c.words)) {
-      order.push_back(loop_of(v));
-    } else if (c.granule != analysis.extent(v)) {
-      const auto parts = schedule.split(loop_of(v), {std::nullopt, c.granule / g, g});
-      order.push_back(parts[0]);
-      k_inner = {parts[1], parts[2]};
-    } else {
-      const auto parts = schedule.split(loop_of(v), {std::nullopt, g});
-      order.push_back(parts[0]);
-      k_inner = {parts[1]};
-    }
-  }
-  const LoopRef first_k = order[outer_count], words = k_inner.back();
-  order.insert(order.end(), k_inner.begin(), k_inner.end() - 1);
-  if (has_rows) order.push_back(i[1]);
-  order.push_back(j[1]), order.push_back(j[2]), order.push_back(words);
-  schedule.reorder(order);
-
-  const auto [parallel, tile_loop] =
-      fuse_outside(schedule, {order.begin(), order.begin() + outer_count}, has_rows && m % tile.rows != 0, target);
-
-  write_tile(schedule, block, c, tile_loop, first_k, lanes);
-  prefetch_stream(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(analysis, c.rows),
-                  k_inner.size() > 1 ? k_inner[k_inner.size() - 2] : order[outer_count + c.reduce.size() - 1], target);
-  if (has_rows) schedule.unroll(i[1]);
-  schedule.unroll(j[1]);
-  schedule.tensorize(words, c.instruction->name);
-  schedule.vectorize(j[2]);
-  share_out(schedule, parallel);
+  write_tile(schedule, block, c, use.outside.tile, loops.reduce.front(), c.lanes);
+  prefetch_weights(schedule, block, c, loops, use, target);
+  for (const LoopRef& loop : loops.rows) schedule.unroll(loop);
+  schedule.unroll(loops.vectors);
+  schedule.tensorize(loops.words, c.instruction->name);
+  schedule.vectorize(loops.lanes);
+  share_out(schedule, use.outside.parallel);
   return true;
 }
 

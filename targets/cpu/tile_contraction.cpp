@@ -278,20 +278,6 @@ TileNest order_loops(Schedule& schedule, const BlockRef& block, const TileContra
   return nest;
 }
 
-// Weights come from memory, or from the cache that all cores share: the decision "panel_prefetch" as in
-// contraction.cpp, with 0 and 2.
-void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TileContraction& c, int64_t columns,
-                         const TileLoops& outside, const TileNest& nest, const Target& target) {
-  const auto is_long = [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; };
-  if (!c.batch.empty() || std::none_of(nest.reduce.begin(), nest.reduce.end(), is_long)) return;
-  const Buffer panels = analyse(schedule.node(block)).reads[static_cast<size_t>(c.b)].buffer;
-  const int64_t panel_bytes = count_iterations(c.analysis, c.reduce) * columns * panels->dtype.bytes();
-  const bool fits = panel_bytes <= target.l2_bytes / 2;
-  const std::vector<Candidate> candidates{{{0}, 1.02}, {{2}, fits ? 1.0 : 1.05}};
-  if (schedule.decide("panel_prefetch", candidates, {fits ? 2 : 0})[0] == 0) return;
-  prefetch_in_parts(schedule, outside, nest.extents, nest.reduce, panels, panel_bytes);
-}
-
 // A block on whole tiles below `tile_loop`: loops over tiles, then a tile's rows and columns, which are one
 // instruction.
 void tensorize_tiles(Schedule& schedule, const BlockRef& block, const TileContraction& c, int rows, int width,
@@ -363,8 +349,11 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   for (const std::string& buffer : {in_registers->name, in_memory})
     schedule.transform_layout(buffer, tile_map(in_registers, axis, tiles, width));
   const BlockRef init = schedule.decompose_reduction(block, nest.reduce[0]);
-  if (has_weights && nest.panels > 1)
-    prefetch_next_panel(schedule, block, c, int64_t{tiles.columns} * width, outside, nest, target);
+  if (has_weights && nest.panels > 1 && c.batch.empty()) {
+    const Buffer panels = analyse(schedule.node(block)).reads[static_cast<size_t>(c.b)].buffer;
+    const int64_t panel_bytes = count_iterations(analysis, c.reduce) * tiles.columns * width * panels->dtype.bytes();
+    decide_panel_prefetch(schedule, {outside, nest.extents, nest.reduce}, panels, panel_bytes, target);
+  }
   tensorize_tiles(schedule, init, c, tiles.rows, width, tile_loop, "tile_zero" + c.suffix);
   tensorize_tiles(schedule, copy, c, tiles.rows, width, tile_loop, "tile_store" + c.suffix);
   if (c.is_across)

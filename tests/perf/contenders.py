@@ -105,15 +105,24 @@ def mean_latency(run: Callable[[], object], seconds: float) -> float:
     return (time.perf_counter() - start) / count
 
 
-def interleaved_medians(runs: dict[str, Callable[[], object]], rounds: int, seconds: float) -> dict[str, float]:
-    """Median seconds a run.  Each round runs every contender for the same time, so a slow spell falls on all."""
-    samples = {name: [] for name in runs}
+def interleaved_medians(
+    runs: dict[str, Callable[[], object]],
+    rounds: int,
+    seconds: float,
+    rate: Callable[[float], float] | None = None,
+) -> tuple[dict[str, float], float]:
+    """Median seconds a run, and the median of `rate(seconds)`, what the machine can do meanwhile.
+
+    Each round runs every contender for the same time, so a slow spell falls on all.
+    """
+    samples, rates = {name: [] for name in runs}, []
     for _ in range(rounds):
         for name, run in runs.items():
             time.sleep(0.03)  # the last contender's threads stop to spin
             run()
             samples[name].append(mean_latency(run, seconds))
-    return {name: statistics.median(values) for name, values in samples.items()}
+        rates.append(rate(seconds) if rate else 0.0)
+    return {name: statistics.median(values) for name, values in samples.items()}, statistics.median(rates)
 
 
 def largest_difference(ours: list[np.ndarray], theirs: list[np.ndarray]) -> float:

@@ -5,10 +5,10 @@
     ./dev bench --kernels --csv new.csv --compare old.csv
 
 Rates count a multiply-add as two operations, and each input, constant and output once.  "of bound" is Tilewright's
-share of what this machine was measured to do on as many threads: multiply-adds for kernels that compute, reading or
-copying memory for the others (small arrays stay in caches and go beyond 100 %).  "ahead" is the time of the fastest
-peer over ours: above 1, Tilewright is faster.  Time is that of a whole call, with what a contender does to the layout
-of its input and output; overhead/relu is an empty call.
+share of what this machine was measured to do on as many threads in the same rounds: multiply-adds for kernels that
+compute, reading or copying memory for the others (small arrays stay in caches and go beyond 100 %).  "ahead" is the
+time of the fastest peer over ours: above 1, Tilewright is faster.  Time is that of a whole call, with what a contender
+does to the layout of its input and output; overhead/relu is an empty call.
 
 A change in "ahead" from the file given by --compare is a regression when it is lower by more than --tolerance; then,
 and when outputs differ from ONNX Runtime's, the status is 1.
@@ -34,23 +34,27 @@ console = Console(highlight=False, soft_wrap=True)
 PEERS = [name for name in CONTENDERS if name != "Tilewright"]
 
 
-def bounds_of_machine(threads: int) -> dict[str, float]:
-    """Operations or bytes a second."""
-    return {
-        "compute": machine.peak_flops(threads),
-        "read": machine.read_bandwidth(threads),
-        "copy": machine.copy_bandwidth(threads),
-    }
+# Operations or bytes a second that so many threads can do, measured for some seconds.
+BOUNDS = {
+    "compute": machine.peak_flops,
+    "read": machine.read_bandwidth,
+    "copy": machine.copy_bandwidth,
+}
 
 
-def measure(case: Case, options, bounds: dict[str, float]) -> dict:
+def measure(case: Case, options) -> dict:
     """A row of the table, whose keys are the columns of the file."""
     model = case.model()
     feed, serialized = inputs_of(model, case.open_shapes), model.SerializeToString()
     onnx.checker.check_model(model, full_check=case.bytes < 1e8)
     is_open = bool(case.open_shapes)
     contenders = {name: start(serialized, feed, options.threads, is_open) for name, start in CONTENDERS.items()}
-    seconds = interleaved_medians({n: c.run for n, c in contenders.items()}, options.rounds, options.seconds)
+    seconds, bound = interleaved_medians(
+        {name: contender.run for name, contender in contenders.items()},
+        options.rounds,
+        options.seconds,
+        lambda seconds: BOUNDS[case.bound](options.threads, seconds),
+    )
     outputs = {name: contender.outputs() for name, contender in contenders.items()}
     work = case.flops if case.bound == "compute" else case.bytes
     return {
@@ -61,7 +65,7 @@ def measure(case: Case, options, bounds: dict[str, float]) -> dict:
         "threads": options.threads,
         **{f"{name} µs": round(seconds[name] * 1e6, 3) for name in CONTENDERS},
         **{f"{name} G/s": round(work / seconds[name] / 1e9, 2) for name in CONTENDERS},
-        "of bound": round(work / seconds["Tilewright"] / bounds[case.bound], 4),
+        "of bound": round(work / seconds["Tilewright"] / bound, 4),
         "ahead": round(min(seconds[name] for name in PEERS) / seconds["Tilewright"], 4),
         "difference": largest_difference(outputs["Tilewright"], outputs["ONNX Runtime"]),
     }
@@ -125,16 +129,16 @@ def main() -> int:
         console.print("\n".join(case.name for case in cases) or "no kernel matches")
         return 0 if cases else 2
 
-    bounds = bounds_of_machine(options.threads)
     rows, width = [], max(len(case.name) for case in cases)
+    bounds = {name: rate(options.threads) / 1e9 for name, rate in BOUNDS.items()}
     console.print(
-        f"{machine.describe()['cpu']}, {options.threads} threads, f32: {bounds['compute'] / 1e9:.0f} GFLOP/s, "
-        f"{bounds['read'] / 1e9:.1f} GB/s read, {bounds['copy'] / 1e9:.1f} GB/s copied"
+        f"{machine.describe()['cpu']}, {options.threads} threads, f32: {bounds['compute']:.0f} GFLOP/s, "
+        f"{bounds['read']:.1f} GB/s read, {bounds['copy']:.1f} GB/s copied"
     )
     console.print(header(width))
     for case in cases:
         with console.status(f"Measuring {case.name}"):
-            rows.append(measure(case, options, bounds))
+            rows.append(measure(case, options))
         console.print(line(rows[-1], width))
         if options.csv:  # after each kernel, so that an interrupted run leaves what it measured
             with options.csv.open("w", newline="") as file:

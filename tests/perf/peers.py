@@ -33,7 +33,7 @@ def measure(path: Path, shapes: dict, options) -> tuple[dict[str, float], float]
     """Median milliseconds of each contender, and the largest relative difference of ours from ONNX Runtime's."""
     feed = inputs_of(onnx.load(path), shapes)
     contenders = {name: start(path, feed, options.threads) for name, start in CONTENDERS.items()}
-    seconds = interleaved_medians({n: c.run for n, c in contenders.items()}, options.rounds, options.seconds)
+    seconds, _ = interleaved_medians({n: c.run for n, c in contenders.items()}, options.rounds, options.seconds)
     difference = largest_difference(contenders["Tilewright"].outputs(), contenders["ONNX Runtime"].outputs())
     return {name: value * 1e3 for name, value in seconds.items()}, difference
 

@@ -331,30 +331,37 @@ TEST(DefaultSchedule, AsksForTheNextPanel) {
   EXPECT_TRUE(panels_asked_for(cpu::default_schedule(product(64), target)).empty());
 }
 
-// Tiles of large images with few weights: each worker has rows of its own; of small ones with many, panels.
-TEST(DefaultSchedule, TilesOfLargeImagesAreSharedByRows) {
-  const auto blocks_of = [](const Func& func) {
-    const Schedule schedule = cpu::default_schedule(func, core_with_tiles());
-    for (const AskedDecision& asked : schedule.asked())
-      if (asked.name == "row_blocks") return asked.candidates[asked.chosen].value[1];
-    return int64_t{0};
-  };
-  EXPECT_GT(blocks_of(narrow_conv(64, 64, 58, bf16, f32)), 1);
-  EXPECT_LE(blocks_of(narrow_conv(512, 512, 9, bf16, f32)), 1);
+// Large images with few weights: each worker has rows of its own; of small ones with many, panels.  By tiles and by dot
+// products.
+TEST(DefaultSchedule, NarrowProductsOfLargeImagesAreSharedByRows) {
+  for (const Target& target : {core(512, 32), core_with_tiles()}) {
+    const auto blocks_of = [&](const Func& func) {
+      const Schedule schedule = cpu::default_schedule(func, target);
+      for (const AskedDecision& asked : schedule.asked())
+        if (asked.name == "row_blocks") return asked.candidates[asked.chosen].value[1];
+      return int64_t{0};
+    };
+    EXPECT_GT(blocks_of(narrow_conv(64, 64, 58, bf16, f32)), 1) << target.name;
+    EXPECT_LE(blocks_of(narrow_conv(512, 512, 9, bf16, f32)), 1) << target.name;
+  }
+  expect_same_meaning(narrow_conv(32, 32, 18, bf16, f32), core(512, 32));
 }
 
-// The same of tiles, whose words are read a tile at a time.
-TEST(DefaultSchedule, TilesAskForTheNextPanel) {
-  const auto asks = [](const Func& func) {
-    bool found = false;
-    visit(cpu::default_schedule(func, core_with_tiles()).func().body,
-          [&](const For& loop) { found |= loop.attributes.count(prefetch_next_attribute) != 0; });
-    return found;
-  };
-  EXPECT_TRUE(asks(narrow_matmul(1, 256, 512, 128, bf16, bf16, f32, f32, true)));
-  EXPECT_TRUE(asks(narrow_conv(64, 96, 20, bf16, f32)));
-  EXPECT_FALSE(asks(narrow_matmul(1, 256, 16, 128, bf16, bf16, f32, f32, true))) << "there is no next one";
-  EXPECT_FALSE(asks(narrow_matmul(2, 256, 512, 128, bf16, bf16, f32, f32, false))) << "it is packed by whom uses it";
+// The same of words, which tiles read a tile at a time.
+TEST(DefaultSchedule, NarrowProductsAskForTheNextPanel) {
+  for (const Target& target : {core(512, 32), core_with_tiles()}) {
+    const auto asks = [&](const Func& func) {
+      bool found = false;
+      visit(cpu::default_schedule(func, target).func().body,
+            [&](const For& loop) { found |= loop.attributes.count(prefetch_next_attribute) != 0; });
+      return found;
+    };
+    EXPECT_TRUE(asks(narrow_matmul(1, 256, 512, 128, bf16, bf16, f32, f32, true))) << target.name;
+    EXPECT_TRUE(asks(narrow_matmul(1, 256, 512, 128, u8, i8, i32, i32, true))) << target.name;
+    EXPECT_TRUE(asks(narrow_conv(64, 96, 20, bf16, f32))) << target.name;
+    EXPECT_FALSE(asks(narrow_matmul(1, 256, 16, 128, bf16, bf16, f32, f32, true))) << "there is no next one";
+    EXPECT_FALSE(asks(narrow_matmul(2, 256, 512, 128, bf16, bf16, f32, f32, false))) << "it is packed by whom uses it";
+  }
 }
 
 // Sums over rows that share nothing: one task takes vectors side by side, also where another axis would give it rows.
