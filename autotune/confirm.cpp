@@ -12,23 +12,10 @@ namespace {
 constexpr double most_doubt = 1.02;   // that the network may be slower by, at the upper end of the interval
 constexpr double not_faster = 1.005;  // in the network: such a proposal is left out
 constexpr size_t least_samples = 5;
-constexpr int least_traces = 8;
+constexpr int least_traces = 8, most_traces = 200;
 
 bool is_no_slower(const Ratio& ratio) {
   return ratio.median <= 1 && ratio.high <= most_doubt;
-}
-
-// By its name, from when its first worker began to when its last ended.
-std::map<std::string, double> seconds_of_steps(Executable& executable, const std::vector<NDArray>& inputs) {
-  std::map<uint32_t, std::pair<double, double>> steps;
-  for (const StepSpan& span : executable.trace(inputs, 1)) {
-    const auto [step, is_new] = steps.try_emplace(span.step, span.start, span.end);
-    if (is_new) continue;
-    step->second = {std::min(step->second.first, span.start), std::max(step->second.second, span.end)};
-  }
-  std::map<std::string, double> seconds;
-  for (const auto& [step, span] : steps) seconds[executable.plan().steps.at(step).name] += span.second - span.first;
-  return seconds;
 }
 
 }  // namespace
@@ -109,18 +96,37 @@ std::vector<Sample> time_networks(Executable& with, Executable& without, const s
   return samples;
 }
 
+std::map<std::string, double> seconds_of_steps(Executable& executable, const std::vector<NDArray>& inputs) {
+  std::map<uint32_t, std::pair<double, double>> steps;
+  for (const StepSpan& span : executable.trace(inputs, 1)) {
+    const auto [step, is_new] = steps.try_emplace(span.step, span.start, span.end);
+    if (is_new) continue;
+    step->second = {std::min(step->second.first, span.start), std::max(step->second.second, span.end)};
+  }
+  std::map<std::string, double> seconds;
+  for (const auto& [step, span] : steps) seconds[executable.plan().steps.at(step).name] += span.second - span.first;
+  return seconds;
+}
+
 std::map<std::string, std::vector<Sample>> compare_steps(Executable& with, Executable& without,
-                                                         const std::vector<NDArray>& inputs, double seconds) {
+                                                         const StepComparison& comparison) {
   std::map<std::string, std::vector<Sample>> samples;
+  const auto time = [&](Executable& executable, const std::map<std::string, std::string>& counts_for) {
+    std::map<std::string, double> seconds;
+    for (const auto& [name, taken] : comparison.time_steps(executable))
+      if (const auto what = counts_for.find(name); what != counts_for.end()) seconds[what->second] += taken;
+    return seconds;
+  };
   const double start = seconds_now();
-  for (int round = 0; round < least_traces || seconds_now() - start < seconds; ++round) {
+  for (int round = 0; round < least_traces || (round < most_traces && seconds_now() - start < comparison.seconds);
+       ++round) {
     std::map<std::string, double> ours, theirs;
-    if (round % 2) ours = seconds_of_steps(with, inputs);
-    theirs = seconds_of_steps(without, inputs);
-    if (round % 2 == 0) ours = seconds_of_steps(with, inputs);
-    for (const auto& [name, taken] : theirs)
-      if (const auto same = ours.find(name); same != ours.end() && taken > 0)
-        samples[name].push_back({taken, same->second});
+    if (round % 2) ours = time(with, comparison.with);
+    theirs = time(without, comparison.without);
+    if (round % 2 == 0) ours = time(with, comparison.with);
+    for (const auto& [what, taken] : theirs)
+      if (const auto same = ours.find(what); same != ours.end() && taken > 0 && same->second > 0)
+        samples[what].push_back({taken, same->second});
   }
   return samples;
 }

@@ -47,8 +47,16 @@ std::vector<NDArray> made_up_inputs(const Plan& plan, uint64_t seed);
 // Runs both in turn for about so many seconds.  A sample is two runs of each, of which each goes first once.
 std::vector<Sample> time_networks(Executable& with, Executable& without, const std::vector<NDArray>& inputs,
                                   double seconds);
-// Each group of nodes within runs of both in turn: its time with by that without, by its name.
+// Seconds that the steps of a name took in one run, from when the first worker began to when the last ended.
+std::map<std::string, double> seconds_of_steps(Executable& executable, const std::vector<NDArray>& inputs);
+
+// Two networks within runs of both in turn: what their steps take together, by what they count for.
+struct StepComparison {
+  std::map<std::string, std::string> with, without;  // what a step of this name counts for; others do not count
+  std::function<std::map<std::string, double>(Executable&)> time_steps;
+  double seconds = 0;  // at least; but for a few runs that there are in any case
+};
 std::map<std::string, std::vector<Sample>> compare_steps(Executable& with, Executable& without,
-                                                         const std::vector<NDArray>& inputs, double seconds);
+                                                         const StepComparison& comparison);
 
 }  // namespace tw::autotune

@@ -29,22 +29,34 @@ MeasureRequest FleetNetwork::request(const std::string& candidate) const {
   return request;
 }
 
-std::vector<StepProfile> FleetNetwork::profile(const Executable& untuned, std::vector<NDArray> inputs) {
-  inputs_ = std::move(inputs);
-  plan_ = untuned.plan();
-  untuned.save(folder_ / "untuned.twa");
-  MeasureRequest request = this->request("untuned.twa");
+std::vector<StepProfile> FleetNetwork::profile_of(const std::string& candidate, const Plan& plan) {
+  MeasureRequest request = this->request(candidate);
+  request.plan = &plan;
   request.wants_profile = true;
   const Measurement measured = fleet_.measure(request);
   if (measured.status != Status::ok)
     throw Error(ErrorCode::device, "the network does not run on the device: " + how_it_ended(measured));
   std::vector<StepProfile> profile;
-  for (size_t i = 0; i < plan_.steps.size(); ++i) {
-    const Step& step = plan_.steps[i];
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
     profile.push_back({step.kernel, step.name, measured.step_seconds[i], static_cast<double>(step.flops),
                        static_cast<double>(step.bytes)});
   }
   return profile;
+}
+
+std::vector<StepProfile> FleetNetwork::profile(const Executable& untuned, std::vector<NDArray> inputs) {
+  inputs_ = std::move(inputs);
+  plan_ = untuned.plan();
+  untuned.save(folder_ / "untuned.twa");
+  return profile_of("untuned.twa", plan_);
+}
+
+std::map<std::string, double> FleetNetwork::time_steps(const Executable& network) {
+  network.save(folder_ / "tuned.twa");
+  std::map<std::string, double> seconds;
+  for (const StepProfile& step : profile_of("tuned.twa", network.plan())) seconds[step.name] += step.seconds;
+  return seconds;
 }
 
 std::string FleetNetwork::find_difference(const Executable& tuned) {

@@ -14,12 +14,15 @@ class FleetNetwork {
 
   // Of the network with default schedules, beside which others run from now on.
   std::vector<StepProfile> profile(const Executable& untuned, std::vector<NDArray> inputs);
+  // Of another network with these inputs and outputs: seconds of its steps by name, each kernel alone.
+  std::map<std::string, double> time_steps(const Executable& network);
   // Where the network with other schedules does not compute the same; empty: nowhere.
   std::string find_difference(const Executable& tuned);
   Ratio compare(const Executable& tuned, double seconds);
 
  private:
   MeasureRequest request(const std::string& candidate) const;
+  std::vector<StepProfile> profile_of(const std::string& candidate, const Plan& plan);
 
   Fleet& fleet_;
   const TuneOptions& options_;

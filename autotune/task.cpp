@@ -13,11 +13,6 @@
 namespace tw::autotune {
 namespace {
 
-bool has_constant_shapes(const Func& func) {
-  return func.parameters.empty() && std::all_of(func.buffers.begin(), func.buffers.end(),
-                                                [](const Buffer& buffer) { return const_shape(buffer).has_value(); });
-}
-
 bool has_data_dependent_index(const Func& func) {
   bool found = false;
   const auto look = [&](const std::vector<Expr>& indices) {
@@ -31,6 +26,15 @@ bool has_data_dependent_index(const Func& func) {
 
 std::string task_key(const Func& func) {
   return structural_digest(func);
+}
+
+bool has_constant_shapes(const Func& func) {
+  return func.parameters.empty() && std::all_of(func.buffers.begin(), func.buffers.end(),
+                                                [](const Buffer& buffer) { return const_shape(buffer).has_value(); });
+}
+
+bool is_decision(const Func& func) {
+  return func.attributes.count("decision") > 0;
 }
 
 std::string target_facts(const Target& target, int threads) {

@@ -30,6 +30,8 @@ int count_spills(const CodegenReport& report) {
   return spills;
 }
 
+}  // namespace
+
 bool is_faster(const Record& record) {
   return record.status == "ok" && record.ratio_high < 1 && record.ratio_to_default < 1 - least_gain;
 }
@@ -44,8 +46,6 @@ void set_ratio(Record& record, const Measurement& measured, double incumbent_to_
   record.ratio = ratio.median, record.ratio_low = ratio.low, record.ratio_high = ratio.high;
   record.ratio_to_default = ratio.median * incumbent_to_default;
 }
-
-}  // namespace
 
 Trials::Trials(Task task, const Target& target, const TuneOptions& options, std::vector<Record> earlier,
                std::filesystem::path folder, double bound)

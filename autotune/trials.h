@@ -20,6 +20,11 @@ namespace tw::autotune {
 // default itself: the fastest of many measurements is fast by luck, too.
 inline constexpr char final_detail[] = "final";
 
+// Faster than the default beyond doubt, and by enough to matter.
+bool is_faster(const Record& record);
+// What was measured beside an incumbent, which takes so many times the default's time.
+void set_ratio(Record& record, const Measurement& measured, double incumbent_to_default);
+
 class Trials {
  public:
   // `folder`: for artifacts, one job's own.  `earlier`: the records of this task, space and compiler.  `bound`: no

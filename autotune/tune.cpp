@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autotune/candidate.h"
+#include "autotune/choices.h"
 #include "autotune/clock.h"
 #include "autotune/confirm.h"
 #include "autotune/fleet.h"
@@ -29,11 +30,12 @@ using nlohmann::json;
 
 // Of the budget: for the finals at most, and for runs of the network in one round of the confirmation.
 constexpr double share_for_finals = 0.25, share_for_runs = 0.03;
+constexpr double share_for_choices = 0.25;  // of the network, their confirmation included
 constexpr double least_runs_seconds = 0.3, most_runs_seconds = 3;
 constexpr double least_final_seconds = 0.15, most_final_seconds = 0.5;
 constexpr double finals_when_stopped = 5;  // seconds, after Ctrl-C
 constexpr int profile_repetitions = 5;
-constexpr int least_networks = 3;  // of each kind, to compare them
+constexpr int least_networks = 3;               // of each kind, to compare them
 constexpr double least_budget_for_bounds = 10;  // the machine's bounds take half a second to measure
 
 int64_t unix_time() {
@@ -88,18 +90,25 @@ class Job {
   TuneReport run() {
     start_ = options_.now();
     relay::CompileReport compiled;
-    Executable untuned = compile({}, &compiled);
+    Executable network = compile({}, &compiled);  // by analysis, then with the choices that were adopted
     compile_seconds_ = elapsed();
-    inputs_ = made_up_inputs(untuned.plan(), options_.seed);
-    const auto profile = options_.profile ? options_.profile(untuned) : untuned.profile(inputs_, profile_repetitions);
-    for (const StepProfile& step : profile) report_.default_seconds += step.seconds;
+    inputs_ = made_up_inputs(network.plan(), options_.seed);
+    std::vector<StepProfile> profile = this->profile(network);
+    report_.default_seconds = seconds_;
     target_key_ = target_key(target_, options_.compile.threads);
     database_.add_target(target_key_, target_facts(target_, options_.compile.threads));
     model_ = model_key(compiled.pieces);
+    find_choices(compiled, profile);
+    if (choose(network, compiled)) {
+      compiled = {};
+      network = compile({}, &compiled);
+      profile = this->profile(network);
+    }
+    is_chosen_ = true;
     find_trials(compiled, profile);
     search();
     finals();
-    confirm_proposals(untuned, compiled);
+    confirm_proposals(network, compiled);
     finish();
     return report_;
   }
@@ -114,10 +123,11 @@ class Job {
     options_.compare_networks = [this](Executable& with, Executable&) {
       return network_->compare(with, runs_seconds());
     };
+    options_.time_steps = [this](Executable& executable) { return network_->time_steps(executable); };
+    options_.find_difference = [this](Executable& tuned) { return network_->find_difference(tuned); };
   }
   double elapsed() const { return options_.now() - start_; }
   std::string machine_name() const { return options_.fleet ? options_.fleet->facts().cpu.name : host_cpu().name; }
-  double left() const { return options_.budget_seconds - elapsed(); }
   void send(json event) const {
     if (!options_.on_event) return;
     event["seconds"] = elapsed();
@@ -128,10 +138,113 @@ class Job {
     return report_.was_stopped;
   }
 
-  Executable compile(const std::vector<Record>& records, relay::CompileReport* compiled = nullptr) const {
+  // With the choices of the network that were adopted, and these records.
+  Executable compile(std::vector<Record> records, relay::CompileReport* compiled = nullptr) const {
+    records.insert(records.end(), choices_adopted_.begin(), choices_adopted_.end());
+    const TunedSchedules tuned(std::move(records));
     relay::CompileOptions options = options_.compile;
-    options.schedule = TunedSchedules(records).source();
+    options.schedule = tuned.source();
+    options.decide = tuned.decisions();
     return relay::compile(graph_, target_, options, compiled);
+  }
+
+  std::vector<StepProfile> profile(Executable& network) {
+    auto profile = options_.profile ? options_.profile(network) : network.profile(inputs_, profile_repetitions);
+    seconds_ = 0;
+    for (const StepProfile& step : profile) seconds_ += step.seconds;
+    return profile;
+  }
+
+  // From what the network by analysis computes.
+  std::string find_difference(Executable& network) {
+    if (options_.find_difference) return options_.find_difference(network);
+    return find_network_difference(network.run(inputs_), expected_);
+  }
+
+  void find_choices(const relay::CompileReport& compiled, const std::vector<StepProfile>& profile) {
+    choices_.emplace(compiled.decisions, profile);
+    for (const Task& task : choices_->tasks()) {
+      database_.add_task(task.key, to_text(task.func));
+      for (const Record& record : database_.records(target_key_, task.key, space_version, compiler_key()))
+        choices_->note(record);
+    }
+    earlier_choices_ = choices_->count();
+    send({{"event", "start"},
+          {"budget", options_.budget_seconds},
+          {"milliseconds", report_.default_seconds * 1e3},
+          {"choices", choices_->tasks().size()},
+          {"target", target_.name},
+          {"threads", options_.compile.threads}});
+  }
+
+  // Tries what passes of the graph leave open, and adopts what makes the network faster.  Whether anything does.
+  bool choose(Executable& by_analysis, const relay::CompileReport& compiled) {
+    if (!options_.choices) return false;
+    const auto variants = choices_->variants();
+    if (variants.empty() && choices_->proposals().empty()) return false;
+    const double until = elapsed() + share_for_choices * options_.budget_seconds;
+    const double needed = static_cast<double>(variants.size()) * (compile_seconds_ + runs_seconds()) + round_seconds();
+    if (elapsed() + needed > until) {
+      send({{"event", "choices_skipped"},
+            {"choices", choices_->tasks().size()},
+            {"reason", "the budget is too short: they would take a quarter of " +
+                           std::to_string(static_cast<int>(std::ceil(needed / share_for_choices))) + " s"}});
+      return false;
+    }
+    expected_ = options_.find_difference ? std::vector<NDArray>() : by_analysis.run(inputs_);
+    for (const std::vector<Record>& variant : variants)
+      if (elapsed() < until && !is_stopping()) try_variant(variant, by_analysis, compiled);
+    const auto compare_tasks = [&](const std::vector<Record>& records, Executable& tuned,
+                                   const relay::CompileReport& report) {
+      return ratios_of(time_choices(records, tuned, report, by_analysis, compiled));
+    };
+    choices_adopted_ = adopt(choices_->proposals(), by_analysis, compare_tasks, until);
+    report_.choices = static_cast<int>(choices_adopted_.size());
+    return report_.choices > 0;
+  }
+
+  // What cannot be compiled or computes something else is tried by halves, until it is known which choice is to blame.
+  void try_variant(const std::vector<Record>& choices, Executable& by_analysis, const relay::CompileReport& compiled) {
+    relay::CompileReport report;
+    std::optional<Executable> variant;
+    Measurement measured;
+    try {
+      variant.emplace(compile(choices, &report));
+    } catch (const Error& error) {
+      measured.status = Status::refused, measured.detail = error.what();
+    }
+    if (variant) measured.detail = find_difference(*variant);
+    if (variant && !measured.detail.empty()) measured.status = Status::wrong;
+    if (measured.status != Status::ok && choices.size() > 1) {
+      const auto half = choices.begin() + static_cast<std::ptrdiff_t>(choices.size() / 2);
+      try_variant({choices.begin(), half}, by_analysis, compiled);
+      try_variant({half, choices.end()}, by_analysis, compiled);
+      return;
+    }
+    std::map<std::string, std::vector<Sample>> samples;
+    if (measured.status == Status::ok) samples = time_choices(choices, *variant, report, by_analysis, compiled);
+    for (Record record : choices) {
+      measured.samples = samples[record.task];
+      if (measured.status == Status::ok && measured.samples.empty())
+        continue;  // what it is for has become part of others
+      set_ratio(record, measured, 1);
+      add(record);
+      choices_->note(record);
+      count_trial(choices_->task(record.task), choices_->count(record.task), "network", record,
+                  choices_->best(record.task));
+    }
+  }
+
+  // By task: the steps that the choices change, with them and by analysis.
+  std::map<std::string, std::vector<Sample>> time_choices(const std::vector<Record>& choices, Executable& with,
+                                                          const relay::CompileReport& report, Executable& without,
+                                                          const relay::CompileReport& compiled) const {
+    StepComparison comparison;
+    comparison.with = steps_of_choices(with.plan(), report.decisions, without.plan(), choices);
+    comparison.without = steps_of_choices(without.plan(), compiled.decisions, with.plan(), choices);
+    comparison.time_steps = time_steps();
+    comparison.seconds = options_.time_steps ? 0 : runs_seconds();
+    return compare_steps(with, without, comparison);
   }
 
   void find_trials(const relay::CompileReport& compiled, const std::vector<StepProfile>& profile) {
@@ -144,7 +257,7 @@ class Job {
     }
     const TuneOptions::Bounds bounds = add_job(tasks);
     learner_.emplace(database_, target_, target_key_, keys);
-    int64_t earlier_trials = 0;
+    int64_t earlier_trials = earlier_choices_;
     for (Task& task : tasks) {
       auto earlier = database_.records(target_key_, task.key, space_version, compiler_key());
       // Products of small elements go beyond what multiply-adds of floats can do.
@@ -157,13 +270,11 @@ class Job {
       learner_->attach(trials_.back()->task().key, trials_.back()->search());
     }
     report_.tasks = static_cast<int>(trials_.size());
-    send({{"event", "start"},
+    send({{"event", "tasks"},
           {"tasks", report_.tasks},
-          {"budget", options_.budget_seconds},
+          {"choices", report_.choices},
           {"earlier_trials", earlier_trials},
-          {"milliseconds", report_.default_seconds * 1e3},
-          {"target", target_.name},
-          {"threads", options_.compile.threads}});
+          {"milliseconds", seconds_ * 1e3}});
   }
 
   TuneOptions::Bounds add_job(const std::vector<Task>& tasks) const {
@@ -171,8 +282,9 @@ class Job {
     job.model = model_, job.name = graph_.name, job.target = target_key_;
     job.space = space_version, job.compiler = compiler_key();
     job.seconds = report_.default_seconds;
-    for (const Task& task : tasks)
-      job.tasks.push_back({task.key, task.name, task.groups, task.seconds, task.flops, task.bytes});
+    for (const std::vector<Task>& list : {choices_->tasks(), tasks})
+      for (const Task& task : list)
+        job.tasks.push_back({task.key, task.name, task.groups, task.seconds, task.flops, task.bytes});
     TuneOptions::Bounds bounds;
     if (options_.budget_seconds >= least_budget_for_bounds) bounds = options_.measure_bounds();
     job.peak_flops = bounds.peak_flops, job.bandwidth = bounds.bandwidth;
@@ -183,7 +295,7 @@ class Job {
   }
 
   // What is still to come, in seconds.
-  double trial_seconds() const { return report_.trials ? search_seconds_ / report_.trials : 0; }
+  double trial_seconds() const { return searched_ ? search_seconds_ / searched_ : 0; }
   double runs_seconds() const {
     return std::clamp(share_for_runs * options_.budget_seconds, least_runs_seconds, most_runs_seconds);
   }
@@ -205,13 +317,30 @@ class Job {
     return std::min(finalists * (final_seconds() + trial_seconds()), share_for_finals * options_.budget_seconds);
   }
 
-  void add(Trials& trials, Record& record) {
+  void add(Record& record) {
     record.target = target_key_;
     record.compiler = compiler_key();
     if (record.machine.empty()) record.machine = machine_name();
     record.measured_at = unix_time();
     record.digest = database_.add(record);
-    trials.note(record);
+  }
+
+  void count_trial(const Task& task, int trial, const std::string& phase, const Record& record, double best) {
+    ++report_.trials;
+    ++report_.by_status[record.status];
+    send({{"event", "trial"},
+          {"task", task.name},
+          {"key", task.key},
+          {"share", task.seconds / std::max(seconds_, 1e-12)},
+          {"trial", trial},
+          {"phase", phase},
+          {"decisions", record.decisions},
+          {"status", record.status},
+          {"detail", record.detail},
+          {"ratio", record.ratio},
+          {"ratio_to_default", record.ratio_to_default},
+          {"best", best},
+          {"predicted_milliseconds", predicted_seconds() * 1e3}});
   }
 
   void report_problem(const Trials& trials) {
@@ -225,9 +354,9 @@ class Job {
     Trials* current = nullptr;
     const double start = elapsed();
     // At least one, so that jobs of any budget come to an end some day.
-    while ((report_.trials == 0 ||
-            elapsed() < options_.budget_seconds - reserve_for_confirmation() - reserve_for_finals()) &&
-           !is_stopping()) {
+    while (
+        (searched_ == 0 || elapsed() < options_.budget_seconds - reserve_for_confirmation() - reserve_for_finals()) &&
+        !is_stopping()) {
       if (!current || !current->is_in_batch()) {
         const auto next = std::max_element(trials_.begin(), trials_.end(),
                                            [](const auto& a, const auto& b) { return a->promise() < b->promise(); });
@@ -243,23 +372,12 @@ class Job {
         report_problem(*current);
         continue;
       }
-      add(*current, *record);
-      ++report_.trials;
-      ++report_.by_status[record->status];
+      add(*record);
+      current->note(*record);
+      ++searched_;
       search_seconds_ = elapsed() - start;
-      send({{"event", "trial"},
-            {"task", current->task().name},
-            {"key", current->task().key},
-            {"share", current->task().seconds / std::max(report_.default_seconds, 1e-12)},
-            {"trial", current->count()},
-            {"phase", current->search().phase()},
-            {"decisions", record->decisions},
-            {"status", record->status},
-            {"detail", record->detail},
-            {"ratio", record->ratio},
-            {"ratio_to_default", record->ratio_to_default},
-            {"best", current->best() ? current->best()->ratio_to_default : 1.0},
-            {"predicted_milliseconds", predicted_seconds() * 1e3}});
+      count_trial(current->task(), current->count(), current->search().phase(), *record,
+                  current->best() ? current->best()->ratio_to_default : 1.0);
     }
   }
 
@@ -280,7 +398,8 @@ class Job {
           report_problem(*trials);
           break;
         }
-        add(*trials, *record);
+        add(*record);
+        trials->note(*record);
         ++report_.finals;
         send({{"event", "final"},
               {"task", trials->task().name},
@@ -295,7 +414,9 @@ class Job {
 
   // Of the network, if every task's time changes in it as it did alone.
   double predicted_seconds() const {
-    double seconds = report_.default_seconds;
+    double seconds = seconds_;
+    if (!is_chosen_)
+      for (const Proposal& proposal : choices_->proposals()) seconds -= proposal.gain;
     for (const auto& trials : trials_)
       if (trials->best()) seconds -= trials->task().seconds * (1 - trials->best()->ratio_to_default);
     return seconds;
@@ -303,7 +424,7 @@ class Job {
 
   // The network with these records by the network without.  Where its memory came to lie makes one and the same network
   // up to 7 % slower or faster, so several are made; more, and for longer, while it is not clear which is faster.
-  Ratio compare_networks(const std::vector<Record>& records) const {
+  Ratio compare_networks(const std::vector<Record>& records, double until) const {
     constexpr int most_networks = 12;
     const double seconds = runs_seconds() / least_networks;
     std::vector<Sample> samples;
@@ -313,54 +434,74 @@ class Job {
       samples.insert(samples.end(), own.begin(), own.end());
       const Ratio ratio = ratio_of(samples);
       const bool is_clear = ratio.high <= 1 || ratio.low > 1;
-      if (made >= most_networks || left() < seconds || (made >= least_networks && is_clear)) return ratio;
+      if (made >= most_networks || until - elapsed() < seconds || (made >= least_networks && is_clear)) return ratio;
     }
   }
 
-  // By the names of groups, whose steps are in the network with and without proposals.
-  std::map<std::string, Ratio> compare_tasks(Executable& tuned, Executable& untuned,
-                                             const relay::CompileReport& compiled) const {
-    std::map<std::string, std::set<std::string>> tasks_of_kernel;
-    for (const auto& piece : compiled.pieces)
-      for (const std::string& kernel : piece.kernels) tasks_of_kernel[kernel].insert(task_key(piece.func));
-    std::map<std::string, std::string> task_of_name;
-    for (const Step& step : untuned.plan().steps)
-      if (const auto& tasks = tasks_of_kernel[step.kernel]; tasks.size() == 1) task_of_name[step.name] = *tasks.begin();
-    std::map<std::string, std::vector<Sample>> samples;
-    for (const auto& [name, own] : compare_steps(tuned, untuned, inputs_, runs_seconds())) {
-      const auto task = task_of_name.find(name);
-      if (task != task_of_name.end()) samples[task->second].insert(samples[task->second].end(), own.begin(), own.end());
-    }
+  std::function<std::map<std::string, double>(Executable&)> time_steps() const {
+    if (options_.time_steps) return options_.time_steps;
+    return [this](Executable& network) { return seconds_of_steps(network, inputs_); };
+  }
+
+  static std::map<std::string, Ratio> ratios_of(const std::map<std::string, std::vector<Sample>>& samples) {
     std::map<std::string, Ratio> ratios;
     for (const auto& [task, own] : samples) ratios[task] = ratio_of(own);
     return ratios;
   }
 
-  void confirm_proposals(Executable& untuned, const relay::CompileReport& compiled) {
+  // By task: the steps of the groups that compute it, whose names are the same with other schedules.
+  std::map<std::string, Ratio> compare_tasks(Executable& tuned, Executable& untuned,
+                                             const relay::CompileReport& compiled) const {
+    std::map<std::string, std::set<std::string>> tasks_of_kernel;
+    for (const auto& piece : compiled.pieces)
+      for (const std::string& kernel : piece.kernels) tasks_of_kernel[kernel].insert(task_key(piece.func));
+    StepComparison comparison;
+    for (const Step& step : untuned.plan().steps)
+      if (const auto& tasks = tasks_of_kernel[step.kernel]; tasks.size() == 1)
+        comparison.with[step.name] = comparison.without[step.name] = *tasks.begin();
+    comparison.time_steps = time_steps();
+    comparison.seconds = runs_seconds();
+    return ratios_of(compare_steps(tuned, untuned, comparison));
+  }
+
+  void confirm_proposals(Executable& network, const relay::CompileReport& compiled) {
     std::vector<Proposal> proposals;
     for (const auto& trials : trials_)
       if (const auto record = trials->proposal())
         proposals.push_back({*record, trials->task().seconds * (1 - record->ratio_to_default)});
-    if (proposals.empty()) return;
-    const auto expected = network_ ? std::vector<NDArray>() : untuned.run(inputs_);
+    const auto compare = [&](const std::vector<Record>&, Executable& tuned, const relay::CompileReport&) {
+      return compare_tasks(tuned, network, compiled);
+    };
+    adopt(std::move(proposals), network, compare, options_.budget_seconds);
+  }
+
+  // Which of the proposals the network is no slower with than `without` them, by the time `until`.
+  using CompareTasks = std::function<std::map<std::string, Ratio>(const std::vector<Record>& records, Executable& with,
+                                                                  const relay::CompileReport& compiled)>;
+  std::vector<Record> adopt(std::vector<Proposal> proposals, Executable& without, const CompareTasks& compare_tasks,
+                            double until) {
+    if (proposals.empty()) return {};
+    if (expected_.empty() && !options_.find_difference) expected_ = without.run(inputs_);
     bool is_first = true;
     Confirming with;
     std::vector<Record> records;  // of the last one compiled
-    with.compile = [&](const std::vector<Record>& proposed) { return compile(records = proposed); };
-    with.find_difference = [&](Executable& tuned) {
-      return network_ ? network_->find_difference(tuned) : find_network_difference(tuned.run(inputs_), expected);
+    relay::CompileReport compiled;
+    with.compile = [&](const std::vector<Record>& proposed) {
+      compiled = {};
+      return compile(records = proposed, &compiled);
     };
+    with.find_difference = [&](Executable& tuned) { return find_difference(tuned); };
     with.compare_tasks = [&](Executable& tuned) {
-      return options_.compare_networks ? std::map<std::string, Ratio>() : compare_tasks(tuned, untuned, compiled);
+      return options_.compare_networks ? std::map<std::string, Ratio>() : compare_tasks(records, tuned, compiled);
     };
     with.compare = [&](Executable& tuned) {
-      return options_.compare_networks ? options_.compare_networks(tuned, untuned) : compare_networks(records);
+      return options_.compare_networks ? options_.compare_networks(tuned, without) : compare_networks(records, until);
     };
     // One round there is always: what was measured is not to be lost.
     with.has_time = [&] {
-      return std::exchange(is_first, false) || report_.was_stopped ||
-             elapsed() + round_seconds() < options_.budget_seconds;
+      return std::exchange(is_first, false) || report_.was_stopped || elapsed() + round_seconds() < until;
     };
+    const double ratio_without = report_.ratio;
     with.on_round = [&](const ConfirmationRound& round) {
       send({{"event", "confirmation"},
             {"records", round.records},
@@ -370,13 +511,13 @@ class Job {
             {"adopted", round.is_adopted},
             {"detail", round.detail}});
       for (const Record& record : round.slower)
-        database_.add({record.digest, model_, round.ratio.median, -1, unix_time()});
-      if (round.is_adopted) report_.ratio = round.ratio.median;
+        database_.add({record.digest, model_, ratio_without * round.ratio.median, -1, unix_time()});
+      if (round.is_adopted) report_.ratio = ratio_without * round.ratio.median;
     };
-    for (const Record& record : confirm(std::move(proposals), with)) {
-      database_.add({record.digest, model_, report_.ratio, 1, unix_time()});
-      ++report_.adopted;
-    }
+    std::vector<Record> adopted = confirm(std::move(proposals), with);
+    for (const Record& record : adopted) database_.add({record.digest, model_, report_.ratio, 1, unix_time()});
+    report_.adopted += static_cast<int>(adopted.size());
+    return adopted;
   }
 
   void finish() const {
@@ -386,6 +527,7 @@ class Job {
           {"finals", report_.finals},
           {"by_status", report_.by_status},
           {"adopted", report_.adopted},
+          {"choices", report_.choices},
           {"ratio", report_.ratio},
           {"before_milliseconds", report_.default_seconds * 1e3},
           {"after_milliseconds", report_.default_seconds * report_.ratio * 1e3},
@@ -400,7 +542,13 @@ class Job {
   std::optional<FleetNetwork> network_;
   TuneReport report_;
   double start_ = 0, compile_seconds_ = 0, search_seconds_ = 0;
-  std::vector<NDArray> inputs_;
+  double seconds_ = 0;                      // of a run with default schedules and the choices that were adopted
+  int searched_ = 0;                        // candidates of the search
+  std::vector<NDArray> inputs_, expected_;  // of the network by analysis, where networks are compared here
+  std::optional<Choices> choices_;
+  std::vector<Record> choices_adopted_;
+  bool is_chosen_ = false;   // the network is as the choices that were adopted have it
+  int earlier_choices_ = 0;  // records
   std::string target_key_, model_;
   std::vector<std::unique_ptr<Trials>> trials_;
   std::optional<Learner> learner_;  // of their searches

@@ -1,5 +1,6 @@
-// A tuning job: finds the tasks of a network, tries candidates for them within a budget, and adopts what makes the
-// network faster.  What was tried is in the database when the next candidate starts; the same call goes on from there.
+// A tuning job: tries what passes of the graph leave open about a network, finds the tasks of the network as it is
+// fastest, tries candidates for them within a budget, and adopts what makes the network faster.  What was tried is in
+// the database when the next candidate starts; the same call goes on from there.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ namespace tw::autotune {
 class Fleet;
 
 struct TuneOptions {
-  relay::CompileOptions compile;  // of the network; `schedule` is the job's own
+  relay::CompileOptions compile;  // of the network; `schedule` and `decide` are the job's own
+  bool choices = true;            // whether choices of the network are tried, too
   double budget_seconds = 600;    // by the clock
   uint64_t seed = 0;
   Strategy strategy = Strategy::search;
@@ -28,7 +30,7 @@ struct TuneOptions {
   int most_trials = 64;                   // of a task, over all jobs of this database
   std::filesystem::path measure_program;  // tw-measure
   Fleet* fleet = nullptr;  // measures instead of this machine, as many candidates at once as it has devices
-  // One line of JSON for each: start, task, trial, confirmation, end.
+  // One line of JSON for each: start, choices_skipped, tasks, trial, skipped, final, confirmation, end.
   std::function<void(const std::string&)> on_event;
   std::function<bool()> is_stopping;   // asked after each candidate: true goes on to the confirmation
   std::function<bool()> is_cancelled;  // asked while a candidate runs: true ends the job with Error(input)
@@ -45,13 +47,18 @@ struct TuneOptions {
   std::function<Bounds()> measure_bounds;
   // Latency of the network with proposals by that without; kernels are not judged one by one then.
   std::function<Ratio(Executable& with, Executable& without)> compare_networks;
+  // Seconds of a run's steps, by name: of networks with other choices beside that by analysis.
+  std::function<std::map<std::string, double>(Executable&)> time_steps;
+  // Where a network does not compute what the one by analysis does; empty: nowhere.
+  std::function<std::string(Executable&)> find_difference;
 };
 
 struct TuneReport {
   int tasks = 0, trials = 0, finals = 0;  // of this job
   std::map<std::string, int> by_status;   // of them
   int adopted = 0;                        // records in the network now
-  double ratio = 1;                       // network with them by network with the default schedules
+  int choices = 0;                        // of them: of the network; the others are schedules
+  double ratio = 1;                       // network with them by network by analysis alone
   double default_seconds = 0;             // of a run of the latter
   bool was_stopped = false;
   std::vector<std::string> skipped;  // tasks that cannot be measured, with the reason

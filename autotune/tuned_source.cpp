@@ -23,25 +23,41 @@ TunedSchedules::TunedSchedules(std::vector<Record> records) : state_(std::make_s
 TunedSchedules::TunedSchedules(const Database& database, const Target& target, int threads)
     : TunedSchedules(database.winners(target_key(target, threads), space_version, compiler_key())) {}
 
+void TunedSchedules::note(const std::string& key, Use use) const {
+  const std::lock_guard lock(state_->mutex);
+  Use& noted = state_->uses.try_emplace(key, use).first->second;
+  if (use == Use::record) noted = use;
+}
+
 Schedule TunedSchedules::operator()(const Func& func, const Target& target) const {
   const std::string key = task_key(func);
   const auto found = state_->records.find(key);
   if (found == state_->records.end() || !target.decided_schedule) return target.default_schedule(func, target);
-  const auto note = [&](Use use) {
-    const std::lock_guard lock(state_->mutex);
-    state_->uses[key] = use;
-  };
   try {
     Schedule schedule = target.decided_schedule(func, target, parse_decisions(found->second.decisions));
     if (to_text(schedule.trace()) == found->second.trace) {
-      note(Use::record);
+      note(key, Use::record);
       return schedule;
     }
   } catch (const Error& error) {
     if (error.code() != ErrorCode::schedule && error.code() != ErrorCode::text) throw;
   }
-  note(Use::stale);
+  note(key, Use::stale);
   return target.default_schedule(func, target);
+}
+
+Choice TunedSchedules::decide(const relay::GraphDecision& decision) const {
+  const AskedDecision& asked = decision.asked;
+  const std::string key = task_key(decision.func);
+  const auto found = state_->records.find(key);
+  if (found == state_->records.end()) return asked.candidates[asked.analytic].value;
+  for (const Candidate& candidate : asked.candidates) {
+    if (to_text(Decisions{{asked.name, candidate.value}}) != found->second.decisions) continue;
+    note(key, Use::record);
+    return candidate.value;
+  }
+  note(key, Use::stale);
+  return asked.candidates[asked.analytic].value;
 }
 
 std::map<std::string, TunedSchedules::Use> TunedSchedules::uses() const {

@@ -1,5 +1,5 @@
-// Schedules from the database: a record of exactly this task on exactly this target, by this space and compiler, that a
-// network has confirmed; otherwise the target's default.
+// Schedules and choices of the network from the database: a record of exactly this task on exactly this target, by this
+// space and compiler, that a network has confirmed; otherwise the target's default and what analysis prefers.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "autotune/database.h"
+#include "relay_ir/decision.h"
 #include "schedule/source.h"
 
 namespace tw::autotune {
@@ -24,12 +25,19 @@ class TunedSchedules {
   ScheduleSource source() const {
     return [*this](const Func& func, const Target& target) { return (*this)(func, target); };
   }
+  // A record whose choice is no candidate any more is not used.
+  Choice decide(const relay::GraphDecision& decision) const;
+  relay::DecisionSource decisions() const {
+    return [*this](const relay::GraphDecision& decision) { return decide(decision); };
+  }
 
-  // By task key: what has been asked for so far.  Copies share it.
+  // By task key: what has been asked for so far.  Copies share it.  A record that served one of several nodes is used.
   enum class Use { record, stale };
   std::map<std::string, Use> uses() const;
 
  private:
+  void note(const std::string& key, Use use) const;
+
   struct State;
   std::shared_ptr<State> state_;
 };

@@ -99,6 +99,7 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
       const autotune::Database records(database, autotune::Database::Access::read);
       tuned.emplace(records, parsed, threads > 0 ? threads : default_team_size());
       options.schedule = tuned->source();
+      options.decide = tuned->decisions();
     }
     return relay::compile(graph, parsed, options, &report);
   };
@@ -112,18 +113,30 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
   rows["kernels"] = report.kernels;
   rows["cached_kernels"] = report.cached_kernels;
   rows["serial_loops"] = report.serial_loops;
+  py::list decided;  // (node, what was chosen, what analysis prefers), as "winograd=4"
+  for (const relay::GraphDecision& decision : report.decisions) {
+    const AskedDecision& asked = decision.asked;
+    const auto text = [&](size_t candidate) { return to_text({{asked.name, asked.candidates[candidate].value}}); };
+    decided.append(py::make_tuple(decision.node, text(asked.chosen), text(asked.analytic)));
+  }
+  rows["decisions"] = decided;
   if (tuned) {
     const auto uses = tuned->uses();
     std::set<std::string> kernels;  // of those that follow a record
+    const auto is_used = [&](const Func& func) {
+      const auto use = uses.find(autotune::task_key(func));
+      return use != uses.end() && use->second == autotune::TunedSchedules::Use::record;
+    };
     int used = 0, stale = 0;
     for (const auto& [key, use] : uses) ++(use == autotune::TunedSchedules::Use::record ? used : stale);
-    for (const auto& piece : report.pieces) {
-      const auto use = uses.find(autotune::task_key(piece.func));
-      if (use != uses.end() && use->second == autotune::TunedSchedules::Use::record)
-        kernels.insert(piece.kernels.begin(), piece.kernels.end());
-    }
+    for (const auto& piece : report.pieces)
+      if (is_used(piece.func)) kernels.insert(piece.kernels.begin(), piece.kernels.end());
+    std::set<std::string> choices;  // tasks of nodes that follow a record
+    for (const relay::GraphDecision& decision : report.decisions)
+      if (is_used(decision.func)) choices.insert(autotune::task_key(decision.func));
     rows["tuned_kernels"] = kernels.size();
-    rows["used_records"] = used;
+    rows["used_records"] = used - static_cast<int>(choices.size());
+    rows["used_choices"] = choices.size();
     rows["stale_records"] = stale;
   }
   return py::make_tuple(std::move(executable), rows);

@@ -79,7 +79,7 @@ class Compiler {
       throw Error(ErrorCode::unsupported,
                   "in_place is for CPUs: a GPU works on copies of the caller's arrays\n  help: leave it out");
     }
-    graph_ = optimise(graph, target_, options_);
+    graph_ = optimise(graph, target_, options_, &report_.decisions);
     require_supported_dimensions(graph_, target_);
     require_sizes_within_limits(graph_);
     groups_ = fuse(graph_, target_);
@@ -283,10 +283,15 @@ class Compiler {
       report_.pieces.push_back({unique.func, {}, 0, ""});
       for (const Kernel& kernel : unique.lowered.kernels) report_.pieces.back().kernels.push_back(kernel.symbol);
     }
+    std::unordered_map<std::string, const Group*> group_of;  // by node
     for (size_t i = 0; i < groups_.size(); ++i) {
       CompileReport::Piece& piece = report_.pieces[unique_of_[i]];
       if (piece.groups++ == 0) piece.name = groups_[i].name;
+      for (const int node : groups_[i].nodes) group_of[graph_.nodes[node].name] = &groups_[i];
     }
+    for (GraphDecision& decision : report_.decisions)
+      if (const auto group = group_of.find(decision.node); group != group_of.end())
+        decision.group = group->second->name;
   }
 
   // ---------------------------------------------------------------------------------------------------------------
@@ -484,9 +489,28 @@ class Compiler {
   std::vector<ArenaTensor> arena_;
 };
 
+// The source's choice, or analysis's; `decisions` knows of both.
+Choice decide(GraphDecision decision, const DecisionSource& source, std::vector<GraphDecision>* decisions) {
+  AskedDecision& asked = decision.asked;
+  if (source) {
+    const Choice choice = source(decision);
+    const auto is_chosen = [&](const Candidate& candidate) { return candidate.value == choice; };
+    const auto found = std::find_if(asked.candidates.begin(), asked.candidates.end(), is_chosen);
+    check(found != asked.candidates.end(), "optimise: a choice is one of the candidates");
+    asked.chosen = static_cast<size_t>(found - asked.candidates.begin());
+  }
+  const Choice chosen = asked.candidates[asked.chosen].value;
+  if (decisions) decisions->push_back(std::move(decision));
+  return chosen;
+}
+
 }  // namespace
 
-Graph optimise(const Graph& graph, const Target& target, const CompileOptions& options) {
+Graph optimise(const Graph& graph, const Target& target, const CompileOptions& options,
+               std::vector<GraphDecision>* decisions) {
+  const DecisionSource asked = [&](const GraphDecision& decision) {
+    return decide(decision, options.decide, decisions);
+  };
   Graph result = graph;
 #define PASS(name, is_optional) result = run_pass(#name, result, is_optional, name);
 #include "relay_ir/passes.def"
@@ -497,7 +521,8 @@ Graph optimise(const Graph& graph, const Target& target, const CompileOptions& o
                       [&](const Graph& g) { return lower_precision(g, options.precision, target); });
   }
   if (options.winograd) {
-    result = run_pass("choose_winograd", result, true, [&](const Graph& g) { return choose_winograd(g, target); });
+    result =
+        run_pass("choose_winograd", result, true, [&](const Graph& g) { return choose_winograd(g, target, asked); });
   }
   result = run_pass("cut_attention", result, true, [&](const Graph& g) { return cut_attention(g, target); });
   result = run_pass("assign_layout", result, true, [&](const Graph& g) { return assign_layout(g, target); });

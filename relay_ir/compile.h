@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "relay_ir/decision.h"
 #include "relay_ir/graph.h"
 #include "runtime/executable.h"
 #include "schedule/source.h"
@@ -19,6 +20,7 @@ namespace tw::relay {
 
 struct CompileOptions {
   ScheduleSource schedule;  // not set: the target's default
+  DecisionSource decide;    // of what passes leave open; not set: as analysis prefers
   DType precision = f32;    // that weights and operands of products are stored in: f32, bf16 or f16
   int threads = 0;          // of the Executable; 0: all cores of the affinity mask
   int jobs = 0;             // compiler threads; 0: all cores
@@ -44,16 +46,18 @@ struct CompileReport {
   };
   std::vector<Phase> phases;  // in order
   std::vector<Piece> pieces;
-  int groups = 0;             // of nodes
-  int funcs = 0;              // different ones among the groups'
+  std::vector<GraphDecision> decisions;  // in the order of nodes
+  int groups = 0;                        // of nodes
+  int funcs = 0;                         // different ones among the groups'
   int kernels = 0, cached_kernels = 0;
   // Loops that stayed on one worker because a default schedule could not prove their iterations independent, as
   // "conv1+relu1: loop `i`".  They compute right; they are slow, and worth a report to us.
   std::vector<std::string> serial_loops;
 };
 
-// The graph after the passes and layout assignment, before fusion.  For dumps and tests.
-Graph optimise(const Graph& graph, const Target& target, const CompileOptions& options = {});
+// The graph after the passes and layout assignment, before fusion.  `decisions`: what passes asked is added to it.
+Graph optimise(const Graph& graph, const Target& target, const CompileOptions& options = {},
+               std::vector<GraphDecision>* decisions = nullptr);
 
 // A set of nodes that become one Func: at most one contraction or composite, with the elementwise and injective
 // operators around it.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "relay_ir/decision.h"
 #include "relay_ir/graph.h"
 #include "targets/target.h"
 
@@ -19,8 +20,8 @@ namespace tw::relay {
 Graph lower_precision(const Graph& graph, DType storage, const Target& target);
 // Products of bytes with the signs that the target's dot product takes.
 Graph match_byte_products(const Graph& graph, const Target& target);
-// Convolutions by a faster algorithm, where the target's facts say that it pays.
-Graph choose_winograd(const Graph& graph, const Target& target);
+// Convolutions by a faster algorithm, where `decide` says so, or without it the target's facts.
+Graph choose_winograd(const Graph& graph, const Target& target, const DecisionSource& decide = {});
 // Values get the layout in which the target's convolutions are fast; conversions become nodes.
 Graph assign_layout(const Graph& graph, const Target& target);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include "runtime/error.h"
@@ -56,7 +57,7 @@ const WinogradTransform& winograd_transform(int64_t tile) {
 }
 
 // Filters of some output channels side by side, so that the transformed ones are written in whole lines of the cache.
-NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transform) {
+NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transform, int jobs) {
   constexpr int64_t lanes = 16;
   const int64_t outputs = weight.shape()[0], inputs = weight.shape()[1];
   const int size = transform.size();
@@ -81,18 +82,25 @@ NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transfor
       }
     }
   };
-  for_each_in_parallel(static_cast<size_t>(inputs), 0, [&](size_t i) {
+  for_each_in_parallel(static_cast<size_t>(inputs), jobs, [&](size_t i) {
     for (int64_t first = 0; first < outputs; first += lanes)
       transform_lanes(static_cast<int64_t>(i), first, std::min(lanes, outputs - first));
   });
   return result;
 }
 
-double winograd_error(const NDArray& weight, const NDArray& transformed, const WinogradTransform& transform) {
+double winograd_error(const NDArray& weight, const WinogradTransform& transform) {
   constexpr int64_t tested_outputs = 16, tested_tiles = 2;
   const int64_t outputs = weight.shape()[0], inputs = weight.shape()[1];
+  const int64_t step = std::max<int64_t>(1, outputs / tested_outputs), tested = (outputs + step - 1) / step;
   const size_t size = transform.size(), points = size * size, tile = transform.tile;
-  const auto* w = static_cast<const float*>(weight.data());
+  NDArray sample(f32, {tested, inputs, 3, 3});
+  const size_t filter_bytes = static_cast<size_t>(inputs) * 9 * sizeof(float);
+  for (int64_t o = 0; o < tested; ++o)
+    std::memcpy(static_cast<std::byte*>(sample.data()) + o * filter_bytes,
+                static_cast<const std::byte*>(weight.data()) + o * step * filter_bytes, filter_bytes);
+  const NDArray transformed = winograd_weight(sample, transform, 1);
+  const auto* w = static_cast<const float*>(sample.data());
   const auto* u = static_cast<const float*>(transformed.data());
   std::mt19937 generator(1);
   std::normal_distribution<float> normal;
@@ -105,11 +113,10 @@ double winograd_error(const NDArray& weight, const NDArray& transformed, const W
       v.push_back(sandwich<float>(transform.input, d));
       data.push_back(std::move(d));
     }
-    const int64_t step = std::max<int64_t>(1, outputs / tested_outputs);
-    for (int64_t o = 0; o < outputs; o += step) {
+    for (int64_t o = 0; o < tested; ++o) {
       std::vector<float> m(points);
       for (int64_t i = 0; i < inputs; ++i)
-        for (size_t p = 0; p < points; ++p) m[p] += u[(p * inputs + i) * outputs + o] * v[i][p];
+        for (size_t p = 0; p < points; ++p) m[p] += u[(p * inputs + i) * tested + o] * v[i][p];
       const std::vector<float> y = sandwich<float>(transform.output, m);
       for (size_t r = 0; r < tile; ++r) {
         for (size_t c = 0; c < tile; ++c) {

@@ -21,11 +21,12 @@ struct WinogradTransform {
 // m: 2 (points 0, ±1) or 4 (points 0, ±1, ±2).
 const WinogradTransform& winograd_transform(int64_t tile);
 
-// f32[outputs, inputs, 3, 3] → f32[(m+2)², inputs, outputs], computed in double precision.
-NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transform);
+// f32[outputs, inputs, 3, 3] → f32[(m+2)², inputs, outputs], computed in double precision.  `jobs`: threads; 0: one a
+// core.
+NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transform, int jobs = 0);
 
 // The largest error of an f32 convolution by this transform on seeded normal data, against the direct sum in double
 // precision, over the largest result: for the given weights, on some output channels.
-double winograd_error(const NDArray& weight, const NDArray& transformed, const WinogradTransform& transform);
+double winograd_error(const NDArray& weight, const WinogradTransform& transform);
 
 }  // namespace tw::relay

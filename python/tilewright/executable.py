@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -161,12 +162,19 @@ class Executable:
             f"{report['groups']} groups of nodes, {report['funcs']} different, in {report['kernels']} kernels, "
             f"{report['cached_kernels']} of which were in the cache"
         )
+        made = Counter(chosen for _, chosen, _ in report["decisions"])
+        if made:
+            counts = ", ".join(f"{choice} for {count}" for choice, count in sorted(made.items()))
+            other = sum(chosen != analytic for _, chosen, analytic in report["decisions"])
+            lines.append(f"Choices of the network, by nodes: {counts}" + f"; {other} not as by analysis" * (other > 0))
         if (tuned := report.get("tuned_kernels")) is not None:
             used = report["used_records"]
             lines.append(
                 f"{tuned} kernels with schedules from the database ({used} record{'s'[: used != 1]}), "
                 "the others with default ones"
             )
+            if choices := report["used_choices"]:
+                lines.append(f"{choices} choice{'s'[: choices != 1]} of the network from the database")
         if stale := report.get("stale_records"):
             lines.append(f"{stale} records of the database fit no longer and were not used: tune again")
         if serial := report["serial_loops"]:
@@ -224,8 +232,9 @@ def compile(
     `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
     rounding error of at most 5e-5 of its output's magnitude.  `in_place`: output → input, such as
     {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements or
-    TensorScatter change in it; what cannot be done so is refused.  `db`: a database of tuned schedules (tw.tune);
-    kernels that it has no record of for exactly this target and number of threads keep their default schedules.
+    TensorScatter change in it; what cannot be done so is refused.  `db`: a database of tuned schedules and
+    choices of the network (tw.tune); what it has no record of for exactly this target and number of threads stays as
+    it is by default.
     `template`: schedules of your own: called with a Schedule of each kernel, it schedules that and returns True, or
     returns False and leaves the kernel to the target's templates; what it asks with Schedule.decide can be tuned.
     """

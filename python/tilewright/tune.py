@@ -33,7 +33,8 @@ class TuneReport:
     trials: int = 0
     by_status: dict[str, int] = field(default_factory=dict)
     adopted: int = 0  # records in use now
-    ratio: float = 1.0  # latency with them by latency with the default schedules, measured side by side
+    choices: int = 0  # of them: how passes of the graph make the network; the others are schedules
+    ratio: float = 1.0  # latency with them by latency by default, measured side by side
     before_milliseconds: float = 0.0
     after_milliseconds: float = 0.0
     was_stopped: bool = False
@@ -42,9 +43,12 @@ class TuneReport:
 
     def __str__(self) -> str:
         counts = [f"{count} {status}" for status, count in sorted(self.by_status.items())]
+        used = f"{self.adopted - self.choices} tuned schedules"
+        if self.choices:
+            used += f" and {self.choices} choice{'s'[: self.choices != 1]} of the network"
         lines = [
             f"{self.tasks} tasks, {self.trials} tried: {', '.join(counts) or 'nothing left to try'}",
-            f"{self.before_milliseconds:.3f} → {self.after_milliseconds:.3f} ms with {self.adopted} tuned schedules",
+            f"{self.before_milliseconds:.3f} → {self.after_milliseconds:.3f} ms with {used}",
         ]
         lines += [f"not tuned: {reason}" for reason in self.skipped]
         lines += [f"lost: {reason}" for reason in self.lost_devices]
@@ -100,7 +104,10 @@ def tune(
     check: bool = False,
     template: Callable[[Schedule], bool] | None = None,
 ) -> TuneReport:
-    """Tries schedules for the model's kernels for as long as `budget` says, and keeps what it learns in `db`.
+    """Tries what a model leaves open for as long as `budget` says, and keeps what it learns in `db`.
+
+    First choices of the network: which 3×3 convolutions go by Winograd's filtering, and in which tiles.  Then schedules
+    for the kernels of the network that is fastest.
 
     Every candidate runs in a process of its own, with limits, and its outputs are checked before its time counts.
     `tw.compile(model, db=db)` with the same target, threads, precision, winograd and template uses what made the model
@@ -160,5 +167,5 @@ def tune(
             is_check=check,
         )
     if check:
-        report.adopted = 0
+        report.adopted = report.choices = 0
     return report

@@ -47,13 +47,17 @@ def progress() -> Iterator[Callable[[dict[str, Any]], None]]:
             nonlocal row
             if event["event"] == "start":
                 start.update(event)
-                row = bar.add_task(f"{event['tasks']} tasks", total=event["budget"])
-                console.print(
-                    f"{event['tasks']} tasks, {event['milliseconds']:.3f} ms, {event['earlier_trials']} tried before"
-                )
+                row = bar.add_task("the network", total=event["budget"])
+                console.print(f"{event['milliseconds']:.3f} ms, {event['choices']} choices of the network")
             if row is None:
                 return
             bar.update(row, completed=min(event["seconds"], start["budget"]))
+            if event["event"] == "choices_skipped":
+                console.print(f"choices of the network are not tried: {event['reason']}")
+            if event["event"] == "tasks":
+                console.print(
+                    f"{event['tasks']} tasks, {event['milliseconds']:.3f} ms, {event['earlier_trials']} tried before"
+                )
             if event["event"] == "trial":
                 counts[event["status"]] += 1
                 text = (

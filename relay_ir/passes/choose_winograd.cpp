@@ -1,5 +1,5 @@
-// 3×3 convolutions with stride 1 and known weights by Winograd's minimal filtering, where that is predicted to be
-// faster and its rounding error is small.
+// 3×3 convolutions with stride 1 and known weights by Winograd's minimal filtering, where its rounding error is small
+// and it is decided so: by analysis where it is predicted to be faster.
 //
 //   conv(x, w, pads)   ⇒   winograd_conv(x, G w Gᵀ, pads, tile)
 //
@@ -11,11 +11,14 @@
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/winograd.h"
+#include "tensor_ir/parallel.h"
 
 namespace tw::relay {
 namespace {
 
 constexpr double largest_error = 5e-5;  // of the output's magnitude
+constexpr int64_t direct = 0;           // a choice beside the tiles
+constexpr double least_gain = 0.9;      // of the direct sum's predicted time: by analysis, Winograd has to take less
 
 struct Shape3x3 {
   int64_t batch, inputs, outputs, rows, columns;  // of the output map
@@ -69,47 +72,56 @@ double predict_winograd(const Shape3x3& s, const WinogradTransform& transform, c
   return std::max(products / workers, weight_cycles(bytes, target)) + transforms / workers + added;
 }
 
-struct Choice {
-  int64_t tile;
-  NDArray weight;  // transformed
-};
-
-// The fastest of the tiles that beat the direct convolution and round well enough.
-std::optional<Choice> choose(const Shape3x3& shape, const NDArray& weight, const Target& target) {
-  if (shape.inputs < target.lanes(f32) || shape.outputs < target.lanes(f32)) return std::nullopt;
-  const double limit = 0.9 * predict_direct(shape, target);
-  std::vector<std::pair<double, int64_t>> candidates;
+// The direct sum, and the tiles that round well enough.
+std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, const Target& target) {
+  std::vector<Candidate> candidates{{{direct}, predict_direct(shape, target)}};
+  if (shape.inputs < target.lanes(f32) || shape.outputs < target.lanes(f32)) return candidates;
   for (const int64_t tile : {2, 4}) {
-    const double cycles = predict_winograd(shape, winograd_transform(tile), target);
-    if (cycles < limit) candidates.emplace_back(cycles, tile);
-  }
-  std::sort(candidates.begin(), candidates.end());
-  for (const auto& [cycles, tile] : candidates) {
     const WinogradTransform& transform = winograd_transform(tile);
-    NDArray transformed = winograd_weight(weight, transform);
-    if (winograd_error(weight, transformed, transform) <= largest_error) return Choice{tile, std::move(transformed)};
+    if (winograd_error(weight, transform) <= largest_error)
+      candidates.push_back({{tile}, predict_winograd(shape, transform, target)});
   }
-  return std::nullopt;
+  return candidates;
+}
+
+// The fastest of the tiles that beat the direct sum.
+size_t analytic(const std::vector<Candidate>& candidates) {
+  size_t best = 0;
+  double limit = least_gain * candidates[0].cost;
+  for (size_t i = 1; i < candidates.size(); ++i)
+    if (candidates[i].cost < limit) best = i, limit = candidates[i].cost;
+  return best;
 }
 
 }  // namespace
 
-Graph choose_winograd(const Graph& graph, const Target& target) {
+Graph choose_winograd(const Graph& graph, const Target& target, const DecisionSource& decide) {
   if (target.kind == TargetKind::cuda || target.lanes(f32) < 4 || !target.has_fma) return graph;
+  std::vector<std::vector<Candidate>> candidates(graph.nodes.size());
+  for_each_in_parallel(graph.nodes.size(), 0, [&](size_t i) {
+    const Node& node = graph.nodes[i];
+    if (const auto shape = match(graph, node))
+      candidates[i] = admissible(*shape, *graph.values[node.inputs[1]].constant, target);
+  });
   GraphCopy copy(graph);
-  for (const Node& node : graph.nodes) {
-    const auto shape = match(graph, node);
-    const auto choice = shape ? choose(*shape, *graph.values[node.inputs[1]].constant, target) : std::nullopt;
-    if (!choice) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    int64_t tile = direct;
+    if (candidates[i].size() > 1) {
+      const GraphDecision open = make_decision(graph, i, "winograd", candidates[i], analytic(candidates[i]));
+      tile = (decide ? decide(open) : open.asked.candidates[open.asked.chosen].value).at(0);
+    }
+    if (tile == direct) {
       copy.copy(node);
       continue;
     }
     NodeAttributes attributes;
-    attributes.set("tile", choice->tile);
+    attributes.set("tile", tile);
     std::vector<int64_t> pads = node.attributes.get_ints("pads");
     if (pads.empty()) pads.assign(4, 0);
     attributes.set("pads", pads);
-    const ValueId constant = copy.to().add_constant(node.name + ".winograd", choice->weight);
+    const ValueId constant = copy.to().add_constant(
+        node.name + ".winograd", winograd_weight(*graph.values[node.inputs[1]].constant, winograd_transform(tile)));
     copy.set(node.outputs[0], copy.add(node, "winograd_conv", {copy[node.inputs[0]], constant}, attributes)[0]);
   }
   return copy.finish();

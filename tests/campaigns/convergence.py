@@ -141,6 +141,7 @@ def search(model: tw.Model, folder: Path, name: str, trials: int, tasks: int, th
         most_trials=trials,
         most_tasks=tasks,
         is_evolution=is_evolution,
+        choices=False,
     )
     return curves
 

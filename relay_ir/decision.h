@@ -1,0 +1,32 @@
+// What a pass of graphs could do in several ways with a node: asked as templates ask with Schedule::decide
+// (schedule/decisions.h), and answered by analysis where nobody decides otherwise.
+//
+//   choose_winograd asks `winograd` of each 3×3 convolution: 4 or 2, the tile; 0, the direct sum
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "relay_ir/graph.h"
+#include "schedule/decisions.h"
+
+namespace tw::relay {
+
+struct GraphDecision {
+  std::string node;  // by name
+  // The node's mathematics by itself, row-major, without the values of its constants, and with the decision's name as
+  // an attribute: what a choice is stored for.
+  Func func;
+  AskedDecision asked;  // every candidate is admissible: it rounds as well as the pass demands
+  std::string group;    // in a CompileReport: the steps that compute the node have this name
+};
+
+// Gives one of the candidates' values.
+using DecisionSource = std::function<Choice(const GraphDecision&)>;
+
+// `node`: one of the graph's.  Until somebody decides, what analysis prefers is chosen.
+GraphDecision make_decision(const Graph& graph, size_t node, std::string name, std::vector<Candidate> candidates,
+                            size_t analytic);
+
+}  // namespace tw::relay
