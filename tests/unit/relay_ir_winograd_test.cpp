@@ -3,10 +3,13 @@
 
 #include <random>
 
+#include "relay_ir/compile.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/winograd.h"
 #include "targets/target.h"
+#include "tensor_ir/structural.h"
+#include "tests/unit/relay_ir_run.h"
 
 namespace tw::relay {
 namespace {
@@ -85,6 +88,76 @@ TEST(Winograd, ManyCoresShareMemory) {
   Target many = two_cores();
   many.threads = 64;
   EXPECT_EQ(chosen_tile(many, 256, 14), 0);
+}
+
+// Whoever decides is asked once for each convolution, with the direct sum and the tiles that round well enough.
+TEST(Winograd, AsksAndObeys) {
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  Graph graph;
+  graph.inputs = {graph.add_value("x", TensorType{f32, {Expr(1), Expr(16), Expr(9), Expr(7)}})};
+  NDArray weight(f32, {24, 16, 3, 3});
+  for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, normal(random) / 12);
+  NodeAttributes attributes;
+  attributes.set("pads", std::vector<int64_t>{1, 0, 1, 1});
+  graph.outputs = graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", weight)}, attributes, "c");
+  NDArray x(f32, {1, 16, 9, 7});
+  for (int64_t i = 0; i < x.size(); ++i) x.set_float(i, normal(random));
+  const NDArray expected = test::evaluate(graph, {x})[0];
+  double largest = 0;
+  for (int64_t i = 0; i < expected.size(); ++i) largest = std::max(largest, std::abs(expected.get_float(i)));
+
+  const Target target = parse_target("cpu");
+  std::string key;
+  for (const int64_t tile : {0, 2, 4}) {
+    CompileOptions options;
+    options.threads = 1;
+    int asked = 0;
+    options.decide = [&](const GraphDecision& decision) {
+      ++asked;
+      EXPECT_EQ(decision.node, "c");
+      EXPECT_EQ(decision.asked.name, "winograd");
+      EXPECT_EQ(decision.asked.candidates.size(), 3u);
+      for (const Candidate& candidate : decision.asked.candidates) EXPECT_GT(candidate.cost, 0);
+      key = structural_digest(decision.func);
+      return Choice{tile};
+    };
+    CompileReport report;
+    Executable executable = compile(graph, target, options, &report);
+    EXPECT_EQ(asked, 1);
+    ASSERT_EQ(report.decisions.size(), 1u);
+    const AskedDecision& decided = report.decisions[0].asked;
+    EXPECT_EQ(decided.candidates[decided.chosen].value, Choice{tile});
+    EXPECT_EQ(report.decisions[0].group, executable.plan().steps[0].name);
+    const NDArray result = executable.run({x})[0];
+    for (int64_t i = 0; i < result.size(); ++i)
+      ASSERT_NEAR(result.get_float(i), expected.get_float(i), 5e-5 * largest) << "tile " << tile;
+  }
+  // What a choice is stored for knows neither the weights nor the target.
+  for (Value& value : graph.values)
+    if (value.constant) value.constant->set_float(0, 5);
+  const auto same = [&](const GraphDecision& decision) {
+    EXPECT_EQ(structural_digest(decision.func), key);
+    return decision.asked.candidates[decision.asked.analytic].value;
+  };
+  for (const char* name : {"x86:avx2", "aarch64"}) choose_winograd(graph, parse_target(name), same);
+}
+
+TEST(Winograd, WhatRoundsBadlyIsNoCandidate) {
+  // Rows of a filter that cancel each other in the large tile.
+  Graph graph;
+  graph.inputs = {graph.add_value("x", TensorType{f32, {Expr(1), Expr(64), Expr(14), Expr(14)}})};
+  NDArray weight(f32, {64, 64, 3, 3});
+  for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, i % 9 == 0 ? 1e4 : i % 9 == 1 ? -1e4 : 1e-3);
+  graph.outputs = graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", weight)}, {}, "c");
+  const auto decide = [&](const GraphDecision& decision) {
+    for (const Candidate& candidate : decision.asked.candidates) {
+      const int64_t tile = candidate.value.at(0);
+      if (tile > 0) EXPECT_LE(winograd_error(weight, winograd_transform(tile)), 5e-5);
+    }
+    return Choice{0};
+  };
+  for (const Node& node : choose_winograd(graph, two_cores(), decide).nodes) EXPECT_EQ(node.op->name, "conv");
 }
 
 }  // namespace
