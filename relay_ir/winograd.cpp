@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "runtime/error.h"
@@ -124,6 +125,7 @@ double winograd_error(const NDArray& weight, const WinogradTransform& transform)
           for (int64_t i = 0; i < inputs; ++i)
             for (size_t k = 0; k < 9; ++k)
               exact += static_cast<double>(w[(o * inputs + i) * 9 + k]) * data[i][(r + k / 3) * size + c + k % 3];
+          if (!std::isfinite(y[r * tile + c])) return std::numeric_limits<double>::infinity();
           error = std::max(error, std::abs(exact - y[r * tile + c]));
           largest = std::max(largest, std::abs(exact));
         }

@@ -8,12 +8,14 @@ import time
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 import tilewright as tw
 from conftest import ROOT
-from tilewright.tune import seconds_of
+from tilewright import _core
+from tilewright.tune import MEASURE_PROGRAM, seconds_of
 
 
 @pytest.fixture
@@ -71,7 +73,77 @@ def test_tuning_end_to_end(network, tmp_path):
     tw.tune(network, db=db, budget="2s", seed=3, threads=1, on_event=again.append)
     trials = [(e["key"], e["decisions"]) for e in events + again if e["event"] == "trial"]
     assert len(trials) == len(set(trials))
-    assert again[0]["earlier_trials"] == report.trials
+    assert next(e for e in again if e["event"] == "tasks")["earlier_trials"] == report.trials
+
+
+def test_choices_of_the_network(tmp_path):
+    """Three 3×3 convolutions, of which two are alike: by Winograd's filtering or not."""
+    rng, width = np.random.default_rng(0), 32
+    weights = {f"w{i}": rng.standard_normal((width, width, 3, 3)).astype(np.float32) / 17 for i in range(3)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], name="first", pads=[1, 1, 1, 1]),
+        helper.make_node("MaxPool", ["a"], ["b"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["b", "w1"], ["c"], name="second", pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["c", "w2"], ["d"], name="third", pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["d", "b"], ["y"], name="add"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "convolutions",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, width, 28, 28])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, width, 14, 14])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    onnx_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    path, db = tmp_path / "convolutions.onnx", tmp_path / "tune.db"
+    onnx.save(onnx_model, path)
+
+    def tuned(winograd=True):
+        """A job that tries all choices and one schedule, whatever the clock says."""
+        events = []
+        _core.tune(
+            tw.load(path)._core,
+            "cpu",
+            str(db),
+            1,
+            "f32",
+            winograd,
+            1000.0,
+            0,
+            str(MEASURE_PROGRAM),
+            lambda line: events.append(json.loads(line)),
+            lambda: False,
+            most_trials=1,
+            most_tasks=1,
+        )
+        return events
+
+    events = tuned()
+    tried = [event for event in events if event["event"] == "trial" and event["phase"] == "network"]
+    assert events[0]["choices"] == 2
+    assert {event["task"] for event in tried} == {"winograd of first", "winograd of second"}
+    assert len(tried) == 4 and {event["status"] for event in tried} == {"ok"}
+    assert {event["decisions"] for event in tried} <= {"winograd=0", "winograd=2", "winograd=4"}
+
+    x = {"x": rng.standard_normal((1, width, 28, 28)).astype(np.float32)}
+    (expected,) = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, x)
+    used = tw.compile(path, threads=1, db=db)
+    assert np.abs(used.run(x)["y"] - expected).max() <= 2e-4 * np.abs(expected).max()
+    adopted = events[-1]["choices"]
+    assert (f"{adopted} choice" in used.report()) == (adopted > 0)
+    assert "Choices of the network, by nodes: winograd=" in used.report()
+    assert "winograd" not in tw.compile(path, threads=1, db=db, winograd=False).report()
+
+    again = tuned()
+    assert not [event for event in again if event["event"] == "trial" and event["phase"] == "network"]
+    assert tuned(winograd=False)[0]["choices"] == 0
+
+    shown = cli("db", "show", db, "--task", "winograd of second")
+    assert shown.returncode == 0 and "2 groups" in shown.stdout and "2 tried: 2 ok" in shown.stdout
+    assert all(event["decisions"] in shown.stdout for event in tried if event["task"] == "winograd of second")
+    assert cli("db", "verify", db).returncode == 0
+    assert cli("report", db, "-o", tmp_path / "report.html").returncode == 0
+    assert "winograd of second" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_command_line(network, tmp_path):

@@ -143,21 +143,17 @@ TEST(Winograd, AsksAndObeys) {
   for (const char* name : {"x86:avx2", "aarch64"}) choose_winograd(graph, parse_target(name), same);
 }
 
+// Transforms of these weights are beyond f32: only the direct sum is left, and nobody is asked.
 TEST(Winograd, WhatRoundsBadlyIsNoCandidate) {
-  // Rows of a filter that cancel each other in the large tile.
   Graph graph;
   graph.inputs = {graph.add_value("x", TensorType{f32, {Expr(1), Expr(64), Expr(14), Expr(14)}})};
   NDArray weight(f32, {64, 64, 3, 3});
-  for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, i % 9 == 0 ? 1e4 : i % 9 == 1 ? -1e4 : 1e-3);
+  for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, i % 2 ? 1e38 : -1e38);
   graph.outputs = graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", weight)}, {}, "c");
-  const auto decide = [&](const GraphDecision& decision) {
-    for (const Candidate& candidate : decision.asked.candidates) {
-      const int64_t tile = candidate.value.at(0);
-      if (tile > 0) EXPECT_LE(winograd_error(weight, winograd_transform(tile)), 5e-5);
-    }
-    return Choice{0};
-  };
-  for (const Node& node : choose_winograd(graph, two_cores(), decide).nodes) EXPECT_EQ(node.op->name, "conv");
+  int asked = 0;
+  const auto decide = [&](const GraphDecision&) { return ++asked, Choice{0}; };
+  EXPECT_EQ(choose_winograd(graph, two_cores(), decide).nodes.at(0).op->name, "conv");
+  EXPECT_EQ(asked, 0);
 }
 
 }  // namespace
