@@ -12,7 +12,7 @@ namespace {
 constexpr double most_doubt = 1.02;   // that the network may be slower by, at the upper end of the interval
 constexpr double not_faster = 1.005;  // in the network: such a proposal is left out
 constexpr size_t least_samples = 5;
-constexpr int least_traces = 8, most_traces = 200;
+constexpr int most_traces = 200;
 
 bool is_no_slower(const Ratio& ratio) {
   return ratio.median <= 1 && ratio.high <= most_doubt;
@@ -118,8 +118,8 @@ std::map<std::string, std::vector<Sample>> compare_steps(Executable& with, Execu
     return seconds;
   };
   const double start = seconds_now();
-  for (int round = 0; round < least_traces || (round < most_traces && seconds_now() - start < comparison.seconds);
-       ++round) {
+  const auto has_time = [&] { return seconds_now() - start < comparison.seconds; };
+  for (int round = 0; round < comparison.rounds || (round < most_traces && has_time()); ++round) {
     std::map<std::string, double> ours, theirs;
     if (round % 2) ours = time(with, comparison.with);
     theirs = time(without, comparison.without);

@@ -54,7 +54,8 @@ std::map<std::string, double> seconds_of_steps(Executable& executable, const std
 struct StepComparison {
   std::map<std::string, std::string> with, without;  // what a step of this name counts for; others do not count
   std::function<std::map<std::string, double>(Executable&)> time_steps;
-  double seconds = 0;  // at least; but for a few runs that there are in any case
+  int rounds = 8;      // at least, of a run of each
+  double seconds = 0;  // at least
 };
 std::map<std::string, std::vector<Sample>> compare_steps(Executable& with, Executable& without,
                                                          const StepComparison& comparison);

@@ -35,6 +35,7 @@ constexpr double least_runs_seconds = 0.3, most_runs_seconds = 3;
 constexpr double least_final_seconds = 0.15, most_final_seconds = 0.5;
 constexpr double finals_when_stopped = 5;  // seconds, after Ctrl-C
 constexpr int profile_repetitions = 5;
+constexpr int profiles_of_a_fleet = 4;          // of each network: a request each
 constexpr int least_networks = 3;               // of each kind, to compare them
 constexpr double least_budget_for_bounds = 10;  // the machine's bounds take half a second to measure
 
@@ -149,7 +150,9 @@ class Job {
   }
 
   std::vector<StepProfile> profile(Executable& network) {
+    const double start = elapsed();
     auto profile = options_.profile ? options_.profile(network) : network.profile(inputs_, profile_repetitions);
+    profile_seconds_ = elapsed() - start;
     seconds_ = 0;
     for (const StepProfile& step : profile) seconds_ += step.seconds;
     return profile;
@@ -182,13 +185,15 @@ class Job {
     if (!options_.choices) return false;
     const auto variants = choices_->variants();
     if (variants.empty() && choices_->proposals().empty()) return false;
-    const double until = elapsed() + share_for_choices * options_.budget_seconds;
-    const double needed = static_cast<double>(variants.size()) * (compile_seconds_ + runs_seconds()) + round_seconds();
-    if (elapsed() + needed > until) {
+    const double seconds = share_for_choices * options_.budget_seconds, until = elapsed() + seconds;
+    const double comparison_seconds = network_ ? 2 * profiles_of_a_fleet * profile_seconds_ : runs_seconds();
+    const double needed =
+        static_cast<double>(variants.size()) * (compile_seconds_ + comparison_seconds) + round_seconds();
+    if (needed > seconds) {
       send({{"event", "choices_skipped"},
             {"choices", choices_->tasks().size()},
-            {"reason", "the budget is too short: they would take a quarter of " +
-                           std::to_string(static_cast<int>(std::ceil(needed / share_for_choices))) + " s"}});
+            {"reason", "the budget is too short; " + std::to_string(std::llround(needed / share_for_choices)) +
+                           " s would be enough"}});
       return false;
     }
     expected_ = options_.find_difference ? std::vector<NDArray>() : by_analysis.run(inputs_);
@@ -225,8 +230,8 @@ class Job {
     if (measured.status == Status::ok) samples = time_choices(choices, *variant, report, by_analysis, compiled);
     for (Record record : choices) {
       measured.samples = samples[record.task];
-      if (measured.status == Status::ok && measured.samples.empty())
-        continue;  // what it is for has become part of others
+      // Of nodes that a later pass removed nothing is known.
+      if (measured.status == Status::ok && measured.samples.empty()) continue;
       set_ratio(record, measured, 1);
       add(record);
       choices_->note(record);
@@ -243,6 +248,7 @@ class Job {
     comparison.with = steps_of_choices(with.plan(), report.decisions, without.plan(), choices);
     comparison.without = steps_of_choices(without.plan(), compiled.decisions, with.plan(), choices);
     comparison.time_steps = time_steps();
+    if (network_) comparison.rounds = profiles_of_a_fleet;
     comparison.seconds = options_.time_steps ? 0 : runs_seconds();
     return compare_steps(with, without, comparison);
   }
@@ -541,7 +547,7 @@ class Job {
   TemporaryFolder folder_;
   std::optional<FleetNetwork> network_;
   TuneReport report_;
-  double start_ = 0, compile_seconds_ = 0, search_seconds_ = 0;
+  double start_ = 0, compile_seconds_ = 0, profile_seconds_ = 0, search_seconds_ = 0;
   double seconds_ = 0;                      // of a run with default schedules and the choices that were adopted
   int searched_ = 0;                        // candidates of the search
   std::vector<NDArray> inputs_, expected_;  // of the network by analysis, where networks are compared here

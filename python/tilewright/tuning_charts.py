@@ -205,10 +205,11 @@ class Charts:
         after = [
             t["seconds"] * 1e3 * self.best.get(t["key"], {"ratio_to_default": 1})["ratio_to_default"] for t in tasks
         ]
-        hover = [self.best[t["key"]]["decisions"] if t["key"] in self.best else "the default schedule" for t in tasks]
+        hover = [self.best[t["key"]]["decisions"] if t["key"] in self.best else "the default" for t in tasks]
         return self.html(
             "Time by task",
-            f"In a run, the {len(tasks)} tasks that take most of it: before, and with the best schedule found.",
+            f"In a run, the {len(tasks)} tasks that take most of it: before, and with the best schedule found. "
+            "A choice of the network, such as winograd, stands beside the kernels that compute it.",
             [
                 self.go.Bar(y=labels, x=before, orientation="h", marker_color=BEFORE, name="default"),
                 self.go.Bar(
@@ -376,7 +377,7 @@ def summary(section: Section) -> str:
     cells = {
         "latency": f"{before:.3f} → {after:.3f} ms ({section.ratio() - 1:+.1%})",
         "trials": f"{len(section.records)}: {ended}",
-        "tasks": f"{len(section.tasks)}, of which {len(section.best())} have a faster schedule",
+        "tasks": f"{len(section.tasks)}, of which {len(section.best())} have a faster schedule or choice",
         "machine": f"{section.machine}, {facts.get('threads', '?')} threads, {facts.get('vector_bits', '?')} bits",
         "jobs": f"{len(section.jobs)}, the last on "
         + time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(section.jobs[-1]["started_at"])),

@@ -16,9 +16,10 @@ import pytest
 
 import tilewright as tw
 from conftest import ROOT, model_of, run_tw, value
+from tilewright import _core
 from tilewright.device import Lost, TcpDevice, open_devices
 from tilewright.device_wire import Key, Refused, digest, make_key
-from tilewright.device_worker import Failed, Server, Worker
+from tilewright.device_worker import MEASURE_PROGRAM, Failed, Server, Worker
 
 BOARDS = ROOT / "build" / "boards"
 
@@ -297,7 +298,36 @@ def test_a_job_on_two_devices(network, serve, key, tmp_path):
     assert min(counts.values()) >= 1 and len(counts) == 2
     # It is this machine, so its records are this machine's.  One schedule may be of several kernels.
     compiled = tw.compile(network, threads=1, db=tmp_path / "t.db").report()
-    assert f"schedules from the database ({report.adopted} record" in compiled
+    assert f"schedules from the database ({report.adopted - report.choices} record" in compiled
+
+
+def test_choices_of_the_network_are_tried_on_the_device(serve, key, tmp_path):
+    rng = np.random.default_rng(0)
+    weights = {name: (rng.standard_normal((32, 32, 3, 3)) / 17).astype(np.float32) for name in ("w1", "w2")}
+    nodes = [("Conv", ["x", "w1"], ["c"], {"pads": [1, 1, 1, 1]}), ("Conv", ["c", "w2"], ["y"], {})]
+    model = tw.load(model_of(nodes, [value("x", [1, 32, 14, 14])], [value("y", [1, 32, 12, 12])], weights))
+    events, db, server = [], tmp_path / "t.db", serve()
+    _core.tune(
+        model._core,
+        "cpu",
+        str(db),
+        1,
+        "f32",
+        True,
+        1000.0,
+        0,
+        str(MEASURE_PROGRAM),
+        lambda line: events.append(json.loads(line)),
+        lambda: False,
+        devices=open_devices([server.address], key.path),
+        most_trials=1,
+        most_tasks=1,
+    )
+    tried = [event for event in events if event["event"] == "trial" and event["phase"] == "network"]
+    assert events[0]["choices"] == 2 and len(tried) == 4
+    assert {event["status"] for event in tried} == {"ok"} and all(event["ratio"] > 0 for event in tried)
+    adopted = events[-1]["choices"]
+    assert (f"{adopted} choice" in tw.compile(model, threads=1, db=db).report()) == (adopted > 0)
 
 
 class Liar:
