@@ -175,7 +175,7 @@ class Job {
     send({{"event", "start"},
           {"budget", options_.budget_seconds},
           {"milliseconds", report_.default_seconds * 1e3},
-          {"choices", choices_->tasks().size()},
+          {"open_choices", choices_->tasks().size()},
           {"target", target_.name},
           {"threads", options_.compile.threads}});
   }
@@ -191,8 +191,9 @@ class Job {
         static_cast<double>(variants.size()) * (compile_seconds_ + comparison_seconds) + round_seconds();
     if (needed > seconds) {
       send({{"event", "choices_skipped"},
-            {"choices", choices_->tasks().size()},
-            {"reason", "the budget is too short; " + std::to_string(std::llround(needed / share_for_choices)) +
+            {"open_choices", choices_->tasks().size()},
+            {"reason", "the budget is too short; " +
+                           std::to_string(static_cast<int64_t>(std::ceil(needed / share_for_choices))) +
                            " s would be enough"}});
       return false;
     }

@@ -114,21 +114,25 @@ double winograd_error(const NDArray& weight, const WinogradTransform& transform)
       v.push_back(sandwich<float>(transform.input, d));
       data.push_back(std::move(d));
     }
+    std::vector<float> m(points * tested);  // of all outputs
+    for (int64_t i = 0; i < inputs; ++i)
+      for (size_t p = 0; p < points; ++p)
+        for (int64_t o = 0; o < tested; ++o) m[p * tested + o] += u[(p * inputs + i) * tested + o] * v[i][p];
     for (int64_t o = 0; o < tested; ++o) {
-      std::vector<float> m(points);
+      std::vector<float> own(points);
+      for (size_t p = 0; p < points; ++p) own[p] = m[p * tested + o];
+      const std::vector<float> y = sandwich<float>(transform.output, own);
+      std::vector<double> exact(tile * tile);
       for (int64_t i = 0; i < inputs; ++i)
-        for (size_t p = 0; p < points; ++p) m[p] += u[(p * inputs + i) * tested + o] * v[i][p];
-      const std::vector<float> y = sandwich<float>(transform.output, m);
-      for (size_t r = 0; r < tile; ++r) {
-        for (size_t c = 0; c < tile; ++c) {
-          double exact = 0;
-          for (int64_t i = 0; i < inputs; ++i)
-            for (size_t k = 0; k < 9; ++k)
-              exact += static_cast<double>(w[(o * inputs + i) * 9 + k]) * data[i][(r + k / 3) * size + c + k % 3];
-          if (!std::isfinite(y[r * tile + c])) return std::numeric_limits<double>::infinity();
-          error = std::max(error, std::abs(exact - y[r * tile + c]));
-          largest = std::max(largest, std::abs(exact));
-        }
+        for (size_t k = 0; k < 9; ++k)
+          for (size_t r = 0; r < tile; ++r)
+            for (size_t c = 0; c < tile; ++c)
+              exact[r * tile + c] +=
+                  static_cast<double>(w[(o * inputs + i) * 9 + k]) * data[i][(r + k / 3) * size + c + k % 3];
+      for (size_t e = 0; e < exact.size(); ++e) {
+        if (!std::isfinite(y[e])) return std::numeric_limits<double>::infinity();
+        error = std::max(error, std::abs(exact[e] - y[e]));
+        largest = std::max(largest, std::abs(exact[e]));
       }
     }
   }

@@ -61,7 +61,7 @@ shown = Counter()
 
 def on_event(event):
     if event["event"] == "start":
-        print(f"a network that takes {event['milliseconds']:.3f} ms by default, with {event['choices']} choices")
+        print(f"a network that takes {event['milliseconds']:.3f} ms by default, with {event['open_choices']} choices")
     if event["event"] == "tasks":
         print(f"{event['tasks']} tasks of the network with {event['choices']} choices made otherwise")
     if event["event"] == "trial":

@@ -276,7 +276,10 @@ def tune(
         bool, typer.Option("--check", help="Try candidates and keep nothing: for emulated devices.")
     ] = False,
 ) -> None:
-    """Search for faster schedules; the same command goes on where it stopped.  Ctrl-C ends after the current one."""
+    """Search for faster schedules and choices of the network; the same command goes on where it stopped.
+
+    Ctrl-C ends after the current candidate.
+    """
     if explain is not None:
         if db is None:
             raise tw.Error("TW1101", "--explain reads a database\nhelp: --db names it")

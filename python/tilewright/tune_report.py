@@ -48,15 +48,17 @@ def progress() -> Iterator[Callable[[dict[str, Any]], None]]:
             if event["event"] == "start":
                 start.update(event)
                 row = bar.add_task("the network", total=event["budget"])
-                console.print(f"{event['milliseconds']:.3f} ms, {event['choices']} choices of the network")
+                console.print(f"{event['milliseconds']:.3f} ms, {event['open_choices']} choices of the network")
             if row is None:
                 return
             bar.update(row, completed=min(event["seconds"], start["budget"]))
             if event["event"] == "choices_skipped":
                 console.print(f"choices of the network are not tried: {event['reason']}")
             if event["event"] == "tasks":
+                chosen = f" with {event['choices']} choices made otherwise" if event["choices"] else ""
                 console.print(
-                    f"{event['tasks']} tasks, {event['milliseconds']:.3f} ms, {event['earlier_trials']} tried before"
+                    f"{event['tasks']} tasks, {event['milliseconds']:.3f} ms{chosen}, "
+                    f"{event['earlier_trials']} tried before"
                 )
             if event["event"] == "trial":
                 counts[event["status"]] += 1

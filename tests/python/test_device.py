@@ -324,7 +324,7 @@ def test_choices_of_the_network_are_tried_on_the_device(serve, key, tmp_path):
         most_tasks=1,
     )
     tried = [event for event in events if event["event"] == "trial" and event["phase"] == "network"]
-    assert events[0]["choices"] == 2 and len(tried) == 4
+    assert events[0]["open_choices"] == 2 and len(tried) == 4
     assert {event["status"] for event in tried} == {"ok"} and all(event["ratio"] > 0 for event in tried)
     adopted = events[-1]["choices"]
     assert (f"{adopted} choice" in tw.compile(model, threads=1, db=db).report()) == (adopted > 0)

@@ -120,7 +120,7 @@ def test_choices_of_the_network(tmp_path):
 
     events = tuned()
     tried = [event for event in events if event["event"] == "trial" and event["phase"] == "network"]
-    assert events[0]["choices"] == 2
+    assert events[0]["open_choices"] == 2
     assert {event["task"] for event in tried} == {"winograd of first", "winograd of second"}
     assert len(tried) == 4 and {event["status"] for event in tried} == {"ok"}
     assert {event["decisions"] for event in tried} <= {"winograd=0", "winograd=2", "winograd=4"}
@@ -136,7 +136,7 @@ def test_choices_of_the_network(tmp_path):
 
     again = tuned()
     assert not [event for event in again if event["event"] == "trial" and event["phase"] == "network"]
-    assert tuned(winograd=False)[0]["choices"] == 0
+    assert tuned(winograd=False)[0]["open_choices"] == 0
 
     shown = cli("db", "show", db, "--task", "winograd of second")
     assert shown.returncode == 0 and "2 groups" in shown.stdout and "2 tried: 2 ok" in shown.stdout

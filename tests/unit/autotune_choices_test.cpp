@@ -94,7 +94,7 @@ TEST_F(Choosing, adopts_what_makes_the_network_faster) {
   const TuneReport report = run();
   EXPECT_EQ(report.choices, 2);
   EXPECT_EQ(events_.front()["event"], "start");
-  EXPECT_EQ(events_.front()["choices"], 2);
+  EXPECT_EQ(events_.front()["open_choices"], 2);
   EXPECT_EQ(events("trial").size(), count_alternatives());
   EXPECT_EQ(records_of_choices().size(), count_alternatives());
   EXPECT_EQ(report.ratio, report.adopted > 2 ? 0.25 : 0.5);  // schedules are beside the network with the choices
@@ -215,7 +215,7 @@ TEST_F(Choosing, a_short_budget_is_for_schedules) {
 TEST_F(Choosing, nothing_is_asked_without_winograd) {
   options_.compile.winograd = false;
   EXPECT_EQ(run().choices, 0);
-  EXPECT_EQ(events_.front()["choices"], 0);
+  EXPECT_EQ(events_.front()["open_choices"], 0);
   EXPECT_TRUE(events("trial").empty());
   EXPECT_TRUE(events("choices_skipped").empty());
 }
