@@ -1,5 +1,7 @@
 #include "autotune/fleet_network.h"
 
+#include <algorithm>
+
 #include "autotune/exchange.h"
 
 namespace tw::autotune {
@@ -7,6 +9,7 @@ namespace {
 
 constexpr double limit_seconds = 300;
 constexpr double any_ratio = 10;
+constexpr double least_seconds = 0.01;  // of timing: as few runs as there are in any case
 
 std::string how_it_ended(const Measurement& measured) {
   return std::string(word_of(measured.status)) + ", " + measured.detail;
@@ -29,34 +32,43 @@ MeasureRequest FleetNetwork::request(const std::string& candidate) const {
   return request;
 }
 
-std::vector<StepProfile> FleetNetwork::profile_of(const std::string& candidate, const Plan& plan) {
+Measurement FleetNetwork::measure_steps(const std::string& candidate, const Plan& plan, double seconds) {
   MeasureRequest request = this->request(candidate);
   request.plan = &plan;
+  request.seconds = seconds;
   request.wants_profile = true;
-  const Measurement measured = fleet_.measure(request);
+  Measurement measured = fleet_.measure(request);
   if (measured.status != Status::ok)
     throw Error(ErrorCode::device, "the network does not run on the device: " + how_it_ended(measured));
-  std::vector<StepProfile> profile;
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const Step& step = plan.steps[i];
-    profile.push_back({step.kernel, step.name, measured.step_seconds[i], static_cast<double>(step.flops),
-                       static_cast<double>(step.bytes)});
-  }
-  return profile;
+  return measured;
 }
 
 std::vector<StepProfile> FleetNetwork::profile(const Executable& untuned, std::vector<NDArray> inputs) {
   inputs_ = std::move(inputs);
   plan_ = untuned.plan();
   untuned.save(folder_ / "untuned.twa");
-  return profile_of("untuned.twa", plan_);
+  const Measurement measured = measure_steps("untuned.twa", plan_, 0);
+  std::vector<StepProfile> profile;
+  for (size_t i = 0; i < plan_.steps.size(); ++i) {
+    const Step& step = plan_.steps[i];
+    profile.push_back({step.kernel, step.name, measured.step_seconds[i], static_cast<double>(step.flops),
+                       static_cast<double>(step.bytes)});
+  }
+  return profile;
 }
 
 std::map<std::string, double> FleetNetwork::time_steps(const Executable& network) {
   network.save(folder_ / "tuned.twa");
-  std::map<std::string, double> seconds;
-  for (const StepProfile& step : profile_of("tuned.twa", network.plan())) seconds[step.name] += step.seconds;
-  return seconds;
+  const Measurement measured = measure_steps("tuned.twa", network.plan(), least_seconds);
+  std::vector<double> untuned;
+  for (const Sample& sample : measured.samples) untuned.push_back(sample.incumbent);
+  check(!untuned.empty(), "fleet: networks that were timed have samples");
+  const auto middle = untuned.begin() + static_cast<std::ptrdiff_t>(untuned.size() / 2);
+  std::nth_element(untuned.begin(), middle, untuned.end());
+  std::map<std::string, double> runs;
+  for (size_t i = 0; i < measured.step_seconds.size(); ++i)
+    runs[network.plan().steps[i].name] += measured.step_seconds[i] / *middle;
+  return runs;
 }
 
 std::string FleetNetwork::find_difference(const Executable& tuned) {

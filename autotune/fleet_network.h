@@ -14,7 +14,8 @@ class FleetNetwork {
 
   // Of the network with default schedules, beside which others run from now on.
   std::vector<StepProfile> profile(const Executable& untuned, std::vector<NDArray> inputs);
-  // Of another network with these inputs and outputs: seconds of its steps by name, each kernel alone.
+  // Of another network with these inputs and outputs: what its steps take by name, each kernel alone, in runs of the
+  // untuned network on the same device.  Devices of one kind may still be of different speed.
   std::map<std::string, double> time_steps(const Executable& network);
   // Where the network with other schedules does not compute the same; empty: nowhere.
   std::string find_difference(const Executable& tuned);
@@ -22,7 +23,7 @@ class FleetNetwork {
 
  private:
   MeasureRequest request(const std::string& candidate) const;
-  std::vector<StepProfile> profile_of(const std::string& candidate, const Plan& plan);
+  Measurement measure_steps(const std::string& candidate, const Plan& plan, double seconds);
 
   Fleet& fleet_;
   const TuneOptions& options_;

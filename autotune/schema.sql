@@ -49,7 +49,8 @@ CREATE TABLE records (
   status TEXT NOT NULL CHECK (status IN ('ok', 'timeout', 'crash', 'wrong', 'spill', 'refused')),
   detail TEXT NOT NULL,           -- of what is not ok, for people
   samples TEXT NOT NULL,          -- JSON: [seconds of the incumbent, of the candidate] of runs side by side; of a node:
-                                  -- of the steps of the network that the choice changes
+                                  -- of the steps of the network that the choice changes, where devices measured in runs
+                                  -- of the default network
   ratio REAL NOT NULL,            -- median of candidate / incumbent; 0 where nothing was measured
   ratio_low REAL NOT NULL,        -- its 95 % confidence interval
   ratio_high REAL NOT NULL,

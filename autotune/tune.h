@@ -47,7 +47,7 @@ struct TuneOptions {
   std::function<Bounds()> measure_bounds;
   // Latency of the network with proposals by that without; kernels are not judged one by one then.
   std::function<Ratio(Executable& with, Executable& without)> compare_networks;
-  // Seconds of a run's steps, by name: of networks with other choices beside that by analysis.
+  // What steps of a network take in a run, by name, in any one unit: with other choices and by analysis, in turn.
   std::function<std::map<std::string, double>(Executable&)> time_steps;
   // Where a network does not compute what the one by analysis does; empty: nowhere.
   std::function<std::string(Executable&)> find_difference;

@@ -61,9 +61,9 @@ shown = Counter()
 
 def on_event(event):
     if event["event"] == "start":
-        print(f"a network that takes {event['milliseconds']:.3f} ms by default, with {event['open_choices']} choices")
+        print(f"{event['open_choices']} choices of the network, which takes {event['milliseconds']:.3f} ms by default")
     if event["event"] == "tasks":
-        print(f"{event['tasks']} tasks of the network with {event['choices']} choices made otherwise")
+        print(f"{event['tasks']} tasks of a network that takes {event['milliseconds']:.3f} ms with default schedules")
     if event["event"] == "trial":
         shown[event["status"]] += 1
         if event["status"] == "ok" and event["ratio_to_default"] < 0.97:
