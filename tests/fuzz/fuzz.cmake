@@ -1,16 +1,22 @@
-# Each fuzz target instruments the folders that it covers, so the ordinary libraries stay as they are.
+# The folders that fuzzers cover are compiled once more, instrumented, so the ordinary libraries stay as they are.
 set(fuzz_flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+
+foreach(folder tensor_ir relay_ir)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
+  add_library(fuzz_${folder} OBJECT ${sources})
+  target_compile_options(fuzz_${folder} PRIVATE ${fuzz_flags})
+endforeach()
+target_link_libraries(fuzz_tensor_ir PRIVATE tw_runtime)
+target_link_libraries(fuzz_relay_ir PRIVATE tw_targets)
 
 # tw_add_fuzzer(NAME RUNS CORPUS folders…): a short run in ctest; more by hand: build/tests/NAME -runs=200000 CORPUS
 function(tw_add_fuzzer name runs corpus)
-  set(sources)
-  foreach(folder ${ARGN})
-    file(GLOB_RECURSE folder_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
-    list(APPEND sources ${folder_sources})
-  endforeach()
-  add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/${name}.cpp ${sources})
+  add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/${name}.cpp)
   target_compile_options(${name} PRIVATE ${fuzz_flags})
   target_link_options(${name} PRIVATE ${fuzz_flags})
+  foreach(folder ${ARGN})
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:fuzz_${folder}>)
+  endforeach()
   target_link_libraries(${name} PRIVATE tw_runtime)
   # New inputs go to a folder of the build tree: the first folder is where libFuzzer writes.
   file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/${name}.corpus)
