@@ -157,6 +157,7 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   // Ranges of loops resolve most guards and the divisions that splits and layouts leave behind.
   run("simplify_all");
 
+  // What a tile asks for ahead follows from its number among all tiles, while they are one loop.
   if (!is_gpu) run("prefetch_pieces");
 
   // Tails of tiles apart from whole tiles, while loops still tell what a tile is.

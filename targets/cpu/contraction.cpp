@@ -325,9 +325,9 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
 
   const PackedOperands packed = pack_operands(schedule, block, c, target);
   const ContractionLoops loops = order_loops(schedule, block, c, target);
-  PanelUse use{{}, {1}, loops.reduce};
-  for (size_t i = loops.tasks.size() - loops.panel_tasks; i < loops.tasks.size(); ++i)
-    use.extents.push_back(is_open(schedule, loops.tasks[i]) ? 1 : extent_of(schedule, loops.tasks[i]));
+  const std::vector<LoopRef> rows(loops.tasks.end() - static_cast<std::ptrdiff_t>(loops.panel_tasks),
+                                  loops.tasks.end());
+  PanelUse use{{}, extents_of_rows(schedule, rows), loops.reduce};
   if (c.packs_a())
     use.extents = {1, std::accumulate(use.extents.begin(), use.extents.end(), int64_t{1}, std::multiplies<>())};
   use.outside = fuse_tasks(schedule, c, loops, target);

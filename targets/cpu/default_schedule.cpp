@@ -281,6 +281,12 @@ void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffe
   schedule.annotate(loop, prefetch_bytes_attribute, bytes);
 }
 
+std::vector<int64_t> extents_of_rows(const Schedule& schedule, const std::vector<LoopRef>& rows) {
+  std::vector<int64_t> extents{1};
+  for (const LoopRef& loop : rows) extents.push_back(is_open(schedule, loop) ? 1 : extent_of(schedule, loop));
+  return extents;
+}
+
 void PanelUse::count_usual_tiles(const Schedule& schedule, int64_t tile_rows) {
   constexpr int64_t usual_rows = 96;
   if (is_open(schedule, outside.tile) && !(outside.tile == outside.parallel))

@@ -124,10 +124,12 @@ void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, co
                      const Target& target);
 // The loop asks for what its body reads of the buffer so many bytes ahead.
 void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes);
+// Of the loops over rows that use one panel, after 1; open ones count as 1.
+std::vector<int64_t> extents_of_rows(const Schedule& schedule, const std::vector<LoopRef>& rows);
 // What uses one panel of an operand: the loops outside of a tile, and those along k, both outermost first.
 struct PanelUse {
   TileLoops outside;
-  std::vector<int64_t> extents;  // of the loops over rows, after 1; open ones count as 1
+  std::vector<int64_t> extents;  // of the loops over rows (extents_of_rows)
   std::vector<LoopRef> reduce;
 
   // Where any number of tiles may come, as many are taken for what share a panel.

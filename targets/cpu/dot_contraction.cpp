@@ -34,6 +34,7 @@ struct DotContraction : Contraction {
   bool has_rows() const { return !rows.empty(); }
   int64_t g() const { return instruction->extent; }
   int64_t panel() const { return int64_t{tile.vectors} * lanes; }
+  int64_t panels() const { return (group + panel() - 1) / panel(); }
   const Access& read_a() const { return analysis.reads[static_cast<size_t>(a)]; }
   const Access& read_b() const { return analysis.reads[static_cast<size_t>(b)]; }
 };
@@ -77,9 +78,9 @@ std::optional<DotContraction> match(const Schedule& schedule, const BlockRef& bl
 
 // B as [dimensions of one element, batch …, panel, k …, k within its block, element of the panel, t]; nothing when its
 // indices are no plain iterations.
-std::optional<IndexMap> packing_map(const DotContraction& c, int64_t panel) {
+std::optional<IndexMap> packing_map(const DotContraction& c) {
   const Access& b = c.read_b();
-  const int64_t g = c.g();
+  const int64_t g = c.g(), panel = c.panel();
   if (!has_plain_indices(b)) return std::nullopt;
   IndexMap map;
   for (size_t d = 0; d < b.indices.size(); ++d) {
@@ -111,18 +112,15 @@ std::optional<IndexMap> packing_map(const DotContraction& c, int64_t panel) {
 }
 
 // Weights are packed when they are compiled, other operands by a copy in front of the block.
-void pack(Schedule& schedule, const BlockRef& block, const DotContraction& c, const IndexMap& map,
-          const Target& target) {
-  const Buffer& b = c.read_b().buffer;
-  if (is_constant(schedule.func(), b) && count_readers(schedule, b) == 1) {
-    schedule.transform_layout(b->name, map);
+void pack(Schedule& schedule, const BlockRef& block, const DotContraction& c, const IndexMap& map) {
+  const Access& b = c.read_b();
+  if (is_constant(schedule.func(), b.buffer) && count_readers(schedule, b.buffer) == 1) {
+    schedule.transform_layout(b.buffer->name, map);
     return;
   }
-  const BlockRef copy = schedule.cache_read(block, b->name, Scope::global);
+  const BlockRef copy = schedule.cache_read(block, b.buffer->name, Scope::global);
   schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
-  const Access& access = c.read_b();
-  pack_words(schedule, copy, dimension_of(access, c.words), dimension_of(access, c.vector_axis), c.instruction->extent,
-             target.lanes(c.analysis.write.buffer->dtype));
+  pack_words(schedule, copy, dimension_of(b, c.words), dimension_of(b, c.vector_axis), c.g(), c.lanes);
 }
 
 // The rows of a tile as the register tile sees them, and the tile.
@@ -148,7 +146,7 @@ std::vector<LoopRef> rows_outside(Schedule& schedule, const DotContraction& c, s
                                   const Target& target) {
   if (!c.batch.empty() || c.is_grouped()) return {};
   RowSweep sweep;
-  sweep.panels = (c.group + c.panel() - 1) / c.panel();
+  sweep.panels = c.panels();
   sweep.is_a_streamed = c.reduce.size() == 1;  // words lie side by side
   sweep.a_bytes = least_bytes(c.read_a().buffer);
   sweep.b_bytes = count_iterations(c.analysis, c.reduce) * sweep.panels * c.panel() * c.read_b().buffer->dtype.bytes();
@@ -195,11 +193,11 @@ DotLoops order_loops(Schedule& schedule, const BlockRef& block, const DotContrac
 void prefetch_weights(Schedule& schedule, const BlockRef& block, const DotContraction& c, const DotLoops& loops,
                       const PanelUse& use, const Target& target) {
   const Access b = analyse(schedule.node(block)).reads[static_cast<size_t>(c.b)];
-  const int64_t rows = count_most_iterations(c.analysis, c.rows), panels = (c.group + c.panel() - 1) / c.panel();
+  const int64_t rows = count_most_iterations(c.analysis, c.rows);
   if (c.streams) return prefetch_stream(schedule, b, rows, loops.reduce.back(), target);
   const bool is_open_k = std::any_of(loops.reduce.begin(), loops.reduce.end(),
                                      [&](const LoopRef& loop) { return is_open(schedule, loop); });
-  if (!c.batch.empty() || c.is_grouped() || panels < 2 || rows < 2 * c.tile.rows || is_open_k) return;
+  if (!c.batch.empty() || c.is_grouped() || c.panels() < 2 || rows < 2 * c.tile.rows || is_open_k) return;
   if (!is_constant(schedule.func(), b.buffer)) return;
   const int64_t panel_bytes = count_iterations(c.analysis, c.reduce) * c.panel() * b.buffer->dtype.bytes();
   decide_panel_prefetch(schedule, use, b.buffer, panel_bytes, target);
@@ -239,13 +237,11 @@ bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const T
   if (!matched) return false;
   DotContraction& c = *matched;
   choose_sizes(schedule, c, target);
-  const auto map = packing_map(c, c.panel());
+  const auto map = packing_map(c);
   if (!map) return false;
-  pack(schedule, block, c, *map, target);
+  pack(schedule, block, c, *map);
   const DotLoops loops = order_loops(schedule, block, c, target);
-  PanelUse use{{}, {1}, loops.reduce};
-  for (const LoopRef& loop : loops.tiles)
-    use.extents.push_back(is_open(schedule, loop) ? 1 : extent_of(schedule, loop));
+  PanelUse use{{}, extents_of_rows(schedule, loops.tiles), loops.reduce};
   const bool has_partial_tile = c.has_rows() && c.m % c.tile.rows != 0;
   use.outside = fuse_outside(schedule, loops.tasks, has_partial_tile, target);
   use.count_usual_tiles(schedule, c.tile.rows);

@@ -260,7 +260,7 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   if (is_around) {
     rest = loops.back();
     loops.pop_back();
-    outer_count /= extent_of(schedule, rest);
+    outer_count /= std::max<int64_t>(1, extent_of(schedule, rest));
   }
   const bool has_rest = is_run || is_around || !is_vector;
   const int64_t rest_extent = has_rest ? extent_of(schedule, rest) : 1;

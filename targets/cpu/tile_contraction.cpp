@@ -252,8 +252,7 @@ TileNest order_loops(Schedule& schedule, const BlockRef& block, const TileContra
     nest.tasks.push_back(loop);
   nest.tasks.push_back(j[0]);
   nest.tasks.insert(nest.tasks.end(), rows.begin(), rows.end());
-  nest.extents = {1};
-  for (const LoopRef& loop : rows) nest.extents.push_back(is_open(schedule, loop) ? 1 : extent_of(schedule, loop));
+  nest.extents = extents_of_rows(schedule, rows);
 
   std::vector<LoopRef> steps, words;  // of a granule, and of a step
   for (const Var& v : c.reduce) {
