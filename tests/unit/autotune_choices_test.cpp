@@ -42,11 +42,6 @@ class Choosing : public test::TuningJob {
     options_.most_tasks = 1;
     by_analysis_.emplace(relay::compile(convolutions(), target_, options_.compile, &compiled_));
     for (const Step& step : by_analysis_->plan().steps) analytic_kernels_.insert(step.kernel);
-    options_.profile = [](Executable& network) {
-      std::vector<StepProfile> profile;
-      for (const Step& step : network.plan().steps) profile.push_back({step.kernel, step.name, 1});
-      return profile;
-    };
     options_.time_steps = [this](Executable& network) {
       std::map<std::string, double> seconds;
       for (const Step& step : network.plan().steps)
