@@ -1,29 +1,21 @@
-// The LLVM module of a kernel, our short list of passes over it, and machine code.
+// The LLVM module of a kernel and machine code.
 #include "targets/codegen_llvm_emit.h"
 
-#include <llvm/Analysis/AliasAnalysis.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/AsmParser/Parser.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
-#include <llvm/Transforms/InstCombine/InstCombine.h>
-#include <llvm/Transforms/Scalar/ADCE.h>
-#include <llvm/Transforms/Scalar/DeadStoreElimination.h>
-#include <llvm/Transforms/Scalar/EarlyCSE.h>
-#include <llvm/Transforms/Scalar/LICM.h>
-#include <llvm/Transforms/Scalar/LoopPassManager.h>
-#include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Cloning.h>
 
 #include <mutex>
 
 #include "targets/codegen_llvm.h"
+#include "targets/codegen_llvm_optimize.h"
 
 extern "C" {
 void LLVMInitializeX86TargetInfo();
@@ -75,37 +67,6 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const Target& target) {
                                                                          llvm::CodeGenOptLevel::Default));
 }
 
-// Unrolling and vectorizing are done: what is left is to share common addresses and to take invariants out of loops.
-void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PipelineTuningOptions tuning;
-  llvm::PassBuilder builder(&machine, tuning);
-  // No function of the C library may be assumed: none will be there.
-  llvm::TargetLibraryInfoImpl library(machine.getTargetTriple());
-  library.disableAllFunctions();
-  functions.registerPass([&] { return llvm::TargetLibraryAnalysis(library); });
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-
-  llvm::FunctionPassManager passes;
-  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
-  passes.addPass(llvm::InstCombinePass());
-  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
-  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
-  passes.addPass(llvm::DSEPass());
-  passes.addPass(llvm::ADCEPass());
-  passes.addPass(llvm::SimplifyCFGPass());
-  llvm::ModulePassManager all;
-  all.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
-  all.run(module, modules);
-}
-
 std::string generate(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
   llvm::SmallVector<char, 0> buffer;
   llvm::raw_svector_ostream stream(buffer);
@@ -122,29 +83,31 @@ std::string generate(llvm::Module& module, llvm::TargetMachine& machine, llvm::C
 
 EmittedKernel emit_kernel(const Kernel& kernel, const Target& target, EmitForm form, bool wants_assembly_besides) {
   initialize_llvm();
+  NoStrengthReduction optimized_already;
   llvm::LLVMContext context;
-  llvm::Module module(kernel.symbol, context);
+  context.setOptPassGate(optimized_already);
+  auto module = std::make_unique<llvm::Module>(kernel.symbol, context);
   const auto machine = make_machine(target);
-  module.setTargetTriple(llvm::Triple(target.triple));
-  module.setDataLayout(machine->createDataLayout());
-  KernelCodegen(module, kernel, target).run();
+  module->setTargetTriple(llvm::Triple(target.triple));
+  module->setDataLayout(machine->createDataLayout());
+  KernelCodegen(*module, kernel, target).run();
   // Cheap beside code generation; a broken module would crash far from its cause.
   std::string errors;
   llvm::raw_string_ostream error_stream(errors);
-  if (llvm::verifyModule(module, &error_stream)) internal_error("codegen of " + kernel.symbol + ": " + errors);
+  if (llvm::verifyModule(*module, &error_stream)) internal_error("codegen of " + kernel.symbol + ": " + errors);
   optimize(module, *machine);
   EmittedKernel result;
   if (form == EmitForm::llvm_ir) {
     llvm::raw_string_ostream stream(result.object);
-    module.print(stream, nullptr);
+    module->print(stream, nullptr);
     return result;
   }
   if (wants_assembly_besides) {
-    const auto copy = llvm::CloneModule(module);
+    const auto copy = llvm::CloneModule(*module);
     result.assembly = generate(*copy, *machine, llvm::CodeGenFileType::AssemblyFile);
   }
   result.object =
-      generate(module, *machine,
+      generate(*module, *machine,
                form == EmitForm::assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile);
   return result;
 }
