@@ -198,33 +198,12 @@ class Compiler {
     return values;
   }
 
-  // Tiles want many rows, and pixels of one row of an image may be few.
-  static bool multiplies_small_elements(const Func& func) {
-    bool found = false;
-    visit(func.body, [&](const Binary& b) {
-      const auto* a = b.a.as<Cast>();
-      found |= b.op == BinaryOp::mul && a && a->value.kind() == NodeKind::Load && a->value.dtype().bits < 32;
-    });
-    return found;
-  }
-
-  // Nor do they fill a register tile where a row is shorter than the tiles that vectors make.
-  static bool has_short_rows(const Func& func, const Target& target) {
-    for (const Block* block : blocks_in(func.body)) {
-      int64_t innermost = 0;
-      for (const IterVar& i : block->iters)
-        if (i.kind == IterKind::spatial) innermost = as_int(i.extent).value_or(0);
-      if (block->init.is_defined() && innermost > 1 && innermost < target.vector_registers / 2) return true;
-    }
-    return false;
-  }
-
   void find_unique_funcs() {
     std::unordered_map<uint64_t, std::vector<int>> by_hash;
     for (const Group& group : groups_) {
       Func func = with_caller_alignment(lower_group(graph_, group), group);
-      const bool wants_rows = target_.tiles.registers > 0 && multiplies_small_elements(func);
-      if (wants_rows || (target_.kind != TargetKind::cuda && has_short_rows(func, target_))) func = merge_axes(func);
+      // Register tiles want many rows, and pixels of one row of an image may be few.
+      if (target_.kind != TargetKind::cuda) func = merge_axes(func);
       std::vector<int>& candidates = by_hash[structural_hash(func)];
       const auto found = std::find_if(candidates.begin(), candidates.end(), [&](int i) {
         return uniques_[i].func.attributes == func.attributes && structural_equal(uniques_[i].func, func);

@@ -84,7 +84,8 @@ void choose_sizes(Schedule& schedule, TiledContraction& c, const Target& target)
   const int64_t outer_count = count_iterations(analysis, outer_rows);
   c.is_scattered = c.reduce.size() == 1 && unit_stride(c.read_a(), c.reduce[0], analysis.iters,
                                                        static_cast<int>(std::max<int64_t>(1, c.k_count))) == 1;
-  const Sweep sweep{outer_count, c.is_scattered ? outer_count * c.m * c.k_count * c.read_a().buffer->dtype.bytes() : 0};
+  Sweep sweep{outer_count, c.is_scattered ? outer_count * c.m * c.k_count * c.read_a().buffer->dtype.bytes() : 0};
+  sweep.packs_panels = !is_constant(schedule.func(), c.read_b().buffer);
   c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t batches = count_iterations(analysis, c.batch);
   const auto around = axis_around_rows(c);
@@ -318,7 +319,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   c.lanes = lanes;
   choose_sizes(schedule, c, target);
   c.blocked = find_blocked(c);
-  c.rows_together = c.tile_around > 1 ? 0 : rows_packed_together(c, c.tile, c.n_vectors, target);
+  c.rows_together = c.tile_around > 1 ? 0 : decide_row_packing(schedule, c, c.tile, c.n_vectors, target);
   const auto packing = choose_packing(schedule, c, c.tile, c.n_vectors, lanes, c.packs_a(), target);
   if (!packing) return false;
   c.packing = *packing;

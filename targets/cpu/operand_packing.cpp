@@ -1,6 +1,7 @@
 #include "targets/cpu/operand_packing.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "targets/cpu/default_schedule.h"
 
@@ -96,7 +97,29 @@ IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int
   return map;
 }
 
-int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int64_t n_vectors, const Target& target) {
+namespace {
+
+// Bytes from one step along k to the next; 0: known only when the kernel runs.
+int64_t bytes_a_step(const Access& a, const Var& k) {
+  int64_t bytes = a.buffer->dtype.bytes();
+  for (size_t d = a.indices.size(); d-- > 0;) {
+    if (a.indices[d].get() == k.get()) return bytes;
+    bytes *= as_int(a.buffer->shape[d]).value_or(0);
+  }
+  return 0;
+}
+
+// Whether lines that lie so far apart, one for each step, find room in the second cache: strides of many powers of two
+// fall into few of its sets.
+bool are_lines_near(int64_t stride, int64_t steps, const Target& target) {
+  constexpr int64_t line_bytes = 64, ways = 16;
+  const int64_t sets = std::max<int64_t>(1, target.l2_bytes / (line_bytes * ways));
+  const int64_t used = stride % line_bytes == 0 ? sets / std::gcd(sets, stride / line_bytes) : sets;
+  return steps <= used * ways / 2;
+}
+
+// What is packed together, if anything can be.
+int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, const Target& target) {
   const Access& a = c.analysis.reads[c.a];
   const auto is_open = [&](const Var& v) { return !as_int(c.analysis.iter(v).extent); };
   if (c.rows.empty() || c.reduce.size() != 1 || !has_plain_indices(a)) return 0;
@@ -106,7 +129,6 @@ int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int
   const auto around = axis_around_rows(c);
   const int64_t units = around ? c.analysis.extent(*around) : tiles, tiles_a_unit = around ? tiles : 1;
   if (units * tiles_a_unit < 2 || m < tile.rows || tile.rows < 2) return 0;
-  if (n_vectors < 4 * tile.vectors) return 0;
   if (unit_stride(a, c.rows.back(), c.analysis.iters, static_cast<int>(m)) != 1) return 0;
   const int64_t unit_bytes = a.buffer->dtype.bytes() * k * tile.rows * tiles_a_unit;
   if (units * unit_bytes <= target.l1_bytes) return 0;
@@ -129,6 +151,24 @@ int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int
   const int64_t blocks = (units + fits - 1) / fits;
   const int64_t even = (blocks * batch + threads - 1) / threads * threads / batch;
   return (units + std::max(blocks, even) - 1) / std::max(blocks, even);
+}
+
+}  // namespace
+
+int64_t decide_row_packing(Schedule& schedule, const Contraction& c, const RegisterTile& tile, int64_t n_vectors,
+                           const Target& target) {
+  const int64_t together = rows_packed_together(c, tile, target);
+  if (together == 0) return 0;
+  // Of what a tile reads in a step: a piece of a line, which packing waits for once, and its use by a panel where it
+  // is in the second cache or beyond.
+  constexpr double cycles_to_pack = 16, cycles_near = 0.9, cycles_far = 12;
+  const int64_t panels = (n_vectors + tile.vectors - 1) / tile.vectors, k = c.analysis.extent(c.reduce[0]);
+  const bool is_near = are_lines_near(bytes_a_step(c.analysis.reads[c.a], c.reduce[0]), k, target);
+  const double as_is = static_cast<double>(panels) * (is_near ? cycles_near : cycles_far);
+  const double products = static_cast<double>(panels * tile.rows * tile.vectors) / target.fma_ports;
+  const std::vector<Candidate> candidates{{{0}, 1 + as_is / products}, {{1}, 1 + cycles_to_pack / products}};
+  const Choice analytic{as_is > cycles_to_pack ? 1 : 0};
+  return schedule.decide("row_packing", candidates, analytic)[0] == 1 ? together : 0;
 }
 
 std::optional<Var> axis_around_rows(const Contraction& c) {

@@ -37,8 +37,10 @@ IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int
 std::optional<Var> axis_around_rows(const Contraction& c);
 
 // The block of rows whose A is packed, where A is contiguous along the rows: there each step along k reads another line
-// and another page, and a line serves many tiles.  So many tiles, or with an axis around the rows so many of its
-// elements, with all their tiles.  0: A stays as it is.
-int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, int64_t n_vectors, const Target& target);
+// and another page.  So many tiles, or with an axis around the rows so many of its elements, with all their tiles.
+// 0: A stays as it is.  The decision "row_packing", where both are possible: what packing takes for each line once
+// against what each panel takes for it.
+int64_t decide_row_packing(Schedule& schedule, const Contraction& c, const RegisterTile& tile, int64_t n_vectors,
+                           const Target& target);
 
 }  // namespace tw::cpu

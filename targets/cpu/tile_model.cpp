@@ -52,7 +52,9 @@ double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, i
   // Each row is a stream of its own, too short to be foreseen: a line serves as many steps as it has elements.
   if (const double rate = bytes_a_cycle(sweep.scattered_bytes, target); rate > 0 && panels > 1)
     cycles += tile.rows * 4 / line_bytes * std::max(fewest_cycles_a_line, line_bytes / rate);
-  return cycles * static_cast<double>(panels * tiles * k);
+  // A panel's part of each row of B lies apart from the next.
+  const double packing = sweep.packs_panels ? (6 + 2.0 * tile.vectors) / static_cast<double>(sweep.outer_rows) : 0;
+  return (cycles * static_cast<double>(tiles) + packing) * static_cast<double>(panels * k);
 }
 
 std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Target& target) {

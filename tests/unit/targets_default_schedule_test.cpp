@@ -58,9 +58,9 @@ NDArray as_scheduled(NDArray array, const Trace& trace, const std::string& name)
   return array;
 }
 
-void expect_same_meaning(const Func& func, const Target& target) {
+void expect_same_meaning(const Func& func, const Target& target, const Decisions& decisions = {}) {
   SCOPED_TRACE(func.name + " on a " + target.name);
-  const Schedule schedule = cpu::default_schedule(func, target);
+  const Schedule schedule = cpu::decided_schedule(func, target, decisions);
   const std::vector<NDArray> inputs = random_buffers(func, 3);
   std::vector<NDArray> expected, actual;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -120,8 +120,9 @@ TEST(DefaultSchedule, ConvolutionsOfRowMajorImages) {
   const Target target = core(512, 32);
   const auto schedule_of = [&](const Func& f) { return cpu::default_schedule(f, target).func(); };
   EXPECT_TRUE(copies_on_stack(schedule_of(conv2d(256, 256, 14, 1, 1, 0)), "conv"));
-  EXPECT_TRUE(copies_on_stack(schedule_of(conv2d(256, 256, 14, 1, 1, 0)), "X"));
-  EXPECT_FALSE(copies_on_stack(schedule_of(conv2d(256, 64, 14, 1, 1, 0)), "X")) << "few panels";
+  EXPECT_TRUE(copies_on_stack(schedule_of(conv2d(256, 1024, 14, 1, 1, 0)), "X"));
+  EXPECT_FALSE(copies_on_stack(schedule_of(conv2d(256, 256, 14, 1, 1, 0)), "X")) << "few panels";
+  EXPECT_TRUE(copies_on_stack(schedule_of(conv2d(2048, 256, 64, 1, 1, 0)), "X")) << "lines in few sets of the cache";
   EXPECT_FALSE(copies_on_stack(schedule_of(conv2d(64, 3, 64, 1, 1, 0)), "conv")) << "vectors of pixels";
 }
 
@@ -240,12 +241,15 @@ TEST(DefaultSchedule, PacksRowsThatLieAcross) {
         target.l2_bytes = l2_bytes;
         for (const int64_t m : {48, 61}) {
           for (const bool has_constant_weights : {false, true}) {
-            const Func product = transposed_matmul(m, 290, 21, has_constant_weights);
-            expect_same_meaning(product, target);
-            bool is_packed = false;
-            visit(cpu::default_schedule(product, target).func().body,
-                  [&](const Allocate& a) { is_packed |= a.buffer->name == "A_stack"; });
-            EXPECT_TRUE(is_packed) << target.name;
+            const Func product = transposed_matmul(m, 130, 21, has_constant_weights);
+            for (const int64_t packing : {0, 1}) {
+              const Decisions decisions{{"row_packing", {packing}}};
+              expect_same_meaning(product, target, decisions);
+              bool is_packed = false;
+              visit(cpu::decided_schedule(product, target, decisions).func().body,
+                    [&](const Allocate& a) { is_packed |= a.buffer->name == "A_stack"; });
+              EXPECT_EQ(is_packed, packing == 1) << target.name;
+            }
           }
         }
       }
