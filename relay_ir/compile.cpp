@@ -503,6 +503,8 @@ Graph optimise(const Graph& graph, const Target& target, const CompileOptions& o
     result =
         run_pass("choose_winograd", result, true, [&](const Graph& g) { return choose_winograd(g, target, asked); });
   }
+  result =
+      run_pass("stream_expansions", result, true, [&](const Graph& g) { return stream_expansions(g, target, asked); });
   result = run_pass("cut_attention", result, true, [&](const Graph& g) { return cut_attention(g, target); });
   result = run_pass("assign_layout", result, true, [&](const Graph& g) { return assign_layout(g, target); });
   if (options.in_place.empty()) return result;

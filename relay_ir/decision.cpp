@@ -1,16 +1,23 @@
 #include "relay_ir/decision.h"
 
+#include <set>
+
 #include "relay_ir/compile.h"
 
 namespace tw::relay {
 
-GraphDecision make_decision(const Graph& graph, size_t node, std::string name, std::vector<Candidate> candidates,
-                            size_t analytic) {
-  const Node& made = graph.nodes[node];
-  Group alone{{static_cast<int>(node)}, {}, made.outputs, made.name};
-  for (const ValueId id : made.inputs)
-    if (id != no_value) alone.inputs.push_back(id);
-  GraphDecision decision{made.name, lower_group(graph, alone), {std::move(name), std::move(candidates)}, {}};
+GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, std::string name,
+                            std::vector<Candidate> candidates, size_t analytic) {
+  const std::string& first = graph.nodes[nodes.front()].name;
+  Group alone{{}, {}, graph.nodes[nodes.back()].outputs, first};
+  std::set<ValueId> seen;
+  for (const size_t node : nodes) {
+    alone.nodes.push_back(static_cast<int>(node));
+    for (const ValueId id : graph.nodes[node].inputs)
+      if (id != no_value && seen.insert(id).second) alone.inputs.push_back(id);
+    seen.insert(graph.nodes[node].outputs.begin(), graph.nodes[node].outputs.end());
+  }
+  GraphDecision decision{first, lower_group(graph, alone), {std::move(name), std::move(candidates)}, {}};
   decision.func.attributes["decision"] = decision.asked.name;
   decision.asked.analytic = decision.asked.chosen = analytic;
   return decision;

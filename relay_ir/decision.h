@@ -2,6 +2,8 @@
 // (schedule/decisions.h), and answered by analysis where nobody decides otherwise.
 //
 //   choose_winograd asks `winograd` of each 3×3 convolution: 4 or 2, the tile; 0, the direct sum
+//   stream_expansions asks `stream_expansion` of a 1×1 convolution and the depthwise one that reads it: 1, as one
+//   kernel; 0, apart
 #pragma once
 
 #include <functional>
@@ -14,8 +16,8 @@
 namespace tw::relay {
 
 struct GraphDecision {
-  std::string node;  // by name
-  // The node's mathematics by itself, row-major, without the values of its constants, and with the decision's name as
+  std::string node;  // by name: the first, where it is about several
+  // Their mathematics by itself, row-major, without the values of its constants, and with the decision's name as
   // an attribute: what a choice is stored for.
   Func func;
   AskedDecision asked;  // every candidate is admissible: it rounds as well as the pass demands
@@ -25,8 +27,9 @@ struct GraphDecision {
 // Gives one of the candidates' values.
 using DecisionSource = std::function<Choice(const GraphDecision&)>;
 
-// `node`: one of the graph's.  Until somebody decides, what analysis prefers is chosen.
-GraphDecision make_decision(const Graph& graph, size_t node, std::string name, std::vector<Candidate> candidates,
-                            size_t analytic);
+// `nodes`: of the graph, in order; the last one's results alone are used elsewhere.  Until somebody decides, what
+// analysis prefers is chosen.
+GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, std::string name,
+                            std::vector<Candidate> candidates, size_t analytic);
 
 }  // namespace tw::relay

@@ -7,6 +7,7 @@
 //                composite of its own shape, whose epilogue it then is
 //   injective    takes up elementwise and injective producers that it does not enlarge
 //   reduction    takes up elementwise producers of what it reduces
+//   depthwise    takes up the contraction that makes its channels, with its epilogue, where a pass has decided so
 //   attention    takes up transposes and slices of its inputs, and the transpose of its result: it reads and writes
 //                with any strides
 //
@@ -134,6 +135,7 @@ class Fuser {
     if (cluster.weight == Weight::closed || (other.weight == Weight::closed && !other.is_selection)) return false;
     if (cluster.nodes.size() + other.nodes.size() > max_group_nodes || other.reads_overwritten) return false;
     const ValueId value = graph_.nodes[producer].outputs[0];
+    if (takes_expansion(sink, producer)) return true;
     if (other.is_selection) return cluster.weight == Weight::light && is_epilogue(cluster, value);
     if (other.weight == Weight::anchored) {
       const bool is_transposed_attention =
@@ -153,6 +155,14 @@ class Fuser {
       return other.is_elementwise && is_never_enlarged(cluster, value);
     }
     return is_never_enlarged(cluster, value);
+  }
+
+  // As stream_expansions has marked it; in blocks of channels, whose layout the kernel wants.
+  bool takes_expansion(int sink, int producer) const {
+    const Node &node = graph_.nodes[sink], &first = graph_.nodes[clusters_[producer].nodes[0]];
+    return clusters_[sink].nodes.size() == 1 && node.op->name == "conv" && node.attributes.get_int("streamed") == 1 &&
+           first.op->name == "conv" && graph_.values[first.inputs[0]].channel_block > 0 &&
+           graph_.values[node.outputs[0]].channel_block > 0;
   }
 
   // One of q, k and v.

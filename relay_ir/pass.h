@@ -22,6 +22,9 @@ Graph lower_precision(const Graph& graph, DType storage, const Target& target);
 Graph match_byte_products(const Graph& graph, const Target& target);
 // Convolutions by a faster algorithm, where `decide` says so, or without it the target's facts.
 Graph choose_winograd(const Graph& graph, const Target& target, const DecisionSource& decide = {});
+// Depthwise convolutions that fusion gives the convolution before them, which makes their channels, where `decide` says
+// so, or without it the target's facts.
+Graph stream_expansions(const Graph& graph, const Target& target, const DecisionSource& decide = {});
 // Values get the layout in which the target's convolutions are fast; conversions become nodes.
 Graph assign_layout(const Graph& graph, const Target& target);
 

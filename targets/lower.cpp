@@ -160,6 +160,9 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   // What a tile asks for ahead follows from its number among all tiles, while they are one loop.
   if (!is_gpu) run("prefetch_pieces");
 
+  // Rows that are there or not as a whole.
+  if (!is_gpu) run("hoist_guards");
+
   // Tails of tiles apart from whole tiles, while loops still tell what a tile is.
   if (!is_gpu) run("partition_loops");  // threads of one warp take both sides of a branch anyway
 

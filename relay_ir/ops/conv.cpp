@@ -31,6 +31,7 @@ OpDef conv_op() {
   op.attributes = window_attributes();
   op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
   op.attributes.push_back(result_attribute());
+  op.attributes.push_back({"streamed", int64_t{0}, false, "1: fused with the convolution that makes its channels"});
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &w = c.inputs[1];
     const DType result = contraction_dtype(c);

@@ -108,7 +108,7 @@ Graph choose_winograd(const Graph& graph, const Target& target, const DecisionSo
     const Node& node = graph.nodes[i];
     int64_t tile = direct;
     if (candidates[i].size() > 1) {
-      const GraphDecision open = make_decision(graph, i, "winograd", candidates[i], analytic(candidates[i]));
+      const GraphDecision open = make_decision(graph, {i}, "winograd", candidates[i], analytic(candidates[i]));
       tile = (decide ? decide(open) : open.asked.candidates[open.asked.chosen].value).at(0);
     }
     if (tile == direct) {

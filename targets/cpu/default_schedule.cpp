@@ -478,6 +478,7 @@ Var find_window_axis(const Schedule& schedule, const BlockRef& block, const Bloc
 void schedule_blocks(Schedule& schedule, const Target& target) {
   if (schedule_attention(schedule, target)) return;
   if (schedule_winograd(schedule, target)) return;
+  if (schedule_inverted_residual(schedule, target)) return;
   inline_injective_blocks(schedule);
   adopt_blocked_layouts(schedule, target);
   if (schedule_copies(schedule, target)) return;

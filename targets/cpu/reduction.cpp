@@ -41,22 +41,6 @@ void pack_filters(Schedule& schedule, const BlockAnalysis& analysis, const Var& 
   }
 }
 
-// Positions of a row that are computed side by side, in registers: a divisor of their number.
-int decide_rows(Schedule& schedule, int64_t extent, const Target& target) {
-  std::vector<Candidate> candidates;
-  int64_t best = 1;
-  for (int64_t rows = 1; rows <= target.vector_registers / 2; ++rows) {
-    if (extent % rows != 0) continue;
-    if (rows <= 8) best = rows;
-    // A step loads the filter once and each position's data; a sum waits for its last step.
-    const auto n = static_cast<double>(rows);
-    const double step =
-        std::max({n / target.fma_ports, (n + 1) / target.load_ports, static_cast<double>(target.fma_latency)});
-    candidates.push_back({{rows}, step / n});
-  }
-  return static_cast<int>(schedule.decide("rows", candidates, {best})[0]);
-}
-
 // Without such a row: vectors side by side that are summed together, of `extent` lanes and more in `others` places.
 // They hide each other's latency, and memory is read in longer pieces.
 int64_t decide_vectors(Schedule& schedule, int64_t extent, int64_t others, int lanes, const Target& target) {
@@ -83,21 +67,6 @@ bool shares_reads(const BlockAnalysis& analysis, const Var& row) {
              std::any_of(reduce.begin(), reduce.end(), [&](const Var& v) { return uses_var(index, v); });
     });
   });
-}
-
-// How many of the reduction's innermost loops are unrolled: neighbouring positions then share what they load.
-size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows) {
-  constexpr int64_t most_steps = 32, most_operations = 512;
-  std::vector<Candidate> candidates{{{0}, 1}};
-  int64_t steps = 1;
-  for (size_t n = 1; n <= reduce.size(); ++n) {
-    const LoopRef& loop = reduce[reduce.size() - n];
-    const int64_t extent = extent_of(schedule, loop);
-    steps *= extent;
-    if (is_open(schedule, loop) || steps > most_steps || steps * rows > most_operations) break;
-    if (extent > 1) candidates.push_back({{static_cast<int64_t>(n)}, 0.98});
-  }
-  return static_cast<size_t>(schedule.decide("window_unroll", candidates, {0})[0]);
 }
 
 // Lanes are independent results along `axis`; a few positions of another axis, or vectors side by side, hide the
@@ -222,6 +191,37 @@ void schedule_over_reduced(Schedule& schedule, const BlockRef& block, const Var&
 }
 
 }  // namespace
+
+int decide_rows(Schedule& schedule, int64_t extent, const Target& target) {
+  std::vector<Candidate> candidates;
+  int64_t best = 1;
+  for (int64_t rows = 1; rows <= target.vector_registers / 2; ++rows) {
+    if (extent % rows != 0) continue;
+    if (rows <= 8) best = rows;
+    // A step loads the filter once and each position's data; a sum waits for its last step.
+    const auto n = static_cast<double>(rows);
+    const double step =
+        std::max({n / target.fma_ports, (n + 1) / target.load_ports, static_cast<double>(target.fma_latency)});
+    candidates.push_back({{rows}, step / n});
+  }
+  return static_cast<int>(schedule.decide("rows", candidates, {best})[0]);
+}
+
+size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows, int64_t usual) {
+  constexpr int64_t most_steps = 32, most_operations = 512;
+  std::vector<Candidate> candidates{{{0}, 1}};
+  int64_t steps = 1;
+  for (size_t n = 1; n <= reduce.size(); ++n) {
+    const LoopRef& loop = reduce[reduce.size() - n];
+    const int64_t extent = extent_of(schedule, loop);
+    steps *= extent;
+    if (is_open(schedule, loop) || steps > most_steps || steps * rows > most_operations) break;
+    if (extent > 1) candidates.push_back({{static_cast<int64_t>(n)}, 0.98});
+  }
+  const bool is_possible =
+      std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) { return c.value == Choice{usual}; });
+  return static_cast<size_t>(schedule.decide("window_unroll", candidates, {is_possible ? usual : 0})[0]);
+}
 
 void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
   const LoopRef reduced = schedule.loops(block).back();

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <random>
 
+#include "schedule/schedule.h"
+
 namespace tw::test {
 namespace {
 
@@ -124,6 +126,30 @@ Func depthwise(int64_t channels, int64_t size, int64_t kernel, int64_t stride, i
   Func f = te::make_func("depthwise", {x, w}, {y});
   mark_constant(f, "W");
   return f;
+}
+
+Func inverted_residual(int64_t inputs, int64_t channels, int64_t size, int64_t kernel, int64_t stride) {
+  const int64_t padding = kernel / 2, out = output_size(size, kernel, stride, padding);
+  const Tensor x = te::placeholder("X", {1, inputs, size, size}), w = te::placeholder("W", {channels, inputs, 1, 1}),
+               f = te::placeholder("F", {channels, 1, kernel, kernel});
+  const Tensor sums = te::reduce(
+      "expanded", {1, channels, size, size}, {inputs}, te::Combiner::sum, {x, w},
+      [&](const Indices& s, const Indices& r) { return x({s[0], r[0], s[2], s[3]}) * w({s[1], r[0], 0, 0}); });
+  const Tensor expanded = te::compute("made", sums.shape(), {sums}, [&](const Indices& s) { return relu(sums(s)); });
+  const Tensor padded = pad(expanded, padding, 0);
+  const Tensor y = te::reduce("depthwise", {1, channels, out, out}, {1, kernel, kernel}, te::Combiner::sum, {padded, f},
+                              [&](const Indices& s, const Indices& r) {
+                                return padded({s[0], s[1], s[2] * stride + r[1], s[3] * stride + r[2]}) *
+                                       f({s[1], r[0], r[1], r[2]});
+                              });
+  const Tensor result = te::compute("out", y.shape(), {y}, [&](const Indices& s) { return relu(y(s)); });
+  Func func = te::make_func("inverted_residual", {x, w, f}, {result});
+  mark_constant(func, "W"), mark_constant(func, "F");
+  Schedule blocked(func);
+  const Var n("n"), c("c"), h("h"), v("v");
+  for (const char* image : {"X", "out"})
+    blocked.transform_layout(image, {{n, c, h, v}, {n, floor_div(c, 16), h, v, floor_mod(c, 16)}});
+  return blocked.func();
 }
 
 Func max_pool(int64_t channels, int64_t size, int64_t kernel, int64_t stride, int64_t padding) {
@@ -302,6 +328,8 @@ std::vector<SampleFunc> sample_funcs() {
       {"grouped", grouped_conv2d(3, 4, 6, 5, 3, 1, 1)},
       {"depthwise", depthwise(18, 8, 3, 1, 1)},
       {"depthwise_stride_2", depthwise(6, 9, 3, 2, 1)},
+      {"inverted_residual", inverted_residual(24, 32, 10, 3, 1)},
+      {"inverted_residual_stride_2", inverted_residual(16, 48, 13, 5, 2)},
       {"max_pool", max_pool(17, 9, 3, 2, 1)},
       {"global_average", global_average(20, 7)},
       {"softmax", softmax(7, 50)},

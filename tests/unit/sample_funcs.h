@@ -32,6 +32,9 @@ Func conv2d(int64_t channels, int64_t filters, int64_t size, int64_t kernel, int
 Func grouped_conv2d(int64_t groups, int64_t inputs, int64_t outputs, int64_t size, int64_t kernel, int64_t stride,
                     int64_t padding);
 Func depthwise(int64_t channels, int64_t size, int64_t kernel, int64_t stride, int64_t padding);
+// A product that makes many channels of few, relu, and a depthwise convolution of these with as many pads as keep the
+// map, relu; in blocks of 16 channels.
+Func inverted_residual(int64_t inputs, int64_t channels, int64_t size, int64_t kernel, int64_t stride);
 Func max_pool(int64_t channels, int64_t size, int64_t kernel, int64_t stride, int64_t padding);
 Func global_average(int64_t channels, int64_t size);
 Func softmax(int64_t rows, int64_t columns);
