@@ -75,11 +75,12 @@ std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& b
 // How many of the result's rows a task takes when it makes its own part of the copy, for `blocks` tasks over everything
 // else: a divisor of `rows`; 0: the copy stays a pass of its own.  The decision "strip".
 int64_t decide_strip(Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks, const Target& target);
-// Positions of a row that are computed side by side, in registers: a divisor of their number.  The decision "rows".
-int decide_rows(Schedule& schedule, int64_t extent, const Target& target);
-// How many of a window's innermost loops are unrolled: neighbouring positions then share what they load.  The decision
-// "window_unroll"; `usual`: what analysis prefers where it is possible.
-size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows, int64_t usual = 0);
+// Positions of a row that are computed side by side, in registers: a divisor of their number.  `window`: steps along
+// the row that each sums.  The decision "rows".
+int decide_rows(Schedule& schedule, int64_t extent, int64_t window, const Target& target);
+// How many of a window's innermost loops are unrolled, so that neighbouring positions share what they load: the
+// window's row, where there are neighbours.  The decision "window_unroll".
+size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows);
 void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop, int64_t vector_lanes);
 
 // A product as its register tile sees it: of `batches`, each m × (n vectors) × k.  The tile is the decision "tile",

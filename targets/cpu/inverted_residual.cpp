@@ -196,7 +196,7 @@ bool schedule_inverted_residual(Schedule& original, const Target& target) {
   const int64_t strip =
       decide_rows_of_task(schedule, rows, sum.extent(axes[0]) * vectors / tile.vectors,
                           static_cast<int64_t>(step * 4 * static_cast<double>(width * panel)), border, target);
-  const int positions = decide_rows(schedule, sum.extent(axes[3]), target);
+  const int positions = decide_rows(schedule, sum.extent(axes[3]), sum.extent(sum.reduce().back()), target);
 
   const std::string made = analyse(schedule.node(stages->made)).write.buffer->name;
   const Var n("n"), c("c"), h("h"), w("w");
@@ -216,7 +216,7 @@ bool schedule_inverted_residual(Schedule& original, const Target& target) {
   order.insert(order.end(), {row[1], channels[2]});
   schedule.reorder(order);
   // Unrolled, columns of the window tell by themselves which positions are inside.
-  const size_t unrolled = decide_window_unroll(schedule, reduce, positions, 1);
+  const size_t unrolled = decide_window_unroll(schedule, reduce, positions);
   const LoopRef task = schedule.fuse(outer);
   const BlockRef out = keep_in_registers(schedule, stages->window, row[0], 1);
   const BlockRef init = schedule.decompose_reduction(stages->window, reduce[0]);

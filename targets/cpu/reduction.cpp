@@ -84,7 +84,8 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   // Rows that share nothing are streams of their own: a longer piece of one is better than a vector of each.
   const bool has_vectors = as_int(analysis.iter(axis).extent) && analysis.extent(axis) % (2 * lanes) == 0;
   if (row_axis.is_defined() && has_vectors && !shares_reads(analysis, row_axis)) row_axis = Var();
-  int rows = row_axis.is_defined() ? decide_rows(schedule, analysis.extent(row_axis), target) : 1;
+  const int64_t window = analysis.extent(analysis.reduce().back());
+  int rows = row_axis.is_defined() ? decide_rows(schedule, analysis.extent(row_axis), window, target) : 1;
   // With a padded input, a task takes a strip of rows and pads its own part: the axis in front of the row's where the
   // row's pixels are vectors of channels, and the axis in front of the vectors' where they are the row.
   const auto padding = find_padding(schedule, block);
@@ -192,35 +193,38 @@ void schedule_over_reduced(Schedule& schedule, const BlockRef& block, const Var&
 
 }  // namespace
 
-int decide_rows(Schedule& schedule, int64_t extent, const Target& target) {
+int decide_rows(Schedule& schedule, int64_t extent, int64_t window, const Target& target) {
+  // What wide windows share grows with the positions, up to what the registers hold besides.
+  constexpr int64_t usual = 8, wide = 5;
+  const int64_t most = window < wide ? usual : std::max<int64_t>(usual, target.vector_registers * 7 / 16);
   std::vector<Candidate> candidates;
   int64_t best = 1;
   for (int64_t rows = 1; rows <= target.vector_registers / 2; ++rows) {
     if (extent % rows != 0) continue;
-    if (rows <= 8) best = rows;
-    // A step loads the filter once and each position's data; a sum waits for its last step.
-    const auto n = static_cast<double>(rows);
-    const double step =
-        std::max({n / target.fma_ports, (n + 1) / target.load_ports, static_cast<double>(target.fma_latency)});
+    if (rows <= most) best = rows;
+    // A step loads the filter once and its share of the positions' data; a sum waits for its last step.
+    const auto n = static_cast<double>(rows), w = static_cast<double>(std::clamp<int64_t>(window, 1, usual));
+    const double step = std::max(
+        {n / target.fma_ports, ((n + w - 1) / w + 1) / target.load_ports, static_cast<double>(target.fma_latency)});
     candidates.push_back({{rows}, step / n});
   }
   return static_cast<int>(schedule.decide("rows", candidates, {best})[0]);
 }
 
-size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows, int64_t usual) {
+size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows) {
   constexpr int64_t most_steps = 32, most_operations = 512;
   std::vector<Candidate> candidates{{{0}, 1}};
-  int64_t steps = 1;
+  int64_t steps = 1, first = 0;  // the first loop to be unrolled is the row of the window
   for (size_t n = 1; n <= reduce.size(); ++n) {
     const LoopRef& loop = reduce[reduce.size() - n];
     const int64_t extent = extent_of(schedule, loop);
     steps *= extent;
     if (is_open(schedule, loop) || steps > most_steps || steps * rows > most_operations) break;
-    if (extent > 1) candidates.push_back({{static_cast<int64_t>(n)}, 0.98});
+    if (extent == 1) continue;
+    candidates.push_back({{static_cast<int64_t>(n)}, rows > 1 ? 0.85 : 0.98});
+    if (first == 0) first = static_cast<int64_t>(n);
   }
-  const bool is_possible =
-      std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) { return c.value == Choice{usual}; });
-  return static_cast<size_t>(schedule.decide("window_unroll", candidates, {is_possible ? usual : 0})[0]);
+  return static_cast<size_t>(schedule.decide("window_unroll", candidates, {rows > 1 ? first : 0})[0]);
 }
 
 void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
