@@ -86,7 +86,7 @@ class KernelCodegen {
   llvm::Value* emit_lane_comparison(const Binary& e);
   llvm::Value* emit_min_max(bool is_min, DType dtype, llvm::Value* a, llvm::Value* b, bool is_a_number,
                             bool is_b_number);
-  llvm::Value* emit_min_max_propagating(bool is_min, llvm::Value* a, llvm::Value* b, bool is_b_number);
+  llvm::Value* emit_min_max_propagating(bool is_min, DType dtype, llvm::Value* a, llvm::Value* b, bool is_b_number);
   llvm::Value* emit_call(const Call& e);
   llvm::Value* emit_instruction(const Call& e);
   llvm::Value* emit_round(Intrinsic intrinsic, llvm::Value* x);

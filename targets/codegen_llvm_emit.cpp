@@ -83,9 +83,9 @@ std::string generate(llvm::Module& module, llvm::TargetMachine& machine, llvm::C
 
 EmittedKernel emit_kernel(const Kernel& kernel, const Target& target, EmitForm form, bool wants_assembly_besides) {
   initialize_llvm();
-  NoStrengthReduction optimized_already;
+  NoStrengthReduction no_strength_reduction;  // optimize has seen to it
   llvm::LLVMContext context;
-  context.setOptPassGate(optimized_already);
+  context.setOptPassGate(no_strength_reduction);
   auto module = std::make_unique<llvm::Module>(kernel.symbol, context);
   const auto machine = make_machine(target);
   module->setTargetTriple(llvm::Triple(target.triple));

@@ -189,11 +189,12 @@ llvm::Value* KernelCodegen::emit_min_max(bool is_min, DType dtype, llvm::Value* 
   return builder_.CreateSelect(builder_.CreateFCmpUNO(b, b), a, result);
 }
 
-llvm::Value* KernelCodegen::emit_min_max_propagating(bool is_min, llvm::Value* a, llvm::Value* b, bool is_b_number) {
+llvm::Value* KernelCodegen::emit_min_max_propagating(bool is_min, DType dtype, llvm::Value* a, llvm::Value* b,
+                                                     bool is_b_number) {
   if (target_.architecture == "aarch64")
     return builder_.CreateBinaryIntrinsic(is_min ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, a, b);
   // Then a comparison with a NaN, which is false, has to give a: one instruction.
-  if (is_b_number) return emit_min_max(is_min, f32, b, a, true, true);
+  if (is_b_number) return emit_min_max(is_min, dtype, b, a, true, true);
   // A comparison with a NaN is false and gives b; that is right unless only a is the NaN.  (A NaN of our own instead of
   // a: with a, LLVM makes one select of the two, which needs a second comparison for what is one instruction, max.)
   llvm::Value* is_a = is_min ? builder_.CreateFCmpOLT(a, b) : builder_.CreateFCmpOGT(a, b);
@@ -362,7 +363,7 @@ llvm::Value* KernelCodegen::emit_call(const Call& e) {
     case Intrinsic::maximum:
       if (!is_float) return emit_min_max(e.intrinsic == Intrinsic::minimum, dtype, v[0], v[1], true, true);
       if (is_number(arguments[0])) std::swap(v[0], v[1]);
-      return emit_min_max_propagating(e.intrinsic == Intrinsic::minimum, v[0], v[1],
+      return emit_min_max_propagating(e.intrinsic == Intrinsic::minimum, dtype, v[0], v[1],
                                       is_number(arguments[0]) || is_number(arguments[1]));
     case Intrinsic::is_nan:
       return builder_.CreateFCmpUNO(v[0], v[0]);

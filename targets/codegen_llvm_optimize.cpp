@@ -1,6 +1,5 @@
 #include "targets/codegen_llvm_optimize.h"
 
-#include <llvm/Analysis/AliasAnalysis.h>
 #include <llvm/Analysis/LoopInfo.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/Analysis/TargetTransformInfo.h>
@@ -17,7 +16,6 @@
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Cloning.h>
 
-#include <algorithm>
 #include <set>
 
 namespace tw {
@@ -43,7 +41,6 @@ struct Analyses {
     builder.crossRegisterProxies(loops, functions, components, modules);
   }
 
-  void forget() { modules.clear(), components.clear(), functions.clear(), loops.clear(); }
   void run(llvm::Module& module, llvm::FunctionPassManager passes) {
     llvm::ModulePassManager all;
     all.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
@@ -94,17 +91,17 @@ void optimize(std::unique_ptr<llvm::Module>& module, llvm::TargetMachine& machin
   passes.addPass(llvm::DSEPass());
   passes.addPass(llvm::ADCEPass());
   passes.addPass(llvm::SimplifyCFGPass());
+  std::unique_ptr<llvm::Module> reduced;  // lives longer than what is known of it
   Analyses analyses(machine);
   analyses.run(*module, std::move(passes));
 
-  std::unique_ptr<llvm::Module> reduced = llvm::CloneModule(*module);
+  reduced = llvm::CloneModule(*module);
   llvm::FunctionPassManager reduction;
   reduction.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LoopStrengthReducePass()));
   analyses.run(*reduced, std::move(reduction));
   const bool is_worse =
       count_crowded_loops(*reduced, analyses.functions) > count_crowded_loops(*module, analyses.functions);
   if (!is_worse) std::swap(module, reduced);
-  analyses.forget();  // before one of them is gone
 }
 
 bool NoStrengthReduction::shouldRunPass(llvm::StringRef pass, llvm::StringRef /*where*/) const {

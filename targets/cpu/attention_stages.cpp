@@ -46,12 +46,6 @@ BlockRef reduce_in_registers(Schedule& schedule, const BlockRef& block, const Lo
 
 }  // namespace
 
-std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block, const LoopRef& loop) {
-  std::vector<LoopRef> loops = schedule.loops(block);
-  loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), loop) + 1);
-  return loops;
-}
-
 void unroll_all(Schedule& schedule, const std::vector<LoopRef>& loops) {
   for (const LoopRef& loop : loops) schedule.unroll(loop);
 }

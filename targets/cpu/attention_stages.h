@@ -12,7 +12,6 @@ inline const BlockRef query{"attention_query"}, scores{"attention_scores"}, mask
     top{"attention_top"}, share{"attention_share"}, total{"attention_total"}, joined{"attention_joined"},
     result{"attention"};
 
-std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block, const LoopRef& loop);
 void unroll_all(Schedule& schedule, const std::vector<LoopRef>& loops);
 void set_scope_of(Schedule& schedule, const BlockRef& block, Scope scope);  // of what it writes
 

@@ -152,6 +152,14 @@ std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, c
   return result;
 }
 
+std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block, const LoopRef& loop) {
+  std::vector<LoopRef> loops = schedule.loops(block);
+  const auto at = std::find(loops.begin(), loops.end(), loop);
+  check(at != loops.end(), "loops_below: the loop is around the block");
+  loops.erase(loops.begin(), at + 1);
+  return loops;
+}
+
 int64_t extent_of(const Schedule& schedule, const LoopRef& loop) {
   return as_int(schedule.node(loop).extent).value_or(open_extent);
 }
@@ -168,6 +176,16 @@ int64_t least_bytes(const Buffer& buffer) {
 
 bool is_constant(const Func& func, const Buffer& buffer) {
   return func.is_parameter(buffer) && func.attributes.count("constant:" + buffer->name) != 0;
+}
+
+bool is_sum(const BlockAnalysis& block) {
+  return block.block_class == BlockClass::contraction || block.block_class == BlockClass::reduction;
+}
+
+std::optional<BlockRef> writer_of(const Schedule& schedule, const Buffer& buffer) {
+  for (const BlockRef& block : schedule.blocks())
+    if (analyse(schedule.node(block)).write.buffer == buffer) return block;
+  return std::nullopt;
 }
 
 int count_readers(const Schedule& schedule, const Buffer& buffer) {

@@ -48,6 +48,9 @@ struct BlockAnalysis {
 BlockAnalysis analyse(const Block& block);
 // A parameter whose values are known when it is compiled: it may be stored as a schedule likes.
 bool is_constant(const Func& func, const Buffer& buffer);
+bool is_sum(const BlockAnalysis& block);  // a contraction or a reduction
+// The block that writes the buffer; none writes a parameter that is no output.
+std::optional<BlockRef> writer_of(const Schedule& schedule, const Buffer& buffer);
 // Blocks that read the buffer.
 int count_readers(const Schedule& schedule, const Buffer& buffer);
 // Iterations of all these axes together; symbolic ones count as one.
@@ -64,6 +67,8 @@ bool has_identity_write(const BlockAnalysis& analysis);
 
 // The loops around the block whose variables the iteration's binding uses, outermost first.
 std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);
+// The loops around the block within one of them.
+std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block, const LoopRef& loop);
 int64_t extent_of(const Schedule& schedule, const LoopRef& loop);  // `open_extent` when symbolic
 bool is_open(const Schedule& schedule, const LoopRef& loop);       // its extent is symbolic
 // Of the buffer's elements; symbolic extents count as one, as in a batch of one.

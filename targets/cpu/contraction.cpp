@@ -319,7 +319,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   c.lanes = lanes;
   choose_sizes(schedule, c, target);
   c.blocked = find_blocked(c);
-  c.rows_together = c.tile_around > 1 ? 0 : decide_row_packing(schedule, c, c.tile, c.n_vectors, target);
+  c.rows_together = c.tile_around > 1 ? 0 : decide_row_packing(schedule, block, c, c.tile, c.n_vectors, target);
   const auto packing = choose_packing(schedule, c, c.tile, c.n_vectors, lanes, c.packs_a(), target);
   if (!packing) return false;
   c.packing = *packing;

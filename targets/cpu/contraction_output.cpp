@@ -21,8 +21,7 @@ StackTile keep_on_stack(Schedule& schedule, const BlockRef& block, const LoopRef
 }
 
 void vectorize_columns(Schedule& schedule, const BlockRef& out, const Contraction& c, const LoopRef& tile, int lanes) {
-  const std::vector<LoopRef> all = schedule.loops(out);
-  std::vector<LoopRef> order(std::find(all.begin(), all.end(), tile) + 1, all.end());
+  std::vector<LoopRef> order = loops_below(schedule, out, tile);
   // Takes the innermost loop along the axis out of the order, in parts of `lanes` where it is longer.
   const auto take = [&](const Var& axis) -> std::optional<LoopRef> {
     const Var own = analyse(schedule.node(out)).spatial().at(position_of(c.analysis, axis));

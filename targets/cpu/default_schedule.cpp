@@ -336,10 +336,7 @@ namespace {
 // The loops of the block below `tile` but for the innermost one along the axis, which becomes vectors.
 std::vector<LoopRef> vectorize_axis(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis,
                                     int lanes) {
-  std::vector<LoopRef> loops = schedule.loops(block);
-  const auto at = std::find(loops.begin(), loops.end(), tile);
-  check(at != loops.end(), "vectorize_axis: the block is below the tile's loop");
-  loops.erase(loops.begin(), at + 1);
+  const std::vector<LoopRef> loops = loops_below(schedule, block, tile);
   const std::vector<LoopRef> along = loops_of(schedule, block, analyse(schedule.node(block)).spatial().at(axis));
   std::optional<LoopRef> vector;  // the innermost loop along the axis
   for (const LoopRef& loop : loops) {
@@ -485,10 +482,6 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
   if (schedule_rows(schedule, target)) return;
   std::vector<std::string> done;
   const auto is_done = [&](const std::string& name) { return std::find(done.begin(), done.end(), name) != done.end(); };
-  const auto is_sum = [&](const BlockRef& block) {
-    const BlockClass block_class = analyse(schedule.node(block)).block_class;
-    return block_class == BlockClass::contraction || block_class == BlockClass::reduction;
-  };
   const auto share_a_loop = [&](const BlockRef& a, const BlockRef& b) {
     return !schedule.loops(a).empty() && !schedule.loops(b).empty() &&
            schedule.loops(a).front() == schedule.loops(b).front();
@@ -502,7 +495,7 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
   };
   // A padded copy comes after its reader, which may make it a part of itself.
   for (const BlockRef& block : schedule.blocks()) {
-    if (!is_sum(block)) continue;
+    if (!is_sum(analyse(schedule.node(block)))) continue;
     if (const auto padding = find_padding(schedule, block)) done.push_back(padding->name);
   }
   for (const BlockRef& block : schedule.blocks()) {

@@ -25,12 +25,6 @@ struct Stages {
   BlockRef window;
 };
 
-std::optional<BlockRef> writer_of(const Schedule& schedule, const Buffer& buffer) {
-  for (const BlockRef& block : schedule.blocks())
-    if (analyse(schedule.node(block)).write.buffer == buffer) return block;
-  return std::nullopt;
-}
-
 // What the block reads that other blocks write, if it is one buffer.
 std::optional<Buffer> input_of(const Schedule& schedule, const BlockRef& block) {
   std::optional<Buffer> result;
@@ -40,10 +34,6 @@ std::optional<Buffer> input_of(const Schedule& schedule, const BlockRef& block) 
     result = read.buffer;
   }
   return result;
-}
-
-bool is_sum(const BlockAnalysis& block) {
-  return block.block_class == BlockClass::contraction || block.block_class == BlockClass::reduction;
 }
 
 // The last sum, which reads data through a window, back to the product that makes them.
@@ -96,8 +86,7 @@ LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iter
 
 // The block's loops below `loop`: these last, in this order.
 void order_below(Schedule& schedule, const BlockRef& block, const LoopRef& loop, const std::vector<LoopRef>& last) {
-  std::vector<LoopRef> order = schedule.loops(block);
-  order.erase(order.begin(), std::find(order.begin(), order.end(), loop) + 1);
+  std::vector<LoopRef> order = loops_below(schedule, block, loop);
   std::erase_if(order, [&](const LoopRef& l) { return std::find(last.begin(), last.end(), l) != last.end(); });
   order.insert(order.end(), last.begin(), last.end());
   if (order.size() > 1) schedule.reorder(order);

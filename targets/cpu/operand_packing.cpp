@@ -10,8 +10,7 @@ namespace tw::cpu {
 void pack_at(Schedule& schedule, const BlockRef& copy, const LoopRef& loop, int axis, int lanes) {
   schedule.compute_at(copy, loop);
   const BlockAnalysis analysis = analyse(schedule.node(copy));
-  const std::vector<LoopRef> all = schedule.loops(copy);
-  std::vector<LoopRef> inner(std::find(all.begin(), all.end(), loop) + 1, all.end());
+  std::vector<LoopRef> inner = loops_below(schedule, copy, loop);
   const auto along = loops_of(schedule, copy, analysis.spatial().at(static_cast<size_t>(axis)));
   const auto found = std::find_if(inner.rbegin(), inner.rend(), [&](const LoopRef& l) {
     return std::find(along.begin(), along.end(), l) != along.end();
@@ -99,22 +98,13 @@ IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int
 
 namespace {
 
-// Bytes from one step along k to the next; 0: known only when the kernel runs.
-int64_t bytes_a_step(const Access& a, const Var& k) {
-  int64_t bytes = a.buffer->dtype.bytes();
-  for (size_t d = a.indices.size(); d-- > 0;) {
-    if (a.indices[d].get() == k.get()) return bytes;
-    bytes *= as_int(a.buffer->shape[d]).value_or(0);
-  }
-  return 0;
-}
-
-// Whether lines that lie so far apart, one for each step, find room in the second cache: strides of many powers of two
-// fall into few of its sets.
-bool are_lines_near(int64_t stride, int64_t steps, const Target& target) {
+// Whether lines that lie so many bytes apart, one for each step, find room in the second cache: strides of many powers
+// of two fall into few of its sets.  Of a stride that is not known the worst is expected.
+bool are_lines_near(std::optional<int64_t> stride, int64_t steps, const Target& target) {
   constexpr int64_t line_bytes = 64, ways = 16;
   const int64_t sets = std::max<int64_t>(1, target.l2_bytes / (line_bytes * ways));
-  const int64_t used = stride % line_bytes == 0 ? sets / std::gcd(sets, stride / line_bytes) : sets;
+  int64_t used = stride ? sets : 1;
+  if (stride && *stride % line_bytes == 0) used = sets / std::gcd(sets, *stride / line_bytes);
   return steps <= used * ways / 2;
 }
 
@@ -155,15 +145,18 @@ int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, con
 
 }  // namespace
 
-int64_t decide_row_packing(Schedule& schedule, const Contraction& c, const RegisterTile& tile, int64_t n_vectors,
-                           const Target& target) {
+int64_t decide_row_packing(Schedule& schedule, const BlockRef& block, const Contraction& c, const RegisterTile& tile,
+                           int64_t n_vectors, const Target& target) {
   const int64_t together = rows_packed_together(c, tile, target);
   if (together == 0) return 0;
   // Of what a tile reads in a step: a piece of a line, which packing waits for once, and its use by a panel where it
   // is in the second cache or beyond.
   constexpr double cycles_to_pack = 16, cycles_near = 0.9, cycles_far = 12;
-  const int64_t panels = (n_vectors + tile.vectors - 1) / tile.vectors, k = c.analysis.extent(c.reduce[0]);
-  const bool is_near = are_lines_near(bytes_a_step(c.analysis.reads[c.a], c.reduce[0]), k, target);
+  const Access& a = c.analysis.reads[c.a];
+  auto stride = loop_stride(schedule, block, a, loops_of(schedule, block, c.reduce[0]).at(0));
+  if (stride) *stride *= a.buffer->dtype.bytes();
+  const int64_t panels = (n_vectors + tile.vectors - 1) / tile.vectors;
+  const bool is_near = are_lines_near(stride, c.analysis.extent(c.reduce[0]), target);
   const double as_is = static_cast<double>(panels) * (is_near ? cycles_near : cycles_far);
   const double products = static_cast<double>(panels * tile.rows * tile.vectors) / target.fma_ports;
   const std::vector<Candidate> candidates{{{0}, 1 + as_is / products}, {{1}, 1 + cycles_to_pack / products}};

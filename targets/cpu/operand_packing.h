@@ -40,7 +40,7 @@ std::optional<Var> axis_around_rows(const Contraction& c);
 // and another page.  So many tiles, or with an axis around the rows so many of its elements, with all their tiles.
 // 0: A stays as it is.  The decision "row_packing", where both are possible: what packing takes for each line once
 // against what each panel takes for it.
-int64_t decide_row_packing(Schedule& schedule, const Contraction& c, const RegisterTile& tile, int64_t n_vectors,
-                           const Target& target);
+int64_t decide_row_packing(Schedule& schedule, const BlockRef& block, const Contraction& c, const RegisterTile& tile,
+                           int64_t n_vectors, const Target& target);
 
 }  // namespace tw::cpu

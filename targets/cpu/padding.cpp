@@ -18,15 +18,8 @@ constexpr int64_t strip_bytes = 128 << 10;  // of the copy: well within a core's
 std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& block) {
   for (const Access& read : analyse(schedule.node(block)).reads) {
     if (schedule.func().is_parameter(read.buffer)) continue;
-    std::optional<BlockRef> writer;
-    int readers = 0;
-    for (const BlockRef& other : schedule.blocks()) {
-      const BlockAnalysis analysis = analyse(schedule.node(other));
-      if (analysis.write.buffer == read.buffer) writer = other;
-      readers += std::any_of(analysis.reads.begin(), analysis.reads.end(),
-                             [&](const Access& r) { return r.buffer == read.buffer; });
-    }
-    if (!writer || readers != 1) continue;
+    const auto writer = writer_of(schedule, read.buffer);
+    if (!writer || count_readers(schedule, read.buffer) != 1) continue;
     const BlockAnalysis copy = analyse(schedule.node(*writer));
     if (copy.block_class == BlockClass::injective && copy.reads.size() == 1 && !copy.is_expensive &&
         schedule.func().is_parameter(copy.reads[0].buffer)) {
@@ -59,8 +52,7 @@ void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopR
   schedule.compute_at(padding, loop);
   const BlockAnalysis copy = analyse(schedule.node(padding));
   const int lanes = static_cast<int>(as_int(copy.write.buffer->shape.back()).value_or(0));
-  std::vector<LoopRef> order = schedule.loops(padding);
-  order.erase(order.begin(), std::find(order.begin(), order.end(), loop) + 1);
+  std::vector<LoopRef> order = loops_below(schedule, padding, loop);
   for (const Var& v : copy.spatial()) {
     if (lanes < 2 || unit_stride(copy.write, v, copy.iters, lanes) != 1) continue;
     for (const LoopRef& vector : loops_of(schedule, padding, v)) {

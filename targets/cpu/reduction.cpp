@@ -214,7 +214,7 @@ int decide_rows(Schedule& schedule, int64_t extent, int64_t window, const Target
 size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows) {
   constexpr int64_t most_steps = 32, most_operations = 512;
   std::vector<Candidate> candidates{{{0}, 1}};
-  int64_t steps = 1, first = 0;  // the first loop to be unrolled is the row of the window
+  int64_t steps = 1, window_row = 0;
   for (size_t n = 1; n <= reduce.size(); ++n) {
     const LoopRef& loop = reduce[reduce.size() - n];
     const int64_t extent = extent_of(schedule, loop);
@@ -222,9 +222,9 @@ size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& redu
     if (is_open(schedule, loop) || steps > most_steps || steps * rows > most_operations) break;
     if (extent == 1) continue;
     candidates.push_back({{static_cast<int64_t>(n)}, rows > 1 ? 0.85 : 0.98});
-    if (first == 0) first = static_cast<int64_t>(n);
+    if (window_row == 0) window_row = static_cast<int64_t>(n);
   }
-  return static_cast<size_t>(schedule.decide("window_unroll", candidates, {rows > 1 ? first : 0})[0]);
+  return static_cast<size_t>(schedule.decide("window_unroll", candidates, {rows > 1 ? window_row : 0})[0]);
 }
 
 void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {

@@ -285,9 +285,8 @@ void tensorize_tiles(Schedule& schedule, const BlockRef& block, const TileContra
   std::vector<LoopRef> over, last;
   for (size_t d = 0; d < axes.size(); ++d) {
     std::vector<LoopRef> loops = loops_of(schedule, block, axes[d]);
-    const std::vector<LoopRef> all = schedule.loops(block);
-    const auto below = std::find(all.begin(), all.end(), tile_loop) + 1;
-    std::erase_if(loops, [&](const LoopRef& l) { return std::find(below, all.end(), l) == all.end(); });
+    const std::vector<LoopRef> below = loops_below(schedule, block, tile_loop);
+    std::erase_if(loops, [&](const LoopRef& l) { return std::find(below.begin(), below.end(), l) == below.end(); });
     const bool is_row = d == position_of(c.analysis, c.rows.back());
     if (is_row || d == position_of(c.analysis, c.vector_axis)) {
       if (loops.size() == 1) {

@@ -25,7 +25,7 @@ double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, in
 struct Sweep {
   int64_t outer_rows = 1;       // so many times m rows meet each panel of B
   int64_t scattered_bytes = 0;  // of A, where each row is contiguous along k; 0: rows lie side by side
-  bool packs_panels = false;    // of B, where they are used
+  bool packs_panels = false;    // of B, which is no weight, while the kernel runs
 };
 
 // Cycles beyond these in which the core waits for its caches: a panel of B comes again for each row of tiles, A for
