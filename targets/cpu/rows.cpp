@@ -43,8 +43,7 @@ size_t count_shared_axes(const std::vector<BlockAnalysis>& blocks) {
 }
 
 void vectorize_row(Schedule& schedule, const BlockRef& block, const LoopRef& row, int lanes) {
-  std::vector<LoopRef> loops = schedule.loops(block);
-  loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), row) + 1);
+  const std::vector<LoopRef> loops = loops_below(schedule, block, row);
   const Access write = analyse(schedule.node(block)).write;
   for (auto loop = loops.rbegin(); loop != loops.rend(); ++loop) {
     if (extent_of(schedule, *loop) < lanes || loop_stride(schedule, block, write, *loop) != 1) continue;
@@ -58,8 +57,7 @@ void vectorize_row(Schedule& schedule, const BlockRef& block, const LoopRef& row
 void unroll_short_loops(Schedule& schedule, const LoopRef& row) {
   constexpr int64_t most_vectors = 8;
   for (const BlockRef& block : schedule.blocks()) {
-    std::vector<LoopRef> loops = schedule.loops(block);
-    loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), row) + 1);
+    std::vector<LoopRef> loops = loops_below(schedule, block, row);
     std::erase_if(loops, [&](const LoopRef& l) { return schedule.node(l).loop_kind != LoopKind::serial; });
     int64_t steps = 1;
     for (const LoopRef& loop : loops) steps = std::min(steps * extent_of(schedule, loop), most_vectors + 1);

@@ -50,7 +50,7 @@ Expr scale_by_power(Builder& b, const Expr& p, const Expr& shifted, int offset) 
 
 Expr exp_between(Builder& b, const Expr& x, int offset) {
   const auto [shifted, r] = reduce_by_ln2(b, x);
-  const Expr p = r * r * b.polynomial(r, pick(b, exp_f32, exp_f64)) + r + b.real(1);
+  const Expr p = (r * b.polynomial(r, pick(b, exp_f32, exp_f64)) + b.real(1)) * r + b.real(1);
   return scale_by_power(b, p, shifted, offset);
 }
 
@@ -159,12 +159,11 @@ Expr tanh(Builder& b, const Expr& x) {
   return Builder::with_sign_of(select(u < b.real(1), half - half * t, t), x);
 }
 
-// With e = exp(−|x|) ≤ 1 and t = e / (1 + e): 1 − t, or t; where e is small, e − e·t is the same with less rounding.
+// With e = exp(−|x|) ≤ 1: 1 / (1 + e), or e / (1 + e).
 Expr sigmoid(Builder& b, const Expr& x) {
   const Expr y = b.name("y", b.at_least(-Builder::absolute(x), b.is_single() ? -104 : -745.5));
   const Expr e = b.name("u", exp_between(b, y, 0));
-  const Expr t = b.name("t", e / (e + b.real(1)));
-  return select(x < b.real(0), select(e < b.real(0.25), e - e * t, t), b.real(1) - t);
+  return select(x < b.real(0), e, b.real(1)) / (e + b.real(1));
 }
 
 // x + x·P(x²) below 1; above, 1 − 2^P(x).  In f64 the border is at 3/2, and above it stands 1 − exp(−P).
