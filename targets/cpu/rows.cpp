@@ -6,6 +6,9 @@
 //     s = sum(e[:])
 //     out[row, :] = e[:] / s
 //   }
+//
+// What follows a reduction waits for it, and so does the next row: while the last stage that reads x computes, x's next
+// row is on its way to the first cache.
 #include <algorithm>
 
 #include "targets/cpu/default_schedule.h"
@@ -67,6 +70,40 @@ void unroll_short_loops(Schedule& schedule, const LoopRef& row) {
   }
 }
 
+// The decision "row_prefetch": 1 where x comes from the caches behind the first one, in which the next row then stays:
+// beside x and e where that stage computes for long, and beside streams otherwise.  From memory hardware fetches ahead.
+void prefetch_next_row(Schedule& schedule, const std::vector<BlockAnalysis>& blocks, const LoopRef& row,
+                       int64_t row_bytes, const Target& target) {
+  struct Reader {
+    LoopRef loop;
+    Buffer buffer;
+    int64_t bytes;  // from one row to the next
+    bool is_expensive;
+  };
+  std::vector<Reader> readers;  // the last of each buffer
+  for (const BlockAnalysis& analysis : blocks) {
+    const BlockRef block{analysis.name};
+    const std::vector<LoopRef> loops = loops_below(schedule, block, row);
+    const auto inner = std::find_if(loops.rbegin(), loops.rend(), [&](const LoopRef& loop) {
+      return schedule.node(loop).loop_kind == LoopKind::serial && extent_of(schedule, loop) > 1;
+    });
+    if (inner == loops.rend()) continue;  // a few vectors
+    for (const Access& read : analyse(schedule.node(block)).reads) {
+      if (!schedule.func().is_parameter(read.buffer) || is_constant(schedule.func(), read.buffer)) continue;
+      const int64_t bytes = loop_stride(schedule, block, read, row).value_or(0) * read.buffer->dtype.bytes();
+      if (bytes <= 0) continue;
+      // A loop asks for one buffer.
+      std::erase_if(readers, [&](const Reader& r) { return r.buffer == read.buffer || r.loop == *inner; });
+      readers.push_back({*inner, read.buffer, bytes, analysis.is_expensive});
+    }
+  }
+  if (readers.empty()) return;
+  const bool is_expensive = std::any_of(readers.begin(), readers.end(), [](const Reader& r) { return r.is_expensive; });
+  const bool pays = !leaves_caches(schedule.func(), target) && (is_expensive ? 3 : 8) * row_bytes <= target.l1_bytes;
+  if (schedule.decide("row_prefetch", {{{0}, pays ? 1.2 : 1}, {{1}, pays ? 1 : 1.1}}, {pays ? 1 : 0})[0] == 0) return;
+  for (const Reader& reader : readers) prefetch_ahead(schedule, reader.loop, reader.buffer, reader.bytes);
+}
+
 }  // namespace
 
 std::optional<RowStages> find_row_stages(const Schedule& schedule) {
@@ -118,6 +155,7 @@ bool schedule_rows(Schedule& schedule, const Target& target) {
     }
   }
   unroll_short_loops(schedule, row);
+  prefetch_next_row(schedule, blocks, row, columns * blocks.back().write.buffer->dtype.bytes(), target);
   share_out(schedule, parallel);
   return true;
 }

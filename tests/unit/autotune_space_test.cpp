@@ -81,6 +81,7 @@ std::vector<test::SampleFunc> samples_of_decisions() {
   samples.push_back({"panels", test::matmul(48, 96, 64, false, true)});
   samples.push_back({"image", test::narrow_conv(32, 48, 8, f32, f32)});
   samples.push_back({"winograd", winograd(16, 32, 10)});
+  samples.push_back({"rows", test::softmax(4, 272)});
   return samples;
 }
 
@@ -102,7 +103,7 @@ TEST(SpaceOfTemplates, offers_what_the_templates_name) {
       if (asked.candidates.size() > 1) names.insert(asked.name);
   }
   for (const char* name : {"tile", "row_a_task", "vectors_a_task", "rows", "row_blocks", "k_unroll", "panel_prefetch",
-                           "window_unroll", "strip", "winograd_block"})
+                           "row_prefetch", "window_unroll", "strip", "winograd_block"})
     EXPECT_TRUE(names.count(name)) << name;
 }
 

@@ -385,6 +385,34 @@ TEST(DefaultSchedule, SumsOverRowsTakeVectorsSideBySide) {
     for (const int64_t columns : {32, 90, 96, 128}) expect_same_meaning(column_sum(3, 7, columns), each);
 }
 
+// The next row of a softmax or normalisation is asked for by the last stage that reads this one, where rows stay in the
+// first cache and do not come from memory.
+TEST(DefaultSchedule, StagesOfARowAskForTheNextOne) {
+  Target target = core(512, 32);
+  target.l1_bytes = 48 << 10;
+  const auto loops_that_ask = [&](const Func& func, const Decisions& decisions = {}) {
+    const Schedule schedule = cpu::decided_schedule(func, target, decisions);
+    std::vector<int64_t> bytes;
+    visit(schedule.func().body, [&](const For& loop) {
+      if (loop.attributes.count(prefetch_attribute))
+        bytes.push_back(std::get<int64_t>(loop.attributes.at(prefetch_bytes_attribute)));
+    });
+    return bytes;
+  };
+  const std::vector<int64_t> none, one_row{4096};
+  EXPECT_EQ(loops_that_ask(test::softmax(16, 1024)), one_row);
+  EXPECT_EQ(loops_that_ask(test::softmax(16, 1024), {{"row_prefetch", {0}}}), none);
+  EXPECT_EQ(loops_that_ask(test::layer_norm(16, 1024)), one_row);
+  const std::vector<int64_t> long_row{16384};
+  EXPECT_EQ(loops_that_ask(test::softmax(16, 4096)), long_row) << "exp hides it";
+  EXPECT_EQ(loops_that_ask(test::softmax(16, 8192)), none) << "it would not stay in the first cache";
+  EXPECT_EQ(loops_that_ask(test::softmax(16, 8192), {{"row_prefetch", {1}}}), std::vector<int64_t>{32768});
+  EXPECT_EQ(loops_that_ask(test::softmax(1 << 20, 1024)), none) << "from memory";
+  EXPECT_EQ(loops_that_ask(test::softmax(16, 64)), none) << "its stages are a few vectors";
+  for (const Target& each : cores())
+    for (const Func& func : {test::softmax(5, 272), test::layer_norm(5, 272)}) expect_same_meaning(func, each);
+}
+
 // Tiles take whole steps of k together: four, or two; of an odd k one.
 TEST(DefaultSchedule, TilesTakeSeveralStepsOfK) {
   const auto steps_of = [](const Func& func) {
