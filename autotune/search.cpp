@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "tensor_ir/structural.h"
 
@@ -15,8 +16,9 @@ constexpr double failed_log_ratio = 0.7;  // what a point without a time counts 
 constexpr double worst_seed = 0.5;        // ln of the predicted cost of seeds that are to differ
 constexpr double worst_neighbour = 0.25;  // ln of what a step of the descent may be predicted to lose
 constexpr size_t steps_of_a_decision = 4, descent_trials = 6;
+constexpr size_t most_pairs = 18;      // of such steps, around one point
 constexpr size_t explored_one_in = 4;  // of a batch
-constexpr int most_fruitless = 24;     // trials without a faster one, behind which the search ends
+constexpr int most_fruitless = 32;     // trials without a faster one, behind which the search ends
 
 std::string name_of(const std::vector<AskedDecision>& asked) {
   std::string name;
@@ -175,15 +177,18 @@ std::vector<Search::Sketch> Search::pool(const CostModel& model) {
   return sketches;
 }
 
-// One decision of the fastest point made otherwise, by a step in its value.
-std::vector<Search::Sketch> Search::neighbours(const CostModel& model) const {
+// One decision of the fastest point, or of the default where none is faster, made otherwise, by a step in its value; or
+// a pair of such steps.
+std::vector<Search::Sketch> Search::neighbours(const CostModel& model, bool are_pairs) const {
   const Result* fastest = best();
-  if (!fastest) return {};
-  const auto& asked = fastest->point.asked;
+  const auto& asked = fastest ? fastest->point.asked : contexts_[0];
+  const double log_ratio = fastest ? *fastest->log_ratio : 0;
   size_t context = 0;
   while (context < contexts_.size() && name_of(contexts_[context]) != name_of(asked)) ++context;
   if (context == contexts_.size()) return {};
-  std::vector<Chosen> points{chosen_of(asked)};
+  const Chosen origin = chosen_of(asked);
+  std::vector<Chosen> points;
+  std::vector<size_t> changed;  // the decision, by point
   for (size_t i = 0; i < asked.size(); ++i) {
     const auto& candidates = asked[i].candidates;
     std::vector<size_t> order;
@@ -195,16 +200,39 @@ std::vector<Search::Sketch> Search::neighbours(const CostModel& model) const {
     });
     order.resize(std::min(order.size(), steps_of_a_decision));
     for (const size_t v : order) {
-      points.push_back(points[0]);
+      points.push_back(origin);
       points.back()[i] = v;
+      changed.push_back(i);
     }
   }
-  const std::vector<double> scores = model.predict(features_, asked, points);
+  if (points.empty()) return {};
+  const double origin_score = model.predict(features_, asked, {origin})[0];
+  std::vector<double> scores = model.predict(features_, asked, points);
+  if (are_pairs) {
+    // As if both steps lost what each loses alone: as measured, else as predicted.
+    std::vector<double> losses;
+    for (size_t p = 0; p < points.size(); ++p) {
+      const auto found = results_.find(to_text(decisions_of({context, points[p]})));
+      losses.push_back(found == results_.end() ? scores[p] - origin_score
+                                               : found->second.log_ratio.value_or(failed_log_ratio) - log_ratio);
+    }
+    const std::vector<Chosen> steps = std::exchange(points, {});
+    scores.clear();
+    for (size_t a = 0; a < steps.size(); ++a) {
+      for (size_t b = a + 1; b < steps.size(); ++b) {
+        if (changed[a] == changed[b]) continue;
+        points.push_back(steps[a]);
+        points.back()[changed[b]] = steps[b][changed[b]];
+        scores.push_back(origin_score + losses[a] + losses[b]);
+      }
+    }
+  }
   std::vector<Sketch> sketches;
-  for (size_t p = 1; p < points.size(); ++p)
-    if (scores[p] < scores[0] + worst_neighbour) sketches.push_back({context, points[p], scores[p]});
+  for (size_t p = 0; p < points.size(); ++p)
+    if (scores[p] < origin_score + worst_neighbour) sketches.push_back({context, points[p], scores[p]});
   std::stable_sort(sketches.begin(), sketches.end(),
                    [](const Sketch& a, const Sketch& b) { return a.score < b.score; });
+  if (are_pairs) sketches.resize(std::min(sketches.size(), most_pairs));
   return sketches;
 }
 
@@ -289,8 +317,11 @@ std::vector<Point> Search::next_batch(const CostModel& model, size_t most) {
   const int batches = count() < seed_trials ? -1 : (count() - seed_trials) / batch_trials;
   if (batches >= model_batches) {
     phase_ = "descent";
-    for (const Sketch& sketch : neighbours(model))
-      if (batch.size() < size(descent_trials)) take(sketch, batch);
+    for (const bool are_pairs : {false, true}) {
+      if (!batch.empty()) break;
+      for (const Sketch& sketch : neighbours(model, are_pairs))
+        if (batch.size() < size(descent_trials)) take(sketch, batch);
+    }
   }
   if (batch.empty() && (batches < model_batches || fruitless_ < most_fruitless)) {
     const std::vector<Sketch> sketches = pool(model);

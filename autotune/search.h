@@ -3,7 +3,7 @@
 //   seeds     the analytic best, what was fast in the nearest tasks of the database and in older records of this one,
 //             and points that differ most from each other
 //   batches   three times those that the model ranks first, and some at random, since it errs
-//   descent   around the fastest, one decision at a time
+//   descent   around the fastest, one decision at a time, then two: some pay only together
 //   batches   as long as something improves
 //
 // A candidate is scored without running its template: each set of decisions that a template was seen to ask (a context)
@@ -71,7 +71,7 @@ class Search {
 
   void add_context(const std::vector<AskedDecision>& asked);
   std::vector<Sketch> pool(const CostModel& model);
-  std::vector<Sketch> neighbours(const CostModel& model) const;
+  std::vector<Sketch> neighbours(const CostModel& model, bool are_pairs) const;
   Decisions decisions_of(const Sketch& sketch) const;
   bool take(std::optional<Point> point, std::vector<Point>& batch);
   bool take(const Sketch& sketch, std::vector<Point>& batch);

@@ -41,8 +41,7 @@ void set_ratio(Record& record, const Measurement& measured, double incumbent_to_
   record.detail = measured.detail;
   record.samples = measured.samples;
   record.machine = measured.machine;
-  if (measured.status != Status::ok) return;
-  const Ratio ratio = ratio_of(measured.samples);
+  const Ratio ratio = measured.status == Status::ok ? ratio_of(measured.samples) : Ratio{};
   record.ratio = ratio.median, record.ratio_low = ratio.low, record.ratio_high = ratio.high;
   record.ratio_to_default = ratio.median * incumbent_to_default;
 }
@@ -232,17 +231,36 @@ void Trials::measure_some() {
     batch_.pop_front();
   }
   const double to_default = incumbent_to_default_;
+  const auto is_promising = [&](const Record& record) {
+    return is_faster(record) && record.ratio_to_default < incumbent_to_default_;
+  };
+  const auto finish = [&](Built& candidate) {
+    if (incumbent_ != candidate.file) std::filesystem::remove(candidate.file);
+    ready_.push_back(std::move(candidate.record));
+  };
   try {
+    std::vector<Built*> promising;
     measure_all(options_, requests, [&](size_t i, const Measurement& measured) {
-      Record record = std::move(candidates[i].record);
-      set_ratio(record, measured, to_default);
-      if (is_faster(record) && record.ratio_to_default < incumbent_to_default_) {
-        incumbent_ = candidates[i].file;
-        incumbent_to_default_ = record.ratio_to_default;
+      set_ratio(candidates[i].record, measured, to_default);
+      if (is_promising(candidates[i].record)) {
+        promising.push_back(&candidates[i]);
       } else {
-        std::filesystem::remove(candidates[i].file);
+        finish(candidates[i]);
       }
-      ready_.push_back(std::move(record));
+    });
+    // Whoever is chosen for a measurement had luck in it, and all that is measured beside an incumbent would inherit
+    // its luck, from one to the next.  A second measurement, which nobody was chosen for, beside the default has none.
+    requests.clear();
+    for (const Built* candidate : promising) requests.push_back(request_for(candidate->file, default_));
+    measure_all(options_, requests, [&](size_t i, const Measurement& measured) {
+      Built& candidate = *promising[i];
+      set_ratio(candidate.record, measured, 1);
+      if (is_promising(candidate.record)) {
+        if (incumbent_ != default_) std::filesystem::remove(incumbent_);
+        incumbent_ = candidate.file;
+        incumbent_to_default_ = candidate.record.ratio_to_default;
+      }
+      finish(candidate);
     });
   } catch (const Error&) {
     if (ready_.empty()) throw;

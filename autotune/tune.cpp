@@ -372,7 +372,9 @@ class Job {
         Search& search = current->search();
         if (search.count() == 0)
           for (const Decisions& prior : learner_->priors(current->task().key, search)) search.add_prior(prior);
-        if (!current->begin_batch(learner_->model())) continue;
+        // Evolution has no use for a model, and training one on thousands of points takes a while.
+        const bool is_evolution = options_.strategy == Strategy::evolution;
+        if (!current->begin_batch(is_evolution ? no_model_ : learner_->model())) continue;
       }
       auto record = current->next();
       if (!record) {
@@ -559,6 +561,7 @@ class Job {
   std::string target_key_, model_;
   std::vector<std::unique_ptr<Trials>> trials_;
   std::optional<Learner> learner_;  // of their searches
+  const CostModel no_model_;
 };
 
 }  // namespace

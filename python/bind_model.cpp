@@ -164,22 +164,34 @@ py::list decisions(const relay::Graph& graph, const std::string& target, int thr
   return result;
 }
 
-// With these decisions wherever they are asked for, and no Winograd; for experiments.
+// With these decisions in this task and none elsewhere, or, without a task, wherever they are asked for; for
+// experiments.  Of the task, the report has the kernels.
 py::tuple compile_decided(const relay::Graph& graph, const std::string& target, int threads,
-                          const std::map<std::string, Choice>& decisions) {
+                          const std::map<std::string, Choice>& decisions, const std::string& task, bool winograd) {
   const Target parsed = parse_target(target);
   if (!parsed.decided_schedule)
     throw Error(ErrorCode::schedule, "the templates of " + target + " leave nothing to decide");
+  relay::CompileReport report;
   relay::CompileOptions options;
-  options.threads = threads, options.winograd = false;
+  const auto cache = KernelCache::from_environment();
+  options.threads = threads, options.winograd = winograd, options.cache = cache.get();
   options.schedule = [&](const Func& func, const Target& for_target) {
-    Decisions wanted;
     const Schedule by_default = parsed.decided_schedule(func, for_target, {});
+    if (!task.empty())
+      return autotune::task_key(func) == task ? parsed.decided_schedule(func, for_target, decisions) : by_default;
+    Decisions wanted;
     for (const AskedDecision& asked : by_default.asked())
       if (const auto found = decisions.find(asked.name); found != decisions.end()) wanted.insert(*found);
     return parsed.decided_schedule(func, for_target, wanted);
   };
-  return py::make_tuple(relay::compile(graph, parsed, options), py::dict());
+  Executable executable = relay::compile(graph, parsed, options, &report);
+  std::vector<std::string> kernels;
+  for (const auto& piece : report.pieces)
+    if (!task.empty() && autotune::task_key(piece.func) == task)
+      kernels.insert(kernels.end(), piece.kernels.begin(), piece.kernels.end());
+  py::dict rows;
+  rows["kernels_of_task"] = kernels;
+  return py::make_tuple(std::move(executable), rows);
 }
 
 }  // namespace
@@ -194,7 +206,8 @@ void bind_model(py::module_& module) {
   module.def("explain_onnx", &explain_onnx, unlocked);
   module.def("compile", &compile);
   module.def("decisions", &decisions);
-  module.def("compile_decided", &compile_decided);
+  module.def("compile_decided", &compile_decided, py::arg("graph"), py::arg("target"), py::arg("threads"),
+             py::arg("decisions"), py::arg("task") = "", py::arg("winograd") = false);
   // Where compiled kernels are kept: (directory, entries, bytes); None where they are not.
   module.def("kernel_cache", []() -> py::object {
     const auto cache = KernelCache::from_environment();

@@ -63,24 +63,30 @@ TEST(Searching, tries_each_schedule_once_and_the_same_again) {
   EXPECT_NE(first.tried, run(c, space, 64).tried);
 }
 
-// A template with many decisions, one of which is asked for only behind a value of another.
-Target deep() {
+// A template with these decisions, of so many values each; behind "a" another one may be asked for.
+Target asking(std::vector<std::pair<std::string, int64_t>> decisions) {
   Target target = core();
-  target.decided_schedule = [](const Func& func, const Target&, const Decisions& decisions) {
-    Schedule schedule(func, decisions);
-    std::vector<Candidate> candidates;
-    for (int64_t i = 0; i < 10; ++i) candidates.push_back({{i}, 1.0 + 0.01 * static_cast<double>(i)});
+  target.decided_schedule = [decisions = std::move(decisions)](const Func& func, const Target&,
+                                                               const Decisions& decided) {
+    Schedule schedule(func, decided);
     const BlockRef block = schedule.blocks()[0];
-    std::vector<std::string> names{"a", "b", "c", "d"};
-    for (size_t n = 0; n < names.size(); ++n) {
-      const int64_t value = schedule.decide(names[n], candidates, {0})[0];
-      schedule.annotate(block, names[n], value);
-      if (names[n] == "a" && value >= 7) names.push_back("e");
+    auto asked = decisions;
+    for (size_t n = 0; n < asked.size(); ++n) {
+      const auto [name, count] = asked[n];
+      std::vector<Candidate> candidates;
+      for (int64_t i = 0; i < count; ++i) candidates.push_back({{i}, 1.0 + 0.01 * static_cast<double>(i)});
+      const int64_t value = schedule.decide(name, candidates, {0})[0];
+      schedule.annotate(block, name, value);
+      if (name == "a" && value >= 7) asked.emplace_back("e", 10);
     }
     schedule.require_all_asked();
     return schedule;
   };
   return target;
+}
+
+Target deep() {
+  return asking({{"a", 10}, {"b", 10}, {"c", 10}, {"d", 10}});
 }
 
 double deep_time(const Point& point) {
@@ -109,6 +115,28 @@ TEST(Searching, finds_its_way_in_large_spaces_with_decisions_behind_decisions) {
     EXPECT_LE(trace.tried.size(), 64u);
   }
   EXPECT_GT(reached, 0.8);
+}
+
+// The sum of what each decision takes alone, and two of them that lose alone win together.
+double pair_time(const Point& point) {
+  std::map<std::string, double> value;
+  for (const AskedDecision& asked : point.asked)
+    value[asked.name] = static_cast<double>(asked.candidates[asked.chosen].value[0]);
+  if (value["tile"] == 7 && value["rows"] == 1) value["rows"] = -6;
+  return 0.03 * std::abs(value["tile"] - 5) + 0.03 * value["rows"] + 0.08 * std::abs(value["b"] - 1) +
+         0.08 * std::abs(value["c"] - 1);
+}
+
+TEST(Searching, finds_two_decisions_that_pay_only_together) {
+  const Target target = asking({{"tile", 20}, {"rows", 2}, {"b", 10}, {"c", 10}});
+  const Space space(test::matmul(16, 16, 16), target);
+  const double best = 0.06 - 0.18 - pair_time(*space.visit({}));
+  int found = 0;
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    Search search(space, target, seed);
+    found += run(search, space, 64, pair_time).best < best + 1e-9;
+  }
+  EXPECT_GE(found, 8);
 }
 
 TEST(Searching, comes_near_the_best_of_all_points) {

@@ -276,6 +276,56 @@ TEST_F(Tuning, finals_are_measured_beside_the_default_and_decide) {
   EXPECT_EQ(comparisons_, 0);
 }
 
+// Each process is a few percent faster or slower than others with the same code, all of its runs alike.  The luck of
+// the fastest is not handed on to what is measured beside it.
+TEST_F(Tuning, the_luck_of_incumbents_does_not_add_up) {
+  constexpr double luck = 0.03;
+  options_.most_trials = 48, options_.most_tasks = 1;
+  std::mt19937_64 random(7);
+  double truth = 1;  // of every candidate, by the default's
+  std::filesystem::path by_default;
+  options_.measure_candidate = [&](const MeasureRequest& request) {
+    if (request.seconds == 0) by_default = request.incumbent;
+    Measurement result = measure(request);
+    const double noise = 1 + luck * (2 * static_cast<double>(random() % 1001) / 1000 - 1);
+    for (Sample& sample : result.samples) sample.candidate = (request.incumbent == by_default ? truth : 1) * noise;
+    return result;
+  };
+  for (const double t : {1.0, 0.8}) {
+    std::filesystem::remove(folder_ / "tune.db");
+    events_.clear();
+    truth = t;
+    const TuneReport report = run();
+    EXPECT_EQ(report.trials + report.finals, count_records());
+    int timed = 0;
+    for (const auto& event : events_) {
+      if (event["event"] != "trial" || event["status"] != "ok") continue;
+      ++timed;
+      EXPECT_GE(event["best"], truth * (1 - luck) - 1e-9);
+      EXPECT_NEAR(event["ratio_to_default"], truth, truth * 2.1 * luck);
+    }
+    EXPECT_GT(timed, 20);
+  }
+}
+
+// What is faster than the incumbent is measured beside the default once more, and that is what its record says.
+TEST_F(Tuning, only_what_is_fast_twice_becomes_the_incumbent) {
+  std::set<std::string> tried;
+  options_.measure_candidate = [&](const MeasureRequest& request) {
+    Measurement result = measure(request);
+    const bool is_first = tried.insert(request.candidate).second;
+    for (Sample& sample : result.samples) sample.candidate = is_first ? 0.5 : 0.97 + 0.02 * (tried.size() % 2);
+    return result;
+  };
+  const TuneReport report = run();
+  EXPECT_GT(report.trials, 0);
+  for (const auto& event : events_) {
+    if (event["event"] != "trial" || event["status"] != "ok") continue;
+    EXPECT_GE(event["ratio_to_default"], 0.97);
+    EXPECT_EQ(event["ratio"], event["ratio_to_default"]);
+  }
+}
+
 TEST_F(Tuning, records_of_other_builds_are_measured_again_first) {
   run();
   Database database(folder_ / "tune.db", Access::read);
