@@ -132,7 +132,8 @@ class CpuProgram final : public Program {
     code_->reserve(plan_, static_cast<size_t>(useful_threads(threads)));
     if (code_->arena) std::memset(code_->arena.get(), std::to_integer<int>(value), code_->arena_bytes);
     if (code_->workspaces)
-      std::memset(code_->workspaces.get(), std::to_integer<int>(value), code_->workspace_bytes * code_->workspace_count);
+      std::memset(code_->workspaces.get(), std::to_integer<int>(value),
+                  code_->workspace_bytes * code_->workspace_count);
   }
 
   std::unique_ptr<Program> at(const Plan& plan) const override { return std::make_unique<CpuProgram>(plan, code_); }
@@ -158,6 +159,11 @@ class CpuProgram final : public Program {
     threads = useful_threads(threads);
     begin(inputs, outputs, threads);
     std::vector<std::vector<double>> samples(steps_.size());
+    // A worker may lose its core between the barrier and its clock: a step begins where the first of them does.
+    struct Times {
+      Clock::time_point start, end;
+    };
+    std::vector<std::vector<Times>> times(threads, std::vector<Times>(steps_.size()));  // by worker and step
     TeamLease team(threads);
     for (int repetition = 0; repetition < repetitions; ++repetition) {
       next_run();
@@ -166,12 +172,17 @@ class CpuProgram final : public Program {
         set_caller_pointers(workers_[w]);
         for (size_t i = 0; i < steps_.size(); ++i) {
           team->barrier(w);
-          Clock::time_point start = Clock::now();
+          times[w][i].start = Clock::now();
           run_share(steps_[i], w, threads);
-          team->barrier(w);
-          if (w == 0) samples[i].push_back(std::chrono::duration<double>(Clock::now() - start).count());
+          times[w][i].end = Clock::now();
         }
       });
+      for (size_t i = 0; i < steps_.size(); ++i) {
+        Times step = times[0][i];
+        for (const auto& of_worker : times)
+          step = {std::min(step.start, of_worker[i].start), std::max(step.end, of_worker[i].end)};
+        samples[i].push_back(std::chrono::duration<double>(step.end - step.start).count());
+      }
     }
     end(outputs);
     std::vector<double> medians;
