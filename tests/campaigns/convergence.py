@@ -236,6 +236,8 @@ def campaign(trials: int, threads: int, models: Path | None, output: Path | None
             model = tw.load(path)
             ours = search(model, folder, f"{path.stem} search", min(SEARCH_TRIALS, trials), tasks, threads, False)
             theirs = search(model, folder, f"{path.stem} evolution", trials, tasks, threads, True)
+            for task in ours.keys() ^ theirs.keys():  # as heavy as another, by the profile of one job
+                print(f"  searched by one of both: {path.stem} {task}", flush=True)
             for task in ours.keys() & theirs.keys():
                 name = path.stem if models is None else f"{path.stem.split('.')[0]} {task}"
                 results[name] = pair = ours[task], theirs[task]

@@ -31,7 +31,7 @@ TEST_F(Campaign, hostile) {
     const test::Hostile& hostile = kernels[static_cast<size_t>(i) % kernels.size()];
     MeasureRequest request = requests.of(hostile.kernel);
     request.threads = 1 + static_cast<int>(random() % 2);
-    request.limit_seconds = (text ? 0.6 : 2.0) + 0.1 * static_cast<double>(random() % 5);
+    request.limit_seconds = (text ? 0.6 : 4.0) + 0.1 * static_cast<double>(random() % 5);
     request.memory_bytes = int64_t{128} << 20;
     const double start = seconds_now();
     const Measurement measured = autotune::measure(request);
