@@ -176,10 +176,10 @@ py::tuple compile_decided(const relay::Graph& graph, const std::string& target, 
   const auto cache = KernelCache::from_environment();
   options.threads = threads, options.winograd = winograd, options.cache = cache.get();
   options.schedule = [&](const Func& func, const Target& for_target) {
-    const Schedule by_default = parsed.decided_schedule(func, for_target, {});
     if (!task.empty())
-      return autotune::task_key(func) == task ? parsed.decided_schedule(func, for_target, decisions) : by_default;
+      return parsed.decided_schedule(func, for_target, autotune::task_key(func) == task ? decisions : Decisions());
     Decisions wanted;
+    const Schedule by_default = parsed.decided_schedule(func, for_target, {});
     for (const AskedDecision& asked : by_default.asked())
       if (const auto found = decisions.find(asked.name); found != decisions.end()) wanted.insert(*found);
     return parsed.decided_schedule(func, for_target, wanted);
@@ -189,9 +189,7 @@ py::tuple compile_decided(const relay::Graph& graph, const std::string& target, 
   for (const auto& piece : report.pieces)
     if (!task.empty() && autotune::task_key(piece.func) == task)
       kernels.insert(kernels.end(), piece.kernels.begin(), piece.kernels.end());
-  py::dict rows;
-  rows["kernels_of_task"] = kernels;
-  return py::make_tuple(std::move(executable), rows);
+  return py::make_tuple(std::move(executable), py::dict(py::arg("kernels_of_task") = kernels));
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT / "python"))
 import tilewright as tw  # noqa: E402
 from tilewright import _core  # noqa: E402
 from tilewright.cli import made_up_inputs  # noqa: E402
+from tilewright.profile import Kernel  # noqa: E402
 from tilewright.tune import MEASURE_PROGRAM  # noqa: E402
 
 SEARCH_TRIALS = 64
@@ -162,21 +163,15 @@ def compare(model: tw.Model, task: str, schedules: list[str], threads: int) -> n
         decisions = {name: [int(number) for number in value.split("x")] for name, value in words}
         core, report = _core.compile_decided(model._core, "cpu", threads, decisions, task, True)
         core.threads = threads
-        steps = core.profile(made_up(core), 1)
-        own = [i for i, step in enumerate(steps) if step[1] in report["kernels_of_task"]]
-        assert own, f"the network has no kernel of task {task}"
-        return core, own
+        assert report["kernels_of_task"], f"the network has no kernel of task {task}"
+        return core, report["kernels_of_task"]
 
-    def made_up(core):
-        return list(made_up_inputs(dict(core.inputs), 0).values())
-
-    def time(core, steps: list[int]) -> float:
-        spans = core.trace(inputs, 1)  # of each worker and step
-        own = [[span for span in spans if span[1] == step] for step in steps]
-        return sum(max(end for *_, end in step) - min(start for *_, start, _ in step) for step in own)
+    def time(core, names: list[str]) -> float:
+        kernels = [Kernel(*row) for row in core.profile(inputs, 1)]
+        return sum(kernel.seconds for kernel in kernels if kernel.symbol in names)
 
     copies = [[compiled(text) for text in schedules] for _ in range(COPIES)]
-    inputs = made_up(copies[0][0][0])
+    inputs = list(made_up_inputs(dict(copies[0][0][0].inputs), 0).values())
     others = np.zeros(1 << 21)  # takes the place of what the caches hold, as other kernels of a network do
     seconds = np.empty((COPIES, ROUNDS, len(schedules)))
     for i in range(-1, ROUNDS):  # once for nothing
