@@ -59,6 +59,7 @@ std::string target_facts(const Target& target, int threads) {
   facts["fma_latency"] = target.fma_latency;
   facts["load_ports"] = target.load_ports;
   facts["l1_bytes"] = target.l1_bytes;
+  facts["l1_ways"] = target.l1_ways;
   facts["l2_bytes"] = target.l2_bytes;
   facts["l3_bytes"] = target.l3_bytes;
   facts["compute_capability"] = target.compute_capability;

@@ -160,8 +160,8 @@ int count_list(const std::string& text) {
   return count;
 }
 
-void place(CacheSizes& caches, int level, int64_t bytes, int cpus) {
-  if (level == 1) caches.l1_data = bytes;
+void place(CacheSizes& caches, int level, int64_t bytes, int ways, int cpus) {
+  if (level == 1) caches.l1_data = bytes, caches.l1_ways = ways;
   if (level == 2) caches.l2 = bytes;
   if (level == 3) caches.l3 = bytes, caches.l3_cpus = cpus;
 }
@@ -179,8 +179,9 @@ CacheSizes cache_sizes() {
     long long bytes = 0;
     std::sscanf(size.c_str(), "%lld%c", &bytes, &unit);
     bytes *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
-    place(caches, std::atoi(read_line(folder + "level").c_str()), bytes,
-          count_list(read_line(folder + "shared_cpu_list")));
+    const int level = std::atoi(read_line(folder + "level").c_str()),
+              ways = std::atoi(read_line(folder + "ways_of_associativity").c_str());
+    place(caches, level, bytes, ways, count_list(read_line(folder + "shared_cpu_list")));
   }
 #if defined(__x86_64__)
   // Intel's leaf 4 and AMD's 0x8000001d describe caches alike.
@@ -191,8 +192,9 @@ CacheSizes cache_sizes() {
       __cpuid_count(leaf, index, eax, ebx, ecx, edx);
       unsigned type = eax & 31;
       if (type == 0) break;
-      int64_t bytes = int64_t{(ebx >> 22) + 1} * ((ebx >> 12 & 1023) + 1) * ((ebx & 4095) + 1) * (int64_t{ecx} + 1);
-      if (type != 2) place(caches, eax >> 5 & 7, bytes, static_cast<int>((eax >> 14 & 4095) + 1));
+      const int ways = static_cast<int>((ebx >> 22) + 1);
+      const int64_t bytes = int64_t{ways} * ((ebx >> 12 & 1023) + 1) * ((ebx & 4095) + 1) * (int64_t{ecx} + 1);
+      if (type != 2) place(caches, eax >> 5 & 7, bytes, ways, static_cast<int>((eax >> 14 & 4095) + 1));
     }
   }
 #endif

@@ -10,6 +10,7 @@ namespace tw {
 // Bytes; 0: there is none, or the system does not say.
 struct CacheSizes {
   int64_t l1_data = 0, l2 = 0, l3 = 0;
+  int l1_ways = 0;  // of the first one: lines that a set holds
   int l3_cpus = 0;  // logical CPUs that share one L3
 };
 

@@ -60,6 +60,7 @@ std::string to_text(const MachineFacts& facts) {
                       {"cpu", facts.cpu.name},
                       {"features", facts.cpu.features},
                       {"l1_bytes", facts.caches.l1_data},
+                      {"l1_ways", facts.caches.l1_ways},
                       {"l2_bytes", facts.caches.l2},
                       {"l3_bytes", facts.caches.l3},
                       {"has_half_width_fma", facts.has_half_width_fma},
@@ -77,6 +78,7 @@ MachineFacts parse_machine_facts(std::string_view text) {
     value.at("cpu").get_to(facts.cpu.name);
     value.at("features").get_to(facts.cpu.features);
     value.at("l1_bytes").get_to(facts.caches.l1_data);
+    value.at("l1_ways").get_to(facts.caches.l1_ways);
     value.at("l2_bytes").get_to(facts.caches.l2);
     value.at("l3_bytes").get_to(facts.caches.l3);
     value.at("has_half_width_fma").get_to(facts.has_half_width_fma);
@@ -85,7 +87,8 @@ MachineFacts parse_machine_facts(std::string_view text) {
     value.at("is_emulated").get_to(facts.is_emulated);
     std::sort(facts.cpu.features.begin(), facts.cpu.features.end());
     const bool is_sensible = facts.cores >= 1 && facts.threads >= 1 && facts.threads <= Team::max_size &&
-                             facts.caches.l1_data >= 0 && facts.caches.l2 >= 0 && facts.caches.l3 >= 0;
+                             facts.caches.l1_data >= 0 && facts.caches.l1_ways >= 0 && facts.caches.l2 >= 0 &&
+                             facts.caches.l3 >= 0;
     if (is_sensible) return facts;
   } catch (const json::exception&) {
   }

@@ -32,6 +32,7 @@ struct Target {
   bool has_f16_conversion = false;
   int fma_ports = 2, fma_latency = 4, load_ports = 2;
   int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 4 << 20;  // l3: of all cores together
+  int l1_ways = 8;  // lines that a set of the first cache holds
   // Bytes a cycle that all cores together, and one alone, read from memory: cautious, what most machines of the kind
   // exceed.
   double memory_rate = 32, core_memory_rate = 4;

@@ -16,26 +16,26 @@ struct Core {
   const char* cpu;
   Isa isa;
   int fma_ports, fma_latency, load_ports, threads;
-  int l1_kib, l2_kib, l3_kib;
+  int l1_kib, l1_ways, l2_kib, l3_kib;
 };
 
 const Core cores[] = {
-    // name           LLVM's CPU       ISA          FMA ports, latency, load ports, threads, KiB of L1, L2, L3
-    {"aarch64", "generic", Isa::armv8, 2, 4, 2, 4, 32, 512, 0},
-    {"armv7", "cortex-a7", Isa::armv7, 1, 8, 1, 4, 32, 512, 0},
-    {"cortex-a7", "cortex-a7", Isa::armv7, 1, 8, 1, 4, 32, 512, 0},
-    {"cortex-a53", "cortex-a53", Isa::armv8, 1, 4, 1, 4, 32, 512, 0},
-    {"cortex-a72", "cortex-a72", Isa::armv8, 2, 7, 1, 4, 32, 1024, 0},
-    {"cortex-a76", "neoverse-n1", Isa::armv8_2, 2, 4, 2, 4, 64, 512, 2048},
-    {"neoverse-n1", "neoverse-n1", Isa::armv8_2, 2, 4, 2, 4, 64, 1024, 32768},
-    {"neoverse-v1", "neoverse-v1", Isa::armv8_6, 4, 4, 3, 4, 64, 1024, 32768},
-    {"neoverse-v2", "neoverse-v2", Isa::armv8_6, 4, 4, 3, 4, 64, 2048, 32768},
-    {"graviton2", "neoverse-n1", Isa::armv8_2, 2, 4, 2, 4, 64, 1024, 32768},
-    {"graviton3", "neoverse-v1", Isa::armv8_6, 4, 4, 3, 4, 64, 1024, 32768},
-    {"graviton4", "neoverse-v2", Isa::armv8_6, 4, 4, 3, 4, 64, 2048, 36864},
-    {"rpi3", "cortex-a53", Isa::armv8, 1, 4, 1, 4, 32, 512, 0},
-    {"rpi4", "cortex-a72", Isa::armv8, 2, 7, 1, 4, 32, 1024, 0},
-    {"rpi5", "neoverse-n1", Isa::armv8_2, 2, 4, 2, 4, 64, 512, 2048},
+    // name           LLVM's CPU       ISA          FMA ports, latency, load ports, threads, L1 in KiB, its ways, L2, L3
+    {"aarch64", "generic", Isa::armv8, 2, 4, 2, 4, 32, 4, 512, 0},
+    {"armv7", "cortex-a7", Isa::armv7, 1, 8, 1, 4, 32, 4, 512, 0},
+    {"cortex-a7", "cortex-a7", Isa::armv7, 1, 8, 1, 4, 32, 4, 512, 0},
+    {"cortex-a53", "cortex-a53", Isa::armv8, 1, 4, 1, 4, 32, 4, 512, 0},
+    {"cortex-a72", "cortex-a72", Isa::armv8, 2, 7, 1, 4, 32, 2, 1024, 0},
+    {"cortex-a76", "neoverse-n1", Isa::armv8_2, 2, 4, 2, 4, 64, 4, 512, 2048},
+    {"neoverse-n1", "neoverse-n1", Isa::armv8_2, 2, 4, 2, 4, 64, 4, 1024, 32768},
+    {"neoverse-v1", "neoverse-v1", Isa::armv8_6, 4, 4, 3, 4, 64, 4, 1024, 32768},
+    {"neoverse-v2", "neoverse-v2", Isa::armv8_6, 4, 4, 3, 4, 64, 4, 2048, 32768},
+    {"graviton2", "neoverse-n1", Isa::armv8_2, 2, 4, 2, 4, 64, 4, 1024, 32768},
+    {"graviton3", "neoverse-v1", Isa::armv8_6, 4, 4, 3, 4, 64, 4, 1024, 32768},
+    {"graviton4", "neoverse-v2", Isa::armv8_6, 4, 4, 3, 4, 64, 4, 2048, 36864},
+    {"rpi3", "cortex-a53", Isa::armv8, 1, 4, 1, 4, 32, 4, 512, 0},
+    {"rpi4", "cortex-a72", Isa::armv8, 2, 7, 1, 4, 32, 2, 1024, 0},
+    {"rpi5", "neoverse-n1", Isa::armv8_2, 2, 4, 2, 4, 64, 4, 512, 2048},
 };
 
 std::vector<std::string> features_of(Isa isa) {
@@ -69,7 +69,7 @@ Target make(const Core& core) {
   target.instructions = instructions_of(target.features);
   target.fma_ports = core.fma_ports, target.fma_latency = core.fma_latency, target.load_ports = core.load_ports;
   target.threads = core.threads;
-  target.l1_bytes = int64_t{core.l1_kib} << 10;
+  target.l1_bytes = int64_t{core.l1_kib} << 10, target.l1_ways = core.l1_ways;
   target.l2_bytes = int64_t{core.l2_kib} << 10;
   target.l3_bytes = int64_t{core.l3_kib} << 10;
   // Boards, which have no large third cache, have one narrow channel.
@@ -119,6 +119,7 @@ Target machine_target(const MachineFacts& machine) {
   }
   const CacheSizes& caches = machine.caches;
   if (caches.l1_data > 0) target.l1_bytes = caches.l1_data;
+  if (caches.l1_ways > 0) target.l1_ways = caches.l1_ways;
   if (caches.l2 > 0) target.l2_bytes = caches.l2;
   if (caches.l3 > 0) target.l3_bytes = caches.l3;
   target.threads = machine.cores;

@@ -85,6 +85,7 @@ void choose_sizes(Schedule& schedule, TiledContraction& c, const Target& target)
   c.is_scattered = c.reduce.size() == 1 && unit_stride(c.read_a(), c.reduce[0], analysis.iters,
                                                        static_cast<int>(std::max<int64_t>(1, c.k_count))) == 1;
   Sweep sweep{outer_count, c.is_scattered ? outer_count * c.m * c.k_count * c.read_a().buffer->dtype.bytes() : 0};
+  sweep.row_stride = row_stride(c);
   sweep.packs_panels = !is_constant(schedule.func(), c.read_b().buffer);
   c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t batches = count_iterations(analysis, c.batch);

@@ -82,6 +82,12 @@ std::optional<Words> find_words(const Contraction& c, int64_t g, int lanes) {
   return std::nullopt;
 }
 
+int64_t row_stride(const Contraction& c) {
+  if (c.rows.empty()) return 0;
+  const Access& a = c.analysis.reads[static_cast<size_t>(c.a)];
+  return unit_stride(a, c.rows.back(), c.analysis.iters, 2).value_or(0) * a.buffer->dtype.bytes();
+}
+
 int dimension_of(const Access& access, const Var& iteration) {
   for (size_t d = 0; d < access.indices.size(); ++d)
     if (access.indices[d].get() == iteration.get()) return static_cast<int>(d);

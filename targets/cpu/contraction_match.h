@@ -46,6 +46,9 @@ struct Words {
 // The axis of k along which A has words of g elements; nothing when it has none, or when B is without that axis.
 std::optional<Words> find_words(const Contraction& c, int64_t g, int lanes);
 
+// Bytes from one row of A to the next along the innermost axis of rows; 0: there is none, or they differ.
+int64_t row_stride(const Contraction& c);
+
 // How B's indices map to its iterations: the dimension of B that is the iteration itself, -1 when none is.
 int dimension_of(const Access& access, const Var& iteration);
 // Each index of the access is one iteration variable, each at most once, or that of a dimension of one element.

@@ -130,7 +130,8 @@ void choose_sizes(Schedule& schedule, DotContraction& c, const Target& target) {
   c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t n_vectors = (c.group + c.lanes - 1) / c.lanes, k_count = count_iterations(analysis, c.reduce) / c.g();
   const int64_t batches = count_iterations(analysis, c.batch) * (analysis.extent(c.vector_axis) / c.group);
-  c.tile = decide_tile(schedule, {c.m, n_vectors, k_count, 1, {}, batches, c.streams, c.is_grouped()}, target);
+  const Sweep sweep{.row_stride = row_stride(c)};
+  c.tile = decide_tile(schedule, {c.m, n_vectors, k_count, 1, sweep, batches, c.streams, c.is_grouped()}, target);
 }
 
 struct DotLoops {

@@ -25,11 +25,16 @@ double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, in
 struct Sweep {
   int64_t outer_rows = 1;       // so many times m rows meet each panel of B
   int64_t scattered_bytes = 0;  // of A, where each row is contiguous along k; 0: rows lie side by side
+  int64_t row_stride = 0;       // bytes from one row of A to the next; 0: not known
   bool packs_panels = false;    // of B, which is no weight, while the kernel runs
 };
 
+// Cycles of a step along k in which the core waits for lines of A that do not stay in the first cache until all of a
+// line's elements are used: lines of rows that lie some power of two apart share few of its sets.
+double conflict_cycles(const RegisterTile& tile, int64_t row_stride, const Target& target);
+
 // Cycles beyond these in which the core waits for its caches: a panel of B comes again for each row of tiles, A for
-// each panel, and what is packed once.
+// each panel, lines that are in each other's way, and what is packed once.
 double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Sweep& sweep,
                        const Target& target);
 

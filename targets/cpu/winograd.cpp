@@ -80,8 +80,9 @@ double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
   const bool is_matrix_near = panel_bytes / points <= target.l1_bytes / 3;
   const double again = is_matrix_near ? 0 : static_cast<double>((rows - 1) * panel_bytes) / near_rate;
   const double computing =
-      static_cast<double>(points) * (predict_cycles(b.tile, b.tiles, b.tile.vectors, s.inputs, target) +
-                                     loop_cycles * static_cast<double>(rows * s.inputs)) +
+      static_cast<double>(points) *
+          (predict_cycles(b.tile, b.tiles, b.tile.vectors, s.inputs, target) +
+           (loop_cycles + conflict_cycles(b.tile, 4 * s.inputs, target)) * static_cast<double>(rows * s.inputs)) +
       static_cast<double>(b.tiles * b.tile.vectors) * transform + again;
   // One point's weights come while the one before computes: from memory at first, since other layers' came in between.
   const auto task = [&](double rate) { return std::max(computing, static_cast<double>(panel_bytes) / rate); };

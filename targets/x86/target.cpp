@@ -137,6 +137,7 @@ Target machine_target(const MachineFacts& machine) {
     Target target = make(*level, further);
     const CacheSizes& caches = machine.caches;
     if (caches.l1_data > 0) target.l1_bytes = caches.l1_data;
+    if (caches.l1_ways > 0) target.l1_ways = caches.l1_ways;
     if (caches.l2 > 0) target.l2_bytes = caches.l2;
     if (caches.l3 > 0) target.l3_bytes = caches.l3;
     if (machine.has_half_width_fma) target.fma_ports = 1;

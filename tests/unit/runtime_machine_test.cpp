@@ -78,6 +78,7 @@ TEST(Machine, FiguresAreSane) {
     EXPECT_LT(figure, 20'000);
   }
   EXPECT_GE(report.caches.l1_data, 8 << 10);
+  EXPECT_GE(report.caches.l1_ways, 1);
   EXPECT_GE(report.caches.l2, report.caches.l1_data);
 }
 

@@ -453,6 +453,21 @@ TEST(TileModel, PrefersRowsToPanelsThatLeaveTheFirstCache) {
   EXPECT_GE(cpu::choose_tile(128, 48, 768, target, {.scattered_bytes = 128 * 768 * 4}).rows, 6);
 }
 
+TEST(TileModel, KeepsRowsOutOfEachOthersWay) {
+  Target target = core(512, 32);
+  target.l1_bytes = 32 << 10, target.l1_ways = 8;
+  const auto cycles = [&](int rows, int64_t stride) { return cpu::conflict_cycles({rows, 2}, stride, target); };
+  EXPECT_EQ(cycles(14, 768 * 4), 0.0) << "four sets for 14 rows";
+  EXPECT_GT(cycles(14, 1024 * 4), cycles(12, 1024 * 4)) << "one set for all of them";
+  EXPECT_EQ(cycles(7, 1024 * 4), 0.0);
+  EXPECT_EQ(cycles(14, 1024 * 4 + 64), 0.0) << "a line further each time";
+  EXPECT_EQ(cycles(14, 4), 0.0) << "one line holds all rows";
+  EXPECT_EQ(cycles(14, 0), 0.0);
+  EXPECT_LE(cpu::choose_tile(128, 48, 3072, target, {.row_stride = 3072 * 4}).rows, 8);
+  target.l1_bytes = 64 << 10, target.l1_ways = 16;
+  EXPECT_EQ(cycles(14, 1024 * 4), 0.0) << "16 ways hold them";
+}
+
 TEST(TileModel, PredictsMoreForMoreWork) {
   const Target target = core(512, 32);
   const cpu::RegisterTile tile = cpu::choose_tile(128, 8, 256, target);
