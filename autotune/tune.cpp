@@ -256,6 +256,8 @@ class Job {
 
   void find_trials(const relay::CompileReport& compiled, const std::vector<StepProfile>& profile) {
     std::vector<Task> tasks = find_tasks(compiled.pieces, profile, target_);
+    if (const auto& only = options_.only_tasks; !only.empty())
+      std::erase_if(tasks, [&](const Task& t) { return std::find(only.begin(), only.end(), t.key) == only.end(); });
     if (options_.most_tasks > 0) tasks.resize(std::min(tasks.size(), static_cast<size_t>(options_.most_tasks)));
     std::vector<std::string> keys;
     for (const Task& task : tasks) {

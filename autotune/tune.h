@@ -27,6 +27,7 @@ struct TuneOptions {
   uint64_t seed = 0;
   Strategy strategy = Strategy::search;
   int most_tasks = 0;                     // those that take the longest; 0: all
+  std::vector<std::string> only_tasks;    // by their keys (task.h); none: all
   int most_trials = 64;                   // of a task, over all jobs of this database
   std::filesystem::path measure_program;  // tw-measure
   Fleet* fleet = nullptr;  // measures instead of this machine, as many candidates at once as it has devices

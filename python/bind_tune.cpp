@@ -89,7 +89,7 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
           const std::string& precision, bool winograd, double budget, uint64_t seed, const std::string& measure_program,
           const py::function& on_event, const py::function& is_stopping, int most_trials, int most_tasks,
           bool is_evolution, const py::list& devices, bool is_check, const py::object& own_template,
-          const std::string& template_name, bool choices) {
+          const std::string& template_name, bool choices, const std::vector<std::string>& only_tasks) {
   const auto fleet = devices.empty() ? nullptr : fleet_of(devices, on_event);
   if (fleet && fleet->facts().is_emulated && !is_check) {
     throw Error(ErrorCode::target,
@@ -110,6 +110,7 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
   options.measure_program = measure_program;
   options.most_trials = most_trials;
   options.most_tasks = most_tasks;
+  options.only_tasks = only_tasks;
   options.choices = choices;
   if (is_evolution) options.strategy = autotune::Strategy::evolution;
   options.on_event = [&](const std::string& line) {
@@ -144,7 +145,8 @@ void bind_tune(py::module_& module) {
              py::arg("precision"), py::arg("winograd"), py::arg("budget"), py::arg("seed"), py::arg("measure_program"),
              py::arg("on_event"), py::arg("is_stopping"), py::arg("most_trials") = 64, py::arg("most_tasks") = 0,
              py::arg("is_evolution") = false, py::arg("devices") = py::list(), py::arg("is_check") = false,
-             py::arg("own_template") = py::none(), py::arg("template_name") = "", py::arg("choices") = true);
+             py::arg("own_template") = py::none(), py::arg("template_name") = "", py::arg("choices") = true,
+             py::arg("only_tasks") = std::vector<std::string>());
   module.def("rank_correlation", &autotune::rank_correlation);
   module.def("database_summary", &summary);
   module.def("database_lines", [](const std::string& path, const std::function<void(const std::string&)>& line) {

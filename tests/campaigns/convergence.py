@@ -116,8 +116,10 @@ class Curve:
     speed: float = 1.0  # its speed by the default's, side by side
 
 
-def search(model: tw.Model, folder: Path, name: str, trials: int, tasks: int, threads: int, is_evolution: bool):
-    """Curves by the names of the heaviest tasks."""
+def search(model: tw.Model, folder: Path, name: str, trials: int, tasks: int | list[str], threads: int):
+    """Curves of the search by the names of so many tasks, the heaviest; or of evolution, of those with these keys."""
+    is_evolution = isinstance(tasks, list)
+    keys, count = (tasks, len(tasks)) if is_evolution else ([], tasks)
     curves: dict[str, Curve] = {}
 
     def receive(line: str) -> None:
@@ -139,13 +141,14 @@ def search(model: tw.Model, folder: Path, name: str, trials: int, tasks: int, th
         threads,
         "f32",
         True,
-        4 * trials * tasks + 120,  # seconds: never what ends it
+        4 * trials * count + 120,  # seconds: never what ends it
         0,
         str(MEASURE_PROGRAM),
         receive,
         lambda: False,
         most_trials=trials,
-        most_tasks=tasks,
+        most_tasks=count,
+        only_tasks=keys,
         is_evolution=is_evolution,
         choices=False,
     )
@@ -229,11 +232,10 @@ def campaign(trials: int, threads: int, models: Path | None, output: Path | None
             if len(results) >= most:
                 break
             model = tw.load(path)
-            ours = search(model, folder, f"{path.stem} search", min(SEARCH_TRIALS, trials), tasks, threads, False)
-            theirs = search(model, folder, f"{path.stem} evolution", trials, tasks, threads, True)
-            for task in ours.keys() ^ theirs.keys():  # as heavy as another, by the profile of one job
-                print(f"  searched by one of both: {path.stem} {task}", flush=True)
-            for task in ours.keys() & theirs.keys():
+            ours = search(model, folder, f"{path.stem} search", min(SEARCH_TRIALS, trials), tasks, threads)
+            keys = [curve.key for curve in ours.values()]
+            theirs = search(model, folder, f"{path.stem} evolution", trials, keys, threads)
+            for task in ours:
                 name = path.stem if models is None else f"{path.stem.split('.')[0]} {task}"
                 results[name] = pair = ours[task], theirs[task]
                 shares[name] = share_of(model, *pair, threads)

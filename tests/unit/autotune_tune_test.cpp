@@ -276,6 +276,24 @@ TEST_F(Tuning, finals_are_measured_beside_the_default_and_decide) {
   EXPECT_EQ(comparisons_, 0);
 }
 
+TEST_F(Tuning, only_the_tasks_that_are_asked_for_are_searched) {
+  const auto searched = [&] {
+    std::set<std::string> keys;
+    for (const auto& event : events_)
+      if (event["event"] == "trial") keys.insert(event["key"]);
+    return keys;
+  };
+  options_.most_trials = 2;
+  run();
+  const std::string last = *searched().rbegin();
+  ASSERT_GT(searched().size(), 1u);
+  std::filesystem::remove(folder_ / "tune.db");
+  events_.clear();
+  options_.only_tasks = {last};
+  EXPECT_EQ(run().tasks, 1);
+  EXPECT_EQ(searched(), std::set<std::string>{last});
+}
+
 // Each process is a few percent faster or slower than others with the same code, all of its runs alike.  The luck of
 // the fastest is not handed on to what is measured beside it.
 TEST_F(Tuning, the_luck_of_incumbents_does_not_add_up) {
