@@ -156,6 +156,8 @@ double apply(Intrinsic intrinsic, DType dtype, const double* x) {
       return rounded(std::tanh(x[0]));
     case Intrinsic::erf:
       return rounded(std::erf(x[0]));
+    case Intrinsic::normal_cdf:
+      return rounded(0.5 * std::erfc(-x[0] * M_SQRT1_2));
     case Intrinsic::sigmoid:
       return rounded(1.0 / (1.0 + std::exp(-x[0])));
     case Intrinsic::sin:

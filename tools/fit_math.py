@@ -188,6 +188,16 @@ def main():
     c, e = polynomial(f, -mp.mpf("0.5"), mp.mpf("0.5"), range(5), lambda r: abs(r) / mp.mpf(2) ** r, 24)
     emit("exp2_short", "2^r = 1 + r·P(r), |r| ≤ 1/2", 24, c, e)
 
+    # The normal distribution in f32, above its mean: 1 − 2^(P(x) − 1).  Beyond 6, where it is 1, P only stays near.
+    def g(a):
+        return mp.log(mp.erfc(a / mp.sqrt(2)), 2)
+
+    def weight(a):
+        return mp.log(2) * (mp.erfc(a / mp.sqrt(2)) / 2 - mp.mpf(2) ** -23 / (g(a) - 1))
+
+    c, e = polynomial(lambda a: g(a) / a, mp.mpf("1e-9"), 15, range(8), lambda a: a * weight(a), 24, iterations=24)
+    emit("normal_tail", "log2(2·(1 − Φ(x))) = x·P(x), 0 ≤ x ≤ 15, error absolute in Φ", 24, c, e)
+
     # erf in f64: x + x·P(x²) below 3/2, and 1 − exp(−P) above.
     def f(z):
         return mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1

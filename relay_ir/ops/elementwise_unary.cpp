@@ -18,15 +18,15 @@ Expr math(const OpCall&, const Args& a) {
   return call(intrinsic, {a[0]});
 }
 
-// x (1 + erf(x / √2)) / 2; or with tanh(y), y = √(2/π) (x + 0.044715 x³), in erf's place, and (1 + tanh(y)) / 2 is
-// sigmoid(2y): shorter, and nothing cancels below 0.
+// x (1 + erf(x / √2)) / 2, which is x · normal_cdf(x); or with tanh(y), y = √(2/π) (x + 0.044715 x³), in erf's place,
+// and (1 + tanh(y)) / 2 is sigmoid(2y): shorter, and nothing cancels below 0.
 Expr gelu(const OpCall& c, const Args& a) {
   const Expr& x = a[0];
   if (c.attributes.get_int("approximate") != 0) {
     constexpr double twice_root = 1.5957691216057308;  // 2 √(2/π)
     return x * call(Intrinsic::sigmoid, {x * (number(x, twice_root) + number(x, twice_root * 0.044715) * (x * x))});
   }
-  return number(x, 0.5) * x * (number(x, 1) + call(Intrinsic::erf, {x * number(x, 0.7071067811865476)}));
+  return x * call(Intrinsic::normal_cdf, {x});
 }
 
 // log(1 + y) for y ≥ 0 without losing small y: y · log(u) / (u - 1) with u = 1 + y is exact to rounding.

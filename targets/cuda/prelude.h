@@ -51,12 +51,14 @@ template <class T> TW_FUNCTION T tw_maximum(T a, T b) { return a != a || b != b 
   TW_FUNCTION float tw_##name(float x, float y) { return name##f(x, y); } \
   TW_FUNCTION double tw_##name(double x, double y) { return name(x, y); }
 TW_MATH1(exp) TW_MATH1(exp2) TW_MATH1(log) TW_MATH1(log2) TW_MATH1(sqrt) TW_MATH1(rsqrt) TW_MATH1(tanh) TW_MATH1(erf)
+TW_MATH1(erfc)
 TW_MATH1(sin) TW_MATH1(cos) TW_MATH1(tan) TW_MATH1(asin) TW_MATH1(acos) TW_MATH1(atan) TW_MATH1(sinh) TW_MATH1(cosh)
 TW_MATH1(asinh) TW_MATH1(acosh) TW_MATH1(atanh) TW_MATH1(floor) TW_MATH1(ceil) TW_MATH1(trunc)
 TW_MATH2(pow) TW_MATH2(fmod) TW_MATH2(copysign)
 TW_FUNCTION float tw_round_even(float x) { return rintf(x); }
 TW_FUNCTION double tw_round_even(double x) { return rint(x); }
 template <class T> TW_FUNCTION T tw_sigmoid(T x) { return (T)1 / ((T)1 + tw_exp(-x)); }
+template <class T> TW_FUNCTION T tw_normal_cdf(T x) { return (T)0.5 * tw_erfc(-x * (T)0.70710678118654752440); }
 template <class T> TW_FUNCTION T tw_abs(T x) { return x < 0 ? (T)(0 - x) : x; }
 TW_FUNCTION float tw_abs(float x) { return fabsf(x); }
 TW_FUNCTION double tw_abs(double x) { return fabs(x); }

@@ -110,6 +110,7 @@ Expr log1p_or_log_twice(Builder& b, const Expr& x, const Expr& is_huge, const Ex
 Expr tanh(Builder& b, const Expr& x);
 Expr sigmoid(Builder& b, const Expr& x);
 Expr erf(Builder& b, const Expr& x);
+Expr normal_cdf(Builder& b, const Expr& x);
 Expr sinh(Builder& b, const Expr& x);
 Expr cosh(Builder& b, const Expr& x);
 Expr asinh(Builder& b, const Expr& x);

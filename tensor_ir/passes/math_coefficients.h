@@ -90,6 +90,10 @@ inline constexpr double erf_large_f32[] = {-0x1.f998ca0000000p-9, -0x1.9cb368000
 // 2^r = 1 + r·P(r), |r| ≤ 1/2; error 2^-23.4
 inline constexpr double exp2_short_f32[] = {0x1.62e42a0000000p-1, 0x1.ebf9bc0000000p-3, 0x1.c6b6a40000000p-5,
                                             0x1.3cea660000000p-7, 0x1.5bf7a20000000p-10};
+// log2(2·(1 − Φ(x))) = x·P(x), 0 ≤ x ≤ 15, error absolute in Φ; error 2^-25.1
+inline constexpr double normal_tail_f32[] = {-0x1.26af040000000p+0, -0x1.d632040000000p-2,  -0x1.af159e0000000p-5,
+                                             0x1.dd62b20000000p-8,  -0x1.5fea8e0000000p-12, -0x1.7ffe7e0000000p-14,
+                                             0x1.1a61be0000000p-16, -0x1.887fd80000000p-21};
 // erf(x) = x + x·P(x²), |x| ≤ 3/2; error 2^-56.4
 inline constexpr double erf_small_f64[] = {
     0x1.06eba8214db69p-3,  -0x1.812746b0379fdp-2,  0x1.ce2f21a043628p-4,  -0x1.b82ce312ac7a2p-6,

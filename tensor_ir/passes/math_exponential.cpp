@@ -189,6 +189,21 @@ Expr erf(Builder& b, const Expr& x) {
   return Builder::with_sign_of(select(a < b.real(1.5), small, large), x);
 }
 
+// Above 0 it is 1 − q, below q, with q = 2^(|x|·P(|x|) − 1): nothing cancels below 0.
+Expr normal_cdf(Builder& b, const Expr& x) {
+  if (!b.is_single()) {
+    const Expr scaled = b.name("s", x * b.real(0.70710678118654752440));
+    return b.real(0.5) * (b.real(1) + erf(b, scaled));
+  }
+  const Expr a = b.name("a", b.at_most(Builder::absolute(x), 15));
+  const Expr power = b.name("y", a * b.polynomial(a, normal_tail_f32));
+  const Expr shifted = b.name("t", power + b.real(rounder(b)));
+  const Expr r = b.name("r", power - (shifted - b.real(rounder(b))));
+  const Expr p = r * b.polynomial(r, exp2_short_f32) + b.real(1);
+  const Expr q = b.name("q", scale_by_power(b, p, shifted, -1));
+  return select(x < b.real(0), q, b.real(1) - q);
+}
+
 // x + x³·P(x²) below 1; above, h − 1/(4h) with h = exp|x| / 2.
 Expr sinh(Builder& b, const Expr& x) {
   const Expr a = b.name("a", Builder::absolute(x));

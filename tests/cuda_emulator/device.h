@@ -44,7 +44,7 @@ tw::cuda_emulator::Module tw_module = {{}, {}, nullptr, __start_tw_shared, __sto
 #define TW_HOST_MATH1(name) double name(double); float name##f(float);
 #define TW_HOST_MATH2(name) double name(double, double); float name##f(float, float);
 TW_HOST_MATH1(exp) TW_HOST_MATH1(exp2) TW_HOST_MATH1(log) TW_HOST_MATH1(log2) TW_HOST_MATH1(sqrt) TW_HOST_MATH1(tanh)
-TW_HOST_MATH1(erf) TW_HOST_MATH1(sin) TW_HOST_MATH1(cos) TW_HOST_MATH1(tan) TW_HOST_MATH1(asin) TW_HOST_MATH1(acos)
+TW_HOST_MATH1(erf) TW_HOST_MATH1(erfc) TW_HOST_MATH1(sin) TW_HOST_MATH1(cos) TW_HOST_MATH1(tan) TW_HOST_MATH1(asin) TW_HOST_MATH1(acos)
 TW_HOST_MATH1(atan) TW_HOST_MATH1(sinh) TW_HOST_MATH1(cosh) TW_HOST_MATH1(asinh) TW_HOST_MATH1(acosh)
 TW_HOST_MATH1(atanh) TW_HOST_MATH1(floor) TW_HOST_MATH1(ceil) TW_HOST_MATH1(trunc) TW_HOST_MATH1(rint)
 TW_HOST_MATH1(fabs) TW_HOST_MATH2(pow) TW_HOST_MATH2(fmod) TW_HOST_MATH2(copysign) TW_HOST_MATH2(fmin)

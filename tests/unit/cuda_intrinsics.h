@@ -43,9 +43,9 @@ inline Func every_intrinsic() {
       add(dtype, "popcount(" + x + ")");
       continue;
     }
-    for (const char* name :
-         {"exp",  "exp2", "log",  "log2", "sqrt", "rsqrt", "tanh",  "erf",   "sigmoid", "sin",  "cos",   "tan",
-          "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "floor",   "ceil", "trunc", "round_even"})
+    for (const char* name : {"exp",   "exp2",  "log",   "log2", "sqrt",  "rsqrt",      "tanh",      "erf",  "sigmoid",
+                             "sin",   "cos",   "tan",   "asin", "acos",  "atan",       "sinh",      "cosh", "asinh",
+                             "acosh", "atanh", "floor", "ceil", "trunc", "round_even", "normal_cdf"})
       if (dtype.bits > 16 || std::string(name) == "exp")
         add(dtype, std::string(name) + "(" + x + ")");  // halves compute in f32
     for (const char* name : {"pow", "fmod", "copysign"}) add(dtype, std::string(name) + "(" + x + ", " + y + ")");
