@@ -495,13 +495,13 @@ Graph optimise(const Graph& graph, const Target& target, const CompileOptions& o
 #include "relay_ir/passes.def"
   result =
       run_pass("match_byte_products", result, true, [&](const Graph& g) { return match_byte_products(g, target); });
+  if (options.winograd) {
+    result = run_pass("choose_winograd", result, true,
+                      [&](const Graph& g) { return choose_winograd(g, options.precision, target, asked); });
+  }
   if (options.precision != f32) {
     result = run_pass("lower_precision", result, false,
                       [&](const Graph& g) { return lower_precision(g, options.precision, target); });
-  }
-  if (options.winograd) {
-    result =
-        run_pass("choose_winograd", result, true, [&](const Graph& g) { return choose_winograd(g, target, asked); });
   }
   result =
       run_pass("stream_expansions", result, true, [&](const Graph& g) { return stream_expansions(g, target, asked); });

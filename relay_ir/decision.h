@@ -1,7 +1,8 @@
 // What a pass of graphs could do in several ways with a node: asked as templates ask with Schedule::decide
 // (schedule/decisions.h), and answered by analysis where nobody decides otherwise.
 //
-//   choose_winograd asks `winograd` of each 3×3 convolution: 4 or 2, the tile; 0, the direct sum
+//   choose_winograd asks `winograd` of each 3×3 convolution: 4 or 2, the tile; 0, the direct sum; or
+//   `winograd_or_bf16`, where that is the sum of products of bf16
 //   stream_expansions asks `stream_expansion` of a 1×1 convolution and the depthwise one that reads it: 1, as one
 //   kernel; 0, apart
 #pragma once

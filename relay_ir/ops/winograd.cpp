@@ -34,7 +34,8 @@ OpDef winograd_conv_op() {
   op.name = "winograd_conv";
   op.kind = OpKind::contraction;
   op.doc =
-      "A 3×3 convolution with stride 1 by Winograd's F(m×m, 3×3).  weight is [(m+2)², c, o]: G g Gᵀ of each filter.";
+      "A 3×3 convolution with stride 1 by Winograd's F(m×m, 3×3).  weight is [(m+2)², c, o]: G g Gᵀ of each filter.  "
+      "Computes in f32.";
   op.input_names = {"x", "weight"};
   op.min_inputs = op.max_inputs = 2;
   op.attributes = {{"tile", int64_t{4}, false, "m: 2 or 4"},
@@ -44,7 +45,8 @@ OpDef winograd_conv_op() {
     const int64_t tile = c.attributes.get_int("tile");
     const auto& pads = c.attributes.get_ints("pads");
     c.require(tile == 2 || tile == 4, "tiles are 2×2 or 4×4");
-    c.require(x.dtype == f32 && w.dtype == f32, "data and weight are f32");
+    c.require(x.dtype == f32 || x.dtype == bf16 || x.dtype == f16, "data is f32, or of 16-bit floats");
+    c.require(w.dtype == f32, "weight is f32");
     c.require(x.rank() == 4 && w.rank() == 3, "data is [n, c, h, w], weight [(m+2)², c, o]");
     c.require(is_const_int(w.shape[0], (tile + 2) * (tile + 2)), "the weight is not of this tile");
     c.require(is_same_dim(x.shape[1], w.shape[1]), "channels of data and weight differ");
@@ -89,7 +91,8 @@ OpDef winograd_conv_op() {
     const te::Tensor padded = te::compute(
         "winograd_pad", {x.shape()[0], inputs, rows * m + 2, columns * m + 2}, {x}, [&](const te::Indices& s) {
           const Expr h = s[2] - pads[0], v = s[3] - pads[1];
-          return load(x.buffer(), {s[0], s[1], h, v}, in_bounds(h, x.shape()[2]) && in_bounds(v, x.shape()[3]));
+          const Expr inside = in_bounds(h, x.shape()[2]) && in_bounds(v, x.shape()[3]);
+          return cast(f32, load(x.buffer(), {s[0], s[1], h, v}, inside));
         });
     // Bᵀ d, then (Bᵀ d) B.
     const te::Tensor half = te::compute(
@@ -130,7 +133,8 @@ OpDef winograd_conv_op() {
   op.examples = {
       {{tensor_type(f32, {1, 3, 6, 6}), tensor_type(f32, {36, 3, 5})}, attributes_of({{"pads", Ints{1, 1, 1, 1}}})},
       {{tensor_type(f32, {2, 2, 5, 7}), tensor_type(f32, {16, 2, 3})},
-       attributes_of({{"tile", int64_t{2}}, {"pads", Ints{1, 0, 0, 2}}})}};
+       attributes_of({{"tile", int64_t{2}}, {"pads", Ints{1, 0, 0, 2}}})},
+      {{tensor_type(bf16, {1, 3, 6, 6}), tensor_type(f32, {36, 3, 5})}, attributes_of({{"pads", Ints{1, 1, 1, 1}}})}};
   return op;
 }
 

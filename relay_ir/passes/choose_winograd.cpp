@@ -3,6 +3,9 @@
 //
 //   conv(x, w, pads)   ⇒   winograd_conv(x, G w Gᵀ, pads, tile)
 //
+// Where the target multiplies 16-bit operands faster than f32, and these are asked for, the direct sum is of them: the
+// filtering, which stays in f32, has more to beat.
+//
 // The transformed weights are 4 times (m = 2: 16/9 times) the size of the original ones.  In deep layers with few tiles
 // they are used faster than memory brings them: there the smaller tile or the direct sum is faster, and the process
 // stays small.
@@ -50,13 +53,13 @@ double weight_bytes(const Shape3x3& s, double elements_a_pair) {
   return 4.0 * elements_a_pair * s.inputs * s.outputs;
 }
 
-double predict_direct(const Shape3x3& s, const Target& target) {
-  const double products = 9.0 * s.batch * s.rows * s.columns * s.inputs * s.outputs;
+double predict_direct(const Shape3x3& s, DType storage, const Target& target) {
+  const double products = 9.0 * s.batch * s.rows * s.columns * s.inputs * s.outputs / product_rate(storage, target);
   return std::max(products / target.lanes(f32) / target.fma_ports / std::max(1, target.threads),
-                  weight_cycles(weight_bytes(s, 9), target));
+                  weight_cycles(weight_bytes(s, 9) * storage.bytes() / f32.bytes(), target));
 }
 
-double predict_winograd(const Shape3x3& s, const WinogradTransform& transform, const Target& target) {
+double predict_winograd(const Shape3x3& s, const WinogradTransform& transform, DType storage, const Target& target) {
   const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const auto vectors = [&](int64_t channels) { return static_cast<double>(divide_up(channels, target.lanes(f32))); };
   const double points = transform.size() * transform.size(), ports = target.fma_ports;
@@ -68,18 +71,18 @@ double predict_winograd(const Shape3x3& s, const WinogradTransform& transform, c
   const double transforms = points * tiles * (vectors(s.inputs) + vectors(s.outputs)) * (2.0 + 6.0 / ports);
   const double workers = std::max(1, target.threads), bytes = weight_bytes(s, points);
   // What is added to the weights is also loaded once more at the start and stays: it has to save its own reading.
-  const double added = weight_cycles(bytes - weight_bytes(s, 9), target);
+  const double added = weight_cycles(bytes - weight_bytes(s, 9) * storage.bytes() / f32.bytes(), target);
   return std::max(products / workers, weight_cycles(bytes, target)) + transforms / workers + added;
 }
 
 // The direct sum, and the tiles that round well enough.
-std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, const Target& target) {
-  std::vector<Candidate> candidates{{{direct}, predict_direct(shape, target)}};
+std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, DType storage, const Target& target) {
+  std::vector<Candidate> candidates{{{direct}, predict_direct(shape, storage, target)}};
   if (shape.inputs < target.lanes(f32) || shape.outputs < target.lanes(f32)) return candidates;
   for (const int64_t tile : {2, 4}) {
     const WinogradTransform& transform = winograd_transform(tile);
     if (winograd_error(weight, transform) <= largest_error)
-      candidates.push_back({{tile}, predict_winograd(shape, transform, target)});
+      candidates.push_back({{tile}, predict_winograd(shape, transform, storage, target)});
   }
   return candidates;
 }
@@ -95,20 +98,23 @@ size_t analytic(const std::vector<Candidate>& candidates) {
 
 }  // namespace
 
-Graph choose_winograd(const Graph& graph, const Target& target, const DecisionSource& decide) {
+Graph choose_winograd(const Graph& graph, DType precision, const Target& target, const DecisionSource& decide) {
   if (target.kind == TargetKind::cuda || target.lanes(f32) < 4 || !target.has_fma) return graph;
+  if (precision == f16) return graph;  // asked for to save memory, which transformed weights take
+  const DType storage = product_rate(precision, target) >= 1 ? precision : f32;
+  const std::string name = storage == f32 ? "winograd" : "winograd_or_" + to_string(storage);
   std::vector<std::vector<Candidate>> candidates(graph.nodes.size());
   for_each_in_parallel(graph.nodes.size(), 0, [&](size_t i) {
     const Node& node = graph.nodes[i];
     if (const auto shape = match(graph, node))
-      candidates[i] = admissible(*shape, *graph.values[node.inputs[1]].constant, target);
+      candidates[i] = admissible(*shape, *graph.values[node.inputs[1]].constant, storage, target);
   });
   GraphCopy copy(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     int64_t tile = direct;
     if (candidates[i].size() > 1) {
-      const GraphDecision open = make_decision(graph, {i}, "winograd", candidates[i], analytic(candidates[i]));
+      const GraphDecision open = make_decision(graph, {i}, name, candidates[i], analytic(candidates[i]));
       tile = (decide ? decide(open) : open.asked.candidates[open.asked.chosen].value).at(0);
     }
     if (tile == direct) {

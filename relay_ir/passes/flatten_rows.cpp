@@ -1,6 +1,6 @@
-// Leading dimensions as one where some are open or the last of them is short: what works on rows of [batch, sequence, k]
-// works on those of [batch · sequence, k].  Tiles of rows then run across batches, and one number tells a row's place.
-// A sequence that comes before a batch of one ([197, 1, 768]) would have tiles of one row.
+// Leading dimensions as one where some are open or the last of them is short: what works on rows of [batch, sequence,
+// k] works on those of [batch · sequence, k].  Tiles of rows then run across batches, and one number tells a row's
+// place. A sequence that comes before a batch of one ([197, 1, 768]) would have tiles of one row.
 //
 //   y = matmul(x, w): f32[b, s, n]         x' = reshape(x): f32[b * s, k]
 //   z = add(y, bias): f32[b, s, n]    ⇒    y' = matmul(x', w): f32[b * s, n]

@@ -104,6 +104,7 @@ class Chooser {
 
   Narrow product_of(const Node& node) const {
     const std::string& op = node.op->name;
+    if (op == "winograd_conv") return has_products_ ? Narrow::data : Narrow::none;
     if ((op != "conv" && op != "matmul") || !node.attributes.get_string("result").empty()) return Narrow::none;
     const ValueId a = node.inputs[0], b = node.inputs[1];
     if (!is_float(a) || !is_float(b)) return Narrow::none;
@@ -248,7 +249,7 @@ class Chooser {
 
 bool needs_all_bits(const Node& reader, const std::vector<bool>& is_precise) {
   const std::string& op = reader.op->name;
-  if (op == "conv" || op == "matmul" || natives().count(op)) return false;
+  if (op == "conv" || op == "winograd_conv" || op == "matmul" || natives().count(op)) return false;
   const bool hands_on = is_mover(reader) || keepers().count(op) != 0;
   return !hands_on || is_precise[reader.outputs[0]];
 }

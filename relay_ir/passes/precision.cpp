@@ -139,7 +139,7 @@ class Precision {
   void product(const Node& node, ValueId data, ValueId weight) { product(node, data, weight, node.attributes); }
 
   void product(const Node& node, ValueId data, ValueId weight, NodeAttributes attributes) {
-    attributes.set("result", std::string("f32"));
+    if (node.op->name != "winograd_conv") attributes.set("result", std::string("f32"));
     finish(node, copy_.add(node, node.op->name, {data, weight}, attributes));
   }
 
@@ -173,13 +173,22 @@ class Precision {
 
 }  // namespace
 
+double product_rate(DType storage, const Target& target) {
+  if (storage == f32) return 1;
+  if (storage != bf16) return 0;
+  const TileUnit& unit = target.tiles;
+  if (unit.has(Intrinsic::tile_dot_bf16)) {
+    const int products_a_cycle = unit.row_bytes / f32.bytes() * (unit.row_bytes / bf16.bytes());
+    return static_cast<double>(products_a_cycle) / (target.lanes(f32) * target.fma_ports);
+  }
+  const MachineInstruction* dot = target.find_instruction(Intrinsic::dot_bf16);
+  return dot ? 2 / dot->cycles : 0;  // of two, in the place of one multiply-add
+}
+
 Graph lower_precision(const Graph& graph, DType storage, const Target& target) {
   if (storage == f32) return graph;
   check(storage == bf16 || storage == f16, "lower_precision: a 16-bit float");
-  const MachineInstruction* dot = target.find_instruction(Intrinsic::dot_bf16);
-  // A dot product of two takes the place of two multiply-adds.
-  const bool is_dot_fast = dot && dot->cycles <= 2;
-  const bool has_products = storage == bf16 && (is_dot_fast || target.tiles.has(Intrinsic::tile_dot_bf16));
+  const bool has_products = product_rate(storage, target) >= 1;
   return Precision(graph, storage, choose_narrow_values(graph, storage, has_products, target)).run();
 }
 

@@ -171,6 +171,13 @@ void pack_weights(Schedule& schedule, int64_t panel) {
   }
 }
 
+// Channels of a vector side by side, as the transform takes them: in another layout each load would gather.
+void block_channels(Schedule& schedule, int64_t lanes) {
+  const Var n("n"), c("c"), h("h"), w("w");
+  schedule.transform_layout(analyse(schedule.node(padded)).write.buffer->name,
+                            {{n, c, h, w}, {n, floor_div(c, lanes), h, w, floor_mod(c, lanes)}});
+}
+
 void schedule_data(Schedule& schedule, const LoopRef* block_loop, int lanes) {
   if (block_loop) schedule.compute_at(data, *block_loop);
   const std::vector<Var> axes = analyse(schedule.node(data)).spatial();
@@ -283,6 +290,7 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   schedule.unroll(w[1]);
   schedule.vectorize(k[2]);
   share_out(schedule, shared.size() > 1 ? schedule.fuse(shared) : shared[0]);
+  block_channels(schedule, lanes);
   schedule_elementwise(schedule, padded, target);
   original = schedule;
   return true;

@@ -45,7 +45,7 @@ TEST(Winograd, WeightsAreTransformedAsDefined) {
 }
 
 // The tile that choose_winograd takes for a 3×3 convolution that keeps channels and map; 0: none, it stays direct.
-int64_t chosen_tile(const Target& target, int64_t channels, int64_t size, int64_t batch = 1) {
+int64_t chosen_tile(const Target& target, int64_t channels, int64_t size, int64_t batch = 1, DType precision = f32) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
   NDArray weight(f32, {channels, channels, 3, 3});
@@ -57,7 +57,7 @@ int64_t chosen_tile(const Target& target, int64_t channels, int64_t size, int64_
   NodeAttributes attributes;
   attributes.set("pads", std::vector<int64_t>{1, 1, 1, 1});
   graph.outputs = graph.add_node("conv", {graph.inputs[0], constant}, attributes, "c");
-  const Graph chosen = choose_winograd(graph, target);
+  const Graph chosen = choose_winograd(graph, precision, target);
   const Node& node = chosen.nodes.at(0);
   return node.op->name == "winograd_conv" ? node.attributes.get_int("tile") : 0;
 }
@@ -88,6 +88,66 @@ TEST(Winograd, ManyCoresShareMemory) {
   Target many = two_cores();
   many.threads = 64;
   EXPECT_EQ(chosen_tile(many, 256, 14), 0);
+}
+
+// Products of pairs halve the direct sum, those of tiles leave nothing to gain.
+TEST(Winograd, HasMoreToBeatBesideProductsOf16Bits) {
+  Target target = parse_target("x86:avx512+avx512bf16");
+  target.threads = 2, target.fma_ports = 1;  // as Zen 4
+  EXPECT_EQ(product_rate(bf16, target), 2);
+  EXPECT_EQ(chosen_tile(target, 128, 28, 1, bf16), 4);
+  EXPECT_NE(chosen_tile(target, 512, 14, 1, f32), 0);
+  EXPECT_EQ(chosen_tile(target, 512, 14, 1, bf16), 0);
+  EXPECT_EQ(chosen_tile(target, 128, 28, 1, f16), 0);
+  Target tiles = parse_target("x86:amx");
+  tiles.threads = 2;
+  EXPECT_EQ(product_rate(bf16, tiles), 16);
+  EXPECT_EQ(chosen_tile(tiles, 128, 28, 1, bf16), 0);
+  EXPECT_EQ(chosen_tile(two_cores(), 128, 28, 1, bf16), 4) << "bf16 is f32 there";
+}
+
+// Values that are stored in 16 bits are widened where it reads them, and its results narrowed where they leave.
+TEST(Winograd, ComputesInF32BetweenValuesOf16Bits) {
+  Target target = parse_target("cpu");
+  if (product_rate(bf16, target) < 1 || target.tiles.registers > 0) GTEST_SKIP() << "no products of pairs of bf16 here";
+  target.threads = 2;
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  const auto weights = [&](Shape shape) {
+    NDArray w(f32, std::move(shape));
+    for (int64_t i = 0; i < w.size(); ++i) w.set_float(i, normal(random) / 24);
+    return w;
+  };
+  Graph graph;
+  graph.inputs = {graph.add_value("x", TensorType{f32, {Expr(1), Expr(64), Expr(56), Expr(56)}})};
+  NodeAttributes attributes;
+  attributes.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  ValueId value = graph.inputs[0];
+  for (const char* name : {"a", "b", "c"}) {
+    const ValueId sum =
+        graph.add_node("conv", {value, graph.add_constant(name, weights({64, 64, 3, 3}))}, attributes, name)[0];
+    value = graph.add_node("relu", {sum}, {}, name)[0];
+  }
+  graph.outputs = {value};
+  CompileOptions options;
+  options.threads = 2;
+  Executable exact = compile(graph, target, options);
+  options.precision = bf16;
+  CompileReport report;
+  Executable narrow = compile(graph, target, options, &report);
+  ASSERT_EQ(report.decisions.size(), 3u);
+  for (const GraphDecision& decision : report.decisions)
+    EXPECT_EQ(decision.asked.candidates[decision.asked.chosen].value, Choice{4});
+  int narrow_values = 0;
+  for (const Step& step : narrow.plan().steps) narrow_values += step.name.ends_with(".bf16");
+  EXPECT_GE(narrow_values, 2);
+  NDArray x(f32, {1, 64, 56, 56});
+  for (int64_t i = 0; i < x.size(); ++i) x.set_float(i, normal(random));
+  const NDArray expected = exact.run({x})[0], result = narrow.run({x})[0];
+  float largest = 0;
+  for (int64_t i = 0; i < result.size(); ++i)
+    largest = std::max(largest, std::abs(static_cast<float>(expected.get_float(i))));
+  for (int64_t i = 0; i < result.size(); ++i) ASSERT_NEAR(result.get_float(i), expected.get_float(i), 1e-2 * largest);
 }
 
 // Whoever decides is asked once for each convolution, with the direct sum and the tiles that round well enough.
@@ -140,7 +200,7 @@ TEST(Winograd, AsksAndObeys) {
     EXPECT_EQ(structural_digest(decision.func), key);
     return decision.asked.candidates[decision.asked.analytic].value;
   };
-  for (const char* name : {"x86:avx2", "aarch64"}) choose_winograd(graph, parse_target(name), same);
+  for (const char* name : {"x86:avx2", "aarch64"}) choose_winograd(graph, f32, parse_target(name), same);
 }
 
 // Transforms of these weights are beyond f32: only the direct sum is left, and nobody is asked.
@@ -152,7 +212,7 @@ TEST(Winograd, WhatRoundsBadlyIsNoCandidate) {
   graph.outputs = graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", weight)}, {}, "c");
   int asked = 0;
   const auto decide = [&](const GraphDecision&) { return ++asked, Choice{0}; };
-  EXPECT_EQ(choose_winograd(graph, two_cores(), decide).nodes.at(0).op->name, "conv");
+  EXPECT_EQ(choose_winograd(graph, f32, two_cores(), decide).nodes.at(0).op->name, "conv");
   EXPECT_EQ(asked, 0);
 }
 
