@@ -18,6 +18,10 @@
 namespace tw::autotune {
 namespace {
 
+// Of a record in a query: more networks say that it makes them faster than say the opposite.
+constexpr const char* is_winner =
+    "status = 'ok' AND (SELECT sum(verdict) FROM confirmations WHERE record = records.digest) > 0";
+
 using nlohmann::json;
 
 constexpr char schema[] =
@@ -347,17 +351,24 @@ std::string Database::func_text(const std::string& task) const {
 
 std::vector<Record> Database::winners(const std::string& target, int64_t space, const std::string& compiler) const {
   const Table& table = table_of("records");
-  Statement statement =
-      state_->connection.prepare("SELECT " + columns_of(table) +
-                                 " FROM records WHERE target = ? AND space = ? AND compiler = ? AND status = 'ok' AND"
-                                 " (SELECT sum(verdict) FROM confirmations WHERE record = records.digest) > 0"
-                                 " ORDER BY task, ratio_to_default, digest");
+  Statement statement = state_->connection.prepare(
+      "SELECT " + columns_of(table) + " FROM records WHERE target = ? AND space = ? AND compiler = ? AND " + is_winner +
+      " ORDER BY task, ratio_to_default, digest");
   statement.bind(1, target).bind(2, space).bind(3, compiler);
   std::vector<Record> result;
   while (statement.step()) {
     Record record = record_of(read_row(table, statement));
     if (result.empty() || result.back().task != record.task) result.push_back(std::move(record));
   }
+  return result;
+}
+
+std::vector<std::string> Database::tasks_with_winners(const std::string& target) const {
+  Statement statement =
+      state_->connection.prepare(std::string("SELECT DISTINCT task FROM records WHERE target = ? AND ") + is_winner);
+  statement.bind(1, target);
+  std::vector<std::string> result;
+  while (statement.step()) result.push_back(statement.text(0));
   return result;
 }
 

@@ -80,6 +80,8 @@ class Database {
   std::string func_text(const std::string& task) const;  // empty: it is not there
   // Those that a network has confirmed: of each task the fastest.
   std::vector<Record> winners(const std::string& target, int64_t space, const std::string& compiler) const;
+  // The tasks that have one on this target, by whatever version of the space and build of the compiler.
+  std::vector<std::string> tasks_with_winners(const std::string& target) const;
 
   // For people.
   struct Summary {

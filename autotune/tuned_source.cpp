@@ -1,6 +1,7 @@
 #include "autotune/tuned_source.h"
 
 #include <mutex>
+#include <set>
 
 #include "autotune/space.h"
 #include "autotune/task.h"
@@ -9,6 +10,7 @@ namespace tw::autotune {
 
 struct TunedSchedules::State {
   std::map<std::string, Record> records;  // by task
+  std::set<std::string> outdated;         // tasks that have records by another build or version of the space only
   std::mutex mutex;
   std::map<std::string, Use> uses;
 };
@@ -21,7 +23,17 @@ TunedSchedules::TunedSchedules(std::vector<Record> records) : state_(std::make_s
 }
 
 TunedSchedules::TunedSchedules(const Database& database, const Target& target, int threads)
-    : TunedSchedules(database.winners(target_key(target, threads), space_version, compiler_key())) {}
+    : TunedSchedules(database.winners(target_key(target, threads), space_version, compiler_key())) {
+  for (const std::string& task : database.tasks_with_winners(target_key(target, threads)))
+    if (state_->records.count(task) == 0) state_->outdated.insert(task);
+}
+
+const Record* TunedSchedules::find(const std::string& key) const {
+  const auto found = state_->records.find(key);
+  if (found != state_->records.end()) return &found->second;
+  if (state_->outdated.count(key) > 0) note(key, Use::stale);
+  return nullptr;
+}
 
 void TunedSchedules::note(const std::string& key, Use use) const {
   const std::lock_guard lock(state_->mutex);
@@ -31,11 +43,11 @@ void TunedSchedules::note(const std::string& key, Use use) const {
 
 Schedule TunedSchedules::operator()(const Func& func, const Target& target) const {
   const std::string key = task_key(func);
-  const auto found = state_->records.find(key);
-  if (found == state_->records.end() || !target.decided_schedule) return target.default_schedule(func, target);
+  const Record* found = find(key);
+  if (!found || !target.decided_schedule) return target.default_schedule(func, target);
   try {
-    Schedule schedule = target.decided_schedule(func, target, parse_decisions(found->second.decisions));
-    if (to_text(schedule.trace()) == found->second.trace) {
+    Schedule schedule = target.decided_schedule(func, target, parse_decisions(found->decisions));
+    if (to_text(schedule.trace()) == found->trace) {
       note(key, Use::record);
       return schedule;
     }
@@ -49,10 +61,10 @@ Schedule TunedSchedules::operator()(const Func& func, const Target& target) cons
 Choice TunedSchedules::decide(const relay::GraphDecision& decision) const {
   const AskedDecision& asked = decision.asked;
   const std::string key = task_key(decision.func);
-  const auto found = state_->records.find(key);
-  if (found == state_->records.end()) return asked.candidates[asked.analytic].value;
+  const Record* found = find(key);
+  if (!found) return asked.candidates[asked.analytic].value;
   for (const Candidate& candidate : asked.candidates) {
-    if (to_text(Decisions{{asked.name, candidate.value}}) != found->second.decisions) continue;
+    if (to_text(Decisions{{asked.name, candidate.value}}) != found->decisions) continue;
     note(key, Use::record);
     return candidate.value;
   }

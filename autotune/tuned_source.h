@@ -31,11 +31,13 @@ class TunedSchedules {
     return [*this](const relay::GraphDecision& decision) { return decide(decision); };
   }
 
-  // By task key: what has been asked for so far.  Copies share it.  A record that served one of several nodes is used.
+  // By task key: what has been asked for so far.  Copies share it.  A record that served one of several nodes is used;
+  // stale is one that fits no longer, or that another build or version of the space has made.
   enum class Use { record, stale };
   std::map<std::string, Use> uses() const;
 
  private:
+  const Record* find(const std::string& key) const;  // null: the default it is
   void note(const std::string& key, Use use) const;
 
   struct State;

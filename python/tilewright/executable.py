@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +52,12 @@ class Executable:
     @property
     def target(self) -> str:
         return self._core.target
+
+    @property
+    def stale_records(self) -> int:
+        """Records of the database that are for this model and were not used: another build of Tilewright made them, or
+        they fit no longer."""
+        return (self._report or {}).get("stale_records", 0)
 
     @property
     def threads(self) -> int:
@@ -175,8 +182,10 @@ class Executable:
             )
             if choices := report["used_choices"]:
                 lines.append(f"{choices} choice{'s'[: choices != 1]} of the network from the database")
-        if stale := report.get("stale_records"):
-            lines.append(f"{stale} records of the database fit no longer and were not used: tune again")
+        if stale := self.stale_records:
+            lines.append(
+                f"{stale} records of the database fit no longer or are of another build, and were not used: tune again"
+            )
         if serial := report["serial_loops"]:
             lines.append("On one core, for the iterations of these loops were not proven independent:")
             lines += [f"  {loop}" for loop in serial]
@@ -258,7 +267,14 @@ def compile(
         template,
         name_of_template(template),
     )
-    return Executable(*core)
+    executable = Executable(*core)
+    if stale := executable.stale_records:
+        warnings.warn(
+            f"{stale} of the records of {database} for this model fit no longer or are of another build of Tilewright, "
+            "and are not used: tune again",
+            stacklevel=2,
+        )
+    return executable
 
 
 def load_executable(path: str | os.PathLike) -> Executable:

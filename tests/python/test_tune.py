@@ -2,9 +2,11 @@
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import numpy as np
 import onnx
@@ -144,6 +146,15 @@ def test_choices_of_the_network(tmp_path):
     assert cli("db", "verify", db).returncode == 0
     assert cli("report", db, "-o", tmp_path / "report.html").returncode == 0
     assert "winograd of second" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+    # Records of another build are left aside, and that is said.
+    with closing(sqlite3.connect(db)) as connection, connection:
+        (record,) = connection.execute("SELECT digest FROM records WHERE status = 'ok'").fetchone()
+        connection.execute("UPDATE records SET compiler = 'older'")
+        connection.execute("INSERT INTO confirmations VALUES ('by hand', ?, 'model', 0.9, 1, 0)", (record,))
+    with pytest.warns(UserWarning, match="another build of Tilewright, and are not used: tune again"):
+        outdated = tw.compile(path, threads=1, db=db)
+    assert outdated.stale_records >= 1 and "were not used: tune again" in outdated.report()
 
 
 def test_command_line(network, tmp_path):

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "autotune/candidate.h"
+#include "autotune/database.h"
 #include "autotune/space.h"
 #include "autotune/task.h"
 #include "autotune/tuned_source.h"
@@ -11,6 +12,7 @@
 #include "tensor_ir/interp.h"
 #include "tensor_ir/printer.h"
 #include "tests/unit/autotune_points.h"
+#include "tests/unit/runtime_test_model.h"
 #include "tests/unit/sample_funcs.h"
 
 namespace tw::autotune {
@@ -184,6 +186,7 @@ TEST(Tasks, targets_differ_by_every_fact) {
     EXPECT_TRUE(keys.insert(target_key(other, 2)).second);
   };
   add([](Target& t) { t.l2_bytes *= 2; });
+  add([](Target& t) { t.l1_ways *= 2; });
   add([](Target& t) { t.fma_ports = 1; });
   add([](Target& t) { t.threads += 1; });
   add([](Target& t) { t.own_template = "mine"; });
@@ -230,6 +233,26 @@ TEST(TunedSource, stale_records_are_not_used) {
     EXPECT_EQ(to_text(tuned(func, target).trace()), by_default) << stale.decisions;
     EXPECT_EQ(tuned.uses().at(stale.task), TunedSchedules::Use::stale) << stale.decisions;
   }
+}
+
+TEST(TunedSource, records_of_another_build_are_stale) {
+  const Target target = core(512, 32);
+  const Func func = test::matmul(64, 64, 64), other = test::matmul(65, 64, 64);
+  const Point point = points_of(func, target, 2).at(1);
+  Record record = record_for(func, point);
+  record.target = target_key(target, 2), record.space = space_version, record.compiler = "older";
+  record.status = "ok", record.samples = {{1e-3, 0.8e-3}};
+  record.ratio = record.ratio_to_default = record.ratio_low = record.ratio_high = 0.8;
+  const test::Folder folder;
+  Database database(folder / "tune.db", Database::Access::write);
+  database.add_target(record.target, target_facts(target, 2));
+  database.add_task(record.task, to_text(func));
+  database.add({database.add(record), "model", 0.9, 1, 1});
+  const TunedSchedules tuned(database, target, 2);
+  for (const Func& f : {func, other})
+    EXPECT_EQ(to_text(tuned(f, target).trace()), to_text(target.default_schedule(f, target).trace()));
+  EXPECT_EQ(tuned.uses(), (std::map<std::string, TunedSchedules::Use>{{record.task, TunedSchedules::Use::stale}}));
+  EXPECT_TRUE(TunedSchedules(database, target, 1).uses().empty());
 }
 
 TEST(Candidates, differences_beyond_rounding_are_found) {
