@@ -1,6 +1,7 @@
 #include "targets/cpu/tile_model.h"
 
 #include <algorithm>
+#include <map>
 
 namespace tw::cpu {
 namespace {
@@ -39,18 +40,17 @@ double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, in
 double conflict_cycles(const RegisterTile& tile, int64_t row_stride, const Target& target) {
   constexpr int64_t line_bytes = 64, element_bytes = 4;
   // Of a line that comes from the second cache instead, as measured on Zen 4 (products of 128 … 2048 rows, k = 1024,
-  // 2048, 3072; tiles of 8 × 2 … 14 × 2): half of them hide.
+  // 2048, 3072; tiles of 8 × 2 … 14 × 2).
   constexpr double cycles_a_line = 1.7;
   if (row_stride < line_bytes) return 0;  // rows share lines
-  const int64_t sets = target.l1_bytes / (line_bytes * target.l1_ways);
-  std::vector<int> lines(static_cast<size_t>(sets));
-  for (int row = 0; row < tile.rows; ++row) ++lines[static_cast<size_t>(row * row_stride / line_bytes % sets)];
+  const int64_t sets = std::max<int64_t>(1, target.l1_bytes / (line_bytes * target.l1_ways));
+  std::map<int64_t, int> lines;  // of A, by set
+  for (int row = 0; row < tile.rows; ++row) ++lines[row * row_stride / line_bytes % sets];
   // Of B pass, while a line of A serves its steps, so many through each set.
-  const double passing =
-      static_cast<double>(line_bytes / element_bytes * tile.vectors * (target.vector_bits / 8)) / line_bytes / sets;
+  const double passing = static_cast<double>(line_bytes / element_bytes * tile.vectors * (target.vector_bits / 8)) /
+                         line_bytes / static_cast<double>(sets);
   double beyond = 0;
-  for (const int count : lines)
-    if (count > 0) beyond += std::clamp<double>(count + passing - target.l1_ways, 0, count);
+  for (const auto& [set, count] : lines) beyond += std::clamp<double>(count + passing - target.l1_ways, 0, count);
   return cycles_a_line * beyond;
 }
 

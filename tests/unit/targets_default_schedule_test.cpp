@@ -466,6 +466,8 @@ TEST(TileModel, KeepsRowsOutOfEachOthersWay) {
   EXPECT_LE(cpu::choose_tile(128, 48, 3072, target, {.row_stride = 3072 * 4}).rows, 8);
   target.l1_bytes = 64 << 10, target.l1_ways = 16;
   EXPECT_EQ(cycles(14, 1024 * 4), 0.0) << "16 ways hold them";
+  target.l1_bytes = 1 << 10, target.l1_ways = 64;
+  EXPECT_EQ(cycles(14, 1024 * 4), 0.0) << "what a device says of itself may be odd";
 }
 
 TEST(TileModel, PredictsMoreForMoreWork) {
