@@ -14,6 +14,7 @@
 #include "tensor_ir/printer.h"
 #include "tensor_ir/verify.h"
 #include "tests/unit/sample_funcs.h"
+#include "tests/unit/sanitized.h"
 
 namespace tw::test {
 
@@ -357,9 +358,7 @@ inline double output_difference(const Func& f, const RandomSchedule& grown, cons
 }
 
 inline int traces_to_run(int usual) {
-#if __has_feature(address_sanitizer)  // which makes the oracle ten times as slow
-  usual /= 4;
-#endif
+  if (is_sanitized) usual /= 4;
   const char* wanted = std::getenv("TW_TRACES");  // a campaign: TW_TRACES=100000
   return wanted ? std::atoi(wanted) : usual;
 }

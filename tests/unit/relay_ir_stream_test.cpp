@@ -7,6 +7,7 @@
 #include "relay_ir/pass.h"
 #include "targets/target.h"
 #include "tests/unit/relay_ir_run.h"
+#include "tests/unit/sanitized.h"
 
 namespace tw::relay {
 namespace {
@@ -93,7 +94,7 @@ TEST(StreamedExpansion, ComputesTheSame) {
   samples.push_back({.pads = {0, 0, 0, 0}});
   samples.push_back({.activation = "", .has_bias = false});
   samples.push_back({.inputs = 40, .channels = 64, .height = 31, .width = 30});
-  for (size_t i = 0; i < samples.size(); ++i) {
+  for (size_t i = 0; i < samples.size(); i += tw::test::is_sanitized ? 3 : 1) {
     const Sample& s = samples[i];
     const Graph graph = network(s);
     const NDArray x = random_array({s.batch, s.inputs, s.height, s.width}, 7);

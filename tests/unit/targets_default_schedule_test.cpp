@@ -12,6 +12,7 @@
 #include "tensor_ir/printer.h"
 #include "tensor_ir/te.h"
 #include "tests/unit/sample_funcs.h"
+#include "tests/unit/sanitized.h"
 
 namespace tw::test {
 namespace {
@@ -40,6 +41,7 @@ Target core_with_tiles() {
 }
 
 std::vector<Target> cores() {
+  if (is_sanitized) return {core(256, 16), core_with_tiles()};
   return {core(128, 16), core(128, 32), core(256, 16), core(512, 32), core_with_tiles()};
 }
 
