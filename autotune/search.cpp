@@ -18,7 +18,7 @@ constexpr double worst_neighbour = 0.25;  // ln of what a step of the descent ma
 constexpr size_t steps_of_a_decision = 4, descent_trials = 6;
 constexpr size_t most_pairs = 18;      // of such steps, around one point
 constexpr size_t explored_one_in = 4;  // of a batch
-constexpr int most_fruitless = 32;     // trials without a faster one, behind which the search ends
+constexpr int most_fruitless = 32;     // trials without a faster one, behind which the search ends unless all fit
 
 std::string name_of(const std::vector<AskedDecision>& asked) {
   std::string name;
@@ -236,6 +236,12 @@ std::vector<Search::Sketch> Search::neighbours(const CostModel& model, bool are_
   return sketches;
 }
 
+size_t Search::unseen(const std::vector<Sketch>& sketches) const {
+  return static_cast<size_t>(std::count_if(sketches.begin(), sketches.end(), [&](const Sketch& sketch) {
+    return !seen_.count(to_text(decisions_of(sketch)));
+  }));
+}
+
 bool Search::take(std::optional<Point> point, std::vector<Point>& batch) {
   if (!point) return false;
   add_context(point->asked);
@@ -323,12 +329,12 @@ std::vector<Point> Search::next_batch(const CostModel& model, size_t most) {
         if (batch.size() < size(descent_trials)) take(sketch, batch);
     }
   }
-  if (batch.empty() && (batches < model_batches || fruitless_ < most_fruitless)) {
+  if (batch.empty()) {
     const std::vector<Sketch> sketches = pool(model);
     if (batches < 0) {
       phase_ = "seeds";
       take_seeds(sketches, size(seed_trials - count()), batch);
-    } else {
+    } else if (batches < model_batches || fruitless_ < most_fruitless || unseen(sketches) <= most) {
       phase_ = "batch";
       take_ranked(sketches, size(batch_trials), batch);
     }

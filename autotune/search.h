@@ -41,7 +41,8 @@ class Search {
 
   // Worth measuring before others, the most promising first: decisions of neighbours, or of another version.
   void add_prior(const Decisions& decisions);
-  // The next points to measure, at most so many; none: there is nothing left that promises anything.
+  // The next points to measure, at most so many, which is what is left of the trials; none: nothing is left that
+  // promises anything.  What fits into the trials is measured whatever it promises.
   std::vector<Point> next_batch(const CostModel& model, size_t most);
   // How a point did: ln of its time by the default's; nothing: it has no time (it failed, or spills).
   void note(const Decisions& decisions, std::optional<double> log_ratio);
@@ -73,6 +74,7 @@ class Search {
   std::vector<Sketch> pool(const CostModel& model);
   std::vector<Sketch> neighbours(const CostModel& model, bool are_pairs) const;
   Decisions decisions_of(const Sketch& sketch) const;
+  size_t unseen(const std::vector<Sketch>& sketches) const;
   bool take(std::optional<Point> point, std::vector<Point>& batch);
   bool take(const Sketch& sketch, std::vector<Point>& batch);
   void take_seeds(const std::vector<Sketch>& sketches, size_t most, std::vector<Point>& batch);
