@@ -18,7 +18,7 @@ constexpr double worst_neighbour = 0.25;  // ln of what a step of the descent ma
 constexpr size_t steps_of_a_decision = 4, descent_trials = 6;
 constexpr size_t most_pairs = 18;      // of such steps, around one point
 constexpr size_t explored_one_in = 4;  // of a batch
-constexpr int most_fruitless = 32;     // trials without a faster one, behind which the search ends unless all fit
+constexpr int most_fruitless = 32;     // trials without a faster one: the search ends, unless what is left fits
 
 std::string name_of(const std::vector<AskedDecision>& asked) {
   std::string name;
@@ -236,7 +236,7 @@ std::vector<Search::Sketch> Search::neighbours(const CostModel& model, bool are_
   return sketches;
 }
 
-size_t Search::unseen(const std::vector<Sketch>& sketches) const {
+size_t Search::count_unseen(const std::vector<Sketch>& sketches) const {
   return static_cast<size_t>(std::count_if(sketches.begin(), sketches.end(), [&](const Sketch& sketch) {
     return !seen_.count(to_text(decisions_of(sketch)));
   }));
@@ -334,7 +334,7 @@ std::vector<Point> Search::next_batch(const CostModel& model, size_t most) {
     if (batches < 0) {
       phase_ = "seeds";
       take_seeds(sketches, size(seed_trials - count()), batch);
-    } else if (batches < model_batches || fruitless_ < most_fruitless || unseen(sketches) <= most) {
+    } else if (batches < model_batches || fruitless_ < most_fruitless || count_unseen(sketches) <= most) {
       phase_ = "batch";
       take_ranked(sketches, size(batch_trials), batch);
     }

@@ -74,7 +74,7 @@ class Search {
   std::vector<Sketch> pool(const CostModel& model);
   std::vector<Sketch> neighbours(const CostModel& model, bool are_pairs) const;
   Decisions decisions_of(const Sketch& sketch) const;
-  size_t unseen(const std::vector<Sketch>& sketches) const;
+  size_t count_unseen(const std::vector<Sketch>& sketches) const;
   bool take(std::optional<Point> point, std::vector<Point>& batch);
   bool take(const Sketch& sketch, std::vector<Point>& batch);
   void take_seeds(const std::vector<Sketch>& sketches, size_t most, std::vector<Point>& batch);

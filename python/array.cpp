@@ -43,31 +43,19 @@ py::dtype numpy_dtype(DType dtype) {
   return py::dtype(std::string(1, kind) + std::to_string(dtype.bytes()));
 }
 
-namespace {
-
-// The name is for a message alone: arrays of every run come through here.
-template <class Name>
-NDArray view_named(const py::array& array, Name&& name) {
+NDArray view_of(const py::array& array, const std::string& name) {
   const std::optional<DType> dtype = dtype_of(array.dtype());
   if (!dtype) {
-    throw Error(ErrorCode::input, name() + " has the numpy type " + py::str(array.dtype()).cast<std::string>() +
+    throw Error(ErrorCode::input, name + " has the numpy type " + py::str(array.dtype()).cast<std::string>() +
                                       ", which no model takes\nhelp: convert it with .astype()");
   }
   check((array.flags() & py::array::c_style) != 0, "view_of: the array is C-contiguous");
   return NDArray(*dtype, Shape(array.shape(), array.shape() + array.ndim()), const_cast<void*>(array.data()), nullptr);
 }
 
-}  // namespace
-
-NDArray view_of(const py::array& array, const std::string& name) {
-  return view_named(array, [&] { return name; });
-}
-
 std::vector<NDArray> views_of(const std::vector<py::array>& arrays, const std::string& kind) {
   std::vector<NDArray> views;
-  views.reserve(arrays.size());
-  for (size_t i = 0; i < arrays.size(); ++i)
-    views.push_back(view_named(arrays[i], [&] { return kind + " " + std::to_string(i); }));
+  for (size_t i = 0; i < arrays.size(); ++i) views.push_back(view_of(arrays[i], kind + " " + std::to_string(i)));
   return views;
 }
 

@@ -38,7 +38,6 @@ class Executable:
         self._inputs, self._outputs = list(core.inputs), list(core.outputs)  # (name, type) in order
         self._input_names = [name for name, _ in self._inputs]
         self._output_names = [name for name, _ in self._outputs]
-        self._input_set, self._output_set = frozenset(self._input_names), frozenset(self._output_names)
         self._changed = {at for at in core.in_place if at >= 0}  # inputs in whose place an output is
 
     @property
@@ -91,13 +90,11 @@ class Executable:
                         f"input {name!r} is changed by a run and shares memory with input "
                         f"{self._inputs[other][0]!r}\nhelp: give each its own array",
                     )
-        if not self._changed:
-            return [as_array(array) for array in arrays]
         return [array if at in self._changed else as_array(array) for at, array in enumerate(arrays)]
 
     def _ordered(self, inputs: dict[str, Any]) -> list[np.ndarray]:
         names = self._input_names
-        if inputs.keys() != self._input_set:
+        if len(inputs) != len(names) or not all(name in inputs for name in names):
             problems = [f"input {name!r} is missing" for name in names if name not in inputs]
             problems += [f"there is no input {name!r}" for name in inputs if name not in names]
             needed = ", ".join(f"{name}: {kind}" for name, kind in self._inputs)
@@ -110,14 +107,14 @@ class Executable:
         if self._changed:
             shared = {name: inputs[at] for name, at in zip(names, self._core.in_place, strict=True) if at >= 0}
             out = {**shared, **out}
-        if out.keys() != self._output_set:
+        if len(out) != len(names) or not all(name in out for name in names):
             raise Error("TW1101", f"out has {', '.join(out) or 'nothing'}\nhelp: the outputs are {', '.join(names)}")
         for name, array in shared.items():
             if out[name] is not array:
                 raise Error("TW1101", f"out[{name!r}] is not the array of its input\nhelp: leave it out")
         arrays = [out[name] for name in names]
         for name, array in zip(names, arrays, strict=True):
-            if not isinstance(array, np.ndarray) or not (flags := array.flags).c_contiguous or not flags.writeable:
+            if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
                 raise Error("TW1101", f"out[{name!r}] is no writable, C-contiguous numpy array\nhelp: use np.empty")
         return arrays
 

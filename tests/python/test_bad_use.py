@@ -44,6 +44,12 @@ def test_a_wrong_type(executable, x, dtype):
         executable.run({"x": x.astype(dtype)})
 
 
+@pytest.mark.parametrize("inputs", [[np.ones(1, np.float32)], np.ones(1, np.float32)], ids=["list", "array"])
+def test_inputs_without_names(executable, inputs):
+    with raises(1101):
+        executable.run(inputs)
+
+
 @pytest.mark.parametrize("bad", ["text", None, object(), np.array(["a"]), 1j], ids=lambda value: type(value).__name__)
 def test_what_is_no_array(executable, bad):
     with raises(1101):
