@@ -4,8 +4,10 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <random>
 
+#include "autotune/exchange.h"
 #include "relay_ir/layout.h"
 #include "targets/lower.h"
 
@@ -22,16 +24,26 @@ Shape shape_of(const Buffer& buffer) {
   return *shape;
 }
 
-double made_up_float(int set, std::mt19937_64& random) {
-  std::normal_distribution<double> normal;
-  if (set == 0) return normal(random);
-  if (set == 1) {
-    // Zeros of both signs, subnormals, and magnitudes whose squares and sums are still finite in f32.
-    constexpr double extremes[] = {0.0, -0.0, 1e-40, -1e-40, 1e-20, 1.0, -1.0, 100.0, -100.0, 6e4, -6e4};
-    return extremes[random() % std::size(extremes)];
+// Numbers of one set, one after the other.
+class MadeUpFloats {
+ public:
+  MadeUpFloats(int set, uint64_t seed) : set_(set), random_(seed) {}
+  double next() {
+    if (set_ == 0) return normal_(random_);
+    if (set_ == 1) {
+      // Zeros of both signs, subnormals, and magnitudes whose squares and sums are still finite in f32.
+      constexpr double extremes[] = {0.0, -0.0, 1e-40, -1e-40, 1e-20, 1.0, -1.0, 100.0, -100.0, 6e4, -6e4};
+      return extremes[random_() % std::size(extremes)];
+    }
+    constexpr double magnitudes[] = {1e-3, 1e-2, 1e-1, 1, 1e1, 1e2, 1e3};
+    return normal_(random_) * magnitudes[random_() % std::size(magnitudes)];
   }
-  return normal(random) * std::pow(10.0, static_cast<double>(random() % 7) - 3);
-}
+
+ private:
+  int set_;
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_;
+};
 
 int64_t made_up_integer(DType dtype, int set, std::mt19937_64& random) {
   const bool is_signed = dtype.is_signed_integer();
@@ -43,17 +55,33 @@ int64_t made_up_integer(DType dtype, int set, std::mt19937_64& random) {
   return extremes[random() % 4];
 }
 
-NDArray made_up_array(DType dtype, const Shape& shape, int set, uint64_t seed) {
-  std::mt19937_64 random(seed);
+// Floats are multiplied by `scale`.
+NDArray made_up_array(DType dtype, const Shape& shape, int set, uint64_t seed, double scale) {
   NDArray array(dtype, shape);
-  for (int64_t i = 0; i < array.size(); ++i) {
-    if (dtype.is_float()) {
-      array.set_float(i, made_up_float(set, random));
-    } else {
-      array.set_int(i, dtype.is_bool() ? static_cast<int64_t>(random() % 2) : made_up_integer(dtype, set, random));
+  if (dtype.is_float()) {
+    MadeUpFloats floats(set, seed);
+    // Millions of weights: those of f32 without a call for each.
+    float* own = dtype == f32 ? array.as<float>() : nullptr;
+    for (int64_t i = 0; i < array.size(); ++i) {
+      const double value = floats.next() * scale;
+      if (own) {
+        own[i] = static_cast<float>(value);
+      } else {
+        array.set_float(i, value);
+      }
     }
+    return array;
   }
+  std::mt19937_64 random(seed);
+  for (int64_t i = 0; i < array.size(); ++i)
+    array.set_int(i, dtype.is_bool() ? static_cast<int64_t>(random() % 2) : made_up_integer(dtype, set, random));
   return array;
+}
+
+// As trained weights are: sums of products stay about as large as what is multiplied.
+double scale_of_weights(const Shape& shape) {
+  const auto terms = static_cast<double>(element_count(shape)) / static_cast<double>(shape.empty() ? 1 : shape[0]);
+  return 1 / std::sqrt(std::max(1.0, terms));
 }
 
 // Sums in another order round otherwise: by their terms' magnitude, which the output's largest stands for.  -1: none.
@@ -101,29 +129,26 @@ std::vector<NDArray> among(const Func& func, const std::vector<NDArray>& buffers
 
 }  // namespace
 
-std::vector<NDArray> made_up_buffers(const Func& func, int set, uint64_t seed) {
-  std::vector<NDArray> buffers;
+std::vector<std::vector<NDArray>> made_up_buffers(const Func& func, uint64_t seed) {
+  std::vector<std::vector<NDArray>> sets(input_sets);
   for (size_t i = 0; i < func.buffers.size(); ++i) {
     const Buffer& buffer = func.buffers[i];
-    const DType dtype = buffer->dtype;
-    if (func.is_output(buffer)) {
-      buffers.emplace_back(dtype, shape_of(buffer));
-      std::memset(buffers.back().data(), 0, buffers.back().byte_size());
-      continue;
+    const Shape shape = shape_of(buffer);
+    const uint64_t own_seed = seed + 1000 * i;
+    std::optional<NDArray> weights;
+    if (is_constant(func, buffer)) weights = made_up_array(buffer->dtype, shape, 0, own_seed, scale_of_weights(shape));
+    for (int set = 0; set < input_sets; ++set) {
+      auto& buffers = sets[static_cast<size_t>(set)];
+      if (func.is_output(buffer)) {
+        buffers.emplace_back(buffer->dtype, shape);
+        std::memset(buffers.back().data(), 0, buffers.back().byte_size());
+      } else {
+        buffers.push_back(weights ? *weights
+                                  : made_up_array(buffer->dtype, shape, set, own_seed + static_cast<uint64_t>(set), 1));
+      }
     }
-    const bool is_weight = is_constant(func, buffer);
-    NDArray array =
-        made_up_array(dtype, shape_of(buffer), is_weight ? 0 : set, seed + 1000 * i + (is_weight ? 0 : set));
-    if (is_weight && dtype.is_float()) {
-      // As trained weights are: sums of products stay about as large as what is multiplied.
-      const Shape shape = array.shape();
-      const double scale = 1 / std::sqrt(std::max(1.0, static_cast<double>(array.size()) /
-                                                           static_cast<double>(shape.empty() ? 1 : shape[0])));
-      for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, array.get_float(e) * scale);
-    }
-    buffers.push_back(std::move(array));
   }
-  return buffers;
+  return sets;
 }
 
 Executable build_candidate(const Func& func, const Schedule& schedule, const Target& target,

@@ -9,10 +9,10 @@
 
 namespace tw::autotune {
 
-// Made-up arrays for all buffers of a Func with constant shapes; outputs are zero.  Set 0 is as activations are, set 1
-// has the extremes of integers and the smallest and largest magnitudes that sums of floats bear, set 2 mixes
-// magnitudes. Weights (constants) are the same in all sets.
-std::vector<NDArray> made_up_buffers(const Func& func, int set, uint64_t seed);
+// By set, input_sets (exchange.h) of them: made-up arrays for all buffers of a Func with constant shapes; outputs are
+// zero.  Set 0 is as activations are, set 1 has the extremes of integers and the smallest and largest magnitudes that
+// sums of floats bear, set 2 mixes magnitudes.  Weights (constants) are the same in all sets, and one piece of memory.
+std::vector<std::vector<NDArray>> made_up_buffers(const Func& func, uint64_t seed);
 
 // `buffers`: for the unscheduled Func, in whose layout constants are taken; inputs and outputs are the others, in
 // order. What a primitive, lowering or code generation refuses is their Error.

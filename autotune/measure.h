@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "autotune/measure/ratio.h"
 #include "autotune/measurement.h"
 #include "runtime/plan.h"
 
@@ -23,7 +24,7 @@ struct MeasureRequest {
   std::vector<std::vector<NDArray>> expected;
   int threads = 1;
   double seconds = 0.2;      // of timing; 0: outputs only
-  double worst_ratio = 1.3;  // slower ones are given up after some rounds
+  double worst_ratio = 1.3;  // what is slower beyond doubt is given up
   // The child's limits.
   double limit_seconds = 10;                // by the clock, from its start to its end
   int64_t memory_bytes = int64_t{2} << 30;  // beside the model's own
@@ -49,11 +50,5 @@ void write_inputs(const MeasureRequest& request, std::span<std::byte> memory);
 
 // In a child on this machine.  Error(file) when the program cannot be started, or it cannot load the two.
 Measurement measure(const MeasureRequest& request);
-
-// Median of candidate / incumbent with its 95 % confidence interval, by the order of the samples' ratios.
-struct Ratio {
-  double median = 0, low = 0, high = 0;
-};
-Ratio ratio_of(const std::vector<Sample>& samples);
 
 }  // namespace tw::autotune

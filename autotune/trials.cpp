@@ -18,9 +18,9 @@ namespace {
 constexpr double most_oracle_flops = 2e6;  // about a second of the oracle's
 constexpr double least_gain = 0.01;        // that makes a candidate the incumbent
 constexpr double trial_seconds = 0.12;     // of timing: finals are longer
-constexpr double worst_ratio = 1.15;       // slower ones are given up after some rounds
-constexpr double worst_in_a_final = 3;     // only what cannot be
-constexpr double final_within = 0.03;      // of the fastest: who takes part in the final
+// What gains less than this beside the incumbent, beyond doubt, is given up; in a final only what cannot be.
+constexpr double worst_ratio = 1 - least_gain, worst_in_a_final = 3;
+constexpr double final_within = 0.03;  // of the fastest: who takes part in the final
 constexpr size_t most_finalists = 3;
 constexpr double most_compile_seconds = 60;  // of one candidate
 
@@ -181,7 +181,7 @@ MeasureRequest Trials::request_for(const std::filesystem::path& candidate,
 bool Trials::prepare() {
   if (is_prepared_) return problem_.empty();
   is_prepared_ = true;
-  for (int set = 0; set < input_sets; ++set) buffers_.push_back(made_up_buffers(task_.func, set, options_.seed));
+  buffers_ = made_up_buffers(task_.func, options_.seed);
   CodegenReport report;
   const Executable by_default = build({}, &report);
   default_spills_ = count_spills(report);

@@ -14,6 +14,7 @@
 
 #include "autotune/exchange.h"
 #include "autotune/measure/confine.h"
+#include "autotune/measure/ratio.h"
 #include "runtime/executable.h"
 #include "runtime/machine.h"
 #include "runtime/team.h"
@@ -107,14 +108,9 @@ void set_progress(Exchange& exchange, Progress progress) {
   exchange.progress = static_cast<uint32_t>(progress);
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
 void time_in_turn(Exchange& exchange, Contender& candidate, Contender& incumbent, Sweep& sweep) {
   const Clock::time_point start = Clock::now();
-  std::vector<double> ratios;
+  std::vector<Sample> samples;
   const auto time = [&](Contender& contender) {
     sweep.run();
     return contender.run();
@@ -128,9 +124,9 @@ void time_in_turn(Exchange& exchange, Contender& candidate, Contender& incumbent
     }
     exchange.candidate[round] = ours, exchange.incumbent[round] = theirs;
     exchange.rounds = round + 1;
-    ratios.push_back(ours / theirs);
+    samples.push_back({theirs, ours});
     if (round + 1 < least_rounds) continue;
-    if (seconds_since(start) > exchange.seconds || median(ratios) > exchange.worst_ratio) break;
+    if (seconds_since(start) > exchange.seconds || ratio_of(samples).low > exchange.worst_ratio) break;
   }
 }
 

@@ -33,6 +33,13 @@ TEST_F(Measuring, gives_outputs_and_times_side_by_side) {
   for (const Sample& sample : measured.samples) EXPECT_GT(std::min(sample.incumbent, sample.candidate), 0);
 }
 
+TEST_F(Measuring, what_is_slower_beyond_doubt_is_given_up) {
+  request_.seconds = 5;
+  request_.worst_ratio = 0.99;
+  EXPECT_EQ(measure_kernel("slow", "right").samples.size(), size_t{least_rounds});
+  EXPECT_EQ(measure_kernel("right", "slow").samples.size(), size_t{most_rounds});
+}
+
 TEST_F(Measuring, runs_on_several_workers) {
   request_.threads = 2;
   EXPECT_EQ(measure_kernel("right").status, Status::ok);
