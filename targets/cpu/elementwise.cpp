@@ -47,16 +47,28 @@ void merge_loops(Schedule& schedule, const BlockRef& block, std::vector<LoopRef>
   }
 }
 
-// Memory that is read from several places at a time comes sooner: each has its own prefetching.
+// How what comes from memory is walked through: the decision "streams".  Reading from several places at a time, each of
+// which has its own prefetching, is faster on some machines and slower on others.  By default it is one, which is asked
+// for beyond the end of its page, where the hardware stops.
 //
 //   for v in 0..256 { S(v) }  ⇒  for v in 0..64 { for stream in 0..4 unrolled { S(stream * 64 + v) } }
-void walk_in_streams(Schedule& schedule, const LoopRef& run) {
-  constexpr int64_t streams = 4, fewest_vectors = 16;
+void walk_in_streams(Schedule& schedule, const BlockRef& block, const LoopRef& run) {
+  constexpr int64_t several = 4, fewest_vectors = 16, ahead = (16 << 10) + 64;  // bytes, to the second cache
   const int64_t extent = extent_of(schedule, run);
-  if (extent % streams != 0 || extent / streams < fewest_vectors) return;
-  const auto parts = schedule.split(run, {streams, std::nullopt});
-  schedule.reorder({parts[1], parts[0]});
-  schedule.unroll(parts[0]);
+  std::vector<Candidate> candidates{{{1}, 1}};
+  if (extent % several == 0 && extent / several >= fewest_vectors) candidates.push_back({{several}, 1.1});
+  const int64_t streams = schedule.decide("streams", std::move(candidates), {1})[0];
+  if (streams > 1) {
+    const auto parts = schedule.split(run, {streams, std::nullopt});
+    schedule.reorder({parts[1], parts[0]});
+    schedule.unroll(parts[0]);
+    return;
+  }
+  for (const Access& read : analyse(schedule.node(block)).reads) {
+    if (loop_stride(schedule, block, read, run).value_or(0) <= 0) continue;
+    prefetch_ahead(schedule, run, read.buffer, ahead);
+    return;
+  }
 }
 
 // The loop along which something is contiguous that moves with strides along `inner`.
@@ -277,7 +289,7 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
     }
     loops.push_back(rest);
   }
-  if (run && is_run && leaves_caches(schedule.func(), target)) walk_in_streams(schedule, *run);
+  if (run && is_run && leaves_caches(schedule.func(), target)) walk_in_streams(schedule, block, *run);
   if (loops.empty()) return;
   const LoopRef shared = fuse_shared(schedule, loops).parallel;
   if (has_open || total >= elements_a_task) share_out(schedule, shared);

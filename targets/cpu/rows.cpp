@@ -7,8 +7,8 @@
 //     out[row, :] = e[:] / s
 //   }
 //
-// What follows a reduction waits for it, and so does the next row: while the last stage that reads x computes, x's next
-// row is on its way to the first cache.
+// What follows a reduction waits for it, and so does the next row: while the last stage that reads x computes, a later
+// row of x is on its way to the caches.
 #include <algorithm>
 
 #include "targets/cpu/default_schedule.h"
@@ -17,6 +17,7 @@
 namespace tw::cpu {
 namespace {
 
+constexpr int64_t far_bytes = 64 << 10;           // what is on its way to the second cache: a small part of it
 constexpr int64_t largest_row_bytes = 256 << 10;  // of one stage; beyond, a row would leave the cache between stages
 
 // How many leading axes all blocks share: written by each in the same order, and read from the group's own buffers at
@@ -70,10 +71,19 @@ void unroll_short_loops(Schedule& schedule, const LoopRef& row) {
   }
 }
 
-// The decision "row_prefetch": 1 where x comes from the caches behind the first one, in which the next row then stays:
-// beside x and e where that stage computes for long, and beside streams otherwise.  From memory hardware fetches ahead.
-void prefetch_next_row(Schedule& schedule, const std::vector<BlockAnalysis>& blocks, const LoopRef& row,
-                       int64_t row_bytes, const Target& target) {
+// Whether and how a later row is asked for: the decision "row_prefetch".
+enum RowPrefetch : int64_t {
+  none,
+  // For the first cache, in which it then stays: beside x and e where that stage computes for long, and beside streams
+  // otherwise.  Pays where x comes from the caches behind it.
+  next_row,
+  // For the second cache, well ahead.  Pays where x comes from memory: that reads and writes at a time, and rows are
+  // read in one stage and written in another.
+  far_row,
+};
+
+void prefetch_later_row(Schedule& schedule, const std::vector<BlockAnalysis>& blocks, const LoopRef& row,
+                        int64_t row_bytes, const Target& target) {
   struct Reader {
     LoopRef loop;
     Buffer buffer;
@@ -99,9 +109,16 @@ void prefetch_next_row(Schedule& schedule, const std::vector<BlockAnalysis>& blo
   }
   if (readers.empty()) return;
   const bool is_expensive = std::any_of(readers.begin(), readers.end(), [](const Reader& r) { return r.is_expensive; });
-  const bool pays = !leaves_caches(schedule.func(), target) && (is_expensive ? 3 : 8) * row_bytes <= target.l1_bytes;
-  if (schedule.decide("row_prefetch", {{{0}, pays ? 1.2 : 1}, {{1}, pays ? 1 : 1.1}}, {pays ? 1 : 0})[0] == 0) return;
-  for (const Reader& reader : readers) prefetch_ahead(schedule, reader.loop, reader.buffer, reader.bytes);
+  const bool stays = (is_expensive ? 3 : 8) * row_bytes <= target.l1_bytes;
+  const RowPrefetch best = leaves_caches(schedule.func(), target) ? far_row : stays ? next_row : none;
+  std::vector<Candidate> candidates;
+  for (const RowPrefetch how : {none, next_row, far_row}) candidates.push_back({{how}, how == best ? 1 : 1.2});
+  const int64_t how = schedule.decide("row_prefetch", std::move(candidates), {best})[0];
+  if (how == none) return;
+  for (const Reader& reader : readers) {
+    const int64_t rows = how == next_row ? 1 : (far_bytes + reader.bytes - 1) / reader.bytes;
+    prefetch_ahead(schedule, reader.loop, reader.buffer, rows * reader.bytes);
+  }
 }
 
 }  // namespace
@@ -155,7 +172,7 @@ bool schedule_rows(Schedule& schedule, const Target& target) {
     }
   }
   unroll_short_loops(schedule, row);
-  prefetch_next_row(schedule, blocks, row, columns * blocks.back().write.buffer->dtype.bytes(), target);
+  prefetch_later_row(schedule, blocks, row, columns * blocks.back().write.buffer->dtype.bytes(), target);
   share_out(schedule, parallel);
   return true;
 }

@@ -100,13 +100,14 @@ TEST(SpaceOfTemplates, offers_what_the_templates_name) {
   std::set<std::string> names;
   std::vector<test::SampleFunc> samples = samples_of_decisions();
   samples.push_back({"long", test::gelu(1, 1 << 16)});
+  samples.push_back({"large", test::gelu(1 << 13, 1 << 13)});
   for (const test::SampleFunc& sample : samples) {
     const Schedule schedule = target.default_schedule(sample.func, target);
     for (const AskedDecision& asked : schedule.asked())
       if (asked.candidates.size() > 1) names.insert(asked.name);
   }
   for (const char* name : {"tile", "row_a_task", "vectors_a_task", "rows", "row_blocks", "k_unroll", "panel_prefetch",
-                           "row_prefetch", "window_unroll", "strip", "winograd_block"})
+                           "row_prefetch", "streams", "window_unroll", "strip", "winograd_block"})
     EXPECT_TRUE(names.count(name)) << name;
 }
 

@@ -387,8 +387,8 @@ TEST(DefaultSchedule, SumsOverRowsTakeVectorsSideBySide) {
     for (const int64_t columns : {32, 90, 96, 128}) expect_same_meaning(column_sum(3, 7, columns), each);
 }
 
-// The next row of a softmax or normalisation is asked for by the last stage that reads this one, where rows stay in the
-// first cache and do not come from memory.
+// A later row of a softmax or normalisation is asked for by the last stage that reads this one: the next, where rows
+// stay in the first cache, and one that is well ahead where they come from memory.
 TEST(DefaultSchedule, StagesOfARowAskForTheNextOne) {
   Target target = core(512, 32);
   target.l1_bytes = 48 << 10;
@@ -409,10 +409,30 @@ TEST(DefaultSchedule, StagesOfARowAskForTheNextOne) {
   EXPECT_EQ(loops_that_ask(test::softmax(16, 4096)), long_row) << "exp hides it";
   EXPECT_EQ(loops_that_ask(test::softmax(16, 8192)), none) << "it would not stay in the first cache";
   EXPECT_EQ(loops_that_ask(test::softmax(16, 8192), {{"row_prefetch", {1}}}), std::vector<int64_t>{32768});
-  EXPECT_EQ(loops_that_ask(test::softmax(1 << 20, 1024)), none) << "from memory";
+  const std::vector<int64_t> far_row{65536};
+  EXPECT_EQ(loops_that_ask(test::softmax(1 << 20, 1024)), far_row) << "from memory";
+  EXPECT_EQ(loops_that_ask(test::layer_norm(16, 1024), {{"row_prefetch", {2}}}), far_row);
+  EXPECT_EQ(loops_that_ask(test::softmax(16, 1000), {{"row_prefetch", {2}}}), std::vector<int64_t>{17 * 4000});
   EXPECT_EQ(loops_that_ask(test::softmax(16, 64)), none) << "its stages are a few vectors";
   for (const Target& each : cores())
     for (const Func& func : {test::softmax(5, 272), test::layer_norm(5, 272)}) expect_same_meaning(func, each);
+}
+
+// What comes from memory is one stream, asked for ahead, or several.
+TEST(DefaultSchedule, LargeArraysAreStreams) {
+  const Target target = core(512, 32);
+  const auto count = [&](const Func& func, const Decisions& decisions = {}) {
+    const Schedule schedule = cpu::decided_schedule(func, target, decisions);
+    int64_t asking = 0, streams = 1;
+    visit(schedule.func().body, [&](const For& loop) {
+      asking += static_cast<int64_t>(loop.attributes.count(prefetch_attribute));
+      if (loop.loop_kind == LoopKind::unrolled) streams = as_int(loop.extent).value_or(0);
+    });
+    return std::pair(asking, streams);
+  };
+  EXPECT_EQ(count(test::gelu(1 << 13, 1 << 13)), std::pair(int64_t{1}, int64_t{1}));
+  EXPECT_EQ(count(test::gelu(1 << 13, 1 << 13), {{"streams", {4}}}), std::pair(int64_t{0}, int64_t{4}));
+  EXPECT_EQ(count(test::gelu(16, 1 << 10)), std::pair(int64_t{0}, int64_t{1})) << "from the caches";
 }
 
 // Tiles take whole steps of k together: four, or two; of an odd k one.
