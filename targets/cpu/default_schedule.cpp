@@ -112,10 +112,14 @@ bool is_summed_in_windows(const Schedule& schedule, const Buffer& buffer, size_t
 
 }  // namespace
 
-bool leaves_caches(const Func& func, const Target& target) {
+double share_of_caches(const Func& func, const Target& target) {
   int64_t touched = 0;
   for (const Buffer& buffer : func.buffers) touched += bytes_of(buffer);
-  return touched > cache_share(target);
+  return static_cast<double>(touched) / static_cast<double>(cache_share(target));
+}
+
+bool leaves_caches(const Func& func, const Target& target) {
+  return share_of_caches(func, target) > 1;
 }
 
 void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& kept) {

@@ -62,7 +62,9 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target);
 
 // Shared by the templates.
 
-// Inputs and results together are more than stays in the caches.
+// Bytes of inputs and results together, by what stays in the caches.
+double share_of_caches(const Func& func, const Target& target);
+// They are more than that.
 bool leaves_caches(const Func& func, const Target& target);
 
 // Elements that a vector computes with at a time: 16-bit floats are f32 there.
