@@ -292,10 +292,14 @@ def test_a_job_on_two_devices(network, serve, key, tmp_path):
             return measure(*arguments)
 
         server.worker = type("Counted", (), {"facts": server.worker.facts, "measure": staticmethod(counted)})
-    report, trials = tune(network, tmp_path / "t.db", [server.address for server in servers], key)
-    assert report.trials == len(trials) > 2 and not report.lost_devices and not report.skipped
-    assert set(report.by_status) <= {"ok", "spill", "refused", "timeout"}
-    assert min(counts.values()) >= 1 and len(counts) == 2
+    for seconds in (4, 8, 16, 32):  # a busy machine takes longer, and the same call goes on
+        report, trials = tune(network, tmp_path / "t.db", [server.address for server in servers], key, seconds=seconds)
+        assert report.trials == len(trials)
+        assert report.lost_devices == [] and report.skipped == []
+        assert set(report.by_status) <= {"ok", "spill", "refused", "timeout"}
+        if len(trials) > 2 and len(counts) == 2:
+            break
+    assert len(trials) > 2 and len(counts) == 2
     # It is this machine, so its records are this machine's.  One schedule may be of several kernels.
     compiled = tw.compile(network, threads=1, db=tmp_path / "t.db").report()
     assert f"schedules from the database ({report.adopted - report.choices} record" in compiled
