@@ -140,7 +140,7 @@ TEST(SpaceOfTemplates, every_point_computes_the_same) {
       for (const NDArray& array : original) expected.push_back(array.clone());
       interpret(sample.func, expected);
       const std::vector<Decisions> points = points_of_each_decision(sample.func, target);
-      for (size_t p = 0; p < points.size(); p += test::is_sanitized ? 4 : 1) {
+      for (size_t p = 0; p < points.size(); p += test::is_sanitized ? 8 : 1) {
         const Decisions& decisions = points[p];
         const Schedule schedule = target.decided_schedule(sample.func, target, decisions);
         std::vector<NDArray> arrays;

