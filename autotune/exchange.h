@@ -31,7 +31,7 @@ struct Exchange {
   // Of the job.
   uint32_t threads = 1;
   double seconds = 0;        // to measure for
-  double worst_ratio = 0;    // a candidate that is slower than this beside the incumbent, beyond doubt, is given up
+  double worst_ratio = 0;    // a candidate that takes more of the incumbent's time, beyond doubt, is given up
   int64_t memory_bytes = 0;  // of address space: RLIMIT_AS
   double limit_seconds = 0;  // of one core's time each: RLIMIT_CPU
   uint32_t wants_profile = 0;

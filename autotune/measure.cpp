@@ -5,8 +5,6 @@
 #include <spawn.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "autotune/candidate.h"

@@ -75,10 +75,10 @@ void unroll_short_loops(Schedule& schedule, const LoopRef& row) {
 enum RowPrefetch : int64_t {
   none,
   // For the first cache, in which it then stays: beside x and e where that stage computes for long, and beside streams
-  // otherwise.  Pays where x comes from the caches behind it.
+  // otherwise.  Pays where x comes from the caches behind it, and those are not nearly full.
   next_row,
-  // For the second cache, well ahead.  Pays where x comes from memory: that reads and writes at a time, and rows are
-  // read in one stage and written in another.
+  // For the second cache, well ahead (beside the next row, which large inputs are asked for in any case).  Pays where x
+  // comes from memory: that reads and writes at a time, and rows are read in one stage and written in another.
   far_row,
 };
 

@@ -389,7 +389,7 @@ TEST(DefaultSchedule, SumsOverRowsTakeVectorsSideBySide) {
 
 // A later row of a softmax or normalisation is asked for by the last stage that reads this one: the next, where rows
 // stay in the first cache, and one that is well ahead where they come from memory.
-TEST(DefaultSchedule, StagesOfARowAskForTheNextOne) {
+TEST(DefaultSchedule, StagesOfARowAskForALaterOne) {
   Target target = core(512, 32);
   target.l1_bytes = 48 << 10;
   const auto loops_that_ask = [&](const Func& func, const Decisions& decisions = {}) {
