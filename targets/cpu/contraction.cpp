@@ -290,21 +290,15 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
   const bool has_parts = tiles > 1 && c.k_count > 1 && c.batch.empty(), parts_fit = panel_bytes <= target.l2_bytes / 2;
   if (has_parts) candidates.push_back({{2}, parts_fit ? 1 : 1.05});
   const int64_t how = schedule.decide("panel_prefetch", candidates, {has_parts && parts_fit ? 2 : fits ? 1 : 0})[0];
-  if (how == 1) prefetch_ahead(schedule, *inner, panels, panel_bytes);
+  if (how == 1) prefetch_ahead(schedule, *inner, panels, panel_bytes, cache_for(panel_bytes));
   if (how == 2) prefetch_in_parts(schedule, use, panels, panel_bytes);
 }
 
-// What the epilogue of the next tile of a row reads besides the sums: a residual is as large as the result.
-void prefetch_next_epilogue(Schedule& schedule, const BlockRef& out, const TiledContraction& c, const Target& target) {
-  if (!c.has_rows()) return;
-  const BlockAnalysis epilogue = analyse(schedule.node(out));
-  const std::vector<LoopRef> rows = loops_of(schedule, out, epilogue.spatial().at(position_of(c.analysis, c.row_axis)));
-  if (rows.empty()) return;
-  for (const Access& read : epilogue.reads) {
+// What the tile's epilogue reads besides the sums comes while these are made: a residual is as large as the result.
+void prefetch_epilogue(Schedule& schedule, const BlockRef& out, const LoopRef& tile, const Target& target) {
+  for (const Access& read : analyse(schedule.node(out)).reads) {
     if (!schedule.func().is_parameter(read.buffer) || is_constant(schedule.func(), read.buffer)) continue;
-    if (least_bytes(read.buffer) < target.l2_bytes / 4) continue;
-    const int64_t step = loop_stride(schedule, out, read, rows.back()).value_or(0);
-    if (step > 0) schedule.annotate(out, "prefetch:" + read.buffer->name, step * c.tile.rows);
+    if (least_bytes(read.buffer) >= target.l2_bytes / 4) prefetch_ahead(schedule, tile, read.buffer, 0, Cache::first);
   }
 }
 
@@ -337,7 +331,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const auto& [parallel, tile_loop] = use.outside;
 
   const BlockRef out = write_tile(schedule, block, c, tile_loop, loops.reduce.front(), lanes);
-  if (!c.is_across) prefetch_next_epilogue(schedule, out, c, target);
+  if (!c.is_across && c.has_rows()) prefetch_epilogue(schedule, out, tile_loop, target);
   if (c.streams) {
     prefetch_stream(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(c.analysis, c.rows),
                     loops.innermost(schedule).value_or(loops.reduce.back()), target);

@@ -122,6 +122,10 @@ bool leaves_caches(const Func& func, const Target& target) {
   return share_of_caches(func, target) > 1;
 }
 
+bool is_large(const Buffer& buffer, const Target& target) {
+  return bytes_of(buffer) >= cache_share(target) / 4;
+}
+
 void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& kept) {
   for (const BlockRef& block : schedule.blocks()) {
     if (std::find(kept.begin(), kept.end(), block) != kept.end()) continue;
@@ -277,12 +281,11 @@ bool is_stream(const Buffer& operand, int64_t uses, const Target& target) {
 void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
                      const Target& target) {
   constexpr int64_t ahead = 1024;  // about what a core waits for: 100 ns at 10 GB/s
-  if (is_stream(operand.buffer, uses, target)) prefetch_ahead(schedule, loop, operand.buffer, ahead);
+  if (is_stream(operand.buffer, uses, target)) prefetch_ahead(schedule, loop, operand.buffer, ahead, Cache::first);
 }
 
-void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes) {
-  schedule.annotate(loop, prefetch_attribute, buffer->name);
-  schedule.annotate(loop, prefetch_bytes_attribute, bytes);
+void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes, Cache cache) {
+  schedule.annotate(loop, prefetch_attribute(buffer->name, cache), bytes);
 }
 
 std::vector<int64_t> extents_of_rows(const Schedule& schedule, const std::vector<LoopRef>& rows) {
@@ -313,8 +316,7 @@ void prefetch_in_parts(Schedule& schedule, const PanelUse& use, const Buffer& pa
     steps *= extent_of(schedule, reduce[inner + 1]);
     if (steps * tiles * line_bytes > panel_bytes) break;
   }
-  schedule.annotate(reduce[inner], prefetch_next_attribute, panels->name);
-  schedule.annotate(reduce[inner], prefetch_bytes_attribute, panel_bytes);
+  schedule.annotate(reduce[inner], prefetch_next_attribute(panels->name), panel_bytes);
 }
 
 void decide_panel_prefetch(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes,
@@ -415,46 +417,17 @@ Expr loop_step(const Schedule& schedule, const BlockRef& block, const Access& ac
 
 namespace {
 
-constexpr int64_t prefetch_bytes = 2048;  // ahead: some hundred cycles of what a core reads
-
-// While a stage computes, what the next row or the next pieces need is on its way: the last stage that reads a large
-// input asks for it.
-void prefetch_large_inputs(Schedule& schedule, int64_t large, const Target& target) {
-  const std::vector<BlockRef> blocks = schedule.blocks();
-  const std::vector<Buffer> buffers = schedule.func().buffers;  // a copy: annotations make new Funcs
-  for (const Buffer& input : buffers) {
-    if (schedule.func().is_output(input) || bytes_of(input) < large) continue;
-    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-      const BlockAnalysis analysis = analyse(schedule.node(*block));
-      const auto read = std::find_if(analysis.reads.begin(), analysis.reads.end(),
-                                     [&](const Access& r) { return r.buffer == input; });
-      if (read == analysis.reads.end()) continue;
-      const std::vector<LoopRef> loops = schedule.loops(*block);
-      const bool is_row = blocks.size() > 1;
-      if (loops.size() < 2 || loop_stride(schedule, *block, *read, loops.back()) != 1) break;
-      if (analysis.block_class != BlockClass::injective || (!is_row && !analysis.is_expensive)) break;
-      int64_t ahead = prefetch_bytes / input->dtype.bytes();
-      const int64_t row = loop_stride(schedule, *block, *read, loops.front()).value_or(0);
-      if (row > ahead && row * input->dtype.bytes() <= target.l2_bytes / 4) ahead = row;
-      schedule.annotate(*block, "prefetch:" + input->name, ahead);
-      break;
-    }
-  }
-}
-
 // Results that cannot stay in a cache until they are read again go past it: their lines are not read before they are
 // written, and what is read stays.
 void stream_large_results(Schedule& schedule, const Target& target) {
   if (!leaves_caches(schedule.func(), target)) return;
-  const int64_t large = cache_share(target) / 4;
   for (const BlockRef& block : schedule.blocks()) {
     const BlockAnalysis analysis = analyse(schedule.node(block));
     const Buffer result = analysis.write.buffer;
     if (analysis.block_class != BlockClass::injective || !schedule.func().is_output(result)) continue;
-    if (bytes_of(result) >= large && count_readers(schedule, result) == 0)
+    if (is_large(result, target) && count_readers(schedule, result) == 0)
       schedule.annotate(block, "streaming", int64_t{1});
   }
-  prefetch_large_inputs(schedule, large, target);
 }
 
 // The first axis of the padded copy along which the block's window moves: image rows.

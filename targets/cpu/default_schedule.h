@@ -16,6 +16,7 @@
 #include "targets/cpu/block_analysis.h"
 #include "targets/cpu/tile_model.h"
 #include "targets/target.h"
+#include "tensor_ir/passes/prefetch.h"
 
 namespace tw::cpu {
 
@@ -66,6 +67,8 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target);
 double share_of_caches(const Func& func, const Target& target);
 // They are more than that.
 bool leaves_caches(const Func& func, const Target& target);
+// Where they are: a buffer to which it matters.
+bool is_large(const Buffer& buffer, const Target& target);
 
 // Elements that a vector computes with at a time: 16-bit floats are f32 there.
 inline int compute_lanes(DType dtype, const Target& target) {
@@ -133,8 +136,13 @@ bool is_stream(const Buffer& operand, int64_t uses, const Target& target);
 // …and the loop asks for it ahead.
 void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
                      const Target& target);
-// The loop asks for what its body reads of the buffer so many bytes ahead.
-void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes);
+// The loop asks for what its body reads of the buffer so many bytes ahead, to come to this cache.
+void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes, Cache cache);
+// The cache in which that waits: the first one, as long as it is less than half of a small one.
+inline Cache cache_for(int64_t bytes_ahead) {
+  constexpr int64_t near_bytes = 16 << 10;
+  return bytes_ahead <= near_bytes ? Cache::first : Cache::second;
+}
 // Of the loops over rows that use one panel, after 1; open ones count as 1.
 std::vector<int64_t> extents_of_rows(const Schedule& schedule, const std::vector<LoopRef>& rows);
 // What uses one panel of an operand: the loops outside of a tile, and those along k, both outermost first.

@@ -49,25 +49,30 @@ void merge_loops(Schedule& schedule, const BlockRef& block, std::vector<LoopRef>
 
 // How what comes from memory is walked through: the decision "streams".  Reading from several places at a time, each of
 // which has its own prefetching, is faster on some machines and slower on others.  By default it is one, which is asked
-// for beyond the end of its page, where the hardware stops.
+// for beyond the end of its page, where the hardware stops.  Between long computations a core does not see the next
+// reads early enough: these are asked for, too.
 //
 //   for v in 0..256 { S(v) }  ⇒  for v in 0..64 { for stream in 0..4 unrolled { S(stream * 64 + v) } }
-void walk_in_streams(Schedule& schedule, const BlockRef& block, const LoopRef& run) {
-  constexpr int64_t several = 4, fewest_vectors = 16, ahead = (16 << 10) + 64;  // bytes, to the second cache
+void walk_in_streams(Schedule& schedule, const BlockRef& block, const LoopRef& run, const Target& target) {
+  constexpr int64_t several = 4, fewest_vectors = 16;
+  constexpr int64_t beyond_page = (16 << 10) + 64, next_reads = 2048;  // bytes
   const int64_t extent = extent_of(schedule, run);
   std::vector<Candidate> candidates{{{1}, 1}};
   if (extent % several == 0 && extent / several >= fewest_vectors) candidates.push_back({{several}, 1.1});
   const int64_t streams = schedule.decide("streams", std::move(candidates), {1})[0];
+  LoopRef loop = run;
   if (streams > 1) {
     const auto parts = schedule.split(run, {streams, std::nullopt});
     schedule.reorder({parts[1], parts[0]});
     schedule.unroll(parts[0]);
-    return;
+    loop = parts[1];
   }
-  for (const Access& read : analyse(schedule.node(block)).reads) {
-    if (loop_stride(schedule, block, read, run).value_or(0) <= 0) continue;
-    prefetch_ahead(schedule, run, read.buffer, ahead);
-    return;
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  for (const Access& read : analysis.reads) {
+    if (!is_large(read.buffer, target) || loop_stride(schedule, block, read, loop).value_or(0) <= 0) continue;
+    if (analysis.is_expensive) prefetch_ahead(schedule, loop, read.buffer, next_reads, Cache::first);
+    if (streams == 1) prefetch_ahead(schedule, loop, read.buffer, beyond_page, Cache::second);
+    break;  // the first of them: asking for a second one costs more than it brings
   }
 }
 
@@ -289,7 +294,7 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
     }
     loops.push_back(rest);
   }
-  if (run && is_run && leaves_caches(schedule.func(), target)) walk_in_streams(schedule, block, *run);
+  if (run && is_run && leaves_caches(schedule.func(), target)) walk_in_streams(schedule, block, *run, target);
   if (loops.empty()) return;
   const LoopRef shared = fuse_shared(schedule, loops).parallel;
   if (has_open || total >= elements_a_task) share_out(schedule, shared);

@@ -17,7 +17,9 @@
 namespace tw::cpu {
 namespace {
 
-constexpr int64_t far_bytes = 64 << 10;           // what is on its way to the second cache: a small part of it
+constexpr int64_t ahead_in_first = 2 << 10;       // bytes on their way to the first cache: some hundred cycles
+constexpr int64_t ahead_in_second = 64 << 10;     // …to the second: a small part of it
+constexpr int64_t ahead_in_third = 80 << 10;      // …to the third, while results are written
 constexpr int64_t largest_row_bytes = 256 << 10;  // of one stage; beyond, a row would leave the cache between stages
 
 // How many leading axes all blocks share: written by each in the same order, and read from the group's own buffers at
@@ -77,8 +79,8 @@ enum RowPrefetch : int64_t {
   // For the first cache, in which it then stays: beside x and e where that stage computes for long, and beside streams
   // otherwise.  Pays where x comes from the caches behind it, and those are not nearly full.
   next_row,
-  // For the second cache, well ahead (beside the next row, which large inputs are asked for in any case).  Pays where x
-  // comes from memory: that reads and writes at a time, and rows are read in one stage and written in another.
+  // For the outer caches, well ahead, and the next row from there.  Pays where x comes from memory: that reads and
+  // writes at a time, and rows are read in one stage and written in another.
   far_row,
 };
 
@@ -88,23 +90,22 @@ void prefetch_later_row(Schedule& schedule, const std::vector<BlockAnalysis>& bl
     LoopRef loop;
     Buffer buffer;
     int64_t bytes;  // from one row to the next
-    bool is_expensive;
+    bool is_expensive, is_writing;
   };
   std::vector<Reader> readers;  // the last of each buffer
   for (const BlockAnalysis& analysis : blocks) {
     const BlockRef block{analysis.name};
     const std::vector<LoopRef> loops = loops_below(schedule, block, row);
-    const auto inner = std::find_if(loops.rbegin(), loops.rend(), [&](const LoopRef& loop) {
+    const auto serial = std::find_if(loops.rbegin(), loops.rend(), [&](const LoopRef& loop) {
       return schedule.node(loop).loop_kind == LoopKind::serial && extent_of(schedule, loop) > 1;
     });
-    if (inner == loops.rend()) continue;  // a few vectors
+    const LoopRef inner = serial == loops.rend() ? row : *serial;  // a few vectors: the row's own
     for (const Access& read : analyse(schedule.node(block)).reads) {
       if (!schedule.func().is_parameter(read.buffer) || is_constant(schedule.func(), read.buffer)) continue;
       const int64_t bytes = loop_stride(schedule, block, read, row).value_or(0) * read.buffer->dtype.bytes();
       if (bytes <= 0) continue;
-      // A loop asks for one buffer.
-      std::erase_if(readers, [&](const Reader& r) { return r.buffer == read.buffer || r.loop == *inner; });
-      readers.push_back({*inner, read.buffer, bytes, analysis.is_expensive});
+      std::erase_if(readers, [&](const Reader& r) { return r.buffer == read.buffer; });
+      readers.push_back({inner, read.buffer, bytes, analysis.is_expensive, analysis.name == blocks.back().name});
     }
   }
   if (readers.empty()) return;
@@ -117,8 +118,15 @@ void prefetch_later_row(Schedule& schedule, const std::vector<BlockAnalysis>& bl
   const int64_t how = schedule.decide("row_prefetch", std::move(candidates), {best})[0];
   if (how == none) return;
   for (const Reader& reader : readers) {
-    const int64_t rows = how == next_row ? 1 : (far_bytes + reader.bytes - 1) / reader.bytes;
-    prefetch_ahead(schedule, reader.loop, reader.buffer, rows * reader.bytes);
+    const Cache near = cache_for(reader.bytes);
+    const auto ask = [&](int64_t least_bytes, Cache cache) {
+      const int64_t rows = (least_bytes + reader.bytes - 1) / reader.bytes;
+      prefetch_ahead(schedule, reader.loop, reader.buffer, rows * reader.bytes, cache);
+    };
+    if (how == next_row) ask(1, near);
+    if (how == far_row && near == Cache::first) ask(ahead_in_first, near);
+    if (how == far_row) ask(ahead_in_second, Cache::second);
+    if (how == far_row && reader.is_writing) ask(ahead_in_third, Cache::third);
   }
 }
 

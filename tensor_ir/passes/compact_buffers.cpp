@@ -13,8 +13,8 @@
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
-#include "tensor_ir/printer.h"
 #include "tensor_ir/passes/redirect.h"
+#include "tensor_ir/printer.h"
 
 namespace tw {
 namespace {

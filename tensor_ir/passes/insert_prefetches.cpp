@@ -1,14 +1,16 @@
 // Loads that a schedule knows to stream from memory are asked for ahead.
 //
-//   for k in 0..n attrs {prefetch = "B", prefetch_bytes = 1024} {       for k in 0..n {
-//     Cr[0] = Cr[0] + a[k] * B[ramp(k * 16, 1, 16)]                ⇒      prefetch(B[k * 16 + 256], 3)
-//   }                                                                     Cr[0] = Cr[0] + a[k] * B[ramp(k * 16, 1, 16)]
-//                                                                       }
+//   for k in 0..n attrs {prefetch_l1:B = 1024} {             for k in 0..n {
+//     Cr[0] = Cr[0] + a[k] * B[ramp(k * 16, 1, 16)]    ⇒      prefetch(B[k * 16 + 256], 3)
+//   }                                                          Cr[0] = Cr[0] + a[k] * B[ramp(k * 16, 1, 16)]
+//                                                            }
 //
-// One for each cache line that the loop's body reads of the buffer.  Hardware prefetchers stop at the end of a page and
-// keep fewer lines in flight than one core can wait for.
+// One for each cache line that the loop's body reads of the buffer, to the first cache or, with prefetch_l2 or
+// prefetch_l3, another. Hardware prefetchers stop at the end of a page and keep fewer lines in flight than one core can
+// wait for.
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
@@ -19,7 +21,8 @@ namespace tw {
 namespace {
 
 constexpr int64_t line_bytes = 64;
-constexpr int64_t near_bytes = 16 << 10;  // half of a small first cache: what comes later waits in the second
+// Of the attributes, by Cache; the intrinsic counts caches from the last.
+constexpr std::string_view names[] = {"prefetch_l1:", "prefetch_l2:", "prefetch_l3:"};
 
 // Flat offsets, in elements, that the body reads of the buffer: one for each line as far as their distances are known.
 std::vector<Expr> lines_read(const Stmt& body, const std::string& buffer, Buffer& found) {
@@ -43,6 +46,31 @@ std::vector<Expr> lines_read(const Stmt& body, const std::string& buffer, Buffer
   return offsets;
 }
 
+Stmt ask_ahead(const Stmt& stmt) {
+  return rewrite(stmt, [&](const For& loop) -> Stmt {
+    std::vector<Stmt> statements;
+    Attributes others;
+    for (const auto& [key, value] : loop.attributes) {
+      const auto* name = std::find_if(std::begin(names), std::end(names), [&](auto n) { return key.starts_with(n); });
+      const auto* bytes = std::get_if<int64_t>(&value);
+      if (name == std::end(names) || !bytes) {
+        others[key] = value;
+        continue;
+      }
+      Buffer buffer;
+      for (const Expr& line : lines_read(loop.body, key.substr(name->size()), buffer)) {
+        const Expr ahead = simplify(line + *bytes / buffer->dtype.bytes());
+        const Expr locality(std::end(names) - name);
+        statements.push_back(make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(buffer, {ahead}), locality})));
+      }
+    }
+    if (others.size() == loop.attributes.size()) return {};
+    statements.push_back(ask_ahead(loop.body));
+    return make_stmt<For>(loop.var, loop.extent, loop.loop_kind, seq(std::move(statements)), loop.thread, others,
+                          loop.span);
+  });
+}
+
 }  // namespace
 
 Expr first_element(const Expr& index) {
@@ -51,30 +79,13 @@ Expr first_element(const Expr& index) {
   return tile && tile->intrinsic == Intrinsic::tile_at ? tile->arguments[0] : index;
 }
 
+std::string prefetch_attribute(const std::string& buffer, Cache cache) {
+  return std::string(names[static_cast<size_t>(cache)]) + buffer;
+}
+
 Func insert_prefetches(const Func& func) {
   Func result = func;
-  result.body = rewrite(func.body, [&](const For& loop) -> Stmt {
-    const auto name = loop.attributes.find(prefetch_attribute),
-               distance = loop.attributes.find(prefetch_bytes_attribute);
-    if (name == loop.attributes.end() || distance == loop.attributes.end()) return {};
-    const auto* buffer_name = std::get_if<std::string>(&name->second);
-    const auto* bytes = std::get_if<int64_t>(&distance->second);
-    if (!buffer_name || !bytes) return {};
-    Buffer buffer;
-    std::vector<Stmt> statements;
-    const std::vector<Expr> lines = lines_read(loop.body, *buffer_name, buffer);
-    for (const Expr& line : lines) {
-      const Expr ahead = simplify(line + *bytes / buffer->dtype.bytes());
-      const int locality = *bytes <= near_bytes ? 3 : 2;
-      statements.push_back(make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(buffer, {ahead}), Expr(locality)})));
-    }
-    statements.push_back(loop.body);
-    Attributes attributes = loop.attributes;
-    attributes.erase(prefetch_attribute);
-    attributes.erase(prefetch_bytes_attribute);
-    return make_stmt<For>(loop.var, loop.extent, loop.loop_kind, seq(std::move(statements)), loop.thread, attributes,
-                          loop.span);
-  });
+  result.body = ask_ahead(func.body);
   return result;
 }
 

@@ -7,9 +7,6 @@
 //
 // A predicate becomes an If around both.  What a block with the attribute "streaming" writes is named by the Func's:
 // "streaming:C" = 1 says that stores into C may go past the caches, as it is not read again while it would be there.
-// A block with the attribute "prefetch:A" = 512 asks for the element of A that is 512 after the one it reads.
-#include <set>
-
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
@@ -39,25 +36,6 @@ Expr is_zero(const Expr& e) {
   return is_sum_of_products(e) ? each_var_is_zero(e) : equal(e, 0);
 }
 
-constexpr int64_t near_bytes = 16 << 10;  // half of a small first cache
-
-// Of what the body reads of the buffers that the block's attributes name, what comes some elements later.
-std::vector<Stmt> prefetches(const Block& block) {
-  std::vector<Stmt> result;
-  std::set<Buffer> seen;
-  visit(block.body, [&](const Load& l) {
-    const auto found = block.attributes.find("prefetch:" + l.buffer->name);
-    if (found == block.attributes.end() || l.indices.empty() || !seen.insert(l.buffer).second) return;
-    const int64_t distance = std::get<int64_t>(found->second);
-    std::vector<Expr> indices = l.indices;
-    indices.back() = indices.back() + Expr(distance);
-    const int locality = distance * l.buffer->dtype.bytes() <= near_bytes ? 3 : 2;
-    result.push_back(
-        make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(l.buffer, std::move(indices)), Expr(locality)})));
-  });
-  return result;
-}
-
 }  // namespace
 
 Func lower_blocks(const Func& f) {
@@ -69,9 +47,7 @@ Func lower_blocks(const Func& f) {
       values[iter.var] = iter.binding;
       if (iter.kind == IterKind::reduce && !is_const_int(iter.extent, 1)) is_first = is_first && is_zero(iter.binding);
     }
-    std::vector<Stmt> statements = prefetches(block);
-    statements.push_back(block.body);
-    Stmt body = fold_substitute(seq(std::move(statements)), values);
+    Stmt body = fold_substitute(block.body, values);
     if (block.init.is_defined()) {
       Stmt init = fold_substitute(block.init, values);
       if (!is_const_int(is_first, 1)) init = make_stmt<If>(is_first, init);

@@ -1,19 +1,23 @@
 // What a schedule asks of insert_prefetches and prefetch_pieces.
 #pragma once
 
+#include <string>
+
 #include "tensor_ir/ir.h"
 
 namespace tw {
 
-// A serial loop with these names a buffer that its body streams from memory, and how many bytes ahead to ask for it.
-inline constexpr const char* prefetch_attribute = "prefetch";
-inline constexpr const char* prefetch_bytes_attribute = "prefetch_bytes";
+enum class Cache { first, second, third };
 
-// A buffer that is read in pieces of `prefetch_bytes`, each by several iterations of loops with `prefetch_parts` (so
-// many of the loop's, one after the other): the loop with `prefetch_next`, within them, asks for the next piece
+// A loop with "prefetch_l1:B" = 1024 asks for what its body reads of B, 1024 bytes later, to come to the first cache;
+// with "prefetch_l2:B" to the second, with "prefetch_l3:B" to the third.
+std::string prefetch_attribute(const std::string& buffer, Cache cache);
+
+// A buffer that is read in pieces, each by several iterations of loops with `prefetch_parts` (so many of the loop's,
+// one after the other): within them the loop with "prefetch_next:B" = bytes of a piece asks for the next piece
 // meanwhile, an equal part in each iteration.
-inline constexpr const char* prefetch_next_attribute = "prefetch_next";
 inline constexpr const char* prefetch_parts_attribute = "prefetch_parts";
+std::string prefetch_next_attribute(const std::string& buffer);
 
 // Of what an index names: an element, a vector of them or a tile.
 Expr first_element(const Expr& index);

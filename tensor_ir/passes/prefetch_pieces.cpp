@@ -1,12 +1,13 @@
 // A buffer that is read in pieces, each by several tiles: while they use one, the next one comes to the second cache.
 //
-//   for t in 0..8 attrs {prefetch_parts = 4} {                              for t in 0..8 {
-//     for k in 0..64 attrs {prefetch_next = "B", prefetch_bytes = 8192} {     for k in 0..64 {
-//       … B[t // 4 * 2048 + k * 32] …                                   ⇒       prefetch(B[t // 4 * 2048 + … + k * 8], 2)
+//   for t in 0..8 attrs {prefetch_parts = 4} {           for t in 0..8 {
+//     for k in 0..64 attrs {prefetch_next:B = 8192} {      for k in 0..64 {
+//       … B[t // 4 * 2048 + k * 32] …                ⇒       prefetch(B[t // 4 * 2048 + … + k * 8], 2)
 //
 // While loops over tiles are whole: the last tile, which gets code of its own afterwards, asks for its part too.
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
@@ -29,13 +30,9 @@ struct Position {
   }
 };
 
-std::optional<int64_t> int_attribute(const For& loop, const char* name) {
-  const auto found = loop.attributes.find(name);
-  const auto* value = found == loop.attributes.end() ? nullptr : std::get_if<int64_t>(&found->second);
-  return value ? std::optional(*value) : std::nullopt;
-}
+constexpr std::string_view prefetch_next = "prefetch_next:";  // …of a buffer
 
-// The loops with `prefetch_parts` count the parts, those from there to the one with `prefetch_next` the steps of a
+// The loops with `prefetch_parts` count the parts, those from there to the one with "prefetch_next" the steps of a
 // part.
 class Pieces {
  public:
@@ -43,7 +40,20 @@ class Pieces {
     return rewrite(s, [&](const For& loop) -> Stmt {
       const Position parts = parts_, steps = steps_;
       const size_t open = inner_.size();
-      if (const auto count = int_attribute(loop, prefetch_parts_attribute)) {
+      std::optional<int64_t> count;
+      std::optional<Piece> next;
+      Attributes others;
+      for (const auto& [key, value] : loop.attributes) {
+        const auto* number = std::get_if<int64_t>(&value);
+        if (number && key == prefetch_parts_attribute) {
+          count = *number;
+        } else if (number && key.starts_with(prefetch_next)) {
+          next = {key.substr(prefetch_next.size()), *number};
+        } else {
+          others[key] = value;
+        }
+      }
+      if (count) {
         parts_.add(floor_mod(loop.var, Expr(*count)), *count);
         steps_ = {}, inner_.clear();
       } else {
@@ -51,19 +61,20 @@ class Pieces {
         inner_.push_back(loop.var);
       }
       Stmt body = run(loop.body);
-      const auto name = loop.attributes.find(prefetch_next_attribute);
-      if (name != loop.attributes.end()) body = ask_ahead(loop, std::get<std::string>(name->second), body);
+      if (next) body = ask_ahead(loop, *next, body);
       parts_ = parts, steps_ = steps;
       inner_.resize(std::min(open, inner_.size()));
-      Attributes attributes = loop.attributes;
-      for (const char* key : {prefetch_parts_attribute, prefetch_next_attribute}) attributes.erase(key);
-      if (name != loop.attributes.end()) attributes.erase(prefetch_bytes_attribute);
-      return make_stmt<For>(loop.var, loop.extent, loop.loop_kind, body, loop.thread, attributes, loop.span);
+      return make_stmt<For>(loop.var, loop.extent, loop.loop_kind, body, loop.thread, others, loop.span);
     });
   }
 
  private:
-  Stmt ask_ahead(const For& loop, const std::string& name, const Stmt& body) const {
+  struct Piece {
+    std::string buffer;
+    int64_t bytes;
+  };
+
+  Stmt ask_ahead(const For& loop, const Piece& piece, const Stmt& body) const {
     Buffer buffer;
     Expr first;
     Substitution start;
@@ -71,12 +82,11 @@ class Pieces {
     visit(
         loop.body, [&](const For& own) { start[own.var] = Expr(0); },
         [&](const Load& l) {
-          if (first.is_defined() || l.buffer->name != name || l.indices.size() != 1) return;
+          if (first.is_defined() || l.buffer->name != piece.buffer || l.indices.size() != 1) return;
           first = first_element(l.indices[0]), buffer = l.buffer;
         });
-    const int64_t bytes = int_attribute(loop, prefetch_bytes_attribute).value_or(0);
-    if (!first.is_defined() || first.dtype().lanes != 1 || bytes == 0) return body;
-    const int64_t size = buffer->dtype.bytes();
+    if (!first.is_defined() || first.dtype().lanes != 1) return body;
+    const int64_t bytes = piece.bytes, size = buffer->dtype.bytes();
     const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
     const int64_t part = divide_up(bytes, parts_.count);
     int64_t step = divide_up(part, steps_.count);
@@ -97,6 +107,10 @@ class Pieces {
 };
 
 }  // namespace
+
+std::string prefetch_next_attribute(const std::string& buffer) {
+  return std::string(prefetch_next) + buffer;
+}
 
 Func prefetch_pieces(const Func& func) {
   Func result = func;

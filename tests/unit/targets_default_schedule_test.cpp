@@ -320,8 +320,8 @@ TEST(DefaultSchedule, AsksForTheNextPanel) {
   const auto panels_asked_for = [](const Schedule& schedule) {
     std::vector<int64_t> found;
     visit(schedule.func().body, [&](const For& loop) {
-      if (loop.attributes.count(prefetch_next_attribute))
-        found.push_back(std::get<int64_t>(loop.attributes.at(prefetch_bytes_attribute)));
+      for (const auto& [key, bytes] : loop.attributes)
+        if (key.starts_with(prefetch_next_attribute(""))) found.push_back(std::get<int64_t>(bytes));
     });
     return found;
   };
@@ -358,8 +358,9 @@ TEST(DefaultSchedule, NarrowProductsAskForTheNextPanel) {
   for (const Target& target : {core(512, 32), core_with_tiles()}) {
     const auto asks = [&](const Func& func) {
       bool found = false;
-      visit(cpu::default_schedule(func, target).func().body,
-            [&](const For& loop) { found |= loop.attributes.count(prefetch_next_attribute) != 0; });
+      visit(cpu::default_schedule(func, target).func().body, [&](const For& loop) {
+        for (const auto& [key, bytes] : loop.attributes) found |= key.starts_with(prefetch_next_attribute(""));
+      });
       return found;
     };
     EXPECT_TRUE(asks(narrow_matmul(1, 256, 512, 128, bf16, bf16, f32, f32, true))) << target.name;
@@ -387,33 +388,45 @@ TEST(DefaultSchedule, SumsOverRowsTakeVectorsSideBySide) {
     for (const int64_t columns : {32, 90, 96, 128}) expect_same_meaning(column_sum(3, 7, columns), each);
 }
 
+// What loops ask for: of which buffer, to which cache, and how many bytes ahead.
+std::vector<std::string> asked_for(const Schedule& schedule) {
+  std::vector<std::string> found;
+  visit(schedule.func().body, [&](const For& loop) {
+    for (const auto& [key, bytes] : loop.attributes)
+      for (const Cache cache : {Cache::first, Cache::second, Cache::third})
+        if (key.starts_with(prefetch_attribute("", cache)))
+          found.push_back(key + " " + std::to_string(std::get<int64_t>(bytes)));
+  });
+  return found;
+}
+
 // A later row of a softmax or normalisation is asked for by the last stage that reads this one: the next, where rows
-// stay in the first cache, and one that is well ahead where they come from memory.
+// stay in the first cache, and one that is well ahead, too, where they come from memory.
 TEST(DefaultSchedule, StagesOfARowAskForALaterOne) {
   Target target = core(512, 32);
   target.l1_bytes = 48 << 10;
-  const auto loops_that_ask = [&](const Func& func, const Decisions& decisions = {}) {
-    const Schedule schedule = cpu::decided_schedule(func, target, decisions);
-    std::vector<int64_t> bytes;
-    visit(schedule.func().body, [&](const For& loop) {
-      if (loop.attributes.count(prefetch_attribute))
-        bytes.push_back(std::get<int64_t>(loop.attributes.at(prefetch_bytes_attribute)));
-    });
-    return bytes;
+  const auto asked = [&](const Func& func, const Decisions& decisions = {}) {
+    return asked_for(cpu::decided_schedule(func, target, decisions));
   };
-  const std::vector<int64_t> none, one_row{4096};
-  EXPECT_EQ(loops_that_ask(test::softmax(16, 1024)), one_row);
-  EXPECT_EQ(loops_that_ask(test::softmax(16, 1024), {{"row_prefetch", {0}}}), none);
-  EXPECT_EQ(loops_that_ask(test::layer_norm(16, 1024)), one_row);
-  const std::vector<int64_t> long_row{16384};
-  EXPECT_EQ(loops_that_ask(test::softmax(16, 4096)), long_row) << "exp hides it";
-  EXPECT_EQ(loops_that_ask(test::softmax(16, 8192)), none) << "it would not stay in the first cache";
-  EXPECT_EQ(loops_that_ask(test::softmax(16, 8192), {{"row_prefetch", {1}}}), std::vector<int64_t>{32768});
-  const std::vector<int64_t> far_row{65536};
-  EXPECT_EQ(loops_that_ask(test::softmax(1 << 20, 1024)), far_row) << "from memory";
-  EXPECT_EQ(loops_that_ask(test::layer_norm(16, 1024), {{"row_prefetch", {2}}}), far_row);
-  EXPECT_EQ(loops_that_ask(test::softmax(16, 1000), {{"row_prefetch", {2}}}), std::vector<int64_t>{17 * 4000});
-  EXPECT_EQ(loops_that_ask(test::softmax(16, 64)), none) << "its stages are a few vectors";
+  using Asked = std::vector<std::string>;
+  const Asked none, one_row{"prefetch_l1:X 4096"}, far_row{"prefetch_l1:X 4096", "prefetch_l2:X 65536"};
+  EXPECT_EQ(asked(test::softmax(16, 1024)), one_row);
+  EXPECT_EQ(asked(test::softmax(16, 1024), {{"row_prefetch", {0}}}), none);
+  EXPECT_EQ(asked(test::layer_norm(16, 1024)), one_row);
+  EXPECT_EQ(asked(test::softmax(16, 4096)), Asked{"prefetch_l1:X 16384"}) << "exp hides it";
+  EXPECT_EQ(asked(test::softmax(16, 8192)), none) << "it would not stay in the first cache";
+  EXPECT_EQ(asked(test::softmax(16, 8192), {{"row_prefetch", {1}}}), Asked{"prefetch_l2:X 32768"});
+  EXPECT_EQ(asked(test::softmax(1 << 20, 1024)), far_row) << "from memory";
+  const Asked beside_writing{"prefetch_l1:X 4096", "prefetch_l2:X 65536", "prefetch_l3:X 81920"};
+  EXPECT_EQ(asked(test::layer_norm(16, 1024), {{"row_prefetch", {2}}}), beside_writing);
+  const Asked whole_rows{"prefetch_l1:X 4000", "prefetch_l2:X 68000"};
+  EXPECT_EQ(asked(test::softmax(16, 1000), {{"row_prefetch", {2}}}), whole_rows);
+  EXPECT_EQ(asked(test::softmax(16, 64)), Asked{"prefetch_l1:X 256"}) << "a few vectors: the row's loop asks";
+  // Of rows that nearly fill the caches, what is asked for pushes out what is needed next.
+  const auto all = static_cast<int64_t>(1024 / cpu::share_of_caches(test::softmax(1024, 1024), target));
+  EXPECT_EQ(asked(test::softmax(all / 4, 1024)), one_row);
+  EXPECT_EQ(asked(test::softmax(all * 3 / 4, 1024)), none);
+  EXPECT_EQ(asked(test::softmax(all * 5 / 4, 1024)), far_row);
   for (const Target& each : cores())
     for (const Func& func : {test::softmax(5, 272), test::layer_norm(5, 272)}) expect_same_meaning(func, each);
 }
@@ -423,15 +436,15 @@ TEST(DefaultSchedule, LargeArraysAreStreams) {
   const Target target = core(512, 32);
   const auto count = [&](const Func& func, const Decisions& decisions = {}) {
     const Schedule schedule = cpu::decided_schedule(func, target, decisions);
-    int64_t asking = 0, streams = 1;
+    const auto asking = static_cast<int64_t>(asked_for(schedule).size());
+    int64_t streams = 1;
     visit(schedule.func().body, [&](const For& loop) {
-      asking += static_cast<int64_t>(loop.attributes.count(prefetch_attribute));
       if (loop.loop_kind == LoopKind::unrolled) streams = as_int(loop.extent).value_or(0);
     });
     return std::pair(asking, streams);
   };
-  EXPECT_EQ(count(test::gelu(1 << 13, 1 << 13)), std::pair(int64_t{1}, int64_t{1}));
-  EXPECT_EQ(count(test::gelu(1 << 13, 1 << 13), {{"streams", {4}}}), std::pair(int64_t{0}, int64_t{4}));
+  EXPECT_EQ(count(test::gelu(1 << 13, 1 << 13)), std::pair(int64_t{2}, int64_t{1})) << "the next reads, too";
+  EXPECT_EQ(count(test::gelu(1 << 13, 1 << 13), {{"streams", {4}}}), std::pair(int64_t{1}, int64_t{4}));
   EXPECT_EQ(count(test::gelu(16, 1 << 10)), std::pair(int64_t{0}, int64_t{1})) << "from the caches";
 }
 
