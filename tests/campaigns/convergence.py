@@ -198,6 +198,12 @@ def share_of(model: tw.Model, ours: Curve, theirs: Curve, threads: int) -> float
     return float(np.median(np.divide(*(seconds[..., at] for at in pair))))
 
 
+def stations(curve: Curve) -> str:
+    """The curve in a line: the speed of the fastest so far after some trials, by the default's."""
+    counts = [count for count in (8, 16, 32, 64, 125, 250, 500, 1000, 2000) if count < len(curve.best)]
+    return "  ".join(f"{count}: {1 / curve.best[count - 1]:.3f}" for count in [*counts, len(curve.best)] if count)
+
+
 def draw(results: dict[str, tuple[Curve, Curve]], path: Path) -> None:
     from plotly.subplots import make_subplots
 
@@ -244,6 +250,8 @@ def campaign(trials: int, threads: int, models: Path | None, output: Path | None
                     f"{len(pair[1].best):5} trials {pair[1].speed:6.3f}×   share {shares[name]:.3f}",
                     flush=True,
                 )
+                for which, curve in zip(("search", "evolution"), pair, strict=True):
+                    print(f"    {which:9}  {stations(curve)}", flush=True)
     if shares:
         mean = float(np.exp(np.mean(np.log(list(shares.values())))))
         print(f"geometric mean of the shares over {len(shares)} kernels: {mean:.3f}; least {min(shares.values()):.3f}")
