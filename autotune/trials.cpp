@@ -75,8 +75,6 @@ double Trials::promise() const {
   if (!problem_.empty() || count_ >= options_.most_trials || (is_exhausted_ && !is_in_batch())) return 0;
   const TaskState state{task_.seconds, best_ ? best_->ratio_to_default : 1, bound_, search_->predicted_gain(),
                         search_->fruitless()};
-  // The peak is measured low on a busy machine: a few trials there are in any case.
-  if (count_ >= seed_trials && is_at_bound(state)) return 0;
   return std::max(expected_gain(state), 1e-12);
 }
 
