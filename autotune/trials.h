@@ -27,8 +27,8 @@ void set_ratio(Record& record, const Measurement& measured, double incumbent_to_
 
 class Trials {
  public:
-  // `folder`: for artifacts, one job's own.  `earlier`: the records of this task, space and compiler.  `bound`: as
-  // in TaskState.
+  // `folder`: for artifacts, one job's own.  `earlier`: the records of this task, space and compiler.  `bound`: as in
+  // TaskState.
   Trials(Task task, const Target& target, const TuneOptions& options, std::vector<Record> earlier,
          std::filesystem::path folder, double bound);
 

@@ -290,7 +290,7 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
   const bool has_parts = tiles > 1 && c.k_count > 1 && c.batch.empty(), parts_fit = panel_bytes <= target.l2_bytes / 2;
   if (has_parts) candidates.push_back({{2}, parts_fit ? 1 : 1.05});
   const int64_t how = schedule.decide("panel_prefetch", candidates, {has_parts && parts_fit ? 2 : fits ? 1 : 0})[0];
-  if (how == 1) prefetch_ahead(schedule, *inner, panels, panel_bytes, cache_for(panel_bytes));
+  if (how == 1) prefetch_ahead(schedule, *inner, panels, panel_bytes);
   if (how == 2) prefetch_in_parts(schedule, use, panels, panel_bytes);
 }
 
@@ -298,7 +298,7 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
 void prefetch_epilogue(Schedule& schedule, const BlockRef& out, const LoopRef& tile, const Target& target) {
   for (const Access& read : analyse(schedule.node(out)).reads) {
     if (!schedule.func().is_parameter(read.buffer) || is_constant(schedule.func(), read.buffer)) continue;
-    if (least_bytes(read.buffer) >= target.l2_bytes / 4) prefetch_ahead(schedule, tile, read.buffer, 0, Cache::first);
+    if (least_bytes(read.buffer) >= target.l2_bytes / 4) prefetch_ahead(schedule, tile, read.buffer, 0);
   }
 }
 

@@ -281,11 +281,17 @@ bool is_stream(const Buffer& operand, int64_t uses, const Target& target) {
 void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
                      const Target& target) {
   constexpr int64_t ahead = 1024;  // about what a core waits for: 100 ns at 10 GB/s
-  if (is_stream(operand.buffer, uses, target)) prefetch_ahead(schedule, loop, operand.buffer, ahead, Cache::first);
+  if (is_stream(operand.buffer, uses, target)) prefetch_ahead(schedule, loop, operand.buffer, ahead);
 }
 
-void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes, Cache cache) {
-  schedule.annotate(loop, prefetch_attribute(buffer->name, cache), bytes);
+Cache cache_for(int64_t bytes_ahead) {
+  constexpr int64_t near_bytes = 16 << 10;
+  return bytes_ahead <= near_bytes ? Cache::first : Cache::second;
+}
+
+void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes,
+                    std::optional<Cache> cache) {
+  schedule.annotate(loop, prefetch_attribute(buffer->name, cache.value_or(cache_for(bytes))), bytes);
 }
 
 std::vector<int64_t> extents_of_rows(const Schedule& schedule, const std::vector<LoopRef>& rows) {

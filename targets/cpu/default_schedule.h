@@ -136,13 +136,11 @@ bool is_stream(const Buffer& operand, int64_t uses, const Target& target);
 // …and the loop asks for it ahead.
 void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
                      const Target& target);
-// The loop asks for what its body reads of the buffer so many bytes ahead, to come to this cache.
-void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes, Cache cache);
-// The cache in which that waits: the first one, as long as it is less than half of a small one.
-inline Cache cache_for(int64_t bytes_ahead) {
-  constexpr int64_t near_bytes = 16 << 10;
-  return bytes_ahead <= near_bytes ? Cache::first : Cache::second;
-}
+// Where what is asked for so many bytes ahead waits: in the first cache, up to half of a small one, or the second.
+Cache cache_for(int64_t bytes_ahead);
+// The loop asks for what its body reads of the buffer so many bytes ahead, to come to this cache or the one above.
+void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes,
+                    std::optional<Cache> cache = {});
 // Of the loops over rows that use one panel, after 1; open ones count as 1.
 std::vector<int64_t> extents_of_rows(const Schedule& schedule, const std::vector<LoopRef>& rows);
 // What uses one panel of an operand: the loops outside of a tile, and those along k, both outermost first.

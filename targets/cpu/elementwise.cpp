@@ -70,8 +70,8 @@ void walk_in_streams(Schedule& schedule, const BlockRef& block, const LoopRef& r
   const BlockAnalysis analysis = analyse(schedule.node(block));
   for (const Access& read : analysis.reads) {
     if (!is_large(read.buffer, target) || loop_stride(schedule, block, read, loop).value_or(0) <= 0) continue;
-    if (analysis.is_expensive) prefetch_ahead(schedule, loop, read.buffer, next_reads, Cache::first);
-    if (streams == 1) prefetch_ahead(schedule, loop, read.buffer, beyond_page, Cache::second);
+    if (analysis.is_expensive) prefetch_ahead(schedule, loop, read.buffer, next_reads);
+    if (streams == 1) prefetch_ahead(schedule, loop, read.buffer, beyond_page);
     break;  // the first of them: asking for a second one costs more than it brings
   }
 }

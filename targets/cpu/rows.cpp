@@ -118,14 +118,13 @@ void prefetch_later_row(Schedule& schedule, const std::vector<BlockAnalysis>& bl
   const int64_t how = schedule.decide("row_prefetch", std::move(candidates), {best})[0];
   if (how == none) return;
   for (const Reader& reader : readers) {
-    const Cache near = cache_for(reader.bytes);
-    const auto ask = [&](int64_t least_bytes, Cache cache) {
+    const auto ask = [&](int64_t least_bytes, std::optional<Cache> cache = {}) {
       const int64_t rows = (least_bytes + reader.bytes - 1) / reader.bytes;
       prefetch_ahead(schedule, reader.loop, reader.buffer, rows * reader.bytes, cache);
     };
-    if (how == next_row) ask(1, near);
-    if (how == far_row && near == Cache::first) ask(ahead_in_first, near);
-    if (how == far_row) ask(ahead_in_second, Cache::second);
+    if (how == next_row) ask(1);
+    if (how == far_row && cache_for(reader.bytes) == Cache::first) ask(ahead_in_first);
+    if (how == far_row) ask(ahead_in_second);
     if (how == far_row && reader.is_writing) ask(ahead_in_third, Cache::third);
   }
 }

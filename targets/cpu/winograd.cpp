@@ -222,9 +222,9 @@ void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& pa
   const BlockRef init = schedule.decompose_reduction(product, k);
   // While one point's tiles compute, the next one's weights are on their way.
   for (const Access& read : analysis.reads) {
-    if (!is_constant(schedule.func(), read.buffer)) continue;
-    const int64_t bytes = extent_of(schedule, k) * tile.vectors * lanes * read.buffer->dtype.bytes();
-    prefetch_ahead(schedule, k, read.buffer, bytes, cache_for(bytes));
+    if (is_constant(schedule.func(), read.buffer))
+      prefetch_ahead(schedule, k, read.buffer,
+                     extent_of(schedule, k) * tile.vectors * lanes * read.buffer->dtype.bytes());
   }
   vectorize_below(schedule, init, i[0], axes.size() - 1, lanes);
   vectorize_below(schedule, out, i[0], axes.size() - 1, lanes);

@@ -6,8 +6,8 @@
 //                                                            }
 //
 // One for each cache line that the loop's body reads of the buffer, to the first cache or, with prefetch_l2 or
-// prefetch_l3, another. Hardware prefetchers stop at the end of a page and keep fewer lines in flight than one core can
-// wait for.
+// prefetch_l3, another.  Hardware prefetchers stop at the end of a page and keep fewer lines in flight than one core
+// can wait for.
 #include <algorithm>
 #include <set>
 #include <string_view>

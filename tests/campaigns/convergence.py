@@ -200,8 +200,9 @@ def share_of(model: tw.Model, ours: Curve, theirs: Curve, threads: int) -> float
 
 def stations(curve: Curve) -> str:
     """The curve in a line: the speed of the fastest so far after some trials, by the default's."""
-    counts = [count for count in (8, 16, 32, 64, 125, 250, 500, 1000, 2000) if count < len(curve.best)]
-    return "  ".join(f"{count}: {1 / curve.best[count - 1]:.3f}" for count in [*counts, len(curve.best)] if count)
+    stops = (8, 16, 32, 64, 125, 250, 500, 1000, 2000, len(curve.best))
+    counts = [count for count in sorted(set(stops)) if 0 < count <= len(curve.best)]
+    return "  ".join(f"{count}: {1 / curve.best[count - 1]:.3f}" for count in counts)
 
 
 def draw(results: dict[str, tuple[Curve, Curve]], path: Path) -> None:
