@@ -7,8 +7,8 @@
 #include <optional>
 #include <random>
 
-#include "autotune/exchange.h"
-#include "relay_ir/layout.h"
+#include "autotune/measure/exchange.h"
+#include "relay_ir/compile/layout.h"
 #include "targets/lower.h"
 
 namespace tw::autotune {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "autotune/space.h"
+#include "autotune/search/space.h"
 #include "autotune/trials.h"
 
 namespace tw::autotune {

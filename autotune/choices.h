@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "autotune/confirm.h"
-#include "autotune/database.h"
+#include "autotune/database/database.h"
 #include "autotune/task.h"
-#include "relay_ir/compile.h"
+#include "relay_ir/compile/compile.h"
 
 namespace tw::autotune {
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "autotune/database.h"
-#include "autotune/measure.h"
-#include "relay_ir/compile.h"
+#include "autotune/database/database.h"
+#include "autotune/measure/measure.h"
+#include "relay_ir/compile/compile.h"
 #include "runtime/executable.h"
 
 namespace tw::autotune {

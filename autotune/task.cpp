@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "autotune/digest.h"
+#include "autotune/database/digest.h"
 #include "tensor_ir/match.h"
-#include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::autotune {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "relay_ir/compile.h"
+#include "relay_ir/compile/compile.h"
 
 namespace tw::autotune {
 

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "autotune/candidate.h"
-#include "autotune/compile_child.h"
-#include "autotune/exchange.h"
+#include "autotune/measure/compile_child.h"
+#include "autotune/measure/exchange.h"
 #include "relay_ir/cost.h"
 #include "runtime/team.h"
-#include "tensor_ir/interp.h"
+#include "tensor_ir/interp/interp.h"
 
 namespace tw::autotune {
 namespace {

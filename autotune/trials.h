@@ -8,8 +8,8 @@
 #include <optional>
 #include <set>
 
-#include "autotune/allocate.h"
-#include "autotune/search.h"
+#include "autotune/search/allocate.h"
+#include "autotune/search/search.h"
 #include "autotune/task.h"
 #include "autotune/tune.h"
 #include "targets/compile_image.h"

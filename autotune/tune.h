@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "autotune/database.h"
-#include "autotune/measure.h"
-#include "autotune/search.h"
-#include "relay_ir/compile.h"
+#include "autotune/database/database.h"
+#include "autotune/measure/measure.h"
+#include "autotune/search/search.h"
+#include "relay_ir/compile/compile.h"
 #include "schedule/decisions.h"
 
 namespace tw::autotune {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 namespace tw {
 class Schedule;

@@ -1,6 +1,6 @@
 #include "python/array.h"
 #include "python/bind.h"
-#include "runtime/artifact.h"
+#include "runtime/artifact/artifact.h"
 #include "runtime/executable.h"
 
 namespace tw::python {

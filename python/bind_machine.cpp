@@ -1,8 +1,8 @@
 // What `tw doctor` shows: this machine, what was found on it, the targets it serves.
 #include "python/bind.h"
-#include "runtime/cpu_features.h"
-#include "runtime/device_cuda.h"
-#include "runtime/machine.h"
+#include "runtime/device/cuda.h"
+#include "runtime/machine/cpu_features.h"
+#include "runtime/machine/machine.h"
 #include "runtime/team.h"
 #include "targets/cuda/nvrtc.h"
 #include "targets/target.h"

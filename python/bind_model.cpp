@@ -3,14 +3,14 @@
 #include <tuple>
 #include <variant>
 
+#include "autotune/database/tuned_source.h"
 #include "autotune/task.h"
-#include "autotune/tuned_source.h"
 #include "python/bind.h"
 #include "python/own_template.h"
-#include "relay_ir/compile.h"
+#include "relay_ir/compile/compile.h"
 #include "relay_ir/onnx_import.h"
-#include "relay_ir/printer.h"
-#include "runtime/file_map.h"
+#include "relay_ir/text/printer.h"
+#include "runtime/artifact/file_map.h"
 #include "runtime/team.h"
 
 namespace tw::python {

@@ -2,7 +2,7 @@
 #include "schedule/schedule.h"
 #include "targets/target.h"
 #include "tensor_ir/match.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::python {
 namespace {

@@ -4,10 +4,10 @@
 #include "python/array.h"
 #include "python/bind.h"
 #include "python/build_func.h"
-#include "tensor_ir/interp.h"
-#include "tensor_ir/parser.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/interp/interp.h"
 #include "tensor_ir/te.h"
+#include "tensor_ir/text/parser.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::python {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "autotune/cost_model.h"
-#include "autotune/database.h"
-#include "autotune/fleet.h"
-#include "autotune/space.h"
+#include "autotune/database/database.h"
+#include "autotune/fleet/fleet.h"
+#include "autotune/search/cost_model.h"
+#include "autotune/search/space.h"
 #include "autotune/task.h"
 #include "autotune/tune.h"
 #include "python/bind.h"

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "relay_ir/compile.h"
+#include "relay_ir/compile/compile.h"
 
 namespace tw::relay {
 

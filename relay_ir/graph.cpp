@@ -2,8 +2,8 @@
 
 #include "relay_ir/op.h"
 #include "tensor_ir/arith/simplify.h"
-#include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::relay {
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "relay_ir/compile.h"
+#include "relay_ir/compile/compile.h"
 #include "relay_ir/op.h"
 
 namespace tw::relay {

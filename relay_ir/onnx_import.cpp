@@ -5,9 +5,9 @@
 
 #include "relay_ir/cost.h"
 #include "relay_ir/onnx_importer.h"
-#include "runtime/file_map.h"
+#include "runtime/artifact/file_map.h"
 #include "tensor_ir/arith/simplify.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::relay {
 namespace onnx {

@@ -12,7 +12,7 @@
 #include "relay_ir/op.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/dimension.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::relay::onnx {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::relay::onnx {
 

@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "tensor_ir/arith/simplify.h"
-#include "tensor_ir/interp.h"
+#include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::relay {
 namespace {

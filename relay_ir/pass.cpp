@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "relay_ir/printer.h"
+#include "relay_ir/text/printer.h"
 #include "relay_ir/verify.h"
 
 namespace tw::relay {

@@ -4,10 +4,10 @@
 #include <atomic>
 #include <list>
 
-#include "runtime/artifact.h"
-#include "runtime/cpu_features.h"
-#include "runtime/device.h"
-#include "runtime/plan_io.h"
+#include "runtime/artifact/artifact.h"
+#include "runtime/device/device.h"
+#include "runtime/machine/cpu_features.h"
+#include "runtime/plan/plan_io.h"
 #include "runtime/team.h"
 
 namespace tw {

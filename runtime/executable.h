@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/plan.h"
+#include "runtime/device/device.h"
+#include "runtime/plan/plan.h"
 
 namespace tw {
 

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <string>
 
-#include "runtime/file_map.h"
+#include "runtime/artifact/file_map.h"
 
 namespace tw {
 namespace {

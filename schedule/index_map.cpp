@@ -2,7 +2,7 @@
 #include <cctype>
 
 #include "schedule/schedule.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "schedule/edit.h"
 #include "tensor_ir/arith/region.h"
-#include "tensor_ir/interp.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/interp/interp.h"
 #include "tensor_ir/structural.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "schedule/edit.h"
 #include "schedule/schedule.h"
-#include "tensor_ir/syntax.h"
+#include "tensor_ir/text/syntax.h"
 
 namespace tw {
 namespace {

@@ -5,8 +5,8 @@
 #include "schedule/edit.h"
 #include "tensor_ir/diagnostic.h"
 #include "tensor_ir/passes/pipeline.h"
-#include "tensor_ir/printer.h"
-#include "tensor_ir/syntax.h"
+#include "tensor_ir/text/printer.h"
+#include "tensor_ir/text/syntax.h"
 
 namespace tw {
 

@@ -7,7 +7,7 @@
 
 #include "runtime/error.h"
 #include "schedule/schedule.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw {
 namespace {

@@ -17,9 +17,9 @@
 #include <set>
 
 #include "targets/arm/builtins.h"
-#include "targets/codegen_llvm_emit.h"
 #include "targets/cuda/nvrtc.h"
-#include "targets/spill_report.h"
+#include "targets/llvm/emit.h"
+#include "targets/llvm/spill_report.h"
 #include "tensor_ir/parallel.h"
 
 LLD_HAS_DRIVER(elf)

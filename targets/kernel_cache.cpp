@@ -13,9 +13,9 @@
 #include <fstream>
 #include <vector>
 
-#include "runtime/file_map.h"
-#include "tensor_ir/printer.h"
+#include "runtime/artifact/file_map.h"
 #include "tensor_ir/structural.h"
+#include "tensor_ir/text/printer.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -9,7 +9,7 @@
 
 namespace tw {
 
-// One KernelFunction (runtime/plan.h) or GPU kernel, in lowered form: flat buffers, no blocks.
+// One KernelFunction (runtime/plan/plan.h) or GPU kernel, in lowered form: flat buffers, no blocks.
 struct Kernel {
   std::string symbol;
   // Its body is `for task in 0..n parallel { … }` or, where there is nothing to share out, any statement (n = 1); on

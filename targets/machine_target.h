@@ -1,7 +1,7 @@
 // The target that a machine is: what "cpu" means on it.
 #pragma once
 
-#include "runtime/machine_facts.h"
+#include "runtime/machine/facts.h"
 #include "targets/target.h"
 
 namespace tw {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tensor_ir/arith/simplify.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw {
 namespace {

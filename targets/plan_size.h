@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "runtime/size.h"
+#include "runtime/plan/size.h"
 #include "tensor_ir/ir.h"
 
 namespace tw {

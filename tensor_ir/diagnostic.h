@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor_ir/span.h"
+#include "tensor_ir/text/span.h"
 
 namespace tw {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tensor_ir/interp.h"
+#include "tensor_ir/interp/interp.h"
 #include "tensor_ir/scalar_meaning.h"
 #include "tensor_ir/type_rules.h"
 

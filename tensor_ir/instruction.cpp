@@ -4,10 +4,10 @@
 #include <unordered_map>
 
 #include "tensor_ir/match.h"
-#include "tensor_ir/parser.h"
-#include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
-#include "tensor_ir/syntax.h"
+#include "tensor_ir/text/parser.h"
+#include "tensor_ir/text/printer.h"
+#include "tensor_ir/text/syntax.h"
 
 namespace tw {
 namespace {

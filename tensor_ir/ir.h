@@ -39,7 +39,7 @@
 
 #include "runtime/dtype.h"
 #include "runtime/error.h"
-#include "tensor_ir/span.h"
+#include "tensor_ir/text/span.h"
 
 namespace tw {
 
@@ -69,8 +69,8 @@ struct ExprNode {
 class Expr {
  public:
   Expr() = default;
-  Expr(int value);           // NOLINT: an i64 constant, so that index arithmetic reads like arithmetic
-  Expr(int64_t value);       // NOLINT
+  Expr(int value);      // NOLINT: an i64 constant, so that index arithmetic reads like arithmetic
+  Expr(int64_t value);  // NOLINT
   explicit Expr(std::shared_ptr<const ExprNode> node) : node_(std::move(node)) {}
 
   bool is_defined() const { return node_ != nullptr; }
@@ -81,7 +81,8 @@ class Expr {
   DType dtype() const { return node_->dtype; }
   NodeKind kind() const { return node_->kind; }
   bool is_same(const Expr& other) const { return node_ == other.node_; }
-  template <class T> const T* as() const {
+  template <class T>
+  const T* as() const {
     return node_ && node_->kind == T::Kind ? static_cast<const T*>(node_.get()) : nullptr;
   }
 
@@ -91,10 +92,26 @@ class Expr {
 
 enum class UnaryOp : uint8_t { negate, logical_not, bit_not };
 enum class BinaryOp : uint8_t {
-  add, sub, mul, div, mod, floor_div, floor_mod, min, max,
-  eq, ne, lt, le,                       // bool results; a > b is b < a
-  logical_and, logical_or,              // of bools
-  bit_and, bit_or, bit_xor, shift_left, shift_right,
+  add,
+  sub,
+  mul,
+  div,
+  mod,
+  floor_div,
+  floor_mod,
+  min,
+  max,
+  eq,
+  ne,
+  lt,
+  le,  // bool results; a > b is b < a
+  logical_and,
+  logical_or,  // of bools
+  bit_and,
+  bit_or,
+  bit_xor,
+  shift_left,
+  shift_right,
 };
 bool is_comparison(BinaryOp op);
 
@@ -124,7 +141,12 @@ class Var : public Expr {
  public:
   Var() = default;
   explicit Var(std::string name, DType dtype = i64) : Expr(std::make_shared<VarNode>(dtype, std::move(name))) {}
-  static Var of(const Expr& e) { check(e.kind() == NodeKind::Var, "Var::of: a variable"); Var v; static_cast<Expr&>(v) = e; return v; }
+  static Var of(const Expr& e) {
+    check(e.kind() == NodeKind::Var, "Var::of: a variable");
+    Var v;
+    static_cast<Expr&>(v) = e;
+    return v;
+  }
   const VarNode* operator->() const { return static_cast<const VarNode*>(get()); }
   const std::string& name() const { return (*this)->name; }
   bool operator==(const Var& other) const { return get() == other.get(); }
@@ -157,7 +179,9 @@ struct Select : ExprNode {
   static constexpr NodeKind Kind = NodeKind::Select;
   Expr condition, then_value, else_value;
   Select(DType dtype, Expr condition, Expr then_value, Expr else_value)
-      : ExprNode(Kind, dtype), condition(std::move(condition)), then_value(std::move(then_value)),
+      : ExprNode(Kind, dtype),
+        condition(std::move(condition)),
+        then_value(std::move(then_value)),
         else_value(std::move(else_value)) {}
   auto fields() const { return std::tie(condition, then_value, else_value); }
 };
@@ -181,9 +205,9 @@ struct Call : ExprNode {
 //   global    memory handed in, or the arena
 //   stack     memory of the worker that allocates it (CPU)
 //   local     memory of one GPU thread
-//   register  values, not memory: constant size; constant indices once unrolled; kept as SSA values, around loops by phis
-//   shared    memory of a GPU thread block
-//   fragment  a tile spread over the lanes of a warp, used by matrix instructions only
+//   register  values, not memory: constant size; constant indices once unrolled; kept as SSA values, around loops by
+//   phis shared    memory of a GPU thread block fragment  a tile spread over the lanes of a warp, used by matrix
+//   instructions only
 enum class Scope : uint8_t { global, stack, local, register_, shared, fragment };
 
 struct BufferNode {
@@ -192,7 +216,7 @@ struct BufferNode {
   std::vector<Expr> shape;    // i64 expressions; empty: one element
   std::vector<Expr> strides;  // in elements; empty: compact, row-major
   Scope scope = Scope::global;
-  int alignment = 64;         // bytes, of the first element
+  int alignment = 64;  // bytes, of the first element
 };
 
 // A buffer: an identity, like Var.
@@ -218,7 +242,10 @@ struct Load : ExprNode {
   std::vector<Expr> indices;
   Expr predicate;  // bool with the lanes of dtype; not defined: always
   Load(DType dtype, Buffer buffer, std::vector<Expr> indices, Expr predicate = {})
-      : ExprNode(Kind, dtype), buffer(std::move(buffer)), indices(std::move(indices)), predicate(std::move(predicate)) {}
+      : ExprNode(Kind, dtype),
+        buffer(std::move(buffer)),
+        indices(std::move(indices)),
+        predicate(std::move(predicate)) {}
   auto fields() const { return std::tie(buffer, indices, predicate); }
 };
 
@@ -273,7 +300,8 @@ class Stmt {
   const StmtNode* operator->() const { return node_.get(); }
   NodeKind kind() const { return node_->kind; }
   bool is_same(const Stmt& other) const { return node_ == other.node_; }
-  template <class T> const T* as() const {
+  template <class T>
+  const T* as() const {
     return node_ && node_->kind == T::Kind ? static_cast<const T*>(node_.get()) : nullptr;
   }
 
@@ -302,8 +330,14 @@ struct For : StmtNode {
   Span span;
   For(Var var, Expr extent, LoopKind loop_kind, Stmt body, ThreadAxis thread = ThreadAxis::none,
       Attributes attributes = {}, Span span = {})
-      : StmtNode(Kind), var(std::move(var)), extent(std::move(extent)), loop_kind(loop_kind), thread(thread),
-        attributes(std::move(attributes)), body(std::move(body)), span(span) {}
+      : StmtNode(Kind),
+        var(std::move(var)),
+        extent(std::move(extent)),
+        loop_kind(loop_kind),
+        thread(thread),
+        attributes(std::move(attributes)),
+        body(std::move(body)),
+        span(span) {}
   auto fields() const { return std::tie(var, extent, loop_kind, thread, attributes, body); }
 };
 
@@ -328,8 +362,14 @@ struct Block : StmtNode {
   Span span;
   Block(std::string name, std::vector<IterVar> iters, Expr predicate, Stmt init, Stmt body, Attributes attributes = {},
         Span span = {})
-      : StmtNode(Kind), name(std::move(name)), iters(std::move(iters)), predicate(std::move(predicate)),
-        init(std::move(init)), body(std::move(body)), attributes(std::move(attributes)), span(span) {}
+      : StmtNode(Kind),
+        name(std::move(name)),
+        iters(std::move(iters)),
+        predicate(std::move(predicate)),
+        init(std::move(init)),
+        body(std::move(body)),
+        attributes(std::move(attributes)),
+        span(span) {}
   auto fields() const { return std::tie(name, iters, predicate, init, body, attributes); }
 };
 
@@ -340,8 +380,12 @@ struct Store : StmtNode {
   Expr value, predicate;  // predicate as in Load
   Span span;
   Store(Buffer buffer, std::vector<Expr> indices, Expr value, Expr predicate = {}, Span span = {})
-      : StmtNode(Kind), buffer(std::move(buffer)), indices(std::move(indices)), value(std::move(value)),
-        predicate(std::move(predicate)), span(span) {}
+      : StmtNode(Kind),
+        buffer(std::move(buffer)),
+        indices(std::move(indices)),
+        value(std::move(value)),
+        predicate(std::move(predicate)),
+        span(span) {}
   auto fields() const { return std::tie(buffer, indices, value, predicate); }
 };
 
@@ -357,7 +401,10 @@ struct If : StmtNode {
   Expr condition;
   Stmt then_body, else_body;  // else_body may be not defined
   If(Expr condition, Stmt then_body, Stmt else_body = {})
-      : StmtNode(Kind), condition(std::move(condition)), then_body(std::move(then_body)), else_body(std::move(else_body)) {}
+      : StmtNode(Kind),
+        condition(std::move(condition)),
+        then_body(std::move(then_body)),
+        else_body(std::move(else_body)) {}
   auto fields() const { return std::tie(condition, then_body, else_body); }
 };
 
@@ -387,17 +434,21 @@ struct Evaluate : StmtNode {
 };
 
 template <class T, class... Arguments>
-Expr make_expr(Arguments&&... arguments) { return Expr(std::make_shared<const T>(std::forward<Arguments>(arguments)...)); }
+Expr make_expr(Arguments&&... arguments) {
+  return Expr(std::make_shared<const T>(std::forward<Arguments>(arguments)...));
+}
 template <class T, class... Arguments>
-Stmt make_stmt(Arguments&&... arguments) { return Stmt(std::make_shared<const T>(std::forward<Arguments>(arguments)...)); }
+Stmt make_stmt(Arguments&&... arguments) {
+  return Stmt(std::make_shared<const T>(std::forward<Arguments>(arguments)...));
+}
 
 // A Func: buffers first (inputs, then outputs), then symbolic integers.  Buffers that are neither parameters nor
 // allocated in the body do not exist.
 struct Func {
   std::string name;
-  std::vector<Buffer> buffers;   // parameters, in the order of the caller's arguments
-  int output_count = 0;          // the last output_count of `buffers` are written; the others are only read
-  std::vector<Var> parameters;   // symbolic i64 dimensions
+  std::vector<Buffer> buffers;  // parameters, in the order of the caller's arguments
+  int output_count = 0;         // the last output_count of `buffers` are written; the others are only read
+  std::vector<Var> parameters;  // symbolic i64 dimensions
   Stmt body;
   // Facts for schedules and lowering.  "constant:NAME" = 1: the buffer NAME is known at compile time (weights), so a
   // schedule may transform its layout for free.
@@ -408,15 +459,15 @@ struct Func {
 };
 
 // ---------------------------------------------------------------------------------------------------------------
-// Building expressions.  Operands must have the same dtype (scalars are broadcast to vectors; an untyped integer literal
-// takes the dtype of the other side); trivial constants fold.
+// Building expressions.  Operands must have the same dtype (scalars are broadcast to vectors; an untyped integer
+// literal takes the dtype of the other side); trivial constants fold.
 
-Expr int_imm(DType dtype, int64_t value);    // any lanes: a Broadcast when lanes > 1
+Expr int_imm(DType dtype, int64_t value);  // any lanes: a Broadcast when lanes > 1
 Expr float_imm(DType dtype, double value);
-Expr const_of(DType dtype, double value);    // of either kind
+Expr const_of(DType dtype, double value);  // of either kind
 Expr zero_of(DType dtype);
-Expr lowest_of(DType dtype);                 // the identity of max: -inf for floats
-Expr highest_of(DType dtype);                // the identity of min
+Expr lowest_of(DType dtype);   // the identity of max: -inf for floats
+Expr highest_of(DType dtype);  // the identity of min
 Expr bool_imm(bool value);
 
 Expr binary(BinaryOp op, Expr a, Expr b);
@@ -457,12 +508,15 @@ std::optional<std::vector<int64_t>> const_shape(const Buffer& buffer);
 
 }  // namespace tw
 
-template <> struct std::less<tw::Var> {  // for maps only; not a stable order
+template <>
+struct std::less<tw::Var> {  // for maps only; not a stable order
   bool operator()(const tw::Var& a, const tw::Var& b) const { return std::less<const void*>()(a.get(), b.get()); }
 };
-template <> struct std::hash<tw::Var> {
+template <>
+struct std::hash<tw::Var> {
   size_t operator()(const tw::Var& v) const { return std::hash<const void*>()(v.get()); }
 };
-template <> struct std::hash<tw::Buffer> {
+template <>
+struct std::hash<tw::Buffer> {
   size_t operator()(const tw::Buffer& b) const { return std::hash<const void*>()(b.get()); }
 };

@@ -10,7 +10,7 @@
 
 #include "tensor_ir/diagnostic.h"
 #include "tensor_ir/passes/passes.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 #include "tensor_ir/verify.h"
 
 namespace tw {

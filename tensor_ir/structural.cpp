@@ -11,7 +11,7 @@
 #include <xxhash.h>
 
 #include "tensor_ir/node_dispatch.h"
-#include "tensor_ir/syntax.h"
+#include "tensor_ir/text/syntax.h"
 
 namespace tw {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tensor_ir/syntax.h"
+#include "tensor_ir/text/syntax.h"
 
 namespace tw {
 namespace {

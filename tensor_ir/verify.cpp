@@ -4,8 +4,8 @@
 #include <unordered_set>
 
 #include "tensor_ir/match.h"
-#include "tensor_ir/printer.h"
-#include "tensor_ir/syntax.h"
+#include "tensor_ir/text/printer.h"
+#include "tensor_ir/text/syntax.h"
 #include "tensor_ir/type_rules.h"
 
 namespace tw {

@@ -16,7 +16,7 @@
 #include <iterator>
 #include <map>
 
-#include "relay_ir/compile.h"
+#include "relay_ir/compile/compile.h"
 #include "relay_ir/onnx_import.h"
 #include "relay_ir/onnx_importer.h"
 #include "relay_ir/op.h"

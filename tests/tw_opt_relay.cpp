@@ -1,8 +1,8 @@
 #include "tests/tw_opt_relay.h"
 
-#include "relay_ir/compile.h"
-#include "relay_ir/parser.h"
+#include "relay_ir/compile/compile.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/text/parser.h"
 #include "relay_ir/verify.h"
 
 using namespace tw;

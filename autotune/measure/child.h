@@ -7,8 +7,8 @@
 #include <functional>
 #include <span>
 
-#include "autotune/exchange.h"
-#include "autotune/measurement.h"
+#include "autotune/measure/exchange.h"
+#include "autotune/measure/measurement.h"
 
 namespace tw::autotune {
 

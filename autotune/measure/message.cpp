@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/bytes.h"
+#include "runtime/artifact/bytes.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

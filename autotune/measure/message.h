@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "autotune/exchange.h"
-#include "autotune/measurement.h"
+#include "autotune/measure/exchange.h"
+#include "autotune/measure/measurement.h"
 
 namespace tw::autotune {
 

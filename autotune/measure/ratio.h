@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "autotune/measurement.h"
+#include "autotune/measure/measurement.h"
 
 namespace tw::autotune {
 

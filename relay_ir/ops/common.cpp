@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "tensor_ir/arith/simplify.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::relay {
 

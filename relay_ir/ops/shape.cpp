@@ -6,7 +6,7 @@
 #include "relay_ir/ops/common.h"
 #include "relay_ir/ops/shape_rules.h"
 #include "tensor_ir/arith/simplify.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::relay {
 namespace {

@@ -16,7 +16,7 @@
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "tensor_ir/instruction.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::relay {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
-#include "relay_ir/printer.h"
-#include "tensor_ir/printer.h"
+#include "relay_ir/text/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::relay {
 namespace {

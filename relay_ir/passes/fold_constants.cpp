@@ -3,7 +3,7 @@
 //   t = transpose(w) {perm = [1, 0]}; y = matmul(x, t)   ⇒   y = matmul(x, t'), t' the transposed constant
 //
 // Small ones by the oracle.  Large ones are compiled for this machine and run, all of them as one graph.
-#include "relay_ir/compile.h"
+#include "relay_ir/compile/compile.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 

@@ -15,7 +15,7 @@
 #include <set>
 #include <string>
 
-#include "relay_ir/compile.h"
+#include "relay_ir/compile/compile.h"
 #include "relay_ir/op.h"
 
 namespace tw::relay {

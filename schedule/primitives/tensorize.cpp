@@ -12,7 +12,7 @@
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/diagnostic.h"
 #include "tensor_ir/instruction.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw {
 namespace {

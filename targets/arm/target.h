@@ -1,7 +1,7 @@
 // AArch64 and ARMv7: "aarch64", "armv7", cores ("cortex-a72", "neoverse-n1") and boards ("rpi4").
 #pragma once
 
-#include "runtime/machine_facts.h"
+#include "runtime/machine/facts.h"
 #include "targets/target.h"
 
 namespace tw::arm {

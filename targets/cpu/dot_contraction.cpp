@@ -17,7 +17,7 @@
 #include "targets/cpu/tile_model.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/instruction.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::cpu {
 namespace {

@@ -12,9 +12,9 @@
 #include "targets/cuda/emit_expr.h"
 #include "targets/cuda/prelude.h"
 #include "tensor_ir/match.h"
-#include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
-#include "tensor_ir/syntax.h"
+#include "tensor_ir/text/printer.h"
+#include "tensor_ir/text/syntax.h"
 
 namespace tw::cuda {
 namespace {

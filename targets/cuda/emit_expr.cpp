@@ -4,8 +4,8 @@
 #include <limits>
 #include <numeric>
 
-#include "tensor_ir/printer.h"
-#include "tensor_ir/syntax.h"
+#include "tensor_ir/text/printer.h"
+#include "tensor_ir/text/syntax.h"
 
 namespace tw::cuda {
 namespace {

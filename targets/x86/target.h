@@ -2,7 +2,7 @@
 // "x86:avx512+avx512vnni+avx512bf16".
 #pragma once
 
-#include "runtime/machine_facts.h"
+#include "runtime/machine/facts.h"
 #include "targets/target.h"
 
 namespace tw::x86 {

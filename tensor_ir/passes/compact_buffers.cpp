@@ -14,7 +14,7 @@
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
 #include "tensor_ir/passes/redirect.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw {
 namespace {

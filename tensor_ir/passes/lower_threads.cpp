@@ -26,9 +26,9 @@
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/passes.h"
-#include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
-#include "tensor_ir/syntax.h"
+#include "tensor_ir/text/printer.h"
+#include "tensor_ir/text/syntax.h"
 
 namespace tw {
 namespace {

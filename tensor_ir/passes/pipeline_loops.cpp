@@ -17,7 +17,7 @@
 #include "tensor_ir/passes/passes.h"
 #include "tensor_ir/passes/pipeline.h"
 #include "tensor_ir/passes/redirect.h"
-#include "tensor_ir/printer.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw {
 namespace {

@@ -1,4 +1,4 @@
-// The kernels of small_plan() (tests/unit/runtime_test_model.h) as the emulator's NVRTC would leave them: block i does
+// The kernels of small_plan() (tests/unit/runtime/test_model.h) as the emulator's NVRTC would leave them: block i does
 // row i.
 #include <cstdint>
 

@@ -1,10 +1,10 @@
-// libFuzzer over the ONNX importer: whatever the bytes, the answer is a graph that verifies and reads back from its text, or an
-// Error that is the user's; explain never fails where import does not.
+// libFuzzer over the ONNX importer: whatever the bytes, the answer is a graph that verifies and reads back from its
+// text, or an Error that is the user's; explain never fails where import does not.
 #include <cstdint>
 #include <cstdlib>
 
 #include "relay_ir/onnx_import.h"
-#include "relay_ir/parser.h"
+#include "relay_ir/text/parser.h"
 #include "relay_ir/verify.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "relay_ir/parser.h"
+#include "relay_ir/text/parser.h"
 #include "relay_ir/verify.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "runtime/artifact.h"
-#include "runtime/elf_image.h"
+#include "runtime/artifact/artifact.h"
+#include "runtime/artifact/elf_image.h"
 #include "runtime/npy.h"
-#include "runtime/plan_io.h"
+#include "runtime/plan/plan_io.h"
 
 namespace {
 

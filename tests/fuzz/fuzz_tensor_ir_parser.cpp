@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "tensor_ir/parser.h"
-#include "tensor_ir/printer.h"
 #include "tensor_ir/structural.h"
+#include "tensor_ir/text/parser.h"
+#include "tensor_ir/text/printer.h"
 #include "tensor_ir/verify.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

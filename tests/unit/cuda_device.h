@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "targets/cuda/emit.h"
 #include "tensor_ir/match.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tensor_ir/parser.h"
+#include "tensor_ir/text/parser.h"
 
 namespace tw::test {
 

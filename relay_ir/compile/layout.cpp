@@ -1,0 +1,124 @@
+#include "relay_ir/compile/layout.h"
+
+#include <algorithm>
+
+#include "relay_ir/op.h"
+#include "runtime/memory.h"
+#include "schedule/layout.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/parallel.h"
+
+namespace tw::relay {
+
+IndexMap blocked_map(int rank, int64_t block) {
+  IndexMap map;
+  for (int i = 0; i < rank; ++i) map.from.push_back(Var("d" + std::to_string(i)));
+  for (int i = 0; i < rank; ++i) map.to.push_back(i == 1 ? floor_div(map.from[1], Expr(block)) : Expr(map.from[i]));
+  map.to.push_back(floor_mod(map.from[1], Expr(block)));
+  return map;
+}
+
+Expr storage_bytes(const Value& value) {
+  Expr bytes = value.type.dtype.bytes();
+  for (int d = 0; d < value.type.rank(); ++d) {
+    const Expr& extent = value.type.shape[d];
+    const bool is_blocked = d == 1 && value.channel_block > 0;
+    bytes =
+        bytes * (is_blocked ? floor_div(extent + (value.channel_block - 1), value.channel_block) * value.channel_block
+                            : extent);
+  }
+  return simplify(bytes);
+}
+
+namespace {
+
+// The block of a product or another reduction that is written as it is; nothing where something comes after it.
+std::optional<BlockRef> find_reduction(const Group& group, const Schedule& schedule) {
+  if (group.nodes.empty() || group.outputs.size() != 1) return std::nullopt;
+  const BlockRef last = schedule.blocks().back();
+  return schedule.node(last).init.is_defined() ? std::optional(last) : std::nullopt;
+}
+
+}  // namespace
+
+// A reduction goes to a blocked output through a copy, as it would through an activation: both keep the iterations of
+// the dimensions as the graph has them, by which schedules know channels from rows.
+Func apply_layouts(const Graph& graph, const Group& group, const Func& func) {
+  std::vector<ValueId> values;  // by buffer
+  for (const ValueId id : group.inputs) {
+    if (!is_immediate(graph, id)) values.push_back(id);
+  }
+  values.insert(values.end(), group.outputs.begin(), group.outputs.end());
+  check(values.size() == func.buffers.size(), "apply_layouts: a buffer for each value");
+  if (std::none_of(values.begin(), values.end(), [&](ValueId id) { return graph.values[id].channel_block > 0; })) {
+    return func;
+  }
+  Schedule schedule(func);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Value& value = graph.values[values[i]];
+    if (value.channel_block == 0) continue;
+    const Buffer& buffer = func.buffers[i];
+    const bool is_output = schedule.func().is_output(buffer);
+    if (const auto reduction = is_output ? find_reduction(group, schedule) : std::nullopt)
+      schedule.cache_write(*reduction, buffer->name, Scope::global);
+    schedule.transform_layout(buffer->name, blocked_map(value.type.rank(), value.channel_block));
+  }
+  return schedule.func();
+}
+
+Shape packed_shape(const Shape& shape, const IndexMap& map) {
+  Shape physical;
+  for (const Expr& dim : physical_shape(map, {shape.begin(), shape.end()})) physical.push_back(as_int(dim).value());
+  return physical;
+}
+
+NDArray pack_array(const NDArray& array, const IndexMap& map) {
+  return apply_layout(array, map, packed_shape(array.shape(), map));
+}
+
+Shape Packing::packed_shape() const {
+  Shape shape = original.shape();
+  for (const IndexMap& map : layouts) shape = relay::packed_shape(shape, map);
+  return shape;
+}
+
+std::vector<NDArray> pack_constants(const std::vector<Packing>& packings, int jobs) {
+  std::vector<NDArray> packed;
+  std::vector<size_t> starts;
+  size_t total = 0;
+  for (const Packing& packing : packings) {
+    starts.push_back(total);
+    if (packing.layouts.empty()) continue;
+    const auto bytes = static_cast<size_t>(element_count(packing.packed_shape()) * packing.original.dtype().bytes());
+    total += (bytes + storage_alignment - 1) / storage_alignment * storage_alignment;
+  }
+  const std::shared_ptr<void> storage = allocate_lasting_storage(total);
+  for (size_t i = 0; i < packings.size(); ++i) {
+    const auto& [original, layouts] = packings[i];
+    packed.push_back(layouts.empty() ? original
+                                     : NDArray(original.dtype(), packings[i].packed_shape(),
+                                               static_cast<char*>(storage.get()) + starts[i], storage));
+  }
+  for_each_in_parallel(packings.size(), jobs, [&](size_t i) {
+    const auto& layouts = packings[i].layouts;
+    if (layouts.empty()) return;
+    NDArray array = packings[i].original;
+    for (size_t step = 0; step + 1 < layouts.size(); ++step) array = pack_array(array, layouts[step]);
+    apply_layout(array, layouts.back(), packed[i]);
+  });
+  return packed;
+}
+
+std::vector<IndexMap> layout_changes(const Trace& trace, const std::string& buffer) {
+  std::vector<IndexMap> result;
+  for (const Instruction& instruction : trace.instructions) {
+    if (instruction.primitive != "transform_layout") continue;
+    const auto* name = std::get_if<std::string>(&instruction.arguments.at(0).value);
+    const auto* map = std::get_if<std::string>(&instruction.arguments.at(1).value);
+    check(name && map, "layout_changes: transform_layout names a buffer and a map");
+    if (*name == buffer) result.push_back(parse_index_map(*map));
+  }
+  return result;
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,34 @@
+// Physical layouts: how values with a channel_block are stored, and how constants are brought into the layout that a
+// schedule has chosen for them.
+#pragma once
+
+#include "relay_ir/compile/compile.h"
+#include "schedule/schedule.h"
+
+namespace tw::relay {
+
+// [n, c, h, w] → [n, c // b, h, w, c % b] for a value of this rank.
+IndexMap blocked_map(int rank, int64_t block);
+// Bytes that a value takes, padding included.
+Expr storage_bytes(const Value& value);
+
+// The Func with the buffers of blocked values as they are stored.
+Func apply_layouts(const Graph& graph, const Group& group, const Func& func);
+
+// The shape of an array of `shape` after pack_array.
+Shape packed_shape(const Shape& shape, const IndexMap& map);
+// The array's elements in another order; padding is zero.
+NDArray pack_array(const NDArray& array, const IndexMap& map);
+// How a constant gets to the layout that kernels read.
+struct Packing {
+  NDArray original;
+  std::vector<IndexMap> layouts;  // one after the other
+  Shape packed_shape() const;
+};
+// All of them.  What is packed lies side by side in one storage, in the given order, and so on huge pages however small
+// each constant is; what keeps its layout keeps its storage.
+std::vector<NDArray> pack_constants(const std::vector<Packing>& packings, int jobs);
+// The layouts that the schedule gave to the buffer called `name`, in the order in which it did.
+std::vector<IndexMap> layout_changes(const Trace& trace, const std::string& buffer);
+
+}  // namespace tw::relay

@@ -1,0 +1,143 @@
+// A group's nodes as one unscheduled Func: placeholders for what comes from outside, each node's tensor expression on
+// top. Buffers have names by position, so that equal work of different layers is an equal Func.
+#include <algorithm>
+#include <unordered_map>
+
+#include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/layout.h"
+#include "relay_ir/compile/lower_selection.h"
+#include "relay_ir/in_place.h"
+#include "relay_ir/op.h"
+
+namespace tw::relay {
+namespace {
+
+// A known single number is part of the code.
+std::optional<Expr> immediate(const Value& value) {
+  if (!value.constant || value.constant->size() != 1) return std::nullopt;
+  const DType dtype = value.type.dtype;
+  return dtype.is_float() ? float_imm(dtype, value.constant->get_float(0)) : int_imm(dtype, value.constant->get_int(0));
+}
+
+// In row-major order a part is rows of neighbours: what is before the axis, and the axis with all behind it.
+std::vector<Expr> rows_of(const std::vector<Expr>& shape, size_t axis) {
+  std::vector<Expr> rows = {Expr(1), Expr(1)};
+  for (size_t d = 0; d < shape.size(); ++d) rows[d >= axis] = rows[d >= axis] * shape[d];
+  return rows;
+}
+
+// A concatenation alone: each part is copied to its place by a block of its own.  (Within other work it is an
+// expression that selects, element by element.)
+Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map<ValueId, te::Tensor>& tensors,
+                  const std::vector<te::Tensor>& inputs) {
+  const TensorType& type = graph.values[node.outputs[0]].type;
+  const int64_t given = node.attributes.get_int("axis");
+  const size_t axis = given < 0 ? given + type.rank() : given;
+  const bool is_row_major = graph.values[node.outputs[0]].channel_block == 0 &&
+                            std::all_of(node.inputs.begin(), node.inputs.end(),
+                                        [&](ValueId id) { return graph.values[id].channel_block == 0; });
+  const auto stored = [&](const std::vector<Expr>& shape) { return is_row_major ? rows_of(shape, axis) : shape; };
+  Func func;
+  func.name = "concat";
+  std::unordered_map<Buffer, Buffer> stored_input;
+  for (const te::Tensor& input : inputs) {
+    const Buffer& buffer = input.buffer();
+    func.buffers.emplace_back(buffer->name, buffer->dtype, stored(buffer->shape));
+    stored_input[buffer] = func.buffers.back();
+  }
+  const Buffer output("concat", type.dtype, stored(type.shape));
+  std::vector<Stmt> statements;
+  Expr offset(0);
+  for (size_t part = 0; part < node.inputs.size(); ++part) {
+    const ValueId id = node.inputs[part];
+    const std::vector<Expr> shape = stored(graph.values[id].type.shape);
+    const size_t stored_axis = is_row_major ? 1 : axis;
+    const Expr begin = offset;
+    offset = offset + shape[stored_axis];
+    if (is_const_int(shape[stored_axis], 0)) continue;
+    std::vector<IterVar> iters;
+    std::vector<Var> loops;
+    te::Indices from;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      loops.emplace_back("i" + std::to_string(d));
+      const Var iter("vi" + std::to_string(d));
+      iters.push_back({iter, shape[d], IterKind::spatial, loops.back()});
+      from.push_back(iter);
+    }
+    te::Indices to = from;
+    to[stored_axis] = to[stored_axis] + begin;
+    const auto number = immediate(graph.values[id]);
+    const Expr value = number ? *number : load(stored_input.at(tensors.at(id).buffer()), from);
+    Stmt nest = make_stmt<Block>("concat_" + std::to_string(part), iters, Expr(), Stmt(), store(output, to, value));
+    for (size_t d = loops.size(); d-- > 0;) nest = make_stmt<For>(loops[d], shape[d], LoopKind::serial, nest);
+    statements.push_back(nest);
+  }
+  func.buffers.push_back(output);
+  func.output_count = 1;
+  func.parameters = graph.symbols;
+  func.body = seq(std::move(statements));
+  return func;
+}
+
+// In place: the writes alone, to a result that holds the first argument.
+std::vector<te::Tensor> compute_node(const OpCall& call, bool is_in_place, const std::vector<te::Tensor>& arguments) {
+  if (!is_in_place) return call.op.compute(call, arguments);
+  const TensorType& type = call.outputs[0];
+  std::vector<te::Tensor> present;
+  std::copy_if(arguments.begin(), arguments.end(), std::back_inserter(present),
+               [](const te::Tensor& argument) { return argument.is_defined(); });
+  return te::opaque(call.op.name, present, {{type.dtype, type.shape}}, [&](const std::vector<Buffer>& result) {
+    return find_update(call.op)(call, arguments, result[0]);
+  });
+}
+
+}  // namespace
+
+bool is_immediate(const Graph& graph, ValueId id) {
+  return graph.is_constant(id) && graph.values[id].constant->size() == 1;
+}
+
+Func lower_group(const Graph& graph, const Group& group) {
+  std::unordered_map<ValueId, te::Tensor> tensors;
+  std::vector<te::Tensor> inputs;
+  std::vector<std::string> constants;
+  for (const ValueId id : group.inputs) {
+    const Value& value = graph.values[id];
+    if (const auto number = immediate(value)) {
+      tensors[id] = te::compute("number", value.type.shape, {}, [&](const te::Indices&) { return *number; });
+      continue;
+    }
+    const std::string name = (value.constant ? "w" : "x") + std::to_string(inputs.size());
+    inputs.push_back(te::placeholder(name, value.type.shape, value.type.dtype));
+    tensors[id] = inputs.back();
+    if (value.constant) constants.push_back(name);
+  }
+  auto finish = [&](Func func) {
+    for (const std::string& constant : constants) func.attributes["constant:" + constant] = int64_t{1};
+    return apply_layouts(graph, group, func);
+  };
+  const bool has_selection = std::any_of(group.nodes.begin(), group.nodes.end(),
+                                         [&](int index) { return is_blocked_selection(graph, graph.nodes[index]); });
+  if (has_selection) return finish(lower_selection(graph, group, tensors, inputs));
+  if (group.nodes.size() == 1 && graph.nodes[group.nodes[0]].op->name == "concat") {
+    return finish(lower_concat(graph, graph.nodes[group.nodes[0]], tensors, inputs));
+  }
+  for (const int index : group.nodes) {
+    const Node& node = graph.nodes[index];
+    std::vector<te::Tensor> arguments;
+    for (const ValueId id : node.inputs) arguments.push_back(id == no_value ? te::Tensor() : tensors.at(id));
+    const std::vector<te::Tensor> results = compute_node(make_call(graph, node), is_in_place(node), arguments);
+    check(results.size() == node.outputs.size(), "lower_group: an operator computes all of its results");
+    for (size_t i = 0; i < results.size(); ++i) {
+      check(results[i].dtype() == graph.values[node.outputs[i]].type.dtype,
+            "lower_group: an operator computes what it infers");
+      tensors[node.outputs[i]] = results[i];
+    }
+  }
+  std::vector<te::Tensor> outputs;
+  for (const ValueId id : group.outputs) outputs.push_back(tensors.at(group.nodes.empty() ? group.inputs[0] : id));
+  const std::string name = group.nodes.empty() ? "copy" : graph.nodes[group.nodes.front()].op->name;
+  return finish(te::make_func(name, inputs, outputs, graph.symbols));
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,409 @@
+#include "relay_ir/text/parser.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "relay_ir/op.h"
+#include "tensor_ir/diagnostic.h"
+#include "tensor_ir/text/parser_base.h"
+
+namespace tw::relay {
+namespace {
+
+constexpr int64_t max_zero_filled_elements = 1 << 20;
+
+class GraphParser : public ParserBase {
+ public:
+  GraphParser(std::string_view text, const std::string& file, const ConstantTable& constants)
+      : ParserBase(text, file), constants_(constants) {}
+
+  Graph run() {
+    expect("graph", "at the beginning of a graph");
+    graph_.name = expect_name("the graph's name").text;
+    if (accept("[")) {
+      do {
+        const Name name = expect_name("a symbol");
+        expect(":", "before its bounds");
+        const Var symbol = dimension(name.text, parse_bounds());
+        if (!symbols_.emplace(name.text, symbol).second) fail(name.span, "the symbol stands twice in the list");
+        graph_.symbols.push_back(symbol);
+      } while (accept(","));
+      expect("]", "after the symbols");
+    }
+    expect("(", "before the inputs");
+    while (!at(")")) {
+      const Name name = expect_name("an input's name");
+      expect(":", "before the type");
+      const TensorType type = parse_type();
+      const ValueId id = define(name, graph_.add_value(name.text, type));
+      graph_.values[id].channel_block = parse_layout();
+      graph_.inputs.push_back(id);
+      if (!accept(",")) break;
+    }
+    expect(")", "after the inputs");
+    expect("{", "before the body");
+    while (!at("return")) parse_statement();
+    parse_return();
+    expect("}", "after the return");
+    if (token().kind != TokenKind::end) fail_expected("the end of the text: a file holds one graph");
+    return std::move(graph_);
+  }
+
+ private:
+  ValueId define(const Name& name, ValueId id) {
+    if (!values_.emplace(name.text, id).second) fail(name.span, "the name `" + name.text + "` is defined twice");
+    graph_.rename_value(id, name.text);
+    return id;
+  }
+
+  ValueId use() {
+    const Name name = expect_name("a value's name");
+    if (name.text == "_") return no_value;
+    const auto found = values_.find(name.text);
+    if (found == values_.end()) fail(name.span, "nothing is called `" + name.text + "` here");
+    return found->second;
+  }
+
+  DType parse_dtype_word() {
+    const Span span = token().span;
+    const std::string word(token().text);
+    const auto dtype = token().kind == TokenKind::name ? parse_dtype(word) : std::nullopt;
+    if (!dtype || dtype->is_vector()) fail(span, "expected an element type, such as f32", "", "not one");
+    advance();
+    return *dtype;
+  }
+
+  // f32[1, n, 8].  Symbols are declared where they are first used.
+  TensorType parse_type() {
+    TensorType type{parse_dtype_word(), {}};
+    expect("[", "before the dimensions");
+    while (!at("]")) {
+      if (token().kind == TokenKind::number) {
+        const Span span = token().span;
+        const int64_t dim = parse_int();
+        if (dim < 0) fail(span, "a dimension is not negative");
+        type.shape.push_back(Expr(dim));
+      } else {
+        const Name name = expect_name("a dimension: a number or a symbol");
+        auto [found, is_new] = symbols_.emplace(name.text, Var());
+        if (is_new) graph_.symbols.push_back(found->second = Var(name.text));
+        type.shape.push_back(found->second);
+      }
+      if (type.shape.size() > 32) fail(token().span, "more than 32 dimensions");
+      if (!accept(",")) break;
+    }
+    expect("]", "after the dimensions");
+    return type;
+  }
+
+  // The text of a result's type up to its end, for comparison: dimensions there may be expressions.
+  std::string type_as_written() {
+    std::string text = to_string(parse_dtype_word());
+    expect("[", "before the dimensions");
+    int depth = 1;
+    for (text += "["; depth > 0; advance()) {
+      if (token().kind == TokenKind::end) fail_expected("`]`");
+      if (at("[")) ++depth;
+      if (at("]")) --depth;
+      text += token().text;
+    }
+    return text;
+  }
+
+  int64_t parse_layout() {
+    if (!accept("in")) return 0;
+    const Name name = expect_name("a layout, such as c16");
+    int64_t block = 0;
+    const char* end = name.text.data() + name.text.size();
+    if (name.text.size() < 2 || name.text[0] != 'c' || std::from_chars(name.text.data() + 1, end, block).ptr != end ||
+        block < 1 || block > 1024) {
+      fail(name.span, "`" + name.text + "` is no layout", "c16: axis 1 in blocks of sixteen");
+    }
+    return block;
+  }
+
+  std::string number_text() {
+    std::string text;
+    if (accept("-")) text = "-";
+    const bool is_word = token().kind == TokenKind::name && !token().is_quoted;
+    if (token().kind != TokenKind::number && !(is_word && (at("inf") || at("nan") || at("true") || at("false")))) {
+      fail_expected("a number");
+    }
+    if (token().kind == TokenKind::number && token().digits != token().text.size())
+      fail_expected("a number without suffix");
+    text += token().text;
+    advance();
+    return text;
+  }
+
+  int64_t parse_int() {
+    const Span span = token().span;
+    return to_int(number_text(), span);
+  }
+  int64_t to_int(const std::string& text, Span span) const {
+    if (text == "true" || text == "false") return text == "true";
+    int64_t value = 0;
+    const char* end = text.data() + text.size();
+    if (const auto [at, error] = std::from_chars(text.data(), end, value); error == std::errc() && at == end)
+      return value;
+    uint64_t large = 0;  // u64 beyond i64, by its bits
+    if (const auto [at, error] = std::from_chars(text.data(), end, large); error == std::errc() && at == end) {
+      return static_cast<int64_t>(large);
+    }
+    fail(span, "`" + text + "` is no integer");
+  }
+  static double to_float(const std::string& text) {
+    if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (text == "inf" || text == "-inf") return text[0] == '-' ? -INFINITY : INFINITY;
+    return std::strtod(text.c_str(), nullptr);
+  }
+
+  std::vector<std::pair<std::string, Span>> parse_numbers() {
+    std::vector<std::pair<std::string, Span>> result;
+    expect("[", "before the elements");
+    while (!at("]")) {
+      const Span span = token().span;
+      result.emplace_back(number_text(), span);
+      if (!accept(",")) break;
+    }
+    expect("]", "after the elements");
+    return result;
+  }
+
+  // [1, 2]: i32[2], one number for all elements, or dense(`hash`): …
+  NDArray parse_array() {
+    const Span span = token().span;
+    std::string hash;
+    std::vector<std::pair<std::string, Span>> numbers;
+    if (accept("dense")) {
+      expect("(", "before the hash");
+      hash = expect_name("the hash of a constant").text;
+      expect(")", "after the hash");
+    } else {
+      numbers = parse_numbers();
+    }
+    expect(":", "before the type");
+    const TensorType type = parse_type();
+    const auto shape = static_shape(type);
+    const DType dtype = type.dtype;
+    if (!shape) fail(span, "a constant has no symbolic dimensions");
+    if (!hash.empty()) {
+      const auto found = constants_.find(hash);
+      if (found == constants_.end()) fail(span, "the constant `" + hash + "` is not in the table beside the text");
+      if (found->second.dtype() != dtype || found->second.shape() != *shape)
+        fail(span, "the constant has another type");
+      return found->second;
+    }
+    int64_t count = 1;
+    for (const int64_t dim : *shape) {
+      if (__builtin_mul_overflow(count, dim, &count) || count > max_zero_filled_elements) {
+        fail(span, "a constant of that size is not written out");
+      }
+    }
+    if (static_cast<int64_t>(numbers.size()) != count && numbers.size() != 1) {
+      fail(span, std::to_string(numbers.size()) + " elements for a shape of " + std::to_string(count));
+    }
+    NDArray array(dtype, *shape);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto& [text, where] = numbers[numbers.size() == 1 ? 0 : i];
+      if (dtype.is_float()) {
+        array.set_float(i, to_float(text));
+      } else {
+        array.set_int(i, to_int(text, where));
+      }
+    }
+    return array;
+  }
+
+  void parse_statement() {
+    std::vector<Name> names;
+    do {
+      names.push_back(expect_name("a result's name, or `return`"));
+    } while (accept(","));
+    expect("=", "after the results");
+    if (accept("constant")) {
+      NDArray array = parse_array();
+      const ValueId id = define(names[0], graph_.add_constant(names[0].text, std::move(array)));
+      graph_.values[id].channel_block = parse_layout();
+      return;
+    }
+    const Name op_name = expect_name("an operator");
+    const OpDef* op = find_op(op_name.text);
+    if (!op) {
+      std::vector<std::string> known;
+      for (const OpDef* each : all_ops()) known.push_back(each->name);
+      fail(op_name.span, "there is no operator `" + op_name.text + "`", suggest_name(op_name.text, known));
+    }
+    expect("(", "before the inputs");
+    std::vector<ValueId> inputs;
+    while (!at(")")) {
+      inputs.push_back(use());
+      if (!accept(",")) break;
+    }
+    expect(")", "after the inputs");
+    NodeAttributes attributes;
+    if (accept("{")) {
+      while (!at("}")) {
+        parse_attribute(*op, attributes);
+        if (!accept(",")) break;
+      }
+      expect("}", "after the attributes");
+    }
+    const std::string node_name = accept("as") ? expect_name("the node's name").text : names[0].text;
+    std::vector<ValueId> results;
+    try {
+      results = graph_.add_node(op->name, inputs, attributes, node_name);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::shape) throw;
+      fail(op_name.span, error.what());
+    }
+    if (results.size() != names.size()) {
+      fail(op_name.span, "`" + op->name + "` has " + std::to_string(results.size()) + " results here, not " +
+                             std::to_string(names.size()));
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      define(names[i], results[i]);
+    }
+    if (!accept(":")) return;
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (i) expect(",", "between types");
+      const Span span = token().span;
+      const std::string written = type_as_written(), inferred = to_string(graph_.values[results[i]].type);
+      std::string compact;
+      for (const char c : inferred) {
+        if (c != ' ') compact += c;
+      }
+      if (written != compact) fail(span, "the result is " + inferred, "", "but this is written");
+      graph_.values[results[i]].channel_block = parse_layout();
+    }
+  }
+
+  void parse_attribute(const OpDef& op, NodeAttributes& attributes) {
+    const Name name = expect_name("an attribute");
+    expect("=", "after the attribute's name");
+    const AttributeDef* def = nullptr;
+    for (const AttributeDef& each : op.attributes) {
+      if (each.name == name.text) def = &each;
+    }
+    if (!def) fail(name.span, "`" + op.name + "` has no attribute `" + name.text + "`");
+    const AttributeValue& like = def->default_value;
+    if (std::holds_alternative<int64_t>(like)) {
+      attributes.set(name.text, parse_int());
+    } else if (std::holds_alternative<double>(like)) {
+      attributes.set(name.text, to_float(number_text()));
+    } else if (std::holds_alternative<std::string>(like)) {
+      attributes.set(name.text, parse_string());
+    } else if (std::holds_alternative<NDArray>(like)) {
+      expect("tensor", "before a tensor");
+      attributes.set(name.text, parse_array());
+    } else if (std::holds_alternative<std::vector<Expr>>(like)) {
+      std::vector<Expr> dims;
+      expect("[", "before the dimensions");
+      while (!at("]")) {
+        dims.push_back(parse_dimension());
+        if (!accept(",")) break;
+      }
+      expect("]", "after the dimensions");
+      attributes.set(name.text, dims);
+    } else if (std::holds_alternative<std::vector<std::string>>(like)) {
+      std::vector<std::string> list;
+      expect("[", "before the strings");
+      while (!at("]")) {
+        list.push_back(parse_string());
+        if (!accept(",")) break;
+      }
+      expect("]", "after the strings");
+      attributes.set(name.text, list);
+    } else {
+      const bool is_integer = std::holds_alternative<std::vector<int64_t>>(like);
+      std::vector<int64_t> integers;
+      std::vector<double> floats;
+      for (const auto& [text, span] : parse_numbers()) {
+        if (is_integer) {
+          integers.push_back(to_int(text, span));
+        } else {
+          floats.push_back(to_float(text));
+        }
+      }
+      if (is_integer) {
+        attributes.set(name.text, integers);
+      } else {
+        attributes.set(name.text, floats);
+      }
+    }
+  }
+
+  // A sum of products of numbers and symbols.
+  Expr parse_dimension() {
+    const Nesting nesting(*this);
+    Expr sum = parse_product();
+    while (at("+") || at("-")) sum = accept("+") ? sum + parse_product() : (expect("-", ""), sum - parse_product());
+    return sum;
+  }
+  Expr parse_product() {
+    Expr product = parse_factor();
+    while (at("*") || at("//") || at("%")) {
+      if (accept("*")) {
+        product = product * parse_factor();
+      } else if (accept("//")) {
+        product = floor_div(product, parse_factor());
+      } else {
+        expect("%", "");
+        product = floor_mod(product, parse_factor());
+      }
+    }
+    return product;
+  }
+  Expr parse_factor() {
+    if (accept("(")) {
+      const Expr inner = parse_dimension();
+      expect(")", "after the sum");
+      return inner;
+    }
+    if (token().kind == TokenKind::number || at("-")) return Expr(parse_int());
+    const Name name = expect_name("a number or a symbol");
+    const auto found = symbols_.find(name.text);
+    if (found == symbols_.end()) fail(name.span, "no input has a dimension `" + name.text + "`");
+    return found->second;
+  }
+
+  std::string parse_string() {
+    if (token().kind != TokenKind::string) fail_expected("a string");
+    std::string value = token().value;
+    advance();
+    return value;
+  }
+
+  void parse_return() {
+    expect("return", "at the end of the body");
+    bool is_renamed = false;
+    do {
+      const Span span = token().span;
+      const std::string name = token().value;
+      if (ahead().is("=")) {
+        expect_name("an output's name");
+        advance();
+        is_renamed = true;
+      }
+      const ValueId id = use();
+      if (id == no_value) fail(span, "an output is a value");
+      graph_.outputs.push_back(id);
+      graph_.output_names.push_back(name);
+    } while (accept(","));
+    if (!is_renamed) graph_.output_names.clear();
+  }
+
+  const ConstantTable& constants_;
+  Graph graph_;
+  std::unordered_map<std::string, ValueId> values_;
+  std::unordered_map<std::string, Var> symbols_;
+};
+
+}  // namespace
+
+Graph parse_graph(std::string_view text, const std::string& file, const ConstantTable& constants) {
+  return GraphParser(text, file, constants).run();
+}
+
+}  // namespace tw::relay

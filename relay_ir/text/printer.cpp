@@ -1,0 +1,167 @@
+#include "relay_ir/text/printer.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cmath>
+
+#include "relay_ir/op.h"
+#include "tensor_ir/text/printer.h"
+#include "tensor_ir/text/syntax.h"
+
+namespace tw::relay {
+namespace {
+
+constexpr int64_t max_written_elements = 16;
+
+std::string float_text(double value, const char* format) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  char text[40];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string float_attribute(double value) {
+  std::string text = float_text(value, "%.17g");
+  char shorter[40];  // as few digits as give the same number
+  for (int digits = 1; digits < 17; ++digits) {
+    std::snprintf(shorter, sizeof shorter, "%.*g", digits, value);
+    if (std::strtod(shorter, nullptr) == value) {
+      text = shorter;
+      break;
+    }
+  }
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";  // so that it reads as a float
+  return text;
+}
+
+std::string elements_text(const NDArray& array) {
+  std::string text = "[";
+  for (int64_t i = 0; i < array.size(); ++i) {
+    if (i) text += ", ";
+    if (array.dtype().is_bool()) {
+      text += array.get_int(i) ? "true" : "false";
+    } else if (array.dtype().is_float()) {
+      text += float_text(array.get_float(i), array.dtype().bits == 64 ? "%.17g" : "%.9g");
+    } else if (array.dtype() == u64) {
+      text += std::to_string(static_cast<uint64_t>(array.get_int(i)));
+    } else {
+      text += std::to_string(array.get_int(i));
+    }
+  }
+  return text + "]";
+}
+
+// Written out only when that gives back every bit: NaNs differ in what prints alike.
+bool is_written(const NDArray& array) {
+  if (array.size() > max_written_elements) return false;
+  for (int64_t i = 0; array.dtype().is_float() && i < array.size(); ++i) {
+    if (std::isnan(array.get_float(i))) return false;
+  }
+  return true;
+}
+
+std::string array_text(const NDArray& array, ConstantTable* constants) {
+  if (is_written(array)) return elements_text(array) + ": " + to_string(type_of(array));
+  const std::string hash = constant_hash(array);
+  if (constants) constants->emplace(hash, array);
+  return "dense(`" + hash + "`): " + to_string(type_of(array));
+}
+
+template <class T, class F>
+std::string list_text(const std::vector<T>& list, const F& element) {
+  std::string text = "[";
+  for (size_t i = 0; i < list.size(); ++i) text += (i ? ", " : "") + element(list[i]);
+  return text + "]";
+}
+
+std::string attribute_text(const AttributeValue& value, ConstantTable* constants) {
+  if (const auto* v = std::get_if<int64_t>(&value)) return std::to_string(*v);
+  if (const auto* v = std::get_if<double>(&value)) return float_attribute(*v);
+  if (const auto* v = std::get_if<std::string>(&value)) return syntax::quote_string(*v);
+  if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
+    return list_text(*v, [](int64_t x) { return std::to_string(x); });
+  }
+  if (const auto* v = std::get_if<std::vector<double>>(&value)) return list_text(*v, float_attribute);
+  if (const auto* v = std::get_if<std::vector<std::string>>(&value)) return list_text(*v, syntax::quote_string);
+  if (const auto* v = std::get_if<std::vector<Expr>>(&value)) {
+    return list_text(*v, [](const Expr& dim) {
+      const auto number = as_int(dim);
+      return number ? std::to_string(*number) : to_text(dim);
+    });
+  }
+  return "tensor " + array_text(std::get<NDArray>(value), constants);
+}
+
+bool is_default(const AttributeDef& def, const AttributeValue& value) {
+  if (def.is_required || def.default_value.index() != value.index()) return false;
+  if (std::holds_alternative<NDArray>(value)) {
+    return !std::get<NDArray>(value).is_defined() && !std::get<NDArray>(def.default_value).is_defined();
+  }
+  return attribute_text(def.default_value, nullptr) == attribute_text(value, nullptr);
+}
+
+std::string type_text(const Value& value) {
+  return to_string(value.type) + (value.channel_block ? " in c" + std::to_string(value.channel_block) : "");
+}
+
+}  // namespace
+
+std::string constant_hash(const NDArray& array) {
+  const std::string type = to_string(type_of(array));
+  const XXH128_hash_t hash =
+      XXH3_128bits_withSeed(array.data(), array.byte_size(), XXH3_64bits(type.data(), type.size()));
+  char text[40];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return text;
+}
+
+std::string to_text(const Graph& graph, ConstantTable* constants) {
+  using syntax::quote_name;
+  auto name = [&](ValueId id) { return id == no_value ? std::string("_") : quote_name(graph.values[id].name); };
+  std::string symbols;  // those that are not any integer
+  for (const Var& symbol : graph.symbols) {
+    const std::string bounds = syntax::bounds_text(dimension_bounds(symbol));
+    if (!bounds.empty()) symbols += (symbols.empty() ? "" : ", ") + quote_name(symbol.name()) + bounds;
+  }
+  std::string text = "graph " + quote_name(graph.name) + (symbols.empty() ? "" : "[" + symbols + "]") + " (";
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    text += (i ? ", " : "") + name(graph.inputs[i]) + ": " + type_text(graph.values[graph.inputs[i]]);
+  }
+  text += ") {\n";
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    const Value& value = graph.values[id];
+    if (!value.constant) continue;
+    text += "  " + name(static_cast<ValueId>(id)) + " = constant " + array_text(*value.constant, constants) +
+            (value.channel_block ? " in c" + std::to_string(value.channel_block) : "") + "\n";
+  }
+  for (const Node& node : graph.nodes) {
+    text += "  ";
+    for (size_t i = 0; i < node.outputs.size(); ++i) text += (i ? ", " : "") + name(node.outputs[i]);
+    text += " = " + quote_name(node.op->name) + "(";
+    for (size_t i = 0; i < node.inputs.size(); ++i) text += (i ? ", " : "") + name(node.inputs[i]);
+    text += ")";
+    std::string attributes;
+    for (const AttributeDef& def : node.op->attributes) {
+      const AttributeValue& value = node.attributes.all().at(def.name);
+      if (is_default(def, value)) continue;
+      attributes += (attributes.empty() ? "" : ", ") + quote_name(def.name) + " = " + attribute_text(value, constants);
+    }
+    if (!attributes.empty()) text += " {" + attributes + "}";
+    if (node.name != graph.values[node.outputs[0]].name) text += " as " + quote_name(node.name);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      text += (i ? ", " : ": ") + type_text(graph.values[node.outputs[i]]);
+    }
+    text += "\n";
+  }
+  text += "  return ";
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const std::string output = quote_name(graph.output_name(i)), value = name(graph.outputs[i]);
+    text += (i ? ", " : "") + (output == value ? value : output + " = " + value);
+  }
+  return text + "\n}\n";
+}
+
+}  // namespace tw::relay

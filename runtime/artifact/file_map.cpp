@@ -1,0 +1,79 @@
+#include "runtime/artifact/file_map.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "runtime/error.h"
+
+namespace tw {
+namespace {
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& action, const std::string& reason) {
+  throw Error(ErrorCode::file,
+              path.string() + ": cannot " + action + ": " + reason + "\n  help: check the path and its permissions");
+}
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const FileMap> FileMap::open(const std::filesystem::path& path) {
+  // O_NONBLOCK: a FIFO without a writer must not hang us before fstat tells what it is.
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.fd < 0) refuse(path, "open it", std::strerror(errno));
+  struct stat status;
+  if (fstat(file.fd, &status) != 0) refuse(path, "read it", std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) refuse(path, "read it", "it is not an ordinary file");
+  if (static_cast<uint64_t>(status.st_size) > uint64_t{PTRDIFF_MAX})
+    refuse(path, "map it", std::to_string(status.st_size) + " bytes exceed this machine's address space");
+
+  std::shared_ptr<FileMap> map(new FileMap);
+  if (status.st_size == 0) return map;
+  void* data = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (data == MAP_FAILED) refuse(path, "map it", std::strerror(errno));
+  map->data_ = static_cast<const std::byte*>(data);
+  map->size_ = static_cast<size_t>(status.st_size);
+  return map;
+}
+
+FileMap::~FileMap() {
+  if (data_) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
+  std::string temporary = path.string() + ".XXXXXX";
+  Descriptor file{mkostemp(temporary.data(), O_CLOEXEC)};
+  if (file.fd < 0) refuse(path, "write it", std::strerror(errno));
+  auto fail = [&](int error) {
+    unlink(temporary.c_str());
+    refuse(path, "write it", std::strerror(error));
+  };
+  for (std::span<const std::byte> part : parts) {
+    while (!part.empty()) {
+      ssize_t written = ::write(file.fd, part.data(), std::min(part.size(), size_t{1} << 30));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail(errno);
+      part = part.subspan(static_cast<size_t>(written));
+    }
+  }
+  // mkstemp makes it private; an artifact is an ordinary file, so it gets what the umask allows.
+  mode_t mask = umask(0);
+  umask(mask);
+  if (fchmod(file.fd, 0666 & ~mask) != 0) fail(errno);
+  if (rename(temporary.c_str(), path.c_str()) != 0) fail(errno);
+}
+
+}  // namespace tw

@@ -1,0 +1,31 @@
+#include "runtime/device/device.h"
+
+#include "runtime/device/cuda.h"
+#include "runtime/machine/cpu_features.h"
+
+namespace tw {
+
+std::vector<StepSpan> Program::trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
+                                     int repetitions) {
+  std::vector<StepSpan> spans;
+  double now = 0;
+  for (const double seconds : time_steps(inputs, outputs, threads, repetitions)) {
+    spans.push_back({0, static_cast<uint32_t>(spans.size()), now, now + seconds});
+    now += seconds;
+  }
+  return spans;
+}
+
+void Program::fill_scratch(std::byte, int) {}
+
+std::unique_ptr<Program> Program::at(const Plan&) const {
+  return nullptr;
+}
+
+std::unique_ptr<Program> make_program(const ProgramSource& source) {
+  if (source.requirements.architecture == "cuda") return make_cuda_program(source);
+  require_runnable(source.requirements, "");
+  return make_cpu_program(source);
+}
+
+}  // namespace tw

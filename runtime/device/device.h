@@ -1,0 +1,57 @@
+// A Program is one executable's code made ready on a device.  Executable checks and allocates; a Program runs.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/plan/plan.h"
+
+namespace tw {
+
+// What a Program is made from; all of it outlives the Program.  The plan is valid (plan_io.h).
+struct ProgramSource {
+  std::span<const std::byte> image;
+  const Plan& plan;
+  const std::vector<NDArray>& constants;
+  const MachineRequirements& requirements;
+};
+
+// One worker's share of one step within a run.
+struct StepSpan {
+  int worker = 0;
+  uint32_t step = 0;          // of the plan
+  double start = 0, end = 0;  // seconds since the run began
+};
+
+// Calls come one at a time: Executable holds a lock.
+class Program {
+ public:
+  virtual ~Program() = default;
+  // Host addresses in the order of the plan's inputs and outputs, of the sizes that the plan says, not overlapping but
+  // for outputs in place of an input, which have its address.
+  // `threads` ≥ 1 is for devices that run on the host's cores.
+  virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) = 0;
+  // Runs all steps `repetitions` times, each step alone; its median seconds, in the order of the plan's steps.
+  virtual std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs,
+                                         int threads, int repetitions) = 0;
+  // The same code for another plan_at() of the plan that it was made for, which outlives it.  They share their code,
+  // constants and memory.  Null: a device that runs no open plans.
+  virtual std::unique_ptr<Program> at(const Plan& plan) const;
+  // Fills the memory that kernels have between and within steps; Executable::fill_scratch.  Here: nothing, for devices
+  // whose memory is not the host's.
+  virtual void fill_scratch(std::byte value, int threads);
+  // Who ran what when in a run like any other, the median one of some repetitions; by worker, then by time.  Here: all
+  // steps one after the other on worker 0, as time_steps has them, for devices whose workers cannot be watched.
+  virtual std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
+                                      int repetitions);
+};
+
+// The device that plan code for `source.requirements.architecture` runs on.  Error(wrong_machine | device | artifact).
+std::unique_ptr<Program> make_program(const ProgramSource& source);
+
+// One function a device.
+std::unique_ptr<Program> make_cpu_program(const ProgramSource& source);
+
+}  // namespace tw

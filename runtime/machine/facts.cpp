@@ -1,0 +1,98 @@
+#include "runtime/machine/facts.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "runtime/error.h"
+#include "runtime/team.h"
+
+namespace tw {
+namespace {
+
+using nlohmann::json;
+
+// CPUs that issue a multiply-add of 512 bits in two halves.  (AMD, Software Optimization Guide for the Zen4
+// Microarchitecture, 57647.)
+bool has_half_width_fma() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("znver4");
+#else
+  return false;
+#endif
+}
+
+// Emulators of user programs show the program under the one of these names, and themselves under the other.
+bool is_emulated() {
+  const auto identity = [](const char* path) {
+    struct stat status{};
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor >= 0) {
+      fstat(descriptor, &status);
+      close(descriptor);
+    }
+    return std::pair(status.st_dev, status.st_ino);
+  };
+  const auto one = identity("/proc/self/exe"), other = identity("/proc/thread-self/exe");
+  return one.second != 0 && other.second != 0 && one != other;
+}
+
+}  // namespace
+
+MachineFacts this_machine() {
+  MachineFacts facts;
+  facts.cpu = host_cpu();
+  facts.caches = cache_sizes();
+  facts.has_half_width_fma = has_half_width_fma();
+  facts.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  facts.threads = default_team_size();
+  facts.is_emulated = is_emulated();
+  return facts;
+}
+
+std::string to_text(const MachineFacts& facts) {
+  const json value = {{"architecture", facts.cpu.architecture},
+                      {"cpu", facts.cpu.name},
+                      {"features", facts.cpu.features},
+                      {"l1_bytes", facts.caches.l1_data},
+                      {"l1_ways", facts.caches.l1_ways},
+                      {"l2_bytes", facts.caches.l2},
+                      {"l3_bytes", facts.caches.l3},
+                      {"has_half_width_fma", facts.has_half_width_fma},
+                      {"cores", facts.cores},
+                      {"threads", facts.threads},
+                      {"is_emulated", facts.is_emulated}};
+  return value.dump(-1, ' ', true, json::error_handler_t::replace);
+}
+
+MachineFacts parse_machine_facts(std::string_view text) {
+  try {
+    const json value = json::parse(text);
+    MachineFacts facts;
+    value.at("architecture").get_to(facts.cpu.architecture);
+    value.at("cpu").get_to(facts.cpu.name);
+    value.at("features").get_to(facts.cpu.features);
+    value.at("l1_bytes").get_to(facts.caches.l1_data);
+    value.at("l1_ways").get_to(facts.caches.l1_ways);
+    value.at("l2_bytes").get_to(facts.caches.l2);
+    value.at("l3_bytes").get_to(facts.caches.l3);
+    value.at("has_half_width_fma").get_to(facts.has_half_width_fma);
+    value.at("cores").get_to(facts.cores);
+    value.at("threads").get_to(facts.threads);
+    value.at("is_emulated").get_to(facts.is_emulated);
+    std::sort(facts.cpu.features.begin(), facts.cpu.features.end());
+    const bool is_sensible = facts.cores >= 1 && facts.threads >= 1 && facts.threads <= Team::max_size &&
+                             facts.caches.l1_data >= 0 && facts.caches.l1_ways >= 0 && facts.caches.l2 >= 0 &&
+                             facts.caches.l3 >= 0;
+    if (is_sensible) return facts;
+  } catch (const json::exception&) {
+  }
+  throw Error(ErrorCode::device, "a machine describes itself in words that are none of tw-measure's");
+}
+
+}  // namespace tw

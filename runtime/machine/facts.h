@@ -1,0 +1,27 @@
+// What a machine is, as far as code for it and schedules depend on it: of this machine, or of one that said so.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/machine/cpu_features.h"
+#include "runtime/machine/machine.h"
+
+namespace tw {
+
+struct MachineFacts {
+  HostCpu cpu;
+  CacheSizes caches;
+  bool has_half_width_fma = false;  // a multiply-add of the widest vectors is issued in two halves
+  int cores = 1;                    // logical CPUs
+  int threads = 1;                  // that a run uses: default_team_size()
+  bool is_emulated = false;         // times mean nothing
+};
+
+MachineFacts this_machine();
+
+// One line of JSON, and back: Error(device) for what is none.
+std::string to_text(const MachineFacts& facts);
+MachineFacts parse_machine_facts(std::string_view text);
+
+}  // namespace tw

@@ -1,0 +1,95 @@
+// What an Executable does, as data: the tensors it takes and gives, one arena, and a static list of steps.
+// The compiler fills a Plan; the artifact stores it; the runtime walks it.  No compiler type appears here.
+//
+// Where dimensions of the inputs are left open, sizes, offsets and numbers of tasks are computed from them: such a plan
+// is *open*, and plan_at() makes the plan of one run from it.  The arena is laid out anew for each size, since a layout
+// for the largest one would cost a small run its caches (and the largest may be unbounded).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/ndarray.h"
+#include "runtime/plan/memory_plan.h"
+#include "runtime/plan/size.h"
+
+namespace tw {
+
+// The one signature of generated CPU code.  `buffers[i]` is the start of the i-th buffer of the kernel,
+// `parameters` its symbolic integers; it runs tasks first ≤ t < last of its outermost parallel loop.  Kernels
+// never call a threading library, malloc or libc, and leave no state behind.
+using KernelFunction = void (*)(void* const* buffers, const int64_t* parameters, int64_t first, int64_t last);
+
+struct TensorInfo {
+  std::string name;
+  DType dtype;
+  Shape shape;                  // -1 where `dims` is not known
+  std::vector<Size> dims = {};  // of an open plan's inputs and outputs; empty: as `shape` says
+  // Of an output: the input whose array it is, too, with the same type and shape; -1: it has an array of its own.
+  int32_t in_place = -1;
+};
+
+// An open dimension: its size comes with the inputs, within these bounds.
+struct Symbol {
+  std::string name;
+  int64_t low = 1, high = std::numeric_limits<int64_t>::max();
+};
+
+// Where a step's buffer lives.
+enum class Storage : uint32_t { input, output, constant, arena };
+
+struct BufferUse {
+  Storage storage = Storage::arena;
+  // input/output/constant: its index; arena: 0, or of an open plan the index into `tensors`.
+  uint32_t index = 0;
+  // Bytes from the start of that storage.
+  Size offset = 0;
+  Size bytes = 0;
+};
+
+struct Step {
+  std::string kernel;  // symbol of its KernelFunction in the image
+  std::string name;    // for people: the graph nodes it computes, "conv1+relu1"
+  std::vector<BufferUse> buffers;
+  std::vector<Size> parameters;
+  Size tasks = 1;  // trip count of the parallel loop, shared out over the workers
+  // All earlier steps must have ended before this one starts.  A step that does not wait may run beside the last step
+  // that waited and all that came after that one; it starts after all that came before that one.
+  bool waits = true;
+  Size workspace_bytes = 0;   // per worker; when > 0 the kernel's last buffer is this worker's scratch
+  Size flops = 0, bytes = 0;  // work per run, for profiles
+  std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};  // of a GPU kernel's launch
+};
+
+struct Plan {
+  std::vector<TensorInfo> inputs, outputs;
+  // Bytes at a multiple of which the arrays of inputs and outputs must begin: a power of two.  Others are copied.
+  uint32_t caller_alignment = 64;
+  std::vector<TensorInfo> constants;  // their data travel beside the plan
+  int64_t arena_bytes = 0;
+  int64_t workspace_bytes = 0;       // the largest of the steps'
+  std::vector<Symbol> symbols;       // none: the plan is not open, and every Size is known
+  std::vector<ArenaTensor> tensors;  // of an open plan: what shares the arena
+  std::vector<Step> steps;
+  std::map<std::string, std::string> metadata;  // compiler version, model name, …
+};
+
+// The plan of a run with these sizes of plan.symbols: nothing in it is open.  Error(limit).
+Plan plan_at(const Plan& plan, std::span<const int64_t> symbols);
+// The sizes of plan.symbols in inputs of these shapes.  Error(input): two of them disagree, one is out of bounds, or
+// the ranks are not the inputs'.
+std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& inputs);
+
+// What the machine must be for the code to run.
+struct MachineRequirements {
+  std::string architecture;           // "x86_64", "aarch64", "arm", "cuda"
+  std::string target;                 // as the user named it, for messages: "x86:avx512"
+  std::vector<std::string> features;  // LLVM feature names that the code uses: "avx512f", "fma"
+};
+
+}  // namespace tw

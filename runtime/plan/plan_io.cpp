@@ -1,0 +1,321 @@
+#include "runtime/plan/plan_io.h"
+
+#include <algorithm>
+
+#include "runtime/artifact/bytes.h"
+
+namespace tw {
+namespace {
+
+constexpr int64_t most_tasks = int64_t{1} << 40;
+constexpr int largest_rank = 64;
+
+constexpr size_t longest_program = 4096;  // of one size
+
+void write_size(ByteWriter& out, const Size& size) {
+  out.put(static_cast<uint32_t>(size.program().size()));
+  if (size.is_known()) out.put(static_cast<int64_t>(size));
+  for (const Size::Instruction& instruction : size.program()) {
+    out.put(static_cast<uint8_t>(instruction.op));
+    out.put(instruction.value);
+  }
+}
+
+Size read_size(ByteReader& in) {
+  Size::Program program(in.get_count(9));
+  if (program.empty()) return in.get<int64_t>();
+  if (program.size() > longest_program) in.fail("a size that takes too long to compute");
+  for (Size::Instruction& instruction : program) {
+    instruction.op = static_cast<Size::Op>(in.get<uint8_t>());
+    instruction.value = in.get<int64_t>();
+  }
+  return Size(std::move(program));
+}
+
+void write_sizes(ByteWriter& out, const std::vector<Size>& sizes) {
+  out.put(static_cast<uint32_t>(sizes.size()));
+  for (const Size& size : sizes) write_size(out, size);
+}
+
+std::vector<Size> read_sizes(ByteReader& in) {
+  std::vector<Size> sizes(in.get_count(12));
+  for (Size& size : sizes) size = read_size(in);
+  return sizes;
+}
+
+void write_tensor(ByteWriter& out, const TensorInfo& tensor) {
+  out.put_text(tensor.name);
+  out.put(static_cast<uint8_t>(tensor.dtype.kind));
+  out.put(tensor.dtype.bits);
+  out.put(tensor.dtype.lanes);
+  out.put(static_cast<uint32_t>(tensor.shape.size()));
+  for (int64_t extent : tensor.shape) out.put(extent);
+  write_sizes(out, tensor.dims);
+}
+
+TensorInfo read_tensor(ByteReader& in) {
+  TensorInfo tensor;
+  tensor.name = in.get_text();
+  auto kind = in.get<uint8_t>();
+  if (kind > static_cast<uint8_t>(DTypeKind::brain_floating)) in.fail("an unknown element type");
+  tensor.dtype.kind = static_cast<DTypeKind>(kind);
+  tensor.dtype.bits = in.get<uint8_t>();
+  tensor.dtype.lanes = in.get<uint16_t>();
+  if (tensor.dtype.lanes != 1 || parse_dtype(to_string(tensor.dtype)) != tensor.dtype)
+    in.fail("an unknown element type");
+  tensor.shape.resize(in.get_count(sizeof(int64_t)));
+  for (int64_t& extent : tensor.shape) extent = in.get<int64_t>();
+  tensor.dims = read_sizes(in);
+  return tensor;
+}
+
+void write_tensors(ByteWriter& out, const std::vector<TensorInfo>& tensors) {
+  out.put(static_cast<uint32_t>(tensors.size()));
+  for (const TensorInfo& tensor : tensors) write_tensor(out, tensor);
+}
+
+std::vector<TensorInfo> read_tensors(ByteReader& in) {
+  std::vector<TensorInfo> tensors(in.get_count(12));
+  for (TensorInfo& tensor : tensors) tensor = read_tensor(in);
+  return tensors;
+}
+
+void write_step(ByteWriter& out, const Step& step) {
+  out.put_text(step.kernel);
+  out.put_text(step.name);
+  out.put(static_cast<uint32_t>(step.buffers.size()));
+  for (const BufferUse& use : step.buffers) {
+    out.put(static_cast<uint32_t>(use.storage));
+    out.put(use.index);
+    write_size(out, use.offset);
+    write_size(out, use.bytes);
+  }
+  write_sizes(out, step.parameters);
+  write_size(out, step.tasks);
+  out.put(static_cast<uint8_t>(step.waits));
+  write_size(out, step.workspace_bytes);
+  write_size(out, step.flops);
+  write_size(out, step.bytes);
+  for (uint32_t extent : step.grid) out.put(extent);
+  for (uint32_t extent : step.block) out.put(extent);
+}
+
+Step read_step(ByteReader& in) {
+  Step step;
+  step.kernel = in.get_text();
+  step.name = in.get_text();
+  step.buffers.resize(in.get_count(24));
+  for (BufferUse& use : step.buffers) {
+    auto storage = in.get<uint32_t>();
+    if (storage > static_cast<uint32_t>(Storage::arena)) in.fail("an unknown storage");
+    use.storage = static_cast<Storage>(storage);
+    use.index = in.get<uint32_t>();
+    use.offset = read_size(in);
+    use.bytes = read_size(in);
+  }
+  step.parameters = read_sizes(in);
+  step.tasks = read_size(in);
+  auto waits = in.get<uint8_t>();
+  if (waits > 1) in.fail("a flag that is neither 0 nor 1");
+  step.waits = waits == 1;
+  step.workspace_bytes = read_size(in);
+  step.flops = read_size(in);
+  step.bytes = read_size(in);
+  for (uint32_t& extent : step.grid) extent = in.get<uint32_t>();
+  for (uint32_t& extent : step.block) extent = in.get<uint32_t>();
+  return step;
+}
+
+// The limits of every GPU since compute capability 5.0; an empty grid runs nothing.
+bool is_launch(const std::array<uint32_t, 3>& grid, const std::array<uint32_t, 3>& block) {
+  const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
+  return grid[0] <= INT32_MAX && grid[1] <= 65535 && grid[2] <= 65535 && block[0] <= 1024 && block[1] <= 1024 &&
+         block[2] <= 64 && threads >= 1 && threads <= 1024;
+}
+
+bool fits_memory(int64_t bytes) {
+  return bytes >= 0 && bytes <= static_cast<int64_t>(PTRDIFF_MAX) / 2;
+}
+
+}  // namespace
+
+std::vector<std::byte> write_plan(const Plan& plan) {
+  ByteWriter out;
+  write_tensors(out, plan.inputs);
+  write_tensors(out, plan.outputs);
+  for (const TensorInfo& output : plan.outputs) out.put(output.in_place);
+  write_tensors(out, plan.constants);
+  out.put(plan.caller_alignment);
+  out.put(plan.arena_bytes);
+  out.put(plan.workspace_bytes);
+  out.put(static_cast<uint32_t>(plan.symbols.size()));
+  for (const Symbol& symbol : plan.symbols) {
+    out.put_text(symbol.name);
+    out.put(symbol.low);
+    out.put(symbol.high);
+  }
+  out.put(static_cast<uint32_t>(plan.tensors.size()));
+  for (const ArenaTensor& tensor : plan.tensors) {
+    write_size(out, tensor.bytes);
+    out.put(static_cast<int32_t>(tensor.first));
+    out.put(static_cast<int32_t>(tensor.last));
+  }
+  out.put(static_cast<uint32_t>(plan.steps.size()));
+  for (const Step& step : plan.steps) write_step(out, step);
+  out.put(static_cast<uint32_t>(plan.metadata.size()));
+  for (const auto& [key, value] : plan.metadata) {
+    out.put_text(key);
+    out.put_text(value);
+  }
+  return std::move(out.bytes());
+}
+
+Plan read_plan(std::span<const std::byte> bytes, const std::string& where) {
+  ByteReader in(bytes, where);
+  Plan plan;
+  plan.inputs = read_tensors(in);
+  plan.outputs = read_tensors(in);
+  for (TensorInfo& output : plan.outputs) output.in_place = in.get<int32_t>();
+  plan.constants = read_tensors(in);
+  plan.caller_alignment = in.get<uint32_t>();
+  plan.arena_bytes = in.get<int64_t>();
+  plan.workspace_bytes = in.get<int64_t>();
+  plan.symbols.resize(in.get_count(20));
+  for (Symbol& symbol : plan.symbols) {
+    symbol.name = in.get_text();
+    symbol.low = in.get<int64_t>();
+    symbol.high = in.get<int64_t>();
+  }
+  plan.tensors.resize(in.get_count(20));
+  for (ArenaTensor& tensor : plan.tensors) {
+    tensor.bytes = read_size(in);
+    tensor.first = in.get<int32_t>();
+    tensor.last = in.get<int32_t>();
+  }
+  plan.steps.resize(in.get_count(73));
+  for (Step& step : plan.steps) step = read_step(in);
+  for (size_t entries = in.get_count(8); entries > 0; --entries) {
+    std::string key = in.get_text();
+    plan.metadata[key] = in.get_text();
+  }
+  if (in.remaining() != 0) in.fail(std::to_string(in.remaining()) + " bytes follow the plan");
+  return plan;
+}
+
+namespace {
+
+// What must hold before the sizes can be computed at all; then the plan of the smallest run is checked.
+std::string find_open_plan_problem(const Plan& plan) {
+  bool fits = true;
+  auto check_size = [&](const Size& size) { fits = fits && size.is_well_formed(plan.symbols.size()); };
+  std::vector<int64_t> least;
+  for (const Symbol& symbol : plan.symbols) {
+    if (symbol.low < 0 || symbol.high < symbol.low) return "the bounds of '" + symbol.name + "' are absurd";
+    least.push_back(symbol.low);
+  }
+  std::vector<bool> is_found(plan.symbols.size());
+  for (const auto* tensors : {&plan.inputs, &plan.outputs, &plan.constants}) {
+    for (const TensorInfo& tensor : *tensors) {
+      const bool may_be_open = tensors != &plan.constants;
+      fits = fits && (tensor.dims.empty() || (may_be_open && tensor.dims.size() == tensor.shape.size()));
+      for (const Size& dim : tensor.dims) {
+        check_size(dim);
+        if (tensors == &plan.inputs && fits && dim.program().size() == 1 && dim.program()[0].op == Size::Op::symbol)
+          is_found[static_cast<size_t>(dim.program()[0].value)] = true;
+      }
+    }
+  }
+  if (std::find(is_found.begin(), is_found.end(), false) != is_found.end())
+    return "an open dimension is in none of its inputs";
+  for (const ArenaTensor& tensor : plan.tensors) check_size(tensor.bytes);
+  for (const Step& step : plan.steps) {
+    for (const Size* size : {&step.tasks, &step.workspace_bytes, &step.flops, &step.bytes}) check_size(*size);
+    for (const Size& parameter : step.parameters) check_size(parameter);
+    for (const BufferUse& use : step.buffers) {
+      check_size(use.offset), check_size(use.bytes);
+      fits = fits && (use.storage != Storage::arena || use.index < plan.tensors.size());
+    }
+  }
+  if (!fits) return "a size in it cannot be computed";
+  try {
+    return find_plan_problem(plan_at(plan, least));
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+std::string find_plan_problem(const Plan& plan) {
+  if (!plan.symbols.empty()) return find_open_plan_problem(plan);
+  std::string problem;
+  auto sizes_of = [&](const std::vector<TensorInfo>& tensors, const char* kind) {
+    std::vector<int64_t> sizes;
+    for (const TensorInfo& tensor : tensors) {
+      int64_t bytes = tensor.dtype.bytes();
+      bool fits = tensor.shape.size() <= largest_rank && tensor.dims.empty(), is_empty = false;
+      for (int64_t extent : tensor.shape) {
+        is_empty |= extent == 0;
+        fits = fits && extent >= 0 && (extent == 0 || !__builtin_mul_overflow(bytes, extent, &bytes));
+      }
+      bytes = is_empty ? 0 : bytes;
+      if (problem.empty() && (!fits || !fits_memory(bytes)))
+        problem = std::string(kind) + " '" + tensor.name + "' has a shape that this machine cannot hold";
+      if (problem.empty() && (tensor.dtype.lanes != 1 || !parse_dtype(to_string(tensor.dtype))))
+        problem = std::string(kind) + " '" + tensor.name + "' has a type that arrays cannot hold";
+      sizes.push_back(bytes);
+    }
+    return sizes;
+  };
+  const std::vector<int64_t> sizes[] = {sizes_of(plan.inputs, "input"),
+                                        sizes_of(plan.outputs, "output"),
+                                        sizes_of(plan.constants, "constant"),
+                                        {plan.arena_bytes}};
+  const char* storages[] = {"input", "output", "constant", "arena"};
+  if (!problem.empty()) return problem;
+  std::vector<bool> is_taken(plan.inputs.size(), false);
+  for (const TensorInfo& output : plan.outputs) {
+    if (output.in_place == -1) continue;
+    const auto at = static_cast<size_t>(output.in_place);
+    if (output.in_place < 0 || at >= plan.inputs.size() || is_taken[at] || plan.inputs[at].dtype != output.dtype ||
+        plan.inputs[at].shape != output.shape)
+      return "output '" + output.name + "' is in place of an input that it cannot share";
+    is_taken[at] = true;
+  }
+  if (plan.caller_alignment == 0 || plan.caller_alignment > 64 ||
+      (plan.caller_alignment & (plan.caller_alignment - 1)) != 0)
+    return "an alignment of " + std::to_string(plan.caller_alignment) + " bytes is no power of two up to 64";
+  if (!fits_memory(plan.arena_bytes)) return "its arena of " + std::to_string(plan.arena_bytes) + " bytes is absurd";
+  if (!fits_memory(plan.workspace_bytes))
+    return "its workspace of " + std::to_string(plan.workspace_bytes) + " bytes is absurd";
+
+  if (!plan.tensors.empty()) return "its arena is laid out already";
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    bool is_known = true;
+    for (const Size* size : {&step.tasks, &step.workspace_bytes, &step.flops, &step.bytes})
+      is_known = is_known && size->is_known();
+    for (const Size& parameter : step.parameters) is_known = is_known && parameter.is_known();
+    for (const BufferUse& use : step.buffers) is_known = is_known && use.offset.is_known() && use.bytes.is_known();
+    if (!is_known) return "a size in it depends on dimensions that it does not have";
+    const std::string where = "step " + std::to_string(i) + " (" + step.name + "): ";
+    if (step.kernel.empty()) return where + "it names no kernel";
+    if (step.tasks < 0 || step.tasks > most_tasks) return where + std::to_string(step.tasks) + " tasks are absurd";
+    if (step.workspace_bytes < 0 || step.workspace_bytes > plan.workspace_bytes)
+      return where + "its workspace is larger than the plan's";
+    if (!is_launch(step.grid, step.block)) return where + "no GPU launches a grid of this shape";
+    for (size_t b = 0; b < step.buffers.size(); ++b) {
+      const BufferUse& use = step.buffers[b];
+      const auto kind = static_cast<size_t>(use.storage);
+      if (kind > 3 || use.index >= sizes[kind].size())
+        return where + "buffer " + std::to_string(b) + " lies in a storage that the plan does not have";
+      int64_t end;
+      if (use.offset < 0 || use.bytes < 0 || __builtin_add_overflow(int64_t{use.offset}, int64_t{use.bytes}, &end) ||
+          end > sizes[kind][use.index])
+        return where + "buffer " + std::to_string(b) + " reaches outside its " + storages[kind];
+    }
+  }
+  return "";
+}
+
+}  // namespace tw

@@ -1,0 +1,106 @@
+// Conversions between element types, with those of the 16-bit floats that a target has no instructions for.
+#include "targets/llvm/codegen.h"
+
+namespace tw {
+
+llvm::Value* KernelCodegen::emit_cast(llvm::Value* value, DType from, DType to) {
+  if (from == to) return value;
+  const int lanes = to.lanes;
+  if (from.is_float() && from.bits == 16) {
+    value = from.kind == DTypeKind::floating ? half_to_float(value) : bfloat_to_float(value);
+    return emit_cast(value, f32.with_lanes(lanes), to);
+  }
+  if (to.is_float() && to.bits == 16) {
+    value = emit_cast(value, from, f32.with_lanes(lanes));
+    return to.kind == DTypeKind::floating ? float_to_half(value) : float_to_bfloat(value);
+  }
+  llvm::Type* type = type_of(to);
+  llvm::Value* zero = llvm::Constant::getNullValue(value->getType());
+  if (to.is_bool()) return from.is_float() ? builder_.CreateFCmpUNE(value, zero) : builder_.CreateICmpNE(value, zero);
+  const bool is_from_unsigned = from.is_bool() || from.is_unsigned_integer();
+  if (from.is_float()) {
+    if (to.is_float())
+      return to.bits > from.bits ? builder_.CreateFPExt(value, type) : builder_.CreateFPTrunc(value, type);
+    return to.is_unsigned_integer() ? builder_.CreateFPToUI(value, type) : builder_.CreateFPToSI(value, type);
+  }
+  if (to.is_float()) return is_from_unsigned ? builder_.CreateUIToFP(value, type) : builder_.CreateSIToFP(value, type);
+  return is_from_unsigned ? builder_.CreateZExtOrTrunc(value, type) : builder_.CreateSExtOrTrunc(value, type);
+}
+
+namespace {
+llvm::Type* like(llvm::Type* element, llvm::Type* shape) {
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(shape);
+  return vector ? llvm::FixedVectorType::get(element, vector->getNumElements()) : element;
+}
+}  // namespace
+
+llvm::Value* KernelCodegen::half_to_float(llvm::Value* bits) {
+  auto* single = like(builder_.getFloatTy(), bits->getType());
+  if (target_.has_f16_conversion)
+    return builder_.CreateFPExt(builder_.CreateBitCast(bits, like(builder_.getHalfTy(), bits->getType())), single);
+  auto* word = like(builder_.getInt32Ty(), bits->getType());
+  auto number = [&](int64_t value) { return constant(word, value); };
+  llvm::Value* h = builder_.CreateZExt(bits, word);
+  llvm::Value* sign = builder_.CreateShl(builder_.CreateAnd(h, number(0x8000)), number(16));
+  llvm::Value* magnitude = builder_.CreateAnd(h, number(0x7fff));
+  llvm::Value* shifted = builder_.CreateShl(magnitude, number(13));
+  llvm::Value* normal = builder_.CreateAdd(shifted, number(int64_t{127 - 15} << 23));
+  llvm::Value* special = builder_.CreateOr(shifted, number(0x7f800000));
+  // Subnormals are whole multiples of 2^-24.  (Through an integer: f32 arithmetic may flush subnormals.)
+  llvm::Value* small = builder_.CreateBitCast(
+      builder_.CreateFMul(builder_.CreateUIToFP(magnitude, single), llvm::ConstantFP::get(single, 0x1p-24)), word);
+  llvm::Value* result = builder_.CreateSelect(builder_.CreateICmpULT(magnitude, number(0x0400)), small, normal);
+  result = builder_.CreateSelect(builder_.CreateICmpUGE(magnitude, number(0x7c00)), special, result);
+  return builder_.CreateBitCast(builder_.CreateOr(result, sign), single);
+}
+
+llvm::Value* KernelCodegen::float_to_half(llvm::Value* value) {
+  auto* half_bits = like(builder_.getInt16Ty(), value->getType());
+  if (target_.has_f16_conversion)
+    return builder_.CreateBitCast(builder_.CreateFPTrunc(value, like(builder_.getHalfTy(), value->getType())),
+                                  half_bits);
+  auto* word = like(builder_.getInt32Ty(), value->getType());
+  auto* single = value->getType();
+  auto number = [&](int64_t n) { return constant(word, n); };
+  llvm::Value* bits = builder_.CreateBitCast(value, word);
+  llvm::Value* sign = builder_.CreateAnd(builder_.CreateLShr(bits, number(16)), number(0x8000));
+  llvm::Value* magnitude = builder_.CreateAnd(bits, number(0x7fffffff));
+  // Round to nearest even at bit 13; a carry into the exponent is what it should be, up to infinity.
+  llvm::Value* odd = builder_.CreateAnd(builder_.CreateLShr(magnitude, number(13)), number(1));
+  llvm::Value* rounded = builder_.CreateAdd(builder_.CreateAdd(magnitude, number(0xfff)), odd);
+  llvm::Value* normal = builder_.CreateLShr(builder_.CreateSub(rounded, number(int64_t{127 - 15} << 23)), number(13));
+  // Below 2^-14: adding 0.5 lets the float addition round to a multiple of 2^-24.
+  llvm::Value* half = llvm::ConstantFP::get(single, 0.5);
+  llvm::Value* small = builder_.CreateSub(
+      builder_.CreateBitCast(builder_.CreateFAdd(builder_.CreateBitCast(magnitude, single), half), word),
+      number(0x3f000000));
+  llvm::Value* result = builder_.CreateSelect(builder_.CreateICmpULT(magnitude, number(0x38800000)), small, normal);
+  llvm::Value* special =
+      builder_.CreateSelect(builder_.CreateICmpUGT(magnitude, number(0x7f800000)), number(0x7e00), number(0x7c00));
+  result = builder_.CreateSelect(builder_.CreateICmpUGE(magnitude, number(0x47800000)), special, result);
+  return builder_.CreateTrunc(builder_.CreateOr(result, sign), half_bits);
+}
+
+llvm::Value* KernelCodegen::bfloat_to_float(llvm::Value* bits) {
+  auto* word = like(builder_.getInt32Ty(), bits->getType());
+  llvm::Value* wide = builder_.CreateShl(builder_.CreateZExt(bits, word), constant(word, 16));
+  return builder_.CreateBitCast(wide, like(builder_.getFloatTy(), bits->getType()));
+}
+
+llvm::Value* KernelCodegen::float_to_bfloat(llvm::Value* value) {
+  // Cores with products of bf16 have the conversion too.
+  if (target_.find_instruction(Intrinsic::dot_bf16)) {
+    return builder_.CreateBitCast(builder_.CreateFPTrunc(value, like(builder_.getBFloatTy(), value->getType())),
+                                  like(builder_.getInt16Ty(), value->getType()));
+  }
+  auto* word = like(builder_.getInt32Ty(), value->getType());
+  llvm::Value* bits = builder_.CreateBitCast(value, word);
+  llvm::Value* odd = builder_.CreateAnd(builder_.CreateLShr(bits, constant(word, 16)), constant(word, 1));
+  llvm::Value* rounded = builder_.CreateAdd(builder_.CreateAdd(bits, constant(word, 0x7fff)), odd);
+  llvm::Value* quiet = builder_.CreateOr(bits, constant(word, 0x400000));  // a NaN stays one
+  llvm::Value* result = builder_.CreateSelect(builder_.CreateFCmpUNO(value, value), quiet, rounded);
+  return builder_.CreateTrunc(builder_.CreateLShr(result, constant(word, 16)),
+                              like(builder_.getInt16Ty(), value->getType()));
+}
+
+}  // namespace tw

@@ -1,0 +1,214 @@
+// Attention's schedule by the oracle: on cores of every width, for shapes that divide and shapes that do not.
+#include <gtest/gtest.h>
+
+#include "relay_ir/compile/compile.h"
+#include "relay_ir/op.h"
+#include "relay_ir/passes/cut_attention.h"
+#include "relay_ir/text/parser.h"
+#include "targets/cpu/default_schedule.h"
+#include "tensor_ir/interp/interp.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/text/printer.h"
+#include "tests/unit/sample_funcs.h"
+#include "tests/unit/sanitized.h"
+
+namespace tw::relay {
+namespace {
+
+Target core(int vector_bits, int registers, int threads) {
+  Target target;
+  target.name = "core of " + std::to_string(vector_bits) + " bits";
+  target.vector_bits = vector_bits;
+  target.vector_registers = registers;
+  target.has_masks = vector_bits == 512;
+  target.has_fma = true;
+  target.threads = threads;
+  return target;
+}
+
+struct Case {
+  const char* name;
+  const char* text;
+};
+
+const Case cases[] = {
+    {"even", R"(graph g (q: f32[1, 2, 8, 16], k: f32[1, 2, 32, 16], v: f32[1, 2, 32, 16]) {
+       y = attention(q, k, v) {scale = 0.25}
+       return y
+     })"},
+    {"odd, masked", R"(graph g (q: f32[2, 1, 7, 9], k: f32[2, 1, 37, 9], v: f32[2, 1, 37, 11], m: f32[1, 1, 7, 37]) {
+       y = attention(q, k, v, m) {scale = 0.25}
+       return y
+     })"},
+    {"shared heads, chosen keys", R"(graph g (q: f32[4, 5, 8], k: f32[2, 19, 8], v: f32[2, 19, 8], m: bool[5, 19]) {
+       y = attention(q, k, v, m) {masked = -1e9, zero_if_masked = 1}
+       return y
+     })"},
+    {"one query, shared heads", R"(graph g (q: f32[1, 6, 1, 32], k: f32[1, 2, 21, 32], v: f32[1, 2, 21, 32]) {
+       y = attention(q, k, v)
+       return y
+     })"},
+    {"one query, elements that are no whole vectors",
+     R"(graph g (q: f32[3, 1, 20], k: f32[3, 33, 20], v: f32[3, 33, 20]) {
+       y = attention(q, k, v)
+       return y
+     })"},
+    {"halves", R"(graph g (q: f16[2, 6, 8], k: f16[2, 10, 8], v: f16[2, 10, 8]) {
+       y = attention(q, k, v)
+       return y
+     })"},
+    {"parts of one projection", R"(graph g (x: f32[2, 5, 9, 8]) {
+       a = slice(x) {axes = [2], starts = [0], sizes = [3]}
+       b = slice(x) {axes = [2], starts = [3], sizes = [3]}
+       c = slice(x) {axes = [2], starts = [6], sizes = [3]}
+       q = transpose(a) {perm = [0, 2, 1, 3]}
+       k = transpose(b) {perm = [0, 2, 1, 3]}
+       v = transpose(c) {perm = [0, 2, 1, 3]}
+       o = attention(q, k, v)
+       y = transpose(o) {perm = [0, 2, 1, 3]}
+       return y
+     })"},
+};
+
+// Cut into parts, as cut_attention leaves them.
+const Case cut_cases[] = {
+    {"parts of shared heads", R"(graph g (q: f32[1, 6, 1, 32], k: f32[1, 2, 96, 32], v: f32[1, 2, 96, 32]) {
+       y = attention(q, k, v) {part = 32}
+       return y
+     })"},
+    {"parts that are not filled", R"(graph g (q: f32[2, 3, 1, 32], k: f32[2, 3, 75, 32], v: f32[2, 3, 75, 48]) {
+       y = attention(q, k, v) {scale = 0.25, part = 32}
+       return y
+     })"},
+    {"parts, masked",
+     R"(graph g (q: f32[1, 4, 1, 64], k: f32[1, 1, 80, 64], v: f32[1, 1, 80, 64], m: f32[1, 1, 1, 80]) {
+       y = attention(q, k, v, m) {part = 48}
+       return y
+     })"},
+    {"parts without any key that is seen",
+     R"(graph g (q: f32[4, 1, 32], k: f32[2, 70, 32], v: f32[2, 70, 32], m: bool[1, 70]) {
+       y = attention(q, k, v, m) {zero_if_masked = 1, part = 16}
+       return y
+     })"},
+    {"parts of caches by position",
+     R"(graph g (q: f32[1, 1, 4, 32], k: f32[1, 64, 2, 32], v: f32[1, 64, 2, 32]) {
+       a = transpose(q) {perm = [0, 2, 1, 3]}
+       b = transpose(k) {perm = [0, 2, 1, 3]}
+       c = transpose(v) {perm = [0, 2, 1, 3]}
+       o = attention(a, b, c) {part = 16}
+       y = transpose(o) {perm = [0, 2, 1, 3]}
+       return y
+     })"},
+    {"parts of many queries", R"(graph g (q: f32[2, 9, 8], k: f32[2, 40, 8], v: f32[2, 40, 8]) {
+       y = attention(q, k, v) {part = 16}
+       return y
+     })"},
+    {"parts for blocks of queries, shared heads",
+     R"(graph g (q: f32[1, 4, 120, 16], k: f32[1, 2, 64, 16], v: f32[1, 2, 64, 32]) {
+       y = attention(q, k, v) {scale = 0.25, part = 32}
+       return y
+     })"},
+    {"parts for blocks of queries, masked, with places left",
+     R"(graph g (q: f32[2, 16, 9], k: f32[2, 75, 9], v: f32[2, 75, 20], m: f32[16, 75]) {
+       y = attention(q, k, v, m) {part = 32}
+       return y
+     })"},
+    {"parts for blocks of queries by position", R"(graph g (x: f32[1, 48, 2, 48]) {
+       a = slice(x) {axes = [3], starts = [0], sizes = [16]}
+       b = slice(x) {axes = [3], starts = [16], sizes = [16]}
+       c = slice(x) {axes = [3], starts = [32], sizes = [16]}
+       q = transpose(a) {perm = [0, 2, 1, 3]}
+       k = transpose(b) {perm = [0, 2, 1, 3]}
+       v = transpose(c) {perm = [0, 2, 1, 3]}
+       o = attention(q, k, v) {part = 16}
+       y = transpose(o) {perm = [0, 2, 1, 3]}
+       return y
+     })"},
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> all(std::begin(cases), std::end(cases));
+  all.insert(all.end(), std::begin(cut_cases), std::end(cut_cases));
+  return all;
+}
+
+TEST(Attention, SchedulesMeanTheSame) {
+  std::vector<Target> cores{core(128, 16, 2), core(512, 32, 3)};
+  if (!test::is_sanitized) cores.insert(cores.end(), {core(128, 32, 8), core(256, 16, 2)});
+  for (const Target& target : cores) {
+    for (const Case& c : all_cases()) {
+      SCOPED_TRACE(std::string(c.name) + " on a " + target.name);
+      const Graph graph = parse_graph(c.text);
+      const std::vector<Group> groups = fuse(graph, target);
+      ASSERT_EQ(groups.size(), 1u);
+      const Func func = lower_group(graph, groups[0]);
+      const Func scheduled = cpu::default_schedule(func, target).func();
+      const std::vector<NDArray> inputs = test::random_buffers(func, 3);
+      std::vector<NDArray> expected, actual;
+      for (const NDArray& input : inputs) expected.push_back(input.clone()), actual.push_back(input.clone());
+      interpret(func, expected);
+      interpret(scheduled, actual);
+      const double tolerance = func.buffers.back()->dtype == f16 ? 2e-3 : 1e-5;
+      EXPECT_LT(test::largest_difference(actual.back(), expected.back()), tolerance) << to_text(scheduled);
+    }
+  }
+}
+
+// Whatever the number of queries: no array between the stages is in memory that outlives a few rows.
+TEST(Attention, ScoresAreNeverInMemory) {
+  for (const Case& c : cases) {
+    const Graph graph = parse_graph(c.text);
+    const Target target = core(512, 32, 2);
+    const Func scheduled = cpu::default_schedule(lower_group(graph, fuse(graph, target)[0]), target).func();
+    int buffers = 0;
+    visit(scheduled.body, [&](const Allocate& a) {
+      ++buffers;
+      EXPECT_TRUE(a.buffer->scope == Scope::stack || a.buffer->scope == Scope::register_)
+          << c.name << " " << a.buffer->name;
+    });
+    EXPECT_GE(buffers, 6) << c.name;
+    const auto* task = scheduled.body.as<For>();
+    ASSERT_TRUE(task) << to_text(scheduled);
+    EXPECT_EQ(task->loop_kind, LoopKind::parallel) << c.name;
+  }
+}
+
+// Parts change the order of sums, nothing else.
+TEST(Attention, PartsMeanTheSame) {
+  for (const Case& c : cut_cases) {
+    SCOPED_TRACE(c.name);
+    Graph graph = parse_graph(c.text), whole = graph;
+    for (Node& node : whole.nodes) {
+      if (node.op->name == "attention") node.attributes.set("part", int64_t{0});
+    }
+    const Target target = core(512, 32, 2);
+    const Func cut = lower_group(graph, fuse(graph, target)[0]), uncut = lower_group(whole, fuse(whole, target)[0]);
+    std::vector<NDArray> expected = test::random_buffers(uncut, 5), actual;
+    for (const NDArray& array : expected) actual.push_back(array.clone());
+    interpret(uncut, expected);
+    interpret(cut, actual);
+    EXPECT_LT(test::largest_difference(actual.back(), expected.back()), 1e-5);
+  }
+}
+
+int64_t part_chosen(const std::string& q, const std::string& k, int threads) {
+  const Graph graph = parse_graph("graph g (q: f32[" + q + "], k: f32[" + k + "], v: f32[" + k +
+                                  "]) {\n y = attention(q, k, v)\n return y\n}");
+  return cut_attention(graph, core(512, 32, threads)).nodes[0].attributes.get_int("part");
+}
+
+TEST(Attention, IsCutWhereThatPays) {
+  EXPECT_EQ(part_chosen("1, 16, 1, 64", "1, 4, 256, 64", 2), 0);     // short, and heads enough
+  EXPECT_EQ(part_chosen("1, 12, 512, 64", "1, 12, 512, 64", 2), 0);  // k and v fit the second cache
+  EXPECT_EQ(part_chosen("1, 4, 4099, 64", "1, 4, 4099, 64", 2), 0);  // tiles of queries would need guards
+  EXPECT_EQ(part_chosen("1, 4, 4096, 64", "1, 4, 4096, 64", 2), 256);
+  EXPECT_EQ(part_chosen("1, 16, 1, 20", "1, 4, 4096, 20", 2), 0);  // no whole vectors
+  const int64_t long_part = part_chosen("1, 32, 1, 128", "1, 8, 4096, 128", 2);
+  EXPECT_TRUE(long_part >= 64 && 4096 % long_part == 0) << long_part;
+  const int64_t few = part_chosen("1, 2, 1, 64", "1, 2, 1024, 64", 16);  // a part for each worker
+  EXPECT_TRUE(few >= 64 && 2 * 1024 / few >= 16) << few;
+  EXPECT_GE(part_chosen("1, 4, 1, 64", "1, 1, 1009, 64", 4), 64);  // no divisor: the last part has places left
+}
+
+}  // namespace
+}  // namespace tw::relay

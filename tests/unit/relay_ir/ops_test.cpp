@@ -1,0 +1,171 @@
+// The operators: every example runs by the oracle and agrees with the inferred types; shapes broadcast as numpy's do.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <set>
+
+#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
+#include "tensor_ir/interp/interp.h"
+
+namespace tw::relay {
+namespace {
+
+NDArray random_array(const TensorType& type, double low, double high, std::mt19937& random) {
+  NDArray array(type.dtype, *static_shape(type));
+  std::uniform_real_distribution<double> real(low, high);
+  std::uniform_int_distribution<int64_t> whole(
+      static_cast<int64_t>(type.dtype.is_unsigned_integer() && low < 0 ? 0 : low), static_cast<int64_t>(high));
+  for (int64_t i = 0; i < array.size(); ++i) {
+    if (type.dtype.is_float())
+      array.set_float(i, real(random));
+    else
+      array.set_int(i, type.dtype.is_bool() ? random() & 1 : whole(random));
+  }
+  return array;
+}
+
+std::vector<NDArray> example_inputs(const OpExample& example, std::mt19937& random) {
+  std::vector<NDArray> inputs;
+  for (size_t i = 0; i < example.inputs.size(); ++i) {
+    const bool is_given = i < example.constant_inputs.size() && example.constant_inputs[i].is_defined();
+    inputs.push_back(is_given ? example.constant_inputs[i]
+                              : random_array(example.inputs[i], example.low, example.high, random));
+  }
+  return inputs;
+}
+
+class EachOp : public testing::TestWithParam<const OpDef*> {};
+
+TEST_P(EachOp, IsComplete) {
+  const OpDef& op = *GetParam();
+  EXPECT_FALSE(op.doc.empty());
+  EXPECT_TRUE(op.infer && op.compute);
+  EXPECT_FALSE(op.examples.empty());
+  for (const AttributeDef& attribute : op.attributes) EXPECT_FALSE(attribute.doc.empty()) << attribute.name;
+}
+
+TEST_P(EachOp, ExamplesRunByTheOracle) {
+  const OpDef& op = *GetParam();
+  std::mt19937 random(7);
+  for (const OpExample& example : op.examples) {
+    NodeAttributes attributes = example.attributes;
+    const std::vector<bool> present(example.inputs.size(), true);
+    const std::vector<const NDArray*> unknown(example.inputs.size(), nullptr);
+    const std::vector<TensorType> types = infer_types(op, example.inputs, present, unknown, attributes);
+    const std::vector<NDArray> outputs = evaluate_op(op, example.attributes, example_inputs(example, random));
+    ASSERT_EQ(outputs.size(), types.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      EXPECT_EQ(to_string(type_of(outputs[i])), to_string(types[i]));
+      for (int64_t k = 0; outputs[i].dtype().is_float() && k < outputs[i].size(); ++k) {
+        EXPECT_TRUE(std::isfinite(outputs[i].get_float(k))) << "element " << k;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, EachOp, testing::ValuesIn(all_ops()), [](const auto& info) { return info.param->name; });
+
+TEST(Ops, CoverTheOnnxOperatorsThatWePromise) {
+  std::set<std::string> names;
+  for (const OnnxRule* rule : all_onnx_rules()) names.insert(rule->domain + ":" + rule->op_type);
+  EXPECT_GE(names.size(), 130u);
+}
+
+TEST(Ops, RefuseWrongTypes) {
+  const NDArray whole = int_array({1, 2}), real = float_array({1, 2}), three = float_array({1, 2, 3});
+  auto fails = [](const char* op, std::vector<NDArray> inputs, const NodeAttributes& attributes = {}) {
+    try {
+      evaluate_op(*find_op(op), attributes, inputs);
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::shape;
+    }
+    return false;
+  };
+  EXPECT_TRUE(fails("add", {whole, real}));
+  EXPECT_TRUE(fails("add", {real, three}));
+  EXPECT_TRUE(fails("add", {real}));
+  EXPECT_TRUE(fails("exp", {whole}));
+  EXPECT_TRUE(fails("matmul", {real, real}));
+  EXPECT_TRUE(fails("softmax", {real}, attributes_of({{"axis", int64_t{1}}})));
+  EXPECT_TRUE(fails("transpose", {real}, attributes_of({{"perm", std::vector<int64_t>{0, 0}}})));
+  EXPECT_TRUE(fails("reshape", {real}, attributes_of({{"shape", std::vector<int64_t>{3}}})));
+  EXPECT_TRUE(fails("slice", {real},
+                    attributes_of({{"axes", std::vector<int64_t>{0}},
+                                   {"starts", std::vector<int64_t>{1}},
+                                   {"sizes", std::vector<int64_t>{2}}})));
+  EXPECT_TRUE(fails("relu", {real}, attributes_of({{"alpha", 1.0}})));
+}
+
+// a + b of random shapes that fit each other, element by element.
+TEST(Ops, BroadcastAsNumpyDoes) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 60; ++round) {
+    const int rank = static_cast<int>(random() % 5);
+    Shape full(rank), a_shape, b_shape;
+    for (int64_t& dim : full) dim = 1 + static_cast<int64_t>(random() % 4);
+    auto part = [&] {
+      Shape shape(full.begin() + (rank == 0 ? 0 : static_cast<int>(random() % (rank + 1))), full.end());
+      for (int64_t& dim : shape) dim = random() % 3 == 0 ? 1 : dim;
+      return shape;
+    };
+    a_shape = part(), b_shape = part();
+    const NDArray a = random_array(tensor_type(i32, a_shape), -50, 50, random);
+    const NDArray b = random_array(tensor_type(i32, b_shape), -50, 50, random);
+    const NDArray sum = evaluate_op(*find_op("add"), {}, {a, b})[0];
+    const Shape& shape = sum.shape();
+    ASSERT_EQ(shape.size(), std::max(a_shape.size(), b_shape.size()));
+    auto read = [&](const NDArray& x, int64_t flat) {
+      int64_t offset = 0, stride = 1;
+      for (size_t d = shape.size(); d-- > 0;) {
+        const int64_t index = flat % shape[d];
+        flat /= shape[d];
+        const size_t skip = shape.size() - x.shape().size();
+        if (d < skip) continue;
+        const int64_t extent = x.shape()[d - skip];
+        offset += (extent == 1 ? 0 : index) * stride;
+        stride *= extent;
+      }
+      return x.get_int(offset);
+    };
+    for (int64_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum.get_int(i), read(a, i) + read(b, i));
+  }
+}
+
+// Reshapes keep the order of elements, whatever runs of dimensions the shapes have in common.
+TEST(Ops, ReshapeKeepsTheOrder) {
+  std::mt19937 random(5);
+  auto factors = [&](int64_t total) {
+    Shape shape;
+    while (total > 1) {
+      std::vector<int64_t> divisors;
+      for (int64_t d = 2; d <= total; ++d) {
+        if (total % d == 0) divisors.push_back(d);
+      }
+      shape.push_back(divisors[random() % divisors.size()]);
+      total /= shape.back();
+      if (random() % 4 == 0) shape.push_back(1);
+    }
+    return shape;
+  };
+  const OpDef& op = *find_op("reshape");
+  for (int round = 0; round < 60; ++round) {
+    const int64_t total = std::vector<int64_t>{1, 12, 24, 60, 36}[random() % 5];
+    const Shape from = factors(total), to = factors(total);
+    // evaluate_op copies views; the expression itself is what is tested.
+    NodeAttributes attributes = attributes_of({{"shape", to}});
+    const std::vector<TensorType> inputs{tensor_type(i64, from)};
+    const std::vector<TensorType> outputs = infer_types(op, inputs, {true}, {nullptr}, attributes);
+    const te::Tensor x = te::placeholder("x", inputs[0].shape, i64);
+    const OpCall call{op, attributes, inputs, {true}, {nullptr}, outputs};
+    const Func func = te::make_func("reshape", {x}, op.compute(call, {x}));
+    NDArray data(i64, from), result(i64, to);
+    for (int64_t i = 0; i < total; ++i) data.set_int(i, i);
+    interpret(func, {data, result});
+    for (int64_t i = 0; i < total; ++i) EXPECT_EQ(result.get_int(i), i);
+  }
+}
+
+}  // namespace
+}  // namespace tw::relay

@@ -1,0 +1,221 @@
+// Winograd's transforms of weights, against their definition; and which convolutions take which tile.
+#include "relay_ir/winograd.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "relay_ir/compile/compile.h"
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+#include "targets/target.h"
+#include "tensor_ir/structural.h"
+#include "tests/unit/relay_ir/run.h"
+
+namespace tw::relay {
+namespace {
+
+TEST(Winograd, WeightsAreTransformedAsDefined) {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<float> distribution(-1, 1);
+  for (const int64_t tile : {2, 4}) {
+    for (const int64_t outputs : {1, 16, 35}) {
+      const int64_t inputs = 3;
+      NDArray weight(f32, {outputs, inputs, 3, 3});
+      for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, distribution(random));
+      const WinogradTransform& transform = winograd_transform(tile);
+      const NDArray result = winograd_weight(weight, transform);
+      const int size = transform.size();
+      ASSERT_EQ(result.shape(), (Shape{size * size, inputs, outputs}));
+      for (int64_t o = 0; o < outputs; ++o) {
+        for (int64_t i = 0; i < inputs; ++i) {
+          for (int r = 0; r < size; ++r) {
+            for (int c = 0; c < size; ++c) {
+              double expected = 0;
+              for (int a = 0; a < 3; ++a)
+                for (int b = 0; b < 3; ++b)
+                  expected += transform.weight[r][a] * weight.get_float((o * inputs + i) * 9 + a * 3 + b) *
+                              transform.weight[c][b];
+              EXPECT_NEAR(result.get_float(((r * size + c) * inputs + i) * outputs + o), expected, 1e-7);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// The tile that choose_winograd takes for a 3×3 convolution that keeps channels and map; 0: none, it stays direct.
+int64_t chosen_tile(const Target& target, int64_t channels, int64_t size, int64_t batch = 1, DType precision = f32) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  NDArray weight(f32, {channels, channels, 3, 3});
+  auto* w = static_cast<float*>(weight.data());
+  for (int64_t i = 0; i < weight.size(); ++i) w[i] = normal(random);
+  Graph graph;
+  graph.inputs = {graph.add_value("x", TensorType{f32, {Expr(batch), Expr(channels), Expr(size), Expr(size)}})};
+  const ValueId constant = graph.add_constant("w", weight);
+  NodeAttributes attributes;
+  attributes.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  graph.outputs = graph.add_node("conv", {graph.inputs[0], constant}, attributes, "c");
+  const Graph chosen = choose_winograd(graph, precision, target);
+  const Node& node = chosen.nodes.at(0);
+  return node.op->name == "winograd_conv" ? node.attributes.get_int("tile") : 0;
+}
+
+Target two_cores() {
+  Target target = parse_target("x86:avx512");
+  target.threads = 2;
+  return target;
+}
+
+TEST(Winograd, FewWeightsForALargeMapTakeTheLargeTile) {
+  EXPECT_EQ(chosen_tile(two_cores(), 64, 56), 4);
+  EXPECT_EQ(chosen_tile(two_cores(), 128, 28), 4);
+}
+
+// Their 36/9-fold weights would come from memory for longer than all products take.
+TEST(Winograd, ManyWeightsForASmallMapStaySmall) {
+  EXPECT_EQ(chosen_tile(two_cores(), 256, 14), 2);
+  EXPECT_EQ(chosen_tile(two_cores(), 512, 7), 0);
+}
+
+TEST(Winograd, ManyImagesShareTheWeights) {
+  EXPECT_EQ(chosen_tile(two_cores(), 256, 14, 16), 4);
+}
+
+// More cores share one memory: what each of them may read for a product gets less.
+TEST(Winograd, ManyCoresShareMemory) {
+  Target many = two_cores();
+  many.threads = 64;
+  EXPECT_EQ(chosen_tile(many, 256, 14), 0);
+}
+
+// Products of pairs halve the direct sum, those of tiles leave nothing to gain.
+TEST(Winograd, HasMoreToBeatBesideProductsOf16Bits) {
+  Target target = parse_target("x86:avx512+avx512bf16");
+  target.threads = 2, target.fma_ports = 1;  // as Zen 4
+  EXPECT_EQ(product_rate(bf16, target), 2);
+  EXPECT_EQ(chosen_tile(target, 128, 28, 1, bf16), 4);
+  EXPECT_NE(chosen_tile(target, 512, 14, 1, f32), 0);
+  EXPECT_EQ(chosen_tile(target, 512, 14, 1, bf16), 0);
+  EXPECT_EQ(chosen_tile(target, 128, 28, 1, f16), 0);
+  Target tiles = parse_target("x86:amx");
+  tiles.threads = 2;
+  EXPECT_EQ(product_rate(bf16, tiles), 16);
+  EXPECT_EQ(chosen_tile(tiles, 128, 28, 1, bf16), 0);
+  EXPECT_EQ(chosen_tile(two_cores(), 128, 28, 1, bf16), 4) << "bf16 is f32 there";
+}
+
+// Values that are stored in 16 bits are widened where it reads them, and its results narrowed where they leave.
+TEST(Winograd, ComputesInF32BetweenValuesOf16Bits) {
+  Target target = parse_target("cpu");
+  if (product_rate(bf16, target) < 1 || target.tiles.registers > 0) GTEST_SKIP() << "no products of pairs of bf16 here";
+  target.threads = 2;
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  const auto weights = [&](Shape shape) {
+    NDArray w(f32, std::move(shape));
+    for (int64_t i = 0; i < w.size(); ++i) w.set_float(i, normal(random) / 24);
+    return w;
+  };
+  Graph graph;
+  graph.inputs = {graph.add_value("x", TensorType{f32, {Expr(1), Expr(64), Expr(56), Expr(56)}})};
+  NodeAttributes attributes;
+  attributes.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  ValueId value = graph.inputs[0];
+  for (const char* name : {"a", "b", "c"}) {
+    const ValueId sum =
+        graph.add_node("conv", {value, graph.add_constant(name, weights({64, 64, 3, 3}))}, attributes, name)[0];
+    value = graph.add_node("relu", {sum}, {}, name)[0];
+  }
+  graph.outputs = {value};
+  CompileOptions options;
+  options.threads = 2;
+  Executable exact = compile(graph, target, options);
+  options.precision = bf16;
+  CompileReport report;
+  Executable narrow = compile(graph, target, options, &report);
+  ASSERT_EQ(report.decisions.size(), 3u);
+  for (const GraphDecision& decision : report.decisions)
+    EXPECT_EQ(decision.asked.candidates[decision.asked.chosen].value, Choice{4});
+  int narrow_values = 0;
+  for (const Step& step : narrow.plan().steps) narrow_values += step.name.ends_with(".bf16");
+  EXPECT_GE(narrow_values, 2);
+  NDArray x(f32, {1, 64, 56, 56});
+  for (int64_t i = 0; i < x.size(); ++i) x.set_float(i, normal(random));
+  const NDArray expected = exact.run({x})[0], result = narrow.run({x})[0];
+  float largest = 0;
+  for (int64_t i = 0; i < result.size(); ++i)
+    largest = std::max(largest, std::abs(static_cast<float>(expected.get_float(i))));
+  for (int64_t i = 0; i < result.size(); ++i) ASSERT_NEAR(result.get_float(i), expected.get_float(i), 1e-2 * largest);
+}
+
+// Whoever decides is asked once for each convolution, with the direct sum and the tiles that round well enough.
+TEST(Winograd, AsksAndObeys) {
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  Graph graph;
+  graph.inputs = {graph.add_value("x", TensorType{f32, {Expr(1), Expr(16), Expr(9), Expr(7)}})};
+  NDArray weight(f32, {24, 16, 3, 3});
+  for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, normal(random) / 12);
+  NodeAttributes attributes;
+  attributes.set("pads", std::vector<int64_t>{1, 0, 1, 1});
+  graph.outputs = graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", weight)}, attributes, "c");
+  NDArray x(f32, {1, 16, 9, 7});
+  for (int64_t i = 0; i < x.size(); ++i) x.set_float(i, normal(random));
+  const NDArray expected = test::evaluate(graph, {x})[0];
+  double largest = 0;
+  for (int64_t i = 0; i < expected.size(); ++i) largest = std::max(largest, std::abs(expected.get_float(i)));
+
+  const Target target = parse_target("cpu");
+  std::string key;
+  for (const int64_t tile : {0, 2, 4}) {
+    CompileOptions options;
+    options.threads = 1;
+    int asked = 0;
+    options.decide = [&](const GraphDecision& decision) {
+      ++asked;
+      EXPECT_EQ(decision.node, "c");
+      EXPECT_EQ(decision.asked.name, "winograd");
+      EXPECT_EQ(decision.asked.candidates.size(), 3u);
+      for (const Candidate& candidate : decision.asked.candidates) EXPECT_GT(candidate.cost, 0);
+      key = structural_digest(decision.func);
+      return Choice{tile};
+    };
+    CompileReport report;
+    Executable executable = compile(graph, target, options, &report);
+    EXPECT_EQ(asked, 1);
+    ASSERT_EQ(report.decisions.size(), 1u);
+    const AskedDecision& decided = report.decisions[0].asked;
+    EXPECT_EQ(decided.candidates[decided.chosen].value, Choice{tile});
+    EXPECT_EQ(report.decisions[0].group, executable.plan().steps[0].name);
+    const NDArray result = executable.run({x})[0];
+    for (int64_t i = 0; i < result.size(); ++i)
+      ASSERT_NEAR(result.get_float(i), expected.get_float(i), 5e-5 * largest) << "tile " << tile;
+  }
+  // What a choice is stored for knows neither the weights nor the target.
+  for (Value& value : graph.values)
+    if (value.constant) value.constant->set_float(0, 5);
+  const auto same = [&](const GraphDecision& decision) {
+    EXPECT_EQ(structural_digest(decision.func), key);
+    return decision.asked.candidates[decision.asked.analytic].value;
+  };
+  for (const char* name : {"x86:avx2", "aarch64"}) choose_winograd(graph, f32, parse_target(name), same);
+}
+
+// Transforms of these weights are beyond f32: only the direct sum is left, and nobody is asked.
+TEST(Winograd, WhatRoundsBadlyIsNoCandidate) {
+  Graph graph;
+  graph.inputs = {graph.add_value("x", TensorType{f32, {Expr(1), Expr(64), Expr(14), Expr(14)}})};
+  NDArray weight(f32, {64, 64, 3, 3});
+  for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, i % 2 ? 1e38 : -1e38);
+  graph.outputs = graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", weight)}, {}, "c");
+  int asked = 0;
+  const auto decide = [&](const GraphDecision&) { return ++asked, Choice{0}; };
+  EXPECT_EQ(choose_winograd(graph, f32, two_cores(), decide).nodes.at(0).op->name, "conv");
+  EXPECT_EQ(asked, 0);
+}
+
+}  // namespace
+}  // namespace tw::relay

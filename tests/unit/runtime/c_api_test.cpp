@@ -1,0 +1,137 @@
+// The C interface, as a program meets it: the shared library opened by name, and the C example.
+#include "runtime/c_api.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/unit/runtime/test_model.h"
+
+namespace tw {
+namespace {
+
+using namespace test;
+
+class CApi : public testing::Test {
+ protected:
+  void SetUp() override {
+    library = dlopen(TW_BUILD "/runtime/libtilewright_runtime.so", RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << dlerror();
+    small_executable().save(folder / "small.twa");
+  }
+  void TearDown() override { dlclose(library); }
+
+  template <class Function>
+  auto* function(const char* name, Function*) {
+    return reinterpret_cast<Function*>(dlsym(library, name));
+  }
+
+  void* library = nullptr;
+  Folder folder;
+};
+
+#define TW_FUNCTION(name) function(#name, static_cast<decltype(name)*>(nullptr))
+
+TEST_F(CApi, LoadsDescribesAndRuns) {
+  auto* last_error = TW_FUNCTION(tw_last_error);
+  tw_executable* executable = nullptr;
+  ASSERT_EQ(TW_FUNCTION(tw_load)((folder / "small.twa").c_str(), &executable), 0) << last_error();
+  ASSERT_EQ(TW_FUNCTION(tw_verify)(executable), 0);
+  EXPECT_EQ(TW_FUNCTION(tw_input_count)(executable), 2);
+  EXPECT_EQ(TW_FUNCTION(tw_output_count)(executable), 2);
+  tw_tensor tensor;
+  ASSERT_EQ(TW_FUNCTION(tw_input)(executable, 1, &tensor), 0);
+  EXPECT_STREQ(tensor.name, "y");
+  EXPECT_STREQ(tensor.dtype, "f32");
+  EXPECT_EQ(tensor.rank, 2);
+  EXPECT_EQ(tensor.shape[0], rows);
+  EXPECT_EQ(tensor.bytes, static_cast<size_t>(rows * columns * 4));
+  ASSERT_EQ(TW_FUNCTION(tw_output)(executable, 0, &tensor), 0);
+  EXPECT_STREQ(tensor.name, "sums");
+  EXPECT_EQ(TW_FUNCTION(tw_output)(executable, 2, &tensor), 1101);
+  ASSERT_EQ(TW_FUNCTION(tw_set_threads)(executable, 2), 0);
+
+  std::vector<NDArray> inputs = small_inputs();
+  std::vector<float> sums(rows), total(1);
+  const void* in[] = {inputs[0].data(), inputs[1].data()};
+  void* out[] = {sums.data(), total.data()};
+  size_t in_bytes[] = {inputs[0].byte_size(), inputs[1].byte_size()}, out_bytes[] = {rows * 4, 4};
+  ASSERT_EQ(TW_FUNCTION(tw_run)(executable, in, in_bytes, out, out_bytes), 0) << last_error();
+  EXPECT_EQ(sums, small_answer()[0]);
+  EXPECT_EQ(total, small_answer()[1]);
+
+  out_bytes[0] = 5;
+  EXPECT_EQ(TW_FUNCTION(tw_run)(executable, in, in_bytes, out, out_bytes), 1101);
+  EXPECT_NE(std::string(last_error()).find("output 'sums' has 5 bytes, the model has 148"), std::string::npos)
+      << last_error();
+  EXPECT_EQ(TW_FUNCTION(tw_last_error_code)(), 1101);
+  EXPECT_EQ(TW_FUNCTION(tw_run)(executable, nullptr, in_bytes, out, out_bytes), 1101);
+  EXPECT_EQ(TW_FUNCTION(tw_set_threads)(executable, -3), 1005);
+  TW_FUNCTION(tw_free)(executable);
+  TW_FUNCTION(tw_free)(nullptr);
+}
+
+TEST_F(CApi, OutputsInPlaceAreTheInputsArrays) {
+  in_place_executable().save(folder / "in_place.twa");
+  auto* run = TW_FUNCTION(tw_run);
+  tw_executable* executable = nullptr;
+  ASSERT_EQ(TW_FUNCTION(tw_load)((folder / "in_place.twa").c_str(), &executable), 0);
+  EXPECT_EQ(TW_FUNCTION(tw_in_place)(executable, 0), 0);
+  EXPECT_EQ(TW_FUNCTION(tw_in_place)(executable, 1), -1);
+  std::vector<float> x(rows * columns, 1), other(rows * columns);
+  const std::vector<float> bias = values(small_constants()[1]);
+  const void* in[] = {x.data()};
+  void* out[] = {x.data()};
+  const size_t bytes[] = {x.size() * 4};
+  for (int round = 1; round <= 2; ++round) {
+    ASSERT_EQ(run(executable, in, bytes, out, bytes), 0) << TW_FUNCTION(tw_last_error)();
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x[i], 1 + static_cast<float>(round) * bias[i]);
+    out[0] = nullptr;  // stands for the same
+  }
+  out[0] = other.data();
+  EXPECT_EQ(run(executable, in, bytes, out, bytes), 1101);
+  TW_FUNCTION(tw_free)(executable);
+  const Finished example = finish(TW_BUILD "/examples/c/run_artifact " + (folder / "in_place.twa").string());
+  EXPECT_EQ(example.status, 0) << example.output;
+}
+
+TEST_F(CApi, ErrorsBelongToTheThread) {
+  auto* load = TW_FUNCTION(tw_load);
+  tw_executable* executable = nullptr;
+  EXPECT_EQ(load((folder / "missing.twa").c_str(), &executable), 1001);
+  EXPECT_EQ(executable, nullptr);
+  EXPECT_EQ(load(nullptr, &executable), 1101);
+  std::thread([&] { EXPECT_EQ(TW_FUNCTION(tw_last_error_code)(), 0); }).join();
+  EXPECT_EQ(TW_FUNCTION(tw_last_error_code)(), 1101);
+  write_bytes(folder / "bad.twa", kernel_image());
+  EXPECT_EQ(load((folder / "bad.twa").c_str(), &executable), 1201);
+  EXPECT_EQ(std::string(TW_FUNCTION(tw_last_error)()).rfind("TW1201 ", 0), 0u);
+  EXPECT_STRNE(TW_FUNCTION(tw_version)(), "");
+}
+
+TEST_F(CApi, ExportsNothingElse) {
+  Finished names = finish("nm -D --defined-only " TW_BUILD "/runtime/libtilewright_runtime.so");
+  ASSERT_EQ(names.status, 0);
+  std::istringstream lines(names.output);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    EXPECT_NE(line.find(" T tw_"), std::string::npos) << line;
+  }
+  EXPECT_GE(count, 13);
+}
+
+TEST_F(CApi, TheExampleRuns) {
+  const std::string program = TW_BUILD "/examples/c/run_artifact ";
+  Finished run = finish(program + (folder / "small.twa").string());
+  EXPECT_EQ(run.status, 0) << run.output;
+  EXPECT_NE(run.output.find("input  x f32[37,24]"), std::string::npos) << run.output;
+  // x = y = 1: each row sums 3·(1 + bias) + 1 with the biases 0 1 2 3 4 0 1 2 … of 24 columns: 24·4 + 3·46.
+  EXPECT_NE(run.output.find("output sums f32[37] 234 "), std::string::npos) << run.output;
+  run = finish(program + (folder / "missing.twa").string());
+  EXPECT_EQ(run.status, 2);
+  EXPECT_NE(run.output.find("TW1001"), std::string::npos) << run.output;
+}
+
+}  // namespace
+}  // namespace tw

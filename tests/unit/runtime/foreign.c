@@ -1,0 +1,5 @@
+// An image that needs another library.
+int elsewhere(int);
+int call_elsewhere(int x) {
+  return elsewhere(x);
+}

@@ -1,0 +1,163 @@
+// The team of workers: barriers, sleeping and waking, crowds, forks, floating-point modes.
+#include "runtime/team.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "runtime/error.h"
+
+namespace tw {
+namespace {
+
+// Each phase every worker writes its slot and then, after the barrier, reads all others': a missing wait or a missing
+// publication shows as a stale value (and as a race under ThreadSanitizer; the slots are plain memory).
+void exchange(Team& team, int phases) {
+  const int n = team.size();
+  std::vector<int> slots(n * 64, -1);
+  std::vector<int> errors(n * 64, 0);
+  team.run([&](int w) {
+    for (int phase = 0; phase < phases; ++phase) {
+      slots[w * 64] = phase;
+      team.barrier(w);
+      for (int other = 0; other < n; ++other) errors[w * 64] += slots[other * 64] != phase;
+      team.barrier(w);
+    }
+  });
+  for (int w = 0; w < n; ++w) EXPECT_EQ(errors[w * 64], 0) << "worker " << w << " of " << n;
+}
+
+TEST(Team, BarrierSeparatesPhases) {
+  for (int size : {1, 2, 3, 4, 9, 10, 17}) {
+    Team team(size);
+    exchange(team, 50);
+  }
+}
+
+TEST(Team, BarrierOfThreeLevels) {
+  Team team(80);  // 1 + 8 + 64 + 7
+  exchange(team, 5);
+}
+
+TEST(Team, RunsOnEveryWorkerOnceARun) {
+  Team team(4);
+  int runs = 0;
+  std::vector<int> calls(4 * 64);
+  std::set<std::thread::id> threads;
+  for (; runs < 2000; ++runs) {
+    team.run([&](int w) { ++calls[w * 64]; });
+  }
+  for (int w = 0; w < 4; ++w) EXPECT_EQ(calls[w * 64], runs);
+}
+
+TEST(Team, WakesSleepers) {
+  Team team(3);
+  for (int run = 0; run < 10; ++run) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // beyond any spinning
+    int seen[3 * 64] = {};
+    team.run([&](int w) {
+      if (w == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the others fall asleep in the barrier
+      team.barrier(w);
+      seen[w * 64] = 1;
+    });
+    EXPECT_EQ(seen[0] + seen[64] + seen[128], 3);
+  }
+}
+
+// Eight workers a CPU, which all wait for each other again and again: with unbounded spinning each of the 600 barriers
+// would take several time slices (≥ 10 s in all).
+TEST(Team, DoesNotCollapseWhenCrowded) {
+  const int size = 8 * static_cast<int>(std::thread::hardware_concurrency());
+  Team team(std::min(size, Team::max_size));
+  auto start = std::chrono::steady_clock::now();
+  exchange(team, 300);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
+}
+
+TEST(Team, SeveralTeamsAtOnce) {
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([] {
+      for (int run = 0; run < 20; ++run) {
+        TeamLease team(3);
+        exchange(*team, 5);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
+TEST(Team, PoolReusesThreads) {
+  std::thread::id first[2], second[2];
+  {
+    TeamLease team(2);
+    team->run([&](int w) { first[w] = std::this_thread::get_id(); });
+  }
+  {
+    TeamLease team(2);
+    team->run([&](int w) { second[w] = std::this_thread::get_id(); });
+  }
+  EXPECT_EQ(first[1], second[1]);
+  EXPECT_EQ(first[0], std::this_thread::get_id());
+}
+
+#if !__has_feature(thread_sanitizer)  // which does not follow threads of a forked child
+TEST(Team, ForkedChildStartsItsOwn) {
+  {
+    TeamLease team(2);
+    exchange(*team, 3);
+  }
+  pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(20);
+    TeamLease team(2);
+    int sum[2 * 64] = {};
+    team->run([&](int w) { sum[w * 64] = w + 1; });
+    _exit(sum[0] + sum[64] == 3 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  TeamLease team(2);
+  exchange(*team, 3);
+}
+
+TEST(Team, DefaultSizeFollowsTheAffinityMask) {
+  const int all = default_team_size();
+  EXPECT_GE(all, 1);
+  EXPECT_LE(all, static_cast<int>(std::thread::hardware_concurrency()));
+  std::thread([&] {
+    cpu_set_t mask;
+    ASSERT_EQ(sched_getaffinity(0, sizeof mask, &mask), 0);
+    int first = 0;
+    while (!CPU_ISSET(first, &mask)) ++first;
+    CPU_ZERO(&mask);
+    CPU_SET(first, &mask);
+    ASSERT_EQ(sched_setaffinity(0, sizeof mask, &mask), 0);
+    EXPECT_EQ(default_team_size(), 1);
+  }).join();
+}
+#endif
+
+TEST(FlushSubnormals, FlushesAndRestores) {
+  volatile float tiny = 1e-39f, one = 1.0f;
+  EXPECT_NE(tiny * one, 0.0f);
+  {
+    FlushSubnormals flush;
+    EXPECT_EQ(tiny * one, 0.0f);  // a subnormal operand counts as zero
+    volatile float small = 2e-38f, half = 0.25f;
+    EXPECT_EQ(small * half, 0.0f);  // and a subnormal result becomes zero
+  }
+  EXPECT_NE(tiny * one, 0.0f);
+}
+
+}  // namespace
+}  // namespace tw

@@ -1,3 +1,0 @@
-// An image that needs another library.
-int elsewhere(int);
-int call_elsewhere(int x) { return elsewhere(x); }

@@ -1,0 +1,521 @@
+// The CPU's default schedules by the oracle: on cores of every width, each sample Func means the same before and after,
+// and products end in registers.
+#include "targets/cpu/default_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include "schedule/layout.h"
+#include "targets/cpu/row_blocks.h"
+#include "targets/cpu/tile_model.h"
+#include "tensor_ir/interp/interp.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/passes/prefetch.h"
+#include "tensor_ir/te.h"
+#include "tensor_ir/text/printer.h"
+#include "tests/unit/sample_funcs.h"
+#include "tests/unit/sanitized.h"
+
+namespace tw::test {
+namespace {
+
+Target core(int vector_bits, int registers) {
+  Target target;
+  target.name = "core of " + std::to_string(vector_bits) + " bits";
+  target.vector_bits = vector_bits;
+  target.vector_registers = registers;
+  target.has_masks = vector_bits == 512;
+  target.has_fma = true;
+  target.threads = 2;
+  // Schedules ask what there is, not how it is emitted.
+  for (const Intrinsic i : {Intrinsic::dot_bf16, Intrinsic::dot_u8s8, Intrinsic::dot_s8s8})
+    target.instructions.push_back({i, {vector_bits / 32}, nullptr});
+  return target;
+}
+
+Target core_with_tiles() {
+  Target target = core(512, 32);
+  target.name += " and tiles";
+  target.tiles.registers = 8, target.tiles.rows = 16, target.tiles.row_bytes = 64;
+  target.tiles.product_latency = 36, target.tiles.load_cycles = 8;
+  target.tiles.products = {Intrinsic::tile_dot_bf16, Intrinsic::tile_dot_u8s8, Intrinsic::tile_dot_s8s8};
+  return target;
+}
+
+std::vector<Target> cores() {
+  if (is_sanitized) return {core_with_tiles()};
+  return {core(128, 16), core(128, 32), core(256, 16), core(512, 32), core_with_tiles()};
+}
+
+// The array in the layouts that the trace gives to the buffer called `name`.
+NDArray as_scheduled(NDArray array, const Trace& trace, const std::string& name) {
+  for (const Instruction& instruction : trace.instructions) {
+    if (instruction.primitive != "transform_layout") continue;
+    if (std::get<std::string>(instruction.arguments.at(0).value) != name) continue;
+    const IndexMap map = parse_index_map(std::get<std::string>(instruction.arguments.at(1).value));
+    std::vector<Expr> logical;
+    for (const int64_t extent : array.shape()) logical.emplace_back(extent);
+    Shape physical;
+    for (const Expr& extent : physical_shape(map, logical)) physical.push_back(as_int(extent).value());
+    array = apply_layout(array, map, physical);
+  }
+  return array;
+}
+
+void expect_same_meaning(const Func& func, const Target& target, const Decisions& decisions = {}) {
+  SCOPED_TRACE(func.name + " on a " + target.name);
+  const Schedule schedule = cpu::decided_schedule(func, target, decisions);
+  const std::vector<NDArray> inputs = random_buffers(func, 3);
+  std::vector<NDArray> expected, actual;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    expected.push_back(inputs[i].clone());
+    actual.push_back(as_scheduled(inputs[i].clone(), schedule.trace(), func.buffers[i]->name));
+  }
+  interpret(func, expected);
+  interpret(schedule.func(), actual);
+  EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << to_text(schedule.func());
+}
+
+bool has_register_tile(const Func& func) {
+  bool found = false;
+  visit(func.body, [&](const Allocate& a) { found |= a.buffer->scope == Scope::register_; });
+  return found;
+}
+
+TEST(DefaultSchedule, MeansTheSame) {
+  for (const Target& target : cores()) {
+    for (const SampleFunc& sample : sample_funcs()) expect_same_meaning(sample.func, target);
+  }
+}
+
+// Data and result in blocks of channels, as the graph stores them: groups that fill vectors, divide them, or neither.
+TEST(DefaultSchedule, GroupedConvolutionsInBlocks) {
+  for (const Target& target : cores()) {
+    for (const Func& func : {grouped_conv2d(3, 24, 24, 5, 3, 1, 1), grouped_conv2d(4, 8, 8, 9, 3, 2, 1),
+                             grouped_conv2d(5, 4, 4, 7, 3, 1, 1), grouped_conv2d(2, 20, 40, 6, 1, 1, 0),
+                             grouped_conv2d(2, 16, 32, 31, 1, 1, 0)}) {
+      Schedule blocked(func);
+      const std::string lanes = std::to_string(target.lanes(f32));
+      for (const std::string buffer : {"X", "out"}) {
+        blocked.transform_layout(buffer,
+                                 parse_index_map("(n, c, h, w) -> (n, c // " + lanes + ", h, w, c % " + lanes + ")"));
+      }
+      expect_same_meaning(blocked.func(), target);
+      EXPECT_TRUE(has_register_tile(cpu::default_schedule(blocked.func(), target).func())) << to_text(blocked.func());
+    }
+  }
+}
+
+// Channel by channel: tiles of channels go through memory, from which they are written along the image's rows; rows of
+// many panels are packed before, and what is padded is stored in blocks of channels.
+TEST(DefaultSchedule, ConvolutionsOfRowMajorImages) {
+  const auto copies_on_stack = [](const Func& scheduled, const std::string& of) {
+    bool found = false;
+    visit(scheduled.body,
+          [&](const Allocate& a) { found |= a.buffer->scope == Scope::stack && a.buffer->name.rfind(of, 0) == 0; });
+    return found;
+  };
+  for (const Target& target : cores()) {
+    const int lanes = target.lanes(f32);
+    for (const Func& func : {conv2d(lanes, 9 * lanes, 14, 1, 1, 0), conv2d(2 * lanes, 2 * lanes + 3, 9, 3, 2, 1),
+                             conv2d(lanes, 3 * lanes, 7, 3, 1, 1), conv2d(5, 2 * lanes, 6, 1, 1, 0)})
+      expect_same_meaning(func, target);
+  }
+  const Target target = core(512, 32);
+  const auto schedule_of = [&](const Func& f) { return cpu::default_schedule(f, target).func(); };
+  EXPECT_TRUE(copies_on_stack(schedule_of(conv2d(256, 256, 14, 1, 1, 0)), "conv"));
+  EXPECT_TRUE(copies_on_stack(schedule_of(conv2d(256, 1024, 14, 1, 1, 0)), "X"));
+  EXPECT_FALSE(copies_on_stack(schedule_of(conv2d(256, 256, 14, 1, 1, 0)), "X")) << "few panels";
+  EXPECT_TRUE(copies_on_stack(schedule_of(conv2d(2048, 256, 64, 1, 1, 0)), "X")) << "lines in few sets of the cache";
+  EXPECT_FALSE(copies_on_stack(schedule_of(conv2d(64, 3, 64, 1, 1, 0)), "conv")) << "vectors of pixels";
+}
+
+TEST(DefaultSchedule, KeepsWeightsAndResultsOfCallersInPlace) {
+  for (const Target& target : cores()) {
+    for (const SampleFunc& sample : sample_funcs()) {
+      const Func scheduled = cpu::default_schedule(sample.func, target).func();
+      for (size_t i = 0; i < scheduled.buffers.size(); ++i) {
+        const Buffer& before = sample.func.buffers[i];
+        if (sample.func.attributes.count("constant:" + before->name)) continue;
+        EXPECT_EQ(const_shape(scheduled.buffers[i]), const_shape(before)) << sample.name << " " << before->name;
+      }
+    }
+  }
+}
+
+TEST(DefaultSchedule, ProductsEndInRegisters) {
+  for (const Target& target : cores()) {
+    for (const Func& func : {matmul(64, 128, 32), matmul_epilogue(64, 128, 32), conv2d(16, 64, 14, 3, 1, 1)}) {
+      EXPECT_TRUE(has_register_tile(cpu::default_schedule(func, target).func()))
+          << func.name << " on a " << target.name;
+    }
+  }
+}
+
+std::vector<std::string> instructions_in(const Func& scheduled) {
+  std::vector<std::string> names;
+  visit(scheduled.body, [&](const For& loop) {
+    if (loop.loop_kind == LoopKind::tensorized)
+      names.push_back(std::get<std::string>(loop.attributes.at("instruction")));
+  });
+  return names;
+}
+
+TEST(DefaultSchedule, ProductsOfSmallElementsEndInInstructions) {
+  using Names = std::vector<std::string>;
+  for (const Target& target : {core(128, 16), core(128, 32), core(256, 16), core(512, 32)}) {
+    SCOPED_TRACE(target.name);
+    const auto schedule_of = [&](const Func& f) { return instructions_in(cpu::default_schedule(f, target).func()); };
+    EXPECT_EQ(schedule_of(narrow_matmul(1, 15, 40, 18, bf16, bf16, f32, bf16, true)), Names{"dot_bf16"});
+    EXPECT_EQ(schedule_of(narrow_matmul(3, 20, 35, 12, bf16, bf16, f32, f32, false)), Names{"dot_bf16"});
+    EXPECT_EQ(schedule_of(narrow_matmul(1, 15, 40, 24, u8, i8, i32, i32, true)), Names{"dot_u8s8"});
+    EXPECT_EQ(schedule_of(narrow_matmul(1, 15, 40, 24, i8, i8, i32, i32, true)), Names{"dot_s8s8"});
+    EXPECT_EQ(schedule_of(narrow_conv(32, 48, 9, bf16, f32)), Names{"dot_bf16"});
+    EXPECT_EQ(schedule_of(narrow_conv(64, 96, 9, bf16, f32, 2)), Names{"dot_bf16"});
+    EXPECT_EQ(schedule_of(narrow_matmul(1, 7, 33, 17, bf16, bf16, f32, f32, true)), Names{});  // pairs do not divide k
+    EXPECT_EQ(schedule_of(narrow_matmul(1, 9, 32, 16, f32, bf16, f32, f32, true)), Names{});
+  }
+}
+
+// Rows, columns and blocks of k that divide and that do not; few rows, and rows without words, are left to vectors.
+TEST(DefaultSchedule, ProductsOfSmallElementsEndInTiles) {
+  const Target target = core_with_tiles();
+  const auto product_of = [&](const Func& f) {
+    std::vector<std::string> names = instructions_in(cpu::default_schedule(f, target).func());
+    return names.size() == 3 ? names[1] : names.empty() ? "" : names[0];
+  };
+  EXPECT_EQ(product_of(narrow_matmul(1, 64, 64, 64, bf16, bf16, f32, f32, true)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_matmul(1, 37, 24, 48, bf16, bf16, f32, bf16, true)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_matmul(3, 20, 48, 64, bf16, bf16, f32, f32, false)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_matmul(3, 20, 35, 64, bf16, bf16, f32, f32, false)), "dot_bf16");
+  EXPECT_EQ(product_of(narrow_matmul(1, 15, 40, 24, u8, i8, i32, i32, true)), "tile_dot_u8s8");
+  EXPECT_EQ(product_of(narrow_matmul(1, 40, 40, 64, i8, i8, i32, i32, true)), "tile_dot_s8s8");
+  EXPECT_EQ(product_of(narrow_conv(32, 48, 9, bf16, f32)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_conv(64, 96, 9, bf16, f32, 2)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_conv(64, 64, 9, bf16, f32, 4)), "tile_dot_bf16");
+  EXPECT_EQ(product_of(narrow_conv(64, 32, 9, bf16, f32, 4)), "");  // tiles of 16 columns
+  EXPECT_EQ(product_of(narrow_matmul(1, 1, 64, 64, bf16, bf16, f32, f32, true)), "dot_bf16");
+  EXPECT_EQ(product_of(narrow_matmul(1, 64, 33, 17, bf16, bf16, f32, f32, true)), "");
+}
+
+// A second operand that is no weight is packed by the worker that uses it, panel by panel; where panels do not divide
+// among the workers, by a pass of its own.
+TEST(DefaultSchedule, PacksPanelsWhereTheyAreUsed) {
+  const auto copies_in = [](const Func& scheduled, Scope scope) {
+    int found = 0;
+    visit(scheduled.body, [&](const Allocate& a) { found += a.buffer->scope == scope; });
+    return found;
+  };
+  for (Target target : cores()) {
+    for (const bool is_transposed : {false, true}) {
+      for (const int threads : {1, 5}) {
+        target.threads = threads;
+        const Func product = matmul(61, 42, 17, is_transposed, false, f32);
+        expect_same_meaning(product, target);
+        const Func scheduled = cpu::default_schedule(product, target).func();
+        EXPECT_EQ(copies_in(scheduled, Scope::stack), threads == 1) << to_text(scheduled);
+        EXPECT_EQ(copies_in(scheduled, Scope::stack) + copies_in(scheduled, Scope::global), 1);
+      }
+    }
+    target.threads = 2;
+    const Func batched = narrow_matmul(2, 130, 16, 9, f32, f32, f32, f32, false);
+    expect_same_meaning(batched, target);
+    EXPECT_EQ(copies_in(cpu::default_schedule(batched, target).func(), Scope::stack), 1);
+  }
+}
+
+// C[i, j] = Σ A[k, i] · B[k, j]
+Func transposed_matmul(int64_t m, int64_t n, int64_t k, bool has_constant_weights) {
+  const te::Tensor a = te::placeholder("A", {k, m}), b = te::placeholder("B", {k, n});
+  const te::Tensor c =
+      te::reduce("C", {m, n}, {k}, te::Combiner::sum, {a, b},
+                 [&](const te::Indices& s, const te::Indices& r) { return a({r[0], s[0]}) * b({r[0], s[1]}); });
+  Func f = te::make_func("transposed_matmul", {a, b}, {c});
+  if (has_constant_weights) f.attributes["constant:B"] = int64_t{1};
+  return f;
+}
+
+// A first operand that is contiguous along the rows is packed in blocks of rows, tails of blocks and tiles included.
+TEST(DefaultSchedule, PacksRowsThatLieAcross) {
+  for (Target target : cores()) {
+    target.l1_bytes = 1 << 10;
+    for (const int threads : {1, 3}) {
+      target.threads = threads;
+      for (const int64_t l2_bytes : {8 << 10, 64 << 10}) {
+        target.l2_bytes = l2_bytes;
+        for (const int64_t m : {48, 61}) {
+          for (const bool has_constant_weights : {false, true}) {
+            const Func product = transposed_matmul(m, 130, 21, has_constant_weights);
+            for (const int64_t packing : {0, 1}) {
+              const Decisions decisions{{"row_packing", {packing}}};
+              expect_same_meaning(product, target, decisions);
+              bool is_packed = false;
+              visit(cpu::decided_schedule(product, target, decisions).func().body,
+                    [&](const Allocate& a) { is_packed |= a.buffer->name == "A_stack"; });
+              EXPECT_EQ(is_packed, packing == 1) << target.name;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// The loops outside of the first one over panels of C's last dimension.
+int64_t iterations_before_panels(const Schedule& schedule) {
+  for (const AskedDecision& asked : schedule.asked()) {
+    if (asked.name != "row_blocks") continue;
+    int64_t count = 1;
+    for (const int64_t part : asked.candidates[asked.chosen].value) count *= std::max<int64_t>(1, part);
+    return count;
+  }
+  return 0;
+}
+
+// Many rows meet few weights in blocks that stay in the second cache; every block that can be decided means the same.
+TEST(DefaultSchedule, CutsRowsIntoBlocks) {
+  for (Target target : cores()) {
+    if (target.tiles.registers > 0) continue;
+    target.l2_bytes = 16 << 10;
+    const Func product = matmul(640, 128, 8, false, true);
+    expect_same_meaning(product, target);
+    EXPECT_GT(iterations_before_panels(cpu::default_schedule(product, target)), 1) << target.name;
+    for (const Func& func : {product, conv2d(16, 64, 14, 3, 1, 1)}) {
+      const Schedule analytic = cpu::default_schedule(func, target);
+      for (const AskedDecision& asked : analytic.asked()) {
+        if (asked.name != "row_blocks") continue;
+        for (const Candidate& candidate : asked.candidates) {
+          const Schedule decided = cpu::decided_schedule(func, target, {{asked.name, candidate.value}});
+          EXPECT_TRUE(has_register_tile(decided.func())) << to_text(candidate.value);
+        }
+      }
+    }
+  }
+}
+
+TEST(RowBlocks, AreForManyRowsOfFewWeights) {
+  Target target = core(512, 32);
+  target.l2_bytes = 1 << 20;
+  const auto chosen = [&](const cpu::RowSweep& sweep) {
+    return cpu::choose_row_blocks(cpu::row_block_candidates(sweep, target));
+  };
+  const Choice none = {0, 1};
+  // 56 × 56 pixels of 256 channels and 64 outputs: each worker reads its own rows, all of them once.
+  const cpu::RowSweep wide{{56, 4}, 56 * 56 * 256 * 4, 256 * 64 * 4, 2};
+  EXPECT_NE(chosen(wide), none);
+  for (const int threads : {1, 2, 8}) {
+    target.threads = threads;
+    const Choice blocks = chosen(wide);
+    EXPECT_EQ(wide.extents.at(static_cast<size_t>(blocks[0])) % blocks[1], 0) << "blocks are of one size";
+  }
+  // 7 × 7 pixels: weights are most of what is read, and each panel is read by one worker.
+  EXPECT_EQ(chosen({{7, 1}, 7 * 7 * 2048 * 4, 2048 * 512 * 4, 16}), none);
+  // 1024 × 1024 rows that are contiguous along k: hardware foresees them, so that weights would be what is waited for.
+  EXPECT_EQ(chosen({{171}, 1024 * 1024 * 4, 1024 * 1024 * 4, 16, true}), none);
+  // A panel that fills the second cache leaves no room for a block of rows.
+  EXPECT_EQ(chosen({{22}, 128 * 3072 * 4, 3072 * 768 * 4, 12}), none);
+}
+
+// Weights come from memory: while its tiles use a panel, each asks for its part of the next one, unless panels do not
+// stay in the second cache or one tile uses each.
+TEST(DefaultSchedule, AsksForTheNextPanel) {
+  const auto panels_asked_for = [](const Schedule& schedule) {
+    std::vector<int64_t> found;
+    visit(schedule.func().body, [&](const For& loop) {
+      for (const auto& [key, bytes] : loop.attributes)
+        if (key.starts_with(prefetch_next_attribute(""))) found.push_back(std::get<int64_t>(bytes));
+    });
+    return found;
+  };
+  const auto product = [](int64_t m) { return matmul(m, 512, 32, false, true); };
+  Target target = core(512, 32);
+  for (const int64_t m : {64, 4096}) {
+    const auto found = panels_asked_for(cpu::default_schedule(product(m), target));
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0] % (32 * 64), 0) << "whole panels of 32 rows";
+  }
+  EXPECT_TRUE(panels_asked_for(cpu::default_schedule(product(2), target)).empty());
+  target.l2_bytes = 4 << 10;
+  EXPECT_TRUE(panels_asked_for(cpu::default_schedule(product(64), target)).empty());
+}
+
+// Large images with few weights: each worker has rows of its own; of small ones with many, panels.  By tiles and by dot
+// products.
+TEST(DefaultSchedule, NarrowProductsOfLargeImagesAreSharedByRows) {
+  for (const Target& target : {core(512, 32), core_with_tiles()}) {
+    const auto blocks_of = [&](const Func& func) {
+      const Schedule schedule = cpu::default_schedule(func, target);
+      for (const AskedDecision& asked : schedule.asked())
+        if (asked.name == "row_blocks") return asked.candidates[asked.chosen].value[1];
+      return int64_t{0};
+    };
+    EXPECT_GT(blocks_of(narrow_conv(64, 64, 58, bf16, f32)), 1) << target.name;
+    EXPECT_LE(blocks_of(narrow_conv(512, 512, 9, bf16, f32)), 1) << target.name;
+  }
+  expect_same_meaning(narrow_conv(32, 32, 18, bf16, f32), core(512, 32));
+}
+
+// The same of words, which tiles read a tile at a time.
+TEST(DefaultSchedule, NarrowProductsAskForTheNextPanel) {
+  for (const Target& target : {core(512, 32), core_with_tiles()}) {
+    const auto asks = [&](const Func& func) {
+      bool found = false;
+      visit(cpu::default_schedule(func, target).func().body, [&](const For& loop) {
+        for (const auto& [key, bytes] : loop.attributes) found |= key.starts_with(prefetch_next_attribute(""));
+      });
+      return found;
+    };
+    EXPECT_TRUE(asks(narrow_matmul(1, 256, 512, 128, bf16, bf16, f32, f32, true))) << target.name;
+    EXPECT_TRUE(asks(narrow_matmul(1, 256, 512, 128, u8, i8, i32, i32, true))) << target.name;
+    EXPECT_TRUE(asks(narrow_conv(64, 96, 20, bf16, f32))) << target.name;
+    EXPECT_FALSE(asks(narrow_matmul(1, 256, 16, 128, bf16, bf16, f32, f32, true))) << "there is no next one";
+    EXPECT_FALSE(asks(narrow_matmul(2, 256, 512, 128, bf16, bf16, f32, f32, false))) << "it is packed by whom uses it";
+  }
+}
+
+// Sums over rows that share nothing: one task takes vectors side by side, also where another axis would give it rows.
+TEST(DefaultSchedule, SumsOverRowsTakeVectorsSideBySide) {
+  const Target target = core(512, 32);
+  const auto vectors_of = [&](const Func& func) {
+    const Schedule schedule = cpu::default_schedule(func, target);
+    for (const AskedDecision& asked : schedule.asked())
+      if (asked.name == "vectors") return asked.candidates[asked.chosen].value[0];
+    return int64_t{0};
+  };
+  EXPECT_EQ(vectors_of(column_sum(1, 50, 1024)), 8);
+  EXPECT_EQ(vectors_of(column_sum(8, 50, 1024)), 8);
+  EXPECT_EQ(vectors_of(column_sum(8, 50, 96)), 2) << "whole vectors";
+  EXPECT_EQ(vectors_of(column_sum(8, 50, 90)), 0);
+  for (const Target& each : cores())
+    for (const int64_t columns : {32, 90, 96, 128}) expect_same_meaning(column_sum(3, 7, columns), each);
+}
+
+// What loops ask for: of which buffer, to which cache, and how many bytes ahead.
+std::vector<std::string> asked_for(const Schedule& schedule) {
+  std::vector<std::string> found;
+  visit(schedule.func().body, [&](const For& loop) {
+    for (const auto& [key, bytes] : loop.attributes)
+      for (const Cache cache : {Cache::first, Cache::second, Cache::third})
+        if (key.starts_with(prefetch_attribute("", cache)))
+          found.push_back(key + " " + std::to_string(std::get<int64_t>(bytes)));
+  });
+  return found;
+}
+
+// A later row of a softmax or normalisation is asked for by the last stage that reads this one: the next, where rows
+// stay in the first cache, and one that is well ahead, too, where they come from memory.
+TEST(DefaultSchedule, StagesOfARowAskForALaterOne) {
+  Target target = core(512, 32);
+  target.l1_bytes = 48 << 10;
+  const auto asked = [&](const Func& func, const Decisions& decisions = {}) {
+    return asked_for(cpu::decided_schedule(func, target, decisions));
+  };
+  using Asked = std::vector<std::string>;
+  const Asked none, one_row{"prefetch_l1:X 4096"}, far_row{"prefetch_l1:X 4096", "prefetch_l2:X 65536"};
+  EXPECT_EQ(asked(test::softmax(16, 1024)), one_row);
+  EXPECT_EQ(asked(test::softmax(16, 1024), {{"row_prefetch", {0}}}), none);
+  EXPECT_EQ(asked(test::layer_norm(16, 1024)), one_row);
+  EXPECT_EQ(asked(test::softmax(16, 4096)), Asked{"prefetch_l1:X 16384"}) << "exp hides it";
+  EXPECT_EQ(asked(test::softmax(16, 8192)), none) << "it would not stay in the first cache";
+  EXPECT_EQ(asked(test::softmax(16, 8192), {{"row_prefetch", {1}}}), Asked{"prefetch_l2:X 32768"});
+  EXPECT_EQ(asked(test::softmax(1 << 20, 1024)), far_row) << "from memory";
+  const Asked beside_writing{"prefetch_l1:X 4096", "prefetch_l2:X 65536", "prefetch_l3:X 81920"};
+  EXPECT_EQ(asked(test::layer_norm(16, 1024), {{"row_prefetch", {2}}}), beside_writing);
+  const Asked whole_rows{"prefetch_l1:X 4000", "prefetch_l2:X 68000"};
+  EXPECT_EQ(asked(test::softmax(16, 1000), {{"row_prefetch", {2}}}), whole_rows);
+  EXPECT_EQ(asked(test::softmax(16, 64)), Asked{"prefetch_l1:X 256"}) << "a few vectors: the row's loop asks";
+  // Of rows that nearly fill the caches, what is asked for pushes out what is needed next.
+  const auto all = static_cast<int64_t>(1024 / cpu::share_of_caches(test::softmax(1024, 1024), target));
+  EXPECT_EQ(asked(test::softmax(all / 4, 1024)), one_row);
+  EXPECT_EQ(asked(test::softmax(all * 3 / 4, 1024)), none);
+  EXPECT_EQ(asked(test::softmax(all * 5 / 4, 1024)), far_row);
+  for (const Target& each : cores())
+    for (const Func& func : {test::softmax(5, 272), test::layer_norm(5, 272)}) expect_same_meaning(func, each);
+}
+
+// What comes from memory is one stream, asked for ahead, or several.
+TEST(DefaultSchedule, LargeArraysAreStreams) {
+  const Target target = core(512, 32);
+  const auto count = [&](const Func& func, const Decisions& decisions = {}) {
+    const Schedule schedule = cpu::decided_schedule(func, target, decisions);
+    const auto asking = static_cast<int64_t>(asked_for(schedule).size());
+    int64_t streams = 1;
+    visit(schedule.func().body, [&](const For& loop) {
+      if (loop.loop_kind == LoopKind::unrolled) streams = as_int(loop.extent).value_or(0);
+    });
+    return std::pair(asking, streams);
+  };
+  EXPECT_EQ(count(test::gelu(1 << 13, 1 << 13)), std::pair(int64_t{2}, int64_t{1})) << "the next reads, too";
+  EXPECT_EQ(count(test::gelu(1 << 13, 1 << 13), {{"streams", {4}}}), std::pair(int64_t{1}, int64_t{4}));
+  EXPECT_EQ(count(test::gelu(16, 1 << 10)), std::pair(int64_t{0}, int64_t{1})) << "from the caches";
+}
+
+// Tiles take whole steps of k together: four, or two; of an odd k one.
+TEST(DefaultSchedule, TilesTakeSeveralStepsOfK) {
+  const auto steps_of = [](const Func& func) {
+    const Schedule schedule = cpu::default_schedule(func, core(512, 32));
+    for (const AskedDecision& asked : schedule.asked())
+      if (asked.name == "k_unroll") return asked.candidates[asked.chosen].value[0];
+    return int64_t{0};
+  };
+  EXPECT_EQ(steps_of(matmul(7, 16, 24, false, true)), 4);
+  EXPECT_EQ(steps_of(matmul(7, 16, 26, false, true)), 2);
+  EXPECT_EQ(steps_of(matmul(7, 16, 23, false, true)), 1);
+  for (const Target& each : cores())
+    for (const int64_t k : {1, 2, 3, 23, 24, 26}) expect_same_meaning(matmul(7, 33, k, false, true), each);
+}
+
+TEST(TileModel, FitsTheRegisters) {
+  for (const Target& target : cores()) {
+    for (const int64_t m : {1, 2, 7, 14, 49, 56, 128, 1000}) {
+      for (const int64_t vectors : {1, 2, 3, 5, 8, 64}) {
+        const cpu::RegisterTile tile = cpu::choose_tile(m, vectors, 256, target);
+        EXPECT_LT(tile.rows * tile.vectors + tile.vectors + 1, target.vector_registers);
+        EXPECT_LE(tile.rows, m);
+        EXPECT_LE(tile.vectors, vectors);
+      }
+    }
+  }
+}
+
+TEST(TileModel, PrefersRowsToPanelsThatLeaveTheFirstCache) {
+  const Target target = core(512, 32);
+  EXPECT_EQ(cpu::predict_traffic({8, 3}, 128, 48, 64, {}, target), 0.0) << "the panel stays in the first cache";
+  EXPECT_GT(cpu::predict_traffic({8, 3}, 128, 48, 768, {}, target), 0.0);
+  EXPECT_EQ(cpu::predict_traffic({8, 3}, 8, 48, 768, {}, target), 0.0) << "one tile reads its panel once";
+  EXPECT_GT(cpu::predict_traffic({8, 3}, 8, 48, 768, {.outer_rows = 8}, target), 0.0);
+  EXPECT_GT(cpu::predict_traffic({8, 3}, 128, 48, 768, {.scattered_bytes = 128 * 768 * 4}, target),
+            cpu::predict_traffic({8, 3}, 128, 48, 768, {}, target));
+  // Six vectors of a panel for four rows would wait for the second cache.
+  EXPECT_GE(cpu::choose_tile(128, 48, 768, target, {.scattered_bytes = 128 * 768 * 4}).rows, 6);
+}
+
+TEST(TileModel, KeepsRowsOutOfEachOthersWay) {
+  Target target = core(512, 32);
+  target.l1_bytes = 32 << 10, target.l1_ways = 8;
+  const auto cycles = [&](int rows, int64_t stride) { return cpu::conflict_cycles({rows, 2}, stride, target); };
+  EXPECT_EQ(cycles(14, 768 * 4), 0.0) << "four sets for 14 rows";
+  EXPECT_GT(cycles(14, 1024 * 4), cycles(12, 1024 * 4)) << "one set for all of them";
+  EXPECT_EQ(cycles(7, 1024 * 4), 0.0);
+  EXPECT_EQ(cycles(14, 1024 * 4 + 64), 0.0) << "a line further each time";
+  EXPECT_EQ(cycles(14, 4), 0.0) << "one line holds all rows";
+  EXPECT_EQ(cycles(14, 0), 0.0);
+  EXPECT_LE(cpu::choose_tile(128, 48, 3072, target, {.row_stride = 3072 * 4}).rows, 8);
+  target.l1_bytes = 64 << 10, target.l1_ways = 16;
+  EXPECT_EQ(cycles(14, 1024 * 4), 0.0) << "16 ways hold them";
+  target.l1_bytes = 1 << 10, target.l1_ways = 64;
+  EXPECT_EQ(cycles(14, 1024 * 4), 0.0) << "what a device says of itself may be odd";
+}
+
+TEST(TileModel, PredictsMoreForMoreWork) {
+  const Target target = core(512, 32);
+  const cpu::RegisterTile tile = cpu::choose_tile(128, 8, 256, target);
+  const double cycles = cpu::predict_cycles(tile, 128, 8, 256, target);
+  EXPECT_GT(cpu::predict_cycles(tile, 256, 8, 256, target), cycles);
+  EXPECT_GT(cpu::predict_cycles(tile, 128, 16, 256, target), cycles);
+  EXPECT_GT(cpu::predict_cycles(tile, 128, 8, 512, target), cycles);
+  // No faster than the ports: 128 × 8 · 16 × 256 multiply-adds at two vectors a cycle.
+  EXPECT_GE(cycles, 128 * 8 * 256 / 2.0);
+}
+
+}  // namespace
+}  // namespace tw::test
