@@ -111,12 +111,14 @@ void Graph::rename_value(ValueId id, const std::string& name) {
   values[id].name = unique_name(value_names_, name);
 }
 
-std::vector<ValueId> Graph::add_node(const std::string& op_name, std::vector<ValueId> inputs, NodeAttributes attributes,
+OpRef::OpRef(std::string_view name) : op_(find_op(name)) {
+  if (!op_) internal_error("relay: no operator is called `" + std::string(name) + "`");
+}
+
+std::vector<ValueId> Graph::add_node(OpRef op, std::vector<ValueId> inputs, NodeAttributes attributes,
                                      std::string name) {
-  const OpDef* op = find_op(op_name);
-  if (!op) internal_error("relay: no operator is called `" + op_name + "`");
   Node node;
-  node.op = op;
+  node.op = &*op;
   while (!inputs.empty() && inputs.back() == no_value) inputs.pop_back();
   std::vector<TensorType> types;
   std::vector<bool> present;
@@ -127,7 +129,7 @@ std::vector<ValueId> Graph::add_node(const std::string& op_name, std::vector<Val
     types.push_back(id == no_value ? TensorType{f32, {}} : values[id].type);
     constants.push_back(is_constant(id) ? &*values[id].constant : nullptr);
   }
-  node.name = unique_name(node_names_, name.empty() ? op_name : name);
+  node.name = unique_name(node_names_, name.empty() ? node.op->name : name);
   std::vector<TensorType> results;
   try {
     results = infer_types(*op, types, present, constants, attributes);
@@ -179,7 +181,7 @@ ValueId GraphCopy::operator[](ValueId old) {
   return map_[old];
 }
 
-std::vector<ValueId> GraphCopy::add(const Node& named_for, const std::string& op, std::vector<ValueId> inputs,
+std::vector<ValueId> GraphCopy::add(const Node& named_for, OpRef op, std::vector<ValueId> inputs,
                                     NodeAttributes attributes) {
   const auto results = to_.add_node(op, std::move(inputs), std::move(attributes), named_for.name);
   for (size_t i = 0; i < results.size() && i < named_for.outputs.size(); ++i) {
@@ -191,11 +193,20 @@ std::vector<ValueId> GraphCopy::add(const Node& named_for, const std::string& op
 void GraphCopy::copy(const Node& node) {
   std::vector<ValueId> inputs;
   for (const ValueId id : node.inputs) inputs.push_back((*this)[id]);
-  const auto results = add(node, node.op->name, std::move(inputs), node.attributes);
+  const auto results = add(node, *node.op, std::move(inputs), node.attributes);
   for (size_t i = 0; i < results.size(); ++i) {
     map_[node.outputs[i]] = results[i];
     to_.values[results[i]].channel_block = from_.values[node.outputs[i]].channel_block;
   }
+}
+
+const Node* GraphCopy::made_by(ValueId now, std::string_view op) {
+  producer_.resize(to_.values.size(), -1);
+  for (; noted_ < to_.nodes.size(); ++noted_)
+    for (const ValueId id : to_.nodes[noted_].outputs) producer_[id] = static_cast<int>(noted_);
+  if (now == no_value || producer_[now] < 0) return nullptr;
+  const Node& node = to_.nodes[producer_[now]];
+  return node.op->name == op ? &node : nullptr;
 }
 
 Graph GraphCopy::finish() {

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <variant>
 #include <vector>
@@ -18,6 +19,19 @@
 namespace tw::relay {
 
 struct OpDef;
+
+// An operator: itself, or one of the list by its name.
+class OpRef {
+ public:
+  OpRef(const OpDef& op) : op_(&op) {}
+  OpRef(std::string_view name);
+  OpRef(const std::string& name) : OpRef(std::string_view(name)) {}
+  OpRef(const char* name) : OpRef(std::string_view(name)) {}
+  const OpDef& operator*() const { return *op_; }
+
+ private:
+  const OpDef* op_;
+};
 
 struct TensorType {
   DType dtype = f32;
@@ -82,7 +96,7 @@ struct Graph {
   ValueId add_value(std::string name, TensorType type);  // makes the name unique
   ValueId add_constant(std::string name, NDArray value);
   // Appends a node, inferring its result types: Error(shape) that names the node.
-  std::vector<ValueId> add_node(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {},
+  std::vector<ValueId> add_node(OpRef op, std::vector<ValueId> inputs, NodeAttributes attributes = {},
                                 std::string name = {});
   std::string output_name(size_t i) const { return output_names.empty() ? values[outputs[i]].name : output_names[i]; }
   void rename_value(ValueId id, const std::string& name);  // to this name, or to one made unique from it
@@ -107,14 +121,18 @@ class GraphCopy {
   // The node as it was, on the new inputs; its results keep their names.
   void copy(const Node& node);
   // Any node in its stead: op, new inputs.  The results get the names of `named_for`'s results as far as these exist.
-  std::vector<ValueId> add(const Node& named_for, const std::string& op, std::vector<ValueId> inputs,
+  std::vector<ValueId> add(const Node& named_for, OpRef op, std::vector<ValueId> inputs,
                            NodeAttributes attributes = {});
+  // The node of the new graph that makes the value, where it is of this operator; null otherwise.
+  const Node* made_by(ValueId now, std::string_view op);
   Graph finish();  // maps the outputs
 
  private:
   const Graph& from_;
   Graph to_;
-  std::vector<ValueId> map_;  // by old ValueId; -2: nothing yet
+  std::vector<ValueId> map_;   // by old ValueId; -2: nothing yet
+  std::vector<int> producer_;  // by new ValueId, of the first noted_ nodes
+  size_t noted_ = 0;
 };
 
 // Who makes and who uses each value.

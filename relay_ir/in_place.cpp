@@ -23,15 +23,8 @@ Stmt loops_over(const std::vector<Expr>& extents, const std::function<Stmt(const
   return result;
 }
 
-UpdateFunction find_update(const OpDef& op) {
-  return op.name == "scatter_elements" ? update_elements
-         : op.name == "scatter_nd"     ? update_slices
-         : op.name == "cache_update"   ? update_cache
-                                       : nullptr;
-}
-
 bool is_in_place(const Node& node) {
-  return find_update(*node.op) && node.attributes.get_int("in_place") != 0;
+  return node.op->facts.update && node.attributes.get_int("in_place") != 0;
 }
 
 void order_groups(const Graph& graph, std::vector<Group>& groups) {

@@ -17,15 +17,6 @@ AttributeDef in_place_attribute();
 // for each index tuple of `extents`: body(tuple)
 Stmt loops_over(const std::vector<Expr>& extents, const std::function<Stmt(const te::Indices&)>& body);
 
-// The loops that write the changed elements alone to `result`, which holds the first input.  They read no other value
-// of its shape.
-using UpdateFunction = Stmt (*)(const OpCall&, const std::vector<te::Tensor>& inputs, const Buffer& result);
-UpdateFunction find_update(const OpDef& op);  // null: the operator makes all elements anew
-// ops/scan.cpp, ops/index.cpp
-Stmt update_elements(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result);
-Stmt update_slices(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result);
-Stmt update_cache(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result);
-
 // Whether the node writes its result over its first input.
 bool is_in_place(const Node& node);
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "relay_ir/graph.h"
+#include "relay_ir/op_facts.h"
 #include "tensor_ir/te.h"
 
 namespace tw::relay {
@@ -68,6 +69,7 @@ struct OpDef {
   std::vector<std::string> input_names;  // for docs and messages
   int min_inputs = 1, max_inputs = 1;    // max_inputs -1: any number
   std::vector<AttributeDef> attributes;
+  OpFacts facts{};
   std::function<std::vector<TensorType>(const OpCall&)> infer;
   // The mathematics.  `inputs` are in the order of the node's; absent ones are undefined Tensors.
   std::function<std::vector<te::Tensor>(const OpCall&, const std::vector<te::Tensor>& inputs)> compute;

@@ -155,6 +155,12 @@ std::optional<Match> find_match(const Graph& graph, const Uses& uses, const Patt
   return Matcher(graph, uses).run(pattern, value);
 }
 
+const Node* made_by(const Graph& graph, const Uses& uses, ValueId value, std::string_view op) {
+  if (value == no_value || uses.producer[value] < 0) return nullptr;
+  const Node& node = graph.nodes[uses.producer[value]];
+  return node.op->name == op ? &node : nullptr;
+}
+
 std::optional<double> uniform_number(const Graph& graph, ValueId id) {
   if (!graph.is_constant(id)) return std::nullopt;
   const NDArray& array = *graph.values[id].constant;

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "relay_ir/graph.h"
+#include "relay_ir/op.h"
 
 namespace tw::relay {
 
@@ -73,6 +73,24 @@ class Match {
 // The pattern at this value, if nothing outside of it uses what it computes on the way: replacing it then leaves no
 // work behind that was done already.
 std::optional<Match> find_match(const Graph& graph, const Uses& uses, const Pattern& pattern, ValueId value);
+
+// The node that makes the value, where it is of this operator; null otherwise.
+const Node* made_by(const Graph& graph, const Uses& uses, ValueId value, std::string_view op);
+
+// What a pass does about nodes, a row an operator.
+template <class Rule>
+class RulesByOp {
+ public:
+  RulesByOp(std::initializer_list<typename std::map<std::string, Rule>::value_type> rows) : rows_(rows) {}
+  // Null: there is none.
+  const Rule* find(const Node& node) const {
+    const auto found = rows_.find(node.op->name);
+    return found == rows_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  const std::map<std::string, Rule> rows_;
+};
 
 // The number that all elements of a constant are; nothing for constants of more than 4,096 elements.
 std::optional<double> uniform_number(const Graph& graph, ValueId id);

@@ -17,20 +17,18 @@ std::optional<int64_t> slice_offset(const Graph& graph, const Node& node) {
   if (!from || !to || x.constant || x.channel_block != 0 || y.channel_block != 0) return std::nullopt;
   if (std::find(graph.outputs.begin(), graph.outputs.end(), node.outputs[0]) != graph.outputs.end())
     return std::nullopt;
-  for (const int64_t step : node.attributes.get_ints("steps")) {
-    if (step != 1) return std::nullopt;
-  }
   const auto outermost = std::find_if(to->begin(), to->end(), [](int64_t extent) { return extent != 1; });
   if (outermost != to->end()) {
     const auto at = outermost - to->begin();
     if (!std::equal(outermost + 1, to->end(), from->begin() + at + 1, from->end())) return std::nullopt;
   }
-  const auto &axes = node.attributes.get_ints("axes"), &starts = node.attributes.get_ints("starts");
-  int64_t offset = 0;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    int64_t stride = x.type.dtype.bytes();
-    for (size_t d = (axes[i] < 0 ? axes[i] + from->size() : axes[i]) + 1; d < from->size(); ++d) stride *= (*from)[d];
-    offset += starts[i] * stride;
+  const auto uses = axes_of(graph, node)[0];
+  int64_t offset = 0, stride = x.type.dtype.bytes();
+  for (size_t d = uses.size(); d-- > 0; stride *= (*from)[d]) {
+    if (uses[d].axis != static_cast<int>(d)) return std::nullopt;
+    if (uses[d].kind == AxisUse::Kind::same) continue;
+    if (uses[d].runs[0].step != 1) return std::nullopt;
+    offset += uses[d].runs[0].from * stride;
   }
   return offset % alignment == 0 ? std::optional(offset) : std::nullopt;
 }
@@ -39,7 +37,7 @@ std::optional<int64_t> slice_offset(const Graph& graph, const Node& node) {
 
 std::optional<int64_t> view_offset(const Graph& graph, const Node& node) {
   if (node.op->kind == OpKind::view) return 0;
-  return node.op->name == "slice" ? slice_offset(graph, node) : std::nullopt;
+  return is_strided(graph, node) ? slice_offset(graph, node) : std::nullopt;
 }
 
 }  // namespace tw::relay

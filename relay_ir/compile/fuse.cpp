@@ -37,7 +37,7 @@ struct Cluster {
   Weight weight = Weight::light;
   bool is_elementwise = true;  // every node is
   bool has_contraction = false;
-  bool is_attention = false;       // the anchor is one
+  bool takes_strides = false;      // the anchor does
   bool only_moves = false;         // transposes and slices
   bool is_selection = false;       // of channels in blocks, alone
   bool reads_overwritten = false;  // elements of before an update in place
@@ -70,8 +70,8 @@ class Fuser {
       cluster.nodes = {static_cast<int>(i)};
       cluster.is_elementwise = kind == OpKind::elementwise;
       cluster.has_contraction = kind == OpKind::contraction;
-      cluster.is_attention = graph_.nodes[i].op->name == "attention";
-      cluster.only_moves = graph_.nodes[i].op->name == "transpose" || graph_.nodes[i].op->name == "slice";
+      cluster.takes_strides = graph_.nodes[i].op->facts.takes_strides;
+      cluster.only_moves = is_strided(graph_, graph_.nodes[i]);
       cluster.weight = is_anchor(kind)                        ? Weight::anchored
                        : kind == OpKind::opaque || is_view(i) ? Weight::closed
                                                               : Weight::light;
@@ -106,7 +106,7 @@ class Fuser {
 
   // Copying its parts is faster than selecting among them in every element of a larger expression.
   bool is_large_concat(const Node& node) const {
-    return node.op->name == "concat" && element_count(smallest_shape(graph_.values[node.outputs[0]].type)) > 8192;
+    return joins_whole(graph_, node) && element_count(smallest_shape(graph_.values[node.outputs[0]].type)) > 8192;
   }
 
   // Producers of what the cluster alone reads, latest first.
@@ -138,11 +138,11 @@ class Fuser {
     if (takes_expansion(sink, producer)) return true;
     if (other.is_selection) return cluster.weight == Weight::light && is_epilogue(cluster, value);
     if (other.weight == Weight::anchored) {
-      const bool is_transposed_attention =
-          other.is_attention && cluster.nodes.size() == 1 && graph_.nodes[sink].op->name == "transpose";
-      return cluster.weight == Weight::light && (is_transposed_attention || is_epilogue(cluster, value));
+      const bool is_written_so =
+          other.takes_strides && cluster.nodes.size() == 1 && is_permutation(graph_, graph_.nodes[sink]);
+      return cluster.weight == Weight::light && (is_written_so || is_epilogue(cluster, value));
     }
-    if (cluster.is_attention) return other.only_moves && is_operand(cluster, value);
+    if (cluster.takes_strides) return other.only_moves && is_operand(cluster, value);
     const OpKind kind = graph_.nodes[sink].op->kind;
     if (cluster.weight == Weight::anchored) {
       // Producers of a reduction's input; of its epilogue only what is computed element by element beside it.
@@ -160,24 +160,31 @@ class Fuser {
   // As stream_expansions has marked it; in blocks of channels, whose layout the kernel wants.
   bool takes_expansion(int sink, int producer) const {
     const Node &node = graph_.nodes[sink], &first = graph_.nodes[clusters_[producer].nodes[0]];
-    return clusters_[sink].nodes.size() == 1 && node.op->name == "conv" && node.attributes.get_int("streamed") == 1 &&
-           first.op->name == "conv" && graph_.values[first.inputs[0]].channel_block > 0 &&
-           graph_.values[node.outputs[0]].channel_block > 0;
+    return clusters_[sink].nodes.size() == 1 && node.attributes.has("streamed") &&
+           node.attributes.get_int("streamed") == 1 && first.op->kind == OpKind::contraction &&
+           graph_.values[first.inputs[0]].channel_block > 0 && graph_.values[node.outputs[0]].channel_block > 0;
   }
 
-  // One of q, k and v.
+  // Not a mask or the like.
   bool is_operand(const Cluster& cluster, ValueId value) const {
     return std::all_of(cluster.nodes.begin(), cluster.nodes.end(), [&](int index) {
       const Node& node = graph_.nodes[index];
-      return node.op->name != "attention" || node.inputs.size() < 4 || node.inputs[3] != value;
+      const auto beside = node.inputs.begin() + std::min<ptrdiff_t>(node.inputs.size(), node.op->facts.operands);
+      return !node.op->facts.takes_strides || std::find(beside, node.inputs.end(), value) == node.inputs.end();
     });
+  }
+
+  // Of the element type.
+  bool is_conversion(const Node& node) const {
+    return node.op->kind == OpKind::elementwise && node.inputs.size() == 1 &&
+           graph_.values[node.inputs[0]].type.dtype != graph_.values[node.outputs[0]].type.dtype;
   }
 
   // A conversion of what an epilogue reads beside its contraction is part of the load.
   bool is_conversion_beside(const Cluster& cluster, int producer) const {
     const Cluster& other = clusters_[producer];
     const ValueId value = graph_.nodes[producer].outputs[0];
-    if (other.nodes.size() != 1 || graph_.nodes[producer].op->name != "cast") return false;
+    if (other.nodes.size() != 1 || !is_conversion(graph_.nodes[producer])) return false;
     return std::all_of(cluster.nodes.begin(), cluster.nodes.end(), [&](int node) {
       const auto& inputs = graph_.nodes[node].inputs;
       const bool reads = std::find(inputs.begin(), inputs.end(), value) != inputs.end();
@@ -201,7 +208,7 @@ class Fuser {
     for (const int node : cluster.nodes) {
       const auto& inputs = graph_.nodes[node].inputs;
       if (std::find(inputs.begin(), inputs.end(), value) == inputs.end()) continue;
-      if (graph_.nodes[node].op->kind == OpKind::reduction || graph_.nodes[node].op->name == "concat") continue;
+      if (graph_.nodes[node].op->kind == OpKind::reduction || joins_whole(graph_, graph_.nodes[node])) continue;
       if (!can_prove(elements(graph_.nodes[node].outputs[0]) <= size)) return false;
     }
     return true;
@@ -217,7 +224,7 @@ class Fuser {
       if (other.weight != Weight::light) cluster.weight = other.weight;
       cluster.is_elementwise = cluster.is_elementwise && other.is_elementwise;
       cluster.has_contraction = cluster.has_contraction || other.has_contraction;
-      cluster.is_attention = cluster.is_attention || other.is_attention;
+      cluster.takes_strides = cluster.takes_strides || other.takes_strides;
       cluster.only_moves = cluster.only_moves && other.only_moves;
       other.is_absorbed = true;
       return true;

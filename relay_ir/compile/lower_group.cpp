@@ -31,8 +31,9 @@ std::vector<Expr> rows_of(const std::vector<Expr>& shape, size_t axis) {
 Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map<ValueId, te::Tensor>& tensors,
                   const std::vector<te::Tensor>& inputs) {
   const TensorType& type = graph.values[node.outputs[0]].type;
-  const int64_t given = node.attributes.get_int("axis");
-  const size_t axis = given < 0 ? given + type.rank() : given;
+  const auto uses = axes_of(graph, node)[0];
+  const auto is_joined = [](const AxisUse& use) { return use.kind == AxisUse::Kind::runs; };
+  const size_t axis = std::find_if(uses.begin(), uses.end(), is_joined) - uses.begin();
   const bool is_row_major = graph.values[node.outputs[0]].channel_block == 0 &&
                             std::all_of(node.inputs.begin(), node.inputs.end(),
                                         [&](ValueId id) { return graph.values[id].channel_block == 0; });
@@ -87,7 +88,7 @@ std::vector<te::Tensor> compute_node(const OpCall& call, bool is_in_place, const
   std::copy_if(arguments.begin(), arguments.end(), std::back_inserter(present),
                [](const te::Tensor& argument) { return argument.is_defined(); });
   return te::opaque(call.op.name, present, {{type.dtype, type.shape}}, [&](const std::vector<Buffer>& result) {
-    return find_update(call.op)(call, arguments, result[0]);
+    return call.op.facts.update(call, arguments, result[0]);
   });
 }
 
@@ -119,7 +120,7 @@ Func lower_group(const Graph& graph, const Group& group) {
   const bool has_selection = std::any_of(group.nodes.begin(), group.nodes.end(),
                                          [&](int index) { return is_blocked_selection(graph, graph.nodes[index]); });
   if (has_selection) return finish(lower_selection(graph, group, tensors, inputs));
-  if (group.nodes.size() == 1 && graph.nodes[group.nodes[0]].op->name == "concat") {
+  if (group.nodes.size() == 1 && joins_whole(graph, graph.nodes[group.nodes[0]])) {
     return finish(lower_concat(graph, graph.nodes[group.nodes[0]], tensors, inputs));
   }
   for (const int index : group.nodes) {

@@ -21,21 +21,17 @@ int64_t cut(int64_t block, int64_t from, int64_t to, int64_t count) {
 
 std::vector<Piece> pieces_of(const Graph& graph, const Node& node) {
   const int64_t block = graph.values[node.outputs[0]].channel_block;
-  std::vector<Piece> pieces;
-  int64_t to = 0;
-  const auto add_run = [&](ValueId input, int64_t from, int64_t count) {
+  std::vector<Piece> runs, pieces;
+  const AxisUses uses = axes_of(graph, node);
+  for (size_t i = 0; i < uses.size(); ++i)
+    for (const AxisUse::Run& run : uses[i][1].runs) runs.push_back({node.inputs[i], run.from, run.to, run.count});
+  std::sort(runs.begin(), runs.end(), [](const Piece& a, const Piece& b) { return a.to < b.to; });
+  for (auto [input, from, to, count] : runs) {
     while (count > 0) {
       const int64_t part = cut(block, from, to, count);
       pieces.push_back({input, from, to, part});
       from += part, to += part, count -= part;
     }
-  };
-  if (node.op->name == "concat") {
-    for (const ValueId input : node.inputs) add_run(input, 0, *as_int(graph.values[input].type.shape[1]));
-  } else {
-    const auto &inputs = node.attributes.get_ints("inputs"), &starts = node.attributes.get_ints("starts"),
-               &counts = node.attributes.get_ints("counts");
-    for (size_t i = 0; i < inputs.size(); ++i) add_run(node.inputs[inputs[i]], starts[i], counts[i]);
   }
   return pieces;
 }
@@ -62,11 +58,15 @@ Expr value_at(const te::Tensor& tensor, const te::Indices& at, const te::Tensor&
 }  // namespace
 
 bool is_blocked_selection(const Graph& graph, const Node& node) {
-  const bool is_concat = node.op->name == "concat";
-  if (!is_concat && node.op->name != "select_channels") return false;
+  if (node.op->kind != OpKind::injective || node.outputs.size() != 1) return false;
   const Value& result = graph.values[node.outputs[0]];
-  if (is_concat && (node.attributes.get_int("axis") + result.type.rank()) % result.type.rank() != 1) return false;
-  return result.channel_block > 0 && std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+  if (result.channel_block == 0) return false;
+  size_t runs = 0;
+  for (const auto& axes : axes_of(graph, node)) {
+    if (axes[1].kind != AxisUse::Kind::runs) return false;
+    runs += axes[1].runs.size();
+  }
+  return runs > 1 && std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
            return graph.values[id].channel_block == result.channel_block && !graph.is_constant(id) &&
                   static_shape(graph.values[id].type);
          });

@@ -224,6 +224,12 @@ OpDef attention_op() {
                    {"masked", -std::numeric_limits<double>::infinity(), false, "the score where a bool mask is false"},
                    {"zero_if_masked", int64_t{0}, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"},
                    {"part", int64_t{0}, false, "keys that are computed at a time; 0: all"}};
+  op.facts = {.axes = unknown_axes,
+              .rounding = Rounding::multiplies,
+              .operands = 3,
+              .linear = not_linear,
+              .update = makes_all_anew,
+              .takes_strides = true};
   op.infer = infer;
   op.compute = compute;
   const TensorType q = tensor_type(f32, {2, 4, 3, 5}), k = tensor_type(f32, {2, 2, 6, 5}),

@@ -17,6 +17,22 @@ Expr input_channel(const Expr& out, const Expr& local, int64_t groups, int64_t o
   const Expr group = outputs_per_group == 1 ? out : floor_div(out, outputs_per_group);
   return inputs_per_group == 1 ? group : group * inputs_per_group + local;
 }
+// Channels of one group each: their positions are the result's.
+AxisUse channel_use(int64_t groups, int64_t inputs, int64_t outputs) {
+  if (groups == 1) return whole_axis(1);
+  if (groups == inputs && groups == outputs) return same_axis(1);
+  return {.kind = AxisUse::Kind::window, .axis = 1, .size = inputs / groups};
+}
+
+AxisUses conv_axes(const OpCall& c) {
+  const std::vector<int64_t> weight = const_dims(c, c.inputs[1]);
+  const int64_t groups = c.attributes.get_int("groups");
+  AxisUses uses = window_axes(c, window_of(c, {weight.begin() + 2, weight.end()}));
+  uses[0][1] = channel_use(groups, weight[1] * groups, weight[0]);
+  uses[1].assign(uses[0].size(), fixed_axis());
+  uses[1][1] = same_axis(0);
+  return uses;
+}
 
 OpDef conv_op() {
   OpDef op;
@@ -32,6 +48,18 @@ OpDef conv_op() {
   op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
   op.attributes.push_back(result_attribute());
   op.attributes.push_back({"streamed", int64_t{0}, false, "1: fused with the convolution that makes its channels"});
+  op.facts = {.axes = conv_axes,
+              .rounding = Rounding::multiplies,
+              .operands = 2,
+              .linear = [](const OpCall& c) -> std::optional<Linear> {
+                return Linear{.data_axis = 1,
+                              .weight_axis = 1,
+                              .result_axis = 1,
+                              .filter_axis = 0,
+                              .groups = c.attributes.get_int("groups")};
+              },
+              .update = makes_all_anew,
+              .takes_strides = false};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &w = c.inputs[1];
     const DType result = contraction_dtype(c);
@@ -104,6 +132,14 @@ TransposeWindow transpose_window(const OpCall& c) {
   }
   return t;
 }
+AxisUses conv_transpose_axes(const OpCall& c) {
+  const std::vector<int64_t> weight = const_dims(c, c.inputs[1]);
+  const int64_t groups = c.attributes.get_int("groups");
+  AxisUses uses = unknown_axes(c);
+  uses[0][0] = same_axis(0);
+  uses[0][1] = channel_use(groups, weight[0], weight[1] * groups);
+  return uses;
+}
 
 OpDef conv_transpose_op() {
   OpDef op;
@@ -118,6 +154,17 @@ OpDef conv_transpose_op() {
   op.attributes = window_attributes();
   op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
   op.attributes.push_back({"output_padding", std::vector<int64_t>{}, false, "rows added at the end of each dimension"});
+  op.facts = {
+      .axes = conv_transpose_axes,
+      .rounding = Rounding::exact,
+      .operands = 2,
+      .linear = [](const OpCall& c) -> std::optional<Linear> {
+        const int64_t groups = c.attributes.get_int("groups");
+        return Linear{
+            .data_axis = 1, .weight_axis = 0, .result_axis = 1, .filter_axis = groups == 1 ? 1 : -1, .groups = groups};
+      },
+      .update = makes_all_anew,
+      .takes_strides = false};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &w = c.inputs[1];
     c.require(x.dtype == w.dtype && x.dtype.is_float(), "data and weight have one type of floats");

@@ -53,6 +53,7 @@ OpDef where_op() {
   op.doc = "a where the condition holds, otherwise b.";
   op.input_names = {"condition", "a", "b"};
   op.min_inputs = op.max_inputs = 3;
+  op.facts = plain_facts(broadcast_axes, Rounding::keeps);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     c.require(c.inputs[0].dtype.is_bool(), "the condition is bool");
     c.require(c.inputs[1].dtype == c.inputs[2].dtype, "a and b have one type");
@@ -76,6 +77,7 @@ OpDef cast_op() {
   op.doc = "Converts elements.  Floats to integers truncate; to bool: whether not 0.";
   op.input_names = {"x"};
   op.attributes = {{"to", std::string("f32"), true, "element type of the result"}};
+  op.facts = plain_facts(broadcast_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> { return {{dtype_attribute(c, "to"), c.inputs[0].shape}}; };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const DType to = c.outputs[0].dtype;
@@ -98,6 +100,7 @@ OpDef bitcast_op() {
   op.doc = "The same bits as another element type of the same width.";
   op.input_names = {"x"};
   op.attributes = {{"to", std::string("f32"), true, "element type of the result"}};
+  op.facts = plain_facts(broadcast_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const DType to = dtype_attribute(c, "to"), from = c.inputs[0].dtype;
     c.require(to.bits == from.bits, "the types have one width");
@@ -123,6 +126,7 @@ OpDef elementwise_op(const ElementwiseRow& row) {
   op.input_names = row.inputs;
   op.min_inputs = op.max_inputs = static_cast<int>(row.inputs.size());
   op.attributes = row.attributes;
+  op.facts = plain_facts(broadcast_axes, row.rounding);
   op.infer = [takes = row.takes, gives = row.gives](const OpCall& c) -> std::vector<TensorType> {
     const DType dtype = c.inputs[0].dtype;
     c.require(takes_dtype(takes, dtype), std::string("takes ") + name_of(takes));

@@ -16,6 +16,7 @@ struct ElementwiseRow {
   std::vector<std::string> inputs;
   Takes takes;
   Gives gives;
+  Rounding rounding;
   const char* doc;
   ElementFunction element;  // f16 and bf16 arrive as f32 and are rounded once, at the end
   std::vector<AttributeDef> attributes = {};

@@ -17,18 +17,27 @@ void require_indices(const OpCall& c, const TensorType& type) {
 
 const AttributeDef select_axis{"axis", int64_t{0}, false, "the axis that indices select from"};
 
-OpDef op_with_indices(const char* name, const char* doc) {
+OpDef op_with_indices(const char* name, AxesFunction axes, Rounding rounding, const char* doc) {
   OpDef op;
   op.name = name;
   op.kind = OpKind::injective;
   op.doc = doc;
   op.input_names = {"x", "indices"};
   op.min_inputs = op.max_inputs = 2;
+  op.facts = plain_facts(axes, rounding, 1);
   return op;
+}
+AxisUses gather_axes(const OpCall& c) {
+  AxisUses uses = unknown_axes(c);
+  const int axis = normal_axis(c, c.attributes.get_int("axis"), c.inputs[0].rank()), count = c.inputs[1].rank();
+  for (int d = 0; d < axis; ++d) uses[0][d] = same_axis(d);
+  for (int d = axis + 1; d < c.inputs[0].rank(); ++d) uses[0][d + count - 1] = same_axis(d);
+  return uses;
 }
 
 OpDef gather_op() {
-  OpDef op = op_with_indices("gather", "Slices of x along an axis, by index; negative indices count from the end.");
+  OpDef op = op_with_indices("gather", gather_axes, Rounding::moves,
+                             "Slices of x along an axis, by index; negative indices count from the end.");
   op.attributes = {select_axis};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1];
@@ -65,8 +74,8 @@ OpDef gather_op() {
 }
 
 OpDef gather_elements_op() {
-  OpDef op =
-      op_with_indices("gather_elements", "y[i, j …] = x[indices[i, j …], j …], the index replacing that of the axis.");
+  OpDef op = op_with_indices("gather_elements", unknown_axes, Rounding::exact,
+                             "y[i, j …] = x[indices[i, j …], j …], the index replacing that of the axis.");
   op.attributes = {select_axis};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1];
@@ -96,8 +105,9 @@ OpDef gather_elements_op() {
 }
 
 OpDef gather_nd_op() {
-  OpDef op = op_with_indices(
-      "gather_nd", "The last dimension of indices holds coordinates into x, after `batch_dims` common dimensions.");
+  OpDef op =
+      op_with_indices("gather_nd", unknown_axes, Rounding::exact,
+                      "The last dimension of indices holds coordinates into x, after `batch_dims` common dimensions.");
   op.attributes = {{"batch_dims", int64_t{0}, false, "leading dimensions that x and indices share"}};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1];
@@ -143,6 +153,7 @@ OpDef reverse_sequence_op() {
   op.min_inputs = op.max_inputs = 2;
   op.attributes = {{"time_axis", int64_t{0}, false, "the axis that is reversed"},
                    {"batch_axis", int64_t{1}, false, "the axis that lengths belongs to"}};
+  op.facts = plain_facts(unknown_axes, Rounding::exact, 1);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType& x = c.inputs[0];
     require_indices(c, c.inputs[1]);
@@ -166,6 +177,20 @@ OpDef reverse_sequence_op() {
   op.examples = {{{tensor_type(f32, {4, 2}), tensor_type(i64, {2})}, {}, -2, 2, {NDArray(), int_array({3, 1})}}};
   return op;
 }
+Stmt update_cache(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
+  const te::Tensor& update = in[1];
+  const int axis = normal_axis(c, c.attributes.get_int("axis"), result.rank());
+  const Expr& rows = result->shape[axis];
+  return loops_over(update.shape(), [&](const te::Indices& i) -> Stmt {
+    te::Indices to = i;
+    if (c.has_input(2)) to[axis] = to[axis] + cast(i64, in[2]({i[0]}));
+    if (c.attributes.get_int("circular") != 0) {
+      to[axis] = floor_mod(to[axis], rows);
+      return store(result, to, update(i));
+    }
+    return make_stmt<If>(in_bounds(to[axis], rows), store(result, to, update(i)), Stmt());
+  });
+}
 
 OpDef tensor_scatter_op() {
   OpDef op;
@@ -180,6 +205,12 @@ OpDef tensor_scatter_op() {
   op.attributes = {{"axis", int64_t{-2}, false, "the axis of the rows"},
                    {"circular", int64_t{0}, false, "1: wrap around"},
                    in_place_attribute()};
+  op.facts = {.axes = unknown_axes,
+              .rounding = Rounding::exact,
+              .operands = 2,
+              .linear = not_linear,
+              .update = update_cache,
+              .takes_strides = false};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &past = c.inputs[0], &update = c.inputs[1];
     const int axis = normal_axis(c, c.attributes.get_int("axis"), past.rank());
@@ -221,21 +252,6 @@ OpDef tensor_scatter_op() {
 }
 
 }  // namespace
-
-Stmt update_cache(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
-  const te::Tensor& update = in[1];
-  const int axis = normal_axis(c, c.attributes.get_int("axis"), result.rank());
-  const Expr& rows = result->shape[axis];
-  return loops_over(update.shape(), [&](const te::Indices& i) -> Stmt {
-    te::Indices to = i;
-    if (c.has_input(2)) to[axis] = to[axis] + cast(i64, in[2]({i[0]}));
-    if (c.attributes.get_int("circular") != 0) {
-      to[axis] = floor_mod(to[axis], rows);
-      return store(result, to, update(i));
-    }
-    return make_stmt<If>(in_bounds(to[axis], rows), store(result, to, update(i)), Stmt());
-  });
-}
 
 OpFamily index_family() {
   OpFamily family;

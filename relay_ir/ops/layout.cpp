@@ -13,12 +13,26 @@ OpDef convert_layout_op() {
   op.kind = OpKind::injective;
   op.doc = "x in another physical layout; the same values.";
   op.input_names = {"x"};
+  op.facts = plain_facts(aligned_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> { return {c.inputs[0]}; };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     return {te::compute("convert_layout", c.outputs[0].shape, in, [&](const te::Indices& s) { return in[0](s); })};
   };
   op.examples = {{{TensorType{f32, {Expr(1), Expr(5), Expr(3)}}}, {}}};
   return op;
+}
+AxisUses selected_axes(const OpCall& c) {
+  AxisUses uses = unknown_axes(c);
+  for (size_t i = 0; i < uses.size(); ++i) {
+    for (int d = 0; d < c.inputs[i].rank(); ++d) uses[i][d] = same_axis(d);
+    uses[i][1] = {.kind = AxisUse::Kind::runs, .axis = 1};
+  }
+  const Ints &inputs = c.attributes.get_ints("inputs"), &starts = c.attributes.get_ints("starts"),
+             &counts = c.attributes.get_ints("counts");
+  int64_t to = 0;
+  for (size_t i = 0; i < inputs.size(); to += counts[i++])
+    uses[inputs[i]][1].runs.push_back({.to = to, .from = starts[i], .count = counts[i]});
+  return uses;
 }
 
 OpDef select_channels_op() {
@@ -34,6 +48,7 @@ OpDef select_channels_op() {
   op.attributes = {{"inputs", Ints{}, true, "of each run, the number of its input"},
                    {"starts", Ints{}, true, "of each run, its first channel there"},
                    {"counts", Ints{}, true, "of each run, its channels"}};
+  op.facts = plain_facts(selected_axes, Rounding::moves);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const Ints &inputs = c.attributes.get_ints("inputs"), &starts = c.attributes.get_ints("starts"),
                &counts = c.attributes.get_ints("counts");

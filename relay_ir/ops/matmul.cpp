@@ -20,6 +20,23 @@ te::Indices batch_indices(const te::Tensor& t, const te::Indices& output) {
   for (size_t i = 0; i < batch; ++i) result.push_back(is_const_int(t.shape()[i], 1) ? Expr(0) : output[skip + i]);
   return result;
 }
+AxisUses matmul_axes(const OpCall& c) {
+  AxisUses uses = unknown_axes(c);
+  const int rank = c.outputs[0].rank();
+  const bool is_transposed[] = {c.attributes.get_int("transpose_a") != 0, c.attributes.get_int("transpose_b") != 0};
+  for (size_t i = 0; i < 2; ++i) {
+    const std::vector<Expr>& shape = c.inputs[i].shape;
+    const int own = c.inputs[i].rank(), skip = rank - own;
+    for (int d = 0; d < rank - 2; ++d) {
+      const bool is_one = d < skip || is_const_int(shape[d - skip], 1);
+      uses[i][d] = is_one ? fixed_axis() : same_axis(d - skip);
+    }
+    const bool is_a = i == 0;
+    uses[i][rank - 2] = is_a ? same_axis(own - (is_transposed[0] ? 1 : 2)) : fixed_axis();
+    uses[i][rank - 1] = is_a ? fixed_axis() : same_axis(own - (is_transposed[1] ? 2 : 1));
+  }
+  return uses;
+}
 
 OpDef matmul_op() {
   OpDef op;
@@ -33,6 +50,19 @@ OpDef matmul_op() {
   op.attributes = {{"transpose_a", int64_t{0}, false, "1: a is […, k, i]"},
                    {"transpose_b", int64_t{0}, false, "1: b is […, j, k]"},
                    result_attribute()};
+  op.facts = {.axes = matmul_axes,
+              .rounding = Rounding::multiplies,
+              .operands = 2,
+              .linear = [](const OpCall& c) -> std::optional<Linear> {
+                const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
+                const int a = c.inputs[0].rank(), b = c.inputs[1].rank();
+                return Linear{.data_axis = a - (ta ? 2 : 1),
+                              .weight_axis = b - (tb ? 1 : 2),
+                              .result_axis = c.outputs[0].rank() - 1,
+                              .filter_axis = b - (tb ? 2 : 1)};
+              },
+              .update = makes_all_anew,
+              .takes_strides = false};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &a = c.inputs[0], &b = c.inputs[1];
     const DType result = contraction_dtype(c);
@@ -118,6 +148,7 @@ OpDef einsum_op() {
   op.input_names = {"inputs"};
   op.max_inputs = -1;
   op.attributes = {{"equation", std::string(), true, "letters of each input, `->`, letters of the output"}};
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const Equation equation = parse_equation(c);
     const auto extents = extents_of(c, equation);

@@ -21,6 +21,13 @@ te::Indices with(const te::Indices& indices, int axis, const Expr& index) {
   result.insert(result.begin() + axis, index);
   return result;
 }
+// From the first axis on that is normalised, or along that one alone, every result reads all.
+AxisUses normalised_axes(const OpCall& c, bool is_one_axis) {
+  AxisUses uses = broadcast_axes(c);
+  const int rank = c.inputs[0].rank(), axis = normal_axis(c, c.attributes.get_int("axis"), rank);
+  for (int d = axis; d < (is_one_axis ? axis + 1 : rank); ++d) uses[0][d] = whole_axis(d);
+  return uses;
+}
 
 // Stages: largest, e^(x - largest), its sum, quotient.  The logarithm: largest, sum of e^(x - largest), x - largest -
 // log.
@@ -31,6 +38,7 @@ OpDef softmax_op(bool is_log) {
   op.doc = is_log ? "log(eˣ / Σ eˣ) along an axis." : "eˣ / Σ eˣ along an axis.";
   op.input_names = {"x"};
   op.attributes = {{"axis", int64_t{-1}, false, "the axis that sums to 1"}};
+  op.facts = plain_facts([](const OpCall& c) { return normalised_axes(c, true); }, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     c.require(c.inputs[0].dtype.is_float(), "takes floats");
     normal_axis(c, c.attributes.get_int("axis"), c.inputs[0].rank());
@@ -84,6 +92,7 @@ OpDef layer_norm_op(bool is_rms) {
   op.max_inputs = is_rms ? 2 : 3;
   op.attributes = {{"axis", int64_t{-1}, false, "first of the normalised axes"},
                    {"epsilon", 1e-5, false, "added to the variance"}};
+  op.facts = plain_facts([](const OpCall& c) { return normalised_axes(c, false); }, Rounding::widens, 1);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType& x = c.inputs[0];
     c.require(x.dtype.is_float(), "takes floats");

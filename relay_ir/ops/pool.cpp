@@ -91,6 +91,9 @@ void add_examples(OpDef& op, const std::vector<DType>& dtypes) {
         {{tensor_type(dtype, {2, 2, 7})}, attributes_of({{"kernel", Ints{2}}, {"dilations", Ints{2}}})});
   }
 }
+AxisUses pool_axes(const OpCall& c) {
+  return window_axes(c, window_of(c));
+}
 
 OpDef max_pool_op() {
   OpDef op;
@@ -99,6 +102,7 @@ OpDef max_pool_op() {
   op.doc = "The largest element of each window; outside the data there is none.";
   op.input_names = {"x"};
   op.attributes = pool_attributes();
+  op.facts = plain_facts(pool_axes, Rounding::moves);
   op.infer = [](const OpCall& c) {
     c.require(!c.inputs[0].dtype.is_bool(), "takes numbers");
     return infer_pool(c, c.inputs[0].dtype);
@@ -121,6 +125,7 @@ OpDef max_pool_indices_op() {
   op.attributes = pool_attributes();
   op.attributes.push_back(
       {"column_major", int64_t{0}, false, "1: the spatial dimensions count first dimension fastest"});
+  op.facts = plain_facts(pool_axes, Rounding::exact);
   op.infer = [](const OpCall& c) {
     c.require(!c.inputs[0].dtype.is_bool(), "takes numbers");
     return infer_pool(c, i64);
@@ -165,6 +170,7 @@ OpDef sum_pool_op(const std::string& name, bool is_average) {
     op.attributes.push_back({"count_pads", int64_t{0}, false, "1: pads count as zeros"});
     op.attributes.push_back({"uncounted", Ints{}, false, "rows of the end pads that never count; empty: none"});
   }
+  op.facts = plain_facts(pool_axes, Rounding::keeps);
   op.infer = [=](const OpCall& c) {
     c.require(c.inputs[0].dtype.is_float(), "takes floats");
     const std::vector<TensorType> types = infer_pool(c, c.inputs[0].dtype);
@@ -225,6 +231,7 @@ OpDef max_unpool_op() {
   op.input_names = {"x", "indices"};
   op.min_inputs = op.max_inputs = 2;
   op.attributes = {{"shape", Ints{}, true, "of the result"}};
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     c.require(c.inputs[1].dtype == i64, "indices are i64");
     c.require(const_dims(c, c.inputs[0]) == const_dims(c, c.inputs[1]), "x and indices have one shape");

@@ -49,8 +49,19 @@ te::Tensor reduce_axes(const OpCall& c, const std::string& name, te::Combiner co
                       return cast(accumulator, x(merge(x.rank(), axes, keepdims, s, r)));
                     });
 }
+AxisUses reduced_axes(const OpCall& c, const std::vector<int>& axes) {
+  AxisUses uses = unknown_axes(c);
+  const bool keepdims = c.attributes.get_int("keepdims") != 0;
+  size_t to = 0;
+  for (int axis = 0; axis < c.inputs[0].rank(); ++axis) {
+    const bool is_reduced = contains(axes, axis);
+    if (!is_reduced || keepdims) uses[0][to++] = is_reduced ? whole_axis(axis) : same_axis(axis);
+  }
+  return uses;
+}
 
-OpDef reduce_op(const std::string& name, const std::string& doc, te::Combiner combiner, bool is_mean = false) {
+OpDef reduce_op(const std::string& name, Rounding rounding, const std::string& doc, te::Combiner combiner,
+                bool is_mean = false) {
   OpDef op;
   op.name = name;
   op.kind = OpKind::reduction;
@@ -59,6 +70,7 @@ OpDef reduce_op(const std::string& name, const std::string& doc, te::Combiner co
   op.attributes = {{"axes", std::vector<int64_t>{}, true, "the axes that are reduced"},
                    {"keepdims", int64_t{1}, false, "1: they stay, with extent 1"}};
   const bool is_logical = combiner == te::Combiner::logical_and || combiner == te::Combiner::logical_or;
+  op.facts = plain_facts([](const OpCall& c) { return reduced_axes(c, axes_of_call(c)); }, rounding);
   op.infer = [is_logical](const OpCall& c) -> std::vector<TensorType> {
     c.require(c.inputs[0].dtype.is_bool() == is_logical, is_logical ? "takes bools" : "takes numbers");
     const std::vector<int> axes = axes_of_call(c);
@@ -95,6 +107,11 @@ OpDef arg_op(const std::string& name, bool is_max) {
   op.attributes = {{"axis", int64_t{0}, true, "the axis that is searched"},
                    {"keepdims", int64_t{1}, false, "1: it stays, with extent 1"},
                    {"select_last", int64_t{0}, false, "1: of equals the last"}};
+  op.facts = plain_facts(
+      [](const OpCall& c) {
+        return reduced_axes(c, {normal_axis(c, c.attributes.get_int("axis"), c.inputs[0].rank())});
+      },
+      Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType& x = c.inputs[0];
     c.require(!x.dtype.is_bool(), "takes numbers");
@@ -219,13 +236,13 @@ OnnxRule arg_rule(const std::string& op_type, const std::string& op) {
 OpFamily reduce_family() {
   OpFamily family;
   family.ops = {
-      reduce_op("reduce_sum", "Sum over axes.", te::Combiner::sum),
-      reduce_op("reduce_mean", "Arithmetic mean over axes.", te::Combiner::sum, true),
-      reduce_op("reduce_prod", "Product over axes.", te::Combiner::product),
-      reduce_op("reduce_max", "Largest element over axes.", te::Combiner::max),
-      reduce_op("reduce_min", "Smallest element over axes.", te::Combiner::min),
-      reduce_op("reduce_all", "Whether all elements over axes hold.", te::Combiner::logical_and),
-      reduce_op("reduce_any", "Whether any element over axes holds.", te::Combiner::logical_or),
+      reduce_op("reduce_sum", Rounding::keeps, "Sum over axes.", te::Combiner::sum),
+      reduce_op("reduce_mean", Rounding::keeps, "Arithmetic mean over axes.", te::Combiner::sum, true),
+      reduce_op("reduce_prod", Rounding::exact, "Product over axes.", te::Combiner::product),
+      reduce_op("reduce_max", Rounding::keeps, "Largest element over axes.", te::Combiner::max),
+      reduce_op("reduce_min", Rounding::keeps, "Smallest element over axes.", te::Combiner::min),
+      reduce_op("reduce_all", Rounding::exact, "Whether all elements over axes hold.", te::Combiner::logical_and),
+      reduce_op("reduce_any", Rounding::exact, "Whether any element over axes holds.", te::Combiner::logical_or),
       arg_op("arg_max", true),
       arg_op("arg_min", false),
   };

@@ -10,6 +10,16 @@ namespace {
 using Context = OnnxNodeContext;
 using Ints = std::vector<int64_t>;
 using Floats = std::vector<double>;
+AxisUses interpolate_axes(const OpCall& c) {
+  AxisUses uses = aligned_axes(c);
+  const int axis = normal_axis(c, c.attributes.get_int("axis"), c.inputs[0].rank());
+  uses[0][axis] = {.kind = AxisUse::Kind::window, .axis = axis};
+  for (const size_t table : {1, 2}) {
+    uses[table].assign(uses[0].size(), fixed_axis());
+    uses[table][axis] = same_axis(0);
+  }
+  return uses;
+}
 
 OpDef interpolate_op() {
   OpDef op;
@@ -21,6 +31,7 @@ OpDef interpolate_op() {
   op.input_names = {"x", "indices", "weights"};
   op.min_inputs = op.max_inputs = 3;
   op.attributes = {{"axis", int64_t{0}, true, "the axis that is interpolated"}};
+  op.facts = plain_facts(interpolate_axes, Rounding::exact, 1);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
     c.require(y.dtype.is_float(), "takes floats");

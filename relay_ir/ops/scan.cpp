@@ -43,6 +43,30 @@ AttributeDef reduction_attribute() {
           "how an update meets what is there: none (replaces), add, mul, max, min"};
 }
 
+Stmt update_elements(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
+  const int axis = normal_axis(c, c.attributes.get_int("axis"), result.rank());
+  return loops_over(in[1].shape(), [&](const te::Indices& i) {
+    te::Indices to = i;
+    to[axis] = data_index(in[1](i), result->shape[axis]);
+    return store(result, to, combine(c, load(result, to), in[2](i)));
+  });
+}
+
+Stmt update_slices(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
+  const int64_t depth = *as_int(in[1].shape().back());
+  const int lead = in[1].rank() - 1;
+  return loops_over(in[2].shape(), [&](const te::Indices& i) {
+    te::Indices to;
+    for (int64_t k = 0; k < depth; ++k) {
+      te::Indices at(i.begin(), i.begin() + lead);
+      at.emplace_back(k);
+      to.push_back(data_index(in[1](at), result->shape[k]));
+    }
+    to.insert(to.end(), i.begin() + lead, i.end());
+    return store(result, to, combine(c, load(result, to), in[2](i)));
+  });
+}
+
 OpDef scatter_elements_op() {
   OpDef op;
   op.name = "scatter_elements";
@@ -52,6 +76,12 @@ OpDef scatter_elements_op() {
   op.min_inputs = op.max_inputs = 3;
   op.attributes = {
       {"axis", int64_t{0}, false, "the axis that indices select"}, reduction_attribute(), in_place_attribute()};
+  op.facts = {.axes = unknown_axes,
+              .rounding = Rounding::exact,
+              .operands = 3,
+              .linear = not_linear,
+              .update = update_elements,
+              .takes_strides = false};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1], &updates = c.inputs[2];
     c.require(indices.dtype == i32 || indices.dtype == i64, "indices are i32 or i64");
@@ -83,6 +113,12 @@ OpDef scatter_nd_op() {
   op.input_names = {"x", "indices", "updates"};
   op.min_inputs = op.max_inputs = 3;
   op.attributes = {reduction_attribute(), in_place_attribute()};
+  op.facts = {.axes = unknown_axes,
+              .rounding = Rounding::exact,
+              .operands = 3,
+              .linear = not_linear,
+              .update = update_slices,
+              .takes_strides = false};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1], &updates = c.inputs[2];
     c.require(indices.dtype == i32 || indices.dtype == i64, "indices are i32 or i64");
@@ -117,6 +153,7 @@ OpDef scan_op() {
                    {"product", int64_t{0}, false, "1: products instead of sums"},
                    {"exclusive", int64_t{0}, false, "1: an element is not part of its own result"},
                    {"reverse", int64_t{0}, false, "1: from the end"}};
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     c.require(!c.inputs[0].dtype.is_bool(), "takes numbers");
     normal_axis(c, c.attributes.get_int("axis"), c.inputs[0].rank());
@@ -166,6 +203,7 @@ OpDef top_k_op() {
   op.attributes = {{"k", int64_t{1}, true, "how many"},
                    {"axis", int64_t{-1}, false, "the axis that is searched"},
                    {"largest", int64_t{1}, false, "0: the smallest"}};
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
     c.require(!y.dtype.is_bool(), "takes numbers");
@@ -263,30 +301,6 @@ ValueId import_scatter_elements(Context& c) {
 }
 
 }  // namespace
-
-Stmt update_elements(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
-  const int axis = normal_axis(c, c.attributes.get_int("axis"), result.rank());
-  return loops_over(in[1].shape(), [&](const te::Indices& i) {
-    te::Indices to = i;
-    to[axis] = data_index(in[1](i), result->shape[axis]);
-    return store(result, to, combine(c, load(result, to), in[2](i)));
-  });
-}
-
-Stmt update_slices(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
-  const int64_t depth = *as_int(in[1].shape().back());
-  const int lead = in[1].rank() - 1;
-  return loops_over(in[2].shape(), [&](const te::Indices& i) {
-    te::Indices to;
-    for (int64_t k = 0; k < depth; ++k) {
-      te::Indices at(i.begin(), i.begin() + lead);
-      at.emplace_back(k);
-      to.push_back(data_index(in[1](at), result->shape[k]));
-    }
-    to.insert(to.end(), i.begin() + lead, i.end());
-    return store(result, to, combine(c, load(result, to), in[2](i)));
-  });
-}
 
 OpFamily scan_family() {
   OpFamily family;

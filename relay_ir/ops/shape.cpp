@@ -81,6 +81,7 @@ OpDef reshape_op() {
   op.input_names = {"x"};
   op.attributes = {
       {"shape", std::vector<Expr>{}, true, "new dimensions; one -1: what is left; -2: as in x at that place"}};
+  op.facts = plain_facts(unknown_axes, Rounding::moves);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> { return {{c.inputs[0].dtype, wanted_shape(c)}}; };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const std::vector<Expr>& shape = c.outputs[0].shape;
@@ -101,6 +102,14 @@ OpDef transpose_op() {
   op.doc = "Dimensions in another order: result dimension i is dimension perm[i] of x.";
   op.input_names = {"x"};
   op.attributes = {{"perm", Ints{}, true, "a permutation of the axes"}};
+  op.facts = plain_facts(
+      [](const OpCall& c) {
+        AxisUses uses = unknown_axes(c);
+        const Ints& perm = c.attributes.get_ints("perm");
+        for (size_t d = 0; d < perm.size(); ++d) uses[0][d] = same_axis(normal_axis(c, perm[d], c.inputs[0].rank()));
+        return uses;
+      },
+      Rounding::moves);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const std::vector<int> sorted = normal_axes(c, c.attributes.get_ints("perm"), c.inputs[0].rank());
     c.require(static_cast<int>(sorted.size()) == c.inputs[0].rank(), "perm names each axis once");
@@ -130,6 +139,7 @@ OpDef broadcast_op() {
   op.doc = "x repeated along its dimensions of extent 1 and along new ones in front.";
   op.input_names = {"x"};
   op.attributes = {{"shape", std::vector<Expr>{}, true, "of the result; -2: as in x"}};
+  op.facts = plain_facts(broadcast_axes, Rounding::moves);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const std::vector<Expr>&shape = c.attributes.get_dims("shape"), &from = c.inputs[0].shape;
     c.require(shape.size() >= from.size(), "the new shape has at least as many dimensions");
@@ -158,6 +168,19 @@ OpDef broadcast_op() {
                  {{tensor_type(i64, {})}, attributes_of({{"shape", Ints{2}}})}};
   return op;
 }
+AxisUses concat_axes(const OpCall& c) {
+  const int axis = normal_axis(c, c.attributes.get_int("axis"), c.inputs[0].rank());
+  AxisUses uses = unknown_axes(c);
+  std::optional<int64_t> to = 0;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    for (int d = 0; d < c.inputs[i].rank(); ++d) uses[i][d] = same_axis(d);
+    uses[i][axis] = {.kind = AxisUse::Kind::runs, .axis = axis};
+    const auto count = as_int(c.inputs[i].shape[axis]);
+    if (to && count) uses[i][axis].runs = {{.to = *to, .from = 0, .count = *count}};
+    to = to && count ? std::optional(*to + *count) : std::nullopt;
+  }
+  return uses;
+}
 
 OpDef concat_op() {
   OpDef op;
@@ -167,6 +190,7 @@ OpDef concat_op() {
   op.input_names = {"inputs"};
   op.max_inputs = -1;
   op.attributes = {{"axis", int64_t{0}, true, "the axis that grows"}};
+  op.facts = plain_facts(concat_axes, Rounding::moves);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
     const int axis = normal_axis(c, c.attributes.get_int("axis"), y.rank());
@@ -208,6 +232,18 @@ OpDef concat_op() {
                  {{tensor_type(i64, {1}), tensor_type(i64, {3})}, attributes_of({{"axis", int64_t{0}}})}};
   return op;
 }
+AxisUses slice_axes(const OpCall& c) {
+  const Ints &axes = c.attributes.get_ints("axes"), &starts = c.attributes.get_ints("starts"),
+             &steps = c.attributes.get_ints("steps");
+  AxisUses uses = aligned_axes(c);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int axis = normal_axis(c, axes[i], c.inputs[0].rank());
+    uses[0][axis] = {.kind = AxisUse::Kind::runs, .axis = axis};
+    const auto size = as_int(c.outputs[0].shape[axis]);
+    if (size) uses[0][axis].runs = {{.from = starts[i], .count = *size, .step = steps.empty() ? 1 : steps[i]}};
+  }
+  return uses;
+}
 
 OpDef slice_op() {
   OpDef op;
@@ -219,6 +255,7 @@ OpDef slice_op() {
                    {"starts", Ints{}, true, "first element of each, not negative"},
                    {"sizes", std::vector<Expr>{}, true, "number of elements of each"},
                    {"steps", Ints{}, false, "step of each; empty: 1"}};
+  op.facts = plain_facts(slice_axes, Rounding::moves);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
     const Ints &axes = c.attributes.get_ints("axes"), &starts = c.attributes.get_ints("starts");
@@ -275,6 +312,15 @@ Expr folded_index(const std::string& mode, const Expr& index, const Expr& extent
   const Expr period = (extent - 1) * 2, phase = floor_mod(index, period);
   return min(phase, period - phase);
 }
+AxisUses pad_axes(const OpCall& c) {
+  const Ints& pads = c.attributes.get_ints("pads");
+  const int rank = c.inputs[0].rank();
+  AxisUses uses = aligned_axes(c);
+  for (int d = 0; d < rank; ++d) {
+    if (pads[d] != 0 || pads[rank + d] != 0) uses[0][d] = {.kind = AxisUse::Kind::window, .axis = d};
+  }
+  return uses;
+}
 
 OpDef pad_op() {
   OpDef op;
@@ -288,6 +334,7 @@ OpDef pad_op() {
   op.max_inputs = 2;
   op.attributes = {{"pads", Ints{}, true, "rows before each dimension, then after each"},
                    {"mode", std::string("constant"), false, "constant, edge, reflect or wrap"}};
+  op.facts = plain_facts(pad_axes, Rounding::exact, 1);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
     const Ints& pads = c.attributes.get_ints("pads");
@@ -346,6 +393,7 @@ OpDef sizes_op() {
   op.doc = "Numbers that depend on open dimensions, as a tensor: what a model does with the shape of an input.";
   op.min_inputs = op.max_inputs = 0;
   op.attributes = {{"values", std::vector<Expr>{}, true, "the elements"}, {"shape", Ints{}, true, "of the result"}};
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType type = tensor_type(i64, c.attributes.get_ints("shape"));
     c.require(element_count(*static_shape(type)) == static_cast<int64_t>(c.attributes.get_dims("values").size()),

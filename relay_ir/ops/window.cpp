@@ -44,6 +44,21 @@ void append_window_shape(const OpCall& c, const Window& window, const TensorType
   }
 }
 
+AxisUses window_axes(const OpCall& call, const Window& window) {
+  AxisUses uses = aligned_axes(call);
+  for (size_t d = 0; d < window.kernel.size(); ++d) {
+    const bool is_moved = window.pads[d] != 0 || window.pads[window.kernel.size() + d] != 0 || window.strides[d] != 1;
+    if (window.kernel[d] == 1 && !is_moved) continue;
+    const int axis = static_cast<int>(2 + d);
+    uses[0][axis] = {.kind = AxisUse::Kind::window,
+                     .axis = axis,
+                     .step = window.strides[d],
+                     .size = window.kernel[d],
+                     .gap = window.dilations[d]};
+  }
+  return uses;
+}
+
 te::Tensor pad_window(const te::Tensor& x, const Window& window, DType dtype) {
   if (std::all_of(window.pads.begin(), window.pads.end(), [](int64_t pad) { return pad == 0; })) return x;
   const size_t rank = window.kernel.size();

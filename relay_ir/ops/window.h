@@ -15,6 +15,8 @@ std::vector<AttributeDef> window_attributes();  // strides, dilations, pads
 Window window_of(const OpCall& call, std::vector<int64_t> kernel);
 // The spatial extents of the result, appended to y.
 void append_window_shape(const OpCall& call, const Window& window, const TensorType& x, TensorType& y);
+// How positions of [n, c, d…] read those of input 0; nothing is known of other inputs.
+AxisUses window_axes(const OpCall& call, const Window& window);
 // x with zeros around it, as this type; x itself when there are no pads.
 te::Tensor pad_window(const te::Tensor& x, const Window& window, DType dtype);
 

@@ -28,6 +28,15 @@ Expr row_times(const std::vector<std::vector<double>>& matrix, const Expr& row,
     result = select(equal(row, static_cast<int64_t>(r)), combination(matrix[r], term), result);
   return result;
 }
+AxisUses winograd_axes(const OpCall& c) {
+  AxisUses uses = unknown_axes(c);
+  uses[0][0] = same_axis(0);
+  uses[0][1] = whole_axis(1);
+  for (const int d : {2, 3}) uses[0][d] = {.kind = AxisUse::Kind::window, .axis = d, .size = 3};
+  uses[1].assign(4, fixed_axis());
+  uses[1][1] = same_axis(2);
+  return uses;
+}
 
 OpDef winograd_conv_op() {
   OpDef op;
@@ -40,6 +49,14 @@ OpDef winograd_conv_op() {
   op.min_inputs = op.max_inputs = 2;
   op.attributes = {{"tile", int64_t{4}, false, "m: 2 or 4"},
                    {"pads", std::vector<int64_t>{0, 0, 0, 0}, false, "rows before each dimension, then after each"}};
+  op.facts = {.axes = winograd_axes,
+              .rounding = Rounding::multiplies,
+              .operands = 1,
+              .linear = [](const OpCall&) -> std::optional<Linear> {
+                return Linear{.data_axis = 1, .weight_axis = 1, .result_axis = 1, .filter_axis = 2};
+              },
+              .update = makes_all_anew,
+              .takes_strides = false};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &w = c.inputs[1];
     const int64_t tile = c.attributes.get_int("tile");

@@ -11,7 +11,6 @@
 // left alone: both layouts of them are alike.
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
@@ -50,7 +49,7 @@ class LayoutAssignment {
           inputs.push_back(copy[id]);
         }
       }
-      const auto results = copy.add(node, node.op->name, inputs, node.attributes);
+      const auto results = copy.add(node, *node.op, inputs, node.attributes);
       for (size_t i = 0; i < results.size(); ++i) copy.set(node.outputs[i], results[i]);
       if (is_blocked_[out]) copy.to().values[results[0]].channel_block = block_of(out);
     }
@@ -102,86 +101,83 @@ class LayoutAssignment {
                        [&](ValueId id) { return id != no_value && is_blocked_[id]; });
   }
 
+  // A linear form whose filters are the channels.
+  std::optional<Linear> convolution(const Node& node) const {
+    const auto form = linear_of(graph_, node);
+    const bool has_window = form && form->result_axis + 1 < graph_.values[node.outputs[0]].type.rank();
+    return has_window ? form : std::nullopt;
+  }
+
   // Groups that share blocks are stored in pieces of blocks: these must not be too small.
-  bool is_blockable_conv(const Node& node) {
-    if (!node.attributes.has("groups")) return true;
-    const int64_t groups = node.attributes.get_int("groups");
-    const int64_t in = shape(node.inputs[0])[1], out = shape(node.outputs[0])[1];
+  bool is_blockable(const Node& node, const Linear& form) {
+    const int64_t in = shape(node.inputs[0])[1], out = shape(node.outputs[0])[1], groups = form.groups;
     if (groups == 1 || (groups == in && groups == out)) return true;
     return std::gcd(out / groups, block_) * 4 >= block_ && in / groups > 1 && out / groups > 1;
   }
 
-  // Every output element comes from input elements of its own channel, or of whole blocks.
+  // Every output element comes from input elements of its own channel, or of whole blocks, and of its own image.
   bool keeps_channels(const Node& node) {
-    static const std::set<std::string> windows = {"max_pool", "average_pool", "sum_pool"};
-    const std::string& op = node.op->name;
+    if (node.op->kind != OpKind::elementwise && node.op->kind != OpKind::injective &&
+        node.op->kind != OpKind::reduction) {
+      return false;
+    }
     const Shape& out = shape(node.outputs[0]);
     if (out.size() < 3) return false;
-    if (node.op->kind == OpKind::elementwise) {
-      return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
-        return id == no_value || !is_blocked_[id] || shape(id) == out ||
-               (shape(id).size() == out.size() && shape(id)[1] == out[1]);
-      });
+    const AxisUses uses = axes_of(graph_, node);
+    for (size_t i = 0; i < uses.size(); ++i) {
+      const ValueId id = node.inputs[i];
+      if (id == no_value || (node.op->kind == OpKind::elementwise && !is_blocked_[id])) continue;
+      if (!is_blocked_[id] && !is_joined(uses[i][1])) continue;
+      const bool has_axes = shape(id).size() == out.size() && stays_in_image(uses[i][0]);
+      if (!has_axes || !(uses[i][1].is_same(1) || takes_blocks(node, id, uses[i][1]))) return false;
+      for (size_t d = 2; d < out.size(); ++d)
+        if (uses[i][d].kind != AxisUse::Kind::fixed && uses[i][d].axis != static_cast<int>(d)) return false;
     }
-    if (windows.count(op) || op == "resize") return shape(node.inputs[0])[1] == out[1];
-    const auto rank = static_cast<int64_t>(shape(node.inputs[0]).size());
-    auto is_channel = [&](int64_t axis) { return (axis + rank) % rank == 1; };
-    auto is_batch = [&](int64_t axis) { return (axis + rank) % rank == 0; };
-    if (op == "pad") {
-      const auto& pads = node.attributes.get_ints("pads");
-      return pads[0] == 0 && pads[1] == 0 && pads[rank] == 0 && pads[rank + 1] == 0;
-    }
-    if (op == "slice") {
-      const auto& axes = node.attributes.get_ints("axes");
-      for (size_t i = 0; i < axes.size(); ++i) {
-        const auto& steps = node.attributes.get_ints("steps");
-        if (is_channel(axes[i]) && (node.attributes.get_ints("starts")[i] % block_of(node.inputs[0]) ||
-                                    out[1] % block_of(node.inputs[0]) || (!steps.empty() && steps[i] != 1))) {
-          return false;
-        }
-      }
-      return true;
-    }
-    if (op == "select_channels") {
-      return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) { return is_blocked_[id]; });
-    }
-    if (op == "concat") {
-      if (!is_channel(node.attributes.get_int("axis"))) return true;
-      return std::all_of(node.inputs.begin(), node.inputs.end(),
-                         [&](ValueId id) { return shape(id)[1] % block_of(node.outputs[0]) == 0; });
-    }
-    if (node.op->kind == OpKind::reduction && node.attributes.has("axes") && node.attributes.has("keepdims")) {
-      if (node.attributes.get_int("keepdims") == 0) return false;
-      const auto& axes = node.attributes.get_ints("axes");
-      return std::none_of(axes.begin(), axes.end(), [&](int64_t axis) { return is_channel(axis) || is_batch(axis); });
-    }
-    return false;
+    return true;
   }
 
-  bool is_convolution(const Node& node) const {
-    const std::string& op = node.op->name;
-    return op == "conv" || op == "conv_transpose" || op == "winograd_conv";
+  static bool is_joined(const AxisUse& use) { return use.kind == AxisUse::Kind::runs; }
+  static bool stays_in_image(const AxisUse& use) {
+    return use.kind == AxisUse::Kind::fixed || use.is_same(0) || (is_joined(use) && use.axis == 0);
+  }
+
+  // Runs of channels that are whole blocks; or any runs, but whole inputs, of what lies in blocks.
+  bool takes_blocks(const Node& node, ValueId id, const AxisUse& channels) {
+    if (!is_joined(channels) || channels.runs.empty()) return false;
+    if (node.inputs.size() == 1 || joins_whole(graph_, node)) {
+      const int64_t block = block_of(node.inputs.size() == 1 ? id : node.outputs[0]);
+      return std::all_of(channels.runs.begin(), channels.runs.end(), [&](const AxisUse::Run& run) {
+        return run.from % block == 0 && run.count % block == 0 && run.step == 1;
+      });
+    }
+    return is_blocked_[id];
   }
 
   bool gives_blocks(const Node& node) {
     if (!is_eligible(node.outputs[0])) return false;
-    if (is_convolution(node)) return graph_.is_constant(node.inputs[1]) && is_blockable_conv(node);
+    if (const auto form = convolution(node)) return graph_.is_constant(node.inputs[1]) && is_blockable(node, *form);
     return any_input_blocked(node) && keeps_channels(node);
   }
 
   // Lanes of the result are lanes of the inputs: element by element, or of a convolution that keeps channels apart.  Or
   // lanes of the inputs are words.
   bool needs_blocks(const Node& node) {
-    const bool is_conv = node.op->name == "conv";
-    if (is_conv && graph_.is_constant(node.inputs[1]) && is_blockable_conv(node) && has_tile_words(node.inputs[0]))
+    const auto form = convolution(node);
+    if (form && may_take_words(node) && graph_.is_constant(node.inputs[1]) && is_blockable(node, *form) &&
+        has_tile_words(node.inputs[0])) {
       return true;
+    }
     if (!is_blocked_[node.outputs[0]]) return false;
-    return node.op->kind == OpKind::elementwise || (is_conv && node.attributes.get_int("groups") > 1);
+    return node.op->kind == OpKind::elementwise || (form && may_take_words(node) && form->groups > 1);
+  }
+  // Multiplies data and weights as they lie.
+  static bool may_take_words(const Node& node) {
+    return node.op->facts.rounding == Rounding::multiplies && node.op->facts.operands > 1;
   }
 
   // Puts the channels last, or something like that: a copy that takes whole blocks as they are.
   bool transposes(const Node& node) const {
-    if (node.op->name == "transpose") return true;
+    if (is_permutation(graph_, node)) return true;
     if (node.op->kind != OpKind::view || node.outputs.size() != 1) return false;
     const auto& users = uses_.users[node.outputs[0]];
     return std::any_of(users.begin(), users.end(),
@@ -191,7 +187,8 @@ class LayoutAssignment {
   // What a convolution makes, alone or with operators on its elements, stays row-major where everything that reads it
   // wants it so: it is transposed while it is in registers.
   void leave_plain(const Node& node) {
-    const bool is_one_group = node.op->name == "conv" && node.attributes.get_int("groups") == 1;
+    const auto form = convolution(node);
+    const bool is_one_group = form && may_take_words(node) && form->groups == 1;
     if (!is_one_group || !is_blocked_[node.outputs[0]]) return;
     std::vector<ValueId> made{node.outputs[0]};
     while (uses_.users[made.back()].size() == 1 && !uses_.is_output[made.back()]) {
@@ -213,7 +210,7 @@ class LayoutAssignment {
   // Whether the node is as well off with blocked inputs.
   bool reads_blocks(const Node& node) {
     if (!any_input_blocked(node)) return false;
-    if (is_convolution(node)) return !is_blocked_[node.inputs[1]] && is_blockable_conv(node);
+    if (const auto form = convolution(node)) return !is_blocked_[node.inputs[1]] && is_blockable(node, *form);
     if (node.outputs.size() != 1 || !keeps_channels(node)) return false;
     return is_blocked_[node.outputs[0]] || node.op->kind == OpKind::reduction;
   }

@@ -28,16 +28,16 @@ struct Shape3x3 {
 };
 
 std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
-  if (node.op->name != "conv" || !graph.is_constant(node.inputs[1])) return std::nullopt;
+  const auto form = linear_of(graph, node);
+  if (!form || form->groups != 1 || form->filter_axis != 0 || !graph.is_constant(node.inputs[1])) return std::nullopt;
   if (!node.attributes.get_string("result").empty()) return std::nullopt;  // of small elements
   const NDArray& weight = *graph.values[node.inputs[1]].constant;
-  if (weight.dtype() != f32 || weight.rank() != 4 || weight.shape()[2] != 3 || weight.shape()[3] != 3)
-    return std::nullopt;
-  const auto is_one = [&](const char* name) {
-    const auto& values = node.attributes.get_ints(name);
-    return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 1; });
+  if (weight.dtype() != f32 || weight.rank() != 4) return std::nullopt;
+  const auto uses = axes_of(graph, node)[0];
+  const auto is_of_three = [](const AxisUse& use) {
+    return use.kind == AxisUse::Kind::window && use.size == 3 && use.step == 1 && use.gap == 1;
   };
-  if (node.attributes.get_int("groups") != 1 || !is_one("strides") || !is_one("dilations")) return std::nullopt;
+  if (!std::all_of(uses.begin() + 2, uses.end(), is_of_three)) return std::nullopt;
   const Shape out = smallest_shape(graph.values[node.outputs[0]].type);
   return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2], out[3]};
 }

@@ -1,6 +1,7 @@
 // The same operator on the same inputs with the same attributes is computed once; equal constants are one.
 //
 //   a = exp(x); b = exp(x); c = a + b   ⇒   a = exp(x); c = a + a
+#include <map>
 #include <unordered_map>
 
 #include "relay_ir/op.h"
@@ -44,18 +45,18 @@ Graph eliminate_common(const Graph& graph) {
       copy.set(static_cast<ValueId>(id), found->second);
     }
   }
-  std::unordered_map<std::string, std::vector<ValueId>> known;
+  std::map<std::pair<const OpDef*, std::string>, std::vector<ValueId>> known;
   for (const Node& node : graph.nodes) {
-    std::string key = node.op->name;
+    std::string key;
     for (const ValueId id : node.inputs) key += " " + std::to_string(copy[id]);
     for (const auto& [name, value] : node.attributes.all()) key += " " + name + "=" + std::visit(AttributeKey(), value);
-    const auto found = known.find(key);
+    const auto found = known.find({node.op, key});
     if (found != known.end()) {
       for (size_t i = 0; i < node.outputs.size(); ++i) copy.set(node.outputs[i], found->second[i]);
       continue;
     }
     copy.copy(node);
-    std::vector<ValueId>& results = known[key];
+    std::vector<ValueId>& results = known[{node.op, key}];
     for (const ValueId id : node.outputs) results.push_back(copy[id]);
   }
   return copy.finish();

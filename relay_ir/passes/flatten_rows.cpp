@@ -78,24 +78,13 @@ class Flattener {
     const ValueId out = node.outputs[0];
     NodeAttributes attributes = node.attributes;
     if (attributes.has("axis")) attributes.set("axis", int64_t{1});
-    flat_[out] = copy_.to().add_node(node.op->name, inputs, attributes, node.name)[0];
+    flat_[out] = copy_.to().add_node(*node.op, inputs, attributes, node.name)[0];
     made_.insert(out);
     return true;
   }
 
   bool operands(const Node& node, std::vector<ValueId>& inputs) {
-    const std::string& op = node.op->name;
-    const int rank = type(node.outputs[0]).rank();
-    const auto is_last = [&](int64_t axis) { return axis == -1 || axis == rank - 1; };
-    if (op == "matmul") {
-      if (node.attributes.get_int("transpose_a") || type(node.inputs[1]).rank() != 2) return false;
-      inputs = {flat(node.inputs[0]), at(node.inputs[1])};
-      return true;
-    }
-    if (op == "layer_norm" || op == "rms_norm" || op == "softmax" || op == "log_softmax") {
-      if (!is_last(node.attributes.get_int("axis"))) return false;
-      for (size_t i = 1; i < node.inputs.size(); ++i)
-        if (node.inputs[i] != no_value && type(node.inputs[i]).rank() > 1) return false;
+    if (works_on_rows(node)) {
       inputs = {flat(node.inputs[0])};
       for (size_t i = 1; i < node.inputs.size(); ++i) inputs.push_back(at(node.inputs[i]));
       return true;
@@ -120,6 +109,19 @@ class Flattener {
       }
     }
     return true;
+  }
+
+  // A product with one matrix, a normalisation or a softmax of rows: what is beside the rows is the same for all.
+  bool works_on_rows(const Node& node) const {
+    if (node.op->kind != OpKind::contraction && node.op->kind != OpKind::composite) return false;
+    const AxisUses uses = axes_of(graph_, node);
+    for (size_t i = 0; i < uses.size(); ++i) {
+      if (i > 0 && node.inputs[i] != no_value && type(node.inputs[i]).rank() > 2) return false;
+      for (size_t d = 0; d + 1 < uses[i].size(); ++d)
+        if (i == 0 ? !uses[i][d].is_same(static_cast<int>(d)) : uses[i][d].kind != AxisUse::Kind::fixed) return false;
+    }
+    const AxisUse::Kind along = uses[0].back().kind;  // all of the row
+    return along == AxisUse::Kind::whole || along == AxisUse::Kind::fixed;
   }
 
   // The same for every row.

@@ -11,6 +11,7 @@
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/pattern.h"
 
 namespace tw::relay {
 namespace {
@@ -27,16 +28,16 @@ class Folder {
   }
 
  private:
-  // A convolution or matmul of the new graph, with what is already added to it.
-  struct Linear {
-    std::string op;
+  // A linear form of the new graph, with what is already added to it.
+  struct Biased {
+    const OpDef* op = nullptr;
     NodeAttributes attributes;
     ValueId data = no_value;
     NDArray weight;
     std::optional<std::vector<double>> bias;  // by output channel
     int64_t channels = 0;
     int channel_axis = 1;  // of the result
-    int weight_axis = 0;   // of the weight's output channels
+    int weight_axis = 0;   // of the weight's filters
     int rank = 0;
   };
 
@@ -44,28 +45,25 @@ class Folder {
 
   bool is_used_once(ValueId id) const { return uses_.users[id].size() == 1 && !uses_.is_output[id]; }
 
-  // What the old node's result is, if it is a linear operator with constant weights.
-  std::optional<Linear> as_linear(const Node& node) {
-    const std::string& op = node.op->name;
-    if ((op != "conv" && op != "matmul") || !from().is_constant(node.inputs[1])) return std::nullopt;
-    Linear linear;
-    linear.op = op;
+  // What the old node's result is, if it is a linear form with constant weights.
+  std::optional<Biased> as_linear(const Node& node) {
+    const auto form = linear_of(from(), node);
+    if (!form || form->filter_axis < 0 || !from().is_constant(node.inputs[1])) return std::nullopt;
+    Biased linear;
+    linear.op = node.op;
     linear.attributes = node.attributes;
     linear.data = copy_[node.inputs[0]];
     linear.weight = *from().values[node.inputs[1]].constant;
     linear.rank = from().values[node.outputs[0]].type.rank();
     if (linear.weight.dtype() != f32 && linear.weight.dtype() != f64) return std::nullopt;
-    if (op == "matmul") {
-      if (linear.weight.rank() != 2) return std::nullopt;
-      linear.weight_axis = node.attributes.get_int("transpose_b") ? 0 : 1;
-      linear.channel_axis = linear.rank - 1;
-    }
+    linear.weight_axis = form->filter_axis;
+    linear.channel_axis = form->result_axis;
     linear.channels = linear.weight.shape()[linear.weight_axis];
     return linear;
   }
 
   // A constant with one number for each channel of the linear operator's result.
-  std::optional<std::vector<double>> per_channel(const Linear& linear, ValueId id) const {
+  std::optional<std::vector<double>> per_channel(const Biased& linear, ValueId id) const {
     if (!from().is_constant(id)) return std::nullopt;
     const NDArray& array = *from().values[id].constant;
     if (array.rank() > linear.rank) return std::nullopt;
@@ -78,30 +76,35 @@ class Folder {
     return result;
   }
 
+  struct Rule {
+    bool is_scale;                       // or a shift
+    double (*number)(double) = nullptr;  // null: the operand itself, which may come first as well
+  };
+
   bool fold(const Node& node) {
-    const std::string& op = node.op->name;
+    static const RulesByOp<Rule> rules = {{"multiply", {true}},
+                                          {"divide", {true, [](double x) { return 1 / x; }}},
+                                          {"add", {false}},
+                                          {"subtract", {false, [](double x) { return -x; }}}};
     if (const auto linear = as_linear(node)) {
       linear_[node.outputs[0]] = *linear;
       return false;
     }
-    const bool is_scale = op == "multiply" || op == "divide", is_shift = op == "add" || op == "subtract";
-    if (!is_scale && !is_shift) return false;
+    const Rule* rule = rules.find(node);
+    if (!rule) return false;
     for (const int side : {0, 1}) {
-      if (side == 1 && (op == "divide" || op == "subtract")) continue;
+      if (side == 1 && rule->number) continue;
       const ValueId source = node.inputs[side];
       const auto found = linear_.find(source);
       if (found == linear_.end() || !is_used_once(source)) continue;
       if (!(from().values[source].type == from().values[node.outputs[0]].type)) continue;
-      Linear linear = found->second;
+      Biased linear = found->second;
       auto numbers = per_channel(linear, node.inputs[1 - side]);
       if (!numbers) continue;
-      if (op == "divide") {
-        for (double& x : *numbers) x = 1 / x;
-      } else if (op == "subtract") {
-        for (double& x : *numbers) x = -x;
-      }
-      const bool changes_graph = is_scale || linear.bias.has_value();
-      if (is_scale) {
+      if (rule->number)
+        for (double& x : *numbers) x = rule->number(x);
+      const bool changes_graph = rule->is_scale || linear.bias.has_value();
+      if (rule->is_scale) {
         scale(linear, *numbers);
       } else if (linear.bias) {
         for (size_t i = 0; i < numbers->size(); ++i) (*linear.bias)[i] += (*numbers)[i];
@@ -116,7 +119,7 @@ class Folder {
     return false;
   }
 
-  static void scale(Linear& linear, const std::vector<double>& factors) {
+  static void scale(Biased& linear, const std::vector<double>& factors) {
     linear.weight = linear.weight.clone();
     int64_t inner = 1;
     for (int i = linear.weight_axis + 1; i < linear.weight.rank(); ++i) inner *= linear.weight.shape()[i];
@@ -127,10 +130,10 @@ class Folder {
     for (size_t i = 0; i < factors.size(); ++i) (*linear.bias)[i] *= factors[i];
   }
 
-  void emit(const Node& node, const Linear& linear) {
+  void emit(const Node& node, const Biased& linear) {
     Graph& to = copy_.to();
     const ValueId weight = to.add_constant(node.name + ".weight", linear.weight);
-    ValueId result = copy_.add(node, linear.op, {linear.data, weight}, linear.attributes)[0];
+    ValueId result = copy_.add(node, *linear.op, {linear.data, weight}, linear.attributes)[0];
     if (linear.bias) {
       Shape shape(static_cast<size_t>(linear.rank - linear.channel_axis), 1);
       shape[0] = linear.channels;
@@ -143,7 +146,7 @@ class Folder {
 
   GraphCopy copy_;
   const Uses uses_;
-  std::unordered_map<ValueId, Linear> linear_;  // by value of the old graph
+  std::unordered_map<ValueId, Biased> linear_;  // by value of the old graph
 };
 
 }  // namespace

@@ -106,7 +106,7 @@ class Folder {
         }
         arguments.push_back(id == no_value ? no_value : map[id]);
       }
-      const auto outputs = program.add_node(node->op->name, arguments, node->attributes, node->name);
+      const auto outputs = program.add_node(*node->op, arguments, node->attributes, node->name);
       for (size_t i = 0; i < outputs.size(); ++i) {
         map[node->outputs[i]] = outputs[i];
         if (!is_wanted[node->outputs[i]]) continue;

@@ -6,8 +6,6 @@
 //   gather(transpose(x), number n)                              ⇒  transpose(gather(x, number n))
 //
 // A reshape that drops an axis of which one position is sliced is such a gather.
-#include <unordered_map>
-
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/pattern.h"
@@ -43,7 +41,6 @@ class Hoister {
         continue;
       }
       copy_.copy(node);
-      for (const ValueId id : node.outputs) producer_[copy_[id]] = static_cast<int>(to().nodes.size()) - 1;
     }
     return copy_.finish();
   }
@@ -52,27 +49,21 @@ class Hoister {
   Graph& to() { return copy_.to(); }
   const std::vector<Expr>& shape_of(ValueId id) { return to().values[id].type.shape; }
 
-  const Node* producer(ValueId id, const char* op) {
-    const auto found = producer_.find(id);
-    if (found == producer_.end() || to().nodes[found->second].op->name != op) return nullptr;
-    return &to().nodes[found->second];
+  ValueId add(const Node& node, const char* op, ValueId x, NodeAttributes attributes) {
+    return to().add_node(op, {x}, std::move(attributes), node.name + "." + op)[0];
   }
 
-  ValueId add(const Node& node, const char* op, ValueId x, NodeAttributes attributes) {
-    const ValueId id = to().add_node(op, {x}, std::move(attributes), node.name + "." + op)[0];
-    producer_[id] = static_cast<int>(to().nodes.size()) - 1;
-    return id;
-  }
+  using Rule = ValueId (Hoister::*)(const Node& node, const std::vector<Expr>& wanted);
 
   ValueId replacement(const Node& node) {
+    static const RulesByOp<Rule> rules = {{"gather", &Hoister::of_gather}, {"reshape", &Hoister::of_reshape}};
+    const Rule* rule = rules.find(node);
+    if (!rule) return no_value;
     const std::vector<Expr>& wanted = copy_.from().values[node.outputs[0]].type.shape;
-    if (is_const_int(product(wanted, 0, wanted.size()), 0)) return no_value;
-    if (node.op->name == "gather") return of_gather(node);
-    if (node.op->name == "reshape") return of_reshape(node, wanted);
-    return no_value;
+    return is_const_int(product(wanted, 0, wanted.size()), 0) ? no_value : (this->*(*rule))(node, wanted);
   }
 
-  ValueId of_gather(const Node& node) {
+  ValueId of_gather(const Node& node, const std::vector<Expr>&) {
     const ValueId x = copy_[node.inputs[0]];
     const TensorType& indices = copy_.from().values[node.inputs[1]].type;
     const auto number = uniform_number(copy_.from(), node.inputs[1]);
@@ -88,7 +79,7 @@ class Hoister {
   }
 
   ValueId of_reshape(const Node& node, const std::vector<Expr>& wanted) {
-    const Node* slice = producer(copy_[node.inputs[0]], "slice");
+    const Node* slice = copy_.made_by(copy_[node.inputs[0]], "slice");
     if (!slice) return no_value;
     const Ints &axes = slice->attributes.get_ints("axes"), &steps = slice->attributes.get_ints("steps");
     if (axes.size() != 1 || (!steps.empty() && steps[0] != 1)) return no_value;
@@ -104,7 +95,7 @@ class Hoister {
 
   // One position of an axis, without that axis.
   ValueId pick(const Node& node, const Cut& cut) {
-    const Node* transpose = producer(cut.x, "transpose");
+    const Node* transpose = copy_.made_by(cut.x, "transpose");
     if (!transpose) {
       std::vector<Expr> wanted = shape_of(cut.x);
       wanted.erase(wanted.begin() + cut.axis);
@@ -150,7 +141,6 @@ class Hoister {
   }
 
   GraphCopy copy_;
-  std::unordered_map<ValueId, int> producer_;
 };
 
 }  // namespace

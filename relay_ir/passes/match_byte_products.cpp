@@ -36,16 +36,17 @@ class Matcher {
  private:
   // What is to be added to the elements of the first operand; 0: nothing.
   int64_t shift_of(const Node& node) const {
-    const std::string& op = node.op->name;
-    if ((op != "conv" && op != "matmul") || node.attributes.get_string("result") != "i32") return 0;
+    const auto form = linear_of(copy_.from(), node);
+    if (!form || !node.attributes.has("result") || node.attributes.get_string("result") != "i32") return 0;
     const Value &a = copy_.from().values[node.inputs[0]], &b = copy_.from().values[node.inputs[1]];
-    if (!b.constant || b.type.dtype != i8 || (op == "matmul" && b.type.rank() != 2)) return 0;
+    const bool has_window = form->result_axis + 1 < copy_.from().values[node.outputs[0]].type.rank();
+    if (!b.constant || b.type.dtype != i8 || (!has_window && b.type.rank() != 2)) return 0;
     if (a.type.dtype == i8 && has_u8s8_ && !has_s8s8_) return 128;
     if (a.type.dtype == u8 && has_s8s8_ && !has_u8s8_) return -128;
     return 0;
   }
 
-  ValueId add(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
+  ValueId add(OpRef op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
     return copy_.to().add_node(op, std::move(inputs), std::move(attributes))[0];
   }
 
@@ -68,21 +69,17 @@ class Matcher {
     NodeAttributes attributes = node.attributes;
     const NDArray& b = *copy_.from().values[node.inputs[1]].constant;
     const Shape& shape = b.shape();
-    size_t kept = 0;  // the axis of b that the result has
-    Shape beside;     // the sums' shape, to stand beside the result
-    if (node.op->name == "conv") {
-      a = padded(a, attributes, constant("pad", shifted_type, {}, {shift}));
-      beside.assign(shape.size() - 1, 1);
-      beside[0] = shape[0];
-    } else {
-      kept = node.attributes.get_int("transpose_b") ? 0 : 1;
-      beside = {shape[kept]};
-    }
+    const Linear form = *linear_of(copy_.from(), node);
+    const auto kept = static_cast<size_t>(form.filter_axis);
+    // The sums' shape, to stand beside the result.
+    Shape beside(copy_.from().values[node.outputs[0]].type.rank() - form.result_axis, 1);
+    beside[0] = shape[kept];
+    if (attributes.has("pads")) a = padded(a, attributes, constant("pad", shifted_type, {}, {shift}));
     int64_t inner = 1;
     for (size_t d = kept + 1; d < shape.size(); ++d) inner *= shape[d];
     std::vector<int64_t> sums(static_cast<size_t>(shape[kept]), 0);
     for (int64_t i = 0; i < b.size(); ++i) sums[static_cast<size_t>(i / inner % shape[kept])] += shift * b.get_int(i);
-    const ValueId product = add(node.op->name, {a, copy_[node.inputs[1]]}, attributes);
+    const ValueId product = add(*node.op, {a, copy_[node.inputs[1]]}, attributes);
     const ValueId correction = constant("shift_sums", i32, beside, sums);
     copy_.set(node.outputs[0], copy_.add(node, "subtract", {product, correction})[0]);
   }

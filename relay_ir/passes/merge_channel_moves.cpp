@@ -13,6 +13,7 @@
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/pattern.h"
 
 namespace tw::relay {
 namespace {
@@ -90,14 +91,9 @@ class ChannelMoves {
     if (found != shapes_.end()) return found->second;
     return shapes_[id] = smallest_shape(from().values[id].type);
   }
-  const Node* producer(ValueId id, const char* op) const {
-    if (id == no_value || uses_.producer[id] < 0) return nullptr;
-    const Node& node = from().nodes[uses_.producer[id]];
-    return node.op->name == op ? &node : nullptr;
-  }
-  static bool is_move(const Node& node) {
-    static const std::set<std::string> moves = {"concat", "slice", "reshape", "transpose"};
-    return moves.count(node.op->name) != 0;
+  // Another order of elements, or some of them: nothing is computed.
+  bool is_move(const Node& node) const {
+    return node.op->kind == OpKind::view || is_strided(from(), node) || joins_whole(from(), node);
   }
 
   // ---- where channels come from
@@ -127,30 +123,23 @@ class ChannelMoves {
   }
 
   std::vector<Source> moved(const Node& node) {
-    const auto rank = static_cast<int64_t>(shape(node.outputs[0]).size());
-    const auto is_channel = [&](int64_t axis) { return (axis + rank) % rank == 1; };
-    std::vector<Source> result;
-    if (node.op->name == "concat" && is_channel(node.attributes.get_int("axis"))) {
-      for (const ValueId id : node.inputs) {
-        const auto part = sources_of(id);
-        result.insert(result.end(), part.begin(), part.end());
-      }
-    } else if (node.op->name == "slice") {
-      const Ints &axes = node.attributes.get_ints("axes"), &steps = node.attributes.get_ints("steps");
-      const auto size = axes.size() == 1 ? as_int(node.attributes.get_dims("sizes")[0]) : std::nullopt;
-      if (!size || !is_channel(axes[0])) return {};
-      const auto all = sources_of(node.inputs[0]);
-      const int64_t start = node.attributes.get_ints("starts")[0], step = steps.empty() ? 1 : steps[0];
-      for (int64_t i = 0; i < *size; ++i) result.push_back(all.at(start + i * step));
-    } else if (node.op->name == "reshape") {
-      return shuffled(node);
+    if (node.op->kind == OpKind::view) return shuffled(node);
+    std::vector<Source> result(shape(node.outputs[0])[1]);
+    const AxisUses uses = axes_of(from(), node);
+    for (size_t i = 0; i < uses.size(); ++i) {
+      for (size_t d = 0; d < uses[i].size(); ++d)
+        if (d != 1 && !uses[i][d].is_same(static_cast<int>(d))) return {};
+      if (uses[i][1].axis != 1 || uses[i][1].runs.empty()) return {};
+      const auto all = sources_of(node.inputs[i]);
+      for (const AxisUse::Run& run : uses[i][1].runs)
+        for (int64_t c = 0; c < run.count; ++c) result.at(run.to + c) = all.at(run.from + c * run.step);
     }
     return result;
   }
 
   std::vector<Source> shuffled(const Node& node) {
-    const Node* transpose = producer(node.inputs[0], "transpose");
-    const Node* reshape = transpose ? producer(transpose->inputs[0], "reshape") : nullptr;
+    const Node* transpose = made_by(from(), uses_, node.inputs[0], "transpose");
+    const Node* reshape = transpose ? made_by(from(), uses_, transpose->inputs[0], "reshape") : nullptr;
     if (!reshape) return {};
     const ValueId x = reshape->inputs[0];
     const Shape &outer = shape(x), &inner = shape(reshape->outputs[0]);
@@ -182,24 +171,30 @@ class ChannelMoves {
     return order_free_[id] = is_free;
   }
 
-  bool has_constant_weights(const Node& node, ValueId data) const {
-    return node.op->name == "conv" && node.inputs[0] == data && node.inputs[1] != data &&
+  // A sum over all channels, with constant weights.
+  bool consumes(const Node& node, ValueId data) const {
+    const auto form = linear_of(from(), node);
+    return form && form->groups == 1 && form->data_axis == 1 && node.inputs[0] == data && node.inputs[1] != data &&
            from().is_constant(node.inputs[1]);
   }
-  bool consumes(const Node& node, ValueId data) const {
-    return has_constant_weights(node, data) && node.attributes.get_int("groups") == 1;
-  }
-  // Channels stay apart and in order.
+  // Channels stay apart and in order, beside constants.
   bool passes_on(const Node& node, ValueId data) {
-    static const std::set<std::string> pools = {"max_pool", "average_pool", "sum_pool"};
     const ValueId out = node.outputs[0];
-    if (node.outputs.size() != 1 || shape(out).size() < 3 || shape(out)[1] != shape(data)[1]) return false;
-    if (pools.count(node.op->name)) return true;
-    if (has_constant_weights(node, data))
-      return node.attributes.get_int("groups") == shape(data)[1] && shape(node.inputs[1])[0] == shape(data)[1];
-    if (node.op->kind != OpKind::elementwise || shape(out) != shape(data)) return false;
-    return std::all_of(node.inputs.begin(), node.inputs.end(),
-                       [&](ValueId id) { return id == no_value || id == data || from().is_constant(id); });
+    if (node.outputs.size() != 1 || shape(out).size() < 3 || node.op->kind == OpKind::composite ||
+        node.op->kind == OpKind::opaque) {
+      return false;
+    }
+    const AxisUses uses = axes_of(from(), node);
+    for (size_t i = 0; i < uses.size(); ++i) {
+      const ValueId id = node.inputs[i];
+      if (id == no_value) continue;
+      const AxisUse& channels = uses[i][1];
+      if (id == data ? !channels.is_same(1) || shape(id).size() != shape(out).size()
+                     : !from().is_constant(id) ||
+                           (channels.kind != AxisUse::Kind::same && channels.kind != AxisUse::Kind::fixed))
+        return false;
+    }
+    return true;
   }
 
   // ---- the new graph
@@ -263,16 +258,17 @@ class ChannelMoves {
       if (const auto found = order_.find(id); found != order_.end()) order = &found->second;
     }
     if (!order) return copy_.copy(node);
-    const bool is_conv = node.op->name == "conv", is_end = is_conv && node.attributes.get_int("groups") == 1;
-    const int rank = static_cast<int>(shape(node.outputs[0]).size());
+    const auto form = linear_of(from(), node);
+    const bool is_end = form && form->groups == 1;
+    const AxisUses uses = axes_of(from(), node);
     std::vector<ValueId> inputs;
-    for (const ValueId id : node.inputs) {
-      int axis = -1;  // of the channels, in a constant
-      if (from().is_constant(id)) axis = is_conv ? (is_end ? 1 : 0) : 1 + static_cast<int>(shape(id).size()) - rank;
-      const bool has_channels = axis >= 0 && shape(id)[axis] == static_cast<int64_t>(order->size());
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId id = node.inputs[i];
+      const int axis = is_end ? form->weight_axis : uses[i][1].axis;  // of the channels, in a constant
+      const bool has_channels = from().is_constant(id) && axis >= 0 && (is_end ? i == 1 : uses[i][1].is_same(axis));
       inputs.push_back(has_channels ? permuted_constant(id, axis, *order) : get(id));
     }
-    copy_.set(node.outputs[0], copy_.add(node, node.op->name, inputs, node.attributes)[0]);
+    copy_.set(node.outputs[0], copy_.add(node, *node.op, inputs, node.attributes)[0]);
     if (!is_end) order_[node.outputs[0]] = *order;
   }
 

@@ -12,13 +12,14 @@
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/pattern.h"
 
 namespace tw::relay {
 namespace {
 
 struct Branch {
-  ValueId weight = no_value, bias = no_value;  // bias: of one number a column
-  ValueId end = no_value;                      // the product, or its sum with the bias
+  ValueId input = no_value, weight = no_value, bias = no_value;  // bias: of one number a column
+  ValueId end = no_value;                                        // the product, or its sum with the bias
   int64_t columns = 0;
 };
 
@@ -29,7 +30,7 @@ class Merger {
   Graph run() {
     std::map<ValueId, std::vector<Branch>> by_input;
     for (const Node& node : graph_.nodes) {
-      if (const auto branch = branch_of(node)) by_input[node.inputs[0]].push_back(*branch);
+      if (const auto branch = branch_of(node)) by_input[branch->input].push_back(*branch);
     }
     for (auto& [input, branches] : by_input) {
       if (branches.size() < 2) continue;
@@ -48,45 +49,43 @@ class Merger {
   }
 
  private:
+  // A product with weights, or what is added to it where nothing else uses it.
   std::optional<Branch> branch_of(const Node& node) const {
-    if (node.op->name != "matmul" || node.attributes.get_int("transpose_a") || node.attributes.get_int("transpose_b")) {
-      return std::nullopt;
+    static const Pattern x = any(), weight = any(), bias = any(),
+                         product = op("matmul", {x, weight}, [](const Node& n) {
+                           return !n.attributes.get_int("transpose_a") && !n.attributes.get_int("transpose_b");
+                         });
+    static const Pattern rows[] = {product + bias, product};
+    for (const Pattern& row : rows) {
+      const auto match = node.outputs.size() == 1 ? find_match(graph_, uses_, row, node.outputs[0]) : std::nullopt;
+      if (!match || !is_only_moved(node.outputs[0])) continue;
+      Branch branch{(*match)[x], (*match)[weight], no_value, node.outputs[0]};
+      const TensorType& type = graph_.values[branch.weight].type;
+      if (!graph_.is_constant(branch.weight) || type.rank() != 2 || !type.dtype.is_float() ||
+          uses_.users[branch.weight].size() != 1 || graph_.is_constant(branch.input)) {
+        return std::nullopt;
+      }
+      branch.columns = *as_int(type.shape[1]);
+      if (!match->has(bias)) return branch;
+      branch.bias = (*match)[bias];
+      return is_bias(branch, (*match)[product]) ? std::optional(branch) : std::nullopt;
     }
-    const ValueId weight = node.inputs[1], product = node.outputs[0];
-    const TensorType &type = graph_.values[weight].type, &x = graph_.values[node.inputs[0]].type;
-    if (!graph_.is_constant(weight) || type.rank() != 2 || uses_.users[weight].size() != 1 || !type.dtype.is_float()) {
-      return std::nullopt;
-    }
-    if (x.rank() == 0 || graph_.is_constant(node.inputs[0])) return std::nullopt;
-    Branch branch{weight, no_value, product, *as_int(type.shape[1])};
-    if (const ValueId bias = bias_of(product, branch.columns); bias != no_value) {
-      branch.bias = bias;
-      branch.end = graph_.nodes[uses_.users[product][0]].outputs[0];
-    }
-    return is_only_moved(branch.end) ? std::optional(branch) : std::nullopt;
+    return std::nullopt;
   }
 
-  // What is added to the product where nothing else uses it: a constant vector along the columns.
-  ValueId bias_of(ValueId product, int64_t columns) const {
-    if (uses_.is_output[product] || uses_.users[product].size() != 1) return no_value;
-    const Node& add = graph_.nodes[uses_.users[product][0]];
-    if (add.op->name != "add" || add.inputs[0] == add.inputs[1]) return no_value;
-    const ValueId bias = add.inputs[0] == product ? add.inputs[1] : add.inputs[0];
-    const TensorType& type = graph_.values[bias].type;
-    if (!graph_.is_constant(bias) || type.rank() == 0 || graph_.values[bias].constant->size() != columns)
-      return no_value;
-    if (as_int(type.shape.back()) != columns || !(graph_.values[add.outputs[0]].type == graph_.values[product].type)) {
-      return no_value;
-    }
-    return bias;
+  // A constant vector along the columns.
+  bool is_bias(const Branch& branch, ValueId product) const {
+    const TensorType& type = graph_.values[branch.bias].type;
+    return graph_.is_constant(branch.bias) && type.rank() > 0 &&
+           graph_.values[branch.bias].constant->size() == branch.columns &&
+           as_int(type.shape.back()) == branch.columns && graph_.values[branch.end].type == graph_.values[product].type;
   }
 
   bool is_only_moved(ValueId id) const {
     if (uses_.is_output[id] || uses_.users[id].empty()) return false;
     return std::all_of(uses_.users[id].begin(), uses_.users[id].end(), [&](int user) {
       const Node& node = graph_.nodes[user];
-      return node.op->kind == OpKind::view || node.op->name == "transpose" || node.op->name == "slice" ||
-             node.op->name == "attention";
+      return node.op->kind == OpKind::view || is_strided(graph_, node) || node.op->facts.takes_strides;
     });
   }
 

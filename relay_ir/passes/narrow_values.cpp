@@ -4,15 +4,15 @@
 //   * it is stored at all (fusion says what leaves a group), does not stay in a core's first cache anyway, and none of
 //     its readers wants all bits.
 //
-// Nodes are decided from the graph's end: what a node may read depends on how its own result is stored.  Who wants all
-// bits: exponentials, logarithms, roots, angles, comparisons, roundings, indices, running sums and whatever is not
-// listed here; and operators that hand on the error of what they read (sums, scales, extrema, means) to one of these.
+// Nodes are decided from the graph's end: what a node may read depends on how its own result is stored.  All bits are
+// wanted by operators that say so (Rounding::exact), and by those that hand on the error of what they read (sums,
+// scales, extrema, means) to one of these.
 // Products, normalisations and attention round as bf16 networks do everywhere.  Sums within an operator are f32.
 #include "relay_ir/passes/narrow_values.h"
 
 #include <algorithm>
 #include <numeric>
-#include <set>
+#include <span>
 #include <string>
 
 #include "relay_ir/compile/compile.h"
@@ -27,29 +27,19 @@ constexpr double memory_bytes_a_cycle = 6;  // that a core gets
 // Products of two values that are computed are worth two conversions from here on.
 constexpr int64_t many_rows_of_values = 16;
 
-const std::set<std::string>& movers() {
-  static const std::set<std::string> names = {"transpose", "slice", "concat", "broadcast_to", "max_pool", "gather"};
-  return names;
-}
-
-// Compute in f32 whatever they take, and round their result to its type.
-const std::set<std::string>& natives() {
-  static const std::set<std::string> names = {"layer_norm", "rms_norm", "attention"};
-  return names;
-}
-
-// Their loops widen what they read, and their results are as exact as that.
-const std::set<std::string>& keepers() {
-  static const std::set<std::string> names = {
-      "add",     "subtract",   "multiply",    "divide",     "minimum",    "maximum",      "where",        "prelu",
-      "abs",     "negate",     "relu",        "clip",       "leaky_relu", "elu",          "gelu",         "silu",
-      "sigmoid", "tanh",       "erf",         "softplus",   "softsign",   "mish",         "hard_sigmoid", "hard_swish",
-      "shrink",  "reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "average_pool", "sum_pool"};
-  return names;
-}
-
 bool is_mover(const Node& node) {
-  return node.outputs.size() == 1 && (node.op->kind == OpKind::view || movers().count(node.op->name) != 0);
+  return node.outputs.size() == 1 && node.op->facts.rounding == Rounding::moves;
+}
+
+// Computes in f32 whatever it takes, and rounds its result to its type.
+bool is_native(const Node& node) {
+  return node.op->facts.rounding == Rounding::widens ||
+         (node.op->facts.rounding == Rounding::multiplies && !node.op->facts.linear);
+}
+
+// Of those, one that multiplies its operands.
+bool multiplies_values(const Node& node) {
+  return is_native(node) && node.op->facts.rounding == Rounding::multiplies;
 }
 
 class Chooser {
@@ -75,7 +65,7 @@ class Chooser {
       const Node& node = graph_.nodes[i];
       for (const ValueId id : node.outputs) choose(id);
       if (node.outputs.size() != 1 || !result_.is_narrow[node.outputs[0]]) continue;
-      if (is_mover(node) || natives().count(node.op->name)) result_.nodes[i] = Narrow::native;
+      if (is_mover(node) || is_native(node)) result_.nodes[i] = Narrow::native;
     }
     for (const ValueId id : graph_.inputs) choose(id);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) settle(graph_.nodes[i], result_.nodes[i]);
@@ -103,21 +93,22 @@ class Chooser {
   }
 
   Narrow product_of(const Node& node) const {
-    const std::string& op = node.op->name;
-    if (op == "winograd_conv") return has_products_ ? Narrow::data : Narrow::none;
-    if ((op != "conv" && op != "matmul") || !node.attributes.get_string("result").empty()) return Narrow::none;
+    const auto form = linear_of(graph_, node);
+    if (!form || node.op->facts.rounding != Rounding::multiplies) return Narrow::none;
+    if (node.op->facts.operands == 1) return has_products_ ? Narrow::data : Narrow::none;
+    if (!node.attributes.get_string("result").empty()) return Narrow::none;
     const ValueId a = node.inputs[0], b = node.inputs[1];
     if (!is_float(a) || !is_float(b)) return Narrow::none;
     const bool is_constant = graph_.is_constant(b);
-    if (!has_products_) return is_constant && are_weights_worth_it(node) ? Narrow::weights : Narrow::none;
-    return op == "conv" ? convolution(node, is_constant) : matrix_product(node, is_constant);
+    if (!has_products_) return is_constant && are_weights_worth_it(node, *form) ? Narrow::weights : Narrow::none;
+    const bool has_window = form->result_axis + 1 < graph_.values[node.outputs[0]].type.rank();
+    return has_window ? convolution(node, is_constant) : matrix_product(node, is_constant);
   }
 
   // Weights that are widened save time where reading them takes more of it than the products do; f16 is asked for to
   // save memory.
-  bool are_weights_worth_it(const Node& node) const {
-    const auto columns =
-        node.op->name == "conv" ? as_int(graph_.values[node.outputs[0]].type.shape[1]) : extent(node.outputs[0], 1);
+  bool are_weights_worth_it(const Node& node, const Linear& form) const {
+    const auto columns = as_int(graph_.values[node.outputs[0]].type.shape[static_cast<size_t>(form.result_axis)]);
     if (storage_ == f16 || !columns || *columns == 0) return true;
     const double rows = static_cast<double>(elements(node.outputs[0])) / static_cast<double>(*columns);
     const double cycles = rows / target_.fma_ports;  // for a vector of weights
@@ -184,22 +175,27 @@ class Chooser {
     if (narrow == Narrow::product || narrow == Narrow::window_product || narrow == Narrow::group_product) return true;
     if (!is_result_narrow(node)) return false;
     if (is_mover(node)) return true;
-    return node.op->name == "attention" && is_attention_operand(node, id) && are_operands_computed(node);
+    return multiplies_values(node) && is_operand(node, id) && are_operands_computed(node);
   }
 
   // Has no need of more.
   bool accepts(const Node& node, Narrow narrow, ValueId id) const {
     if (demands(node, narrow, id) || narrow == Narrow::data || narrow == Narrow::weights) return true;
-    if (node.op->name == "attention") return false;
-    if (natives().count(node.op->name)) return is_result_narrow(node) && node.inputs[0] == id;
-    return keepers().count(node.op->name) != 0 && !needs_all_bits(node, result_.is_precise);
+    if (multiplies_values(node)) return false;
+    if (is_native(node)) return is_result_narrow(node) && is_operand(node, id);
+    return node.op->facts.rounding == Rounding::keeps && !needs_all_bits(node, result_.is_precise);
   }
 
-  static bool is_attention_operand(const Node& node, ValueId id) {
-    return std::find(node.inputs.begin(), node.inputs.begin() + 3, id) != node.inputs.begin() + 3;
+  static std::span<const ValueId> operands(const Node& node) {
+    return std::span(node.inputs).first(std::min<size_t>(node.inputs.size(), node.op->facts.operands));
+  }
+  static bool is_operand(const Node& node, ValueId id) {
+    const auto data = operands(node);
+    return std::find(data.begin(), data.end(), id) != data.end();
   }
   bool are_operands_computed(const Node& node) const {
-    return std::all_of(node.inputs.begin(), node.inputs.begin() + 3,
+    const auto data = operands(node);
+    return std::all_of(data.begin(), data.end(),
                        [&](ValueId id) { return is_float(id) && uses_.producer[id] >= 0 && !uses_.is_output[id]; });
   }
 
@@ -223,7 +219,7 @@ class Chooser {
     if (node.outputs.size() != 1) return false;
     const bool is_stored = is_stored_[id] || (is_mover(node) && is_stored_[node.inputs[0]]);
     // A table of weights is stored as weights are.
-    const ValueId largest = node.op->name == "gather" && graph_.is_constant(node.inputs[0]) ? node.inputs[0] : id;
+    const ValueId largest = is_mover(node) && graph_.is_constant(node.inputs[0]) ? node.inputs[0] : id;
     return is_stored && elements(largest) * f32.bytes() > target_.l1_bytes;
   }
 
@@ -231,9 +227,8 @@ class Chooser {
   void settle(const Node& node, Narrow& narrow) const {
     if (narrow == Narrow::data && !result_.is_narrow[node.inputs[0]]) narrow = Narrow::none;
     if (narrow != Narrow::native || is_mover(node)) return;
-    const size_t operands = node.op->name == "attention" ? 3 : 1;
-    for (size_t i = 0; i < operands; ++i)
-      if (!result_.is_narrow[node.inputs[i]]) narrow = Narrow::none;
+    for (const ValueId id : operands(node))
+      if (!result_.is_narrow[id]) narrow = Narrow::none;
   }
 
   const Graph& graph_;
@@ -248,9 +243,9 @@ class Chooser {
 }  // namespace
 
 bool needs_all_bits(const Node& reader, const std::vector<bool>& is_precise) {
-  const std::string& op = reader.op->name;
-  if (op == "conv" || op == "winograd_conv" || op == "matmul" || natives().count(op)) return false;
-  const bool hands_on = is_mover(reader) || keepers().count(op) != 0;
+  const Rounding rounding = reader.op->facts.rounding;
+  if (rounding == Rounding::multiplies || rounding == Rounding::widens) return false;
+  const bool hands_on = is_mover(reader) || rounding == Rounding::keeps;
   return !hands_on || is_precise[reader.outputs[0]];
 }
 

@@ -95,7 +95,7 @@ class Precision {
     const bool is_exact = needs_all_bits(node, chosen_.is_precise);
     std::vector<ValueId> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(is_exact ? copy_[id] : widened(id));
-    finish(node, copy_.add(node, node.op->name, inputs, node.attributes));
+    finish(node, copy_.add(node, *node.op, inputs, node.attributes));
   }
 
   void window_product(const Node& node) {
@@ -139,19 +139,19 @@ class Precision {
   void product(const Node& node, ValueId data, ValueId weight) { product(node, data, weight, node.attributes); }
 
   void product(const Node& node, ValueId data, ValueId weight, NodeAttributes attributes) {
-    if (node.op->name != "winograd_conv") attributes.set("result", std::string("f32"));
-    finish(node, copy_.add(node, node.op->name, {data, weight}, attributes));
+    if (attributes.has("result")) attributes.set("result", std::string("f32"));
+    finish(node, copy_.add(node, *node.op, {data, weight}, attributes));
   }
 
   // Scales and masks stay as they are.
   void native(const Node& node) {
     std::vector<ValueId> inputs;
     for (const ValueId id : node.inputs) {
-      const bool is_moved = is_float(id) && (node.op->kind != OpKind::composite || chosen_.is_narrow[id]);
+      const bool is_moved = is_float(id) && (node.op->facts.rounding == Rounding::moves || chosen_.is_narrow[id]);
       inputs.push_back(is_moved ? narrowed(id) : copy_[id]);
     }
     const ValueId old = node.outputs[0];
-    narrow_[old] = copy_.add(node, node.op->name, inputs, node.attributes)[0];
+    narrow_[old] = copy_.add(node, *node.op, inputs, node.attributes)[0];
     if (uses_.is_output[old] || chosen_.is_precise[old]) copy_.set(old, converted(narrow_[old], f32));
   }
 

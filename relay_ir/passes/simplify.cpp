@@ -35,7 +35,6 @@ class Simplifier {
         continue;
       }
       copy_.copy(node);
-      remember(node);
     }
     return copy_.finish();
   }
@@ -44,55 +43,53 @@ class Simplifier {
   Graph& to() { return copy_.to(); }
   const TensorType& type(ValueId id) { return to().values[id].type; }
 
-  // Nodes of the new graph by their result.
-  void remember(const Node& old) {
-    for (const ValueId id : old.outputs) producer_[copy_[id]] = static_cast<int>(to().nodes.size()) - 1;
-  }
-  const Node* producer(ValueId id, const char* op) {
-    const auto found = producer_.find(id);
-    if (found == producer_.end() || to().nodes[found->second].op->name != op) return nullptr;
-    return &to().nodes[found->second];
-  }
   ValueId add(const Node& node, const char* op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
-    const ValueId id = copy_.add(node, op, std::move(inputs), std::move(attributes))[0];
-    producer_[id] = static_cast<int>(to().nodes.size()) - 1;
-    return id;
+    return copy_.add(node, op, std::move(inputs), std::move(attributes))[0];
   }
 
   std::optional<double> number(ValueId id) { return uniform_number(to(), id); }
 
+  using Rule = ValueId (Simplifier::*)(const Node& node, const std::vector<ValueId>& in);
+
   ValueId replacement(const Node& node, const std::vector<ValueId>& in) {
-    const std::string& op = node.op->name;
-    if (op == "add" || op == "multiply" || op == "subtract" || op == "divide") return arithmetic(node, in);
-    if (op == "power") return power(node, in);
-    if (op == "cast") return in[0];  // where the types are equal, which the caller checks
-    if (op == "reshape") return reshape(node, in);
-    if (op == "transpose") return transpose(node, in);
-    if (op == "broadcast_to" || op == "slice" || op == "pad") return unchanged(node, in);
-    if (op == "concat") return in.size() == 1 ? in[0] : no_value;
-    if (op == "conv") return pad_into_conv(node, in);
-    return no_value;
+    static const RulesByOp<Rule> rules = {{"add", &Simplifier::sum},
+                                          {"subtract", &Simplifier::difference},
+                                          {"multiply", &Simplifier::product},
+                                          {"divide", &Simplifier::quotient},
+                                          {"power", &Simplifier::power},
+                                          {"cast", &Simplifier::input},
+                                          {"reshape", &Simplifier::reshape},
+                                          {"transpose", &Simplifier::transpose},
+                                          {"broadcast_to", &Simplifier::input},
+                                          {"slice", &Simplifier::slice},
+                                          {"pad", &Simplifier::pad},
+                                          {"concat", &Simplifier::concat},
+                                          {"conv", &Simplifier::pad_into_conv}};
+    const Rule* rule = rules.find(node);
+    return rule ? (this->*(*rule))(node, in) : no_value;
   }
 
-  ValueId arithmetic(const Node& node, const std::vector<ValueId>& in) {
-    const std::string& op = node.op->name;
-    const auto a = number(in[0]), b = number(in[1]);
-    if (op == "multiply" && b == 1) return in[0];
-    if (op == "multiply" && a == 1) return in[1];
-    // x + 0 is not x where x is -0.0, but differs nowhere else: no consumer but 1/x and the sign bit can tell.
-    if (op == "add" && b == 0) return in[0];
-    if (op == "add" && a == 0) return in[1];
-    if (op == "subtract" && b == 0) return in[0];
-    if (op == "divide" && b == 1) return in[0];
-    if (op == "divide" && b && type(in[1]).dtype.is_float() && type(in[1]).rank() == 0) {
-      int exponent = 0;
-      if (std::abs(std::frexp(*b, &exponent)) == 0.5 && std::abs(exponent) < 14) {
-        NDArray inverse(type(in[1]).dtype, {});
-        inverse.set_float(0, 1 / *b);
-        return add(node, "multiply", {in[0], to().add_constant(node.name + ".inverse", inverse)});
-      }
-    }
-    return no_value;
+  // Where the result has the input's type, which the caller checks.
+  ValueId input(const Node&, const std::vector<ValueId>& in) { return in[0]; }
+
+  // x + 0 is not x where x is -0.0, but differs nowhere else: no consumer but 1/x and the sign bit can tell.
+  ValueId sum(const Node&, const std::vector<ValueId>& in) {
+    return number(in[1]) == 0 ? in[0] : number(in[0]) == 0 ? in[1] : no_value;
+  }
+  ValueId difference(const Node&, const std::vector<ValueId>& in) { return number(in[1]) == 0 ? in[0] : no_value; }
+  ValueId product(const Node&, const std::vector<ValueId>& in) {
+    return number(in[1]) == 1 ? in[0] : number(in[0]) == 1 ? in[1] : no_value;
+  }
+
+  ValueId quotient(const Node& node, const std::vector<ValueId>& in) {
+    const auto b = number(in[1]);
+    if (b == 1) return in[0];
+    if (!b || !type(in[1]).dtype.is_float() || type(in[1]).rank() != 0) return no_value;
+    int exponent = 0;
+    if (std::abs(std::frexp(*b, &exponent)) != 0.5 || std::abs(exponent) >= 14) return no_value;
+    NDArray inverse(type(in[1]).dtype, {});
+    inverse.set_float(0, 1 / *b);
+    return add(node, "multiply", {in[0], to().add_constant(node.name + ".inverse", inverse)});
   }
 
   ValueId power(const Node& node, const std::vector<ValueId>& in) {
@@ -112,7 +109,7 @@ class Simplifier {
   ValueId reshape(const Node& node, const std::vector<ValueId>& in) {
     const TensorType& wanted = copy_.from().values[node.outputs[0]].type;
     if (type(in[0]) == wanted) return in[0];
-    const Node* inner = producer(in[0], "reshape");
+    const Node* inner = copy_.made_by(in[0], "reshape");
     if (!inner) return no_value;
     const ValueId source = inner->inputs[0];
     if (type(source) == wanted) return source;
@@ -126,7 +123,7 @@ class Simplifier {
     const int64_t rank = static_cast<int64_t>(perm.size());
     for (int64_t& axis : perm) axis = axis < 0 ? axis + rank : axis;
     ValueId source = in[0];
-    if (const Node* inner = producer(source, "transpose")) {
+    if (const Node* inner = copy_.made_by(source, "transpose")) {
       Ints before = inner->attributes.get_ints("perm");
       for (int64_t& axis : before) axis = axis < 0 ? axis + rank : axis;
       for (int64_t& axis : perm) axis = before[axis];
@@ -151,23 +148,18 @@ class Simplifier {
     return add(node, "transpose", {source}, attributes);
   }
 
-  // Where the result has the input's type: the whole of it, in its own order.
-  ValueId unchanged(const Node& node, const std::vector<ValueId>& in) {
-    if (node.op->name == "slice") {
-      for (const int64_t step : node.attributes.get_ints("steps")) {
-        if (step != 1) return no_value;
-      }
-    }
-    if (node.op->name == "pad") {
-      for (const int64_t pad : node.attributes.get_ints("pads")) {
-        if (pad != 0) return no_value;
-      }
-    }
-    return in[0];
+  ValueId slice(const Node& node, const std::vector<ValueId>& in) {
+    const Ints& steps = node.attributes.get_ints("steps");
+    return std::all_of(steps.begin(), steps.end(), [](int64_t step) { return step == 1; }) ? in[0] : no_value;
   }
+  ValueId pad(const Node& node, const std::vector<ValueId>& in) {
+    const Ints& pads = node.attributes.get_ints("pads");
+    return std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad == 0; }) ? in[0] : no_value;
+  }
+  ValueId concat(const Node&, const std::vector<ValueId>& in) { return in.size() == 1 ? in[0] : no_value; }
 
   ValueId pad_into_conv(const Node& node, const std::vector<ValueId>& in) {
-    const Node* pad = producer(in[0], "pad");
+    const Node* pad = copy_.made_by(in[0], "pad");
     if (!pad || pad->attributes.get_string("mode") != "constant") return no_value;
     if (pad->inputs.size() > 1 && number(pad->inputs[1]) != 0.0) return no_value;
     const Ints added = pad->attributes.get_ints("pads");
@@ -186,7 +178,6 @@ class Simplifier {
   }
 
   GraphCopy copy_;
-  std::unordered_map<ValueId, int> producer_;
 };
 
 }  // namespace

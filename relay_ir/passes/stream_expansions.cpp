@@ -22,13 +22,10 @@ struct Pair {
   int64_t inputs, channels, pixels, result_pixels, window, rows, halo;  // halo: rows that neighbouring strips share
 };
 
-bool are_all(const std::vector<int64_t>& values, int64_t wanted) {
-  return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == wanted; });
-}
-
 // The shape of a convolution's weight, where it and its data are f32 images of known size.
 std::optional<Shape> weight_of(const Graph& graph, const Node& node) {
-  if (node.op->name != "conv" || !graph.is_constant(node.inputs[1])) return std::nullopt;
+  const auto form = linear_of(graph, node);
+  if (!form || form->filter_axis != 0 || !graph.is_constant(node.inputs[1])) return std::nullopt;
   const TensorType& data = graph.values[node.inputs[0]].type;
   const Shape weight = graph.values[node.inputs[1]].constant->shape();
   if (data.dtype != f32 || graph.values[node.inputs[1]].type.dtype != f32 || weight.size() != 4) return std::nullopt;
@@ -37,15 +34,17 @@ std::optional<Shape> weight_of(const Graph& graph, const Node& node) {
 }
 
 bool is_expansion(const Graph& graph, const Node& node) {
-  const auto weight = weight_of(graph, node);
-  return weight && (*weight)[2] == 1 && (*weight)[3] == 1 && node.attributes.get_int("groups") == 1 &&
-         are_all(node.attributes.get_ints("strides"), 1) && are_all(node.attributes.get_ints("pads"), 0);
+  if (!weight_of(graph, node)) return false;
+  const auto uses = axes_of(graph, node)[0];
+  return uses[1].kind == AxisUse::Kind::whole && uses[2].is_same(2) && uses[3].is_same(3);
 }
 
 bool is_depthwise(const Graph& graph, const Node& node) {
-  const auto weight = weight_of(graph, node);
-  return weight && (*weight)[1] == 1 && node.attributes.get_int("groups") == (*weight)[0] && (*weight)[2] > 1 &&
-         (*weight)[3] > 1 && are_all(node.attributes.get_ints("dilations"), 1);
+  if (!weight_of(graph, node)) return false;
+  const auto uses = axes_of(graph, node)[0];
+  return uses[1].is_same(1) && std::all_of(uses.begin() + 2, uses.end(), [](const AxisUse& use) {
+           return use.kind == AxisUse::Kind::window && use.size > 1 && use.gap == 1;
+         });
 }
 
 // From the depthwise convolution back to the one expansion that all its data comes from, element by element.
@@ -81,7 +80,6 @@ std::optional<Pair> match(const Graph& graph, const Uses& uses, size_t depthwise
   }
   const Shape before = *static_shape(type), after = *static_shape(graph.values[node.outputs[0]].type);
   const Shape window = graph.values[node.inputs[1]].constant->shape();
-  const auto& strides = node.attributes.get_ints("strides");
   Pair pair;
   pair.nodes.assign(members.begin(), members.end());
   pair.inputs = graph.values[graph.nodes[*expansion].inputs[1]].constant->shape()[1];
@@ -89,7 +87,7 @@ std::optional<Pair> match(const Graph& graph, const Uses& uses, size_t depthwise
   pair.pixels = before[0] * before[2] * before[3], pair.result_pixels = after[0] * after[2] * after[3];
   pair.window = window[2] * window[3];
   pair.rows = before[2];
-  pair.halo = std::max<int64_t>(0, window[2] - (strides.empty() ? 1 : strides[0]));
+  pair.halo = std::max<int64_t>(0, window[2] - axes_of(graph, node)[0][2].step);
   return pair;
 }
 
@@ -131,7 +129,7 @@ Graph stream_expansions(const Graph& graph, const Target& target, const Decision
     if (choice[0] == streamed) attributes.set("streamed", streamed);
     std::vector<ValueId> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(copy[id]);
-    copy.set(node.outputs[0], copy.add(node, "conv", inputs, attributes)[0]);
+    copy.set(node.outputs[0], copy.add(node, *node.op, inputs, attributes)[0]);
   }
   return copy.finish();
 }

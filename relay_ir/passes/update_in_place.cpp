@@ -41,7 +41,7 @@ class Updater {
       const int producer = uses_.producer[value];
       if (producer < 0) throw Error(ErrorCode::unsupported, pair + "it is not made from it" + leave_out);
       Node& node = graph_.nodes[producer];
-      if (find_update(*node.op)) {
+      if (node.op->facts.update) {
         require_independent_updates(node, pair);
         node.attributes.set("in_place", int64_t{1});
       } else if (node.op->kind != OpKind::view) {

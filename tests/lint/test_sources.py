@@ -81,3 +81,28 @@ def test_every_error_code_is_documented():
     codes = re.findall(r"= (1\d{3})\s*,", (ROOT / "runtime/error.h").read_text())
     rows = re.findall(r"^\| TW(\d{4}) \|", (ROOT / "docs/errors.md").read_text(), re.M)
     assert codes and sorted(rows) == sorted(codes)
+
+
+# Files that may ask an operator for its name: patterns and their tables, and the list of operators.
+NAMING = {"relay_ir/pattern.cpp", "relay_ir/pattern.h", "relay_ir/graph.cpp", "relay_ir/op.cpp", "relay_ir/passes/recognise.cpp"}
+NAMED = re.compile(
+    r"op(\(\))?(->|\.)name\s*[=!]=|[=!]=\s*\w*[>.]op(->|\.)name|(count|find|contains)\([^()]*op(->|\.)name|"
+    r"&?\s\w+ = [\w.>-]*op(->|\.)name;"
+)
+
+
+def named_operators(path: str, text: str) -> list[int]:
+    """Lines that tell operators apart by their names."""
+    return [n for n, line in enumerate(text.split("\n"), 1) if path not in NAMING and NAMED.search(line)]
+
+
+def test_operators_are_known_by_their_facts():
+    found = {str(p.relative_to(ROOT)): named_operators(str(p.relative_to(ROOT)), p.read_text()) for p in SOURCES}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+def test_the_rule_of_names_notices_what_it_is_for():
+    assert named_operators("relay_ir/x.cpp", 'if (node.op->name == "conv") {')
+    assert named_operators("relay_ir/x.cpp", "const std::string& op = node.op->name;")
+    assert named_operators("relay_ir/x.cpp", "return movers().count(node.op->name) != 0;")
+    assert not named_operators("relay_ir/x.cpp", 'text += " = " + quote_name(node.op->name);')

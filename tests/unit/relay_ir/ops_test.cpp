@@ -65,6 +65,71 @@ TEST_P(EachOp, ExamplesRunByTheOracle) {
   }
 }
 
+TEST_P(EachOp, StatesItsFacts) {
+  const OpDef& op = *GetParam();
+  EXPECT_TRUE(op.facts.axes);
+  EXPECT_NE(op.facts.rounding, Rounding::unstated);
+  EXPECT_GT(op.facts.operands, 0);
+  const bool is_moving = op.facts.rounding == Rounding::moves;
+  EXPECT_TRUE(!is_moving || op.kind == OpKind::view || op.kind == OpKind::injective || op.name == "max_pool");
+}
+
+// Positions of the result's axis that may change where position `at` of the input's does; nothing: all.
+std::optional<std::set<int64_t>> touched(const AxisUse& use, int64_t at) {
+  if (use.kind == AxisUse::Kind::same) return std::set{at};
+  if (use.kind != AxisUse::Kind::runs) return std::nullopt;
+  std::set<int64_t> positions;
+  for (const AxisUse::Run& run : use.runs)
+    for (int64_t i = 0; i < run.count; ++i)
+      if (run.from + i * run.step == at) positions.insert(run.to + i);
+  return positions;
+}
+
+int64_t position_along(const Shape& shape, size_t axis, int64_t flat) {
+  for (size_t d = shape.size(); --d > axis;) flat /= shape[d];
+  return flat % shape[axis];
+}
+
+// What is stated of axes, against the mathematics: a change of an input shows where it may, and nowhere else.
+TEST_P(EachOp, AxesAreAsStated) {
+  const OpDef& op = *GetParam();
+  std::mt19937 random(11);
+  for (const OpExample& example : op.examples) {
+    NodeAttributes attributes = example.attributes;
+    const std::vector<bool> present(example.inputs.size(), true);
+    const std::vector<const NDArray*> unknown(example.inputs.size(), nullptr);
+    const std::vector<TensorType> types = infer_types(op, example.inputs, present, unknown, attributes);
+    const AxisUses uses = op.facts.axes({op, attributes, example.inputs, present, unknown, types});
+    ASSERT_EQ(uses.size(), example.inputs.size());
+    const std::vector<NDArray> inputs = example_inputs(example, random);
+    const NDArray before = evaluate_op(op, example.attributes, inputs)[0];
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const bool is_given = i < example.constant_inputs.size() && example.constant_inputs[i].is_defined();
+      for (size_t d = 0; d < uses[i].size() && !is_given; ++d) {
+        const AxisUse& use = uses[i][d];
+        if (use.kind != AxisUse::Kind::same && use.kind != AxisUse::Kind::runs) continue;
+        for (int64_t at = 0; at < inputs[i].shape()[use.axis]; ++at) {
+          std::vector<NDArray> changed = inputs;
+          changed[i] = inputs[i].clone();
+          const NDArray other = random_array(example.inputs[i], example.low, example.high, random);
+          for (int64_t e = 0; e < other.size(); ++e) {
+            if (position_along(other.shape(), use.axis, e) != at) continue;
+            other.dtype().is_float() ? changed[i].set_float(e, other.get_float(e)) : changed[i].set_int(e, other.get_int(e));
+          }
+          const NDArray after = evaluate_op(op, example.attributes, changed)[0];
+          const auto may_change = touched(use, at);
+          for (int64_t e = 0; e < after.size(); ++e) {
+            const bool is_equal = after.dtype().is_float() ? after.get_float(e) == before.get_float(e)
+                                                           : after.get_int(e) == before.get_int(e);
+            ASSERT_TRUE(is_equal || may_change->count(position_along(after.shape(), d, e)))
+                << "input " << i << " at " << at << " of axis " << use.axis << " changes element " << e;
+          }
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, EachOp, testing::ValuesIn(all_ops()), [](const auto& info) { return info.param->name; });
 
 TEST(Ops, CoverTheOnnxOperatorsThatWePromise) {
