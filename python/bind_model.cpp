@@ -5,12 +5,11 @@
 
 #include "autotune/database/tuned_source.h"
 #include "autotune/task.h"
+#include "frontends/onnx/import.h"
 #include "python/bind.h"
 #include "python/own_template.h"
 #include "relay_ir/compile/compile.h"
-#include "relay_ir/onnx_import.h"
 #include "relay_ir/text/printer.h"
-#include "runtime/artifact/file_map.h"
 #include "runtime/team.h"
 
 namespace tw::python {
@@ -24,17 +23,17 @@ std::span<const std::byte> bytes_of(const std::string& data) {
   return std::as_bytes(std::span(data.data(), data.size()));
 }
 
-relay::OnnxOptions options_for(const Shapes& shapes) {
-  relay::OnnxOptions options;
+frontends::ImportOptions options_for(const Shapes& shapes) {
+  frontends::ImportOptions options;
   for (const auto& [input, shape] : shapes) {
-    std::vector<relay::DimensionOption>& dims = options.shapes[input];
+    std::vector<frontends::DimensionOption>& dims = options.shapes[input];
     for (const Dimension& dim : shape) {
       if (const auto* size = std::get_if<int64_t>(&dim)) {
         dims.emplace_back(*size);
         continue;
       }
       const auto& [name, low, high] = std::get<1>(dim);
-      relay::DimensionOption& open = dims.emplace_back();
+      frontends::DimensionOption& open = dims.emplace_back();
       open.name = name;
       open.bounds.low = low;
       if (high >= 0) open.bounds.high = high;
@@ -45,17 +44,13 @@ relay::OnnxOptions options_for(const Shapes& shapes) {
 
 // Either `path` or, when it is empty, the model's own bytes.
 relay::Graph load_onnx(const std::string& path, const std::string& data, const Shapes& shapes) {
-  const relay::OnnxOptions options = options_for(shapes);
-  return path.empty() ? relay::import_onnx(bytes_of(data), options) : relay::import_onnx_file(path, options);
+  const frontends::ImportOptions options = options_for(shapes);
+  return path.empty() ? frontends::import_onnx(bytes_of(data), options) : frontends::import_onnx_file(path, options);
 }
 
 std::string explain_onnx(const std::string& path, const std::string& data, const Shapes& shapes) {
-  relay::OnnxOptions options = options_for(shapes);
-  if (path.empty()) return relay::explain_onnx(bytes_of(data), options);
-  const auto file = FileMap::open(path);
-  options.folder = std::filesystem::path(path).parent_path();
-  options.file_name = std::filesystem::path(path).filename();
-  return relay::explain_onnx(file->bytes(), options);
+  const frontends::ImportOptions options = options_for(shapes);
+  return path.empty() ? frontends::explain_onnx(bytes_of(data), options) : frontends::explain_onnx_file(path, options);
 }
 
 // As type_text writes it.

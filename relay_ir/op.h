@@ -1,10 +1,7 @@
 // Operators.  An operator is one value in one file of ops/: types and attributes, shape rule, mathematics as a tensor
-// expression, ONNX mapping, and examples.  The importer, the docs, Python, the numeric tests and the fuzzer walk the
-// one list (families.def).
+// expression, and examples.  The docs, Python, the numeric tests and the fuzzer walk the one list (families.def).
 //
-// relay operators are few and orthogonal; the many ONNX operators map onto them by rules: a rule turns one ONNX node
-// into one or more relay nodes.  An ONNX operator with attributes or types that its rule does not cover is *refused* by
-// it.
+// Operators are few and orthogonal; the many of a model's format become one or more of these (frontends/).
 #pragma once
 
 #include <functional>
@@ -76,60 +73,9 @@ struct OpDef {
   std::vector<OpExample> examples;
 };
 
-// What an import rule works with.
-class OnnxNodeContext {
- public:
-  virtual ~OnnxNodeContext() = default;
-  virtual std::string op_type() const = 0;
-  virtual int opset() const = 0;  // of the node's domain
-  virtual size_t input_count() const = 0;
-  virtual size_t output_count() const = 0;
-  virtual bool has_input(size_t i) const = 0;     // present and not ""
-  virtual bool wants_output(size_t i) const = 0;  // named, so perhaps used
-  virtual ValueId input(size_t i) const = 0;      // Error(malformed_model) when absent
-  virtual const TensorType& type(ValueId id) const = 0;
-  // The value when it is known at import (initializer, or folded from such): null when not.
-  virtual const NDArray* constant(ValueId id) const = 0;
-  // Like constant(input(i)), as integers; refuses the node when it is not known.
-  virtual std::vector<int64_t> constant_ints(size_t i) const = 0;
-  // The same, where elements may be of symbolic dimensions (Shape, Gather, Concat … as exporters leave them).
-  virtual std::vector<Expr> known_dims(size_t i) const = 0;
-  virtual bool has_attribute(const std::string& name) const = 0;
-  virtual int64_t attribute_int(const std::string& name, int64_t otherwise) const = 0;
-  virtual double attribute_float(const std::string& name, double otherwise) const = 0;
-  virtual std::string attribute_string(const std::string& name, const std::string& otherwise) const = 0;
-  virtual std::vector<int64_t> attribute_ints(const std::string& name, std::vector<int64_t> otherwise) const = 0;
-  virtual std::vector<double> attribute_floats(const std::string& name, std::vector<double> otherwise) const = 0;
-  virtual NDArray attribute_tensor(const std::string& name) const = 0;
-  virtual std::vector<std::string> attribute_strings(const std::string& name) const = 0;
-  // Builds (folding at once when all inputs are constants and the result is small).
-  virtual std::vector<ValueId> emit_all(const std::string& op, std::vector<ValueId> inputs,
-                                        NodeAttributes attributes = {}) = 0;
-  ValueId emit(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
-    return emit_all(op, std::move(inputs), std::move(attributes))[0];
-  }
-  virtual ValueId emit_constant(NDArray value) = 0;
-  // This mode of the operator is not supported: collected with all others into one TW1003.
-  [[noreturn]] virtual void refuse(const std::string& why) const = 0;
-};
-
-struct OnnxRule {
-  std::string op_type;
-  std::string domain;   // "" or "ai.onnx": the standard one; "com.microsoft"
-  int since_opset = 1;  // the rule covers this opset and later ones, up to a later row
-  std::function<std::vector<ValueId>(OnnxNodeContext&)> import;  // one value an output (no_value where not wanted)
-};
-
-struct OpFamily {  // what one file of ops/ contributes
-  std::vector<OpDef> ops;
-  std::vector<OnnxRule> onnx_rules;
-};
-
-// ops/*.cpp; the list of them is families.def.
+// Of all families (ops/*.cpp, listed in families.def).
 const std::vector<const OpDef*>& all_ops();
 const OpDef* find_op(std::string_view name);
-const OnnxRule* find_onnx_rule(std::string_view domain, std::string_view op_type, int opset);
-std::vector<const OnnxRule*> all_onnx_rules();
 
 // The only result's elements as expressions, where the inputs' elements are such: what becomes of shapes that a model
 // computes with.  Elements are constants, or i64 expressions as dimensions are.  Nothing where the operator is no plain

@@ -16,9 +16,9 @@
 #include <iterator>
 #include <map>
 
+#include "frontends/onnx/import.h"
+#include "frontends/onnx/tensor.h"
 #include "relay_ir/compile/compile.h"
-#include "relay_ir/onnx_import.h"
-#include "relay_ir/onnx_importer.h"
 #include "relay_ir/op.h"
 
 namespace tw {
@@ -37,10 +37,10 @@ std::vector<std::byte> read_file(const std::filesystem::path& path) {
 
 Arrays read_inputs(const std::filesystem::path& path) {
   const std::vector<std::byte> bytes = read_file(path);
-  const relay::onnx::Model model = relay::onnx::parse_model(bytes);
+  const frontends::onnx::Model model = frontends::onnx::parse_model(bytes);
   Arrays result;
-  for (const relay::onnx::Tensor& tensor : model.graph.initializers) {
-    result[std::string(tensor.name)] = relay::onnx::to_array(tensor, {});
+  for (const frontends::onnx::Tensor& tensor : model.graph.initializers) {
+    result[std::string(tensor.name)] = frontends::onnx::to_array(tensor, {});
   }
   return result;
 }
@@ -107,9 +107,9 @@ int run(const std::string& mode) {
   while (std::getline(std::cin, folder)) {
     std::string status = "ok", message;
     try {
-      relay::OnnxOptions options;
+      frontends::ImportOptions options;
       options.folder = folder;
-      const relay::Graph graph = relay::import_onnx(read_file(folder + "/model.onnx"), options);
+      const relay::Graph graph = frontends::import_onnx(read_file(folder + "/model.onnx"), options);
       if (!is_import) {
         const Arrays inputs = read_inputs(folder + "/inputs.onnx");
         write_outputs(folder + "/outputs.bin",

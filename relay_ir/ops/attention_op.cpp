@@ -23,7 +23,6 @@
 //   attention_joined   Σ share · mixed             [query, element of v]
 #include <limits>
 
-#include "relay_ir/ops/attention.h"
 #include "relay_ir/ops/common.h"
 
 namespace tw::relay {
@@ -206,8 +205,6 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
   })};
 }
 
-}  // namespace
-
 OpDef attention_op() {
   OpDef op;
   op.name = "attention";
@@ -242,6 +239,12 @@ OpDef attention_op() {
                  {{q, k, v, tensor_type(boolean, {2, 1, 1, 6})},
                   attributes_of({{"zero_if_masked", int64_t{1}}, {"part", int64_t{4}}})}};
   return op;
+}
+
+}  // namespace
+
+std::vector<OpDef> attention_family() {
+  return {attention_op()};
 }
 
 }  // namespace tw::relay

@@ -1,14 +1,17 @@
 #include "relay_ir/ops/common.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/text/printer.h"
 
 namespace tw::relay {
 
-static std::string open_dimension_text(const TensorType& type);
+std::string open_dimension_text(const TensorType& type) {
+  const auto open = std::find_if(type.shape.begin(), type.shape.end(), [](const Expr& dim) { return !as_int(dim); });
+  return "dimension " + std::to_string(open - type.shape.begin()) + " of " + to_string(type) +
+         " is open, which this use of the operator cannot be; fix `" + to_text(*open) + "` with shapes=";
+}
 
 std::vector<int64_t> const_dims(const OpCall& call, const TensorType& type) {
   const auto shape = static_shape(type);
@@ -181,181 +184,6 @@ NDArray float_array(const std::vector<double>& values, DType dtype) {
   NDArray result(dtype, {static_cast<int64_t>(values.size())});
   for (size_t i = 0; i < values.size(); ++i) result.set_float(static_cast<int64_t>(i), values[i]);
   return result;
-}
-
-std::string open_dimension_text(const TensorType& type) {
-  const auto open = std::find_if(type.shape.begin(), type.shape.end(), [](const Expr& dim) { return !as_int(dim); });
-  return "dimension " + std::to_string(open - type.shape.begin()) + " of " + to_string(type) +
-         " is open, which this use of the operator cannot be; fix `" + to_text(*open) + "` with shapes=";
-}
-
-std::vector<int64_t> dims_of(const OnnxNodeContext& c, ValueId id) {
-  const auto shape = static_shape(c.type(id));
-  if (!shape) c.refuse(open_dimension_text(c.type(id)));
-  return *shape;
-}
-
-int rank_of(const OnnxNodeContext& c, ValueId id) {
-  return c.type(id).rank();
-}
-
-DType dtype_of(const OnnxNodeContext& c, ValueId id) {
-  return c.type(id).dtype;
-}
-
-int rule_axis(const OnnxNodeContext& c, int64_t axis, int rank) {
-  if (axis < -rank || axis >= rank) {
-    throw Error(ErrorCode::shape, c.op_type() + ": axis " + std::to_string(axis) + " is outside rank " +
-                                      std::to_string(rank) + "\n  help: axes run from -rank to rank-1");
-  }
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
-}
-
-std::vector<int> rule_axes(const OnnxNodeContext& c, const std::vector<int64_t>& axes, int rank) {
-  std::vector<int> result;
-  for (const int64_t axis : axes) result.push_back(rule_axis(c, axis, rank));
-  return result;
-}
-
-DType onnx_dtype(const OnnxNodeContext& c, int64_t number) {
-  switch (number) {
-    case 1:
-      return f32;
-    case 2:
-      return u8;
-    case 3:
-      return i8;
-    case 4:
-      return u16;
-    case 5:
-      return i16;
-    case 6:
-      return i32;
-    case 7:
-      return i64;
-    case 9:
-      return boolean;
-    case 10:
-      return f16;
-    case 11:
-      return f64;
-    case 12:
-      return u32;
-    case 13:
-      return u64;
-    case 16:
-      return bf16;
-    default:
-      c.refuse("element type " + std::to_string(number) + " of ONNX is not supported");
-  }
-}
-
-std::vector<int64_t> axes_of(const OnnxNodeContext& c, size_t input) {
-  if (c.has_input(input)) return c.constant_ints(input);
-  return c.attribute_ints("axes", {});
-}
-
-ValueId emit_scalar(OnnxNodeContext& c, DType dtype, double value) {
-  NDArray array(dtype, {});
-  if (dtype.is_float())
-    array.set_float(0, value);
-  else
-    array.set_int(0, static_cast<int64_t>(value));
-  return c.emit_constant(array);
-}
-
-ValueId emit_ints(OnnxNodeContext& c, const std::vector<int64_t>& values, const std::vector<int64_t>& shape,
-                  DType dtype) {
-  return c.emit_constant(int_array(values, dtype).reshape(shape));
-}
-
-ValueId emit_range(OnnxNodeContext& c, int64_t count, const std::vector<int64_t>& shape) {
-  std::vector<int64_t> values(count);
-  std::iota(values.begin(), values.end(), 0);
-  return emit_ints(c, values, shape, i64);
-}
-
-ValueId emit_binary(OnnxNodeContext& c, const char* op, ValueId a, ValueId b) {
-  return c.emit(op, {a, b});
-}
-
-ValueId emit_reshape(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& shape) {
-  return emit_reshape_open(c, x, {shape.begin(), shape.end()});
-}
-
-ValueId emit_reshape_open(OnnxNodeContext& c, ValueId x, const std::vector<Expr>& shape) {
-  if (c.type(x) == TensorType{dtype_of(c, x), shape}) return x;
-  return c.emit("reshape", {x}, attributes_of({{"shape", shape}}));
-}
-
-ValueId emit_transpose(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& perm) {
-  if (std::is_sorted(perm.begin(), perm.end())) return x;
-  return c.emit("transpose", {x}, attributes_of({{"perm", perm}}));
-}
-
-ValueId emit_broadcast(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& shape) {
-  return emit_broadcast_open(c, x, {shape.begin(), shape.end()});
-}
-
-ValueId emit_broadcast_open(OnnxNodeContext& c, ValueId x, const std::vector<Expr>& shape) {
-  if (c.type(x) == TensorType{dtype_of(c, x), shape}) return x;
-  return c.emit("broadcast_to", {x}, attributes_of({{"shape", shape}}));
-}
-
-ValueId emit_cast(OnnxNodeContext& c, ValueId x, DType dtype) {
-  if (c.type(x).dtype == dtype) return x;
-  return c.emit("cast", {x}, attributes_of({{"to", to_string(dtype)}}));
-}
-
-ValueId emit_slice(OnnxNodeContext& c, ValueId x, int axis, int64_t begin, int64_t size, int64_t step) {
-  const TensorType& type = c.type(x);
-  if (begin == 0 && step == 1 && is_const_int(type.shape[axis], size)) return x;
-  return c.emit("slice", {x},
-                attributes_of({{"axes", std::vector<int64_t>{axis}},
-                               {"starts", std::vector<int64_t>{begin}},
-                               {"sizes", std::vector<int64_t>{size}},
-                               {"steps", std::vector<int64_t>{step}}}));
-}
-
-ValueId emit_concat(OnnxNodeContext& c, const std::vector<ValueId>& parts, int axis) {
-  if (parts.size() == 1) return parts[0];
-  return c.emit("concat", parts, attributes_of({{"axis", int64_t{axis}}}));
-}
-
-ValueId emit_reduce(OnnxNodeContext& c, const std::string& op, ValueId x, const std::vector<int>& axes, bool keepdims) {
-  return c.emit(
-      op, {x},
-      attributes_of({{"axes", std::vector<int64_t>(axes.begin(), axes.end())}, {"keepdims", int64_t{keepdims}}}));
-}
-
-ValueId emit_along_axis(OnnxNodeContext& c, ValueId vector, int axis, int rank) {
-  if (rank_of(c, vector) != 1 || rank <= axis) c.refuse("a parameter of type " + to_string(c.type(vector)));
-  std::vector<int64_t> shape(rank - axis, 1);
-  shape[0] = dims_of(c, vector)[0];
-  return emit_reshape(c, vector, shape);
-}
-
-ValueId in_accumulator(OnnxNodeContext& c, ValueId x, const std::function<ValueId(ValueId)>& f) {
-  const DType dtype = dtype_of(c, x);
-  return emit_cast(c, f(emit_cast(c, x, accumulator_of(dtype))), dtype);
-}
-
-OnnxRule direct_rule(const std::string& op_type, const std::string& op, int since_opset) {
-  return {op_type, "", since_opset, [op](OnnxNodeContext& c) {
-            std::vector<ValueId> inputs;
-            for (size_t i = 0; i < c.input_count(); ++i) inputs.push_back(c.has_input(i) ? c.input(i) : no_value);
-            return c.emit_all(op, std::move(inputs));
-          }};
-}
-
-OnnxRule rule(const std::string& op_type, int since_opset, std::function<ValueId(OnnxNodeContext&)> import) {
-  return {op_type, "", since_opset,
-          [import = std::move(import)](OnnxNodeContext& c) { return std::vector<ValueId>{import(c)}; }};
-}
-
-OnnxRule rule_of_domain(const std::string& domain, const std::string& op_type,
-                        std::function<std::vector<ValueId>(OnnxNodeContext&)> import) {
-  return {op_type, domain, 1, std::move(import)};
 }
 
 }  // namespace tw::relay

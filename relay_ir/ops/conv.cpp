@@ -8,8 +8,6 @@
 namespace tw::relay {
 namespace {
 
-using Context = OnnxNodeContext;
-
 // The input channel of group-local channel `local` for output channel `out`.
 Expr input_channel(const Expr& out, const Expr& local, int64_t groups, int64_t outputs_per_group,
                    int64_t inputs_per_group) {
@@ -253,89 +251,9 @@ OpDef conv_transpose_op() {
   return op;
 }
 
-ValueId add_bias(Context& c, ValueId y, size_t bias_input) {
-  if (!c.has_input(bias_input)) return y;
-  return c.emit("add", {y, emit_along_axis(c, c.input(bias_input), 1, rank_of(c, y))});
-}
-
-std::vector<int64_t> kernel_of(Context& c, ValueId weight) {
-  const std::vector<int64_t> dims = dims_of(c, weight);
-  const std::vector<int64_t> kernel(dims.begin() + std::min<size_t>(2, dims.size()), dims.end());
-  if (c.attribute_ints("kernel_shape", kernel) != kernel) c.refuse("a kernel_shape other than the weight's");
-  return kernel;
-}
-
 }  // namespace
-
-ValueId emit_conv(Context& c, ValueId x, ValueId weight, const std::string& result, ValueId pad_value) {
-  Window window = rule_window(c, x, kernel_of(c, weight), false);
-  if (pad_value != no_value) {
-    const size_t rank = window.kernel.size();
-    std::vector<int64_t> pads(2 * (rank + 2), 0);
-    for (size_t d = 0; d < rank; ++d) {
-      pads[2 + d] = std::exchange(window.pads[d], 0);
-      pads[rank + 4 + d] = std::exchange(window.pads[rank + d], 0);
-    }
-    x = c.emit("pad", {x, pad_value}, attributes_of({{"pads", pads}}));
-  }
-  NodeAttributes attributes = attributes_of_window(window);
-  attributes.set("groups", c.attribute_int("group", 1));
-  if (!result.empty()) attributes.set("result", result);
-  return c.emit("conv", {x, weight}, attributes);
-}
-
-namespace {
-
-ValueId import_conv_transpose(Context& c) {
-  const ValueId x = c.input(0), weight = c.input(1);
-  const std::vector<int64_t> dims = dims_of(c, x), kernel = kernel_of(c, weight);
-  const size_t rank = kernel.size();
-  std::vector<int64_t> strides = c.attribute_ints("strides", std::vector<int64_t>(rank, 1));
-  std::vector<int64_t> dilations = c.attribute_ints("dilations", std::vector<int64_t>(rank, 1));
-  std::vector<int64_t> pads = c.attribute_ints("pads", std::vector<int64_t>(2 * rank, 0));
-  std::vector<int64_t> extra = c.attribute_ints("output_padding", std::vector<int64_t>(rank, 0));
-  std::vector<int64_t> wanted = c.attribute_ints("output_shape", {});
-  if (wanted.size() > rank) wanted.erase(wanted.begin(), wanted.end() - static_cast<std::ptrdiff_t>(rank));
-  const std::string auto_pad = c.attribute_string("auto_pad", "NOTSET");
-  if (dims.size() != rank + 2 || strides.size() != rank || dilations.size() != rank || pads.size() != 2 * rank ||
-      extra.size() != rank || (!wanted.empty() && wanted.size() != rank)) {
-    throw Error(ErrorCode::shape, "ConvTranspose: its attributes do not fit data of type " + to_string(c.type(x)) +
-                                      "\n  help: one number for each spatial dimension, two for pads");
-  }
-  if (auto_pad == "VALID") pads.assign(2 * rank, 0);
-  if (wanted.empty() && (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER")) {
-    for (size_t d = 0; d < rank; ++d) wanted.push_back(dims[2 + d] * strides[d]);
-  }
-  for (size_t d = 0; d < wanted.size(); ++d) {
-    int64_t total = strides[d] * (dims[2 + d] - 1) + extra[d] + (kernel[d] - 1) * dilations[d] + 1 - wanted[d];
-    if (total < 0) extra[d] -= total, total = 0;
-    const int64_t half = total / 2;
-    pads[d] = auto_pad == "SAME_UPPER" ? half : total - half;
-    pads[rank + d] = total - pads[d];
-  }
-  for (size_t d = 0; d < 2 * rank; ++d) {
-    if (pads[d] < 0 || extra[d % rank] < 0) c.refuse("negative pads");
-  }
-  return add_bias(c,
-                  c.emit("conv_transpose", {x, weight},
-                         attributes_of({{"strides", strides},
-                                        {"dilations", dilations},
-                                        {"pads", pads},
-                                        {"output_padding", extra},
-                                        {"groups", c.attribute_int("group", 1)}})),
-                  2);
-}
-
-}  // namespace
-
-OpFamily conv_family() {
-  OpFamily family;
-  family.ops = {conv_op(), conv_transpose_op()};
-  family.onnx_rules = {
-      rule("Conv", 1, [](Context& c) { return add_bias(c, emit_conv(c, c.input(0), c.input(1)), 2); }),
-      rule("ConvTranspose", 1, import_conv_transpose),
-  };
-  return family;
+std::vector<OpDef> conv_family() {
+  return {conv_op(), conv_transpose_op()};
 }
 
 }  // namespace tw::relay

@@ -154,15 +154,14 @@ OpDef elementwise_op(const ElementwiseRow& row) {
   return op;
 }
 
-OpFamily elementwise_family() {
-  OpFamily family;
-  for (const ElementwiseRow& row : unary_rows()) family.ops.push_back(elementwise_op(row));
-  for (const ElementwiseRow& row : binary_rows()) family.ops.push_back(elementwise_op(row));
-  family.ops.push_back(where_op());
-  family.ops.push_back(cast_op());
-  family.ops.push_back(bitcast_op());
-  family.onnx_rules = elementwise_rules();
-  return family;
+std::vector<OpDef> elementwise_family() {
+  std::vector<OpDef> ops;
+  for (const ElementwiseRow& row : unary_rows()) ops.push_back(elementwise_op(row));
+  for (const ElementwiseRow& row : binary_rows()) ops.push_back(elementwise_op(row));
+  ops.push_back(where_op());
+  ops.push_back(cast_op());
+  ops.push_back(bitcast_op());
+  return ops;
 }
 
 }  // namespace tw::relay

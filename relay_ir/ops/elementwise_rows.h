@@ -30,7 +30,4 @@ bool takes_dtype(Takes takes, DType dtype);
 std::vector<ElementwiseRow> unary_rows();
 std::vector<ElementwiseRow> binary_rows();
 
-// ONNX operators onto them.
-std::vector<OnnxRule> elementwise_rules();
-
 }  // namespace tw::relay

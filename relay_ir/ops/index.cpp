@@ -4,7 +4,6 @@
 
 #include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
-#include "relay_ir/ops/index_ops.h"
 
 namespace tw::relay {
 namespace {
@@ -253,11 +252,8 @@ OpDef tensor_scatter_op() {
 
 }  // namespace
 
-OpFamily index_family() {
-  OpFamily family;
-  family.ops = {gather_op(), gather_elements_op(), gather_nd_op(), reverse_sequence_op(), tensor_scatter_op()};
-  family.onnx_rules = index_rules();
-  return family;
+std::vector<OpDef> index_family() {
+  return {gather_op(), gather_elements_op(), gather_nd_op(), reverse_sequence_op(), tensor_scatter_op()};
 }
 
 }  // namespace tw::relay

@@ -98,10 +98,8 @@ OpDef select_channels_op() {
 
 }  // namespace
 
-OpFamily layout_family() {
-  OpFamily family;
-  family.ops = {convert_layout_op(), select_channels_op()};
-  return family;
+std::vector<OpDef> layout_family() {
+  return {convert_layout_op(), select_channels_op()};
 }
 
 }  // namespace tw::relay

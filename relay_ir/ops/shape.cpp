@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "relay_ir/ops/common.h"
-#include "relay_ir/ops/shape_rules.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/text/printer.h"
 
@@ -416,11 +415,8 @@ OpDef sizes_op() {
 
 }  // namespace
 
-OpFamily shape_family() {
-  OpFamily family;
-  family.ops = {reshape_op(), transpose_op(), broadcast_op(), concat_op(), slice_op(), pad_op(), sizes_op()};
-  family.onnx_rules = shape_rules();
-  return family;
+std::vector<OpDef> shape_family() {
+  return {reshape_op(), transpose_op(), broadcast_op(), concat_op(), slice_op(), pad_op(), sizes_op()};
 }
 
 }  // namespace tw::relay

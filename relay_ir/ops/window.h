@@ -20,15 +20,4 @@ AxisUses window_axes(const OpCall& call, const Window& window);
 // x with zeros around it, as this type; x itself when there are no pads.
 te::Tensor pad_window(const te::Tensor& x, const Window& window, DType dtype);
 
-// From ONNX's attributes: auto_pad and, for pools, ceil_mode become pads.  `ceil_extra` receives how much of the end
-// pads is there only to round the result up.
-Window rule_window(OnnxNodeContext& c, ValueId x, const std::vector<int64_t>& kernel, bool is_pool,
-                   std::vector<int64_t>* ceil_extra = nullptr);
-NodeAttributes attributes_of_window(const Window& window);
-
-// A convolution with the node's own attributes.  `result`: type of the result, as the attribute of that name;
-// `pad_value`: a scalar of x's type that stands around x instead of zeros.
-ValueId emit_conv(OnnxNodeContext& c, ValueId x, ValueId weight, const std::string& result = "",
-                  ValueId pad_value = no_value);
-
 }  // namespace tw::relay

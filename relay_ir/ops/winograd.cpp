@@ -157,10 +157,8 @@ OpDef winograd_conv_op() {
 
 }  // namespace
 
-OpFamily winograd_family() {
-  OpFamily family;
-  family.ops = {winograd_conv_op()};
-  return family;
+std::vector<OpDef> winograd_family() {
+  return {winograd_conv_op()};
 }
 
 }  // namespace tw::relay

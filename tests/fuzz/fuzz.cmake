@@ -1,7 +1,7 @@
 # Fuzzers on the ordinary libraries, compiled once for these and for the tests.
 
 # What tells a fuzzer how far its input came costs a sixth of the compiler's time, so only those that are fed have it.
-foreach(library tw_runtime tw_tensor_ir tw_relay_ir)
+foreach(library tw_runtime tw_tensor_ir tw_relay_ir tw_frontends)
   target_compile_options(${library} PRIVATE -fsanitize=fuzzer-no-link)
 endforeach()
 
@@ -27,5 +27,5 @@ add_custom_target(fuzz_runtime_corpus
 add_dependencies(fuzz_runtime_files fuzz_runtime_corpus)
 
 # The importer and the parser of graphs.
-tw_add_fuzzer(fuzz_onnx_import 5000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/onnx_corpus tw_relay_ir)
+tw_add_fuzzer(fuzz_onnx_import 5000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/onnx_corpus tw_frontends)
 tw_add_fuzzer(fuzz_relay_ir_parser 5000 ${CMAKE_CURRENT_SOURCE_DIR}/files/relay_ir tw_relay_ir)

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "relay_ir/onnx_import.h"
+#include "frontends/onnx/import.h"
 #include "relay_ir/text/parser.h"
 #include "relay_ir/verify.h"
 
@@ -11,13 +11,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   tw::relay::Graph graph;
   try {
-    graph = tw::relay::import_onnx(bytes);
+    graph = tw::frontends::import_onnx(bytes);
   } catch (const tw::Error& e) {
     if (e.code() == tw::ErrorCode::internal) std::abort();
     return 0;
   }
   tw::relay::verify(graph);
-  (void)tw::relay::explain_onnx(bytes);
+  (void)tw::frontends::explain_onnx(bytes);
   tw::relay::ConstantTable constants;
   const std::string text = tw::relay::to_text(graph, &constants);
   if (tw::relay::to_text(tw::relay::parse_graph(text, "fuzz", constants)) != text) std::abort();

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ["runtime", "tensor_ir", "schedule", "targets", "relay_ir", "autotune", "python"]
+ROOMS = ["runtime", "tensor_ir", "schedule", "targets", "relay_ir", "frontends", "autotune", "python"]
 # Third parties that stay in one room each.
 OWNERS = {
     r"llvm[-/]": "targets",
     r"lld/": "targets",
     r"(cuda|nvrtc)\.h": "targets",
-    r"protozero/": "relay_ir",
+    r"protozero/": "frontends",
     r"(sqlite3|xgboost/)": "autotune",
     r"pybind11/": "python",
     r"omp\.h": "runtime",

@@ -1,0 +1,172 @@
+#include "frontends/builder.h"
+
+#include <algorithm>
+
+#include "tensor_ir/text/printer.h"
+
+namespace tw::frontends {
+namespace {
+
+struct RefusedNode {
+  std::string why;
+};
+
+// What is folded at import: shapes, masks, positions.  Larger constants are folded by the compiler's pass.  Operators
+// that work more than once on each element have a smaller limit.
+int64_t max_folded_elements(OpKind kind) {
+  switch (kind) {
+    case OpKind::view:
+      return int64_t{1} << 56;
+    case OpKind::elementwise:
+    case OpKind::injective:
+      return 1 << 16;
+    default:
+      return 1 << 11;
+  }
+}
+
+bool all_known(const std::vector<Expr>& values) {
+  return std::all_of(values.begin(), values.end(), [](const Expr& value) { return as_int(value).has_value(); });
+}
+
+}  // namespace
+
+void Import::refuse(const SourceNode& node, const std::string& why) {
+  const bool has_type = !node.inputs.empty() && node.inputs[0] >= 0;
+  refusals.push_back({node.op, node.name, has_type ? to_string(graph.values[node.inputs[0]].type) : "", why});
+}
+
+bool Import::attempt(const SourceNode& node, const std::function<void()>& rule) {
+  try {
+    rule();
+    return true;
+  } catch (const RefusedNode& refused) {
+    refuse(node, refused.why);
+  } catch (const Error& error) {
+    // What follows from a refused node's guessed types is not the model's mistake.
+    if (error.code() != ErrorCode::unsupported && (error.code() != ErrorCode::shape || refusals.empty())) throw;
+    if (error.code() == ErrorCode::unsupported) refuse(node, error.what());
+  }
+  return false;
+}
+
+void Builder::refuse(const std::string& why) const {
+  throw RefusedNode{why};
+}
+
+ValueId Builder::input(size_t i) const {
+  if (!has_input(i)) malformed(place() + ": input " + std::to_string(i) + " is missing");
+  return node_.inputs[i];
+}
+
+const TensorType& Builder::type(ValueId id) const {
+  check(id >= 0, "import: the type of an absent input");
+  return graph_.values[id].type;
+}
+
+std::vector<int64_t> Builder::constant_ints(size_t i) const {
+  const NDArray* value = constant(input(i));
+  if (!value) {
+    const auto elements = known_elements(input(i));
+    if (!elements) refuse("input " + std::to_string(i) + " must be known at import, but it is computed by the model");
+    const auto open = std::find_if(elements->begin(), elements->end(), [](const Expr& e) { return !as_int(e); });
+    refuse("input " + std::to_string(i) +
+           " depends on open dimensions, which this use of the operator cannot do; fix `" + to_text(*open) +
+           "` with shapes=");
+  }
+  if (!value->dtype().is_integer() || value->rank() > 1) {
+    malformed(place() + ": input " + std::to_string(i) + " must be a list of integers, not " +
+              to_string(type_of(*value)));
+  }
+  std::vector<int64_t> result;
+  for (int64_t k = 0; k < value->size(); ++k) result.push_back(value->get_int(k));
+  return result;
+}
+
+std::optional<std::vector<Expr>> Builder::known_elements(ValueId id) const {
+  constexpr int64_t most_elements = 64;
+  if (id == no_value) return std::nullopt;
+  if (const NDArray* value = constant(id)) {
+    const bool is_exact = value->dtype().is_integer() || value->dtype().is_bool();
+    if (!is_exact || value->size() > most_elements) return std::nullopt;
+    std::vector<Expr> elements;
+    for (int64_t k = 0; k < value->size(); ++k) elements.push_back(int_imm(value->dtype(), value->get_int(k)));
+    return elements;
+  }
+  const auto found = import_.sizes.find(id);
+  return found == import_.sizes.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::vector<Expr> Builder::known_dims(size_t i) const {
+  if (!constant(input(i)) && type(input(i)).rank() <= 1) {
+    if (const auto elements = known_elements(input(i))) return *elements;
+  }
+  const std::vector<int64_t> ints = constant_ints(i);
+  return {ints.begin(), ints.end()};
+}
+
+// What becomes of numbers that depend on open dimensions: a constant, or numbers in terms of them.  no_value: the
+// operator has to compute it.
+ValueId Builder::fold_sizes(const OpDef& op, const std::vector<ValueId>& inputs, const NodeAttributes& attributes) {
+  if (graph_.symbols.empty()) return no_value;
+  std::vector<TensorType> types;
+  std::vector<std::vector<Expr>> elements;
+  for (const ValueId id : inputs) {
+    auto known = known_elements(id);
+    if (!known) return no_value;
+    elements.push_back(std::move(*known));
+    types.push_back(type(id));
+  }
+  const auto folded = fold_dims(op, attributes, types, elements);
+  if (!folded || folded->elements.empty()) return no_value;
+  const DType dtype = folded->type.dtype;
+  const Shape shape = *static_shape(folded->type);
+  if (!all_known(folded->elements)) return dtype == i64 ? emit_sizes(folded->elements, shape) : no_value;
+  NDArray array(dtype, shape);
+  for (size_t k = 0; k < folded->elements.size(); ++k)
+    array.set_int(static_cast<int64_t>(k), *as_int(folded->elements[k]));
+  return emit_constant(array);
+}
+
+ValueId Builder::emit_sizes(const std::vector<Expr>& values, const Shape& shape) {
+  NodeAttributes attributes;
+  attributes.set("values", values);
+  attributes.set("shape", shape);
+  if (all_known(values)) return emit("sizes", {}, attributes);
+  const ValueId id = graph_.add_node("sizes", {}, attributes, node_.name)[0];
+  import_.sizes[id] = values;
+  return id;
+}
+
+// The node, or its results if they are known and small.
+std::vector<ValueId> Builder::emit_all(const std::string& op_name, std::vector<ValueId> inputs,
+                                       NodeAttributes attributes) {
+  const OpDef* op = find_op(op_name);
+  if (!op) internal_error("import: no relay operator is called `" + op_name + "`");
+  int64_t elements = 0;
+  bool is_known = true;
+  std::vector<NDArray> arrays;
+  for (const ValueId id : inputs) {
+    if (id != no_value && !graph_.is_constant(id)) is_known = false;
+    if (!is_known) break;
+    arrays.push_back(id == no_value ? NDArray() : *graph_.values[id].constant);
+    if (arrays.back().is_defined()) elements += arrays.back().size();
+  }
+  if (elements > max_folded_elements(op->kind)) is_known = false;
+  if (!is_known) {
+    if (const ValueId folded = fold_sizes(*op, inputs, attributes); folded != no_value) return {folded};
+  }
+  const auto results = graph_.add_node(op_name, inputs, attributes, node_.name);
+  if (!is_known) return results;
+  for (const ValueId id : results) {
+    const auto shape = static_shape(graph_.values[id].type);
+    if (!shape || element_count(*shape) > max_folded_elements(op->kind)) return results;
+  }
+  while (!arrays.empty() && !arrays.back().is_defined()) arrays.pop_back();
+  const std::vector<NDArray> values = evaluate_op(*op, graph_.nodes.back().attributes, arrays);
+  graph_.nodes.pop_back();
+  for (size_t i = 0; i < results.size(); ++i) graph_.values[results[i]].constant = values[i];
+  return results;
+}
+
+}  // namespace tw::frontends

@@ -1,0 +1,99 @@
+// What every frontend builds its graphs with.  A frontend reads one format of models and walks its nodes; for each, a
+// rule emits nodes of ours.  What the builder does for all of them: results that are known are folded at once, sizes
+// that depend on open dimensions are known as expressions, and what is not supported is collected with place and
+// reason, so that one TW1003 (report.h) names everything.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "relay_ir/op.h"
+
+namespace tw::frontends {
+
+using namespace relay;  // a frontend speaks of the graphs that it makes
+
+[[noreturn]] inline void malformed(const std::string& why) {
+  throw Error(ErrorCode::malformed_model, why);
+}
+inline std::string in_quotes(std::string_view name) {
+  return "`" + std::string(name) + "`";
+}
+
+// A result of a node that was refused: what depends on it cannot be imported, only counted.
+inline constexpr ValueId unknown_value = -2;
+
+struct SourceNode {  // of the model that is read
+  std::string op;    // "DeformConv", "com.microsoft.FusedConv"
+  std::string name;
+  std::vector<ValueId> inputs;  // no_value: an optional input that is absent
+};
+
+struct Refusal {
+  std::string op, node;
+  std::string type;  // of the first input, "" when it is not known
+  std::string why;   // "": the operator as a whole is not known
+};
+
+// One model on its way into a graph.
+struct Import {
+  Graph graph;  // complete only when nothing was refused
+  std::vector<Refusal> refusals;
+  std::map<std::string, int64_t> operators;  // how often each occurs, functions and branches inlined
+  int64_t nodes = 0;
+  std::map<ValueId, std::vector<Expr>> sizes;  // elements of values that depend on open dimensions alone
+  std::string format;                          // "opset 17"
+  std::string producer;                        // "" when it is not known
+
+  void count(const std::string& op) { ++nodes, ++operators[op]; }
+  void refuse(const SourceNode& node, const std::string& why);
+  // Runs what imports the node.  False: it was refused, or failed for what an earlier refusal left unknown.
+  bool attempt(const SourceNode& node, const std::function<void()>& rule);
+};
+
+// How a rule sees one node of the model, and how it emits nodes of ours, which get its name.
+class Builder {
+ public:
+  Builder(Import& import, const SourceNode& node) : import_(import), graph_(import.graph), node_(node) {}
+
+  const std::string& op() const { return node_.op; }
+  const std::vector<ValueId>& inputs() const { return node_.inputs; }
+  size_t input_count() const { return inputs().size(); }
+  bool has_input(size_t i) const { return i < input_count() && inputs()[i] != no_value; }
+  ValueId input(size_t i) const;  // Error(malformed_model) when absent
+  ValueId optional_input(size_t i) const { return has_input(i) ? input(i) : no_value; }
+  const TensorType& type(ValueId id) const;
+  // The value when it is known at import (a constant of the model, or folded from such): null when not.
+  const NDArray* constant(ValueId id) const { return graph_.is_constant(id) ? &*graph_.values[id].constant : nullptr; }
+  // Like constant(input(i)), as integers; refuses the node when it is not known.
+  std::vector<int64_t> constant_ints(size_t i) const;
+  // The same, where elements may be of symbolic dimensions (shapes that a model computes with).
+  std::vector<Expr> known_dims(size_t i) const;
+
+  // Folds at once when all inputs are known and the result is small.
+  std::vector<ValueId> emit_all(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {});
+  ValueId emit(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
+    return emit_all(op, std::move(inputs), std::move(attributes))[0];
+  }
+  // Numbers of which some depend on open dimensions.
+  ValueId emit_sizes(const std::vector<Expr>& values, const Shape& shape);
+  ValueId emit_constant(NDArray value) { return graph_.add_constant(node_.name, std::move(value)); }
+  // This use of the operator is not supported: collected with all others.
+  [[noreturn]] void refuse(const std::string& why) const;
+
+ protected:
+  std::string place() const { return "node " + in_quotes(node_.name) + " (" + node_.op + ")"; }
+
+ private:
+  // The elements of a value that is known, perhaps in terms of open dimensions.  Nothing: it is not, or it is long.
+  std::optional<std::vector<Expr>> known_elements(ValueId id) const;
+  ValueId fold_sizes(const OpDef& op, const std::vector<ValueId>& inputs, const NodeAttributes& attributes);
+
+  Import& import_;
+  Graph& graph_;
+  const SourceNode& node_;
+};
+
+}  // namespace tw::frontends

@@ -1,0 +1,129 @@
+#include "frontends/inputs.h"
+
+#include <algorithm>
+
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/text/printer.h"
+
+namespace tw::frontends {
+namespace {
+
+// By name: within all that is said of it.
+std::map<std::string, DimensionBounds> given_bounds(const ImportOptions& options) {
+  std::map<std::string, DimensionBounds> bounds;
+  for (const auto& [input, shape] : options.shapes) {
+    for (const DimensionOption& option : shape) {
+      if (option.size || option.name.empty()) continue;
+      const auto [found, is_new] = bounds.emplace(option.name, option.bounds);
+      found->second.low = std::max(found->second.low, option.bounds.low);
+      found->second.high = std::min(found->second.high, option.bounds.high);
+      if (found->second.low < 1 || found->second.high < found->second.low) {
+        throw Error(ErrorCode::shape, "no size is within the bounds of dimension " + in_quotes(option.name) +
+                                          "\n  help: low and high are both included, and low is at least 1");
+      }
+    }
+  }
+  return bounds;
+}
+
+std::string text_of(const std::vector<DimensionOption>& shape) {
+  std::string text;
+  for (const DimensionOption& option : shape) {
+    text += (text.empty() ? "" : ", ") + (option.size           ? std::to_string(*option.size)
+                                          : option.name.empty() ? "-1"
+                                                                : option.name);
+  }
+  return "[" + text + "]";
+}
+
+}  // namespace
+
+// An open dimension, once for each name.  Its name as a variable's: letters, digits and underscores.
+Expr Inputs::open_dimension(const std::string& wanted, DimensionBounds bounds) {
+  const auto found = open_.find(wanted);
+  if (found != open_.end()) return found->second;
+  std::string name;
+  for (const char c : wanted) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "n" + name;
+  while (!symbol_names_.insert(name).second) name += "_";
+  const Var var = dimension(name, bounds);
+  graph_.symbols.push_back(var);
+  return open_[wanted] = var;
+}
+
+// What a parameter stands for, in all inputs.
+void Inputs::set_dimension(std::string_view parameter, const Expr& value, const std::string& input) {
+  const auto [found, is_new] = dimensions_.emplace(std::string(parameter), value);
+  if (!is_new && !is_known_equal(found->second, value)) {
+    throw Error(ErrorCode::shape, "input " + in_quotes(input) + ": dimension " + in_quotes(parameter) + " is " +
+                                      to_text(found->second) + " elsewhere, here " + to_text(value));
+  }
+}
+
+Inputs::Inputs(Import& import, const ImportOptions& options, const std::vector<DeclaredInput>& inputs)
+    : graph_(import.graph), options_(options), bounds_(given_bounds(options)) {
+  for (const auto& [name, shape] : options_.shapes) {
+    const auto found = std::find_if(inputs.begin(), inputs.end(), [&name = name](auto& i) { return i.name == name; });
+    if (found == inputs.end()) {
+      std::string known;
+      for (const DeclaredInput& input : inputs) known += (known.empty() ? "" : ", ") + in_quotes(input.name);
+      throw Error(ErrorCode::shape, "a shape is given for " + in_quotes(name) + ", but the inputs are " + known);
+    }
+    const auto& dims = found->shape;
+    if (!dims) continue;
+    if (dims->size() != shape.size()) {
+      throw Error(ErrorCode::shape, "input " + in_quotes(name) + " has " + std::to_string(dims->size()) +
+                                        " dimensions; the given shape " + text_of(shape) + " has " +
+                                        std::to_string(shape.size()));
+    }
+    for (size_t i = 0; i < shape.size(); ++i) {
+      const Dimension& dim = (*dims)[i];
+      const DimensionOption& option = shape[i];
+      if (!option.size && option.name.empty()) continue;  // as the model has it
+      if (dim.value && (!option.size || *dim.value != *option.size)) {
+        throw Error(ErrorCode::shape,
+                    "input " + in_quotes(name) + ": dimension " + std::to_string(i) + " of the model is " +
+                        std::to_string(*dim.value) + "; the given shape is " + text_of(shape) +
+                        (option.size ? "" : "\n  help: export the model with this dimension open (dynamic_axes)"));
+      }
+      if (!dim.value && !dim.parameter.empty()) {
+        set_dimension(dim.parameter,
+                      option.size ? Expr(*option.size) : open_dimension(option.name, bounds_.at(option.name)), name);
+      }
+    }
+  }
+}
+
+ValueId Inputs::add(const DeclaredInput& input, DType dtype) {
+  const std::string name(input.name);
+  const auto given = options_.shapes.find(name);
+  if (!input.shape && given == options_.shapes.end()) {
+    throw Error(ErrorCode::shape,
+                "input " + in_quotes(name) + " has no shape\n  help: give one: shapes={\"" + name + "\": (…)}");
+  }
+  TensorType type{dtype, {}};
+  const size_t rank = input.shape ? input.shape->size() : given->second.size();
+  for (size_t i = 0; i < rank; ++i) {
+    const Dimension* dim = input.shape ? &(*input.shape)[i] : nullptr;
+    const DimensionOption option = given == options_.shapes.end() ? DimensionOption() : given->second[i];
+    if (dim && dim->value) {
+      type.shape.push_back(Expr(*dim->value));
+    } else if (option.size) {
+      type.shape.push_back(Expr(*option.size));
+    } else if (!option.name.empty()) {
+      type.shape.push_back(open_dimension(option.name, bounds_.at(option.name)));
+    } else if (!dim) {
+      malformed("input " + in_quotes(name) + " has no shape, so that all given dimensions must be known");
+    } else {
+      const std::string parameter =
+          dim->parameter.empty() ? name + "_" + std::to_string(i) : std::string(dim->parameter);
+      if (!dimensions_.count(parameter)) dimensions_[parameter] = open_dimension(parameter, {1});
+      type.shape.push_back(dimensions_[parameter]);
+    }
+  }
+  const ValueId id = graph_.add_value(name, std::move(type));
+  graph_.inputs.push_back(id);
+  return id;
+}
+
+}  // namespace tw::frontends

@@ -1,0 +1,65 @@
+// The inputs of a model, as it declares them and as the caller wants them: dimensions are fixed, or open under a name.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "frontends/builder.h"
+#include "tensor_ir/dimension.h"
+
+namespace tw::frontends {
+
+// What the caller says of one dimension of an input.
+struct DimensionOption {
+  std::optional<int64_t> size;   // fixed
+  std::string name;              // open, under this name; empty: as the model has it
+  DimensionBounds bounds = {1};  // of an open one
+
+  DimensionOption() = default;
+  DimensionOption(int64_t fixed) {  // NOLINT: a number is a dimension; a negative one leaves it as it is
+    if (fixed >= 0) size = fixed;
+  }
+};
+
+struct ImportOptions {
+  std::map<std::string, std::vector<DimensionOption>> shapes;  // of inputs, by name
+  std::filesystem::path folder;                                // for data beside the model; empty: none allowed
+  std::string file_name = "model.onnx";                        // for messages
+};
+
+// What the model says of one dimension.  Neither: unknown.
+struct Dimension {
+  std::optional<int64_t> value;
+  std::string_view parameter;  // the same name stands for the same number everywhere
+};
+
+struct DeclaredInput {
+  std::string_view name;
+  std::optional<std::vector<Dimension>> shape;  // nothing: even the rank is unknown
+};
+
+class Inputs {
+ public:
+  // Starts with what the caller says, so that a dimension named in several inputs is the same in all of them.
+  // Error(shape) where it does not fit what is declared.
+  Inputs(Import& import, const ImportOptions& options, const std::vector<DeclaredInput>& inputs);
+  // Adds an input to the graph.
+  ValueId add(const DeclaredInput& input, DType dtype);
+
+ private:
+  Expr open_dimension(const std::string& wanted, DimensionBounds bounds);
+  void set_dimension(std::string_view parameter, const Expr& value, const std::string& input);
+
+  Graph& graph_;
+  const ImportOptions& options_;
+  std::map<std::string, DimensionBounds> bounds_;  // of open dimensions, as the caller says
+  std::map<std::string, Expr> dimensions_;         // by the model's parameter: a number, or one of open_
+  std::map<std::string, Var> open_;
+  std::unordered_set<std::string> symbol_names_;
+};
+
+}  // namespace tw::frontends

@@ -1,0 +1,86 @@
+// How an operator's rule sees one ONNX node: the builder, with the node's attributes and outputs.
+#pragma once
+
+#include <filesystem>
+#include <unordered_map>
+
+#include "frontends/builder.h"
+#include "frontends/onnx/tensor.h"
+
+namespace tw::frontends::onnx {
+
+// Attributes that the call of a function gives to its body.
+using FunctionArguments = std::unordered_map<std::string_view, const Attribute*>;
+
+class Context : public Builder {
+ public:
+  Context(Import& import, const SourceNode& source, const Node& node, int opset, const FunctionArguments& arguments,
+          const std::filesystem::path& folder)
+      : Builder(import, source), node_(node), opset_(opset), arguments_(arguments), folder_(folder) {}
+
+  int opset() const { return opset_; }  // of the node's domain
+  size_t output_count() const { return node_.outputs.size(); }
+  // Named, so perhaps used.
+  bool wants_output(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
+
+  bool has_attribute(const std::string& name) const { return find(name) != nullptr; }
+  int64_t attribute_int(const std::string& name, int64_t otherwise) const {
+    const Attribute* attribute = find(name, AttributeType::int_);
+    return attribute ? attribute->int_value : otherwise;
+  }
+  double attribute_float(const std::string& name, double otherwise) const {
+    const Attribute* attribute = find(name, AttributeType::float_);
+    return attribute ? attribute->float_value : otherwise;
+  }
+  std::string attribute_string(const std::string& name, const std::string& otherwise) const {
+    const Attribute* attribute = find(name, AttributeType::string);
+    return attribute ? std::string(attribute->string_value) : otherwise;
+  }
+  std::vector<int64_t> attribute_ints(const std::string& name, std::vector<int64_t> otherwise) const {
+    const Attribute* attribute = find(name, AttributeType::ints);
+    return attribute ? attribute->ints : otherwise;
+  }
+  std::vector<double> attribute_floats(const std::string& name, std::vector<double> otherwise) const {
+    const Attribute* attribute = find(name, AttributeType::floats);
+    return attribute ? std::vector<double>(attribute->floats.begin(), attribute->floats.end()) : otherwise;
+  }
+  std::vector<std::string> attribute_strings(const std::string& name) const {
+    const Attribute* attribute = find(name, AttributeType::strings);
+    if (!attribute) return {};
+    return std::vector<std::string>(attribute->strings.begin(), attribute->strings.end());
+  }
+  NDArray attribute_tensor(const std::string& name) const {
+    const Attribute* attribute = find(name, AttributeType::tensor);
+    if (!attribute) malformed(place() + ": attribute " + in_quotes(name) + " is missing");
+    return to_array(*attribute->tensor, folder_);
+  }
+  // An element type by its number in TensorProto; refuses types that we do not have.
+  DType attribute_dtype(const std::string& name, DataType otherwise = DataType::undefined) const {
+    const int64_t number = attribute_int(name, static_cast<int64_t>(otherwise));
+    const auto dtype = to_dtype(number);
+    if (!dtype) refuse("element type " + std::to_string(number) + " of ONNX is not supported");
+    return *dtype;
+  }
+
+ private:
+  const Attribute* find(const std::string& name) const {
+    const Attribute* attribute = node_.find(name);
+    if (!attribute || attribute->reference.empty()) return attribute;
+    const auto argument = arguments_.find(attribute->reference);
+    return argument == arguments_.end() ? nullptr : argument->second;
+  }
+  const Attribute* find(const std::string& name, AttributeType type) const {
+    const Attribute* attribute = find(name);
+    if (attribute && attribute->type != type) {
+      malformed(place() + ": attribute " + in_quotes(name) + " has another type");
+    }
+    return attribute;
+  }
+
+  const Node& node_;
+  int opset_;
+  const FunctionArguments& arguments_;
+  const std::filesystem::path& folder_;
+};
+
+}  // namespace tw::frontends::onnx

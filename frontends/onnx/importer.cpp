@@ -1,0 +1,410 @@
+// Nodes of an ONNX model, one by one in an order in which inputs come first, to relay nodes by the rules of the
+// operators. `If` on a known condition and calls of the model's own functions are replaced by their bodies.
+#include "frontends/onnx/importer.h"
+
+#include <functional>
+#include <queue>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "frontends/onnx/rules.h"
+
+namespace tw::frontends::onnx {
+namespace {
+
+// The newest opset of the standard domain whose operators were looked at when the rules were written.
+constexpr int64_t oldest_opset = 7, newest_opset = 28;
+constexpr int max_call_depth = 64;  // of functions and branches within each other
+
+// Where names have their meaning: the model's graph, a branch inside it, or the body of a function.
+struct Scope {
+  const Scope* parent = nullptr;
+  std::string prefix;  // of names of nodes and values
+  std::unordered_map<std::string_view, ValueId> values;
+  std::unordered_map<std::string_view, const Tensor*> initializers;  // that are not yet values
+  FunctionArguments arguments;
+  const std::map<std::string, int64_t>* opsets = nullptr;
+  int depth = 0;
+};
+
+std::string standard_domain(std::string_view domain) {
+  return domain == "ai.onnx" ? std::string() : std::string(domain);
+}
+
+std::map<std::string, int64_t> opset_map(const std::vector<OpsetId>& opsets) {
+  std::map<std::string, int64_t> result;
+  for (const OpsetId& opset : opsets) {
+    if (opset.version < 1 || opset.version > 1'000'000) malformed("an opset version is out of range");
+    result[standard_domain(opset.domain)] = opset.version;
+  }
+  return result;
+}
+
+// Names that a graph's nodes use and that it does not define itself.
+void add_captures(const Graph& graph, std::unordered_set<std::string_view>& into) {
+  std::unordered_set<std::string_view> used, defined;
+  for (const ValueInfo& input : graph.inputs) defined.insert(input.name);
+  for (const Tensor& tensor : graph.initializers) defined.insert(tensor.name);
+  for (const Node& node : graph.nodes) {
+    for (const std::string_view name : node.inputs) used.insert(name);
+    for (const std::string_view name : node.outputs) defined.insert(name);
+    for (const Attribute& attribute : node.attributes) {
+      if (attribute.graph) add_captures(*attribute.graph, used);
+    }
+  }
+  for (const ValueInfo& output : graph.outputs) used.insert(output.name);
+  for (const std::string_view name : used) {
+    if (!defined.count(name)) into.insert(name);
+  }
+}
+
+std::unordered_set<std::string_view> names_used(const Node& node) {
+  std::unordered_set<std::string_view> names;
+  for (const std::string_view name : node.inputs) {
+    if (!name.empty()) names.insert(name);
+  }
+  for (const Attribute& attribute : node.attributes) {
+    if (attribute.graph) add_captures(*attribute.graph, names);
+  }
+  return names;
+}
+
+class Importer {
+ public:
+  Importer(const Model& model, const ImportOptions& options) : model_(model), options_(options) {}
+
+  Import run() {
+    model_opsets_ = opset_map(model_.opsets);
+    if (!model_opsets_.count("")) model_opsets_[""] = model_.opsets.empty() ? 1 : newest_opset;
+    const int64_t opset = model_opsets_[""];
+    if (opset < oldest_opset || opset > newest_opset) {
+      throw Error(ErrorCode::unsupported, "opset " + std::to_string(opset) + " is " +
+                                              (opset < oldest_opset ? "older than " : "newer than ") +
+                                              std::to_string(opset < oldest_opset ? oldest_opset : newest_opset) +
+                                              "\n  help: onnx.version_converter.convert_version(model, 17)");
+    }
+    import_.format = "opset " + std::to_string(opset);
+    import_.producer = model_.producer_name;
+    if (!model_.producer_name.empty() && !model_.producer_version.empty()) {
+      import_.producer += " " + std::string(model_.producer_version);
+    }
+    for (const Function& function : model_.functions) {
+      functions_[{standard_domain(function.domain), std::string(function.name), std::string(function.overload)}] =
+          &function;
+      function_opsets_[&function] = opset_map(function.opsets);
+    }
+    import_.graph.name = model_.graph.name;
+    Scope scope;
+    scope.opsets = &model_opsets_;
+    for (const ValueInfo& info : model_.graph.value_infos) value_infos_[info.name] = &info;
+    for (const ValueInfo& info : model_.graph.outputs) value_infos_[info.name] = &info;
+    add_initializers(scope, model_.graph);
+    add_inputs(scope);
+    add_nodes(scope, model_.graph.nodes);
+    add_outputs(scope);
+    return std::move(import_);
+  }
+
+ private:
+  struct FunctionKey {
+    std::string domain, name, overload;
+    auto operator<=>(const FunctionKey&) const = default;
+  };
+
+  void add_initializers(Scope& scope, const Graph& from) {
+    if (from.has_sparse_initializers) {
+      throw Error(ErrorCode::unsupported, "the model has sparse initializers\n  help: export it with dense weights");
+    }
+    for (const Tensor& tensor : from.initializers) {
+      check_tensor(tensor);
+      if (tensor.name.empty()) malformed("an initializer has no name");
+      if (!scope.initializers.emplace(tensor.name, &tensor).second) {
+        malformed("two initializers are called " + in_quotes(tensor.name));
+      }
+    }
+  }
+
+  // Of the graph's inputs those that are no initializers.
+  void add_inputs(Scope& scope) {
+    std::unordered_set<std::string_view> initializers;
+    for (const Tensor& tensor : model_.graph.initializers) initializers.insert(tensor.name);
+    std::vector<DeclaredInput> declared;
+    std::vector<const ValueInfo*> infos;
+    for (const ValueInfo& info : model_.graph.inputs) {
+      if (initializers.count(info.name)) continue;
+      declared.push_back({info.name, info.shape});
+      infos.push_back(&info);
+    }
+    Inputs inputs(import_, options_, declared);
+    for (size_t i = 0; i < infos.size(); ++i) {
+      const ValueInfo& info = *infos[i];
+      if (info.name.empty()) malformed("an input has no name");
+      const auto dtype = to_dtype(info.element_type);
+      if (!info.is_tensor || !dtype) {
+        import_.refuse({"input", std::string(info.name), {}}, info.is_tensor
+                                                                  ? data_type_name(info.element_type) + " elements"
+                                                                  : "sequences, maps and optional values");
+        scope.values[info.name] = unknown_value;
+      } else if (!scope.values.emplace(info.name, inputs.add(declared[i], *dtype)).second) {
+        malformed("two inputs are called " + in_quotes(info.name));
+      }
+    }
+  }
+
+  // no_value: no such name.
+  ValueId look_up(Scope& scope, std::string_view name) {
+    if (const auto found = scope.values.find(name); found != scope.values.end()) return found->second;
+    if (const auto found = scope.initializers.find(name); found != scope.initializers.end()) {
+      ValueId id = unknown_value;
+      try {
+        id = import_.graph.add_constant(scope.prefix + std::string(name), to_array(*found->second, options_.folder));
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::unsupported) throw;
+        import_.refuse({"initializer", scope.prefix + std::string(name), {}},
+                       data_type_name(found->second->data_type) + " elements");
+      }
+      return scope.values[name] = id;
+    }
+    // Parents outlive the scope and grow only by materialised initializers.
+    return scope.parent ? look_up(const_cast<Scope&>(*scope.parent), name) : no_value;
+  }
+
+  static std::string label(const Scope& scope, const Node& node, size_t index) {
+    return scope.prefix +
+           (node.name.empty() ? std::string(node.op_type) + "_" + std::to_string(index) : std::string(node.name));
+  }
+
+  // Indices of nodes in an order in which inputs come first; that of the file where it is one.
+  std::vector<size_t> sorted(Scope& scope, const std::vector<Node>& nodes) {
+    std::unordered_map<std::string_view, size_t> producer;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      for (const std::string_view name : nodes[i].outputs) {
+        if (name.empty()) continue;
+        if (!producer.emplace(name, i).second || scope.values.count(name) || scope.initializers.count(name)) {
+          malformed("the name " + in_quotes(name) + " is defined twice, the second time by node " +
+                    in_quotes(label(scope, nodes[i], i)));
+        }
+      }
+    }
+    std::vector<std::vector<size_t>> users(nodes.size());
+    std::vector<size_t> waits_for(nodes.size(), 0);
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      for (const std::string_view name : names_used(nodes[i])) {
+        const auto found = producer.find(name);
+        if (found != producer.end()) {
+          users[found->second].push_back(i);
+          ++waits_for[i];
+        } else if (look_up(scope, name) == no_value) {
+          malformed("node " + in_quotes(label(scope, nodes[i], i)) + " (" + std::string(nodes[i].op_type) + ") uses " +
+                    in_quotes(name) + ", which nothing defines");
+        }
+      }
+    }
+    std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (waits_for[i] == 0) ready.push(i);
+    }
+    std::vector<size_t> order;
+    while (!ready.empty()) {
+      const size_t i = ready.top();
+      ready.pop();
+      order.push_back(i);
+      for (const size_t user : users[i]) {
+        if (--waits_for[user] == 0) ready.push(user);
+      }
+    }
+    if (order.size() != nodes.size()) {
+      std::string members;
+      int listed = 0;
+      for (size_t i = 0; i < nodes.size(); ++i) {
+        if (waits_for[i] && listed++ < 5)
+          members += (members.empty() ? "" : ", ") + in_quotes(label(scope, nodes[i], i));
+      }
+      malformed("the graph has a cycle: " + std::to_string(listed) + " nodes wait for each other: " + members +
+                (listed > 5 ? ", …" : ""));
+    }
+    return order;
+  }
+
+  void add_nodes(Scope& scope, const std::vector<Node>& nodes) {
+    if (scope.depth > max_call_depth) {
+      throw Error(ErrorCode::limit, "functions and branches are nested more than " + std::to_string(max_call_depth) +
+                                        " deep at " + in_quotes(scope.prefix));
+    }
+    for (const size_t i : sorted(scope, nodes)) add_node(scope, nodes[i], label(scope, nodes[i], i));
+  }
+
+  void add_node(Scope& scope, const Node& node, const std::string& name) {
+    if (++visited_ > max_nodes) {
+      throw Error(ErrorCode::limit, "more than " + std::to_string(max_nodes) + " nodes after functions are inlined");
+    }
+    const std::string domain = standard_domain(node.domain);
+    const auto function = functions_.find({domain, std::string(node.op_type), std::string(node.overload)});
+    std::vector<ValueId> inputs;
+    bool is_known = true;
+    for (const std::string_view input : node.inputs) {
+      inputs.push_back(input.empty() ? no_value : look_up(scope, input));
+      is_known = is_known && inputs.back() != unknown_value;
+    }
+    if (function != functions_.end()) return call_function(scope, node, name, *function->second, inputs);
+
+    const SourceNode source{(domain.empty() ? "" : domain + ".") + std::string(node.op_type), name, inputs};
+    import_.count(source.op);
+    auto refuse = [&](const std::string& why) {
+      import_.refuse(source, why);
+      define_unknown(scope, node);
+    };
+    if (domain.empty() && node.op_type == "If") {
+      if (!is_known || inputs.size() != 1) return is_known ? refuse("it takes one input") : define_unknown(scope, node);
+      return take_branch(scope, node, name, inputs[0], refuse);
+    }
+    const auto version = scope.opsets->find(domain);
+    const int opset = version == scope.opsets->end() ? 1 : static_cast<int>(version->second);
+    const Rule* rule = find_rule(domain, node.op_type, opset);
+    if (!rule) return refuse("");
+    if (!is_known) return define_unknown(scope, node);
+    const auto first_new = static_cast<ValueId>(import_.graph.values.size());
+    const bool is_done = import_.attempt(source, [&] {
+      Context context(import_, source, node, opset, scope.arguments, options_.folder);
+      const std::vector<ValueId> results = rule->import(context);
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        if (node.outputs[i].empty()) continue;
+        if (i >= results.size() || results[i] == no_value) {
+          context.refuse("its output " + std::to_string(i) + " is not supported");
+        }
+        define(scope, node.outputs[i], results[i], results[i] >= first_new);
+      }
+    });
+    if (!is_done) define_unknown(scope, node);
+  }
+
+  void define(Scope& scope, std::string_view name, ValueId id, bool is_new) {
+    scope.values[name] = id;
+    if (is_new) import_.graph.rename_value(id, scope.prefix + std::string(name));
+  }
+
+  // Results that cannot be computed keep the type that the model states, so that what follows is still looked at.
+  void define_unknown(Scope& scope, const Node& node) {
+    for (const std::string_view output : node.outputs) {
+      if (output.empty() || scope.values.count(output)) continue;
+      ValueId id = unknown_value;
+      const auto found = scope.parent || !scope.prefix.empty() ? value_infos_.end() : value_infos_.find(output);
+      if (found != value_infos_.end() && found->second->is_tensor && found->second->shape) {
+        const auto dtype = to_dtype(found->second->element_type);
+        TensorType type{dtype.value_or(f32), {}};
+        bool is_known = dtype.has_value();
+        for (const Dimension& dim : *found->second->shape) {
+          is_known = is_known && dim.value;
+          type.shape.push_back(Expr(dim.value.value_or(0)));
+        }
+        if (is_known) id = import_.graph.add_value(std::string(output), std::move(type));
+      }
+      scope.values[output] = id;
+    }
+  }
+
+  void call_function(Scope& scope, const Node& node, const std::string& name, const Function& function,
+                     const std::vector<ValueId>& inputs) {
+    Scope body;
+    body.prefix = name + "/";
+    body.opsets = &function_opsets_.at(&function);
+    body.depth = scope.depth + 1;
+    if (inputs.size() > function.inputs.size()) {
+      malformed("node " + in_quotes(name) + " gives function " + in_quotes(function.name) + " more inputs than it has");
+    }
+    for (size_t i = 0; i < function.inputs.size(); ++i) {
+      body.values[function.inputs[i]] = i < inputs.size() ? inputs[i] : no_value;
+    }
+    for (const Attribute& attribute : function.attribute_defaults) body.arguments[attribute.name] = &attribute;
+    for (const Attribute& attribute : node.attributes) {
+      const Attribute* argument = &attribute;
+      if (!attribute.reference.empty()) {
+        const auto outer = scope.arguments.find(attribute.reference);
+        if (outer == scope.arguments.end()) continue;
+        argument = outer->second;
+      }
+      body.arguments[attribute.name] = argument;
+    }
+    // An input that is absent is a name without a value: nodes of the body see it as absent, too.
+    std::vector<Node> nodes = function.nodes;
+    for (Node& inner : nodes) {
+      for (std::string_view& input : inner.inputs) {
+        const auto found = body.values.find(input);
+        if (found != body.values.end() && found->second == no_value) input = {};
+      }
+    }
+    add_nodes(body, nodes);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i].empty()) continue;
+      if (i >= function.outputs.size())
+        malformed("function " + in_quotes(function.name) + " has fewer outputs than used");
+      const ValueId id = look_up(body, function.outputs[i]);
+      if (id == no_value)
+        malformed("function " + in_quotes(function.name) + " does not define " + in_quotes(function.outputs[i]));
+      scope.values[node.outputs[i]] = id;
+    }
+  }
+
+  void take_branch(Scope& scope, const Node& node, const std::string& name, ValueId condition,
+                   const std::function<void(const std::string&)>& refuse) {
+    if (!import_.graph.is_constant(condition)) return refuse("its condition is computed by the model");
+    const NDArray& value = *import_.graph.values[condition].constant;
+    if (value.size() != 1 || !value.dtype().is_bool())
+      malformed("node " + in_quotes(name) + ": the condition of If is one bool");
+    const Attribute* branch = node.find(value.get_int(0) ? "then_branch" : "else_branch");
+    if (!branch || !branch->graph) malformed("node " + in_quotes(name) + ": If lacks a branch");
+    Scope body;
+    body.parent = &scope;
+    body.prefix = name + "/";
+    body.opsets = scope.opsets;
+    body.arguments = scope.arguments;
+    body.depth = scope.depth + 1;
+    add_initializers(body, *branch->graph);
+    add_nodes(body, branch->graph->nodes);
+    if (node.outputs.size() > branch->graph->outputs.size())
+      malformed("node " + in_quotes(name) + ": a branch has fewer outputs");
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i].empty()) continue;
+      const ValueInfo& output = branch->graph->outputs[i];
+      if (!output.is_tensor && output.shape) continue;
+      const ValueId id = look_up(body, output.name);
+      if (id == no_value) malformed("node " + in_quotes(name) + ": nothing defines " + in_quotes(output.name));
+      scope.values[node.outputs[i]] = id;
+    }
+  }
+
+  void add_outputs(Scope& scope) {
+    if (model_.graph.outputs.empty()) malformed("the graph has no outputs");
+    std::unordered_set<std::string_view> names;
+    for (const ValueInfo& info : model_.graph.outputs) {
+      if (!names.insert(info.name).second) malformed("two outputs are called " + in_quotes(info.name));
+      const ValueId id = look_up(scope, info.name);
+      if (id == no_value) malformed("output " + in_quotes(info.name) + " is not defined by any node");
+      if (id == unknown_value || !import_.refusals.empty()) continue;
+      const auto dtype = to_dtype(info.element_type);
+      if (info.is_tensor && info.element_type != 0 && dtype != import_.graph.values[id].type.dtype) {
+        malformed("output " + in_quotes(info.name) + " is declared as " + data_type_name(info.element_type) +
+                  ", but it is " + to_string(import_.graph.values[id].type));
+      }
+      import_.graph.outputs.push_back(id);
+      import_.graph.output_names.emplace_back(info.name);
+    }
+  }
+
+  const Model& model_;
+  const OnnxOptions& options_;
+  Import import_;
+  std::map<std::string, int64_t> model_opsets_;
+  std::map<FunctionKey, const Function*> functions_;
+  std::map<const Function*, std::map<std::string, int64_t>> function_opsets_;
+  std::unordered_map<std::string_view, const ValueInfo*> value_infos_;
+  int64_t visited_ = 0;
+};
+
+}  // namespace
+
+Import import_model(const Model& model, const ImportOptions& options) {
+  return Importer(model, options).run();
+}
+
+}  // namespace tw::frontends::onnx

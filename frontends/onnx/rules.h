@@ -1,0 +1,37 @@
+// How operators of ONNX become nodes of ours: a rule an operator, in the file of rules/ that is named for its family
+// (rules.def).  A use of an operator that its rule does not cover is refused, never approximated.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "frontends/emit.h"
+#include "frontends/onnx/context.h"
+
+namespace tw::frontends::onnx {
+
+struct Rule {
+  std::string op_type;
+  std::string domain;                                    // "": the standard one
+  int since_opset = 1;                                   // the rule covers this opset and later ones, up to a later row
+  std::function<std::vector<ValueId>(Context&)> import;  // one value an output (no_value where not wanted)
+};
+
+// Null: none covers it.
+const Rule* find_rule(std::string_view domain, std::string_view op_type, int opset);
+std::vector<const Rule*> all_rules();
+
+// For the files of rules/.
+inline const std::string microsoft = "com.microsoft";
+using Ints = std::vector<int64_t>;
+
+// A rule that hands all inputs to one operator.
+Rule direct_rule(const std::string& op_type, const std::string& op, int since_opset = 1);
+// A rule with one result.
+Rule rule(const std::string& op_type, int since_opset, std::function<ValueId(Context&)> import,
+          const std::string& domain = "");
+// axes as input `input` (newer opsets) or as attribute: empty when absent.
+Ints axes_of(const Context& c, size_t input);
+
+}  // namespace tw::frontends::onnx

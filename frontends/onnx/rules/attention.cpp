@@ -1,0 +1,246 @@
+// ONNX's attention and rotary embedding, composed from matmul, softmax and elementwise operators.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "frontends/onnx/rules.h"
+
+namespace tw::frontends::onnx {
+namespace {
+
+// [batch, rows, heads · size] → [batch, heads, rows, size]; four dimensions stay.
+ValueId split_heads(Context& c, ValueId x, int64_t heads) {
+  const Ints dims = dims_of(c, x);
+  if (dims.size() == 4) return x;
+  if (dims.size() != 3 || heads < 1 || dims[2] % heads != 0)
+    c.refuse("q_num_heads or kv_num_heads does not fit its inputs");
+  return emit_transpose(c, emit_reshape(c, x, {dims[0], dims[1], heads, dims[2] / heads}), {0, 2, 1, 3});
+}
+
+ValueId matmul(Context& c, ValueId a, ValueId b, bool transpose_b) {
+  return c.emit("matmul", {a, b}, attributes_of({{"transpose_b", int64_t{transpose_b}}}));
+}
+
+// a · b for each query head, where several query heads share a head of b: no copies of b are made.
+ValueId grouped_matmul(Context& c, ValueId a, ValueId b, bool transpose_b) {
+  const Ints da = dims_of(c, a), db = dims_of(c, b);
+  if (da[1] == db[1]) return matmul(c, a, b, transpose_b);
+  if (db[1] < 1 || da[1] % db[1] != 0) c.refuse("query heads that are no multiple of the others");
+  const ValueId grouped = emit_reshape(c, a, {da[0], db[1], da[1] / db[1], da[2], da[3]});
+  const ValueId shared = emit_reshape(c, b, {db[0], db[1], 1, db[2], db[3]});
+  const ValueId y = matmul(c, grouped, shared, transpose_b);
+  return emit_reshape(c, y, {da[0], da[1], da[2], transpose_b ? db[2] : db[3]});
+}
+
+ValueId both(Context& c, ValueId a, ValueId b) {
+  return a == no_value ? b : b == no_value ? a : c.emit("logical_and", {a, b});
+}
+
+bool is_all_true(Context& c, ValueId id) {
+  const NDArray* value = c.constant(id);
+  if (!value) return false;
+  for (int64_t i = 0; i < value->size(); ++i) {
+    if (value->get_int(i) == 0) return false;
+  }
+  return true;
+}
+
+struct Masks {
+  ValueId allowed = no_value;  // bool, broadcast to [batch, heads, rows, keys]
+  ValueId bias = no_value;     // floats that are added to the scores
+};
+
+struct MaskShape {
+  int64_t rows, keys, past;
+};
+
+// Which keys a query may see: by the mask input, the causal frontier, the window and the number of keys in use.
+Masks masks_of(Context& c, const MaskShape& shape, DType dtype, DType wide) {
+  Masks masks;
+  if (c.has_input(3)) {
+    ValueId mask = c.input(3);
+    const Ints dims = dims_of(c, mask);
+    if (dims.empty() || dims.size() > 4 || dims.back() > shape.keys)
+      c.refuse("a mask of type " + to_string(c.type(mask)));
+    const bool is_bool = dtype_of(c, mask).is_bool();
+    if (!is_bool && dtype_of(c, mask) != dtype) c.refuse("a mask of another type than the data");
+    if (dims.back() < shape.keys) {
+      Ints pads(2 * dims.size(), 0);
+      pads.back() = shape.keys - dims.back();
+      std::vector<ValueId> inputs{mask};
+      if (!is_bool) inputs.push_back(emit_scalar(c, dtype, -std::numeric_limits<double>::infinity()));
+      mask = c.emit("pad", inputs, attributes_of({{"pads", pads}}));
+    }
+    (is_bool ? masks.allowed : masks.bias) = is_bool ? mask : emit_cast(c, mask, wide);
+  }
+  const bool has_length = c.has_input(6);
+  const bool is_causal = c.attribute_int("is_causal", 0) != 0;
+  const int64_t left = c.attribute_int("left_window_size", -1), right = c.attribute_int("right_window_size", -1);
+  const ValueId key = emit_range(c, shape.keys, {shape.keys});
+  ValueId length = no_value;
+  if (has_length) {
+    if (shape.past > 0 || c.has_input(4)) c.refuse("nonpad_kv_seqlen beside past_key");
+    const Ints dims = dims_of(c, c.input(6));
+    length = emit_reshape(c, emit_cast(c, c.input(6), i64), {element_count(dims), 1, 1, 1});
+    masks.allowed = both(c, masks.allowed, c.emit("less", {key, length}));
+  }
+  if (is_causal || left >= 0 || right >= 0) {
+    // The position of query i among the keys.
+    ValueId query = emit_range(c, shape.rows, {shape.rows, 1});
+    query = c.emit("add", {query, has_length ? c.emit("subtract", {length, emit_ints(c, {shape.rows}, {}, i64)})
+                                             : emit_ints(c, {shape.past}, {}, i64)});
+    auto at_most = [&](ValueId a, ValueId b, int64_t distance) {  // a ≤ b + distance
+      return c.emit("less_equal", {a, c.emit("add", {b, emit_ints(c, {distance}, {}, i64)})});
+    };
+    if (is_causal) masks.allowed = both(c, masks.allowed, at_most(key, query, 0));
+    if (left >= 0) masks.allowed = both(c, masks.allowed, at_most(query, key, left));
+    if (right >= 0) masks.allowed = both(c, masks.allowed, at_most(key, query, right));
+  }
+  if (masks.allowed != no_value && is_all_true(c, masks.allowed)) masks.allowed = no_value;
+  return masks;
+}
+
+// Both masks as one.
+ValueId joined_mask(Context& c, const Masks& masks) {
+  if (masks.bias == no_value || masks.allowed == no_value) return masks.bias == no_value ? masks.allowed : masks.bias;
+  const ValueId lowest = emit_scalar(c, dtype_of(c, masks.bias), -std::numeric_limits<double>::infinity());
+  return c.emit("where", {masks.allowed, masks.bias, lowest});
+}
+
+// Softmax over the keys; a row that may see none is zero.
+ValueId masked_softmax(Context& c, ValueId scores, const Masks& masks, DType dtype) {
+  DType precision = dtype;
+  if (c.has_attribute("softmax_precision")) {
+    const DType asked = c.attribute_dtype("softmax_precision", DataType::float32);
+    if (!asked.is_float()) c.refuse("softmax_precision of type " + to_string(asked));
+    if (asked.bits > precision.bits) precision = asked;
+  }
+  ValueId probability = c.emit("softmax", {emit_cast(c, scores, precision)});
+  ValueId open = masks.allowed;
+  if (masks.bias != no_value) {
+    const ValueId lowest = emit_scalar(c, dtype, -std::numeric_limits<double>::infinity());
+    open = both(c, open, c.emit("less", {lowest, masks.bias}));
+  }
+  if (open != no_value) {
+    const ValueId any = emit_reduce(c, "reduce_any", open, {rank_of(c, open) - 1}, true);
+    if (!is_all_true(c, any)) probability = c.emit("where", {any, probability, emit_scalar(c, precision, 0)});
+  }
+  return emit_cast(c, probability, dtype);
+}
+
+std::vector<ValueId> import_attention(Context& c) {
+  const bool is_flat = rank_of(c, c.input(0)) == 3;
+  const int64_t q_heads = c.attribute_int("q_num_heads", 0), kv_heads = c.attribute_int("kv_num_heads", 0);
+  const ValueId q = split_heads(c, c.input(0), q_heads);
+  ValueId k = split_heads(c, c.input(1), kv_heads), v = split_heads(c, c.input(2), kv_heads);
+  const DType dtype = dtype_of(c, q);
+  if (!dtype.is_float() || dtype_of(c, k) != dtype || dtype_of(c, v) != dtype) c.refuse("inputs of different types");
+  if (c.has_input(4) != c.has_input(5)) c.refuse("past_key without past_value, or the other way round");
+  int64_t past = 0;
+  if (c.has_input(4)) {
+    if (rank_of(c, c.input(4)) != 4 || rank_of(c, c.input(5)) != 4) c.refuse("a cache of another rank than 4");
+    past = dims_of(c, c.input(4))[2];
+    k = emit_concat(c, {c.input(4), k}, 2);
+    v = emit_concat(c, {c.input(5), v}, 2);
+  }
+  const Ints dq = dims_of(c, q), dk = dims_of(c, k);
+  const double scale = c.attribute_float("scale", 1 / std::sqrt(static_cast<double>(dq[3])));
+  if (!(scale >= 0)) c.refuse("a negative scale");
+  const auto joined_heads = [&](ValueId y) {
+    if (!is_flat) return y;
+    const Ints dy = dims_of(c, y);
+    return emit_reshape(c, emit_transpose(c, y, {0, 2, 1, 3}), {dy[0], dy[2], dy[1] * dy[3]});
+  };
+  if (c.attribute_float("softcap", 0) == 0 && !c.wants_output(3) && !c.has_attribute("softmax_precision")) {
+    if (dk[1] < 1 || dq[1] % dk[1] != 0) c.refuse("query heads that are no multiple of the others");
+    const ValueId mask = joined_mask(c, masks_of(c, {dq[2], dk[2], past}, dtype, accumulator_of(dtype)));
+    NodeAttributes attributes = attributes_of({{"scale", scale}, {"zero_if_masked", int64_t{mask != no_value}}});
+    return {joined_heads(c.emit("attention", {q, k, v, mask}, attributes)), k, v};
+  }
+  // Halves are computed in f32 throughout: no product leaves the range, and only the results are rounded.
+  const DType wide = accumulator_of(dtype);
+  const ValueId scaled = c.emit("multiply", {emit_cast(c, q, wide), emit_scalar(c, wide, scale)});
+  const ValueId raw = grouped_matmul(c, scaled, emit_cast(c, k, wide), true);
+  ValueId scores = raw;
+  if (const double cap = c.attribute_float("softcap", 0); cap != 0) {
+    const ValueId limit = emit_scalar(c, wide, cap);
+    scores = c.emit("multiply", {c.emit("tanh", {c.emit("divide", {scores, limit})}), limit});
+  }
+  const ValueId capped = scores;
+  const Masks masks = masks_of(c, {dq[2], dk[2], past}, dtype, wide);
+  if (masks.bias != no_value) scores = c.emit("add", {scores, masks.bias});
+  if (masks.allowed != no_value) {
+    const ValueId lowest = emit_scalar(c, wide, -std::numeric_limits<double>::infinity());
+    scores = c.emit("where", {masks.allowed, scores, lowest});
+  }
+  const ValueId probability = masked_softmax(c, scores, masks, wide);
+  const ValueId y = joined_heads(emit_cast(c, grouped_matmul(c, probability, emit_cast(c, v, wide), false), dtype));
+  const int64_t mode = c.attribute_int("qk_matmul_output_mode", 0);
+  if (mode < 0 || mode > 3) c.refuse("qk_matmul_output_mode=" + std::to_string(mode));
+  const ValueId stages[] = {raw, capped, scores, probability};
+  return {y, k, v, emit_cast(c, stages[mode], dtype)};
+}
+
+// Pairs (a, b) of the first elements of each head turn by an angle: (a cos - b sin, a sin + b cos).
+ValueId import_rotary_embedding(Context& c) {
+  ValueId x = c.input(0);
+  const Ints original = dims_of(c, x);
+  const bool is_flat = original.size() == 3;
+  if (is_flat) {
+    const int64_t heads = c.attribute_int("num_heads", 0);
+    if (heads < 1 || original[2] % heads != 0) c.refuse("num_heads does not fit its input");
+    x = emit_reshape(c, x, {original[0], original[1], heads, original[2] / heads});
+  } else if (original.size() != 4) {
+    c.refuse("data of rank " + std::to_string(original.size()));
+  }
+  // [batch, rows, heads, size], or [batch, heads, rows, size] as given.
+  const Ints dims = dims_of(c, x);
+  const int64_t rows = is_flat ? dims[1] : dims[2], size = dims[3];
+  int64_t turned = c.attribute_int("rotary_embedding_dim", 0);
+  if (turned == 0) turned = size;
+  if (turned % 2 != 0 || turned > size || turned < 0) c.refuse("rotary_embedding_dim=" + std::to_string(turned));
+  auto table = [&](size_t input) {
+    ValueId t = c.input(input);
+    if (c.has_input(3)) t = c.emit("gather", {t, emit_cast(c, c.input(3), i64)});
+    const Ints shape = dims_of(c, t);
+    if (shape.size() != 3 || shape[1] != rows || shape[2] != turned / 2)
+      c.refuse("tables of type " + to_string(c.type(t)));
+    return emit_reshape(c, t, is_flat ? Ints{shape[0], rows, 1, turned / 2} : Ints{shape[0], 1, rows, turned / 2});
+  };
+  const ValueId cosine = table(1), sine = table(2);
+  const ValueId part = emit_slice(c, x, 3, 0, turned);
+  const bool interleaved = c.attribute_int("interleaved", 0) != 0;
+  const int64_t half = turned / 2;
+  const ValueId a = interleaved ? emit_slice(c, part, 3, 0, half, 2) : emit_slice(c, part, 3, 0, half);
+  const ValueId b = interleaved ? emit_slice(c, part, 3, 1, half, 2) : emit_slice(c, part, 3, half, half);
+  const ValueId real = c.emit("subtract", {c.emit("multiply", {cosine, a}), c.emit("multiply", {sine, b})});
+  const ValueId imaginary = c.emit("add", {c.emit("multiply", {sine, a}), c.emit("multiply", {cosine, b})});
+  ValueId y;
+  Ints shape = dims;
+  shape[3] = turned;
+  if (interleaved) {
+    Ints pairs = dims;
+    pairs[3] = half;
+    pairs.push_back(1);
+    y = emit_reshape(c, emit_concat(c, {emit_reshape(c, real, pairs), emit_reshape(c, imaginary, pairs)}, 4), shape);
+  } else {
+    y = emit_concat(c, {real, imaginary}, 3);
+  }
+  if (turned < size) y = emit_concat(c, {y, emit_slice(c, x, 3, turned, size - turned)}, 3);
+  return emit_reshape(c, y, original);
+}
+
+}  // namespace
+
+OpFamily attention_family() {
+  OpFamily family;
+  family.ops = {attention_op()};
+  family.onnx_rules = {
+      {"Attention", "", 23, import_attention},
+      rule("RotaryEmbedding", 23, import_rotary_embedding),
+  };
+  return family;
+}
+
+}  // namespace tw::frontends::onnx

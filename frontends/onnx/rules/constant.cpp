@@ -1,0 +1,152 @@
+// ONNX operators whose result is known when the model is imported: constants, shapes, ranges, windows of signal
+// processing.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "frontends/onnx/rules.h"
+#include "tensor_ir/arith/simplify.h"
+
+namespace tw::frontends::onnx {
+namespace {
+
+constexpr int64_t max_elements = 1 << 24;  // that a rule writes itself
+
+ValueId import_constant(Context& c) {
+  if (c.has_attribute("value")) return c.emit_constant(c.attribute_tensor("value"));
+  if (c.has_attribute("value_int")) return emit_ints(c, {c.attribute_int("value_int", 0)}, {}, i64);
+  if (c.has_attribute("value_float")) return emit_scalar(c, f32, c.attribute_float("value_float", 0));
+  if (c.has_attribute("value_ints")) return c.emit_constant(int_array(c.attribute_ints("value_ints", {})));
+  if (c.has_attribute("value_floats")) return c.emit_constant(float_array(c.attribute_floats("value_floats", {})));
+  c.refuse("strings and sparse tensors");
+}
+
+ValueId import_constant_of_shape(Context& c) {
+  const std::vector<Expr> shape = c.known_dims(0);
+  if (std::any_of(shape.begin(), shape.end(), [](const Expr& dim) { return as_int(dim).value_or(0) < 0; })) {
+    throw Error(ErrorCode::shape, "ConstantOfShape: a negative dimension\n  help: dimensions are 0 or more");
+  }
+  const ValueId value =
+      c.has_attribute("value") ? c.emit_constant(c.attribute_tensor("value").reshape({})) : emit_scalar(c, f32, 0);
+  return emit_broadcast_open(c, value, shape);
+}
+
+// Numbers of which some depend on open dimensions.
+ValueId emit_sizes(Context& c, const std::vector<Expr>& values, const Ints& shape) {
+  return c.emit("sizes", {}, attributes_of({{"values", values}, {"shape", shape}}));
+}
+
+ValueId import_shape(Context& c) {
+  const std::vector<Expr>& shape = c.type(c.input(0)).shape;
+  const auto rank = static_cast<int64_t>(shape.size());
+  auto bound = [&](const char* name, int64_t otherwise) {
+    const int64_t given = c.attribute_int(name, otherwise);
+    return std::clamp<int64_t>(given < 0 ? given + rank : given, 0, rank);
+  };
+  std::vector<Expr> dims;
+  for (int64_t i = bound("start", 0), end = bound("end", rank); i < end; ++i) dims.push_back(shape[i]);
+  return emit_sizes(c, dims, {static_cast<int64_t>(dims.size())});
+}
+
+ValueId import_size(Context& c) {
+  return emit_sizes(c, {simplify(product_of(c.type(c.input(0)).shape))}, {});
+}
+
+const NDArray& known_scalar(Context& c, size_t input) {
+  const NDArray* value = c.constant(c.input(input));
+  if (!value) c.refuse("input " + std::to_string(input) + " must be known at import");
+  if (value->size() != 1) {
+    throw Error(ErrorCode::shape,
+                c.op() + ": input " + std::to_string(input) + " is no scalar\n  help: give one number");
+  }
+  return *value;
+}
+
+ValueId import_range(Context& c) {
+  const NDArray &start = known_scalar(c, 0), &limit = known_scalar(c, 1), &delta = known_scalar(c, 2);
+  const DType dtype = start.dtype();
+  if (limit.dtype() != dtype || delta.dtype() != dtype) c.refuse("numbers of different types");
+  int64_t count = 0;
+  if (dtype.is_float()) {
+    const double exact = std::ceil((limit.get_float(0) - start.get_float(0)) / delta.get_float(0));
+    if (!(exact <= static_cast<double>(max_elements))) c.refuse("a range of too many elements");
+    count = std::max<int64_t>(0, static_cast<int64_t>(exact));
+  } else {
+    constexpr int64_t bound = int64_t{1} << 61;
+    for (const NDArray* value : {&start, &limit, &delta}) {
+      if (value->get_int(0) > bound || value->get_int(0) < -bound) c.refuse("a range of too large numbers");
+    }
+    const int64_t step = delta.get_int(0), span = limit.get_int(0) - start.get_int(0);
+    if (step == 0) c.refuse("a step of 0");
+    const int64_t towards = step > 0 ? span : -span, stride = step > 0 ? step : -step;
+    count = towards <= 0 ? 0 : (towards - 1) / stride + 1;
+    if (count > max_elements) c.refuse("a range of too many elements");
+  }
+  NDArray result(dtype, {count});
+  for (int64_t i = 0; i < count; ++i) {
+    if (dtype.is_float())
+      result.set_float(i, start.get_float(0) + static_cast<double>(i) * delta.get_float(0));
+    else
+      result.set_int(i, start.get_int(0) + i * delta.get_int(0));
+  }
+  return c.emit_constant(result);
+}
+
+ValueId import_eye_like(Context& c) {
+  const ValueId x = c.input(0);
+  const Ints dims = dims_of(c, x);
+  const DType dtype = c.has_attribute("dtype") ? c.attribute_dtype("dtype", DataType::float32) : dtype_of(c, x);
+  if (dims.size() != 2)
+    throw Error(ErrorCode::shape, "EyeLike: its input is no matrix\n  help: it takes [rows, columns]");
+  if (element_count(dims) > max_elements) c.refuse("a matrix of too many elements");
+  const int64_t k = c.attribute_int("k", 0);
+  NDArray result(dtype, dims);
+  std::memset(result.data(), 0, result.byte_size());
+  for (int64_t i = 0; i < dims[0]; ++i) {
+    const int64_t j = i + k;
+    if (j < 0 || j >= dims[1]) continue;
+    if (dtype.is_float())
+      result.set_float(i * dims[1] + j, 1);
+    else
+      result.set_int(i * dims[1] + j, 1);
+  }
+  return c.emit_constant(result);
+}
+
+// a0 - a1 cos(2πn / N) + a2 cos(4πn / N)
+Rule window_rule(const std::string& op_type, double a0, double a1, double a2) {
+  return rule(op_type, 17, [=](Context& c) {
+    const int64_t size = known_scalar(c, 0).get_int(0);
+    if (size < 1 || size > max_elements) c.refuse("a window of " + std::to_string(size) + " elements");
+    const bool periodic = c.attribute_int("periodic", 1) != 0;
+    const double period = static_cast<double>(periodic ? size : size - 1);
+    NDArray result(c.attribute_dtype("output_datatype", DataType::float32), {size});
+    for (int64_t n = 0; n < size; ++n) {
+      const double phase = period == 0 ? 0 : 2 * std::numbers::pi * static_cast<double>(n) / period;
+      const double value = a0 - a1 * std::cos(phase) + a2 * std::cos(2 * phase);
+      if (result.dtype().is_float())
+        result.set_float(n, value);
+      else
+        result.set_int(n, static_cast<int64_t>(value));
+    }
+    return c.emit_constant(result);
+  });
+}
+
+}  // namespace
+
+std::vector<Rule> constant_rules() {
+  return {
+      rule("Constant", 1, import_constant),
+      rule("ConstantOfShape", 9, import_constant_of_shape),
+      rule("Shape", 1, import_shape),
+      rule("Size", 1, import_size),
+      rule("Range", 11, import_range),
+      rule("EyeLike", 9, import_eye_like),
+      window_rule("HannWindow", 0.5, 0.5, 0),
+      window_rule("HammingWindow", 25.0 / 46, 21.0 / 46, 0),
+      window_rule("BlackmanWindow", 0.42, 0.5, 0.08),
+  };
+}
+
+}  // namespace tw::frontends::onnx

@@ -1,0 +1,235 @@
+// ONNX's elementwise operators.
+#include <cmath>
+#include <limits>
+
+#include "frontends/onnx/rules.h"
+
+namespace tw::frontends::onnx {
+namespace {
+
+std::optional<double> constant_scalar(Context& c, ValueId id) {
+  const NDArray* value = c.constant(id);
+  if (!value || value->size() != 1) return std::nullopt;
+  return value->dtype().is_float() ? value->get_float(0) : static_cast<double>(value->get_int(0));
+}
+
+// a, b, c … → op(op(a, b), c) …
+ValueId fold_inputs(Context& c, const std::string& op) {
+  ValueId result = c.input(0);
+  for (size_t i = 1; i < c.input_count(); ++i) result = c.emit(op, {result, c.input(i)});
+  return result;
+}
+
+ValueId import_clip(Context& c) {
+  const ValueId x = c.input(0);
+  const DType dtype = dtype_of(c, x);
+  if (c.opset() < 11) {
+    const double low = c.attribute_float("min", -std::numeric_limits<double>::infinity());
+    const double high = c.attribute_float("max", std::numeric_limits<double>::infinity());
+    return c.emit("clip", {x}, attributes_of({{"low", low}, {"high", high}}));
+  }
+  const ValueId low = c.has_input(1) ? c.input(1) : no_value, high = c.has_input(2) ? c.input(2) : no_value;
+  const auto low_value = low == no_value ? -std::numeric_limits<double>::infinity() : constant_scalar(c, low);
+  const auto high_value = high == no_value ? std::numeric_limits<double>::infinity() : constant_scalar(c, high);
+  if (dtype.is_float() && low_value && high_value) {
+    if (std::isinf(*low_value) && std::isinf(*high_value) && *low_value < *high_value) return x;
+    return c.emit("clip", {x}, attributes_of({{"low", *low_value}, {"high", *high_value}}));
+  }
+  ValueId result = x;
+  if (low != no_value) result = c.emit("maximum", {result, emit_reshape(c, low, {})});
+  if (high != no_value) result = c.emit("minimum", {result, emit_reshape(c, high, {})});
+  return result;
+}
+
+ValueId import_power(Context& c) {
+  const ValueId base = c.input(0), exponent = c.input(1);
+  const DType dtype = dtype_of(c, base), exponent_dtype = dtype_of(c, exponent);
+  if (const auto value = constant_scalar(c, exponent); value && rank_of(c, exponent) <= rank_of(c, base)) {
+    if (*value == 1) return base;
+    if (*value == 2) return c.emit("multiply", {base, base});
+    if (*value == 0.5 && dtype.is_float()) return c.emit("sqrt", {base});
+  }
+  if (dtype == exponent_dtype) return c.emit("power", {base, exponent});
+  if (dtype.is_float()) return c.emit("power", {base, emit_cast(c, exponent, dtype)});
+  if (dtype == u64 || exponent_dtype == u64) c.refuse("64-bit unsigned integers beside another type");
+  const ValueId wide_base = emit_cast(c, base, i64), wide_exponent = emit_cast(c, exponent, i64);
+  const ValueId whole = c.emit("power", {wide_base, wide_exponent});
+  if (!exponent_dtype.is_float()) return emit_cast(c, whole, dtype);
+  // Whole exponents exactly, others in f64.
+  const ValueId exponent_f64 = emit_cast(c, exponent, f64);
+  const ValueId real = c.emit("power", {emit_cast(c, base, f64), exponent_f64});
+  const ValueId is_whole = c.emit("equal", {c.emit("floor", {exponent_f64}), exponent_f64});
+  return emit_cast(c, c.emit("where", {is_whole, whole, emit_cast(c, real, i64)}), dtype);
+}
+
+ValueId import_cast(Context& c) {
+  return emit_cast(c, c.input(0), c.attribute_dtype("to"));
+}
+
+ValueId import_bitcast(Context& c) {
+  const DType from = dtype_of(c, c.input(0)), to = c.attribute_dtype("to");
+  if (from == to) return c.input(0);
+  if (from.is_bool() && to.bits == 8) return emit_cast(c, c.input(0), to);
+  if (from.bits != to.bits) c.refuse("types of different widths");
+  return c.emit("bitcast", {c.input(0)}, attributes_of({{"to", to_string(to)}}));
+}
+
+std::vector<ValueId> import_dropout(Context& c) {
+  if (c.has_input(2)) {
+    const NDArray* training = c.constant(c.input(2));
+    if (!training || training->size() != 1) c.refuse("training_mode is not constant");
+    if (training->get_int(0) != 0) {
+      const NDArray* ratio = c.has_input(1) ? c.constant(c.input(1)) : nullptr;
+      if (!ratio || ratio->size() != 1 || ratio->get_float(0) != 0) c.refuse("training mode");
+    }
+  }
+  std::vector<ValueId> outputs{c.input(0)};
+  if (c.output_count() > 1) {
+    outputs.push_back(c.wants_output(1) ? emit_broadcast(c, emit_scalar(c, boolean, 1), dims_of(c, c.input(0)))
+                                        : no_value);
+  }
+  return outputs;
+}
+
+Rule float_rule(const std::string& op_type, const std::string& op, int since,
+                std::vector<std::tuple<std::string, std::string, double>> attributes,
+                std::vector<std::pair<std::string, double>> fixed = {}) {
+  return rule(op_type, since, [=](Context& c) {
+    NodeAttributes given;
+    for (const auto& [name, target, value] : attributes) given.set(target, c.attribute_float(name, value));
+    for (const auto& [target, value] : fixed) given.set(target, value);
+    return c.emit(op, {c.input(0)}, given);
+  });
+}
+
+ValueId gelu(Context& c, ValueId x, bool is_tanh) {
+  return c.emit("gelu", {x}, attributes_of({{"approximate", int64_t{is_tanh}}}));
+}
+
+ValueId silu(Context& c, ValueId x, double alpha) {
+  return c.emit("silu", {x}, attributes_of({{"alpha", alpha}}));
+}
+
+}  // namespace
+
+std::vector<Rule> elementwise_rules() {
+  std::vector<Rule> rules;
+  static constexpr std::pair<const char*, const char*> direct[] = {
+      {"Abs", "abs"},
+      {"Neg", "negate"},
+      {"Sign", "sign"},
+      {"Ceil", "ceil"},
+      {"Floor", "floor"},
+      {"Round", "round"},
+      {"Sqrt", "sqrt"},
+      {"Reciprocal", "reciprocal"},
+      {"Exp", "exp"},
+      {"Log", "log"},
+      {"Sin", "sin"},
+      {"Cos", "cos"},
+      {"Tan", "tan"},
+      {"Asin", "asin"},
+      {"Acos", "acos"},
+      {"Atan", "atan"},
+      {"Sinh", "sinh"},
+      {"Cosh", "cosh"},
+      {"Asinh", "asinh"},
+      {"Acosh", "acosh"},
+      {"Atanh", "atanh"},
+      {"Tanh", "tanh"},
+      {"Erf", "erf"},
+      {"Sigmoid", "sigmoid"},
+      {"Relu", "relu"},
+      {"Softplus", "softplus"},
+      {"Softsign", "softsign"},
+      {"Mish", "mish"},
+      {"HardSwish", "hard_swish"},
+      {"IsNaN", "is_nan"},
+      {"Not", "logical_not"},
+      {"BitwiseNot", "bit_not"},
+      {"Add", "add"},
+      {"Sub", "subtract"},
+      {"Mul", "multiply"},
+      {"Div", "divide"},
+      {"And", "logical_and"},
+      {"Or", "logical_or"},
+      {"Xor", "logical_xor"},
+      {"BitwiseAnd", "bit_and"},
+      {"BitwiseOr", "bit_or"},
+      {"BitwiseXor", "bit_xor"},
+      {"Less", "less"},
+      {"LessOrEqual", "less_equal"},
+      {"Equal", "equal"},
+      {"Where", "where"},
+      {"PRelu", "prelu"},
+  };
+  for (const auto& [op_type, op] : direct) rules.push_back(direct_rule(op_type, op));
+  rules.push_back(rule("Greater", 1, [](Context& c) { return c.emit("less", {c.input(1), c.input(0)}); }));
+  rules.push_back(rule("GreaterOrEqual", 1, [](Context& c) { return c.emit("less_equal", {c.input(1), c.input(0)}); }));
+  auto extremum = [](const char* of_numbers, const char* of_bools) {
+    return [=](Context& c) { return fold_inputs(c, dtype_of(c, c.input(0)).is_bool() ? of_bools : of_numbers); };
+  };
+  rules.push_back(rule("Max", 1, extremum("maximum", "logical_or")));
+  rules.push_back(rule("Min", 1, extremum("minimum", "logical_and")));
+  rules.push_back(rule("Sum", 1, [](Context& c) { return fold_inputs(c, "add"); }));
+  rules.push_back(rule("Mean", 1, [](Context& c) {
+    const ValueId sum = fold_inputs(c, "add");
+    if (c.input_count() == 1) return sum;
+    return c.emit("divide", {sum, emit_scalar(c, dtype_of(c, sum), static_cast<double>(c.input_count()))});
+  }));
+  rules.push_back(rule("Identity", 1, [](Context& c) { return c.input(0); }));
+  rules.push_back(rule("Clip", 6, import_clip));
+  rules.push_back(rule("Pow", 1, import_power));
+  rules.push_back(rule("Cast", 6, import_cast));
+  rules.push_back(rule("CastLike", 15, [](Context& c) { return emit_cast(c, c.input(0), dtype_of(c, c.input(1))); }));
+  rules.push_back(rule("BitCast", 26, import_bitcast));
+  rules.push_back({"Dropout", "", 1, import_dropout});
+  rules.push_back(rule("Mod", 10, [](Context& c) {
+    const bool is_c = c.attribute_int("fmod", 0) != 0;
+    return c.emit(is_c ? "remainder" : "modulo", {c.input(0), c.input(1)});
+  }));
+  rules.push_back(rule("BitShift", 11, [](Context& c) {
+    const std::string direction = c.attribute_string("direction", "");
+    if (direction != "LEFT" && direction != "RIGHT") c.refuse("direction \"" + direction + "\"");
+    return c.emit("shift", {c.input(0), c.input(1)}, attributes_of({{"left", int64_t{direction == "LEFT"}}}));
+  }));
+  rules.push_back(rule("IsInf", 10, [](Context& c) {
+    return c.emit("is_inf", {c.input(0)},
+                  attributes_of({{"positive", c.attribute_int("detect_positive", 1)},
+                                 {"negative", c.attribute_int("detect_negative", 1)}}));
+  }));
+  rules.push_back(float_rule("LeakyRelu", "leaky_relu", 1, {{"alpha", "alpha", 0.01}}));
+  rules.push_back(float_rule("HardSigmoid", "hard_sigmoid", 1, {{"alpha", "alpha", 0.2}, {"beta", "beta", 0.5}}));
+  rules.push_back(float_rule("Elu", "elu", 1, {{"alpha", "alpha", 1.0}}));
+  rules.push_back(
+      float_rule("Selu", "elu", 1,
+                 {{"alpha", "alpha", 1.67326319217681884765625}, {"gamma", "gamma", 1.05070102214813232421875}}));
+  rules.push_back(float_rule("Celu", "elu", 12, {{"alpha", "alpha", 1.0}, {"alpha", "beta", 1.0}}));
+  rules.push_back(float_rule("ThresholdedRelu", "thresholded_relu", 10, {{"alpha", "alpha", 1.0}}));
+  rules.push_back(float_rule("Shrink", "shrink", 9, {{"lambd", "lambda", 0.5}, {"bias", "bias", 0.0}}));
+  rules.push_back(float_rule("Swish", "silu", 24, {{"alpha", "alpha", 1.0}}));
+  rules.push_back(rule("SwiGLU", 28, [](Context& c) {
+    return c.emit("multiply", {silu(c, c.input(0), c.attribute_float("alpha", 1)), c.input(1)});
+  }));
+  rules.push_back(rule("Gelu", 20, [](Context& c) {
+    const std::string form = c.attribute_string("approximate", "none");
+    if (form != "none" && form != "tanh") c.refuse("approximate=\"" + form + "\"");
+    return gelu(c, c.input(0), form == "tanh");
+  }));
+
+  rules.push_back(rule("Gelu", 1, [](Context& c) { return gelu(c, c.input(0), false); }, microsoft));
+  rules.push_back(rule(
+      "BiasGelu", 1, [](Context& c) { return gelu(c, c.emit("add", {c.input(0), c.input(1)}), false); }, microsoft));
+  rules.push_back(rule(
+      "FastGelu", 1,
+      [](Context& c) {
+        const ValueId x = c.has_input(1) ? c.emit("add", {c.input(0), c.input(1)}) : c.input(0);
+        return gelu(c, x, true);
+      },
+      microsoft));
+  rules.push_back(rule(
+      "QuickGelu", 1, [](Context& c) { return silu(c, c.input(0), c.attribute_float("alpha", 1.702)); }, microsoft));
+  return rules;
+}
+
+}  // namespace tw::frontends::onnx

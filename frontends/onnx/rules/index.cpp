@@ -1,0 +1,149 @@
+#include <algorithm>
+
+#include "frontends/onnx/rules.h"
+
+namespace tw::frontends::onnx {
+namespace {
+
+// Indices of any integer type as i32 or i64.
+ValueId indices_of(Context& c, size_t input) {
+  const DType dtype = dtype_of(c, c.input(input));
+  const bool is_narrow = dtype.is_integer() && dtype != i32 && dtype != i64;
+  return is_narrow ? emit_cast(c, c.input(input), i64) : c.input(input);
+}
+
+// A constant index that stays in bounds selects at import: no run-time arithmetic is left.
+ValueId import_gather(Context& c) {
+  const ValueId x = c.input(0);
+  const int axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, x));
+  if (const NDArray* index = c.constant(c.input(1)); index && index->size() == 1) {
+    const auto extent = as_int(c.type(x).shape[axis]);
+    const std::vector<Expr>& from = c.type(x).shape;
+    int64_t at = index->get_int(0);
+    if (extent ? at >= -*extent && at < *extent : at == 0) {
+      if (at < 0) at += *extent;
+      std::vector<Expr> shape(from.begin(), from.begin() + axis);
+      shape.insert(shape.end(), index->shape().begin(), index->shape().end());
+      shape.insert(shape.end(), from.begin() + axis + 1, from.end());
+      return emit_reshape_open(c, emit_slice(c, x, axis, at, 1), shape);
+    }
+  }
+  return c.emit("gather", {x, indices_of(c, 1)}, attributes_of({{"axis", int64_t{axis}}}));
+}
+
+// [i == position ? on : off] over a new axis.  Indices from -depth on count from the end; those outside give `off`
+// only.
+ValueId import_one_hot(Context& c) {
+  const NDArray* depth_array = c.constant(c.input(1));
+  if (!depth_array || depth_array->size() != 1) c.refuse("depth must be known at import");
+  const int64_t depth =
+      depth_array->dtype().is_float() ? static_cast<int64_t>(depth_array->get_float(0)) : depth_array->get_int(0);
+  if (depth < 0 || depth > (1 << 24)) c.refuse("depth=" + std::to_string(depth));
+  ValueId indices = emit_cast(c, c.input(0), i64);
+  Ints dims = dims_of(c, indices);
+  const int rank = static_cast<int>(dims.size()) + 1, axis = rule_axis(c, c.attribute_int("axis", -1), rank);
+  const ValueId is_negative = c.emit("less", {indices, emit_ints(c, {0}, {}, i64)});
+  indices = c.emit("where", {is_negative, c.emit("add", {indices, emit_ints(c, {depth}, {}, i64)}), indices});
+  dims.insert(dims.begin() + axis, 1);
+  Ints positions(rank - axis, 1);
+  positions[0] = depth;
+  const ValueId hit = c.emit("equal", {emit_reshape(c, indices, dims), emit_range(c, depth, positions)});
+  auto value = [&](int64_t i) { return emit_reshape(c, emit_slice(c, c.input(2), 0, i, 1), {}); };
+  return c.emit("where", {hit, value(1), value(0)});
+}
+
+// Kept where column - row ≥ k (upper) or ≤ k (lower).
+ValueId import_trilu(Context& c) {
+  const ValueId x = c.input(0);
+  const Ints dims = dims_of(c, x);
+  if (dims.size() < 2) c.refuse("data of rank below 2");
+  const int64_t rows = dims[dims.size() - 2], columns = dims.back();
+  ValueId k = emit_ints(c, {0}, {}, i64);
+  if (c.has_input(1)) k = emit_reshape(c, c.input(1), {});
+  const ValueId offset = c.emit("subtract", {emit_range(c, columns, {columns}), emit_range(c, rows, {rows, 1})});
+  const bool upper = c.attribute_int("upper", 1) != 0;
+  const ValueId keep = upper ? c.emit("less_equal", {k, offset}) : c.emit("less_equal", {offset, k});
+  return c.emit("where", {keep, x, emit_scalar(c, dtype_of(c, x), 0)});
+}
+
+ValueId import_compress(Context& c) {
+  const NDArray* condition = c.constant(c.input(1));
+  if (!condition) c.refuse("its condition is computed by the model, so that the result's shape is not known");
+  Ints chosen;
+  for (int64_t i = 0; i < condition->size(); ++i) {
+    if (condition->get_int(i) != 0) chosen.push_back(i);
+  }
+  ValueId x = c.input(0);
+  const Ints dims = dims_of(c, x);
+  int axis = 0;
+  if (c.has_attribute("axis"))
+    axis = rule_axis(c, c.attribute_int("axis", 0), static_cast<int>(dims.size()));
+  else
+    x = emit_reshape(c, x, {element_count(dims)});
+  const int64_t extent = dims_of(c, x)[axis];
+  while (!chosen.empty() && chosen.back() >= extent) chosen.pop_back();
+  return c.emit("gather", {x, c.emit_constant(int_array(chosen))}, attributes_of({{"axis", int64_t{axis}}}));
+}
+
+ValueId import_non_zero(Context& c) {
+  const NDArray* x = c.constant(c.input(0));
+  if (!x) c.refuse("the result's shape depends on data");
+  Ints found;
+  for (int64_t i = 0; i < x->size(); ++i) {
+    if (x->dtype().is_float() ? x->get_float(i) != 0 : x->get_int(i) != 0) found.push_back(i);
+  }
+  const auto count = static_cast<int64_t>(found.size());
+  const int64_t rank = std::max(1, x->rank());
+  NDArray result(i64, {rank, count});
+  for (int64_t k = 0; k < count; ++k) {
+    int64_t rest = found[k];
+    for (int64_t d = rank; d-- > 0;) {
+      const int64_t extent = x->rank() == 0 ? 1 : x->shape()[d];
+      result.set_int(d * count + k, rest % extent);
+      rest /= extent;
+    }
+  }
+  return c.emit_constant(result);
+}
+
+ValueId import_tensor_scatter(Context& c) {
+  const std::string mode = c.attribute_string("mode", "linear");
+  if (mode != "linear" && mode != "circular") c.refuse("mode=\"" + mode + "\"");
+  std::vector<ValueId> inputs{c.input(0), c.input(1)};
+  if (c.has_input(2)) inputs.push_back(c.input(2));
+  return c.emit("cache_update", inputs,
+                attributes_of({{"axis", c.attribute_int("axis", -2)}, {"circular", int64_t{mode == "circular"}}}));
+}
+
+}  // namespace
+
+std::vector<Rule> index_rules() {
+  std::vector<Rule> rules = {
+      rule("Gather", 1, import_gather),
+      rule("GatherElements", 11,
+           [](Context& c) {
+             return c.emit("gather_elements", {c.input(0), indices_of(c, 1)},
+                           attributes_of({{"axis", c.attribute_int("axis", 0)}}));
+           }),
+      rule("GatherND", 11,
+           [](Context& c) {
+             return c.emit("gather_nd", {c.input(0), indices_of(c, 1)},
+                           attributes_of({{"batch_dims", c.attribute_int("batch_dims", 0)}}));
+           }),
+      rule("ReverseSequence", 10,
+           [](Context& c) {
+             return c.emit("reverse_sequence", {c.input(0), c.input(1)},
+                           attributes_of({{"time_axis", c.attribute_int("time_axis", 0)},
+                                          {"batch_axis", c.attribute_int("batch_axis", 1)}}));
+           }),
+      rule("OneHot", 9, import_one_hot),
+      rule("Trilu", 14, import_trilu),
+      rule("Compress", 9, import_compress),
+      rule("NonZero", 9, import_non_zero),
+      rule("TensorScatter", 24, import_tensor_scatter),
+  };
+  for (Rule& loss : loss_rules()) rules.push_back(std::move(loss));
+  return rules;
+}
+
+}  // namespace tw::frontends::onnx

@@ -1,0 +1,95 @@
+// LSTM, GRU and RNN.
+#include "frontends/recurrent.h"
+
+#include <algorithm>
+
+#include "frontends/onnx/rules.h"
+
+namespace tw::frontends::onnx {
+namespace {
+
+struct KnownActivation {
+  std::string_view name;  // in small letters
+  std::string_view op;
+  bool has_alpha, has_beta;
+  double alpha, beta;  // defaults
+};
+
+constexpr KnownActivation known_activations[] = {{"relu", "relu", false, false, 0, 0},
+                                                 {"tanh", "tanh", false, false, 0, 0},
+                                                 {"sigmoid", "sigmoid", false, false, 0, 0},
+                                                 {"affine", "affine", true, true, 1, 0},
+                                                 {"leakyrelu", "leaky_relu", true, false, 0.01, 0},
+                                                 {"thresholdedrelu", "thresholded_relu", true, false, 1, 0},
+                                                 {"hardsigmoid", "hard_sigmoid", true, true, 0.2, 0.5},
+                                                 {"elu", "elu", true, false, 1, 0},
+                                                 {"softsign", "softsign", false, false, 0, 0},
+                                                 {"softplus", "softplus", false, false, 0, 0}};
+
+ValueId activate(Context& c, const KnownActivation& a, double alpha, double beta, ValueId x) {
+  if (a.op == "affine") {
+    const DType dtype = dtype_of(c, x);
+    return c.emit("add", {c.emit("multiply", {x, emit_scalar(c, dtype, alpha)}), emit_scalar(c, dtype, beta)});
+  }
+  NodeAttributes attributes;
+  if (a.has_alpha) attributes.set("alpha", alpha);
+  if (a.has_beta) attributes.set("beta", beta);
+  return c.emit(std::string(a.op), {x}, attributes);
+}
+
+// Of all directions, with the defaults of each.
+std::vector<Activation> activations_of(Context& c, const std::vector<std::string>& defaults, size_t directions) {
+  std::vector<std::string> names = c.attribute_strings("activations");
+  if (names.empty()) {
+    for (size_t d = 0; d < directions; ++d) names.insert(names.end(), defaults.begin(), defaults.end());
+  }
+  if (names.size() != defaults.size() * directions) c.refuse("activations of another number");
+  const std::vector<double> alphas = c.attribute_floats("activation_alpha", {}),
+                            betas = c.attribute_floats("activation_beta", {});
+  size_t next_alpha = 0, next_beta = 0;
+  std::vector<Activation> result;
+  for (std::string name : names) {
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) { return std::tolower(letter); });
+    const auto* found = std::find_if(std::begin(known_activations), std::end(known_activations),
+                                     [&](const KnownActivation& known) { return name == known.name; });
+    if (found == std::end(known_activations)) c.refuse("activation " + name);
+    const double alpha = found->has_alpha && next_alpha < alphas.size() ? alphas[next_alpha++] : found->alpha;
+    const double beta = found->has_beta && next_beta < betas.size() ? betas[next_beta++] : found->beta;
+    result.push_back([&c, found, alpha, beta](ValueId x) { return activate(c, *found, alpha, beta, x); });
+  }
+  return result;
+}
+
+using Emit = std::vector<ValueId> (*)(Builder&, const RecurrentNetwork&);
+
+// `states`: how many initial states are inputs, from the fifth on.
+Rule recurrent_rule(const std::string& op_type, Emit emit, size_t states, std::vector<std::string> activations) {
+  return {op_type, "", 7, [=](Context& c) {
+            RecurrentNetwork network{c.input(0), c.input(1), c.input(2), c.optional_input(3), c.optional_input(4)};
+            const std::string direction = c.attribute_string("direction", "forward");
+            if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
+              c.refuse("direction=\"" + direction + "\"");
+            if (c.has_attribute("clip")) c.refuse("clip");
+            if (c.attribute_int("input_forget", 0) != 0) c.refuse("input_forget=1");
+            for (size_t i = 0; i < states; ++i) network.states.push_back(c.optional_input(5 + i));
+            network.peepholes = c.optional_input(7);
+            network.is_reverse = direction == "reverse";
+            network.is_bidirectional = direction == "bidirectional";
+            network.activations = activations_of(c, activations, network.is_bidirectional ? 2 : 1);
+            network.batch_first = c.attribute_int("layout", 0) != 0;
+            network.linear_before_reset = c.attribute_int("linear_before_reset", 0) != 0;
+            return emit(c, network);
+          }};
+}
+
+}  // namespace
+
+std::vector<Rule> recurrent_rules() {
+  return {
+      recurrent_rule("RNN", emit_rnn, 1, {"Tanh"}),
+      recurrent_rule("LSTM", emit_lstm, 2, {"Sigmoid", "Tanh", "Tanh"}),
+      recurrent_rule("GRU", emit_gru, 1, {"Sigmoid", "Tanh"}),
+  };
+}
+
+}  // namespace tw::frontends::onnx

@@ -1,0 +1,133 @@
+// Resize and Upsample.
+#include "frontends/resize.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "frontends/onnx/rules.h"
+
+namespace tw::frontends::onnx {
+namespace {
+
+using Floats = std::vector<double>;
+
+Floats constant_floats(Context& c, size_t input) {
+  const NDArray* value = c.constant(c.input(input));
+  if (!value) c.refuse("input " + std::to_string(input) + " must be known at import, but it is computed by the model");
+  Floats result;
+  for (int64_t i = 0; i < value->size(); ++i) result.push_back(value->get_float(i));
+  return result;
+}
+
+bool has_elements(Context& c, size_t input) {
+  if (!c.has_input(input)) return false;
+  return !is_const_int(product_of(c.type(c.input(input)).shape), 0);
+}
+
+std::vector<ResizedAxis> axes_by_scales(Context& c, const Floats& scales, const std::vector<int>& axes) {
+  const Ints dims = dims_of(c, c.input(0));
+  if (scales.size() != axes.size()) c.refuse("scales of another length than the axes");
+  std::vector<ResizedAxis> result;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const double size = std::floor(static_cast<double>(dims[axes[i]]) * scales[i]);
+    if (!(size >= 0 && size < 1e9)) c.refuse("a scale outside its range");
+    result.push_back({axes[i], dims[axes[i]], static_cast<int64_t>(size), scales[i]});
+  }
+  return result;
+}
+
+using Interpolation = Resize::Interpolation;
+using Coordinates = Resize::Coordinates;
+using Rounding = Resize::Rounding;
+
+constexpr std::pair<const char*, Interpolation> interpolations[] = {
+    {"nearest", Interpolation::nearest}, {"linear", Interpolation::linear}, {"cubic", Interpolation::cubic}};
+constexpr std::pair<const char*, Coordinates> coordinates[] = {
+    {"half_pixel", Coordinates::half_pixel},
+    {"half_pixel_symmetric", Coordinates::half_pixel_symmetric},
+    {"pytorch_half_pixel", Coordinates::pytorch_half_pixel},
+    {"align_corners", Coordinates::align_corners},
+    {"asymmetric", Coordinates::asymmetric},
+    {"tf_crop_and_resize", Coordinates::crop_and_resize}};
+constexpr std::pair<const char*, Rounding> roundings[] = {{"round_prefer_floor", Rounding::prefer_floor},
+                                                          {"round_prefer_ceil", Rounding::prefer_ceil},
+                                                          {"floor", Rounding::floor},
+                                                          {"ceil", Rounding::ceil}};
+
+// What the attribute names; the first row when it is absent.
+template <class T, size_t n>
+T named(Context& c, const char* attribute, const std::pair<const char*, T> (&rows)[n]) {
+  const std::string given = c.attribute_string(attribute, rows[0].first);
+  for (const auto& [name, value] : rows) {
+    if (given == name) return value;
+  }
+  c.refuse(attribute + ("=\"" + given + "\""));
+}
+
+ValueId import_resize(Context& c) {
+  Resize resize{named(c, "mode", interpolations), named(c, "coordinate_transformation_mode", coordinates),
+                named(c, "nearest_mode", roundings)};
+  resize.cubic_a = c.attribute_float("cubic_coeff_a", -0.75);
+  resize.extrapolation = c.attribute_float("extrapolation_value", 0);
+  resize.exclude_outside = c.attribute_int("exclude_outside", 0) != 0;
+  resize.antialias = c.attribute_int("antialias", 0) != 0;
+  const Ints dims = dims_of(c, c.input(0));
+  Ints all;
+  for (size_t i = 0; i < dims.size(); ++i) all.push_back(static_cast<int64_t>(i));
+  const std::vector<int> axes = rule_axes(c, c.attribute_ints("axes", all), static_cast<int>(dims.size()));
+  std::vector<ResizedAxis> plan;
+  if (has_elements(c, 3)) {
+    const Ints sizes = c.constant_ints(3);
+    if (sizes.size() != axes.size()) c.refuse("sizes of another length than the axes");
+    const std::string policy = c.attribute_string("keep_aspect_ratio_policy", "stretch");
+    double common = 0;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (sizes[i] < 1 || dims[axes[i]] < 1) c.refuse("a size of 0");
+      const double scale = static_cast<double>(sizes[i]) / static_cast<double>(dims[axes[i]]);
+      common = i == 0 ? scale : policy == "not_larger" ? std::min(common, scale) : std::max(common, scale);
+    }
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const double in = static_cast<double>(dims[axes[i]]);
+      if (policy == "stretch") {
+        plan.push_back({axes[i], dims[axes[i]], sizes[i], static_cast<double>(sizes[i]) / in});
+      } else if (policy == "not_larger" || policy == "not_smaller") {
+        plan.push_back({axes[i], dims[axes[i]], static_cast<int64_t>(std::floor(common * in + 0.5)), common});
+      } else {
+        c.refuse("keep_aspect_ratio_policy=\"" + policy + "\"");
+      }
+    }
+  } else if (has_elements(c, 2)) {
+    plan = axes_by_scales(c, constant_floats(c, 2), axes);
+  } else {
+    c.refuse("neither scales nor sizes");
+  }
+  if (resize.coordinates == Coordinates::crop_and_resize) {
+    const Floats roi = has_elements(c, 1) ? constant_floats(c, 1) : Floats();
+    if (roi.size() != 2 * plan.size()) c.refuse("roi of another length than twice the axes");
+    for (size_t i = 0; i < plan.size(); ++i) plan[i].roi_start = roi[i], plan[i].roi_end = roi[plan.size() + i];
+  }
+  return emit_resize(c, c.input(0), resize, plan);
+}
+
+// Opset 10's Resize and Upsample: positions from the corner, nearest below.
+ValueId import_upsample(Context& c) {
+  const bool is_linear = c.attribute_string("mode", "nearest") == "bilinear";
+  const Resize resize{is_linear ? Interpolation::linear : named(c, "mode", interpolations), Coordinates::asymmetric,
+                      Rounding::floor};
+  std::vector<int> axes;
+  for (int i = 0; i < rank_of(c, c.input(0)); ++i) axes.push_back(i);
+  const Floats scales = c.input_count() > 1 ? constant_floats(c, 1) : c.attribute_floats("scales", {});
+  return emit_resize(c, c.input(0), resize, axes_by_scales(c, scales, axes));
+}
+
+}  // namespace
+
+std::vector<Rule> resize_rules() {
+  return {
+      rule("Resize", 11, import_resize),
+      rule("Resize", 10, import_upsample),
+      rule("Upsample", 7, import_upsample),
+  };
+}
+
+}  // namespace tw::frontends::onnx

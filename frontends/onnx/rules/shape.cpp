@@ -1,0 +1,335 @@
+
+#include <algorithm>
+#include <cmath>
+
+#include "frontends/onnx/rules.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/text/printer.h"
+
+namespace tw::frontends::onnx {
+
+std::vector<ValueId> emit_split(Context& c, ValueId x, int axis, const Ints& sizes) {
+  std::vector<ValueId> parts;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    parts.push_back(emit_slice(c, x, axis, begin, size));
+    begin += size;
+  }
+  return parts;
+}
+
+namespace {
+
+[[noreturn]] void bad_shape(const Context& c, const std::string& what) {
+  throw Error(ErrorCode::shape, c.op() + ": " + what + "\n  help: onnx.checker.check_model(model, full_check=True)");
+}
+
+ValueId import_reshape(Context& c) {
+  const ValueId x = c.input(0);
+  const std::vector<Expr>& from = c.type(x).shape;
+  std::vector<Expr> shape = c.known_dims(1);
+  const bool zero_is_zero = c.attribute_int("allowzero", 0) != 0;
+  int inferred = 0;
+  Expr rest(1);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const auto dim = as_int(shape[i]);
+    if (dim && *dim < -1) bad_shape(c, "a dimension of " + std::to_string(*dim));
+    if (dim == 0 && !zero_is_zero) {
+      if (i >= from.size()) bad_shape(c, "a dimension to copy that the input lacks");
+      shape[i] = from[i];
+    }
+    if (dim == -1) {
+      ++inferred;
+    } else {
+      rest = rest * shape[i];
+    }
+  }
+  const auto known = static_shape(c.type(x));
+  const auto known_rest = as_int(rest);
+  if (known && known_rest && inferred == 1) {
+    if (*known_rest == 0 || element_count(*known) % *known_rest != 0) {
+      bad_shape(c, std::to_string(element_count(*known)) + " elements do not divide into the new shape");
+    }
+    for (Expr& dim : shape) {
+      if (is_const_int(dim, -1)) dim = Expr(element_count(*known) / *known_rest);
+    }
+  }
+  return emit_reshape_open(c, x, shape);
+}
+
+ValueId import_flatten(Context& c) {
+  const ValueId x = c.input(0);
+  const std::vector<Expr>& dims = c.type(x).shape;
+  int64_t axis = c.attribute_int("axis", 1);
+  const auto rank = static_cast<int64_t>(dims.size());
+  if (axis < -rank || axis > rank) bad_shape(c, "axis " + std::to_string(axis) + " is outside the rank");
+  if (axis < 0) axis += rank;
+  Expr rows(1), columns(1);
+  for (int64_t i = 0; i < rank; ++i) (i < axis ? rows : columns) = (i < axis ? rows : columns) * dims[i];
+  return emit_reshape_open(c, x, {simplify(rows), simplify(columns)});
+}
+
+ValueId import_squeeze(Context& c) {
+  const ValueId x = c.input(0);
+  const std::vector<Expr>& dims = c.type(x).shape;
+  std::vector<int> axes = rule_axes(c, axes_of(c, 1), rank_of(c, x));
+  const bool all = !c.has_input(1) && !c.has_attribute("axes");
+  std::vector<Expr> shape;
+  for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
+    const bool is_named = all ? is_const_int(dims[i], 1) : contains(axes, i);
+    if (is_named && !is_const_int(dims[i], 1)) bad_shape(c, "axis " + std::to_string(i) + " has another extent than 1");
+    if (!is_named) shape.push_back(dims[i]);
+  }
+  return emit_reshape_open(c, x, shape);
+}
+
+ValueId import_unsqueeze(Context& c) {
+  const ValueId x = c.input(0);
+  const std::vector<Expr>& dims = c.type(x).shape;
+  const Ints given = axes_of(c, 1);
+  const int rank = static_cast<int>(dims.size() + given.size());
+  const std::vector<int> axes = rule_axes(c, given, rank);
+  std::vector<Expr> shape;
+  size_t next = 0;
+  for (int i = 0; i < rank; ++i) {
+    if (!contains(axes, i) && next == dims.size()) bad_shape(c, "an axis is named twice");
+    shape.push_back(contains(axes, i) ? Expr(1) : dims[next++]);
+  }
+  return emit_reshape_open(c, x, shape);
+}
+
+ValueId import_transpose(Context& c) {
+  const int rank = rank_of(c, c.input(0));
+  Ints reversed;
+  for (int i = rank; i-- > 0;) reversed.push_back(i);
+  const Ints perm = c.attribute_ints("perm", reversed);
+  Ints sorted = perm;
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted != Ints(reversed.rbegin(), reversed.rend())) bad_shape(c, "perm is no permutation of the axes");
+  return emit_transpose(c, c.input(0), perm);
+}
+
+ValueId import_expand(Context& c) {
+  const ValueId x = c.input(0);
+  const std::vector<Expr>& dims = c.type(x).shape;
+  std::vector<Expr> shape = c.known_dims(1);
+  while (shape.size() < dims.size()) shape.insert(shape.begin(), Expr(1));
+  for (size_t i = 0; i < dims.size(); ++i) {
+    Expr& dim = shape[shape.size() - dims.size() + i];
+    if (is_const_int(dim, 1)) dim = dims[i];
+    if (!is_const_int(dims[i], 1) && !is_same_dim(dim, dims[i]))
+      bad_shape(c, "dimensions " + to_text(dims[i]) + " and " + to_text(dim));
+  }
+  return emit_broadcast_open(c, x, shape);
+}
+
+// [d…] → [1, d, 1, d …] → [r, d, r, d …] → [r·d …]
+ValueId import_tile(Context& c) {
+  const ValueId x = c.input(0);
+  const std::vector<Expr>& dims = c.type(x).shape;
+  const std::vector<Expr> repeats = c.known_dims(1);
+  if (repeats.size() != dims.size()) bad_shape(c, "repeats has another length than the input's rank");
+  std::vector<Expr> spread, repeated, result;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (as_int(repeats[i]).value_or(0) < 0) bad_shape(c, "a negative number of repeats");
+    if (!is_const_int(repeats[i], 1)) spread.emplace_back(1), repeated.push_back(repeats[i]);
+    spread.push_back(dims[i]), repeated.push_back(dims[i]);
+    result.push_back(simplify(dims[i] * repeats[i]));
+  }
+  return emit_reshape_open(c, emit_broadcast_open(c, emit_reshape_open(c, x, spread), repeated), result);
+}
+
+ValueId import_concat(Context& c) {
+  std::vector<ValueId> parts;
+  for (size_t i = 0; i < c.input_count(); ++i) parts.push_back(c.input(i));
+  if (parts.empty()) bad_shape(c, "no inputs");
+  if (!c.has_attribute("axis")) bad_shape(c, "no axis");
+  return emit_concat(c, parts, rule_axis(c, c.attribute_int("axis", 0), rank_of(c, parts[0])));
+}
+
+std::vector<ValueId> import_split(Context& c) {
+  const ValueId x = c.input(0);
+  const int axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, x));
+  const auto known = as_int(c.type(x).shape[axis]);
+  if (!known) c.refuse("open dimension `" + to_text(c.type(x).shape[axis]) + "` is split; fix it with shapes=");
+  const int64_t extent = *known;
+  Ints sizes = c.has_input(1) ? c.constant_ints(1) : c.attribute_ints("split", {});
+  if (sizes.empty()) {
+    const int64_t parts = c.attribute_int("num_outputs", static_cast<int64_t>(c.output_count()));
+    if (parts < 1 || parts > extent + 1) bad_shape(c, std::to_string(parts) + " parts of " + std::to_string(extent));
+    const int64_t size = (extent + parts - 1) / parts;
+    for (int64_t i = 0; i < parts; ++i) sizes.push_back(std::clamp<int64_t>(extent - i * size, 0, size));
+  }
+  int64_t total = 0;
+  for (const int64_t size : sizes) {
+    if (size < 0) bad_shape(c, "a negative size");
+    total += size;
+  }
+  if (total != extent || sizes.size() < c.output_count()) bad_shape(c, "sizes that are not those of the axis");
+  return emit_split(c, x, axis, sizes);
+}
+
+// How many elements a slice with open dimensions has.
+Expr open_cut(Context& c, const Expr& extent, int64_t start, const Expr& given_end, int64_t step) {
+  if (step != 1 || start < 0)
+    c.refuse("open dimension `" + to_text(extent) + "` is cut by steps or from its end; fix it with shapes=");
+  const auto known_end = as_int(given_end);
+  const Expr end = known_end && *known_end < 0 ? given_end + extent : given_end;
+  const Expr size = simplify(min(end, extent) - start);
+  return can_prove(size >= 0) ? size : simplify(max(size, Expr(0)));
+}
+
+ValueId import_slice(Context& c) {
+  const ValueId x = c.input(0);
+  const int rank = rank_of(c, x);
+  const bool by_input = c.opset() >= 10;
+  const Ints starts = by_input ? c.constant_ints(1) : c.attribute_ints("starts", {});
+  const Ints given = by_input ? Ints() : c.attribute_ints("ends", {});
+  const std::vector<Expr> ends = by_input ? c.known_dims(2) : std::vector<Expr>(given.begin(), given.end());
+  Ints axes, steps(starts.size(), 1);
+  for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  if (by_input && c.has_input(3)) axes = c.constant_ints(3);
+  if (!by_input) axes = c.attribute_ints("axes", axes);
+  if (by_input && c.has_input(4)) steps = c.constant_ints(4);
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
+    bad_shape(c, "starts, ends, axes and steps differ in length");
+  }
+  Ints cut_axes, cut_starts, cut_steps;
+  std::vector<Expr> cut_sizes;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int axis = rule_axis(c, axes[i], rank);
+    const auto extent = as_int(c.type(x).shape[axis]), known_end = as_int(ends[i]);
+    if (!extent || !known_end) {
+      const Expr size = open_cut(c, c.type(x).shape[axis], starts[i], ends[i], steps[i]);
+      if (starts[i] == 0 && is_same_dim(size, c.type(x).shape[axis])) continue;
+      cut_axes.push_back(axis);
+      cut_starts.push_back(starts[i]);
+      cut_sizes.push_back(size);
+      cut_steps.push_back(1);
+      continue;
+    }
+    if (steps[i] == 0 || steps[i] == INT64_MIN) bad_shape(c, "a step of 0");
+    auto from_front = [&](int64_t index) { return index < 0 ? index + *extent : index; };
+    const bool forward = steps[i] > 0;
+    const int64_t low = forward ? 0 : -1, high = forward ? *extent : *extent - 1;
+    const int64_t start =
+        std::clamp(from_front(starts[i]), forward ? 0 : std::min<int64_t>(0, high), std::max<int64_t>(high, low));
+    const int64_t end = std::clamp(from_front(*known_end), low, std::max(high, low));
+    const int64_t room = forward ? end - start : start - end, stride = forward ? steps[i] : -steps[i];
+    const int64_t size = room <= 0 ? 0 : (room - 1) / stride + 1;
+    if (start == 0 && size == *extent && (steps[i] == 1 || size <= 1)) continue;
+    cut_axes.push_back(axis);
+    cut_starts.push_back(size == 0 ? 0 : start);
+    cut_sizes.emplace_back(size);
+    cut_steps.push_back(size <= 1 ? 1 : steps[i]);
+  }
+  if (cut_axes.empty()) return x;
+  return c.emit(
+      "slice", {x},
+      attributes_of({{"axes", cut_axes}, {"starts", cut_starts}, {"sizes", cut_sizes}, {"steps", cut_steps}}));
+}
+
+ValueId import_pad(Context& c) {
+  const ValueId x = c.input(0);
+  const int rank = rank_of(c, x);
+  const std::string mode = c.attribute_string("mode", "constant");
+  if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") c.refuse("mode=\"" + mode + "\"");
+  const bool by_input = c.opset() >= 11;
+  Ints given = by_input ? c.constant_ints(1) : c.attribute_ints("pads", {});
+  if (by_input && c.has_input(3)) {
+    const std::vector<int> axes = rule_axes(c, c.constant_ints(3), rank);
+    if (given.size() != 2 * axes.size()) bad_shape(c, "pads needs two numbers for each axis");
+    Ints all(2 * rank, 0);
+    for (size_t i = 0; i < axes.size(); ++i) all[axes[i]] = given[i], all[rank + axes[i]] = given[axes.size() + i];
+    given = all;
+  }
+  if (static_cast<int>(given.size()) != 2 * rank) bad_shape(c, "pads needs two numbers for each dimension");
+  if (std::all_of(given.begin(), given.end(), [](int64_t pad) { return pad == 0; })) return x;
+  // Rows are cut off before others are repeated.
+  if (mode != "constant" && std::any_of(given.begin(), given.end(), [](int64_t pad) { return pad < 0; })) {
+    c.refuse("negative pads with mode=\"" + mode + "\"");
+  }
+  std::vector<ValueId> inputs{x};
+  if (mode == "constant") {
+    if (by_input && c.has_input(2)) {
+      const NDArray* value = c.constant(c.input(2));
+      const bool is_zero =
+          value && value->size() == 1 && value->get_float(0) == 0 && !std::signbit(value->get_float(0));
+      if (!is_zero) inputs.push_back(emit_reshape(c, c.input(2), {}));
+    } else if (!by_input && c.attribute_float("value", 0) != 0) {
+      inputs.push_back(emit_scalar(c, dtype_of(c, x), c.attribute_float("value", 0)));
+    }
+  }
+  return c.emit("pad", inputs, attributes_of({{"pads", given}, {"mode", mode}}));
+}
+
+ValueId import_depth_to_space(Context& c) {
+  const Ints d = dims_of(c, c.input(0));
+  const int64_t b = c.attribute_int("blocksize", 0);
+  const std::string mode = c.attribute_string("mode", "DCR");
+  if (d.size() != 4 || b < 1 || d[1] % (b * b) != 0) bad_shape(c, "blocksize does not fit");
+  if (mode != "DCR" && mode != "CRD") c.refuse("mode=\"" + mode + "\"");
+  const int64_t channels = d[1] / (b * b);
+  ValueId x = emit_reshape(
+      c, c.input(0), mode == "DCR" ? Ints{d[0], b, b, channels, d[2], d[3]} : Ints{d[0], channels, b, b, d[2], d[3]});
+  x = emit_transpose(c, x, mode == "DCR" ? Ints{0, 3, 4, 1, 5, 2} : Ints{0, 1, 4, 2, 5, 3});
+  return emit_reshape(c, x, {d[0], channels, d[2] * b, d[3] * b});
+}
+
+ValueId import_space_to_depth(Context& c) {
+  const Ints d = dims_of(c, c.input(0));
+  const int64_t b = c.attribute_int("blocksize", 0);
+  const std::string mode = c.attribute_string("mode", "DCR");
+  if (d.size() != 4 || b < 1 || d[2] % b != 0 || d[3] % b != 0) bad_shape(c, "blocksize does not fit");
+  if (mode != "DCR" && mode != "CRD") c.refuse("mode=\"" + mode + "\"");
+  ValueId x = emit_reshape(c, c.input(0), {d[0], d[1], d[2] / b, b, d[3] / b, b});
+  x = emit_transpose(c, x, mode == "DCR" ? Ints{0, 3, 5, 1, 2, 4} : Ints{0, 1, 3, 5, 2, 4});
+  return emit_reshape(c, x, {d[0], d[1] * b * b, d[2] / b, d[3] / b});
+}
+
+// Around the middle: what is too much is cut off, what is missing is zero.
+ValueId import_center_crop_pad(Context& c) {
+  ValueId x = c.input(0);
+  const int rank = rank_of(c, x);
+  Ints all;
+  for (int i = 0; i < rank; ++i) all.push_back(i);
+  const std::vector<int> axes = rule_axes(c, c.attribute_ints("axes", all), rank);
+  const Ints dims = dims_of(c, x), wanted = c.constant_ints(1);
+  if (wanted.size() != axes.size()) bad_shape(c, "the wanted shape has another length than axes");
+  Ints pads(2 * rank, 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t extent = dims[axes[i]];
+    if (wanted[i] < extent) x = emit_slice(c, x, axes[i], (extent - wanted[i]) / 2, wanted[i]);
+    if (wanted[i] > extent) {
+      pads[axes[i]] = (wanted[i] - extent) / 2;
+      pads[rank + axes[i]] = wanted[i] - extent - pads[axes[i]];
+    }
+  }
+  if (std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad == 0; })) return x;
+  return c.emit("pad", {x}, attributes_of({{"pads", pads}}));
+}
+
+}  // namespace
+
+std::vector<Rule> shape_rules() {
+  std::vector<Rule> rules = {
+      rule("Reshape", 5, import_reshape),
+      rule("Flatten", 1, import_flatten),
+      rule("Squeeze", 1, import_squeeze),
+      rule("Unsqueeze", 1, import_unsqueeze),
+      rule("Transpose", 1, import_transpose),
+      rule("Expand", 8, import_expand),
+      rule("Tile", 6, import_tile),
+      rule("Concat", 4, import_concat),
+      {"Split", "", 2, import_split},
+      rule("Slice", 1, import_slice),
+      rule("Pad", 2, import_pad),
+      rule("DepthToSpace", 1, import_depth_to_space),
+      rule("SpaceToDepth", 1, import_space_to_depth),
+      rule("CenterCropPad", 18, import_center_crop_pad),
+  };
+  for (Rule& constant : constant_rules()) rules.push_back(std::move(constant));
+  return rules;
+}
+
+}  // namespace tw::frontends::onnx

@@ -1,0 +1,139 @@
+#include "frontends/report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "relay_ir/cost.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/text/printer.h"
+
+namespace tw::frontends {
+namespace {
+
+// "opset 17, 5 nodes, 40.0 % covered"
+std::string coverage(const Import& import) {
+  const int64_t covered = std::max<int64_t>(0, import.nodes - static_cast<int64_t>(import.refusals.size()));
+  char percent[32] = "100";  // rounded down: 100 % only if it is all
+  if (covered != import.nodes) {
+    std::snprintf(percent, sizeof percent, "%.1f", std::floor(1000.0 * covered / import.nodes) / 10);
+  }
+  return import.format + ", " + std::to_string(import.nodes) + " nodes, " + percent + " % covered";
+}
+
+std::string padded(std::string text, size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+struct RefusedOperator {
+  int64_t nodes = 0;
+  std::vector<std::string> names;
+  std::string why;
+};
+
+// Lines of "  Op   5 nodes: a (type), b, …", one an operator and reason.
+std::string refused_lines(const std::vector<Refusal>& refusals, int64_t& operators) {
+  std::map<std::pair<std::string, std::string>, RefusedOperator> by_operator;
+  for (const Refusal& refusal : refusals) {
+    RefusedOperator& row = by_operator[{refusal.op, refusal.why}];
+    row.why = refusal.why;
+    if (++row.nodes <= 3) {
+      row.names.push_back(refusal.node + (refusal.type.empty() ? "" : " (" + refusal.type + ")"));
+    }
+  }
+  operators = static_cast<int64_t>(by_operator.size());
+  size_t width = 0;
+  for (const auto& [key, row] : by_operator) width = std::max(width, key.first.size());
+  std::string text;
+  for (const auto& [key, row] : by_operator) {
+    text += "\n  " + padded(key.first, width + 2) +
+            padded(std::to_string(row.nodes) + (row.nodes == 1 ? " node:" : " nodes:"), 10);
+    for (size_t i = 0; i < row.names.size(); ++i) text += (i ? ", " : "") + row.names[i];
+    if (row.nodes > 3) text += ", …";
+    if (!row.why.empty()) text += ": " + row.why;
+  }
+  return text;
+}
+
+std::string scaled(double value, const char* unit) {
+  static const char* const prefixes[] = {"", " k", " M", " G", " T"};
+  int step = 0;
+  for (; value >= 1000 && step < 4; ++step) value /= 1000;
+  char text[48];
+  std::snprintf(text, sizeof text, step ? "%.3g%s%s" : "%.0f%s%s", value, prefixes[step], unit);
+  return text;
+}
+
+}  // namespace
+
+Import with_file_name(const std::string& name, const std::function<Import()>& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::internal) throw;
+    const std::string text = error.what();
+    const std::string code = error.code_text();
+    const size_t start = text.compare(0, code.size(), code) == 0 ? text.find_first_not_of(" :", code.size()) : 0;
+    const std::string message = text.substr(start == std::string::npos ? 0 : start);
+    throw Error(error.code(), message.compare(0, name.size(), name) == 0 ? message : name + ": " + message);
+  }
+}
+
+Graph finish(Import import, const std::string& file_name) {
+  if (import.refusals.empty()) return std::move(import.graph);
+  int64_t operators = 0;
+  const std::string lines = refused_lines(import.refusals, operators);
+  const size_t refused = import.refusals.size();
+  throw Error(
+      ErrorCode::unsupported,
+      file_name + ": " + std::to_string(operators) + (operators == 1 ? " operator in " : " operators in ") +
+          std::to_string(refused) + (refused == 1 ? " node is" : " nodes are") + " not supported (" + coverage(import) +
+          ")" + lines +
+          "\n  help: `tw explain` shows what the model uses; export these parts in another way, or leave them out");
+}
+
+std::string explain(const Import& import, const std::string& file_name) {
+  std::string text = file_name + ": " + coverage(import);
+  if (!import.producer.empty()) text += ", written by " + import.producer;
+  for (const ValueId id : import.graph.inputs) {
+    text += "\n  input       " + import.graph.values[id].name + " " + to_string(import.graph.values[id].type);
+  }
+  for (size_t i = 0; i < import.graph.outputs.size(); ++i) {
+    text += "\n  output      " + import.graph.output_names[i] + " " +
+            to_string(import.graph.values[import.graph.outputs[i]].type);
+  }
+  std::vector<std::pair<int64_t, std::string>> operators;
+  for (const auto& [name, count] : import.operators) operators.emplace_back(-count, name);
+  std::sort(operators.begin(), operators.end());
+  text += "\n  operators  ";
+  size_t width = 12;
+  for (const auto& [count, name] : operators) {
+    const std::string item = " " + name + " " + std::to_string(-count);
+    if (width + item.size() > 116) text += "\n             ", width = 12;
+    text += item;
+    width += item.size();
+  }
+  double elements = 0, parameter_bytes = 0;
+  Expr flops = 0;
+  const Uses uses(import.graph);
+  for (size_t id = 0; id < import.graph.values.size(); ++id) {
+    const Value& value = import.graph.values[id];
+    if (!value.constant || (uses.users[id].empty() && !uses.is_output[id])) continue;
+    elements += value.constant->size();
+    parameter_bytes += value.constant->byte_size();
+  }
+  for (const Node& node : import.graph.nodes) flops = flops + flops_of(import.graph, node);
+  const auto known = as_int(simplify(flops));
+  text += "\n  parameters  " + scaled(elements, "") + " (" + scaled(parameter_bytes, "B") + ")";
+  text += "\n  work        " + (!import.refusals.empty() ? std::string("not known while operators are not supported")
+                                : known                  ? scaled(static_cast<double>(*known), "FLOP") + " a run"
+                                                         : to_text(simplify(flops)) + " FLOP a run");
+  if (!import.refusals.empty()) {
+    int64_t count = 0;
+    const std::string lines = refused_lines(import.refusals, count);
+    text += "\nnot supported:" + lines;
+  }
+  return text + "\n";
+}
+
+}  // namespace tw::frontends

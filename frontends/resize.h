@@ -1,0 +1,33 @@
+// Interpolation along one axis at a time, from tables that are computed at import.
+#pragma once
+
+#include "frontends/emit.h"
+
+namespace tw::frontends {
+
+struct Resize {
+  enum class Interpolation { nearest, linear, cubic } interpolation = Interpolation::nearest;
+  // Where an element of the result lies in the data.
+  enum class Coordinates {
+    half_pixel,
+    half_pixel_symmetric,
+    pytorch_half_pixel,
+    align_corners,
+    asymmetric,
+    crop_and_resize
+  } coordinates = Coordinates::half_pixel;
+  enum class Rounding { prefer_floor, prefer_ceil, floor, ceil } rounding = Rounding::prefer_floor;  // of nearest
+  double cubic_a = -0.75, extrapolation = 0;
+  bool exclude_outside = false, antialias = false;
+};
+
+struct ResizedAxis {
+  int axis;
+  int64_t in, out;
+  double scale;
+  double roi_start = 0, roi_end = 1;  // of crop_and_resize
+};
+
+ValueId emit_resize(Builder& b, ValueId x, const Resize& resize, std::vector<ResizedAxis> axes);
+
+}  // namespace tw::frontends
