@@ -6,10 +6,10 @@
 namespace tw::frontends {
 
 struct Loss {
-  ValueId log_prob;                // [n, class, d…]
-  ValueId target;                  // [n, d…]: a class each
-  ValueId weight = no_value;       // [class]
-  std::optional<int64_t> ignored;  // targets that do not count
+  ValueId log_prob;                     // [n, class, d…]
+  ValueId target;                       // [n, d…]: a class each
+  ValueId weight = no_value;            // [class]
+  std::optional<int64_t> ignored = {};  // targets that do not count
   enum class Reduction { none, sum, mean } reduction = Reduction::mean;
 };
 

@@ -55,8 +55,8 @@ class Context : public Builder {
     return to_array(*attribute->tensor, folder_);
   }
   // An element type by its number in TensorProto; refuses types that we do not have.
-  DType attribute_dtype(const std::string& name, DataType otherwise = DataType::undefined) const {
-    const int64_t number = attribute_int(name, static_cast<int64_t>(otherwise));
+  DType attribute_dtype(const std::string& name) const {
+    const int64_t number = attribute_int(name, 0);
     const auto dtype = to_dtype(number);
     if (!dtype) refuse("element type " + std::to_string(number) + " of ONNX is not supported");
     return *dtype;

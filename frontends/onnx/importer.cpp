@@ -392,7 +392,7 @@ class Importer {
   }
 
   const Model& model_;
-  const OnnxOptions& options_;
+  const ImportOptions& options_;
   Import import_;
   std::map<std::string, int64_t> model_opsets_;
   std::map<FunctionKey, const Function*> functions_;

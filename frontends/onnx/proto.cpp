@@ -43,38 +43,34 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-// Reads messages; one method a message of onnx.proto, its cases in the order of the field numbers there.
+// A field of a message, by its number and wire type, and what is done when it comes.
+template <class F>
+struct Field {
+  uint32_t tag;
+  F read;
+};
+
+// Fields may come in any order and number; those that are not listed are skipped.
+template <class... F>
+void read(pbf_reader& message, const Field<F>&... fields) {
+  while (message.next()) {
+    const bool is_listed = ((message.tag_and_type() == fields.tag && (fields.read(), true)) || ...);
+    if (!is_listed) message.skip();
+  }
+}
+
+// Reads messages; one method a message of onnx.proto, its fields in the order of their numbers there.
 class Reader {
  public:
   Model model(pbf_reader message) {
     Model result;
-    while (message.next()) {
-      switch (message.tag_and_type()) {
-        case varint(1):
-          result.ir_version = message.get_int64();
-          break;
-        case bytes(2):
-          result.producer_name = text(message);
-          break;
-        case bytes(3):
-          result.producer_version = text(message);
-          break;
-        case bytes(7):
-          result.graph = graph(message.get_message(), 1), has_graph_ = true;
-          break;
-        case bytes(8):
-          result.opsets.push_back(opset(message.get_message()));
-          break;
-        case bytes(14):
-          result.metadata.push_back(string_entry(message.get_message()));
-          break;
-        case bytes(25):
-          result.functions.push_back(function(message.get_message()));
-          break;
-        default:
-          message.skip();
-      }
-    }
+    read(message, Field{varint(1), [&] { result.ir_version = message.get_int64(); }},
+         Field{bytes(2), [&] { result.producer_name = text(message); }},
+         Field{bytes(3), [&] { result.producer_version = text(message); }},
+         Field{bytes(7), [&] { result.graph = graph(message.get_message(), 1), has_graph_ = true; }},
+         Field{bytes(8), [&] { result.opsets.push_back(opset(message.get_message())); }},
+         Field{bytes(14), [&] { result.metadata.push_back(string_entry(message.get_message())); }},
+         Field{bytes(25), [&] { result.functions.push_back(function(message.get_message())); }});
     if (!has_graph_) malformed("the file holds no graph: is it an ONNX model?");
     return result;
   }
@@ -108,75 +104,31 @@ class Reader {
   OpsetId opset(pbf_reader message) {
     count_message();
     OpsetId result;
-    while (message.next()) {
-      switch (message.tag_and_type()) {
-        case bytes(1):
-          result.domain = text(message);
-          break;
-        case varint(2):
-          result.version = message.get_int64();
-          break;
-        default:
-          message.skip();
-      }
-    }
+    read(message, Field{bytes(1), [&] { result.domain = text(message); }},
+         Field{varint(2), [&] { result.version = message.get_int64(); }});
     return result;
   }
 
   StringEntry string_entry(pbf_reader message) {
     count_message();
     StringEntry result;
-    while (message.next()) {
-      switch (message.tag_and_type()) {
-        case bytes(1):
-          result.key = view(message);
-          break;
-        case bytes(2):
-          result.value = view(message);
-          break;
-        default:
-          message.skip();
-      }
-    }
+    read(message, Field{bytes(1), [&] { result.key = view(message); }},
+         Field{bytes(2), [&] { result.value = view(message); }});
     return result;
   }
 
   Function function(pbf_reader message) {
     count_message();
     Function result;
-    while (message.next()) {
-      switch (message.tag_and_type()) {
-        case bytes(1):
-          result.name = text(message);
-          break;
-        case bytes(4):
-          result.inputs.push_back(text(message));
-          break;
-        case bytes(5):
-          result.outputs.push_back(text(message));
-          break;
-        case bytes(6):
-          result.attributes.push_back(text(message));
-          break;
-        case bytes(7):
-          result.nodes.push_back(node(message.get_message(), 1));
-          break;
-        case bytes(9):
-          result.opsets.push_back(opset(message.get_message()));
-          break;
-        case bytes(10):
-          result.domain = text(message);
-          break;
-        case bytes(11):
-          result.attribute_defaults.push_back(attribute(message.get_message(), 1));
-          break;
-        case bytes(13):
-          result.overload = text(message);
-          break;
-        default:
-          message.skip();
-      }
-    }
+    read(message, Field{bytes(1), [&] { result.name = text(message); }},
+         Field{bytes(4), [&] { result.inputs.push_back(text(message)); }},
+         Field{bytes(5), [&] { result.outputs.push_back(text(message)); }},
+         Field{bytes(6), [&] { result.attributes.push_back(text(message)); }},
+         Field{bytes(7), [&] { result.nodes.push_back(node(message.get_message(), 1)); }},
+         Field{bytes(9), [&] { result.opsets.push_back(opset(message.get_message())); }},
+         Field{bytes(10), [&] { result.domain = text(message); }},
+         Field{bytes(11), [&] { result.attribute_defaults.push_back(attribute(message.get_message(), 1)); }},
+         Field{bytes(13), [&] { result.overload = text(message); }});
     return result;
   }
 
@@ -186,33 +138,13 @@ class Reader {
       throw Error(ErrorCode::limit, "graphs are nested more than " + std::to_string(max_graph_depth) + " deep");
     }
     Graph result;
-    while (message.next()) {
-      switch (message.tag_and_type()) {
-        case bytes(1):
-          result.nodes.push_back(node(message.get_message(), depth));
-          break;
-        case bytes(2):
-          result.name = text(message);
-          break;
-        case bytes(5):
-          result.initializers.push_back(tensor(message.get_message()));
-          break;
-        case bytes(11):
-          result.inputs.push_back(value_info(message.get_message()));
-          break;
-        case bytes(12):
-          result.outputs.push_back(value_info(message.get_message()));
-          break;
-        case bytes(13):
-          result.value_infos.push_back(value_info(message.get_message()));
-          break;
-        case bytes(15):
-          result.has_sparse_initializers = true, message.skip();
-          break;
-        default:
-          message.skip();
-      }
-    }
+    read(message, Field{bytes(1), [&] { result.nodes.push_back(node(message.get_message(), depth)); }},
+         Field{bytes(2), [&] { result.name = text(message); }},
+         Field{bytes(5), [&] { result.initializers.push_back(tensor(message.get_message())); }},
+         Field{bytes(11), [&] { result.inputs.push_back(value_info(message.get_message())); }},
+         Field{bytes(12), [&] { result.outputs.push_back(value_info(message.get_message())); }},
+         Field{bytes(13), [&] { result.value_infos.push_back(value_info(message.get_message())); }},
+         Field{bytes(15), [&] { result.has_sparse_initializers = true, message.skip(); }});
     return result;
   }
 
@@ -222,33 +154,13 @@ class Reader {
       throw Error(ErrorCode::limit, "more than " + std::to_string(max_nodes) + " nodes in the model");
     }
     Node result;
-    while (message.next()) {
-      switch (message.tag_and_type()) {
-        case bytes(1):
-          result.inputs.push_back(text(message));
-          break;
-        case bytes(2):
-          result.outputs.push_back(text(message));
-          break;
-        case bytes(3):
-          result.name = text(message);
-          break;
-        case bytes(4):
-          result.op_type = text(message);
-          break;
-        case bytes(5):
-          result.attributes.push_back(attribute(message.get_message(), depth));
-          break;
-        case bytes(7):
-          result.domain = text(message);
-          break;
-        case bytes(8):
-          result.overload = text(message);
-          break;
-        default:
-          message.skip();
-      }
-    }
+    read(message, Field{bytes(1), [&] { result.inputs.push_back(text(message)); }},
+         Field{bytes(2), [&] { result.outputs.push_back(text(message)); }},
+         Field{bytes(3), [&] { result.name = text(message); }},
+         Field{bytes(4), [&] { result.op_type = text(message); }},
+         Field{bytes(5), [&] { result.attributes.push_back(attribute(message.get_message(), depth)); }},
+         Field{bytes(7), [&] { result.domain = text(message); }},
+         Field{bytes(8), [&] { result.overload = text(message); }});
     return result;
   }
 
@@ -256,53 +168,27 @@ class Reader {
     count_message();
     Attribute result;
     AttributeType found = AttributeType::undefined;  // for writers that leave `type` out
-    while (message.next()) {
-      switch (message.tag_and_type()) {
-        case bytes(1):
-          result.name = text(message);
-          break;
-        case fixed32(2):
-          result.float_value = message.get_float(), found = AttributeType::float_;
-          break;
-        case varint(3):
-          result.int_value = message.get_int64(), found = AttributeType::int_;
-          break;
-        case bytes(4):
-          result.string_value = view(message), found = AttributeType::string;
-          break;
-        case bytes(5):
-          result.tensor = std::make_shared<Tensor>(tensor(message.get_message()));
-          found = AttributeType::tensor;
-          break;
-        case bytes(6):
-          result.graph = std::make_shared<Graph>(graph(message.get_message(), depth + 1));
-          found = AttributeType::graph;
-          break;
-        case bytes(7):
-          append(result.floats, message.get_packed_float()), found = AttributeType::floats;
-          break;
-        case fixed32(7):
-          result.floats.push_back(message.get_float()), found = AttributeType::floats;
-          break;
-        case bytes(8):
-          append(result.ints, message.get_packed_int64()), found = AttributeType::ints;
-          break;
-        case varint(8):
-          result.ints.push_back(message.get_int64()), found = AttributeType::ints;
-          break;
-        case bytes(9):
-          result.strings.push_back(view(message)), found = AttributeType::strings;
-          break;
-        case varint(20):
-          result.type = static_cast<AttributeType>(message.get_int32());
-          break;
-        case bytes(21):
-          result.reference = text(message);
-          break;
-        default:
-          message.skip();
-      }
-    }
+    read(message, Field{bytes(1), [&] { result.name = text(message); }},
+         Field{fixed32(2), [&] { result.float_value = message.get_float(), found = AttributeType::float_; }},
+         Field{varint(3), [&] { result.int_value = message.get_int64(), found = AttributeType::int_; }},
+         Field{bytes(4), [&] { result.string_value = view(message), found = AttributeType::string; }},
+         Field{bytes(5),
+               [&] {
+                 result.tensor = std::make_shared<Tensor>(tensor(message.get_message()));
+                 found = AttributeType::tensor;
+               }},
+         Field{bytes(6),
+               [&] {
+                 result.graph = std::make_shared<Graph>(graph(message.get_message(), depth + 1));
+                 found = AttributeType::graph;
+               }},
+         Field{bytes(7), [&] { append(result.floats, message.get_packed_float()), found = AttributeType::floats; }},
+         Field{fixed32(7), [&] { result.floats.push_back(message.get_float()), found = AttributeType::floats; }},
+         Field{bytes(8), [&] { append(result.ints, message.get_packed_int64()), found = AttributeType::ints; }},
+         Field{varint(8), [&] { result.ints.push_back(message.get_int64()), found = AttributeType::ints; }},
+         Field{bytes(9), [&] { result.strings.push_back(view(message)), found = AttributeType::strings; }},
+         Field{varint(20), [&] { result.type = static_cast<AttributeType>(message.get_int32()); }},
+         Field{bytes(21), [&] { result.reference = text(message); }});
     if (result.type == AttributeType::undefined) result.type = found;
     if (result.reference.empty() && ((result.type == AttributeType::tensor && !result.tensor) ||
                                      (result.type == AttributeType::graph && !result.graph))) {
@@ -314,66 +200,24 @@ class Reader {
   Tensor tensor(pbf_reader message) {
     count_message();
     Tensor result;
-    while (message.next()) {
-      switch (message.tag_and_type()) {
-        case bytes(1):
-          append(result.dims, message.get_packed_int64());
-          break;
-        case varint(1):
-          result.dims.push_back(message.get_int64());
-          break;
-        case varint(2):
-          result.data_type = message.get_int32();
-          break;
-        case bytes(4):
-          append(result.float_data, message.get_packed_float());
-          break;
-        case fixed32(4):
-          result.float_data.push_back(message.get_float());
-          break;
-        case bytes(5):
-          append(result.int32_data, message.get_packed_int32());
-          break;
-        case varint(5):
-          result.int32_data.push_back(message.get_int32());
-          break;
-        case bytes(6):
-          result.string_data.push_back(view(message));
-          break;
-        case bytes(7):
-          append(result.int64_data, message.get_packed_int64());
-          break;
-        case varint(7):
-          result.int64_data.push_back(message.get_int64());
-          break;
-        case bytes(8):
-          result.name = text(message);
-          break;
-        case bytes(9):
-          result.raw_data = view(message);
-          break;
-        case bytes(10):
-          append(result.double_data, message.get_packed_double());
-          break;
-        case fixed64(10):
-          result.double_data.push_back(message.get_double());
-          break;
-        case bytes(11):
-          append(result.uint64_data, message.get_packed_uint64());
-          break;
-        case varint(11):
-          result.uint64_data.push_back(message.get_uint64());
-          break;
-        case bytes(13):
-          result.external_data.push_back(string_entry(message.get_message()));
-          break;
-        case varint(14):
-          result.is_external = message.get_int32() == 1;
-          break;
-        default:
-          message.skip();
-      }
-    }
+    read(message, Field{bytes(1), [&] { append(result.dims, message.get_packed_int64()); }},
+         Field{varint(1), [&] { result.dims.push_back(message.get_int64()); }},
+         Field{varint(2), [&] { result.data_type = message.get_int32(); }},
+         Field{bytes(4), [&] { append(result.float_data, message.get_packed_float()); }},
+         Field{fixed32(4), [&] { result.float_data.push_back(message.get_float()); }},
+         Field{bytes(5), [&] { append(result.int32_data, message.get_packed_int32()); }},
+         Field{varint(5), [&] { result.int32_data.push_back(message.get_int32()); }},
+         Field{bytes(6), [&] { result.string_data.push_back(view(message)); }},
+         Field{bytes(7), [&] { append(result.int64_data, message.get_packed_int64()); }},
+         Field{varint(7), [&] { result.int64_data.push_back(message.get_int64()); }},
+         Field{bytes(8), [&] { result.name = text(message); }},
+         Field{bytes(9), [&] { result.raw_data = view(message); }},
+         Field{bytes(10), [&] { append(result.double_data, message.get_packed_double()); }},
+         Field{fixed64(10), [&] { result.double_data.push_back(message.get_double()); }},
+         Field{bytes(11), [&] { append(result.uint64_data, message.get_packed_uint64()); }},
+         Field{varint(11), [&] { result.uint64_data.push_back(message.get_uint64()); }},
+         Field{bytes(13), [&] { result.external_data.push_back(string_entry(message.get_message())); }},
+         Field{varint(14), [&] { result.is_external = message.get_int32() == 1; }});
     if (result.dims.size() > max_rank) {
       throw Error(ErrorCode::limit, "tensor `" + std::string(result.name) + "` has " +
                                         std::to_string(result.dims.size()) + " dimensions; the limit is " +
@@ -385,71 +229,35 @@ class Reader {
   ValueInfo value_info(pbf_reader message) {
     count_message();
     ValueInfo result;
-    while (message.next()) {
-      switch (message.tag_and_type()) {
-        case bytes(1):
-          result.name = text(message);
-          break;
-        case bytes(2):
-          type(message.get_message(), result);
-          break;
-        default:
-          message.skip();
-      }
-    }
+    read(message, Field{bytes(1), [&] { result.name = text(message); }},
+         Field{bytes(2), [&] { type(message.get_message(), result); }});
     return result;
   }
 
   void type(pbf_reader message, ValueInfo& into) {
-    while (message.next()) {
-      if (message.tag_and_type() != bytes(1)) {  // tensor_type; the other kinds of value are no tensors
-        message.skip();
-        continue;
-      }
-      into.is_tensor = true;
-      pbf_reader tensor_type = message.get_message();
-      while (tensor_type.next()) {
-        switch (tensor_type.tag_and_type()) {
-          case varint(1):
-            into.element_type = tensor_type.get_int32();
-            break;
-          case bytes(2):
-            into.shape = shape(tensor_type.get_message());
-            break;
-          default:
-            tensor_type.skip();
-        }
-      }
-    }
+    read(message, Field{bytes(1), [&] {  // tensor_type; the other kinds of value are no tensors
+                          into.is_tensor = true;
+                          pbf_reader tensor_type = message.get_message();
+                          read(tensor_type, Field{varint(1), [&] { into.element_type = tensor_type.get_int32(); }},
+                               Field{bytes(2), [&] { into.shape = shape(tensor_type.get_message()); }});
+                        }});
   }
 
   std::vector<Dimension> shape(pbf_reader message) {
     std::vector<Dimension> result;
-    while (message.next()) {
-      if (message.tag_and_type() != bytes(1)) {
-        message.skip();
-        continue;
-      }
-      count_message();
-      pbf_reader dim = message.get_message();
-      Dimension& dimension = result.emplace_back();
-      while (dim.next()) {
-        switch (dim.tag_and_type()) {
-          case varint(1):
-            dimension.value = dim.get_int64();
-            break;
-          case bytes(2):
-            dimension.parameter = text(dim);
-            if (dimension.parameter == "?") dimension.parameter = {};  // Paddle's way to say nothing
-            break;
-          default:
-            dim.skip();
-        }
-      }
-      if (dimension.value && *dimension.value < 0) dimension.value.reset();  // -1 is how some writers say "unknown"
-    }
+    read(message, Field{bytes(1), [&] { result.push_back(dimension(message.get_message())); }});
     if (result.size() > max_rank)
       throw Error(ErrorCode::limit, "a value has " + std::to_string(result.size()) + " dimensions");
+    return result;
+  }
+
+  Dimension dimension(pbf_reader message) {
+    count_message();
+    Dimension result;
+    read(message, Field{varint(1), [&] { result.value = message.get_int64(); }},
+         Field{bytes(2), [&] { result.parameter = text(message); }});
+    if (result.parameter == "?") result.parameter = {};           // Paddle's way to say nothing
+    if (result.value && *result.value < 0) result.value.reset();  // -1 is how some writers say "unknown"
     return result;
   }
 
@@ -459,47 +267,31 @@ class Reader {
 
 }  // namespace
 
-std::optional<DType> to_dtype(int64_t data_type) {
-  switch (static_cast<DataType>(data_type)) {
-    case DataType::float32:
-      return f32;
-    case DataType::uint8:
-      return u8;
-    case DataType::int8:
-      return i8;
-    case DataType::uint16:
-      return u16;
-    case DataType::int16:
-      return i16;
-    case DataType::int32:
-      return i32;
-    case DataType::int64:
-      return i64;
-    case DataType::boolean:
-      return tw::boolean;
-    case DataType::float16:
-      return f16;
-    case DataType::float64:
-      return f64;
-    case DataType::uint32:
-      return u32;
-    case DataType::uint64:
-      return u64;
-    case DataType::bfloat16:
-      return bf16;
-    default:
-      return std::nullopt;
-  }
+struct ElementType {
+  const char* name;
+  std::optional<DType> dtype;
+};
+
+// By the numbers of TensorProto.DataType.
+static const ElementType* element_type(int64_t data_type) {
+  static const ElementType types[] = {
+      {"undefined", {}},      {"float", f32},     {"uint8", u8},        {"int8", i8},           {"uint16", u16},
+      {"int16", i16},         {"int32", i32},     {"int64", i64},       {"string", {}},         {"bool", boolean},
+      {"float16", f16},       {"double", f64},    {"uint32", u32},      {"uint64", u64},        {"complex64", {}},
+      {"complex128", {}},     {"bfloat16", bf16}, {"float8e4m3fn", {}}, {"float8e4m3fnuz", {}}, {"float8e5m2", {}},
+      {"float8e5m2fnuz", {}}, {"uint4", {}},      {"int4", {}},         {"float4e2m1", {}},     {"float8e8m0", {}},
+      {"uint2", {}},          {"int2", {}}};
+  return data_type >= 0 && data_type < static_cast<int64_t>(std::size(types)) ? &types[data_type] : nullptr;
 }
 
-std::string data_type_name(int32_t data_type) {
-  static const char* const names[] = {
-      "undefined", "float",      "uint8",      "int8",         "uint16",         "int16",      "int32",
-      "int64",     "string",     "bool",       "float16",      "double",         "uint32",     "uint64",
-      "complex64", "complex128", "bfloat16",   "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
-      "uint4",     "int4",       "float4e2m1", "float8e8m0",   "uint2",          "int2"};
-  if (data_type >= 0 && data_type < static_cast<int32_t>(std::size(names))) return names[data_type];
-  return "element type " + std::to_string(data_type);
+std::optional<DType> to_dtype(int64_t data_type) {
+  const ElementType* type = element_type(data_type);
+  return type ? type->dtype : std::nullopt;
+}
+
+std::string data_type_name(int64_t data_type) {
+  const ElementType* type = element_type(data_type);
+  return type ? type->name : "element type " + std::to_string(data_type);
 }
 
 const Attribute* Node::find(std::string_view attribute) const {

@@ -25,27 +25,9 @@ inline constexpr int64_t max_nodes = 250'000;               // of the whole mode
 inline constexpr int64_t max_messages = 4'000'000;          // of all kinds
 inline constexpr size_t max_rank = 32;
 
-enum class DataType : int64_t {  // TensorProto.DataType
-  undefined = 0,
-  float32 = 1,
-  uint8 = 2,
-  int8 = 3,
-  uint16 = 4,
-  int16 = 5,
-  int32 = 6,
-  int64 = 7,
-  string = 8,
-  boolean = 9,
-  float16 = 10,
-  float64 = 11,
-  uint32 = 12,
-  uint64 = 13,
-  complex64 = 14,
-  complex128 = 15,
-  bfloat16 = 16,
-};
+// Of TensorProto.DataType.
 std::optional<DType> to_dtype(int64_t data_type);  // nothing: a type that we do not have
-std::string data_type_name(int32_t data_type);     // "float8e4m3fn"
+std::string data_type_name(int64_t data_type);     // "float8e4m3fn"
 
 struct StringEntry {
   std::string_view key, value;

@@ -1,4 +1,4 @@
-// Reductions over axes, arg max, and what ONNX composes from them.
+// Reductions over axes, and arg max.
 #include <cmath>
 
 #include "relay_ir/ops/common.h"

@@ -112,7 +112,7 @@ ValueId joined_mask(Context& c, const Masks& masks) {
 ValueId masked_softmax(Context& c, ValueId scores, const Masks& masks, DType dtype) {
   DType precision = dtype;
   if (c.has_attribute("softmax_precision")) {
-    const DType asked = c.attribute_dtype("softmax_precision", DataType::float32);
+    const DType asked = c.attribute_dtype("softmax_precision");
     if (!asked.is_float()) c.refuse("softmax_precision of type " + to_string(asked));
     if (asked.bits > precision.bits) precision = asked;
   }
@@ -233,14 +233,11 @@ ValueId import_rotary_embedding(Context& c) {
 
 }  // namespace
 
-OpFamily attention_family() {
-  OpFamily family;
-  family.ops = {attention_op()};
-  family.onnx_rules = {
+std::vector<Rule> attention_rules() {
+  return {
       {"Attention", "", 23, import_attention},
       rule("RotaryEmbedding", 23, import_rotary_embedding),
   };
-  return family;
 }
 
 }  // namespace tw::frontends::onnx

@@ -95,7 +95,7 @@ ValueId import_range(Context& c) {
 ValueId import_eye_like(Context& c) {
   const ValueId x = c.input(0);
   const Ints dims = dims_of(c, x);
-  const DType dtype = c.has_attribute("dtype") ? c.attribute_dtype("dtype", DataType::float32) : dtype_of(c, x);
+  const DType dtype = c.has_attribute("dtype") ? c.attribute_dtype("dtype") : dtype_of(c, x);
   if (dims.size() != 2)
     throw Error(ErrorCode::shape, "EyeLike: its input is no matrix\n  help: it takes [rows, columns]");
   if (element_count(dims) > max_elements) c.refuse("a matrix of too many elements");
@@ -120,7 +120,8 @@ Rule window_rule(const std::string& op_type, double a0, double a1, double a2) {
     if (size < 1 || size > max_elements) c.refuse("a window of " + std::to_string(size) + " elements");
     const bool periodic = c.attribute_int("periodic", 1) != 0;
     const double period = static_cast<double>(periodic ? size : size - 1);
-    NDArray result(c.attribute_dtype("output_datatype", DataType::float32), {size});
+    const DType dtype = c.has_attribute("output_datatype") ? c.attribute_dtype("output_datatype") : f32;
+    NDArray result(dtype, {size});
     for (int64_t n = 0; n < size; ++n) {
       const double phase = period == 0 ? 0 : 2 * std::numbers::pi * static_cast<double>(n) / period;
       const double value = a0 - a1 * std::cos(phase) + a2 * std::cos(2 * phase);

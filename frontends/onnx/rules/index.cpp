@@ -118,7 +118,7 @@ ValueId import_tensor_scatter(Context& c) {
 }  // namespace
 
 std::vector<Rule> index_rules() {
-  std::vector<Rule> rules = {
+  return {
       rule("Gather", 1, import_gather),
       rule("GatherElements", 11,
            [](Context& c) {
@@ -142,8 +142,6 @@ std::vector<Rule> index_rules() {
       rule("NonZero", 9, import_non_zero),
       rule("TensorScatter", 24, import_tensor_scatter),
   };
-  for (Rule& loss : loss_rules()) rules.push_back(std::move(loss));
-  return rules;
 }
 
 }  // namespace tw::frontends::onnx

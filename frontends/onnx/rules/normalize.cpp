@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "frontends/onnx/rules.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
 namespace {

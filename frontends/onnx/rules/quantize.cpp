@@ -207,9 +207,8 @@ ValueId import_qlinear_conv(Context& c) {
 
 }  // namespace
 
-OpFamily quantize_family() {
-  OpFamily family;
-  family.onnx_rules = {
+std::vector<Rule> quantize_rules() {
+  return {
       rule("QuantizeLinear", 10, import_quantize),
       rule("DequantizeLinear", 10, import_dequantize),
       {"DynamicQuantizeLinear", "", 11, import_dynamic_quantize},
@@ -220,7 +219,6 @@ OpFamily quantize_family() {
           [](Context& c) { return integer_conv(c, c.input(0), c.optional_input(2), c.input(1), c.optional_input(3)); }),
       rule("QLinearConv", 10, import_qlinear_conv),
   };
-  return family;
 }
 
 }  // namespace tw::frontends::onnx

@@ -312,7 +312,7 @@ ValueId import_center_crop_pad(Context& c) {
 }  // namespace
 
 std::vector<Rule> shape_rules() {
-  std::vector<Rule> rules = {
+  return {
       rule("Reshape", 5, import_reshape),
       rule("Flatten", 1, import_flatten),
       rule("Squeeze", 1, import_squeeze),
@@ -328,8 +328,6 @@ std::vector<Rule> shape_rules() {
       rule("SpaceToDepth", 1, import_space_to_depth),
       rule("CenterCropPad", 18, import_center_crop_pad),
   };
-  for (Rule& constant : constant_rules()) rules.push_back(std::move(constant));
-  return rules;
 }
 
 }  // namespace tw::frontends::onnx
