@@ -44,8 +44,9 @@ struct Import {
   std::map<std::string, int64_t> operators;  // how often each occurs, functions and branches inlined
   int64_t nodes = 0;
   std::map<ValueId, std::vector<Expr>> sizes;  // elements of values that depend on open dimensions alone
-  std::string format;                          // "opset 17"
-  std::string producer;                        // "" when it is not known
+  std::string file_name;
+  std::string format;    // "opset 17"
+  std::string producer;  // "" when it is not known
 
   void count(const std::string& op) { ++nodes, ++operators[op]; }
   void refuse(const SourceNode& node, const std::string& why);

@@ -33,6 +33,12 @@ std::vector<int> rule_axes(const Builder& b, const std::vector<int64_t>& axes, i
   return result;
 }
 
+std::vector<int> axes_from(const Builder& b, ValueId x, int first) {
+  std::vector<int> axes(std::max(0, rank_of(b, x) - first));
+  std::iota(axes.begin(), axes.end(), first);
+  return axes;
+}
+
 ValueId emit_scalar(Builder& b, DType dtype, double value) {
   NDArray array(dtype, {});
   if (dtype.is_float())

@@ -17,6 +17,9 @@ DType dtype_of(const Builder& b, ValueId id);
 int rule_axis(const Builder& b, int64_t axis, int rank);
 std::vector<int> rule_axes(const Builder& b, const std::vector<int64_t>& axes, int rank);
 
+// `first`, first + 1 … up to the last.
+std::vector<int> axes_from(const Builder& b, ValueId x, int first = 0);
+
 ValueId emit_scalar(Builder& b, DType dtype, double value);
 ValueId emit_ints(Builder& b, const std::vector<int64_t>& values, const std::vector<int64_t>& shape, DType dtype);
 // 0, 1 … count - 1 as i64 in this shape.

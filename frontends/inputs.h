@@ -28,7 +28,7 @@ struct DimensionOption {
 struct ImportOptions {
   std::map<std::string, std::vector<DimensionOption>> shapes;  // of inputs, by name
   std::filesystem::path folder;                                // for data beside the model; empty: none allowed
-  std::string file_name = "model.onnx";                        // for messages
+  std::string file_name;                                       // for messages; empty: as the format calls its files
 };
 
 // What the model says of one dimension.  Neither: unknown.

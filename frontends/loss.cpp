@@ -1,7 +1,5 @@
 #include "frontends/loss.h"
 
-#include <numeric>
-
 namespace tw::frontends {
 
 ValueId emit_negative_log_likelihood(Builder& b, const Loss& loss) {
@@ -27,8 +25,7 @@ ValueId emit_negative_log_likelihood(Builder& b, const Loss& loss) {
   }
   if (weight != no_value) result = b.emit("multiply", {result, weight});
   if (loss.reduction == Loss::Reduction::none) return result;
-  std::vector<int> axes(dims.size());
-  std::iota(axes.begin(), axes.end(), 0);
+  const std::vector<int> axes = axes_from(b, result);
   const auto sum = [&](ValueId x) { return emit_reduce(b, "reduce_sum", x, axes, false); };
   if (loss.reduction == Loss::Reduction::sum) return sum(result);
   if (weight == no_value) return emit_reduce(b, "reduce_mean", result, axes, false);

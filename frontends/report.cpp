@@ -25,34 +25,23 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-struct RefusedOperator {
-  int64_t nodes = 0;
-  std::vector<std::string> names;
-  std::string why;
-};
-
-// Lines of "  Op   5 nodes: a (type), b, …", one an operator and reason.
-std::string refused_lines(const std::vector<Refusal>& refusals, int64_t& operators) {
-  std::map<std::pair<std::string, std::string>, RefusedOperator> by_operator;
-  for (const Refusal& refusal : refusals) {
-    RefusedOperator& row = by_operator[{refusal.op, refusal.why}];
-    row.why = refusal.why;
-    if (++row.nodes <= 3) {
-      row.names.push_back(refusal.node + (refusal.type.empty() ? "" : " (" + refusal.type + ")"));
-    }
-  }
-  operators = static_cast<int64_t>(by_operator.size());
+// Lines of "  Op   5 nodes: a (type), b, …", one an operator and reason, and how many they are.
+std::pair<std::string, size_t> refused_lines(const std::vector<Refusal>& refusals) {
+  std::map<std::pair<std::string, std::string>, std::vector<const Refusal*>> by_operator;
+  for (const Refusal& refusal : refusals) by_operator[{refusal.op, refusal.why}].push_back(&refusal);
   size_t width = 0;
-  for (const auto& [key, row] : by_operator) width = std::max(width, key.first.size());
+  for (const auto& [key, nodes] : by_operator) width = std::max(width, key.first.size());
   std::string text;
-  for (const auto& [key, row] : by_operator) {
-    text += "\n  " + padded(key.first, width + 2) +
-            padded(std::to_string(row.nodes) + (row.nodes == 1 ? " node:" : " nodes:"), 10);
-    for (size_t i = 0; i < row.names.size(); ++i) text += (i ? ", " : "") + row.names[i];
-    if (row.nodes > 3) text += ", …";
-    if (!row.why.empty()) text += ": " + row.why;
+  for (const auto& [key, nodes] : by_operator) {
+    const auto& [op, why] = key;
+    text += "\n  " + padded(op, width + 2) +
+            padded(std::to_string(nodes.size()) + (nodes.size() == 1 ? " node:" : " nodes:"), 10);
+    for (size_t i = 0; i < std::min<size_t>(nodes.size(), 3); ++i) {
+      text += (i ? ", " : "") + nodes[i]->node + (nodes[i]->type.empty() ? "" : " (" + nodes[i]->type + ")");
+    }
+    text += (nodes.size() > 3 ? ", …" : "") + (why.empty() ? "" : ": " + why);
   }
-  return text;
+  return {text, by_operator.size()};
 }
 
 std::string scaled(double value, const char* unit) {
@@ -68,7 +57,9 @@ std::string scaled(double value, const char* unit) {
 
 Import with_file_name(const std::string& name, const std::function<Import()>& read) {
   try {
-    return read();
+    Import import = read();
+    import.file_name = name;
+    return import;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::internal) throw;
     const std::string text = error.what();
@@ -79,21 +70,20 @@ Import with_file_name(const std::string& name, const std::function<Import()>& re
   }
 }
 
-Graph finish(Import import, const std::string& file_name) {
+Graph finish(Import import) {
   if (import.refusals.empty()) return std::move(import.graph);
-  int64_t operators = 0;
-  const std::string lines = refused_lines(import.refusals, operators);
+  const auto [lines, operators] = refused_lines(import.refusals);
   const size_t refused = import.refusals.size();
   throw Error(
       ErrorCode::unsupported,
-      file_name + ": " + std::to_string(operators) + (operators == 1 ? " operator in " : " operators in ") +
+      import.file_name + ": " + std::to_string(operators) + (operators == 1 ? " operator in " : " operators in ") +
           std::to_string(refused) + (refused == 1 ? " node is" : " nodes are") + " not supported (" + coverage(import) +
           ")" + lines +
           "\n  help: `tw explain` shows what the model uses; export these parts in another way, or leave them out");
 }
 
-std::string explain(const Import& import, const std::string& file_name) {
-  std::string text = file_name + ": " + coverage(import);
+std::string explain(const Import& import) {
+  std::string text = import.file_name + ": " + coverage(import);
   if (!import.producer.empty()) text += ", written by " + import.producer;
   for (const ValueId id : import.graph.inputs) {
     text += "\n  input       " + import.graph.values[id].name + " " + to_string(import.graph.values[id].type);
@@ -128,11 +118,7 @@ std::string explain(const Import& import, const std::string& file_name) {
   text += "\n  work        " + (!import.refusals.empty() ? std::string("not known while operators are not supported")
                                 : known                  ? scaled(static_cast<double>(*known), "FLOP") + " a run"
                                                          : to_text(simplify(flops)) + " FLOP a run");
-  if (!import.refusals.empty()) {
-    int64_t count = 0;
-    const std::string lines = refused_lines(import.refusals, count);
-    text += "\nnot supported:" + lines;
-  }
+  if (!import.refusals.empty()) text += "\nnot supported:" + refused_lines(import.refusals).first;
   return text + "\n";
 }
 

@@ -8,12 +8,12 @@
 namespace tw::frontends {
 
 // The graph, or one Error(unsupported) of everything that was refused.
-Graph finish(Import import, const std::string& file_name);
+Graph finish(Import import);
 
 // What `tw explain` prints: coverage, operators, FLOPs, parameters; also when something was refused.
-std::string explain(const Import& import, const std::string& file_name);
+std::string explain(const Import& import);
 
-// What `read` gives; its errors name the file first.
+// What `read` gives; errors name the file first.
 Import with_file_name(const std::string& name, const std::function<Import()>& read);
 
 }  // namespace tw::frontends

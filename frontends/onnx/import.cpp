@@ -8,7 +8,8 @@ namespace tw::frontends {
 namespace {
 
 Import read(std::span<const std::byte> bytes, const ImportOptions& options) {
-  return with_file_name(options.file_name, [&] { return onnx::import_model(onnx::parse_model(bytes), options); });
+  const std::string name = options.file_name.empty() ? "model.onnx" : options.file_name;
+  return with_file_name(name, [&] { return onnx::import_model(onnx::parse_model(bytes), options); });
 }
 
 // f of the file's bytes, and of options that say where the file lies.
@@ -23,7 +24,7 @@ auto of_file(const std::filesystem::path& path, ImportOptions options, const F& 
 }  // namespace
 
 Graph import_onnx(std::span<const std::byte> bytes, const ImportOptions& options) {
-  return finish(read(bytes, options), options.file_name);
+  return finish(read(bytes, options));
 }
 
 Graph import_onnx_file(const std::filesystem::path& path, const ImportOptions& options) {
@@ -31,7 +32,7 @@ Graph import_onnx_file(const std::filesystem::path& path, const ImportOptions& o
 }
 
 std::string explain_onnx(std::span<const std::byte> bytes, const ImportOptions& options) {
-  return explain(read(bytes, options), options.file_name);
+  return explain(read(bytes, options));
 }
 
 std::string explain_onnx_file(const std::filesystem::path& path, const ImportOptions& options) {

@@ -61,4 +61,8 @@ Ints axes_of(const Context& c, size_t input) {
   return c.attribute_ints("axes", {});
 }
 
+std::vector<int> chosen_axes(const Context& c, ValueId x) {
+  return c.has_attribute("axes") ? rule_axes(c, c.attribute_ints("axes", {}), rank_of(c, x)) : axes_from(c, x);
+}
+
 }  // namespace tw::frontends::onnx

@@ -33,5 +33,7 @@ Rule rule(const std::string& op_type, int since_opset, std::function<ValueId(Con
           const std::string& domain = "");
 // axes as input `input` (newer opsets) or as attribute: empty when absent.
 Ints axes_of(const Context& c, size_t input);
+// The attribute `axes`: all of x when it is absent.
+std::vector<int> chosen_axes(const Context& c, ValueId x);
 
 }  // namespace tw::frontends::onnx

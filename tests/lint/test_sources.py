@@ -67,6 +67,14 @@ def test_the_rule_notices_what_it_is_for():
     assert not order_problems("relay_ir", [(3, "tensor_ir/ir.h"), (4, "vector")])
 
 
+def test_only_a_frontend_knows_its_format():
+    # So that the next frontend finds nothing that is made for another: neither in the rooms before the frontends, nor in
+    # what they share.
+    before = ROOMS[: ROOMS.index("frontends")]
+    neutral = [p for p in SOURCES if p.relative_to(ROOT).parts[0] in before or p.parent == ROOT / "frontends"]
+    assert neutral and [p for p in neutral if "onnx" in p.read_text().lower()] == []
+
+
 def test_no_source_file_is_longer_than_600_lines():
     # Files aim at 300 lines and are split where they hold two subjects; this is where it stops.
     long = {

@@ -25,10 +25,9 @@ Rule softmax_rule(const std::string& op_type, const std::string& op, int since) 
 ValueId hardmax(Context& c, ValueId x, int axis) {
   const int64_t extent = dims_of(c, x)[axis];
   const ValueId best = c.emit("arg_max", {x}, attributes_of({{"axis", int64_t{axis}}}));
-  Ints positions, shape(rank_of(c, x) - axis, 1);
-  for (int64_t i = 0; i < extent; ++i) positions.push_back(i);
+  Ints shape(rank_of(c, x) - axis, 1);
   shape[0] = extent;
-  return emit_cast(c, c.emit("equal", {best, emit_ints(c, positions, shape, i64)}), dtype_of(c, x));
+  return emit_cast(c, c.emit("equal", {best, emit_range(c, extent, shape)}), dtype_of(c, x));
 }
 
 Rule hardmax_rule(int since) {
@@ -95,8 +94,7 @@ struct Statistics {
 };
 
 Statistics statistics(Context& c, ValueId x, int axis, double epsilon) {
-  std::vector<int> axes;
-  for (int i = axis; i < rank_of(c, x); ++i) axes.push_back(i);
+  const std::vector<int> axes = axes_from(c, x, axis);
   const ValueId mean = emit_reduce(c, "reduce_mean", x, axes, true);
   const ValueId centred = c.emit("subtract", {x, mean});
   const ValueId variance = emit_reduce(c, "reduce_mean", c.emit("multiply", {centred, centred}), axes, true);

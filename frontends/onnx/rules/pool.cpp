@@ -52,8 +52,7 @@ ValueId lp(Context& c, int64_t p, const std::function<ValueId(ValueId)>& sum) {
 
 Rule global_rule(const std::string& op_type, const std::string& op) {
   return rule(op_type, 1, [=](Context& c) {
-    std::vector<int> axes;
-    for (int i = 2; i < rank_of(c, c.input(0)); ++i) axes.push_back(i);
+    const std::vector<int> axes = axes_from(c, c.input(0), 2);
     if (op == "lp") {
       return lp(c, c.attribute_int("p", 2), [&](ValueId x) { return emit_reduce(c, "reduce_sum", x, axes, true); });
     }

@@ -82,8 +82,7 @@ ValueId import_dequantize(Context& c) {
 std::vector<ValueId> import_dynamic_quantize(Context& c) {
   const ValueId x = c.input(0);
   if (dtype_of(c, x) != f32) c.refuse("data of type " + to_string(dtype_of(c, x)));
-  std::vector<int> axes;
-  for (int i = 0; i < rank_of(c, x); ++i) axes.push_back(i);
+  const std::vector<int> axes = axes_from(c, x);
   const ValueId zero = emit_scalar(c, f32, 0);
   const ValueId high = c.emit("maximum", {emit_reduce(c, "reduce_max", x, axes, false), zero});
   const ValueId low = c.emit("minimum", {emit_reduce(c, "reduce_min", x, axes, false), zero});

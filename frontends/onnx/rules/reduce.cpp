@@ -19,9 +19,7 @@ ReduceArguments arguments_of(Context& c) {
   ReduceArguments result{x, rule_axes(c, axes_of(c, 1), rank), c.attribute_int("keepdims", 1) != 0, false};
   if (result.axes.empty()) {
     result.is_noop = c.attribute_int("noop_with_empty_axes", 0) != 0;
-    if (!result.is_noop) {
-      for (int i = 0; i < rank; ++i) result.axes.push_back(i);
-    }
+    if (!result.is_noop) result.axes = axes_from(c, x);
   }
   return result;
 }

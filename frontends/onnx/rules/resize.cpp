@@ -72,9 +72,7 @@ ValueId import_resize(Context& c) {
   resize.exclude_outside = c.attribute_int("exclude_outside", 0) != 0;
   resize.antialias = c.attribute_int("antialias", 0) != 0;
   const Ints dims = dims_of(c, c.input(0));
-  Ints all;
-  for (size_t i = 0; i < dims.size(); ++i) all.push_back(static_cast<int64_t>(i));
-  const std::vector<int> axes = rule_axes(c, c.attribute_ints("axes", all), static_cast<int>(dims.size()));
+  const std::vector<int> axes = chosen_axes(c, c.input(0));
   std::vector<ResizedAxis> plan;
   if (has_elements(c, 3)) {
     const Ints sizes = c.constant_ints(3);
@@ -114,10 +112,8 @@ ValueId import_upsample(Context& c) {
   const bool is_linear = c.attribute_string("mode", "nearest") == "bilinear";
   const Resize resize{is_linear ? Interpolation::linear : named(c, "mode", interpolations), Coordinates::asymmetric,
                       Rounding::floor};
-  std::vector<int> axes;
-  for (int i = 0; i < rank_of(c, c.input(0)); ++i) axes.push_back(i);
   const Floats scales = c.input_count() > 1 ? constant_floats(c, 1) : c.attribute_floats("scales", {});
-  return emit_resize(c, c.input(0), resize, axes_by_scales(c, scales, axes));
+  return emit_resize(c, c.input(0), resize, axes_by_scales(c, scales, axes_from(c, c.input(0))));
 }
 
 }  // namespace

@@ -291,9 +291,7 @@ ValueId import_space_to_depth(Context& c) {
 ValueId import_center_crop_pad(Context& c) {
   ValueId x = c.input(0);
   const int rank = rank_of(c, x);
-  Ints all;
-  for (int i = 0; i < rank; ++i) all.push_back(i);
-  const std::vector<int> axes = rule_axes(c, c.attribute_ints("axes", all), rank);
+  const std::vector<int> axes = chosen_axes(c, x);
   const Ints dims = dims_of(c, x), wanted = c.constant_ints(1);
   if (wanted.size() != axes.size()) bad_shape(c, "the wanted shape has another length than axes");
   Ints pads(2 * rank, 0);
