@@ -46,14 +46,15 @@ std::vector<const Rule*> all_rules() {
   return result;
 }
 
-Rule direct_rule(const std::string& op_type, const std::string& op, int since_opset) {
-  return {op_type, "", since_opset, [op](Context& c) { return c.emit_all(op, c.inputs()); }};
+Rule rule(const std::string& op_type, int since_opset, std::function<ValueId(Context&)> import) {
+  return {op_type, "", since_opset,
+          [import = std::move(import)](Context& c) { return std::vector<ValueId>{import(c)}; }};
 }
 
-Rule rule(const std::string& op_type, int since_opset, std::function<ValueId(Context&)> import,
-          const std::string& domain) {
-  return {op_type, domain, since_opset,
-          [import = std::move(import)](Context& c) { return std::vector<ValueId>{import(c)}; }};
+Rule rule_of(const std::string& domain, const std::string& op_type, std::function<ValueId(Context&)> import) {
+  Rule result = rule(op_type, 1, std::move(import));
+  result.domain = domain;
+  return result;
 }
 
 Ints axes_of(const Context& c, size_t input) {

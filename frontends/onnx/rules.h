@@ -26,11 +26,9 @@ std::vector<const Rule*> all_rules();
 inline const std::string microsoft = "com.microsoft";
 using Ints = std::vector<int64_t>;
 
-// A rule that hands all inputs to one operator.
-Rule direct_rule(const std::string& op_type, const std::string& op, int since_opset = 1);
 // A rule with one result.
-Rule rule(const std::string& op_type, int since_opset, std::function<ValueId(Context&)> import,
-          const std::string& domain = "");
+Rule rule(const std::string& op_type, int since_opset, std::function<ValueId(Context&)> import);
+Rule rule_of(const std::string& domain, const std::string& op_type, std::function<ValueId(Context&)> import);
 // axes as input `input` (newer opsets) or as attribute: empty when absent.
 Ints axes_of(const Context& c, size_t input);
 // The attribute `axes`: all of x when it is absent.

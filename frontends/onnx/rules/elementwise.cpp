@@ -91,13 +91,12 @@ std::vector<ValueId> import_dropout(Context& c) {
   return outputs;
 }
 
+// Attributes: ONNX's name, ours, the default.
 Rule float_rule(const std::string& op_type, const std::string& op, int since,
-                std::vector<std::tuple<std::string, std::string, double>> attributes,
-                std::vector<std::pair<std::string, double>> fixed = {}) {
+                std::vector<std::tuple<std::string, std::string, double>> attributes) {
   return rule(op_type, since, [=](Context& c) {
     NodeAttributes given;
     for (const auto& [name, target, value] : attributes) given.set(target, c.attribute_float(name, value));
-    for (const auto& [target, value] : fixed) given.set(target, value);
     return c.emit(op, {c.input(0)}, given);
   });
 }
@@ -113,7 +112,6 @@ ValueId silu(Context& c, ValueId x, double alpha) {
 }  // namespace
 
 std::vector<Rule> elementwise_rules() {
-  std::vector<Rule> rules;
   static constexpr std::pair<const char*, const char*> direct[] = {
       {"Abs", "abs"},
       {"Neg", "negate"},
@@ -163,72 +161,77 @@ std::vector<Rule> elementwise_rules() {
       {"Where", "where"},
       {"PRelu", "prelu"},
   };
-  for (const auto& [op_type, op] : direct) rules.push_back(direct_rule(op_type, op));
-  rules.push_back(rule("Greater", 1, [](Context& c) { return c.emit("less", {c.input(1), c.input(0)}); }));
-  rules.push_back(rule("GreaterOrEqual", 1, [](Context& c) { return c.emit("less_equal", {c.input(1), c.input(0)}); }));
   auto extremum = [](const char* of_numbers, const char* of_bools) {
     return [=](Context& c) { return fold_inputs(c, dtype_of(c, c.input(0)).is_bool() ? of_bools : of_numbers); };
   };
-  rules.push_back(rule("Max", 1, extremum("maximum", "logical_or")));
-  rules.push_back(rule("Min", 1, extremum("minimum", "logical_and")));
-  rules.push_back(rule("Sum", 1, [](Context& c) { return fold_inputs(c, "add"); }));
-  rules.push_back(rule("Mean", 1, [](Context& c) {
-    const ValueId sum = fold_inputs(c, "add");
-    if (c.input_count() == 1) return sum;
-    return c.emit("divide", {sum, emit_scalar(c, dtype_of(c, sum), static_cast<double>(c.input_count()))});
-  }));
-  rules.push_back(rule("Identity", 1, [](Context& c) { return c.input(0); }));
-  rules.push_back(rule("Clip", 6, import_clip));
-  rules.push_back(rule("Pow", 1, import_power));
-  rules.push_back(rule("Cast", 6, import_cast));
-  rules.push_back(rule("CastLike", 15, [](Context& c) { return emit_cast(c, c.input(0), dtype_of(c, c.input(1))); }));
-  rules.push_back(rule("BitCast", 26, import_bitcast));
-  rules.push_back({"Dropout", "", 1, import_dropout});
-  rules.push_back(rule("Mod", 10, [](Context& c) {
-    const bool is_c = c.attribute_int("fmod", 0) != 0;
-    return c.emit(is_c ? "remainder" : "modulo", {c.input(0), c.input(1)});
-  }));
-  rules.push_back(rule("BitShift", 11, [](Context& c) {
-    const std::string direction = c.attribute_string("direction", "");
-    if (direction != "LEFT" && direction != "RIGHT") c.refuse("direction \"" + direction + "\"");
-    return c.emit("shift", {c.input(0), c.input(1)}, attributes_of({{"left", int64_t{direction == "LEFT"}}}));
-  }));
-  rules.push_back(rule("IsInf", 10, [](Context& c) {
-    return c.emit("is_inf", {c.input(0)},
-                  attributes_of({{"positive", c.attribute_int("detect_positive", 1)},
-                                 {"negative", c.attribute_int("detect_negative", 1)}}));
-  }));
-  rules.push_back(float_rule("LeakyRelu", "leaky_relu", 1, {{"alpha", "alpha", 0.01}}));
-  rules.push_back(float_rule("HardSigmoid", "hard_sigmoid", 1, {{"alpha", "alpha", 0.2}, {"beta", "beta", 0.5}}));
-  rules.push_back(float_rule("Elu", "elu", 1, {{"alpha", "alpha", 1.0}}));
-  rules.push_back(
+  std::vector<Rule> rules = {
+      rule("Greater", 1, [](Context& c) { return c.emit("less", {c.input(1), c.input(0)}); }),
+      rule("GreaterOrEqual", 1, [](Context& c) { return c.emit("less_equal", {c.input(1), c.input(0)}); }),
+      rule("Max", 1, extremum("maximum", "logical_or")),
+      rule("Min", 1, extremum("minimum", "logical_and")),
+      rule("Sum", 1, [](Context& c) { return fold_inputs(c, "add"); }),
+      rule("Mean", 1,
+           [](Context& c) {
+             const ValueId sum = fold_inputs(c, "add");
+             if (c.input_count() == 1) return sum;
+             return c.emit("divide", {sum, emit_scalar(c, dtype_of(c, sum), static_cast<double>(c.input_count()))});
+           }),
+      rule("Identity", 1, [](Context& c) { return c.input(0); }),
+      rule("Clip", 6, import_clip),
+      rule("Pow", 1, import_power),
+      rule("Cast", 6, import_cast),
+      rule("CastLike", 15, [](Context& c) { return emit_cast(c, c.input(0), dtype_of(c, c.input(1))); }),
+      rule("BitCast", 26, import_bitcast),
+      {"Dropout", "", 1, import_dropout},
+      rule("Mod", 10,
+           [](Context& c) {
+             const bool is_c = c.attribute_int("fmod", 0) != 0;
+             return c.emit(is_c ? "remainder" : "modulo", {c.input(0), c.input(1)});
+           }),
+      rule("BitShift", 11,
+           [](Context& c) {
+             const std::string direction = c.attribute_string("direction", "");
+             if (direction != "LEFT" && direction != "RIGHT") c.refuse("direction \"" + direction + "\"");
+             return c.emit("shift", {c.input(0), c.input(1)}, attributes_of({{"left", int64_t{direction == "LEFT"}}}));
+           }),
+      rule("IsInf", 10,
+           [](Context& c) {
+             return c.emit("is_inf", {c.input(0)},
+                           attributes_of({{"positive", c.attribute_int("detect_positive", 1)},
+                                          {"negative", c.attribute_int("detect_negative", 1)}}));
+           }),
+      float_rule("LeakyRelu", "leaky_relu", 1, {{"alpha", "alpha", 0.01}}),
+      float_rule("HardSigmoid", "hard_sigmoid", 1, {{"alpha", "alpha", 0.2}, {"beta", "beta", 0.5}}),
+      float_rule("Elu", "elu", 1, {{"alpha", "alpha", 1.0}}),
       float_rule("Selu", "elu", 1,
-                 {{"alpha", "alpha", 1.67326319217681884765625}, {"gamma", "gamma", 1.05070102214813232421875}}));
-  rules.push_back(float_rule("Celu", "elu", 12, {{"alpha", "alpha", 1.0}, {"alpha", "beta", 1.0}}));
-  rules.push_back(float_rule("ThresholdedRelu", "thresholded_relu", 10, {{"alpha", "alpha", 1.0}}));
-  rules.push_back(float_rule("Shrink", "shrink", 9, {{"lambd", "lambda", 0.5}, {"bias", "bias", 0.0}}));
-  rules.push_back(float_rule("Swish", "silu", 24, {{"alpha", "alpha", 1.0}}));
-  rules.push_back(rule("SwiGLU", 28, [](Context& c) {
-    return c.emit("multiply", {silu(c, c.input(0), c.attribute_float("alpha", 1)), c.input(1)});
-  }));
-  rules.push_back(rule("Gelu", 20, [](Context& c) {
-    const std::string form = c.attribute_string("approximate", "none");
-    if (form != "none" && form != "tanh") c.refuse("approximate=\"" + form + "\"");
-    return gelu(c, c.input(0), form == "tanh");
-  }));
-
-  rules.push_back(rule("Gelu", 1, [](Context& c) { return gelu(c, c.input(0), false); }, microsoft));
-  rules.push_back(rule(
-      "BiasGelu", 1, [](Context& c) { return gelu(c, c.emit("add", {c.input(0), c.input(1)}), false); }, microsoft));
-  rules.push_back(rule(
-      "FastGelu", 1,
-      [](Context& c) {
-        const ValueId x = c.has_input(1) ? c.emit("add", {c.input(0), c.input(1)}) : c.input(0);
-        return gelu(c, x, true);
-      },
-      microsoft));
-  rules.push_back(rule(
-      "QuickGelu", 1, [](Context& c) { return silu(c, c.input(0), c.attribute_float("alpha", 1.702)); }, microsoft));
+                 {{"alpha", "alpha", 1.67326319217681884765625}, {"gamma", "gamma", 1.05070102214813232421875}}),
+      float_rule("Celu", "elu", 12, {{"alpha", "alpha", 1.0}, {"alpha", "beta", 1.0}}),
+      float_rule("ThresholdedRelu", "thresholded_relu", 10, {{"alpha", "alpha", 1.0}}),
+      float_rule("Shrink", "shrink", 9, {{"lambd", "lambda", 0.5}, {"bias", "bias", 0.0}}),
+      float_rule("Swish", "silu", 24, {{"alpha", "alpha", 1.0}}),
+      rule("SwiGLU", 28,
+           [](Context& c) {
+             return c.emit("multiply", {silu(c, c.input(0), c.attribute_float("alpha", 1)), c.input(1)});
+           }),
+      rule("Gelu", 20,
+           [](Context& c) {
+             const std::string form = c.attribute_string("approximate", "none");
+             if (form != "none" && form != "tanh") c.refuse("approximate=\"" + form + "\"");
+             return gelu(c, c.input(0), form == "tanh");
+           }),
+      rule_of(microsoft, "Gelu", [](Context& c) { return gelu(c, c.input(0), false); }),
+      rule_of(microsoft, "BiasGelu",
+              [](Context& c) { return gelu(c, c.emit("add", {c.input(0), c.input(1)}), false); }),
+      rule_of(microsoft, "FastGelu",
+              [](Context& c) {
+                return gelu(c, c.has_input(1) ? c.emit("add", {c.input(0), c.input(1)}) : c.input(0), true);
+              }),
+      rule_of(microsoft, "QuickGelu",
+              [](Context& c) { return silu(c, c.input(0), c.attribute_float("alpha", 1.702)); }),
+  };
+  for (const auto& [op_type, op] : direct) {
+    rules.push_back({op_type, "", 1, [op = op](Context& c) { return c.emit_all(op, c.inputs()); }});
+  }
   return rules;
 }
 

@@ -88,18 +88,16 @@ std::vector<Rule> matmul_rules() {
       rule("MatMul", 1, [](Context& c) { return emit_matmul(c, c.input(0), c.input(1)); }),
       rule("Gemm", 7, import_gemm),
       rule("Einsum", 12, import_einsum),
-      rule(
-          "FusedMatMul", 1,
-          [](Context& c) {
-            if (c.attribute_int("transBatchA", 0) || c.attribute_int("transBatchB", 0)) {
-              c.refuse("transBatchA or transBatchB");
-            }
-            if (rank_of(c, c.input(0)) < 2 || rank_of(c, c.input(1)) < 2) c.refuse("vectors");
-            const ValueId product =
-                matmul(c, c.input(0), c.input(1), c.attribute_int("transA", 0) != 0, c.attribute_int("transB", 0) != 0);
-            return scaled(c, product, c.attribute_float("alpha", 1));
-          },
-          microsoft),
+      rule_of(microsoft, "FusedMatMul",
+              [](Context& c) {
+                if (c.attribute_int("transBatchA", 0) || c.attribute_int("transBatchB", 0)) {
+                  c.refuse("transBatchA or transBatchB");
+                }
+                if (rank_of(c, c.input(0)) < 2 || rank_of(c, c.input(1)) < 2) c.refuse("vectors");
+                const ValueId product = matmul(c, c.input(0), c.input(1), c.attribute_int("transA", 0) != 0,
+                                               c.attribute_int("transB", 0) != 0);
+                return scaled(c, product, c.attribute_float("alpha", 1));
+              }),
   };
 }
 
