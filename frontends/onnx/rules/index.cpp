@@ -1,3 +1,4 @@
+// Gathers, scatters into caches, and what is chosen by index.
 #include <algorithm>
 
 #include "frontends/onnx/rules.h"

@@ -1,22 +1,13 @@
-
+// Operators that move elements.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "frontends/onnx/rules.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/text/printer.h"
 
 namespace tw::frontends::onnx {
-
-std::vector<ValueId> emit_split(Context& c, ValueId x, int axis, const Ints& sizes) {
-  std::vector<ValueId> parts;
-  int64_t begin = 0;
-  for (const int64_t size : sizes) {
-    parts.push_back(emit_slice(c, x, axis, begin, size));
-    begin += size;
-  }
-  return parts;
-}
 
 namespace {
 
@@ -166,7 +157,10 @@ std::vector<ValueId> import_split(Context& c) {
     total += size;
   }
   if (total != extent || sizes.size() < c.output_count()) bad_shape(c, "sizes that are not those of the axis");
-  return emit_split(c, x, axis, sizes);
+  std::vector<ValueId> parts;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) parts.push_back(emit_slice(c, x, axis, std::exchange(begin, begin + size), size));
+  return parts;
 }
 
 // How many elements a slice with open dimensions has.
