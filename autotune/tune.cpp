@@ -21,6 +21,7 @@
 #include "runtime/machine/cpu_features.h"
 #include "runtime/machine/machine.h"
 #include "runtime/team.h"
+#include "targets/backend.h"
 #include "tensor_ir/text/printer.h"
 
 namespace tw::autotune {
@@ -70,8 +71,8 @@ class Job {
       : graph_(graph), target_(target), database_(database), options_(options) {
     const MachineRequirements requirements{target.architecture, target.name, target.features};
     const HostCpu& cpu = options.fleet ? options.fleet->facts().cpu : host_cpu();
-    const std::string reason =
-        target.kind == TargetKind::cuda ? "GPUs are not tuned for yet" : reason_not_runnable(requirements, cpu);
+    std::string reason = target.backend->reason_not_tuned;
+    if (reason.empty()) reason = reason_not_runnable(requirements, cpu);
     if (!reason.empty()) {
       throw Error(ErrorCode::target, "`" + target.name + "` cannot be tuned for " +
                                          (options.fleet ? "on these devices: " : "here: ") + reason +

@@ -20,10 +20,6 @@ Stmt loops_over(const std::vector<Expr>& extents, const std::function<Stmt(const
 // Whether the node writes its result over its first input.
 bool is_in_place(const Node& node);
 
-// The pass that sets the attribute for outputs, by name, that the caller wants where an input is.
-// Error(input | shape | unsupported) says which cannot be.
-Graph update_in_place(const Graph& graph, const std::map<std::string, std::string>& in_place);
-
 // Puts groups that read the old elements of a value before the one that overwrites them; otherwise the order stays.
 // Error(unsupported) where something that depends on the new elements reads the old ones.
 void order_groups(const Graph& graph, std::vector<Group>& groups);

@@ -1,5 +1,6 @@
 #include "relay_ir/pass.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -7,20 +8,30 @@
 
 #include "relay_ir/text/printer.h"
 #include "relay_ir/verify.h"
+#include "targets/backend.h"
 
 namespace tw::relay {
 namespace {
 
 struct PassRow {
-  const char* name;
-  bool is_optional;
+  std::string_view name;
+  bool is_optional, is_chosen_by_backend;
   PassFunction function;
 };
 
-const PassRow rows[] = {
-#define PASS(name, is_optional) {#name, is_optional, name},
+PassFunction without_context(Graph (*pass)(const Graph&)) {
+  return [pass](const Graph& graph, const PassContext&) { return pass(graph); };
+}
+
+const std::vector<PassRow>& rows() {
+  static const std::vector<PassRow> table = {
+#define PASS(name, is_optional) {#name, is_optional, false, without_context(name)},
+#define TARGET_PASS(name, is_optional) {#name, is_optional, false, name},
+#define BACKEND_PASS(name, is_optional) {#name, is_optional, true, name},
 #include "relay_ir/passes.def"
-};
+  };
+  return table;
+}
 
 bool is_listed(const char* variable, std::string_view name) {
   const char* list = std::getenv(variable);
@@ -37,28 +48,37 @@ void dump(const std::string& folder, std::string_view name, const Graph& graph) 
   std::ofstream(std::filesystem::path(folder) / (prefix + std::string(name) + ".tw")) << to_text(graph);
 }
 
+Graph run_pass(const PassRow& pass, const Graph& graph, const PassContext& context) {
+  if (pass.is_optional && is_listed("TW_SKIP_RELAY", pass.name)) return graph;
+  Graph result = pass.function(graph, context);
+  if (const char* folder = std::getenv("TW_DUMP")) dump(folder, pass.name, result);
+  if (std::getenv("TW_VERIFY")) verify(result);
+  return result;
+}
+
 }  // namespace
 
+Graph run_passes(const Graph& graph, const PassContext& context) {
+  const auto& chosen = context.target.backend->graph_passes;
+  Graph result = graph;
+  for (const PassRow& pass : rows()) {
+    if (pass.is_chosen_by_backend && std::find(chosen.begin(), chosen.end(), pass.name) == chosen.end()) continue;
+    result = run_pass(pass, result, context);
+  }
+  return result;
+}
+
 PassFunction find_pass(std::string_view name) {
-  for (const PassRow& row : rows) {
+  for (const PassRow& row : rows()) {
     if (name == row.name) return row.function;
   }
-  return nullptr;
+  return {};
 }
 
 std::vector<std::string> pass_names() {
   std::vector<std::string> names;
-  for (const PassRow& row : rows) names.emplace_back(row.name);
+  for (const PassRow& row : rows()) names.emplace_back(row.name);
   return names;
-}
-
-Graph run_pass(std::string_view name, const Graph& graph, bool is_optional,
-               const std::function<Graph(const Graph&)>& pass) {
-  if (is_optional && is_listed("TW_SKIP_RELAY", name)) return graph;
-  Graph result = pass(graph);
-  if (const char* folder = std::getenv("TW_DUMP")) dump(folder, name, result);
-  if (std::getenv("TW_VERIFY")) verify(result);
-  return result;
 }
 
 }  // namespace tw::relay

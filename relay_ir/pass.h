@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,30 +14,29 @@
 
 namespace tw::relay {
 
+// What passes ask for.
+struct PassContext {
+  const Target& target;
+  DType precision = f32;                             // CompileOptions
+  bool winograd = true;                              // CompileOptions
+  std::map<std::string, std::string> in_place = {};  // CompileOptions
+  DecisionSource decide = {};                        // of what passes leave open; not set: as analysis prefers
+};
+
 #define PASS(name, is_optional) Graph name(const Graph& graph);
+#define TARGET_PASS(name, is_optional) Graph name(const Graph& graph, const PassContext& context);
+#define BACKEND_PASS(name, is_optional) TARGET_PASS(name, is_optional)
 #include "relay_ir/passes.def"
 
 // Multiply-adds of operands of the type, with sums in f32, that the target does in the time of one on f32; below 1
 // where it has none that are worth using.
 double product_rate(DType storage, const Target& target);
-// Products on weights, and where the target has the instruction on values, of a 16-bit float.
-Graph lower_precision(const Graph& graph, DType storage, const Target& target);
-// Products of bytes with the signs that the target's dot product takes.
-Graph match_byte_products(const Graph& graph, const Target& target);
-// Convolutions by a faster algorithm in f32 than direct sums of products of the type `precision`, where `decide` says
-// so, or without it the target's facts.
-Graph choose_winograd(const Graph& graph, DType precision, const Target& target, const DecisionSource& decide = {});
-// Depthwise convolutions that fusion gives the convolution before them, which makes their channels, where `decide` says
-// so, or without it the target's facts.
-Graph stream_expansions(const Graph& graph, const Target& target, const DecisionSource& decide = {});
-// Values get the layout in which the target's convolutions are fast; conversions become nodes.
-Graph assign_layout(const Graph& graph, const Target& target);
 
-using PassFunction = Graph (*)(const Graph&);
-PassFunction find_pass(std::string_view name);  // null: unknown
-std::vector<std::string> pass_names();          // in the order in which compile() runs them
+// All passes that the target's graphs go through.
+Graph run_passes(const Graph& graph, const PassContext& context);
 
-Graph run_pass(std::string_view name, const Graph& graph, bool is_optional,
-               const std::function<Graph(const Graph&)>& pass);
+using PassFunction = std::function<Graph(const Graph&, const PassContext&)>;
+PassFunction find_pass(std::string_view name);  // not set: unknown
+std::vector<std::string> pass_names();          // in the order of passes.def
 
 }  // namespace tw::relay

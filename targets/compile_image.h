@@ -1,5 +1,5 @@
-// Kernels to machine code: LLVM, then lld in this process, to one ELF shared object with no undefined symbols that the
-// runtime maps.  The same path serves running at once and artifacts for other machines.
+// Kernels to one image of machine code, which the runtime maps.  The same path serves running at once and artifacts for
+// other machines.
 #pragma once
 
 #include <string>
@@ -19,21 +19,15 @@ struct InnerLoopReport {
 
 struct CodegenReport {
   std::vector<InnerLoopReport> inner_loops;
-  double llvm_seconds = 0, link_seconds = 0;
   int cached_kernels = 0;  // that were not compiled, for they were in the cache
 };
 
 struct CodegenOptions {
-  int jobs = 0;               // threads for LLVM; 0: one per core
+  int jobs = 0;               // threads; 0: one per core
   bool wants_report = false;  // fills inner_loops (costs an assembly printing of every kernel)
   KernelCache* cache = nullptr;
 };
 
 std::vector<std::byte> compile_image(const std::vector<Kernel>& kernels, const Target& target,
                                      const CodegenOptions& options = {}, CodegenReport* report = nullptr);
-// For people and tests.
-std::string emit_llvm_ir(const std::vector<Kernel>& kernels, const Target& target);
-std::string emit_assembly(const std::vector<Kernel>& kernels, const Target& target);
-std::vector<std::byte> emit_object(const std::vector<Kernel>& kernels, const Target& target);
-
 }  // namespace tw

@@ -53,10 +53,10 @@ std::optional<std::string> read_file(const fs::path& path) {
 std::string code_facts(const Target& target) {
   std::string text = target.architecture + ' ' + target.triple + ' ' + target.cpu;
   for (const std::string& feature : target.features) text += ' ' + feature;
-  for (const int64_t fact :
-       {int64_t{static_cast<int>(target.kind)}, int64_t{target.vector_bits}, int64_t{target.vector_registers},
-        int64_t{target.has_masks}, int64_t{target.has_fma}, int64_t{target.has_power_scaling}, int64_t{target.has_f16},
-        int64_t{target.has_f16_conversion}, int64_t{target.compute_capability}})
+  for (const auto& [name, value] : target.function_attributes) text += ' ' + name + '=' + value;
+  for (const int64_t fact : {int64_t{target.vector_bits}, int64_t{target.vector_registers}, int64_t{target.has_masks},
+                             int64_t{target.has_fma}, int64_t{target.has_power_scaling}, int64_t{target.has_f16},
+                             int64_t{target.has_f16_conversion}, int64_t{target.compute_capability}})
     text += ' ' + std::to_string(fact);
   for (const MachineInstruction& instruction : target.instructions) text += ' ' + to_text(instruction.intrinsic);
   for (const Intrinsic product : target.tiles.products) text += ' ' + to_text(product);

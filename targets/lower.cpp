@@ -4,9 +4,9 @@
 #include <set>
 
 #include "targets/allocations.h"
+#include "targets/backend.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/pass.h"
-#include "tensor_ir/passes/passes.h"
 #include "tensor_ir/structural.h"
 
 namespace tw {
@@ -139,57 +139,7 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   f.attributes["vector_bits"] = int64_t{target.vector_bits};
   f.attributes["has_fma"] = int64_t{target.has_fma};
   f.attributes["has_power_scaling"] = int64_t{target.has_power_scaling};
-  auto run = [&](std::string_view name) { f = run_pass(name, f, find_pass(name)); };
-
-  // What the blocks stand for: loops, guards and inits.
-  run("lower_blocks");
-  // Tiles in registers and buffers of one worker get their own small shapes; guards still stand at the blocks they were
-  // given to.
-  run("compact_buffers");
-  // What is staged for one iteration has its small shape now; the barriers of threads are not placed yet.
-  run("pipeline_loops");
-  // While indices have dimensions, a thread's own part of a tile is told from the others'.
-  const bool is_gpu = target.kind == TargetKind::cuda;
-  if (is_gpu) run("lower_threads");
-  // Flat indices let the simplifier see offsets of one buffer in one sum: (f // 39) * 39 + f % 39 is f, also where f
-  // runs over the end.
-  run("flatten_buffers");
-  // Ranges of loops resolve most guards and the divisions that splits and layouts leave behind.
-  run("simplify_all");
-
-  // What a tile asks for ahead follows from its number among all tiles, while they are one loop.
-  if (!is_gpu) run("prefetch_pieces");
-
-  // Rows that are there or not as a whole.
-  if (!is_gpu) run("hoist_guards");
-
-  // Tails of tiles apart from whole tiles, while loops still tell what a tile is.
-  if (!is_gpu) run("partition_loops");  // threads of one warp take both sides of a branch anyway
-
-  // While an instruction's loops are all there is of it; its operands become vectors with the loops around it.
-  run("tensorize_loops");
-
-  // Vectors before copies: one statement is vectorized where unrolling would make dozens.  Both leave constant
-  // conditions and indices, which make register buffers possible, so what they leave is simplified once more.
-  run("vectorize_loops");
-  if (!is_gpu) run("unroll_loops");  // the compiler of CUDA C++ unrolls
-  run("simplify_all");
-
-  run("drop_register_masks");
-
-  // Loads are vectors now, and each line of memory is asked for once.
-  if (!is_gpu) run("insert_prefetches");
-
-  // 16-bit floats compute in f32.
-  run("legalize_types");
-  // Their polynomials are products and sums too.  The prelude of CUDA C++ has its own.
-  if (!is_gpu) run("expand_math");
-
-  // After all copies: products and sums that belong together now stand together.
-  if (target.has_fma) run("contract_fma");
-  // Not here: hoist_invariants and eliminate_common_subexpressions.  LLVM and NVRTC find the same values, and the
-  // passes take longer than they save.
-
+  for (const std::string_view name : target.backend->lowering) f = run_pass(name, f, find_pass(name));
   return split_into_kernels(f, symbol);
 }
 

@@ -1,4 +1,4 @@
-// From a scheduled Func to kernels: the one pipeline, top to bottom, for every target.
+// From a scheduled Func to kernels, by the passes that the target's backend lists.
 #pragma once
 
 #include <string>

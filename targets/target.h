@@ -11,16 +11,17 @@
 
 namespace tw {
 
-enum class TargetKind : uint8_t { x86, arm, cuda };
+struct Backend;
 
 struct Target {
-  std::string name;  // as parse_target takes it: "x86:avx512", "rpi4", "cuda:sm_90"
-  TargetKind kind = TargetKind::x86;
-  std::string architecture;  // of the artifact: "x86_64", "aarch64", "arm", "cuda"
+  std::string name;                  // as parse_target takes it: "x86:avx512", "rpi4", "cuda:sm_90"
+  std::string architecture;          // of the artifact: "x86_64", "aarch64", "arm", "cuda"
+  const Backend* backend = nullptr;  // what makes programs for it (backend.h)
 
   // For LLVM.
   std::string triple, cpu;
-  std::vector<std::string> features;  // without "+"
+  std::vector<std::string> features;                                     // without "+"
+  std::vector<std::pair<std::string, std::string>> function_attributes;  // of every function, beside these
 
   // Facts of the core.
   int vector_bits = 128;  // of the widest vectors that are worth using
@@ -32,7 +33,7 @@ struct Target {
   bool has_f16_conversion = false;
   int fma_ports = 2, fma_latency = 4, load_ports = 2;
   int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 4 << 20;  // l3: of all cores together
-  int l1_ways = 8;  // lines that a set of the first cache holds
+  int l1_ways = 8;                                                        // lines that a set of the first cache holds
   // Bytes a cycle that all cores together, and one alone, read from memory: cautious, what most machines of the kind
   // exceed.
   double memory_rate = 32, core_memory_rate = 4;

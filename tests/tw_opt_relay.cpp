@@ -24,6 +24,8 @@ std::string groups_text(const Graph& graph, const Target& target) {
 std::string apply_relay(const std::vector<std::string>& words, const std::string& text, const std::string& file) {
   ConstantTable constants;
   Graph graph = parse_graph(text, file);
+  Target target = parse_target("x86:avx2");
+  PassContext context{target};
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     auto argument = [&] {
@@ -32,20 +34,20 @@ std::string apply_relay(const std::vector<std::string>& words, const std::string
     };
     if (word == "--verify") {
       verify(graph);
-    } else if (word == "--layout") {
-      graph = assign_layout(graph, parse_target(argument()));
+    } else if (word == "--target") {
+      target = parse_target(argument());
     } else if (word == "--precision") {
-      const std::string dtype = argument();
-      graph = lower_precision(graph, parse_dtype(dtype).value(), parse_target(argument()));
-    } else if (word == "--bytes") {
-      graph = match_byte_products(graph, parse_target(argument()));
+      context.precision = parse_dtype(argument()).value();
+    } else if (word == "--in-place") {
+      const std::string output = argument();
+      context.in_place[output] = argument();
     } else if (word == "--groups") {
-      return groups_text(graph, parse_target(argument()));
+      return groups_text(graph, target);
     } else if (word == "--pass") {
       const std::string name = argument();
       const relay::PassFunction pass = relay::find_pass(name);
       if (!pass) throw Error(ErrorCode::text, "unknown pass " + name + " of graphs");
-      graph = pass(graph);
+      graph = pass(graph, context);
     } else if (word != "--relay") {
       throw Error(ErrorCode::text, "unknown option " + word + " after --relay");
     }

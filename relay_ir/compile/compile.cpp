@@ -11,12 +11,10 @@
 #include "relay_ir/in_place.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
-#include "relay_ir/passes/cut_attention.h"
 #include "relay_ir/view.h"
 #include "runtime/plan/memory_plan.h"
 #include "schedule/tree.h"
-#include "targets/compile_image.h"
-#include "targets/cuda/emit.h"
+#include "targets/backend.h"
 #include "targets/lower.h"
 #include "targets/plan_size.h"
 #include "tensor_ir/arith/simplify.h"
@@ -31,7 +29,7 @@ namespace {
 
 // What this target cannot leave open.
 void require_supported_dimensions(const Graph& graph, const Target& target) {
-  if (graph.symbols.empty() || target.kind != TargetKind::cuda) return;
+  if (graph.symbols.empty() || target.backend->takes_open_dimensions) return;
   std::string open;
   for (const ValueId id : graph.inputs) {
     const Value& value = graph.values[id];
@@ -75,7 +73,7 @@ class Compiler {
       : target_(target), options_(options), report_(report) {}
 
   Executable run(const Graph& graph) {
-    if (!options_.in_place.empty() && target_.kind == TargetKind::cuda) {
+    if (!options_.in_place.empty() && !target_.backend->uses_arrays_of_caller) {
       throw Error(ErrorCode::unsupported,
                   "in_place is for CPUs: a GPU works on copies of the caller's arrays\n  help: leave it out");
     }
@@ -175,7 +173,7 @@ class Compiler {
   static constexpr int caller_alignment = 8;
 
   Func with_caller_alignment(Func func, const Group& group) const {
-    if (target_.kind == TargetKind::cuda) return func;  // copied to the device anyway
+    if (!target_.backend->uses_arrays_of_caller) return func;
     const std::vector<ValueId> values = buffer_values(group);
     for (size_t i = 0; i < values.size(); ++i) {
       if (graph_.is_constant(values[i])) continue;
@@ -202,8 +200,7 @@ class Compiler {
     std::unordered_map<uint64_t, std::vector<int>> by_hash;
     for (const Group& group : groups_) {
       Func func = with_caller_alignment(lower_group(graph_, group), group);
-      // Register tiles want many rows, and pixels of one row of an image may be few.
-      if (target_.kind != TargetKind::cuda) func = merge_axes(func);
+      if (target_.backend->merges_axes) func = merge_axes(func);
       std::vector<int>& candidates = by_hash[structural_hash(func)];
       const auto found = std::find_if(candidates.begin(), candidates.end(), [&](int i) {
         return uniques_[i].func.attributes == func.attributes && structural_equal(uniques_[i].func, func);
@@ -291,7 +288,7 @@ class Compiler {
 
   void make_plan() {
     plan_.metadata["model"] = graph_.name;
-    if (target_.kind != TargetKind::cuda) plan_.caller_alignment = caller_alignment;
+    if (target_.backend->uses_arrays_of_caller) plan_.caller_alignment = caller_alignment;
     for (const Var& symbol : graph_.symbols) {
       const DimensionBounds bounds = dimension_bounds(symbol);
       plan_.symbols.push_back({symbol.name(), std::max<int64_t>(bounds.low, 1), bounds.high});
@@ -365,7 +362,7 @@ class Compiler {
       step.name = group.name;
       step.tasks = size_of(kernel.tasks);
       for (const Var& parameter : kernel.func.parameters) step.parameters.push_back(size_of(parameter));
-      if (target_.kind == TargetKind::cuda) set_launch(step, kernel);
+      if (target_.backend->launch_of) set_launch(step, target_.backend->launch_of(kernel));
       step.workspace_bytes = size_of(kernel.workspace_bytes);
       if (operations > 0) {
         constexpr int64_t whole = 1 << 10;
@@ -393,8 +390,7 @@ class Compiler {
     }
   }
 
-  static void set_launch(Step& step, const Kernel& kernel) {
-    const cuda::Launch launch = cuda::launch_of(kernel);
+  static void set_launch(Step& step, const Launch& launch) {
     for (size_t axis = 0; axis < 3; ++axis) {
       const auto grid = as_int(launch.grid[axis]), block = as_int(launch.block[axis]);
       check(grid && block, "compile: the shape of a launch is constant");
@@ -490,26 +486,7 @@ Graph optimise(const Graph& graph, const Target& target, const CompileOptions& o
   const DecisionSource asked = [&](const GraphDecision& decision) {
     return decide(decision, options.decide, decisions);
   };
-  Graph result = graph;
-#define PASS(name, is_optional) result = run_pass(#name, result, is_optional, name);
-#include "relay_ir/passes.def"
-  result =
-      run_pass("match_byte_products", result, true, [&](const Graph& g) { return match_byte_products(g, target); });
-  if (options.winograd) {
-    result = run_pass("choose_winograd", result, true,
-                      [&](const Graph& g) { return choose_winograd(g, options.precision, target, asked); });
-  }
-  if (options.precision != f32) {
-    result = run_pass("lower_precision", result, false,
-                      [&](const Graph& g) { return lower_precision(g, options.precision, target); });
-  }
-  result =
-      run_pass("stream_expansions", result, true, [&](const Graph& g) { return stream_expansions(g, target, asked); });
-  result = run_pass("cut_attention", result, true, [&](const Graph& g) { return cut_attention(g, target); });
-  result = run_pass("assign_layout", result, true, [&](const Graph& g) { return assign_layout(g, target); });
-  if (options.in_place.empty()) return result;
-  return run_pass("update_in_place", result, false,
-                  [&](const Graph& g) { return update_in_place(g, options.in_place); });
+  return run_passes(graph, {target, options.precision, options.winograd, options.in_place, asked});
 }
 
 Executable compile(const Graph& graph, const Target& target, const CompileOptions& options, CompileReport* report) {

@@ -235,10 +235,9 @@ class LayoutAssignment {
 
 }  // namespace
 
-Graph assign_layout(const Graph& graph, const Target& target) {
-  const int64_t lanes = target.lanes(f32);
-  if (target.kind == TargetKind::cuda || lanes < 2) return graph;
-  return LayoutAssignment(graph, target).run();
+Graph assign_layout(const Graph& graph, const PassContext& context) {
+  if (context.target.lanes(f32) < 2) return graph;
+  return LayoutAssignment(graph, context.target).run();
 }
 
 }  // namespace tw::relay

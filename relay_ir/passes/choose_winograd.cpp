@@ -98,8 +98,10 @@ size_t analytic(const std::vector<Candidate>& candidates) {
 
 }  // namespace
 
-Graph choose_winograd(const Graph& graph, DType precision, const Target& target, const DecisionSource& decide) {
-  if (target.kind == TargetKind::cuda || target.lanes(f32) < 4 || !target.has_fma) return graph;
+Graph choose_winograd(const Graph& graph, const PassContext& context) {
+  const Target& target = context.target;
+  const DType precision = context.precision;
+  if (!context.winograd || target.lanes(f32) < 4 || !target.has_fma) return graph;
   if (precision == f16) return graph;  // asked for to save memory, which transformed weights take
   const DType storage = product_rate(precision, target) >= 1 ? precision : f32;
   const std::string name = storage == f32 ? "winograd" : "winograd_or_" + to_string(storage);
@@ -115,7 +117,7 @@ Graph choose_winograd(const Graph& graph, DType precision, const Target& target,
     int64_t tile = direct;
     if (candidates[i].size() > 1) {
       const GraphDecision open = make_decision(graph, {i}, name, candidates[i], analytic(candidates[i]));
-      tile = (decide ? decide(open) : open.asked.candidates[open.asked.chosen].value).at(0);
+      tile = (context.decide ? context.decide(open) : open.asked.candidates[open.asked.chosen].value).at(0);
     }
     if (tile == direct) {
       copy.copy(node);

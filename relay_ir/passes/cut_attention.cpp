@@ -3,11 +3,10 @@
 // queries.
 //
 //   attention(q, k, v)   ⇒   attention(q, k, v) {part = 256}
-#include "relay_ir/passes/cut_attention.h"
-
 #include <algorithm>
 
 #include "relay_ir/op.h"
+#include "relay_ir/pass.h"
 
 namespace tw::relay {
 namespace {
@@ -57,11 +56,10 @@ int64_t choose_part(const Graph& graph, const Node& node, const Target& target) 
 
 }  // namespace
 
-Graph cut_attention(const Graph& graph, const Target& target) {
+Graph cut_attention(const Graph& graph, const PassContext& context) {
   Graph result = graph;
   for (Node& node : result.nodes) {
-    if (target.kind == TargetKind::cuda || node.op->name != "attention") continue;
-    node.attributes.set("part", choose_part(graph, node, target));
+    if (node.op->name == "attention") node.attributes.set("part", choose_part(graph, node, context.target));
   }
   return result;
 }

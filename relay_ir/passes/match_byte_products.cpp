@@ -105,8 +105,8 @@ class Matcher {
 
 }  // namespace
 
-Graph match_byte_products(const Graph& graph, const Target& target) {
-  return Matcher(graph, target).run();
+Graph match_byte_products(const Graph& graph, const PassContext& context) {
+  return Matcher(graph, context.target).run();
 }
 
 }  // namespace tw::relay

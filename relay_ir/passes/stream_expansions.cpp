@@ -109,8 +109,9 @@ std::vector<Candidate> candidates_of(const Pair& p, const Target& target) {
 
 }  // namespace
 
-Graph stream_expansions(const Graph& graph, const Target& target, const DecisionSource& decide) {
-  if (target.kind == TargetKind::cuda || target.lanes(f32) < 4) return graph;
+Graph stream_expansions(const Graph& graph, const PassContext& context) {
+  const Target& target = context.target;
+  if (target.lanes(f32) < 4) return graph;
   const Uses uses(graph);
   GraphCopy copy(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -124,7 +125,7 @@ Graph stream_expansions(const Graph& graph, const Target& target, const Decision
     const std::vector<Candidate> candidates = candidates_of(*pair, target);
     const size_t analytic = candidates[1].cost < least_gain * candidates[0].cost ? 1 : 0;
     const GraphDecision open = make_decision(graph, pair->nodes, "stream_expansion", candidates, analytic);
-    const Choice choice = decide ? decide(open) : candidates[analytic].value;
+    const Choice choice = context.decide ? context.decide(open) : candidates[analytic].value;
     NodeAttributes attributes = node.attributes;
     if (choice[0] == streamed) attributes.set("streamed", streamed);
     std::vector<ValueId> inputs;

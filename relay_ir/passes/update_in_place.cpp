@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "relay_ir/in_place.h"
+#include "relay_ir/pass.h"
 #include "relay_ir/view.h"
 
 namespace tw::relay {
@@ -89,10 +90,10 @@ class Updater {
 
 }  // namespace
 
-Graph update_in_place(const Graph& graph, const std::map<std::string, std::string>& in_place) {
+Graph update_in_place(const Graph& graph, const PassContext& context) {
   Updater updater(graph);
   std::map<std::string, std::string> taken;  // input → output
-  for (const auto& [output, input] : in_place) {
+  for (const auto& [output, input] : context.in_place) {
     const auto [other, is_first] = taken.emplace(input, output);
     if (!is_first) {
       throw Error(ErrorCode::input, "in_place: outputs `" + other->second + "` and `" + output +

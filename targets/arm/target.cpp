@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "targets/arm/instructions.h"
+#include "targets/cpu/backend.h"
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::arm {
@@ -55,7 +56,7 @@ std::vector<std::string> features_of(Isa isa) {
 Target make(const Core& core) {
   Target target;
   target.name = core.name;
-  target.kind = TargetKind::arm;
+  target.backend = &cpu::backend();
   const bool is_32_bit = core.isa == Isa::armv7;
   target.architecture = is_32_bit ? "arm" : "aarch64";
   target.triple = is_32_bit ? "armv7a-unknown-linux-gnueabihf" : "aarch64-unknown-linux-gnu";

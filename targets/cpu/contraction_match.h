@@ -6,9 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "targets/cpu/block_analysis.h"
+#include "targets/analysis/block_analysis.h"
 
 namespace tw::cpu {
+
+using namespace analysis;
 
 struct Contraction {
   BlockAnalysis analysis;

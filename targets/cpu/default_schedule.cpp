@@ -10,18 +10,6 @@
 namespace tw::cpu {
 namespace {
 
-std::vector<BlockRef> readers_of(const Schedule& schedule, const Buffer& buffer) {
-  std::vector<BlockRef> result;
-  for (const BlockRef& block : schedule.blocks()) {
-    const BlockAnalysis analysis = analyse(schedule.node(block));
-    if (std::any_of(analysis.reads.begin(), analysis.reads.end(),
-                    [&](const Access& r) { return r.buffer == buffer; })) {
-      result.push_back(block);
-    }
-  }
-  return result;
-}
-
 int64_t bytes_of(const Buffer& buffer) {  // 0: symbolic
   const auto shape = const_shape(buffer);
   if (!shape) return 0;
@@ -34,43 +22,6 @@ int64_t bytes_of(const Buffer& buffer) {  // 0: symbolic
 int64_t cache_share(const Target& target) {
   constexpr int64_t bytes_a_thread = 16 << 20;
   return std::min(std::max(target.l2_bytes, target.l3_bytes), int64_t{target.threads} * bytes_a_thread);
-}
-
-int count_loads(const Block& block, const Buffer& buffer) {
-  int loads = 0;
-  visit(block.body, [&](const Load& l) { loads += l.buffer == buffer; });
-  return loads;
-}
-
-bool reads_with_guard(const Block& block) {
-  bool found = false;
-  visit(block.body, [&](const Load& l) { found |= l.predicate.is_defined(); }, [&](const Select&) { found = true; });
-  return found;
-}
-
-bool is_worth_inlining(const Schedule& schedule, const BlockRef& block) {
-  const BlockAnalysis producer = analyse(schedule.node(block));
-  if (producer.block_class != BlockClass::injective || !has_identity_write(producer)) return false;
-  if (schedule.func().is_output(producer.write.buffer)) return false;
-  const auto consumers = readers_of(schedule, producer.write.buffer);
-  if (consumers.empty()) return false;
-  for (const BlockRef& consumer : consumers) {
-    const BlockAnalysis analysis = analyse(schedule.node(consumer));
-    if (analysis.block_class == BlockClass::unknown) return false;
-    if (analysis.block_class == BlockClass::injective) {
-      const bool is_repeated = consumers.size() > 1 || count_loads(schedule.node(consumer), producer.write.buffer) > 1;
-      if (producer.is_expensive && is_repeated) return false;
-      continue;
-    }
-    // Into a reduction it is computed once for each use: only what costs next to nothing, and never what a register
-    // tile would read through a guard.
-    if (producer.is_expensive || reads_with_guard(schedule.node(block))) return false;
-    if (analysis.block_class == BlockClass::contraction) {
-      const Stmt& body = schedule.node(block).body;
-      if (!body.as<Store>() || !body.as<Store>()->value.as<Load>()) return false;  // more than a change of indices
-    }
-  }
-  return true;
 }
 
 // Elements of a block of the intermediate along `axis`: the machine's lanes, but the channels of one group where a
@@ -126,13 +77,6 @@ bool is_large(const Buffer& buffer, const Target& target) {
   return bytes_of(buffer) >= cache_share(target) / 4;
 }
 
-void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& kept) {
-  for (const BlockRef& block : schedule.blocks()) {
-    if (std::find(kept.begin(), kept.end(), block) != kept.end()) continue;
-    if (is_worth_inlining(schedule, block)) schedule.compute_inline(block);
-  }
-}
-
 void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
   for (const BlockRef& block : schedule.blocks()) {
     const BlockAnalysis analysis = analyse(schedule.node(block));
@@ -168,27 +112,6 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
       break;
     }
   }
-}
-
-std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& block) {
-  const BlockAnalysis producer = analyse(schedule.node(block));
-  const Buffer& buffer = producer.write.buffer;
-  if (schedule.func().is_parameter(buffer)) return std::nullopt;
-  const auto consumers = readers_of(schedule, buffer);
-  if (consumers.size() != 1) return std::nullopt;
-  const BlockAnalysis consumer = analyse(schedule.node(consumers[0]));
-  if (consumer.block_class != BlockClass::injective || !has_identity_write(producer)) return std::nullopt;
-  const std::vector<Var> spatial = consumer.spatial();
-  if (spatial.size() != static_cast<size_t>(buffer.rank())) return std::nullopt;
-  for (const Access& read : consumer.reads) {
-    if (read.buffer != buffer) continue;
-    for (size_t d = 0; d < spatial.size(); ++d) {
-      const bool is_single = is_const_int(buffer->shape[d], 1) && is_const_int(read.indices[d], 0);
-      if (read.indices[d].get() != spatial[d].get() && !is_single) return std::nullopt;
-      if (!is_known_equal(consumer.iter(spatial[d]).extent, buffer->shape[d])) return std::nullopt;
-    }
-  }
-  return consumers[0];
 }
 
 IndexMap axis_last(int rank, size_t axis) {
@@ -333,14 +256,6 @@ void decide_panel_prefetch(Schedule& schedule, const PanelUse& use, const Buffer
   const std::vector<Candidate> candidates{{{0}, 1.02}, {{2}, fits ? 1.0 : 1.05}};
   if (schedule.decide("panel_prefetch", candidates, {fits ? 2 : 0})[0] == 2)
     prefetch_in_parts(schedule, use, panels, panel_bytes);
-}
-
-std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule) {
-  const BlockAnalysis analysis = analyse(schedule.node(block));
-  const auto epilogue = find_epilogue(schedule, block);
-  if (!epilogue) return unit_stride(analysis.write, axis, analysis.iters, granule);
-  const BlockAnalysis last = analyse(schedule.node(*epilogue));
-  return unit_stride(last.write, last.spatial().at(position_of(analysis, axis)), last.iters, granule);
 }
 
 namespace {

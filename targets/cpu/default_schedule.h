@@ -13,12 +13,15 @@
 #pragma once
 
 #include "schedule/schedule.h"
-#include "targets/cpu/block_analysis.h"
+#include "targets/analysis/block_analysis.h"
+#include "targets/analysis/block_relations.h"
 #include "targets/cpu/tile_model.h"
 #include "targets/target.h"
 #include "tensor_ir/passes/prefetch.h"
 
 namespace tw::cpu {
+
+using namespace analysis;
 
 Schedule default_schedule(const Func& func, const Target& target);
 // The same, with what was decided in place of what analysis prefers (schedule/decisions.h).
@@ -48,16 +51,6 @@ bool schedule_winograd(Schedule& schedule, const Target& target);
 // A convolution that makes the channels of a depthwise one, strip by strip where they are used.
 bool schedule_inverted_residual(Schedule& schedule, const Target& target);
 
-// All blocks of a Func, when they are stages over the same rows and only the last leaves it; `shared`: leading axes of
-// all of them, which number the rows.
-struct RowStages {
-  std::vector<BlockAnalysis> blocks;
-  size_t shared;
-};
-std::optional<RowStages> find_row_stages(const Schedule& schedule);
-
-// Folds cheap injective blocks into their consumers, but those in `kept`.
-void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& kept = {});
 // An intermediate that is made from a buffer blocked along an axis (a padded copy of NCHW16c) is blocked like it.
 void adopt_blocked_layouts(Schedule& schedule, const Target& target);
 
@@ -75,8 +68,6 @@ inline int compute_lanes(DType dtype, const Target& target) {
   return target.lanes(dtype.is_float() && dtype.bits == 16 ? f32 : dtype);
 }
 
-// The cheap copy, read by this block alone, that its input goes through: zeros around it, in blocks of channels.
-std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& block);
 // How many of the result's rows a task takes when it makes its own part of the copy, for `blocks` tasks over everything
 // else: a divisor of `rows`; 0: the copy stays a pass of its own.  The decision "strip".
 int64_t decide_strip(Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks, const Target& target);
@@ -101,9 +92,6 @@ struct Product {
 };
 RegisterTile decide_tile(Schedule& schedule, const Product& product, const Target& target);
 
-// The only block that reads what `block` writes, if it does nothing else with it than out[i] = f(in[i], …): it can run
-// on a tile while that is in registers.
-std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& block);
 // The layout of a tile whose neighbours along the axis are to lie side by side: the other axes, then this one.
 IndexMap axis_last(int rank, size_t axis);
 // Keeps the results of `block` within `tile` in registers: computes the epilogue there or, when there is none, the
@@ -127,9 +115,6 @@ TileLoops fuse_shared(Schedule& schedule, std::vector<LoopRef> loops);
 // Parallel where the iterations are proven independent.  Where the proof is not found the loop stays serial, which
 // costs time but no model; the loop is marked "independence_unproven".
 void share_out(Schedule& schedule, const LoopRef& loop);
-// Elements of memory between neighbours along a spatial axis of `block`, where its results end up: of its epilogue,
-// when it has one, since the tile itself is in registers.
-std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule);
 // Whether the operand is too large for a core's caches and read once, for `uses` rows that are few: then the stream
 // from memory is what takes the time.
 bool is_stream(const Buffer& operand, int64_t uses, const Target& target);

@@ -15,20 +15,6 @@ constexpr int64_t strip_bytes = 128 << 10;  // of the copy: well within a core's
 
 }  // namespace
 
-std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& block) {
-  for (const Access& read : analyse(schedule.node(block)).reads) {
-    if (schedule.func().is_parameter(read.buffer)) continue;
-    const auto writer = writer_of(schedule, read.buffer);
-    if (!writer || count_readers(schedule, read.buffer) != 1) continue;
-    const BlockAnalysis copy = analyse(schedule.node(*writer));
-    if (copy.block_class == BlockClass::injective && copy.reads.size() == 1 && !copy.is_expensive &&
-        schedule.func().is_parameter(copy.reads[0].buffer)) {
-      return writer;
-    }
-  }
-  return std::nullopt;
-}
-
 int64_t decide_strip(Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks, const Target& target) {
   const BlockAnalysis copy = analyse(schedule.node(padding));
   int64_t bytes = copy.write.buffer->dtype.bytes();  // of what one block of channels needs

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
-#include "targets/cpu/block_analysis.h"
+#include "targets/analysis/block_analysis.h"
 
 namespace tw::cpu {
 namespace {
+
+using namespace analysis;
 
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;

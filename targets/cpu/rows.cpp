@@ -22,32 +22,6 @@ constexpr int64_t ahead_in_second = 64 << 10;     // …to the second: a small p
 constexpr int64_t ahead_in_third = 80 << 10;      // …to the third, while results are written
 constexpr int64_t largest_row_bytes = 256 << 10;  // of one stage; beyond, a row would leave the cache between stages
 
-// How many leading axes all blocks share: written by each in the same order, and read from the group's own buffers at
-// the same place.
-size_t count_shared_axes(const std::vector<BlockAnalysis>& blocks) {
-  const BlockAnalysis& last = blocks.back();
-  size_t shared = last.write.indices.size();
-  const auto is_own = [&](const Buffer& buffer) {
-    return std::any_of(blocks.begin(), blocks.end(), [&](const BlockAnalysis& b) { return b.write.buffer == buffer; });
-  };
-  const auto restrict_to = [&](const BlockAnalysis& block, const Access& access) {
-    const std::vector<Var> spatial = block.spatial();
-    size_t d = 0;
-    while (d < shared && d < access.indices.size() && d < spatial.size() &&
-           access.indices[d].get() == spatial[d].get() &&
-           is_known_equal(block.iter(spatial[d]).extent, last.iter(last.spatial()[d]).extent)) {
-      ++d;
-    }
-    shared = d;
-  };
-  for (const BlockAnalysis& block : blocks) {
-    restrict_to(block, block.write);
-    for (const Access& read : block.reads)
-      if (is_own(read.buffer)) restrict_to(block, read);
-  }
-  return shared;
-}
-
 void vectorize_row(Schedule& schedule, const BlockRef& block, const LoopRef& row, int lanes) {
   const std::vector<LoopRef> loops = loops_below(schedule, block, row);
   const Access write = analyse(schedule.node(block)).write;
@@ -130,23 +104,6 @@ void prefetch_later_row(Schedule& schedule, const std::vector<BlockAnalysis>& bl
 }
 
 }  // namespace
-
-std::optional<RowStages> find_row_stages(const Schedule& schedule) {
-  std::vector<BlockAnalysis> blocks;
-  bool has_reduction = false;
-  for (const BlockRef& block : schedule.blocks()) {
-    blocks.push_back(analyse(schedule.node(block)));
-    if (blocks.back().block_class == BlockClass::unknown || blocks.back().block_class == BlockClass::contraction)
-      return std::nullopt;
-    has_reduction |= blocks.back().block_class == BlockClass::reduction;
-  }
-  if (blocks.size() < 2 || !has_reduction || blocks.back().block_class != BlockClass::injective) return std::nullopt;
-  for (size_t b = 0; b + 1 < blocks.size(); ++b)
-    if (schedule.func().is_parameter(blocks[b].write.buffer)) return std::nullopt;
-  const size_t shared = count_shared_axes(blocks);
-  if (shared == 0) return std::nullopt;
-  return RowStages{std::move(blocks), shared};
-}
 
 bool schedule_rows(Schedule& schedule, const Target& target) {
   const auto stages = find_row_stages(schedule);

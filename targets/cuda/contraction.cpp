@@ -11,8 +11,7 @@
 //   }
 #include <algorithm>
 
-#include "targets/cpu/block_analysis.h"
-#include "targets/cpu/default_schedule.h"
+#include "targets/analysis/block_relations.h"
 #include "targets/cuda/default_schedule.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
@@ -20,9 +19,7 @@
 namespace tw::cuda {
 namespace {
 
-using cpu::analyse;
-using cpu::BlockAnalysis;
-using cpu::extent_of;
+using namespace analysis;
 
 struct Side {  // one side of the output tile: elements = threads × registers
   int64_t threads = 1, registers = 1;
@@ -38,7 +35,7 @@ Side choose_side(int64_t extent) {
 }
 
 // The spatial iteration of one operand only that has most iterations; the last of equals.
-std::optional<Var> main_iteration(const BlockAnalysis& analysis, const cpu::Access& own, const cpu::Access& other) {
+std::optional<Var> main_iteration(const BlockAnalysis& analysis, const Access& own, const Access& other) {
   std::optional<Var> best;
   for (const Var& var : analysis.spatial()) {
     if (!own.uses(var) || other.uses(var)) continue;
@@ -49,7 +46,7 @@ std::optional<Var> main_iteration(const BlockAnalysis& analysis, const cpu::Acce
 
 // Elements of an operand that one tile needs, at most: its index ranges when the iterations of `tile` take that many
 // values.
-int64_t staged_elements(const cpu::Access& access, const std::vector<std::pair<Var, int64_t>>& tile) {
+int64_t staged_elements(const Access& access, const std::vector<std::pair<Var, int64_t>>& tile) {
   int64_t elements = 1;
   for (const Expr& index : access.indices) {
     std::optional<Affine> affine = as_affine(index);
@@ -64,14 +61,14 @@ int64_t staged_elements(const cpu::Access& access, const std::vector<std::pair<V
 }
 
 // The dimension of the output that is this iteration.
-std::optional<size_t> dimension_of(const cpu::Access& write, const Var& var) {
+std::optional<size_t> dimension_of(const Access& write, const Var& var) {
   for (size_t d = 0; d < write.indices.size(); ++d)
     if (write.indices[d].get() == var.get()) return d;
   return std::nullopt;
 }
 
 LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
-  return cpu::loops_of(schedule, block, iteration).at(0);
+  return loops_of(schedule, block, iteration).at(0);
 }
 
 }  // namespace
@@ -79,14 +76,14 @@ LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iter
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   for (const IterVar& iter : analysis.iters) {
-    if (analysis.extent(iter.var) == 0) return false;  // symbolic
+    if (!as_int(iter.extent)) return false;
   }
-  const cpu::Access &a = analysis.reads[0], &b = analysis.reads[1];
+  const Access &a = analysis.reads[0], &b = analysis.reads[1];
   if (a.buffer == b.buffer) return false;
   std::optional<Var> i = main_iteration(analysis, a, b), j = main_iteration(analysis, b, a);
   if (!i || !j) return false;
   // Threads of a warp are neighbours along the output's memory.
-  const auto is_contiguous = [&](const Var& var) { return cpu::result_stride(schedule, block, var, 1) == 1; };
+  const auto is_contiguous = [&](const Var& var) { return result_stride(schedule, block, var, 1) == 1; };
   if (is_contiguous(*i) && !is_contiguous(*j)) std::swap(i, j);
   const auto at_i = dimension_of(analysis.write, *i), at_j = dimension_of(analysis.write, *j);
   if (!at_i || !at_j) return false;
@@ -129,7 +126,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const LoopRef tile = schedule.fuse(blocks);
 
   const BlockRef out = keep_in_thread(schedule, block, tile);
-  const auto padding = cpu::find_padding(schedule, block);
+  const auto padding = find_padding(schedule, block);
   const BlockRef stage_a = schedule.cache_read(block, a.buffer->name, Scope::shared);
   const BlockRef stage_b = schedule.cache_read(block, b.buffer->name, Scope::shared);
   if (padding) schedule.compute_inline(*padding);  // into what stages it
@@ -155,7 +152,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   deal_out(schedule, stage_b, ks[0], rows.threads, columns.threads);
   // Of the loops that give a dimension of the output, the innermost runs within the tile.
   const auto within_tile = [&](size_t dimension) {
-    return cpu::loops_of(schedule, out, schedule.node(out).iters[dimension].var).back();
+    return loops_of(schedule, out, schedule.node(out).iters[dimension].var).back();
   };
   const std::vector<LoopRef> y = schedule.split(within_tile(*at_i), {rows.threads, rows.registers});
   const std::vector<LoopRef> x = schedule.split(within_tile(*at_j), {columns.threads, columns.registers});

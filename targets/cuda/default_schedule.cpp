@@ -2,15 +2,11 @@
 
 #include <algorithm>
 
-#include "targets/cpu/block_analysis.h"
-#include "targets/cpu/default_schedule.h"
+#include "targets/analysis/block_relations.h"
 
 namespace tw::cuda {
 
-using cpu::analyse;
-using cpu::BlockAnalysis;
-using cpu::BlockClass;
-using cpu::extent_of;
+using namespace analysis;
 
 namespace {
 
@@ -37,7 +33,7 @@ std::vector<LoopRef> loops_of_kind(const Schedule& schedule, const BlockRef& blo
 
 BlockRef keep_in_thread(Schedule& schedule, const BlockRef& block, const LoopRef& loop) {
   const std::string result = analyse(schedule.node(block)).write.buffer->name;
-  const auto epilogue = cpu::find_epilogue(schedule, block);
+  const auto epilogue = find_epilogue(schedule, block);
   const BlockRef out = epilogue ? *epilogue : schedule.cache_write(block, result, Scope::local);
   schedule.reverse_compute_at(out, loop);
   if (epilogue) schedule.set_scope(result, Scope::local);
@@ -50,8 +46,8 @@ FlatBinding bind_flat(Schedule& schedule, std::vector<LoopRef> loops, int64_t th
   int64_t count = 1;
   while (!loops.empty()) {
     const LoopRef last = loops.back();
-    const int64_t extent = extent_of(schedule, last);  // 0: symbolic
-    if (extent > 0 && count * extent <= threads) {
+    const int64_t extent = extent_of(schedule, last);
+    if (count * extent <= threads) {
       loops.pop_back();
       within.insert(within.begin(), last);
       count *= extent;
@@ -126,13 +122,13 @@ bool schedule_transpose(Schedule& schedule, const BlockRef& block) {
   if (analysis.block_class != BlockClass::injective || spatial.size() < 2 || !is_plain_nest(schedule, block))
     return false;
   const Var& along_write = spatial.back();
-  if (analysis.extent(along_write) < square || cpu::unit_stride(analysis.write, along_write, analysis.iters, 1) != 1)
+  if (analysis.extent(along_write) < square || unit_stride(analysis.write, along_write, analysis.iters, 1) != 1)
     return false;
   // An input that runs along another iteration than the output does.
-  for (const cpu::Access& read : analysis.reads) {
-    if (cpu::unit_stride(read, along_write, analysis.iters, 1).value_or(1) <= 1) continue;
+  for (const Access& read : analysis.reads) {
+    if (unit_stride(read, along_write, analysis.iters, 1).value_or(1) <= 1) continue;
     for (size_t i = 0; i + 1 < spatial.size(); ++i) {
-      if (analysis.extent(spatial[i]) < square || cpu::unit_stride(read, spatial[i], analysis.iters, 1) != 1) continue;
+      if (analysis.extent(spatial[i]) < square || unit_stride(read, spatial[i], analysis.iters, 1) != 1) continue;
       const std::string input = read.buffer->name;
       std::vector<LoopRef> loops = schedule.loops(block);
       const LoopRef turned = loops[i], last = loops.back();
@@ -161,20 +157,15 @@ bool schedule_transpose(Schedule& schedule, const BlockRef& block) {
 
 namespace {
 
-bool is_sum(const Schedule& schedule, const BlockRef& block) {
-  const BlockClass block_class = analyse(schedule.node(block)).block_class;
-  return block_class == BlockClass::contraction || block_class == BlockClass::reduction;
-}
-
 bool is_padding(const Schedule& schedule, const BlockRef& block) {
   for (const BlockRef& reader : schedule.blocks())
-    if (is_sum(schedule, reader) && cpu::find_padding(schedule, reader) == block) return true;
+    if (is_sum(analyse(schedule.node(reader))) && find_padding(schedule, reader) == block) return true;
   return false;
 }
 
 // By the template of another block, or gone into it.
 bool is_scheduled(const Schedule& schedule, const BlockRef& block) {
-  if (!cpu::has_block(schedule, block)) return true;
+  if (!has_block(schedule, block)) return true;
   const std::vector<LoopRef> loops = schedule.loops(block);
   return std::any_of(loops.begin(), loops.end(),
                      [&](const LoopRef& loop) { return schedule.node(loop).loop_kind == LoopKind::thread; });
@@ -184,7 +175,7 @@ bool is_scheduled(const Schedule& schedule, const BlockRef& block) {
 
 Schedule default_schedule(const Func& func, const Target& target) {
   Schedule schedule(func);
-  cpu::inline_injective_blocks(schedule);
+  inline_injective_blocks(schedule);
   if (schedule_rows(schedule)) return schedule;
   for (const BlockRef& block : schedule.blocks()) {
     if (is_scheduled(schedule, block)) continue;
@@ -193,7 +184,7 @@ Schedule default_schedule(const Func& func, const Target& target) {
         if (schedule_contraction(schedule, block, target)) break;
         [[fallthrough]];
       case BlockClass::reduction:
-        if (const auto padding = cpu::find_padding(schedule, block)) schedule.compute_inline(*padding);
+        if (const auto padding = find_padding(schedule, block)) schedule.compute_inline(*padding);
         if (!schedule_row_reduction(schedule, block)) schedule_reduction(schedule, block);
         break;
       case BlockClass::injective:

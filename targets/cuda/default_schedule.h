@@ -30,7 +30,7 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block);
 // Loops of the block over its spatial or its reduced iterations, outermost first.
 std::vector<LoopRef> loops_of_kind(const Schedule& schedule, const BlockRef& block, IterKind kind);
 // The results of `block` within `loop` stay in the thread; returns the block there that writes them to memory: the
-// epilogue (cpu::find_epilogue) or, where there is none, a copy.
+// epilogue (find_epilogue) or, where there is none, a copy.
 BlockRef keep_in_thread(Schedule& schedule, const BlockRef& block, const LoopRef& loop);
 
 struct FlatBinding {

@@ -8,18 +8,13 @@
 // f16 and bf16 are 16-bit integers in memory and floats in registers, rounded where tensor_ir says so.
 #pragma once
 
-#include <array>
 #include <string>
 #include <vector>
 
-#include "targets/lower.h"
+#include "targets/backend.h"
 
 namespace tw::cuda {
 
-// The shape of a launch; extents are constants or expressions of the kernel's parameters.
-struct Launch {
-  std::array<Expr, 3> grid, block;
-};
 Launch launch_of(const Kernel& kernel);
 
 // Error(lower): what a GPU kernel cannot hold, such as an allocation of unknown size or more than 48 KiB of shared

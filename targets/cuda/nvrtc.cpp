@@ -178,7 +178,7 @@ std::vector<std::byte> compile_cubin(const std::string& text, int compute_capabi
 }
 
 CudaImage compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target, KernelCache* cache) {
-  check(target.kind == TargetKind::cuda && target.compute_capability > 0, "compile_cuda_image: a CUDA target");
+  check(target.compute_capability > 0, "compile_cuda_image: a CUDA target");
   const std::string text = emit_cuda(kernels);
   const auto compile = [&] {
     return compile_cubin(text, target.compute_capability, kernels.empty() ? "empty" : kernels[0].symbol);

@@ -8,16 +8,12 @@
 //   }
 #include <algorithm>
 
-#include "targets/cpu/block_analysis.h"
-#include "targets/cpu/default_schedule.h"
+#include "targets/analysis/block_relations.h"
 #include "targets/cuda/default_schedule.h"
 
 namespace tw::cuda {
 
-using cpu::analyse;
-using cpu::BlockAnalysis;
-using cpu::BlockClass;
-using cpu::extent_of;
+using namespace analysis;
 
 namespace {
 
@@ -67,10 +63,10 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block) {
   int64_t length = 1;
   for (const Var& var : reduce) length *= analysis.extent(var);
   if (length < 2 * warp) return false;
-  const auto runs_along = cpu::unit_stride(analysis.reads[0], reduce.back(), analysis.iters, 1);
+  const auto runs_along = unit_stride(analysis.reads[0], reduce.back(), analysis.iters, 1);
   const std::vector<Var> spatial = analysis.spatial();
   const bool outputs_run_along = !spatial.empty() && analysis.extent(spatial.back()) >= warp &&
-                                 cpu::unit_stride(analysis.reads[0], spatial.back(), analysis.iters, 1) == 1;
+                                 unit_stride(analysis.reads[0], spatial.back(), analysis.iters, 1) == 1;
   if (runs_along != 1 || outputs_run_along) return false;
 
   std::vector<LoopRef> rows = loops_of_kind(schedule, block, IterKind::spatial), row;
@@ -98,7 +94,7 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block) {
 }
 
 bool schedule_rows(Schedule& schedule) {
-  const auto stages = cpu::find_row_stages(schedule);
+  const auto stages = find_row_stages(schedule);
   if (!stages) return false;
   const auto& [blocks, shared] = *stages;
   int64_t row_bytes = 0;

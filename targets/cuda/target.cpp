@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "targets/cuda/backend.h"
 #include "targets/cuda/default_schedule.h"
 
 namespace tw::cuda {
@@ -44,7 +45,7 @@ Target make_target(std::string_view name) {
   }
   Target target;
   target.name = name;
-  target.kind = TargetKind::cuda;
+  target.backend = &backend();
   target.architecture = "cuda";
   target.vector_bits = 128;  // of one access to memory
   target.vector_registers = 255;

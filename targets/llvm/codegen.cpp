@@ -44,11 +44,7 @@ void KernelCodegen::set_function_attributes(llvm::Function* function) const {
     features += feature;
   }
   function->addFnAttr("target-features", features);
-  if (target_.kind == TargetKind::x86) {
-    // LLVM prefers narrower vectors than the target's on some CPUs and splits ours.
-    function->addFnAttr("prefer-vector-width", std::to_string(target_.vector_bits));
-    function->addFnAttr("min-legal-vector-width", std::to_string(target_.vector_bits));
-  }
+  for (const auto& [name, value] : target_.function_attributes) function->addFnAttr(name, value);
 }
 
 void KernelCodegen::run() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "targets/cpu/backend.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/x86/instructions.h"
 
@@ -52,7 +53,7 @@ bool has(const Target& target, std::string_view feature) {
 
 Target make(const Level& level, const std::vector<std::string>& further) {
   Target target;
-  target.kind = TargetKind::x86;
+  target.backend = &cpu::backend();
   target.architecture = "x86_64";
   target.triple = "x86_64-unknown-linux-gnu";
   target.cpu = level.cpu;
@@ -63,6 +64,9 @@ Target make(const Level& level, const std::vector<std::string>& further) {
     target.name += "+" + feature;
   }
   target.vector_bits = level.vector_bits;
+  // LLVM prefers narrower vectors than the target's on some CPUs and splits ours.
+  for (const char* attribute : {"prefer-vector-width", "min-legal-vector-width"})
+    target.function_attributes.emplace_back(attribute, std::to_string(level.vector_bits));
   target.vector_registers = level.vector_registers;
   target.has_masks = level.has_masks;
   target.has_fma = level.has_fma;

@@ -5,6 +5,7 @@
 // For f32 and f64 of targets with the instruction; it is more exact, but not bit-identical.
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/passes.h"
+#include "tensor_ir/passes/target_facts.h"
 
 namespace tw {
 namespace {
@@ -18,6 +19,7 @@ const Binary* as_product(const Expr& e) {
 
 Func contract_fma(const Func& f) {
   Func result = f;
+  if (target_fact(f, "has_fma", 1) == 0) return result;
   result.body = rewrite_bottom_up(f.body, [](const Binary& e) -> Expr {
     const DType element = e.dtype.element();
     if (element != f32 && element != f64) return {};

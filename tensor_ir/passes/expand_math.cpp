@@ -9,6 +9,7 @@
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/math_builder.h"
 #include "tensor_ir/passes/passes.h"
+#include "tensor_ir/passes/target_facts.h"
 
 namespace tw {
 namespace {
@@ -97,11 +98,7 @@ Expr expand(const Call& node, const math::MathFeatures& features) {
 
 Func expand_math(const Func& f) {
   Func result = f;
-  const auto has = [&](const char* fact, bool otherwise) {  // of the target; lower() sets them
-    const auto found = f.attributes.find(fact);
-    return found == f.attributes.end() ? otherwise : found->second != AttributeValue(int64_t{0});
-  };
-  const math::MathFeatures features{has("has_fma", true), has("has_power_scaling", false)};
+  const math::MathFeatures features{target_fact(f, "has_fma", 1) != 0, target_fact(f, "has_power_scaling", 0) != 0};
   result.body = rewrite_bottom_up(f.body, [&](const Call& node) { return expand(node, features); });
   return result;
 }

@@ -19,6 +19,7 @@
 #include "tensor_ir/passes/conjunction.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
+#include "tensor_ir/passes/target_facts.h"
 
 namespace tw {
 namespace {
@@ -471,9 +472,7 @@ class LoopVectorizer {
 
 Func vectorize_loops(const Func& f) {
   Func result = f;
-  int bits = 0;
-  if (const auto found = f.attributes.find("vector_bits"); found != f.attributes.end())
-    bits = static_cast<int>(std::get<int64_t>(found->second));
+  const auto bits = static_cast<int>(target_fact(f, "vector_bits", 0));
   result.body = rewrite_bottom_up(f.body, [&](const For& loop) -> Stmt {
     if (loop.loop_kind != LoopKind::vectorized) return {};
     if (is_const_int(loop.extent, 1)) return fold_substitute(loop.body, {{loop.var, Expr(0)}});

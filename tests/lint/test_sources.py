@@ -75,6 +75,39 @@ def test_only_a_frontend_knows_its_format():
     assert neutral and [p for p in neutral if "onnx" in p.read_text().lower()] == []
 
 
+# A target's family is no question: what depends on it is a fact of the target or of its backend (targets/backend.h).
+FAMILY = re.compile(
+    r"""TargetKind|target_?(\.|->)(kind|architecture|triple|name|backend)\s*[!=]=|[!=]=\s*\w*target_?(\.|->)"""
+    r"""|target(\.name)?\s*[!=]=\s*["'](cuda|x86|arm)|target(\.name)?\.(startswith|starts_with)\("""
+    r"""|#include "targets/(arm|cpu|cuda|llvm|x86)/"""
+)
+# What the machine has, whatever is compiled for.
+ASKS_THE_MACHINE = {'#include "targets/cuda/nvrtc.h"': "python/bind_machine.cpp"}
+
+
+def family_questions(text: str) -> list[str]:
+    return [line.strip() for line in text.split("\n") if FAMILY.search(line)]
+
+
+def test_only_targets_know_families_of_targets():
+    rooms = [room for room in ROOMS if room != "targets"]
+    asked = {
+        (str(p.relative_to(ROOT)), line)
+        for p in tracked("*.h", "*.cpp", "*.py")
+        if p.relative_to(ROOT).parts[0] in rooms
+        for line in family_questions(p.read_text())
+    }
+    assert {(p, line) for p, line in asked if ASKS_THE_MACHINE.get(line) != p} == set()
+
+
+def test_the_rule_of_families_notices_what_it_is_for():
+    assert family_questions("if (target_.kind == TargetKind::cuda) return;")
+    assert family_questions('if (context.target.architecture == "cuda")')
+    assert family_questions("if target.startswith('cuda'):")
+    assert family_questions('#include "targets/cuda/emit.h"')
+    assert not family_questions("if (!target.backend->merges_axes) return;")
+
+
 def test_no_source_file_is_longer_than_600_lines():
     # Files aim at 300 lines and are split where they hold two subjects; this is where it stops.
     long = {

@@ -3,7 +3,7 @@
 
 #include "relay_ir/compile/compile.h"
 #include "relay_ir/op.h"
-#include "relay_ir/passes/cut_attention.h"
+#include "relay_ir/pass.h"
 #include "relay_ir/text/parser.h"
 #include "targets/cpu/default_schedule.h"
 #include "tensor_ir/interp/interp.h"
@@ -194,7 +194,7 @@ TEST(Attention, PartsMeanTheSame) {
 int64_t part_chosen(const std::string& q, const std::string& k, int threads) {
   const Graph graph = parse_graph("graph g (q: f32[" + q + "], k: f32[" + k + "], v: f32[" + k +
                                   "]) {\n y = attention(q, k, v)\n return y\n}");
-  return cut_attention(graph, core(512, 32, threads)).nodes[0].attributes.get_int("part");
+  return cut_attention(graph, {core(512, 32, threads)}).nodes[0].attributes.get_int("part");
 }
 
 TEST(Attention, IsCutWhereThatPays) {

@@ -13,7 +13,9 @@
 #include "relay_ir/pass.h"
 #include "relay_ir/text/parser.h"
 #include "relay_ir/verify.h"
-#include "targets/compile_image.h"
+#include "targets/backend.h"
+#include "targets/llvm/compile_image.h"
+#include "tensor_ir/pass.h"
 #include "tensor_ir/text/printer.h"
 #include "tests/unit/relay_ir/run.h"
 #include "tests/unit/sanitized.h"
@@ -521,12 +523,28 @@ TEST(Passes, KeepTheMeaning) {
   std::mt19937 random(3);
   const std::vector<NDArray> inputs = {random_array(graph.values[graph.inputs[0]].type, random)};
   const auto expected = evaluate(graph, inputs);
+  const Target target = parse_target("x86:avx2");
   for (const std::string& name : pass_names()) {
-    const Graph changed = find_pass(name)(graph);
+    const Graph changed = find_pass(name)(graph, {target});
     verify(changed);
     const auto outputs = evaluate(changed, inputs);
     ASSERT_EQ(outputs.size(), expected.size()) << name;
     for (size_t i = 0; i < outputs.size(); ++i) expect_close(outputs[i], expected[i], name);
+  }
+}
+
+// What a backend lists exists, and in the order in which passes run.
+TEST(Passes, AreThoseThatBackendsList) {
+  const std::vector<std::string> names = pass_names();
+  for (const char* name : {"x86", "aarch64", "cuda"}) {
+    const Backend& backend = *parse_target(name).backend;
+    auto at = names.begin();
+    for (const std::string_view pass : backend.graph_passes) {
+      at = std::find(at, names.end(), pass);
+      ASSERT_NE(at, names.end()) << pass;
+    }
+    EXPECT_FALSE(backend.lowering.empty());
+    for (const std::string_view pass : backend.lowering) EXPECT_TRUE(tw::find_pass(pass)) << pass;
   }
 }
 

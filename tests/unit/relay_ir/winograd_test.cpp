@@ -58,7 +58,7 @@ int64_t chosen_tile(const Target& target, int64_t channels, int64_t size, int64_
   NodeAttributes attributes;
   attributes.set("pads", std::vector<int64_t>{1, 1, 1, 1});
   graph.outputs = graph.add_node("conv", {graph.inputs[0], constant}, attributes, "c");
-  const Graph chosen = choose_winograd(graph, precision, target);
+  const Graph chosen = choose_winograd(graph, {.target = target, .precision = precision});
   const Node& node = chosen.nodes.at(0);
   return node.op->name == "winograd_conv" ? node.attributes.get_int("tile") : 0;
 }
@@ -201,7 +201,8 @@ TEST(Winograd, AsksAndObeys) {
     EXPECT_EQ(structural_digest(decision.func), key);
     return decision.asked.candidates[decision.asked.analytic].value;
   };
-  for (const char* name : {"x86:avx2", "aarch64"}) choose_winograd(graph, f32, parse_target(name), same);
+  for (const char* name : {"x86:avx2", "aarch64"})
+    choose_winograd(graph, {.target = parse_target(name), .decide = same});
 }
 
 // Transforms of these weights are beyond f32: only the direct sum is left, and nobody is asked.
@@ -213,7 +214,7 @@ TEST(Winograd, WhatRoundsBadlyIsNoCandidate) {
   graph.outputs = graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", weight)}, {}, "c");
   int asked = 0;
   const auto decide = [&](const GraphDecision&) { return ++asked, Choice{0}; };
-  EXPECT_EQ(choose_winograd(graph, f32, two_cores(), decide).nodes.at(0).op->name, "conv");
+  EXPECT_EQ(choose_winograd(graph, {.target = two_cores(), .decide = decide}).nodes.at(0).op->name, "conv");
   EXPECT_EQ(asked, 0);
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "runtime/npy.h"
+#include "targets/llvm/compile_image.h"
 #include "tensor_ir/text/parser.h"
 #include "tests/unit/sample_funcs.h"
 #include "tests/unit/sanitized.h"

@@ -80,7 +80,7 @@ TEST(Cuda, WholeTilesAndTailsOfMatmulMeetInSharedMemory) {
   // Once a piece: what is filled meanwhile is the other version of the tiles.
   EXPECT_EQ(count_of(text, "__syncthreads();"), 1) << text;
   EXPECT_EQ(count_of(text, " C_local_0[16];"), 1) << text;  // 4 × 4 a thread
-  const cuda::Launch launch = cuda::launch_of(lowered.kernels[0]);
+  const Launch launch = cuda::launch_of(lowered.kernels[0]);
   EXPECT_EQ(as_int(launch.grid[0]), 2 * 3);
   EXPECT_EQ(as_int(launch.block[0]), 16);
   EXPECT_EQ(as_int(launch.block[1]), 16);

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "targets/llvm/compile_image.h"
 #include "tensor_ir/verify.h"
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/targets/run.h"

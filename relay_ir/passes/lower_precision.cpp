@@ -185,11 +185,12 @@ double product_rate(DType storage, const Target& target) {
   return dot ? 2 / dot->cycles : 0;  // of two, in the place of one multiply-add
 }
 
-Graph lower_precision(const Graph& graph, DType storage, const Target& target) {
+Graph lower_precision(const Graph& graph, const PassContext& context) {
+  const DType storage = context.precision;
   if (storage == f32) return graph;
   check(storage == bf16 || storage == f16, "lower_precision: a 16-bit float");
-  const bool has_products = product_rate(storage, target) >= 1;
-  return Precision(graph, storage, choose_narrow_values(graph, storage, has_products, target)).run();
+  const bool has_products = product_rate(storage, context.target) >= 1;
+  return Precision(graph, storage, choose_narrow_values(graph, storage, has_products, context.target)).run();
 }
 
 }  // namespace tw::relay

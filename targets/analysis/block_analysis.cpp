@@ -1,11 +1,11 @@
-#include "targets/cpu/block_analysis.h"
+#include "targets/analysis/block_analysis.h"
 
 #include <algorithm>
 
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 
-namespace tw::cpu {
+namespace tw::analysis {
 namespace {
 
 bool is_expensive_call(Intrinsic intrinsic) {
@@ -221,4 +221,4 @@ bool has_block(const Schedule& schedule, const BlockRef& block) {
   return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
 }
 
-}  // namespace tw::cpu
+}  // namespace tw::analysis

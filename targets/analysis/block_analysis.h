@@ -8,7 +8,7 @@
 #include "schedule/schedule.h"
 #include "targets/target.h"
 
-namespace tw::cpu {
+namespace tw::analysis {
 
 struct Access {
   Buffer buffer;
@@ -74,4 +74,4 @@ bool is_open(const Schedule& schedule, const LoopRef& loop);       // its extent
 // Of the buffer's elements; symbolic extents count as one, as in a batch of one.
 int64_t least_bytes(const Buffer& buffer);
 
-}  // namespace tw::cpu
+}  // namespace tw::analysis

@@ -1,0 +1,39 @@
+// What the targets of one family have in common: which passes their graphs and Funcs go through, how kernels become an
+// image, and what these kernels can do.  A Target points to its backend.  Outside of targets/ nobody asks which family
+// a target is of: what depends on it is a fact here or a pass that the backend lists.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "targets/compile_image.h"
+#include "targets/lower.h"
+
+namespace tw {
+
+// The shape of a GPU's launch; extents are constants or expressions of the kernel's parameters.
+struct Launch {
+  std::array<Expr, 3> grid, block;
+};
+
+struct Backend {
+  // Those of the passes BACKEND_PASS in relay_ir/passes.def that graphs go through.
+  std::vector<std::string_view> graph_passes = {};
+  // Passes of tensor_ir from a scheduled Func to kernels, in order.
+  std::vector<std::string_view> lowering = {};
+  std::vector<std::byte> (*compile_image)(const std::vector<Kernel>&, const Target&, const CodegenOptions&,
+                                          CodegenReport*);
+  // Not set: the runtime shares out a kernel's tasks over workers.
+  Launch (*launch_of)(const Kernel&) = nullptr;
+
+  // Kernels read and write the caller's arrays where they lie; otherwise copies of them.
+  bool uses_arrays_of_caller = true;
+  // Kernels take dimensions that are known when they run.
+  bool takes_open_dimensions = true;
+  // Tiles want many rows, and pixels of one row of an image may be few.
+  bool merges_axes = true;
+  const char* reason_not_tuned = "";  // empty: it is
+};
+
+}  // namespace tw

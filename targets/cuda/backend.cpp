@@ -1,0 +1,49 @@
+#include "targets/cuda/backend.h"
+
+#include "targets/cuda/emit.h"
+#include "targets/cuda/nvrtc.h"
+
+namespace tw::cuda {
+namespace {
+
+std::vector<std::byte> compile_image(const std::vector<Kernel>& kernels, const Target& target,
+                                     const CodegenOptions& options, CodegenReport* report) {
+  CudaImage image = compile_cuda_image(kernels, target, options.cache);
+  if (report) report->cached_kernels = image.was_cached ? static_cast<int>(kernels.size()) : 0;
+  return std::move(image.cubin);
+}
+
+}  // namespace
+
+const Backend& backend() {
+  // As on CPUs (targets/cpu/backend.cpp) but for what CUDA's compiler does itself: it unrolls, its text has functions
+  // of its own for mathematics, and threads of one warp take both sides of a branch anyway.
+  static const Backend gpus = {
+      .lowering =
+          {
+              "lower_blocks",
+              "compact_buffers",
+              // The barriers of threads are not placed yet.
+              "pipeline_loops",
+              // While indices have dimensions, a thread's own part of a tile is told from the others'.
+              "lower_threads",
+              "flatten_buffers",
+              "simplify_all",
+              "tensorize_loops",
+              "vectorize_loops",
+              "simplify_all",
+              "drop_register_masks",
+              "legalize_types",
+              "contract_fma",
+          },
+      .compile_image = compile_image,
+      .launch_of = launch_of,
+      .uses_arrays_of_caller = false,
+      .takes_open_dimensions = false,
+      .merges_axes = false,
+      .reason_not_tuned = "GPUs are not tuned for yet",
+  };
+  return gpus;
+}
+
+}  // namespace tw::cuda
