@@ -14,10 +14,6 @@
 namespace tw::autotune {
 namespace {
 
-bool is_constant(const Func& func, const Buffer& buffer) {
-  return func.attributes.count("constant:" + buffer->name) > 0;
-}
-
 Shape shape_of(const Buffer& buffer) {
   const auto shape = const_shape(buffer);
   check(shape.has_value(), "candidate: shapes are constant");
@@ -136,7 +132,7 @@ std::vector<std::vector<NDArray>> made_up_buffers(const Func& func, uint64_t see
     const Shape shape = shape_of(buffer);
     const uint64_t own_seed = seed + 1000 * i;
     std::optional<NDArray> weights;
-    if (is_constant(func, buffer)) weights = made_up_array(buffer->dtype, shape, 0, own_seed, scale_of_weights(shape));
+    if (buffer->is_constant) weights = made_up_array(buffer->dtype, shape, 0, own_seed, scale_of_weights(shape));
     for (int set = 0; set < input_sets; ++set) {
       auto& buffers = sets[static_cast<size_t>(set)];
       if (func.is_output(buffer)) {
@@ -167,9 +163,8 @@ Executable build_candidate(const Func& func, const Schedule& schedule, const Tar
       use = {storage, static_cast<uint32_t>(tensors.size()), 0, static_cast<int64_t>(array.byte_size())};
       tensors.push_back({buffer->name, array.dtype(), array.shape()});
     };
-    if (is_constant(func, buffer)) {
-      for (const IndexMap& map : relay::layout_changes(schedule.trace(), buffer->name))
-        array = relay::pack_array(array, map);
+    if (buffer->is_constant) {
+      for (const IndexMap& map : schedule.layout_changes(buffer->name)) array = relay::pack_array(array, map);
       add(plan.constants, Storage::constant);
       constants.push_back(array);
     } else {
@@ -207,7 +202,7 @@ Executable build_candidate(const Func& func, const Schedule& schedule, const Tar
 }
 
 std::vector<NDArray> inputs_among(const Func& func, const std::vector<NDArray>& buffers) {
-  return among(func, buffers, [&](const Buffer& b) { return !func.is_output(b) && !is_constant(func, b); });
+  return among(func, buffers, [&](const Buffer& b) { return !func.is_output(b) && !b->is_constant; });
 }
 
 std::vector<NDArray> outputs_among(const Func& func, const std::vector<NDArray>& buffers) {

@@ -75,6 +75,11 @@ std::vector<LoopRef> Schedule::loops(const BlockRef& block) const {
   return result;
 }
 
+std::vector<IndexMap> Schedule::layout_changes(const std::string& buffer) const {
+  const auto found = layout_changes_.find(buffer);
+  return found == layout_changes_.end() ? std::vector<IndexMap>() : found->second;
+}
+
 const Block& Schedule::node(const BlockRef& block) const {
   const Path path = path_to_block(func_.body, block.name);
   if (path.empty()) no_such_block(func_, block.name);

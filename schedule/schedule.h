@@ -57,6 +57,9 @@ class Schedule {
   BlockRef block(const std::string& name) const;
   std::vector<BlockRef> blocks() const;                     // in the order of the text
   std::vector<LoopRef> loops(const BlockRef& block) const;  // around the block, outermost first
+  // What transform_layout has done to the buffer, in order: how a weight gets to the layout that is read.
+  std::vector<IndexMap> layout_changes(const std::string& buffer) const;
+
   const Block& node(const BlockRef& block) const;
   const For& node(const LoopRef& loop) const;
 
@@ -86,8 +89,8 @@ class Schedule {
                        Scope scope);                       // the producer writes the cache
   void set_scope(const std::string& buffer, Scope scope);  // of an allocated buffer
   // The buffer's elements in another order.  Of a parameter this changes what callers pass (func().buffers shows the
-  // new shape, trace() the map): for weights, and for layouts that the graph has agreed on.  Padding elements of an
-  // input are never read as values; those of an output are written as zero or left.
+  // new shape, layout_changes() the maps): for weights, and for layouts that the graph has agreed on.  Padding elements
+  // of an input are never read as values; those of an output are written as zero or left.
   void transform_layout(const std::string& buffer, const IndexMap& map);
   void pad(const BlockRef& block,
            const std::vector<int64_t>& multiples);  // iteration extents up to multiples; extra instances are masked
@@ -112,6 +115,7 @@ class Schedule {
     std::vector<Expr> logical;  // the shape before
     IndexMap map;
   };
+  std::map<std::string, std::vector<IndexMap>> layout_changes_;
   std::map<std::string, PaddedLayout> padded_layouts_;  // of buffers with elements that nobody writes
   std::set<std::string> irregular_blocks_;  // whose loops did not cover their iterations plainly from the start
 };

@@ -217,6 +217,9 @@ struct BufferNode {
   std::vector<Expr> strides;  // in elements; empty: compact, row-major
   Scope scope = Scope::global;
   int alignment = 64;  // bytes, of the first element
+  // Of parameters.
+  bool is_constant = false;  // known when the Func is compiled (weights): a schedule may transform its layout for free
+  bool is_streamed = false;  // stores may go past the caches: it is not read again while it would be there
 };
 
 // A buffer: an identity, like Var.
@@ -450,9 +453,7 @@ struct Func {
   int output_count = 0;         // the last output_count of `buffers` are written; the others are only read
   std::vector<Var> parameters;  // symbolic i64 dimensions
   Stmt body;
-  // Facts for schedules and lowering.  "constant:NAME" = 1: the buffer NAME is known at compile time (weights), so a
-  // schedule may transform its layout for free.
-  Attributes attributes;
+  Attributes attributes;  // facts for lowering
 
   bool is_output(const Buffer& buffer) const;
   bool is_parameter(const Buffer& buffer) const;

@@ -16,18 +16,13 @@
 namespace tw {
 namespace {
 
-// Attributes name buffers by "fact:NAME"; as names do not matter, such a key is taken by the position of the parameter.
-std::map<std::string, AttributeValue> positional(const Func& f) {
-  std::map<std::string, AttributeValue> result;
-  for (const auto& [key, value] : f.attributes) {
-    std::string positional_key = key;
-    size_t colon = key.find(':');
-    for (size_t i = 0; colon != std::string::npos && i < f.buffers.size(); ++i) {
-      if (key.compare(colon + 1, std::string::npos, f.buffers[i]->name) != 0) continue;
-      positional_key = key.substr(0, colon + 1) + "#" + std::to_string(i);
-      break;
-    }
-    result[positional_key] = value;
+// The Func's attributes, with the facts of parameters by their positions: databases keep digests of this form.
+Attributes attributes_with_facts(const Func& f) {
+  Attributes result = f.attributes;
+  for (size_t i = 0; i < f.buffers.size(); ++i) {
+    const std::string position = "#" + std::to_string(i);
+    if (f.buffers[i]->is_constant) result["constant:" + position] = int64_t{1};
+    if (f.buffers[i]->is_streamed) result["streaming:" + position] = int64_t{1};
   }
   return result;
 }
@@ -52,7 +47,7 @@ class Equality {
     for (size_t i = 0; i < a.buffers.size(); ++i) {
       if (!bind(a.buffers[i], b.buffers[i])) return false;
     }
-    return field(positional(a), positional(b)) && handles(a.body, b.body);
+    return field(attributes_with_facts(a), attributes_with_facts(b)) && handles(a.body, b.body);
   }
 
  private:
@@ -156,7 +151,7 @@ class Hasher {
       if (!(bounds == DimensionBounds{})) field(bounds.low), field(bounds.high);
     }
     for (const Buffer& buffer : f.buffers) bind(buffer);
-    field(positional(f));
+    field(attributes_with_facts(f));
     add(f.body);
   }
   template <class Handle>

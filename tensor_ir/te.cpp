@@ -89,7 +89,11 @@ Expr identity_of(Combiner combiner, DType dtype) {
 }  // namespace
 
 Tensor placeholder(std::string name, std::vector<Expr> shape, DType dtype) {
-  return Tensor(Buffer(std::move(name), dtype, std::move(shape)), nullptr);
+  return placeholder(Buffer(std::move(name), dtype, std::move(shape)));
+}
+
+Tensor placeholder(const Buffer& buffer) {
+  return Tensor(buffer, nullptr);
 }
 
 Tensor compute(std::string name, std::vector<Expr> shape, const std::vector<Tensor>& uses,

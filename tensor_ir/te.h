@@ -37,9 +37,9 @@ class Tensor {
 // What computes one or more buffers from others: a statement that make_func puts in place.
 struct Stage {
   std::string name;
-  std::vector<Tensor> inputs;    // every tensor that the statement loads
+  std::vector<Tensor> inputs;  // every tensor that the statement loads
   std::vector<Buffer> outputs;
-  Stmt nest;                     // loops around one block (compute, reduce), or any statement (opaque)
+  Stmt nest;  // loops around one block (compute, reduce), or any statement (opaque)
   bool is_opaque = false;
 };
 
@@ -48,6 +48,7 @@ enum class Combiner { sum, product, min, max, logical_and, logical_or };
 using Indices = std::vector<Expr>;  // the iteration variables
 
 Tensor placeholder(std::string name, std::vector<Expr> shape, DType dtype = f32);
+Tensor placeholder(const Buffer& buffer);
 // `inputs` are found from the Loads of the result, through a registry of the tensors passed in `uses`.
 Tensor compute(std::string name, std::vector<Expr> shape, const std::vector<Tensor>& uses,
                const std::function<Expr(const Indices& spatial)>& value);

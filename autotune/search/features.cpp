@@ -30,8 +30,7 @@ double bytes_of(const Buffer& buffer) {
 Features task_features(const Func& func, const Target& target) {
   double inputs = 0, weights = 0, outputs = 0;
   for (const Buffer& buffer : func.buffers) {
-    const bool is_weight = func.attributes.count("constant:" + buffer->name) > 0;
-    (func.is_output(buffer) ? outputs : is_weight ? weights : inputs) += bytes_of(buffer);
+    (func.is_output(buffer) ? outputs : buffer->is_constant ? weights : inputs) += bytes_of(buffer);
   }
   // The block with the most iterations.
   int blocks = 0;

@@ -222,8 +222,8 @@ class Compiler {
     unique.scheduled = schedule.func();
     for (size_t i = 0; i < unique.func.buffers.size(); ++i) {
       const std::string& name = unique.func.buffers[i]->name;
-      unique.layouts.push_back(layout_changes(schedule.trace(), name));
-      check(unique.layouts[i].empty() || unique.func.attributes.count("constant:" + name),
+      unique.layouts.push_back(schedule.layout_changes(name));
+      check(unique.layouts[i].empty() || unique.func.buffers[i]->is_constant,
             "compile: a schedule changes the layout of constants only");
     }
     unique.lowered = lower(unique.scheduled, target_, "k" + std::to_string(index) + "_" + unique.func.name);

@@ -72,7 +72,6 @@ std::vector<Group> fuse(const Graph& graph, const Target& target);
 bool is_immediate(const Graph& graph, ValueId id);
 
 // The group's mathematics: buffers are inputs (but immediates) then outputs, in the layout in which they are stored.
-// Constant inputs are marked "constant:NAME" in the attributes.
 Func lower_group(const Graph& graph, const Group& group);
 
 Executable compile(const Graph& graph, const Target& target, const CompileOptions& options = {},

@@ -109,16 +109,4 @@ std::vector<NDArray> pack_constants(const std::vector<Packing>& packings, int jo
   return packed;
 }
 
-std::vector<IndexMap> layout_changes(const Trace& trace, const std::string& buffer) {
-  std::vector<IndexMap> result;
-  for (const Instruction& instruction : trace.instructions) {
-    if (instruction.primitive != "transform_layout") continue;
-    const auto* name = std::get_if<std::string>(&instruction.arguments.at(0).value);
-    const auto* map = std::get_if<std::string>(&instruction.arguments.at(1).value);
-    check(name && map, "layout_changes: transform_layout names a buffer and a map");
-    if (*name == buffer) result.push_back(parse_index_map(*map));
-  }
-  return result;
-}
-
 }  // namespace tw::relay

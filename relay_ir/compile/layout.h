@@ -28,7 +28,5 @@ struct Packing {
 // All of them.  What is packed lies side by side in one storage, in the given order, and so on huge pages however small
 // each constant is; what keeps its layout keeps its storage.
 std::vector<NDArray> pack_constants(const std::vector<Packing>& packings, int jobs);
-// The layouts that the schedule gave to the buffer called `name`, in the order in which it did.
-std::vector<IndexMap> layout_changes(const Trace& trace, const std::string& buffer);
 
 }  // namespace tw::relay

@@ -43,7 +43,9 @@ Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map
   std::unordered_map<Buffer, Buffer> stored_input;
   for (const te::Tensor& input : inputs) {
     const Buffer& buffer = input.buffer();
-    func.buffers.emplace_back(buffer->name, buffer->dtype, stored(buffer->shape));
+    BufferNode node = *buffer.get();
+    node.shape = stored(buffer->shape);
+    func.buffers.emplace_back(std::move(node));
     stored_input[buffer] = func.buffers.back();
   }
   const Buffer output("concat", type.dtype, stored(type.shape));
@@ -101,27 +103,24 @@ bool is_immediate(const Graph& graph, ValueId id) {
 Func lower_group(const Graph& graph, const Group& group) {
   std::unordered_map<ValueId, te::Tensor> tensors;
   std::vector<te::Tensor> inputs;
-  std::vector<std::string> constants;
   for (const ValueId id : group.inputs) {
     const Value& value = graph.values[id];
     if (const auto number = immediate(value)) {
       tensors[id] = te::compute("number", value.type.shape, {}, [&](const te::Indices&) { return *number; });
       continue;
     }
-    const std::string name = (value.constant ? "w" : "x") + std::to_string(inputs.size());
-    inputs.push_back(te::placeholder(name, value.type.shape, value.type.dtype));
+    BufferNode node;
+    node.name = (value.constant ? "w" : "x") + std::to_string(inputs.size());
+    node.dtype = value.type.dtype, node.shape = value.type.shape;
+    node.is_constant = value.constant.has_value();
+    inputs.push_back(te::placeholder(Buffer(std::move(node))));
     tensors[id] = inputs.back();
-    if (value.constant) constants.push_back(name);
   }
-  auto finish = [&](Func func) {
-    for (const std::string& constant : constants) func.attributes["constant:" + constant] = int64_t{1};
-    return apply_layouts(graph, group, func);
-  };
   const bool has_selection = std::any_of(group.nodes.begin(), group.nodes.end(),
                                          [&](int index) { return is_blocked_selection(graph, graph.nodes[index]); });
-  if (has_selection) return finish(lower_selection(graph, group, tensors, inputs));
+  if (has_selection) return apply_layouts(graph, group, lower_selection(graph, group, tensors, inputs));
   if (group.nodes.size() == 1 && joins_whole(graph, graph.nodes[group.nodes[0]])) {
-    return finish(lower_concat(graph, graph.nodes[group.nodes[0]], tensors, inputs));
+    return apply_layouts(graph, group, lower_concat(graph, graph.nodes[group.nodes[0]], tensors, inputs));
   }
   for (const int index : group.nodes) {
     const Node& node = graph.nodes[index];
@@ -138,7 +137,7 @@ Func lower_group(const Graph& graph, const Group& group) {
   std::vector<te::Tensor> outputs;
   for (const ValueId id : group.outputs) outputs.push_back(tensors.at(group.nodes.empty() ? group.inputs[0] : id));
   const std::string name = group.nodes.empty() ? "copy" : graph.nodes[group.nodes.front()].op->name;
-  return finish(te::make_func(name, inputs, outputs, graph.symbols));
+  return apply_layouts(graph, group, te::make_func(name, inputs, outputs, graph.symbols));
 }
 
 }  // namespace tw::relay

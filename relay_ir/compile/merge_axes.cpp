@@ -26,7 +26,7 @@ class Merger {
     }
     if (has_statements_outside_blocks(func_.body)) return {};
     for (const auto& [buffer, dimension] : dimension_)
-      if (dimension >= 0 && func_.attributes.count("constant:" + buffer->name)) return {};
+      if (dimension >= 0 && buffer->is_constant) return {};
     const Stmt body = rewrite_nest(func_.body);
     return is_possible_ ? body : Stmt();
   }

@@ -11,6 +11,7 @@ Buffer cache_buffer(const Func& f, const Buffer& original, Scope scope) {
   node.name = unique_buffer_name(f, original->name + "_" + to_text(scope));
   node.scope = scope;
   node.strides.clear();
+  node.is_constant = false;
   return Buffer(std::move(node));
 }
 

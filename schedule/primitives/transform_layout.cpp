@@ -148,6 +148,7 @@ void Schedule::transform_layout(const std::string& buffer_name, const IndexMap& 
     edit.set_padded_layout(changed, buffer->shape, map);
   }
   edit.commit(body);
+  layout_changes_[buffer_name].push_back(map);
 }
 
 }  // namespace tw

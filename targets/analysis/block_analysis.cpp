@@ -174,10 +174,6 @@ int64_t least_bytes(const Buffer& buffer) {
   return bytes;
 }
 
-bool is_constant(const Func& func, const Buffer& buffer) {
-  return func.is_parameter(buffer) && func.attributes.count("constant:" + buffer->name) != 0;
-}
-
 bool is_sum(const BlockAnalysis& block) {
   return block.block_class == BlockClass::contraction || block.block_class == BlockClass::reduction;
 }

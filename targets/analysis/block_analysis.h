@@ -46,8 +46,6 @@ struct BlockAnalysis {
 };
 
 BlockAnalysis analyse(const Block& block);
-// A parameter whose values are known when it is compiled: it may be stored as a schedule likes.
-bool is_constant(const Func& func, const Buffer& buffer);
 bool is_sum(const BlockAnalysis& block);  // a contraction or a reduction
 // The block that writes the buffer; none writes a parameter that is no output.
 std::optional<BlockRef> writer_of(const Schedule& schedule, const Buffer& buffer);

@@ -68,7 +68,7 @@ std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block
   if (!along || !across) return along ? along : across;
   // Vectors of a strided operand would be gathered.
   if (unit_stride(along->analysis.reads[along->b], along->vector_axis, along->analysis.iters, lanes) != 1 &&
-      !is_constant(schedule.func(), along->analysis.reads[along->b].buffer))
+      !along->analysis.reads[along->b].buffer->is_constant)
     return across;
   return predict(*across, lanes, target) < predict(*along, lanes, target) ? across : along;
 }
@@ -86,7 +86,7 @@ void choose_sizes(Schedule& schedule, TiledContraction& c, const Target& target)
                                                        static_cast<int>(std::max<int64_t>(1, c.k_count))) == 1;
   Sweep sweep{outer_count, c.is_scattered ? outer_count * c.m * c.k_count * c.read_a().buffer->dtype.bytes() : 0};
   sweep.row_stride = row_stride(c);
-  sweep.packs_panels = !is_constant(schedule.func(), c.read_b().buffer);
+  sweep.packs_panels = !c.read_b().buffer->is_constant;
   c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t batches = count_iterations(analysis, c.batch);
   const auto around = axis_around_rows(c);
@@ -297,7 +297,7 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
 // What the tile's epilogue reads besides the sums comes while these are made: a residual is as large as the result.
 void prefetch_epilogue(Schedule& schedule, const BlockRef& out, const LoopRef& tile, const Target& target) {
   for (const Access& read : analyse(schedule.node(out)).reads) {
-    if (!schedule.func().is_parameter(read.buffer) || is_constant(schedule.func(), read.buffer)) continue;
+    if (!schedule.func().is_parameter(read.buffer) || read.buffer->is_constant) continue;
     if (least_bytes(read.buffer) >= target.l2_bytes / 4) prefetch_ahead(schedule, tile, read.buffer, 0);
   }
 }

@@ -61,7 +61,7 @@ std::optional<Contraction> match_across(const Schedule& schedule, const BlockRef
     if (analysis.extent(v) < 2 || is_contiguous(v)) continue;
     auto c = contraction_along(analysis, v);
     if (!c || c->rows.empty() || !is_contiguous(c->rows.back())) continue;
-    if (!is_constant(schedule.func(), analysis.reads[c->b].buffer)) continue;
+    if (!analysis.reads[c->b].buffer->is_constant) continue;
     c->is_across = true;
     if (accepts(*c)) return c;
   }

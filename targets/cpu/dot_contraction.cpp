@@ -114,7 +114,7 @@ std::optional<IndexMap> packing_map(const DotContraction& c) {
 // Weights are packed when they are compiled, other operands by a copy in front of the block.
 void pack(Schedule& schedule, const BlockRef& block, const DotContraction& c, const IndexMap& map) {
   const Access& b = c.read_b();
-  if (is_constant(schedule.func(), b.buffer) && count_readers(schedule, b.buffer) == 1) {
+  if (b.buffer->is_constant && count_readers(schedule, b.buffer) == 1) {
     schedule.transform_layout(b.buffer->name, map);
     return;
   }
@@ -199,7 +199,7 @@ void prefetch_weights(Schedule& schedule, const BlockRef& block, const DotContra
   const bool is_open_k = std::any_of(loops.reduce.begin(), loops.reduce.end(),
                                      [&](const LoopRef& loop) { return is_open(schedule, loop); });
   if (!c.batch.empty() || c.is_grouped() || c.panels() < 2 || rows < 2 * c.tile.rows || is_open_k) return;
-  if (!is_constant(schedule.func(), b.buffer)) return;
+  if (!b.buffer->is_constant) return;
   const int64_t panel_bytes = count_iterations(c.analysis, c.reduce) * c.panel() * b.buffer->dtype.bytes();
   decide_panel_prefetch(schedule, use, b.buffer, panel_bytes, target);
 }

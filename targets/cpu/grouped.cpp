@@ -28,7 +28,7 @@ std::optional<Grouped> match(const Schedule& schedule, const BlockRef& block) {
   if (analysis.block_class != BlockClass::contraction) return std::nullopt;
   for (const int weight : {1, 0}) {
     const Access &b = analysis.reads[weight], &a = analysis.reads[1 - weight];
-    if (!is_constant(schedule.func(), b.buffer)) continue;
+    if (!b.buffer->is_constant) continue;
     for (const Var& v : analysis.spatial()) {
       if (!a.uses(v) || dimension_of(b, v) < 0) continue;
       Grouped g{analysis, v, 1 - weight, weight, group_along(a, v, analysis), {}};

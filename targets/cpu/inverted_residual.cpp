@@ -70,9 +70,8 @@ bool is_as_expected(const Schedule& schedule, const Stages& stages, int lanes) {
     for (const IterVar& iter : block->iters)
       if (!as_int(iter.extent)) return false;
     if (block->extent(block->spatial()[1]) % lanes != 0) return false;
-    if (std::none_of(block->reads.begin(), block->reads.end(), [&](const Access& read) {
-          return is_constant(schedule.func(), read.buffer) && read.buffer.rank() == 4;
-        }))
+    if (std::none_of(block->reads.begin(), block->reads.end(),
+                     [&](const Access& read) { return read.buffer->is_constant && read.buffer.rank() == 4; }))
       return false;
   }
   return has_identity_write(p) && p.reduce().size() == 1 && w.reduce().size() == 3 && w.extent(w.reduce()[0]) == 1 &&
@@ -95,7 +94,7 @@ void order_below(Schedule& schedule, const BlockRef& block, const LoopRef& loop,
 // A convolution's weight [o, i, h, w] with `panel` neighbours along o side by side.
 void pack_weight(Schedule& schedule, const BlockRef& block, int64_t panel) {
   for (const Access& read : analyse(schedule.node(block)).reads) {
-    if (!is_constant(schedule.func(), read.buffer)) continue;
+    if (!read.buffer->is_constant) continue;
     const Var o("o"), i("i"), h("h"), w("w");
     schedule.transform_layout(read.buffer->name, {{o, i, h, w}, {floor_div(o, panel), i, h, w, floor_mod(o, panel)}});
   }

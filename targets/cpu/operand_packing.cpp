@@ -54,8 +54,7 @@ std::optional<Packing> choose_packing(const Schedule& schedule, const Contractio
                                       int64_t n_vectors, int lanes, bool packs_a, const Target& target) {
   const Access& b = c.analysis.reads[c.b];
   const bool is_plain = has_plain_indices(b);
-  if (is_plain && is_constant(schedule.func(), b.buffer) && count_readers(schedule, b.buffer) == 1)
-    return Packing::constant;
+  if (is_plain && b.buffer->is_constant && count_readers(schedule, b.buffer) == 1) return Packing::constant;
   const int64_t rows = count_iterations(c.analysis, c.rows);
   const bool is_contiguous = unit_stride(b, c.vector_axis, c.analysis.iters, lanes) == 1;
   const bool is_reused = rows >= 4 * tile.rows;

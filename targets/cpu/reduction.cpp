@@ -24,7 +24,7 @@ bool moves_by_zero_or_one(const BlockAnalysis& analysis, const Var& v, int granu
 // Weights that move with the vector axis, but not by one element (a depthwise filter [c, 1, kh, kw]), become vectors.
 void pack_filters(Schedule& schedule, const BlockAnalysis& analysis, const Var& axis, int lanes) {
   for (const Access& read : analysis.reads) {
-    if (!is_constant(schedule.func(), read.buffer) || !read.uses(axis)) continue;
+    if (!read.buffer->is_constant || !read.uses(axis)) continue;
     if (unit_stride(read, axis, analysis.iters, lanes) == 1) continue;
     IndexMap map;
     int dimension = -1;
@@ -264,7 +264,7 @@ bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
     if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;
     const bool is_filter_only = std::all_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
       const auto stride = unit_stride(read, *v, analysis.iters, lanes);
-      return (stride && *stride >= 0 && *stride <= largest_stride) || is_constant(schedule.func(), read.buffer);
+      return (stride && *stride >= 0 && *stride <= largest_stride) || read.buffer->is_constant;
     });
     if (!is_filter_only) continue;
     schedule_over_spatial(schedule, block, *v, lanes, target);

@@ -75,7 +75,7 @@ void prefetch_later_row(Schedule& schedule, const std::vector<BlockAnalysis>& bl
     });
     const LoopRef inner = serial == loops.rend() ? row : *serial;  // a few vectors: the row's own
     for (const Access& read : analyse(schedule.node(block)).reads) {
-      if (!schedule.func().is_parameter(read.buffer) || is_constant(schedule.func(), read.buffer)) continue;
+      if (!schedule.func().is_parameter(read.buffer) || read.buffer->is_constant) continue;
       const int64_t bytes = loop_stride(schedule, block, read, row).value_or(0) * read.buffer->dtype.bytes();
       if (bytes <= 0) continue;
       std::erase_if(readers, [&](const Reader& r) { return r.buffer == read.buffer; });

@@ -180,7 +180,7 @@ IndexMap packing_map(const TileContraction& c, const TileBlock& tiles, int width
 // Weights are packed when they are compiled, other operands by a copy in front of the block.
 bool is_weight(const Schedule& schedule, const TileContraction& c) {
   const Buffer& b = c.analysis.reads[c.b].buffer;
-  return is_constant(schedule.func(), b) && count_readers(schedule, b) == 1;
+  return b->is_constant && count_readers(schedule, b) == 1;
 }
 
 void pack(Schedule& schedule, const BlockRef& block, const TileContraction& c, const IndexMap& map, int width) {

@@ -163,9 +163,7 @@ std::vector<LoopRef> tiles_of(const Schedule& schedule, const BlockRef& block, c
 void pack_weights(Schedule& schedule, int64_t panel) {
   const BlockAnalysis analysis = analyse(schedule.node(product));
   for (const Access& read : analysis.reads) {
-    if (!schedule.func().is_parameter(read.buffer) ||
-        schedule.func().attributes.count("constant:" + read.buffer->name) == 0)
-      continue;
+    if (!schedule.func().is_parameter(read.buffer) || !read.buffer->is_constant) continue;
     const Var e("e"), c("c"), o("o");
     schedule.transform_layout(read.buffer->name, {{e, c, o}, {floor_div(o, panel), e, c, floor_mod(o, panel)}});
   }
@@ -222,7 +220,7 @@ void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& pa
   const BlockRef init = schedule.decompose_reduction(product, k);
   // While one point's tiles compute, the next one's weights are on their way.
   for (const Access& read : analysis.reads) {
-    if (is_constant(schedule.func(), read.buffer))
+    if (read.buffer->is_constant)
       prefetch_ahead(schedule, k, read.buffer,
                      extent_of(schedule, k) * tile.vectors * lanes * read.buffer->dtype.bytes());
   }

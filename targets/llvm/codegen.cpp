@@ -57,7 +57,7 @@ void KernelCodegen::run() {
 }
 
 bool KernelCodegen::is_streamed(const Buffer& buffer) const {
-  return streams_ && kernel_.func.attributes.count("streaming:" + buffer->name) && kernel_.func.is_parameter(buffer);
+  return streams_ && buffer->is_streamed;
 }
 
 int64_t KernelCodegen::alignment_of(const Buffer& buffer) const {

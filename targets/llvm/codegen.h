@@ -4,7 +4,7 @@
 //   * A kernel is two functions: the KernelFunction of runtime/plan/plan.h, which loads its buffers' addresses, and an
 //   inner
 //     function that takes them as `noalias` arguments, so that LLVM knows that buffers do not overlap.
-//     Where stores go past the caches (Func attribute "streaming:NAME") there are two inner functions: these stores
+//     Where stores go past the caches (parameters that are `streamed`) there are two inner functions: these stores
 //     need whole aligned lines, and whether a caller's array is aligned is known when the kernel is called.
 //   * Values: bool is i1 (a byte in memory), f16 and bf16 are their bits in i16 (converted to and from f32 where they
 //     meet arithmetic, see passes/legalize_types.cpp), everything else is what LLVM calls it.

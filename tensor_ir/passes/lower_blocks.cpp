@@ -5,8 +5,9 @@
 //       init { C[vi] = 0 }                           ⇒   C[i] = C[i] + A[i, k]
 //       C[vi] = C[vi] + A[vi, vk]
 //
-// A predicate becomes an If around both.  What a block with the attribute "streaming" writes is named by the Func's:
-// "streaming:C" = 1 says that stores into C may go past the caches, as it is not read again while it would be there.
+// A predicate becomes an If around both.  Parameters that a block with the attribute "streaming" writes are `streamed`.
+#include <set>
+
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
@@ -40,6 +41,7 @@ Expr is_zero(const Expr& e) {
 
 Func lower_blocks(const Func& f) {
   Func result = f;
+  std::set<Buffer> streamed;
   result.body = rewrite(f.body, [&](const Block& block) -> Stmt {
     Substitution values;
     Expr is_first = bool_imm(true);
@@ -54,12 +56,19 @@ Func lower_blocks(const Func& f) {
       body = seq({init, body});
     }
     if (block.attributes.count("streaming")) {
-      for (const Buffer& buffer : buffers_written(block.body))
-        result.attributes["streaming:" + buffer->name] = int64_t{1};
+      for (const Buffer& buffer : buffers_written(block.body)) streamed.insert(buffer);
     }
     if (block.predicate.is_defined() && !is_const_int(block.predicate, 1)) body = make_stmt<If>(block.predicate, body);
     return body;
   });
+  for (Buffer& buffer : result.buffers) {
+    if (!streamed.count(buffer)) continue;
+    BufferNode node = *buffer.get();
+    node.is_streamed = true;
+    const Buffer changed(std::move(node));
+    result.body = replace_buffer(result.body, buffer, changed);
+    buffer = changed;
+  }
   return result;
 }
 

@@ -74,7 +74,7 @@ class Parser : public ExprParser {
 
   void parse_buffers(Func& f) {
     while (!at(")")) {
-      f.buffers.push_back(parse_declaration());
+      f.buffers.push_back(parse_declaration(true));
       if (at(")")) break;
       expect(",", "or `)` after a buffer");
       if (at(")")) fail_expected("a buffer");
@@ -82,8 +82,8 @@ class Parser : public ExprParser {
     expect(")", "after the buffers");
   }
 
-  // name: type[shape] strides [..] in scope align bytes
-  Buffer parse_declaration() {
+  // name: type[shape] strides [..] in scope align bytes, of a parameter also constant streamed
+  Buffer parse_declaration(bool is_parameter) {
     BufferNode node;
     Name name = expect_name("the name of a buffer");
     node.name = name.text;
@@ -114,6 +114,8 @@ class Parser : public ExprParser {
         fail_expected("a number of bytes after `align`");
       advance();
     }
+    node.is_constant = is_parameter && accept("constant");
+    node.is_streamed = is_parameter && accept("streamed");
     Buffer buffer(std::move(node));
     if (auto problem = type_problem(buffer)) fail(name.span, problem->message, problem->help);
     declare(name, buffer);
@@ -221,7 +223,7 @@ class Parser : public ExprParser {
         statements.clear();
         ++declarations_;
       } else if (accept("alloc")) {
-        Buffer buffer = parse_declaration();
+        Buffer buffer = parse_declaration(false);
         open.push_back({std::move(statements), buffer});
         statements.clear();
         ++declarations_;

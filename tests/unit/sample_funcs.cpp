@@ -4,6 +4,7 @@
 #include <random>
 
 #include "schedule/schedule.h"
+#include "tensor_ir/match.h"
 
 namespace tw::test {
 namespace {
@@ -13,10 +14,6 @@ using te::Tensor;
 
 Expr relu(const Expr& x) {
   return call(Intrinsic::maximum, {x, zero_of(x.dtype())});
-}
-
-void mark_constant(Func& f, const std::string& buffer) {
-  f.attributes["constant:" + buffer] = int64_t{1};
 }
 
 Tensor product(const std::string& name, const Tensor& a, const Tensor& b, bool is_transposed) {
@@ -42,6 +39,17 @@ int64_t output_size(int64_t size, int64_t kernel, int64_t stride, int64_t paddin
 }
 
 }  // namespace
+
+void mark_constant(Func& f, const std::string& buffer) {
+  for (Buffer& parameter : f.buffers) {
+    if (parameter->name != buffer) continue;
+    BufferNode node = *parameter.get();
+    node.is_constant = true;
+    const Buffer constant(std::move(node));
+    f.body = replace_buffer(f.body, parameter, constant);
+    parameter = constant;
+  }
+}
 
 Func matmul(int64_t m, int64_t n, int64_t k, bool is_transposed, bool has_constant_weights, DType dtype) {
   const Tensor a = te::placeholder("A", {m, k}, dtype);

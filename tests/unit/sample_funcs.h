@@ -14,6 +14,9 @@ struct SampleFunc {
   Func func;
 };
 
+// The parameter of this name is known at compile time.
+void mark_constant(Func& f, const std::string& buffer);
+
 // C[i, j] = Σ A[i, k] B[k, j]; weights: B is known at compile time.
 Func matmul(int64_t m, int64_t n, int64_t k, bool is_transposed = false, bool has_constant_weights = false,
             DType dtype = f32);

@@ -147,7 +147,7 @@ TEST(SpaceOfTemplates, every_point_computes_the_same) {
         std::vector<NDArray> arrays;
         for (size_t i = 0; i < original.size(); ++i) {
           NDArray array = original[i].clone();
-          for (const IndexMap& map : relay::layout_changes(schedule.trace(), sample.func.buffers[i]->name))
+          for (const IndexMap& map : schedule.layout_changes(sample.func.buffers[i]->name))
             array = relay::pack_array(array, map);
           arrays.push_back(array);
         }

@@ -13,8 +13,7 @@ namespace {
 
 // A pointwise convolution of blocks of channels with an epilogue; `pixel` is how it reads its input.
 std::string pointwise(const std::string& pixel) {
-  return "func conv(X: bf16[1, 2, 3, 5, 4], W: bf16[6, 8, 1, 1], B: f32[6]) -> (O: f32[1, 6, 3, 5])"
-         "    attrs {constant:W = 1, constant:B = 1} {"
+  return "func conv(X: bf16[1, 2, 3, 5, 4], W: bf16[6, 8, 1, 1] constant, B: f32[6] constant) -> (O: f32[1, 6, 3, 5]) {"
          "  alloc Y: f32[1, 6, 3, 5]"
          "  for n in 0..1 { for c in 0..6 { for h in 0..3 { for w in 0..5 {"
          "    for k in 0..8 { for kh in 0..1 { for kw in 0..1 {"

@@ -135,7 +135,7 @@ TEST(DefaultSchedule, KeepsWeightsAndResultsOfCallersInPlace) {
       const Func scheduled = cpu::default_schedule(sample.func, target).func();
       for (size_t i = 0; i < scheduled.buffers.size(); ++i) {
         const Buffer& before = sample.func.buffers[i];
-        if (sample.func.attributes.count("constant:" + before->name)) continue;
+        if (before->is_constant) continue;
         EXPECT_EQ(const_shape(scheduled.buffers[i]), const_shape(before)) << sample.name << " " << before->name;
       }
     }
@@ -230,7 +230,7 @@ Func transposed_matmul(int64_t m, int64_t n, int64_t k, bool has_constant_weight
       te::reduce("C", {m, n}, {k}, te::Combiner::sum, {a, b},
                  [&](const te::Indices& s, const te::Indices& r) { return a({r[0], s[0]}) * b({r[0], s[1]}); });
   Func f = te::make_func("transposed_matmul", {a, b}, {c});
-  if (has_constant_weights) f.attributes["constant:B"] = int64_t{1};
+  if (has_constant_weights) mark_constant(f, "B");
   return f;
 }
 

@@ -23,7 +23,7 @@ class RandomFunc {
       scope_vars_.push_back(v);
     }
     int inputs = 1 + pick(3), outputs = 1 + pick(2);
-    for (int i = 0; i < inputs + outputs; ++i) f.buffers.push_back(buffer(Scope::global));
+    for (int i = 0; i < inputs + outputs; ++i) f.buffers.push_back(buffer(Scope::global, true));
     f.output_count = outputs;
     buffers_ = f.buffers;
     writable_.assign(f.buffers.end() - outputs, f.buffers.end());
@@ -49,7 +49,7 @@ class RandomFunc {
     return dtype.is_bool() ? f32 : dtype;
   }
 
-  Buffer buffer(Scope scope) {
+  Buffer buffer(Scope scope, bool is_parameter = false) {
     BufferNode node;
     node.name = name();
     node.dtype = scalar();
@@ -60,6 +60,7 @@ class RandomFunc {
     }
     node.scope = scope;
     if (pick(3) == 0) node.alignment = 1 << pick(8);
+    node.is_constant = is_parameter && pick(3) == 0, node.is_streamed = is_parameter && pick(3) == 0;
     return Buffer(std::move(node));
   }
 
@@ -67,7 +68,7 @@ class RandomFunc {
     Attributes result;
     if (pick(3)) return result;
     result["unroll"] = int64_t{-3};
-    if (pick(2)) result["constant:A"] = int64_t{1};
+    if (pick(2)) result["word:A"] = int64_t{1};
     if (pick(2)) result["a b"] = 0.1;
     if (pick(2)) result["note"] = std::string("say \"no\"\\\n\x7f");
     if (pick(2)) result["inf"] = -std::numeric_limits<double>::infinity();

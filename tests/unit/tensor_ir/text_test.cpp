@@ -43,7 +43,7 @@ std::string body(const std::string& statements) {
 
 TEST(Text, PrintsWhatItReads) {
   const char* canonical =
-      R"(func matmul[n](A: f32[n, 512], B: f32[512, 512] strides [513, 1] align 16) -> (C: f32[n, 512]) attrs {constant:B = 1, ratio = 0.5, why = "a \"b\""} {
+      R"(func matmul[n](A: f32[n, 512], B: f32[512, 512] strides [513, 1] align 16 constant) -> (C: f32[n, 512] streamed) attrs {ratio = 0.5, why = "a \"b\""} {
   alloc T: f32[6, 16] in register
   for i in 0..n parallel {
     for j in 0..512 vectorized attrs {factor = 2} {
@@ -280,15 +280,15 @@ TEST(Structural, EqualUpToBoundNamesOnly) {
   EXPECT_TRUE(structural_equal(x + 1, x + 1));
   EXPECT_FALSE(structural_equal(float_imm(f32, 0.0), float_imm(f32, -0.0)));
   EXPECT_TRUE(structural_equal(float_imm(f32, NAN), float_imm(f32, -NAN)));
-  // An attribute that names a buffer follows the buffer, not its name.
-  Func named = parse_func("func f(A: f32[1], B: f32[1]) -> () attrs {constant:B = 1} { }");
-  EXPECT_TRUE(structural_equal(named, parse_func("func g(X: f32[1], W: f32[1]) -> () attrs {constant:W = 1} { }")));
-  EXPECT_FALSE(structural_equal(named, parse_func("func g(X: f32[1], W: f32[1]) -> () attrs {constant:X = 1} { }")));
+  // Facts of parameters count, their names do not.
+  Func named = parse_func("func f(A: f32[1], B: f32[1] constant) -> () { }");
+  EXPECT_TRUE(structural_equal(named, parse_func("func g(X: f32[1], W: f32[1] constant) -> () { }")));
+  EXPECT_FALSE(structural_equal(named, parse_func("func g(X: f32[1] constant, W: f32[1]) -> () { }")));
 }
 
 TEST(Structural, HashIsTheSameOnEveryPlatformAndInEveryRun) {
   Func f = parse_func(
-      "func f[n](A: f32[n, 8] align 16) -> (C: f32[n]) attrs {constant:A = 1, r = 0.5, s = \"t\"} {\n"
+      "func f[n](A: f32[n, 8] align 16 constant) -> (C: f32[n]) attrs {r = 0.5, s = \"t\"} {\n"
       "  alloc T: f32[4] in register\n"
       "  for i in 0..n parallel { block b(spatial v: n = i, reduce r: 8 = 3) { init { C[v] = 0.0f } C[v] = fma(A[v, "
       "r], 2.5f, C[v]) } } }");
