@@ -39,10 +39,15 @@ bool is_decision(const Func& func) {
 
 std::string target_facts(const Target& target, int threads) {
   nlohmann::json facts;
-  std::vector<std::string> features = target.features, instructions;
+  std::vector<std::string> features = target.features;
   std::sort(features.begin(), features.end());
+  nlohmann::json instructions, products;
   for (const MachineInstruction& instruction : target.instructions)
-    instructions.push_back(to_text(instruction.intrinsic));
+    instructions.push_back({{"name", to_text(instruction.intrinsic)}, {"cycles", instruction.cycles}});
+  for (const Intrinsic product : target.tiles.products) products.push_back(to_text(product));
+  const auto level = [](const CacheLevel& cache) {
+    return nlohmann::json{{"bytes", cache.bytes}, {"ways", cache.ways}, {"rate", cache.rate}};
+  };
   facts["architecture"] = target.architecture;
   facts["triple"] = target.triple;
   facts["cpu"] = target.cpu;
@@ -58,10 +63,18 @@ std::string target_facts(const Target& target, int threads) {
   facts["fma_ports"] = target.fma_ports;
   facts["fma_latency"] = target.fma_latency;
   facts["load_ports"] = target.load_ports;
-  facts["l1_bytes"] = target.l1_bytes;
-  facts["l1_ways"] = target.l1_ways;
-  facts["l2_bytes"] = target.l2_bytes;
-  facts["l3_bytes"] = target.l3_bytes;
+  facts["l1"] = level(target.l1);
+  facts["l2"] = level(target.l2);
+  facts["l3"] = level(target.l3);
+  facts["core_to_core_rate"] = target.core_to_core_rate;
+  facts["memory_rate"] = target.memory_rate;
+  facts["core_memory_rate"] = target.core_memory_rate;
+  facts["tiles"] = {{"products", products},
+                    {"registers", target.tiles.registers},
+                    {"rows", target.tiles.rows},
+                    {"row_bytes", target.tiles.row_bytes},
+                    {"product_latency", target.tiles.product_latency},
+                    {"load_cycles", target.tiles.load_cycles}};
   facts["compute_capability"] = target.compute_capability;
   facts["shared_bytes"] = target.shared_bytes;
   facts["scheduled_for_threads"] = target.threads;

@@ -21,9 +21,9 @@ void bind_machine(py::module_& module) {
     result["threads"] = default_team_size();
     result["vector_bits"] = target.vector_bits;
     result["fma_ports"] = target.fma_ports;
-    result["l1_bytes"] = target.l1_bytes;
-    result["l2_bytes"] = target.l2_bytes;
-    result["l3_bytes"] = target.l3_bytes;
+    result["l1_bytes"] = target.l1.bytes;
+    result["l2_bytes"] = target.l2.bytes;
+    result["l3_bytes"] = target.l3.bytes;
     result["llvm_cpu"] = target.cpu;
     return result;
   });

@@ -7,8 +7,11 @@
 
 namespace tw {
 
+// Of caches, on all machines that Tilewright knows.
+inline constexpr int64_t line_bytes = 64;
+
 // Every storage that a kernel sees begins at such a boundary.
-inline constexpr size_t storage_alignment = 64;
+inline constexpr size_t storage_alignment = line_bytes;
 
 inline bool is_aligned(const void* pointer, size_t alignment = storage_alignment) {
   return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;

@@ -13,6 +13,13 @@ namespace tw {
 
 struct Backend;
 
+// A level of memory, as one core sees it.
+struct CacheLevel {
+  int64_t bytes = 0;  // 0: there is none
+  int ways = 0;       // lines that a set of it holds
+  double rate = 0;    // bytes a cycle that a core gets from it, of those that a sweep asks for ahead
+};
+
 struct Target {
   std::string name;                  // as parse_target takes it: "x86:avx512", "rpi4", "cuda:sm_90"
   std::string architecture;          // of the artifact: "x86_64", "aarch64", "arm", "cuda"
@@ -32,8 +39,12 @@ struct Target {
   bool has_f16 = false;            // f16 arithmetic in vectors
   bool has_f16_conversion = false;
   int fma_ports = 2, fma_latency = 4, load_ports = 2;
-  int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 4 << 20;  // l3: of all cores together
-  int l1_ways = 8;                                                        // lines that a set of the first cache holds
+  // What the first cache gives a cycle, load_ports say.  The second one's is what Intel's optimization manual calls
+  // sustained for its cores, of 64 at most; the third is of all cores together, and as measured on Zen 4 and Granite
+  // Rapids.
+  CacheLevel l1{.bytes = 32 << 10, .ways = 8}, l2{.bytes = 512 << 10, .ways = 16, .rate = 48},
+      l3{.bytes = 4 << 20, .rate = 12};
+  double core_to_core_rate = 7;  // bytes a cycle of what another core has written
   // Bytes a cycle that all cores together, and one alone, read from memory: cautious, what most machines of the kind
   // exceed.
   double memory_rate = 32, core_memory_rate = 4;

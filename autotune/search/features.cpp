@@ -59,8 +59,8 @@ Features task_features(const Func& func, const Target& target) {
       {"task.bits", static_cast<float>(func.buffers.empty() ? 0 : func.buffers.back()->dtype.bits)},
       {"target.vector_bits", log_of(target.vector_bits)},
       {"target.vector_registers", log_of(target.vector_registers)},
-      {"target.l1_bytes", log_of(static_cast<double>(target.l1_bytes))},
-      {"target.l2_bytes", log_of(static_cast<double>(target.l2_bytes))},
+      {"target.l1.bytes", log_of(static_cast<double>(target.l1.bytes))},
+      {"target.l2.bytes", log_of(static_cast<double>(target.l2.bytes))},
       {"target.threads", log_of(target.threads)},
   };
   const auto add = [&](const std::string& name, std::vector<double> extents) {

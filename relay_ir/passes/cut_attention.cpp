@@ -34,7 +34,7 @@ int64_t choose_part(const Graph& graph, const Node& node, const Target& target) 
     for (int64_t rows = 4; rows <= 12; ++rows) {
       is_even |= queries % rows == 0 && 2 * rows + 3 <= target.vector_registers - 1;
     }
-    const bool is_long = keys * (size + columns) * 4 > target.l2_bytes / 2 && keys >= 1024 && queries > 96;
+    const bool is_long = keys * (size + columns) * 4 > target.l2.bytes / 2 && keys >= 1024 && queries > 96;
     return is_even && is_long ? even_part(keys, 256 - 256 % lanes, lanes) : 0;
   }
   // Scores are dot products along whole vectors.
@@ -42,11 +42,11 @@ int64_t choose_part(const Graph& graph, const Node& node, const Target& target) 
   const int64_t group = (*q)[rank - 3] / (*k)[rank - 3];
   // A part's scores, before and after masking, and its weights take a half of the first cache.
   const int64_t bytes_of_key = 3 * 4 * group;
-  const bool is_long = keys * bytes_of_key > target.l1_bytes, has_few_heads = heads < 2 * target.threads;
+  const bool is_long = keys * bytes_of_key > target.l1.bytes, has_few_heads = heads < 2 * target.threads;
   if (!is_long && !has_few_heads) return 0;  // the join would take longer than it saves
   // Its ends cost about as much as some keys.
   constexpr int64_t least = 64, most = 1024;
-  int64_t part = std::clamp(target.l1_bytes / 2 / bytes_of_key, least, most);
+  int64_t part = std::clamp(target.l1.bytes / 2 / bytes_of_key, least, most);
   // As many as keep all workers busy to the end.
   part = std::max(least, std::min(part, keys * heads / (4 * target.threads)));
   part -= part % lanes;

@@ -23,7 +23,6 @@ namespace {
 
 // With fewer rows the reading of the weights takes the time, and data is worth no conversion.
 constexpr int64_t many_rows = 4;
-constexpr double memory_bytes_a_cycle = 6;  // that a core gets
 // Products of two values that are computed are worth two conversions from here on.
 constexpr int64_t many_rows_of_values = 16;
 
@@ -112,7 +111,7 @@ class Chooser {
     if (storage_ == f16 || !columns || *columns == 0) return true;
     const double rows = static_cast<double>(elements(node.outputs[0])) / static_cast<double>(*columns);
     const double cycles = rows / target_.fma_ports;  // for a vector of weights
-    return cycles < target_.vector_bits / 8 / memory_bytes_a_cycle;
+    return cycles < target_.vector_bits / 8 / target_.core_memory_rate;
   }
 
   Narrow convolution(const Node& node, bool is_constant) const {
@@ -220,7 +219,7 @@ class Chooser {
     const bool is_stored = is_stored_[id] || (is_mover(node) && is_stored_[node.inputs[0]]);
     // A table of weights is stored as weights are.
     const ValueId largest = is_mover(node) && graph_.is_constant(node.inputs[0]) ? node.inputs[0] : id;
-    return is_stored && elements(largest) * f32.bytes() > target_.l1_bytes;
+    return is_stored && elements(largest) * f32.bytes() > target_.l1.bytes;
   }
 
   // What was left open until its data was chosen.

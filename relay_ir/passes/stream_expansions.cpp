@@ -93,16 +93,16 @@ std::optional<Pair> match(const Graph& graph, const Uses& uses, size_t depthwise
 
 // Cycles of a worker, without what both ways share.
 std::vector<Candidate> candidates_of(const Pair& p, const Target& target) {
-  constexpr double far_rate = 20;  // bytes a cycle, of what the second cache does not hold
+  constexpr double waits = 0.6;  // of the way there and back: stores do not, and loads are foreseen
   const double workers = std::max(1, target.threads), vectors = static_cast<double>(p.channels) / target.lanes(f32);
   const double product = static_cast<double>(p.pixels * p.inputs) * vectors / target.fma_ports / workers;
   const double sum = static_cast<double>(p.result_pixels * p.window) * vectors / target.fma_ports / workers;
-  const double bytes = 4.0 * static_cast<double>(p.pixels * p.channels) / workers, near = 0.5 * target.l2_bytes;
-  const double way = bytes > near ? 2 * bytes / far_rate : 0;
+  const double bytes = 4.0 * static_cast<double>(p.pixels * p.channels) / workers, near = 0.5 * target.l2.bytes;
+  const double way = bytes > near ? waits * 2 * bytes / target.l3.rate : 0;
   // Strips of one vector of channels that stay in the second cache.
   const double vector_bytes = 4.0 * static_cast<double>(p.pixels) * target.lanes(f32);
   const double strips =
-      std::max(std::ceil(vector_bytes / (0.25 * target.l2_bytes)), std::min(2.0, 2 * workers / vectors));
+      std::max(std::ceil(vector_bytes / (0.25 * target.l2.bytes)), std::min(2.0, 2 * workers / vectors));
   const double again = product * static_cast<double>(p.halo) * (strips - 1) / static_cast<double>(p.rows);
   return {{{apart}, product + sum + way}, {{streamed}, product + sum + again}};
 }

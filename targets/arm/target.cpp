@@ -70,11 +70,11 @@ Target make(const Core& core) {
   target.instructions = instructions_of(target.features);
   target.fma_ports = core.fma_ports, target.fma_latency = core.fma_latency, target.load_ports = core.load_ports;
   target.threads = core.threads;
-  target.l1_bytes = int64_t{core.l1_kib} << 10, target.l1_ways = core.l1_ways;
-  target.l2_bytes = int64_t{core.l2_kib} << 10;
-  target.l3_bytes = int64_t{core.l3_kib} << 10;
+  target.l1.bytes = int64_t{core.l1_kib} << 10, target.l1.ways = core.l1_ways;
+  target.l2.bytes = int64_t{core.l2_kib} << 10;
+  target.l3.bytes = int64_t{core.l3_kib} << 10;
   // Boards, which have no large third cache, have one narrow channel.
-  if (target.l3_bytes < 4 << 20) target.memory_rate = 3, target.core_memory_rate = 2;
+  if (target.l3.bytes < 4 << 20) target.memory_rate = 3, target.core_memory_rate = 2;
   target.default_schedule = cpu::default_schedule;
   target.decided_schedule = cpu::decided_schedule;
   return target;
@@ -119,10 +119,10 @@ Target machine_target(const MachineFacts& machine) {
     target = make(*find(runs("neoverse-n1") ? "neoverse-n1" : "aarch64"));
   }
   const CacheSizes& caches = machine.caches;
-  if (caches.l1_data > 0) target.l1_bytes = caches.l1_data;
-  if (caches.l1_ways > 0) target.l1_ways = caches.l1_ways;
-  if (caches.l2 > 0) target.l2_bytes = caches.l2;
-  if (caches.l3 > 0) target.l3_bytes = caches.l3;
+  if (caches.l1_data > 0) target.l1.bytes = caches.l1_data;
+  if (caches.l1_ways > 0) target.l1.ways = caches.l1_ways;
+  if (caches.l2 > 0) target.l2.bytes = caches.l2;
+  if (caches.l3 > 0) target.l3.bytes = caches.l3;
   target.threads = machine.cores;
   return target;
 }

@@ -270,15 +270,15 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
       std::any_of(c.reduce.begin(), c.reduce.end(), [&](const Var& v) { return !as_int(c.analysis.iter(v).extent); });
   const int64_t panel_bytes = c.k_count * c.panel() * c.read_b().buffer->dtype.bytes();
   const auto a_shape = const_shape(c.read_a().buffer);
-  const int64_t a_bytes = a_shape ? element_count(*a_shape) * c.read_a().buffer->dtype.bytes() : target.l2_bytes;
-  const int64_t beside = std::min(a_bytes, target.l2_bytes / 4);  // of A: more of it is a stream
+  const int64_t a_bytes = a_shape ? element_count(*a_shape) * c.read_a().buffer->dtype.bytes() : target.l2.bytes;
+  const int64_t beside = std::min(a_bytes, target.l2.bytes / 4);  // of A: more of it is a stream
   const int64_t rows = count_most_iterations(c.analysis, c.rows);
   if (!is_panelled || is_open_k || c.panels() < 2 || rows < 2 * c.tile_rows()) return;
   const auto inner = loops.innermost(schedule);
   if (!inner) return;
   // Where tiles are many, asking takes longer in all of them than one waits.
   constexpr int64_t most_tiles = 32;
-  const bool fits = 2 * panel_bytes + beside <= target.l2_bytes * 3 / 4 && rows <= most_tiles * c.tile_rows();
+  const bool fits = 2 * panel_bytes + beside <= target.l2.bytes * 3 / 4 && rows <= most_tiles * c.tile_rows();
   const double tile_cycles = static_cast<double>(c.k_count * c.tile_rows()) * c.tile.vectors / target.fma_ports;
   const double waits = std::max(0.0, static_cast<double>(panel_bytes) / target.core_memory_rate - tile_cycles);
   int64_t tiles = 1;
@@ -287,7 +287,7 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
                                     {{1}, fits ? 1.02 : 1.05}};
   const Buffer panels = analyse(schedule.node(block)).reads[c.b].buffer;
   // A part costs a tile a line a few steps, which nothing was seen to lose by.
-  const bool has_parts = tiles > 1 && c.k_count > 1 && c.batch.empty(), parts_fit = panel_bytes <= target.l2_bytes / 2;
+  const bool has_parts = tiles > 1 && c.k_count > 1 && c.batch.empty(), parts_fit = panel_bytes <= target.l2.bytes / 2;
   if (has_parts) candidates.push_back({{2}, parts_fit ? 1 : 1.05});
   const int64_t how = schedule.decide("panel_prefetch", candidates, {has_parts && parts_fit ? 2 : fits ? 1 : 0})[0];
   if (how == 1) prefetch_ahead(schedule, *inner, panels, panel_bytes);
@@ -298,7 +298,7 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
 void prefetch_epilogue(Schedule& schedule, const BlockRef& out, const LoopRef& tile, const Target& target) {
   for (const Access& read : analyse(schedule.node(out)).reads) {
     if (!schedule.func().is_parameter(read.buffer) || read.buffer->is_constant) continue;
-    if (least_bytes(read.buffer) >= target.l2_bytes / 4) prefetch_ahead(schedule, tile, read.buffer, 0);
+    if (least_bytes(read.buffer) >= target.l2.bytes / 4) prefetch_ahead(schedule, tile, read.buffer, 0);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/memory.h"
 #include "runtime/ndarray.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
@@ -21,7 +22,7 @@ int64_t bytes_of(const Buffer& buffer) {  // 0: symbolic
 // Of the last cache, for the target's threads: of larger shares others have theirs.
 int64_t cache_share(const Target& target) {
   constexpr int64_t bytes_a_thread = 16 << 20;
-  return std::min(std::max(target.l2_bytes, target.l3_bytes), int64_t{target.threads} * bytes_a_thread);
+  return std::min(std::max(target.l2.bytes, target.l3.bytes), int64_t{target.threads} * bytes_a_thread);
 }
 
 // Elements of a block of the intermediate along `axis`: the machine's lanes, but the channels of one group where a
@@ -198,7 +199,7 @@ void share_out(Schedule& schedule, const LoopRef& loop) {
 bool is_stream(const Buffer& operand, int64_t uses, const Target& target) {
   constexpr int64_t most_uses = 8;
   const auto shape = const_shape(operand);
-  return shape && uses <= most_uses && element_count(*shape) * operand->dtype.bytes() > target.l2_bytes;
+  return shape && uses <= most_uses && element_count(*shape) * operand->dtype.bytes() > target.l2.bytes;
 }
 
 void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
@@ -230,7 +231,6 @@ void PanelUse::count_usual_tiles(const Schedule& schedule, int64_t tile_rows) {
 }
 
 void prefetch_in_parts(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes) {
-  constexpr int64_t line_bytes = 64;
   const auto& [outside, extents, all_along_k] = use;
   std::vector<LoopRef> reduce = all_along_k;
   int64_t tiles = 1;
@@ -252,7 +252,7 @@ void decide_panel_prefetch(Schedule& schedule, const PanelUse& use, const Buffer
                            const Target& target) {
   const auto is_long = [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; };
   if (std::none_of(use.reduce.begin(), use.reduce.end(), is_long)) return;
-  const bool fits = panel_bytes <= target.l2_bytes / 2;
+  const bool fits = panel_bytes <= target.l2.bytes / 2;
   const std::vector<Candidate> candidates{{{0}, 1.02}, {{2}, fits ? 1.0 : 1.05}};
   if (schedule.decide("panel_prefetch", candidates, {fits ? 2 : 0})[0] == 2)
     prefetch_in_parts(schedule, use, panels, panel_bytes);

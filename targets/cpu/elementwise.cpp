@@ -11,13 +11,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/memory.h"
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::cpu {
 namespace {
 
 constexpr int64_t elements_a_task = 4096;  // enough to outweigh handing out a task
-constexpr int64_t line_bytes = 64;         // of caches
 constexpr int64_t fewest_rows = 4;         // fewer interleave as they are
 
 // Elements of a vector: what is only moved is not computed with.

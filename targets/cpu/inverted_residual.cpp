@@ -109,7 +109,7 @@ int64_t decide_rows_of_task(Schedule& schedule, int64_t rows, int64_t panels, in
     if (rows % strip != 0) continue;
     const int64_t tasks = panels * (rows / strip);
     const bool has_tasks = tasks >= 2 * target.threads && is_even_share(tasks, target.threads);
-    const bool is_near = strip * row_bytes <= target.l2_bytes / 4;
+    const bool is_near = strip * row_bytes <= target.l2.bytes / 4;
     const double again = strip < rows ? border / static_cast<double>(strip) : 0;
     candidates.push_back({{strip}, 1 + again + (has_tasks ? 0 : 0.5) + (is_near ? 0 : 0.25)});
     if (candidates.back().cost < candidates[best].cost) best = candidates.size() - 1;

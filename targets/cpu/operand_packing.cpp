@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/memory.h"
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::cpu {
@@ -61,7 +62,7 @@ std::optional<Packing> choose_packing(const Schedule& schedule, const Contractio
   if (is_contiguous && !is_reused) return Packing::none;
   if (!is_plain || rows < 4) return is_contiguous ? std::optional(Packing::none) : std::nullopt;
   if (packs_a ||
-      count_iterations(c.analysis, c.reduce) * tile.vectors * lanes * b.buffer->dtype.bytes() > target.l2_bytes)
+      count_iterations(c.analysis, c.reduce) * tile.vectors * lanes * b.buffer->dtype.bytes() > target.l2.bytes)
     return Packing::ahead;
   // All rows of a panel are one task then.
   const int64_t tasks = count_iterations(c.analysis, c.batch) * ((n_vectors + tile.vectors - 1) / tile.vectors);
@@ -100,11 +101,10 @@ namespace {
 // Whether lines that lie so many bytes apart, one for each step, find room in the second cache: strides of many powers
 // of two fall into few of its sets.  Of a stride that is not known the worst is expected.
 bool are_lines_near(std::optional<int64_t> stride, int64_t steps, const Target& target) {
-  constexpr int64_t line_bytes = 64, ways = 16;
-  const int64_t sets = std::max<int64_t>(1, target.l2_bytes / (line_bytes * ways));
+  const int64_t sets = std::max<int64_t>(1, target.l2.bytes / (line_bytes * target.l2.ways));
   int64_t used = stride ? sets : 1;
   if (stride && *stride % line_bytes == 0) used = sets / std::gcd(sets, *stride / line_bytes);
-  return steps <= used * ways / 2;
+  return steps <= used * target.l2.ways / 2;
 }
 
 // What is packed together, if anything can be.
@@ -120,10 +120,10 @@ int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, con
   if (units * tiles_a_unit < 2 || m < tile.rows || tile.rows < 2) return 0;
   if (unit_stride(a, c.rows.back(), c.analysis.iters, static_cast<int>(m)) != 1) return 0;
   const int64_t unit_bytes = a.buffer->dtype.bytes() * k * tile.rows * tiles_a_unit;
-  if (units * unit_bytes <= target.l1_bytes) return 0;
+  if (units * unit_bytes <= target.l1.bytes) return 0;
   const int64_t batch =
       count_iterations(c.analysis, c.batch) * (count_iterations(c.analysis, c.rows) / m / (around ? units : 1));
-  const int64_t fits = std::clamp<int64_t>(target.l2_bytes / 4 / unit_bytes, 1, units);
+  const int64_t fits = std::clamp<int64_t>(target.l2.bytes / 4 / unit_bytes, 1, units);
   // Blocks of equal size that the workers share evenly, if there are any; else as few as possible.
   const int64_t threads = std::max(1, target.threads);
   if (around) {

@@ -20,7 +20,7 @@ int64_t panel_bytes(const RowSweep& sweep) {
 // Bytes that the slowest worker waits for from beyond its second cache.
 double bytes_of_worker(const RowSweep& sweep, int64_t blocks, const Target& target) {
   // Beside a block are a panel and the next one, which is on its way.
-  const int64_t threads = std::max(1, target.threads), near = target.l2_bytes * 3 / 4 - 2 * panel_bytes(sweep);
+  const int64_t threads = std::max(1, target.threads), near = target.l2.bytes * 3 / 4 - 2 * panel_bytes(sweep);
   const int64_t of_worker = divide_up(blocks, threads);
   const double block_bytes = static_cast<double>(sweep.a_bytes) / static_cast<double>(blocks);
   // Panels are asked for ahead.
@@ -33,7 +33,7 @@ double bytes_of_worker(const RowSweep& sweep, int64_t blocks, const Target& targ
     const int64_t panels = divide_up(sweep.panels, threads);
     return block_bytes * reads_of_a(panels) + b_bytes * static_cast<double>(panels) / static_cast<double>(sweep.panels);
   }
-  const double reads_of_b = sweep.b_bytes <= target.l2_bytes / 2 ? 1 : static_cast<double>(of_worker);
+  const double reads_of_b = sweep.b_bytes <= target.l2.bytes / 2 ? 1 : static_cast<double>(of_worker);
   return static_cast<double>(of_worker) * block_bytes * reads_of_a(sweep.panels) + b_bytes * reads_of_b;
 }
 
@@ -41,7 +41,7 @@ double bytes_of_worker(const RowSweep& sweep, int64_t blocks, const Target& targ
 
 std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target) {
   std::vector<Candidate> candidates = {{{0, 1}, bytes_of_worker(sweep, 1, target)}};
-  if (panel_bytes(sweep) > target.l2_bytes / 4) return candidates;  // it leaves no room for a block
+  if (panel_bytes(sweep) > target.l2.bytes / 4) return candidates;  // it leaves no room for a block
   int64_t before = 1;
   for (size_t loop = 0; loop < sweep.extents.size(); ++loop) {
     const int64_t extent = sweep.extents[loop];

@@ -84,7 +84,7 @@ void prefetch_later_row(Schedule& schedule, const std::vector<BlockAnalysis>& bl
   }
   if (readers.empty()) return;
   const bool is_expensive = std::any_of(readers.begin(), readers.end(), [](const Reader& r) { return r.is_expensive; });
-  const bool stays = (is_expensive ? 3 : 8) * row_bytes <= target.l1_bytes;
+  const bool stays = (is_expensive ? 3 : 8) * row_bytes <= target.l1.bytes;
   const double share = share_of_caches(schedule.func(), target);
   const RowPrefetch best = share > 1 ? far_row : stays && share < 0.5 ? next_row : none;
   std::vector<Candidate> candidates;

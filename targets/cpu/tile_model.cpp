@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/memory.h"
+
 namespace tw::cpu {
 namespace {
 
@@ -17,8 +19,8 @@ double step_cycles(int rows, int vectors, const Target& target) {
 
 // Bytes that a core gets a cycle from the cache that holds so many; nothing is lost in the first one.
 double bytes_a_cycle(int64_t bytes, const Target& target) {
-  if (bytes <= target.l1_bytes * 3 / 4) return 0;
-  return bytes <= target.l2_bytes / 2 ? 48 : 12;
+  if (bytes <= target.l1.bytes * 3 / 4) return 0;
+  return bytes <= target.l2.bytes / 2 ? target.l2.rate : target.l3.rate;
 }
 
 bool fits(const RegisterTile& tile, const Target& target) {
@@ -38,25 +40,25 @@ double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, in
 }
 
 double conflict_cycles(const RegisterTile& tile, int64_t row_stride, const Target& target) {
-  constexpr int64_t line_bytes = 64, element_bytes = 4;
+  constexpr int64_t element_bytes = 4;
   // Of a line that comes from the second cache instead, as measured on Zen 4 (products of 128 … 2048 rows, k = 1024,
   // 2048, 3072; tiles of 8 × 2 … 14 × 2).
   constexpr double cycles_a_line = 1.7;
   if (row_stride < line_bytes) return 0;  // rows share lines
-  const int64_t sets = std::max<int64_t>(1, target.l1_bytes / (line_bytes * target.l1_ways));
+  const int64_t sets = std::max<int64_t>(1, target.l1.bytes / (line_bytes * target.l1.ways));
   std::map<int64_t, int> lines;  // of A, by set
   for (int row = 0; row < tile.rows; ++row) ++lines[row * row_stride / line_bytes % sets];
   // Of B pass, while a line of A serves its steps, so many through each set.
   const double passing = static_cast<double>(line_bytes / element_bytes * tile.vectors * (target.vector_bits / 8)) /
                          line_bytes / static_cast<double>(sets);
   double beyond = 0;
-  for (const auto& [set, count] : lines) beyond += std::clamp<double>(count + passing - target.l1_ways, 0, count);
+  for (const auto& [set, count] : lines) beyond += std::clamp<double>(count + passing - target.l1.ways, 0, count);
   return cycles_a_line * beyond;
 }
 
 double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Sweep& sweep,
                        const Target& target) {
-  constexpr double line_bytes = 64, fewest_cycles_a_line = 3;
+  constexpr double fewest_cycles_a_line = 3;
   const double vector_bytes = target.vector_bits / 8.0, step = step_cycles(tile.rows, tile.vectors, target);
   const int64_t panels = (n_vectors + tile.vectors - 1) / tile.vectors, tiles = (m + tile.rows - 1) / tile.rows;
   double cycles = conflict_cycles(tile, sweep.row_stride, target);  // of a tile and step
@@ -69,7 +71,7 @@ double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, i
   }
   // Each row is a stream of its own, too short to be foreseen: a line serves as many steps as it has elements.
   if (const double rate = bytes_a_cycle(sweep.scattered_bytes, target); rate > 0 && panels > 1)
-    cycles += tile.rows * 4 / line_bytes * std::max(fewest_cycles_a_line, line_bytes / rate);
+    cycles += tile.rows * 4.0 / line_bytes * std::max(fewest_cycles_a_line, line_bytes / rate);
   // A panel's part of each row of B lies apart from the next.
   const double packing = sweep.packs_panels ? (6 + 2.0 * tile.vectors) / static_cast<double>(sweep.outer_rows) : 0;
   return (cycles * static_cast<double>(tiles) + packing) * static_cast<double>(panels * k);
@@ -91,7 +93,7 @@ double tile_cost(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t
   // Of equals the one that does more work a load.
   const double loads = static_cast<double>(tile.rows + tile.vectors) / (tile.rows * tile.vectors);
   // A panel that takes more of the second cache leaves no room for the next one and for rows.
-  const bool is_crowded = tile.vectors * (target.vector_bits / 8) * k > target.l2_bytes / 4;
+  const bool is_crowded = tile.vectors * (target.vector_bits / 8) * k > target.l2.bytes / 4;
   // A partial tile is code of its own.
   const double uneven = m % tile.rows ? 0.02 / std::max(1.0, static_cast<double>(m / tile.rows) / 8) : 0.0;
   return predict_cycles(tile, m, n_vectors, k, target) * (1 + 0.02 * loads + uneven + (is_crowded ? 0.12 : 0.0)) +

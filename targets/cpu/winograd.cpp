@@ -56,15 +56,12 @@ struct Blocking {
 
 // Bytes that a core gets a cycle of what the cores' common cache holds, or memory.
 double far_rate(int64_t bytes, const Target& target) {
-  return bytes <= target.l3_bytes / 2 ? 10 : std::max(6.0, target.core_memory_rate);
+  return bytes <= target.l3.bytes / 2 ? target.l3.rate : target.core_memory_rate;
 }
 
-// Products, transforms, and the way of weights and data from their caches, for the slowest core.  Rates were fitted to
-// 670 measured blocks of 17 layers (Granite Rapids): the best by prediction are within 2 % of the best measured.
+// Products, transforms, and the way of weights and data from their caches, for the slowest core.  They were compared
+// with 670 measured blocks of 17 layers (Granite Rapids): the best by prediction are within 2 % of the best measured.
 double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
-  constexpr double near_rate = 48;   // of the second cache, bytes a cycle
-  constexpr double others_rate = 7;  // of what another core has written
-  constexpr double least_memory_rate = 6;
   constexpr double loop_cycles = 1;  // of a step along k beside its multiply-adds
   const int lanes = target.lanes(f32);
   const int64_t points = s.size * s.size, vectors = divide_up(s.outputs, lanes), threads = std::max(1, target.threads);
@@ -77,8 +74,8 @@ double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
   const double transform = static_cast<double>(points) * (3.5 + 6.0 / target.fma_ports);  // a tile, vector of channels
   const double input_transform = transform * static_cast<double>(divide_up(s.inputs, lanes));
   // A panel's matrix is read again for each row of register tiles: for nothing out of the first cache.
-  const bool is_matrix_near = panel_bytes / points <= target.l1_bytes / 3;
-  const double again = is_matrix_near ? 0 : static_cast<double>((rows - 1) * panel_bytes) / near_rate;
+  const bool is_matrix_near = panel_bytes / points <= target.l1.bytes / 3;
+  const double again = is_matrix_near ? 0 : static_cast<double>((rows - 1) * panel_bytes) / target.l2.rate;
   const double computing =
       static_cast<double>(points) *
           (predict_cycles(b.tile, b.tiles, b.tile.vectors, s.inputs, target) +
@@ -87,13 +84,13 @@ double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
   // One point's weights come while the one before computes: from memory at first, since other layers' came in between.
   const auto task = [&](double rate) { return std::max(computing, static_cast<double>(panel_bytes) / rate); };
   const auto rate_again = [&](int64_t bytes) {
-    return bytes <= target.l2_bytes * 2 / 5 ? near_rate : far_rate(bytes, target);
+    return bytes <= target.l2.bytes * 2 / 5 ? target.l2.rate : far_rate(bytes, target);
   };
-  const double first_task = task(std::max(least_memory_rate, target.core_memory_rate));
+  const double first_task = task(target.core_memory_rate);
   const auto shares = static_cast<double>(divide_up(blocks, threads));
   if (b.is_data_local) {
     // Data that the second cache does not keep come again, half of them, for each panel.
-    const bool stay = data_bytes + product_bytes <= target.l2_bytes / 4;
+    const bool stay = data_bytes + product_bytes <= target.l2.bytes / 4;
     const double reads = stay ? 0 : 0.5 * static_cast<double>(data_bytes) / far_rate(data_bytes, target);
     const double next_task = task(rate_again(weight_bytes + data_bytes + product_bytes));
     return static_cast<double>(panels) * (first_task + (shares - 1) * next_task + shares * reads) +
@@ -104,7 +101,7 @@ double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
   const auto tasks = static_cast<double>(divide_up(blocks * panels, threads)),
              own_panels = static_cast<double>(divide_up(panels, threads));
   return own_panels * first_task + std::max(0.0, tasks - own_panels) * task(rate_again(panel_bytes)) +
-         tasks * static_cast<double>(data_bytes) / others_rate +
+         tasks * static_cast<double>(data_bytes) / target.core_to_core_rate +
          input_transform * static_cast<double>(s.tiles) / static_cast<double>(threads) + meeting;
 }
 
@@ -119,9 +116,9 @@ Blocking decide_blocking(Schedule& schedule, const Sizes& s, const Target& targe
     for (int64_t tiles = tile.rows; tiles < s.tiles + tile.rows; tiles += tile.rows) {
       const int64_t product_bytes = 4 * points * tiles * tile.vectors * lanes,
                     data_bytes = 4 * points * tiles * s.inputs;
-      if (product_bytes > target.l2_bytes / 2 && tiles > tile.rows) break;
+      if (product_bytes > target.l2.bytes / 2 && tiles > tile.rows) break;
       for (const bool is_local : {true, false}) {
-        if (is_local && product_bytes + data_bytes > target.l2_bytes * 3 / 4) continue;
+        if (is_local && product_bytes + data_bytes > target.l2.bytes * 3 / 4) continue;
         Blocking blocking{tile, tiles, is_local, 0};
         blocking.cycles = predict_cycles(s, blocking, target);
         blockings.push_back(blocking);

@@ -51,9 +51,9 @@ Target make_target(std::string_view name) {
   target.vector_registers = 255;
   target.has_fma = true;
   target.has_f16_conversion = true;
-  target.l1_bytes = 128 << 10;
-  target.l2_bytes = found->l2_bytes;
-  target.l3_bytes = 0;
+  target.l1.bytes = 128 << 10;
+  target.l2.bytes = found->l2_bytes;
+  target.l3 = {};
   target.threads = found->multiprocessors;
   target.compute_capability = found->compute_capability;
   target.shared_bytes = 48 << 10;  // a block may have without asking for more

@@ -6,14 +6,11 @@
 
 #include <algorithm>
 
+#include "runtime/memory.h"
 #include "tensor_ir/match.h"
 
 namespace tw {
-namespace {
-
-constexpr int64_t line_bytes = 64;  // of caches
-
-}  // namespace
+namespace {}  // namespace
 
 // ---------------------------------------------------------------------------------------------------------------
 // Functions

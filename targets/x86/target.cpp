@@ -76,7 +76,7 @@ Target make(const Level& level, const std::vector<std::string>& further) {
   target.instructions = instructions_of(target.features);
   target.tiles = tiles_of(target.features);
   target.fma_ports = 2, target.fma_latency = 4, target.load_ports = 2;
-  target.l1_bytes = 32 << 10, target.l2_bytes = 1 << 20, target.l3_bytes = 16 << 20;
+  target.l2.bytes = 1 << 20, target.l3.bytes = 16 << 20;
   target.threads = 4;
   target.default_schedule = cpu::default_schedule;
   target.decided_schedule = cpu::decided_schedule;
@@ -140,10 +140,10 @@ Target machine_target(const MachineFacts& machine) {
     }
     Target target = make(*level, further);
     const CacheSizes& caches = machine.caches;
-    if (caches.l1_data > 0) target.l1_bytes = caches.l1_data;
-    if (caches.l1_ways > 0) target.l1_ways = caches.l1_ways;
-    if (caches.l2 > 0) target.l2_bytes = caches.l2;
-    if (caches.l3 > 0) target.l3_bytes = caches.l3;
+    if (caches.l1_data > 0) target.l1.bytes = caches.l1_data;
+    if (caches.l1_ways > 0) target.l1.ways = caches.l1_ways;
+    if (caches.l2 > 0) target.l2.bytes = caches.l2;
+    if (caches.l3 > 0) target.l3.bytes = caches.l3;
     if (machine.has_half_width_fma) target.fma_ports = 1;
     target.threads = machine.cores;
     return target;

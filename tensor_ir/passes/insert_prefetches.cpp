@@ -12,6 +12,7 @@
 #include <set>
 #include <string_view>
 
+#include "runtime/memory.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/passes.h"
@@ -20,7 +21,6 @@
 namespace tw {
 namespace {
 
-constexpr int64_t line_bytes = 64;
 // Of the attributes, by Cache; the intrinsic counts caches from the last.
 constexpr std::string_view names[] = {"prefetch_l1:", "prefetch_l2:", "prefetch_l3:"};
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/memory.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/passes.h"
@@ -16,8 +17,6 @@
 
 namespace tw {
 namespace {
-
-constexpr int64_t line_bytes = 64;
 
 // The number that these loops count together, and how many there are.
 struct Position {

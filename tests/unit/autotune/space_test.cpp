@@ -92,7 +92,7 @@ std::vector<test::SampleFunc> samples_of_decisions() {
 // With caches that small samples fill.
 Target small_core() {
   Target target = core(512, 32);
-  target.l1_bytes = 4 << 10, target.l2_bytes = 16 << 10;
+  target.l1.bytes = 4 << 10, target.l2.bytes = 16 << 10;
   return target;
 }
 
@@ -188,8 +188,11 @@ TEST(Tasks, targets_differ_by_every_fact) {
     change(other);
     EXPECT_TRUE(keys.insert(target_key(other, 2)).second);
   };
-  add([](Target& t) { t.l2_bytes *= 2; });
-  add([](Target& t) { t.l1_ways *= 2; });
+  add([](Target& t) { t.l2.bytes *= 2; });
+  add([](Target& t) { t.l1.ways *= 2; });
+  add([](Target& t) { t.l3.rate *= 2; });
+  add([](Target& t) { t.core_memory_rate *= 2; });
+  add([](Target& t) { t.tiles.load_cycles += 1; });
   add([](Target& t) { t.fma_ports = 1; });
   add([](Target& t) { t.threads += 1; });
   add([](Target& t) { t.own_template = "mine"; });

@@ -387,7 +387,7 @@ TEST(Compile, RowsOfATileShareAPointer) {
     return y
   })");
   Target target = parse_target("x86:avx512");
-  target.l2_bytes = 2 << 20, target.l3_bytes = 64 << 20, target.threads = 2;
+  target.l2.bytes = 2 << 20, target.l3.bytes = 64 << 20, target.threads = 2;
   std::string assembly;
   CompileOptions options;
   options.jobs = 1;

@@ -132,7 +132,7 @@ TEST(StreamedExpansion, ComputesTheSame) {
 // What would go through the common cache is streamed; what stays in the second caches is not.
 TEST(StreamedExpansion, IsChosenWhereTheChannelsLeaveTheCaches) {
   Target target = parse_target("x86:avx512");
-  target.threads = 2, target.l2_bytes = 2 << 20;
+  target.threads = 2, target.l2.bytes = 2 << 20;
   const auto chosen = [&](int64_t inputs, int64_t channels, int64_t size) {
     Choice result;
     const DecisionSource note = [&](const GraphDecision& decision) {

@@ -268,7 +268,7 @@ std::vector<KernelCase> transposition_cases(const Target& target) {
     Schedule schedule = target.default_schedule(f, target);
     cases.push_back(make_case(name, schedule.func(), 17, tolerance_of(f.buffers.back()->dtype)));
     Target without_caches = target;
-    without_caches.l2_bytes = without_caches.l3_bytes = 0;
+    without_caches.l2.bytes = without_caches.l3.bytes = 0;
     schedule = target.default_schedule(f, without_caches);
     cases.push_back(make_case(name + "_streaming", schedule.func(), 17, tolerance_of(f.buffers.back()->dtype)));
   };

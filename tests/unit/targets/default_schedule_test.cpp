@@ -237,11 +237,11 @@ Func transposed_matmul(int64_t m, int64_t n, int64_t k, bool has_constant_weight
 // A first operand that is contiguous along the rows is packed in blocks of rows, tails of blocks and tiles included.
 TEST(DefaultSchedule, PacksRowsThatLieAcross) {
   for (Target target : cores()) {
-    target.l1_bytes = 1 << 10;
+    target.l1.bytes = 1 << 10;
     for (const int threads : {1, 3}) {
       target.threads = threads;
       for (const int64_t l2_bytes : {8 << 10, 64 << 10}) {
-        target.l2_bytes = l2_bytes;
+        target.l2.bytes = l2_bytes;
         for (const int64_t m : {48, 61}) {
           for (const bool has_constant_weights : {false, true}) {
             const Func product = transposed_matmul(m, 130, 21, has_constant_weights);
@@ -275,7 +275,7 @@ int64_t iterations_before_panels(const Schedule& schedule) {
 TEST(DefaultSchedule, CutsRowsIntoBlocks) {
   for (Target target : cores()) {
     if (target.tiles.registers > 0) continue;
-    target.l2_bytes = 16 << 10;
+    target.l2.bytes = 16 << 10;
     const Func product = matmul(640, 128, 8, false, true);
     expect_same_meaning(product, target);
     EXPECT_GT(iterations_before_panels(cpu::default_schedule(product, target)), 1) << target.name;
@@ -294,7 +294,7 @@ TEST(DefaultSchedule, CutsRowsIntoBlocks) {
 
 TEST(RowBlocks, AreForManyRowsOfFewWeights) {
   Target target = core(512, 32);
-  target.l2_bytes = 1 << 20;
+  target.l2.bytes = 1 << 20;
   const auto chosen = [&](const cpu::RowSweep& sweep) {
     return cpu::choose_row_blocks(cpu::row_block_candidates(sweep, target));
   };
@@ -334,7 +334,7 @@ TEST(DefaultSchedule, AsksForTheNextPanel) {
     EXPECT_EQ(found[0] % (32 * 64), 0) << "whole panels of 32 rows";
   }
   EXPECT_TRUE(panels_asked_for(cpu::default_schedule(product(2), target)).empty());
-  target.l2_bytes = 4 << 10;
+  target.l2.bytes = 4 << 10;
   EXPECT_TRUE(panels_asked_for(cpu::default_schedule(product(64), target)).empty());
 }
 
@@ -405,7 +405,7 @@ std::vector<std::string> asked_for(const Schedule& schedule) {
 // stay in the first cache, and one that is well ahead, too, where they come from memory.
 TEST(DefaultSchedule, StagesOfARowAskForALaterOne) {
   Target target = core(512, 32);
-  target.l1_bytes = 48 << 10;
+  target.l1.bytes = 48 << 10;
   const auto asked = [&](const Func& func, const Decisions& decisions = {}) {
     return asked_for(cpu::decided_schedule(func, target, decisions));
   };
@@ -491,7 +491,7 @@ TEST(TileModel, PrefersRowsToPanelsThatLeaveTheFirstCache) {
 
 TEST(TileModel, KeepsRowsOutOfEachOthersWay) {
   Target target = core(512, 32);
-  target.l1_bytes = 32 << 10, target.l1_ways = 8;
+  target.l1.bytes = 32 << 10, target.l1.ways = 8;
   const auto cycles = [&](int rows, int64_t stride) { return cpu::conflict_cycles({rows, 2}, stride, target); };
   EXPECT_EQ(cycles(14, 768 * 4), 0.0) << "four sets for 14 rows";
   EXPECT_GT(cycles(14, 1024 * 4), cycles(12, 1024 * 4)) << "one set for all of them";
@@ -500,9 +500,9 @@ TEST(TileModel, KeepsRowsOutOfEachOthersWay) {
   EXPECT_EQ(cycles(14, 4), 0.0) << "one line holds all rows";
   EXPECT_EQ(cycles(14, 0), 0.0);
   EXPECT_LE(cpu::choose_tile(128, 48, 3072, target, {.row_stride = 3072 * 4}).rows, 8);
-  target.l1_bytes = 64 << 10, target.l1_ways = 16;
+  target.l1.bytes = 64 << 10, target.l1.ways = 16;
   EXPECT_EQ(cycles(14, 1024 * 4), 0.0) << "16 ways hold them";
-  target.l1_bytes = 1 << 10, target.l1_ways = 64;
+  target.l1.bytes = 1 << 10, target.l1.ways = 64;
   EXPECT_EQ(cycles(14, 1024 * 4), 0.0) << "what a device says of itself may be odd";
 }
 
