@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <random>
 
 #include "autotune/measure/exchange.h"
-#include "relay_ir/compile/layout.h"
-#include "targets/lower.h"
+#include "relay_ir/compile/plan_maker.h"
 
 namespace tw::autotune {
 namespace {
@@ -149,56 +147,25 @@ std::vector<std::vector<NDArray>> made_up_buffers(const Func& func, uint64_t see
 
 Executable build_candidate(const Func& func, const Schedule& schedule, const Target& target,
                            const std::vector<NDArray>& buffers, CodegenReport* report) {
-  const Func& scheduled = schedule.func();
-  LoweredFunc lowered = lower(scheduled, target, func.name);
-  name_by_content(lowered, func.name);
-  Plan plan;
-  std::vector<NDArray> constants;
-  std::map<std::string, BufferUse> uses;  // lowering flattens buffers and keeps their names
+  const relay::ScheduledFunc scheduled = relay::lower_scheduled(func, schedule, target, func.name);
+  relay::PlanMaker maker(func.name, {}, target);
+  std::vector<BufferUse> uses;
   for (size_t i = 0; i < func.buffers.size(); ++i) {
     const Buffer& buffer = func.buffers[i];
-    NDArray array = buffers.at(i);
-    BufferUse use;
-    const auto add = [&](std::vector<TensorInfo>& tensors, Storage storage) {
-      use = {storage, static_cast<uint32_t>(tensors.size()), 0, static_cast<int64_t>(array.byte_size())};
-      tensors.push_back({buffer->name, array.dtype(), array.shape()});
-    };
-    if (buffer->is_constant) {
-      for (const IndexMap& map : schedule.layout_changes(buffer->name)) array = relay::pack_array(array, map);
-      add(plan.constants, Storage::constant);
-      constants.push_back(array);
-    } else {
-      add(func.is_output(buffer) ? plan.outputs : plan.inputs,
-          func.is_output(buffer) ? Storage::output : Storage::input);
-    }
-    uses[buffer->name] = use;
+    const relay::TensorType type{buffer->dtype, buffer->shape};
+    uses.push_back(buffer->is_constant ? maker.add_constant(buffer->name, buffers.at(i), scheduled.layouts[i])
+                   : func.is_output(buffer)  ? maker.add_output(buffer->name, type)
+                                             : maker.add_input(buffer->name, type));
   }
-  for (const Buffer& buffer : lowered.temporaries) {
-    const int64_t bytes = element_count(shape_of(buffer)) * buffer->dtype.bytes();
-    uses[buffer->name] = {Storage::arena, 0, plan.arena_bytes, bytes};
-    plan.arena_bytes += (bytes + 63) / 64 * 64;
-  }
-  for (const Kernel& kernel : lowered.kernels) {
-    Step step;
-    step.kernel = step.name = kernel.symbol;
-    const size_t own = kernel.func.buffers.size() - (kernel.has_workspace() ? 1 : 0);
-    for (size_t b = 0; b < own; ++b) step.buffers.push_back(uses.at(kernel.func.buffers[b]->name));
-    const auto tasks = as_int(kernel.tasks), workspace_bytes = as_int(kernel.workspace_bytes);
-    check(tasks && workspace_bytes, "candidate: a Func of constant shapes has constant sizes");
-    step.tasks = *tasks, step.workspace_bytes = *workspace_bytes;
-    plan.workspace_bytes = std::max(plan.workspace_bytes, *workspace_bytes);
-    plan.steps.push_back(std::move(step));
-  }
+  constexpr int bytes_moved = 0;  // which nobody asks a candidate
+  maker.add_steps(func.name, scheduled, bytes_moved, [&](size_t i) { return uses[i]; });
   CodegenOptions options;
   options.wants_report = report != nullptr;
-  // Equal kernels of one Func have one symbol.
-  std::vector<Kernel> kernels;
-  for (const Kernel& kernel : lowered.kernels) {
-    const auto has_symbol = [&](const Kernel& other) { return other.symbol == kernel.symbol; };
-    if (std::none_of(kernels.begin(), kernels.end(), has_symbol)) kernels.push_back(kernel);
-  }
-  return Executable(compile_image(kernels, target, options, report), std::move(plan), std::move(constants),
-                    {target.architecture, target.name, target.features});
+  auto [plan, constants] = std::move(maker).finish(options.jobs);
+  return {compile_image(relay::different_kernels({scheduled}), target, options, report),
+          std::move(plan),
+          std::move(constants),
+          {target.architecture, target.name, target.features}};
 }
 
 std::vector<NDArray> inputs_among(const Func& func, const std::vector<NDArray>& buffers) {

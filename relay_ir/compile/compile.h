@@ -71,7 +71,10 @@ std::vector<Group> fuse(const Graph& graph, const Target& target);
 // A constant of one element: it is part of a group's code and no buffer.
 bool is_immediate(const Graph& graph, ValueId id);
 
-// The group's mathematics: buffers are inputs (but immediates) then outputs, in the layout in which they are stored.
+// By buffer of the group's Func: inputs but immediates, then outputs.
+std::vector<ValueId> buffer_values(const Graph& graph, const Group& group);
+
+// The group's mathematics, of buffers in the layout in which they are stored.
 Func lower_group(const Graph& graph, const Group& group);
 
 Executable compile(const Graph& graph, const Target& target, const CompileOptions& options = {},

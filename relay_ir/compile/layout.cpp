@@ -44,11 +44,7 @@ std::optional<BlockRef> find_reduction(const Group& group, const Schedule& sched
 // A reduction goes to a blocked output through a copy, as it would through an activation: both keep the iterations of
 // the dimensions as the graph has them, by which schedules know channels from rows.
 Func apply_layouts(const Graph& graph, const Group& group, const Func& func) {
-  std::vector<ValueId> values;  // by buffer
-  for (const ValueId id : group.inputs) {
-    if (!is_immediate(graph, id)) values.push_back(id);
-  }
-  values.insert(values.end(), group.outputs.begin(), group.outputs.end());
+  const std::vector<ValueId> values = buffer_values(graph, group);
   check(values.size() == func.buffers.size(), "apply_layouts: a buffer for each value");
   if (std::none_of(values.begin(), values.end(), [&](ValueId id) { return graph.values[id].channel_block > 0; })) {
     return func;

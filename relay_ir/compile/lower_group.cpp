@@ -100,6 +100,15 @@ bool is_immediate(const Graph& graph, ValueId id) {
   return graph.is_constant(id) && graph.values[id].constant->size() == 1;
 }
 
+std::vector<ValueId> buffer_values(const Graph& graph, const Group& group) {
+  std::vector<ValueId> values;
+  for (const ValueId id : group.inputs) {
+    if (!is_immediate(graph, id)) values.push_back(id);
+  }
+  values.insert(values.end(), group.outputs.begin(), group.outputs.end());
+  return values;
+}
+
 Func lower_group(const Graph& graph, const Group& group) {
   std::unordered_map<ValueId, te::Tensor> tensors;
   std::vector<te::Tensor> inputs;

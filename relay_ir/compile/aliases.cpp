@@ -1,0 +1,57 @@
+#include "relay_ir/compile/aliases.h"
+
+#include <set>
+
+#include "relay_ir/compile/layout.h"
+#include "relay_ir/in_place.h"
+#include "relay_ir/view.h"
+#include "tensor_ir/dimension.h"
+
+namespace tw::relay {
+namespace {
+
+Aliases aliases_of(const Graph& graph) {
+  Aliases aliases;
+  aliases.offset.assign(graph.values.size(), 0);
+  for (size_t id = 0; id < graph.values.size(); ++id) aliases.root.push_back(static_cast<ValueId>(id));
+  for (const Node& node : graph.nodes) {
+    const auto offset = is_in_place(node) ? std::optional<int64_t>(0) : view_offset(graph, node);
+    if (!offset) continue;
+    check(graph.values[node.inputs[0]].channel_block == 0, "compile: views are of values in row-major layout");
+    aliases.root[node.outputs[0]] = aliases.root[node.inputs[0]];
+    aliases.offset[node.outputs[0]] = aliases.offset[node.inputs[0]] + *offset;
+  }
+  return aliases;
+}
+
+}  // namespace
+
+Aliases resolve_aliases(Graph& graph, std::vector<Group>& groups, const std::map<std::string, std::string>& in_place) {
+  Aliases aliases = aliases_of(graph);
+  std::set<ValueId> taken(graph.inputs.begin(), graph.inputs.end());
+  std::vector<std::string> names;
+  for (size_t i = 0; i < graph.outputs.size(); ++i) names.push_back(graph.output_name(i));
+  graph.output_names = std::move(names);
+  std::set<std::string> updated;  // inputs; of an output that is listed twice the first is in place
+  std::map<std::string, size_t> inputs;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) inputs[graph.values[graph.inputs[i]].name] = i;
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    ValueId& output = graph.outputs[i];
+    const ValueId root = aliases.root[output];
+    const auto shared = in_place.find(graph.output_names[i]);
+    if (shared != in_place.end() && updated.insert(shared->second).second) {
+      aliases.in_place[i] = static_cast<int32_t>(inputs.at(shared->second));
+      continue;
+    }
+    const bool is_whole = is_known_equal(storage_bytes(graph.values[root]), storage_bytes(graph.values[output]));
+    if (!graph.is_constant(root) && is_whole && taken.insert(root).second) continue;
+    const ValueId copy = graph.add_value(graph.output_names[i], graph.values[output].type);
+    groups.push_back({{}, {output}, {copy}, "copy of " + graph.values[output].name});
+    aliases.root.push_back(copy);
+    aliases.offset.push_back(0);
+    output = copy;
+  }
+  return aliases;
+}
+
+}  // namespace tw::relay

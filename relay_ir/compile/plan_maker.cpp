@@ -1,0 +1,172 @@
+#include "relay_ir/compile/plan_maker.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "relay_ir/cost.h"
+#include "runtime/memory.h"
+#include "schedule/tree.h"
+#include "targets/backend.h"
+#include "targets/plan_size.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/dimension.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/text/printer.h"
+
+namespace tw::relay {
+namespace {
+
+Expr bytes_of(DType dtype, const std::vector<Expr>& shape) {
+  Expr bytes = dtype.bytes();
+  for (const Expr& extent : shape) bytes = bytes * extent;
+  return bytes;
+}
+
+void set_launch(Step& step, const Launch& launch) {
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const auto grid = as_int(launch.grid[axis]), block = as_int(launch.block[axis]);
+    check(grid && block, "compile: the shape of a launch is constant");
+    step.grid[axis] = static_cast<uint32_t>(*grid);
+    step.block[axis] = static_cast<uint32_t>(*block);
+  }
+}
+
+}  // namespace
+
+int caller_alignment(const Target& target) {
+  return target.backend->uses_arrays_of_caller ? 8 : static_cast<int>(storage_alignment);
+}
+
+PlanMaker::PlanMaker(const std::string& model, std::vector<Var> symbols, const Target& target)
+    : target_(target), symbols_(std::move(symbols)) {
+  plan_.metadata["model"] = model;
+  plan_.caller_alignment = static_cast<uint32_t>(caller_alignment(target));
+  for (const Var& symbol : symbols_) {
+    const DimensionBounds bounds = dimension_bounds(symbol);
+    plan_.symbols.push_back({symbol.name(), std::max<int64_t>(bounds.low, 1), bounds.high});
+  }
+}
+
+Size PlanMaker::size_of(const Expr& e) const {
+  return plan_size(e, symbols_);
+}
+
+TensorInfo PlanMaker::info(const std::string& name, const TensorType& type) const {
+  TensorInfo result{name, type.dtype, {}};
+  bool is_open = false;
+  for (const Expr& dim : type.shape) {
+    result.dims.push_back(size_of(dim));
+    result.shape.push_back(result.dims.back().is_known() ? int64_t{result.dims.back()} : -1);
+    is_open = is_open || !result.dims.back().is_known();
+  }
+  if (!is_open) result.dims.clear();
+  return result;
+}
+
+BufferUse PlanMaker::add_input(const std::string& name, const TensorType& type) {
+  plan_.inputs.push_back(info(name, type));
+  return {Storage::input, static_cast<uint32_t>(plan_.inputs.size() - 1), 0, size_of(bytes_of(type.dtype, type.shape))};
+}
+
+BufferUse PlanMaker::add_output(const std::string& name, const TensorType& type, int32_t in_place) {
+  plan_.outputs.push_back(info(name, type));
+  plan_.outputs.back().in_place = in_place;
+  return {Storage::output, static_cast<uint32_t>(plan_.outputs.size() - 1), 0,
+          size_of(bytes_of(type.dtype, type.shape))};
+}
+
+BufferUse PlanMaker::add_constant(const std::string& name, const NDArray& original,
+                                  const std::vector<IndexMap>& layouts) {
+  std::string key = to_string(type_of(original));
+  for (const IndexMap& map : layouts) key += " " + to_text(map);
+  const auto [found, is_new] =
+      constant_index_.emplace(std::pair(original.data(), key), static_cast<uint32_t>(packings_.size()));
+  if (is_new) {
+    packings_.push_back({original, layouts});
+    plan_.constants.push_back({name, original.dtype(), packings_.back().packed_shape()});
+  }
+  const TensorInfo& packed = plan_.constants[found->second];
+  return {Storage::constant, found->second, 0, element_count(packed.shape) * packed.dtype.bytes()};
+}
+
+BufferUse PlanMaker::add_temporary(const Expr& bytes) {
+  const int next = static_cast<int>(plan_.steps.size());
+  plan_.tensors.push_back({size_of(bytes), next, next, -1});
+  return {Storage::arena, static_cast<uint32_t>(plan_.tensors.size() - 1), 0, plan_.tensors.back().bytes};
+}
+
+// In the run with the smallest sizes.
+double PlanMaker::smallest(const Expr& e) const {
+  Substitution sizes;
+  for (const Var& symbol : symbols_) sizes[symbol] = Expr(std::max<int64_t>(dimension_bounds(symbol).low, 1));
+  return static_cast<double>(as_int(simplify(substitute(e, sizes))).value_or(0));
+}
+
+// A temporary lives to that step.
+BufferUse PlanMaker::until(int step, BufferUse use) {
+  if (use.storage == Storage::arena) plan_.tensors[use.index].last = std::max(plan_.tensors[use.index].last, step);
+  return use;
+}
+
+void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, const Expr& bytes,
+                          const std::function<BufferUse(size_t)>& use) {
+  const auto kernels = static_cast<int64_t>(func.lowered.kernels.size());
+  const int last = static_cast<int>(plan_.steps.size() + func.lowered.kernels.size()) - 1;
+  std::unordered_map<Buffer, BufferUse> temporaries;
+  for (const Buffer& buffer : func.lowered.temporaries)
+    temporaries[buffer] = until(last, add_temporary(bytes_of(buffer->dtype, buffer->shape)));
+  double operations = 0;  // of all kernels as they are scheduled: their shares of the work
+  for (const Kernel& kernel : func.lowered.kernels) operations += smallest(flops_of(kernel.func));
+  for (const Kernel& kernel : func.lowered.kernels) {
+    Step step;
+    step.kernel = kernel.symbol;
+    step.name = name;
+    step.tasks = size_of(kernel.tasks);
+    for (const Var& parameter : kernel.func.parameters) step.parameters.push_back(size_of(parameter));
+    if (target_.backend->launch_of) set_launch(step, target_.backend->launch_of(kernel));
+    step.workspace_bytes = size_of(kernel.workspace_bytes);
+    if (operations > 0) {
+      constexpr int64_t whole = 1 << 10;
+      const double share = smallest(flops_of(kernel.func)) / operations * whole;
+      step.flops = size_of(floor_div(func.flops * static_cast<int64_t>(share + 0.5), whole));
+    }
+    step.bytes = size_of(floor_div(bytes, kernels));
+    const size_t count = kernel.func.buffers.size() - (kernel.has_workspace() ? 1 : 0);
+    for (size_t i = 0; i < count; ++i) {
+      const Buffer& buffer = kernel.func.buffers[i];
+      if (const auto temporary = temporaries.find(buffer); temporary != temporaries.end()) {
+        step.buffers.push_back(temporary->second);
+        continue;
+      }
+      // Lowering flattens buffers and keeps their names.
+      const auto& parameters = func.func.buffers;
+      const auto position =
+          std::find_if(parameters.begin(), parameters.end(), [&](const Buffer& b) { return b->name == buffer->name; });
+      check(position != parameters.end(), "compile: a kernel uses the buffers of its Func");
+      step.buffers.push_back(until(static_cast<int>(plan_.steps.size()), use(position - parameters.begin())));
+    }
+    plan_.steps.push_back(std::move(step));
+  }
+}
+
+// Of an open plan they are laid out when a run says their sizes.
+void PlanMaker::place_temporaries() {
+  if (!plan_.symbols.empty()) return;
+  plan_.arena_bytes = plan_memory(plan_.tensors);
+  for (Step& step : plan_.steps) {
+    for (BufferUse& use : step.buffers) {
+      if (use.storage != Storage::arena) continue;
+      use.offset = use.offset + plan_.tensors[use.index].offset;
+      use.index = 0;
+    }
+    plan_.workspace_bytes = std::max<int64_t>(plan_.workspace_bytes, step.workspace_bytes);
+  }
+  plan_.tensors.clear();
+}
+
+PlanMaker::Result PlanMaker::finish(int jobs) && {
+  place_temporaries();
+  return {std::move(plan_), pack_constants(packings_, jobs)};
+}
+
+}  // namespace tw::relay
