@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 
 namespace tw::relay {
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 #include "relay_ir/op.h"
 
 namespace tw::relay {

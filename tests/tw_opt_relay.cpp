@@ -1,6 +1,7 @@
 #include "tests/tw_opt_relay.h"
 
 #include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/text/parser.h"
 #include "relay_ir/verify.h"

@@ -5,7 +5,7 @@
 #include "relay_ir/compile/layout.h"
 #include "relay_ir/in_place.h"
 #include "relay_ir/view.h"
-#include "tensor_ir/dimension.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 
 namespace tw::relay {
 

@@ -1,7 +1,7 @@
 // Graph + target + schedules → Executable: the whole compiler, top to bottom.
 //
-//   passes → layout → fuse into groups → per group: tensor expressions → schedule → lower → kernels → image
-//   → memory plan → Executable
+//   passes → fuse into groups → tensor expressions, the different ones → schedule → lower → kernels → image
+//   → memory plan → pack constants → Executable
 #pragma once
 
 #include <functional>
@@ -58,24 +58,6 @@ struct CompileReport {
 // The graph after the passes and layout assignment, before fusion.  `decisions`: what passes asked is added to it.
 Graph optimise(const Graph& graph, const Target& target, const CompileOptions& options = {},
                std::vector<GraphDecision>* decisions = nullptr);
-
-// A set of nodes that become one Func: at most one contraction or composite, with the elementwise and injective
-// operators around it.
-struct Group {
-  std::vector<int> nodes;  // indices into the graph's, in order
-  std::vector<ValueId> inputs, outputs;
-  std::string name;  // "conv1+relu1"
-};
-std::vector<Group> fuse(const Graph& graph, const Target& target);
-
-// A constant of one element: it is part of a group's code and no buffer.
-bool is_immediate(const Graph& graph, ValueId id);
-
-// By buffer of the group's Func: inputs but immediates, then outputs.
-std::vector<ValueId> buffer_values(const Graph& graph, const Group& group);
-
-// The group's mathematics, of buffers in the layout in which they are stored.
-Func lower_group(const Graph& graph, const Group& group);
 
 Executable compile(const Graph& graph, const Target& target, const CompileOptions& options = {},
                    CompileReport* report = nullptr);

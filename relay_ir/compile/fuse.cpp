@@ -17,7 +17,7 @@
 #include <algorithm>
 #include <set>
 
-#include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 #include "relay_ir/compile/lower_selection.h"
 #include "relay_ir/in_place.h"
 #include "relay_ir/op.h"

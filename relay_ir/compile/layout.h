@@ -2,7 +2,7 @@
 // schedule has chosen for them.
 #pragma once
 
-#include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 #include "schedule/schedule.h"
 
 namespace tw::relay {

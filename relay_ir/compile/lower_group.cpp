@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 #include "relay_ir/compile/layout.h"
 #include "relay_ir/compile/lower_selection.h"
 #include "relay_ir/in_place.h"

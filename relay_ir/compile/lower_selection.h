@@ -4,7 +4,7 @@
 
 #include <unordered_map>
 
-#include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 #include "tensor_ir/te.h"
 
 namespace tw::relay {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 
 namespace tw::relay {
 

@@ -15,7 +15,7 @@
 #include <span>
 #include <string>
 
-#include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 #include "relay_ir/op.h"
 
 namespace tw::relay {

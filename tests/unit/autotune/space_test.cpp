@@ -7,6 +7,7 @@
 #include "autotune/database/database.h"
 #include "autotune/database/tuned_source.h"
 #include "autotune/task.h"
+#include "relay_ir/compile/group.h"
 #include "relay_ir/compile/layout.h"
 #include "relay_ir/cost.h"
 #include "targets/cpu/default_schedule.h"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/text/parser.h"

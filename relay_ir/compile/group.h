@@ -1,0 +1,30 @@
+// Groups of nodes, and the mathematics of each as one Func.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "relay_ir/graph.h"
+#include "targets/target.h"
+
+namespace tw::relay {
+
+// A set of nodes that become one Func: at most one contraction or composite, with the elementwise and injective
+// operators around it.
+struct Group {
+  std::vector<int> nodes;  // indices into the graph's, in order
+  std::vector<ValueId> inputs, outputs;
+  std::string name;  // "conv1+relu1"
+};
+std::vector<Group> fuse(const Graph& graph, const Target& target);
+
+// A constant of one element: it is part of a group's code and no buffer.
+bool is_immediate(const Graph& graph, ValueId id);
+
+// By buffer of the group's Func: inputs but immediates, then outputs.
+std::vector<ValueId> buffer_values(const Graph& graph, const Group& group);
+
+// The group's mathematics, of buffers in the layout in which they are stored.
+Func lower_group(const Graph& graph, const Group& group);
+
+}  // namespace tw::relay
