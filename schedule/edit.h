@@ -67,6 +67,8 @@ struct ScheduleEdit {
   TraceValue encode(int64_t value) { return {value}; }
   TraceValue encode(int value) { return {int64_t{value}}; }
   TraceValue encode(const std::optional<int64_t>& value) { return value ? TraceValue{*value} : TraceValue{}; }
+  TraceValue encode(double value) { return {value}; }
+  TraceValue encode(const BufferBytes& bytes);
   TraceValue encode(const AttributeValue& value);
   TraceValue encode(Scope scope);
   TraceValue encode(ThreadAxis axis);

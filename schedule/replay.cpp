@@ -73,11 +73,20 @@ struct Decode<int> {
 };
 template <>
 struct Decode<AttributeValue> {
-  static AttributeValue from(const TraceValue& v, const Environment&) {
+  static AttributeValue from(const TraceValue& v, const Environment& env) {
     if (const auto* integer = std::get_if<int64_t>(&v.value)) return *integer;
     if (const auto* real = std::get_if<double>(&v.value)) return *real;
     if (const auto* text = std::get_if<std::string>(&v.value)) return *text;
-    Environment::fail("a number or a text is expected", "annotations are numbers or texts");
+    const auto* pairs = std::get_if<TraceList>(&v.value);
+    if (!pairs)
+      Environment::fail("a number or a text is expected", "annotations are numbers, texts or bytes of buffers");
+    BufferBytes bytes;
+    for (const TraceValue& pair : *pairs) {
+      const auto* parts = std::get_if<TraceList>(&pair.value);
+      if (!parts || parts->size() != 2) Environment::fail("a buffer and its bytes are expected", "as [\"A\", 64]");
+      bytes[Decode<std::string>::from((*parts)[0], env)] = Decode<int64_t>::from((*parts)[1], env);
+    }
+    return bytes;
   }
 };
 template <>

@@ -211,8 +211,13 @@ TraceValue ScheduleEdit::encode(const BlockRef& block) {
   return {block.name};
 }
 
+TraceValue ScheduleEdit::encode(const BufferBytes& bytes) {
+  TraceList pairs;
+  for (const auto& [name, number] : bytes) pairs.push_back({TraceList{{name}, {number}}});
+  return {std::move(pairs)};
+}
 TraceValue ScheduleEdit::encode(const AttributeValue& value) {
-  return std::visit([](const auto& v) { return TraceValue{v}; }, value);
+  return std::visit([this](const auto& v) { return encode(v); }, value);
 }
 TraceValue ScheduleEdit::encode(Scope scope) {
   return {TraceName{to_text(scope)}};

@@ -50,7 +50,8 @@ enum class NodeKind : uint8_t {
 };
 
 // Small sorted maps of options on loops, blocks and Funcs.
-using AttributeValue = std::variant<int64_t, double, std::string>;
+using BufferBytes = std::map<std::string, int64_t>;  // by the names of buffers
+using AttributeValue = std::variant<int64_t, double, std::string, BufferBytes>;
 using Attributes = std::map<std::string, AttributeValue>;
 
 // ---------------------------------------------------------------------------------------------------------------

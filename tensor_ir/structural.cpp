@@ -194,6 +194,10 @@ class Hasher {
     add(iter.binding);
     bind(iter.var);
   }
+  void field(const BufferBytes& bytes) {
+    integer(bytes.size());
+    for (const auto& [name, value] : bytes) text(name), field(value);
+  }
   void field(const Attributes& attributes) {
     integer(attributes.size());
     for (const auto& [key, value] : attributes) {

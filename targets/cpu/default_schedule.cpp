@@ -215,7 +215,11 @@ Cache cache_for(int64_t bytes_ahead) {
 
 void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes,
                     std::optional<Cache> cache) {
-  schedule.annotate(loop, prefetch_attribute(buffer->name, cache.value_or(cache_for(bytes))), bytes);
+  const std::string key = prefetch_attribute(cache.value_or(cache_for(bytes)));
+  const Attributes& known = schedule.node(loop).attributes;
+  BufferBytes asked = known.count(key) ? std::get<BufferBytes>(known.at(key)) : BufferBytes();
+  asked[buffer->name] = bytes;
+  schedule.annotate(loop, key, asked);
 }
 
 std::vector<int64_t> extents_of_rows(const Schedule& schedule, const std::vector<LoopRef>& rows) {
@@ -245,7 +249,7 @@ void prefetch_in_parts(Schedule& schedule, const PanelUse& use, const Buffer& pa
     steps *= extent_of(schedule, reduce[inner + 1]);
     if (steps * tiles * line_bytes > panel_bytes) break;
   }
-  schedule.annotate(reduce[inner], prefetch_next_attribute(panels->name), panel_bytes);
+  schedule.annotate(reduce[inner], prefetch_next_attribute, BufferBytes{{panels->name, panel_bytes}});
 }
 
 void decide_panel_prefetch(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes,

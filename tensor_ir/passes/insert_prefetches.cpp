@@ -1,6 +1,6 @@
 // Loads that a schedule knows to stream from memory are asked for ahead.
 //
-//   for k in 0..n attrs {prefetch_l1:B = 1024} {             for k in 0..n {
+//   for k in 0..n attrs {prefetch_l1 = {B: 1024}} {           for k in 0..n {
 //     Cr[0] = Cr[0] + a[k] * B[ramp(k * 16, 1, 16)]    ⇒      prefetch(B[k * 16 + 256], 3)
 //   }                                                          Cr[0] = Cr[0] + a[k] * B[ramp(k * 16, 1, 16)]
 //                                                            }
@@ -10,7 +10,6 @@
 // can wait for.
 #include <algorithm>
 #include <set>
-#include <string_view>
 
 #include "runtime/memory.h"
 #include "tensor_ir/arith/simplify.h"
@@ -21,8 +20,8 @@
 namespace tw {
 namespace {
 
-// Of the attributes, by Cache; the intrinsic counts caches from the last.
-constexpr std::string_view names[] = {"prefetch_l1:", "prefetch_l2:", "prefetch_l3:"};
+// By Cache; the intrinsic counts caches from the last.
+constexpr const char* names[] = {"prefetch_l1", "prefetch_l2", "prefetch_l3"};
 
 // Flat offsets, in elements, that the body reads of the buffer: one for each line as far as their distances are known.
 std::vector<Expr> lines_read(const Stmt& body, const std::string& buffer, Buffer& found) {
@@ -51,17 +50,19 @@ Stmt ask_ahead(const Stmt& stmt) {
     std::vector<Stmt> statements;
     Attributes others;
     for (const auto& [key, value] : loop.attributes) {
-      const auto* name = std::find_if(std::begin(names), std::end(names), [&](auto n) { return key.starts_with(n); });
-      const auto* bytes = std::get_if<int64_t>(&value);
-      if (name == std::end(names) || !bytes) {
+      const auto* name = std::find(std::begin(names), std::end(names), key);
+      const auto* asked = std::get_if<BufferBytes>(&value);
+      if (name == std::end(names) || !asked) {
         others[key] = value;
         continue;
       }
-      Buffer buffer;
-      for (const Expr& line : lines_read(loop.body, key.substr(name->size()), buffer)) {
-        const Expr ahead = simplify(line + *bytes / buffer->dtype.bytes());
-        const Expr locality(std::end(names) - name);
-        statements.push_back(make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(buffer, {ahead}), locality})));
+      const Expr locality(std::end(names) - name);
+      for (const auto& [read, bytes] : *asked) {
+        Buffer buffer;
+        for (const Expr& line : lines_read(loop.body, read, buffer)) {
+          const Expr ahead = simplify(line + bytes / buffer->dtype.bytes());
+          statements.push_back(make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(buffer, {ahead}), locality})));
+        }
       }
     }
     if (others.size() == loop.attributes.size()) return {};
@@ -79,8 +80,8 @@ Expr first_element(const Expr& index) {
   return tile && tile->intrinsic == Intrinsic::tile_at ? tile->arguments[0] : index;
 }
 
-std::string prefetch_attribute(const std::string& buffer, Cache cache) {
-  return std::string(names[static_cast<size_t>(cache)]) + buffer;
+const char* prefetch_attribute(Cache cache) {
+  return names[static_cast<size_t>(cache)];
 }
 
 Func insert_prefetches(const Func& func) {

@@ -1,13 +1,12 @@
 // A buffer that is read in pieces, each by several tiles: while they use one, the next one comes to the second cache.
 //
 //   for t in 0..8 attrs {prefetch_parts = 4} {           for t in 0..8 {
-//     for k in 0..64 attrs {prefetch_next:B = 8192} {      for k in 0..64 {
+//     for k in 0..64 attrs {prefetch_next = {B: 8192}} {    for k in 0..64 {
 //       … B[t // 4 * 2048 + k * 32] …                ⇒       prefetch(B[t // 4 * 2048 + … + k * 8], 2)
 //
 // While loops over tiles are whole: the last tile, which gets code of its own afterwards, asks for its part too.
 #include <algorithm>
 #include <optional>
-#include <string_view>
 
 #include "runtime/memory.h"
 #include "tensor_ir/arith/simplify.h"
@@ -29,8 +28,6 @@ struct Position {
   }
 };
 
-constexpr std::string_view prefetch_next = "prefetch_next:";  // …of a buffer
-
 // The loops with `prefetch_parts` count the parts, those from there to the one with "prefetch_next" the steps of a
 // part.
 class Pieces {
@@ -40,14 +37,15 @@ class Pieces {
       const Position parts = parts_, steps = steps_;
       const size_t open = inner_.size();
       std::optional<int64_t> count;
-      std::optional<Piece> next;
+      BufferBytes next;
       Attributes others;
       for (const auto& [key, value] : loop.attributes) {
         const auto* number = std::get_if<int64_t>(&value);
+        const auto* pieces = std::get_if<BufferBytes>(&value);
         if (number && key == prefetch_parts_attribute) {
           count = *number;
-        } else if (number && key.starts_with(prefetch_next)) {
-          next = {key.substr(prefetch_next.size()), *number};
+        } else if (pieces && key == prefetch_next_attribute) {
+          next = *pieces;
         } else {
           others[key] = value;
         }
@@ -60,7 +58,7 @@ class Pieces {
         inner_.push_back(loop.var);
       }
       Stmt body = run(loop.body);
-      if (next) body = ask_ahead(loop, *next, body);
+      for (const auto& [name, bytes] : next) body = ask_ahead(loop, name, bytes, body);
       parts_ = parts, steps_ = steps;
       inner_.resize(std::min(open, inner_.size()));
       return make_stmt<For>(loop.var, loop.extent, loop.loop_kind, body, loop.thread, others, loop.span);
@@ -68,12 +66,8 @@ class Pieces {
   }
 
  private:
-  struct Piece {
-    std::string buffer;
-    int64_t bytes;
-  };
-
-  Stmt ask_ahead(const For& loop, const Piece& piece, const Stmt& body) const {
+  // `bytes`: of a piece of the buffer.
+  Stmt ask_ahead(const For& loop, const std::string& name, int64_t bytes, const Stmt& body) const {
     Buffer buffer;
     Expr first;
     Substitution start;
@@ -81,11 +75,11 @@ class Pieces {
     visit(
         loop.body, [&](const For& own) { start[own.var] = Expr(0); },
         [&](const Load& l) {
-          if (first.is_defined() || l.buffer->name != piece.buffer || l.indices.size() != 1) return;
+          if (first.is_defined() || l.buffer->name != name || l.indices.size() != 1) return;
           first = first_element(l.indices[0]), buffer = l.buffer;
         });
     if (!first.is_defined() || first.dtype().lanes != 1) return body;
-    const int64_t bytes = piece.bytes, size = buffer->dtype.bytes();
+    const int64_t size = buffer->dtype.bytes();
     const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
     const int64_t part = divide_up(bytes, parts_.count);
     int64_t step = divide_up(part, steps_.count);
@@ -106,10 +100,6 @@ class Pieces {
 };
 
 }  // namespace
-
-std::string prefetch_next_attribute(const std::string& buffer) {
-  return std::string(prefetch_next) + buffer;
-}
 
 Func prefetch_pieces(const Func& func) {
   Func result = func;

@@ -144,14 +144,7 @@ class Parser : public ExprParser {
   std::string parse_attribute_key() {
     if (token().kind != TokenKind::name) fail_expected("the name of an attribute");
     std::string key = token().value;
-    bool is_quoted = token().is_quoted;
     advance();
-    if (!is_quoted && accept(":")) {
-      if (token().kind != TokenKind::name || token().is_quoted)
-        fail_expected("a word after `" + key + ":`", "write the whole name in backticks");
-      key += ":" + token().value;
-      advance();
-    }
     return key;
   }
 
@@ -161,6 +154,7 @@ class Parser : public ExprParser {
       advance();
       return value;
     }
+    if (at("{")) return parse_buffer_bytes();
     Span span = token().span;
     bool is_negative = accept("-");
     if (at("inf_f64") || at("nan_f64")) {
@@ -169,7 +163,8 @@ class Parser : public ExprParser {
       return is_negative ? -value : value;
     }
     if (token().kind != TokenKind::number || token().digits != token().text.size()) {
-      fail_expected("the value of an attribute", "an integer, a number such as 0.5, or \"text\"");
+      fail_expected("the value of an attribute",
+                    "an integer, a number such as 0.5, \"text\", or bytes of buffers such as {A: 64}");
     }
     std::string digits = (is_negative ? "-" : "") + std::string(token().text);
     bool is_float = token().is_float;
@@ -184,6 +179,22 @@ class Parser : public ExprParser {
     if (std::from_chars(digits.data(), digits.data() + digits.size(), value).ec != std::errc())
       fail(span, "the number does not fit in i64");
     return value;
+  }
+
+  BufferBytes parse_buffer_bytes() {
+    BufferBytes bytes;
+    advance();
+    while (!at("}")) {
+      const Name name = expect_name("the name of a buffer");
+      expect(":", "and its bytes after the name of a buffer");
+      const AttributeValue value = parse_attribute_value();
+      if (!std::holds_alternative<int64_t>(value)) fail(name.span, "bytes are an integer");
+      if (!bytes.emplace(name.text, std::get<int64_t>(value)).second) fail(name.span, "the buffer is named twice");
+      if (at("}")) break;
+      expect(",", "or `}` after the bytes of a buffer");
+    }
+    expect("}", "after the bytes of buffers");
+    return bytes;
   }
 
   // ---- statements

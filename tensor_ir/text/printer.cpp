@@ -270,15 +270,24 @@ class Printer {
     for (const auto& [key, value] : attributes) {
       if (!is_first) out += ", ";
       is_first = false;
-      out += quote_key(key) + " = ";
+      out += quote_name(key) + " = ";
       if (auto* i = std::get_if<int64_t>(&value))
         out += std::to_string(*i);
       else if (auto* s = std::get_if<std::string>(&value))
         out += quote_string(*s);
+      else if (auto* bytes = std::get_if<BufferBytes>(&value))
+        out += buffer_bytes(*bytes);
       else
         out += attribute_float(std::get<double>(value));
     }
     out += "}";
+  }
+
+  static std::string buffer_bytes(const BufferBytes& bytes) {
+    std::string text;
+    for (const auto& [name, number] : bytes)
+      text += (text.empty() ? "" : ", ") + quote_name(name) + ": " + std::to_string(number);
+    return "{" + text + "}";
   }
 
   static std::string attribute_float(double value) {

@@ -321,8 +321,9 @@ TEST(DefaultSchedule, AsksForTheNextPanel) {
   const auto panels_asked_for = [](const Schedule& schedule) {
     std::vector<int64_t> found;
     visit(schedule.func().body, [&](const For& loop) {
-      for (const auto& [key, bytes] : loop.attributes)
-        if (key.starts_with(prefetch_next_attribute(""))) found.push_back(std::get<int64_t>(bytes));
+      if (!loop.attributes.count(prefetch_next_attribute)) return;
+      for (const auto& [name, bytes] : std::get<BufferBytes>(loop.attributes.at(prefetch_next_attribute)))
+        found.push_back(bytes);
     });
     return found;
   };
@@ -359,9 +360,8 @@ TEST(DefaultSchedule, NarrowProductsAskForTheNextPanel) {
   for (const Target& target : {core(512, 32), core_with_tiles()}) {
     const auto asks = [&](const Func& func) {
       bool found = false;
-      visit(cpu::default_schedule(func, target).func().body, [&](const For& loop) {
-        for (const auto& [key, bytes] : loop.attributes) found |= key.starts_with(prefetch_next_attribute(""));
-      });
+      visit(cpu::default_schedule(func, target).func().body,
+            [&](const For& loop) { found |= loop.attributes.count(prefetch_next_attribute) > 0; });
       return found;
     };
     EXPECT_TRUE(asks(narrow_matmul(1, 256, 512, 128, bf16, bf16, f32, f32, true))) << target.name;
@@ -393,10 +393,12 @@ TEST(DefaultSchedule, SumsOverRowsTakeVectorsSideBySide) {
 std::vector<std::string> asked_for(const Schedule& schedule) {
   std::vector<std::string> found;
   visit(schedule.func().body, [&](const For& loop) {
-    for (const auto& [key, bytes] : loop.attributes)
-      for (const Cache cache : {Cache::first, Cache::second, Cache::third})
-        if (key.starts_with(prefetch_attribute("", cache)))
-          found.push_back(key + " " + std::to_string(std::get<int64_t>(bytes)));
+    for (const Cache cache : {Cache::first, Cache::second, Cache::third}) {
+      const std::string key = prefetch_attribute(cache);
+      if (!loop.attributes.count(key)) continue;
+      for (const auto& [name, bytes] : std::get<BufferBytes>(loop.attributes.at(key)))
+        found.push_back(key + ":" + name + " " + std::to_string(bytes));
+    }
   });
   return found;
 }

@@ -68,7 +68,8 @@ class RandomFunc {
     Attributes result;
     if (pick(3)) return result;
     result["unroll"] = int64_t{-3};
-    if (pick(2)) result["word:A"] = int64_t{1};
+    if (pick(2)) result["bytes"] = BufferBytes{{"A", 64}, {"a b", -1}};
+    if (pick(2)) result["none"] = BufferBytes{};
     if (pick(2)) result["a b"] = 0.1;
     if (pick(2)) result["note"] = std::string("say \"no\"\\\n\x7f");
     if (pick(2)) result["inf"] = -std::numeric_limits<double>::infinity();
