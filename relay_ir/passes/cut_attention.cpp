@@ -7,6 +7,7 @@
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "targets/analysis/even_rows.h"
 
 namespace tw::relay {
 namespace {
@@ -30,12 +31,8 @@ int64_t choose_part(const Graph& graph, const Node& node, const Target& target) 
   if (queries > 1) {
     // In parts when k and v would leave the second cache between tiles of queries; these have no guards.
     const int64_t columns = element_count(*static_shape(graph.values[node.inputs[2]].type)) / keys / heads;
-    bool is_even = false;
-    for (int64_t rows = 4; rows <= 12; ++rows) {
-      is_even |= queries % rows == 0 && 2 * rows + 3 <= target.vector_registers - 1;
-    }
     const bool is_long = keys * (size + columns) * 4 > target.l2.bytes / 2 && keys >= 1024 && queries > 96;
-    return is_even && is_long ? even_part(keys, 256 - 256 % lanes, lanes) : 0;
+    return is_long && analysis::even_rows(queries, target) > 0 ? even_part(keys, 256 - 256 % lanes, lanes) : 0;
   }
   // Scores are dot products along whole vectors.
   if (size % lanes != 0 || size < 2 * lanes) return 0;

@@ -25,6 +25,7 @@
 //   }
 #include <algorithm>
 
+#include "targets/analysis/even_rows.h"
 #include "targets/cpu/attention_stages.h"
 
 namespace tw::cpu {
@@ -79,15 +80,6 @@ void join_parts(Schedule& schedule, const Output& output, int lanes, const Targe
   }
   vectorize_keys(schedule, share, lanes);
   share_out(schedule, head);
-}
-
-// Rows of the largest tile beside two vectors that divides them, so that no tile needs a guard; 0: there is none of
-// use.
-int even_rows(int64_t rows, const Target& target) {
-  for (int r = 12; r >= 4; --r) {
-    if (rows % r == 0 && 2 * r + 3 <= target.vector_registers - 1) return r;
-  }
-  return 0;
 }
 
 int64_t tiles_of_block(int64_t queries, int64_t rows) {
