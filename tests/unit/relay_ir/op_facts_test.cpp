@@ -5,6 +5,7 @@
 #include <random>
 
 #include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "targets/target.h"
@@ -184,8 +185,8 @@ int count(const Graph& graph, const std::string& op) {
 
 TEST(OwnOperators, StayInBlocksOfChannels) {
   const Target target = parse_target("x86:avx512");
-  const Graph graph = assign_layout(chain(own(), {1, 32, 20, 22}), target);
-  EXPECT_EQ(form_of(graph), form_of(assign_layout(chain(ours(), {1, 32, 20, 22}), target)));
+  const Graph graph = assign_layout(chain(own(), {1, 32, 20, 22}), {target});
+  EXPECT_EQ(form_of(graph), form_of(assign_layout(chain(ours(), {1, 32, 20, 22}), {target})));
   for (const Node& node : graph.nodes)
     if (node.name.substr(0, 4) == "used") EXPECT_EQ(graph.values[node.outputs[0]].channel_block, 16) << node.name;
 }
@@ -193,8 +194,8 @@ TEST(OwnOperators, StayInBlocksOfChannels) {
 TEST(OwnOperators, AreStoredIn16Bits) {
   const Target target = parse_target("x86:amx");
   const Shape large = {1, 64, 112, 112};
-  const Graph graph = lower_precision(chain(own(), large), bf16, target);
-  EXPECT_EQ(form_of(graph), form_of(lower_precision(chain(ours(), large), bf16, target)));
+  const Graph graph = lower_precision(chain(own(), large), {target, bf16});
+  EXPECT_EQ(form_of(graph), form_of(lower_precision(chain(ours(), large), {target, bf16})));
   int rounded = 0;
   for (const Value& value : graph.values) rounded += value.type.dtype == bf16 && !value.constant;
   EXPECT_GE(rounded, 3);
@@ -202,9 +203,9 @@ TEST(OwnOperators, AreStoredIn16Bits) {
 
 TEST(OwnOperators, AreFused) {
   const Target target = parse_target("x86:avx512");
-  const Graph graph = assign_layout(chain(own(), {1, 32, 20, 22}), target);
+  const Graph graph = assign_layout(chain(own(), {1, 32, 20, 22}), {target});
   const auto groups = groups_of(graph, target);
-  EXPECT_EQ(groups, groups_of(assign_layout(chain(ours(), {1, 32, 20, 22}), target), target));
+  EXPECT_EQ(groups, groups_of(assign_layout(chain(ours(), {1, 32, 20, 22}), {target}), target));
   EXPECT_LT(groups.size(), graph.nodes.size());
 }
 
@@ -219,10 +220,12 @@ TEST(OwnOperators, AreStreamed) {
   std::vector<int> asked;
   for (const Pair& pair : {own(), ours()}) {
     asked.push_back(0);
-    stream_expansions(inverted_residual(pair), target, [&](const GraphDecision& decision) {
+    PassContext context{target};
+    context.decide = [&](const GraphDecision& decision) {
       ++asked.back();
       return decision.asked.candidates[decision.asked.analytic].value;
-    });
+    };
+    stream_expansions(inverted_residual(pair), context);
   }
   EXPECT_EQ(asked, (std::vector<int>{1, 1}));
 }
