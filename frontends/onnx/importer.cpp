@@ -126,12 +126,10 @@ class Importer {
 
   // Of the graph's inputs those that are no initializers.
   void add_inputs(Scope& scope) {
-    std::unordered_set<std::string_view> initializers;
-    for (const Tensor& tensor : model_.graph.initializers) initializers.insert(tensor.name);
     std::vector<DeclaredInput> declared;
     std::vector<const ValueInfo*> infos;
     for (const ValueInfo& info : model_.graph.inputs) {
-      if (initializers.count(info.name)) continue;
+      if (scope.initializers.count(info.name)) continue;
       declared.push_back({info.name, info.shape});
       infos.push_back(&info);
     }
@@ -141,9 +139,9 @@ class Importer {
       if (info.name.empty()) malformed("an input has no name");
       const auto dtype = to_dtype(info.element_type);
       if (!info.is_tensor || !dtype) {
-        import_.refuse({"input", std::string(info.name), {}}, info.is_tensor
-                                                                  ? data_type_name(info.element_type) + " elements"
-                                                                  : "sequences, maps and optional values");
+        const std::string why =
+            info.is_tensor ? data_type_name(info.element_type) + " elements" : "sequences, maps and optional values";
+        import_.refuse({"input", std::string(info.name), {}}, why);
         scope.values[info.name] = unknown_value;
       } else if (!scope.values.emplace(info.name, inputs.add(declared[i], *dtype)).second) {
         malformed("two inputs are called " + in_quotes(info.name));
