@@ -31,11 +31,6 @@ ValueId import_constant_of_shape(Context& c) {
   return emit_broadcast_open(c, value, shape);
 }
 
-// Numbers of which some depend on open dimensions.
-ValueId emit_sizes(Context& c, const std::vector<Expr>& values, const Ints& shape) {
-  return c.emit("sizes", {}, attributes_of({{"values", values}, {"shape", shape}}));
-}
-
 ValueId import_shape(Context& c) {
   const std::vector<Expr>& shape = c.type(c.input(0)).shape;
   const auto rank = static_cast<int64_t>(shape.size());
@@ -45,11 +40,11 @@ ValueId import_shape(Context& c) {
   };
   std::vector<Expr> dims;
   for (int64_t i = bound("start", 0), end = bound("end", rank); i < end; ++i) dims.push_back(shape[i]);
-  return emit_sizes(c, dims, {static_cast<int64_t>(dims.size())});
+  return c.emit_sizes(dims, {static_cast<int64_t>(dims.size())});
 }
 
 ValueId import_size(Context& c) {
-  return emit_sizes(c, {simplify(product_of(c.type(c.input(0)).shape))}, {});
+  return c.emit_sizes({simplify(product_of(c.type(c.input(0)).shape))}, {});
 }
 
 const NDArray& known_scalar(Context& c, size_t input) {
