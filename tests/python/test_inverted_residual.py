@@ -65,16 +65,20 @@ def check(model, feed, threads, streamed=None):
 
 # 64 MiB of channels leave any core's second cache.
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(
-    ("window", "stride", "activation"), [(3, 1, "relu6"), (3, 2, "relu6"), (5, 2, "silu"), (5, 1, "none")]
-)
-def test_large_maps_are_streamed(window, stride, activation, threads):
-    check(*block(16, 96, 420, 416, window, stride, activation=activation), threads, streamed=True)
+@pytest.mark.parametrize(("stride", "activation"), [(1, "relu6"), (2, "silu"), (1, "none")])
+def test_large_maps_are_streamed(stride, activation, threads):
+    check(*block(16, 96, 420, 416, 3, stride, activation=activation), threads, streamed=True)
+
+
+# The rows that strips of five share are computed twice, which is worth it on machines with wide vectors alone.
+@pytest.mark.parametrize(("stride", "activation"), [(2, "silu"), (1, "none")])
+def test_large_windows(stride, activation):
+    check(*block(16, 96, 420, 416, 5, stride, activation=activation), 2)
 
 
 @pytest.mark.parametrize("pads", [[0, 0, 1, 1], [1, 2, 0, 0], [0, 0, 0, 0]])
 def test_pads_of_large_maps(pads):
-    check(*block(24, 64, 301, 303, pads=pads, stride=2, batch=2), 2, streamed=True)
+    check(*block(16, 96, 421, 417, pads=pads, stride=2), 2, streamed=True)
 
 
 def test_channels_that_fill_no_vector():
