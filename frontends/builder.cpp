@@ -128,13 +128,13 @@ ValueId Builder::fold_sizes(const OpDef& op, const std::vector<ValueId>& inputs,
   return emit_constant(array);
 }
 
-ValueId Builder::emit_sizes(const std::vector<Expr>& values, const Shape& shape) {
+ValueId Builder::emit_sizes(std::vector<Expr> values, const Shape& shape) {
   NodeAttributes attributes;
   attributes.set("values", values);
   attributes.set("shape", shape);
   if (all_known(values)) return emit("sizes", {}, attributes);
   const ValueId id = graph_.add_node("sizes", {}, attributes, node_.name)[0];
-  import_.sizes[id] = values;
+  import_.sizes[id] = std::move(values);
   return id;
 }
 

@@ -79,7 +79,7 @@ class Builder {
     return emit_all(op, std::move(inputs), std::move(attributes))[0];
   }
   // Numbers of which some depend on open dimensions.
-  ValueId emit_sizes(const std::vector<Expr>& values, const Shape& shape);
+  ValueId emit_sizes(std::vector<Expr> values, const Shape& shape);
   ValueId emit_constant(NDArray value) { return graph_.add_constant(node_.name, std::move(value)); }
   // This use of the operator is not supported: collected with all others.
   [[noreturn]] void refuse(const std::string& why) const;
