@@ -65,12 +65,6 @@ T named(Context& c, const char* attribute, const std::pair<const char*, T> (&row
 }
 
 ValueId import_resize(Context& c) {
-  Resize resize{named(c, "mode", interpolations), named(c, "coordinate_transformation_mode", coordinates),
-                named(c, "nearest_mode", roundings)};
-  resize.cubic_a = c.attribute_float("cubic_coeff_a", -0.75);
-  resize.extrapolation = c.attribute_float("extrapolation_value", 0);
-  resize.exclude_outside = c.attribute_int("exclude_outside", 0) != 0;
-  resize.antialias = c.attribute_int("antialias", 0) != 0;
   const Ints dims = dims_of(c, c.input(0));
   const std::vector<int> axes = chosen_axes(c, c.input(0));
   std::vector<ResizedAxis> plan;
@@ -99,6 +93,12 @@ ValueId import_resize(Context& c) {
   } else {
     c.refuse("neither scales nor sizes");
   }
+  Resize resize{named(c, "mode", interpolations), named(c, "coordinate_transformation_mode", coordinates),
+                named(c, "nearest_mode", roundings)};
+  resize.cubic_a = c.attribute_float("cubic_coeff_a", -0.75);
+  resize.extrapolation = c.attribute_float("extrapolation_value", 0);
+  resize.exclude_outside = c.attribute_int("exclude_outside", 0) != 0;
+  resize.antialias = c.attribute_int("antialias", 0) != 0;
   if (resize.coordinates == Coordinates::crop_and_resize) {
     const Floats roi = has_elements(c, 1) ? constant_floats(c, 1) : Floats();
     if (roi.size() != 2 * plan.size()) c.refuse("roi of another length than twice the axes");
@@ -109,11 +109,12 @@ ValueId import_resize(Context& c) {
 
 // Opset 10's Resize and Upsample: positions from the corner, nearest below.
 ValueId import_upsample(Context& c) {
+  const Floats scales = c.input_count() > 1 ? constant_floats(c, 1) : c.attribute_floats("scales", {});
+  const std::vector<ResizedAxis> plan = axes_by_scales(c, scales, axes_from(c, c.input(0)));
   const bool is_linear = c.attribute_string("mode", "nearest") == "bilinear";
   const Resize resize{is_linear ? Interpolation::linear : named(c, "mode", interpolations), Coordinates::asymmetric,
                       Rounding::floor};
-  const Floats scales = c.input_count() > 1 ? constant_floats(c, 1) : c.attribute_floats("scales", {});
-  return emit_resize(c, c.input(0), resize, axes_by_scales(c, scales, axes_from(c, c.input(0))));
+  return emit_resize(c, c.input(0), resize, plan);
 }
 
 }  // namespace
