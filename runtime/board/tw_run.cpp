@@ -1,6 +1,6 @@
 // tw-run: runs a compiled model on this machine.  One static program, for boards that have nothing else.
 //
-//   tw-run MODEL.twa [--input NAME=FILE.npy …] [--output-dir DIR] [--threads N] [--repeat N]
+//   tw-run MODEL.twa [--input NAME=FILE.npy …] [--output-dir DIR] [--threads N] [--repeat N] [--poison]
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -11,21 +11,25 @@
 
 #include "runtime/executable.h"
 #include "runtime/npy.h"
+#include "runtime/poison.h"
 
 namespace tw {
 namespace {
 
 constexpr const char* usage =
-    "usage: tw-run MODEL.twa [--input NAME=FILE.npy ...] [--output-dir DIR] [--threads N] [--repeat N]\n"
+    "usage: tw-run MODEL.twa [--input NAME=FILE.npy ...] [--output-dir DIR] [--threads N] [--repeat N] "
+    "[--poison]\n"
     "  --input NAME=FILE.npy  an input; all of the model's are needed\n"
     "  --output-dir DIR       writes DIR/NAME.npy for each output ('/' and ':' in names become '_')\n"
     "  --threads N            default: one a core\n"
-    "  --repeat N             runs N times and prints the latencies\n";
+    "  --repeat N             runs N times and prints the latencies\n"
+    "  --poison               memory that the model uses holds NaN before each run: for tests of compiled code\n";
 
 struct Options {
   std::string model, output_folder;
   std::map<std::string, std::string> inputs;
   int threads = 0, repeat = 1;
+  bool poisons = false;
 };
 
 [[noreturn]] void refuse(const std::string& problem) {
@@ -64,6 +68,8 @@ Options parse_options(int count, char** arguments) {
       options.threads = parse_number(flag, value());
     } else if (flag == "--repeat") {
       options.repeat = parse_number(flag, value());
+    } else if (flag == "--poison") {
+      options.poisons = true;
     } else {
       refuse("unknown option " + std::string(flag));
     }
@@ -96,7 +102,9 @@ void run(Options options) {
   std::vector<double> times;
   for (int i = 0; i < options.repeat; ++i) {
     auto start = std::chrono::steady_clock::now();
-    if (i == 0) {
+    if (options.poisons) {
+      outputs = run_poisoned(executable, inputs);
+    } else if (i == 0) {
       outputs = executable.run(inputs);
     } else {
       executable.run_into(inputs, outputs);

@@ -91,6 +91,12 @@ struct CpuCode {
   int version = 0;  // of the memory
 };
 
+// What the frames of kernels will be in.
+[[gnu::noinline]] void fill_stack(std::byte value) {
+  volatile char frame[size_t{64} << 10];
+  for (volatile char& byte : frame) byte = std::to_integer<char>(value);
+}
+
 class CpuProgram final : public Program {
  public:
   CpuProgram(const Plan& plan, std::shared_ptr<CpuCode> shared) : plan_(plan), code_(std::move(shared)) {
@@ -129,11 +135,13 @@ class CpuProgram final : public Program {
   }
 
   void fill_scratch(std::byte value, int threads) override {
-    code_->reserve(plan_, static_cast<size_t>(useful_threads(threads)));
+    const int workers = useful_threads(threads);
+    code_->reserve(plan_, static_cast<size_t>(workers));
     if (code_->arena) std::memset(code_->arena.get(), std::to_integer<int>(value), code_->arena_bytes);
     if (code_->workspaces)
       std::memset(code_->workspaces.get(), std::to_integer<int>(value),
                   code_->workspace_bytes * code_->workspace_count);
+    TeamLease(workers)->run([&](int) { fill_stack(value); });
   }
 
   std::unique_ptr<Program> at(const Plan& plan) const override { return std::make_unique<CpuProgram>(plan, code_); }

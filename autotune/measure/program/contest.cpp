@@ -98,12 +98,6 @@ class Contender {
   std::vector<NDArray> inputs_, outputs_;
 };
 
-// What the kernels' frames will be in.
-[[gnu::noinline]] void poison_stack() {
-  volatile char frame[size_t{64} << 10];
-  for (volatile char& byte : frame) byte = std::to_integer<char>(candidate_poison);
-}
-
 void set_progress(Exchange& exchange, Progress progress) {
   exchange.progress = static_cast<uint32_t>(progress);
 }
@@ -159,7 +153,6 @@ void measure(Exchange& exchange, char* memory, int64_t bytes, const char* candid
     contender->run();  // each worker has touched its memory
     contender->poison_scratch();
   }
-  for (const int size : sizes) TeamLease(size)->run([](int) { poison_stack(); });
   for (int set = input_sets; set-- > 0;) {
     for (Contender* contender : {&incumbent, &candidate}) {
       contender->prepare(set);
