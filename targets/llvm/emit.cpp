@@ -50,6 +50,11 @@ void initialize_llvm() {
   });
 }
 
+struct Context : llvm::LLVMContext {
+  Context() { setOptPassGate(left_out); }
+  PassesLeftOut left_out;
+};
+
 std::unique_ptr<llvm::TargetMachine> make_machine(const Target& target) {
   std::string error, features;
   const llvm::Triple triple(target.triple);
@@ -83,9 +88,7 @@ std::string generate(llvm::Module& module, llvm::TargetMachine& machine, llvm::C
 
 EmittedKernel emit_kernel(const Kernel& kernel, const Target& target, EmitForm form, bool wants_assembly_besides) {
   initialize_llvm();
-  NoStrengthReduction no_strength_reduction;  // optimize has seen to it
-  llvm::LLVMContext context;
-  context.setOptPassGate(no_strength_reduction);
+  Context context;
   auto module = std::make_unique<llvm::Module>(kernel.symbol, context);
   const auto machine = make_machine(target);
   module->setTargetTriple(llvm::Triple(target.triple));
@@ -114,7 +117,7 @@ EmittedKernel emit_kernel(const Kernel& kernel, const Target& target, EmitForm f
 
 std::string emit_ir_text(const char* text, const Target& target) {
   initialize_llvm();
-  llvm::LLVMContext context;
+  Context context;
   llvm::SMDiagnostic diagnostic;
   const auto module = llvm::parseAssemblyString(text, diagnostic, context);
   check(module != nullptr, "codegen: built-in functions parse");

@@ -18,8 +18,8 @@ namespace tw {
 // for each row and step: more than there are registers, reloaded in every iteration.  There they stay as they are.
 void optimize(std::unique_ptr<llvm::Module>& module, llvm::TargetMachine& machine);
 
-// Set in a context, this leaves out the strength reduction that is a part of LLVM's code generator.
-class NoStrengthReduction final : public llvm::OptPassGate {
+// Set in a context, this leaves passes of LLVM's code generator out.
+class PassesLeftOut final : public llvm::OptPassGate {
  public:
   bool isEnabled() const override { return true; }
   bool shouldRunPass(llvm::StringRef pass, llvm::StringRef where) const override;
