@@ -148,14 +148,15 @@ std::vector<std::vector<NDArray>> made_up_buffers(const Func& func, uint64_t see
 Executable build_candidate(const Func& func, const Schedule& schedule, const Target& target,
                            const std::vector<NDArray>& buffers, CodegenReport* report) {
   const relay::ScheduledFunc scheduled = relay::lower_scheduled(func, schedule, target, func.name);
+  if (report) report->spilled_buffers = static_cast<int>(scheduled.lowered.spilled.size());
   relay::PlanMaker maker(func.name, {}, target);
   std::vector<BufferUse> uses;
   for (size_t i = 0; i < func.buffers.size(); ++i) {
     const Buffer& buffer = func.buffers[i];
     const relay::TensorType type{buffer->dtype, buffer->shape};
-    uses.push_back(buffer->is_constant ? maker.add_constant(buffer->name, buffers.at(i), scheduled.layouts[i])
-                   : func.is_output(buffer)  ? maker.add_output(buffer->name, type)
-                                             : maker.add_input(buffer->name, type));
+    uses.push_back(buffer->is_constant      ? maker.add_constant(buffer->name, buffers.at(i), scheduled.layouts[i])
+                   : func.is_output(buffer) ? maker.add_output(buffer->name, type)
+                                            : maker.add_input(buffer->name, type));
   }
   constexpr int bytes_moved = 0;  // which nobody asks a candidate
   maker.add_steps(func.name, scheduled, bytes_moved, [&](size_t i) { return uses[i]; });

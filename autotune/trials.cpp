@@ -25,7 +25,7 @@ constexpr size_t most_finalists = 3;
 constexpr double most_compile_seconds = 60;  // of one candidate
 
 int count_spills(const CodegenReport& report) {
-  int spills = 0;
+  int spills = report.spilled_buffers;
   for (const InnerLoopReport& loop : report.inner_loops) spills += loop.vector_spills;
   return spills;
 }

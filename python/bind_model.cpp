@@ -108,6 +108,7 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
   rows["kernels"] = report.kernels;
   rows["cached_kernels"] = report.cached_kernels;
   rows["serial_loops"] = report.serial_loops;
+  rows["spilled_buffers"] = report.spilled_buffers;
   py::list decided;  // (node, what was chosen, what analysis prefers), as "winograd=4"
   for (const relay::GraphDecision& decision : report.decisions) {
     const AskedDecision& asked = decision.asked;

@@ -19,7 +19,8 @@ struct InnerLoopReport {
 
 struct CodegenReport {
   std::vector<InnerLoopReport> inner_loops;
-  int cached_kernels = 0;  // that were not compiled, for they were in the cache
+  int spilled_buffers = 0;  // LoweredFunc::spilled, for whoever lowers
+  int cached_kernels = 0;   // that were not compiled, for they were in the cache
 };
 
 struct CodegenOptions {

@@ -131,6 +131,15 @@ LoweredFunc split_into_kernels(const Func& f, const std::string& symbol) {
   return lowered;
 }
 
+// Names of buffers.
+std::set<std::string> allocated_in(Scope scope, const Func& f) {
+  std::set<std::string> names;
+  visit(f.body, [&](const Allocate& a) {
+    if (a.buffer->scope == scope) names.insert(a.buffer->name);
+  });
+  return names;
+}
+
 }  // namespace
 
 LoweredFunc lower(const Func& scheduled, const Target& target, const std::string& symbol) {
@@ -140,7 +149,11 @@ LoweredFunc lower(const Func& scheduled, const Target& target, const std::string
   f.attributes["has_fma"] = int64_t{target.has_fma};
   f.attributes["has_power_scaling"] = int64_t{target.has_power_scaling};
   for (const std::string_view name : target.backend->lowering) f = run_pass(name, f, find_pass(name));
-  return split_into_kernels(f, symbol);
+  LoweredFunc lowered = split_into_kernels(f, symbol);
+  const auto registers = allocated_in(Scope::register_, scheduled), stack = allocated_in(Scope::stack, f);
+  std::set_intersection(registers.begin(), registers.end(), stack.begin(), stack.end(),
+                        std::back_inserter(lowered.spilled));
+  return lowered;
 }
 
 void name_by_content(LoweredFunc& lowered, const std::string& prefix) {

@@ -24,6 +24,8 @@ struct Kernel {
 struct LoweredFunc {
   std::vector<Kernel> kernels;      // to run in order, each after the one before has ended
   std::vector<Buffer> temporaries;  // global buffers that live between kernels
+  // Register buffers that are in memory instead, for the schedule leaves a loop that indexes them as it is.
+  std::vector<std::string> spilled;
 };
 
 LoweredFunc lower(const Func& scheduled, const Target& target, const std::string& symbol);

@@ -189,6 +189,9 @@ class Executable:
         if serial := report["serial_loops"]:
             lines.append("On one core, for the iterations of these loops were not proven independent:")
             lines += [f"  {loop}" for loop in serial]
+        if spilled := report["spilled_buffers"]:
+            lines.append("In memory, for these buffers of registers are indexed by variables:")
+            lines += [f"  {buffer}" for buffer in spilled]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

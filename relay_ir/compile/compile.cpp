@@ -82,6 +82,8 @@ void report_groups(const Graph& graph, const std::vector<Group>& groups, const U
     CompileReport::Piece& piece = report.pieces[unique.of_group[i]];
     if (piece.groups++ == 0) piece.name = groups[i].name;
     for (const int node : groups[i].nodes) group_of[graph.nodes[node].name] = groups[i].name;
+    for (const std::string& buffer : scheduled[unique.of_group[i]].lowered.spilled)
+      report.spilled_buffers.push_back(groups[i].name + ": `" + buffer + "`");
     visit(scheduled[unique.of_group[i]].func.body, [&](const For& loop) {
       if (loop.attributes.count("independence_unproven"))
         report.serial_loops.push_back(groups[i].name + ": loop `" + loop.var.name() + "`");

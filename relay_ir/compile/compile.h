@@ -53,6 +53,8 @@ struct CompileReport {
   // Loops that stayed on one worker because a default schedule could not prove their iterations independent, as
   // "conv1+relu1: loop `i`".  They compute right; they are slow, and worth a report to us.
   std::vector<std::string> serial_loops;
+  // Likewise buffers that a default schedule wants in registers and that are in memory, as "softmax1: `softmax_sum`".
+  std::vector<std::string> spilled_buffers;
 };
 
 // The graph after the passes and layout assignment, before fusion.  `decisions`: what passes asked is added to it.

@@ -36,6 +36,7 @@ const Backend& backend() {
               "vectorize_loops",
               "unroll_loops",
               "simplify_all",
+              "spill_registers",
               "drop_register_masks",
               // Loads are vectors now, and each line of memory is asked for once.
               "insert_prefetches",

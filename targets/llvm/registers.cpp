@@ -10,23 +10,11 @@
 
 #include "targets/llvm/codegen.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/folding.h"
 #include "tensor_ir/text/printer.h"
 
 namespace tw {
 namespace {
-
-// The elements that the lanes of an index name; nothing when it is not constant.
-std::optional<std::vector<int64_t>> constant_lanes(const Expr& index) {
-  if (const auto value = as_int(index)) return std::vector<int64_t>(index.dtype().lanes, *value);
-  if (const auto* r = index.as<Ramp>()) {
-    const auto base = as_int(r->base), stride = as_int(r->stride);
-    if (!base || !stride) return std::nullopt;
-    std::vector<int64_t> lanes;
-    for (int i = 0; i < r->dtype.lanes; ++i) lanes.push_back(*base + i * *stride);
-    return lanes;
-  }
-  return std::nullopt;
-}
 
 bool is_contiguous(const std::vector<int64_t>& lanes) {
   for (size_t i = 1; i < lanes.size(); ++i)

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
 #include "tensor_ir/structural.h"
 
@@ -104,12 +105,7 @@ class Places {
   Place* find(const Expr& index) { return const_cast<Place*>(std::as_const(*this).find(index)); }
 
   static std::vector<int64_t> elements_of(const Expr& index) {
-    if (const auto value = as_int(index)) return {*value};
-    const auto* r = index.as<Ramp>();
-    if (!r || !as_int(r->base) || !as_int(r->stride)) return {};
-    std::vector<int64_t> elements;
-    for (int lane = 0; lane < r->dtype.lanes; ++lane) elements.push_back(*as_int(r->base) + lane * *as_int(r->stride));
-    return elements;
+    return constant_lanes(index).value_or(std::vector<int64_t>());
   }
 
   std::vector<Place> places_;

@@ -99,4 +99,14 @@ Expr vector_binary(BinaryOp op, const Expr& a, const Expr& b) {
   return binary(op, a, b);
 }
 
+std::optional<std::vector<int64_t>> constant_lanes(const Expr& e) {
+  if (const auto value = as_int(e)) return std::vector<int64_t>(e.dtype().lanes, *value);
+  const auto* r = e.as<Ramp>();
+  const auto base = r ? as_int(r->base) : std::nullopt, stride = r ? as_int(r->stride) : std::nullopt;
+  if (!base || !stride) return std::nullopt;
+  std::vector<int64_t> lanes;
+  for (int i = 0; i < r->dtype.lanes; ++i) lanes.push_back(*base + i * *stride);
+  return lanes;
+}
+
 }  // namespace tw

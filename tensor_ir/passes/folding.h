@@ -12,4 +12,7 @@ Stmt fold_substitute(const Stmt& s, const Substitution& values);
 // Integer arithmetic on scalars, ramps and broadcasts that keeps ramps: ramp(b, s) * c → ramp(b*c, s*c).
 Expr vector_binary(BinaryOp op, const Expr& a, const Expr& b);
 
+// The value of each lane, where all are constants.
+std::optional<std::vector<int64_t>> constant_lanes(const Expr& e);
+
 }  // namespace tw

@@ -487,6 +487,25 @@ TEST(Compile, ReportsSayWhatWasDone) {
     EXPECT_EQ(first.plan().steps[i].kernel, second.plan().steps[i].kernel);
 }
 
+// A schedule that leaves the loops over a register buffer as they are.
+TEST(Compile, RegistersThatVariablesIndexAreMemoryAndReported) {
+  const Graph graph = parse_graph("graph g (x: f32[40]) {\n y = relu(x)\n return y\n}");
+  CompileOptions options;
+  options.schedule = [](const Func& func, const Target&) {
+    Schedule schedule(func);
+    schedule.cache_write(schedule.blocks().back(), func.buffers.back()->name, Scope::register_);
+    return schedule;
+  };
+  CompileReport report;
+  Executable executable = compile(graph, parse_target("cpu"), options, &report);
+  ASSERT_EQ(report.spilled_buffers.size(), 1u);
+  EXPECT_TRUE(report.spilled_buffers[0].starts_with("y: `")) << report.spilled_buffers[0];
+  std::mt19937 random(1);
+  const std::vector<NDArray> inputs = {random_array(graph.values[graph.inputs[0]].type, random)};
+  const NDArray got = executable.run(inputs)[0], expected = evaluate(graph, inputs)[0];
+  for (int64_t i = 0; i < got.size(); ++i) EXPECT_EQ(got.get_float(i), expected.get_float(i));
+}
+
 TEST(Compile, OpenDimensionsForCudaAreAnErrorThatSaysHow) {
   const Graph graph = parse_graph("graph g (x: f32[n, 3]) {\n y = relu(x)\n return y\n}");
   try {
