@@ -9,10 +9,6 @@ namespace {
 
 using namespace analysis;
 
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 int64_t panel_bytes(const RowSweep& sweep) {
   return sweep.b_bytes / sweep.panels;
 }

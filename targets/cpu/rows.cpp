@@ -26,11 +26,72 @@ void vectorize_row(Schedule& schedule, const BlockRef& block, const LoopRef& row
   const std::vector<LoopRef> loops = loops_below(schedule, block, row);
   const Access write = analyse(schedule.node(block)).write;
   for (auto loop = loops.rbegin(); loop != loops.rend(); ++loop) {
-    if (extent_of(schedule, *loop) < lanes || loop_stride(schedule, block, write, *loop) != 1) continue;
+    if (extent_of(schedule, *loop) < 2 || loop_stride(schedule, block, write, *loop) != 1) continue;
     if (!(*loop == loops.back())) return;
     schedule.vectorize(schedule.split(*loop, {std::nullopt, lanes})[1]);
     return;
   }
+}
+
+bool moves_by_zero_or_one(const Schedule& schedule, const BlockRef& block, const LoopRef& loop) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  return std::all_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
+    const auto stride = loop_stride(schedule, block, read, loop);
+    return stride && (*stride == 0 || *stride == 1);
+  });
+}
+
+// The axis of the block's results whose neighbours are neighbours in memory, where the reduced axis has none there:
+// lanes are results along it.
+std::optional<Var> find_columns(const Schedule& schedule, const BlockRef& block) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  if (moves_by_zero_or_one(schedule, block, schedule.loops(block).back())) return std::nullopt;
+  for (const Var& v : analysis.spatial()) {
+    const LoopRef loop = loops_of(schedule, block, v).at(0);
+    if (extent_of(schedule, loop) > 1 && loop_stride(schedule, block, analysis.write, loop) == 1 &&
+        moves_by_zero_or_one(schedule, block, loop))
+      return v;
+  }
+  return std::nullopt;
+}
+
+// A tile of some vectors of results, which hide each other's latency, is reduced in registers.
+void reduce_columns(Schedule& schedule, const BlockRef& block, const Var& columns, const LoopRef& row, int lanes) {
+  constexpr int64_t most_vectors = 8;
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const size_t axis = position_of(analysis, columns);
+  const BlockRef out = schedule.cache_write(block, analysis.write.buffer->name, Scope::register_);
+  schedule.compute_at(out, row);
+  const auto loop_of = [&](const BlockRef& stage, const LoopRef& within) {
+    std::vector<LoopRef> loops = loops_of(schedule, stage, analyse(schedule.node(stage)).spatial().at(axis));
+    const std::vector<LoopRef> below = loops_below(schedule, stage, within);
+    std::erase_if(loops, [&](const LoopRef& l) { return std::find(below.begin(), below.end(), l) == below.end(); });
+    return loops.back();
+  };
+  const LoopRef all = loop_of(out, row);
+  const int64_t count = divide_up(extent_of(schedule, all), lanes);
+  const int64_t vectors = divide_up(count, divide_up(count, most_vectors));
+  const LoopRef tile = schedule.split(all, {std::nullopt, vectors * lanes})[0];
+  schedule.compute_at(block, tile);
+  const auto parts = schedule.split(loop_of(block, tile), {std::nullopt, lanes});
+  std::vector<LoopRef> order = loops_below(schedule, block, tile);
+  const LoopRef reduced = order.back();
+  std::rotate(order.begin(), order.end() - 1, order.end());
+  schedule.reorder(order);
+  const BlockRef init = schedule.decompose_reduction(block, reduced);
+  for (const BlockRef& stage : {init, out}) vectorize_below(schedule, stage, tile, axis, lanes);
+  schedule.unroll(parts[0]);
+  schedule.vectorize(parts[1]);
+}
+
+// Lanes are partial results of one result, whose loops are outside.
+void reduce_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& row, int lanes) {
+  LoopRef result = row;
+  std::vector<LoopRef> loops = loops_below(schedule, block, row);
+  loops.pop_back();  // the reduced one
+  for (const LoopRef& loop : loops)
+    if (extent_of(schedule, loop) > 1) result = loop;
+  reduce_in_lanes(schedule, block, result, lanes);
 }
 
 // A short row's vectors stay in registers from stage to stage: a stage with few of them is unrolled.
@@ -115,7 +176,6 @@ bool schedule_rows(Schedule& schedule, const Target& target) {
   const int lanes = compute_lanes(blocks.back().write.buffer->dtype, target);
   if (columns < lanes || columns * blocks.back().write.buffer->dtype.bytes() > largest_row_bytes) return false;
   if (rows < target.threads) return false;
-  // Every reduction runs over something contiguous: its lanes can make partial results.
   for (const BlockAnalysis& block : blocks) {
     if (block.block_class == BlockClass::reduction && block.reduce().size() != 1) return false;
   }
@@ -125,15 +185,23 @@ bool schedule_rows(Schedule& schedule, const Target& target) {
   if (row_loops.size() != spatial.size()) return false;
   row_loops.resize(shared);
   const auto [parallel, row] = fuse_shared(schedule, row_loops);
+  std::vector<std::string> done;
   for (size_t b = blocks.size() - 1; b-- > 0;) {
-    schedule.compute_at({blocks[b].name}, row);
+    const BlockRef stage{blocks[b].name};
+    const bool is_reduction = blocks[b].block_class == BlockClass::reduction;
+    if (const auto columns = is_reduction ? find_columns(schedule, stage) : std::nullopt) {
+      reduce_columns(schedule, stage, *columns, row, lanes);
+      done.push_back(stage.name);
+    } else {
+      schedule.compute_at(stage, row);
+    }
     schedule.set_scope(blocks[b].write.buffer->name, Scope::stack);
   }
   for (const BlockAnalysis& block : blocks) {
     if (block.block_class == BlockClass::injective) {
       vectorize_row(schedule, {block.name}, row, lanes);
-    } else {
-      reduce_in_lanes(schedule, {block.name}, row, lanes);
+    } else if (std::find(done.begin(), done.end(), block.name) == done.end()) {
+      reduce_lanes(schedule, {block.name}, row, lanes);
     }
   }
   unroll_short_loops(schedule, row);

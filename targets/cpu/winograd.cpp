@@ -27,10 +27,6 @@ struct Sizes {
   bool is_open_batch;  // the tiles are of one image
 };
 
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // The stages' axes are xi, nu, an image where the batch is open, a tile (of it), a channel; or tile and channel first.
 std::optional<Sizes> sizes_of(const Schedule& schedule) {
   const BlockAnalysis p = analyse(schedule.node(product)), c = analyse(schedule.node(columns));
