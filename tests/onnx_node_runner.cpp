@@ -1,6 +1,6 @@
 // Runs ONNX models on given inputs, by the oracle or compiled, for tests that compare the results elsewhere.
 //
-//   onnx_node_runner oracle | import | TARGET    folders on stdin, one a line
+//   onnx_node_runner oracle | import | TARGET    folders on stdin, one a line; other machines are emulated
 //
 // A folder holds model.onnx and inputs.onnx: a model whose initializers are the inputs, by name.  The results go to
 // outputs.bin: for each output a line "dtype d0 d1 …", then its bytes.  One line a folder goes to stdout:
@@ -20,6 +20,7 @@
 #include "frontends/onnx/tensor.h"
 #include "relay_ir/compile/compile.h"
 #include "relay_ir/op.h"
+#include "tests/unit/machines.h"
 
 namespace tw {
 namespace {
@@ -77,7 +78,8 @@ std::vector<NDArray> run_compiled(const relay::Graph& graph, const Target& targe
   Executable executable = relay::compile(graph, target, options);
   std::vector<NDArray> arguments;
   for (const TensorInfo& info : executable.plan().inputs) arguments.push_back(input_named(inputs, info.name));
-  return executable.run(arguments);
+  const test::Machine* machine = test::find_machine(target.name);
+  return machine ? test::run_on(*machine, executable, arguments) : run_poisoned(executable, arguments);
 }
 
 void write_outputs(const std::filesystem::path& path, const std::vector<NDArray>& outputs) {

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+import known_shapes
 import tilewright as tw
 from conftest import ROOT, model_of, run_tw, small_network, value
 from test_kernel_cases import CASES
@@ -89,6 +90,20 @@ def test_reports(executable, tmp_path):
         assert executable.report().endswith("not proven independent:\n  conv1: loop `i`")
     finally:
         executable._report["serial_loops"].pop()
+
+
+def test_the_report_names_what_should_be_in_registers(executable):
+    executable._report["spilled_buffers"].append("softmax1: `softmax_sum`")
+    try:
+        assert executable.report().endswith("indexed by variables:\n  softmax1: `softmax_sum`")
+    finally:
+        executable._report["spilled_buffers"].pop()
+
+
+@pytest.mark.parametrize("target", ["x86:avx512", "x86:avx2", "rpi4", "armv7"])
+def test_what_should_be_in_registers_is(target):
+    for name, model, _ in known_shapes.cases():
+        assert tw.compile(tw.load(model), target=target)._report["spilled_buffers"] == [], name
 
 
 def test_no_loop_of_a_small_network_stays_serial(executable):

@@ -108,14 +108,14 @@ class Network:
 def random_network(seed):
     net = Network(seed)
     rng = net.rng
-    channels, size = int(rng.choice([3, 16, 24])), int(rng.choice([31, 40]))
+    channels, size = int(rng.choice([3, 7, 8, 16, 17, 24, 33])), int(rng.choice([15, 16, 28, 31, 33, 40]))
     shape, x = [1, channels, size, size], "x"
     older = None  # of x's shape
     for _ in range(int(rng.integers(4, 8))):
         kind = rng.choice(["wide", "strided", "depthwise", "relu", "silu", "squeeze", "pool", "mean", "concat", "add"])
         before = (x, channels, size)
         if kind in ("wide", "strided"):
-            stride, outputs = (2 if kind == "strided" else 1), int(rng.choice([16, 24, 40]))
+            stride, outputs = (2 if kind == "strided" else 1), int(rng.choice([7, 16, 17, 24, 31, 32, 40, 48]))
             kernel = int(rng.choice([1, 3]))
             x = net.conv(x, channels, outputs, kernel, stride)
             channels, size = outputs, (size - 1) // stride + 1
@@ -167,7 +167,7 @@ def test_within_the_bound_of_its_roundings(seed, target):
 def test_the_bound_is_no_formality():
     """Roundings add up at random, so errors stay far within the worst case; some come within a fiftieth of it."""
     nearest = 0.0
-    for seed in range(6):
+    for seed in range(16):
         model, feed, expected, limits = case_of(seed)
         outputs = tw.compile(tw.load(model), precision="bf16").run(feed).values()
         for ours, theirs, limit in zip(outputs, expected, limits, strict=True):

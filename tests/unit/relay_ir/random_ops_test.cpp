@@ -1,6 +1,7 @@
-// Every operator of the list on random shapes, element types and attributes: whatever `infer` accepts compiles for this
-// machine by the default schedule and computes what the oracle computes.  Cases grow from the operators' examples by
-// changes that `infer` may refuse; sizes are 1, primes, and those around the widths of vectors.
+// Every operator of the list on random shapes, element types and attributes: whatever `infer` accepts compiles by the
+// default schedule, for this machine and for emulated ones in turn, and computes what the oracle computes.  Cases grow
+// from the operators' examples by changes that `infer` may refuse; sizes are those around the thresholds of schedules:
+// vectors of all targets, two of them, and rows that are unrolled.
 //
 // TW_CASES=500 TW_SEED=7: a campaign of so many cases an operator.
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include "relay_ir/ops/common.h"
 #include "relay_ir/text/parser.h"
 #include "relay_ir/text/printer.h"
+#include "tests/unit/machines.h"
 #include "tests/unit/relay_ir/run.h"
 
 namespace tw::relay {
@@ -51,8 +53,10 @@ class RandomCase {
   }
 
   int64_t any_size() {
-    static const Ints sizes = {1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 17, 19, 23, 31, 32, 33, 37, 63, 64, 65};
-    return sizes[std::min(below(sizes.size()), below(sizes.size()))];
+    static const Ints sizes = {1,  1,  2,  3,  4,  5,  6,  7,  8,  9,  12, 13, 14, 15, 16,  17,  19, 23,
+                               27, 28, 29, 31, 32, 33, 37, 47, 48, 49, 63, 64, 65, 70, 127, 128, 129};
+    const size_t size = below(sizes.size());
+    return sizes[chance(50) ? size : std::min(size, below(sizes.size()))];
   }
 
   // More changes for a larger `boldness`; each is refused more often.
@@ -230,8 +234,10 @@ std::string difference(const NDArray& got, const NDArray& expected) {
   return "";
 }
 
-std::string run(const Graph& graph, const std::vector<NDArray>& inputs, const std::vector<NDArray>& expected) {
-  const auto outputs = compile(graph, parse_target("cpu")).run(inputs);
+std::string run(const Graph& graph, const tw::test::Machine& machine, const std::vector<NDArray>& inputs,
+                const std::vector<NDArray>& expected) {
+  Executable executable = compile(graph, parse_target(machine.target));
+  const auto outputs = tw::test::run_on(machine, executable, inputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::string problem = difference(outputs[i], expected[i]);
     if (!problem.empty()) return graph.output_name(i) + ": " + problem;
@@ -248,9 +254,14 @@ class RandomOps : public testing::TestWithParam<const OpDef*> {};
 
 TEST_P(RandomOps, ComputeWhatTheOracleComputes) {
   const OpDef& op = *GetParam();
-  const int64_t count = number("TW_CASES", 4), batch = 8, first_seed = number("TW_SEED", 1);
+  const int64_t count = number("TW_CASES", 4), first_seed = number("TW_SEED", 1);
+  const int64_t batch = std::clamp<int64_t>(count / 2, 1, 8);
+  const auto own_number = static_cast<int64_t>(std::find(all_ops().begin(), all_ops().end(), &op) - all_ops().begin());
   int64_t accepted = 0;
   for (int64_t begin = 0; begin < count && !HasFailure(); begin += batch) {
+    // Each second batch runs here, the others on one of the others.
+    const int64_t turn = own_number + begin / batch / 2, others = std::size(tw::test::machines) - 1;
+    const tw::test::Machine& machine = tw::test::machines[begin / batch % 2 == 0 ? 0 : 1 + turn % others];
     Graph together;
     together.name = "g";
     std::vector<NDArray> inputs, expected;
@@ -286,7 +297,7 @@ TEST_P(RandomOps, ComputeWhatTheOracleComputes) {
     if (singles.empty()) continue;
     std::string problem;
     try {
-      problem = run(together, inputs, expected);
+      problem = run(together, machine, inputs, expected);
     } catch (const Error& error) {
       problem = error.what();
     }
@@ -295,11 +306,15 @@ TEST_P(RandomOps, ComputeWhatTheOracleComputes) {
     bool is_found = false;
     for (const Single& single : singles) {
       try {
-        const std::string own = run(single.graph, single.inputs, single.expected);
+        const std::string own = run(single.graph, machine, single.inputs, single.expected);
         if (own.empty()) continue;
-        ADD_FAILURE() << "TW_SEED=" << single.seed << "\n" << own << "\n" << to_text(single.graph);
+        ADD_FAILURE() << "TW_SEED=" << single.seed << " on " << machine.target << "\n"
+                      << own << "\n"
+                      << to_text(single.graph);
       } catch (const Error& error) {
-        ADD_FAILURE() << "TW_SEED=" << single.seed << "\n" << error.what() << "\n" << to_text(single.graph);
+        ADD_FAILURE() << "TW_SEED=" << single.seed << " on " << machine.target << "\n"
+                      << error.what() << "\n"
+                      << to_text(single.graph);
       }
       is_found = true;
       break;

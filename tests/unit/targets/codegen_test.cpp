@@ -1,12 +1,11 @@
 // Kernels as machine code against the oracle: of this machine, and of others in the emulator.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
+#include <algorithm>
 
-#include "runtime/npy.h"
 #include "targets/llvm/compile_image.h"
 #include "tensor_ir/text/parser.h"
+#include "tests/unit/machines.h"
 #include "tests/unit/sample_funcs.h"
 #include "tests/unit/sanitized.h"
 #include "tests/unit/targets/run.h"
@@ -34,57 +33,27 @@ const Group groups[] = {
     {"tile", tile_cases},
 };
 
-struct Machine {
-  const char* target;
-  const char* runner;  // a folder of boards/ and the emulator's command; empty: this process
-  const char* emulator;
-};
-
-void PrintTo(const Machine& machine, std::ostream* out) {
-  *out << machine.target;
+std::string name_of(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](char c) { return !isalnum(static_cast<unsigned char>(c)); }, '_');
+  return text;
 }
 
-std::vector<Machine> machines() {
-  const Machine armv7{"armv7", "armv7", "qemu-arm -cpu cortex-a7"};
-  if (test::is_sanitized) return {{"cpu", "", ""}, armv7};
-  return {{"cpu", "", ""},
-          {"x86:avx2", "x86_64", "qemu-x86_64 -cpu max"},
-          {"x86:sse4", "x86_64", "qemu-x86_64 -cpu Nehalem"},
-          {"rpi3", "aarch64", "qemu-aarch64 -cpu cortex-a53"},
-          {"neoverse-n1", "aarch64", "qemu-aarch64 -cpu neoverse-n1"},
-          {"neoverse-v1", "aarch64", "qemu-aarch64 -cpu max"},
-          armv7};
+std::vector<const char*> targets() {
+  if (test::is_sanitized) return {"cpu", "armv7"};
+  std::vector<const char*> names;
+  for (const Machine& machine : machines) names.push_back(machine.target);
+  return names;
 }
 
-class TargetsRun : public testing::TestWithParam<std::tuple<Machine, Group>> {};
+class TargetsRun : public testing::TestWithParam<std::tuple<const char*, Group>> {};
 
 TEST_P(TargetsRun, AgreesWithTheOracle) {
-  const auto& [machine, group] = GetParam();
-  const Target target = parse_target(machine.target);
+  const auto& [name, group] = GetParam();
+  const Target target = parse_target(name);
   const std::vector<KernelCase> cases = group.cases(target);
   if (cases.empty()) GTEST_SKIP() << "the target has no instructions";
   Executable executable = make_executable(cases, target);
-  std::vector<NDArray> outputs;
-  if (*machine.runner == 0) {
-    outputs = executable.run({});
-  } else {
-    const auto folder = std::filesystem::temp_directory_path() /
-                        ("tilewright-test-" + std::to_string(getpid()) + "-" + group.name + machine.runner);
-    std::filesystem::create_directories(folder);
-    executable.save(folder / "m.twa");
-    const std::string command = std::string(machine.emulator) + " " + TW_BUILD + "/boards/" + machine.runner +
-                                "/tw-run " + (folder / "m.twa").string() + " --threads 2 --output-dir " +
-                                folder.string() + " > " + (folder / "log").string() + " 2>&1";
-    const int status = std::system(command.c_str());
-    ASSERT_EQ(status, 0) << command;
-    for (const TensorInfo& info : executable.plan().outputs) {
-      std::string name = info.name;
-      for (char& c : name)
-        if (!isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '_';
-      outputs.push_back(read_npy(folder / (name + ".npy"), info.dtype));
-    }
-    std::filesystem::remove_all(folder);
-  }
+  const std::vector<NDArray> outputs = run_on(*find_machine(name), executable);
   size_t at = 0;
   for (const KernelCase& c : cases) {
     std::vector<NDArray> own;
@@ -93,13 +62,9 @@ TEST_P(TargetsRun, AgreesWithTheOracle) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TargetsRun, testing::Combine(testing::ValuesIn(machines()), testing::ValuesIn(groups)),
+INSTANTIATE_TEST_SUITE_P(All, TargetsRun, testing::Combine(testing::ValuesIn(targets()), testing::ValuesIn(groups)),
                          [](const auto& info) {
-                           std::string name =
-                               std::string(std::get<0>(info.param).target) + "_" + std::get<1>(info.param).name;
-                           for (char& c : name)
-                             if (!isalnum(static_cast<unsigned char>(c))) c = '_';
-                           return name;
+                           return name_of(std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name);
                          });
 
 // A kernel written for AVX-512: 14 × 32 of f32 in registers, B packed.
