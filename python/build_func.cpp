@@ -21,6 +21,11 @@ Shape static_shape(const Func& func, const Buffer& buffer) {
 
 Executable build_func(const Func& scheduled, const Target& target) {
   const LoweredFunc lowered = lower(scheduled, target, "tw_" + scheduled.name);
+  if (!lowered.spilled.empty()) {  // whoever schedules by hand wants to know
+    throw Error(ErrorCode::lower, "register buffer " + lowered.spilled[0] +
+                                      " is indexed by a variable\n  help: unroll or vectorize every loop that indexes "
+                                      "it, up to the loop it is computed at");
+  }
   Plan plan;
   plan.metadata["func"] = scheduled.name;
   std::map<std::string, BufferUse> places;

@@ -1,6 +1,7 @@
 // Register buffers as SSA values.
 //
-// Once loops are unrolled and vectorized, every index into a register buffer is a constant.  The accesses of a buffer
+// Once loops are unrolled and vectorized, every index into a register buffer is a constant: those that have another are
+// in memory by then (spill_registers), but tiles of a matrix unit, which are refused.  The accesses of a buffer
 // cut its elements into *slots*, widest first: a 14×32 tile that is read and written 16 lanes at a time is 28 slots
 // of 16.  Each slot's current value is an LLVM value; loops carry the slots that they store in phis, Ifs join them
 // (codegen.cpp). No memory is ever involved, so there is nothing that LLVM would have to promote.  An access that

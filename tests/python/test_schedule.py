@@ -125,6 +125,13 @@ def test_loops_are_handles():
     assert i == s.loops("C")[0] and i != j and len({i, s.loops("C")[0]}) == 1
 
 
+def test_registers_that_a_loop_indexes_are_refused():
+    s = tw.Schedule(tw.te.matmul(8, 8, 8))
+    s.cache_write("C", "C", "register")
+    with pytest.raises(tw.Error, match="TW1404.*C_register.*indexed by a variable"):
+        tw.te.build(s)
+
+
 def test_building_for_a_board_gives_an_artifact(tmp_path):
     executable = te.build(te.matmul(8, 8, 8), target="aarch64")
     executable.save(tmp_path / "matmul.twa")

@@ -1,7 +1,7 @@
 // Random legal traces through the whole of lowering: what the kernels compute is what the unscheduled Func computes,
 // on CPUs of every vector width and on GPUs by the oracle, and on this machine as machine code, also of the CUDA text.
-// Lowering may refuse a schedule with an Error that is the user's (a tile in registers that is indexed by a variable,
-// say), but computes nothing wrongly.
+// Lowering may refuse a schedule with an Error that is the user's (a tile in registers that has no constant size, say),
+// but computes nothing wrongly.
 #include "tests/unit/random_trace.h"
 
 #include <gtest/gtest.h>
