@@ -50,6 +50,6 @@ def test_graphs_agree_with_onnx_runtime():
 
 
 # What once was wrong, and what did not compile.
-@pytest.mark.parametrize("target", ["cpu", "armv7"])
+@pytest.mark.parametrize("target", ["cpu", "rpi3", "armv7"])
 def test_known_shapes(target):
     check(known_shapes.cases(), target)
