@@ -158,12 +158,36 @@ Signal::Waited Signal::wait(uint32_t phase, int64_t spin_nanoseconds) {
   }
 }
 
+int64_t spin_limit(int running_workers, int cpus) {
+  return running_workers > cpus ? spin_when_crowded : spin_in_run;
+}
+
+// Spinning in vain is the sign of a crowd: the awaited worker does not run, perhaps because this one has its CPU.  Then
+// sleeping soon is many times faster.  But a sleeper wakes late, lets others wait in turn and so keeps them impatient:
+// a full spin now and then finds out that the crowd has gone.
+int64_t Patience::begin_wait(int64_t limit) {
+  is_trial_ = ++waits_ % waits_between_trials == 0;
+  return is_trial_ ? limit : std::min(limit, nanoseconds_);
+}
+
+void Patience::end_wait(Signal::Waited how) {
+  switch (how) {
+    case Signal::Waited::not_at_all:
+      break;
+    case Signal::Waited::spinning:
+      nanoseconds_ = is_trial_ ? spin_in_run : std::min(nanoseconds_ * 2, spin_in_run);
+      break;
+    case Signal::Waited::sleeping:
+      nanoseconds_ = std::max(nanoseconds_ / 4, least_patience);
+      break;
+  }
+}
+
 Team::Team(int size) : size_(size) {
   check(size >= 1 && size <= max_size, "Team: 1 ≤ size ≤ 1024");
   size_t cpus = allowed_cpus().size();
   cpus_ = cpus ? static_cast<int>(cpus) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   members_ = std::make_unique<Member[]>(size);
-  for (int worker = 0; worker < size; ++worker) members_[worker].patience = spin_in_run;
   int started = 1;
   try {
     for (; started < size; ++started) {
@@ -188,7 +212,7 @@ Team::~Team() {
 void Team::run_erased(Function function, void* context) {
   if (size_ == 1) return function(context, 0);
   int running = running_workers.fetch_add(size_, std::memory_order_relaxed) + size_;
-  spin_limit_ = running > cpus_ ? spin_when_crowded : spin_in_run;
+  spin_limit_ = spin_limit(running, cpus_);
   function_ = function;
   context_ = context;
   members_[0].spin_limit = spin_limit_;
@@ -210,25 +234,12 @@ void Team::work(int worker) {
     // After arrive() worker 0 may already be writing the next run's fields.
     const int64_t limit = std::min(me.spin_limit, spin_between_runs);
     arrive(worker);
-    idle_spin = std::min(limit, me.patience);
+    idle_spin = std::min(limit, me.patience.nanoseconds());
   }
 }
 
-// Spinning in vain is the sign of a crowd: the awaited worker does not run, perhaps because this one has its CPU.  Then
-// sleeping soon is many times faster.  But a sleeper wakes late, lets others wait in turn and so keeps them impatient:
-// a full spin now and then finds out that the crowd has gone.
 void Team::wait(Member& me, Signal& signal, uint32_t phase) {
-  const bool is_trial = ++me.waits % waits_between_trials == 0;
-  switch (signal.wait(phase, is_trial ? me.spin_limit : std::min(me.spin_limit, me.patience))) {
-    case Signal::Waited::not_at_all:
-      break;
-    case Signal::Waited::spinning:
-      me.patience = is_trial ? spin_in_run : std::min(me.patience * 2, spin_in_run);
-      break;
-    case Signal::Waited::sleeping:
-      me.patience = std::max(me.patience / 4, least_patience);
-      break;
-  }
+  me.patience.end_wait(signal.wait(phase, me.patience.begin_wait(me.spin_limit)));
 }
 
 // Waits for the children's arrival and reports this worker's own.

@@ -32,6 +32,23 @@ class alignas(128) Signal {
   std::atomic<uint32_t> word_{0};
 };
 
+// Workers of all teams that are in a run, on so many CPUs: how long one of them may spin, in nanoseconds.
+int64_t spin_limit(int running_workers, int cpus);
+
+// How long one worker spins before it sleeps: what was worth it lately, by how its waits ended.
+class Patience {
+ public:
+  int64_t nanoseconds() const { return nanoseconds_; }
+  // What the next wait may spin, of at most `limit`.
+  int64_t begin_wait(int64_t limit);
+  void end_wait(Signal::Waited how);
+
+ private:
+  int64_t nanoseconds_ = spin_limit(1, 1);
+  uint32_t waits_ = 0;
+  bool is_trial_ = false;
+};
+
 class Team {
  public:
   // Starts size - 1 threads.  1 ≤ size ≤ max_size; Error(limit) when the threads cannot be had.
@@ -63,8 +80,7 @@ class Team {
     // Only this worker touches these.
     uint32_t phase = 0;      // of its last barrier
     int64_t spin_limit = 0;  // for the current run
-    int64_t patience = 0;    // how long spinning has been worth it lately
-    uint32_t waits = 0;
+    Patience patience;
   };
 
   void run_erased(Function function, void* context);

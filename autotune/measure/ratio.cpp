@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autotune/measure/exchange.h"
+
 namespace tw::autotune {
 
 Ratio ratio_of(const std::vector<Sample>& samples) {
@@ -16,6 +18,11 @@ Ratio ratio_of(const std::vector<Sample>& samples) {
   const double half = 0.98 * std::sqrt(n);
   return {(at(std::floor((n - 1) / 2)) + at(std::ceil((n - 1) / 2))) / 2, at(std::floor(n / 2 - half)),
           at(std::ceil(n / 2 + half))};
+}
+
+bool is_enough(const std::vector<Sample>& samples, double elapsed, double seconds, double worst_ratio) {
+  if (samples.size() < least_rounds) return false;
+  return samples.size() >= most_rounds || elapsed > seconds || ratio_of(samples).low > worst_ratio;
 }
 
 }  // namespace tw::autotune

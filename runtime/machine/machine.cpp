@@ -31,7 +31,6 @@ double seconds_since(Clock::time_point start) {
 // times ports of any such CPU; `read` loads a whole array and asks for what is `ahead` bytes on, unless that is 0;
 // `copy` stores past the caches, so that lines are not read before they are written.
 struct Loops {
-  const char* name;
   double flops_per_iteration;
   void (*fma)(int64_t iterations);
   void (*read)(const void* data, size_t bytes, size_t ahead);
@@ -71,8 +70,8 @@ struct Loops {
     for (size_t at = 0; at < bytes / sizeof(V); ++at) __builtin_nontemporal_store(source[at], target + at);      \
     std::atomic_thread_fence(std::memory_order_seq_cst);                                                         \
   }                                                                                                              \
-  constexpr Loops NAME##_loops(const char* name) {                                                               \
-    return {name, 2.0 * ACCUMULATORS * BYTES / sizeof(float), NAME##_fma, NAME##_read, NAME##_copy};             \
+  constexpr Loops NAME##_loops() {                                                                               \
+    return {2.0 * ACCUMULATORS * BYTES / sizeof(float), NAME##_fma, NAME##_read, NAME##_copy};                   \
   }
 
 #if defined(__x86_64__)
@@ -84,21 +83,21 @@ TW_DEFINE_LOOPS(sse2, __attribute__((noinline)), 16, 12, TW_MUL_ADD_X86)
 
 Loops best_loops() {
   const HostCpu& cpu = host_cpu();
-  if (cpu.has("avx512f")) return avx512_loops("avx512f");
-  if (cpu.has("avx2") && cpu.has("fma")) return avx2_loops("avx2+fma");
-  return sse2_loops("sse2");
+  if (cpu.has("avx512f")) return avx512_loops();
+  if (cpu.has("avx2") && cpu.has("fma")) return avx2_loops();
+  return sse2_loops();
 }
 #elif defined(__aarch64__)
 #define TW_FMA_NEON(x, y) asm volatile("fmla %0.4s, %1.4s, %1.4s" : "+w"(x) : "w"(y))
 TW_DEFINE_LOOPS(neon, __attribute__((noinline)), 16, 20, TW_FMA_NEON)
 Loops best_loops() {
-  return neon_loops("neon");
+  return neon_loops();
 }
 #else
 #define TW_FMA_NEON(x, y) asm volatile("vfma.f32 %q0, %q1, %q1" : "+w"(x) : "w"(y))
 TW_DEFINE_LOOPS(neon, __attribute__((noinline)), 16, 12, TW_FMA_NEON)
 Loops best_loops() {
-  return neon_loops("neon");
+  return neon_loops();
 }
 #endif
 
@@ -239,22 +238,6 @@ double measure_copy_bandwidth(int threads, double seconds) {
   const double streaming =
       best_round(*team, seconds / 2, [&](int w) { loops.copy(array.of_worker(w), array.of_worker(w) + half, half); });
   return threads * 2.0 * static_cast<double>(half) / std::min(usual, streaming);
-}
-
-MachineReport measure_machine(int threads) {
-  MachineReport report;
-  report.architecture = host_cpu().architecture;
-  report.cpu_name = host_cpu().name;
-  report.features = host_cpu().features;
-  report.caches = cache_sizes();
-  report.threads = threads > 0 ? threads : default_team_size();
-  report.fma_instructions = best_loops().name;
-  report.peak_gflops_one = measure_peak_flops(1) / 1e9;
-  report.peak_gflops_all = report.threads == 1 ? report.peak_gflops_one : measure_peak_flops(report.threads) / 1e9;
-  report.read_gbs_one = measure_read_bandwidth(1) / 1e9;
-  report.read_gbs_all = report.threads == 1 ? report.read_gbs_one : measure_read_bandwidth(report.threads) / 1e9;
-  report.copy_gbs_all = measure_copy_bandwidth(report.threads) / 1e9;
-  return report;
 }
 
 }  // namespace tw

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 namespace tw {
 
@@ -17,18 +15,6 @@ struct CacheSizes {
 // Of CPU 0, from sysfs, or from cpuid where sysfs is missing.
 CacheSizes cache_sizes();
 
-struct MachineReport {
-  std::string architecture, cpu_name;
-  std::vector<std::string> features;
-  CacheSizes caches;
-  int threads = 1;               // that "all" below means
-  std::string fma_instructions;  // what the peak was measured with: "avx512f", "avx2+fma", "neon", "sse2"
-  double peak_gflops_one = 0;    // f32, a fused multiply-add counts as two
-  double peak_gflops_all = 0;
-  double read_gbs_one = 0, read_gbs_all = 0;  // 1e9 bytes a second from arrays that no cache holds
-  double copy_gbs_all = 0;                    // bytes read plus bytes written
-};
-
 // f32 operations a second of that many workers at once, a fused multiply-add as two, on the widest vectors that the CPU
 // has, all operands in registers.  Takes about `seconds`, as do the others.  The best of many short rounds counts,
 // because a neighbour can only slow a round down.
@@ -37,8 +23,5 @@ double measure_peak_flops(int threads, double seconds = 0.15);
 // Bytes a second that the workers read from arrays that no cache holds; and that they read and write in a copy.
 double measure_read_bandwidth(int threads, double seconds = 0.15);
 double measure_copy_bandwidth(int threads, double seconds = 0.15);
-
-// All of it.  Takes less than two seconds.  `threads` 0: default_team_size().
-MachineReport measure_machine(int threads = 0);
 
 }  // namespace tw

@@ -1,5 +1,6 @@
 """Small ONNX models for the tests."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -92,6 +93,20 @@ def executable(network):
     import tilewright as tw
 
     return tw.compile(tw.load(network), threads=2)
+
+
+@pytest.fixture
+def trials_of_a_task(monkeypatch):
+    """Sets how many trials a task gets, 2 at first: what a job has tried at its end does not depend on the clock."""
+    from tilewright import _core
+
+    tune = _core.tune
+
+    def limit(count):
+        monkeypatch.setattr(_core, "tune", functools.partial(tune, most_trials=count))
+
+    limit(2)
+    return limit
 
 
 @pytest.fixture

@@ -50,9 +50,9 @@ def cli(*arguments):
     return subprocess.run([sys.executable, "-m", "tilewright", *map(str, arguments)], capture_output=True, text=True)
 
 
-def test_tuning_end_to_end(network, tmp_path):
+def test_tuning_end_to_end(network, tmp_path, trials_of_a_task):
     db, events = tmp_path / "tune.db", []
-    report = tw.tune(network, db=db, budget="6s", seed=3, threads=1, on_event=events.append)
+    report = tw.tune(network, db=db, budget="60s", seed=3, threads=1, on_event=events.append)
     assert report.tasks > 0 and report.trials > 0 and not report.skipped
     assert sum(report.by_status.values()) == report.trials
     assert "tried" in str(report)
@@ -72,9 +72,10 @@ def test_tuning_end_to_end(network, tmp_path):
 
     # The same again goes on: nothing is tried twice.
     again = []
-    tw.tune(network, db=db, budget="2s", seed=3, threads=1, on_event=again.append)
+    trials_of_a_task(4)
+    tw.tune(network, db=db, budget="60s", seed=3, threads=1, on_event=again.append)
     trials = [(e["key"], e["decisions"]) for e in events + again if e["event"] == "trial"]
-    assert len(trials) == len(set(trials))
+    assert len(trials) == len(set(trials)) > report.trials
     assert next(e for e in again if e["event"] == "tasks")["earlier_trials"] == report.trials
 
 
@@ -180,11 +181,9 @@ def test_command_line(network, tmp_path):
     assert compiled.returncode == 0 and "schedules from the database" in compiled.stdout
 
 
-def test_damaged_rows_are_found(network, tmp_path):
-    import sqlite3
-
+def test_damaged_rows_are_found(network, tmp_path, trials_of_a_task):
     db = tmp_path / "tune.db"
-    tw.tune(network, db=db, budget="2s", threads=1)
+    tw.tune(network, db=db, budget="60s", threads=1)
     with sqlite3.connect(db) as connection:
         connection.execute("UPDATE targets SET facts = '{}'")
     connection.close()
@@ -264,9 +263,11 @@ def test_interrupted_twice_it_ends_at_once(network, tmp_path):
     assert sum(event["event"] == "trial" for event in lines) <= rows.count('"table":"records"')
 
 
-def test_one_task_is_explained(network, tmp_path):
+@pytest.mark.parametrize("trials", [2, 5])
+def test_one_task_is_explained(network, tmp_path, trials_of_a_task, trials):
     db, events = tmp_path / "tune.db", []
-    tw.tune(network, db=db, budget="4s", threads=1, on_event=events.append)
+    trials_of_a_task(trials)
+    tw.tune(network, db=db, budget="60s", threads=1, on_event=events.append)
     tried = [event for event in events if event["event"] == "trial"]
     task, key = tried[0]["task"], tried[0]["key"]
     own = [event for event in tried if event["key"] == key]
@@ -295,7 +296,7 @@ def test_convergence_campaign(tmp_path):
     assert (tmp_path / "curves.html").stat().st_size > 1000
 
 
-def test_a_template_of_ones_own(network, tmp_path):
+def test_a_template_of_ones_own(network, tmp_path, trials_of_a_task):
     asked = []
 
     def rows_of_four(schedule):
@@ -316,7 +317,7 @@ def test_a_template_of_ones_own(network, tmp_path):
     assert len(set(asked)) >= 2
 
     db, events = tmp_path / "tune.db", []
-    tw.tune(network, db=db, budget="4s", threads=1, template=rows_of_four, on_event=events.append)
+    tw.tune(network, db=db, budget="60s", threads=1, template=rows_of_four, on_event=events.append)
     assert any("size=" in event["decisions"] for event in events if event["event"] == "trial")
     tuned = tw.compile(network, threads=1, template=rows_of_four, db=db)
     np.testing.assert_allclose(tuned.run({"x": x})["y"], expected, rtol=1e-3, atol=1e-4)

@@ -109,7 +109,8 @@ void time_in_turn(Exchange& exchange, Contender& candidate, Contender& incumbent
     sweep.run();
     return contender.run();
   };
-  for (uint32_t round = 0; round < most_rounds; ++round) {
+  while (!is_enough(samples, seconds_since(start), exchange.seconds, exchange.worst_ratio)) {
+    const size_t round = samples.size();
     double ours, theirs;
     if (round % 2 == 0) {
       theirs = time(incumbent), ours = time(candidate);
@@ -117,10 +118,8 @@ void time_in_turn(Exchange& exchange, Contender& candidate, Contender& incumbent
       ours = time(candidate), theirs = time(incumbent);
     }
     exchange.candidate[round] = ours, exchange.incumbent[round] = theirs;
-    exchange.rounds = round + 1;
     samples.push_back({theirs, ours});
-    if (round + 1 < least_rounds) continue;
-    if (seconds_since(start) > exchange.seconds || ratio_of(samples).low > exchange.worst_ratio) break;
+    exchange.rounds = static_cast<uint32_t>(samples.size());
   }
 }
 

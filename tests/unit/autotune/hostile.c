@@ -129,11 +129,6 @@ KERNEL(kill_parent) {
   call(call_kill, call(call_getppid, 0, 0, 0, 0, 0, 0), 9, 0, 0, 0, 0);
   OUT = 2 * X;
 }
-KERNEL(slow) {
-  for (volatile int i = 0; i < 100000; ++i) {
-  }
-  OUT = 2 * X;
-}
 KERNEL(sleepy) {
   const long forever[2] = {1000000, 0};
   for (;;) call(call_sleep, (long)forever, 0, 0, 0, 0, 0);

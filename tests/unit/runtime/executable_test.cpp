@@ -232,10 +232,7 @@ TEST(Executable, ProfilesEveryStep) {
   EXPECT_EQ(profile[2].kernel, "scale");
   EXPECT_EQ(profile[2].name, "tripled");
   EXPECT_EQ(profile[4].flops, 2.0 * rows * columns);
-  for (const StepProfile& step : profile) {
-    EXPECT_GT(step.seconds, 0);
-    EXPECT_LT(step.seconds, 1);
-  }
+  for (const StepProfile& step : profile) EXPECT_GT(step.seconds, 0);
   EXPECT_EQ(caught([&] { (void)executable.profile(small_inputs(), 0); }).code, ErrorCode::limit);
 }
 

@@ -68,19 +68,17 @@ TEST(HostCpu, RequirementsAreCompared) {
 }
 
 TEST(Machine, FiguresAreSane) {
-  auto start = std::chrono::steady_clock::now();
-  MachineReport report = measure_machine(2);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));  // under 2 s when nothing else runs
-  EXPECT_EQ(report.threads, 2);
-  EXPECT_EQ(report.architecture, host_cpu().architecture);
-  for (double figure : {report.peak_gflops_one, report.peak_gflops_all, report.read_gbs_one, report.read_gbs_all,
-                        report.copy_gbs_all}) {
-    EXPECT_GT(figure, 0.5);
-    EXPECT_LT(figure, 20'000);
+  for (const int threads : {1, 2}) {
+    for (const auto& measure : {measure_peak_flops, measure_read_bandwidth, measure_copy_bandwidth}) {
+      const double figure = measure(threads, 0.05);
+      EXPECT_GT(figure, 1e7);  // on a busy machine under the sanitizers
+      EXPECT_LT(figure, 2e13);
+    }
   }
-  EXPECT_GE(report.caches.l1_data, 8 << 10);
-  EXPECT_GE(report.caches.l1_ways, 1);
-  EXPECT_GE(report.caches.l2, report.caches.l1_data);
+  const CacheSizes caches = cache_sizes();
+  EXPECT_GE(caches.l1_data, 8 << 10);
+  EXPECT_GE(caches.l1_ways, 1);
+  EXPECT_GE(caches.l2, caches.l1_data);
 }
 
 TEST(Npy, EveryTypeRoundTrips) {
