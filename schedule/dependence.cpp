@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "tensor_ir/structural.h"
 
@@ -83,11 +84,17 @@ class EqualityProof {
  public:
   EqualityProof(const Access& a, const Access& b, const std::vector<Var>& fixed) {
     for (const Var& v : fixed) proven_.push_back(v);
-    // The ranges hold on both sides, so one variable can stand for its values in a and in b.
+    // What holds on both sides holds of one variable, which can stand for its values in a and in b.
     for (const For* loop : a.loops) bind(*loop);
     for (const For* loop : b.loops) {
       bind(*loop);
       if (!contains(fixed, loop->var) && !is_const_int(loop->extent, 1)) differing_.push_back(loop->var);
+    }
+    const auto facts_of = [](const Access& x) { return conjuncts(x.block ? x.block->predicate : Expr()); };
+    const std::vector<Expr> facts_of_b = facts_of(b);
+    for (const Expr& fact : facts_of(a)) {
+      if (std::any_of(facts_of_b.begin(), facts_of_b.end(), [&](const Expr& e) { return structural_equal(e, fact); }))
+        predicates_.push_back(fact);
     }
     for (size_t d = 0; d < std::min(a.indices.size(), b.indices.size()); ++d) {
       equations_.push_back({simplify(a.indices[d], assumptions_), simplify(b.indices[d], assumptions_)});
@@ -134,12 +141,31 @@ class EqualityProof {
     }
   }
 
+  using Term = std::pair<Expr, int64_t>;
+
+  // How far the values of a sum in a and in b can be from each other.
+  std::optional<int64_t> swing_of(const std::vector<Term>& terms) const {
+    int64_t factor = 0;  // predicates are about sums without it
+    for (const auto& [atom, coefficient] : terms) factor = std::gcd(factor, coefficient);
+    Expr sum(0);
+    for (const auto& [atom, coefficient] : terms) sum = sum + atom * (coefficient / factor);
+    Interval range = bounds_of(sum, assumptions_);
+    if (!range.low || !range.high) return std::nullopt;
+    for (const Expr& predicate : predicates_) {
+      const auto* comparison = predicate.as<Binary>();
+      if (!comparison || comparison->op != BinaryOp::lt) continue;
+      // From a < b follows sum < sum + b - a.
+      const auto end = as_int(simplify(sum + comparison->b - comparison->a, assumptions_));
+      if (end) range.high = std::min(*range.high, *end - 1);
+    }
+    return factor * (*range.high - *range.low);
+  }
+
   // left (of a) = right (of b): whether something new follows.
   bool use(const Expr& left, const Expr& right) {
     LinearForm l = linear_form(left), r = linear_form(right);
     int64_t low = l.constant - r.constant, high = low;
     bool is_bounded = true;
-    using Term = std::pair<Expr, int64_t>;
     std::vector<Term> candidates, rest;
     for (const auto& [atom, coefficient] : l.terms) {
       const auto twin = std::find_if(r.terms.begin(), r.terms.end(), [&](const auto& term) {
@@ -169,18 +195,9 @@ class EqualityProof {
               [](const Term& x, const Term& y) { return std::abs(x.second) > std::abs(y.second); });
     bool changed = false;
     for (size_t i = 0; i < candidates.size(); ++i) {
-      int64_t swing = 0;
-      bool known = true;
-      for (size_t j = i + 1; j < candidates.size(); ++j) {
-        const Interval range = bounds_of(candidates[j].first, assumptions_);
-        if (!range.low || !range.high) {
-          known = false;
-          break;
-        }
-        swing += std::abs(candidates[j].second) * (*range.high - *range.low);
-      }
+      const auto swing = swing_of({candidates.begin() + static_cast<std::ptrdiff_t>(i) + 1, candidates.end()});
       const int64_t c = std::abs(candidates[i].second);
-      if (!known || low - swing <= -c || high + swing >= c) break;
+      if (!swing || low - *swing <= -c || high + *swing >= c) break;
       prove(candidates[i].first);
       changed = true;
     }
@@ -221,8 +238,9 @@ class EqualityProof {
   }
 
   Assumptions assumptions_;
-  std::vector<Var> differing_;  // variables that may have another value in b than in a
-  std::vector<Expr> proven_;    // atoms whose values agree
+  std::vector<Expr> predicates_;  // that both blocks ask for
+  std::vector<Var> differing_;    // variables that may have another value in b than in a
+  std::vector<Expr> proven_;      // atoms whose values agree
   std::vector<std::pair<Expr, Expr>> equations_;
 };
 

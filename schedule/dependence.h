@@ -4,6 +4,7 @@
 // and one of them writes.  A loop *carries* a conflict when it may happen between two different iterations of it. The
 // test proves, dimension by dimension, that equal indices imply equal loop variables: from
 //   c·(v - v') + rest = 0 with |rest| < |c|   follows   v = v'
+// What both accesses' blocks ask for (in a tail: 16·i + j < 24) bounds the rest, too.
 // Quotients and remainders count as variables of their own; when both of `e // k` and `e % k` agree, so does e.
 #pragma once
 
