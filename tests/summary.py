@@ -3,18 +3,26 @@
     python tests/summary.py build build-sanitize
 
 The first of them is where pytest ran, too.
-Prints a row for each program and, last, "N passed, N failed".  A program that ended without a report of its
-own (a crash, a time-out) counts as one failure.
+Prints a row for each program, why cases were skipped, and, last, "N passed, N failed, N skipped".  A program that ended
+without a report of its own (a crash, a time-out) counts as one failure.
 """
 
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
 
 
-def cases(report: Path) -> tuple[int, int, int]:
-    """Passed, failed and skipped cases of a JUnit file."""
+def reason_of(case: ElementTree.Element) -> str:
+    """Why it was skipped: pytest gives this as the message, GoogleTest as its last line after the place."""
+    skipped = case.find("skipped")
+    lines = ((skipped.get("message") or skipped.text or "") if skipped is not None else "").strip().splitlines()
+    return lines[-1].strip() if lines else "it does not say why"
+
+
+def cases(report: Path, reasons: Counter) -> tuple[int, int, int]:
+    """Passed, failed and skipped cases of a JUnit file; counts the last by their reasons."""
     passed = failed = skipped = 0
     for case in ElementTree.parse(report).iter("testcase"):
         kinds = {child.tag for child in case}
@@ -22,17 +30,18 @@ def cases(report: Path) -> tuple[int, int, int]:
             failed += 1
         elif "skipped" in kinds or case.get("result") in ("skipped", "suppressed"):
             skipped += 1
+            reasons[reason_of(case)] += 1
         else:
             passed += 1
     return passed, failed, skipped
 
 
-def programs(directory: Path, with_pytest: bool):
+def programs(directory: Path, with_pytest: bool, reasons: Counter):
     """Yields (name, passed, failed, skipped) for each test program run in a build directory."""
     results = directory / "results"
     for case in ElementTree.parse(results / "ctest.xml").iter("testcase"):
         own = results / f"{case.get('name')}.xml"
-        counts = list(cases(own)) if own.exists() else [0, 0, 0]
+        counts = list(cases(own, reasons)) if own.exists() else [0, 0, 0]
         ended_well = case.get("status") == "run" and case.find("failure") is None
         text_tests = re.search(r"(\d+) cases in \d+ files, (\d+) failures", case.findtext("system-out") or "")
         if text_tests:
@@ -45,18 +54,21 @@ def programs(directory: Path, with_pytest: bool):
         yield case.get("name"), *counts
     if with_pytest:
         report = results / "pytest.xml"
-        yield "pytest", *(cases(report) if report.exists() else (0, 1, 0))
+        yield "pytest", *(cases(report, reasons) if report.exists() else (0, 1, 0))
 
 
 def main(directories: list[str]) -> int:
-    total = [0, 0]
+    total, reasons = [0, 0, 0], Counter()
     print(f"\n{'':34}{'passed':>8}{'failed':>8}{'skipped':>8}")
     for directory in directories:
-        for name, passed, failed, skipped in programs(Path(directory), directory == directories[0]):
+        for name, passed, failed, skipped in programs(Path(directory), directory == directories[0], reasons):
             print(f"{directory + '/' + name:34}{passed:8}{failed:8}{skipped:8}")
-            total[0] += passed
-            total[1] += failed
-    print(f"\n{total[0]} passed, {total[1]} failed")
+            total = [sum(pair) for pair in zip(total, (passed, failed, skipped), strict=True)]
+    if reasons:
+        print("\nskipped:")
+    for reason, count in reasons.most_common():
+        print(f"{count:6}  {reason}")
+    print(f"\n{total[0]} passed, {total[1]} failed, {total[2]} skipped")
     return 0 if total[0] and not total[1] else 1
 
 

@@ -32,7 +32,6 @@ TEST_F(Tuning, adopts_what_makes_the_network_faster) {
   EXPECT_GE(report.tasks, 2);
   EXPECT_EQ(report.trials + report.finals, count_records());
   EXPECT_GT(report.adopted, 0);
-  EXPECT_EQ(report.ratio, 0.9);
   for (const std::string& reason : report.skipped) ADD_FAILURE() << reason;
   EXPECT_EQ(static_cast<int>(winners().size()), report.adopted);
   EXPECT_EQ(events_.front()["event"], "start");
@@ -107,7 +106,9 @@ TEST_F(Tuning, the_same_seed_tries_the_same) {
 
 TEST_F(Tuning, what_slows_the_network_down_is_not_adopted) {
   network_ratio_ = {1.1, 1.05, 1.2};
-  EXPECT_EQ(run().adopted, 0);
+  const TuneReport slower = run();
+  EXPECT_EQ(slower.adopted, 0);
+  EXPECT_EQ(slower.ratio, 1) << "it is the one by analysis";
   EXPECT_TRUE(winners().empty());
   EXPECT_GE(comparisons_, 1);
   // Nor if it was before: it has spoken against itself as often as for itself.

@@ -205,6 +205,87 @@ TEST(Winograd, AsksAndObeys) {
     choose_winograd(graph, {.target = parse_target(name), .decide = same});
 }
 
+// relu(conv(x, w) + b [+ r]) of one 3×3 convolution.
+struct SmallConvolution {
+  int64_t inputs, outputs, rows, columns;
+  std::vector<int64_t> pads = {1, 1, 1, 1};
+  int64_t batch = 1;
+  bool has_residual = false;
+  int threads = 2;
+};
+
+// By tiles of either size, which nobody would choose for maps so small, as by the direct sum.
+void expect_right(const SmallConvolution& c) {
+  SCOPED_TRACE(std::to_string(c.inputs) + " → " + std::to_string(c.outputs) + " channels, " + std::to_string(c.rows) +
+               " × " + std::to_string(c.columns));
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  const auto filled = [&](Shape shape, double scale) {
+    NDArray array(f32, std::move(shape));
+    for (int64_t i = 0; i < array.size(); ++i) array.set_float(i, scale * normal(random));
+    return array;
+  };
+  const auto shape_of = [](const NDArray& array) {
+    std::vector<Expr> shape;
+    for (const int64_t extent : array.shape()) shape.emplace_back(extent);
+    return shape;
+  };
+  const std::vector<int64_t>& pads = c.pads;
+  std::vector<NDArray> arrays = {filled({c.batch, c.inputs, c.rows, c.columns}, 1)};
+  Graph graph;
+  graph.inputs = {graph.add_value("x", TensorType{f32, shape_of(arrays[0])})};
+  NodeAttributes attributes;
+  attributes.set("pads", pads);
+  const double scale = 1 / std::sqrt(9.0 * static_cast<double>(c.inputs));
+  ValueId value =
+      graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", filled({c.outputs, c.inputs, 3, 3}, scale))},
+                     attributes, "c")[0];
+  value = graph.add_node("add", {value, graph.add_constant("b", filled({c.outputs, 1, 1}, 1))}, {}, "biased")[0];
+  if (c.has_residual) {
+    arrays.push_back(
+        filled({c.batch, c.outputs, c.rows + pads[0] + pads[2] - 2, c.columns + pads[1] + pads[3] - 2}, 1));
+    graph.inputs.push_back(graph.add_value("r", TensorType{f32, shape_of(arrays[1])}));
+    value = graph.add_node("add", {value, graph.inputs[1]}, {}, "sum")[0];
+  }
+  graph.outputs = graph.add_node("relu", {value}, {}, "y");
+
+  CompileOptions options;
+  options.threads = c.threads;
+  const auto result = [&](int64_t tile) {
+    options.decide = [&](const GraphDecision&) { return Choice{tile}; };
+    CompileReport report;
+    Executable executable = compile(graph, parse_target("cpu"), options, &report);
+    EXPECT_EQ(report.decisions.size(), 1u);
+    return executable.run(arrays)[0];
+  };
+  const NDArray expected = result(0);
+  double largest = 0;
+  for (int64_t i = 0; i < expected.size(); ++i) largest = std::max(largest, std::abs(expected.get_float(i)));
+  for (const int64_t tile : {2, 4}) {
+    const NDArray actual = result(tile);
+    for (int64_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(actual.get_float(i), expected.get_float(i), 5e-5 * largest) << "tile " << tile;
+  }
+}
+
+TEST(Winograd, IsRightAtEveryEdgeOfAMap) {
+  for (const int64_t size : {3, 4, 5, 7, 8, 13, 14, 17, 28, 31}) expect_right({32, 48, size, size + 3});
+}
+
+TEST(Winograd, IsRightForChannelsThatFillNoBlock) {
+  for (const int64_t inputs : {16, 24, 33, 64})
+    for (const int64_t outputs : {16, 40, 65}) expect_right({inputs, outputs, 14, 14});
+}
+
+TEST(Winograd, IsRightForAnyPads) {
+  for (const std::vector<int64_t>& pads : {std::vector<int64_t>{0, 0, 0, 0}, {2, 0, 1, 3}, {0, 1, 2, 0}})
+    expect_right({32, 32, 12, 11, pads});
+}
+
+TEST(Winograd, IsRightForBatchesAndResiduals) {
+  for (const int threads : {1, 2, 3}) expect_right({64, 64, 10, 9, {1, 1, 1, 1}, 3, true, threads});
+}
+
 // Transforms of these weights are beyond f32: only the direct sum is left, and nobody is asked.
 TEST(Winograd, WhatRoundsBadlyIsNoCandidate) {
   Graph graph;
