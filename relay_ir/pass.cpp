@@ -1,14 +1,11 @@
 #include "relay_ir/pass.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 #include "relay_ir/text/printer.h"
 #include "relay_ir/verify.h"
 #include "targets/backend.h"
+#include "tensor_ir/pass_scope.h"
 
 namespace tw::relay {
 namespace {
@@ -33,27 +30,15 @@ const std::vector<PassRow>& rows() {
   return table;
 }
 
-bool is_listed(const char* variable, std::string_view name) {
-  const char* list = std::getenv(variable);
-  if (!list) return false;
-  return ("," + std::string(list) + ",").find("," + std::string(name) + ",") != std::string::npos;
-}
-
-void dump(const std::string& folder, std::string_view name, const Graph& graph) {
-  static std::atomic<int> number = 0;
-  char prefix[32];
-  std::snprintf(prefix, sizeof prefix, "relay_%02d_", ++number);
-  std::error_code ignored;
-  std::filesystem::create_directories(folder, ignored);
-  std::ofstream(std::filesystem::path(folder) / (prefix + std::string(name) + ".tw")) << to_text(graph);
+PassSubject subject(const Graph& graph) {
+  return {"graph", graph.name, [&graph] { return to_text(graph); }, [&graph] { verify(graph); }};
 }
 
 Graph run_pass(const PassRow& pass, const Graph& graph, const PassContext& context) {
-  if (pass.is_optional && is_listed("TW_SKIP_RELAY", pass.name)) return graph;
-  Graph result = pass.function(graph, context);
-  if (const char* folder = std::getenv("TW_DUMP")) dump(folder, pass.name, result);
-  if (std::getenv("TW_VERIFY")) verify(result);
-  return result;
+  if (pass.is_optional && is_skipped(pass.name)) return graph;
+  Graph after;
+  run_in_scope(pass.name, subject(graph), [&] { return after = pass.function(graph, context), subject(after); });
+  return after;
 }
 
 }  // namespace

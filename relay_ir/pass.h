@@ -1,5 +1,4 @@
-// PassScope for graphs, as tensor_ir/pass.h for Funcs: TW_DUMP=dir writes relay_01_simplify.tw …, TW_SKIP=simplify,…
-// leaves out optional passes, TW_VERIFY=1 verifies after each.
+// Passes over graphs (passes.def), each of which runs in a scope (tensor_ir/pass_scope.h).
 #pragma once
 
 #include <functional>

@@ -12,6 +12,7 @@
 #include "targets/backend.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/parallel.h"
+#include "tensor_ir/pass_scope.h"
 
 namespace tw::relay {
 namespace {
@@ -152,6 +153,7 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
                         {target.architecture, target.name, target.features});
   if (options.threads > 0) executable.set_threads(options.threads);
   phases.end("loading");
+  check_skipped();
   return executable;
 }
 

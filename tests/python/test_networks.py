@@ -38,7 +38,7 @@ def test_like_onnx_runtime(name, monkeypatch):
     expected = session.run(None, feed)
     steps = {}
     for skipped in ("", "recognise"):
-        monkeypatch.setenv("TW_SKIP_RELAY", skipped)
+        monkeypatch.setenv("TW_SKIP", skipped)
         executable = tw.compile(tw.load(model.SerializeToString()))
         steps[skipped] = len(executable.profile(feed, 1).kernels)
         for ours, theirs in zip(executable.run(feed).values(), expected, strict=True):
