@@ -73,14 +73,8 @@ const std::string& NodeAttributes::get_string(const std::string& name) const {
 const std::vector<int64_t>& NodeAttributes::get_ints(const std::string& name) const {
   return get<std::vector<int64_t>>(values_, name);
 }
-const std::vector<double>& NodeAttributes::get_floats(const std::string& name) const {
-  return get<std::vector<double>>(values_, name);
-}
 const std::vector<Expr>& NodeAttributes::get_dims(const std::string& name) const {
   return get<std::vector<Expr>>(values_, name);
-}
-const NDArray& NodeAttributes::get_array(const std::string& name) const {
-  return get<NDArray>(values_, name);
 }
 
 std::string Graph::unique_name(std::unordered_set<std::string>& taken, const std::string& wanted) {

@@ -48,8 +48,8 @@ TensorType type_of(const NDArray& array);
 using ValueId = int;
 inline constexpr ValueId no_value = -1;  // an optional input that is absent
 
-using AttributeValue = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
-                                    std::vector<std::string>, NDArray, std::vector<Expr>>;
+using AttributeValue =
+    std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<std::string>, std::vector<Expr>>;
 
 class NodeAttributes {
  public:
@@ -60,8 +60,6 @@ class NodeAttributes {
   double get_float(const std::string& name) const;
   const std::string& get_string(const std::string& name) const;
   const std::vector<int64_t>& get_ints(const std::string& name) const;
-  const std::vector<double>& get_floats(const std::string& name) const;
-  const NDArray& get_array(const std::string& name) const;
   const std::vector<Expr>& get_dims(const std::string& name) const;  // dimensions, which may be symbolic
   const std::map<std::string, AttributeValue>& all() const { return values_; }
 

@@ -12,8 +12,8 @@ namespace tw::relay {
 namespace {
 
 const char* kind_name(const AttributeValue& value) {
-  static const char* const names[] = {"an integer",       "a float",           "a string", "a list of integers",
-                                      "a list of floats", "a list of strings", "a tensor", "a list of dimensions"};
+  static const char* const names[] = {"an integer",         "a float",           "a string",
+                                      "a list of integers", "a list of strings", "a list of dimensions"};
   return names[value.index()];
 }
 
@@ -24,7 +24,6 @@ std::optional<AttributeValue> convert(const AttributeValue& given, const Attribu
     return static_cast<double>(*value);
   }
   if (const auto* list = std::get_if<std::vector<int64_t>>(&given)) {
-    if (std::holds_alternative<std::vector<double>>(wanted)) return std::vector<double>(list->begin(), list->end());
     if (std::holds_alternative<std::vector<Expr>>(wanted)) return std::vector<Expr>(list->begin(), list->end());
     if (list->empty() && std::holds_alternative<std::vector<std::string>>(wanted)) return std::vector<std::string>();
   }

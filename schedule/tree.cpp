@@ -69,10 +69,6 @@ Stmt edit_at(const Stmt& s, const StmtNode* target, const std::function<Stmt(con
 
 }  // namespace
 
-Path path_to(const Stmt& root, const StmtNode* target) {
-  return first_path(root, [&](const Stmt& s) { return s.get() == target; });
-}
-
 Path path_to_loop(const Stmt& root, const Var& var) {
   return first_path(root, [&](const Stmt& s) {
     const auto* loop = s.as<For>();

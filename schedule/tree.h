@@ -12,7 +12,6 @@ namespace tw {
 using Path = std::vector<Stmt>;  // from the root to the node, both included
 
 // Empty when there is none.
-Path path_to(const Stmt& root, const StmtNode* target);
 Path path_to_loop(const Stmt& root, const Var& var);
 Path path_to_block(const Stmt& root, const std::string& name);
 Path path_to_allocation(const Stmt& root, const Buffer& buffer);

@@ -294,9 +294,6 @@ class GraphParser : public ParserBase {
       attributes.set(name.text, to_float(number_text()));
     } else if (std::holds_alternative<std::string>(like)) {
       attributes.set(name.text, parse_string());
-    } else if (std::holds_alternative<NDArray>(like)) {
-      expect("tensor", "before a tensor");
-      attributes.set(name.text, parse_array());
     } else if (std::holds_alternative<std::vector<Expr>>(like)) {
       std::vector<Expr> dims;
       expect("[", "before the dimensions");
@@ -316,21 +313,9 @@ class GraphParser : public ParserBase {
       expect("]", "after the strings");
       attributes.set(name.text, list);
     } else {
-      const bool is_integer = std::holds_alternative<std::vector<int64_t>>(like);
       std::vector<int64_t> integers;
-      std::vector<double> floats;
-      for (const auto& [text, span] : parse_numbers()) {
-        if (is_integer) {
-          integers.push_back(to_int(text, span));
-        } else {
-          floats.push_back(to_float(text));
-        }
-      }
-      if (is_integer) {
-        attributes.set(name.text, integers);
-      } else {
-        attributes.set(name.text, floats);
-      }
+      for (const auto& [text, span] : parse_numbers()) integers.push_back(to_int(text, span));
+      attributes.set(name.text, integers);
     }
   }
 

@@ -76,30 +76,23 @@ std::string list_text(const std::vector<T>& list, const F& element) {
   return text + "]";
 }
 
-std::string attribute_text(const AttributeValue& value, ConstantTable* constants) {
+std::string attribute_text(const AttributeValue& value) {
   if (const auto* v = std::get_if<int64_t>(&value)) return std::to_string(*v);
   if (const auto* v = std::get_if<double>(&value)) return float_attribute(*v);
   if (const auto* v = std::get_if<std::string>(&value)) return syntax::quote_string(*v);
   if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
     return list_text(*v, [](int64_t x) { return std::to_string(x); });
   }
-  if (const auto* v = std::get_if<std::vector<double>>(&value)) return list_text(*v, float_attribute);
   if (const auto* v = std::get_if<std::vector<std::string>>(&value)) return list_text(*v, syntax::quote_string);
-  if (const auto* v = std::get_if<std::vector<Expr>>(&value)) {
-    return list_text(*v, [](const Expr& dim) {
-      const auto number = as_int(dim);
-      return number ? std::to_string(*number) : to_text(dim);
-    });
-  }
-  return "tensor " + array_text(std::get<NDArray>(value), constants);
+  return list_text(std::get<std::vector<Expr>>(value), [](const Expr& dim) {
+    const auto number = as_int(dim);
+    return number ? std::to_string(*number) : to_text(dim);
+  });
 }
 
 bool is_default(const AttributeDef& def, const AttributeValue& value) {
   if (def.is_required || def.default_value.index() != value.index()) return false;
-  if (std::holds_alternative<NDArray>(value)) {
-    return !std::get<NDArray>(value).is_defined() && !std::get<NDArray>(def.default_value).is_defined();
-  }
-  return attribute_text(def.default_value, nullptr) == attribute_text(value, nullptr);
+  return attribute_text(def.default_value) == attribute_text(value);
 }
 
 std::string type_text(const Value& value) {
@@ -147,7 +140,7 @@ std::string to_text(const Graph& graph, ConstantTable* constants) {
     for (const AttributeDef& def : node.op->attributes) {
       const AttributeValue& value = node.attributes.all().at(def.name);
       if (is_default(def, value)) continue;
-      attributes += (attributes.empty() ? "" : ", ") + quote_name(def.name) + " = " + attribute_text(value, constants);
+      attributes += (attributes.empty() ? "" : ", ") + quote_name(def.name) + " = " + attribute_text(value);
     }
     if (!attributes.empty()) text += " {" + attributes + "}";
     if (node.name != graph.values[node.outputs[0]].name) text += " as " + quote_name(node.name);

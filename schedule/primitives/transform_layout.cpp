@@ -5,7 +5,7 @@
 //   alloc X: f32[1, 3, 7, 16]    … X[n, c // 16, h, c % 16] …
 //
 // Legal when the map sends different elements to different places.  Storage that the map adds (c % 16 of 50 channels)
-// is padding: never read, and written only where the block that writes the buffer is annotated with zero_padding = 1.
+// is padding: neither read nor written.
 #include <algorithm>
 
 #include "schedule/edit.h"
@@ -69,37 +69,6 @@ class LayoutRewrite {
   const IndexMap& map_;
 };
 
-// Loops over the last elements of a dimension that the map has made longer, storing zero.  Every padding element of
-// these layouts has a digit beyond what the old extent fills.
-Stmt zero_padding(const Func& f, const Buffer& buffer, const IndexMap& map, const std::vector<Expr>& logical) {
-  std::vector<NewLoop> loops;
-  std::vector<IterVar> iters;
-  std::vector<Expr> indices;
-  for (int d = 0; d < buffer.rank(); ++d) {
-    const Var loop("i" + std::to_string(d)), iter("vi" + std::to_string(d));
-    loops.push_back({loop, buffer->shape[d]});
-    iters.push_back({iter, buffer->shape[d], IterKind::spatial, loop});
-    indices.push_back(iter);
-  }
-  // An element is padding when the old index that its digits spell is past the end.
-  Expr is_padding = bool_imm(false);
-  for (size_t i = 0; i < map.from.size(); ++i) {
-    Expr spelled = 0;
-    std::vector<std::pair<int64_t, Expr>> digits;  // weight, new index
-    for (size_t t = 0; t < map.to.size(); ++t) {
-      const auto* b = map.to[t].as<Binary>();
-      if (!b || !b->a.is_same(map.from[i])) continue;
-      if (b->op == BinaryOp::floor_div) spelled = spelled + indices[t] * b->b;
-      if (b->op == BinaryOp::floor_mod) spelled = spelled + indices[t];
-    }
-    if (!is_const_int(spelled, 0)) is_padding = is_padding || spelled >= logical[i];
-  }
-  if (is_const_int(is_padding, 0)) return {};
-  const Stmt body = make_stmt<If>(is_padding, store(buffer, indices, zero_of(buffer->dtype)));
-  return wrap_in_loops(loops,
-                       make_stmt<Block>(unique_block_name(f, buffer->name + "_padding"), iters, Expr(), Stmt(), body));
-}
-
 Expr element_count_of(const std::vector<Expr>& shape) {
   Expr count = 1;
   for (const Expr& extent : shape) count = count * extent;
@@ -123,18 +92,9 @@ void Schedule::transform_layout(const std::string& buffer_name, const IndexMap& 
   BufferNode node = *buffer.get();
   node.shape = physical_shape(map, buffer->shape);
   const Buffer changed(std::move(node));
-  Stmt body = LayoutRewrite(buffer, changed, map).walk(func_.body, {});
+  const Stmt body = LayoutRewrite(buffer, changed, map).walk(func_.body, {});
   for (Buffer& parameter : edit.func.buffers) {
     if (parameter == buffer) parameter = changed;
-  }
-  bool is_zeroed = false;
-  for (const Block* writer : writers_of(func_.body, buffer)) {
-    const auto wanted = writer->attributes.find("zero_padding");
-    is_zeroed |= wanted != writer->attributes.end() && wanted->second == AttributeValue{int64_t{1}};
-  }
-  if (is_zeroed && edit.func.is_parameter(changed)) {
-    const Stmt fill = zero_padding(func_, changed, map, buffer->shape);
-    if (fill.is_defined()) body = seq({fill, body});
   }
   // Padding of inputs is the caller's and holds something; that of other buffers is never written.
   const bool is_input = edit.func.is_parameter(changed) && !edit.func.is_output(changed);

@@ -61,10 +61,13 @@ void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, co
   schedule.vectorize(columns[2]);
 }
 
+// Parts are joined as a product sums: how many there are matters to a tile as little as the length of a long sum.
+constexpr int64_t long_sum = 1 << 8;
+
 void join_parts(Schedule& schedule, const Output& output, int lanes, const Target& target) {
   const int64_t vectors = (extent_of(schedule, output.columns) + lanes - 1) / lanes;
   const auto columns =
-      schedule.split(output.columns, {std::nullopt, choose_tile(1, vectors, 0, target).vectors, lanes});
+      schedule.split(output.columns, {std::nullopt, choose_tile(1, vectors, long_sum, target).vectors, lanes});
   std::vector<LoopRef> outer = output.batch, order;
   outer.insert(outer.end(), {output.heads, output.queries});
   order = outer;

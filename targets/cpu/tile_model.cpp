@@ -80,7 +80,7 @@ double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, i
 std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Target& target) {
   std::vector<RegisterTile> tiles;
   for (int vectors = 1; vectors <= std::min<int64_t>(n_vectors, 8); ++vectors) {
-    for (int rows = 1; rows <= (m > 0 ? std::min<int64_t>(m, 24) : 24) && fits({rows, vectors}, target); ++rows)
+    for (int rows = 1; rows <= std::min<int64_t>(m, 24) && fits({rows, vectors}, target); ++rows)
       tiles.push_back({rows, vectors});
   }
   return tiles;
@@ -88,8 +88,6 @@ std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Tar
 
 double tile_cost(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Target& target,
                  const Sweep& sweep) {
-  if (m <= 0) m = 1 << 10;
-  if (k <= 0) k = 1 << 8;
   // Of equals the one that does more work a load.
   const double loads = static_cast<double>(tile.rows + tile.vectors) / (tile.rows * tile.vectors);
   // A panel that takes more of the second cache leaves no room for the next one and for rows.

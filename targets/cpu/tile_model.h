@@ -38,14 +38,14 @@ double conflict_cycles(const RegisterTile& tile, int64_t row_stride, const Targe
 double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Sweep& sweep,
                        const Target& target);
 
-// Every tile that the registers hold, for m rows and n vectors; 0 rows when symbolic.
+// Every tile that the registers hold, for m rows and n vectors.
 std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Target& target);
 
 // What tiles are compared by: their predicted cycles, and a little for what these leave out.
 double tile_cost(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Target& target,
                  const Sweep& sweep = {});
 
-// The tile with the least cost.  `m`, `k`: 0 when symbolic.
+// The tile with the least cost.
 RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target, const Sweep& sweep = {});
 
 // The tile of a stream from memory, which leaves the arithmetic time: narrower where that makes more panels to share

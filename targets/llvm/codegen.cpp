@@ -73,15 +73,13 @@ llvm::Function* KernelCodegen::make_inner(bool streams) {
                                      kernel_.symbol + (streams ? ".streaming" : ".tasks"), module_);
   set_function_attributes(function_);
   function_->addFnAttr(llvm::Attribute::NoInline);
-  // "may_alias": some of the caller's buffers may be the same memory (an operation in place).
-  const bool may_alias = func.attributes.count("may_alias") > 0;
   entry_ = llvm::BasicBlock::Create(context_, "entry", function_);
   builder_.SetInsertPoint(entry_);
   size_t i = 0;
   for (const Buffer& buffer : func.buffers) {
     llvm::Argument* argument = function_->getArg(i++);
     argument->setName(buffer->name);
-    if (!may_alias) argument->addAttr(llvm::Attribute::NoAlias);
+    argument->addAttr(llvm::Attribute::NoAlias);
     if (!is_written_.count(buffer) && buffer->name != "workspace") argument->addAttr(llvm::Attribute::ReadOnly);
     argument->addAttr(
         llvm::Attribute::getWithAlignment(context_, llvm::Align(static_cast<uint64_t>(alignment_of(buffer)))));

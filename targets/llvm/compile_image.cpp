@@ -78,18 +78,15 @@ class TemporaryFile {
   std::string path_;
 };
 
-std::vector<std::byte> link_image(const std::vector<std::string>& objects, bool is_relocatable) {
+std::vector<std::byte> link_image(const std::vector<std::string>& objects) {
   std::vector<MemoryFile> files;
   for (const std::string& object : objects) files.emplace_back(object);
   const TemporaryFile output;
-  std::vector<std::string> arguments = {"ld.lld", "-o", output.path(), "--threads=1", "--build-id=none"};
-  if (is_relocatable) {
-    arguments.push_back("-r");
-  } else {
-    for (const char* argument : {"-shared", "-z", "defs", "-Bsymbolic", "--hash-style=gnu", "-z", "norelro", "-z",
-                                 "separate-code", "--no-eh-frame-hdr", "--no-rosegment"})
-      arguments.push_back(argument);
-  }
+  std::vector<std::string> arguments = {"ld.lld", "-o", output.path()};
+  for (const char* argument :
+       {"--threads=1", "--build-id=none", "-shared", "-z", "defs", "-Bsymbolic", "--hash-style=gnu", "-z", "norelro",
+        "-z", "separate-code", "--no-eh-frame-hdr", "--no-rosegment"})
+    arguments.push_back(argument);
   for (const MemoryFile& file : files) arguments.push_back(file.path());
   std::vector<const char*> argv;
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
@@ -172,7 +169,7 @@ std::vector<std::byte> compile_llvm_image(const std::vector<Kernel>& kernels, co
   // A model whose tensors have no elements computes nothing; an image still has a function.
   if (objects.empty()) objects.push_back(emit_ir_text("define void @tw_nothing() { ret void }", target));
   if (report) report->cached_kernels = found;
-  return link_image(objects, false);
+  return link_image(objects);
 }
 
 std::string emit_llvm_ir(const std::vector<Kernel>& kernels, const Target& target) {
@@ -181,11 +178,6 @@ std::string emit_llvm_ir(const std::vector<Kernel>& kernels, const Target& targe
 
 std::string emit_assembly(const std::vector<Kernel>& kernels, const Target& target) {
   return concatenated(emit_all(kernels, target, EmitForm::assembly, 1));
-}
-
-std::vector<std::byte> emit_object(const std::vector<Kernel>& kernels, const Target& target) {
-  auto emitted = emit_all(kernels, target, EmitForm::object, 0);
-  return link_image(objects_of(emitted), true);
 }
 
 }  // namespace tw

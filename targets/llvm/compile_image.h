@@ -11,6 +11,5 @@ std::vector<std::byte> compile_llvm_image(const std::vector<Kernel>& kernels, co
 // For people and tests.
 std::string emit_llvm_ir(const std::vector<Kernel>& kernels, const Target& target);
 std::string emit_assembly(const std::vector<Kernel>& kernels, const Target& target);
-std::vector<std::byte> emit_object(const std::vector<Kernel>& kernels, const Target& target);
 
 }  // namespace tw

@@ -85,7 +85,7 @@ llvm::Value* KernelCodegen::addresses(const Buffer& buffer, const Expr& index) {
 
 void KernelCodegen::mark_invariant(llvm::Instruction* load, const Buffer& buffer) {
   // Valid only where nothing else in this function writes the memory, by any name.
-  if (!is_written_.count(buffer) && kernel_.func.attributes.count("may_alias") == 0)
+  if (!is_written_.count(buffer))
     load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(context_, {}));
 }
 

@@ -140,7 +140,6 @@ std::vector<llvm::Value*> KernelCodegen::transpose(std::vector<llvm::Value*> row
 
 size_t KernelCodegen::load_columns(const std::vector<Stmt>& statements, size_t first) {
   columns_.clear();
-  if (kernel_.func.attributes.count("may_alias")) return 0;
   // Strided loads of the store at `i`; nothing where that is no plain store of a vector.
   const auto loads_at = [&](size_t i) -> std::vector<const Load*> {
     const auto* s = i < statements.size() ? statements[i].as<Store>() : nullptr;

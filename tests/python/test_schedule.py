@@ -1,9 +1,12 @@
 """Tensor expressions and schedules from Python: every step keeps the meaning, and a trace replays."""
 
+import re
+
 import numpy as np
 import pytest
 
 import tilewright as tw
+from conftest import ROOT
 from tilewright import te
 
 
@@ -172,3 +175,9 @@ def test_default_schedules_can_be_decided():
     np.testing.assert_allclose(tw.te.build(decided)(a, b)[0], a @ b, rtol=1e-4, atol=1e-4)
     with pytest.raises(tw.Error, match="TW1401.*nothing asks"):
         tw.Schedule.default(f, decisions={"no_such": 1})
+
+
+def test_every_primitive_is_a_method():
+    """What Python has by hand and traces have by the table."""
+    names = re.findall(r"^PRIMITIVE\((\w+)", (ROOT / "schedule/primitives.def").read_text(), re.MULTILINE)
+    assert names and all(hasattr(tw.Schedule, name) for name in names)

@@ -11,11 +11,11 @@
 namespace tw::test {
 namespace {
 
-// As targets/lower does, but for vectors, with every pass that may find values to share.
+// As targets/lower does, but for vectors.
 Func lower_to_loops(const Func& scheduled) {
   Func f = scheduled;
   for (const auto& name : {"lower_blocks", "compact_buffers", "pipeline_loops", "flatten_buffers", "simplify_all",
-                           "unroll_loops", "simplify_all", "hoist_invariants", "eliminate_common_subexpressions"}) {
+                           "unroll_loops", "simplify_all"}) {
     f = run_pass(name, f, find_pass(name));
   }
   return f;
