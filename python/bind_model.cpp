@@ -76,8 +76,8 @@ Signature outputs_of(const relay::Graph& graph) {
 
 // The executable, and what the compilation did as a dict.
 py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
-                  bool winograd, const std::map<std::string, std::string>& in_place, const std::string& database,
-                  const py::object& own_template, const std::string& template_name) {
+                  const std::string& constraints, const std::map<std::string, std::string>& in_place,
+                  const std::string& database, const py::object& own_template, const std::string& template_name) {
   relay::CompileReport report;
   std::optional<autotune::TunedSchedules> tuned;
   const Target parsed = with_template(parse_target(target), own_template, template_name);
@@ -87,7 +87,7 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
     relay::CompileOptions options;
     options.threads = threads;
     options.precision = parse_dtype(precision).value();
-    options.winograd = winograd;
+    options.constraints = parse_decisions(constraints);
     options.cache = cache.get();
     options.in_place = in_place;
     if (!database.empty()) {
@@ -140,15 +140,15 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
 
 // What a network's kernels leave to decide, as dicts: (name, groups that compute it, kernels, asked).
 py::list decisions(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
-                   bool winograd) {
+                   const std::string& constraints) {
   relay::CompileReport report;
   const Target parsed = parse_target(target);
   {
     const py::gil_scoped_release unlocked;
     const auto cache = KernelCache::from_environment();
     relay::CompileOptions options;
-    options.threads = threads, options.precision = parse_dtype(precision).value(), options.winograd = winograd;
-    options.cache = cache.get();
+    options.threads = threads, options.precision = parse_dtype(precision).value();
+    options.constraints = parse_decisions(constraints), options.cache = cache.get();
     relay::compile(graph, parsed, options, &report);
   }
   py::list result;
@@ -162,15 +162,15 @@ py::list decisions(const relay::Graph& graph, const std::string& target, int thr
 
 // With these decisions in this task and none elsewhere, or, without a task, wherever they are asked for; for
 // experiments.  Of the task, the report has the kernels.
-py::tuple compile_decided(const relay::Graph& graph, const std::string& target, int threads,
-                          const std::map<std::string, Choice>& decisions, const std::string& task, bool winograd) {
+py::tuple compile_decided(const relay::Graph& graph, const std::string& target, int threads, const Decisions& decisions,
+                          const std::string& task, const std::string& constraints) {
   const Target parsed = parse_target(target);
   if (!parsed.decided_schedule)
     throw Error(ErrorCode::schedule, "the templates of " + target + " leave nothing to decide");
   relay::CompileReport report;
   relay::CompileOptions options;
   const auto cache = KernelCache::from_environment();
-  options.threads = threads, options.winograd = winograd, options.cache = cache.get();
+  options.threads = threads, options.constraints = parse_decisions(constraints), options.cache = cache.get();
   options.schedule = [&](const Func& func, const Target& for_target) {
     if (!task.empty())
       return parsed.decided_schedule(func, for_target, autotune::task_key(func) == task ? decisions : Decisions());
@@ -201,7 +201,7 @@ void bind_model(py::module_& module) {
   module.def("compile", &compile);
   module.def("decisions", &decisions);
   module.def("compile_decided", &compile_decided, py::arg("graph"), py::arg("target"), py::arg("threads"),
-             py::arg("decisions"), py::arg("task") = "", py::arg("winograd") = false);
+             py::arg("decisions"), py::arg("task") = "", py::arg("constraints") = "winograd=0");
   // Where compiled kernels are kept: (directory, entries, bytes); None where they are not.
   module.def("kernel_cache", []() -> py::object {
     const auto cache = KernelCache::from_environment();

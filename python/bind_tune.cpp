@@ -86,10 +86,11 @@ std::unique_ptr<autotune::Fleet> fleet_of(const py::list& devices, const py::fun
 }
 
 void tune(const relay::Graph& graph, const std::string& target, const std::string& database, int threads,
-          const std::string& precision, bool winograd, double budget, uint64_t seed, const std::string& measure_program,
-          const py::function& on_event, const py::function& is_stopping, int most_trials, int most_tasks,
-          bool is_evolution, const py::list& devices, bool is_check, const py::object& own_template,
-          const std::string& template_name, bool choices, const std::vector<std::string>& only_tasks) {
+          const std::string& precision, const std::string& constraints, double budget, uint64_t seed,
+          const std::string& measure_program, const py::function& on_event, const py::function& is_stopping,
+          int most_trials, int most_tasks, bool is_evolution, const py::list& devices, bool is_check,
+          const py::object& own_template, const std::string& template_name, bool choices,
+          const std::vector<std::string>& only_tasks) {
   const auto fleet = devices.empty() ? nullptr : fleet_of(devices, on_event);
   if (fleet && fleet->facts().is_emulated && !is_check) {
     throw Error(ErrorCode::target,
@@ -103,7 +104,7 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
   autotune::TuneOptions options;
   options.compile.threads = threads;
   options.compile.precision = parse_dtype(precision).value();
-  options.compile.winograd = winograd;
+  options.compile.constraints = parse_decisions(constraints);
   options.compile.cache = cache.get();
   options.budget_seconds = budget;
   options.seed = seed;
@@ -142,11 +143,11 @@ py::dict summary(const std::string& path) {
 
 void bind_tune(py::module_& module) {
   module.def("tune", &tune, py::arg("graph"), py::arg("target"), py::arg("database"), py::arg("threads"),
-             py::arg("precision"), py::arg("winograd"), py::arg("budget"), py::arg("seed"), py::arg("measure_program"),
-             py::arg("on_event"), py::arg("is_stopping"), py::arg("most_trials") = 64, py::arg("most_tasks") = 0,
-             py::arg("is_evolution") = false, py::arg("devices") = py::list(), py::arg("is_check") = false,
-             py::arg("own_template") = py::none(), py::arg("template_name") = "", py::arg("choices") = true,
-             py::arg("only_tasks") = std::vector<std::string>());
+             py::arg("precision"), py::arg("constraints"), py::arg("budget"), py::arg("seed"),
+             py::arg("measure_program"), py::arg("on_event"), py::arg("is_stopping"), py::arg("most_trials") = 64,
+             py::arg("most_tasks") = 0, py::arg("is_evolution") = false, py::arg("devices") = py::list(),
+             py::arg("is_check") = false, py::arg("own_template") = py::none(), py::arg("template_name") = "",
+             py::arg("choices") = true, py::arg("only_tasks") = std::vector<std::string>());
   module.def("rank_correlation", &autotune::rank_correlation);
   module.def("database_summary", &summary);
   module.def("database_lines", [](const std::string& path, const std::function<void(const std::string&)>& line) {

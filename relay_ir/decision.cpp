@@ -6,8 +6,8 @@
 
 namespace tw::relay {
 
-GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, std::string name,
-                            std::vector<Candidate> candidates, size_t analytic) {
+GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, AskedDecision asked,
+                            DType precision) {
   const std::string& first = graph.nodes[nodes.front()].name;
   Group alone{{}, {}, graph.nodes[nodes.back()].outputs, first};
   std::set<ValueId> seen;
@@ -17,9 +17,9 @@ GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes
       if (id != no_value && seen.insert(id).second) alone.inputs.push_back(id);
     seen.insert(graph.nodes[node].outputs.begin(), graph.nodes[node].outputs.end());
   }
-  GraphDecision decision{first, lower_group(graph, alone), {std::move(name), std::move(candidates)}, {}};
+  GraphDecision decision{first, lower_group(graph, alone), std::move(asked), {}};
   decision.func.attributes["decision"] = decision.asked.name;
-  decision.asked.analytic = decision.asked.chosen = analytic;
+  if (precision != f32) decision.func.attributes["precision"] = to_string(precision);  // other ways compete
   return decision;
 }
 

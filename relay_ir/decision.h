@@ -1,10 +1,5 @@
 // What a pass of graphs could do in several ways with a node: asked as templates ask with Schedule::decide
-// (schedule/decisions.h), and answered by analysis where nobody decides otherwise.
-//
-//   choose_winograd asks `winograd` of each 3×3 convolution: 4 or 2, the tile; 0, the direct sum; or
-//   `winograd_or_bf16`, where that is the sum of products of bf16
-//   stream_expansions asks `stream_expansion` of a 1×1 convolution and the depthwise one that reads it: 1, as one
-//   kernel; 0, apart
+// (schedule/decisions.h), and answered by analysis where nobody decides otherwise.  PassContext::decide (pass.h) asks.
 #pragma once
 
 #include <functional>
@@ -12,7 +7,6 @@
 #include <vector>
 
 #include "relay_ir/graph.h"
-#include "schedule/decisions.h"
 
 namespace tw::relay {
 
@@ -28,9 +22,7 @@ struct GraphDecision {
 // Gives one of the candidates' values.
 using DecisionSource = std::function<Choice(const GraphDecision&)>;
 
-// `nodes`: of the graph, in order; the last one's results alone are used elsewhere.  Until somebody decides, what
-// analysis prefers is chosen.
-GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, std::string name,
-                            std::vector<Candidate> candidates, size_t analytic);
+// `nodes`: of the graph, in order; the last one's results alone are used elsewhere.  `precision`: as in PassContext.
+GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, AskedDecision asked, DType precision);
 
 }  // namespace tw::relay

@@ -178,6 +178,7 @@ ValueId GraphCopy::operator[](ValueId old) {
 std::vector<ValueId> GraphCopy::add(const Node& named_for, OpRef op, std::vector<ValueId> inputs,
                                     NodeAttributes attributes) {
   const auto results = to_.add_node(op, std::move(inputs), std::move(attributes), named_for.name);
+  if (to_.nodes.back().op == named_for.op) to_.nodes.back().decisions = named_for.decisions;
   for (size_t i = 0; i < results.size() && i < named_for.outputs.size(); ++i) {
     to_.rename_value(results[i], from_.values[named_for.outputs[i]].name);
   }

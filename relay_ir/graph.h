@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/ndarray.h"
+#include "schedule/decisions.h"
 #include "tensor_ir/ir.h"
 
 namespace tw::relay {
@@ -71,7 +72,8 @@ struct Node {
   const OpDef* op = nullptr;
   std::string name;  // for people; unique
   std::vector<ValueId> inputs, outputs;
-  NodeAttributes attributes;
+  NodeAttributes attributes;  // what it means
+  Decisions decisions;        // how that is done: of those that the operator leaves open, what was decided
 };
 
 struct Value {
@@ -119,6 +121,7 @@ class GraphCopy {
   // The node as it was, on the new inputs; its results keep their names.
   void copy(const Node& node);
   // Any node in its stead: op, new inputs.  The results get the names of `named_for`'s results as far as these exist.
+  // What was decided about `named_for` holds for a node of the same operator.
   std::vector<ValueId> add(const Node& named_for, OpRef op, std::vector<ValueId> inputs,
                            NodeAttributes attributes = {});
   // The node of the new graph that makes the value, where it is of this operator; null otherwise.

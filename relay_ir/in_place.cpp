@@ -9,8 +9,8 @@
 
 namespace tw::relay {
 
-AttributeDef in_place_attribute() {
-  return {"in_place", int64_t{0}, false, "1: the result is stored where the first input is"};
+DecisionDef in_place_decision() {
+  return {"in_place", "1: the result is stored where the first input is"};
 }
 
 Stmt loops_over(const std::vector<Expr>& extents, const std::function<Stmt(const te::Indices&)>& body) {
@@ -24,7 +24,7 @@ Stmt loops_over(const std::vector<Expr>& extents, const std::function<Stmt(const
 }
 
 bool is_in_place(const Node& node) {
-  return node.op->facts.update && node.attributes.get_int("in_place") != 0;
+  return node.op->facts.update && decided(node.decisions, "in_place") != 0;
 }
 
 void order_groups(const Graph& graph, std::vector<Group>& groups) {

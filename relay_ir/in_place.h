@@ -1,6 +1,6 @@
 // Results that are stored where a value is that nobody needs any more, such as caches that a step of a model updates.
 //
-// Operators whose result is their first input but for some elements have the attribute in_place: 1 says that the result
+// Operators whose result is their first input but for some elements leave open where it lies: in_place=1 says that it
 // takes the place of that input.  The value is the same either way.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tw::relay {
 
-AttributeDef in_place_attribute();
+DecisionDef in_place_decision();
 // for each index tuple of `extents`: body(tuple)
 Stmt loops_over(const std::vector<Expr>& extents, const std::function<Stmt(const te::Indices&)>& body);
 

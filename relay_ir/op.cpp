@@ -187,8 +187,18 @@ std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorTyp
   return outputs;
 }
 
+bool OpDef::leaves_open(std::string_view decision) const {
+  return std::any_of(decisions.begin(), decisions.end(), [&](const DecisionDef& def) { return def.name == decision; });
+}
+
+void require_open(const OpDef& op, const Decisions& decisions) {
+  for (const auto& [name, choice] : decisions) {
+    if (!op.leaves_open(name)) throw Error(ErrorCode::shape, "`" + op.name + "` has no decision `" + name + "`");
+  }
+}
+
 OpCall make_call(const Graph& graph, const Node& node) {
-  OpCall call{*node.op, node.attributes, {}, {}, {}, {}};
+  OpCall call{*node.op, node.attributes, {}, {}, {}, {}, node.decisions};
   for (const ValueId id : node.inputs) {
     call.present.push_back(id != no_value);
     call.inputs.push_back(id == no_value ? TensorType{f32, {}} : graph.values[id].type);

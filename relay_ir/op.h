@@ -35,6 +35,7 @@ struct OpCall {
   std::vector<bool> present;
   std::vector<const NDArray*> constants;  // known values of inputs, or null
   std::vector<TensorType> outputs;        // after infer
+  Decisions decisions = {};
 
   bool has_input(size_t i) const { return i < present.size() && present[i]; }
   // Error(shape) with the operator's name, the input types and `message`.
@@ -48,6 +49,12 @@ struct AttributeDef {
   std::string name;
   AttributeValue default_value;  // its type is the attribute's type
   bool is_required = false;
+  std::string doc;
+};
+
+// What passes may decide about a node: how it is computed, not what.
+struct DecisionDef {
+  std::string name;
   std::string doc;
 };
 
@@ -66,11 +73,14 @@ struct OpDef {
   std::vector<std::string> input_names;  // for docs and messages
   int min_inputs = 1, max_inputs = 1;    // max_inputs -1: any number
   std::vector<AttributeDef> attributes;
+  std::vector<DecisionDef> decisions = {};
   OpFacts facts{};
   std::function<std::vector<TensorType>(const OpCall&)> infer;
   // The mathematics.  `inputs` are in the order of the node's; absent ones are undefined Tensors.
   std::function<std::vector<te::Tensor>(const OpCall&, const std::vector<te::Tensor>& inputs)> compute;
   std::vector<OpExample> examples;
+
+  bool leaves_open(std::string_view decision) const;
 };
 
 // Of all families (ops/*.cpp, listed in families.def).
@@ -91,6 +101,9 @@ std::optional<FoldedDims> fold_dims(const OpDef& op, const NodeAttributes& attri
 std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorType>& inputs,
                                     const std::vector<bool>& present, const std::vector<const NDArray*>& constants,
                                     NodeAttributes& attributes);
+
+// Error(shape) where something was decided that the operator does not leave open.
+void require_open(const OpDef& op, const Decisions& decisions);
 
 // The node as its operator's functions see it, result types included.
 OpCall make_call(const Graph& graph, const Node& node);

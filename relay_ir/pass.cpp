@@ -43,6 +43,24 @@ Graph run_pass(const PassRow& pass, const Graph& graph, const PassContext& conte
 
 }  // namespace
 
+bool PassContext::allows(const std::string& name, const Choice& value) const {
+  const auto constraint = constraints.find(name);
+  return constraint == constraints.end() || constraint->second == value;
+}
+
+Choice PassContext::decide(const Graph& graph, const std::vector<size_t>& nodes, const std::string& name,
+                           std::vector<Candidate> candidates, const Choice& analytic) const {
+  AskedDecision open = ask(name, std::move(candidates), analytic);
+  const auto constraint = constraints.find(name);
+  const bool is_constrained = constraint != constraints.end() && open.choose(constraint->second);
+  if (is_constrained || open.candidates.size() == 1) return open.value();
+  GraphDecision decision = make_decision(graph, nodes, std::move(open), precision);
+  if (source) check(decision.asked.choose(source(decision)), "decide: a choice is one of the candidates");
+  const Choice choice = decision.asked.value();
+  if (asked) asked->push_back(std::move(decision));
+  return choice;
+}
+
 Graph run_passes(const Graph& graph, const PassContext& context) {
   const auto& chosen = context.target.backend->graph_passes;
   Graph result = graph;

@@ -17,9 +17,17 @@ namespace tw::relay {
 struct PassContext {
   const Target& target;
   DType precision = f32;                             // CompileOptions
-  bool winograd = true;                              // CompileOptions
   std::map<std::string, std::string> in_place = {};  // CompileOptions
-  DecisionSource decide = {};                        // of what passes leave open; not set: as analysis prefers
+  Decisions constraints = {};                        // CompileOptions
+  DecisionSource source = {};                        // who decides; not set: analysis
+  std::vector<GraphDecision>* asked = nullptr;       // what passes asked is added to it
+
+  // False where a constraint says another value: it need not be a candidate.
+  bool allows(const std::string& name, const Choice& value) const;
+  // What to do with the nodes, in order, of which the last one's results alone are used elsewhere: one of the
+  // candidates.  Where a constraint says which, or there is but one, nobody is asked.
+  Choice decide(const Graph& graph, const std::vector<size_t>& nodes, const std::string& name,
+                std::vector<Candidate> candidates, const Choice& analytic) const;
 };
 
 #define PASS(name, is_optional) Graph name(const Graph& graph);

@@ -57,6 +57,7 @@ void verify(const Graph& graph) {
     const OpCall call = make_call(graph, node);
     NodeAttributes attributes = node.attributes;
     try {
+      require_open(*node.op, node.decisions);
       const auto types = infer_types(*node.op, call.inputs, call.present, call.constants, attributes);
       require(types.size() == call.outputs.size(), label + " has another number of results");
       for (size_t i = 0; i < types.size() && i < call.outputs.size(); ++i) {

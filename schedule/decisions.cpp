@@ -23,6 +23,26 @@ bool is_name(std::string_view text) {
 
 }  // namespace
 
+int64_t decided(const Decisions& decisions, const std::string& name) {
+  const auto found = decisions.find(name);
+  return found == decisions.end() ? 0 : found->second.at(0);
+}
+
+bool AskedDecision::choose(const Choice& value) {
+  const auto is_value = [&](const Candidate& candidate) { return candidate.value == value; };
+  const auto found = std::find_if(candidates.begin(), candidates.end(), is_value);
+  if (found == candidates.end()) return false;
+  chosen = static_cast<size_t>(found - candidates.begin());
+  return true;
+}
+
+AskedDecision ask(const std::string& name, std::vector<Candidate> candidates, const Choice& analytic) {
+  AskedDecision asked{name, std::move(candidates)};
+  check(asked.choose(analytic), "decide: the analytic choice is a candidate");
+  asked.analytic = asked.chosen;
+  return asked;
+}
+
 std::string to_text(const Choice& choice) {
   std::string text;
   for (const int64_t number : choice) text += (text.empty() ? "" : "x") + std::to_string(number);
@@ -57,26 +77,16 @@ Decisions parse_decisions(std::string_view text) {
 }
 
 Choice Schedule::decide(const std::string& name, std::vector<Candidate> candidates, const Choice& analytic) {
-  AskedDecision asked{name, std::move(candidates), 0, 0};
+  AskedDecision asked = ask(name, std::move(candidates), analytic);
   for (int n = 1; std::any_of(asked_.begin(), asked_.end(), [&](const auto& a) { return a.name == asked.name; }); ++n) {
     asked.name = name + "_" + std::to_string(n);
   }
-  const auto find = [&](const Choice& value) {
-    return std::find_if(asked.candidates.begin(), asked.candidates.end(),
-                        [&](const Candidate& c) { return c.value == value; }) -
-           asked.candidates.begin();
-  };
-  asked.analytic = asked.chosen = static_cast<size_t>(find(analytic));
-  check(asked.analytic < asked.candidates.size(), "decide: the analytic choice is a candidate");
-  if (const auto decided = decisions_.find(asked.name); decided != decisions_.end()) {
-    asked.chosen = static_cast<size_t>(find(decided->second));
-    if (asked.chosen == asked.candidates.size()) {
-      refuse("decide", "`" + asked.name + "` cannot be " + to_text(decided->second) + " here", Stmt(),
-             "the decision was made for another Func or by another version: decide again");
-    }
+  if (const auto decided = decisions_.find(asked.name); decided != decisions_.end() && !asked.choose(decided->second)) {
+    refuse("decide", "`" + asked.name + "` cannot be " + to_text(decided->second) + " here", Stmt(),
+           "the decision was made for another Func or by another version: decide again");
   }
   asked_.push_back(std::move(asked));
-  return asked_.back().candidates[asked_.back().chosen].value;
+  return asked_.back().value();
 }
 
 void Schedule::require_all_asked() const {

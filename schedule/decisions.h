@@ -1,11 +1,12 @@
-// What a template leaves open: named decisions, each with the values that it may take and the one that analysis
-// prefers.
+// What a template or a pass of graphs leaves open: named decisions, each with the values that it may take and the one
+// that analysis prefers.
 //
-//   const Choice tile = schedule.decide("tile", candidates, {14, 2});
+//   const Choice tile = schedule.decide("tile", candidates, {14, 2});                        a template, of a kernel
+//   const Choice part = context.decide(graph, {node}, "split_kv", candidates, {256});        a pass, of nodes
 //
 // A template that asks so is a sketch rule: the space of a Func is what its template asks when it runs, a point of the
 // space is one value for each, and a search needs to know nothing else.  Without a decision the analytic choice holds,
-// so a schedule that nobody searched for is the default one.
+// so what nobody searched for is as by default.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,8 @@ using Choice = std::vector<int64_t>;
 
 // What was decided, by name.  What is not in it is left to analysis.
 using Decisions = std::map<std::string, Choice>;
+// The first number of what was decided; 0 where nothing was.
+int64_t decided(const Decisions& decisions, const std::string& name);
 
 struct Candidate {
   Choice value;
@@ -30,14 +33,20 @@ struct Candidate {
   double cost = 1;
 };
 
-// A decision as a template asked for it.
+// A decision as it was asked for.
 struct AskedDecision {
   std::string name;
   std::vector<Candidate> candidates;  // the analytic choice is among them
   size_t analytic = 0, chosen = 0;    // of candidates
+  const Choice& value() const { return candidates[chosen].value; }
+  // Chooses this candidate; false where it is none.
+  bool choose(const Choice& value);
   // Of the chosen one, by the analytic choice's: above 1 it is predicted to be slower.
   double relative_cost() const { return candidates[chosen].cost / candidates[analytic].cost; }
 };
+
+// The analytic choice is chosen until somebody decides.
+AskedDecision ask(const std::string& name, std::vector<Candidate> candidates, const Choice& analytic);
 
 // "strip=14 tile=14x2"; nothing decided is "".  parse_decisions(to_text(d)) is d; Error(text) on anything else.
 std::string to_text(const Choice& choice);

@@ -225,6 +225,11 @@ def name_of_template(template: Callable[[Schedule], bool] | None) -> str:
     return f"{getattr(template, '__module__', '')}.{getattr(template, '__qualname__', type(template).__qualname__)}"
 
 
+def constraints_of(winograd: bool) -> str:
+    """What passes of graphs must not decide otherwise, as decisions are written."""
+    return "" if winograd else "winograd=0"
+
+
 def compile(
     model: Any,
     target: str = "cpu",
@@ -264,7 +269,7 @@ def compile(
         target,
         checked_threads(threads),
         precision,
-        bool(winograd),
+        constraints_of(winograd),
         pairs,
         database,
         template,

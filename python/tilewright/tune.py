@@ -18,7 +18,7 @@ from . import _core
 from .device import Device, open_devices
 from .device_worker import MEASURE_PROGRAM
 from .error import Error
-from .executable import checked_precision, checked_threads, name_of_template
+from .executable import checked_precision, checked_threads, constraints_of, name_of_template
 from .model import Model, load
 from .schedule import Schedule
 
@@ -155,7 +155,7 @@ def tune(
             os.path.join(folder, "check.db") if check else os.fspath(db),
             workers,
             precision,
-            bool(winograd),
+            constraints_of(winograd),
             seconds,
             int(seed) & (2**64 - 1),
             str(MEASURE_PROGRAM),

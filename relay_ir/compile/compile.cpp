@@ -9,6 +9,7 @@
 #include "relay_ir/compile/network_plan.h"
 #include "relay_ir/compile/unique_funcs.h"
 #include "relay_ir/in_place.h"
+#include "relay_ir/pass.h"
 #include "targets/backend.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/parallel.h"
@@ -113,6 +114,12 @@ class Phases {
 };
 
 }  // namespace
+
+Graph optimise(const Graph& graph, const Target& target, const CompileOptions& options,
+               std::vector<GraphDecision>* decisions) {
+  return run_passes(graph,
+                    {target, options.precision, options.in_place, options.constraints, options.decide, decisions});
+}
 
 Executable compile(const Graph& model, const Target& target, const CompileOptions& options, CompileReport* wanted) {
   CompileReport ignored;

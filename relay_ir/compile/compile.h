@@ -24,7 +24,7 @@ struct CompileOptions {
   DType precision = f32;    // that weights and operands of products are stored in: f32, bf16 or f16
   int threads = 0;          // of the Executable; 0: all cores of the affinity mask
   int jobs = 0;             // compiler threads; 0: all cores
-  bool winograd = true;     // 3×3 convolutions by Winograd's filtering where it is faster: it rounds a little more
+  Decisions constraints;    // by name: of these, passes leave nothing open; winograd=0 costs time and rounds less
   KernelCache* cache = nullptr;
   // Output → input: the caller gives one array for both.  The output must be made from the input by updates of some of
   // its elements (ScatterND, ScatterElements, TensorScatter), which then write these only.  Others are refused.

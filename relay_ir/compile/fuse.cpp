@@ -157,11 +157,11 @@ class Fuser {
     return is_never_enlarged(cluster, value);
   }
 
-  // As stream_expansions has marked it; in blocks of channels, whose layout the kernel wants.
+  // As fuse_expansions has decided; in blocks of channels, whose layout the kernel wants.
   bool takes_expansion(int sink, int producer) const {
     const Node &node = graph_.nodes[sink], &first = graph_.nodes[clusters_[producer].nodes[0]];
-    return clusters_[sink].nodes.size() == 1 && node.attributes.has("streamed") &&
-           node.attributes.get_int("streamed") == 1 && first.op->kind == OpKind::contraction &&
+    return clusters_[sink].nodes.size() == 1 && decided(node.decisions, "fuse_expansion") == 1 &&
+           first.op->kind == OpKind::contraction &&
            graph_.values[first.inputs[0]].channel_block > 0 && graph_.values[node.outputs[0]].channel_block > 0;
   }
 

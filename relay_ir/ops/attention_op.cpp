@@ -46,7 +46,8 @@ Shapes shapes_of(const OpCall& c) {
   s.size = q.shape[rank - 1], s.result_size = v.shape[rank - 1];
   const auto heads = as_int(s.heads), shared = as_int(s.shared_heads);
   if (heads && shared && *shared > 0) s.group = *heads / *shared;
-  s.part = c.attributes.get_int("part");
+  s.part = decided(c.decisions, "split_kv");
+  c.require(s.part >= 0 && (s.part == 0 || as_int(s.keys)), "known keys are split into parts of one or more");
   return s;
 }
 
@@ -65,8 +66,6 @@ std::vector<TensorType> infer(const OpCall& c) {
     const auto heads = as_int(q.shape[rank - 3]), shared = as_int(k.shape[rank - 3]);
     c.require(heads && shared && *shared > 0 && *heads % *shared == 0, "the heads of q are a multiple of those of k");
   }
-  const int64_t part = c.attributes.get_int("part");
-  c.require(part >= 0 && (part == 0 || as_int(k.shape[rank - 2])), "known keys are cut into parts of one or more");
   TensorType result = q;
   result.shape.back() = v.shape.back();
   if (c.has_input(3)) {
@@ -219,8 +218,8 @@ OpDef attention_op() {
   op.min_inputs = 3, op.max_inputs = 4;
   op.attributes = {{"scale", 1.0, false, "of the scores"},
                    {"masked", -std::numeric_limits<double>::infinity(), false, "the score where a bool mask is false"},
-                   {"zero_if_masked", int64_t{0}, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"},
-                   {"part", int64_t{0}, false, "keys that are computed at a time; 0: all"}};
+                   {"zero_if_masked", int64_t{0}, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"}};
+  op.decisions = {{"split_kv", "keys of a part, whose results are joined; 0: all together"}};
   op.facts = {.axes = unknown_axes,
               .rounding = Rounding::multiplies,
               .operands = 3,
@@ -234,10 +233,7 @@ OpDef attention_op() {
   op.examples = {{{q, q, q}, attributes_of({{"scale", 0.5}})},
                  {{q, k, v, tensor_type(f32, {3, 6})}},
                  {{q, k, v, tensor_type(boolean, {2, 1, 1, 6})}, attributes_of({{"zero_if_masked", int64_t{1}}})},
-                 {{tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5})}},
-                 {{q, k, v}, attributes_of({{"part", int64_t{2}}})},
-                 {{q, k, v, tensor_type(boolean, {2, 1, 1, 6})},
-                  attributes_of({{"zero_if_masked", int64_t{1}}, {"part", int64_t{4}}})}};
+                 {{tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5})}}};
   return op;
 }
 

@@ -45,7 +45,7 @@ OpDef conv_op() {
   op.attributes = window_attributes();
   op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
   op.attributes.push_back(result_attribute());
-  op.attributes.push_back({"streamed", int64_t{0}, false, "1: fused with the convolution that makes its channels"});
+  op.decisions = {{"fuse_expansion", "1: one kernel with the convolution that makes its channels"}};
   op.facts = {.axes = conv_axes,
               .rounding = Rounding::multiplies,
               .operands = 2,

@@ -202,8 +202,8 @@ OpDef tensor_scatter_op() {
   op.input_names = {"past", "update", "positions"};
   op.min_inputs = 2, op.max_inputs = 3;
   op.attributes = {{"axis", int64_t{-2}, false, "the axis of the rows"},
-                   {"circular", int64_t{0}, false, "1: wrap around"},
-                   in_place_attribute()};
+                   {"circular", int64_t{0}, false, "1: wrap around"}};
+  op.decisions = {in_place_decision()};
   op.facts = {.axes = unknown_axes,
               .rounding = Rounding::exact,
               .operands = 2,

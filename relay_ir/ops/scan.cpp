@@ -73,8 +73,8 @@ OpDef scatter_elements_op() {
   op.doc = "x with updates[i, j …] put to [indices[i, j …], j …], the index replacing that of the axis, in order.";
   op.input_names = {"x", "indices", "updates"};
   op.min_inputs = op.max_inputs = 3;
-  op.attributes = {
-      {"axis", int64_t{0}, false, "the axis that indices select"}, reduction_attribute(), in_place_attribute()};
+  op.attributes = {{"axis", int64_t{0}, false, "the axis that indices select"}, reduction_attribute()};
+  op.decisions = {in_place_decision()};
   op.facts = {.axes = unknown_axes,
               .rounding = Rounding::exact,
               .operands = 3,
@@ -111,7 +111,8 @@ OpDef scatter_nd_op() {
   op.doc = "x with slices of updates put to the coordinates that the last dimension of indices holds, in order.";
   op.input_names = {"x", "indices", "updates"};
   op.min_inputs = op.max_inputs = 3;
-  op.attributes = {reduction_attribute(), in_place_attribute()};
+  op.attributes = {reduction_attribute()};
+  op.decisions = {in_place_decision()};
   op.facts = {.axes = unknown_axes,
               .rounding = Rounding::exact,
               .operands = 3,

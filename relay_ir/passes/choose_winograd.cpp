@@ -19,6 +19,7 @@
 namespace tw::relay {
 namespace {
 
+constexpr char name[] = "winograd";     // of the decision
 constexpr double largest_error = 5e-5;  // of the output's magnitude
 constexpr int64_t direct = 0;           // a choice beside the tiles
 constexpr double least_gain = 0.9;      // of the direct sum's predicted time: by analysis, Winograd has to take less
@@ -76,24 +77,26 @@ double predict_winograd(const Shape3x3& s, const WinogradTransform& transform, D
 }
 
 // The direct sum, and the tiles that round well enough.
-std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, DType storage, const Target& target) {
+std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, DType storage,
+                                  const PassContext& context) {
+  const Target& target = context.target;
   std::vector<Candidate> candidates{{{direct}, predict_direct(shape, storage, target)}};
   if (shape.inputs < target.lanes(f32) || shape.outputs < target.lanes(f32)) return candidates;
   for (const int64_t tile : {2, 4}) {
     const WinogradTransform& transform = winograd_transform(tile);
-    if (winograd_error(weight, transform) <= largest_error)
+    if (context.allows(name, {tile}) && winograd_error(weight, transform) <= largest_error)
       candidates.push_back({{tile}, predict_winograd(shape, transform, storage, target)});
   }
   return candidates;
 }
 
 // The fastest of the tiles that beat the direct sum.
-size_t analytic(const std::vector<Candidate>& candidates) {
+Choice analytic(const std::vector<Candidate>& candidates) {
   size_t best = 0;
   double limit = least_gain * candidates[0].cost;
   for (size_t i = 1; i < candidates.size(); ++i)
     if (candidates[i].cost < limit) best = i, limit = candidates[i].cost;
-  return best;
+  return candidates[best].value;
 }
 
 }  // namespace
@@ -101,24 +104,21 @@ size_t analytic(const std::vector<Candidate>& candidates) {
 Graph choose_winograd(const Graph& graph, const PassContext& context) {
   const Target& target = context.target;
   const DType precision = context.precision;
-  if (!context.winograd || target.lanes(f32) < 4 || !target.has_fma) return graph;
+  if (target.lanes(f32) < 4 || !target.has_fma) return graph;
   if (precision == f16) return graph;  // asked for to save memory, which transformed weights take
   const DType storage = product_rate(precision, target) >= 1 ? precision : f32;
-  const std::string name = storage == f32 ? "winograd" : "winograd_or_" + to_string(storage);
   std::vector<std::vector<Candidate>> candidates(graph.nodes.size());
   for_each_in_parallel(graph.nodes.size(), 0, [&](size_t i) {
     const Node& node = graph.nodes[i];
     if (const auto shape = match(graph, node))
-      candidates[i] = admissible(*shape, *graph.values[node.inputs[1]].constant, storage, target);
+      candidates[i] = admissible(*shape, *graph.values[node.inputs[1]].constant, storage, context);
   });
   GraphCopy copy(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    int64_t tile = direct;
-    if (candidates[i].size() > 1) {
-      const GraphDecision open = make_decision(graph, {i}, name, candidates[i], analytic(candidates[i]));
-      tile = (context.decide ? context.decide(open) : open.asked.candidates[open.asked.chosen].value).at(0);
-    }
+    const bool is_open = !candidates[i].empty();
+    const int64_t tile =
+        is_open ? context.decide(graph, {i}, name, candidates[i], analytic(candidates[i])).at(0) : direct;
     if (tile == direct) {
       copy.copy(node);
       continue;

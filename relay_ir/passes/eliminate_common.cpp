@@ -50,6 +50,7 @@ Graph eliminate_common(const Graph& graph) {
     std::string key;
     for (const ValueId id : node.inputs) key += " " + std::to_string(copy[id]);
     for (const auto& [name, value] : node.attributes.all()) key += " " + name + "=" + std::visit(AttributeKey(), value);
+    key += " " + tw::to_text(node.decisions);
     const auto found = known.find({node.op, key});
     if (found != known.end()) {
       for (size_t i = 0; i < node.outputs.size(); ++i) copy.set(node.outputs[i], found->second[i]);

@@ -2,7 +2,7 @@
 // changed elements only.
 //
 //   graph g (past: f32[1, 4, 256, 64], new: f32[1, 4, 1, 64], at: i64[1]) {      present in place of past
-//     present = cache_update(past, new, at)        ⇒       present = cache_update(past, new, at) {in_place = 1}
+//     present = cache_update(past, new, at)        ⇒       present = cache_update(past, new, at) decided "in_place=1"
 //     return present
 //   }
 //
@@ -44,7 +44,7 @@ class Updater {
       Node& node = graph_.nodes[producer];
       if (node.op->facts.update) {
         require_independent_updates(node, pair);
-        node.attributes.set("in_place", int64_t{1});
+        node.decisions["in_place"] = {1};
       } else if (node.op->kind != OpKind::view) {
         throw Error(ErrorCode::unsupported, pair + "node `" + node.name + "` (" + node.op->name +
                                                 ") makes all of its elements anew" + leave_out);

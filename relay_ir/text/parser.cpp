@@ -250,6 +250,8 @@ class GraphParser : public ParserBase {
       }
       expect("}", "after the attributes");
     }
+    const Span decided = token().span;
+    const std::string decisions = accept("decided") ? parse_string() : "";
     const std::string node_name = accept("as") ? expect_name("the node's name").text : names[0].text;
     std::vector<ValueId> results;
     try {
@@ -257,6 +259,12 @@ class GraphParser : public ParserBase {
     } catch (const Error& error) {
       if (error.code() != ErrorCode::shape) throw;
       fail(op_name.span, error.what());
+    }
+    try {
+      graph_.nodes.back().decisions = parse_decisions(decisions);
+      require_open(*op, graph_.nodes.back().decisions);
+    } catch (const Error& error) {
+      fail(decided, error.what());
     }
     if (results.size() != names.size()) {
       fail(op_name.span, "`" + op->name + "` has " + std::to_string(results.size()) + " results here, not " +

@@ -143,6 +143,7 @@ std::string to_text(const Graph& graph, ConstantTable* constants) {
       attributes += (attributes.empty() ? "" : ", ") + quote_name(def.name) + " = " + attribute_text(value);
     }
     if (!attributes.empty()) text += " {" + attributes + "}";
+    if (!node.decisions.empty()) text += " decided " + syntax::quote_string(tw::to_text(node.decisions));
     if (node.name != graph.values[node.outputs[0]].name) text += " as " + quote_name(node.name);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       text += (i ? ", " : ": ") + type_text(graph.values[node.outputs[i]]);

@@ -140,7 +140,7 @@ def search(model: tw.Model, folder: Path, name: str, trials: int, tasks: int | l
         str(folder / f"{name}.db"),
         threads,
         "f32",
-        True,
+        "",
         4 * trials * count + 120,  # seconds: never what ends it
         0,
         str(MEASURE_PROGRAM),
@@ -164,7 +164,7 @@ def compare(model: tw.Model, task: str, schedules: list[str], threads: int) -> n
     def compiled(text: str):
         words = (word.split("=") for word in text.split())
         decisions = {name: [int(number) for number in value.split("x")] for name, value in words}
-        core, report = _core.compile_decided(model._core, "cpu", threads, decisions, task, True)
+        core, report = _core.compile_decided(model._core, "cpu", threads, decisions, task, "")
         core.threads = threads
         assert report["kernels_of_task"], f"the network has no kernel of task {task}"
         return core, report["kernels_of_task"]

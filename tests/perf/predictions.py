@@ -40,7 +40,7 @@ def best_seconds(executable, seconds: float) -> float:
 
 def product_of(model) -> list[dict] | None:
     """What the only kernel with a register tile leaves to decide."""
-    pieces = _core.decisions(tw.load(model)._core, "cpu", 1, "f32", False)
+    pieces = _core.decisions(tw.load(model)._core, "cpu", 1, "f32", "winograd=0")
     tiled = [asked for _, _, _, asked in pieces if any(a["name"] == "tile" for a in asked)]
     return tiled[0] if len(tiled) == 1 else None
 

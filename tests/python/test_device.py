@@ -319,7 +319,7 @@ def test_choices_of_the_network_are_tried_on_the_device(serve, key, tmp_path):
         str(db),
         1,
         "f32",
-        True,
+        "",
         1000.0,
         0,
         str(MEASURE_PROGRAM),

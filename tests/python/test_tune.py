@@ -101,7 +101,7 @@ def test_choices_of_the_network(tmp_path):
     path, db = tmp_path / "convolutions.onnx", tmp_path / "tune.db"
     onnx.save(onnx_model, path)
 
-    def tuned(winograd=True):
+    def tuned(constraints=""):
         """A job that tries all choices and one schedule, whatever the clock says."""
         events = []
         _core.tune(
@@ -110,7 +110,7 @@ def test_choices_of_the_network(tmp_path):
             str(db),
             1,
             "f32",
-            winograd,
+            constraints,
             1000.0,
             0,
             str(MEASURE_PROGRAM),
@@ -139,7 +139,7 @@ def test_choices_of_the_network(tmp_path):
 
     again = tuned()
     assert not [event for event in again if event["event"] == "trial" and event["phase"] == "network"]
-    assert tuned(winograd=False)[0]["open_choices"] == 0
+    assert tuned("winograd=0")[0]["open_choices"] == 0
 
     shown = cli("db", "show", db, "--task", "winograd of second")
     assert shown.returncode == 0 and "2 groups" in shown.stdout and "2 tried: 2 ok" in shown.stdout

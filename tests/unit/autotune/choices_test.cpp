@@ -38,7 +38,7 @@ relay::Graph convolutions() {
 class Choosing : public test::TuningJob {
  protected:
   Choosing() {
-    options_.compile.winograd = true;
+    options_.compile.constraints = {};
     options_.most_trials = 1;
     options_.most_tasks = 1;
     by_analysis_.emplace(relay::compile(convolutions(), target_, options_.compile, &compiled_));
@@ -214,7 +214,7 @@ TEST_F(Choosing, a_short_budget_is_for_schedules) {
 }
 
 TEST_F(Choosing, nothing_is_asked_without_winograd) {
-  options_.compile.winograd = false;
+  options_.compile.constraints = {{"winograd", {0}}};
   EXPECT_EQ(run().choices, 0);
   EXPECT_EQ(events_.front()["open_choices"], 0);
   EXPECT_TRUE(events("trial").empty());

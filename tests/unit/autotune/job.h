@@ -36,7 +36,7 @@ class TuningJob : public testing::Test {
  protected:
   TuningJob() {
     options_.compile.threads = 1;
-    options_.compile.winograd = false;
+    options_.compile.constraints = {{"winograd", {0}}};
     options_.budget_seconds = 1e6;
     options_.most_trials = 6;
     options_.now = [this] { return clock_ += 1; };

@@ -71,24 +71,24 @@ const Case cases[] = {
      })"},
 };
 
-// Cut into parts, as cut_attention leaves them.
+// In parts, as split_kv decides.
 const Case cut_cases[] = {
     {"parts of shared heads", R"(graph g (q: f32[1, 6, 1, 32], k: f32[1, 2, 96, 32], v: f32[1, 2, 96, 32]) {
-       y = attention(q, k, v) {part = 32}
+       y = attention(q, k, v) decided "split_kv=32"
        return y
      })"},
     {"parts that are not filled", R"(graph g (q: f32[2, 3, 1, 32], k: f32[2, 3, 75, 32], v: f32[2, 3, 75, 48]) {
-       y = attention(q, k, v) {scale = 0.25, part = 32}
+       y = attention(q, k, v) {scale = 0.25} decided "split_kv=32"
        return y
      })"},
     {"parts, masked",
      R"(graph g (q: f32[1, 4, 1, 64], k: f32[1, 1, 80, 64], v: f32[1, 1, 80, 64], m: f32[1, 1, 1, 80]) {
-       y = attention(q, k, v, m) {part = 48}
+       y = attention(q, k, v, m) decided "split_kv=48"
        return y
      })"},
     {"parts without any key that is seen",
      R"(graph g (q: f32[4, 1, 32], k: f32[2, 70, 32], v: f32[2, 70, 32], m: bool[1, 70]) {
-       y = attention(q, k, v, m) {zero_if_masked = 1, part = 16}
+       y = attention(q, k, v, m) {zero_if_masked = 1} decided "split_kv=16"
        return y
      })"},
     {"parts of caches by position",
@@ -96,22 +96,22 @@ const Case cut_cases[] = {
        a = transpose(q) {perm = [0, 2, 1, 3]}
        b = transpose(k) {perm = [0, 2, 1, 3]}
        c = transpose(v) {perm = [0, 2, 1, 3]}
-       o = attention(a, b, c) {part = 16}
+       o = attention(a, b, c) decided "split_kv=16"
        y = transpose(o) {perm = [0, 2, 1, 3]}
        return y
      })"},
     {"parts of many queries", R"(graph g (q: f32[2, 9, 8], k: f32[2, 40, 8], v: f32[2, 40, 8]) {
-       y = attention(q, k, v) {part = 16}
+       y = attention(q, k, v) decided "split_kv=16"
        return y
      })"},
     {"parts for blocks of queries, shared heads",
      R"(graph g (q: f32[1, 4, 120, 16], k: f32[1, 2, 64, 16], v: f32[1, 2, 64, 32]) {
-       y = attention(q, k, v) {scale = 0.25, part = 32}
+       y = attention(q, k, v) {scale = 0.25} decided "split_kv=32"
        return y
      })"},
     {"parts for blocks of queries, masked, with places left",
      R"(graph g (q: f32[2, 16, 9], k: f32[2, 75, 9], v: f32[2, 75, 20], m: f32[16, 75]) {
-       y = attention(q, k, v, m) {part = 32}
+       y = attention(q, k, v, m) decided "split_kv=32"
        return y
      })"},
     {"parts for blocks of queries by position", R"(graph g (x: f32[1, 48, 2, 48]) {
@@ -121,7 +121,7 @@ const Case cut_cases[] = {
        q = transpose(a) {perm = [0, 2, 1, 3]}
        k = transpose(b) {perm = [0, 2, 1, 3]}
        v = transpose(c) {perm = [0, 2, 1, 3]}
-       o = attention(q, k, v) {part = 16}
+       o = attention(q, k, v) decided "split_kv=16"
        y = transpose(o) {perm = [0, 2, 1, 3]}
        return y
      })"},
@@ -180,7 +180,7 @@ TEST(Attention, PartsMeanTheSame) {
     SCOPED_TRACE(c.name);
     Graph graph = parse_graph(c.text), whole = graph;
     for (Node& node : whole.nodes) {
-      if (node.op->name == "attention") node.attributes.set("part", int64_t{0});
+      node.decisions.clear();
     }
     const Target target = core(512, 32, 2);
     const Func cut = lower_group(graph, fuse(graph, target)[0]), uncut = lower_group(whole, fuse(whole, target)[0]);
@@ -195,7 +195,7 @@ TEST(Attention, PartsMeanTheSame) {
 int64_t part_chosen(const std::string& q, const std::string& k, int threads) {
   const Graph graph = parse_graph("graph g (q: f32[" + q + "], k: f32[" + k + "], v: f32[" + k +
                                   "]) {\n y = attention(q, k, v)\n return y\n}");
-  return cut_attention(graph, {core(512, 32, threads)}).nodes[0].attributes.get_int("part");
+  return decided(split_kv(graph, {core(512, 32, threads)}).nodes[0].decisions, "split_kv");
 }
 
 TEST(Attention, IsCutWhereThatPays) {

@@ -202,7 +202,7 @@ TEST(Winograd, AsksAndObeys) {
     return decision.asked.candidates[decision.asked.analytic].value;
   };
   for (const char* name : {"x86:avx2", "aarch64"})
-    choose_winograd(graph, {.target = parse_target(name), .decide = same});
+    choose_winograd(graph, {.target = parse_target(name), .source = same});
 }
 
 // relu(conv(x, w) + b [+ r]) of one 3×3 convolution.
@@ -295,7 +295,7 @@ TEST(Winograd, WhatRoundsBadlyIsNoCandidate) {
   graph.outputs = graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", weight)}, {}, "c");
   int asked = 0;
   const auto decide = [&](const GraphDecision&) { return ++asked, Choice{0}; };
-  EXPECT_EQ(choose_winograd(graph, {.target = two_cores(), .decide = decide}).nodes.at(0).op->name, "conv");
+  EXPECT_EQ(choose_winograd(graph, {.target = two_cores(), .source = decide}).nodes.at(0).op->name, "conv");
   EXPECT_EQ(asked, 0);
 }
 

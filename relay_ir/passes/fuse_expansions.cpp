@@ -3,7 +3,8 @@
 // strip by strip where they are used (targets/cpu/inverted_residual.cpp).  It is decided so: by analysis where the way
 // through the common cache is predicted to take longer than making the strips' common rows twice.
 //
-//   e = conv(x, w1); a = clip(e + b); y = conv(a, w2, groups = c)   ⇒   y = conv(a, w2, groups = c, streamed = 1)
+//   e = conv(x, w1); a = clip(e + b); y = conv(a, w2, groups = c)   ⇒   y = conv(a, w2, groups = c) decided
+//   "fuse_expansion=1"
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -14,7 +15,7 @@
 namespace tw::relay {
 namespace {
 
-constexpr int64_t apart = 0, streamed = 1;
+constexpr int64_t apart = 0, fused = 1;
 constexpr double least_gain = 0.9;  // of the time apart, which is predicted
 
 struct Pair {
@@ -104,35 +105,26 @@ std::vector<Candidate> candidates_of(const Pair& p, const Target& target) {
   const double strips =
       std::max(std::ceil(vector_bytes / (0.25 * target.l2.bytes)), std::min(2.0, 2 * workers / vectors));
   const double again = product * static_cast<double>(p.halo) * (strips - 1) / static_cast<double>(p.rows);
-  return {{{apart}, product + sum + way}, {{streamed}, product + sum + again}};
+  return {{{apart}, product + sum + way}, {{fused}, product + sum + again}};
 }
 
 }  // namespace
 
-Graph stream_expansions(const Graph& graph, const PassContext& context) {
+Graph fuse_expansions(const Graph& graph, const PassContext& context) {
   const Target& target = context.target;
   if (target.lanes(f32) < 4) return graph;
   const Uses uses(graph);
-  GraphCopy copy(graph);
+  Graph result = graph;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
     const auto pair = match(graph, uses, i);
     // Channels fill whole vectors.
-    if (!pair || pair->channels % target.lanes(f32) != 0) {
-      copy.copy(node);
-      continue;
-    }
+    if (!pair || pair->channels % target.lanes(f32) != 0) continue;
     const std::vector<Candidate> candidates = candidates_of(*pair, target);
-    const size_t analytic = candidates[1].cost < least_gain * candidates[0].cost ? 1 : 0;
-    const GraphDecision open = make_decision(graph, pair->nodes, "stream_expansion", candidates, analytic);
-    const Choice choice = context.decide ? context.decide(open) : candidates[analytic].value;
-    NodeAttributes attributes = node.attributes;
-    if (choice[0] == streamed) attributes.set("streamed", streamed);
-    std::vector<ValueId> inputs;
-    for (const ValueId id : node.inputs) inputs.push_back(copy[id]);
-    copy.set(node.outputs[0], copy.add(node, *node.op, inputs, attributes)[0]);
+    const int64_t analytic = candidates[1].cost < least_gain * candidates[0].cost ? fused : apart;
+    result.nodes[i].decisions["fuse_expansion"] =
+        context.decide(graph, pair->nodes, "fuse_expansion", candidates, {analytic});
   }
-  return copy.finish();
+  return result;
 }
 
 }  // namespace tw::relay

@@ -74,11 +74,11 @@ int count_asked(const Graph& graph, const Target& target) {
     ++asked;
     return decision.asked.candidates[decision.asked.analytic].value;
   };
-  stream_expansions(graph, {.target = target, .decide = count});
+  fuse_expansions(graph, {.target = target, .source = count});
   return asked;
 }
 
-TEST(StreamedExpansion, ComputesTheSame) {
+TEST(FuseExpansions, ComputesTheSame) {
   std::vector<Sample> samples(1);
   for (const int64_t stride : {1, 2}) {
     for (const int64_t window : {3, 5}) {
@@ -105,12 +105,12 @@ TEST(StreamedExpansion, ComputesTheSame) {
     for (const int threads : {1, 2}) {
       for (const int64_t choice : {0, 1}) {
         CompileOptions options;
-        options.threads = threads, options.winograd = false;
+        options.threads = threads, options.constraints = {{"winograd", {0}}};
         int asked = 0;
         options.decide = [&](const GraphDecision& decision) {
           ++asked;
           EXPECT_EQ(decision.node, "expand");
-          EXPECT_EQ(decision.asked.name, "stream_expansion");
+          EXPECT_EQ(decision.asked.name, "fuse_expansion");
           for (const Candidate& candidate : decision.asked.candidates) EXPECT_GT(candidate.cost, 0);
           return Choice{choice};
         };
@@ -129,8 +129,8 @@ TEST(StreamedExpansion, ComputesTheSame) {
   }
 }
 
-// What would go through the common cache is streamed; what stays in the second caches is not.
-TEST(StreamedExpansion, IsChosenWhereTheChannelsLeaveTheCaches) {
+// What would go through the common cache is fused; what stays in the second caches is not.
+TEST(FuseExpansions, IsChosenWhereTheChannelsLeaveTheCaches) {
   Target target = parse_target("x86:avx512");
   target.threads = 2, target.l2.bytes = 2 << 20;
   const auto chosen = [&](int64_t inputs, int64_t channels, int64_t size) {
@@ -138,15 +138,15 @@ TEST(StreamedExpansion, IsChosenWhereTheChannelsLeaveTheCaches) {
     const DecisionSource note = [&](const GraphDecision& decision) {
       return result = decision.asked.candidates[decision.asked.analytic].value;
     };
-    stream_expansions(network({.inputs = inputs, .channels = channels, .height = size, .width = size}),
-                      {.target = target, .decide = note});
+    fuse_expansions(network({.inputs = inputs, .channels = channels, .height = size, .width = size}),
+                    {.target = target, .source = note});
     return result.at(0);
   };
   EXPECT_EQ(chosen(16, 96, 112), 1);
   EXPECT_EQ(chosen(32, 192, 28), 0);
 }
 
-TEST(StreamedExpansion, NearMissesAreNotAsked) {
+TEST(FuseExpansions, NearMissesAreNotAsked) {
   const Target target = parse_target("x86:avx2");
   EXPECT_EQ(count_asked(network({}), target), 1);
   EXPECT_EQ(count_asked(network({.channels = 36}), target), 0);  // no whole vectors
@@ -168,7 +168,7 @@ TEST(StreamedExpansion, NearMissesAreNotAsked) {
 }
 
 // Convolutions before the depthwise one that make its channels in other ways.
-TEST(StreamedExpansion, OtherConvolutionsAreNotAsked) {
+TEST(FuseExpansions, OtherConvolutionsAreNotAsked) {
   const Target target = parse_target("x86:avx2");
   const auto asked = [&](const Shape& weight, const NodeAttributes& attributes, const Expr& batch = Expr(1),
                          const std::vector<Var>& symbols = {}) {
