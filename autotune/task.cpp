@@ -33,10 +33,6 @@ bool has_constant_shapes(const Func& func) {
                                                 [](const Buffer& buffer) { return const_shape(buffer).has_value(); });
 }
 
-bool is_decision(const Func& func) {
-  return func.attributes.count("decision") > 0;
-}
-
 std::string target_facts(const Target& target, int threads) {
   nlohmann::json facts;
   std::vector<std::string> features = target.features;

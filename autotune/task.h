@@ -1,5 +1,6 @@
 // What is tuned: a Func, up to names and without its weights, on a target.  Most are kernels of a network, and what is
-// decided is their schedule; some are nodes of it, and what is decided is what a pass of graphs makes of them.
+// decided is their schedule; some are nodes of it, and what is decided is what a pass of graphs makes of them.  Both
+// are decisions (schedule/decisions.h), and their records are alike; a kernel is measured alone, a node in the network.
 #pragma once
 
 #include <string>
@@ -12,8 +13,6 @@ namespace tw::autotune {
 // The same on every platform for Funcs that differ in names only.
 std::string task_key(const Func& func);
 bool has_constant_shapes(const Func& func);
-// Whether it is a node that a pass decides about (relay_ir/decision.h), and no kernel.
-bool is_decision(const Func& func);
 
 // Everything that a schedule and its speed depend on, as JSON: instruction set, registers, caches, threads of a run.
 std::string target_facts(const Target& target, int threads);

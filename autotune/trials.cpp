@@ -5,9 +5,9 @@
 #include <future>
 #include <utility>
 
-#include "autotune/candidate.h"
 #include "autotune/measure/compile_child.h"
 #include "autotune/measure/exchange.h"
+#include "autotune/standalone.h"
 #include "relay_ir/cost.h"
 #include "runtime/team.h"
 #include "tensor_ir/interp/interp.h"
@@ -80,7 +80,7 @@ double Trials::promise() const {
 
 Executable Trials::build(const Decisions& decisions, CodegenReport* report) const {
   const Schedule schedule = target_.decided_schedule(task_.func, target_, decisions);
-  return build_candidate(task_.func, schedule, target_, buffers_[0], report);
+  return build_standalone(task_.func, schedule, target_, buffers_[0], report);
 }
 
 void Trials::build(Built& candidate, const std::function<bool()>& is_cancelled) const {
@@ -96,7 +96,7 @@ void Trials::build(Built& candidate, const std::function<bool()>& is_cancelled) 
       [&] {
         if (options_.on_compile) options_.on_compile(candidate.point.decisions);
         CodegenReport report;
-        build_candidate(task_.func, *candidate.schedule, target_, buffers_[0], &report).save(file);
+        build_standalone(task_.func, *candidate.schedule, target_, buffers_[0], &report).save(file);
         return count_spills(report);
       },
       most_compile_seconds, is_cancelled);

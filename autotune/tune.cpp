@@ -7,15 +7,15 @@
 #include <set>
 #include <utility>
 
-#include "autotune/candidate.h"
-#include "autotune/choices.h"
 #include "autotune/clock.h"
 #include "autotune/confirm.h"
 #include "autotune/database/tuned_source.h"
 #include "autotune/fleet/fleet.h"
 #include "autotune/fleet/network.h"
+#include "autotune/graph_decisions.h"
 #include "autotune/search/learner.h"
 #include "autotune/search/space.h"
+#include "autotune/standalone.h"
 #include "autotune/task.h"
 #include "autotune/trials.h"
 #include "runtime/machine/cpu_features.h"
@@ -31,7 +31,7 @@ using nlohmann::json;
 
 // Of the budget: for the finals at most, and for runs of the network in one round of the confirmation.
 constexpr double share_for_finals = 0.25, share_for_runs = 0.03;
-constexpr double share_for_choices = 0.25;  // of the network, their confirmation included
+constexpr double share_for_decisions = 0.25;  // of the network, their confirmation included
 constexpr double least_runs_seconds = 0.3, most_runs_seconds = 3;
 constexpr double least_final_seconds = 0.15, most_final_seconds = 0.5;
 constexpr double finals_when_stopped = 5;  // seconds, after Ctrl-C
@@ -100,7 +100,7 @@ class Job {
     target_key_ = target_key(target_, options_.compile.threads);
     database_.add_target(target_key_, target_facts(target_, options_.compile.threads));
     model_ = model_key(compiled.pieces);
-    find_choices(compiled, profile);
+    find_decisions(compiled, profile);
     if (choose(network, compiled)) {
       compiled = {};
       network = compile({}, &compiled);
@@ -142,7 +142,7 @@ class Job {
 
   // With the choices of the network that were adopted, and these records.
   Executable compile(std::vector<Record> records, relay::CompileReport* compiled = nullptr) const {
-    records.insert(records.end(), choices_adopted_.begin(), choices_adopted_.end());
+    records.insert(records.end(), adopted_decisions_.begin(), adopted_decisions_.end());
     const TunedSchedules tuned(std::move(records));
     relay::CompileOptions options = options_.compile;
     options.schedule = tuned.source();
@@ -165,18 +165,18 @@ class Job {
     return find_network_difference(network.run(inputs_), expected_);
   }
 
-  void find_choices(const relay::CompileReport& compiled, const std::vector<StepProfile>& profile) {
-    choices_.emplace(compiled.decisions, profile);
-    for (const Task& task : choices_->tasks()) {
+  void find_decisions(const relay::CompileReport& compiled, const std::vector<StepProfile>& profile) {
+    decisions_.emplace(compiled.decisions, profile);
+    for (const Task& task : decisions_->tasks()) {
       database_.add_task(task.key, to_text(task.func));
       for (const Record& record : database_.records(target_key_, task.key, space_version, compiler_key()))
-        choices_->note(record);
+        decisions_->note(record);
     }
-    earlier_choices_ = choices_->count();
+    earlier_decided_ = decisions_->count();
     send({{"event", "start"},
           {"budget", options_.budget_seconds},
           {"milliseconds", report_.default_seconds * 1e3},
-          {"open_choices", choices_->tasks().size()},
+          {"open_choices", decisions_->tasks().size()},
           {"target", target_.name},
           {"threads", options_.compile.threads}});
   }
@@ -184,17 +184,17 @@ class Job {
   // Tries what passes of the graph leave open, and adopts what makes the network faster.  Whether anything does.
   bool choose(Executable& by_analysis, const relay::CompileReport& compiled) {
     if (!options_.choices) return false;
-    const auto variants = choices_->variants();
-    if (variants.empty() && choices_->proposals().empty()) return false;
-    const double seconds = share_for_choices * options_.budget_seconds, until = elapsed() + seconds;
+    const auto variants = decisions_->variants();
+    if (variants.empty() && decisions_->proposals().empty()) return false;
+    const double seconds = share_for_decisions * options_.budget_seconds, until = elapsed() + seconds;
     const double comparison_seconds = network_ ? 2 * profiles_of_a_fleet * profile_seconds_ : runs_seconds();
     const double needed =
         static_cast<double>(variants.size()) * (compile_seconds_ + comparison_seconds) + round_seconds();
     if (needed > seconds) {
       send({{"event", "choices_skipped"},
-            {"open_choices", choices_->tasks().size()},
+            {"open_choices", decisions_->tasks().size()},
             {"reason", "the budget is too short; " +
-                           std::to_string(static_cast<int64_t>(std::ceil(needed / share_for_choices))) +
+                           std::to_string(static_cast<int64_t>(std::ceil(needed / share_for_decisions))) +
                            " s would be enough"}});
       return false;
     }
@@ -203,10 +203,10 @@ class Job {
       if (elapsed() < until && !is_stopping()) try_variant(variant, by_analysis, compiled);
     const auto compare_tasks = [&](const std::vector<Record>& records, Executable& tuned,
                                    const relay::CompileReport& report) {
-      return ratios_of(time_choices(records, tuned, report, by_analysis, compiled));
+      return ratios_of(time_decisions(records, tuned, report, by_analysis, compiled));
     };
-    choices_adopted_ = adopt(choices_->proposals(), by_analysis, compare_tasks, until);
-    report_.choices = static_cast<int>(choices_adopted_.size());
+    adopted_decisions_ = adopt(decisions_->proposals(), by_analysis, compare_tasks, until);
+    report_.choices = static_cast<int>(adopted_decisions_.size());
     return report_.choices > 0;
   }
 
@@ -229,26 +229,26 @@ class Job {
       return;
     }
     std::map<std::string, std::vector<Sample>> samples;
-    if (measured.status == Status::ok) samples = time_choices(choices, *variant, report, by_analysis, compiled);
+    if (measured.status == Status::ok) samples = time_decisions(choices, *variant, report, by_analysis, compiled);
     for (Record record : choices) {
       measured.samples = samples[record.task];
       // Of nodes that a later pass removed nothing is known.
       if (measured.status == Status::ok && measured.samples.empty()) continue;
       set_ratio(record, measured, 1);
       add(record);
-      choices_->note(record);
-      count_trial(choices_->task(record.task), choices_->count(record.task), "network", record,
-                  choices_->best(record.task));
+      decisions_->note(record);
+      count_trial(decisions_->task(record.task), decisions_->count(record.task), "network", record,
+                  decisions_->best(record.task));
     }
   }
 
   // By task: the steps that the choices change, with them and by analysis.
-  std::map<std::string, std::vector<Sample>> time_choices(const std::vector<Record>& choices, Executable& with,
-                                                          const relay::CompileReport& report, Executable& without,
-                                                          const relay::CompileReport& compiled) const {
+  std::map<std::string, std::vector<Sample>> time_decisions(const std::vector<Record>& choices, Executable& with,
+                                                            const relay::CompileReport& report, Executable& without,
+                                                            const relay::CompileReport& compiled) const {
     StepComparison comparison;
-    comparison.with = steps_of_choices(with.plan(), report.decisions, without.plan(), choices);
-    comparison.without = steps_of_choices(without.plan(), compiled.decisions, with.plan(), choices);
+    comparison.with = steps_of_decisions(with.plan(), report.decisions, without.plan(), choices);
+    comparison.without = steps_of_decisions(without.plan(), compiled.decisions, with.plan(), choices);
     comparison.time_steps = time_steps();
     if (network_) comparison.rounds = profiles_of_a_fleet;
     comparison.seconds = options_.time_steps ? 0 : runs_seconds();
@@ -267,7 +267,7 @@ class Job {
     }
     const TuneOptions::Bounds bounds = add_job(tasks);
     learner_.emplace(database_, target_, target_key_, keys);
-    int64_t earlier_trials = earlier_choices_;
+    int64_t earlier_trials = earlier_decided_;
     for (Task& task : tasks) {
       auto earlier = database_.records(target_key_, task.key, space_version, compiler_key());
       // Products of small elements go beyond what multiply-adds of floats can do.
@@ -292,7 +292,7 @@ class Job {
     job.model = model_, job.name = graph_.name, job.target = target_key_;
     job.space = space_version, job.compiler = compiler_key();
     job.seconds = report_.default_seconds;
-    for (const std::vector<Task>& list : {choices_->tasks(), tasks})
+    for (const std::vector<Task>& list : {decisions_->tasks(), tasks})
       for (const Task& task : list)
         job.tasks.push_back({task.key, task.name, task.groups, task.seconds, task.flops, task.bytes});
     TuneOptions::Bounds bounds;
@@ -428,7 +428,7 @@ class Job {
   double predicted_seconds() const {
     double seconds = seconds_;
     if (!is_chosen_)
-      for (const Proposal& proposal : choices_->proposals()) seconds -= proposal.gain;
+      for (const Proposal& proposal : decisions_->proposals()) seconds -= proposal.gain;
     for (const auto& trials : trials_)
       if (trials->best()) seconds -= trials->task().seconds * (1 - trials->best()->ratio_to_default);
     return seconds;
@@ -557,10 +557,10 @@ class Job {
   double seconds_ = 0;                      // of a run with default schedules and the choices that were adopted
   int searched_ = 0;                        // candidates of the search
   std::vector<NDArray> inputs_, expected_;  // of the network by analysis, where networks are compared here
-  std::optional<Choices> choices_;
-  std::vector<Record> choices_adopted_;
+  std::optional<GraphDecisions> decisions_;
+  std::vector<Record> adopted_decisions_;
   bool is_chosen_ = false;   // the network is as the choices that were adopted have it
-  int earlier_choices_ = 0;  // records
+  int earlier_decided_ = 0;  // records
   std::string target_key_, model_;
   std::vector<std::unique_ptr<Trials>> trials_;
   std::optional<Learner> learner_;  // of their searches

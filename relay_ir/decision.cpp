@@ -5,6 +5,15 @@
 #include "relay_ir/compile/group.h"
 
 namespace tw::relay {
+namespace {
+
+constexpr char name_attribute[] = "decision";
+
+}  // namespace
+
+bool is_of_decision(const Func& func) {
+  return func.attributes.count(name_attribute) > 0;
+}
 
 GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, AskedDecision asked,
                             DType precision) {
@@ -18,7 +27,7 @@ GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes
     seen.insert(graph.nodes[node].outputs.begin(), graph.nodes[node].outputs.end());
   }
   GraphDecision decision{first, lower_group(graph, alone), std::move(asked), {}};
-  decision.func.attributes["decision"] = decision.asked.name;
+  decision.func.attributes[name_attribute] = decision.asked.name;
   if (precision != f32) decision.func.attributes["precision"] = to_string(precision);  // other ways compete
   return decision;
 }

@@ -25,4 +25,7 @@ using DecisionSource = std::function<Choice(const GraphDecision&)>;
 // `nodes`: of the graph, in order; the last one's results alone are used elsewhere.  `precision`: as in PassContext.
 GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, AskedDecision asked, DType precision);
 
+// Whether the Func is a decision's, and no kernel.
+bool is_of_decision(const Func& func);
+
 }  // namespace tw::relay

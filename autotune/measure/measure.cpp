@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "autotune/candidate.h"
+#include "autotune/standalone.h"
 #include "autotune/measure/child.h"
 #include "runtime/error.h"
 #include "runtime/machine/cpu_features.h"

@@ -45,7 +45,7 @@ Learner::Learner(const Database& database, const Target& target, const std::stri
       continue;
     }
     const Func func = parse_func(database.func_text(task));
-    if (is_decision(func)) continue;
+    if (relay::is_of_decision(func)) continue;
     Neighbour neighbour{task_features(func, target), fastest_of(records, 1)};
     // Rows of another version might mean another schedule.
     std::erase_if(records, [](const Record& r) { return r.space != space_version; });

@@ -106,8 +106,9 @@ def tune(
 ) -> TuneReport:
     """Tries what a model leaves open for as long as `budget` says, and keeps what it learns in `db`.
 
-    First choices of the network: which 3×3 convolutions go by Winograd's filtering, and in which tiles.  Then schedules
-    for the kernels of the network that is fastest.
+    First choices of the network: which 3×3 convolutions go by Winograd's filtering and in which tiles, which
+    convolutions are one kernel, where attention goes over its keys in parts.  Then schedules for the kernels of the
+    network that is fastest.
 
     Every candidate runs in a process of its own, with limits, and its outputs are checked before its time counts.
     `tw.compile(model, db=db)` with the same target, threads, precision, winograd and template uses what made the model

@@ -6,12 +6,12 @@
 #include <fstream>
 #include <set>
 
-#include "autotune/candidate.h"
 #include "autotune/confirm.h"
 #include "autotune/database/digest.h"
 #include "autotune/database/sqlite.h"
 #include "autotune/database/tuned_source.h"
 #include "autotune/measure/exchange.h"
+#include "autotune/standalone.h"
 #include "autotune/trials.h"
 #include "schedule/edit.h"
 #include "tensor_ir/match.h"

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "autotune/candidate.h"
 #include "autotune/database/database.h"
 #include "autotune/database/tuned_source.h"
+#include "autotune/standalone.h"
 #include "autotune/task.h"
 #include "relay_ir/compile/group.h"
 #include "relay_ir/compile/layout.h"

@@ -16,8 +16,8 @@ std::vector<std::vector<NDArray>> made_up_buffers(const Func& func, uint64_t see
 
 // `buffers`: for the unscheduled Func, in whose layout constants are taken; inputs and outputs are the others, in
 // order. What a primitive, lowering or code generation refuses is their Error.
-Executable build_candidate(const Func& func, const Schedule& schedule, const Target& target,
-                           const std::vector<NDArray>& buffers, CodegenReport* report = nullptr);
+Executable build_standalone(const Func& func, const Schedule& schedule, const Target& target,
+                            const std::vector<NDArray>& buffers, CodegenReport* report = nullptr);
 
 // Those of the Func's buffers that are inputs or outputs of its executable.
 std::vector<NDArray> inputs_among(const Func& func, const std::vector<NDArray>& buffers);

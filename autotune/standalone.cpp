@@ -1,4 +1,4 @@
-#include "autotune/candidate.h"
+#include "autotune/standalone.h"
 
 #include <algorithm>
 #include <cmath>
@@ -145,8 +145,8 @@ std::vector<std::vector<NDArray>> made_up_buffers(const Func& func, uint64_t see
   return sets;
 }
 
-Executable build_candidate(const Func& func, const Schedule& schedule, const Target& target,
-                           const std::vector<NDArray>& buffers, CodegenReport* report) {
+Executable build_standalone(const Func& func, const Schedule& schedule, const Target& target,
+                            const std::vector<NDArray>& buffers, CodegenReport* report) {
   const relay::ScheduledFunc scheduled = relay::lower_scheduled(func, schedule, target, func.name);
   if (report) report->spilled_buffers = static_cast<int>(scheduled.lowered.spilled.size());
   relay::PlanMaker maker(func.name, {}, target);

@@ -17,10 +17,10 @@
 
 namespace tw::autotune {
 
-class Choices {
+class GraphDecisions {
  public:
   // `decisions` and `profile`: of the network as analysis makes it.  Of shapes that are not constant nothing is tried.
-  Choices(const std::vector<relay::GraphDecision>& decisions, const std::vector<StepProfile>& profile);
+  GraphDecisions(const std::vector<relay::GraphDecision>& decisions, const std::vector<StepProfile>& profile);
 
   // Equal nodes are one task; its seconds are of their own steps.
   std::vector<Task> tasks() const;
@@ -46,8 +46,8 @@ class Choices {
 };
 
 // Which steps of a network, by name, count for which task of these records where it is compared with another network.
-std::map<std::string, std::string> steps_of_choices(const Plan& plan,
-                                                    const std::vector<relay::GraphDecision>& decisions,
-                                                    const Plan& other, const std::vector<Record>& choices);
+std::map<std::string, std::string> steps_of_decisions(const Plan& plan,
+                                                      const std::vector<relay::GraphDecision>& decisions,
+                                                      const Plan& other, const std::vector<Record>& choices);
 
 }  // namespace tw::autotune

@@ -1,4 +1,4 @@
-#include "autotune/choices.h"
+#include "autotune/graph_decisions.h"
 
 #include <algorithm>
 #include <set>
@@ -8,7 +8,8 @@
 
 namespace tw::autotune {
 
-Choices::Choices(const std::vector<relay::GraphDecision>& decisions, const std::vector<StepProfile>& profile) {
+GraphDecisions::GraphDecisions(const std::vector<relay::GraphDecision>& decisions,
+                               const std::vector<StepProfile>& profile) {
   for (const relay::GraphDecision& decision : decisions) {
     if (!has_constant_shapes(decision.func)) continue;
     const AskedDecision& asked = decision.asked;
@@ -35,28 +36,28 @@ Choices::Choices(const std::vector<relay::GraphDecision>& decisions, const std::
   }
 }
 
-std::vector<Task> Choices::tasks() const {
+std::vector<Task> GraphDecisions::tasks() const {
   std::vector<Task> tasks;
   for (const auto& [key, open] : open_) tasks.push_back(open.task);
   std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return a.seconds > b.seconds; });
   return tasks;
 }
 
-void Choices::note(const Record& record) {
+void GraphDecisions::note(const Record& record) {
   open_.at(record.task).tried[record.decisions] = record;
 }
 
-int Choices::count() const {
+int GraphDecisions::count() const {
   int count = 0;
   for (const auto& [key, open] : open_) count += static_cast<int>(open.tried.size());
   return count;
 }
 
-int Choices::count(const std::string& task) const {
+int GraphDecisions::count(const std::string& task) const {
   return static_cast<int>(open_.at(task).tried.size());
 }
 
-std::vector<std::vector<Record>> Choices::variants() const {
+std::vector<std::vector<Record>> GraphDecisions::variants() const {
   std::vector<std::vector<Record>> variants;
   for (const auto& [key, open] : open_) {
     size_t variant = 0;
@@ -69,19 +70,19 @@ std::vector<std::vector<Record>> Choices::variants() const {
   return variants;
 }
 
-const Record* Choices::Open::fastest() const {
+const Record* GraphDecisions::Open::fastest() const {
   const Record* fastest = nullptr;
   for (const auto& [decisions, record] : tried)
     if (is_faster(record) && (!fastest || record.ratio_to_default < fastest->ratio_to_default)) fastest = &record;
   return fastest;
 }
 
-double Choices::best(const std::string& task) const {
+double GraphDecisions::best(const std::string& task) const {
   const Record* fastest = open_.at(task).fastest();
   return fastest ? fastest->ratio_to_default : 1;
 }
 
-std::vector<Proposal> Choices::proposals() const {
+std::vector<Proposal> GraphDecisions::proposals() const {
   std::vector<Proposal> proposals;
   for (const auto& [key, open] : open_)
     if (const Record* fastest = open.fastest())
@@ -89,9 +90,9 @@ std::vector<Proposal> Choices::proposals() const {
   return proposals;
 }
 
-std::map<std::string, std::string> steps_of_choices(const Plan& plan,
-                                                    const std::vector<relay::GraphDecision>& decisions,
-                                                    const Plan& other, const std::vector<Record>& choices) {
+std::map<std::string, std::string> steps_of_decisions(const Plan& plan,
+                                                      const std::vector<relay::GraphDecision>& decisions,
+                                                      const Plan& other, const std::vector<Record>& choices) {
   const auto kernels_by_name = [](const Plan& of) {
     std::map<std::string, std::multiset<std::string>> kernels;
     for (const Step& step : of.steps) kernels[step.name].insert(step.kernel);

@@ -1,5 +1,5 @@
 // Choices of the network: which are tried, what counts for them, and which a job adopts, keeps and goes on with.
-#include "autotune/choices.h"
+#include "autotune/graph_decisions.h"
 
 #include <gtest/gtest.h>
 
@@ -259,9 +259,9 @@ TEST(StepsOfChoices, are_those_that_change) {
   choices[0].task = task_key(decisions[0].func);
   using Steps = std::map<std::string, std::string>;
   const std::string a = choices[0].task;
-  EXPECT_EQ(steps_of_choices(with, decisions, without, choices),
+  EXPECT_EQ(steps_of_decisions(with, decisions, without, choices),
             (Steps{{"in", a}, {"a", a}, {"a.plain", a}, {"out", a}}));
-  EXPECT_EQ(steps_of_choices(without, decisions, with, choices), (Steps{{"in", a}, {"a", a}, {"out", a}}));
+  EXPECT_EQ(steps_of_decisions(without, decisions, with, choices), (Steps{{"in", a}, {"a", a}, {"out", a}}));
 }
 
 }  // namespace
