@@ -220,12 +220,11 @@ TEST(OwnOperators, AreStreamed) {
   std::vector<int> asked;
   for (const Pair& pair : {own(), ours()}) {
     asked.push_back(0);
-    PassContext context{target};
-    context.decide = [&](const GraphDecision& decision) {
+    const DecisionSource count = [&](const GraphDecision& decision) {
       ++asked.back();
-      return decision.asked.candidates[decision.asked.analytic].value;
+      return decision.asked.value();
     };
-    stream_expansions(inverted_residual(pair), context);
+    fuse_expansions(inverted_residual(pair), {.target = target, .source = count});
   }
   EXPECT_EQ(asked, (std::vector<int>{1, 1}));
 }
