@@ -12,6 +12,7 @@
 #include "runtime/error.h"
 #include "schedule/decisions.h"
 #include "schedule/trace.h"
+#include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/parser.h"
 
@@ -176,7 +177,7 @@ std::string problem_of(const Table& table, const json& row) {
     if (table.name == std::string_view("targets") && key != digest_of(row.at("facts").get<std::string>()))
       return "its key is not that of its facts";
     if (table.name == std::string_view("tasks") &&
-        key != structural_digest(parse_func(row.at("func").get<std::string>())))
+        key != structural_digest(parse_task(row.at("func").get<std::string>())))
       return "its key is not that of its Func";
     if (table.name == std::string_view("jobs")) {
       for (const json& task : json::parse(row.at("tasks").get<std::string>()))
@@ -341,6 +342,19 @@ std::vector<Record> Database::records(const std::string& target) const {
   std::vector<Record> result;
   while (statement.step()) result.push_back(record_of(read_row(table, statement)));
   return result;
+}
+
+Func parse_task(const std::string& text) {
+  Func func = parse_func(text);
+  for (Buffer& buffer : func.buffers) {
+    if (func.attributes.erase("constant:" + buffer->name) == 0) continue;
+    BufferNode node = *buffer.get();
+    node.is_constant = true;
+    const Buffer constant(std::move(node));
+    func.body = replace_buffer(func.body, buffer, constant);
+    buffer = constant;
+  }
+  return func;
 }
 
 std::string Database::func_text(const std::string& task) const {

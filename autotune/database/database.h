@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "autotune/measure/measurement.h"
+#include "tensor_ir/ir.h"
 
 namespace tw::autotune {
 
@@ -54,6 +55,9 @@ struct JobRow {
   double budget = 0;
   int64_t seed = 0, started_at = 0;
 };
+
+// The Func of a task's text.  In earlier versions attributes said which parameters are constant: attrs {constant:W = 1}.
+Func parse_task(const std::string& text);
 
 class Database {
  public:

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "autotune/task.h"
-#include "tensor_ir/text/parser.h"
 
 namespace tw::autotune {
 namespace {
@@ -44,7 +43,7 @@ Learner::Learner(const Database& database, const Target& target, const std::stri
       if (!records.empty()) older_[task] = fastest_of(std::move(records), priors_of_older_records);
       continue;
     }
-    const Func func = parse_func(database.func_text(task));
+    const Func func = parse_task(database.func_text(task));
     if (relay::is_of_decision(func)) continue;
     Neighbour neighbour{task_features(func, target), fastest_of(records, 1)};
     // Rows of another version might mean another schedule.

@@ -144,7 +144,14 @@ class Parser : public ExprParser {
   std::string parse_attribute_key() {
     if (token().kind != TokenKind::name) fail_expected("the name of an attribute");
     std::string key = token().value;
+    bool is_quoted = token().is_quoted;
     advance();
+    if (!is_quoted && accept(":")) {
+      if (token().kind != TokenKind::name || token().is_quoted)
+        fail_expected("a word after `" + key + ":`", "write the whole name in backticks");
+      key += ":" + token().value;
+      advance();
+    }
     return key;
   }
 

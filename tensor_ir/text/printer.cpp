@@ -270,7 +270,7 @@ class Printer {
     for (const auto& [key, value] : attributes) {
       if (!is_first) out += ", ";
       is_first = false;
-      out += quote_name(key) + " = ";
+      out += quote_key(key) + " = ";
       if (auto* i = std::get_if<int64_t>(&value))
         out += std::to_string(*i);
       else if (auto* s = std::get_if<std::string>(&value))

@@ -66,6 +66,14 @@ std::string quote_name(std::string_view name) {
   return is_plain_name(name) && !is_reserved(name) ? std::string(name) : escape(name, '`');
 }
 
+std::string quote_key(std::string_view key) {
+  size_t colon = key.find(':');
+  bool is_plain = colon == std::string_view::npos
+                      ? is_plain_name(key)
+                      : is_plain_name(key.substr(0, colon)) && is_plain_name(key.substr(colon + 1));
+  return is_plain ? std::string(key) : escape(key, '`');
+}
+
 std::string quote_string(std::string_view value) {
   return escape(value, '"');
 }

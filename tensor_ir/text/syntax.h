@@ -102,6 +102,7 @@ inline constexpr std::string_view reserved_words[] = {"func",  "for",  "in",    
 bool is_reserved(std::string_view name);                 // also inf_f32, nan_f64, …
 bool is_plain_name(std::string_view name);               // letters, digits, _ and inner dots
 std::string quote_name(std::string_view name);           // as it is, or in backticks
+std::string quote_key(std::string_view key);             // of an attribute: word or word:word, else in backticks
 std::string quote_string(std::string_view value);        // in double quotes
 std::string bounds_text(const DimensionBounds& bounds);  // ": 1..64", ": 1.." or nothing
 // The dtype of inf_f32 and nan_f32; nothing when the word is not of that form.

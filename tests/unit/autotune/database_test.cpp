@@ -60,6 +60,17 @@ class DatabaseTest : public testing::Test {
   test::Folder folder_;
 };
 
+TEST(Tasks, ThoseOfEarlierVersionsAreRead) {
+  const Func now = test::matmul(4, 8, 3, false, true);
+  std::string before = to_text(now);
+  const size_t fact = before.find(" constant"), body = before.find(" {");
+  ASSERT_LT(fact, body);
+  before.insert(body, " attrs {constant:B = 1}");
+  before.erase(fact, std::string(" constant").size());
+  EXPECT_EQ(structural_digest(parse_task(before)), structural_digest(now));
+  EXPECT_EQ(to_text(parse_task(before)), to_text(now));
+}
+
 TEST_F(DatabaseTest, records_come_back_as_they_were) {
   {
     Database database = open("a.db");
