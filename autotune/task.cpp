@@ -65,6 +65,7 @@ std::string target_facts(const Target& target, int threads) {
   facts["core_to_core_rate"] = target.core_to_core_rate;
   facts["memory_rate"] = target.memory_rate;
   facts["core_memory_rate"] = target.core_memory_rate;
+  facts["core_stream_rate"] = target.core_stream_rate;
   facts["tiles"] = {{"products", products},
                     {"registers", target.tiles.registers},
                     {"rows", target.tiles.rows},

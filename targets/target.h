@@ -48,6 +48,7 @@ struct Target {
   // Bytes a cycle that all cores together, and one alone, read from memory: cautious, what most machines of the kind
   // exceed.
   double memory_rate = 32, core_memory_rate = 4;
+  double core_stream_rate = 6;  // …and one alone, of weights that it asks for while it computes
   int threads = 1;
 
   // cuda

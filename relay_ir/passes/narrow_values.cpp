@@ -111,7 +111,7 @@ class Chooser {
     if (storage_ == f16 || !columns || *columns == 0) return true;
     const double rows = static_cast<double>(elements(node.outputs[0])) / static_cast<double>(*columns);
     const double cycles = rows / target_.fma_ports;  // for a vector of weights
-    return cycles < target_.vector_bits / 8 / target_.core_memory_rate;
+    return cycles < target_.vector_bits / 8 / target_.core_stream_rate;
   }
 
   Narrow convolution(const Node& node, bool is_constant) const {

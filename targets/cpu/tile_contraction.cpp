@@ -95,14 +95,16 @@ struct TiledProduct {
 };
 
 // Cycles of one core for all of it.  Products that add to one tile wait for each other, and B's words come from the
-// second cache where all of k does not fit the first one; A's are used for several panels or window positions.
+// second cache where all of k does not fit the first one, at two thirds of its rate, since nothing asks for them ahead;
+// A's are used for several panels or window positions.
 double predict(const TileBlock& b, const TiledProduct& p, const Target& target) {
   const TileUnit& unit = target.tiles;
   const double products = static_cast<double>(b.count()) * b.rows;
   const double rows = static_cast<double>(b.across_rows) * b.across_outer * b.rows;
   const double loads = unit.load_cycles * (b.columns + rows / unit.rows);
   const double words = static_cast<double>(b.columns) * unit.rows * unit.row_bytes;
-  const double transfer = words * static_cast<double>(p.steps) > 0.5 * target.l1.bytes ? words / target.l2.rate : 0;
+  const double transfer =
+      words * static_cast<double>(p.steps) > 0.5 * target.l1.bytes ? words / (target.l2.rate * 2 / 3) : 0;
   const double step = std::max({products, loads, static_cast<double>(unit.product_latency + b.rows), transfer});
   const double around = 60 + 4.0 * products;  // zeros, stores, the epilogue
   const auto parts = [](int64_t extent, int64_t part) { return (extent + part - 1) / part; };

@@ -50,14 +50,9 @@ struct Blocking {
   double cycles = 0;           // predicted, of the slowest core
 };
 
-// Bytes that a core gets a cycle from memory of what is asked for a whole point ahead.
-double memory_rate(const Target& target) {
-  return 1.5 * target.core_memory_rate;
-}
-
-// …of what the cores' common cache holds, which they all read at once, or memory.
+// Bytes that a core gets a cycle of what the cores' common cache holds, which they all read at once, or memory.
 double far_rate(int64_t bytes, const Target& target) {
-  return bytes <= target.l3.bytes / 2 ? target.l3.rate * 5 / 6 : memory_rate(target);
+  return bytes <= target.l3.bytes / 2 ? target.l3.rate * 5 / 6 : target.core_stream_rate;
 }
 
 // Products, transforms, and the way of weights and data from their caches, for the slowest core.  Shares of the levels'
@@ -88,7 +83,7 @@ double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
   const auto rate_again = [&](int64_t bytes) {
     return bytes <= target.l2.bytes * 2 / 5 ? target.l2.rate : far_rate(bytes, target);
   };
-  const double first_task = task(memory_rate(target));
+  const double first_task = task(target.core_stream_rate);
   const auto shares = static_cast<double>(divide_up(blocks, threads));
   if (b.is_data_local) {
     // Data that the second cache does not keep come again, half of them, for each panel.
