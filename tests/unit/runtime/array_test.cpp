@@ -148,7 +148,7 @@ TEST(Error, HasACodeAndALocation) {
     FAIL();
   } catch (const Error& thrown) {
     EXPECT_EQ(thrown.code(), ErrorCode::internal);
-    EXPECT_NE(std::string(thrown.what()).find("runtime_array_test.cpp"), std::string::npos);
+    EXPECT_NE(std::string(thrown.what()).find("array_test.cpp"), std::string::npos);
     EXPECT_NE(std::string(thrown.what()).find("arithmetic holds"), std::string::npos);
   }
 }
