@@ -12,8 +12,8 @@ namespace tw::relay {
 
 struct GraphDecision {
   std::string node;  // by name: the first, where it is about several
-  // Their mathematics by itself, row-major, without the values of its constants, and with the decision's name as
-  // an attribute: what a choice is stored for.
+  // Their mathematics by itself, row-major, without the values of its constants; the decision's name, and a precision
+  // other than f32, are attributes: what a choice is stored for.
   Func func;
   AskedDecision asked;  // every candidate is admissible: it rounds as well as the pass demands
   std::string group;    // in a CompileReport: the steps that compute the node have this name

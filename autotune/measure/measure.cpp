@@ -7,8 +7,8 @@
 
 #include <cstring>
 
-#include "autotune/standalone.h"
 #include "autotune/measure/child.h"
+#include "autotune/standalone.h"
 #include "runtime/error.h"
 #include "runtime/machine/cpu_features.h"
 

@@ -161,8 +161,8 @@ class Fuser {
   bool takes_expansion(int sink, int producer) const {
     const Node &node = graph_.nodes[sink], &first = graph_.nodes[clusters_[producer].nodes[0]];
     return clusters_[sink].nodes.size() == 1 && decided(node.decisions, "fuse_expansion") == 1 &&
-           first.op->kind == OpKind::contraction &&
-           graph_.values[first.inputs[0]].channel_block > 0 && graph_.values[node.outputs[0]].channel_block > 0;
+           first.op->kind == OpKind::contraction && graph_.values[first.inputs[0]].channel_block > 0 &&
+           graph_.values[node.outputs[0]].channel_block > 0;
   }
 
   // Not a mask or the like.

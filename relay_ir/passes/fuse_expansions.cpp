@@ -3,8 +3,9 @@
 // strip by strip where they are used (targets/cpu/inverted_residual.cpp).  It is decided so: by analysis where the way
 // through the common cache is predicted to take longer than making the strips' common rows twice.
 //
-//   e = conv(x, w1); a = clip(e + b); y = conv(a, w2, groups = c)   ⇒   y = conv(a, w2, groups = c) decided
-//   "fuse_expansion=1"
+//   e = conv(x, w1)                        e = conv(x, w1)
+//   a = clip(e + b)                   ⇒    a = clip(e + b)
+//   y = conv(a, w2) {groups = c}           y = conv(a, w2) {groups = c} decided "fuse_expansion=1"
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -15,6 +16,7 @@
 namespace tw::relay {
 namespace {
 
+constexpr char name[] = "fuse_expansion";  // of the decision
 constexpr int64_t apart = 0, fused = 1;
 constexpr double least_gain = 0.9;  // of the time apart, which is predicted
 
@@ -41,7 +43,7 @@ bool is_expansion(const Graph& graph, const Node& node) {
 }
 
 bool is_depthwise(const Graph& graph, const Node& node) {
-  if (!weight_of(graph, node)) return false;
+  if (!node.op->leaves_open(name) || !weight_of(graph, node)) return false;
   const auto uses = axes_of(graph, node)[0];
   return uses[1].is_same(1) && std::all_of(uses.begin() + 2, uses.end(), [](const AxisUse& use) {
            return use.kind == AxisUse::Kind::window && use.size > 1 && use.gap == 1;
@@ -121,8 +123,7 @@ Graph fuse_expansions(const Graph& graph, const PassContext& context) {
     if (!pair || pair->channels % target.lanes(f32) != 0) continue;
     const std::vector<Candidate> candidates = candidates_of(*pair, target);
     const int64_t analytic = candidates[1].cost < least_gain * candidates[0].cost ? fused : apart;
-    result.nodes[i].decisions["fuse_expansion"] =
-        context.decide(graph, pair->nodes, "fuse_expansion", candidates, {analytic});
+    result.nodes[i].decisions[name] = context.decide(graph, pair->nodes, name, candidates, {analytic});
   }
   return result;
 }

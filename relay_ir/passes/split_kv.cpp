@@ -61,7 +61,8 @@ Preference prefer(const Shapes& s, const Target& target) {
   if (s.queries > 1) {
     // In parts when k and v would leave the second cache between tiles of queries.
     const bool is_large = s.keys * (s.size + s.columns) * 4 > target.l2.bytes / 2;
-    return {analysis::even_rows(s.queries, target) > 0 && s.keys >= most ? 256 - 256 % lanes : 0, is_large && s.queries > 96};
+    return {analysis::even_rows(s.queries, target) > 0 && s.keys >= most ? 256 - 256 % lanes : 0,
+            is_large && s.queries > 96};
   }
   // Scores are dot products along whole vectors.
   if (s.size % lanes != 0 || s.size < 2 * lanes) return {};
