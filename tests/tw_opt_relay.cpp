@@ -39,6 +39,8 @@ std::string apply_relay(const std::vector<std::string>& words, const std::string
       target = parse_target(argument());
     } else if (word == "--precision") {
       context.precision = parse_dtype(argument()).value();
+    } else if (word == "--decided") {
+      context.constraints = parse_decisions(argument());
     } else if (word == "--in-place") {
       const std::string output = argument();
       context.in_place[output] = argument();

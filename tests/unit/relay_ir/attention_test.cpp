@@ -192,6 +192,39 @@ TEST(Attention, PartsMeanTheSame) {
   }
 }
 
+// Whoever decides is asked once, and each candidate is computed.
+TEST(Attention, SplitsAsItIsDecided) {
+  for (const char* queries : {"1", "8"}) {
+    const Graph graph = parse_graph(std::string("graph g (q: f32[1, 2, ") + queries +
+                                    ", 64], k: f32[1, 2, 1024, 64]) {\n y = attention(q, k, k)\n return y\n}");
+    std::vector<NDArray> inputs;
+    for (const ValueId id : graph.inputs) {
+      inputs.emplace_back(f32, *static_shape(graph.values[id].type));
+      for (int64_t i = 0; i < inputs.back().size(); ++i)
+        inputs.back().set_float(i, static_cast<double>((i * 7919 + 13) % 101) / 50 - 1);
+    }
+    const Node& node = graph.nodes[0];
+    const NDArray expected = evaluate_op(*node.op, node.attributes, {inputs[0], inputs[1], inputs[1]})[0];
+    size_t candidates = 1;
+    for (size_t choice = 0; choice < candidates; ++choice) {
+      CompileOptions options;
+      options.threads = 2;
+      options.decide = [&](const GraphDecision& decision) {
+        EXPECT_EQ(decision.asked.name, "split_kv");
+        candidates = decision.asked.candidates.size();
+        for (const Candidate& candidate : decision.asked.candidates) EXPECT_GT(candidate.cost, 0);
+        return decision.asked.candidates[choice].value;
+      };
+      CompileReport report;
+      Executable executable = compile(graph, parse_target("cpu"), options, &report);
+      ASSERT_EQ(report.decisions.size(), 1u);
+      EXPECT_EQ(report.decisions[0].asked.chosen, choice);
+      EXPECT_LT(test::largest_difference(executable.run(inputs)[0], expected), 1e-5);
+    }
+    EXPECT_GE(candidates, 3u) << queries;
+  }
+}
+
 int64_t part_chosen(const std::string& q, const std::string& k, int threads) {
   const Graph graph = parse_graph("graph g (q: f32[" + q + "], k: f32[" + k + "], v: f32[" + k +
                                   "]) {\n y = attention(q, k, v)\n return y\n}");
