@@ -91,7 +91,8 @@ bool joins_whole(const Graph& graph, const Node& node) {
   if (node.op->kind != OpKind::injective || node.outputs.size() != 1 || node.inputs.size() < 2) return false;
   const AxisUses uses = axes_of(graph, node);
   for (size_t i = 0; i < uses.size(); ++i) {
-    const auto joined = std::find_if(uses[i].begin(), uses[i].end(), [](const AxisUse& u) { return u.kind == Kind::runs; });
+    const auto joined =
+        std::find_if(uses[i].begin(), uses[i].end(), [](const AxisUse& u) { return u.kind == Kind::runs; });
     if (joined == uses[i].end()) return false;
     const auto extent = as_int(graph.values[node.inputs[i]].type.shape[static_cast<size_t>(joined->axis)]);
     if (!joined->runs.empty() && (joined->runs.size() > 1 || joined->runs[0].count != extent)) return false;

@@ -69,7 +69,7 @@ inline constexpr int all_inputs = 1 << 10;
 struct OpFacts {
   AxesFunction axes;
   Rounding rounding;
-  int operands;         // so many inputs, from the first on, are data that may be rounded; the rest are scales, masks, …
+  int operands;  // so many inputs, from the first on, are data that may be rounded; the rest are scales, masks, …
   LinearFunction linear;
   UpdateFunction update;
   bool takes_strides;  // reads its operands and writes its result with any strides, so that it takes up what moves them

@@ -12,7 +12,7 @@ struct Target;
 // The scheduled form of an unscheduled Func for a target.
 using ScheduleSource = std::function<Schedule(const Func&, const Target&)>;
 
-// A target's templates, which ask for decisions (decisions.h).  With {} they make the analytic default.  Error(schedule)
+// A target's templates, which ask for decisions (decisions.h).  With {} they make the analytic default. Error(schedule)
 // when a decision does not fit the Func.
 using ScheduleTemplate = std::function<Schedule(const Func&, const Target&, const Decisions&)>;
 

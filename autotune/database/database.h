@@ -56,7 +56,8 @@ struct JobRow {
   int64_t seed = 0, started_at = 0;
 };
 
-// The Func of a task's text.  In earlier versions attributes said which parameters are constant: attrs {constant:W = 1}.
+// The Func of a task's text.  In earlier versions attributes said which parameters are constant: attrs {constant:W =
+// 1}.
 Func parse_task(const std::string& text);
 
 class Database {

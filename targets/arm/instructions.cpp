@@ -38,7 +38,9 @@ llvm::Value* emit_bfmlal(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::V
 }  // namespace
 
 std::vector<MachineInstruction> instructions_of(const std::vector<std::string>& features) {
-  const auto has = [&](const char* name) { return std::find(features.begin(), features.end(), name) != features.end(); };
+  const auto has = [&](const char* name) {
+    return std::find(features.begin(), features.end(), name) != features.end();
+  };
   std::vector<MachineInstruction> result;
   if (has("bf16")) result.push_back({Intrinsic::dot_bf16, {4}, emit_bfmlal});
   if (has("i8mm")) result.push_back({Intrinsic::dot_u8s8, {4}, emit_usdot});

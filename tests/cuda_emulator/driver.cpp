@@ -159,7 +159,8 @@ void cuda_emulator_fail(const char* what) {
   fails = what ? what : "";
 }
 
-// NVIDIA's compiler asks the driver that it finds, which a program under AddressSanitizer looks for as the program would.
+// NVIDIA's compiler asks the driver that it finds, which a program under AddressSanitizer looks for as the program
+// would.
 int cuGetExportTable(const void** table, const void*) {
   *table = nullptr;
   return 801;  // not supported

@@ -68,8 +68,8 @@ def test_the_rule_notices_what_it_is_for():
 
 
 def test_only_a_frontend_knows_its_format():
-    # So that the next frontend finds nothing that is made for another: neither in the rooms before the frontends, nor in
-    # what they share.
+    # So that the next frontend finds nothing that is made for another: neither in the rooms before the frontends, nor
+    # in what they share.
     before = ROOMS[: ROOMS.index("frontends")]
     neutral = [p for p in SOURCES if p.relative_to(ROOT).parts[0] in before or p.parent == ROOT / "frontends"]
     assert neutral and [p for p in neutral if "onnx" in p.read_text().lower()] == []
@@ -125,7 +125,13 @@ def test_every_error_code_is_documented():
 
 
 # Files that may ask an operator for its name: patterns and their tables, and the list of operators.
-NAMING = {"relay_ir/pattern.cpp", "relay_ir/pattern.h", "relay_ir/graph.cpp", "relay_ir/op.cpp", "relay_ir/passes/recognise.cpp"}
+NAMING = {
+    "relay_ir/pattern.cpp",
+    "relay_ir/pattern.h",
+    "relay_ir/graph.cpp",
+    "relay_ir/op.cpp",
+    "relay_ir/passes/recognise.cpp",
+}
 NAMED = re.compile(
     r"op(\(\))?(->|\.)name\s*[=!]=|[=!]=\s*\w*[>.]op(->|\.)name|(count|find|contains)\([^()]*op(->|\.)name|"
     r"&?\s\w+ = [\w.>-]*op(->|\.)name;"

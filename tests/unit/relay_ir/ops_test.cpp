@@ -113,7 +113,8 @@ TEST_P(EachOp, AxesAreAsStated) {
           const NDArray other = random_array(example.inputs[i], example.low, example.high, random);
           for (int64_t e = 0; e < other.size(); ++e) {
             if (position_along(other.shape(), use.axis, e) != at) continue;
-            other.dtype().is_float() ? changed[i].set_float(e, other.get_float(e)) : changed[i].set_int(e, other.get_int(e));
+            other.dtype().is_float() ? changed[i].set_float(e, other.get_float(e))
+                                     : changed[i].set_int(e, other.get_int(e));
           }
           const NDArray after = evaluate_op(op, example.attributes, changed)[0];
           const auto may_change = touched(use, at);
