@@ -179,5 +179,5 @@ def test_default_schedules_can_be_decided():
 
 def test_every_primitive_is_a_method():
     """What Python has by hand and traces have by the table."""
-    names = re.findall(r"^PRIMITIVE\((\w+)", (ROOT / "schedule/primitives.def").read_text(), re.MULTILINE)
+    names = re.findall(r"^PRIMITIVE\(\w+, (\w+)", (ROOT / "schedule/primitives.def").read_text(), re.MULTILINE)
     assert names and all(hasattr(tw.Schedule, name) for name in names)
