@@ -29,6 +29,18 @@ OpFacts plain_facts(AxesFunction axes, Rounding rounding, int operands) {
           .takes_strides = false};
 }
 
+OpFacts linear_facts(AxesFunction axes, Rounding rounding, int operands, LinearFunction linear) {
+  OpFacts facts = plain_facts(axes, rounding, operands);
+  facts.linear = linear;
+  return facts;
+}
+
+OpFacts updated_facts(UpdateFunction update, int operands) {
+  OpFacts facts = plain_facts(unknown_axes, Rounding::exact, operands);
+  facts.update = update;
+  return facts;
+}
+
 AxisUse same_axis(int axis) {
   return {.kind = Kind::same, .axis = axis};
 }

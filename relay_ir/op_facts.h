@@ -22,7 +22,7 @@ struct AxisUse {
     fixed,    // the same at every position: the input has no such axis, or one element along it
     same,     // position p reads p of the input's `axis`
     runs,     // positions one after the other read elements of `axis` at equal distances
-    window,   // position p reads some of `axis` around p · step
+    window,   // position p reads some of `axis` around p · stride
     whole,    // every position reads all of `axis`
   };
   struct Run {  // positions to … to + count - 1 read from, from + step, …
@@ -30,8 +30,8 @@ struct AxisUse {
   };
   Kind kind = Kind::unknown;
   int axis = -1;
-  std::vector<Run> runs = {};           // empty: where they lie is known in a run only
-  int64_t step = 1, size = 1, gap = 1;  // of a window: elements between neighbours' windows, elements, their distance
+  std::vector<Run> runs = {};                  // empty: where they lie is known in a run only
+  int64_t stride = 1, size = 1, dilation = 1;  // of a window: between neighbours' windows; its elements; between these
 
   bool is_same(int of_axis) const { return kind == Kind::same && axis == of_axis; }
 };
@@ -55,6 +55,7 @@ struct Linear {
   int result_axis = 0, filter_axis = 0;  // the result's position along the one picks the filter along the other;
                                          // filter_axis -1: several axes of the weights together
   int64_t groups = 1;                    // into which the data's axis is split, each with filters of its own
+  bool has_window = false;
 };
 using LinearFunction = std::optional<Linear> (*)(const OpCall&);
 inline constexpr LinearFunction not_linear = nullptr;
@@ -75,8 +76,12 @@ struct OpFacts {
   bool takes_strides;  // reads its operands and writes its result with any strides, so that it takes up what moves them
 };
 
-// Of operators that are neither linear forms nor updated in place and walk rows as they lie.
+// Of operators that are neither linear forms nor updated in place, and that walk rows as they lie.
 OpFacts plain_facts(AxesFunction axes, Rounding rounding, int operands = all_inputs);
+// …of linear forms.
+OpFacts linear_facts(AxesFunction axes, Rounding rounding, int operands, LinearFunction linear);
+// …of operators whose result is their first input but for some elements, at places that data decides.
+OpFacts updated_facts(UpdateFunction update, int operands);
 
 // ---------------------------------------------------------------------------------------------------------------
 // For operators that state them

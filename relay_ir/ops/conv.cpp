@@ -46,18 +46,14 @@ OpDef conv_op() {
   op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
   op.attributes.push_back(result_attribute());
   op.decisions = {{"fuse_expansion", "1: one kernel with the convolution that makes its channels"}};
-  op.facts = {.axes = conv_axes,
-              .rounding = Rounding::multiplies,
-              .operands = 2,
-              .linear = [](const OpCall& c) -> std::optional<Linear> {
-                return Linear{.data_axis = 1,
-                              .weight_axis = 1,
-                              .result_axis = 1,
-                              .filter_axis = 0,
-                              .groups = c.attributes.get_int("groups")};
-              },
-              .update = makes_all_anew,
-              .takes_strides = false};
+  op.facts = linear_facts(conv_axes, Rounding::multiplies, 2, [](const OpCall& c) -> std::optional<Linear> {
+    return Linear{.data_axis = 1,
+                  .weight_axis = 1,
+                  .result_axis = 1,
+                  .filter_axis = 0,
+                  .groups = c.attributes.get_int("groups"),
+                  .has_window = true};
+  });
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &w = c.inputs[1];
     const DType result = contraction_dtype(c);
@@ -152,17 +148,15 @@ OpDef conv_transpose_op() {
   op.attributes = window_attributes();
   op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
   op.attributes.push_back({"output_padding", std::vector<int64_t>{}, false, "rows added at the end of each dimension"});
-  op.facts = {
-      .axes = conv_transpose_axes,
-      .rounding = Rounding::exact,
-      .operands = 2,
-      .linear = [](const OpCall& c) -> std::optional<Linear> {
-        const int64_t groups = c.attributes.get_int("groups");
-        return Linear{
-            .data_axis = 1, .weight_axis = 0, .result_axis = 1, .filter_axis = groups == 1 ? 1 : -1, .groups = groups};
-      },
-      .update = makes_all_anew,
-      .takes_strides = false};
+  op.facts = linear_facts(conv_transpose_axes, Rounding::exact, 2, [](const OpCall& c) -> std::optional<Linear> {
+    const int64_t groups = c.attributes.get_int("groups");
+    return Linear{.data_axis = 1,
+                  .weight_axis = 0,
+                  .result_axis = 1,
+                  .filter_axis = groups == 1 ? 1 : -1,
+                  .groups = groups,
+                  .has_window = true};
+  });
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &w = c.inputs[1];
     c.require(x.dtype == w.dtype && x.dtype.is_float(), "data and weight have one type of floats");

@@ -204,12 +204,7 @@ OpDef tensor_scatter_op() {
   op.attributes = {{"axis", int64_t{-2}, false, "the axis of the rows"},
                    {"circular", int64_t{0}, false, "1: wrap around"}};
   op.decisions = {in_place_decision()};
-  op.facts = {.axes = unknown_axes,
-              .rounding = Rounding::exact,
-              .operands = 2,
-              .linear = not_linear,
-              .update = update_cache,
-              .takes_strides = false};
+  op.facts = updated_facts(update_cache, 2);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &past = c.inputs[0], &update = c.inputs[1];
     const int axis = normal_axis(c, c.attributes.get_int("axis"), past.rank());

@@ -48,19 +48,14 @@ OpDef matmul_op() {
   op.attributes = {{"transpose_a", int64_t{0}, false, "1: a is […, k, i]"},
                    {"transpose_b", int64_t{0}, false, "1: b is […, j, k]"},
                    result_attribute()};
-  op.facts = {.axes = matmul_axes,
-              .rounding = Rounding::multiplies,
-              .operands = 2,
-              .linear = [](const OpCall& c) -> std::optional<Linear> {
-                const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
-                const int a = c.inputs[0].rank(), b = c.inputs[1].rank();
-                return Linear{.data_axis = a - (ta ? 2 : 1),
-                              .weight_axis = b - (tb ? 1 : 2),
-                              .result_axis = c.outputs[0].rank() - 1,
-                              .filter_axis = b - (tb ? 2 : 1)};
-              },
-              .update = makes_all_anew,
-              .takes_strides = false};
+  op.facts = linear_facts(matmul_axes, Rounding::multiplies, 2, [](const OpCall& c) -> std::optional<Linear> {
+    const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
+    const int a = c.inputs[0].rank(), b = c.inputs[1].rank();
+    return Linear{.data_axis = a - (ta ? 2 : 1),
+                  .weight_axis = b - (tb ? 1 : 2),
+                  .result_axis = c.outputs[0].rank() - 1,
+                  .filter_axis = b - (tb ? 2 : 1)};
+  });
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &a = c.inputs[0], &b = c.inputs[1];
     const DType result = contraction_dtype(c);

@@ -75,12 +75,7 @@ OpDef scatter_elements_op() {
   op.min_inputs = op.max_inputs = 3;
   op.attributes = {{"axis", int64_t{0}, false, "the axis that indices select"}, reduction_attribute()};
   op.decisions = {in_place_decision()};
-  op.facts = {.axes = unknown_axes,
-              .rounding = Rounding::exact,
-              .operands = 3,
-              .linear = not_linear,
-              .update = update_elements,
-              .takes_strides = false};
+  op.facts = updated_facts(update_elements, 3);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1], &updates = c.inputs[2];
     c.require(indices.dtype == i32 || indices.dtype == i64, "indices are i32 or i64");
@@ -113,12 +108,7 @@ OpDef scatter_nd_op() {
   op.min_inputs = op.max_inputs = 3;
   op.attributes = {reduction_attribute()};
   op.decisions = {in_place_decision()};
-  op.facts = {.axes = unknown_axes,
-              .rounding = Rounding::exact,
-              .operands = 3,
-              .linear = not_linear,
-              .update = update_slices,
-              .takes_strides = false};
+  op.facts = updated_facts(update_slices, 3);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1], &updates = c.inputs[2];
     c.require(indices.dtype == i32 || indices.dtype == i64, "indices are i32 or i64");

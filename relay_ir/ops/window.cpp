@@ -52,9 +52,9 @@ AxisUses window_axes(const OpCall& call, const Window& window) {
     const int axis = static_cast<int>(2 + d);
     uses[0][axis] = {.kind = AxisUse::Kind::window,
                      .axis = axis,
-                     .step = window.strides[d],
+                     .stride = window.strides[d],
                      .size = window.kernel[d],
-                     .gap = window.dilations[d]};
+                     .dilation = window.dilations[d]};
   }
   return uses;
 }

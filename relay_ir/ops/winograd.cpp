@@ -49,14 +49,9 @@ OpDef winograd_conv_op() {
   op.min_inputs = op.max_inputs = 2;
   op.attributes = {{"tile", int64_t{4}, false, "m: 2 or 4"},
                    {"pads", std::vector<int64_t>{0, 0, 0, 0}, false, "rows before each dimension, then after each"}};
-  op.facts = {.axes = winograd_axes,
-              .rounding = Rounding::multiplies,
-              .operands = 1,
-              .linear = [](const OpCall&) -> std::optional<Linear> {
-                return Linear{.data_axis = 1, .weight_axis = 1, .result_axis = 1, .filter_axis = 2};
-              },
-              .update = makes_all_anew,
-              .takes_strides = false};
+  op.facts = linear_facts(winograd_axes, Rounding::multiplies, 1, [](const OpCall&) -> std::optional<Linear> {
+    return Linear{.data_axis = 1, .weight_axis = 1, .result_axis = 1, .filter_axis = 2, .has_window = true};
+  });
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &w = c.inputs[1];
     const int64_t tile = c.attributes.get_int("tile");

@@ -101,11 +101,10 @@ class LayoutAssignment {
                        [&](ValueId id) { return id != no_value && is_blocked_[id]; });
   }
 
-  // A linear form whose filters are the channels.
+  // Of a convolution, be it direct, transposed or Winograd's.
   std::optional<Linear> convolution(const Node& node) const {
     const auto form = linear_of(graph_, node);
-    const bool has_window = form && form->result_axis + 1 < graph_.values[node.outputs[0]].type.rank();
-    return has_window ? form : std::nullopt;
+    return form && form->has_window ? form : std::nullopt;
   }
 
   // Groups that share blocks are stored in pieces of blocks: these must not be too small.
@@ -126,8 +125,7 @@ class LayoutAssignment {
     const AxisUses uses = axes_of(graph_, node);
     for (size_t i = 0; i < uses.size(); ++i) {
       const ValueId id = node.inputs[i];
-      if (id == no_value || (node.op->kind == OpKind::elementwise && !is_blocked_[id])) continue;
-      if (!is_blocked_[id] && !is_joined(uses[i][1])) continue;
+      if (id == no_value || (!is_blocked_[id] && !is_joined(uses[i][1]))) continue;
       const bool has_axes = shape(id).size() == out.size() && stays_in_image(uses[i][0]);
       if (!has_axes || !(uses[i][1].is_same(1) || takes_blocks(node, id, uses[i][1]))) return false;
       for (size_t d = 2; d < out.size(); ++d)

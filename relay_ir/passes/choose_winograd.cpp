@@ -36,7 +36,7 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
   if (weight.dtype() != f32 || weight.rank() != 4) return std::nullopt;
   const auto uses = axes_of(graph, node)[0];
   const auto is_of_three = [](const AxisUse& use) {
-    return use.kind == AxisUse::Kind::window && use.size == 3 && use.step == 1 && use.gap == 1;
+    return use.kind == AxisUse::Kind::window && use.size == 3 && use.stride == 1 && use.dilation == 1;
   };
   if (!std::all_of(uses.begin() + 2, uses.end(), is_of_three)) return std::nullopt;
   const Shape out = smallest_shape(graph.values[node.outputs[0]].type);

@@ -46,7 +46,7 @@ bool is_depthwise(const Graph& graph, const Node& node) {
   if (!node.op->leaves_open(name) || !weight_of(graph, node)) return false;
   const auto uses = axes_of(graph, node)[0];
   return uses[1].is_same(1) && std::all_of(uses.begin() + 2, uses.end(), [](const AxisUse& use) {
-           return use.kind == AxisUse::Kind::window && use.size > 1 && use.gap == 1;
+           return use.kind == AxisUse::Kind::window && use.size > 1 && use.dilation == 1;
          });
 }
 
@@ -90,7 +90,7 @@ std::optional<Pair> match(const Graph& graph, const Uses& uses, size_t depthwise
   pair.pixels = before[0] * before[2] * before[3], pair.result_pixels = after[0] * after[2] * after[3];
   pair.window = window[2] * window[3];
   pair.rows = before[2];
-  pair.halo = std::max<int64_t>(0, window[2] - axes_of(graph, node)[0][2].step);
+  pair.halo = std::max<int64_t>(0, window[2] - axes_of(graph, node)[0][2].stride);
   return pair;
 }
 

@@ -39,8 +39,7 @@ class Matcher {
     const auto form = linear_of(copy_.from(), node);
     if (!form || !node.attributes.has("result") || node.attributes.get_string("result") != "i32") return 0;
     const Value &a = copy_.from().values[node.inputs[0]], &b = copy_.from().values[node.inputs[1]];
-    const bool has_window = form->result_axis + 1 < copy_.from().values[node.outputs[0]].type.rank();
-    if (!b.constant || b.type.dtype != i8 || (!has_window && b.type.rank() != 2)) return 0;
+    if (!b.constant || b.type.dtype != i8 || (!form->has_window && b.type.rank() != 2)) return 0;
     if (a.type.dtype == i8 && has_u8s8_ && !has_s8s8_) return 128;
     if (a.type.dtype == u8 && has_s8s8_ && !has_u8s8_) return -128;
     return 0;

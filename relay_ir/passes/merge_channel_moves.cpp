@@ -187,12 +187,12 @@ class ChannelMoves {
     const AxisUses uses = axes_of(from(), node);
     for (size_t i = 0; i < uses.size(); ++i) {
       const ValueId id = node.inputs[i];
-      if (id == no_value) continue;
       const AxisUse& channels = uses[i][1];
-      if (id == data ? !channels.is_same(1) || shape(id).size() != shape(out).size()
-                     : !from().is_constant(id) ||
-                           (channels.kind != AxisUse::Kind::same && channels.kind != AxisUse::Kind::fixed))
-        return false;
+      const bool is_beside =
+          id == no_value ||
+          (from().is_constant(id) && (channels.kind == AxisUse::Kind::same || channels.kind == AxisUse::Kind::fixed));
+      const bool is_along = id == data && channels.is_same(1) && shape(id).size() == shape(out).size();
+      if (!is_beside && !is_along) return false;
     }
     return true;
   }

@@ -100,8 +100,7 @@ class Chooser {
     if (!is_float(a) || !is_float(b)) return Narrow::none;
     const bool is_constant = graph_.is_constant(b);
     if (!has_products_) return is_constant && are_weights_worth_it(node, *form) ? Narrow::weights : Narrow::none;
-    const bool has_window = form->result_axis + 1 < graph_.values[node.outputs[0]].type.rank();
-    return has_window ? convolution(node, is_constant) : matrix_product(node, is_constant);
+    return form->has_window ? convolution(node, is_constant) : matrix_product(node, is_constant);
   }
 
   // Weights that are widened save time where reading them takes more of it than the products do; f16 is asked for to
