@@ -102,9 +102,9 @@ BlockAnalysis analyse(const Block& block) {
   result.iters = block.iters;
   const auto* store = block.body.as<Store>();
   if (!store) return result;
-  result.write = {store->buffer, store->indices, true};
+  result.write = {store->buffer, store->indices};
   visit(block.body, [&](const Load& l) {
-    if (l.buffer != store->buffer) result.reads.push_back({l.buffer, l.indices, false});
+    if (l.buffer != store->buffer) result.reads.push_back({l.buffer, l.indices});
   });
   visit(block.body, [&](const Call& c) { result.is_expensive |= is_expensive_call(c.intrinsic); });
   if (result.reduce().empty()) {
@@ -122,7 +122,6 @@ BlockAnalysis analyse(const Block& block) {
   const Load* b = as_load_through_casts(product->b);
   if (!a || !b || a->predicate.is_defined() || b->predicate.is_defined() || result.reads.size() != 2) return result;
   result.block_class = BlockClass::contraction;
-  result.a = 0, result.b = 1;
   return result;
 }
 
@@ -178,20 +177,14 @@ bool is_sum(const BlockAnalysis& block) {
   return block.block_class == BlockClass::contraction || block.block_class == BlockClass::reduction;
 }
 
-std::optional<BlockRef> writer_of(const Schedule& schedule, const Buffer& buffer) {
-  for (const BlockRef& block : schedule.blocks())
-    if (analyse(schedule.node(block)).write.buffer == buffer) return block;
-  return std::nullopt;
+Buffer written_by(const Schedule& schedule, const BlockRef& block) {
+  return analyse(schedule.node(block)).write.buffer;
 }
 
-int count_readers(const Schedule& schedule, const Buffer& buffer) {
-  int readers = 0;
-  for (const BlockRef& block : schedule.blocks()) {
-    const BlockAnalysis analysis = analyse(schedule.node(block));
-    readers +=
-        std::any_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& r) { return r.buffer == buffer; });
-  }
-  return readers;
+std::optional<BlockRef> writer_of(const Schedule& schedule, const Buffer& buffer) {
+  for (const BlockRef& block : schedule.blocks())
+    if (written_by(schedule, block) == buffer) return block;
+  return std::nullopt;
 }
 
 int64_t count_iterations(const BlockAnalysis& analysis, const std::vector<Var>& axes) {
@@ -201,8 +194,7 @@ int64_t count_iterations(const BlockAnalysis& analysis, const std::vector<Var>& 
 }
 
 int64_t count_most_iterations(const BlockAnalysis& analysis, const std::vector<Var>& axes) {
-  const bool has_open =
-      std::any_of(axes.begin(), axes.end(), [&](const Var& v) { return !as_int(analysis.iter(v).extent); });
+  const bool has_open = std::any_of(axes.begin(), axes.end(), [&](const Var& v) { return analysis.is_open(v); });
   return has_open ? open_extent : count_iterations(analysis, axes);
 }
 

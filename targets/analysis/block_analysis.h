@@ -13,7 +13,6 @@ namespace tw::analysis {
 struct Access {
   Buffer buffer;
   std::vector<Expr> indices;  // of the block's iteration variables
-  bool is_write = false;
 
   bool uses(const Var& iteration) const;
 };
@@ -35,22 +34,20 @@ struct BlockAnalysis {
   std::vector<Access> reads;  // without the accumulator's own
   Access write;
   bool is_expensive = false;  // calls of exp, erf …: not to be computed twice
-  // Of a contraction C += A * B: indices into reads.
-  int a = -1, b = -1;
 
   const IterVar& iter(const Var& var) const;
   std::vector<Var> spatial() const;
   std::vector<Var> reduce() const;
   // Extent of an iteration; `open_extent` when symbolic.
   int64_t extent(const Var& var) const;
+  bool is_open(const Var& var) const { return !as_int(iter(var).extent); }
 };
 
 BlockAnalysis analyse(const Block& block);
 bool is_sum(const BlockAnalysis& block);  // a contraction or a reduction
+Buffer written_by(const Schedule& schedule, const BlockRef& block);
 // The block that writes the buffer; none writes a parameter that is no output.
 std::optional<BlockRef> writer_of(const Schedule& schedule, const Buffer& buffer);
-// Blocks that read the buffer.
-int count_readers(const Schedule& schedule, const Buffer& buffer);
 // Iterations of all these axes together; symbolic ones count as one.
 int64_t count_iterations(const BlockAnalysis& analysis, const std::vector<Var>& axes);
 int64_t count_iterations(const Schedule& schedule, const std::vector<LoopRef>& loops);

@@ -118,7 +118,7 @@ std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& b
   for (const Access& read : analyse(schedule.node(block)).reads) {
     if (schedule.func().is_parameter(read.buffer)) continue;
     const auto writer = writer_of(schedule, read.buffer);
-    if (!writer || count_readers(schedule, read.buffer) != 1) continue;
+    if (!writer || readers_of(schedule, read.buffer).size() != 1) continue;
     const BlockAnalysis copy = analyse(schedule.node(*writer));
     if (copy.block_class == BlockClass::injective && copy.reads.size() == 1 && !copy.is_expensive &&
         schedule.func().is_parameter(copy.reads[0].buffer)) {

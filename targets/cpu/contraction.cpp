@@ -15,7 +15,6 @@
 // A tile's rows are of A's innermost axis, or several whole rows of it where they are short (maps of 7 × 7).  Where C
 // is contiguous along the rows instead of j, the tile is transposed on its way out (contraction_output.h).
 #include <algorithm>
-#include <numeric>
 
 #include "runtime/ndarray.h"
 #include "targets/cpu/contraction_output.h"
@@ -29,9 +28,8 @@ namespace {
 
 struct TiledContraction : Contraction {
   int lanes = 1;
-  Var row_axis;  // makes the tile's rows: the innermost of A's; not defined when there is none
-  int64_t m = 1, n_vectors = 1, k_count = 1;
-  RegisterTile tile;          // its rows are along the row axis…
+  int64_t n_vectors = 1;
+  RegisterTile tile;          // its rows are along the innermost of A's…
   int64_t tile_around = 1;    // …so many times, along the axis around it
   bool is_scattered = false;  // each row of A is contiguous along k, and rows lie apart
   bool streams = false;       // B, from memory
@@ -39,14 +37,11 @@ struct TiledContraction : Contraction {
   int64_t rows_together = 0;  // of a block whose A is packed (operand_packing.h); 0: A stays as it is
   Packing packing = Packing::none;
 
-  bool has_rows() const { return !rows.empty(); }
   bool packs_a() const { return rows_together > 0; }
   bool is_packed_at_use() const { return packing == Packing::panel || packs_a(); }
   int64_t tile_rows() const { return tile.rows * tile_around; }
   int64_t panel() const { return int64_t{tile.vectors} * lanes; }
-  int64_t panels() const { return (n_vectors + tile.vectors - 1) / tile.vectors; }
-  const Access& read_a() const { return analysis.reads[a]; }
-  const Access& read_b() const { return analysis.reads[b]; }
+  int64_t panels() const { return divide_up(n_vectors, tile.vectors); }
   bool is_blocked(const Var& v) const { return std::find(blocked.begin(), blocked.end(), v) != blocked.end(); }
 };
 
@@ -54,10 +49,8 @@ struct TiledContraction : Contraction {
 double predict(const Contraction& c, int lanes, const Target& target) {
   constexpr double cycles_to_transpose = 7;  // a vector
   const BlockAnalysis& analysis = c.analysis;
-  const int64_t m = c.rows.empty() ? 1 : analysis.extent(c.rows.back()), rows = count_iterations(analysis, c.rows);
-  const int64_t n_vectors = (analysis.extent(c.vector_axis) + lanes - 1) / lanes,
-                k = count_iterations(analysis, c.reduce);
-  const auto times = static_cast<double>(count_iterations(analysis, c.batch) * rows);
+  const int64_t m = c.m(), n_vectors = divide_up(analysis.extent(c.vector_axis), lanes), k = c.k_count();
+  const auto times = static_cast<double>(count_iterations(analysis, c.batch) * count_iterations(analysis, c.rows));
   const double product = tile_cost(choose_tile(m, n_vectors, k, target), m, n_vectors, k, target);
   const double across = c.is_across ? cycles_to_transpose * static_cast<double>(n_vectors) : 0;
   return times * (product / static_cast<double>(m) + across);
@@ -67,8 +60,8 @@ std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block
   const auto along = match_contraction(schedule, block, lanes), across = match_across(schedule, block);
   if (!along || !across) return along ? along : across;
   // Vectors of a strided operand would be gathered.
-  if (unit_stride(along->analysis.reads[along->b], along->vector_axis, along->analysis.iters, lanes) != 1 &&
-      !along->analysis.reads[along->b].buffer->is_constant)
+  if (unit_stride(along->read_b(), along->vector_axis, along->analysis.iters, lanes) != 1 &&
+      !along->read_b().buffer->is_constant)
     return across;
   return predict(*across, lanes, target) < predict(*along, lanes, target) ? across : along;
 }
@@ -76,23 +69,21 @@ std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block
 // The sizes as the register tile sees them, and the tile.
 void choose_sizes(Schedule& schedule, TiledContraction& c, const Target& target) {
   const BlockAnalysis& analysis = c.analysis;
-  c.row_axis = c.has_rows() ? c.rows.back() : Var();
-  c.m = c.has_rows() ? analysis.extent(c.row_axis) : 1;
-  c.n_vectors = (analysis.extent(c.vector_axis) + c.lanes - 1) / c.lanes;
-  c.k_count = count_iterations(analysis, c.reduce);
+  const int64_t m = c.m(), k_count = c.k_count();
+  c.n_vectors = divide_up(analysis.extent(c.vector_axis), c.lanes);
   const std::vector<Var> outer_rows(c.rows.begin(), c.rows.end() - (c.has_rows() ? 1 : 0));
   const int64_t outer_count = count_iterations(analysis, outer_rows);
   c.is_scattered = c.reduce.size() == 1 && unit_stride(c.read_a(), c.reduce[0], analysis.iters,
-                                                       static_cast<int>(std::max<int64_t>(1, c.k_count))) == 1;
-  Sweep sweep{outer_count, c.is_scattered ? outer_count * c.m * c.k_count * c.read_a().buffer->dtype.bytes() : 0};
+                                                       static_cast<int>(std::max<int64_t>(1, k_count))) == 1;
+  Sweep sweep{outer_count, c.is_scattered ? outer_count * m * k_count * c.read_a().buffer->dtype.bytes() : 0};
   sweep.row_stride = row_stride(c);
   sweep.packs_panels = !c.read_b().buffer->is_constant;
   c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t batches = count_iterations(analysis, c.batch);
   const auto around = axis_around_rows(c);
   const int64_t rows_around = around ? analysis.extent(*around) : 1;
-  c.tile = decide_tile(schedule, {c.m, c.n_vectors, c.k_count, rows_around, sweep, batches, c.streams}, target);
-  if (c.tile.rows > c.m) c.tile_around = c.tile.rows / c.m, c.tile.rows = static_cast<int>(c.m);
+  c.tile = decide_tile(schedule, {m, c.n_vectors, k_count, rows_around, sweep, batches, c.streams}, target);
+  if (c.tile.rows > m) c.tile_around = c.tile.rows / m, c.tile.rows = static_cast<int>(m);
 }
 
 std::vector<Var> find_blocked(const TiledContraction& c) {
@@ -115,18 +106,17 @@ PackedOperands pack_operands(Schedule& schedule, const BlockRef& block, const Ti
                              const Target& target) {
   PackedOperands packed;
   if (c.packing != Packing::none) {
-    std::string b = c.read_b().buffer->name;
-    if (c.packing != Packing::constant) {
-      packed.b = schedule.cache_read(block, b, c.packing == Packing::panel ? Scope::stack : Scope::global);
-      b = analyse(schedule.node(*packed.b)).write.buffer->name;
-    }
-    schedule.transform_layout(b, packing_map(c.read_b(), c, c.vector_axis, c.panel(), c.blocked, c.lanes));
+    const IndexMap map = packing_map(c.read_b(), c, c.vector_axis, c.panel(), c.blocked, c.lanes);
+    if (c.packing == Packing::constant)
+      schedule.transform_layout(c.read_b().buffer->name, map);
+    else
+      packed.b =
+          pack_copy(schedule, block, c.read_b(), c.packing == Packing::panel ? Scope::stack : Scope::global, map);
     if (c.packing == Packing::ahead) schedule_elementwise(schedule, *packed.b, target);
   }
   if (c.packs_a()) {
-    packed.a = schedule.cache_read(block, c.read_a().buffer->name, Scope::stack);
-    schedule.transform_layout(analyse(schedule.node(*packed.a)).write.buffer->name,
-                              packing_map(c.read_a(), c, c.row_axis, c.tile.rows, {}, c.lanes));
+    const IndexMap map = packing_map(c.read_a(), c, c.rows.back(), c.tile.rows, {}, c.lanes);
+    packed.a = pack_copy(schedule, block, c.read_a(), Scope::stack, map);
   }
   return packed;
 }
@@ -147,18 +137,6 @@ struct ContractionLoops {
     return last == reduce.rend() ? std::nullopt : std::optional(*last);
   }
 };
-
-// Loops over rows, or parts of one, that are outside of the panels; takes them away from `rows`.
-std::vector<LoopRef> rows_outside(Schedule& schedule, const TiledContraction& c, std::vector<LoopRef>& rows,
-                                  const Target& target) {
-  if (!c.batch.empty() || c.is_packed_at_use()) return {};
-  RowSweep sweep;
-  sweep.panels = c.panels();
-  sweep.is_a_streamed = c.is_scattered;
-  sweep.a_bytes = least_bytes(c.read_a().buffer);
-  sweep.b_bytes = c.k_count * c.panels() * c.panel() * c.read_b().buffer->dtype.bytes();
-  return decide_row_blocks(schedule, sweep, rows, target);
-}
 
 // Steps of k an iteration: the loop's own instructions take the ports of multiply-adds, 3 % of them where four steps
 // share them, and more in small tiles; but not where each step has an address of its own.
@@ -192,7 +170,7 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
   for (const Var& v : c.batch) loops.tasks.push_back(loop_of(v));
   const auto around = axis_around_rows(c);
   for (const Var& v : c.rows)
-    if (!(v == c.row_axis) && !(c.tile_around > 1 && v == *around)) rows.push_back(loop_of(v));
+    if (!(v == c.rows.back()) && !(c.tile_around > 1 && v == *around)) rows.push_back(loop_of(v));
   for (const Var& v : c.reduce) {
     loops.reduce.push_back(loop_of(v));
     if (!c.is_blocked(v)) continue;
@@ -200,7 +178,7 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
     loops.reduce.back() = halves[0];
     k_inner.push_back(halves[1]);
   }
-  loops.reduce.insert(loops.reduce.end(), k_inner.begin(), k_inner.end());
+  loops.reduce = in_order(loops.reduce, k_inner);
   if (const int64_t steps = decide_k_unroll(schedule, c, loops.reduce.back(), target); steps > 1) {
     const auto parts = schedule.split(loops.reduce.back(), {std::nullopt, steps});
     loops.reduce.back() = parts[0];
@@ -211,9 +189,9 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
   if (c.tile_around > 1) {
     const auto i = schedule.split(loop_of(*around), {std::nullopt, c.tile_around});
     rows.push_back(i[0]);
-    loops.rows = {i[1], loop_of(c.row_axis)};
+    loops.rows = {i[1], loop_of(c.rows.back())};
   } else if (c.has_rows()) {
-    const auto i = schedule.split(loop_of(c.row_axis), {std::nullopt, c.tile.rows});
+    const auto i = schedule.split(loop_of(c.rows.back()), {std::nullopt, c.tile.rows});
     rows.push_back(i[0]);
     loops.rows = {i[1]};
   }
@@ -227,23 +205,21 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
     rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(at));
   }
   loops.block_tasks = c.packs_a() ? loops.tasks.size() : loops.tasks.size() + 1;
-  for (const LoopRef& loop : rows_outside(schedule, c, rows, target)) loops.tasks.push_back(loop);
-  loops.tasks.push_back(j[0]);
+  std::vector<LoopRef> outside;  // of the panels
+  if (!c.is_packed_at_use()) {
+    RowSweep sweep = sweep_rows(c, c.panels(), c.panel());
+    sweep.is_a_streamed = c.is_scattered;
+    outside = decide_row_blocks(schedule, c, sweep, rows, target);
+  }
   loops.panel_tasks = rows.size();
-  loops.tasks.insert(loops.tasks.end(), rows.begin(), rows.end());
-
-  std::vector<LoopRef> order = loops.tasks;
-  order.insert(order.end(), loops.reduce.begin(), loops.reduce.end());
-  if (loops.steps) order.push_back(*loops.steps);
-  order.insert(order.end(), loops.rows.begin(), loops.rows.end());
-  order.push_back(loops.vectors), order.push_back(loops.lanes);
-  schedule.reorder(order);
+  loops.tasks = in_order(loops.tasks, outside, j[0], rows);
+  schedule.reorder(in_order(loops.tasks, loops.reduce, loops.steps, loops.rows, loops.vectors, loops.lanes));
   return loops;
 }
 
 bool has_partial_tile(const TiledContraction& c) {
   if (c.tile_around > 1) return c.analysis.extent(*axis_around_rows(c)) % c.tile_around != 0;
-  return c.has_rows() && c.m % c.tile.rows != 0;
+  return c.has_rows() && c.m() % c.tile.rows != 0;
 }
 
 // What is packed where it is used is so once for all tasks of a panel, or of a block of rows: these are one.
@@ -251,10 +227,7 @@ TileLoops fuse_tasks(Schedule& schedule, const TiledContraction& c, const Contra
                      const Target& target) {
   const std::vector<LoopRef>& tasks = loops.tasks;
   if (!c.is_packed_at_use()) return fuse_outside(schedule, tasks, has_partial_tile(c), target);
-  const auto fused = [&](auto first, auto last) {
-    const std::vector<LoopRef> together(first, last);
-    return together.size() > 1 ? schedule.fuse(together) : together[0];
-  };
+  const auto fused = [&](auto first, auto last) { return as_one(schedule, {first, last}); };
   const LoopRef tile =
       c.packs_a() ? fused(tasks.end() - static_cast<std::ptrdiff_t>(loops.panel_tasks), tasks.end()) : tasks.back();
   return {fused(tasks.begin(), tasks.begin() + static_cast<std::ptrdiff_t>(loops.block_tasks)), tile};
@@ -267,8 +240,8 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
                          const ContractionLoops& loops, const PanelUse& use, const Target& target) {
   const bool is_panelled = c.packing == Packing::constant || c.packing == Packing::ahead;
   const bool is_open_k =
-      std::any_of(c.reduce.begin(), c.reduce.end(), [&](const Var& v) { return !as_int(c.analysis.iter(v).extent); });
-  const int64_t panel_bytes = c.k_count * c.panel() * c.read_b().buffer->dtype.bytes();
+      std::any_of(c.reduce.begin(), c.reduce.end(), [&](const Var& v) { return c.analysis.is_open(v); });
+  const int64_t k_count = c.k_count(), panel_bytes = k_count * c.panel() * c.read_b().buffer->dtype.bytes();
   const auto a_shape = const_shape(c.read_a().buffer);
   const int64_t a_bytes = a_shape ? element_count(*a_shape) * c.read_a().buffer->dtype.bytes() : target.l2.bytes;
   const int64_t beside = std::min(a_bytes, target.l2.bytes / 4);  // of A: more of it is a stream
@@ -279,15 +252,14 @@ void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledC
   // Where tiles are many, asking takes longer in all of them than one waits.
   constexpr int64_t most_tiles = 32;
   const bool fits = 2 * panel_bytes + beside <= target.l2.bytes * 3 / 4 && rows <= most_tiles * c.tile_rows();
-  const double tile_cycles = static_cast<double>(c.k_count * c.tile_rows()) * c.tile.vectors / target.fma_ports;
+  const double tile_cycles = static_cast<double>(k_count * c.tile_rows()) * c.tile.vectors / target.fma_ports;
   const double waits = std::max(0.0, static_cast<double>(panel_bytes) / target.core_memory_rate - tile_cycles);
-  int64_t tiles = 1;
-  for (const int64_t extent : use.extents) tiles *= extent;
+  const int64_t tiles = use.tiles();
   std::vector<Candidate> candidates{{{0}, 1 + std::min(0.2, waits / (tile_cycles * static_cast<double>(tiles)))},
                                     {{1}, fits ? 1.02 : 1.05}};
   const Buffer panels = analyse(schedule.node(block)).reads[c.b].buffer;
   // A part costs a tile a line a few steps, which nothing was seen to lose by.
-  const bool has_parts = tiles > 1 && c.k_count > 1 && c.batch.empty(), parts_fit = panel_bytes <= target.l2.bytes / 2;
+  const bool has_parts = tiles > 1 && k_count > 1 && c.batch.empty(), parts_fit = panel_bytes <= target.l2.bytes / 2;
   if (has_parts) candidates.push_back({{2}, parts_fit ? 1 : 1.05});
   const int64_t how = schedule.decide("panel_prefetch", candidates, {has_parts && parts_fit ? 2 : fits ? 1 : 0})[0];
   if (how == 1) prefetch_ahead(schedule, *inner, panels, panel_bytes);
@@ -324,8 +296,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const std::vector<LoopRef> rows(loops.tasks.end() - static_cast<std::ptrdiff_t>(loops.panel_tasks),
                                   loops.tasks.end());
   PanelUse use{{}, extents_of_rows(schedule, rows), loops.reduce};
-  if (c.packs_a())
-    use.extents = {1, std::accumulate(use.extents.begin(), use.extents.end(), int64_t{1}, std::multiplies<>())};
+  if (c.packs_a()) use.extents = {1, use.tiles()};
   use.outside = fuse_tasks(schedule, c, loops, target);
   use.count_usual_tiles(schedule, c.tile.rows);
   const auto& [parallel, tile_loop] = use.outside;
@@ -344,7 +315,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   schedule.vectorize(loops.lanes);
   if (c.packing == Packing::panel)
     pack_at(schedule, *packed.b, parallel, dimension_of(c.read_b(), c.vector_axis), lanes);
-  if (c.packs_a()) pack_at(schedule, *packed.a, parallel, dimension_of(c.read_a(), c.row_axis), c.tile.rows);
+  if (c.packs_a()) pack_at(schedule, *packed.a, parallel, dimension_of(c.read_a(), c.rows.back()), c.tile.rows);
   share_out(schedule, parallel);
   return true;
 }

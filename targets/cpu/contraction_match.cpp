@@ -15,9 +15,6 @@ int64_t group_along(const Access& operand, const Var& axis, const BlockAnalysis&
   return 1;
 }
 
-namespace {
-
-// With vectors along this axis, if one operand only has it.
 std::optional<Contraction> contraction_along(const BlockAnalysis& analysis, const Var& axis) {
   const int64_t groups[] = {group_along(analysis.reads[0], axis, analysis),
                             group_along(analysis.reads[1], axis, analysis)};
@@ -34,8 +31,6 @@ std::optional<Contraction> contraction_along(const BlockAnalysis& analysis, cons
   }
   return c;
 }
-
-}  // namespace
 
 std::optional<Contraction> match_contraction(const Schedule& schedule, const BlockRef& block, int lanes,
                                              const std::function<bool(const Contraction&)>& accepts) {
@@ -69,23 +64,26 @@ std::optional<Contraction> match_across(const Schedule& schedule, const BlockRef
 }
 
 std::optional<Words> find_words(const Contraction& c, int64_t g, int lanes) {
-  const Access& a = c.analysis.reads[c.a];
   for (auto k = c.reduce.rbegin(); k != c.reduce.rend(); ++k) {
     const int64_t extent = c.analysis.extent(*k);
     for (const int64_t granule : {extent, int64_t{4} * lanes, int64_t{2} * lanes, int64_t{lanes}, int64_t{lanes} / 2}) {
       if (granule % g != 0 || extent % granule != 0 || extent == 0) continue;
-      if (unit_stride(a, *k, c.analysis.iters, static_cast<int>(granule)) != 1) continue;
-      if (!c.analysis.reads[c.b].uses(*k)) return std::nullopt;
-      return Words{*k, granule};
+      if (unit_stride(c.read_a(), *k, c.analysis.iters, static_cast<int>(granule)) != 1) continue;
+      if (!c.read_b().uses(*k)) return std::nullopt;
+      return Words{*k, granule, granule != extent};
     }
   }
   return std::nullopt;
 }
 
+std::vector<int64_t> Words::sizes(std::vector<int64_t> steps) const {
+  if (is_blocked) steps.insert(steps.begin(), granule);
+  return steps;
+}
+
 int64_t row_stride(const Contraction& c) {
-  if (c.rows.empty()) return 0;
-  const Access& a = c.analysis.reads[static_cast<size_t>(c.a)];
-  return unit_stride(a, c.rows.back(), c.analysis.iters, 2).value_or(0) * a.buffer->dtype.bytes();
+  if (!c.has_rows()) return 0;
+  return unit_stride(c.read_a(), c.rows.back(), c.analysis.iters, 2).value_or(0) * c.read_a().buffer->dtype.bytes();
 }
 
 int dimension_of(const Access& access, const Var& iteration) {

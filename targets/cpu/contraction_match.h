@@ -23,7 +23,15 @@ struct Contraction {
   bool is_across = false;  // C is contiguous along the last of the rows instead: tiles are transposed on their way out
 
   bool is_grouped() const { return group != analysis.extent(vector_axis); }
+  bool has_rows() const { return !rows.empty(); }
+  int64_t m() const { return has_rows() ? analysis.extent(rows.back()) : 1; }  // rows that make tiles: the innermost
+  int64_t k_count() const { return count_iterations(analysis, reduce); }
+  const Access& read_a() const { return analysis.reads[static_cast<size_t>(a)]; }
+  const Access& read_b() const { return analysis.reads[static_cast<size_t>(b)]; }
 };
+
+// With vectors along this axis, if one operand only has it.
+std::optional<Contraction> contraction_along(const BlockAnalysis& analysis, const Var& axis);
 
 // `accepts` sees the vector axis, its groups and which operand is which; the innermost axis that it takes is the one.
 std::optional<Contraction> match_contraction(
@@ -44,6 +52,11 @@ int64_t group_along(const Access& operand, const Var& axis, const BlockAnalysis&
 struct Words {
   Var axis;             // the axis of k whose neighbours make A's words
   int64_t granule = 0;  // within groups of so many elements: all of the axis, or blocks of a layout
+  bool is_blocked = false;
+
+  // Elements that the loops take which the axis is split into, but the outermost: a block, if there are several, then
+  // the `steps` within it, the last of which is a word.
+  std::vector<int64_t> sizes(std::vector<int64_t> steps) const;
 };
 // The axis of k along which A has words of g elements; nothing when it has none, or when B is without that axis.
 std::optional<Words> find_words(const Contraction& c, int64_t g, int lanes);

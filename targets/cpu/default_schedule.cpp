@@ -1,6 +1,7 @@
 #include "targets/cpu/default_schedule.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/memory.h"
 #include "runtime/ndarray.h"
@@ -13,10 +14,7 @@ namespace {
 
 int64_t bytes_of(const Buffer& buffer) {  // 0: symbolic
   const auto shape = const_shape(buffer);
-  if (!shape) return 0;
-  int64_t bytes = buffer->dtype.bytes();
-  for (const int64_t extent : *shape) bytes *= extent;
-  return bytes;
+  return shape ? element_count(*shape) * buffer->dtype.bytes() : 0;
 }
 
 // Of the last cache, for the target's threads: of larger shares others have theirs.
@@ -115,6 +113,18 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
   }
 }
 
+LoopRef as_one(Schedule& schedule, const std::vector<LoopRef>& loops) {
+  return loops.size() > 1 ? schedule.fuse(loops) : loops[0];
+}
+
+LoopRef own_loop(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
+  return loops_of(schedule, block, iteration).back();
+}
+
+void set_scope_of(Schedule& schedule, const BlockRef& block, Scope scope) {
+  schedule.set_scope(written_by(schedule, block)->name, scope);
+}
+
 IndexMap axis_last(int rank, size_t axis) {
   IndexMap map;
   for (int d = 0; d < rank; ++d) map.from.push_back(Var("d" + std::to_string(d)));
@@ -126,10 +136,10 @@ IndexMap axis_last(int rank, size_t axis) {
 
 BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis) {
   const auto epilogue = find_epilogue(schedule, block);
-  const std::string result = analyse(schedule.node(block)).write.buffer->name;
+  const std::string result = written_by(schedule, block)->name;
   const BlockRef out = epilogue ? *epilogue : schedule.cache_write(block, result, Scope::register_);
   schedule.reverse_compute_at(out, tile);
-  const Buffer buffer = analyse(schedule.node(block)).write.buffer;
+  const Buffer buffer = written_by(schedule, block);
   if (epilogue) schedule.set_scope(buffer->name, Scope::register_);
   // The vector axis last: neighbouring lanes are neighbours in the tile.  A blocked result has it there already.
   if (has_identity_write(analyse(schedule.node(block))) && axis + 1 < static_cast<size_t>(buffer.rank())) {
@@ -159,7 +169,7 @@ TileLoops fuse_outside(Schedule& schedule, std::vector<LoopRef> outer, bool has_
     std::rotate(outer.begin(), outer.end() - 1, outer.end());
     schedule.reorder(outer);
   }
-  const LoopRef parallel = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  const LoopRef parallel = as_one(schedule, outer);
   return {parallel, is_shared ? parallel : last};
 }
 
@@ -176,7 +186,7 @@ TileLoops fuse_shared(Schedule& schedule, std::vector<LoopRef> loops) {
   const auto closed = std::find_if(loops.begin(), loops.end(), [&](const LoopRef& l) { return !is_open(schedule, l); });
   const std::ptrdiff_t open = closed - loops.begin();
   if (open < 2) {
-    const LoopRef all = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
+    const LoopRef all = as_one(schedule, loops);
     return {all, all};
   }
   // The first open loop with the constant ones; the other open loops run inside.
@@ -184,7 +194,7 @@ TileLoops fuse_shared(Schedule& schedule, std::vector<LoopRef> loops) {
   std::rotate(loops.begin() + 1, loops.begin() + open, loops.end());
   schedule.reorder(loops);
   loops.resize(loops.size() - static_cast<size_t>(open - 1));
-  return {loops.size() > 1 ? schedule.fuse(loops) : loops[0], last};
+  return {as_one(schedule, loops), last};
 }
 
 void share_out(Schedule& schedule, const LoopRef& loop) {
@@ -198,8 +208,7 @@ void share_out(Schedule& schedule, const LoopRef& loop) {
 
 bool is_stream(const Buffer& operand, int64_t uses, const Target& target) {
   constexpr int64_t most_uses = 8;
-  const auto shape = const_shape(operand);
-  return shape && uses <= most_uses && element_count(*shape) * operand->dtype.bytes() > target.l2.bytes;
+  return uses <= most_uses && bytes_of(operand) > target.l2.bytes;
 }
 
 void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
@@ -228,6 +237,10 @@ std::vector<int64_t> extents_of_rows(const Schedule& schedule, const std::vector
   return extents;
 }
 
+int64_t PanelUse::tiles() const {
+  return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>());
+}
+
 void PanelUse::count_usual_tiles(const Schedule& schedule, int64_t tile_rows) {
   constexpr int64_t usual_rows = 96;
   if (is_open(schedule, outside.tile) && !(outside.tile == outside.parallel))
@@ -237,8 +250,7 @@ void PanelUse::count_usual_tiles(const Schedule& schedule, int64_t tile_rows) {
 void prefetch_in_parts(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes) {
   const auto& [outside, extents, all_along_k] = use;
   std::vector<LoopRef> reduce = all_along_k;
-  int64_t tiles = 1;
-  for (const int64_t extent : extents) tiles *= extent;
+  const int64_t tiles = use.tiles();
   const bool is_one = outside.parallel == outside.tile;
   if (!is_one && extents.back() > 1) schedule.annotate(outside.tile, prefetch_parts_attribute, extents.back());
   if (const int64_t parts = is_one ? tiles : tiles / extents.back(); parts > 1)
@@ -350,7 +362,7 @@ void stream_large_results(Schedule& schedule, const Target& target) {
     const BlockAnalysis analysis = analyse(schedule.node(block));
     const Buffer result = analysis.write.buffer;
     if (analysis.block_class != BlockClass::injective || !schedule.func().is_output(result)) continue;
-    if (is_large(result, target) && count_readers(schedule, result) == 0)
+    if (is_large(result, target) && readers_of(schedule, result).empty())
       schedule.annotate(block, "streaming", int64_t{1});
   }
 }

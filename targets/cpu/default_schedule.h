@@ -92,6 +92,27 @@ struct Product {
 };
 RegisterTile decide_tile(Schedule& schedule, const Product& product, const Target& target);
 
+// Loops one after the other: parts are loops, loops that may be missing, and lists of loops.
+std::vector<LoopRef> in_order(const auto&... parts) {
+  std::vector<LoopRef> loops;
+  const auto append = [&]<class Part>(const Part& part) {
+    if constexpr (std::is_same_v<Part, std::vector<LoopRef>>)
+      loops.insert(loops.end(), part.begin(), part.end());
+    else if constexpr (std::is_same_v<Part, LoopRef>)
+      loops.push_back(part);
+    else if (part)
+      loops.push_back(*part);
+  };
+  (append(parts), ...);
+  return loops;
+}
+// Adjacent loops as one, outermost first.
+LoopRef as_one(Schedule& schedule, const std::vector<LoopRef>& loops);
+// The innermost loop of the iteration: those that the block shares with its consumers are further out.
+LoopRef own_loop(const Schedule& schedule, const BlockRef& block, const Var& iteration);
+// Of what the block writes.
+void set_scope_of(Schedule& schedule, const BlockRef& block, Scope scope);
+
 // The layout of a tile whose neighbours along the axis are to lie side by side: the other axes, then this one.
 IndexMap axis_last(int rank, size_t axis);
 // Keeps the results of `block` within `tile` in registers: computes the epilogue there or, when there is none, the
@@ -134,6 +155,7 @@ struct PanelUse {
   std::vector<int64_t> extents;  // of the loops over rows (extents_of_rows)
   std::vector<LoopRef> reduce;
 
+  int64_t tiles() const;
   // Where any number of tiles may come, as many are taken for what share a panel.
   void count_usual_tiles(const Schedule& schedule, int64_t tile_rows);
 };
@@ -147,8 +169,6 @@ void decide_panel_prefetch(Schedule& schedule, const PanelUse& use, const Buffer
 void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
 // The same without unrolling: the block reads memory, not registers.
 void vectorize_in_memory(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
-// A copy into words of g elements: dimension `words` of what it reads is split into words, `columns` into vectors.
-void pack_words(Schedule& schedule, const BlockRef& copy, int words, int columns, int64_t g, int lanes);
 // The reduction block's innermost loop, below `tile`, as partial results in lanes that a second step joins.
 void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
 // Elements that an access moves when the loop advances by one; nothing when that is not constant.

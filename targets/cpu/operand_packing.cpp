@@ -51,49 +51,135 @@ void pack_at(Schedule& schedule, const BlockRef& copy, const LoopRef& loop, int 
   schedule.vectorize(vector);
 }
 
+bool is_weight(const Schedule& schedule, const Access& operand) {
+  return operand.buffer->is_constant && readers_of(schedule, operand.buffer).size() == 1;
+}
+
+BlockRef pack_copy(Schedule& schedule, const BlockRef& block, const Access& operand, Scope scope, const IndexMap& map) {
+  const BlockRef copy = schedule.cache_read(block, operand.buffer->name, scope);
+  schedule.transform_layout(written_by(schedule, copy)->name, map);
+  return copy;
+}
+
+void pack_words(Schedule& schedule, const BlockRef& block, const Contraction& c, const Words& words, int64_t g,
+                const IndexMap& map, int lanes) {
+  const Access& b = c.read_b();
+  if (is_weight(schedule, b)) return schedule.transform_layout(b.buffer->name, map);
+  const BlockRef copy = pack_copy(schedule, block, b, Scope::global, map);
+  // Vectors along the panel, one for each of a word's elements: their stores interleave.
+  std::vector<LoopRef> order, inner;
+  const size_t rank = analyse(schedule.node(copy)).spatial().size();
+  for (size_t d = 0; d < rank; ++d) {
+    const LoopRef loop = loops_of(schedule, copy, analyse(schedule.node(copy)).spatial().at(d)).at(0);
+    if (static_cast<int>(d) == dimension_of(b, words.axis)) {
+      const auto parts = schedule.split(loop, {std::nullopt, g});
+      order.push_back(parts[0]);
+      inner.insert(inner.begin(), parts[1]);
+    } else if (static_cast<int>(d) == dimension_of(b, c.vector_axis)) {
+      const auto parts = schedule.split(loop, {std::nullopt, lanes});
+      order.push_back(parts[0]);
+      inner.push_back(parts[1]);
+    } else {
+      order.push_back(loop);
+    }
+  }
+  const std::vector<LoopRef> outer = order;
+  order.insert(order.end(), inner.begin(), inner.end());
+  schedule.reorder(order);
+  const LoopRef shared = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  schedule.unroll(inner[0]);
+  schedule.vectorize(inner[1]);
+  share_out(schedule, shared);
+}
+
 std::optional<Packing> choose_packing(const Schedule& schedule, const Contraction& c, const RegisterTile& tile,
                                       int64_t n_vectors, int lanes, bool packs_a, const Target& target) {
-  const Access& b = c.analysis.reads[c.b];
+  const Access& b = c.read_b();
   const bool is_plain = has_plain_indices(b);
-  if (is_plain && b.buffer->is_constant && count_readers(schedule, b.buffer) == 1) return Packing::constant;
+  if (is_plain && is_weight(schedule, b)) return Packing::constant;
   const int64_t rows = count_iterations(c.analysis, c.rows);
   const bool is_contiguous = unit_stride(b, c.vector_axis, c.analysis.iters, lanes) == 1;
   const bool is_reused = rows >= 4 * tile.rows;
   if (is_contiguous && !is_reused) return Packing::none;
   if (!is_plain || rows < 4) return is_contiguous ? std::optional(Packing::none) : std::nullopt;
-  if (packs_a ||
-      count_iterations(c.analysis, c.reduce) * tile.vectors * lanes * b.buffer->dtype.bytes() > target.l2.bytes)
-    return Packing::ahead;
+  if (packs_a || c.k_count() * tile.vectors * lanes * b.buffer->dtype.bytes() > target.l2.bytes) return Packing::ahead;
   // All rows of a panel are one task then.
   const int64_t tasks = count_iterations(c.analysis, c.batch) * ((n_vectors + tile.vectors - 1) / tile.vectors);
   return is_even_share(tasks, target.threads) ? Packing::panel : Packing::ahead;
 }
 
+PackedLayout::PackedLayout(const Access& operand) : operand_(operand) {
+  for (size_t d = 0; d < operand.indices.size(); ++d) {
+    map_.from.push_back(Var("d" + std::to_string(d)));
+    if (is_const_int(operand.buffer->shape[d], 1)) add(map_.from[d]);
+  }
+}
+
+Expr PackedLayout::dimension(const Var& iteration) const {
+  for (size_t d = 0; d < operand_.indices.size(); ++d)
+    if (operand_.indices[d].get() == iteration.get() && !is_const_int(operand_.buffer->shape[d], 1))
+      return map_.from[d];
+  return Expr();
+}
+
+void PackedLayout::add(const std::vector<Var>& iterations) {
+  for (const Var& v : iterations)
+    if (const Expr d = dimension(v); d.is_defined()) add(d);
+}
+
+std::vector<Expr> PackedLayout::add_words(const Contraction& c, const Words& words, const std::vector<int64_t>& steps) {
+  const std::vector<int64_t> sizes = words.sizes(steps);
+  const Expr k = dimension(words.axis);
+  std::vector<Expr> digits;
+  for (size_t i = 0; i + 1 < sizes.size(); ++i) digits.push_back(floor_div(floor_mod(k, sizes[i]), sizes[i + 1]));
+  digits.push_back(floor_mod(k, sizes.back()));
+  for (const Var& v : c.reduce) {
+    if (v == words.axis)
+      add(floor_div(k, sizes[0]));
+    else
+      add(std::vector<Var>{v});
+  }
+  const auto within = digits.end() - static_cast<std::ptrdiff_t>(steps.size());
+  map_.to.insert(map_.to.end(), digits.begin(), within);
+  return {within, digits.end()};
+}
+
+WordLoops split_words(Schedule& schedule, const BlockRef& block, const Contraction& c, const Words& words,
+                      const std::vector<int64_t>& steps) {
+  WordLoops loops;
+  std::vector<LoopRef> of_block;
+  for (const Var& v : c.reduce) {
+    loops.reduce.push_back(loops_of(schedule, block, v).at(0));
+    if (!(v == words.axis)) continue;
+    const std::vector<int64_t> sizes = words.sizes(steps);
+    std::vector<std::optional<int64_t>> factors{std::nullopt};
+    for (size_t i = 0; i + 1 < sizes.size(); ++i) factors.push_back(sizes[i] / sizes[i + 1]);
+    factors.push_back(sizes.back());
+    const auto parts = schedule.split(loops.reduce.back(), factors);
+    const auto within = parts.end() - static_cast<std::ptrdiff_t>(steps.size());
+    loops.reduce.back() = parts[0];
+    of_block.assign(parts.begin() + 1, within);
+    loops.steps.assign(within, parts.end());
+  }
+  loops.reduce.insert(loops.reduce.end(), of_block.begin(), of_block.end());
+  return loops;
+}
+
 IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int64_t panel,
                      const std::vector<Var>& blocked, int granule) {
-  IndexMap map;
-  for (size_t d = 0; d < b.indices.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
-  const auto dimension_of = [&](const Var& v) -> Expr {
-    for (size_t d = 0; d < b.indices.size(); ++d)
-      if (b.indices[d].get() == v.get() && !is_const_int(b.buffer->shape[d], 1)) return map.from[d];
-    return Expr();
-  };
+  PackedLayout layout(b);
   const auto is_blocked = [&](const Var& v) { return std::find(blocked.begin(), blocked.end(), v) != blocked.end(); };
-  for (size_t d = 0; d < b.indices.size(); ++d)
-    if (is_const_int(b.buffer->shape[d], 1)) map.to.push_back(map.from[d]);
-  for (const Var& v : c.batch)
-    if (Expr d = dimension_of(v); d.is_defined()) map.to.push_back(d);
-  for (const Var& v : c.rows)
-    if (Expr d = dimension_of(v); d.is_defined() && !(v == axis)) map.to.push_back(d);
-  map.to.push_back(floor_div(dimension_of(axis), panel));
-  for (const Var& v : c.reduce) {
-    if (Expr d = dimension_of(v); d.is_defined()) map.to.push_back(is_blocked(v) ? floor_div(d, granule) : d);
-  }
-  for (const Var& v : c.reduce) {
-    if (Expr d = dimension_of(v); d.is_defined() && is_blocked(v)) map.to.push_back(floor_mod(d, granule));
-  }
-  map.to.push_back(floor_mod(dimension_of(axis), panel));
-  return map;
+  layout.add(c.batch);
+  std::vector<Var> rows = c.rows;
+  std::erase(rows, axis);
+  layout.add(rows);
+  layout.add(floor_div(layout.dimension(axis), panel));
+  for (const Var& v : c.reduce)
+    if (const Expr d = layout.dimension(v); d.is_defined()) layout.add(is_blocked(v) ? floor_div(d, granule) : d);
+  for (const Var& v : c.reduce)
+    if (const Expr d = layout.dimension(v); d.is_defined() && is_blocked(v)) layout.add(floor_mod(d, granule));
+  layout.add(floor_mod(layout.dimension(axis), panel));
+  return layout.map();
 }
 
 namespace {
@@ -109,11 +195,10 @@ bool are_lines_near(std::optional<int64_t> stride, int64_t steps, const Target& 
 
 // What is packed together, if anything can be.
 int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, const Target& target) {
-  const Access& a = c.analysis.reads[c.a];
-  const auto is_open = [&](const Var& v) { return !as_int(c.analysis.iter(v).extent); };
-  if (c.rows.empty() || c.reduce.size() != 1 || !has_plain_indices(a)) return 0;
-  if (std::any_of(c.rows.begin(), c.rows.end() - 1, is_open)) return 0;
-  const int64_t m = c.analysis.extent(c.rows.back()), k = c.analysis.extent(c.reduce[0]);
+  const Access& a = c.read_a();
+  if (!c.has_rows() || c.reduce.size() != 1 || !has_plain_indices(a)) return 0;
+  if (std::any_of(c.rows.begin(), c.rows.end() - 1, [&](const Var& v) { return c.analysis.is_open(v); })) return 0;
+  const int64_t m = c.m(), k = c.analysis.extent(c.reduce[0]);
   const int64_t tiles = (m + tile.rows - 1) / tile.rows;
   const auto around = axis_around_rows(c);
   const int64_t units = around ? c.analysis.extent(*around) : tiles, tiles_a_unit = around ? tiles : 1;
@@ -151,9 +236,8 @@ int64_t decide_row_packing(Schedule& schedule, const BlockRef& block, const Cont
   // Of what a tile reads in a step: a piece of a line, which packing waits for once, and its use by a panel where it
   // is in the second cache or beyond.
   constexpr double cycles_to_pack = 16, cycles_near = 0.9, cycles_far = 12;
-  const Access& a = c.analysis.reads[c.a];
-  auto stride = loop_stride(schedule, block, a, loops_of(schedule, block, c.reduce[0]).at(0));
-  if (stride) *stride *= a.buffer->dtype.bytes();
+  auto stride = loop_stride(schedule, block, c.read_a(), loops_of(schedule, block, c.reduce[0]).at(0));
+  if (stride) *stride *= c.read_a().buffer->dtype.bytes();
   const int64_t panels = (n_vectors + tile.vectors - 1) / tile.vectors;
   const bool is_near = are_lines_near(stride, c.analysis.extent(c.reduce[0]), target);
   const double as_is = static_cast<double>(panels) * (is_near ? cycles_near : cycles_far);
@@ -164,11 +248,11 @@ int64_t decide_row_packing(Schedule& schedule, const BlockRef& block, const Cont
 }
 
 std::optional<Var> axis_around_rows(const Contraction& c) {
-  const auto is_open = [&](const Var& v) { return !as_int(c.analysis.iter(v).extent); };
-  if (c.rows.empty() || is_open(c.rows.back())) return std::nullopt;
-  const auto found = std::find_if(c.rows.rbegin() + 1, c.rows.rend(),
-                                  [&](const Var& v) { return is_open(v) || c.analysis.extent(v) > 1; });
-  return found == c.rows.rend() || is_open(*found) ? std::nullopt : std::optional(*found);
+  if (!c.has_rows() || c.analysis.is_open(c.rows.back())) return std::nullopt;
+  const auto found = std::find_if(c.rows.rbegin() + 1, c.rows.rend(), [&](const Var& v) {
+    return c.analysis.extent(v) > 1;  // also of one that is open
+  });
+  return found == c.rows.rend() || c.analysis.is_open(*found) ? std::nullopt : std::optional(*found);
 }
 
 }  // namespace tw::cpu

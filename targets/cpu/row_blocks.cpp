@@ -2,12 +2,8 @@
 
 #include <algorithm>
 
-#include "targets/analysis/block_analysis.h"
-
 namespace tw::cpu {
 namespace {
-
-using namespace analysis;
 
 int64_t panel_bytes(const RowSweep& sweep) {
   return sweep.b_bytes / sweep.panels;
@@ -35,6 +31,14 @@ double bytes_of_worker(const RowSweep& sweep, int64_t blocks, const Target& targ
 
 }  // namespace
 
+RowSweep sweep_rows(const Contraction& c, int64_t panels, int64_t columns) {
+  RowSweep sweep;
+  sweep.a_bytes = least_bytes(c.read_a().buffer);
+  sweep.b_bytes = c.k_count() * panels * columns * c.read_b().buffer->dtype.bytes();
+  sweep.panels = panels;
+  return sweep;
+}
+
 std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target) {
   std::vector<Candidate> candidates = {{{0, 1}, bytes_of_worker(sweep, 1, target)}};
   if (panel_bytes(sweep) > target.l2.bytes / 4) return candidates;  // it leaves no room for a block
@@ -57,9 +61,9 @@ Choice choose_row_blocks(const std::vector<Candidate>& candidates) {
   return best->cost < worth * candidates[0].cost ? best->value : candidates[0].value;
 }
 
-std::vector<LoopRef> decide_row_blocks(Schedule& schedule, RowSweep sweep, std::vector<LoopRef>& rows,
-                                       const Target& target) {
-  if (rows.empty() || is_open(schedule, rows.back())) return {};
+std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const Contraction& c, RowSweep sweep,
+                                       std::vector<LoopRef>& rows, const Target& target) {
+  if (!c.batch.empty() || c.is_grouped() || rows.empty() || is_open(schedule, rows.back())) return {};
   const auto closed =
       std::stable_partition(rows.begin(), rows.end(), [&](const LoopRef& l) { return is_open(schedule, l); });
   std::vector<LoopRef> outside(rows.begin(), closed);

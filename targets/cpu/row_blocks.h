@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "schedule/schedule.h"
+#include "targets/cpu/contraction_match.h"
 #include "targets/target.h"
 
 namespace tw::cpu {
@@ -22,16 +23,19 @@ struct RowSweep {
   bool is_a_streamed = false;  // its rows are contiguous along k: reading them again is foreseen, and costs little
 };
 
+// What panels of so many columns make of the product.
+RowSweep sweep_rows(const Contraction& c, int64_t panels, int64_t columns);
+
 // Blocks are cut from one loop, those before which are outside of the blocks: {number of the loop, blocks in it}.  One
 // candidate is {0, 1}: none.
 std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target);
 // The candidate with the least cost, but none where that saves little.
 Choice choose_row_blocks(const std::vector<Candidate>& candidates);
 
-// The decision "row_blocks": takes the loops that are outside of the panels, or parts of one, away from `rows`, whose
-// extents it adds to the sweep.  Loops whose extent is known only when the kernel runs are outside, and are counted as
-// one iteration; where the tiles' own is, there are no blocks.
-std::vector<LoopRef> decide_row_blocks(Schedule& schedule, RowSweep sweep, std::vector<LoopRef>& rows,
-                                       const Target& target);
+// The decision "row_blocks" of one product without groups: takes the loops that are outside of the panels, or parts of
+// one, away from `rows`, whose extents it adds to the sweep.  Loops whose extent is known only when the kernel runs are
+// outside, and are counted as one iteration; where the tiles' own is, there are no blocks.
+std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const Contraction& c, RowSweep sweep,
+                                       std::vector<LoopRef>& rows, const Target& target);
 
 }  // namespace tw::cpu

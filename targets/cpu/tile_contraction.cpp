@@ -17,9 +17,9 @@
 // whole and left out when C is written.
 #include <algorithm>
 
-#include "runtime/ndarray.h"
 #include "targets/cpu/contraction_output.h"
 #include "targets/cpu/default_schedule.h"
+#include "targets/cpu/operand_packing.h"
 #include "targets/cpu/row_blocks.h"
 #include "targets/cpu/tile_model.h"
 #include "tensor_ir/arith/simplify.h"
@@ -34,6 +34,9 @@ struct TileContraction : Contraction {
   Words words;
   int64_t k_step = 0;  // elements of k that a product takes
   std::string suffix;  // of tile_zero and tile_store
+
+  int64_t g() const { return product->extent; }
+  std::vector<int64_t> steps() const { return {k_step, g()}; }  // along k
 };
 
 // What a task computes: tiles of `rows` rows and all columns of the unit.
@@ -48,8 +51,7 @@ const TensorInstruction* product_for(const Contraction& c, const TileUnit& unit)
   for (const Intrinsic intrinsic : unit.products) {
     const TensorInstruction& i = *find_tensor_instruction(to_text(intrinsic));
     const auto& operands = i.description.buffers;
-    if (operands[0]->dtype == c.analysis.reads[c.a].buffer->dtype &&
-        operands[1]->dtype == c.analysis.reads[c.b].buffer->dtype &&
+    if (operands[0]->dtype == c.read_a().buffer->dtype && operands[1]->dtype == c.read_b().buffer->dtype &&
         operands[2]->dtype == c.analysis.write.buffer->dtype)
       return &i;
   }
@@ -75,14 +77,14 @@ std::optional<TileContraction> match(const Schedule& schedule, const BlockRef& b
     if (c.is_grouped() && c.group % (unit.row_bytes / 4) != 0) return false;
     found.product = product_for(c, unit);
     const auto words = found.product ? find_words(c, found.product->extent, lanes) : std::nullopt;
-    if (!words || !has_plain_indices(c.analysis.reads[c.b])) return false;
+    if (!words || !has_plain_indices(c.read_b())) return false;
     found.words = *words;
     found.k_step = step_of(words->granule, found.product->extent, unit);
     return found.k_step > 0;
   };
   auto matched = match_contraction(schedule, block, lanes, has_words);
   if (!matched) matched = match_across(schedule, block, has_words);
-  if (!matched || matched->rows.empty()) return std::nullopt;
+  if (!matched || !matched->has_rows()) return std::nullopt;
   static_cast<Contraction&>(found) = *matched;
   found.suffix = analysis.write.buffer->dtype == f32 ? "_f32" : "_i32";
   return found;
@@ -107,20 +109,19 @@ double predict(const TileBlock& b, const TiledProduct& p, const Target& target) 
       words * static_cast<double>(p.steps) > 0.5 * target.l1.bytes ? words / (target.l2.rate * 2 / 3) : 0;
   const double step = std::max({products, loads, static_cast<double>(unit.product_latency + b.rows), transfer});
   const double around = 60 + 4.0 * products;  // zeros, stores, the epilogue
-  const auto parts = [](int64_t extent, int64_t part) { return (extent + part - 1) / part; };
-  const int64_t blocks = p.batches * parts(p.m, int64_t{b.rows} * b.across_rows) * parts(p.outer, b.across_outer) *
-                         parts(p.n_tiles, b.columns);
+  const int64_t blocks = p.batches * divide_up(p.m, int64_t{b.rows} * b.across_rows) *
+                         divide_up(p.outer, b.across_outer) * divide_up(p.n_tiles, b.columns);
   return static_cast<double>(blocks) * (static_cast<double>(p.steps) * step + around);
 }
 
 // The decision "tiles": how many along the rows, along the axis around them, and along the columns.
 TileBlock decide_block(Schedule& schedule, const TiledProduct& p, const Target& target) {
   const TileUnit& unit = target.tiles;
-  const int64_t along = (p.m + unit.rows - 1) / unit.rows;
+  const int64_t along = divide_up(p.m, unit.rows);
   std::vector<Candidate> candidates;
   size_t best = 0;
   TileBlock b;
-  b.rows = static_cast<int>((p.m + along - 1) / along);
+  b.rows = static_cast<int>(divide_up(p.m, along));
   for (b.across_rows = 1; b.across_rows <= std::min<int64_t>(along, 4); ++b.across_rows) {
     for (b.across_outer = 1; b.across_outer <= std::min<int64_t>(p.outer, 4); ++b.across_outer) {
       for (b.columns = 1; b.columns <= std::min<int64_t>(p.n_tiles, 4); ++b.columns) {
@@ -147,52 +148,13 @@ Columns columns_of(const Expr& j, int count, int width) {
 }
 
 IndexMap packing_map(const TileContraction& c, const TileBlock& tiles, int width) {
-  const Access& b = c.analysis.reads[c.b];
-  const int64_t g = c.product->extent;
-  IndexMap map;
-  for (size_t d = 0; d < b.indices.size(); ++d) {
-    map.from.push_back(Var("d" + std::to_string(d)));
-    if (is_const_int(b.buffer->shape[d], 1)) map.to.push_back(map.from[d]);
-  }
-  const auto at = [&](const Var& v) { return Expr(map.from[static_cast<size_t>(dimension_of(b, v))]); };
-  const auto add = [&](const Var& v) {
-    const int d = dimension_of(b, v);
-    if (d >= 0 && !is_const_int(b.buffer->shape[d], 1)) map.to.push_back(at(v));
-  };
-  const Columns j = columns_of(at(c.vector_axis), tiles.columns, width);
-  const Expr k = at(c.words.axis);
-  for (const Var& v : c.batch) add(v);
-  map.to.push_back(j.panel);
-  const bool is_blocked = c.words.granule != c.analysis.extent(c.words.axis);
-  for (const Var& v : c.reduce) {
-    if (!(v == c.words.axis))
-      add(v);
-    else
-      map.to.push_back(floor_div(k, is_blocked ? c.words.granule : c.k_step));
-  }
-  if (is_blocked) map.to.push_back(floor_div(floor_mod(k, c.words.granule), c.k_step));
-  map.to.push_back(j.tile);
-  map.to.push_back(floor_div(floor_mod(k, c.k_step), g));
-  map.to.push_back(j.column);
-  map.to.push_back(floor_mod(k, g));
-  return map;
-}
-
-// Weights are packed when they are compiled, other operands by a copy in front of the block.
-bool is_weight(const Schedule& schedule, const TileContraction& c) {
-  const Buffer& b = c.analysis.reads[c.b].buffer;
-  return b->is_constant && count_readers(schedule, b) == 1;
-}
-
-void pack(Schedule& schedule, const BlockRef& block, const TileContraction& c, const IndexMap& map, int width) {
-  const Access& b = c.analysis.reads[c.b];
-  if (is_weight(schedule, c)) {
-    schedule.transform_layout(b.buffer->name, map);
-    return;
-  }
-  const BlockRef copy = schedule.cache_read(block, b.buffer->name, Scope::global);
-  schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
-  pack_words(schedule, copy, dimension_of(b, c.words.axis), dimension_of(b, c.vector_axis), c.product->extent, width);
+  PackedLayout layout(c.read_b());
+  const Columns j = columns_of(layout.dimension(c.vector_axis), tiles.columns, width);
+  layout.add(c.batch);
+  layout.add(j.panel);
+  const std::vector<Expr> words = layout.add_words(c, c.words, c.steps());  // a step's word, element of the word
+  for (const Expr& dimension : {j.tile, words[0], j.column, words[1]}) layout.add(dimension);
+  return layout.map();
 }
 
 // The tile's layout: blocks of columns outside, then everything else, one tile's columns last.
@@ -217,24 +179,9 @@ struct TileNest {
   int64_t panels = 1;
 };
 
-// Loops over rows, or parts of one, that are outside of the panels of weights; takes them away from `rows`.
-std::vector<LoopRef> rows_outside(Schedule& schedule, const TileContraction& c, int64_t panels, int64_t columns,
-                                  std::vector<LoopRef>& rows, const Target& target) {
-  const Buffer& a = c.analysis.reads[static_cast<size_t>(c.a)].buffer;
-  if (!c.batch.empty() || c.is_grouped()) return {};
-  RowSweep sweep;
-  sweep.panels = panels;
-  sweep.a_bytes = least_bytes(a);
-  sweep.b_bytes = count_iterations(c.analysis, c.reduce) * panels * columns * a->dtype.bytes();
-  // Products are too fast to hide that each worker reads all weights, where these are the larger part.
-  if (sweep.b_bytes > sweep.a_bytes) return {};
-  return decide_row_blocks(schedule, sweep, rows, target);
-}
-
 TileNest order_loops(Schedule& schedule, const BlockRef& block, const TileContraction& c, const TileBlock& tiles,
                      int width, const Target& target) {
   const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
-  const int64_t g = c.product->extent;
   TileNest nest;
   for (const Var& v : c.batch) nest.tasks.push_back(loop_of(v));
   const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, tiles.columns, width});
@@ -249,32 +196,16 @@ TileNest order_loops(Schedule& schedule, const BlockRef& block, const TileContra
   const auto i = schedule.split(loop_of(c.rows.back()), {std::nullopt, tiles.across_rows, tiles.rows});
   rows.push_back(i[0]), nest.tiles.push_back(i[1]), nest.tiles.push_back(j[1]);
   nest.product = i[2];
-  for (const LoopRef& loop : rows_outside(schedule, c, nest.panels, int64_t{tiles.columns} * width, rows, target))
-    nest.tasks.push_back(loop);
-  nest.tasks.push_back(j[0]);
-  nest.tasks.insert(nest.tasks.end(), rows.begin(), rows.end());
+  const RowSweep sweep = sweep_rows(c, nest.panels, int64_t{tiles.columns} * width);
+  // Products are too fast to hide that each worker reads all weights, where these are the larger part.
+  std::vector<LoopRef> outside;
+  if (sweep.b_bytes <= sweep.a_bytes) outside = decide_row_blocks(schedule, c, sweep, rows, target);
+  nest.tasks = in_order(nest.tasks, outside, j[0], rows);
   nest.extents = extents_of_rows(schedule, rows);
 
-  std::vector<LoopRef> steps, words;  // of a granule, and of a step
-  for (const Var& v : c.reduce) {
-    nest.reduce.push_back(loop_of(v));
-    if (!(v == c.words.axis)) continue;
-    const bool is_blocked = c.words.granule != c.analysis.extent(v);
-    const auto parts = is_blocked
-                           ? schedule.split(loop_of(v), {std::nullopt, c.words.granule / c.k_step, c.k_step / g, g})
-                           : schedule.split(loop_of(v), {std::nullopt, c.k_step / g, g});
-    nest.reduce.back() = parts[0];
-    if (is_blocked) steps = {parts[1]};
-    words.assign(parts.end() - 2, parts.end());
-  }
-  nest.reduce.insert(nest.reduce.end(), steps.begin(), steps.end());
-
-  std::vector<LoopRef> order = nest.tasks;
-  order.insert(order.end(), nest.reduce.begin(), nest.reduce.end());
-  order.insert(order.end(), nest.tiles.begin(), nest.tiles.end());
-  order.push_back(nest.product), order.push_back(j[2]);
-  order.insert(order.end(), words.begin(), words.end());
-  schedule.reorder(order);
+  const WordLoops along_k = split_words(schedule, block, c, c.words, c.steps());
+  nest.reduce = along_k.reduce;
+  schedule.reorder(in_order(nest.tasks, nest.reduce, nest.tiles, nest.product, j[2], along_k.steps));
   return nest;
 }
 
@@ -299,9 +230,7 @@ void tensorize_tiles(Schedule& schedule, const BlockRef& block, const TileContra
     }
     over.insert(over.end(), loops.begin(), loops.end());
   }
-  std::vector<LoopRef> all = over;
-  all.insert(all.end(), last.begin(), last.end());
-  schedule.reorder(all);
+  schedule.reorder(in_order(over, last));
   for (const LoopRef& loop : over) schedule.unroll(loop);
   schedule.tensorize(last[0], instruction);
 }
@@ -310,11 +239,11 @@ void tensorize_tiles(Schedule& schedule, const BlockRef& block, const TileContra
 bool is_for_tiles(const Schedule& schedule, const BlockRef& block, const TileContraction& c, int width) {
   const BlockAnalysis& analysis = c.analysis;
   // The last tile of rows is code of its own, which has to know its rows.
-  if (!as_int(analysis.iter(c.rows.back()).extent)) return false;
+  if (analysis.is_open(c.rows.back())) return false;
   // Few rows leave the unit idle: vectors do as well.
-  if (analysis.extent(c.rows.back()) < 4 || count_most_iterations(analysis, c.rows) < 5) return false;
+  if (c.m() < 4 || count_most_iterations(analysis, c.rows) < 5) return false;
   // A tile reads whole columns; those that a copy pads hold nothing.
-  if (!is_weight(schedule, c) && analysis.extent(c.vector_axis) % width != 0) return false;
+  if (!is_weight(schedule, c.read_b()) && analysis.extent(c.vector_axis) % width != 0) return false;
   return find_epilogue(schedule, block) || has_identity_write(analysis);
 }
 
@@ -327,15 +256,15 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   const TileContraction& c = *matched;
   const BlockAnalysis& analysis = c.analysis;
   TiledProduct product;
-  product.m = analysis.extent(c.rows.back());
+  product.m = c.m();
   product.outer = c.rows.size() > 1 ? analysis.extent(c.rows[c.rows.size() - 2]) : 1;
-  product.n_tiles = (c.group + width - 1) / width;
-  product.steps = count_iterations(analysis, c.reduce) / c.k_step;
+  product.n_tiles = divide_up(c.group, width);
+  product.steps = c.k_count() / c.k_step;
   product.batches = analysis.extent(c.vector_axis) / c.group;
   product.is_group = c.is_grouped();
   const TileBlock tiles = decide_block(schedule, product, target);
-  const bool has_weights = is_weight(schedule, c);
-  pack(schedule, block, c, packing_map(c, tiles, width), width);
+  const bool has_weights = is_weight(schedule, c.read_b());
+  pack_words(schedule, block, c, c.words, c.g(), packing_map(c, tiles, width), width);
   const TileNest nest = order_loops(schedule, block, c, tiles, width, target);
   const bool has_partial_tile = product.m % (int64_t{tiles.rows} * tiles.across_rows) != 0;
   const TileLoops outside = fuse_outside(schedule, nest.tasks, has_partial_tile, target);
@@ -349,8 +278,8 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
     schedule.transform_layout(buffer, tile_map(in_registers, axis, tiles, width));
   const BlockRef init = schedule.decompose_reduction(block, nest.reduce[0]);
   if (has_weights && nest.panels > 1 && c.batch.empty()) {
-    const Buffer panels = analyse(schedule.node(block)).reads[static_cast<size_t>(c.b)].buffer;
-    const int64_t panel_bytes = count_iterations(analysis, c.reduce) * tiles.columns * width * panels->dtype.bytes();
+    const Buffer panels = analyse(schedule.node(block)).reads[c.b].buffer;
+    const int64_t panel_bytes = c.k_count() * tiles.columns * width * panels->dtype.bytes();
     decide_panel_prefetch(schedule, {outside, nest.extents, nest.reduce}, panels, panel_bytes, target);
   }
   tensorize_tiles(schedule, init, c, tiles.rows, width, tile_loop, "tile_zero" + c.suffix);
