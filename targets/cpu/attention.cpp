@@ -21,25 +21,12 @@ namespace {
 
 using namespace attention;
 
-// Extents: of the stages' own axes.
-struct Extents {
-  int64_t group, queries, keys, size, columns;
-};
-
-Extents extents_of(const Schedule& schedule) {
-  const BlockAnalysis of_scores = analyse(schedule.node(scores)), of_mixed = analyse(schedule.node(mixed));
-  const std::vector<Var> axes = of_scores.spatial();
-  const auto extent = [&](size_t from_last) { return of_scores.extent(axes[axes.size() - 1 - from_last]); };
-  return {extent(2), extent(1), extent(0), of_scores.extent(of_scores.reduce().at(0)),
-          of_mixed.extent(of_mixed.spatial().back())};
-}
-
 // Many rows and two vectors: keys and values stream from the second cache, and each vector of them serves all rows.  Of
 // the tallest tiles the one whose last rows are most in use.
 RegisterTile tall_tile(int64_t rows, int64_t vectors, const Target& target) {
   RegisterTile tile{1, static_cast<int>(std::min<int64_t>(vectors, 2))};
   const int most = std::max(1, (target.vector_registers - 2 - tile.vectors) / tile.vectors);
-  const auto computed = [&](int64_t r) { return (rows + r - 1) / r * r; };
+  const auto computed = [&](int64_t r) { return divide_up(rows, r) * r; };
   tile.rows = static_cast<int>(std::min<int64_t>(rows, std::min(most, 12)));
   for (int r = tile.rows - 1; r >= (tile.rows * 2 + 2) / 3; --r) {
     if (computed(r) < computed(tile.rows)) tile.rows = r;
@@ -50,9 +37,9 @@ RegisterTile tall_tile(int64_t rows, int64_t vectors, const Target& target) {
 // As many vectors beside `rows` as registers hold, without a last panel of little use.
 int vectors_beside(int rows, int64_t vectors, const Target& target) {
   int best = 1;
-  const auto waste = [&](int v) { return (vectors + v - 1) / v * v - vectors; };
+  const auto waste = [&](int v) { return divide_up(vectors, v) * v - vectors; };
   for (int v = 1; v <= std::min<int64_t>(vectors, 4); ++v) {
-    if (rows * v + v + 1 <= target.vector_registers - 1 && waste(v) <= waste(best)) best = v;
+    if (fits_registers({rows, v}, target) && waste(v) <= waste(best)) best = v;
   }
   return best;
 }
@@ -67,22 +54,16 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
   const Extents extents = extents_of(schedule);
   if (!matched || extents.group * extents.queries * extents.keys * extents.size * extents.columns == 0) return false;
   const Output& output = *matched;
-  const int lanes = target.lanes(analyse(schedule.node(mixed)).write.buffer->dtype);
-  const auto vectors = [&](int64_t extent) { return (extent + lanes - 1) / lanes; };
+  const int lanes = target.lanes(written_by(schedule, mixed)->dtype);
 
   // Rows of a tile: queries of one head or, where there is one query only, heads that share their keys.
   const bool is_decoding = extents.queries == 1;
-  const int64_t rows = is_decoding ? extents.group : extents.queries;
-  RegisterTile tile = is_decoding ? choose_tile(rows, vectors(extents.columns), extents.keys, target)
-                                  : tall_tile(rows, vectors(extents.columns), target);
-  if (is_decoding) {
-    while (extents.group % tile.rows != 0) --tile.rows;
-  }
+  const RegisterTile tile = is_decoding ? choose_group_tile(extents, lanes, target)
+                                        : tall_tile(extents.queries, divide_up(extents.columns, lanes), target);
   const bool packs_keys = !is_decoding || extents.size % lanes != 0 || extents.size < 2 * lanes;
 
   // The result's loops: [batch, head, …] | rows, columns | the tile.
   std::vector<LoopRef> outer = output.batch, within;
-  std::vector<LoopRef> order = outer;
   std::optional<LoopRef> row_tile;
   if (is_decoding) {
     const auto heads = schedule.split(output.heads, {std::nullopt, tile.rows});
@@ -90,53 +71,42 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
     within = {heads[1], output.queries};
   } else {
     outer.push_back(output.heads);
-    const int64_t tiles = (extents.queries + tile.rows - 1) / tile.rows, heads = count_iterations(schedule, outer);
+    const int64_t tiles = divide_up(extents.queries, tile.rows), heads = count_iterations(schedule, outer);
     // Few heads: each is several tasks, all of which pack its keys.
-    const int64_t chunks = heads >= target.threads ? 1 : std::min(tiles, (target.threads + heads - 1) / heads);
+    const int64_t chunks = heads >= target.threads ? 1 : std::min(tiles, divide_up(target.threads, heads));
     if (is_open(schedule, output.queries)) {
       const auto queries = schedule.split(output.queries, {std::nullopt, tile.rows});
       row_tile = queries[0];
       within = {queries[1]};
     } else {
-      const auto queries = schedule.split(output.queries, {std::nullopt, (tiles + chunks - 1) / chunks, tile.rows});
+      const auto queries = schedule.split(output.queries, {std::nullopt, divide_up(tiles, chunks), tile.rows});
       outer.push_back(queries[0]);
       row_tile = queries[1];
       within = {queries[2]};
     }
   }
   const auto columns = schedule.split(output.columns, {std::nullopt, tile.vectors, lanes});
-  order = outer;
-  if (row_tile) order.push_back(*row_tile);
-  order.push_back(columns[0]);
-  order.insert(order.end(), within.begin(), within.end());
-  order.insert(order.end(), {columns[1], columns[2]});
-  schedule.reorder(order);
-  const LoopRef task = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  schedule.reorder(in_order(outer, row_tile, columns[0], within, columns[1], columns[2]));
+  const LoopRef task = as_one(schedule, outer);
   const LoopRef row = row_tile.value_or(task);
 
   // Stages to where their consumers are, last first.
-  const bool has_mask = has_block(schedule, masked);
-  const BlockRef scored =
-      has_mask ? masked
-               : schedule.cache_write(scores, analyse(schedule.node(scores)).write.buffer->name, Scope::register_);
+  const BlockRef scored = finish_scores(schedule, Scope::register_);
   tile_in_registers(schedule, mixed, columns[0], lanes);
   unroll_all(schedule, within);
   schedule.unroll(columns[1]);
   schedule.vectorize(columns[2]);
   for (const BlockRef& stage : {sum, weights, largest, scored}) {
     schedule.compute_at(stage, row);
-    schedule.set_scope(analyse(schedule.node(stage)).write.buffer->name, Scope::stack);
+    set_scope_of(schedule, stage, Scope::stack);
   }
   if (packs_keys) {
-    const int panel = vectors_beside(tile.rows, vectors(extents.keys), target);
+    const int panel = vectors_beside(tile.rows, divide_up(extents.keys, lanes), target);
     const BlockRef copy = pack_keys(schedule, static_cast<int64_t>(panel) * lanes, Scope::stack);
     std::vector<LoopRef> loops = loops_below(schedule, scored, row);
     const auto keys = schedule.split(loops.back(), {std::nullopt, panel, lanes});
     loops.pop_back();
-    std::vector<LoopRef> tiled{keys[0]};
-    tiled.insert(tiled.end(), loops.begin(), loops.end());
-    tiled.insert(tiled.end(), {keys[1], keys[2]});
-    schedule.reorder(tiled);
+    schedule.reorder(in_order(keys[0], loops, keys[1], keys[2]));
     tile_in_registers(schedule, scores, keys[0], lanes);
     schedule.compute_at(copy, task);
     unroll_all(schedule, loops);
@@ -144,12 +114,12 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
     schedule.vectorize(keys[2]);
   } else {
     schedule.compute_at(scores, row);
-    schedule.set_scope(analyse(schedule.node(scores)).write.buffer->name, Scope::stack);
+    set_scope_of(schedule, scores, Scope::stack);
     dot_products(schedule, row, lanes);
     vectorize_keys(schedule, scored, lanes);
   }
   schedule.compute_at(query, row);
-  schedule.set_scope(analyse(schedule.node(query)).write.buffer->name, Scope::stack);
+  set_scope_of(schedule, query, Scope::stack);
   vectorize_keys(schedule, query, lanes);
   vectorize_keys(schedule, weights, lanes);
   reduce_rows(schedule, largest, row, lanes);

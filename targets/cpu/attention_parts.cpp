@@ -42,14 +42,12 @@ void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, co
   const Var column = axes.back();
   const Access values = analysis.reads.at(analysis.reads[0].uses(column) ? 0 : 1);
   const LoopRef key = loops_of(schedule, mixed, analysis.reduce().at(0)).at(0);
-  const LoopRef of_row = loops_of(schedule, mixed, row).back();
-  const LoopRef of_column = loops_of(schedule, mixed, column).back();
+  const LoopRef of_row = own_loop(schedule, mixed, row), of_column = own_loop(schedule, mixed, column);
   std::vector<LoopRef> order = loops_below(schedule, mixed, task);
   std::erase(order, key), std::erase(order, of_row), std::erase(order, of_column);
   const auto rows = schedule.split(of_row, {std::nullopt, tile.rows});
   const auto columns = schedule.split(of_column, {std::nullopt, tile.vectors, lanes});
-  order.insert(order.end(), {rows[0], columns[0], key, rows[1], columns[1], columns[2]});
-  schedule.reorder(order);
+  schedule.reorder(in_order(order, rows[0], columns[0], key, rows[1], columns[1], columns[2]));
   const size_t axis = axes.size() - 1;
   schedule.reverse_compute_at(out, columns[0]);
   const BlockRef init = schedule.decompose_reduction(mixed, key);
@@ -65,14 +63,11 @@ void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, co
 constexpr int64_t long_sum = 1 << 8;
 
 void join_parts(Schedule& schedule, const Output& output, int lanes, const Target& target) {
-  const int64_t vectors = (extent_of(schedule, output.columns) + lanes - 1) / lanes;
+  const int64_t vectors = divide_up(extent_of(schedule, output.columns), lanes);
   const auto columns =
       schedule.split(output.columns, {std::nullopt, choose_tile(1, vectors, long_sum, target).vectors, lanes});
-  std::vector<LoopRef> outer = output.batch, order;
-  outer.insert(outer.end(), {output.heads, output.queries});
-  order = outer;
-  order.insert(order.end(), columns.begin(), columns.end());
-  schedule.reorder(order);
+  const std::vector<LoopRef> outer = in_order(output.batch, output.heads, output.queries);
+  schedule.reorder(in_order(outer, columns));
   const LoopRef head = schedule.fuse(outer);
   tile_in_registers(schedule, joined, columns[0], lanes);
   schedule.unroll(columns[1]);
@@ -91,31 +86,22 @@ int64_t tiles_of_block(int64_t queries, int64_t rows) {
   return tiles;
 }
 
-struct Extents {
-  int64_t group, queries, part, size, columns;
-};
-
 void schedule_one_query(Schedule& schedule, const Output& output, const Extents& extents, int lanes,
                         const Target& target) {
-  const BlockAnalysis analysis = analyse(schedule.node(scores));
-  const Access keys = analysis.reads.at(1);
-  const BlockRef scored =
-      has_block(schedule, masked) ? masked : schedule.cache_write(scores, analysis.write.buffer->name, Scope::stack);
-  const BlockRef out = schedule.cache_write(mixed, analyse(schedule.node(mixed)).write.buffer->name, Scope::register_);
+  const Access keys = analyse(schedule.node(scores)).reads.at(1);
+  const BlockRef scored = finish_scores(schedule, Scope::stack);
+  const BlockRef out = schedule.cache_write(mixed, written_by(schedule, mixed)->name, Scope::register_);
   const std::vector<LoopRef> loops = schedule.loops(scored);
   const auto group = loops.end() - 4;  // group, query, part, key
   std::vector<LoopRef> outer(loops.begin(), group);
   outer.push_back(group[2]);
-  std::vector<LoopRef> order = outer;
-  order.insert(order.end(), {group[0], group[1], group[3]});
-  schedule.reorder(order);
+  schedule.reorder(in_order(outer, group[0], group[1], group[3]));
   const LoopRef task = schedule.fuse(outer);
   // Stages to where the scores are, first to last, and what the scores are made of.
   for (const BlockRef& stage : {largest, weights, sum, mixed, out}) schedule.reverse_compute_at(stage, task);
   for (const BlockRef& stage : {scores, query}) schedule.compute_at(stage, task);
   for (const BlockRef& stage : {scores, query, scored, weights}) set_scope_of(schedule, stage, Scope::stack);
-  RegisterTile tile = choose_tile(extents.group, (extents.columns + lanes - 1) / lanes, extents.part, target);
-  while (extents.group % tile.rows != 0) --tile.rows;
+  const RegisterTile tile = choose_group_tile(extents, lanes, target);
   const std::vector<Var> axes = analyse(schedule.node(mixed)).spatial();
   mix_values(schedule, out, task, axes[axes.size() - 4], tile, lanes, target);
   reduce_rows(schedule, sum, task, lanes);
@@ -133,24 +119,19 @@ void schedule_many_queries(Schedule& schedule, const Output& output, const Exten
                            const Target& target) {
   const RegisterTile tile{even_rows(extents.queries, target), extents.columns > lanes ? 2 : 1};
   const int64_t tiles = tiles_of_block(extents.queries, tile.rows);
-  const int64_t panel = extents.part % (2 * lanes) == 0 ? 2 : 1;
+  const int64_t panel = extents.keys % (2 * lanes) == 0 ? 2 : 1;
   const BlockRef copy = pack_keys(schedule, panel * lanes, Scope::global);
   schedule_elementwise(schedule, copy, target);
 
-  const BlockRef scored =
-      has_block(schedule, masked)
-          ? masked
-          : schedule.cache_write(scores, analyse(schedule.node(scores)).write.buffer->name, Scope::register_);
-  const BlockRef out = schedule.cache_write(mixed, analyse(schedule.node(mixed)).write.buffer->name, Scope::register_);
+  const BlockRef scored = finish_scores(schedule, Scope::register_);
+  const BlockRef out = schedule.cache_write(mixed, written_by(schedule, mixed)->name, Scope::register_);
   const std::vector<LoopRef> loops = schedule.loops(scored);
   const auto query_loop = loops.end() - 3;  // query, part, key
   const auto queries = schedule.split(query_loop[0], {std::nullopt, tiles, tile.rows});
   const auto keys = schedule.split(query_loop[2], {std::nullopt, panel, lanes});
   std::vector<LoopRef> outer(loops.begin(), query_loop);
   outer.push_back(queries[0]);
-  std::vector<LoopRef> order = outer;
-  order.insert(order.end(), {query_loop[1], queries[1], keys[0], queries[2], keys[1], keys[2]});
-  schedule.reorder(order);
+  schedule.reorder(in_order(outer, query_loop[1], queries[1], keys[0], queries[2], keys[1], keys[2]));
   const LoopRef task = schedule.fuse(outer), row = queries[1];
   for (const BlockRef& stage : {largest, weights, sum, mixed, out}) schedule.reverse_compute_at(stage, row);
   for (const BlockRef& stage : {top, share, total, joined, output.block}) schedule.reverse_compute_at(stage, task);
@@ -183,12 +164,8 @@ void schedule_many_queries(Schedule& schedule, const Output& output, const Exten
 bool schedule_attention_parts(Schedule& schedule, const Target& target) {
   inline_moves(schedule);
   const auto output = match_output(schedule, joined);
-  const BlockAnalysis analysis = analyse(schedule.node(scores));
-  const std::vector<Var> axes = analysis.spatial();  // batch …, head of k, group, query, part, key
-  const int lanes = target.lanes(analysis.write.buffer->dtype);
-  const auto extent = [&](size_t from_last) { return analysis.extent(axes[axes.size() - 1 - from_last]); };
-  const Extents extents{extent(3), extent(2), extent(0), analysis.extent(analysis.reduce().at(0)),
-                        analyse(schedule.node(mixed)).extent(analyse(schedule.node(mixed)).spatial().back())};
+  const int lanes = target.lanes(written_by(schedule, scores)->dtype);
+  const Extents extents = extents_of(schedule);
   if (!output) return false;
   if (extents.queries == 1 && extents.size % lanes == 0 && extents.size >= 2 * lanes) {
     schedule_one_query(schedule, *output, extents, lanes, target);
@@ -199,7 +176,7 @@ bool schedule_attention_parts(Schedule& schedule, const Target& target) {
   // The heads of the result are told apart in the loop over all tasks by the block of queries beside them.
   const bool has_blocks =
       rows > 0 && (extents.group == 1 || extents.queries > rows * tiles_of_block(extents.queries, rows));
-  if (has_blocks && extents.part % lanes == 0 && is_last_column) {
+  if (has_blocks && extents.keys % lanes == 0 && is_last_column) {
     schedule_many_queries(schedule, *output, extents, lanes, target);
     return true;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "targets/cpu/operand_packing.h"
 #include "tensor_ir/match.h"
 
 namespace tw::cpu::attention {
@@ -50,7 +51,6 @@ void unroll_all(Schedule& schedule, const std::vector<LoopRef>& loops) {
   for (const LoopRef& loop : loops) schedule.unroll(loop);
 }
 
-// Transposes and slices of the operands become indices of the stages, and those of the result indices of the last one.
 void inline_moves(Schedule& schedule) {
   for (const BlockRef& block : schedule.blocks()) {
     const bool is_last = block == schedule.blocks().back();
@@ -58,14 +58,29 @@ void inline_moves(Schedule& schedule) {
   }
 }
 
-void set_scope_of(Schedule& schedule, const BlockRef& block, Scope scope) {
-  schedule.set_scope(analyse(schedule.node(block)).write.buffer->name, scope);
+Extents extents_of(const Schedule& schedule) {
+  const BlockAnalysis of_scores = analyse(schedule.node(scores)), of_mixed = analyse(schedule.node(mixed));
+  const std::vector<Var> axes = of_scores.spatial();  // batch …, head of k, group, query, part if there are, key
+  const size_t parts = has_block(schedule, joined) ? 1 : 0;
+  const auto extent = [&](size_t from_last) { return of_scores.extent(axes[axes.size() - 1 - from_last]); };
+  return {extent(2 + parts), extent(1 + parts), extent(0), of_scores.extent(of_scores.reduce().at(0)),
+          of_mixed.extent(of_mixed.spatial().back())};
+}
+
+BlockRef finish_scores(Schedule& schedule, Scope scope) {
+  return has_block(schedule, masked) ? masked : schedule.cache_write(scores, written_by(schedule, scores)->name, scope);
+}
+
+RegisterTile choose_group_tile(const Extents& extents, int lanes, const Target& target) {
+  RegisterTile tile = choose_tile(extents.group, divide_up(extents.columns, lanes), extents.keys, target);
+  while (extents.group % tile.rows != 0) --tile.rows;
+  return tile;
 }
 
 std::optional<Output> match_output(const Schedule& schedule, const BlockRef& source_block) {
   const BlockRef last = schedule.blocks().back();
   const BlockAnalysis analysis = analyse(schedule.node(last));
-  const Buffer& source = analyse(schedule.node(source_block)).write.buffer;
+  const Buffer source = written_by(schedule, source_block);
   const auto read = std::find_if(analysis.reads.begin(), analysis.reads.end(),
                                  [&](const Access& access) { return access.buffer == source; });
   if (read == analysis.reads.end() || read->indices.size() < 4) return std::nullopt;
@@ -110,14 +125,12 @@ BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope) {
     }
   }
   map.to.insert(map.to.end(), {floor_div(of_key, width), of_element, floor_mod(of_key, width)});
-  const BlockRef copy = schedule.cache_read(scores, read.buffer->name, scope);
-  schedule.transform_layout(analyse(schedule.node(copy)).write.buffer->name, map);
-  return copy;
+  return pack_copy(schedule, scores, read, scope, map);
 }
 
 void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
   schedule.compute_at(block, tile);
-  schedule.set_scope(analyse(schedule.node(block)).write.buffer->name, Scope::register_);
+  set_scope_of(schedule, block, Scope::register_);
   std::vector<LoopRef> loops = loops_below(schedule, block, tile);
   const LoopRef reduced = loops.back();
   loops.pop_back();
@@ -146,11 +159,7 @@ LoopRef dot_products(Schedule& schedule, const LoopRef& tile, int lanes) {
 
 void vectorize_keys(Schedule& schedule, const BlockRef& block, int lanes) {
   const LoopRef along = schedule.loops(block).back();
-  if (extent_of(schedule, along) > lanes) {
-    schedule.vectorize(schedule.split(along, {std::nullopt, lanes})[1]);
-  } else {
-    schedule.vectorize(along);
-  }
+  schedule.vectorize(extent_of(schedule, along) > lanes ? schedule.split(along, {std::nullopt, lanes})[1] : along);
 }
 
 }  // namespace tw::cpu::attention

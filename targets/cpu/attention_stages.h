@@ -13,7 +13,17 @@ inline const BlockRef query{"attention_query"}, scores{"attention_scores"}, mask
     result{"attention"};
 
 void unroll_all(Schedule& schedule, const std::vector<LoopRef>& loops);
-void set_scope_of(Schedule& schedule, const BlockRef& block, Scope scope);  // of what it writes
+
+// Of the stages' own axes; `keys`: of a part, where they are cut into parts.
+struct Extents {
+  int64_t group, queries, keys, size, columns;
+};
+Extents extents_of(const Schedule& schedule);
+
+// The block that writes finished scores, which its consumers read from memory of this kind where a mask is applied.
+BlockRef finish_scores(Schedule& schedule, Scope scope);
+// The tile of weights · v whose rows are heads that share their keys: a divisor of them.
+RegisterTile choose_group_tile(const Extents& extents, int lanes, const Target& target);
 
 // Transposes and slices of the operands become indices of the stages, and those of the result indices of the last one.
 void inline_moves(Schedule& schedule);

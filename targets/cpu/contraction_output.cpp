@@ -8,12 +8,12 @@ namespace tw::cpu {
 
 StackTile keep_on_stack(Schedule& schedule, const BlockRef& block, const LoopRef& tile) {
   const auto epilogue = find_epilogue(schedule, block);
-  const std::string result = analyse(schedule.node(block)).write.buffer->name;
+  const std::string result = written_by(schedule, block)->name;
   StackTile on_stack;
   on_stack.out = epilogue ? *epilogue : schedule.cache_write(block, result, Scope::stack);
-  on_stack.in_memory = analyse(schedule.node(block)).write.buffer->name;
+  on_stack.in_memory = written_by(schedule, block)->name;
   on_stack.copy = schedule.cache_write(block, on_stack.in_memory, Scope::register_);
-  on_stack.in_registers = analyse(schedule.node(block)).write.buffer;
+  on_stack.in_registers = written_by(schedule, block);
   schedule.reverse_compute_at(on_stack.copy, tile);
   schedule.reverse_compute_at(on_stack.out, tile);
   if (epilogue) schedule.set_scope(on_stack.in_memory, Scope::stack);
@@ -38,8 +38,7 @@ void vectorize_columns(Schedule& schedule, const BlockRef& out, const Contractio
     return parts[1];
   };
   const auto row = take(c.rows.back()), column = take(c.vector_axis);
-  if (column) order.push_back(*column);
-  if (row) order.push_back(*row);
+  order = in_order(order, column, row);
   if (order.size() > 1) schedule.reorder(order);
   if (column) schedule.unroll(*column);
   if (row) schedule.vectorize(*row);

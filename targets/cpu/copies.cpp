@@ -61,7 +61,7 @@ bool schedule_copies(Schedule& schedule, const Target&) {
     if (analyse(schedule.node(block)).block_class != BlockClass::injective) return false;
   }
   for (const BlockRef& block : blocks) vectorize_part(schedule, block, shared);
-  share_out(schedule, shared.size() > 1 ? schedule.fuse(shared) : shared[0]);
+  share_out(schedule, as_one(schedule, shared));
   return true;
 }
 

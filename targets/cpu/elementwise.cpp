@@ -112,7 +112,6 @@ void schedule_transposed(Schedule& schedule, const BlockRef& block, std::vector<
   }
   columns = std::min(columns, row_extent);
 
-  std::vector<LoopRef> order;
   LoopRef vector = inner;
   std::optional<LoopRef> line_loop, rest;  // vectors of a line, lines
   if (inner_extent > rows) {
@@ -149,17 +148,11 @@ void schedule_transposed(Schedule& schedule, const BlockRef& block, std::vector<
       tiles = parts[1];
     }
   }
-  order = shared;
-  if (rest) order.push_back(*rest);
-  if (tiles) order.push_back(*tiles);
-  if (line_loop) order.push_back(*line_loop);
-  order.push_back(row);
-  order.push_back(vector);
-  if (order.size() > 1) schedule.reorder(order);
+  schedule.reorder(in_order(shared, rest, tiles, line_loop, row, vector));
   schedule.unroll(row);
   schedule.vectorize(vector);
   if (shared.empty()) return;
-  const LoopRef parallel = shared.size() > 1 ? schedule.fuse(shared) : shared[0];
+  const LoopRef parallel = as_one(schedule, shared);
   if (is_open(schedule, parallel) || count_iterations(analysis, analysis.spatial()) >= elements_a_task)
     share_out(schedule, parallel);
 }

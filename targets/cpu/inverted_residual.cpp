@@ -78,16 +78,11 @@ bool is_as_expected(const Schedule& schedule, const Stages& stages, int lanes) {
          result_stride(schedule, stages.window, w.spatial()[1], lanes) == 1;
 }
 
-// The block's own loop of the iteration: those that it shares with its reader are further out.
-LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
-  return loops_of(schedule, block, iteration).back();
-}
-
 // The block's loops below `loop`: these last, in this order.
 void order_below(Schedule& schedule, const BlockRef& block, const LoopRef& loop, const std::vector<LoopRef>& last) {
   std::vector<LoopRef> order = loops_below(schedule, block, loop);
   std::erase_if(order, [&](const LoopRef& l) { return std::find(last.begin(), last.end(), l) != last.end(); });
-  order.insert(order.end(), last.begin(), last.end());
+  order = in_order(order, last);
   if (order.size() > 1) schedule.reorder(order);
 }
 
@@ -124,9 +119,9 @@ void schedule_product(Schedule& schedule, const Stages& stages, const LoopRef& t
   schedule.compute_at(out, task);
   const BlockAnalysis made = analyse(schedule.node(out));
   schedule.set_scope(made.write.buffer->name, Scope::stack);
-  const auto w = schedule.split(loop_of(schedule, out, made.spatial()[3]), {std::nullopt, tile_rows});
+  const auto w = schedule.split(own_loop(schedule, out, made.spatial()[3]), {std::nullopt, tile_rows});
   order_below(schedule, out, task,
-              {loop_of(schedule, out, made.spatial()[2]), w[0], w[1], loop_of(schedule, out, made.spatial()[1])});
+              {own_loop(schedule, out, made.spatial()[2]), w[0], w[1], own_loop(schedule, out, made.spatial()[1])});
   const LoopRef tile = w[0];
   schedule.compute_at(stages.product, tile);
   const BlockAnalysis product = analyse(schedule.node(stages.product));
@@ -134,10 +129,10 @@ void schedule_product(Schedule& schedule, const Stages& stages, const LoopRef& t
   schedule.set_scope(registers, Scope::register_);
   schedule.transform_layout(registers, axis_last(4, 1));
   const Var along = product.reduce()[0];
-  const auto k = schedule.split(loop_of(schedule, stages.product, along),
+  const auto k = schedule.split(own_loop(schedule, stages.product, along),
                                 {std::nullopt, std::gcd<int64_t>(product.extent(along), 4)});
-  const LoopRef row = loop_of(schedule, stages.product, product.spatial()[3]);
-  const auto c = schedule.split(loop_of(schedule, stages.product, product.spatial()[1]), {std::nullopt, lanes});
+  const LoopRef row = own_loop(schedule, stages.product, product.spatial()[3]);
+  const auto c = schedule.split(own_loop(schedule, stages.product, product.spatial()[1]), {std::nullopt, lanes});
   order_below(schedule, stages.product, tile, {k[0], k[1], row, c[0], c[1]});
   const BlockRef zero = schedule.decompose_reduction(stages.product, k[0]);
   const std::vector<LoopRef> around = schedule.loops(stages.product);
@@ -162,7 +157,7 @@ bool schedule_inverted_residual(Schedule& original, const Target& target) {
   const size_t count = 2 + (stages->made == stages->product ? 0 : 1) + (epilogue ? 1 : 0);
   if (schedule.blocks().size() != count || !is_as_expected(schedule, *stages, lanes)) return false;
   if (stages->made == stages->product) {
-    const std::string sums = analyse(schedule.node(stages->product)).write.buffer->name;
+    const std::string sums = written_by(schedule, stages->product)->name;
     stages->made = schedule.cache_write(stages->product, sums, Scope::register_);
   }
   if (find_epilogue(schedule, stages->product) != stages->made) return false;
@@ -186,23 +181,20 @@ bool schedule_inverted_residual(Schedule& original, const Target& target) {
                           static_cast<int64_t>(step * 4 * static_cast<double>(width * panel)), border, target);
   const int positions = decide_rows(schedule, sum.extent(axes[3]), sum.extent(sum.reduce().back()), target);
 
-  const std::string made = analyse(schedule.node(stages->made)).write.buffer->name;
+  const std::string made = written_by(schedule, stages->made)->name;
   const Var n("n"), c("c"), h("h"), w("w");
   schedule.transform_layout(made, {{n, c, h, w}, {n, floor_div(c, lanes), h, w, floor_mod(c, lanes)}});
   pack_weight(schedule, stages->product, panel);
   pack_weight(schedule, stages->window, lanes);
 
-  const auto channels = schedule.split(loop_of(schedule, stages->window, axes[1]), {std::nullopt, tile.vectors, lanes});
-  const auto strips = schedule.split(loop_of(schedule, stages->window, axes[2]), {std::nullopt, strip});
-  const auto row = schedule.split(loop_of(schedule, stages->window, axes[3]), {std::nullopt, positions});
+  const auto channels =
+      schedule.split(own_loop(schedule, stages->window, axes[1]), {std::nullopt, tile.vectors, lanes});
+  const auto strips = schedule.split(own_loop(schedule, stages->window, axes[2]), {std::nullopt, strip});
+  const auto row = schedule.split(own_loop(schedule, stages->window, axes[3]), {std::nullopt, positions});
   std::vector<LoopRef> reduce;
-  for (const Var& v : sum.reduce()) reduce.push_back(loop_of(schedule, stages->window, v));
-  const std::vector<LoopRef> outer{loop_of(schedule, stages->window, axes[0]), strips[0], channels[0]};
-  std::vector<LoopRef> order = outer;
-  order.insert(order.end(), {channels[1], strips[1], row[0]});
-  order.insert(order.end(), reduce.begin(), reduce.end());
-  order.insert(order.end(), {row[1], channels[2]});
-  schedule.reorder(order);
+  for (const Var& v : sum.reduce()) reduce.push_back(own_loop(schedule, stages->window, v));
+  const std::vector<LoopRef> outer{own_loop(schedule, stages->window, axes[0]), strips[0], channels[0]};
+  schedule.reorder(in_order(outer, channels[1], strips[1], row[0], reduce, row[1], channels[2]));
   // Unrolled, columns of the window tell by themselves which positions are inside.
   const size_t unrolled = decide_window_unroll(schedule, reduce, positions);
   const LoopRef task = schedule.fuse(outer);

@@ -34,15 +34,12 @@ void pack_at(Schedule& schedule, const BlockRef& copy, const LoopRef& loop, int 
       inner.erase(row);
     }
   }
-  std::vector<LoopRef> order = inner;
   std::optional<LoopRef> vectors;
   if (extent_of(schedule, vector) > lanes) {
     const auto parts = schedule.split(vector, {std::nullopt, lanes});
     vectors = parts[0], vector = parts[1];
-    order.push_back(*vectors);
   }
-  if (columns) order.push_back(*columns);
-  order.push_back(vector);
+  const std::vector<LoopRef> order = in_order(inner, vectors, columns, vector);
   if (order.size() > 1) schedule.reorder(order);
   if (columns)
     schedule.unroll(*columns);
@@ -67,26 +64,24 @@ void pack_words(Schedule& schedule, const BlockRef& block, const Contraction& c,
   if (is_weight(schedule, b)) return schedule.transform_layout(b.buffer->name, map);
   const BlockRef copy = pack_copy(schedule, block, b, Scope::global, map);
   // Vectors along the panel, one for each of a word's elements: their stores interleave.
-  std::vector<LoopRef> order, inner;
+  std::vector<LoopRef> outer, inner;
   const size_t rank = analyse(schedule.node(copy)).spatial().size();
   for (size_t d = 0; d < rank; ++d) {
     const LoopRef loop = loops_of(schedule, copy, analyse(schedule.node(copy)).spatial().at(d)).at(0);
     if (static_cast<int>(d) == dimension_of(b, words.axis)) {
       const auto parts = schedule.split(loop, {std::nullopt, g});
-      order.push_back(parts[0]);
+      outer.push_back(parts[0]);
       inner.insert(inner.begin(), parts[1]);
     } else if (static_cast<int>(d) == dimension_of(b, c.vector_axis)) {
       const auto parts = schedule.split(loop, {std::nullopt, lanes});
-      order.push_back(parts[0]);
+      outer.push_back(parts[0]);
       inner.push_back(parts[1]);
     } else {
-      order.push_back(loop);
+      outer.push_back(loop);
     }
   }
-  const std::vector<LoopRef> outer = order;
-  order.insert(order.end(), inner.begin(), inner.end());
-  schedule.reorder(order);
-  const LoopRef shared = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
+  schedule.reorder(in_order(outer, inner));
+  const LoopRef shared = as_one(schedule, outer);
   schedule.unroll(inner[0]);
   schedule.vectorize(inner[1]);
   share_out(schedule, shared);

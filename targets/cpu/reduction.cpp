@@ -148,16 +148,11 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   // Blocks of channels within image rows: what the worker reads it has mostly written itself (default_schedule.h).
   const auto at = std::find(outer.begin(), outer.end(), lane[0]);
   if (at != outer.end() && std::next(at) != outer.end()) std::iter_swap(at, std::next(at));
-  std::vector<LoopRef> order = outer;
-  order.insert(order.end(), inner.begin(), inner.end());
-  order.insert(order.end(), reduce.begin(), reduce.end());
-  if (row) order.push_back(*row);
-  order.push_back(lane[1]);
-  schedule.reorder(order);
+  schedule.reorder(in_order(outer, inner, reduce, row, lane[1]));
   put_open_first(schedule, outer, true);
   const size_t unrolled = decide_window_unroll(schedule, reduce, rows);
-  const LoopRef parallel = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
-  const LoopRef tile = inner.empty() ? parallel : inner.size() > 1 ? schedule.fuse(inner) : inner[0];
+  const LoopRef parallel = as_one(schedule, outer);
+  const LoopRef tile = inner.empty() ? parallel : as_one(schedule, inner);
   const size_t position = position_of(analysis, axis);
   const BlockRef out = keep_in_registers(schedule, block, tile, position);
   const BlockRef init = schedule.decompose_reduction(block, reduce[0]);
@@ -174,18 +169,16 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
 void schedule_over_reduced(Schedule& schedule, const BlockRef& block, const Var& axis, int lanes,
                            const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  std::vector<LoopRef> outer, order;
+  std::vector<LoopRef> outer, reduce;
   for (const Var& v : analysis.spatial()) {
     for (const LoopRef& loop : loops_of(schedule, block, v)) outer.push_back(loop);
   }
   if (outer.empty()) return;  // one result: the template for a single row does not pay
   put_open_first(schedule, outer, true);
-  order = outer;
   for (const Var& v : analysis.reduce()) {
-    if (!(v == axis)) order.push_back(loops_of(schedule, block, v).at(0));
+    if (!(v == axis)) reduce.push_back(loops_of(schedule, block, v).at(0));
   }
-  order.push_back(loops_of(schedule, block, axis).at(0));
-  schedule.reorder(order);
+  schedule.reorder(in_order(outer, reduce, loops_of(schedule, block, axis).at(0)));
   const auto [parallel, tile] = fuse_shared(schedule, outer);
   reduce_in_lanes(schedule, block, tile, lanes);
   if (extent_of(schedule, parallel) >= target.threads) share_out(schedule, parallel);
@@ -243,9 +236,7 @@ void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& t
   for (const Var& v : inner.reduce()) {
     for (const LoopRef& loop : loops_of(schedule, partial, v)) reduce.push_back(loop);
   }
-  std::vector<LoopRef> order = reduce;
-  order.push_back(lane);
-  schedule.reorder(order);
+  schedule.reorder(in_order(reduce, lane));
   const BlockRef init = schedule.decompose_reduction(partial, reduce.at(0));
   vectorize_below(schedule, init, tile, 0, width);
   schedule.vectorize(lane);

@@ -23,12 +23,12 @@ double bytes_a_cycle(int64_t bytes, const Target& target) {
   return bytes <= target.l2.bytes / 2 ? target.l2.rate : target.l3.rate;
 }
 
-bool fits(const RegisterTile& tile, const Target& target) {
+}  // namespace
+
+bool fits_registers(const RegisterTile& tile, const Target& target) {
   // One register stays free for the broadcast, one for the code generator.
   return tile.rows * tile.vectors + tile.vectors + 1 <= target.vector_registers - 1;
 }
-
-}  // namespace
 
 double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Target& target) {
   const int64_t full = m / tile.rows, rest = m % tile.rows, panels = (n_vectors + tile.vectors - 1) / tile.vectors;
@@ -80,7 +80,7 @@ double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, i
 std::vector<RegisterTile> tiles_that_fit(int64_t m, int64_t n_vectors, const Target& target) {
   std::vector<RegisterTile> tiles;
   for (int vectors = 1; vectors <= std::min<int64_t>(n_vectors, 8); ++vectors) {
-    for (int rows = 1; rows <= std::min<int64_t>(m, 24) && fits({rows, vectors}, target); ++rows)
+    for (int rows = 1; rows <= std::min<int64_t>(m, 24) && fits_registers({rows, vectors}, target); ++rows)
       tiles.push_back({rows, vectors});
   }
   return tiles;
@@ -99,13 +99,8 @@ double tile_cost(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t
 }
 
 RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target, const Sweep& sweep) {
-  RegisterTile best;
-  double best_cycles = -1;
-  for (const RegisterTile& tile : tiles_that_fit(m, n_vectors, target)) {
-    const double cycles = tile_cost(tile, m, n_vectors, k, target, sweep);
-    if (best_cycles < 0 || cycles < best_cycles) best = tile, best_cycles = cycles;
-  }
-  return best;
+  return std::ranges::min(tiles_that_fit(m, n_vectors, target), {},
+                          [&](const RegisterTile& tile) { return tile_cost(tile, m, n_vectors, k, target, sweep); });
 }
 
 RegisterTile panels_for_all(RegisterTile tile, int64_t n_vectors, int64_t batches, const Target& target) {

@@ -142,15 +142,10 @@ Blocking decide_blocking(Schedule& schedule, const Sizes& s, const Target& targe
   return {{static_cast<int>(decided[0]), static_cast<int>(decided[1])}, decided[2], decided[3] != 0, 0};
 }
 
-// The block's own loop of the iteration: those that it shares with its consumers are further out.
-LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
-  return loops_of(schedule, block, iteration).back();
-}
-
 // The loops over tiles, of an image where there is one, of a block with these axes.
 std::vector<LoopRef> tiles_of(const Schedule& schedule, const BlockRef& block, const std::vector<Var>& axes) {
   std::vector<LoopRef> loops;
-  for (size_t axis = 2; axis + 1 < axes.size(); ++axis) loops.push_back(loop_of(schedule, block, axes[axis]));
+  for (size_t axis = 2; axis + 1 < axes.size(); ++axis) loops.push_back(own_loop(schedule, block, axes[axis]));
   return loops;
 }
 
@@ -166,22 +161,20 @@ void pack_weights(Schedule& schedule, int64_t panel) {
 // Channels of a vector side by side, as the transform takes them: in another layout each load would gather.
 void block_channels(Schedule& schedule, int64_t lanes) {
   const Var n("n"), c("c"), h("h"), w("w");
-  schedule.transform_layout(analyse(schedule.node(padded)).write.buffer->name,
+  schedule.transform_layout(written_by(schedule, padded)->name,
                             {{n, c, h, w}, {n, floor_div(c, lanes), h, w, floor_mod(c, lanes)}});
 }
 
 void schedule_data(Schedule& schedule, const LoopRef* block_loop, int lanes) {
   if (block_loop) schedule.compute_at(data, *block_loop);
   const std::vector<Var> axes = analyse(schedule.node(data)).spatial();
-  const LoopRef xi = loop_of(schedule, data, axes[0]), nu = loop_of(schedule, data, axes[1]);
-  const auto channel = schedule.split(loop_of(schedule, data, axes.back()), {std::nullopt, lanes});
+  const LoopRef xi = own_loop(schedule, data, axes[0]), nu = own_loop(schedule, data, axes[1]);
+  const auto channel = schedule.split(own_loop(schedule, data, axes.back()), {std::nullopt, lanes});
   std::vector<LoopRef> tasks = tiles_of(schedule, data, axes);
   tasks.push_back(channel[0]);
-  std::vector<LoopRef> order = tasks;
-  order.insert(order.end(), {xi, nu, channel[1]});
-  schedule.reorder(order);
+  schedule.reorder(in_order(tasks, xi, nu, channel[1]));
   schedule.compute_at(rows, channel[0]);
-  schedule.set_scope(analyse(schedule.node(rows)).write.buffer->name, Scope::register_);
+  set_scope_of(schedule, rows, Scope::register_);
   vectorize_below(schedule, rows, channel[0], axes.size() - 3, lanes);
   schedule.unroll(xi);
   schedule.unroll(nu);
@@ -194,23 +187,20 @@ void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& pa
                       int lanes) {
   schedule.compute_at(out, panel_loop);
   const std::vector<Var> axes = analyse(schedule.node(out)).spatial();
-  const LoopRef xi = loop_of(schedule, out, axes[0]), nu = loop_of(schedule, out, axes[1]);
-  std::vector<LoopRef> order = tiles_of(schedule, out, axes);
-  const auto i = schedule.split(order.back(), {std::nullopt, tile.rows});
-  order.back() = i[0];
-  order.insert(order.begin(), {xi, nu});
-  order.insert(order.end(), {i[1], loop_of(schedule, out, axes.back())});
-  schedule.reorder(order);
+  const LoopRef xi = own_loop(schedule, out, axes[0]), nu = own_loop(schedule, out, axes[1]);
+  std::vector<LoopRef> tiles = tiles_of(schedule, out, axes);
+  const auto i = schedule.split(tiles.back(), {std::nullopt, tile.rows});
+  tiles.back() = i[0];
+  schedule.reorder(in_order(xi, nu, tiles, i[1], own_loop(schedule, out, axes.back())));
   schedule.compute_at(product, i[0]);
   const BlockAnalysis analysis = analyse(schedule.node(product));
   const std::vector<Var> spatial = analysis.spatial();
-  const auto j = schedule.split(loop_of(schedule, product, spatial.back()), {std::nullopt, lanes});
-  const LoopRef k = loop_of(schedule, product, analysis.reduce().at(0));
-  order = tiles_of(schedule, product, spatial);
-  const LoopRef row = order.back();
-  order.insert(order.begin(), {k, loop_of(schedule, product, spatial[0]), loop_of(schedule, product, spatial[1])});
-  order.insert(order.end(), {j[0], j[1]});
-  schedule.reorder(order);
+  const auto j = schedule.split(own_loop(schedule, product, spatial.back()), {std::nullopt, lanes});
+  const LoopRef k = own_loop(schedule, product, analysis.reduce().at(0));
+  tiles = tiles_of(schedule, product, spatial);
+  const LoopRef row = tiles.back(), of_xi = own_loop(schedule, product, spatial[0]),
+                of_nu = own_loop(schedule, product, spatial[1]);
+  schedule.reorder(in_order(k, of_xi, of_nu, tiles, j[0], j[1]));
   const BlockRef init = schedule.decompose_reduction(product, k);
   // While one point's tiles compute, the next one's weights are on their way.
   for (const Access& read : analysis.reads) {
@@ -244,7 +234,7 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   const Blocking blocking = decide_blocking(schedule, *sizes, target);
   const int64_t panel = static_cast<int64_t>(blocking.tile.vectors) * lanes;
 
-  const std::string products = analyse(schedule.node(product)).write.buffer->name;
+  const std::string products = written_by(schedule, product)->name;
   const BlockRef out = schedule.cache_write(product, products, Scope::register_);
 
   // The output, tile by tile.
@@ -260,18 +250,15 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   if (sizes->is_open_batch) shared.push_back(loops[0]);
   if (!is_local) shared.push_back(k[0]);
   shared.push_back(t[0]);
-  std::vector<LoopRef> order = shared;
-  if (is_local) order.push_back(k[0]);
-  order.insert(order.end(), {t[1], k[1], h[1], w[1], k[2]});
-  schedule.reorder(order);
+  schedule.reorder(in_order(shared, is_local ? std::optional(k[0]) : std::nullopt, t[1], k[1], h[1], w[1], k[2]));
   const LoopRef panel_loop = is_local ? k[0] : t[0];
   if (has_epilogue) {
     schedule.compute_at(result, k[1]);
-    schedule.set_scope(analyse(schedule.node(result)).write.buffer->name, Scope::register_);
+    set_scope_of(schedule, result, Scope::register_);
     vectorize_below(schedule, result, k[1], 1, lanes);
   }
   schedule.compute_at(columns, k[1]);
-  schedule.set_scope(analyse(schedule.node(columns)).write.buffer->name, Scope::register_);
+  set_scope_of(schedule, columns, Scope::register_);
   vectorize_below(schedule, columns, k[1], sizes->is_open_batch ? 2 : 1, lanes);
   schedule_product(schedule, out, panel_loop, blocking.tile, lanes);
   schedule.set_scope(products, Scope::stack);
@@ -281,7 +268,7 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   schedule.unroll(h[1]);
   schedule.unroll(w[1]);
   schedule.vectorize(k[2]);
-  share_out(schedule, shared.size() > 1 ? schedule.fuse(shared) : shared[0]);
+  share_out(schedule, as_one(schedule, shared));
   block_channels(schedule, lanes);
   schedule_elementwise(schedule, padded, target);
   original = schedule;
