@@ -53,7 +53,7 @@ void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, co
   const BlockRef init = schedule.decompose_reduction(mixed, key);
   vectorize_below(schedule, init, columns[0], axis, lanes);
   vectorize_below(schedule, out, columns[0], axis, lanes);
-  prefetch_stream(schedule, values, analysis.extent(row), key, target);
+  prefetch_from_memory(schedule, values, analysis.extent(row), key, target);
   schedule.unroll(rows[1]);
   schedule.unroll(columns[1]);
   schedule.vectorize(columns[2]);
@@ -109,7 +109,7 @@ void schedule_one_query(Schedule& schedule, const Output& output, const Extents&
   reduce_rows(schedule, largest, task, lanes);
   vectorize_keys(schedule, scored, lanes);
   const LoopRef key = dot_products(schedule, task, lanes);
-  prefetch_stream(schedule, keys, extents.group, key, target);
+  prefetch_from_memory(schedule, keys, extents.group, key, target);
   vectorize_keys(schedule, query, lanes);
   share_out(schedule, task);
   join_parts(schedule, output, lanes, target);

@@ -26,15 +26,15 @@
 namespace tw::cpu {
 namespace {
 
-struct TiledContraction : Contraction {
+struct FmaContraction : Contraction {
   int lanes = 1;
   int64_t n_vectors = 1;
-  RegisterTile tile;          // its rows are along the innermost of A's…
-  int64_t tile_around = 1;    // …so many times, along the axis around it
-  bool is_scattered = false;  // each row of A is contiguous along k, and rows lie apart
-  bool streams = false;       // B, from memory
-  std::vector<Var> blocked;   // axes of k that A stores in blocks: two loops, so that addresses advance by constants
-  int64_t rows_together = 0;  // of a block whose A is packed (operand_packing.h); 0: A stays as it is
+  RegisterTile tile;             // its rows are along the innermost of A's…
+  int64_t tile_around = 1;       // …so many times, along the axis around it
+  bool is_scattered = false;     // each row of A is contiguous along k, and rows lie apart
+  bool is_memory_bound = false;  // B comes from memory, and takes the time
+  std::vector<Var> blocked;      // axes of k that A stores in blocks: two loops, so that addresses advance by constants
+  int64_t rows_together = 0;     // of a block whose A is packed (operand_packing.h); 0: A stays as it is
   Packing packing = Packing::none;
 
   bool packs_a() const { return rows_together > 0; }
@@ -67,7 +67,7 @@ std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block
 }
 
 // The sizes as the register tile sees them, and the tile.
-void choose_sizes(Schedule& schedule, TiledContraction& c, const Target& target) {
+void choose_sizes(Schedule& schedule, FmaContraction& c, const Target& target) {
   const BlockAnalysis& analysis = c.analysis;
   const int64_t m = c.m(), k_count = c.k_count();
   c.n_vectors = divide_up(analysis.extent(c.vector_axis), c.lanes);
@@ -78,15 +78,15 @@ void choose_sizes(Schedule& schedule, TiledContraction& c, const Target& target)
   Sweep sweep{outer_count, c.is_scattered ? outer_count * m * k_count * c.read_a().buffer->dtype.bytes() : 0};
   sweep.row_stride = row_stride(c);
   sweep.packs_panels = !c.read_b().buffer->is_constant;
-  c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
+  c.is_memory_bound = is_memory_bound(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t batches = count_iterations(analysis, c.batch);
   const auto around = axis_around_rows(c);
   const int64_t rows_around = around ? analysis.extent(*around) : 1;
-  c.tile = decide_tile(schedule, {m, c.n_vectors, k_count, rows_around, sweep, batches, c.streams}, target);
+  c.tile = decide_tile(schedule, {m, c.n_vectors, k_count, rows_around, sweep, batches, c.is_memory_bound}, target);
   if (c.tile.rows > m) c.tile_around = c.tile.rows / m, c.tile.rows = static_cast<int>(m);
 }
 
-std::vector<Var> find_blocked(const TiledContraction& c) {
+std::vector<Var> find_blocked(const FmaContraction& c) {
   std::vector<Var> blocked;
   for (const Var& k : c.reduce) {
     const int64_t extent = c.analysis.extent(k);
@@ -102,8 +102,7 @@ struct PackedOperands {
   std::optional<BlockRef> a, b;  // copies that have no place yet
 };
 
-PackedOperands pack_operands(Schedule& schedule, const BlockRef& block, const TiledContraction& c,
-                             const Target& target) {
+PackedOperands pack_operands(Schedule& schedule, const BlockRef& block, const FmaContraction& c, const Target& target) {
   PackedOperands packed;
   if (c.packing != Packing::none) {
     const IndexMap map = packing_map(c.read_b(), c, c.vector_axis, c.panel(), c.blocked, c.lanes);
@@ -140,15 +139,15 @@ struct ContractionLoops {
 
 // Steps of k an iteration: the loop's own instructions take the ports of multiply-adds, 3 % of them where four steps
 // share them, and more in small tiles; but not where each step has an address of its own.
-int64_t usual_steps(const TiledContraction& c, int64_t extent) {
+int64_t usual_steps(const FmaContraction& c, int64_t extent) {
   const Var& k = c.reduce.back();
   const bool is_linear = !c.blocked.empty() || unit_stride(c.read_a(), k, c.analysis.iters, static_cast<int>(extent));
-  if (c.streams || c.tile_rows() == 1 || extent <= 2 || !is_linear) return 1;
+  if (c.is_memory_bound || c.tile_rows() == 1 || extent <= 2 || !is_linear) return 1;
   return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1;
 }
 
 // The decision "k_unroll": steps along k of one iteration, in the innermost loop.
-int64_t decide_k_unroll(Schedule& schedule, const TiledContraction& c, const LoopRef& k, const Target& target) {
+int64_t decide_k_unroll(Schedule& schedule, const FmaContraction& c, const LoopRef& k, const Target& target) {
   if (is_open(schedule, k)) return 1;
   const int64_t extent = extent_of(schedule, k), analytic = usual_steps(c, extent);
   const double step = std::max<double>(static_cast<double>(c.tile_rows()) * c.tile.vectors / target.fma_ports,
@@ -162,8 +161,7 @@ int64_t decide_k_unroll(Schedule& schedule, const TiledContraction& c, const Loo
   return schedule.decide("k_unroll", candidates, {analytic})[0];
 }
 
-ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const TiledContraction& c,
-                             const Target& target) {
+ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const FmaContraction& c, const Target& target) {
   const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
   ContractionLoops loops;
   std::vector<LoopRef> rows, k_inner;
@@ -217,14 +215,13 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Ti
   return loops;
 }
 
-bool has_partial_tile(const TiledContraction& c) {
+bool has_partial_tile(const FmaContraction& c) {
   if (c.tile_around > 1) return c.analysis.extent(*axis_around_rows(c)) % c.tile_around != 0;
   return c.has_rows() && c.m() % c.tile.rows != 0;
 }
 
 // What is packed where it is used is so once for all tasks of a panel, or of a block of rows: these are one.
-TileLoops fuse_tasks(Schedule& schedule, const TiledContraction& c, const ContractionLoops& loops,
-                     const Target& target) {
+TileLoops fuse_tasks(Schedule& schedule, const FmaContraction& c, const ContractionLoops& loops, const Target& target) {
   const std::vector<LoopRef>& tasks = loops.tasks;
   if (!c.is_packed_at_use()) return fuse_outside(schedule, tasks, has_partial_tile(c), target);
   const auto fused = [&](auto first, auto last) { return as_one(schedule, {first, last}); };
@@ -236,7 +233,7 @@ TileLoops fuse_tasks(Schedule& schedule, const TiledContraction& c, const Contra
 // B comes from memory, or from the cache that all cores share, when a panel is read for the first time: while the tiles
 // of one panel compute, the next one is on its way to the second cache, where both have to stay.  The decision
 // "panel_prefetch": 0 not, 1 each tile asks for all of it, 2 for its part of it.
-void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const TiledContraction& c,
+void prefetch_next_panel(Schedule& schedule, const BlockRef& block, const FmaContraction& c,
                          const ContractionLoops& loops, const PanelUse& use, const Target& target) {
   const bool is_panelled = c.packing == Packing::constant || c.packing == Packing::ahead;
   const bool is_open_k =
@@ -281,7 +278,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const int lanes = target.lanes(analysis.write.buffer.is_defined() ? analysis.write.buffer->dtype : f32);
   const auto matched = match(schedule, block, lanes, target);
   if (!matched) return false;
-  TiledContraction c;
+  FmaContraction c;
   static_cast<Contraction&>(c) = *matched;
   c.lanes = lanes;
   choose_sizes(schedule, c, target);
@@ -303,9 +300,9 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
 
   const BlockRef out = write_tile(schedule, block, c, tile_loop, loops.reduce.front(), lanes);
   if (!c.is_across && c.has_rows()) prefetch_epilogue(schedule, out, tile_loop, target);
-  if (c.streams) {
-    prefetch_stream(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(c.analysis, c.rows),
-                    loops.innermost(schedule).value_or(loops.reduce.back()), target);
+  if (c.is_memory_bound) {
+    prefetch_from_memory(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(c.analysis, c.rows),
+                         loops.innermost(schedule).value_or(loops.reduce.back()), target);
   } else {
     prefetch_next_panel(schedule, block, c, loops, use, target);
   }

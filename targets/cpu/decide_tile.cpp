@@ -26,7 +26,7 @@ RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& tar
       *std::min_element(tiles.begin(), tiles.end(),
                         [&](const RegisterTile& a, const RegisterTile& b) { return cost_of(a) < cost_of(b); });
   const double least = cost_of(analytic);
-  if (p.is_stream) analytic = panels_for_all(analytic, p.n_vectors, p.batches, target);
+  if (p.is_memory_bound) analytic = panels_for_all(analytic, p.n_vectors, p.batches, target);
   const auto choice = [](const RegisterTile& tile) { return Choice{tile.rows, tile.vectors}; };
   const auto count = static_cast<double>(p.batches * std::max<int64_t>(1, p.sweep.outer_rows / p.around));
   std::vector<Candidate> candidates;
@@ -35,7 +35,7 @@ RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& tar
     const bool is_analytic = choice(tile) == choice(analytic);
     if (cost > worst_cost * least && !is_analytic) continue;
     // Whoever waits for memory has time for any of them.
-    const double cycles = p.is_stream ? least * (is_analytic ? 1 : 1.02) : cost;
+    const double cycles = p.is_memory_bound ? least * (is_analytic ? 1 : 1.02) : cost;
     candidates.push_back({choice(tile), cycles * count});
   }
   const Choice decided = schedule.decide("tile", candidates, choice(analytic));

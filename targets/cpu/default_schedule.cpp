@@ -206,15 +206,15 @@ void share_out(Schedule& schedule, const LoopRef& loop) {
   }
 }
 
-bool is_stream(const Buffer& operand, int64_t uses, const Target& target) {
+bool is_memory_bound(const Buffer& operand, int64_t uses, const Target& target) {
   constexpr int64_t most_uses = 8;
   return uses <= most_uses && bytes_of(operand) > target.l2.bytes;
 }
 
-void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
-                     const Target& target) {
+void prefetch_from_memory(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
+                          const Target& target) {
   constexpr int64_t ahead = 1024;  // about what a core waits for: 100 ns at 10 GB/s
-  if (is_stream(operand.buffer, uses, target)) prefetch_ahead(schedule, loop, operand.buffer, ahead);
+  if (is_memory_bound(operand.buffer, uses, target)) prefetch_ahead(schedule, loop, operand.buffer, ahead);
 }
 
 Cache cache_for(int64_t bytes_ahead) {
@@ -354,9 +354,9 @@ Expr loop_step(const Schedule& schedule, const BlockRef& block, const Access& ac
 
 namespace {
 
-// Results that cannot stay in a cache until they are read again go past it: their lines are not read before they are
-// written, and what is read stays.
-void stream_large_results(Schedule& schedule, const Target& target) {
+// Results that cannot stay in a cache until they are read again go past it (the attribute "streaming"): their lines are
+// not read before they are written, and what is read stays.
+void use_non_temporal_stores(Schedule& schedule, const Target& target) {
   if (!leaves_caches(schedule.func(), target)) return;
   for (const BlockRef& block : schedule.blocks()) {
     const BlockAnalysis analysis = analyse(schedule.node(block));
@@ -444,7 +444,7 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
 Schedule decided_schedule(const Func& func, const Target& target, const Decisions& decisions) {
   Schedule schedule(func, decisions);
   schedule_blocks(schedule, target);
-  stream_large_results(schedule, target);
+  use_non_temporal_stores(schedule, target);
   schedule.require_all_asked();
   return schedule;
 }

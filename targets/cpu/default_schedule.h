@@ -87,7 +87,7 @@ struct Product {
   int64_t around = 1;  // …and so many m rows, of which a tile may have several
   Sweep sweep;
   int64_t batches = 1;
-  bool is_stream = false;
+  bool is_memory_bound = false;
   bool is_group = false;  // panels divide the n vectors: a batch ends with them
 };
 RegisterTile decide_tile(Schedule& schedule, const Product& product, const Target& target);
@@ -138,10 +138,10 @@ TileLoops fuse_shared(Schedule& schedule, std::vector<LoopRef> loops);
 void share_out(Schedule& schedule, const LoopRef& loop);
 // Whether the operand is too large for a core's caches and read once, for `uses` rows that are few: then the stream
 // from memory is what takes the time.
-bool is_stream(const Buffer& operand, int64_t uses, const Target& target);
+bool is_memory_bound(const Buffer& operand, int64_t uses, const Target& target);
 // …and the loop asks for it ahead.
-void prefetch_stream(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
-                     const Target& target);
+void prefetch_from_memory(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,
+                          const Target& target);
 // Where what is asked for so many bytes ahead waits: in the first cache, up to half of a small one, or the second.
 Cache cache_for(int64_t bytes_ahead);
 // The loop asks for what its body reads of the buffer so many bytes ahead, to come to this cache or the one above.

@@ -28,7 +28,7 @@ struct DotContraction : Contraction {
   Words words;
   int lanes = 1;
   RegisterTile tile;
-  bool streams = false;  // B, from memory
+  bool is_memory_bound = false;  // B comes from memory, and takes the time
 
   int64_t g() const { return instruction->extent; }
   int64_t panel() const { return int64_t{tile.vectors} * lanes; }
@@ -86,11 +86,12 @@ IndexMap packing_map(const DotContraction& c) {
 
 void choose_register_tile(Schedule& schedule, DotContraction& c, const Target& target) {
   const BlockAnalysis& analysis = c.analysis;
-  c.streams = is_stream(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
+  c.is_memory_bound = is_memory_bound(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const int64_t n_vectors = (c.group + c.lanes - 1) / c.lanes, k_count = c.k_count() / c.g();
   const int64_t batches = count_iterations(analysis, c.batch) * (analysis.extent(c.vector_axis) / c.group);
   const Sweep sweep{.row_stride = row_stride(c)};
-  c.tile = decide_tile(schedule, {c.m(), n_vectors, k_count, 1, sweep, batches, c.streams, c.is_grouped()}, target);
+  c.tile =
+      decide_tile(schedule, {c.m(), n_vectors, k_count, 1, sweep, batches, c.is_memory_bound, c.is_grouped()}, target);
 }
 
 struct DotLoops {
@@ -129,7 +130,7 @@ void prefetch_weights(Schedule& schedule, const BlockRef& block, const DotContra
                       const PanelUse& use, const Target& target) {
   const Access b = analyse(schedule.node(block)).reads[c.b];
   const int64_t rows = count_most_iterations(c.analysis, c.rows);
-  if (c.streams) return prefetch_stream(schedule, b, rows, loops.reduce.back(), target);
+  if (c.is_memory_bound) return prefetch_from_memory(schedule, b, rows, loops.reduce.back(), target);
   const bool is_open_k = std::any_of(loops.reduce.begin(), loops.reduce.end(),
                                      [&](const LoopRef& loop) { return is_open(schedule, loop); });
   if (!c.batch.empty() || c.is_grouped() || c.panels() < 2 || rows < 2 * c.tile.rows || is_open_k) return;

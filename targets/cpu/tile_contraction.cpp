@@ -29,7 +29,7 @@
 namespace tw::cpu {
 namespace {
 
-struct TileContraction : Contraction {
+struct TileUnitContraction : Contraction {
   const TensorInstruction* product = nullptr;
   Words words;
   int64_t k_step = 0;  // elements of k that a product takes
@@ -66,12 +66,12 @@ int64_t step_of(int64_t granule, int64_t g, const TileUnit& unit) {
   return 0;
 }
 
-std::optional<TileContraction> match(const Schedule& schedule, const BlockRef& block, const Target& target) {
+std::optional<TileUnitContraction> match(const Schedule& schedule, const BlockRef& block, const Target& target) {
   const TileUnit& unit = target.tiles;
   if (unit.registers == 0) return std::nullopt;
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (analysis.block_class != BlockClass::contraction) return std::nullopt;
-  TileContraction found;
+  TileUnitContraction found;
   const int lanes = target.lanes(analysis.write.buffer->dtype);
   const auto has_words = [&](const Contraction& c) {
     if (c.is_grouped() && c.group % (unit.row_bytes / 4) != 0) return false;
@@ -147,7 +147,7 @@ Columns columns_of(const Expr& j, int count, int width) {
   return {floor_div(j, int64_t{count} * width), floor_mod(floor_div(j, width), count), floor_mod(j, width)};
 }
 
-IndexMap packing_map(const TileContraction& c, const TileBlock& tiles, int width) {
+IndexMap packing_map(const TileUnitContraction& c, const TileBlock& tiles, int width) {
   PackedLayout layout(c.read_b());
   const Columns j = columns_of(layout.dimension(c.vector_axis), tiles.columns, width);
   layout.add(c.batch);
@@ -179,7 +179,7 @@ struct TileNest {
   int64_t panels = 1;
 };
 
-TileNest order_loops(Schedule& schedule, const BlockRef& block, const TileContraction& c, const TileBlock& tiles,
+TileNest order_loops(Schedule& schedule, const BlockRef& block, const TileUnitContraction& c, const TileBlock& tiles,
                      int width, const Target& target) {
   const auto loop_of = [&](const Var& v) { return loops_of(schedule, block, v).at(0); };
   TileNest nest;
@@ -211,7 +211,7 @@ TileNest order_loops(Schedule& schedule, const BlockRef& block, const TileContra
 
 // A block on whole tiles below `tile_loop`: loops over tiles, then a tile's rows and columns, which are one
 // instruction.
-void tensorize_tiles(Schedule& schedule, const BlockRef& block, const TileContraction& c, int rows, int width,
+void tensorize_tiles(Schedule& schedule, const BlockRef& block, const TileUnitContraction& c, int rows, int width,
                      const LoopRef& tile_loop, const std::string& instruction) {
   const std::vector<Var> axes = analyse(schedule.node(block)).spatial();
   std::vector<LoopRef> over, last;
@@ -236,7 +236,7 @@ void tensorize_tiles(Schedule& schedule, const BlockRef& block, const TileContra
 }
 
 // Whether tiles can and should do it.
-bool is_for_tiles(const Schedule& schedule, const BlockRef& block, const TileContraction& c, int width) {
+bool is_for_tiles(const Schedule& schedule, const BlockRef& block, const TileUnitContraction& c, int width) {
   const BlockAnalysis& analysis = c.analysis;
   // The last tile of rows is code of its own, which has to know its rows.
   if (analysis.is_open(c.rows.back())) return false;
@@ -253,7 +253,7 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   const auto matched = match(schedule, block, target);
   const int width = target.tiles.row_bytes / 4;
   if (!matched || !is_for_tiles(schedule, block, *matched, width)) return false;
-  const TileContraction& c = *matched;
+  const TileUnitContraction& c = *matched;
   const BlockAnalysis& analysis = c.analysis;
   TiledProduct product;
   product.m = c.m();
