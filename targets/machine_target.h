@@ -9,4 +9,7 @@ namespace tw {
 // Error(target) when Tilewright generates no code for such a machine.
 Target machine_target(const MachineFacts& machine);
 
+// Caches, where the machine says what they are, and threads instead of the target's.
+void take_facts(Target& target, const MachineFacts& machine);
+
 }  // namespace tw

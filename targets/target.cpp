@@ -33,6 +33,15 @@ Target machine_target(const MachineFacts& machine) {
               "no code can be generated for machines of architecture `" + machine.cpu.architecture + "`");
 }
 
+void take_facts(Target& target, const MachineFacts& machine) {
+  const CacheSizes& caches = machine.caches;
+  if (caches.l1_data > 0) target.l1.bytes = caches.l1_data;
+  if (caches.l1_ways > 0) target.l1.ways = caches.l1_ways;
+  if (caches.l2 > 0) target.l2.bytes = caches.l2;
+  if (caches.l3 > 0) target.l3.bytes = caches.l3;
+  target.threads = machine.cores;
+}
+
 Target parse_target(std::string_view name) {
   if (name == "cpu") return machine_target(this_machine());
   for (const Family& family : families())

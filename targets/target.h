@@ -2,6 +2,7 @@
 // arm/, cuda/ only.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,7 @@ struct Target {
 
   TileUnit tiles;
 
+  bool has(std::string_view feature) const { return std::ranges::find(features, feature) != features.end(); }
   int lanes(DType dtype) const { return std::max(1, vector_bits / dtype.bits); }
 
   // The templates that the default comes from, for who decides what they leave open; not set: they leave nothing open.

@@ -3,8 +3,6 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicsAArch64.h>
 
-#include <algorithm>
-
 namespace tw::arm {
 namespace {
 
@@ -37,14 +35,11 @@ llvm::Value* emit_bfmlal(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::V
 
 }  // namespace
 
-std::vector<MachineInstruction> instructions_of(const std::vector<std::string>& features) {
-  const auto has = [&](const char* name) {
-    return std::find(features.begin(), features.end(), name) != features.end();
-  };
+std::vector<MachineInstruction> instructions_of(const Target& target) {
   std::vector<MachineInstruction> result;
-  if (has("bf16")) result.push_back({Intrinsic::dot_bf16, {4}, emit_bfmlal});
-  if (has("i8mm")) result.push_back({Intrinsic::dot_u8s8, {4}, emit_usdot});
-  if (has("dotprod")) result.push_back({Intrinsic::dot_s8s8, {4}, emit_sdot});
+  if (target.has("bf16")) result.push_back({Intrinsic::dot_bf16, {4}, emit_bfmlal});
+  if (target.has("i8mm")) result.push_back({Intrinsic::dot_u8s8, {4}, emit_usdot});
+  if (target.has("dotprod")) result.push_back({Intrinsic::dot_s8s8, {4}, emit_sdot});
   return result;
 }
 

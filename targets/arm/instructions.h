@@ -1,14 +1,13 @@
 // Dot products of Armv8.2 (dotprod) and Armv8.6 (i8mm, bf16).
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "targets/machine_instruction.h"
+#include "targets/target.h"
 
 namespace tw::arm {
 
 // Those of a CPU with these features of LLVM's.
-std::vector<MachineInstruction> instructions_of(const std::vector<std::string>& features);
+std::vector<MachineInstruction> instructions_of(const Target& target);
 
 }  // namespace tw::arm

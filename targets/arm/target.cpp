@@ -5,6 +5,7 @@
 #include "targets/arm/instructions.h"
 #include "targets/cpu/backend.h"
 #include "targets/cpu/default_schedule.h"
+#include "targets/machine_target.h"
 
 namespace tw::arm {
 namespace {
@@ -66,8 +67,8 @@ Target make(const Core& core) {
   target.vector_registers = is_32_bit ? 16 : 32;
   target.has_fma = true;
   target.has_f16_conversion = true;
-  target.has_f16 = core.isa == Isa::armv8_2 || core.isa == Isa::armv8_6;
-  target.instructions = instructions_of(target.features);
+  target.has_f16 = target.has("fullfp16");
+  target.instructions = instructions_of(target);
   target.fma_ports = core.fma_ports, target.fma_latency = core.fma_latency, target.load_ports = core.load_ports;
   target.threads = core.threads;
   target.l1.bytes = int64_t{core.l1_kib} << 10, target.l1.ways = core.l1_ways;
@@ -118,12 +119,7 @@ Target machine_target(const MachineFacts& machine) {
   } else {
     target = make(*find(runs("neoverse-n1") ? "neoverse-n1" : "aarch64"));
   }
-  const CacheSizes& caches = machine.caches;
-  if (caches.l1_data > 0) target.l1.bytes = caches.l1_data;
-  if (caches.l1_ways > 0) target.l1.ways = caches.l1_ways;
-  if (caches.l2 > 0) target.l2.bytes = caches.l2;
-  if (caches.l3 > 0) target.l3.bytes = caches.l3;
-  target.threads = machine.cores;
+  take_facts(target, machine);
   return target;
 }
 

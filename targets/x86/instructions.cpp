@@ -3,7 +3,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
-#include <algorithm>
+#include <array>
 
 namespace tw::x86 {
 namespace {
@@ -19,38 +19,35 @@ llvm::Value* call(llvm::IRBuilderBase& builder, llvm::Intrinsic::ID id, std::ini
   return builder.CreateCall(function, arguments);
 }
 
-unsigned lanes_of(llvm::Value* vector) {
-  return llvm::cast<llvm::FixedVectorType>(vector->getType())->getNumElements();
+// The instruction for 4, 8 or 16 lanes.
+llvm::Value* emit_dot(llvm::IRBuilderBase& builder, const std::array<llvm::Intrinsic::ID, 3>& by_lanes,
+                      llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
+  const unsigned lanes = llvm::cast<llvm::FixedVectorType>(sum->getType())->getNumElements();
+  return call(builder, by_lanes[lanes == 4 ? 0 : lanes == 8 ? 1 : 2], {sum, a, b});
 }
 
 // Intel SDM: DAZ, FTZ and round to nearest even whatever MXCSR says, as dot_bf16 means.
 llvm::Value* emit_vdpbf16ps(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
-  const auto id = lanes_of(sum) == 4   ? llvm::Intrinsic::x86_avx512bf16_dpbf16ps_128
-                  : lanes_of(sum) == 8 ? llvm::Intrinsic::x86_avx512bf16_dpbf16ps_256
-                                       : llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512;
-  return call(builder, id, {sum, a, b});
+  using namespace llvm::Intrinsic;
+  return emit_dot(builder, {x86_avx512bf16_dpbf16ps_128, x86_avx512bf16_dpbf16ps_256, x86_avx512bf16_dpbf16ps_512}, sum,
+                  a, b);
 }
 
 llvm::Value* emit_vpdpbusd(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
-  const auto id = lanes_of(sum) == 4   ? llvm::Intrinsic::x86_avx512_vpdpbusd_128
-                  : lanes_of(sum) == 8 ? llvm::Intrinsic::x86_avx512_vpdpbusd_256
-                                       : llvm::Intrinsic::x86_avx512_vpdpbusd_512;
-  return call(builder, id, {sum, a, b});
+  using namespace llvm::Intrinsic;
+  return emit_dot(builder, {x86_avx512_vpdpbusd_128, x86_avx512_vpdpbusd_256, x86_avx512_vpdpbusd_512}, sum, a, b);
 }
 
 }  // namespace
 
-std::vector<MachineInstruction> instructions_of(const std::vector<std::string>& features) {
-  const auto has = [&](const char* name) {
-    return std::find(features.begin(), features.end(), name) != features.end();
-  };
+std::vector<MachineInstruction> instructions_of(const Target& target) {
   std::vector<MachineInstruction> result;
   // Cores with AMX have it in microcode: less than half of what multiply-adds of f32 do.
-  const double bf16_cycles = has("amx-bf16") ? 6 : 1;
-  if (has("avx512bf16")) result.push_back({Intrinsic::dot_bf16, {4, 8, 16}, emit_vdpbf16ps, bf16_cycles});
-  if (has("avx512vnni"))
+  const double bf16_cycles = target.has("amx-bf16") ? 6 : 1;
+  if (target.has("avx512bf16")) result.push_back({Intrinsic::dot_bf16, {4, 8, 16}, emit_vdpbf16ps, bf16_cycles});
+  if (target.has("avx512vnni"))
     result.push_back({Intrinsic::dot_u8s8, {4, 8, 16}, emit_vpdpbusd});
-  else if (has("avxvnni"))
+  else if (target.has("avxvnni"))
     result.push_back({Intrinsic::dot_u8s8, {4, 8}, emit_vpdpbusd});
   return result;
 }

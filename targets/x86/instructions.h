@@ -1,16 +1,15 @@
 // AVX512_BF16, VNNI and AMX.
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "targets/machine_instruction.h"
+#include "targets/target.h"
 
 namespace tw::x86 {
 
 // Those of a CPU with these features of LLVM's.
-std::vector<MachineInstruction> instructions_of(const std::vector<std::string>& features);
+std::vector<MachineInstruction> instructions_of(const Target& target);
 
-TileUnit tiles_of(const std::vector<std::string>& features);
+TileUnit tiles_of(const Target& target);
 
 }  // namespace tw::x86

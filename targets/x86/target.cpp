@@ -4,6 +4,7 @@
 
 #include "targets/cpu/backend.h"
 #include "targets/cpu/default_schedule.h"
+#include "targets/machine_target.h"
 #include "targets/x86/instructions.h"
 
 namespace tw::x86 {
@@ -47,10 +48,6 @@ const std::vector<std::string>& further_features() {
   return list;
 }
 
-bool has(const Target& target, std::string_view feature) {
-  return std::find(target.features.begin(), target.features.end(), feature) != target.features.end();
-}
-
 Target make(const Level& level, const std::vector<std::string>& further) {
   Target target;
   target.backend = &cpu::backend();
@@ -72,9 +69,9 @@ Target make(const Level& level, const std::vector<std::string>& further) {
   target.has_fma = level.has_fma;
   target.has_power_scaling = level.vector_bits == 512;
   target.has_f16_conversion = level.has_f16_conversion;
-  target.has_f16 = has(target, "avx512fp16");
-  target.instructions = instructions_of(target.features);
-  target.tiles = tiles_of(target.features);
+  target.has_f16 = target.has("avx512fp16");
+  target.instructions = instructions_of(target);
+  target.tiles = tiles_of(target);
   target.fma_ports = 2, target.fma_latency = 4, target.load_ports = 2;
   target.l2.bytes = 1 << 20, target.l3.bytes = 16 << 20;
   target.threads = 4;
@@ -92,7 +89,7 @@ std::string joined(const std::vector<std::string>& names) {
 }  // namespace
 
 bool owns_target(std::string_view name) {
-  return name == "x86" || name.substr(0, 4) == "x86:";
+  return name == "x86" || name.starts_with("x86:");
 }
 
 Target make_target(std::string_view name) {
@@ -139,13 +136,8 @@ Target machine_target(const MachineFacts& machine) {
       if (host.has(feature) && !needs_avx512 && !is_in_level) further.push_back(feature);
     }
     Target target = make(*level, further);
-    const CacheSizes& caches = machine.caches;
-    if (caches.l1_data > 0) target.l1.bytes = caches.l1_data;
-    if (caches.l1_ways > 0) target.l1.ways = caches.l1_ways;
-    if (caches.l2 > 0) target.l2.bytes = caches.l2;
-    if (caches.l3 > 0) target.l3.bytes = caches.l3;
+    take_facts(target, machine);
     if (machine.has_half_width_fma) target.fma_ports = 1;
-    target.threads = machine.cores;
     return target;
   }
   throw Error(ErrorCode::target, "this CPU has no SSE4.2, the least that Tilewright generates code for");

@@ -60,14 +60,11 @@ void multiply(llvm::IRBuilderBase& builder, Intrinsic product, int sum, int a, i
 
 }  // namespace
 
-TileUnit tiles_of(const std::vector<std::string>& features) {
-  const auto has = [&](const char* name) {
-    return std::find(features.begin(), features.end(), name) != features.end();
-  };
+TileUnit tiles_of(const Target& target) {
   TileUnit unit;
-  if (!has("amx-tile")) return unit;
-  if (has("amx-bf16")) unit.products.push_back(Intrinsic::tile_dot_bf16);
-  if (has("amx-int8")) {
+  if (!target.has("amx-tile")) return unit;
+  if (target.has("amx-bf16")) unit.products.push_back(Intrinsic::tile_dot_bf16);
+  if (target.has("amx-int8")) {
     unit.products.push_back(Intrinsic::tile_dot_u8s8);
     unit.products.push_back(Intrinsic::tile_dot_s8s8);
   }
