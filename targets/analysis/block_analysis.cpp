@@ -78,17 +78,10 @@ const IterVar& BlockAnalysis::iter(const Var& var) const {
   return *found;
 }
 
-std::vector<Var> BlockAnalysis::spatial() const {
+std::vector<Var> BlockAnalysis::axes(IterKind kind) const {
   std::vector<Var> result;
   for (const IterVar& i : iters)
-    if (i.kind == IterKind::spatial) result.push_back(i.var);
-  return result;
-}
-
-std::vector<Var> BlockAnalysis::reduce() const {
-  std::vector<Var> result;
-  for (const IterVar& i : iters)
-    if (i.kind == IterKind::reduce) result.push_back(i.var);
+    if (i.kind == kind) result.push_back(i.var);
   return result;
 }
 
@@ -156,6 +149,14 @@ std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block
   const auto at = std::find(loops.begin(), loops.end(), loop);
   check(at != loops.end(), "loops_below: the loop is around the block");
   loops.erase(loops.begin(), at + 1);
+  return loops;
+}
+
+std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block, const LoopRef& loop,
+                                 const Var& iteration) {
+  const std::vector<LoopRef> of_iteration = loops_of(schedule, block, iteration);
+  std::vector<LoopRef> loops = loops_below(schedule, block, loop);
+  std::erase_if(loops, [&](const LoopRef& l) { return std::ranges::find(of_iteration, l) == of_iteration.end(); });
   return loops;
 }
 

@@ -36,8 +36,9 @@ struct BlockAnalysis {
   bool is_expensive = false;  // calls of exp, erf …: not to be computed twice
 
   const IterVar& iter(const Var& var) const;
-  std::vector<Var> spatial() const;
-  std::vector<Var> reduce() const;
+  std::vector<Var> axes(IterKind kind) const;
+  std::vector<Var> spatial() const { return axes(IterKind::spatial); }
+  std::vector<Var> reduce() const { return axes(IterKind::reduce); }
   // Extent of an iteration; `open_extent` when symbolic.
   int64_t extent(const Var& var) const;
   bool is_open(const Var& var) const { return !as_int(iter(var).extent); }
@@ -68,6 +69,9 @@ inline int64_t divide_up(int64_t a, int64_t b) {
 std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);
 // The loops around the block within one of them.
 std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block, const LoopRef& loop);
+// …of the iteration.
+std::vector<LoopRef> loops_below(const Schedule& schedule, const BlockRef& block, const LoopRef& loop,
+                                 const Var& iteration);
 int64_t extent_of(const Schedule& schedule, const LoopRef& loop);  // `open_extent` when symbolic
 bool is_open(const Schedule& schedule, const LoopRef& loop);       // its extent is symbolic
 // Of the buffer's elements; symbolic extents count as one, as in a batch of one.

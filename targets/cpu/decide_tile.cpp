@@ -22,9 +22,7 @@ RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& tar
   if (p.around > 1)
     std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.rows > p.m && tile.rows % p.m != 0; });
   if (p.is_group) std::erase_if(tiles, [&](const RegisterTile& tile) { return p.n_vectors % tile.vectors != 0; });
-  RegisterTile analytic =
-      *std::min_element(tiles.begin(), tiles.end(),
-                        [&](const RegisterTile& a, const RegisterTile& b) { return cost_of(a) < cost_of(b); });
+  RegisterTile analytic = std::ranges::min(tiles, {}, cost_of);
   const double least = cost_of(analytic);
   if (p.is_memory_bound) analytic = panels_for_all(analytic, p.n_vectors, p.batches, target);
   const auto choice = [](const RegisterTile& tile) { return Choice{tile.rows, tile.vectors}; };

@@ -279,28 +279,20 @@ namespace {
 // The loops of the block below `tile` but for the innermost one along the axis, which becomes vectors.
 std::vector<LoopRef> vectorize_axis(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis,
                                     int lanes) {
-  const std::vector<LoopRef> loops = loops_below(schedule, block, tile);
-  const std::vector<LoopRef> along = loops_of(schedule, block, analyse(schedule.node(block)).spatial().at(axis));
-  std::optional<LoopRef> vector;  // the innermost loop along the axis
-  for (const LoopRef& loop : loops) {
-    if (std::find(along.begin(), along.end(), loop) != along.end() && extent_of(schedule, loop) > 1) vector = loop;
+  std::vector<LoopRef> others = loops_below(schedule, block, tile);
+  std::vector<LoopRef> along = loops_below(schedule, block, tile, analyse(schedule.node(block)).spatial().at(axis));
+  std::erase_if(along, [&](const LoopRef& loop) { return extent_of(schedule, loop) <= 1; });
+  if (along.empty()) return others;
+  LoopRef vector = along.back();
+  std::erase(others, vector);
+  if (!others.empty()) schedule.reorder(in_order(others, vector));
+  if (extent_of(schedule, vector) > lanes) {
+    const auto halves = schedule.split(vector, {std::nullopt, lanes});
+    others.push_back(halves[0]);
+    vector = halves[1];
   }
-  std::vector<LoopRef> order;
-  for (const LoopRef& loop : loops) {
-    if (!vector || !(loop == *vector)) order.push_back(loop);
-  }
-  if (vector) {
-    order.push_back(*vector);
-    if (loops.size() > 1) schedule.reorder(order);
-    order.pop_back();
-    if (extent_of(schedule, *vector) > lanes) {
-      const auto halves = schedule.split(*vector, {std::nullopt, lanes});
-      order.push_back(halves[0]);
-      vector = halves[1];
-    }
-    schedule.vectorize(*vector);
-  }
-  return order;
+  schedule.vectorize(vector);
+  return others;
 }
 
 }  // namespace

@@ -99,7 +99,6 @@ void pack_weight(Schedule& schedule, const BlockRef& block, int64_t panel) {
 int64_t decide_rows_of_task(Schedule& schedule, int64_t rows, int64_t panels, int64_t row_bytes, double border,
                             const Target& target) {
   std::vector<Candidate> candidates;
-  size_t best = 0;
   for (int64_t strip = 1; strip <= rows; ++strip) {
     if (rows % strip != 0) continue;
     const int64_t tasks = panels * (rows / strip);
@@ -107,9 +106,8 @@ int64_t decide_rows_of_task(Schedule& schedule, int64_t rows, int64_t panels, in
     const bool is_near = strip * row_bytes <= target.l2.bytes / 4;
     const double again = strip < rows ? border / static_cast<double>(strip) : 0;
     candidates.push_back({{strip}, 1 + again + (has_tasks ? 0 : 0.5) + (is_near ? 0 : 0.25)});
-    if (candidates.back().cost < candidates[best].cost) best = candidates.size() - 1;
   }
-  const Choice analytic = candidates[best].value;
+  const Choice analytic = std::ranges::min_element(candidates, {}, &Candidate::cost)->value;
   return schedule.decide("strip", candidates, analytic)[0];
 }
 

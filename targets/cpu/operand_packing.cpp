@@ -12,12 +12,9 @@ void pack_at(Schedule& schedule, const BlockRef& copy, const LoopRef& loop, int 
   schedule.compute_at(copy, loop);
   const BlockAnalysis analysis = analyse(schedule.node(copy));
   std::vector<LoopRef> inner = loops_below(schedule, copy, loop);
-  const auto along = loops_of(schedule, copy, analysis.spatial().at(static_cast<size_t>(axis)));
-  const auto found = std::find_if(inner.rbegin(), inner.rend(), [&](const LoopRef& l) {
-    return std::find(along.begin(), along.end(), l) != along.end();
-  });
-  if (found == inner.rend() || extent_of(schedule, *found) < 2) return;
-  LoopRef vector = *found;
+  const auto along = loops_below(schedule, copy, loop, analysis.spatial().at(static_cast<size_t>(axis)));
+  if (along.empty() || extent_of(schedule, along.back()) < 2) return;
+  LoopRef vector = along.back();
   std::erase(inner, vector);
   // What is read along another loop is transposed: some of its rows at a time, in registers.
   const auto is_row = [&](const LoopRef& l) {

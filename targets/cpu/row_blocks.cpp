@@ -56,8 +56,7 @@ std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target&
 
 Choice choose_row_blocks(const std::vector<Candidate>& candidates) {
   constexpr double worth = 0.8;
-  const auto best = std::min_element(candidates.begin(), candidates.end(),
-                                     [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+  const auto best = std::ranges::min_element(candidates, {}, &Candidate::cost);
   return best->cost < worth * candidates[0].cost ? best->value : candidates[0].value;
 }
 

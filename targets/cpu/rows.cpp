@@ -63,10 +63,7 @@ void reduce_columns(Schedule& schedule, const BlockRef& block, const Var& column
   const BlockRef out = schedule.cache_write(block, analysis.write.buffer->name, Scope::register_);
   schedule.compute_at(out, row);
   const auto loop_of = [&](const BlockRef& stage, const LoopRef& within) {
-    std::vector<LoopRef> loops = loops_of(schedule, stage, analyse(schedule.node(stage)).spatial().at(axis));
-    const std::vector<LoopRef> below = loops_below(schedule, stage, within);
-    std::erase_if(loops, [&](const LoopRef& l) { return std::find(below.begin(), below.end(), l) == below.end(); });
-    return loops.back();
+    return loops_below(schedule, stage, within, analyse(schedule.node(stage)).spatial().at(axis)).back();
   };
   const LoopRef all = loop_of(out, row);
   const int64_t count = divide_up(extent_of(schedule, all), lanes);

@@ -119,7 +119,6 @@ TileBlock decide_block(Schedule& schedule, const TiledProduct& p, const Target& 
   const TileUnit& unit = target.tiles;
   const int64_t along = divide_up(p.m, unit.rows);
   std::vector<Candidate> candidates;
-  size_t best = 0;
   TileBlock b;
   b.rows = static_cast<int>(divide_up(p.m, along));
   for (b.across_rows = 1; b.across_rows <= std::min<int64_t>(along, 4); ++b.across_rows) {
@@ -128,11 +127,11 @@ TileBlock decide_block(Schedule& schedule, const TiledProduct& p, const Target& 
         if (2 * b.count() > unit.registers) continue;  // the others hold operands
         if (p.is_group && p.n_tiles % b.columns != 0) continue;
         candidates.push_back({{b.across_rows, b.across_outer, b.columns}, predict(b, p, target)});
-        if (candidates.back().cost < candidates[best].cost) best = candidates.size() - 1;
       }
     }
   }
-  const Choice decided = schedule.decide("tiles", candidates, candidates[best].value);
+  const Choice analytic = std::ranges::min_element(candidates, {}, &Candidate::cost)->value;
+  const Choice decided = schedule.decide("tiles", candidates, analytic);
   b.across_rows = static_cast<int>(decided[0]), b.across_outer = static_cast<int>(decided[1]);
   b.columns = static_cast<int>(decided[2]);
   return b;
@@ -216,9 +215,7 @@ void tensorize_tiles(Schedule& schedule, const BlockRef& block, const TileUnitCo
   const std::vector<Var> axes = analyse(schedule.node(block)).spatial();
   std::vector<LoopRef> over, last;
   for (size_t d = 0; d < axes.size(); ++d) {
-    std::vector<LoopRef> loops = loops_of(schedule, block, axes[d]);
-    const std::vector<LoopRef> below = loops_below(schedule, block, tile_loop);
-    std::erase_if(loops, [&](const LoopRef& l) { return std::find(below.begin(), below.end(), l) == below.end(); });
+    std::vector<LoopRef> loops = loops_below(schedule, block, tile_loop, axes[d]);
     const bool is_row = d == position_of(c.analysis, c.rows.back());
     if (is_row || d == position_of(c.analysis, c.vector_axis)) {
       if (loops.size() == 1) {

@@ -127,8 +127,7 @@ Blocking decide_blocking(Schedule& schedule, const Sizes& s, const Target& targe
   constexpr int blocks_of_each = 2;
   std::vector<size_t> order(blockings.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return blockings[a].cycles < blockings[b].cycles; });
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return blockings[i].cycles; });
   std::map<std::tuple<int, int, bool>, int> count;
   std::vector<Candidate> candidates;
   const auto choice = [](const Blocking& b) { return Choice{b.tile.rows, b.tile.vectors, b.tiles, b.is_data_local}; };
