@@ -112,10 +112,9 @@ BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope) {
   const BlockAnalysis analysis = analyse(schedule.node(scores));
   const Access& read = analysis.reads.at(1);
   const Var key = analysis.spatial().back(), element = analysis.reduce().at(0);
-  IndexMap map;
+  IndexMap map = layout_of(read.indices.size());
   Expr of_key, of_element;
   for (size_t d = 0; d < read.indices.size(); ++d) {
-    map.from.push_back(Var("d" + std::to_string(d)));
     if (read.uses(key) && uses_var(read.indices[d], key)) {
       of_key = map.from[d];
     } else if (uses_var(read.indices[d], element)) {

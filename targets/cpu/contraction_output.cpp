@@ -1,7 +1,5 @@
 #include "targets/cpu/contraction_output.h"
 
-#include <algorithm>
-
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::cpu {
@@ -25,15 +23,11 @@ void vectorize_columns(Schedule& schedule, const BlockRef& out, const Contractio
   // Takes the innermost loop along the axis out of the order, in parts of `lanes` where it is longer.
   const auto take = [&](const Var& axis) -> std::optional<LoopRef> {
     const Var own = analyse(schedule.node(out)).spatial().at(position_of(c.analysis, axis));
-    const auto along = loops_of(schedule, out, own);
-    const auto found = std::find_if(order.rbegin(), order.rend(), [&](const LoopRef& loop) {
-      return extent_of(schedule, loop) > 1 && std::find(along.begin(), along.end(), loop) != along.end();
-    });
-    if (found == order.rend()) return std::nullopt;
-    const LoopRef loop = *found;
-    order.erase(std::next(found).base());
-    if (extent_of(schedule, loop) <= lanes) return loop;
-    const auto parts = schedule.split(loop, {std::nullopt, lanes});
+    const auto loop = innermost_within(schedule, out, tile, own);
+    if (!loop) return std::nullopt;
+    std::erase(order, *loop);
+    if (extent_of(schedule, *loop) <= lanes) return loop;
+    const auto parts = schedule.split(*loop, {std::nullopt, lanes});
     order.push_back(parts[0]);
     return parts[1];
   };
@@ -56,7 +50,7 @@ BlockRef write_tile(Schedule& schedule, const BlockRef& block, const Contraction
   }
   const StackTile on_stack = keep_on_stack(schedule, block, tile);
   for (const std::string& buffer : {on_stack.in_registers->name, on_stack.in_memory})
-    schedule.transform_layout(buffer, axis_last(on_stack.in_registers.rank(), axis));
+    schedule.transform_layout(buffer, axis_last(on_stack.in_registers->shape.size(), axis));
   const BlockRef init = schedule.decompose_reduction(block, first_k);
   vectorize_below(schedule, init, tile, axis, lanes);
   vectorize_below(schedule, on_stack.copy, tile, axis, lanes);

@@ -94,8 +94,7 @@ void adopt_blocked_layouts(Schedule& schedule, const Target& target) {
           !is_summed_in_windows(schedule, buffer, axis, lanes)) {
         continue;
       }
-      IndexMap map;
-      for (size_t d = 0; d < spatial.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+      IndexMap map = layout_of(spatial.size());
       int wide = lanes;  // blocks of more than a vector: rows of tiles
       for (int wider = lanes * 2; analysis.extent(spatial[axis]) % wider == 0 && wider <= lanes * 4; wider *= 2) {
         if (std::any_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
@@ -121,13 +120,25 @@ LoopRef own_loop(const Schedule& schedule, const BlockRef& block, const Var& ite
   return loops_of(schedule, block, iteration).back();
 }
 
+std::optional<LoopRef> innermost_within(const Schedule& schedule, const BlockRef& block, const LoopRef& tile,
+                                        const Var& iteration) {
+  std::vector<LoopRef> loops = loops_below(schedule, block, tile, iteration);
+  std::erase_if(loops, [&](const LoopRef& loop) { return extent_of(schedule, loop) <= 1; });
+  return loops.empty() ? std::nullopt : std::optional(loops.back());
+}
+
 void set_scope_of(Schedule& schedule, const BlockRef& block, Scope scope) {
   schedule.set_scope(written_by(schedule, block)->name, scope);
 }
 
-IndexMap axis_last(int rank, size_t axis) {
+IndexMap layout_of(size_t rank) {
   IndexMap map;
-  for (int d = 0; d < rank; ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  for (size_t d = 0; d < rank; ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  return map;
+}
+
+IndexMap axis_last(size_t rank, size_t axis) {
+  IndexMap map = layout_of(rank);
   for (size_t d = 0; d < map.from.size(); ++d)
     if (d != axis) map.to.push_back(map.from[d]);
   map.to.push_back(map.from[axis]);
@@ -143,7 +154,7 @@ BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const Loop
   if (epilogue) schedule.set_scope(buffer->name, Scope::register_);
   // The vector axis last: neighbouring lanes are neighbours in the tile.  A blocked result has it there already.
   if (has_identity_write(analyse(schedule.node(block))) && axis + 1 < static_cast<size_t>(buffer.rank())) {
-    schedule.transform_layout(buffer->name, axis_last(buffer.rank(), axis));
+    schedule.transform_layout(buffer->name, axis_last(buffer->shape.size(), axis));
   }
   return out;
 }
@@ -280,10 +291,9 @@ namespace {
 std::vector<LoopRef> vectorize_axis(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis,
                                     int lanes) {
   std::vector<LoopRef> others = loops_below(schedule, block, tile);
-  std::vector<LoopRef> along = loops_below(schedule, block, tile, analyse(schedule.node(block)).spatial().at(axis));
-  std::erase_if(along, [&](const LoopRef& loop) { return extent_of(schedule, loop) <= 1; });
-  if (along.empty()) return others;
-  LoopRef vector = along.back();
+  const auto along = innermost_within(schedule, block, tile, analyse(schedule.node(block)).spatial().at(axis));
+  if (!along) return others;
+  LoopRef vector = *along;
   std::erase(others, vector);
   if (!others.empty()) schedule.reorder(in_order(others, vector));
   if (extent_of(schedule, vector) > lanes) {

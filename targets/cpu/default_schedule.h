@@ -110,11 +110,16 @@ std::vector<LoopRef> in_order(const auto&... parts) {
 LoopRef as_one(Schedule& schedule, const std::vector<LoopRef>& loops);
 // The innermost loop of the iteration: those that the block shares with its consumers are further out.
 LoopRef own_loop(const Schedule& schedule, const BlockRef& block, const Var& iteration);
+// The innermost one of the iteration within `tile` that has more than one iteration.
+std::optional<LoopRef> innermost_within(const Schedule& schedule, const BlockRef& block, const LoopRef& tile,
+                                        const Var& iteration);
 // Of what the block writes.
 void set_scope_of(Schedule& schedule, const BlockRef& block, Scope scope);
 
+// A layout of dimensions d0, d1 …, of which nothing is made yet.
+IndexMap layout_of(size_t rank);
 // The layout of a tile whose neighbours along the axis are to lie side by side: the other axes, then this one.
-IndexMap axis_last(int rank, size_t axis);
+IndexMap axis_last(size_t rank, size_t axis);
 // Keeps the results of `block` within `tile` in registers: computes the epilogue there or, when there is none, the
 // copy-out. Returns the block that writes the memory.
 BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis);

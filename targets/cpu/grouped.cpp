@@ -57,8 +57,7 @@ GroupTile choose_group_tile(int64_t group, int64_t piece, int64_t m, int64_t k, 
 // Weights as [panel, k …, result of the panel], k in the given order.
 void pack_weights(Schedule& schedule, const Contraction& c, int64_t width, const std::vector<Var>& order) {
   const Access& b = c.read_b();
-  IndexMap map;
-  for (size_t d = 0; d < b.indices.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  IndexMap map = layout_of(b.indices.size());
   const Var& channel = map.from[dimension_of(b, c.vector_axis)];
   map.to.push_back(floor_div(channel, width));
   std::vector<bool> is_used(b.indices.size(), false);

@@ -100,11 +100,9 @@ std::optional<Packing> choose_packing(const Schedule& schedule, const Contractio
   return is_even_share(tasks, target.threads) ? Packing::panel : Packing::ahead;
 }
 
-PackedLayout::PackedLayout(const Access& operand) : operand_(operand) {
-  for (size_t d = 0; d < operand.indices.size(); ++d) {
-    map_.from.push_back(Var("d" + std::to_string(d)));
+PackedLayout::PackedLayout(const Access& operand) : operand_(operand), map_(layout_of(operand.indices.size())) {
+  for (size_t d = 0; d < operand.indices.size(); ++d)
     if (is_const_int(operand.buffer->shape[d], 1)) add(map_.from[d]);
-  }
 }
 
 Expr PackedLayout::dimension(const Var& iteration) const {

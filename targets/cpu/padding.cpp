@@ -41,10 +41,10 @@ void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopR
   std::vector<LoopRef> order = loops_below(schedule, padding, loop);
   for (const Var& v : copy.spatial()) {
     if (lanes < 2 || unit_stride(copy.write, v, copy.iters, lanes) != 1) continue;
-    for (const LoopRef& vector : loops_of(schedule, padding, v)) {
-      const auto at = std::find(order.begin(), order.end(), vector);
-      if (at == order.end() || extent_of(schedule, vector) < 2 || extent_of(schedule, vector) > lanes) continue;
-      std::rotate(at, at + 1, order.end());
+    for (const LoopRef& vector : loops_below(schedule, padding, loop, v)) {
+      if (extent_of(schedule, vector) < 2 || extent_of(schedule, vector) > lanes) continue;
+      std::erase(order, vector);
+      order.push_back(vector);
       if (order.size() > 1) schedule.reorder(order);
       const bool is_long = extent_of(schedule, order.back()) > vector_lanes;
       schedule.vectorize(is_long ? schedule.split(order.back(), {std::nullopt, vector_lanes})[1] : order.back());

@@ -5,6 +5,7 @@
 // contiguous, each lane makes a partial result (rfactor), and a second block joins them.
 #include <algorithm>
 
+#include "targets/cpu/contraction_match.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/tile_model.h"
 #include "tensor_ir/match.h"
@@ -26,13 +27,9 @@ void pack_filters(Schedule& schedule, const BlockAnalysis& analysis, const Var& 
   for (const Access& read : analysis.reads) {
     if (!read.buffer->is_constant || !read.uses(axis)) continue;
     if (unit_stride(read, axis, analysis.iters, lanes) == 1) continue;
-    IndexMap map;
-    int dimension = -1;
-    for (size_t d = 0; d < read.indices.size(); ++d) {
-      map.from.push_back(Var("d" + std::to_string(d)));
-      if (read.indices[d].get() == axis.get()) dimension = static_cast<int>(d);
-    }
+    const int dimension = dimension_of(read, axis);
     if (dimension < 0) continue;
+    IndexMap map = layout_of(read.indices.size());
     map.to.push_back(floor_div(map.from[dimension], lanes));
     for (size_t d = 0; d < read.indices.size(); ++d)
       if (static_cast<int>(d) != dimension) map.to.push_back(map.from[d]);

@@ -158,8 +158,7 @@ IndexMap packing_map(const TileUnitContraction& c, const TileBlock& tiles, int w
 
 // The tile's layout: blocks of columns outside, then everything else, one tile's columns last.
 IndexMap tile_map(const Buffer& buffer, size_t axis, const TileBlock& tiles, int width) {
-  IndexMap map;
-  for (int d = 0; d < buffer.rank(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  IndexMap map = layout_of(buffer->shape.size());
   const Columns j = columns_of(map.from[axis], tiles.columns, width);
   map.to.push_back(j.panel), map.to.push_back(j.tile);
   for (size_t d = 0; d < map.from.size(); ++d)
