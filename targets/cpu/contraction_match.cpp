@@ -1,7 +1,6 @@
 #include "targets/cpu/contraction_match.h"
 
 #include "targets/cpu/default_schedule.h"
-#include "tensor_ir/match.h"
 
 namespace tw::cpu {
 

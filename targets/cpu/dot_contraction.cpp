@@ -16,7 +16,6 @@
 #include "targets/cpu/operand_packing.h"
 #include "targets/cpu/row_blocks.h"
 #include "targets/cpu/tile_model.h"
-#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/text/printer.h"
 

@@ -10,7 +10,6 @@
 #include "targets/cpu/contraction_match.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/tile_model.h"
-#include "tensor_ir/arith/simplify.h"
 
 namespace tw::cpu {
 namespace {

@@ -14,7 +14,6 @@
 
 #include "targets/cpu/default_schedule.h"
 #include "tensor_ir/arith/simplify.h"
-#include "tensor_ir/match.h"
 
 namespace tw::cpu {
 namespace {

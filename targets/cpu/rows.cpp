@@ -12,7 +12,6 @@
 #include <algorithm>
 
 #include "targets/cpu/default_schedule.h"
-#include "tensor_ir/arith/simplify.h"
 
 namespace tw::cpu {
 namespace {
