@@ -20,7 +20,7 @@ struct Extents {
 };
 Extents extents_of(const Schedule& schedule);
 
-// The block that writes finished scores, which its consumers read from memory of this kind where a mask is applied.
+// The block that writes the finished scores: the mask's or, where there is none, a copy of sums made in `scope`.
 BlockRef finish_scores(Schedule& schedule, Scope scope);
 // The tile of weights · v whose rows are heads that share their keys: a divisor of them.
 RegisterTile choose_group_tile(const Extents& extents, int lanes, const Target& target);
