@@ -4,32 +4,32 @@
 #include "tensor_ir/match.h"
 #include "tensor_ir/text/printer.h"
 
+// Python has names for blocks, and words of the text form for scopes and axes of threads.
+namespace pybind11::detail {
+
+template <class T, auto parse>
+struct text_caster {
+  PYBIND11_TYPE_CASTER(T, const_name("str"));
+  bool load(handle source, bool) {
+    if (!isinstance<str>(source)) return false;
+    value = parse(source.cast<std::string>());
+    return true;
+  }
+};
+template <>
+struct type_caster<tw::Scope> : text_caster<tw::Scope, tw::parse_scope> {};
+template <>
+struct type_caster<tw::ThreadAxis> : text_caster<tw::ThreadAxis, tw::parse_thread_axis> {};
+template <>
+struct type_caster<tw::BlockRef>
+    : text_caster<tw::BlockRef, [](std::string name) { return tw::BlockRef{std::move(name)}; }> {
+  static handle cast(const tw::BlockRef& block, return_value_policy, handle) { return str(block.name).release(); }
+};
+
+}  // namespace pybind11::detail
+
 namespace tw::python {
 namespace {
-
-BlockRef block_of(const Schedule& schedule, const std::string& name) {
-  return schedule.block(name);
-}
-
-Scope scope_of(const std::string& name) {
-  for (const Scope scope :
-       {Scope::global, Scope::stack, Scope::local, Scope::register_, Scope::shared, Scope::fragment}) {
-    if (to_text(scope) == name) return scope;
-  }
-  throw Error(ErrorCode::schedule,
-              "there is no scope " + name + "\nhelp: the scopes are global, stack, local, register, shared, fragment");
-}
-
-ThreadAxis axis_of(const std::string& name) {
-  static const std::vector<std::pair<std::string, ThreadAxis>> axes = {
-      {"block.x", ThreadAxis::block_x},   {"block.y", ThreadAxis::block_y},   {"block.z", ThreadAxis::block_z},
-      {"thread.x", ThreadAxis::thread_x}, {"thread.y", ThreadAxis::thread_y}, {"thread.z", ThreadAxis::thread_z}};
-  for (const auto& [text, axis] : axes) {
-    if (text == name) return axis;
-  }
-  throw Error(ErrorCode::schedule,
-              "there is no thread axis " + name + "\nhelp: use block.x … block.z, thread.x … thread.z");
-}
 
 Buffer buffer_of(const Func& func, const std::string& name) {
   for (const Buffer& buffer : func.buffers) {
@@ -55,6 +55,17 @@ IndexMap index_map(const Func& func, const std::string& name, const py::function
     result.to.push_back(py::isinstance<py::int_>(item) ? Expr(item.cast<int64_t>()) : item.cast<Expr>());
   }
   return result;
+}
+
+// A row of primitives.def: what takes a list of loops takes them one by one.  Layouts' maps are functions in Python.
+template <class Result, class... Arguments>
+void bind_primitive(py::class_<Schedule>& schedule, const char* name, Result (Schedule::*method)(Arguments...)) {
+  if constexpr (std::is_same_v<std::tuple<Arguments...>, std::tuple<const std::vector<LoopRef>&>>) {
+    schedule.def(
+        name, [method](Schedule& s, const py::args& loops) { return (s.*method)(loops.cast<std::vector<LoopRef>>()); });
+  } else if constexpr (!(std::is_same_v<Arguments, const IndexMap&> || ...)) {
+    schedule.def(name, method);
+  }
 }
 
 Choice choice_of(const py::handle& value) {
@@ -105,7 +116,8 @@ void bind_schedule(py::module_& module) {
       .def("__eq__", [](const LoopRef& a, const LoopRef& b) { return a == b; })
       .def("__hash__", [](const LoopRef& loop) { return py::hash(py::str(loop.name())); });
 
-  py::class_<Schedule>(module, "Schedule")
+  py::class_<Schedule> schedule(module, "Schedule");
+  schedule
       .def(py::init([](const Func& func, const std::map<std::string, py::object>& decisions) {
              Decisions parsed;
              for (const auto& [name, value] : decisions) parsed[name] = choice_of(value);
@@ -119,58 +131,15 @@ void bind_schedule(py::module_& module) {
                              "What was asked for: dicts of name, candidates, costs, analytic and chosen (positions).")
       .def_property_readonly("func", &Schedule::func)
       .def_property_readonly("trace", [](const Schedule& s) { return to_text(s.trace()); })
-      .def("blocks",
-           [](const Schedule& s) {
-             std::vector<std::string> names;
-             for (const BlockRef& block : s.blocks()) names.push_back(block.name);
-             return names;
-           })
-      .def("loops", [](const Schedule& s, const std::string& block) { return s.loops(block_of(s, block)); })
-      .def(
-          "extent", [](const Schedule& s, const LoopRef& loop) { return as_int(s.node(loop).extent); }, py::arg("loop"),
-          "Iterations of a loop; None: known when a run begins.")
-      .def("split", [](Schedule& s, const LoopRef& loop,
-                       const std::vector<std::optional<int64_t>>& factors) { return s.split(loop, factors); })
-      .def("fuse", [](Schedule& s, const py::args& loops) { return s.fuse(loops.cast<std::vector<LoopRef>>()); })
-      .def("reorder", [](Schedule& s, const py::args& loops) { s.reorder(loops.cast<std::vector<LoopRef>>()); })
-      .def("parallel", &Schedule::parallel)
-      .def("vectorize", &Schedule::vectorize)
-      .def("unroll", &Schedule::unroll)
-      .def("pipeline", &Schedule::pipeline)
-      .def("tensorize", &Schedule::tensorize)
-      .def("bind", [](Schedule& s, const LoopRef& loop, const std::string& axis) { s.bind(loop, axis_of(axis)); })
-      .def("annotate", [](Schedule& s, const LoopRef& loop, const std::string& key,
-                          const AttributeValue& value) { s.annotate(loop, key, value); })
-      .def("annotate", [](Schedule& s, const std::string& block, const std::string& key,
-                          const AttributeValue& value) { s.annotate(block_of(s, block), key, value); })
-      .def("compute_at",
-           [](Schedule& s, const std::string& block, const LoopRef& loop) { s.compute_at(block_of(s, block), loop); })
-      .def("reverse_compute_at", [](Schedule& s, const std::string& block,
-                                    const LoopRef& loop) { s.reverse_compute_at(block_of(s, block), loop); })
-      .def("compute_inline", [](Schedule& s, const std::string& block) { s.compute_inline(block_of(s, block)); })
-      .def("reverse_compute_inline",
-           [](Schedule& s, const std::string& block) { s.reverse_compute_inline(block_of(s, block)); })
-      .def("cache_read",
-           [](Schedule& s, const std::string& block, const std::string& buffer, const std::string& scope) {
-             return s.cache_read(block_of(s, block), buffer, scope_of(scope)).name;
-           })
-      .def("cache_write",
-           [](Schedule& s, const std::string& block, const std::string& buffer, const std::string& scope) {
-             return s.cache_write(block_of(s, block), buffer, scope_of(scope)).name;
-           })
-      .def("set_scope", [](Schedule& s, const std::string& buffer,
-                           const std::string& scope) { s.set_scope(buffer, scope_of(scope)); })
+      .def("blocks", &Schedule::blocks)
+      .def("loops", &Schedule::loops)
       .def("transform_layout",
            [](Schedule& s, const std::string& buffer, const py::function& map) {
              s.transform_layout(buffer, index_map(s.func(), buffer, map));
            })
-      .def("pad", [](Schedule& s, const std::string& block,
-                     const std::vector<int64_t>& multiples) { s.pad(block_of(s, block), multiples); })
-      .def("decompose_reduction",
-           [](Schedule& s, const std::string& block, const LoopRef& loop) {
-             return s.decompose_reduction(block_of(s, block), loop).name;
-           })
-      .def("rfactor", [](Schedule& s, const LoopRef& loop, int axis) { return s.rfactor(loop, axis).name; })
+      .def(
+          "extent", [](const Schedule& s, const LoopRef& loop) { return as_int(s.node(loop).extent); }, py::arg("loop"),
+          "Iterations of a loop; None: known when a run begins.")
       .def_static(
           "replay", [](const std::string& trace, const Func& func) { return replay(parse_trace(trace), func); },
           py::arg("trace"), py::arg("func"))
@@ -186,6 +155,9 @@ void bind_schedule(py::module_& module) {
             return parsed.decided_schedule(func, parsed, decided);
           },
           py::arg("func"), py::arg("target") = "cpu", py::arg("decisions") = py::dict());
+#define PRIMITIVE(name, method, Result, ...) \
+  bind_primitive(schedule, #method, static_cast<Result (Schedule::*)(__VA_ARGS__)>(&Schedule::method));
+#include "schedule/primitives.def"
 }
 
 }  // namespace tw::python

@@ -18,11 +18,16 @@ struct Environment {
     throw Error(ErrorCode::schedule, "error[replay]: " + message + "\n  help: " + help);
   }
 
-  const Bound& find(const TraceValue& v, const char* what) const {
+  const std::string& word(const TraceValue& v, const char* what, const char* help = "write it without quotes") const {
     const auto* name = std::get_if<TraceName>(&v.value);
-    if (!name) fail(std::string(what) + " is expected", "give a name that an earlier line has bound");
-    const auto found = names.find(name->name);
-    if (found == names.end()) fail("`" + name->name + "` is not bound", "bind it first, as in: i, j = loops(\"C\")");
+    if (!name) fail(std::string(what) + " is expected", help);
+    return name->name;
+  }
+
+  const Bound& find(const TraceValue& v, const char* what) const {
+    const std::string& name = word(v, what, "give a name that an earlier line has bound");
+    const auto found = names.find(name);
+    if (found == names.end()) fail("`" + name + "` is not bound", "bind it first, as in: i, j = loops(\"C\")");
     return found->second;
   }
 };
@@ -95,30 +100,14 @@ struct Decode<IndexMap> {
     return parse_index_map(Decode<std::string>::from(v, env));
   }
 };
-// A word of the syntax: a scope or a thread axis.
-template <class T>
-T decode_word(const TraceValue& v, std::initializer_list<T> all, const char* what) {
-  std::string known;
-  for (const T value : all) {
-    if (const auto* name = std::get_if<TraceName>(&v.value); name && name->name == syntax::word(value)) return value;
-    known += (known.empty() ? "" : ", ") + std::string(syntax::word(value));
-  }
-  Environment::fail(std::string(what) + " is expected", "it is one of: " + known);
-}
 template <>
 struct Decode<Scope> {
-  static Scope from(const TraceValue& v, const Environment&) {
-    return decode_word(v, {Scope::global, Scope::stack, Scope::local, Scope::register_, Scope::shared, Scope::fragment},
-                       "a scope");
-  }
+  static Scope from(const TraceValue& v, const Environment& env) { return parse_scope(env.word(v, "a scope")); }
 };
 template <>
 struct Decode<ThreadAxis> {
-  static ThreadAxis from(const TraceValue& v, const Environment&) {
-    return decode_word(v,
-                       {ThreadAxis::block_x, ThreadAxis::block_y, ThreadAxis::block_z, ThreadAxis::thread_x,
-                        ThreadAxis::thread_y, ThreadAxis::thread_z},
-                       "a thread axis");
+  static ThreadAxis from(const TraceValue& v, const Environment& env) {
+    return parse_thread_axis(env.word(v, "a thread axis"));
   }
 };
 template <class T>
@@ -201,6 +190,18 @@ const std::map<std::string, Row>& rows() {
 }
 
 }  // namespace
+
+Scope parse_scope(std::string_view word) {
+  if (const auto scope = syntax::find_word<Scope>(syntax::scope_words, word)) return *scope;
+  throw Error(ErrorCode::schedule, "there is no scope `" + std::string(word) +
+                                       "`\n  help: the scopes are global, stack, local, register, shared, fragment");
+}
+
+ThreadAxis parse_thread_axis(std::string_view word) {
+  if (const auto axis = syntax::find_word<ThreadAxis>(syntax::thread_axis_words, word)) return *axis;
+  throw Error(ErrorCode::schedule, "there is no thread axis `" + std::string(word) +
+                                       "`\n  help: use block.x … block.z, thread.x … thread.z");
+}
 
 Schedule replay(const Trace& trace, const Func& func) {
   Schedule schedule(func);

@@ -121,6 +121,10 @@ class Schedule {
 };
 
 std::string to_text(const IndexMap& map);
+
+// From text; Error(schedule) says what there is.
 IndexMap parse_index_map(std::string_view text);  // "(n, c) -> (n, c // 16, c % 16)"
+Scope parse_scope(std::string_view word);
+ThreadAxis parse_thread_axis(std::string_view word);
 
 }  // namespace tw

@@ -96,9 +96,9 @@ Expr flat_offset(const Buffer& buffer, const std::vector<Expr>& indices) {
 }
 
 Intrinsic intrinsic_named(const std::string& name) {
-  const auto found = std::find(std::begin(syntax::intrinsic_words), std::end(syntax::intrinsic_words), name);
-  check(found != std::end(syntax::intrinsic_words), "instruction: a product's name is its intrinsic's");
-  return static_cast<Intrinsic>(found - std::begin(syntax::intrinsic_words));
+  const auto found = syntax::find_word<Intrinsic>(syntax::intrinsic_words, name);
+  check(found.has_value(), "instruction: a product's name is its intrinsic's");
+  return *found;
 }
 
 class Matcher {

@@ -99,7 +99,8 @@ double tile_cost(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t
 }
 
 RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& target, const Sweep& sweep) {
-  return std::ranges::min(tiles_that_fit(m, n_vectors, target), {},
+  const auto tiles = tiles_that_fit(std::max<int64_t>(1, m), std::max<int64_t>(1, n_vectors), target);
+  return std::ranges::min(tiles, {},
                           [&](const RegisterTile& tile) { return tile_cost(tile, m, n_vectors, k, target, sweep); });
 }
 

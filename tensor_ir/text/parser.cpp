@@ -14,10 +14,8 @@ namespace {
 
 template <class Enum, size_t n>
 std::optional<Enum> find_word(const char* const (&words)[n], const Token& token) {
-  for (size_t i = 0; i < n; ++i) {
-    if (token.is(words[i])) return static_cast<Enum>(i);
-  }
-  return std::nullopt;
+  const bool is_word = token.kind == TokenKind::name && !token.is_quoted;
+  return is_word ? syntax::find_word<Enum>(words, token.text) : std::nullopt;
 }
 
 class Parser : public ExprParser {

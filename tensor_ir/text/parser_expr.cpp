@@ -28,12 +28,6 @@ const BinarySyntax* find_binary_word(std::string_view word) {
   return nullptr;
 }
 
-std::optional<Intrinsic> find_intrinsic(std::string_view word) {
-  auto begin = std::begin(syntax::intrinsic_words), end = std::end(syntax::intrinsic_words);
-  auto it = std::find(begin, end, word);
-  return it == end ? std::optional<Intrinsic>() : static_cast<Intrinsic>(it - begin);
-}
-
 constexpr BinaryOp reductions[] = {BinaryOp::add, BinaryOp::mul,         BinaryOp::min,
                                    BinaryOp::max, BinaryOp::logical_and, BinaryOp::logical_or};
 
@@ -275,7 +269,7 @@ Expr ExprParser::make_function(const Token& name, std::optional<DType> dtype, st
     fail(name.span, std::string(word) + " takes " + std::to_string(count) +
                         (count == 1 ? " argument, not " : " arguments, not ") + std::to_string(arguments.size()));
   };
-  if (std::optional<Intrinsic> intrinsic = find_intrinsic(word)) {
+  if (std::optional<Intrinsic> intrinsic = syntax::find_word<Intrinsic>(syntax::intrinsic_words, word)) {
     if (arity_of(*intrinsic) >= 0) need(arity_of(*intrinsic));
     std::optional<DType> result = dtype ? dtype : call_dtype(*intrinsic, arguments);
     if (!result) {

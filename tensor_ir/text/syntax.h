@@ -1,6 +1,7 @@
 // Words and operators of the text form, shared by printer and parser, so that the two cannot disagree.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -72,6 +73,13 @@ inline constexpr const char* node_words[] = {
 #define STMT_NODE(Name) #Name,
 #include "tensor_ir/nodes.def"
 };
+
+// What a word of one of these tables stands for.
+template <class Enum, size_t n>
+std::optional<Enum> find_word(const char* const (&words)[n], std::string_view word) {
+  const auto found = std::find(std::begin(words), std::end(words), word);
+  return found == std::end(words) ? std::optional<Enum>() : static_cast<Enum>(found - std::begin(words));
+}
 
 inline const char* word(Scope scope) {
   return scope_words[static_cast<size_t>(scope)];
