@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "autotune/database/digest.h"
+#include "tensor_ir/digest.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"

@@ -6,88 +6,28 @@
 
 #include "schedule/edit.h"
 #include "tensor_ir/arith/region.h"
-#include "tensor_ir/interp/interp.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/plan_size.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"
 
 namespace tw {
 namespace {
 
-// An index expression over variables 0…n-1, evaluated quickly and often.
-class IndexProgram {
- public:
-  IndexProgram(const Expr& e, const std::vector<Var>& vars) { compile(e, vars); }
-
-  int64_t run(const int64_t* values) const {
-    int64_t stack[64];
-    int top = 0;
-    for (const Step& step : steps_) {
-      if (step.kind == Step::constant) {
-        stack[top++] = step.value;
-      } else if (step.kind == Step::variable) {
-        stack[top++] = values[step.value];
-      } else {
-        const int64_t b = stack[--top], a = stack[top - 1];
-        stack[top - 1] = apply(step.op, a, b);
-      }
-    }
-    return stack[0];
+// A new index, computed from the old ones.
+Size index_program(const Expr& e, const std::vector<Var>& old) {
+  bool is_known = true;
+  visit(e, [&](const Binary& b) {
+    const bool is_division = b.op == BinaryOp::floor_div || b.op == BinaryOp::floor_mod;
+    is_known &= !is_division || as_int(b.b).value_or(0) > 0;
+  });
+  const auto program = as_size(e, old);
+  if (!is_known || !program) {
+    refuse("layout", "the index " + to_text(e) + " is not made of + - * // % of the old indices", Stmt(),
+           "divide by positive constants");
   }
-
- private:
-  struct Step {
-    enum Kind { constant, variable, operation } kind;
-    int64_t value = 0;
-    BinaryOp op = BinaryOp::add;
-  };
-
-  static int64_t apply(BinaryOp op, int64_t a, int64_t b) {
-    switch (op) {
-      case BinaryOp::add:
-        return a + b;
-      case BinaryOp::sub:
-        return a - b;
-      case BinaryOp::mul:
-        return a * b;
-      case BinaryOp::floor_div:
-        return a >= 0 ? a / b : -((-a + b - 1) / b);
-      case BinaryOp::floor_mod:
-        return a - b * apply(BinaryOp::floor_div, a, b);
-      case BinaryOp::min:
-        return std::min(a, b);
-      default:
-        return std::max(a, b);
-    }
-  }
-
-  void compile(const Expr& e, const std::vector<Var>& vars, int depth = 0) {
-    if (const auto value = as_int(e)) {
-      steps_.push_back({Step::constant, *value, BinaryOp::add});
-      return;
-    }
-    if (e.kind() == NodeKind::Var) {
-      const auto found = std::find(vars.begin(), vars.end(), Var::of(e));
-      if (found != vars.end()) {
-        steps_.push_back({Step::variable, found - vars.begin(), BinaryOp::add});
-        return;
-      }
-    }
-    const auto* b = e.as<Binary>();
-    const bool is_division = b && (b->op == BinaryOp::floor_div || b->op == BinaryOp::floor_mod);
-    const bool is_known =
-        b && (b->op == BinaryOp::add || b->op == BinaryOp::sub || b->op == BinaryOp::mul || b->op == BinaryOp::min ||
-              b->op == BinaryOp::max || (is_division && as_int(b->b).value_or(0) > 0));
-    if (!is_known || depth > 60) {
-      refuse("layout", "the index " + to_text(e) + " is not made of + - * // % of the old indices", Stmt(),
-             "divide by positive constants");
-    }
-    compile(b->a, vars, depth + 1);
-    compile(b->b, vars, depth + 1);
-    steps_.push_back({Step::operation, 0, b->op});
-  }
-
-  std::vector<Step> steps_;
-};
+  return *program;
+}
 
 // Groups of old indices that share new ones; each group must be one to one by itself.
 void check_one_to_one(const IndexMap& map, const std::vector<int64_t>& extents) {
@@ -113,12 +53,12 @@ void check_one_to_one(const IndexMap& map, const std::vector<int64_t>& extents) 
       if (count > (int64_t{1} << 22))
         refuse("layout", "the map mixes too many elements in one index to be checked", Stmt(), "fuse fewer dimensions");
     }
-    std::vector<IndexProgram> programs;
+    std::vector<Size> programs;
     bool is_plain = members.size() == 1 && extents[root] <= 1;
     for (size_t t = 0; t < map.to.size(); ++t) {
       if (uses[t].empty() || find(uses[t][0]) != root) continue;
       is_plain |= members.size() == 1 && map.to[t].is_same(map.from[root]);
-      programs.emplace_back(map.to[t], map.from);
+      programs.push_back(index_program(map.to[t], map.from));
     }
     if (is_plain) continue;
     std::set<std::vector<int64_t>> seen;
@@ -127,7 +67,7 @@ void check_one_to_one(const IndexMap& map, const std::vector<int64_t>& extents) 
       int64_t rest = k;
       for (const size_t m : members) values[m] = rest % extents[m], rest /= extents[m];
       std::vector<int64_t> image;
-      for (const IndexProgram& p : programs) image.push_back(p.run(values.data()));
+      for (const Size& p : programs) image.push_back(p.at(values));
       if (!seen.insert(std::move(image)).second) {
         refuse("layout", "the map " + to_text(map) + " sends different elements to one place", Stmt(),
                "keep every digit of each index, as in (c // 16, c % 16)");
@@ -235,20 +175,20 @@ void apply_layout(const NDArray& array, const IndexMap& map, NDArray& result) {
       }
       const size_t i = static_cast<size_t>(std::find(map.from.begin(), map.from.end(), vars[0]) - map.from.begin());
       check(i < rank, "apply_layout: the map uses its own variables");
-      const IndexProgram program(atom, {map.from[i]});
+      const Size program = index_program(atom, {map.from[i]});
       for (int64_t v = 0; v < array.shape()[i]; ++v)
-        offsets[i][static_cast<size_t>(v)] += program.run(&v) * coefficient * stride;
+        offsets[i][static_cast<size_t>(v)] += program.at({&v, 1}) * coefficient * stride;
     }
   }
   auto* to = static_cast<char*>(result.data());
   const auto* from = static_cast<const char*>(array.data());
   if (!is_separable) {
-    std::vector<IndexProgram> programs;
-    for (const Expr& e : map.to) programs.emplace_back(e, map.from);
+    std::vector<Size> programs;
+    for (const Expr& e : map.to) programs.push_back(index_program(e, map.from));
     std::vector<int64_t> index(rank, 0);
     for (int64_t k = 0; k < array.size(); ++k) {
       int64_t place = 0;
-      for (size_t t = 0; t < programs.size(); ++t) place = place * physical[t] + programs[t].run(index.data());
+      for (size_t t = 0; t < programs.size(); ++t) place = place * physical[t] + programs[t].at(index);
       std::memcpy(to + place * width, from + k * width, width);
       for (size_t i = rank; i-- > 0 && ++index[i] == array.shape()[i];) index[i] = 0;
     }

@@ -14,11 +14,9 @@
 #include <vector>
 
 #include "runtime/artifact/file_map.h"
+#include "tensor_ir/digest.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace tw {
 namespace {
@@ -32,10 +30,6 @@ struct Header {
   uint64_t bytes = 0;     // of the code that follows
   uint64_t checksum = 0;  // of it
 };
-
-uint64_t checksum_of(std::string_view code) {
-  return XXH3_64bits(code.data(), code.size());
-}
 
 void complain(const std::string& text) {
   std::fprintf(stderr, "tilewright: %s\n", text.c_str());
@@ -96,7 +90,7 @@ std::optional<std::string> KernelCache::find(const std::string& key) {
   if (content->size() >= sizeof header) std::memcpy(&header, content->data(), sizeof header);
   const std::string_view code = std::string_view(*content).substr(std::min(content->size(), sizeof header));
   if (code.size() != header.bytes || code.empty() || std::memcmp(header.magic, expected.magic, sizeof header.magic) ||
-      header.checksum != checksum_of(code)) {
+      header.checksum != hash_of(code)) {
     complain("the cached kernel " + path.string() + " is damaged; it is compiled again");
     std::error_code ignored;
     fs::remove(path, ignored);
@@ -110,7 +104,7 @@ std::optional<std::string> KernelCache::find(const std::string& key) {
 void KernelCache::store(const std::string& key, std::string_view code) {
   Header header;
   header.bytes = code.size();
-  header.checksum = checksum_of(code);
+  header.checksum = hash_of(code);
   try {
     if (fs::create_directories(directory_)) fs::permissions(directory_, fs::perms::owner_all);
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(code))};
@@ -172,11 +166,7 @@ std::string cache_key(std::string_view text, const Target& target, std::string_v
     content += std::to_string(part.size()) + ':';
     content += part;
   }
-  const XXH128_hash_t hash = XXH3_128bits(content.data(), content.size());
-  char digits[33];
-  std::snprintf(digits, sizeof digits, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return digits;
+  return digest_of(content);
 }
 
 std::string cache_key(const Kernel& kernel, const Target& target, std::string_view build) {

@@ -7,9 +7,7 @@
 #include <cmath>
 #include <unordered_map>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "tensor_ir/digest.h"
 #include "tensor_ir/node_dispatch.h"
 #include "tensor_ir/text/syntax.h"
 
@@ -140,8 +138,7 @@ class Equality {
 
 class Hasher {
  public:
-  uint64_t result() const { return XXH3_64bits(bytes_.data(), bytes_.size()); }
-  XXH128_hash_t long_result() const { return XXH3_128bits(bytes_.data(), bytes_.size()); }
+  const std::string& bytes() const { return bytes_; }
 
   void add(const Func& f) {
     integer(f.buffers.size()), integer(f.parameters.size()), integer(f.output_count);
@@ -251,10 +248,10 @@ class Hasher {
 };
 
 template <class T>
-uint64_t hash_of(const T& value) {
+std::string bytes_of(const T& value) {
   Hasher hasher;
   hasher.add(value);
-  return hasher.result();
+  return hasher.bytes();
 }
 
 }  // namespace
@@ -270,23 +267,17 @@ bool structural_equal(const Func& a, const Func& b) {
 }
 
 uint64_t structural_hash(const Expr& e) {
-  return hash_of(e);
+  return hash_of(bytes_of(e));
 }
 uint64_t structural_hash(const Stmt& s) {
-  return hash_of(s);
+  return hash_of(bytes_of(s));
 }
 uint64_t structural_hash(const Func& f) {
-  return hash_of(f);
+  return hash_of(bytes_of(f));
 }
 
 std::string structural_digest(const Func& f) {
-  Hasher hasher;
-  hasher.add(f);
-  const XXH128_hash_t hash = hasher.long_result();
-  char digits[33];
-  std::snprintf(digits, sizeof digits, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return digits;
+  return digest_of(bytes_of(f));
 }
 
 }  // namespace tw

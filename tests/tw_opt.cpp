@@ -106,7 +106,7 @@ std::vector<NDArray> random_arguments(const Func& f, const std::map<std::string,
   std::vector<NDArray> arrays;
   for (const Buffer& buffer : f.buffers) {
     Shape shape;
-    for (const Expr& extent : buffer->shape) shape.push_back(evaluate_int(extent, parameters));
+    for (const Expr& extent : buffer->shape) shape.push_back(evaluate(extent, parameters).get_int(0));
     NDArray array(buffer->dtype, shape);
     for (int64_t i = 0; i < array.size(); ++i) {
       auto value = static_cast<int64_t>(random() % 33) - 16;

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "autotune/database/digest.h"
+#include "tensor_ir/digest.h"
 #include "autotune/database/sqlite.h"
 #include "runtime/error.h"
 #include "schedule/decisions.h"
@@ -17,13 +17,29 @@
 #include "tensor_ir/text/parser.h"
 
 namespace tw::autotune {
+
+using nlohmann::json;
+
+// As rows.
+void to_json(json& row, const Sample& sample) {
+  row = {sample.incumbent, sample.candidate};
+}
+void from_json(const json& row, Sample& sample) {
+  sample = {row.at(0), row.at(1)};
+}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Record, digest, task, target, space, compiler, decisions, trace, predicted, status,
+                                   detail, samples, ratio, ratio_low, ratio_high, ratio_to_default, machine,
+                                   measured_at)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Confirmation, record, model, ratio, verdict, measured_at)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(JobTask, key, name, groups, seconds, flops, bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(JobRow, model, name, target, space, compiler, seconds, tasks, peak_flops, bandwidth,
+                                   machine, budget, seed, started_at)
+
 namespace {
 
 // Of a record in a query: more networks say that it makes them faster than say the opposite.
 constexpr const char* is_winner =
     "status = 'ok' AND (SELECT sum(verdict) FROM confirmations WHERE record = records.digest) > 0";
-
-using nlohmann::json;
 
 constexpr char schema[] =
 #include "autotune/schema.inc"
@@ -197,43 +213,19 @@ std::string problem_of(const Table& table, const json& row) {
   return "";
 }
 
-json row_of(const Record& record) {
-  json samples = json::array();
-  for (const Sample& sample : record.samples) samples.push_back({sample.incumbent, sample.candidate});
-  return {{"task", record.task},
-          {"target", record.target},
-          {"space", record.space},
-          {"compiler", record.compiler},
-          {"decisions", record.decisions},
-          {"trace", record.trace},
-          {"predicted", record.predicted},
-          {"status", record.status},
-          {"detail", record.detail},
-          {"samples", samples.dump()},
-          {"ratio", record.ratio},
-          {"ratio_low", record.ratio_low},
-          {"ratio_high", record.ratio_high},
-          {"ratio_to_default", record.ratio_to_default},
-          {"machine", record.machine},
-          {"measured_at", record.measured_at}};
+// The columns "samples" and "tasks" are lists, as the text of JSON.
+json as_text(json row, const char* column) {
+  row[column] = text_of(row[column]);
+  return row;
 }
 
-Record record_of(const json& row) {
-  const auto text = [&](const char* name) { return row.at(name).get<std::string>(); };
-  const auto real = [&](const char* name) { return row.at(name).get<double>(); };
-  Record record;
-  record.digest = text("digest"), record.task = text("task"), record.target = text("target");
-  record.space = row.at("space").get<int64_t>(), record.compiler = text("compiler");
-  record.decisions = text("decisions"), record.trace = text("trace");
-  record.predicted = real("predicted"), record.status = text("status"), record.detail = text("detail"),
-  record.machine = text("machine");
-  record.ratio = real("ratio"), record.ratio_low = real("ratio_low"), record.ratio_high = real("ratio_high");
-  record.ratio_to_default = real("ratio_to_default"), record.measured_at = row.at("measured_at").get<int64_t>();
-  const json samples = json::parse(text("samples"), nullptr, false);
+Record record_of(json row) {
+  const json samples = json::parse(row.at("samples").get<std::string>(), nullptr, false);
+  row["samples"] = json::array();
   for (const json& sample : samples)
     if (sample.is_array() && sample.size() == 2 && sample[0].is_number() && sample[1].is_number())
-      record.samples.push_back({sample[0].get<double>(), sample[1].get<double>()});
-  return record;
+      row["samples"].push_back(sample);
+  return row;
 }
 
 }  // namespace
@@ -241,6 +233,18 @@ Record record_of(const json& row) {
 struct Database::State {
   std::filesystem::path path;
   Connection connection;
+
+  // Those that the rest of the query names.
+  template <class... Values>
+  std::vector<Record> records(const std::string& rest, const Values&... values) const {
+    const Table& table = table_of("records");
+    Statement statement = connection.prepare("SELECT " + columns_of(table) + " FROM records WHERE " + rest);
+    int position = 0;
+    (statement.bind(++position, values), ...);
+    std::vector<Record> result;
+    while (statement.step()) result.push_back(record_of(read_row(table, statement)));
+    return result;
+  }
 
   // Adds the row with its digest, which it gives.
   std::string add(std::string_view name, json row) {
@@ -288,60 +292,23 @@ void Database::add_task(const std::string& key, const std::string& func) {
   state_->add("tasks", {{"key", key}, {"func", func}});
 }
 void Database::add(const JobRow& job) {
-  json tasks = json::array();
-  for (const JobTask& task : job.tasks) {
-    tasks.push_back({{"key", task.key},
-                     {"name", task.name},
-                     {"groups", task.groups},
-                     {"seconds", task.seconds},
-                     {"flops", task.flops},
-                     {"bytes", task.bytes}});
-  }
-  state_->add("jobs", {{"model", job.model},
-                       {"name", job.name},
-                       {"target", job.target},
-                       {"space", job.space},
-                       {"compiler", job.compiler},
-                       {"seconds", job.seconds},
-                       {"tasks", text_of(tasks)},
-                       {"peak_flops", job.peak_flops},
-                       {"bandwidth", job.bandwidth},
-                       {"machine", job.machine},
-                       {"budget", job.budget},
-                       {"seed", job.seed},
-                       {"started_at", job.started_at}});
+  state_->add("jobs", as_text(job, "tasks"));
 }
 std::string Database::add(const Record& record) {
-  return state_->add("records", row_of(record));
+  return state_->add("records", as_text(record, "samples"));
 }
-void Database::add(const Confirmation& c) {
-  state_->add("confirmations", {{"record", c.record},
-                                {"model", c.model},
-                                {"ratio", c.ratio},
-                                {"verdict", c.verdict},
-                                {"measured_at", c.measured_at}});
+void Database::add(const Confirmation& confirmation) {
+  state_->add("confirmations", confirmation);
 }
 
 std::vector<Record> Database::records(const std::string& target, const std::string& task, int64_t space,
                                       const std::string& compiler) const {
-  const Table& table = table_of("records");
-  Statement statement = state_->connection.prepare(
-      "SELECT " + columns_of(table) +
-      " FROM records WHERE target = ? AND task = ? AND space = ? AND compiler = ? ORDER BY digest");
-  statement.bind(1, target).bind(2, task).bind(3, space).bind(4, compiler);
-  std::vector<Record> result;
-  while (statement.step()) result.push_back(record_of(read_row(table, statement)));
-  return result;
+  return state_->records("target = ? AND task = ? AND space = ? AND compiler = ? ORDER BY digest", target, task, space,
+                         compiler);
 }
 
 std::vector<Record> Database::records(const std::string& target) const {
-  const Table& table = table_of("records");
-  Statement statement = state_->connection.prepare("SELECT " + columns_of(table) +
-                                                   " FROM records WHERE target = ? ORDER BY task, digest");
-  statement.bind(1, target);
-  std::vector<Record> result;
-  while (statement.step()) result.push_back(record_of(read_row(table, statement)));
-  return result;
+  return state_->records("target = ? ORDER BY task, digest", target);
 }
 
 Func parse_task(const std::string& text) {
@@ -364,16 +331,11 @@ std::string Database::func_text(const std::string& task) const {
 }
 
 std::vector<Record> Database::winners(const std::string& target, int64_t space, const std::string& compiler) const {
-  const Table& table = table_of("records");
-  Statement statement = state_->connection.prepare(
-      "SELECT " + columns_of(table) + " FROM records WHERE target = ? AND space = ? AND compiler = ? AND " + is_winner +
-      " ORDER BY task, ratio_to_default, digest");
-  statement.bind(1, target).bind(2, space).bind(3, compiler);
-  std::vector<Record> result;
-  while (statement.step()) {
-    Record record = record_of(read_row(table, statement));
-    if (result.empty() || result.back().task != record.task) result.push_back(std::move(record));
-  }
+  std::vector<Record> result = state_->records("target = ? AND space = ? AND compiler = ? AND " +
+                                                   std::string(is_winner) + " ORDER BY task, ratio_to_default, digest",
+                                               target, space, compiler);
+  const auto others = std::ranges::unique(result, {}, &Record::task);
+  result.erase(others.begin(), others.end());
   return result;
 }
 

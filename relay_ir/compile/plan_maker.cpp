@@ -7,7 +7,7 @@
 #include "runtime/memory.h"
 #include "schedule/tree.h"
 #include "targets/backend.h"
-#include "targets/plan_size.h"
+#include "tensor_ir/plan_size.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/dimension.h"
 #include "tensor_ir/match.h"

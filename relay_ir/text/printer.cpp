@@ -1,11 +1,9 @@
 #include "relay_ir/text/printer.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <cmath>
 
 #include "relay_ir/op.h"
+#include "tensor_ir/digest.h"
 #include "tensor_ir/text/printer.h"
 #include "tensor_ir/text/syntax.h"
 
@@ -102,13 +100,8 @@ std::string type_text(const Value& value) {
 }  // namespace
 
 std::string constant_hash(const NDArray& array) {
-  const std::string type = to_string(type_of(array));
-  const XXH128_hash_t hash =
-      XXH3_128bits_withSeed(array.data(), array.byte_size(), XXH3_64bits(type.data(), type.size()));
-  char text[40];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return text;
+  const auto* bytes = static_cast<const char*>(array.data());
+  return digest_of({bytes, array.byte_size()}, hash_of(to_string(type_of(array))));
 }
 
 std::string to_text(const Graph& graph, ConstantTable* constants) {

@@ -1,6 +1,7 @@
 #include "runtime/plan/size.h"
 
 #include <algorithm>
+#include <array>
 
 namespace tw {
 namespace {
@@ -43,6 +44,8 @@ int64_t apply(Size::Op op, int64_t a, int64_t b) {
   return result;
 }
 
+constexpr size_t deepest = 64;  // of operands that wait for their operator
+
 bool is_operand(Size::Op op) {
   return op == Size::Op::number || op == Size::Op::symbol;
 }
@@ -51,17 +54,17 @@ bool is_operand(Size::Op op) {
 
 int64_t Size::at(std::span<const int64_t> symbols) const {
   if (is_known()) return value_;
-  std::vector<int64_t> stack;
+  std::array<int64_t, deepest> stack;
+  size_t depth = 0;
   for (const auto& [op, value] : program_) {
     if (is_operand(op)) {
-      stack.push_back(op == Op::number ? value : symbols[static_cast<size_t>(value)]);
-      continue;
+      stack[depth++] = op == Op::number ? value : symbols[static_cast<size_t>(value)];
+    } else {
+      --depth;
+      stack[depth - 1] = apply(op, stack[depth - 1], stack[depth]);
     }
-    const int64_t b = stack.back();
-    stack.pop_back();
-    stack.back() = apply(op, stack.back(), b);
   }
-  return stack.back();
+  return stack[0];
 }
 
 bool Size::is_well_formed(size_t symbols) const {
@@ -69,11 +72,7 @@ bool Size::is_well_formed(size_t symbols) const {
   for (const auto& [op, value] : program_) {
     if (op > Op::max) return false;
     if (op == Op::symbol && (value < 0 || static_cast<uint64_t>(value) >= symbols)) return false;
-    if (is_operand(op)) {
-      ++depth;
-    } else if (depth-- < 2) {
-      return false;
-    }
+    if (is_operand(op) ? ++depth > deepest : depth-- < 2) return false;
   }
   return depth == 1;
 }

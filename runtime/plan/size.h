@@ -32,7 +32,7 @@ class Size {
 
   // With these sizes of the open dimensions.  Error(limit): the result does not fit.
   int64_t at(std::span<const int64_t> symbols) const;
-  // Whether at() can compute it: every operator has its operands, and every symbol exists.
+  // Whether at() can compute it: every operator has its operands, few wait for theirs, and every symbol exists.
   bool is_well_formed(size_t symbols) const;
   std::string text(std::span<const std::string> symbols) const;  // "batch * 49"
 

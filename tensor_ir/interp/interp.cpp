@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "tensor_ir/interp/machine.h"
+#include "tensor_ir/match.h"
 #include "tensor_ir/text/printer.h"
 #include "tensor_ir/text/syntax.h"
 
@@ -253,10 +254,11 @@ void interpret(const Func& f, const std::vector<NDArray>& buffers, const Interpr
     NDArray array = buffers[i];
     s.name = buffer->name;
     s.dtype = buffer->dtype;
-    for (const Expr& extent : buffer->shape) s.shape.push_back(evaluate_int(extent, options.parameters));
+    const auto size = [&](const Expr& e) { return evaluate(e, options.parameters).get_int(0); };
+    for (const Expr& extent : buffer->shape) s.shape.push_back(as_int(extent) ? *as_int(extent) : size(extent));
     s.strides = compact_strides(s.shape);
     if (!buffer->strides.empty()) {
-      for (size_t d = 0; d < s.strides.size(); ++d) s.strides[d] = evaluate_int(buffer->strides[d], options.parameters);
+      for (size_t d = 0; d < s.strides.size(); ++d) s.strides[d] = size(buffer->strides[d]);
     }
     s.count = span_of(s.shape, s.strides);
     if (array.dtype() != buffer->dtype.element() || array.size() < s.count * buffer->dtype.lanes) {
@@ -272,6 +274,28 @@ void interpret(const Func& f, const std::vector<NDArray>& buffers, const Interpr
     frame.storage[i] = &s;
   }
   machine.execute(frame, frame.code);
+}
+
+// By a Func that stores it.
+NDArray evaluate(const Expr& e, const std::map<std::string, int64_t>& variables) {
+  check(!e.dtype().is_vector(), "evaluate: a scalar");
+  const Buffer result("result", e.dtype(), {Expr(1)});
+  Substitution values;
+  for (const Var& var : free_vars(e)) {
+    const auto found = variables.find(var.name());
+    if (found == variables.end())
+      throw Error(ErrorCode::verify,
+                  "evaluate: no value for variable `" + var.name() + "`\n  help: add it to the map of variables");
+    values[var] = var.dtype().is_bool() ? bool_imm(found->second != 0) : int_imm(var.dtype(), found->second);
+  }
+  Func func;
+  func.name = "value";
+  func.buffers = {result};
+  func.output_count = 1;
+  func.body = make_stmt<Store>(result, std::vector<Expr>{Expr(0)}, substitute(e, values));
+  NDArray array(e.dtype(), {1});
+  interpret(func, {array});
+  return array;
 }
 
 }  // namespace tw

@@ -26,8 +26,7 @@ struct InterpretOptions {
 // has strides.
 void interpret(const Func& f, const std::vector<NDArray>& buffers, const InterpretOptions& options = {});
 
-// The value of an expression without loads.
-double evaluate_float(const Expr& e, const std::map<std::string, double>& variables);
-int64_t evaluate_int(const Expr& e, const std::map<std::string, int64_t>& variables);
+// The value of a scalar expression with these integers as its variables, by name: one element.
+NDArray evaluate(const Expr& e, const std::map<std::string, int64_t>& variables = {});
 
 }  // namespace tw

@@ -70,7 +70,7 @@ inline std::vector<int64_t> run_time_shape(const Func& f, const Buffer& buffer) 
   std::map<std::string, int64_t> values;
   for (const Var& v : f.parameters) values[v.name()] = value_of_parameter(v);
   std::vector<int64_t> shape;
-  for (const Expr& extent : buffer->shape) shape.push_back(evaluate_int(extent, values));
+  for (const Expr& extent : buffer->shape) shape.push_back(evaluate(extent, values).get_int(0));
   return shape;
 }
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "autotune/confirm.h"
-#include "autotune/database/digest.h"
+#include "tensor_ir/digest.h"
 #include "autotune/database/sqlite.h"
 #include "autotune/database/tuned_source.h"
 #include "autotune/measure/exchange.h"

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "autotune/database/digest.h"
+#include "tensor_ir/digest.h"
 #include "autotune/database/sqlite.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"

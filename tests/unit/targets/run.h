@@ -41,7 +41,7 @@ inline Executable make_executable(const std::vector<KernelCase>& cases, const Ta
     return at;
   };
   for (const KernelCase& c : cases) {
-    auto value_of = [&](const Expr& e) { return evaluate_int(e, c.parameters); };
+    auto value_of = [&](const Expr& e) { return evaluate(e, c.parameters).get_int(0); };
     auto bytes_of = [&](const Buffer& buffer) { return value_of(buffer->shape[0]) * buffer->dtype.bytes(); };
     const LoweredFunc lowered = lower(c.func, target, c.name);
     std::map<std::string, BufferUse> uses;

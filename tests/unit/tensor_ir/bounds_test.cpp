@@ -135,7 +135,7 @@ TEST_F(BoundsTest, AffineFormIsThatOfTheExpression) {
       EXPECT_NE(factor, 0);
       value += factor * values.at(var.name());
     }
-    EXPECT_EQ(value, evaluate_int(e, values)) << to_text(e);
+    EXPECT_EQ(value, evaluate(e, values).get_int(0)) << to_text(e);
     EXPECT_EQ(affine->coefficient(free), 0);
   }
   EXPECT_FALSE(as_affine(i * j));

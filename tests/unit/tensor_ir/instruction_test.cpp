@@ -120,7 +120,7 @@ TEST(TensorInstruction, DotOfBf16RoundsAsTheMachineDoes) {
     const auto word = [](float low, float high) {
       return int_imm(u32, float_to_bf16(low) | static_cast<int64_t>(float_to_bf16(high)) << 16);
     };
-    return evaluate_float(call(Intrinsic::dot_bf16, {float_imm(f32, sum), word(a0, a1), word(b0, b1)}), {});
+    return evaluate(call(Intrinsic::dot_bf16, {float_imm(f32, sum), word(a0, a1), word(b0, b1)})).get_float(0);
   };
   // The upper products come first: they cancel the accumulator before the lower ones are added.
   EXPECT_EQ(dot(-16777216.0f, 1, 16777216.0f, 1, 1), 1.0);

@@ -244,12 +244,13 @@ TEST(SimplifyProperty, RandomExpressionsKeepTheirValue) {
         const int64_t choices[] = {low[v], high[v], low[v] + make.pick(static_cast<int>(high[v] - low[v] + 1))};
         values[make.vars[v].name()] = choices[sample < 2 ? sample : 2];
       }
-      if (fact.is_defined() && !evaluate_int(fact, values)) continue;
-      const int64_t expected = evaluate_int(e, values);
+      if (fact.is_defined() && !evaluate(fact, values).get_int(0)) continue;
+      const int64_t expected = evaluate(e, values).get_int(0);
       std::string where;
       for (const auto& [name, value] : values) where += name + "=" + std::to_string(value) + " ";
-      ASSERT_EQ(evaluate_int(simple, values), expected) << to_text(e) << "\n=> " << to_text(simple) << "\nat " << where
-                                                        << "\nfact " << (fact.is_defined() ? to_text(fact) : "none");
+      ASSERT_EQ(evaluate(simple, values).get_int(0), expected)
+          << to_text(e) << "\n=> " << to_text(simple) << "\nat " << where << "\nfact "
+          << (fact.is_defined() ? to_text(fact) : "none");
       if (bounds.low) ASSERT_LE(*bounds.low, expected) << to_text(e) << "\nat " << where;
       if (bounds.high) ASSERT_GE(*bounds.high, expected) << to_text(e) << "\nat " << where;
     }
@@ -298,7 +299,7 @@ TEST(SimplifyProperty, VectorsKeepTheirLanes) {
       auto lane_of = [&](const Expr& v) {
         return make_expr<Call>(v.dtype().element(), Intrinsic::lane_slice, std::vector<Expr>{v, Expr(l)});
       };
-      ASSERT_EQ(evaluate_int(lane_of(simple), values), evaluate_int(lane_of(e), values))
+      ASSERT_EQ(evaluate(lane_of(simple), values).get_int(0), evaluate(lane_of(e), values).get_int(0))
           << to_text(e) << "\n=> " << to_text(simple) << "\nlane " << l << " i=" << values["i"] << " j=" << values["j"];
     }
   }
@@ -330,10 +331,10 @@ TEST(SimplifyRows, EachRowHoldsOnItsTypes) {
         auto value = [&](const Pattern& p) -> double {
           const Expr e = instantiate(p, slots, dtype);
           if (e.dtype().is_float()) {
-            const double result = evaluate_float(e, {});
+            const double result = evaluate(e).get_float(0);
             return std::isnan(result) ? 12345.0 : std::signbit(result) && result == 0 ? -54321.0 : result;
           }
-          return static_cast<double>(evaluate_int(e, {}));
+          return static_cast<double>(evaluate(e).get_int(0));
         };
         if (row.condition && value(row.condition) == 0) continue;
         ++applied;
@@ -349,7 +350,8 @@ TEST(SimplifyRows, EachRowHoldsOnItsTypes) {
     const char* names[] = {"x", "y", "z", "c0", "c1", "p", "q", "r"};
     for (int s = 0; s < 8; ++s)
       slots[s] = s == 3 || s == 4 ? const_of(dtype, s == 3 ? 9 : 5) : Expr(Var(names[s], s < 5 ? dtype : boolean));
-    if (row.condition && evaluate_int(instantiate(row.condition, slots, dtype), {}) == 0) std::swap(slots[3], slots[4]);
+    if (row.condition && evaluate(instantiate(row.condition, slots, dtype)).get_int(0) == 0)
+      std::swap(slots[3], slots[4]);
     const Expr before = instantiate(row.before, slots, dtype);
     EXPECT_NE(to_text(simplify(before)), to_text(before)) << "row " << number;
   }
