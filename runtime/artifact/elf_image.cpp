@@ -1,12 +1,13 @@
 #include "runtime/artifact/elf_image.h"
 
-#include <elf.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "runtime/error.h"
@@ -23,26 +24,22 @@ constexpr uint16_t machine_cuda = 190;
                                        "\n  help: it is damaged or not made by Tilewright; compile the model again");
 }
 
-struct Types32 {
-  using Header = Elf32_Ehdr;
-  using Segment = Elf32_Phdr;
-  using Dynamic = Elf32_Dyn;
-  using Symbol = Elf32_Sym;
-  using Rela = Elf32_Rela;
-  using Rel = Elf32_Rel;
-  using Word = uint32_t;
-  static uint32_t type_of(uint32_t info) { return ELF32_R_TYPE(info); }
+// Entries of the dynamic section of images that need what is not done here.
+struct Refused {
+  int64_t tag;
+  const char* problem;
+  bool is_refused_as_zero = true;
 };
-
-struct Types64 {
-  using Header = Elf64_Ehdr;
-  using Segment = Elf64_Phdr;
-  using Dynamic = Elf64_Dyn;
-  using Symbol = Elf64_Sym;
-  using Rela = Elf64_Rela;
-  using Rel = Elf64_Rel;
-  using Word = uint64_t;
-  static uint32_t type_of(uint64_t info) { return static_cast<uint32_t>(ELF64_R_TYPE(info)); }
+constexpr Refused refused_entries[] = {
+    {DT_NEEDED, "needs another library"},
+    {DT_PLTRELSZ, "calls other libraries", false},
+    {DT_TEXTREL, "has relocations in its code"},
+    {DT_RELR, "has packed relocations", false},
+    {DT_INIT, "has initialisers"},
+    {DT_FINI, "has initialisers"},
+    {DT_INIT_ARRAY, "has initialisers"},
+    {DT_FINI_ARRAY, "has initialisers"},
+    {DT_PREINIT_ARRAY, "has initialisers"},
 };
 
 uint32_t relative_relocation(uint16_t machine) {
@@ -70,40 +67,10 @@ std::string ElfImage::architecture_of(std::span<const std::byte> file) {
   return machine == EM_X86_64 ? "x86_64" : machine == EM_AARCH64 ? "aarch64" : machine == machine_cuda ? "cuda" : "";
 }
 
-ElfImage::ElfImage(std::span<const std::byte> file) {
-  std::string architecture = architecture_of(file);
-  if (architecture.empty()) refuse("is not an ELF file that Tilewright makes");
-  if (architecture != host_cpu().architecture) require_runnable({architecture, architecture, {}}, "");
-  try {
-    if constexpr (sizeof(void*) == 8)
-      load<Types64>(file);
-    else
-      load<Types32>(file);
-  } catch (...) {
-    if (base_) munmap(base_, size_);
-    throw;
-  }
-}
-
-ElfImage::~ElfImage() {
-  if (base_) munmap(base_, size_);
-}
-
-void* ElfImage::symbol(const std::string& name) const {
-  auto found = symbols_.find(name);
-  return found == symbols_.end() ? nullptr : found->second.address;
-}
-
-void* ElfImage::function(const std::string& name) const {
-  auto found = symbols_.find(name);
-  return found == symbols_.end() || !found->second.is_executable ? nullptr : found->second.address;
-}
-
 // One load; all addresses of the image are kept as 64-bit numbers, so sums cannot wrap on a 32-bit machine.
-template <class Types>
 struct ElfImage::Loader {
-  using Segment = typename Types::Segment;
-  using Word = typename Types::Word;
+  using Segment = ElfW(Phdr);
+  using Word = ElfW(Addr);
 
   std::span<const std::byte> file;
   ElfImage& image;
@@ -144,7 +111,7 @@ struct ElfImage::Loader {
   }
 
   void read_headers() {
-    auto header = file_record<typename Types::Header>(0, "header");
+    auto header = file_record<ElfW(Ehdr)>(0, "header");
     machine = header.e_machine;
     if (header.e_type != ET_DYN) refuse("is not a shared object");
     if (header.e_phentsize != sizeof(Segment)) refuse("has program headers of an odd size");
@@ -206,17 +173,18 @@ struct ElfImage::Loader {
 
   void relocate(const Table& table, bool has_addends) const {
     if (table.bytes == 0) return;
-    const uint64_t record_bytes = has_addends ? sizeof(typename Types::Rela) : sizeof(typename Types::Rel);
+    const uint64_t record_bytes = has_addends ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
     if (table.entry_bytes != record_bytes || table.bytes % record_bytes != 0) refuse("has relocations of an odd size");
     for (uint64_t at = 0; at < table.bytes; at += record_bytes) {
-      typename Types::Rela entry{};
+      ElfW(Rela) entry{};
       if (has_addends) {
-        entry = record<typename Types::Rela>(table.address + at, "relocation table");
+        entry = record<ElfW(Rela)>(table.address + at, "relocation table");
       } else {
-        auto rel = record<typename Types::Rel>(table.address + at, "relocation table");
+        auto rel = record<ElfW(Rel)>(table.address + at, "relocation table");
         entry.r_offset = rel.r_offset, entry.r_info = rel.r_info;
       }
-      uint32_t type = Types::type_of(entry.r_info);
+      const auto type =
+          static_cast<uint32_t>(sizeof(Word) == 8 ? ELF64_R_TYPE(entry.r_info) : ELF32_R_TYPE(entry.r_info));
       if (type != relative_relocation(machine))
         refuse("has a relocation of type " + std::to_string(type) + "; only relative ones are made");
       const Segment* segment = segment_of(entry.r_offset, sizeof(Word));
@@ -247,10 +215,10 @@ struct ElfImage::Loader {
   }
 
   void read_symbols(const Table& table, const Table& strings, uint64_t count) {
-    if (table.entry_bytes != sizeof(typename Types::Symbol)) refuse("has symbols of an odd size");
+    if (table.entry_bytes != sizeof(ElfW(Sym))) refuse("has symbols of an odd size");
     const auto* text = reinterpret_cast<const char*>(memory(strings.address, strings.bytes, "string table"));
     for (uint64_t i = 1; i < count; ++i) {
-      auto symbol = record<typename Types::Symbol>(table.address + i * sizeof(typename Types::Symbol), "symbol table");
+      auto symbol = record<ElfW(Sym)>(table.address + i * sizeof(ElfW(Sym)), "symbol table");
       if (symbol.st_name >= strings.bytes) refuse("has a symbol without a name");
       const char* name = text + symbol.st_name;
       size_t length = strnlen(name, strings.bytes - symbol.st_name);
@@ -274,67 +242,28 @@ struct ElfImage::Loader {
   void read_dynamic() {
     Table rela, rel, symbols, strings;
     uint64_t hash = 0, gnu_hash = 0;
-    for (uint64_t at = 0;; at += sizeof(typename Types::Dynamic)) {
-      if (at + sizeof(typename Types::Dynamic) > dynamic_bytes) refuse("has a dynamic section that does not end");
-      auto entry = record<typename Types::Dynamic>(dynamic_address + at, "dynamic section");
-      const uint64_t value = entry.d_un.d_val;
+    const std::pair<int64_t, uint64_t*> places[] = {
+        {DT_RELA, &rela.address},
+        {DT_RELASZ, &rela.bytes},
+        {DT_RELAENT, &rela.entry_bytes},
+        {DT_REL, &rel.address},
+        {DT_RELSZ, &rel.bytes},
+        {DT_RELENT, &rel.entry_bytes},
+        {DT_SYMTAB, &symbols.address},
+        {DT_SYMENT, &symbols.entry_bytes},
+        {DT_HASH, &hash},
+        {DT_STRTAB, &strings.address},
+        {DT_STRSZ, &strings.bytes},
+        {DT_GNU_HASH, &gnu_hash},
+    };
+    for (uint64_t at = 0;; at += sizeof(ElfW(Dyn))) {
+      if (at + sizeof(ElfW(Dyn)) > dynamic_bytes) refuse("has a dynamic section that does not end");
+      const auto entry = record<ElfW(Dyn)>(dynamic_address + at, "dynamic section");
       if (entry.d_tag == DT_NULL) break;
-      switch (entry.d_tag) {
-        case DT_RELA:
-          rela.address = value;
-          break;
-        case DT_RELASZ:
-          rela.bytes = value;
-          break;
-        case DT_RELAENT:
-          rela.entry_bytes = value;
-          break;
-        case DT_REL:
-          rel.address = value;
-          break;
-        case DT_RELSZ:
-          rel.bytes = value;
-          break;
-        case DT_RELENT:
-          rel.entry_bytes = value;
-          break;
-        case DT_SYMTAB:
-          symbols.address = value;
-          break;
-        case DT_SYMENT:
-          symbols.entry_bytes = value;
-          break;
-        case DT_STRTAB:
-          strings.address = value;
-          break;
-        case DT_STRSZ:
-          strings.bytes = value;
-          break;
-        case DT_HASH:
-          hash = value;
-          break;
-        case DT_GNU_HASH:
-          gnu_hash = value;
-          break;
-        case DT_NEEDED:
-          refuse("needs another library");
-        case DT_PLTRELSZ:
-          if (value) refuse("calls other libraries");
-          break;
-        case DT_TEXTREL:
-          refuse("has relocations in its code");
-        case 36:
-          if (value) refuse("has packed relocations");
-          break;  // DT_RELR
-        case DT_INIT:
-        case DT_FINI:
-        case DT_INIT_ARRAY:
-        case DT_FINI_ARRAY:
-        case DT_PREINIT_ARRAY:
-          refuse("has initialisers");
-        default:
-          break;
-      }
+      for (const Refused& what : refused_entries)
+        if (entry.d_tag == what.tag && (entry.d_un.d_val != 0 || what.is_refused_as_zero)) refuse(what.problem);
+      for (const auto& [tag, value] : places)
+        if (entry.d_tag == tag) *value = entry.d_un.d_val;
     }
     relocate(rela, true);
     relocate(rel, false);
@@ -363,13 +292,34 @@ struct ElfImage::Loader {
   }
 };
 
-template <class Types>
-void ElfImage::load(std::span<const std::byte> file) {
-  Loader<Types> loader{file, *this};
-  loader.read_headers();
-  loader.map_segments();
-  loader.read_dynamic();
-  loader.protect_segments();
+ElfImage::ElfImage(std::span<const std::byte> file) {
+  std::string architecture = architecture_of(file);
+  if (architecture.empty()) refuse("is not an ELF file that Tilewright makes");
+  if (architecture != host_cpu().architecture) require_runnable({architecture, architecture, {}}, "");
+  try {
+    Loader loader{file, *this};
+    loader.read_headers();
+    loader.map_segments();
+    loader.read_dynamic();
+    loader.protect_segments();
+  } catch (...) {
+    if (base_) munmap(base_, size_);
+    throw;
+  }
+}
+
+ElfImage::~ElfImage() {
+  if (base_) munmap(base_, size_);
+}
+
+void* ElfImage::symbol(const std::string& name) const {
+  auto found = symbols_.find(name);
+  return found == symbols_.end() ? nullptr : found->second.address;
+}
+
+void* ElfImage::function(const std::string& name) const {
+  auto found = symbols_.find(name);
+  return found == symbols_.end() || !found->second.is_executable ? nullptr : found->second.address;
 }
 
 }  // namespace tw

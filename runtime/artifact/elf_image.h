@@ -27,15 +27,11 @@ class ElfImage {
   // The address of a defined dynamic symbol; null when there is none, or (function) when it is not in executable pages.
   void* symbol(const std::string& name) const;
   void* function(const std::string& name) const;
-  size_t symbol_count() const { return symbols_.size(); }
 
   // "x86_64", "aarch64", "arm", "cuda"; empty when the bytes are no ELF file of those.
   static std::string architecture_of(std::span<const std::byte> file);
 
  private:
-  template <class Types>
-  void load(std::span<const std::byte> file);
-  template <class Types>
   struct Loader;
 
   std::byte* base_ = nullptr;  // where virtual address first_page_ lies
