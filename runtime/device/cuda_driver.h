@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/shared_library.h"
+
 namespace tw {
 
 struct CudaDriver {
@@ -17,34 +19,36 @@ struct CudaDriver {
   using Stream = struct CudaStream*;
   using Event = struct CudaEvent*;
 
-  Result (*init)(unsigned flags);
-  Result (*error_string)(Result, const char** text);
-  Result (*device_count)(int* count);
-  Result (*device_get)(Device*, int ordinal);
-  Result (*device_name)(char* name, int length, Device);
-  Result (*device_attribute)(int* value, int attribute, Device);
-  Result (*device_memory)(size_t* bytes, Device);
-  Result (*context_retain)(Context*, Device);
-  Result (*context_release)(Device);
-  Result (*context_push)(Context);
-  Result (*context_pop)(Context*);
-  Result (*allocate)(Address*, size_t bytes);
-  Result (*free)(Address);
-  Result (*copy_in)(Address, const void* host, size_t bytes, Stream);
-  Result (*copy_out)(void* host, Address, size_t bytes, Stream);
-  Result (*module_load)(Module*, const void* image);
-  Result (*module_unload)(Module);
-  Result (*module_function)(Function*, Module, const char* name);
+  SharedLibrary library{"libcuda.so.1"};
+  Result (*init)(unsigned flags) = library.symbol("cuInit");
+  Result (*error_string)(Result, const char** text) = library.symbol("cuGetErrorString");
+  Result (*device_count)(int* count) = library.symbol("cuDeviceGetCount");
+  Result (*device_get)(Device*, int ordinal) = library.symbol("cuDeviceGet");
+  Result (*device_name)(char* name, int length, Device) = library.symbol("cuDeviceGetName");
+  Result (*device_attribute)(int* value, int attribute, Device) = library.symbol("cuDeviceGetAttribute");
+  Result (*device_memory)(size_t* bytes, Device) = library.symbol("cuDeviceTotalMem_v2");
+  Result (*context_retain)(Context*, Device) = library.symbol("cuDevicePrimaryCtxRetain");
+  Result (*context_release)(Device) = library.symbol("cuDevicePrimaryCtxRelease_v2");
+  Result (*context_push)(Context) = library.symbol("cuCtxPushCurrent_v2");
+  Result (*context_pop)(Context*) = library.symbol("cuCtxPopCurrent_v2");
+  Result (*allocate)(Address*, size_t bytes) = library.symbol("cuMemAlloc_v2");
+  Result (*free)(Address) = library.symbol("cuMemFree_v2");
+  Result (*copy_in)(Address, const void* host, size_t bytes, Stream) = library.symbol("cuMemcpyHtoDAsync_v2");
+  Result (*copy_out)(void* host, Address, size_t bytes, Stream) = library.symbol("cuMemcpyDtoHAsync_v2");
+  Result (*module_load)(Module*, const void* image) = library.symbol("cuModuleLoadData");
+  Result (*module_unload)(Module) = library.symbol("cuModuleUnload");
+  Result (*module_function)(Function*, Module, const char* name) = library.symbol("cuModuleGetFunction");
   Result (*launch)(Function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                   unsigned block_z, unsigned shared_bytes, Stream, void** arguments, void** extra);
-  Result (*stream_create)(Stream*, unsigned flags);
-  Result (*stream_destroy)(Stream);
-  Result (*stream_synchronize)(Stream);
-  Result (*event_create)(Event*, unsigned flags);
-  Result (*event_destroy)(Event);
-  Result (*event_record)(Event, Stream);
-  Result (*event_synchronize)(Event);
-  Result (*event_elapsed)(float* milliseconds, Event start, Event end);
+                   unsigned block_z, unsigned shared_bytes, Stream, void** arguments,
+                   void** extra) = library.symbol("cuLaunchKernel");
+  Result (*stream_create)(Stream*, unsigned flags) = library.symbol("cuStreamCreate");
+  Result (*stream_destroy)(Stream) = library.symbol("cuStreamDestroy_v2");
+  Result (*stream_synchronize)(Stream) = library.symbol("cuStreamSynchronize");
+  Result (*event_create)(Event*, unsigned flags) = library.symbol("cuEventCreate");
+  Result (*event_destroy)(Event) = library.symbol("cuEventDestroy_v2");
+  Result (*event_record)(Event, Stream) = library.symbol("cuEventRecord");
+  Result (*event_synchronize)(Event) = library.symbol("cuEventSynchronize");
+  Result (*event_elapsed)(float* milliseconds, Event start, Event end) = library.symbol("cuEventElapsedTime");
 
   // Opened and initialised once; null with the reason in `problem`.
   static const CudaDriver* find(std::string& problem);

@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <span>
 
+#include "runtime/shared_library.h"
 #include "targets/cuda/emit.h"
 
 namespace tw::cuda {
@@ -18,18 +20,18 @@ using Result = int;
 constexpr Result success = 0, invalid_option = 5;
 
 struct Library {
-  void* handle = nullptr;
   std::string path;
-  Result (*version)(int* major, int* minor) = nullptr;
-  const char* (*error_string)(Result) = nullptr;
+  SharedLibrary library{path};
+  Result (*version)(int* major, int* minor) = library.symbol("nvrtcVersion");
+  const char* (*error_string)(Result) = library.symbol("nvrtcGetErrorString");
   Result (*create)(Program*, const char* source, const char* name, int headers, const char* const* texts,
-                   const char* const* names) = nullptr;
-  Result (*destroy)(Program*) = nullptr;
-  Result (*compile)(Program, int count, const char* const* options) = nullptr;
-  Result (*log_size)(Program, size_t*) = nullptr;
-  Result (*log)(Program, char*) = nullptr;
-  Result (*cubin_size)(Program, size_t*) = nullptr;
-  Result (*cubin)(Program, char*) = nullptr;
+                   const char* const* names) = library.symbol("nvrtcCreateProgram");
+  Result (*destroy)(Program*) = library.symbol("nvrtcDestroyProgram");
+  Result (*compile)(Program, int count, const char* const* options) = library.symbol("nvrtcCompileProgram");
+  Result (*log_size)(Program, size_t*) = library.symbol("nvrtcGetProgramLogSize");
+  Result (*log)(Program, char*) = library.symbol("nvrtcGetProgramLog");
+  Result (*cubin_size)(Program, size_t*) = library.symbol("nvrtcGetCUBINSize");
+  Result (*cubin)(Program, char*) = library.symbol("nvrtcGetCUBIN");
 };
 
 std::mutex& mutex() {
@@ -70,44 +72,27 @@ std::vector<std::string> candidates() {
   return paths;
 }
 
-template <class F>
-bool resolve(void* handle, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(handle, name));
-  return function != nullptr;
-}
-
-// The first library that opens and has all functions; without a handle when there is none.
-Library open_library() {
+// The first library that opens and has all functions.
+std::optional<Library> open_library() {
   for (const std::string& path : candidates()) {
-    Library library;
-    library.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library.handle) continue;
-    bool is_complete = resolve(library.handle, "nvrtcVersion", library.version) &&
-                       resolve(library.handle, "nvrtcGetErrorString", library.error_string) &&
-                       resolve(library.handle, "nvrtcCreateProgram", library.create) &&
-                       resolve(library.handle, "nvrtcDestroyProgram", library.destroy) &&
-                       resolve(library.handle, "nvrtcCompileProgram", library.compile) &&
-                       resolve(library.handle, "nvrtcGetProgramLogSize", library.log_size) &&
-                       resolve(library.handle, "nvrtcGetProgramLog", library.log) &&
-                       resolve(library.handle, "nvrtcGetCUBINSize", library.cubin_size) &&
-                       resolve(library.handle, "nvrtcGetCUBIN", library.cubin);
-    if (!is_complete) {
-      dlclose(library.handle);
+    Library found{path};
+    if (!found.library.is_open()) continue;
+    if (found.library.missing()) {
+      found.library.close();
       continue;
     }
-    library.path = path;
-    if (Dl_info info; dladdr(reinterpret_cast<void*>(library.version), &info)) library.path = info.dli_fname;
-    return library;
+    if (Dl_info info; dladdr(reinterpret_cast<void*>(found.version), &info)) found.path = info.dli_fname;
+    return found;
   }
-  return {};
+  return std::nullopt;
 }
 
 // Stays open once found; looked for again until then, for a hint may come later.
 const Library* find_library() {
-  static Library library;
+  static std::optional<Library> library;
   std::lock_guard lock(mutex());
-  if (!library.handle) library = open_library();
-  return library.handle ? &library : nullptr;
+  if (!library) library = open_library();
+  return library ? &*library : nullptr;
 }
 
 const Library& need_library() {
