@@ -15,7 +15,6 @@
 
 #include "runtime/artifact/elf_image.h"
 #include "runtime/device/device.h"
-#include "runtime/machine/cpu_features.h"
 #include "runtime/memory.h"
 #include "runtime/team.h"
 
@@ -54,12 +53,6 @@ constexpr int task_bits = 48;  // more than a plan's tasks take
 // What programs of the same code share, whatever the sizes that they are for.
 struct CpuCode {
   explicit CpuCode(const ProgramSource& source) : image(source.image) {
-    for (const std::string& feature : source.requirements.features) {
-      if (feature.starts_with("amx-")) {
-        request_amx_permission();
-        break;
-      }
-    }
     for (const NDArray& constant : source.constants) {
       constants.push_back(is_aligned(constant.data()) ? constant : constant.clone());
     }
@@ -193,15 +186,7 @@ class CpuProgram final : public Program {
       }
     }
     end(outputs);
-    std::vector<double> medians;
-    for (std::vector<double>& sample : samples) {
-      if (sample.empty()) break;
-      auto middle = sample.begin() + sample.size() / 2;
-      std::nth_element(sample.begin(), middle, sample.end());
-      medians.push_back(*middle);
-    }
-    medians.resize(steps_.size());
-    return medians;
+    return medians_of(std::move(samples));
   }
 
   std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,

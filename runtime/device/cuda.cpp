@@ -177,14 +177,7 @@ class CudaProgram final : public Program {
       }
     }
     finish(outputs);
-    std::vector<double> medians(steps_.size());
-    for (size_t i = 0; i < samples.size(); ++i) {
-      if (samples[i].empty()) continue;
-      const auto middle = samples[i].begin() + static_cast<long>(samples[i].size() / 2);
-      std::nth_element(samples[i].begin(), middle, samples[i].end());
-      medians[i] = *middle;
-    }
-    return medians;
+    return medians_of(std::move(samples));
   }
 
  private:

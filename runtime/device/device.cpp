@@ -1,5 +1,7 @@
 #include "runtime/device/device.h"
 
+#include <algorithm>
+
 #include "runtime/device/cuda.h"
 #include "runtime/machine/cpu_features.h"
 
@@ -20,6 +22,17 @@ void Program::fill_scratch(std::byte, int) {}
 
 std::unique_ptr<Program> Program::at(const Plan&) const {
   return nullptr;
+}
+
+std::vector<double> medians_of(std::vector<std::vector<double>> samples) {
+  std::vector<double> medians(samples.size());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (samples[i].empty()) continue;
+    const auto middle = samples[i].begin() + static_cast<std::ptrdiff_t>(samples[i].size() / 2);
+    std::nth_element(samples[i].begin(), middle, samples[i].end());
+    medians[i] = *middle;
+  }
+  return medians;
 }
 
 std::unique_ptr<Program> make_program(const ProgramSource& source) {

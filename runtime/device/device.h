@@ -51,6 +51,9 @@ class Program {
 // The device that plan code for `source.requirements.architecture` runs on.  Error(wrong_machine | device | artifact).
 std::unique_ptr<Program> make_program(const ProgramSource& source);
 
+// Of each step's times; 0 where there are none.
+std::vector<double> medians_of(std::vector<std::vector<double>> samples);
+
 // One function a device.
 std::unique_ptr<Program> make_cpu_program(const ProgramSource& source);
 

@@ -218,14 +218,4 @@ void require_runnable(const MachineRequirements& requirements, const std::string
                   "\n  help: run it on such a machine, or compile the model with --target for this one (\"cpu\")");
 }
 
-void request_amx_permission() {
-#if defined(__x86_64__)
-  static const bool granted = syscall(SYS_arch_prctl, arch_request_state, tile_data) == 0;
-  if (granted) return;
-#endif
-  throw Error(ErrorCode::wrong_machine,
-              "the kernel does not permit this process to use AMX\n  help: Linux 5.16 or newer is needed; otherwise "
-              "compile for a target without AMX");
-}
-
 }  // namespace tw

@@ -27,7 +27,4 @@ std::string reason_not_runnable(const MachineRequirements& requirements, const H
 void require_runnable(const MachineRequirements& requirements, const std::string& what,
                       const HostCpu& cpu = host_cpu());
 
-// AMX needs the kernel's permission, asked once a process; Error(wrong_machine) when it is refused.
-void request_amx_permission();
-
 }  // namespace tw

@@ -42,6 +42,22 @@ bool is_emulated() {
   return one.second != 0 && other.second != 0 && one != other;
 }
 
+// Each with its name in JSON.
+template <class Facts, class F>
+void for_each_fact(Facts& facts, F&& f) {
+  f("architecture", facts.cpu.architecture);
+  f("cpu", facts.cpu.name);
+  f("features", facts.cpu.features);
+  f("l1_bytes", facts.caches.l1_data);
+  f("l1_ways", facts.caches.l1_ways);
+  f("l2_bytes", facts.caches.l2);
+  f("l3_bytes", facts.caches.l3);
+  f("has_half_width_fma", facts.has_half_width_fma);
+  f("cores", facts.cores);
+  f("threads", facts.threads);
+  f("is_emulated", facts.is_emulated);
+}
+
 }  // namespace
 
 MachineFacts this_machine() {
@@ -56,17 +72,8 @@ MachineFacts this_machine() {
 }
 
 std::string to_text(const MachineFacts& facts) {
-  const json value = {{"architecture", facts.cpu.architecture},
-                      {"cpu", facts.cpu.name},
-                      {"features", facts.cpu.features},
-                      {"l1_bytes", facts.caches.l1_data},
-                      {"l1_ways", facts.caches.l1_ways},
-                      {"l2_bytes", facts.caches.l2},
-                      {"l3_bytes", facts.caches.l3},
-                      {"has_half_width_fma", facts.has_half_width_fma},
-                      {"cores", facts.cores},
-                      {"threads", facts.threads},
-                      {"is_emulated", facts.is_emulated}};
+  json value;
+  for_each_fact(facts, [&](const char* name, const auto& fact) { value[name] = fact; });
   return value.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
@@ -74,17 +81,7 @@ MachineFacts parse_machine_facts(std::string_view text) {
   try {
     const json value = json::parse(text);
     MachineFacts facts;
-    value.at("architecture").get_to(facts.cpu.architecture);
-    value.at("cpu").get_to(facts.cpu.name);
-    value.at("features").get_to(facts.cpu.features);
-    value.at("l1_bytes").get_to(facts.caches.l1_data);
-    value.at("l1_ways").get_to(facts.caches.l1_ways);
-    value.at("l2_bytes").get_to(facts.caches.l2);
-    value.at("l3_bytes").get_to(facts.caches.l3);
-    value.at("has_half_width_fma").get_to(facts.has_half_width_fma);
-    value.at("cores").get_to(facts.cores);
-    value.at("threads").get_to(facts.threads);
-    value.at("is_emulated").get_to(facts.is_emulated);
+    for_each_fact(facts, [&](const char* name, auto& fact) { value.at(name).get_to(fact); });
     std::sort(facts.cpu.features.begin(), facts.cpu.features.end());
     const bool is_sensible = facts.cores >= 1 && facts.threads >= 1 && facts.threads <= Team::max_size &&
                              facts.caches.l1_data >= 0 && facts.caches.l1_ways >= 0 && facts.caches.l2 >= 0 &&

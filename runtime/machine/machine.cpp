@@ -146,23 +146,10 @@ std::string read_line(const std::string& path) {
   return line;
 }
 
-// "0-7,16-23" has 16 numbers.
-int count_list(const std::string& text) {
-  int count = 0;
-  for (size_t at = 0; at < text.size();) {
-    size_t end = std::min(text.find(',', at), text.size());
-    int first = 0, last = 0;
-    int fields = std::sscanf(text.substr(at, end - at).c_str(), "%d-%d", &first, &last);
-    if (fields >= 1) count += fields == 2 ? last - first + 1 : 1;
-    at = end + 1;
-  }
-  return count;
-}
-
-void place(CacheSizes& caches, int level, int64_t bytes, int ways, int cpus) {
+void place(CacheSizes& caches, int level, int64_t bytes, int ways) {
   if (level == 1) caches.l1_data = bytes, caches.l1_ways = ways;
   if (level == 2) caches.l2 = bytes;
-  if (level == 3) caches.l3 = bytes, caches.l3_cpus = cpus;
+  if (level == 3) caches.l3 = bytes;
 }
 
 }  // namespace
@@ -180,7 +167,7 @@ CacheSizes cache_sizes() {
     bytes *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
     const int level = std::atoi(read_line(folder + "level").c_str()),
               ways = std::atoi(read_line(folder + "ways_of_associativity").c_str());
-    place(caches, level, bytes, ways, count_list(read_line(folder + "shared_cpu_list")));
+    place(caches, level, bytes, ways);
   }
 #if defined(__x86_64__)
   // Intel's leaf 4 and AMD's 0x8000001d describe caches alike.
@@ -193,7 +180,7 @@ CacheSizes cache_sizes() {
       if (type == 0) break;
       const int ways = static_cast<int>((ebx >> 22) + 1);
       const int64_t bytes = int64_t{ways} * ((ebx >> 12 & 1023) + 1) * ((ebx & 4095) + 1) * (int64_t{ecx} + 1);
-      if (type != 2) place(caches, eax >> 5 & 7, bytes, ways, static_cast<int>((eax >> 14 & 4095) + 1));
+      if (type != 2) place(caches, eax >> 5 & 7, bytes, ways);
     }
   }
 #endif

@@ -9,7 +9,6 @@ namespace tw {
 struct CacheSizes {
   int64_t l1_data = 0, l2 = 0, l3 = 0;
   int l1_ways = 0;  // of the first one: lines that a set holds
-  int l3_cpus = 0;  // logical CPUs that share one L3
 };
 
 // Of CPU 0, from sysfs, or from cpuid where sysfs is missing.
