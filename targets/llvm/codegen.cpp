@@ -2,7 +2,7 @@
 #include "targets/llvm/codegen.h"
 
 #include <llvm/IR/Intrinsics.h>
-#include <llvm/IR/MDBuilder.h>
+#include <llvm/TargetParser/SubtargetFeature.h>
 
 #include <algorithm>
 
@@ -10,7 +10,12 @@
 #include "tensor_ir/match.h"
 
 namespace tw {
-namespace {}  // namespace
+
+std::string feature_string(const Target& target) {
+  llvm::SubtargetFeatures features;
+  for (const std::string& feature : target.features) features.AddFeature(feature);
+  return features.getString();
+}
 
 // ---------------------------------------------------------------------------------------------------------------
 // Functions
@@ -34,13 +39,7 @@ void KernelCodegen::set_function_attributes(llvm::Function* function) const {
   function->addFnAttr(llvm::Attribute::NoSync);
   function->addFnAttr("no-builtins");  // nothing may become a call of memset or the like
   function->addFnAttr("target-cpu", target_.cpu);
-  std::string features;
-  for (const std::string& feature : target_.features) {
-    if (!features.empty()) features += ',';
-    if (feature[0] != '-') features += '+';
-    features += feature;
-  }
-  function->addFnAttr("target-features", features);
+  function->addFnAttr("target-features", feature_string(target_));
   for (const auto& [name, value] : target_.function_attributes) function->addFnAttr(name, value);
 }
 
@@ -185,7 +184,7 @@ void KernelCodegen::emit(const Stmt& s) {
       return;
     }
     case NodeKind::If:
-      emit_if(*s.as<If>());
+      emit_if(s);
       return;
     case NodeKind::LetStmt: {
       const LetStmt& let = *s.as<LetStmt>();
@@ -261,13 +260,9 @@ void KernelCodegen::emit_loop(const Var& var, llvm::Value* first, llvm::Value* l
   }
 }
 
-void KernelCodegen::emit_if(const If& branch) {
-  std::vector<size_t> changed = live_stored_slots(branch.then_body);
-  if (branch.else_body.is_defined()) {
-    for (size_t id : live_stored_slots(branch.else_body)) changed.push_back(id);
-    std::sort(changed.begin(), changed.end());
-    changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
-  }
+void KernelCodegen::emit_if(const Stmt& s) {
+  const If& branch = *s.as<If>();
+  const std::vector<size_t> changed = live_stored_slots(s);
   llvm::Value* condition = emit(branch.condition);
   auto* then_block = llvm::BasicBlock::Create(context_, "then", function_);
   auto* else_block = llvm::BasicBlock::Create(context_, "else", function_);
@@ -395,12 +390,6 @@ llvm::Value* KernelCodegen::splat(llvm::Value* scalar, int lanes) {
 
 llvm::Constant* KernelCodegen::constant(llvm::Type* type, int64_t value) const {
   return llvm::ConstantInt::get(type, static_cast<uint64_t>(value), true, true);
-}
-
-llvm::Value* KernelCodegen::iota(DType dtype, int lanes) {
-  std::vector<llvm::Constant*> values;
-  for (int i = 0; i < lanes; ++i) values.push_back(constant(type_of(dtype.element()), i));
-  return llvm::ConstantVector::get(values);
 }
 
 int KernelCodegen::depth_of(const Expr& e) const {

@@ -27,6 +27,9 @@
 
 namespace tw {
 
+// The target's features in LLVM's words: "+avx2,+fma".
+std::string feature_string(const Target& target);
+
 // The elements of register buffers, grouped into the vectors that the code reads and writes.
 class RegisterFile {
  public:
@@ -71,7 +74,7 @@ class KernelCodegen {
   void emit_tasks();
   void emit(const Stmt& s);
   void emit_loop(const Var& var, llvm::Value* first, llvm::Value* last, bool runs_at_least_once, const Stmt& body);
-  void emit_if(const If& branch);
+  void emit_if(const Stmt& s);
   void emit_allocate(const Allocate& allocate);
   void emit_evaluate(const Evaluate& evaluate);
   void set_function_attributes(llvm::Function* function) const;
@@ -105,7 +108,7 @@ class KernelCodegen {
   // memory.cpp
   llvm::Value* uniform_part(const Expr& predicate);
   llvm::Value* emit_load(const Load& l);
-  llvm::Value* load_vector(const Load& l, const Ramp& index, int64_t stride);
+  llvm::Value* load_vector(const Load& l, const Ramp& index);
   llvm::Value* load_strided(const Load& l, const Ramp& index, int64_t stride);
   llvm::Value* load_gather(const Load& l);
   llvm::Value* load_scalar(const Buffer& buffer, DType dtype, const Expr& index, llvm::Value* predicate);
@@ -150,7 +153,6 @@ class KernelCodegen {
   llvm::Type* type_of(DType dtype) const;
   llvm::Type* memory_type_of(DType dtype) const;
   llvm::Value* splat(llvm::Value* scalar, int lanes);
-  llvm::Value* iota(DType dtype, int lanes);
   llvm::Constant* constant(llvm::Type* type, int64_t value) const;
   int depth_of(const Expr& e) const;
 

@@ -2,6 +2,7 @@
 
 #include <lld/Common/Driver.h>
 #include <llvm/Plugins/PassPlugin.h>
+#include <llvm/Support/FileUtilities.h>
 #include <llvm/Support/raw_ostream.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,13 +10,11 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <mutex>
 #include <set>
 
+#include "runtime/artifact/file_map.h"
 #include "targets/arm/builtins.h"
-#include "targets/llvm/emit.h"
 #include "targets/llvm/spill_report.h"
 #include "tensor_ir/parallel.h"
 
@@ -58,31 +57,24 @@ class MemoryFile {
   int descriptor_;
 };
 
-// A file name of our own in the temporary directory; lld replaces the file.
-class TemporaryFile {
- public:
-  TemporaryFile() : path_((std::filesystem::temp_directory_path() / "tilewright-XXXXXX").string()) {
-    const int descriptor = mkstemp(path_.data());
-    if (descriptor < 0) {
-      throw Error(ErrorCode::file, path_ + " cannot be made: " + std::strerror(errno) +
-                                       "\n  help: TMPDIR names a directory that can be written");
-    }
-    close(descriptor);
+// A file of our own in the temporary directory; lld replaces it.
+std::string make_temporary_file() {
+  std::string path = (std::filesystem::temp_directory_path() / "tilewright-XXXXXX").string();
+  const int descriptor = mkstemp(path.data());
+  if (descriptor < 0) {
+    throw Error(ErrorCode::file, path + " cannot be made: " + std::strerror(errno) +
+                                     "\n  help: TMPDIR names a directory that can be written");
   }
-  ~TemporaryFile() { unlink(path_.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+  close(descriptor);
+  return path;
+}
 
 std::vector<std::byte> link_image(const std::vector<std::string>& objects) {
   std::vector<MemoryFile> files;
   for (const std::string& object : objects) files.emplace_back(object);
-  const TemporaryFile output;
-  std::vector<std::string> arguments = {"ld.lld", "-o", output.path()};
+  const std::string output = make_temporary_file();
+  const llvm::FileRemover remover(output);
+  std::vector<std::string> arguments = {"ld.lld", "-o", output};
   for (const char* argument :
        {"--threads=1", "--build-id=none", "-shared", "-z", "defs", "-Bsymbolic", "--hash-style=gnu", "-z", "norelro",
         "-z", "separate-code", "--no-eh-frame-hdr", "--no-rosegment"})
@@ -99,13 +91,9 @@ std::vector<std::byte> link_image(const std::vector<std::string>& objects) {
     const lld::Result result = lld::lldMain(argv, out_stream, error_stream, {{lld::Gnu, &lld::elf::link}});
     if (result.retCode != 0) internal_error("the linker refuses the kernels: " + errors);
   }
-  std::ifstream file(output.path(), std::ios::binary | std::ios::ate);
-  const auto size = file.tellg();
-  check(file.good() && size > 0, "the linker has written the image");
-  std::vector<std::byte> image(static_cast<size_t>(size));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(image.data()), size);
-  return image;
+  const auto file = FileMap::open(output);
+  check(!file->bytes().empty(), "the linker has written the image");
+  return {file->bytes().begin(), file->bytes().end()};
 }
 
 // An object from the cache, or compiled and kept there.
@@ -115,37 +103,9 @@ EmittedKernel emit_or_find(const Kernel& kernel, const Target& target, KernelCac
     ++found;
     return {std::move(*object), ""};
   }
-  EmittedKernel emitted = emit_kernel(kernel, target, EmitForm::object, false);
+  EmittedKernel emitted = emit_kernel(kernel, target, EmitForm::object);
   cache.store(key, emitted.object);
   return emitted;
-}
-
-// Every kernel by `emit`, on `jobs` threads.
-std::vector<EmittedKernel> emit_all(const std::vector<Kernel>& kernels, int jobs,
-                                    const std::function<EmittedKernel(const Kernel&)>& emit) {
-  std::set<std::string> symbols;
-  for (const Kernel& kernel : kernels)
-    check(symbols.insert(kernel.symbol).second, "compile_image: symbols of kernels are unique");
-  std::vector<EmittedKernel> results(kernels.size());
-  for_each_in_parallel(kernels.size(), jobs, [&](size_t i) { results[i] = emit(kernels[i]); });
-  return results;
-}
-
-std::vector<EmittedKernel> emit_all(const std::vector<Kernel>& kernels, const Target& target, EmitForm form, int jobs,
-                                    bool wants_assembly = false) {
-  return emit_all(kernels, jobs, [&](const Kernel& k) { return emit_kernel(k, target, form, wants_assembly); });
-}
-
-std::string concatenated(const std::vector<EmittedKernel>& emitted) {
-  std::string text;
-  for (const EmittedKernel& kernel : emitted) text += kernel.object;
-  return text;
-}
-
-std::vector<std::string> objects_of(std::vector<EmittedKernel>& emitted) {
-  std::vector<std::string> objects;
-  for (EmittedKernel& kernel : emitted) objects.push_back(std::move(kernel.object));
-  return objects;
 }
 
 }  // namespace
@@ -155,16 +115,22 @@ std::vector<std::byte> compile_llvm_image(const std::vector<Kernel>& kernels, co
   // A report reads the assembly, which no cache holds.
   const bool is_cached = options.cache && !options.wants_report && !compiler_build_id().empty();
   std::atomic<int> found = 0;
-  auto emitted = is_cached ? emit_all(kernels, options.jobs,
-                                      [&](const Kernel& k) { return emit_or_find(k, target, *options.cache, found); })
-                           : emit_all(kernels, target, EmitForm::object, options.jobs, options.wants_report);
+  std::set<std::string> symbols;
+  for (const Kernel& kernel : kernels)
+    check(symbols.insert(kernel.symbol).second, "compile_image: symbols of kernels are unique");
+  std::vector<EmittedKernel> emitted(kernels.size());
+  for_each_in_parallel(kernels.size(), options.jobs, [&](size_t i) {
+    emitted[i] = is_cached ? emit_or_find(kernels[i], target, *options.cache, found)
+                           : emit_kernel(kernels[i], target, EmitForm::object, options.wants_report);
+  });
   if (is_cached && found < static_cast<int>(kernels.size())) options.cache->evict();
   if (report && options.wants_report) {
     for (size_t i = 0; i < kernels.size(); ++i)
       for (InnerLoopReport& loop : report_inner_loops(emitted[i].assembly, kernels[i].symbol))
         report->inner_loops.push_back(std::move(loop));
   }
-  std::vector<std::string> objects = objects_of(emitted);
+  std::vector<std::string> objects;
+  for (EmittedKernel& kernel : emitted) objects.push_back(std::move(kernel.object));
   if (target.architecture == "arm") objects.push_back(emit_ir_text(arm::builtins_ir, target));
   // A model whose tensors have no elements computes nothing; an image still has a function.
   if (objects.empty()) objects.push_back(emit_ir_text("define void @tw_nothing() { ret void }", target));
@@ -172,12 +138,10 @@ std::vector<std::byte> compile_llvm_image(const std::vector<Kernel>& kernels, co
   return link_image(objects);
 }
 
-std::string emit_llvm_ir(const std::vector<Kernel>& kernels, const Target& target) {
-  return concatenated(emit_all(kernels, target, EmitForm::llvm_ir, 1));
-}
-
-std::string emit_assembly(const std::vector<Kernel>& kernels, const Target& target) {
-  return concatenated(emit_all(kernels, target, EmitForm::assembly, 1));
+std::string emit_text(const std::vector<Kernel>& kernels, const Target& target, EmitForm form) {
+  std::string text;
+  for (const Kernel& kernel : kernels) text += emit_kernel(kernel, target, form).object;
+  return text;
 }
 
 }  // namespace tw

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "targets/compile_image.h"
+#include "targets/llvm/emit.h"
 
 namespace tw {
 
 std::vector<std::byte> compile_llvm_image(const std::vector<Kernel>& kernels, const Target& target,
                                           const CodegenOptions& options, CodegenReport* report);
-// For people and tests.
-std::string emit_llvm_ir(const std::vector<Kernel>& kernels, const Target& target);
-std::string emit_assembly(const std::vector<Kernel>& kernels, const Target& target);
+// LLVM's text or assembly, for people and tests.
+std::string emit_text(const std::vector<Kernel>& kernels, const Target& target, EmitForm form);
 
 }  // namespace tw

@@ -27,18 +27,12 @@ llvm::Value* KernelCodegen::emit_cast(llvm::Value* value, DType from, DType to) 
   return is_from_unsigned ? builder_.CreateZExtOrTrunc(value, type) : builder_.CreateSExtOrTrunc(value, type);
 }
 
-namespace {
-llvm::Type* like(llvm::Type* element, llvm::Type* shape) {
-  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(shape);
-  return vector ? llvm::FixedVectorType::get(element, vector->getNumElements()) : element;
-}
-}  // namespace
-
 llvm::Value* KernelCodegen::half_to_float(llvm::Value* bits) {
-  auto* single = like(builder_.getFloatTy(), bits->getType());
+  auto* single = bits->getType()->getWithNewType(builder_.getFloatTy());
   if (target_.has_f16_conversion)
-    return builder_.CreateFPExt(builder_.CreateBitCast(bits, like(builder_.getHalfTy(), bits->getType())), single);
-  auto* word = like(builder_.getInt32Ty(), bits->getType());
+    return builder_.CreateFPExt(builder_.CreateBitCast(bits, bits->getType()->getWithNewType(builder_.getHalfTy())),
+                                single);
+  auto* word = bits->getType()->getWithNewType(builder_.getInt32Ty());
   auto number = [&](int64_t value) { return constant(word, value); };
   llvm::Value* h = builder_.CreateZExt(bits, word);
   llvm::Value* sign = builder_.CreateShl(builder_.CreateAnd(h, number(0x8000)), number(16));
@@ -55,11 +49,11 @@ llvm::Value* KernelCodegen::half_to_float(llvm::Value* bits) {
 }
 
 llvm::Value* KernelCodegen::float_to_half(llvm::Value* value) {
-  auto* half_bits = like(builder_.getInt16Ty(), value->getType());
+  auto* half_bits = value->getType()->getWithNewType(builder_.getInt16Ty());
   if (target_.has_f16_conversion)
-    return builder_.CreateBitCast(builder_.CreateFPTrunc(value, like(builder_.getHalfTy(), value->getType())),
+    return builder_.CreateBitCast(builder_.CreateFPTrunc(value, value->getType()->getWithNewType(builder_.getHalfTy())),
                                   half_bits);
-  auto* word = like(builder_.getInt32Ty(), value->getType());
+  auto* word = value->getType()->getWithNewType(builder_.getInt32Ty());
   auto* single = value->getType();
   auto number = [&](int64_t n) { return constant(word, n); };
   llvm::Value* bits = builder_.CreateBitCast(value, word);
@@ -82,25 +76,26 @@ llvm::Value* KernelCodegen::float_to_half(llvm::Value* value) {
 }
 
 llvm::Value* KernelCodegen::bfloat_to_float(llvm::Value* bits) {
-  auto* word = like(builder_.getInt32Ty(), bits->getType());
+  auto* word = bits->getType()->getWithNewType(builder_.getInt32Ty());
   llvm::Value* wide = builder_.CreateShl(builder_.CreateZExt(bits, word), constant(word, 16));
-  return builder_.CreateBitCast(wide, like(builder_.getFloatTy(), bits->getType()));
+  return builder_.CreateBitCast(wide, bits->getType()->getWithNewType(builder_.getFloatTy()));
 }
 
 llvm::Value* KernelCodegen::float_to_bfloat(llvm::Value* value) {
   // Cores with products of bf16 have the conversion too.
   if (target_.find_instruction(Intrinsic::dot_bf16)) {
-    return builder_.CreateBitCast(builder_.CreateFPTrunc(value, like(builder_.getBFloatTy(), value->getType())),
-                                  like(builder_.getInt16Ty(), value->getType()));
+    return builder_.CreateBitCast(
+        builder_.CreateFPTrunc(value, value->getType()->getWithNewType(builder_.getBFloatTy())),
+        value->getType()->getWithNewType(builder_.getInt16Ty()));
   }
-  auto* word = like(builder_.getInt32Ty(), value->getType());
+  auto* word = value->getType()->getWithNewType(builder_.getInt32Ty());
   llvm::Value* bits = builder_.CreateBitCast(value, word);
   llvm::Value* odd = builder_.CreateAnd(builder_.CreateLShr(bits, constant(word, 16)), constant(word, 1));
   llvm::Value* rounded = builder_.CreateAdd(builder_.CreateAdd(bits, constant(word, 0x7fff)), odd);
   llvm::Value* quiet = builder_.CreateOr(bits, constant(word, 0x400000));  // a NaN stays one
   llvm::Value* result = builder_.CreateSelect(builder_.CreateFCmpUNO(value, value), quiet, rounded);
   return builder_.CreateTrunc(builder_.CreateLShr(result, constant(word, 16)),
-                              like(builder_.getInt16Ty(), value->getType()));
+                              value->getType()->getWithNewType(builder_.getInt16Ty()));
 }
 
 }  // namespace tw

@@ -7,6 +7,7 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/SourceMgr.h>
+#include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
@@ -17,36 +18,17 @@
 #include "targets/llvm/codegen.h"
 #include "targets/llvm/optimize.h"
 
-extern "C" {
-void LLVMInitializeX86TargetInfo();
-void LLVMInitializeX86Target();
-void LLVMInitializeX86TargetMC();
-void LLVMInitializeX86AsmPrinter();
-void LLVMInitializeX86AsmParser();
-void LLVMInitializeAArch64TargetInfo();
-void LLVMInitializeAArch64Target();
-void LLVMInitializeAArch64TargetMC();
-void LLVMInitializeAArch64AsmPrinter();
-void LLVMInitializeAArch64AsmParser();
-void LLVMInitializeARMTargetInfo();
-void LLVMInitializeARMTarget();
-void LLVMInitializeARMTargetMC();
-void LLVMInitializeARMAsmPrinter();
-void LLVMInitializeARMAsmParser();
-}
-
 namespace tw {
 namespace {
 
 void initialize_llvm() {
   static std::once_flag once;
   std::call_once(once, [] {
-    LLVMInitializeX86TargetInfo(), LLVMInitializeX86Target(), LLVMInitializeX86TargetMC();
-    LLVMInitializeX86AsmPrinter(), LLVMInitializeX86AsmParser();
-    LLVMInitializeAArch64TargetInfo(), LLVMInitializeAArch64Target(), LLVMInitializeAArch64TargetMC();
-    LLVMInitializeAArch64AsmPrinter(), LLVMInitializeAArch64AsmParser();
-    LLVMInitializeARMTargetInfo(), LLVMInitializeARMTarget(), LLVMInitializeARMTargetMC();
-    LLVMInitializeARMAsmPrinter(), LLVMInitializeARMAsmParser();
+    // Those that are linked; compile_image.cpp stands in for the others.
+    llvm::InitializeAllTargets();
+    llvm::InitializeAllTargetMCs();
+    llvm::InitializeAllAsmPrinters();
+    llvm::InitializeAllAsmParsers();
   });
 }
 
@@ -55,21 +37,23 @@ struct Context : llvm::LLVMContext {
   PassesLeftOut left_out;
 };
 
-std::unique_ptr<llvm::TargetMachine> make_machine(const Target& target) {
-  std::string error, features;
+// The machine that `module` is for from now on.
+std::unique_ptr<llvm::TargetMachine> make_machine(const Target& target, llvm::Module& module) {
+  std::string error;
   const llvm::Triple triple(target.triple);
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, error);
   check(found != nullptr, "codegen: LLVM has the target's triple");
-  for (const std::string& feature : target.features)
-    features += (features.empty() ? "" : ",") + std::string(feature[0] == '-' ? "" : "+") + feature;
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // what is fused says so
   options.NoTrappingFPMath = true;
   options.MCOptions.AsmVerbose = true;  // comments name the spills
   if (target.architecture == "arm") options.FloatABIType = llvm::FloatABI::Hard;
-  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(triple, target.cpu, features, options,
-                                                                         llvm::Reloc::PIC_, llvm::CodeModel::Small,
-                                                                         llvm::CodeGenOptLevel::Default));
+  std::unique_ptr<llvm::TargetMachine> machine(
+      found->createTargetMachine(triple, target.cpu, feature_string(target), options, llvm::Reloc::PIC_,
+                                 llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+  module.setTargetTriple(triple);
+  module.setDataLayout(machine->createDataLayout());
+  return machine;
 }
 
 std::string generate(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
@@ -90,9 +74,7 @@ EmittedKernel emit_kernel(const Kernel& kernel, const Target& target, EmitForm f
   initialize_llvm();
   Context context;
   auto module = std::make_unique<llvm::Module>(kernel.symbol, context);
-  const auto machine = make_machine(target);
-  module->setTargetTriple(llvm::Triple(target.triple));
-  module->setDataLayout(machine->createDataLayout());
+  const auto machine = make_machine(target, *module);
   KernelCodegen(*module, kernel, target).run();
   // Cheap beside code generation; a broken module would crash far from its cause.
   std::string errors;
@@ -121,9 +103,7 @@ std::string emit_ir_text(const char* text, const Target& target) {
   llvm::SMDiagnostic diagnostic;
   const auto module = llvm::parseAssemblyString(text, diagnostic, context);
   check(module != nullptr, "codegen: built-in functions parse");
-  const auto machine = make_machine(target);
-  module->setTargetTriple(llvm::Triple(target.triple));
-  module->setDataLayout(machine->createDataLayout());
+  const auto machine = make_machine(target, *module);
   return generate(*module, *machine, llvm::CodeGenFileType::ObjectFile);
 }
 

@@ -57,7 +57,7 @@ llvm::Value* KernelCodegen::emit(const Expr& e) {
     case NodeKind::Ramp: {
       const Ramp& r = *e.as<Ramp>();
       llvm::Value* steps =
-          builder_.CreateMul(iota(r.dtype.element(), r.dtype.lanes), splat(emit(r.stride), r.dtype.lanes));
+          builder_.CreateMul(builder_.CreateStepVector(type_of(r.dtype)), splat(emit(r.stride), r.dtype.lanes));
       return builder_.CreateAdd(splat(emit(r.base), r.dtype.lanes), steps);
     }
     case NodeKind::Broadcast:
@@ -168,7 +168,7 @@ llvm::Value* KernelCodegen::emit_lane_comparison(const Binary& e) {
   distance = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, distance, builder_.getInt64(lanes));
   distance = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, distance, builder_.getInt64(0));
   llvm::Value* count = splat(builder_.CreateTrunc(distance, builder_.getInt32Ty()), lanes);
-  return builder_.CreateICmpULT(iota(i32, lanes), count);
+  return builder_.CreateICmpULT(builder_.CreateStepVector(count->getType()), count);
 }
 
 llvm::Value* KernelCodegen::emit_min_max(bool is_min, DType dtype, llvm::Value* a, llvm::Value* b, bool is_a_number,
@@ -268,12 +268,10 @@ llvm::Value* KernelCodegen::emit_instruction(const Call& e) {
   const auto fits =
       std::find_if(instruction->lanes.begin(), instruction->lanes.end(), [&](int l) { return l >= lanes; });
   check(fits != instruction->lanes.end(), "codegen: vectorize_loops keeps to the machine's vectors");
-  std::vector<int> widened(static_cast<size_t>(*fits), -1), kept;
-  for (int l = 0; l < lanes; ++l) widened[static_cast<size_t>(l)] = l, kept.push_back(l);
   auto widen = [&](const Expr& operand) {
     llvm::Value* value = emit(operand);
     if (lanes == *fits) return value;
-    if (lanes > 1) return builder_.CreateShuffleVector(value, widened);
+    if (lanes > 1) return resized(value, *fits);
     llvm::Value* none =
         llvm::PoisonValue::get(llvm::FixedVectorType::get(value->getType(), static_cast<unsigned>(*fits)));
     return builder_.CreateInsertElement(none, value, uint64_t{0});
@@ -281,7 +279,7 @@ llvm::Value* KernelCodegen::emit_instruction(const Call& e) {
   llvm::Value *sum = widen(e.arguments[0]), *a = widen(e.arguments[1]), *b = widen(e.arguments[2]);
   llvm::Value* result = instruction->emit(builder_, sum, a, b);
   if (lanes == *fits) return result;
-  return lanes == 1 ? builder_.CreateExtractElement(result, uint64_t{0}) : builder_.CreateShuffleVector(result, kept);
+  return lanes == 1 ? builder_.CreateExtractElement(result, uint64_t{0}) : resized(result, lanes);
 }
 
 llvm::Value* KernelCodegen::emit_call(const Call& e) {
@@ -292,9 +290,7 @@ llvm::Value* KernelCodegen::emit_call(const Call& e) {
     llvm::Value* vector = emit(arguments[0]);
     const int64_t first = as_int(arguments[1]).value();
     if (!e.dtype.is_vector()) return builder_.CreateExtractElement(vector, static_cast<uint64_t>(first));
-    std::vector<int> mask;
-    for (int i = 0; i < e.dtype.lanes; ++i) mask.push_back(static_cast<int>(first) + i);
-    return builder_.CreateShuffleVector(vector, mask);
+    return resized(vector, e.dtype.lanes, static_cast<int>(first));
   }
   if (e.intrinsic == Intrinsic::lane_concat) {
     llvm::Value* result = llvm::PoisonValue::get(type_of(e.dtype));
@@ -419,11 +415,6 @@ llvm::Value* KernelCodegen::emit_vector_reduce(const VectorReduce& e) {
     return e.op == BinaryOp::logical_and ? builder_.CreateAndReduce(vector) : builder_.CreateOrReduce(vector);
   const DType element = e.value.dtype().element();
   check(!is_sixteen_bit_float(element), "codegen: legalize_types has run");
-  auto slice = [&](int first, int count) {
-    std::vector<int> mask;
-    for (int i = 0; i < count; ++i) mask.push_back(first + i);
-    return builder_.CreateShuffleVector(vector, mask);
-  };
   llvm::Value* odd = nullptr;
   while (lanes > 1) {
     const int half = lanes / 2;
@@ -431,8 +422,8 @@ llvm::Value* KernelCodegen::emit_vector_reduce(const VectorReduce& e) {
       llvm::Value* last = builder_.CreateExtractElement(vector, uint64_t(lanes - 1));
       odd = odd ? emit_operation(e.op, element, odd, last, false, false) : last;
     }
-    llvm::Value* low = slice(0, half);
-    vector = emit_operation(e.op, element.with_lanes(half), low, slice(half, half), false, false);
+    llvm::Value* low = resized(vector, half);
+    vector = emit_operation(e.op, element.with_lanes(half), low, resized(vector, half, half), false, false);
     lanes = half;
   }
   llvm::Value* result = builder_.CreateExtractElement(vector, uint64_t(0));

@@ -2,6 +2,8 @@
 //
 //   C[ramp(2·i, 2, 16)] = a
 //   C[ramp(2·i + 1, 2, 16)] = b      ⇒   C[ramp(2·i, 1, 32)] = a₀ b₀ a₁ b₁ …
+#include <llvm/Analysis/VectorUtils.h>
+
 #include "targets/llvm/codegen.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
@@ -46,14 +48,11 @@ size_t KernelCodegen::emit_interleaved(const std::vector<Stmt>& statements, size
     parts.push_back(to_memory(emit(value), value.dtype()));
   }
   // Side by side, then by element: lane l of part p to l · count + p.
-  std::vector<int> all, order;
-  for (int i = 0; i < 2 * lanes; ++i) all.push_back(i);
+  const auto all = llvm::createSequentialMask(0, 2 * lanes, 0), order = llvm::createInterleaveMask(lanes, count);
   const auto joined = [&](size_t p) {
     return p + 1 < count ? builder_.CreateShuffleVector(parts[p], parts[p + 1], all)
                          : builder_.CreateShuffleVector(parts[p], all);
   };
-  for (int l = 0; l < lanes; ++l)
-    for (int p = 0; p < static_cast<int>(count); ++p) order.push_back(p * lanes + l);
   llvm::Value* value = count == 2 ? builder_.CreateShuffleVector(parts[0], parts[1], order)
                                   : builder_.CreateShuffleVector(joined(0), joined(2), order);
   const Address at = address(buffer, ramp->base);

@@ -145,7 +145,7 @@ llvm::Value* KernelCodegen::emit_load(const Load& l) {
   }
   if (const auto* r = index.as<Ramp>()) {
     const auto stride = as_int(r->stride);
-    if (stride && *stride == 1) return load_vector(l, *r, 1);
+    if (stride && *stride == 1) return load_vector(l, *r);
     if (stride && !l.predicate.is_defined() && (*stride == -1 || (*stride >= 2 && *stride <= 4)))
       return load_strided(l, *r, *stride);
   }
@@ -199,7 +199,7 @@ llvm::Value* KernelCodegen::load_words(const Load& first, DType words) {
                                      predicate, predicate ? llvm::Constant::getNullValue(type) : nullptr);
 }
 
-llvm::Value* KernelCodegen::load_vector(const Load& l, const Ramp& index, int64_t) {
+llvm::Value* KernelCodegen::load_vector(const Load& l, const Ramp& index) {
   llvm::Type* type = memory_type_of(l.dtype);
   if (!l.predicate.is_defined()) return from_memory(make_load(type, address(l.buffer, index.base), l.buffer), l.dtype);
   llvm::Value* mask = splat(emit(l.predicate), l.dtype.lanes);

@@ -15,15 +15,6 @@
 #include "tensor_ir/text/printer.h"
 
 namespace tw {
-namespace {
-
-bool is_contiguous(const std::vector<int64_t>& lanes) {
-  for (size_t i = 1; i < lanes.size(); ++i)
-    if (lanes[i] != lanes[i - 1] + 1) return false;
-  return true;
-}
-
-}  // namespace
 
 RegisterFile::RegisterFile(const Stmt& body) {
   struct Range {
@@ -55,7 +46,8 @@ RegisterFile::RegisterFile(const Stmt& body) {
       check(lane >= 0, "codegen: indices of registers are not negative");
       element_counts[buffer] = std::max(element_counts[buffer], lane + 1);
     }
-    if (is_contiguous(*lanes)) {
+    const auto gap = std::adjacent_find(lanes->begin(), lanes->end(), [](int64_t a, int64_t b) { return b != a + 1; });
+    if (gap == lanes->end()) {
       ranges[buffer].insert({lanes->front(), static_cast<int>(lanes->size())});
     } else {
       for (int64_t lane : *lanes) ranges[buffer].insert({lane, 1});

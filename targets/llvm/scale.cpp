@@ -1,9 +1,9 @@
 // vscalefps and vscalefpd, which LLVM offers for whole registers only: vectors of other widths go through them in
 // pieces.
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "targets/llvm/codegen.h"
 
@@ -17,46 +17,38 @@ llvm::Value* KernelCodegen::emit_scale_by_power(llvm::Value* x, llvm::Value* pow
   const int lanes =
       type->isVectorTy() ? static_cast<int>(llvm::cast<llvm::FixedVectorType>(type)->getNumElements()) : 1;
 
-  // Lanes first … first + count - 1 of a vector, or the scalar, as the low lanes of a register.
-  const auto take = [&](llvm::Value* from, int first, int count, int width) -> llvm::Value* {
-    if (!from->getType()->isVectorTy()) {
-      auto* wide = llvm::FixedVectorType::get(element, width);
-      return builder_.CreateInsertElement(llvm::PoisonValue::get(wide), from, uint64_t{0});
-    }
-    std::vector<int> mask(static_cast<size_t>(width), -1);
-    std::iota(mask.begin(), mask.begin() + count, first);
-    return builder_.CreateShuffleVector(from, mask);
+  // Lanes from `first` on of a vector, or the scalar, as the low lanes of a register.
+  const auto take = [&](llvm::Value* from, int first, int width) -> llvm::Value* {
+    if (from->getType()->isVectorTy()) return resized(from, width, first);
+    auto* wide = llvm::FixedVectorType::get(element, width);
+    return builder_.CreateInsertElement(llvm::PoisonValue::get(wide), from, uint64_t{0});
   };
-  const auto identifier = [&](int bytes) -> llvm::Intrinsic::ID {
-    if (is_single) {
-      return bytes == 64   ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_512
-             : bytes == 32 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_256
-                           : llvm::Intrinsic::x86_avx512_mask_scalef_ps_128;
-    }
-    return bytes == 64   ? llvm::Intrinsic::x86_avx512_mask_scalef_pd_512
-           : bytes == 32 ? llvm::Intrinsic::x86_avx512_mask_scalef_pd_256
-                         : llvm::Intrinsic::x86_avx512_mask_scalef_pd_128;
-  };
+  // Of 128, 256 and 512 bits.
+  constexpr llvm::Intrinsic::ID singles[] = {llvm::Intrinsic::x86_avx512_mask_scalef_ps_128,
+                                             llvm::Intrinsic::x86_avx512_mask_scalef_ps_256,
+                                             llvm::Intrinsic::x86_avx512_mask_scalef_ps_512};
+  constexpr llvm::Intrinsic::ID doubles[] = {llvm::Intrinsic::x86_avx512_mask_scalef_pd_128,
+                                             llvm::Intrinsic::x86_avx512_mask_scalef_pd_256,
+                                             llvm::Intrinsic::x86_avx512_mask_scalef_pd_512};
 
   llvm::Value* result = nullptr;
   for (int first = 0; first < lanes; first += whole) {
     const int count = std::min(whole, lanes - first);
-    int width = whole / 4;
-    while (width < count) width *= 2;
+    int width = whole / 4, size = 0;
+    for (; width < count; width *= 2) ++size;
     std::vector<llvm::Value*> arguments = {
-        take(x, first, count, width), take(power, first, count, width),
+        take(x, first, width), take(power, first, width),
         llvm::Constant::getNullValue(llvm::FixedVectorType::get(element, width)),
         llvm::Constant::getAllOnesValue(width == 16 ? builder_.getInt16Ty() : builder_.getInt8Ty())};
     if (width == whole) arguments.push_back(builder_.getInt32(4));  // rounds as the control register says
-    llvm::Value* piece = builder_.CreateIntrinsic(identifier(width * 64 / whole), arguments);
+    llvm::Value* piece = builder_.CreateIntrinsic((is_single ? singles : doubles)[size], arguments);
     if (!type->isVectorTy()) return builder_.CreateExtractElement(piece, uint64_t{0});
     if (!result) {
-      result = take(piece, 0, count, count);
+      result = resized(piece, count);
       continue;
     }
-    std::vector<int> mask(static_cast<size_t>(first + count));
-    std::iota(mask.begin(), mask.end(), 0);
-    result = builder_.CreateShuffleVector(result, take(piece, 0, count, first), mask);
+    llvm::Value* next = builder_.CreateShuffleVector(piece, llvm::createSequentialMask(0, count, first - count));
+    result = builder_.CreateShuffleVector(result, next, llvm::createSequentialMask(0, first + count, 0));
   }
   return result;
 }

@@ -394,7 +394,7 @@ TEST(Compile, RowsOfATileShareAPointer) {
   options.schedule = [&](const Func& func, const Target& machine) {
     if (to_text(func).find(": 5 = ") == std::string::npos) return machine.default_schedule(func, machine);
     const Schedule schedule = machine.decided_schedule(func, machine, {{"tile", {12, 2}}, {"row_a_task", {1}}});
-    assembly = emit_assembly(lower(schedule.func(), machine, "k").kernels, machine);
+    assembly = emit_text(lower(schedule.func(), machine, "k").kernels, machine, EmitForm::assembly);
     return schedule;
   };
   compile(graph, target, options);

@@ -107,7 +107,7 @@ TEST(TargetsCodegen, RegisterTilesDoNotSpill) {
   ASSERT_EQ(report.inner_loops.size(), 1u);
   EXPECT_EQ(report.inner_loops[0].vector_spills, 0);
   EXPECT_EQ(report.inner_loops[0].vector_reloads, 0);
-  const std::string assembly = emit_assembly(lowered.kernels, target);
+  const std::string assembly = emit_text(lowered.kernels, target, EmitForm::assembly);
   size_t count = 0;
   for (size_t at = 0; (at = assembly.find("vfmadd", at)) != std::string::npos; ++at) ++count;
   EXPECT_EQ(count, 28u);
@@ -123,7 +123,7 @@ int count_of(const std::string& text, const std::string& word) {
 TEST(TargetsCodegen, TilesStayInTheirRegisters) {
   const Target target = parse_target("x86:amx");
   const auto assembly_of = [&](const Func& f) {
-    return emit_assembly(lower(target.default_schedule(f, target).func(), target, "k").kernels, target);
+    return emit_text(lower(target.default_schedule(f, target).func(), target, "k").kernels, target, EmitForm::assembly);
   };
   const std::string whole = assembly_of(narrow_matmul(1, 64, 64, 256, bf16, bf16, f32, bf16, true));
   EXPECT_EQ(count_of(whole, "tdpbf16ps"), 4) << whole;

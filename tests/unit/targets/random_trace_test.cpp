@@ -122,7 +122,7 @@ TEST(RandomTracesLowered, ComputeTheSameAsMachineCode) {
     for (int n = begin; n < std::min(begin + batch, count); ++n) {
       Grown grown(sample_of(n), first_seed() + static_cast<uint64_t>(n), 4 + n % 19, TraceKind::workers);
       try {
-        emit_llvm_ir(lower(grown.func(), host, "k").kernels, host);
+        emit_text(lower(grown.func(), host, "k").kernels, host, EmitForm::llvm_ir);
       } catch (const Error& error) {
         if (error.code() != ErrorCode::lower) ADD_FAILURE() << error.what() << "\n" << grown.text();
         tally.refuse(error);
