@@ -182,22 +182,13 @@ class KernelEmitter : public ExprEmitter {
     }
     // All lanes are computed before any is stored: they may overlap.
     std::string name = materialise(n.value, true);
-    std::string lanes = std::to_string(dtype.lanes);
     if (std::optional<std::string> wide = wide_address(n.buffer, n.indices, dtype.lanes);
         wide && !n.predicate.is_defined()) {
-      int64_t bytes = int64_t{dtype.lanes} * dtype.bytes();
-      std::string type = wide_type(bytes);
-      int64_t step = std::min<int64_t>(bytes, 16);
-      for (int64_t at = 0; at < bytes; at += step) {
-        line("((" + type + "*)(" + *wide + "))[" + std::to_string(at / step) + "] = ((const " + type + "*)" + name +
-             ")[" + std::to_string(at / step) + "];");
-      }
-      return;
+      return copy_wide("(" + *wide + ")", name, int64_t{dtype.lanes} * dtype.bytes());
     }
     std::string guard = n.predicate.is_defined() ? "if (" + lane(n.predicate, "l") + ") " : "";
     std::string target = element_address(n.buffer, n.indices, "l");
-    line("#pragma unroll");
-    line("for (int l = 0; l < " + lanes + "; ++l) " + guard + target + " = " + name + "[l];");
+    each_lane(0, dtype.lanes, guard + target + " = " + name + "[l];");
   }
 
   void effect(const Evaluate& n) {

@@ -70,10 +70,6 @@ std::string to_memory(const std::string& value, DType dtype) {
   return dtype.is_bool() ? "(u8)(" + value + ")" : value;
 }
 
-std::string wide_type(int64_t bytes) {
-  return bytes == 2 ? "u16" : bytes == 4 ? "u32" : bytes == 8 ? "uint2" : "uint4";
-}
-
 void ExprEmitter::fail(const std::string& what, const std::string& help) const {
   throw Error(ErrorCode::lower, "kernel " + kernel_name_ + " " + what + (help.empty() ? "" : "\n  help: " + help));
 }
@@ -151,67 +147,53 @@ std::string ExprEmitter::lane(const Expr& e, const std::string& l, bool is_index
 }
 
 std::string ExprEmitter::binary(const Binary& n, const std::string& l, bool is_index) {
-  std::string a = lane(n.a, l, is_index), b = lane(n.b, l, is_index);
-  DType dtype = n.a.dtype();
-  std::string type = value_type(dtype);
-  auto infix = [&](const char* symbol) { return "(" + a + " " + symbol + " " + b + ")"; };
-  auto function = [&](const char* name) {
-    return rounded(std::string(name) + "<" + type + ">(" + a + ", " + b + ")", dtype);
+  const std::string a = lane(n.a, l, is_index), b = lane(n.b, l, is_index);
+  const DType dtype = n.a.dtype();
+  const std::string type = value_type(dtype);
+  const auto infix = [&](const char* symbol) { return "(" + a + " " + symbol + " " + b + ")"; };
+  const auto converted = [&](const std::string& value) { return "((" + type + ")" + value + ")"; };
+  // Of integers with the type, for C++ would take small ones as int.
+  const auto function = [&](const std::string& name) {
+    return rounded(name + (dtype.is_float() ? "" : "<" + type + ">") + "(" + a + ", " + b + ")", dtype);
   };
-  auto overloaded = [&](const char* name) { return rounded(std::string(name) + "(" + a + ", " + b + ")", dtype); };
-  // Data wrap; C++ leaves that undefined for signed types, so it is done in unsigned ones.
-  auto arithmetic = [&](const char* symbol) {
-    if (dtype.is_float()) return rounded(infix(symbol), dtype);
-    if (is_index && dtype.element() == i64) return infix(symbol);
-    std::string wide = dtype.bits == 64 ? "u64" : "u32";
-    return "((" + type + ")((" + wide + ")" + a + " " + symbol + " (" + wide + ")" + b + "))";
-  };
+  // As tensor_ir writes them, but for division.
+  const syntax::BinarySyntax& written = syntax::syntax_of(n.op, dtype);
   switch (n.op) {
     case BinaryOp::add:
-      return arithmetic("+");
     case BinaryOp::sub:
-      return arithmetic("-");
-    case BinaryOp::mul:
-      return arithmetic("*");
-    case BinaryOp::div:
-      return dtype.is_float() ? rounded(infix("/"), dtype) : "((" + type + ")" + infix("/") + ")";
-    case BinaryOp::mod:
-      return overloaded("tw_mod");
-    case BinaryOp::floor_div:
-    case BinaryOp::floor_mod: {
-      bool is_plain =
-          !dtype.is_float() && (dtype.is_unsigned_integer() || (is_non_negative(n.a) && is_non_negative(n.b)));
-      bool is_division = n.op == BinaryOp::floor_div;
-      if (is_plain) return "((" + type + ")" + infix(is_division ? "/" : "%") + ")";
-      return dtype.is_float() ? overloaded(is_division ? "tw_floor_div" : "tw_floor_mod")
-                              : function(is_division ? "tw_floor_div" : "tw_floor_mod");
+    case BinaryOp::mul: {
+      if (dtype.is_float()) return rounded(infix(written.symbol), dtype);
+      if (is_index && dtype.element() == i64) return infix(written.symbol);
+      // Data wrap; C++ leaves that undefined for signed types, so it is done in unsigned ones.
+      const std::string wide = dtype.bits == 64 ? "u64" : "u32";
+      return converted("((" + wide + ")" + a + " " + written.symbol + " (" + wide + ")" + b + ")");
     }
+    case BinaryOp::div:
+      return dtype.is_float() ? rounded(infix("/"), dtype) : converted(infix("/"));
+    case BinaryOp::mod:
+      return rounded("tw_mod(" + a + ", " + b + ")", dtype);
+    case BinaryOp::floor_div:
+    case BinaryOp::floor_mod:
+      if (dtype.is_unsigned_integer() || (!dtype.is_float() && is_non_negative(n.a) && is_non_negative(n.b)))
+        return converted(infix(n.op == BinaryOp::floor_div ? "/" : "%"));
+      [[fallthrough]];
     case BinaryOp::min:
-      return dtype.is_float() ? overloaded("tw_min") : function("tw_min");
     case BinaryOp::max:
-      return dtype.is_float() ? overloaded("tw_max") : function("tw_max");
+      return function(std::string("tw_") + written.word);
     case BinaryOp::eq:
-      return infix("==");
     case BinaryOp::ne:
-      return infix("!=");
     case BinaryOp::lt:
-      return infix("<");
     case BinaryOp::le:
-      return infix("<=");
     case BinaryOp::logical_and:
-      return infix("&&");
     case BinaryOp::logical_or:
-      return infix("||");
+      return infix(written.symbol);
     case BinaryOp::bit_and:
-      return "((" + type + ")" + infix("&") + ")";
     case BinaryOp::bit_or:
-      return "((" + type + ")" + infix("|") + ")";
     case BinaryOp::bit_xor:
-      return "((" + type + ")" + infix("^") + ")";
-    case BinaryOp::shift_left:
-      return "((" + type + ")((u64)" + a + " << " + b + "))";
     case BinaryOp::shift_right:
-      return "((" + type + ")" + infix(">>") + ")";
+      return converted(infix(written.symbol));
+    case BinaryOp::shift_left:
+      return converted("((u64)" + a + " << " + b + ")");
   }
   fail("holds an unknown operator");
 }
@@ -269,13 +251,9 @@ std::string ExprEmitter::call(const Call& n, const std::string& l) {
 std::string ExprEmitter::load(const Load& n, const std::string& l) {
   if (n.dtype.lanes > 1 && !n.predicate.is_defined()) {
     if (std::optional<std::string> wide = wide_address(n.buffer, n.indices, n.dtype.lanes)) {
-      int64_t bytes = int64_t{n.dtype.lanes} * n.dtype.bytes(), step = std::min<int64_t>(bytes, 16);
-      std::string name = fresh("wide"), type = wide_type(bytes);
+      std::string name = fresh("wide");
       line("__align__(16) " + memory_type(n.dtype) + " " + name + "[" + std::to_string(n.dtype.lanes) + "];");
-      for (int64_t at = 0; at < bytes; at += step) {
-        std::string index = "[" + std::to_string(at / step) + "]";
-        line("((" + type + "*)" + name + ")" + index + " = ((const " + type + "*)(" + *wide + "))" + index + ";");
-      }
+      copy_wide(name, "(" + *wide + ")", int64_t{n.dtype.lanes} * n.dtype.bytes());
       return from_memory(name + "[" + l + "]", n.dtype);
     }
   }
@@ -294,8 +272,7 @@ std::string ExprEmitter::reduce(const VectorReduce& n) {
   std::string step = lane(make_expr<Binary>(n.dtype, n.op, left, right), "0");
   names_.erase(left.get());
   names_.erase(right.get());
-  line("#pragma unroll");
-  line("for (int l = 1; l < " + std::to_string(n.value.dtype().lanes) + "; ++l) " + name + " = " + step + ";");
+  each_lane(1, n.value.dtype().lanes, name + " = " + step + ";");
   return name;
 }
 
@@ -306,9 +283,13 @@ std::string ExprEmitter::materialise(const Expr& e, bool in_memory) {
   std::string name = fresh("lanes");
   line("__align__(16) " + (in_memory ? memory_type(dtype) : value_type(dtype)) + " " + name + "[" +
        std::to_string(dtype.lanes) + "];");
-  line("#pragma unroll");
-  line("for (int l = 0; l < " + std::to_string(dtype.lanes) + "; ++l) " + name + "[l] = " + value + ";");
+  each_lane(0, dtype.lanes, name + "[l] = " + value + ";");
   return name;
+}
+
+void ExprEmitter::each_lane(int first, int lanes, const std::string& statement) {
+  line("#pragma unroll");
+  line("for (int l = " + std::to_string(first) + "; l < " + std::to_string(lanes) + "; ++l) " + statement);
 }
 
 void ExprEmitter::bind(const Var& var, const Expr& value) {
@@ -324,23 +305,11 @@ void ExprEmitter::bind(const Var& var, const Expr& value) {
   line("const " + value_type(var.dtype()) + " " + name + " = " + text + ";");
 }
 
-Expr ExprEmitter::flat_index(const Buffer& buffer, const std::vector<Expr>& indices) const {
-  if (indices.empty()) return Expr(0);
-  if (indices.size() == 1 && buffer.rank() != 1) return indices[0];  // flat already
-  Expr flat, stride = Expr(1);
-  for (size_t d = indices.size(); d-- > 0;) {
-    Expr step = buffer->strides.empty() ? stride : buffer->strides[d];
-    Expr term = is_const_int(step, 1) ? indices[d] : indices[d] * step;
-    flat = flat.is_defined() ? term + flat : term;
-    if (d > 0 && buffer->strides.empty()) stride = stride * buffer->shape[d];
-  }
-  return flat;
-}
-
 std::string ExprEmitter::element_address(const Buffer& buffer, const std::vector<Expr>& indices, const std::string& l) {
+  check(indices.size() == 1, "emit_cuda: buffers are flat");
   auto it = names_.find(buffer.get());
   if (it == names_.end()) fail("uses `" + buffer->name + "`, which it neither takes nor allocates");
-  std::string index = lane(flat_index(buffer, indices), l.empty() ? "0" : l, true);
+  std::string index = lane(indices[0], l.empty() ? "0" : l, true);
   if (buffer->dtype.lanes > 1)
     index = "(" + index + ") * " + std::to_string(buffer->dtype.lanes) + " + " + (l.empty() ? "0" : l);
   return it->second + "[" + index + "]";
@@ -355,29 +324,18 @@ std::optional<std::string> ExprEmitter::wide_address(const Buffer& buffer, const
   bool is_aligned_base = buffer->alignment >= access;
   auto it = names_.find(buffer.get());
   if (!is_aligned_base || it == names_.end() || buffer->dtype.lanes > 1) return std::nullopt;
-  // Lane 0 of the index: the last dimension is a ramp of stride 1, the others are the same for all lanes.
-  std::vector<Expr> first;
-  for (size_t d = 0; d < indices.size(); ++d) {
-    const Expr& index = indices[d];
-    const auto* ramp = index.as<Ramp>();
-    bool is_last = d + 1 == indices.size();
-    if (ramp) {
-      bool is_compact =
-          is_last && is_const_int(ramp->stride, 1) &&
-          (buffer->strides.empty() || indices.size() != buffer->strides.size() || is_const_int(buffer->strides[d], 1));
-      if (!is_compact) return std::nullopt;
-      first.push_back(ramp->base);
-    } else if (const auto* same = index.as<Broadcast>()) {
-      if (is_last) return std::nullopt;
-      first.push_back(same->value);
-    } else {
-      if (index.dtype().lanes > 1 || is_last) return std::nullopt;
-      first.push_back(index);
-    }
+  const auto* ramp = indices[0].as<Ramp>();
+  if (!ramp || !is_const_int(ramp->stride, 1)) return std::nullopt;
+  if (multiple_of(ramp->base) * buffer->dtype.bytes() % access != 0) return std::nullopt;
+  return "&" + it->second + "[" + scalar(ramp->base, true) + "]";
+}
+
+void ExprEmitter::copy_wide(const std::string& to, const std::string& from, int64_t bytes) {
+  const std::string type = bytes == 2 ? "u16" : bytes == 4 ? "u32" : bytes == 8 ? "uint2" : "uint4";
+  for (int64_t i = 0; i < (bytes + 15) / 16; ++i) {
+    const std::string index = "[" + std::to_string(i) + "]";
+    line("((" + type + "*)" + to + ")" + index + " = ((const " + type + "*)" + from + ")" + index + ";");
   }
-  Expr flat = flat_index(buffer, first);
-  if (multiple_of(flat) * buffer->dtype.bytes() % access != 0) return std::nullopt;
-  return "&" + it->second + "[" + scalar(flat, true) + "]";
 }
 
 bool ExprEmitter::is_non_negative(const Expr& e) const {

@@ -14,7 +14,6 @@ namespace tw::cuda {
 std::string value_type(DType dtype);   // of one lane in a variable: f16 and bf16 are float, bool is bool
 std::string memory_type(DType dtype);  // of one element in memory
 std::string to_memory(const std::string& value, DType dtype);
-std::string wide_type(int64_t bytes);  // that moves 2, 4, 8 or (a multiple of) 16 bytes at once
 
 class ExprEmitter {
  public:
@@ -41,6 +40,10 @@ class ExprEmitter {
   std::string element_address(const Buffer& buffer, const std::vector<Expr>& indices, const std::string& lane);
   // The address of lane 0, when the lanes lie side by side and aligned for one access.
   std::optional<std::string> wide_address(const Buffer& buffer, const std::vector<Expr>& indices, int lanes);
+  // 2, 4, 8 or a multiple of 16 bytes, in as few accesses as there can be.
+  void copy_wide(const std::string& to, const std::string& from, int64_t bytes);
+  // The statement for each `l` of first … lanes - 1.
+  void each_lane(int first, int lanes, const std::string& statement);
 
   std::string out_;
   int depth_ = 0;
@@ -51,7 +54,6 @@ class ExprEmitter {
   std::string conversion(const Cast& n, const std::string& lane);
   std::string load(const Load& n, const std::string& lane);
   std::string reduce(const VectorReduce& n);
-  Expr flat_index(const Buffer& buffer, const std::vector<Expr>& indices) const;
   bool is_non_negative(const Expr& e) const;
   int64_t multiple_of(const Expr& e) const;  // the value is a multiple of it; 0: it is zero
 

@@ -10,6 +10,7 @@
 #include "targets/cuda/nvrtc.h"
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/passes.h"
 #include "tensor_ir/text/parser.h"
 #include "tensor_ir/text/printer.h"
 #include "tensor_ir/verify.h"
@@ -215,7 +216,7 @@ func scaled[n](A: f32[n, 70]) -> (C: f32[n, 70], S: f32[n]) {
 
 Kernel kernel_of(const std::string& text) {
   Kernel kernel;
-  kernel.func = parse_func(text);
+  kernel.func = flatten_buffers(parse_func(text));
   kernel.symbol = kernel.func.name;
   kernel.tasks = Expr(1);
   return kernel;
