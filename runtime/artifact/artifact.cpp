@@ -96,29 +96,22 @@ SectionTable make_sections(std::span<const std::byte> image, std::vector<Region>
     names.put_bytes(std::as_bytes(std::span(text, std::strlen(text) + 1)));
     return static_cast<uint32_t>(at);
   };
-  Section name_section{};
-  name_section.sh_name = name_at(".tilewright.names");
-  name_section.sh_type = SHT_STRTAB;
-  name_section.sh_offset = names_offset;
-  name_section.sh_addralign = 1;
-  for (const Region& region : added) {
+  auto section_of = [&](const Region& region) {
     Section section{};
     section.sh_name = name_at(region.name);
     section.sh_type = region.type;
     section.sh_offset = region.offset;
     section.sh_size = region.bytes;
     section.sh_addralign = region.alignment;
-    sections.push_back(section);
-  }
-  Section note{};
-  note.sh_name = name_at(".note.tilewright");
+    return section;
+  };
+  Section name_section = section_of({".tilewright.names", SHT_STRTAB, names_offset, 0, 1});
+  for (const Region& region : added) sections.push_back(section_of(region));
+  Section note = section_of({".note.tilewright", SHT_NOTE, 0, note_bytes, 4});
   names.pad_to(8);
   name_section.sh_size = names.size();
   size_t table_offset = names_offset + names.size();
-  note.sh_type = SHT_NOTE;
   note.sh_offset = table_offset + (sections.size() + 2) * sizeof(Section);
-  note.sh_size = note_bytes;
-  note.sh_addralign = 4;
   sections.push_back(note);
   sections.push_back(name_section);
   check(sections.size() < SHN_LORESERVE, "artifact: the image has fewer than 65,000 sections");

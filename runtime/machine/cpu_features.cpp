@@ -1,6 +1,7 @@
 #include "runtime/machine/cpu_features.h"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 
 #include "runtime/error.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr const char* architecture = "x86_64";
 constexpr long arch_get_supported_state = 0x1021, arch_request_state = 0x1023, tile_data = 18;
 
-enum class Register { ebx, ecx, edx, eax };
+enum Register { eax, ebx, ecx, edx };
 // State that the operating system must save for the feature to be usable (bits of XCR0).
 enum class State : uint64_t { none = 0, avx = 0x6, avx512 = 0xe6, amx = 0x60000 };
 
@@ -34,62 +35,58 @@ struct Row {
 };
 // Intel SDM volume 2, CPUID; AMD APM volume 3, appendix E.
 constexpr Row rows[] = {
-    {"sse3", 1, 0, Register::ecx, 0, State::none},
-    {"ssse3", 1, 0, Register::ecx, 9, State::none},
-    {"fma", 1, 0, Register::ecx, 12, State::avx},
-    {"cx16", 1, 0, Register::ecx, 13, State::none},
-    {"sse4.1", 1, 0, Register::ecx, 19, State::none},
-    {"sse4.2", 1, 0, Register::ecx, 20, State::none},
-    {"movbe", 1, 0, Register::ecx, 22, State::none},
-    {"popcnt", 1, 0, Register::ecx, 23, State::none},
-    {"avx", 1, 0, Register::ecx, 28, State::avx},
-    {"f16c", 1, 0, Register::ecx, 29, State::avx},
-    {"cmov", 1, 0, Register::edx, 15, State::none},
-    {"sse", 1, 0, Register::edx, 25, State::none},
-    {"sse2", 1, 0, Register::edx, 26, State::none},
-    {"bmi", 7, 0, Register::ebx, 3, State::none},
-    {"avx2", 7, 0, Register::ebx, 5, State::avx},
-    {"bmi2", 7, 0, Register::ebx, 8, State::none},
-    {"avx512f", 7, 0, Register::ebx, 16, State::avx512},
-    {"avx512dq", 7, 0, Register::ebx, 17, State::avx512},
-    {"avx512ifma", 7, 0, Register::ebx, 21, State::avx512},
-    {"avx512cd", 7, 0, Register::ebx, 28, State::avx512},
-    {"avx512bw", 7, 0, Register::ebx, 30, State::avx512},
-    {"avx512vl", 7, 0, Register::ebx, 31, State::avx512},
-    {"avx512vbmi", 7, 0, Register::ecx, 1, State::avx512},
-    {"avx512vbmi2", 7, 0, Register::ecx, 6, State::avx512},
-    {"gfni", 7, 0, Register::ecx, 8, State::none},
-    {"avx512vnni", 7, 0, Register::ecx, 11, State::avx512},
-    {"avx512bitalg", 7, 0, Register::ecx, 12, State::avx512},
-    {"avx512vpopcntdq", 7, 0, Register::ecx, 14, State::avx512},
-    {"amx-bf16", 7, 0, Register::edx, 22, State::amx},
-    {"avx512fp16", 7, 0, Register::edx, 23, State::avx512},
-    {"amx-tile", 7, 0, Register::edx, 24, State::amx},
-    {"amx-int8", 7, 0, Register::edx, 25, State::amx},
-    {"avxvnni", 7, 1, Register::eax, 4, State::avx},
-    {"avx512bf16", 7, 1, Register::eax, 5, State::avx512},
-    {"amx-fp16", 7, 1, Register::eax, 21, State::amx},
-    {"avxifma", 7, 1, Register::eax, 23, State::avx},
-    {"avxvnniint8", 7, 1, Register::edx, 4, State::avx},
-    {"avxneconvert", 7, 1, Register::edx, 5, State::avx},
-    {"avxvnniint16", 7, 1, Register::edx, 10, State::avx},
-    {"lzcnt", 0x80000001, 0, Register::ecx, 5, State::none},
-    {"prfchw", 0x80000001, 0, Register::ecx, 8, State::none},
+    {"sse3", 1, 0, ecx, 0, State::none},
+    {"ssse3", 1, 0, ecx, 9, State::none},
+    {"fma", 1, 0, ecx, 12, State::avx},
+    {"cx16", 1, 0, ecx, 13, State::none},
+    {"sse4.1", 1, 0, ecx, 19, State::none},
+    {"sse4.2", 1, 0, ecx, 20, State::none},
+    {"movbe", 1, 0, ecx, 22, State::none},
+    {"popcnt", 1, 0, ecx, 23, State::none},
+    {"avx", 1, 0, ecx, 28, State::avx},
+    {"f16c", 1, 0, ecx, 29, State::avx},
+    {"cmov", 1, 0, edx, 15, State::none},
+    {"sse", 1, 0, edx, 25, State::none},
+    {"sse2", 1, 0, edx, 26, State::none},
+    {"bmi", 7, 0, ebx, 3, State::none},
+    {"avx2", 7, 0, ebx, 5, State::avx},
+    {"bmi2", 7, 0, ebx, 8, State::none},
+    {"avx512f", 7, 0, ebx, 16, State::avx512},
+    {"avx512dq", 7, 0, ebx, 17, State::avx512},
+    {"avx512ifma", 7, 0, ebx, 21, State::avx512},
+    {"avx512cd", 7, 0, ebx, 28, State::avx512},
+    {"avx512bw", 7, 0, ebx, 30, State::avx512},
+    {"avx512vl", 7, 0, ebx, 31, State::avx512},
+    {"avx512vbmi", 7, 0, ecx, 1, State::avx512},
+    {"avx512vbmi2", 7, 0, ecx, 6, State::avx512},
+    {"gfni", 7, 0, ecx, 8, State::none},
+    {"avx512vnni", 7, 0, ecx, 11, State::avx512},
+    {"avx512bitalg", 7, 0, ecx, 12, State::avx512},
+    {"avx512vpopcntdq", 7, 0, ecx, 14, State::avx512},
+    {"amx-bf16", 7, 0, edx, 22, State::amx},
+    {"avx512fp16", 7, 0, edx, 23, State::avx512},
+    {"amx-tile", 7, 0, edx, 24, State::amx},
+    {"amx-int8", 7, 0, edx, 25, State::amx},
+    {"avxvnni", 7, 1, eax, 4, State::avx},
+    {"avx512bf16", 7, 1, eax, 5, State::avx512},
+    {"amx-fp16", 7, 1, eax, 21, State::amx},
+    {"avxifma", 7, 1, eax, 23, State::avx},
+    {"avxvnniint8", 7, 1, edx, 4, State::avx},
+    {"avxneconvert", 7, 1, edx, 5, State::avx},
+    {"avxvnniint16", 7, 1, edx, 10, State::avx},
+    {"lzcnt", 0x80000001, 0, ecx, 5, State::none},
+    {"prfchw", 0x80000001, 0, ecx, 8, State::none},
 };
 
-struct Registers {
-  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
-};
-
-Registers cpuid(uint32_t leaf, uint32_t subleaf) {
-  Registers r;
-  if (__get_cpuid_max(leaf & 0x80000000u, nullptr) < leaf) return {};
-  __cpuid_count(leaf, subleaf, r.eax, r.ebx, r.ecx, r.edx);
+std::array<uint32_t, 4> cpuid(uint32_t leaf, uint32_t subleaf) {
+  std::array<uint32_t, 4> r{};
+  if (__get_cpuid_max(leaf & 0x80000000u, nullptr) >= leaf)
+    __cpuid_count(leaf, subleaf, r[eax], r[ebx], r[ecx], r[edx]);
   return r;
 }
 
 uint64_t enabled_states() {
-  if (!(cpuid(1, 0).ecx >> 27 & 1)) return 0;  // OSXSAVE
+  if (!(cpuid(1, 0)[ecx] >> 27 & 1)) return 0;  // OSXSAVE
   uint32_t low, high;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return uint64_t{high} << 32 | low;
@@ -107,14 +104,9 @@ std::vector<std::string> detect_features() {
   const uint64_t states = enabled_states();
   const bool amx = kernel_grants_amx();
   for (const Row& row : rows) {
-    if (row.leaf == 7 && row.subleaf > cpuid(7, 0).eax) continue;
-    Registers r = cpuid(row.leaf, row.subleaf);
-    uint32_t word = row.where == Register::eax   ? r.eax
-                    : row.where == Register::ebx ? r.ebx
-                    : row.where == Register::ecx ? r.ecx
-                                                 : r.edx;
+    if (row.leaf == 7 && row.subleaf > cpuid(7, 0)[eax]) continue;
     auto needed = static_cast<uint64_t>(row.state);
-    if (!(word >> row.bit & 1) || (states & needed) != needed) continue;
+    if (!(cpuid(row.leaf, row.subleaf)[row.where] >> row.bit & 1) || (states & needed) != needed) continue;
     if (row.state == State::amx && !amx) continue;
     features.push_back(row.feature);
   }
@@ -124,8 +116,7 @@ std::vector<std::string> detect_features() {
 std::string detect_name() {
   std::string name;
   for (uint32_t leaf = 0x80000002; leaf <= 0x80000004; ++leaf) {
-    Registers r = cpuid(leaf, 0);
-    for (uint32_t word : {r.eax, r.ebx, r.ecx, r.edx}) {
+    for (uint32_t word : cpuid(leaf, 0)) {
       for (int byte = 0; byte < 4; ++byte) {
         if (char c = static_cast<char>(word >> 8 * byte)) name += c;
       }

@@ -4,10 +4,6 @@
 #include "targets/cuda/emit.h"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
-#include <numeric>
-#include <set>
 
 #include "targets/cuda/emit_expr.h"
 #include "targets/cuda/prelude.h"
