@@ -12,34 +12,36 @@ namespace {
 constexpr int attribute_major = 75, attribute_minor = 76;
 constexpr int no_binary_for_gpu = 209;
 
-const CudaDriver& need_driver() {
-  std::string problem;
-  const CudaDriver* driver = CudaDriver::find(problem);
-  if (!driver)
-    throw Error(ErrorCode::device,
-                problem + "\n  help: run on a machine with an NVIDIA GPU, or compile the model for \"cpu\"");
-  return *driver;
+const CudaDriver& driver() {
+  static const CudaDriver* const found = [] {
+    std::string problem;
+    const CudaDriver* usable = CudaDriver::find(problem);
+    if (!usable)
+      throw Error(ErrorCode::device,
+                  problem + "\n  help: run on a machine with an NVIDIA GPU, or compile the model for \"cpu\"");
+    return usable;
+  }();
+  return *found;
 }
 
-void require(const CudaDriver& driver, CudaDriver::Result result, const char* what) {
+void require(CudaDriver::Result result, const char* what) {
   if (result != 0)
-    throw Error(ErrorCode::device, std::string("the GPU cannot ") + what + ": " + driver.describe(result));
+    throw Error(ErrorCode::device, std::string("the GPU cannot ") + what + ": " + driver().describe(result));
 }
 
 // The primary context, held for as long as something lives in it.
 class HeldContext {
  public:
-  explicit HeldContext(const CudaDriver& driver) : driver_(driver) {
-    require(driver, driver.device_get(&device_, 0), "be opened");
-    require(driver, driver.context_retain(&context_, device_), "give a context");
+  HeldContext() {
+    require(driver().device_get(&device_, 0), "be opened");
+    require(driver().context_retain(&context_, device_), "give a context");
   }
-  ~HeldContext() { driver_.context_release(device_); }
+  ~HeldContext() { driver().context_release(device_); }
   HeldContext(const HeldContext&) = delete;
   HeldContext& operator=(const HeldContext&) = delete;
   CudaDriver::Context get() const { return context_; }
 
  private:
-  const CudaDriver& driver_;
   CudaDriver::Device device_ = 0;
   CudaDriver::Context context_ = nullptr;
 };
@@ -47,41 +49,36 @@ class HeldContext {
 // Current for this thread until the end of the scope.
 class CurrentContext {
  public:
-  CurrentContext(const CudaDriver& driver, CudaDriver::Context context) : driver_(driver) {
-    require(driver, driver.context_push(context), "use its context");
-  }
+  explicit CurrentContext(CudaDriver::Context context) { require(driver().context_push(context), "use its context"); }
   ~CurrentContext() {
     CudaDriver::Context popped;
-    driver_.context_pop(&popped);
+    driver().context_pop(&popped);
   }
   CurrentContext(const CurrentContext&) = delete;
   CurrentContext& operator=(const CurrentContext&) = delete;
-
- private:
-  const CudaDriver& driver_;
 };
 
 // What lives in the context, freed in the order opposite to that of its making.  The context is current then.
 class Resources {
  public:
-  explicit Resources(const CudaDriver& driver) : driver_(driver) {}
+  Resources() = default;
   ~Resources() {
-    for (CudaDriver::Event event : events_) driver_.event_destroy(event);
-    for (CudaDriver::Address address : memory_) driver_.free(address);
-    if (stream_) driver_.stream_destroy(stream_);
-    if (module_) driver_.module_unload(module_);
+    for (CudaDriver::Event event : events_) driver().event_destroy(event);
+    for (CudaDriver::Address address : memory_) driver().free(address);
+    if (stream_) driver().stream_destroy(stream_);
+    if (module_) driver().module_unload(module_);
   }
   Resources(const Resources&) = delete;
   Resources& operator=(const Resources&) = delete;
 
   CudaDriver::Address allocate(int64_t bytes) {
     CudaDriver::Address address = 0;
-    require(driver_, driver_.allocate(&address, static_cast<size_t>(std::max<int64_t>(bytes, 1))), "allocate memory");
+    require(driver().allocate(&address, static_cast<size_t>(std::max<int64_t>(bytes, 1))), "allocate memory");
     memory_.push_back(address);
     return address;
   }
   void load(const ProgramSource& source) {
-    const CudaDriver::Result result = driver_.module_load(&module_, source.image.data());
+    const CudaDriver::Result result = driver().module_load(&module_, source.image.data());
     if (result == no_binary_for_gpu) {
       const std::vector<CudaDeviceInfo> devices = cuda_devices();
       throw Error(ErrorCode::wrong_machine, "built for " + source.requirements.target + ", which " +
@@ -90,24 +87,23 @@ class Resources {
                                                 std::to_string(devices.empty() ? 80 : devices[0].compute_capability) +
                                                 "\"");
     }
-    require(driver_, result, "load the code");
-    require(driver_, driver_.stream_create(&stream_, 1), "make a stream");  // 1: does not wait for other streams
+    require(result, "load the code");
+    require(driver().stream_create(&stream_, 1), "make a stream");  // 1: does not wait for other streams
   }
   CudaDriver::Function function(const std::string& name) const {
     CudaDriver::Function function = nullptr;
-    if (driver_.module_function(&function, module_, name.c_str()) == 0) return function;
+    if (driver().module_function(&function, module_, name.c_str()) == 0) return function;
     throw Error(ErrorCode::artifact, "the code has no kernel '" + name + "'\n  help: compile the model again");
   }
   CudaDriver::Event event() {
     CudaDriver::Event event = nullptr;
-    require(driver_, driver_.event_create(&event, 0), "make an event");
+    require(driver().event_create(&event, 0), "make an event");
     events_.push_back(event);
     return event;
   }
   CudaDriver::Stream stream() const { return stream_; }
 
  private:
-  const CudaDriver& driver_;
   CudaDriver::Module module_ = nullptr;
   CudaDriver::Stream stream_ = nullptr;
   std::vector<CudaDriver::Address> memory_;
@@ -123,20 +119,20 @@ struct StepLaunch {
 
 class CudaProgram final : public Program {
  public:
-  explicit CudaProgram(const ProgramSource& source) : driver_(need_driver()), plan_(source.plan), context_(driver_) {
-    CurrentContext current(driver_, context_.get());
-    auto resources = std::make_unique<Resources>(driver_);
+  explicit CudaProgram(const ProgramSource& source) : plan_(source.plan) {
+    CurrentContext current(context_.get());
+    auto resources = std::make_unique<Resources>();
     resources->load(source);
     for (const TensorInfo& input : plan_.inputs) inputs_.push_back(resources->allocate(bytes_of(input)));
     for (const TensorInfo& output : plan_.outputs) outputs_.push_back(resources->allocate(bytes_of(output)));
     for (const NDArray& constant : source.constants) {
       constants_.push_back(resources->allocate(static_cast<int64_t>(constant.byte_size())));
-      require(driver_, driver_.copy_in(constants_.back(), constant.data(), constant.byte_size(), resources->stream()),
+      require(driver().copy_in(constants_.back(), constant.data(), constant.byte_size(), resources->stream()),
               "take the constants");
     }
     arena_ = resources->allocate(plan_.arena_bytes);
     for (const Step& step : plan_.steps) add(step, *resources);
-    require(driver_, driver_.stream_synchronize(resources->stream()), "take the constants");
+    require(driver().stream_synchronize(resources->stream()), "take the constants");
     first_ = resources->event();
     last_ = resources->event();
     resources_ = std::move(resources);
@@ -144,17 +140,17 @@ class CudaProgram final : public Program {
 
   ~CudaProgram() override {
     // A context that cannot be made current is gone, and its resources with it.
-    if (driver_.context_push(context_.get()) != 0) {
+    if (driver().context_push(context_.get()) != 0) {
       static_cast<void>(resources_.release());
       return;
     }
     resources_.reset();
     CudaDriver::Context popped;
-    driver_.context_pop(&popped);
+    driver().context_pop(&popped);
   }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, int) override {
-    CurrentContext current(driver_, context_.get());
+    CurrentContext current(context_.get());
     copy_inputs(inputs);
     for (StepLaunch& step : steps_) launch(step);
     finish(outputs);
@@ -162,17 +158,17 @@ class CudaProgram final : public Program {
 
   std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, int,
                                  int repetitions) override {
-    CurrentContext current(driver_, context_.get());
+    CurrentContext current(context_.get());
     copy_inputs(inputs);
     std::vector<std::vector<double>> samples(steps_.size());
     for (int repetition = 0; repetition < repetitions; ++repetition) {
       for (size_t i = 0; i < steps_.size(); ++i) {
-        require(driver_, driver_.event_record(first_, resources_->stream()), "time a kernel");
+        require(driver().event_record(first_, resources_->stream()), "time a kernel");
         launch(steps_[i]);
-        require(driver_, driver_.event_record(last_, resources_->stream()), "time a kernel");
-        require(driver_, driver_.event_synchronize(last_), "run a kernel");
+        require(driver().event_record(last_, resources_->stream()), "time a kernel");
+        require(driver().event_synchronize(last_), "run a kernel");
         float milliseconds = 0;
-        require(driver_, driver_.event_elapsed(&milliseconds, first_, last_), "time a kernel");
+        require(driver().event_elapsed(&milliseconds, first_, last_), "time a kernel");
         samples[i].push_back(milliseconds * 1e-3);
       }
     }
@@ -210,8 +206,7 @@ class CudaProgram final : public Program {
   void copy_inputs(std::span<const void* const> inputs) {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       require(
-          driver_,
-          driver_.copy_in(inputs_[i], inputs[i], static_cast<size_t>(bytes_of(plan_.inputs[i])), resources_->stream()),
+          driver().copy_in(inputs_[i], inputs[i], static_cast<size_t>(bytes_of(plan_.inputs[i])), resources_->stream()),
           "take an input");
     }
   }
@@ -219,23 +214,20 @@ class CudaProgram final : public Program {
   void launch(StepLaunch& step) {
     for (uint32_t extent : step.grid)
       if (extent == 0) return;
-    require(driver_,
-            driver_.launch(step.function, step.grid[0], step.grid[1], step.grid[2], step.block[0], step.block[1],
-                           step.block[2], 0, resources_->stream(), step.arguments.data(), nullptr),
+    require(driver().launch(step.function, step.grid[0], step.grid[1], step.grid[2], step.block[0], step.block[1],
+                            step.block[2], 0, resources_->stream(), step.arguments.data(), nullptr),
             "start a kernel");
   }
 
   void finish(std::span<void* const> outputs) {
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      require(driver_,
-              driver_.copy_out(outputs[i], outputs_[i], static_cast<size_t>(bytes_of(plan_.outputs[i])),
-                               resources_->stream()),
+      require(driver().copy_out(outputs[i], outputs_[i], static_cast<size_t>(bytes_of(plan_.outputs[i])),
+                                resources_->stream()),
               "give an output");
     }
-    require(driver_, driver_.stream_synchronize(resources_->stream()), "finish a run");
+    require(driver().stream_synchronize(resources_->stream()), "finish a run");
   }
 
-  const CudaDriver& driver_;
   const Plan& plan_;
   HeldContext context_;
   std::vector<CudaDriver::Address> inputs_, outputs_, constants_;
@@ -255,18 +247,18 @@ std::string cuda_problem() {
 
 std::vector<CudaDeviceInfo> cuda_devices() {
   std::string problem;
-  const CudaDriver* driver = CudaDriver::find(problem);
+  const CudaDriver* found = CudaDriver::find(problem);
   std::vector<CudaDeviceInfo> devices;
   int count = 0;
-  if (!driver || driver->device_count(&count) != 0) return devices;
+  if (!found || found->device_count(&count) != 0) return devices;
   for (int i = 0; i < count; ++i) {
     CudaDriver::Device device = 0;
     char name[128] = "";
     int major = 0, minor = 0;
     size_t bytes = 0;
-    if (driver->device_get(&device, i) != 0 || driver->device_name(name, sizeof name, device) != 0 ||
-        driver->device_attribute(&major, attribute_major, device) != 0 ||
-        driver->device_attribute(&minor, attribute_minor, device) != 0 || driver->device_memory(&bytes, device) != 0)
+    if (found->device_get(&device, i) != 0 || found->device_name(name, sizeof name, device) != 0 ||
+        found->device_attribute(&major, attribute_major, device) != 0 ||
+        found->device_attribute(&minor, attribute_minor, device) != 0 || found->device_memory(&bytes, device) != 0)
       continue;
     devices.push_back({name, major * 10 + minor, static_cast<int64_t>(bytes)});
   }
