@@ -4,16 +4,6 @@
 #include "targets/cuda/nvrtc.h"
 
 namespace tw::cuda {
-namespace {
-
-std::vector<std::byte> compile_image(const std::vector<Kernel>& kernels, const Target& target,
-                                     const CodegenOptions& options, CodegenReport* report) {
-  CudaImage image = compile_cuda_image(kernels, target, options.cache);
-  if (report) report->cached_kernels = image.was_cached ? static_cast<int>(kernels.size()) : 0;
-  return std::move(image.cubin);
-}
-
-}  // namespace
 
 const Backend& backend() {
   // As on CPUs (targets/cpu/backend.cpp) but for what CUDA's compiler does itself: it unrolls, its text has functions
@@ -36,7 +26,7 @@ const Backend& backend() {
               "legalize_types",
               "contract_fma",
           },
-      .compile_image = compile_image,
+      .compile_image = compile_cuda_image,
       .launch_of = launch_of,
       .uses_arrays_of_caller = false,
       .takes_open_dimensions = false,

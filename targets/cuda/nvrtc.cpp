@@ -162,23 +162,26 @@ std::vector<std::byte> compile_cubin(const std::string& text, int compute_capabi
   return cubin;
 }
 
-CudaImage compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target, KernelCache* cache) {
+std::vector<std::byte> compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target,
+                                          const CodegenOptions& options, CodegenReport* report) {
   check(target.compute_capability > 0, "compile_cuda_image: a CUDA target");
   const std::string text = emit_cuda(kernels);
   const auto compile = [&] {
     return compile_cubin(text, target.compute_capability, kernels.empty() ? "empty" : kernels[0].symbol);
   };
-  if (!cache || compiler_build_id().empty()) return {compile(), false};
+  if (report) report->cached_kernels = 0;
+  if (!options.cache || compiler_build_id().empty()) return compile();
   // NVRTC is no part of this build.
   const std::string key = cache_key(nvrtc_description() + '\n' + text, target, compiler_build_id());
-  if (const auto found = cache->find(key)) {
+  if (const auto found = options.cache->find(key)) {
     const auto bytes = std::as_bytes(std::span(*found));
-    return {{bytes.begin(), bytes.end()}, true};
+    if (report) report->cached_kernels = static_cast<int>(kernels.size());
+    return {bytes.begin(), bytes.end()};
   }
-  CudaImage image{compile(), false};
-  cache->store(key, {reinterpret_cast<const char*>(image.cubin.data()), image.cubin.size()});
-  cache->evict();
-  return image;
+  std::vector<std::byte> cubin = compile();
+  options.cache->store(key, {reinterpret_cast<const char*>(cubin.data()), cubin.size()});
+  options.cache->evict();
+  return cubin;
 }
 
 }  // namespace tw::cuda

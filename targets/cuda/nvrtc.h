@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "targets/kernel_cache.h"
-#include "targets/lower.h"
+#include "targets/compile_image.h"
 
 namespace tw::cuda {
 
@@ -24,11 +23,8 @@ std::string nvrtc_description();
 // architecture; text that does not compile is a bug of ours.
 std::vector<std::byte> compile_cubin(const std::string& text, int compute_capability, const std::string& name);
 
-struct CudaImage {
-  std::vector<std::byte> cubin;
-  bool was_cached = false;
-};
 // Kernels to the image that the runtime loads: emit_cuda, then compile_cubin, unless the cache has it.
-CudaImage compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target, KernelCache* cache = nullptr);
+std::vector<std::byte> compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target,
+                                          const CodegenOptions& options, CodegenReport* report);
 
 }  // namespace tw::cuda

@@ -392,15 +392,18 @@ TEST(CudaCompiler, ImagesAreKept) {
   };
   const auto directory = std::filesystem::temp_directory_path() / ("tilewright-cubins-" + std::to_string(getpid()));
   KernelCache cache(directory);
-  const auto first = cuda::compile_cuda_image(kernels_of("2.0"), target, &cache);
-  const auto second = cuda::compile_cuda_image(kernels_of("2.0"), target, &cache);
-  const auto other = cuda::compile_cuda_image(kernels_of("3.0"), target, &cache);
+  CodegenOptions options;
+  options.cache = &cache;
+  CodegenReport of_first, of_second, of_other;
+  const auto first = cuda::compile_cuda_image(kernels_of("2.0"), target, options, &of_first);
+  const auto second = cuda::compile_cuda_image(kernels_of("2.0"), target, options, &of_second);
+  const auto other = cuda::compile_cuda_image(kernels_of("3.0"), target, options, &of_other);
   std::filesystem::remove_all(directory);
-  EXPECT_FALSE(first.was_cached);
-  EXPECT_TRUE(second.was_cached);
-  EXPECT_FALSE(other.was_cached);
-  EXPECT_EQ(first.cubin, second.cubin);
-  EXPECT_NE(first.cubin, other.cubin);
+  EXPECT_EQ(of_first.cached_kernels, 0);
+  EXPECT_EQ(of_second.cached_kernels, 1);
+  EXPECT_EQ(of_other.cached_kernels, 0);
+  EXPECT_EQ(first, second);
+  EXPECT_NE(first, other);
 }
 
 }  // namespace
