@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tensor_ir/scalar_meaning.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw {
 namespace {
@@ -257,24 +258,15 @@ Expr cast(DType dtype, Expr value) {
 }
 
 Expr call(Intrinsic intrinsic, std::vector<Expr> arguments) {
-  enum class Kind { math, predicate, bits, convert, dot, tile, effect };
-  struct Row {
-    int arity;
-    Kind kind;
-  };
-  static constexpr Row rows[] = {
-#define INTRINSIC(name, arity, kind) {arity, Kind::kind},
-#include "tensor_ir/intrinsics.def"
-  };
-  const Row& row = rows[static_cast<int>(intrinsic)];
-  check(row.arity < 0 || row.arity == static_cast<int>(arguments.size()), "call: the intrinsic's number of arguments");
-  check(row.kind != Kind::convert, "call: a conversion is made with make_expr<Call> and its dtype");
-  if (arguments.size() > 1 && row.kind != Kind::effect && row.kind != Kind::dot && row.kind != Kind::tile) {
+  const int arity = arity_of(intrinsic);
+  const IntrinsicKind kind = kind_of(intrinsic);
+  check(arity < 0 || arity == static_cast<int>(arguments.size()), "call: the intrinsic's number of arguments");
+  check(kind != IntrinsicKind::convert, "call: a conversion is made with make_expr<Call> and its dtype");
+  if (kind == IntrinsicKind::math || kind == IntrinsicKind::predicate || kind == IntrinsicKind::bits) {
     for (size_t i = 1; i < arguments.size(); ++i) unify(arguments[0], arguments[i]);
     for (size_t i = 1; i + 1 < arguments.size(); ++i) unify(arguments[0], arguments[i]);
   }
-  DType dtype = arguments.empty() ? boolean : arguments[0].dtype();
-  if (row.kind == Kind::predicate) dtype = boolean.with_lanes(dtype.lanes);
+  const DType dtype = *call_dtype(intrinsic, arguments);
   return make_expr<Call>(dtype, intrinsic, std::move(arguments));
 }
 
