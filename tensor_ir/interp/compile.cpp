@@ -188,11 +188,9 @@ class Compiler {
         const int32_t result = reserve(node.dtype.lanes);
         int32_t at = result;
         for (size_t i = 0; i < arguments.size(); ++i) {
-          Instr& in = emit(Control::copy);
-          in.dst = at;
-          in.a = arguments[i];
-          in.lanes = node.arguments[i].dtype().lanes;
-          at += in.lanes;
+          const int lanes = node.arguments[i].dtype().lanes;
+          copy_to(at, arguments[i], lanes);
+          at += lanes;
         }
         return result;
       }

@@ -27,42 +27,21 @@ struct Narrow {
   static int64_t wrap(int64_t value, DType dtype) { return meaning::wrap(dtype, value); }
 };
 
-template <class K>
-const Instr* integer_add(const Instr* in, Frame& f) {
-  const Slot *a = f.slots + in->a, *b = f.slots + in->b;
-  Slot* d = f.slots + in->dst;
-  for (int l = 0; l < in->lanes; ++l) {
-    d[l].i = K::wrap(static_cast<int64_t>(static_cast<uint64_t>(a[l].i) + static_cast<uint64_t>(b[l].i)), in->dtype);
-  }
-  return in + 1;
-}
-
-template <class K>
-const Instr* integer_sub(const Instr* in, Frame& f) {
-  const Slot *a = f.slots + in->a, *b = f.slots + in->b;
-  Slot* d = f.slots + in->dst;
-  for (int l = 0; l < in->lanes; ++l) {
-    d[l].i = K::wrap(static_cast<int64_t>(static_cast<uint64_t>(a[l].i) - static_cast<uint64_t>(b[l].i)), in->dtype);
-  }
-  return in + 1;
-}
-
-template <class K>
-const Instr* integer_mul(const Instr* in, Frame& f) {
-  const Slot *a = f.slots + in->a, *b = f.slots + in->b;
-  Slot* d = f.slots + in->dst;
-  for (int l = 0; l < in->lanes; ++l) {
-    d[l].i = K::wrap(static_cast<int64_t>(static_cast<uint64_t>(a[l].i) * static_cast<uint64_t>(b[l].i)), in->dtype);
-  }
-  return in + 1;
-}
-
 template <class Compute>
 const Instr* each_lane(const Instr* in, Frame& f, Compute compute) {
   const Slot *a = f.slots + in->a, *b = f.slots + in->b;
   Slot* d = f.slots + in->dst;
   for (int l = 0; l < in->lanes; ++l) d[l] = compute(a[l], b[l]);
   return in + 1;
+}
+
+template <BinaryOp op, class K>
+const Instr* integer_binary(const Instr* in, Frame& f) {
+  return each_lane(in, f, [dtype = in->dtype](Slot a, Slot b) {
+    const auto x = static_cast<uint64_t>(a.i), y = static_cast<uint64_t>(b.i);
+    const uint64_t result = op == BinaryOp::add ? x + y : op == BinaryOp::sub ? x - y : x * y;
+    return of(K::wrap(static_cast<int64_t>(result), dtype));
+  });
 }
 
 template <BinaryOp op>
@@ -402,11 +381,11 @@ Handler binary_handler(BinaryOp op, DType dtype) {
   const bool is_signed_order = dtype.element() != u64;  // narrower unsigned values are non-negative in a slot
   switch (op) {
     case BinaryOp::add:
-      return is_wide ? integer_add<I64> : integer_add<Narrow>;
+      return is_wide ? integer_binary<BinaryOp::add, I64> : integer_binary<BinaryOp::add, Narrow>;
     case BinaryOp::sub:
-      return is_wide ? integer_sub<I64> : integer_sub<Narrow>;
+      return is_wide ? integer_binary<BinaryOp::sub, I64> : integer_binary<BinaryOp::sub, Narrow>;
     case BinaryOp::mul:
-      return is_wide ? integer_mul<I64> : integer_mul<Narrow>;
+      return is_wide ? integer_binary<BinaryOp::mul, I64> : integer_binary<BinaryOp::mul, Narrow>;
     case BinaryOp::eq:
       return signed_compare<BinaryOp::eq>;
     case BinaryOp::ne:
