@@ -14,6 +14,13 @@ std::string axis_name(const char* prefix, size_t index) {
   return prefix + std::to_string(index);
 }
 
+// Indices that stand for the real ones where only the dtype of a value is asked for.
+Indices probe_of(const char* prefix, const std::vector<Expr>& extents) {
+  Indices probe;
+  for (size_t i = 0; i < extents.size(); ++i) probe.push_back(Var(axis_name(prefix, i)));
+  return probe;
+}
+
 Stmt wrap_in_loops(const std::vector<Var>& loops, const std::vector<Expr>& extents, Stmt body) {
   for (size_t i = loops.size(); i-- > 0;) body = make_stmt<For>(loops[i], extents[i], LoopKind::serial, body);
   return body;
@@ -98,23 +105,15 @@ Tensor placeholder(const Buffer& buffer) {
 
 Tensor compute(std::string name, std::vector<Expr> shape, const std::vector<Tensor>& uses,
                const std::function<Expr(const Indices&)>& value) {
-  Buffer output;
-  auto stage = [&] {
-    Indices probe;
-    for (size_t i = 0; i < shape.size(); ++i) probe.push_back(Var(axis_name("p", i)));
-    output = Buffer(name, value(probe).dtype(), shape);
-    return make_stage(name, uses, output, shape, {},
-                      [&](const Indices& s, const Indices&, Stmt&) { return store(output, s, value(s)); });
-  }();
-  return Tensor(output, stage);
+  const Buffer output(name, value(probe_of("p", shape)).dtype(), shape);
+  return Tensor(output, make_stage(name, uses, output, shape, {}, [&](const Indices& s, const Indices&, Stmt&) {
+                  return store(output, s, value(s));
+                }));
 }
 
 Tensor reduce(std::string name, std::vector<Expr> shape, std::vector<Expr> reduce_extents, Combiner combiner,
               const std::vector<Tensor>& uses, const std::function<Expr(const Indices&, const Indices&)>& value) {
-  Indices probe_spatial, probe_reduce;
-  for (size_t i = 0; i < shape.size(); ++i) probe_spatial.push_back(Var(axis_name("p", i)));
-  for (size_t i = 0; i < reduce_extents.size(); ++i) probe_reduce.push_back(Var(axis_name("q", i)));
-  const DType dtype = value(probe_spatial, probe_reduce).dtype();
+  const DType dtype = value(probe_of("p", shape), probe_of("q", reduce_extents)).dtype();
   // Of nothing: the loops would not run, nor the init in them.
   if (std::any_of(reduce_extents.begin(), reduce_extents.end(), [](const Expr& e) { return is_const_int(e, 0); })) {
     return compute(name, shape, {}, [&](const Indices&) { return identity_of(combiner, dtype); });
@@ -151,8 +150,8 @@ Func make_func(std::string name, const std::vector<Tensor>& inputs, const std::v
   func.name = std::move(name);
   func.parameters = std::move(parameters);
   func.output_count = static_cast<int>(outputs.size());
-  std::set<std::string> names;
-  auto unique = [&](const std::string& wanted) {
+  std::set<std::string> names, block_names;
+  auto unique = [](const std::string& wanted, std::set<std::string>& names) {
     std::string candidate = wanted;
     for (int n = 1; !names.insert(candidate).second; ++n) candidate = wanted + "_" + std::to_string(n);
     return candidate;
@@ -185,7 +184,6 @@ Func make_func(std::string name, const std::vector<Tensor>& inputs, const std::v
 
   std::vector<Stmt> statements;
   std::vector<Buffer> temporaries;
-  std::set<std::string> block_names;
   for (const auto& stage : order) {
     for (const Buffer& buffer : stage->outputs) {
       if (!func.is_parameter(buffer)) temporaries.push_back(buffer);
@@ -193,10 +191,8 @@ Func make_func(std::string name, const std::vector<Tensor>& inputs, const std::v
     // A stage may be instantiated in several Funcs: its loops and iteration variables are new in each.
     Stmt nest = with_fresh_names(stage->nest);
     nest = rewrite(nest, [&](const Block& block) -> Stmt {
-      std::string wanted = block.name;
-      for (int n = 1; !block_names.insert(wanted).second; ++n) wanted = block.name + "_" + std::to_string(n);
-      return make_stmt<Block>(wanted, block.iters, block.predicate, block.init, block.body, block.attributes,
-                              block.span);
+      return make_stmt<Block>(unique(block.name, block_names), block.iters, block.predicate, block.init, block.body,
+                              block.attributes, block.span);
     });
     statements.push_back(nest);
   }
@@ -207,7 +203,7 @@ Func make_func(std::string name, const std::vector<Tensor>& inputs, const std::v
   for (size_t i = inputs.size(); i < func.buffers.size(); ++i) to_name.push_back(&func.buffers[i]);
   for (Buffer& buffer : temporaries) to_name.push_back(&buffer);
   for (Buffer* buffer : to_name) {
-    const std::string wanted = unique((*buffer)->name);
+    const std::string wanted = unique((*buffer)->name, names);
     if (wanted == (*buffer)->name) continue;
     BufferNode renamed = *buffer->get();
     renamed.name = wanted;
