@@ -53,7 +53,6 @@ class Verifier {
   template <class Handle>
   void report(const std::string& what, const Handle& where) {
     if (violations.size() >= shown_violations) {
-      ++hidden_;
       violations.resize(shown_violations);
       return violations.push_back("… and more");
     }
@@ -187,7 +186,6 @@ class Verifier {
   std::unordered_set<const void*> vars_, buffers_, loops_, outside_block_;
   std::unordered_set<std::string> blocks_;
   const std::string* block_ = nullptr;
-  size_t hidden_ = 0;
 };
 
 }  // namespace
