@@ -77,7 +77,7 @@ class Printer {
  public:
   std::string out;
 
-  void reserve(const FreeNames& names) {
+  explicit Printer(const FreeNames& names) {
     for (const auto& [identity, name] : names.found) declare(identity, name);
   }
 
@@ -211,12 +211,8 @@ class Printer {
   }
 
   void floating(const FloatImm& n) {
-    if (std::isnan(n.value))
-      out += "nan_" + to_string(n.dtype);
-    else if (std::isinf(n.value))
-      out += (n.value < 0 ? "-inf_" : "inf_") + to_string(n.dtype);
-    else
-      out += float_digits(n.dtype, n.value) + (n.dtype == f32 ? "f" : to_string(n.dtype));
+    out += float_text(n.dtype, n.value);
+    if (std::isfinite(n.value)) out += n.dtype == f32 ? "f" : to_string(n.dtype);
   }
 
   void binary(const Binary& n, int context) {
@@ -278,7 +274,7 @@ class Printer {
       else if (auto* bytes = std::get_if<BufferBytes>(&value))
         out += buffer_bytes(*bytes);
       else
-        out += attribute_float(std::get<double>(value));
+        out += float_text(f64, std::get<double>(value));
     }
     out += "}";
   }
@@ -290,10 +286,10 @@ class Printer {
     return "{" + text + "}";
   }
 
-  static std::string attribute_float(double value) {
-    if (std::isnan(value)) return "nan_f64";
-    if (std::isinf(value)) return value < 0 ? "-inf_f64" : "inf_f64";
-    return float_digits(f64, value);
+  static std::string float_text(DType dtype, double value) {
+    if (std::isnan(value)) return "nan_" + to_string(dtype);
+    if (std::isinf(value)) return (value < 0 ? "-inf_" : "inf_") + to_string(dtype);
+    return float_digits(dtype, value);
   }
 
   void declaration(const Buffer& buffer) {
@@ -314,14 +310,19 @@ class Printer {
     out += declare(buffer.get(), buffer->name) + type;
   }
 
-  void braces(const Stmt& body) {
+  template <class F>
+  void braces_around(F&& print_lines) {
     out += " {";
     ++depth_;
     size_t before = out.size();
-    list(body, true);
+    print_lines();
     --depth_;
     if (out.size() > before) new_line();
     out += "}";
+  }
+
+  void braces(const Stmt& body) {
+    braces_around([&] { list(body, true); });
   }
 
   void line(bool starts_line) {
@@ -439,12 +440,9 @@ class Printer {
 
   // A Seq that the braces around it would not make: of one statement, or inside another.
   void seq_braces(const Seq& n) {
-    out += " {";
-    ++depth_;
-    for (const Stmt& statement : n.statements) new_line(), single(statement);
-    --depth_;
-    if (!n.statements.empty()) new_line();
-    out += "}";
+    braces_around([&] {
+      for (const Stmt& statement : n.statements) new_line(), single(statement);
+    });
   }
 
   void block(const Block& n) {
@@ -471,15 +469,12 @@ class Printer {
     out += ")" + predicate;
     attributes(n.attributes);
     if (n.init.is_defined()) {
-      out += " {";
-      ++depth_;
-      new_line();
-      out += "init";
-      braces(n.init);
-      list(n.body, true);
-      --depth_;
-      new_line();
-      out += "}";
+      braces_around([&] {
+        new_line();
+        out += "init";
+        braces(n.init);
+        list(n.body, true);
+      });
     } else {
       braces(n.body);
     }
@@ -496,8 +491,7 @@ class Printer {
 std::string to_text(const Expr& e) {
   FreeNames names;
   names.walk(e);
-  Printer printer;
-  printer.reserve(names);
+  Printer printer(names);
   printer.print(e);
   return std::move(printer.out);
 }
@@ -505,8 +499,7 @@ std::string to_text(const Expr& e) {
 std::string to_text(const Stmt& s) {
   FreeNames names;
   names.walk(s);
-  Printer printer;
-  printer.reserve(names);
+  Printer printer(names);
   printer.print(s);
   if (!printer.out.empty()) printer.out += "\n";
   return std::move(printer.out);
@@ -517,8 +510,7 @@ std::string to_text(const Func& f) {
   for (const Var& var : f.parameters) names.declare(var.get());
   for (const Buffer& buffer : f.buffers) names.declare(buffer);
   names.walk(f.body);
-  Printer printer;
-  printer.reserve(names);
+  Printer printer(names);
   printer.print(f);
   return std::move(printer.out);
 }
