@@ -352,7 +352,7 @@ class Compiler {
   }
 
   void loop(const Stmt& self, const For& node) {
-    if (node.loop_kind == LoopKind::thread && !in_launch_) return launch(self, node);
+    if (node.loop_kind == LoopKind::thread && !in_launch_) return launch(self);
     const int32_t var = bind(node.var), limit = reserve(1);
     copy_to(limit, value(node.extent), 1);
     forget_values();
@@ -384,7 +384,7 @@ class Compiler {
   }
 
   // All thread-bound loops in here run as threads of one launch, which knows their extents before it starts.
-  void launch(const Stmt& self, const For&) {
+  void launch(const Stmt& self) {
     LaunchPlan plan;
     visit(self, [&](const For& inner) {
       if (inner.loop_kind != LoopKind::thread) return;
