@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor_ir/scalar_meaning.h"
 #include "tensor_ir/text/syntax.h"
 
 namespace tw {
@@ -334,14 +335,14 @@ std::optional<TypeProblem> type_problem(const Expr& e) {
     case NodeKind::IntImm: {
       auto& n = *e.as<IntImm>();
       if (n.dtype.is_float() || n.dtype.lanes != 1) return problem("an integer constant of type " + text(n.dtype));
-      if (!syntax::fits(n.dtype, n.value))
+      if (meaning::wrap(n.dtype, n.value) != n.value)
         return problem("the constant " + std::to_string(n.value) + " does not fit in " + text(n.dtype));
       return {};
     }
     case NodeKind::FloatImm: {
       auto& n = *e.as<FloatImm>();
       if (!n.dtype.is_float() || n.dtype.lanes != 1) return problem("a floating constant of type " + text(n.dtype));
-      if (!std::isnan(n.value) && syntax::round_to(n.dtype, n.value) != n.value) {
+      if (!std::isnan(n.value) && meaning::round_to(n.dtype, n.value) != n.value) {
         return problem("the constant " + std::to_string(n.value) + " is not a value of " + text(n.dtype));
       }
       return {};

@@ -1,14 +1,12 @@
 #include "tensor_ir/text/lexer.h"
 
+#include "tensor_ir/text/syntax.h"
+
 namespace tw {
 namespace {
 
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
+using syntax::is_digit;
+using syntax::is_letter;
 
 // Longest first.
 constexpr std::string_view symbols[] = {"..", "->", "//", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||",

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor_ir/scalar_meaning.h"
 #include "tensor_ir/text/parser_base.h"
 #include "tensor_ir/text/syntax.h"
 #include "tensor_ir/type_rules.h"
@@ -166,7 +167,7 @@ ExprParser::Parsed ExprParser::parse_number(bool is_negative, Span span) {
     // Straight to the nearest f32 where that is the type: rounding twice could miss it.
     auto result = dtype.bits == 64 ? std::from_chars(digits.data(), digits.data() + digits.size(), value)
                                    : std::from_chars(digits.data(), digits.data() + digits.size(), narrow);
-    if (dtype.bits != 64) value = syntax::round_to(dtype, narrow);
+    if (dtype.bits != 64) value = meaning::round_to(dtype, narrow);
     // from_chars leaves what is too small or too large; a number so small that it rounds to zero is no mistake.
     bool is_out = result.ec == std::errc::result_out_of_range;
     if (is_out) value = std::strtod(std::string(digits).c_str(), nullptr);
@@ -183,7 +184,7 @@ ExprParser::Parsed ExprParser::parse_number(bool is_negative, Span span) {
   bool fits = result.ec == std::errc() && magnitude <= limit &&
               (dtype == u64 ? !is_negative || magnitude == 0 : is_negative || magnitude < limit);
   auto value = static_cast<int64_t>(is_negative ? -magnitude : magnitude);
-  if (!fits || !syntax::fits(dtype, value)) fail(span, "the number does not fit in " + to_string(dtype));
+  if (!fits || meaning::wrap(dtype, value) != value) fail(span, "the number does not fit in " + to_string(dtype));
   return finish(make_expr<IntImm>(dtype, value), 1, span);
 }
 

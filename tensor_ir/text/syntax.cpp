@@ -2,17 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
+
+#include "tensor_ir/scalar_meaning.h"
 
 namespace tw::syntax {
 namespace {
-
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 std::string escape(std::string_view value, char quote) {
   static constexpr char hex[] = "0123456789abcdef";
@@ -78,21 +72,6 @@ std::string quote_string(std::string_view value) {
   return escape(value, '"');
 }
 
-double round_to(DType dtype, double value) {
-  if (std::isnan(value) || std::isinf(value) || dtype.bits == 64) return value;
-  auto narrow = static_cast<float>(value);
-  if (dtype.kind == DTypeKind::brain_floating) return bf16_to_float(float_to_bf16(narrow));
-  if (dtype.bits == 16) return f16_to_float(float_to_f16(narrow));
-  return narrow;
-}
-
-bool fits(DType dtype, int64_t value) {
-  if (dtype.is_bool()) return value == 0 || value == 1;
-  if (dtype.bits == 64) return true;
-  int64_t limit = int64_t{1} << (dtype.is_unsigned_integer() ? dtype.bits : dtype.bits - 1);
-  return value < limit && value >= (dtype.is_unsigned_integer() ? 0 : -limit);
-}
-
 std::string float_digits(DType dtype, double value) {
   char buffer[40];
   char* end = buffer + sizeof buffer;
@@ -106,7 +85,7 @@ std::string float_digits(DType dtype, double value) {
       result = std::to_chars(buffer, end, static_cast<float>(value), std::chars_format::general, digits);
       float read = 0;
       std::from_chars(buffer, result.ptr, read);
-      if (round_to(dtype, read) == value) break;
+      if (meaning::round_to(dtype, read) == value) break;
     }
   }
   std::string digits(buffer, result.ptr);

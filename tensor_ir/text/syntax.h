@@ -103,6 +103,14 @@ inline const char* word(BinaryOp op) {
   return binary_table[static_cast<size_t>(op)].word;
 }
 
+// What plain names are made of, with inner dots.
+inline bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+inline bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
 // Words that cannot be plain names; a name that is one of them is written in backticks.
 inline constexpr std::string_view reserved_words[] = {"func",  "for",  "in",    "block",    "alloc",
                                                       "let",   "if",   "else",  "init",     "seq",
@@ -115,10 +123,6 @@ std::string quote_string(std::string_view value);        // in double quotes
 std::string bounds_text(const DimensionBounds& bounds);  // ": 1..64", ": 1.." or nothing
 // The dtype of inf_f32 and nan_f32; nothing when the word is not of that form.
 std::optional<DType> special_float(std::string_view word, bool& is_nan);
-
-// What a value of the dtype becomes when it is stored in it: rounded or wrapped.
-double round_to(DType dtype, double value);
-bool fits(DType dtype, int64_t value);
 
 // Of the shortest form that reads back as the same number, always with a point or an exponent: 0.5, 1.0, 1e+20.
 std::string float_digits(DType dtype, double value);
