@@ -71,13 +71,7 @@ class Parser : public ExprParser {
   }
 
   void parse_buffers(Func& f) {
-    while (!at(")")) {
-      f.buffers.push_back(parse_declaration(true));
-      if (at(")")) break;
-      expect(",", "or `)` after a buffer");
-      if (at(")")) fail_expected("a buffer");
-    }
-    expect(")", "after the buffers");
+    parse_items(")", "or `)` after a buffer", "a buffer", [&] { f.buffers.push_back(parse_declaration(true)); });
   }
 
   // name: type[shape] strides [..] in scope align bytes, of a parameter also constant streamed
@@ -125,17 +119,13 @@ class Parser : public ExprParser {
     if (!at("attrs")) return attributes;
     advance();
     expect("{", "after `attrs`");
-    while (!at("}")) {
+    parse_items("}", "or `}` after an attribute", "an attribute", [&] {
       Span span = token().span;
       std::string key = parse_attribute_key();
       expect("=", "after the name of an attribute");
       if (!attributes.emplace(key, parse_attribute_value()).second)
         fail(span, "attribute `" + key + "` is given twice");
-      if (at("}")) break;
-      expect(",", "or `}` after an attribute");
-      if (at("}")) fail_expected("an attribute");
-    }
-    expect("}", "after the attributes");
+    });
     return attributes;
   }
 
@@ -340,7 +330,7 @@ class Parser : public ExprParser {
     expect("(", "before the iteration variables");
     std::vector<IterVar> iters;
     std::vector<Name> names;
-    while (!at(")")) {
+    parse_items(")", "or `)` after an iteration variable", "an iteration variable", [&] {
       IterVar iter;
       if (!at("spatial") && !at("reduce")) fail_expected("`spatial` or `reduce`");
       iter.kind = at("reduce") ? IterKind::reduce : IterKind::spatial;
@@ -352,11 +342,7 @@ class Parser : public ExprParser {
       expect("=", "and the binding after the extent");
       iter.binding = parse_i64("the binding of an iteration variable");
       iters.push_back(std::move(iter));
-      if (at(")")) break;
-      expect(",", "or `)` after an iteration variable");
-      if (at(")")) fail_expected("an iteration variable");
-    }
-    expect(")", "after the iteration variables");
+    });
     Expr predicate;
     if (accept("where")) predicate = parse_expr();
     Attributes attributes = parse_attributes();

@@ -42,6 +42,17 @@ class ParserBase {
   bool at(std::string_view symbol_or_word) const { return token_.is(symbol_or_word); }
   bool accept(std::string_view symbol_or_word);
   Span expect(std::string_view symbol_or_word, const char* where);
+  // Items with commas between them, through `closing`; errors name where a comma belongs, and an item.
+  template <class ParseItem>
+  void parse_items(std::string_view closing, const char* where, const char* item, ParseItem&& parse_item) {
+    while (!at(closing)) {
+      parse_item();
+      if (at(closing)) break;
+      expect(",", where);
+      if (at(closing)) fail_expected(item);
+    }
+    advance();
+  }
   bool at_name() const;  // a name that is no reserved word
   Name expect_name(const char* what);
   std::string describe_token() const;

@@ -318,15 +318,11 @@ ExprParser::Parsed ExprParser::parse_function(const Token& name, std::optional<D
   expect("(", "after a function");
   std::vector<Expr> arguments;
   int depth = 1;
-  while (!at(")")) {
+  parse_items(")", "or `)` after an argument", "an argument", [&] {
     Parsed argument = parse_any();
     depth = std::max(depth, argument.depth + 1);
     arguments.push_back(std::move(argument.e));
-    if (at(")")) break;
-    expect(",", "or `)` after an argument");
-    if (at(")")) fail_expected("an argument");
-  }
-  expect(")", "after the arguments");
+  });
   return finish(make_function(name, dtype, std::move(arguments)), depth, name.span);
 }
 
@@ -346,13 +342,7 @@ Expr ExprParser::parse_i64(const char* what) {
 
 std::vector<Expr> ExprParser::parse_i64_list(const char* what) {
   std::vector<Expr> list;
-  while (!at("]")) {
-    list.push_back(parse_i64(what));
-    if (at("]")) break;
-    expect(",", "or `]` in the list");
-    if (at("]")) fail_expected(what);
-  }
-  expect("]", "after the list");
+  parse_items("]", "or `]` in the list", what, [&] { list.push_back(parse_i64(what)); });
   return list;
 }
 
