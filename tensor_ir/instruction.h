@@ -16,7 +16,6 @@
 
 namespace tw {
 
-//
 // Instructions on tiles (tile_dot_bf16, tile_zero_f32, …) are of any size: their descriptions have parameters, extents
 // and strides, which the nest that is matched gives as constants.
 struct TensorInstruction {

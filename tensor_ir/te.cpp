@@ -21,11 +21,6 @@ Indices probe_of(const char* prefix, const std::vector<Expr>& extents) {
   return probe;
 }
 
-Stmt wrap_in_loops(const std::vector<Var>& loops, const std::vector<Expr>& extents, Stmt body) {
-  for (size_t i = loops.size(); i-- > 0;) body = make_stmt<For>(loops[i], extents[i], LoopKind::serial, body);
-  return body;
-}
-
 std::shared_ptr<const Stage> make_stage(
     const std::string& name, const std::vector<Tensor>& uses, const Buffer& output, const std::vector<Expr>& shape,
     const std::vector<Expr>& reduce_extents,
@@ -43,11 +38,12 @@ std::shared_ptr<const Stage> make_stage(
   for (size_t i = 0; i < shape.size(); ++i) add("i", "vi", i, shape[i], IterKind::spatial, spatial);
   for (size_t i = 0; i < reduce_extents.size(); ++i) add("r", "vr", i, reduce_extents[i], IterKind::reduce, reduce);
   Stmt init, body = make_body(spatial, reduce, init);
-  Stmt block = make_stmt<Block>(name, std::move(iters), Expr(), init, body);
+  Stmt nest = make_stmt<Block>(name, std::move(iters), Expr(), init, body);
+  for (size_t i = loops.size(); i-- > 0;) nest = make_stmt<For>(loops[i], extents[i], LoopKind::serial, nest);
   auto stage = std::make_shared<Stage>();
   stage->name = name;
   stage->outputs = {output};
-  stage->nest = wrap_in_loops(loops, extents, block);
+  stage->nest = nest;
   for (const Buffer& read : buffers_read(stage->nest)) {
     if (read == output) continue;
     const auto found = std::find_if(uses.begin(), uses.end(), [&](const Tensor& t) { return t.buffer() == read; });
