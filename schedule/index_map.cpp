@@ -13,18 +13,14 @@ class IndexMapParser : public ExprParser {
   IndexMap parse() {
     IndexMap map;
     expect("(", "before the old indices");
-    while (!accept(")")) {
-      if (!map.from.empty()) expect(",", "between indices");
+    parse_items(")", "or `)` after an index", "an index", [&] {
       const Name name = expect_name("an index");
       map.from.emplace_back(name.text);
       declare(name, map.from.back());
-    }
+    });
     expect("->", "between old and new indices");
     expect("(", "before the new indices");
-    while (!accept(")")) {
-      if (!map.to.empty()) expect(",", "between indices");
-      map.to.push_back(parse_i64("an index"));
-    }
+    parse_items(")", "or `)` after an index", "an index", [&] { map.to.push_back(parse_i64("an index")); });
     if (token().kind != TokenKind::end) fail_expected("the end", "as in (n, c, h) -> (n, c // 16, h, c % 16)");
     return map;
   }

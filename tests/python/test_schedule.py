@@ -178,6 +178,6 @@ def test_default_schedules_can_be_decided():
 
 
 def test_every_primitive_is_a_method():
-    """What Python has by hand and traces have by the table."""
+    """Also those that the table does not bind, for they take something else in Python."""
     names = re.findall(r"^PRIMITIVE\(\w+, (\w+)", (ROOT / "schedule/primitives.def").read_text(), re.MULTILINE)
     assert names and all(hasattr(tw.Schedule, name) for name in names)
