@@ -19,6 +19,9 @@ struct GraphDecision {
   std::string group;    // in a CompileReport: the steps that compute the node have this name
 };
 
+// By analysis alone a way is taken if it needs less than this of the plain one's predicted time.
+constexpr double least_gain = 0.9;
+
 // Gives one of the candidates' values.
 using DecisionSource = std::function<Choice(const GraphDecision&)>;
 

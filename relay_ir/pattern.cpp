@@ -25,23 +25,23 @@ bool is_near(double value, double wanted, DType dtype) {
 
 }  // namespace
 
-using Kind = Pattern::Node::Kind;
+using NodeKind = Pattern::Node::Kind;
 
 Pattern any() {
   return make({});
 }
 Pattern number() {
-  return make({.kind = Kind::number});
+  return make({.kind = NodeKind::number});
 }
 Pattern number(double value) {
-  return make({.kind = Kind::number, .number = value});
+  return make({.kind = NodeKind::number, .number = value});
 }
 Pattern op(std::string name, std::vector<Pattern> inputs, std::function<bool(const Node&)> condition) {
   return make(
-      {.kind = Kind::op, .op = std::move(name), .children = std::move(inputs), .condition = std::move(condition)});
+      {.kind = NodeKind::op, .op = std::move(name), .children = std::move(inputs), .condition = std::move(condition)});
 }
 Pattern either(std::vector<Pattern> alternatives) {
-  return make({.kind = Kind::either, .children = std::move(alternatives)});
+  return make({.kind = NodeKind::either, .children = std::move(alternatives)});
 }
 Pattern maybe(const std::string& name, const Pattern& x) {
   return either({op(name, {x}), x});
@@ -93,17 +93,17 @@ class Matcher {
 
   bool match_new(const Pattern::Node& pattern, ValueId value, const Then& then) {
     switch (pattern.kind) {
-      case Kind::any:
+      case NodeKind::any:
         return then();
-      case Kind::number: {
+      case NodeKind::number: {
         const auto number = uniform_number(graph_, value);
         return number && (!pattern.number || is_near(*number, *pattern.number, graph_.values[value].type.dtype)) &&
                then();
       }
-      case Kind::either:
+      case NodeKind::either:
         return std::any_of(pattern.children.begin(), pattern.children.end(),
                            [&](const Pattern& choice) { return match(choice, value, then); });
-      case Kind::op:
+      case NodeKind::op:
         return match_op(pattern, value, then);
     }
     return false;

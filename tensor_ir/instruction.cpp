@@ -12,12 +12,12 @@
 namespace tw {
 namespace {
 
-struct Row {
+struct InstructionRow {
   const char* description;
   const char* replacement;  // the body of a Func with the same buffers; of a tile it is made for its sizes (Matcher)
 };
 
-const Row rows[] = {
+const InstructionRow instruction_rows[] = {
     {"func dot_bf16(a: bf16[2], b: bf16[2]) -> (c: f32[]) {"
      "  for t in 0..2 { c[] = c[] + f32(a[t]) * f32(b[t]) }"
      "}",
@@ -64,7 +64,7 @@ const Row rows[] = {
      nullptr},
 };
 
-TensorInstruction make(const Row& row) {
+TensorInstruction make(const InstructionRow& row) {
   TensorInstruction instruction;
   instruction.description = parse_func(row.description);
   instruction.name = instruction.description.name;
@@ -287,7 +287,7 @@ class Matcher {
 const std::vector<TensorInstruction>& tensor_instructions() {
   static const std::vector<TensorInstruction> list = [] {
     std::vector<TensorInstruction> result;
-    for (const Row& row : rows) result.push_back(make(row));
+    for (const InstructionRow& row : instruction_rows) result.push_back(make(row));
     return result;
   }();
   return list;

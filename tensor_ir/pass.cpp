@@ -16,14 +16,14 @@ struct PassRow {
   PassFunction function;
 };
 
-constexpr PassRow rows[] = {
+constexpr PassRow passes[] = {
 #define PASS(name, is_optional) {#name, is_optional, name},
 #include "tensor_ir/passes.def"
 };
 
 const PassRow* find_row(std::string_view name) {
-  const auto* row = std::find_if(std::begin(rows), std::end(rows), [&](const auto& r) { return r.name == name; });
-  return row == std::end(rows) ? nullptr : row;
+  const auto* row = std::find_if(std::begin(passes), std::end(passes), [&](const auto& r) { return r.name == name; });
+  return row == std::end(passes) ? nullptr : row;
 }
 
 PassSubject subject(const Func& f) {
@@ -47,7 +47,7 @@ PassFunction find_pass(std::string_view name) {
 
 std::vector<std::string> pass_names() {
   std::vector<std::string> names;
-  for (const auto& row : rows) names.emplace_back(row.name);
+  for (const auto& row : passes) names.emplace_back(row.name);
   return names;
 }
 

@@ -7,7 +7,7 @@ namespace tw::autotune {
 namespace {
 
 constexpr size_t random_points = 64, generation = 32, parents = 16;
-constexpr int patience = 2000;  // attempts to find a point that is new
+constexpr int most_attempts = 2000;  // to find a point that is new
 
 }  // namespace
 
@@ -21,7 +21,7 @@ std::vector<Point> Search::next_generation(size_t most) {
   fastest.resize(std::min(fastest.size(), parents));
   const auto any = [&](size_t count) { return static_cast<size_t>(random_() % count); };
   std::vector<Point> batch;
-  for (int attempt = 0; attempt < patience && batch.size() < std::min(most, generation); ++attempt) {
+  for (int attempt = 0; attempt < most_attempts && batch.size() < std::min(most, generation); ++attempt) {
     if (phase_ == "random" || fastest.empty() || any(4) == 0) {
       Sketch sketch{any(contexts_.size()), {}, 0};
       for (const AskedDecision& asked : contexts_[sketch.context])

@@ -4,12 +4,6 @@
 namespace tw::relay {
 namespace {
 
-using Args = std::vector<Expr>;
-
-Expr number(const Expr& like, double value) {
-  return const_of(like.dtype(), value);
-}
-
 template <BinaryOp op>
 Expr plain(const OpCall&, const Args& a) {
   return binary(op, a[0], a[1]);

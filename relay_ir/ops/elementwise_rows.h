@@ -9,7 +9,12 @@ namespace tw::relay {
 enum class Takes { anything, numbers, signed_numbers, floats, integers, numbers_and_bool, bools };
 enum class Gives { same, truth };  // the inputs' element type, or bool
 
-using ElementFunction = Expr (*)(const OpCall&, const std::vector<Expr>&);
+using Args = std::vector<Expr>;  // an element of each input
+using ElementFunction = Expr (*)(const OpCall&, const Args&);
+
+inline Expr number(const Expr& like, double value) {
+  return const_of(like.dtype(), value);
+}
 
 struct ElementwiseRow {
   const char* name;

@@ -4,11 +4,6 @@
 namespace tw::relay {
 namespace {
 
-using Args = std::vector<Expr>;
-
-Expr number(const Expr& like, double value) {
-  return const_of(like.dtype(), value);
-}
 Expr attribute(const OpCall& c, const char* name, const Expr& like) {
   return number(like, c.attributes.get_float(name));
 }

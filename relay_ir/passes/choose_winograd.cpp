@@ -19,10 +19,9 @@
 namespace tw::relay {
 namespace {
 
-constexpr char name[] = "winograd";     // of the decision
-constexpr double largest_error = 5e-5;  // of the output's magnitude
-constexpr int64_t direct = 0;           // a choice beside the tiles
-constexpr double least_gain = 0.9;      // of the direct sum's predicted time: by analysis, Winograd has to take less
+constexpr char winograd[] = "winograd";  // the decision
+constexpr double largest_error = 5e-5;   // of the output's magnitude
+constexpr int64_t direct = 0;            // a choice beside the tiles
 
 struct Shape3x3 {
   int64_t batch, inputs, outputs, rows, columns;  // of the output map
@@ -84,7 +83,7 @@ std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, 
   if (shape.inputs < target.lanes(f32) || shape.outputs < target.lanes(f32)) return candidates;
   for (const int64_t tile : {2, 4}) {
     const WinogradTransform& transform = winograd_transform(tile);
-    if (context.allows(name, {tile}) && winograd_error(weight, transform) <= largest_error)
+    if (context.allows(winograd, {tile}) && winograd_error(weight, transform) <= largest_error)
       candidates.push_back({{tile}, predict_winograd(shape, transform, storage, target)});
   }
   return candidates;
@@ -118,7 +117,7 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
     const Node& node = graph.nodes[i];
     const bool is_open = !candidates[i].empty();
     const int64_t tile =
-        is_open ? context.decide(graph, {i}, name, candidates[i], analytic(candidates[i])).at(0) : direct;
+        is_open ? context.decide(graph, {i}, winograd, candidates[i], analytic(candidates[i])).at(0) : direct;
     if (tile == direct) {
       copy.copy(node);
       continue;

@@ -16,9 +16,9 @@
 namespace tw::relay {
 namespace {
 
-class Folder {
+class BatchNormFolder {
  public:
-  explicit Folder(const Graph& graph) : copy_(graph), uses_(graph) {}
+  explicit BatchNormFolder(const Graph& graph) : copy_(graph), uses_(graph) {}
 
   Graph run() {
     for (const Node& node : copy_.from().nodes) {
@@ -152,7 +152,7 @@ class Folder {
 }  // namespace
 
 Graph fold_batch_norm(const Graph& graph) {
-  return Folder(graph).run();
+  return BatchNormFolder(graph).run();
 }
 
 }  // namespace tw::relay

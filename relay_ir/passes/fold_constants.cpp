@@ -13,9 +13,10 @@ namespace {
 constexpr int64_t max_oracle_elements = 1 << 13;
 constexpr int64_t max_grown_elements = 1 << 20;  // results that are larger than their inputs stay computed
 
-class Folder {
+class ConstantFolder {
  public:
-  explicit Folder(const Graph& graph) : graph_(graph), known_(graph.values.size()), is_deferred_(graph.values.size()) {}
+  explicit ConstantFolder(const Graph& graph)
+      : graph_(graph), known_(graph.values.size()), is_deferred_(graph.values.size()) {}
 
   Graph run() {
     for (size_t id = 0; id < known_.size(); ++id) {
@@ -135,7 +136,7 @@ class Folder {
 }  // namespace
 
 Graph fold_constants(const Graph& graph) {
-  return Folder(graph).run();
+  return ConstantFolder(graph).run();
 }
 
 }  // namespace tw::relay

@@ -16,9 +16,8 @@
 namespace tw::relay {
 namespace {
 
-constexpr char name[] = "fuse_expansion";  // of the decision
+constexpr char expansion[] = "fuse_expansion";  // the decision
 constexpr int64_t apart = 0, fused = 1;
-constexpr double least_gain = 0.9;  // of the time apart, which is predicted
 
 struct Pair {
   std::vector<size_t> nodes;  // the expansion, what works on its elements, the depthwise convolution
@@ -43,7 +42,7 @@ bool is_expansion(const Graph& graph, const Node& node) {
 }
 
 bool is_depthwise(const Graph& graph, const Node& node) {
-  if (!node.op->leaves_open(name) || !weight_of(graph, node)) return false;
+  if (!node.op->leaves_open(expansion) || !weight_of(graph, node)) return false;
   const auto uses = axes_of(graph, node)[0];
   return uses[1].is_same(1) && std::all_of(uses.begin() + 2, uses.end(), [](const AxisUse& use) {
            return use.kind == AxisUse::Kind::window && use.size > 1 && use.dilation == 1;
@@ -123,7 +122,7 @@ Graph fuse_expansions(const Graph& graph, const PassContext& context) {
     if (!pair || pair->channels % target.lanes(f32) != 0) continue;
     const std::vector<Candidate> candidates = candidates_of(*pair, target);
     const int64_t analytic = candidates[1].cost < least_gain * candidates[0].cost ? fused : apart;
-    result.nodes[i].decisions[name] = context.decide(graph, pair->nodes, name, candidates, {analytic});
+    result.nodes[i].decisions[expansion] = context.decide(graph, pair->nodes, expansion, candidates, {analytic});
   }
   return result;
 }

@@ -56,7 +56,7 @@ double predict(const Contraction& c, int lanes, const Target& target) {
   return times * (product / static_cast<double>(m) + across);
 }
 
-std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block, int lanes, const Target& target) {
+std::optional<Contraction> match_fma(const Schedule& schedule, const BlockRef& block, int lanes, const Target& target) {
   const auto along = match_contraction(schedule, block, lanes), across = match_across(schedule, block);
   if (!along || !across) return along ? along : across;
   // Vectors of a strided operand would be gathered.
@@ -276,7 +276,7 @@ void prefetch_epilogue(Schedule& schedule, const BlockRef& out, const LoopRef& t
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const int lanes = target.lanes(analysis.write.buffer.is_defined() ? analysis.write.buffer->dtype : f32);
-  const auto matched = match(schedule, block, lanes, target);
+  const auto matched = match_fma(schedule, block, lanes, target);
   if (!matched) return false;
   FmaContraction c;
   static_cast<Contraction&>(c) = *matched;

@@ -22,6 +22,7 @@
 namespace tw::cpu {
 
 using namespace analysis;
+using analysis::Access;  // not the one of dependences
 
 Schedule default_schedule(const Func& func, const Target& target);
 // The same, with what was decided in place of what analysis prefers (schedule/decisions.h).

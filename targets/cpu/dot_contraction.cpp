@@ -48,7 +48,7 @@ const TensorInstruction* instruction_for(DType a, DType b, DType sum, const Targ
   return nullptr;
 }
 
-std::optional<DotContraction> match(const Schedule& schedule, const BlockRef& block, const Target& target) {
+std::optional<DotContraction> match_dots(const Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (analysis.block_class != BlockClass::contraction) return std::nullopt;
   const DType sum = analysis.write.buffer->dtype;
@@ -141,7 +141,7 @@ void prefetch_weights(Schedule& schedule, const BlockRef& block, const DotContra
 }  // namespace
 
 bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
-  auto matched = match(schedule, block, target);
+  auto matched = match_dots(schedule, block, target);
   if (!matched || !has_plain_indices(matched->read_b())) return false;
   DotContraction& c = *matched;
   choose_register_tile(schedule, c, target);

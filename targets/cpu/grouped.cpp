@@ -15,7 +15,7 @@ namespace tw::cpu {
 namespace {
 
 // B: weights that have the axis of results as a dimension, and no other of the results' axes.
-std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block) {
+std::optional<Contraction> match_grouped(const Schedule& schedule, const BlockRef& block) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (analysis.block_class != BlockClass::contraction) return std::nullopt;
   for (const Var& v : analysis.spatial()) {
@@ -85,7 +85,7 @@ std::vector<Var> reduction_order(const Contraction& c) {
 }  // namespace
 
 bool schedule_grouped(Schedule& schedule, const BlockRef& block, const Target& target) {
-  const auto matched = match(schedule, block);
+  const auto matched = match_grouped(schedule, block);
   if (!matched) return false;
   const Contraction& c = *matched;
   const BlockAnalysis& analysis = c.analysis;

@@ -65,7 +65,7 @@ int64_t step_of(int64_t granule, int64_t g, const TileUnit& unit) {
   return 0;
 }
 
-std::optional<TileUnitContraction> match(const Schedule& schedule, const BlockRef& block, const Target& target) {
+std::optional<TileUnitContraction> match_tiles(const Schedule& schedule, const BlockRef& block, const Target& target) {
   const TileUnit& unit = target.tiles;
   if (unit.registers == 0) return std::nullopt;
   const BlockAnalysis analysis = analyse(schedule.node(block));
@@ -245,7 +245,7 @@ bool is_for_tiles(const Schedule& schedule, const BlockRef& block, const TileUni
 }  // namespace
 
 bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
-  const auto matched = match(schedule, block, target);
+  const auto matched = match_tiles(schedule, block, target);
   const int width = target.tiles.row_bytes / 4;
   if (!matched || !is_for_tiles(schedule, block, *matched, width)) return false;
   const TileUnitContraction& c = *matched;

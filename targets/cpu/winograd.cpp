@@ -19,7 +19,7 @@ namespace tw::cpu {
 namespace {
 
 const BlockRef padded{"winograd_pad"}, rows{"winograd_rows"}, data{"winograd_data"}, product{"winograd_product"},
-    columns{"winograd_columns"}, result{"winograd_conv"};
+    columns{"winograd_columns"}, convolved{"winograd_conv"};
 
 struct Sizes {
   int64_t tile, size;  // m and m + 2
@@ -221,13 +221,13 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   const auto sizes = sizes_of(original);
   if (!sizes) return false;
   Schedule schedule = original;
-  inline_injective_blocks(schedule, {padded, rows, data, product, columns, result});
+  inline_injective_blocks(schedule, {padded, rows, data, product, columns, convolved});
   const std::vector<BlockRef> blocks = schedule.blocks();
   const BlockRef last = blocks.back();
   // The stages, and at most one epilogue that works element by element on the result.
-  const bool has_epilogue = !(last == result);
+  const bool has_epilogue = !(last == convolved);
   if (blocks.size() != (has_epilogue ? 7 : 6) || schedule.loops(last).size() != 4) return false;
-  if (has_epilogue && find_epilogue(schedule, result) != last) return false;
+  if (has_epilogue && find_epilogue(schedule, convolved) != last) return false;
 
   const int lanes = target.lanes(f32);
   const Blocking blocking = decide_blocking(schedule, *sizes, target);
@@ -252,9 +252,9 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   schedule.reorder(in_order(shared, is_local ? std::optional(k[0]) : std::nullopt, t[1], k[1], h[1], w[1], k[2]));
   const LoopRef panel_loop = is_local ? k[0] : t[0];
   if (has_epilogue) {
-    schedule.compute_at(result, k[1]);
-    set_scope_of(schedule, result, Scope::register_);
-    vectorize_below(schedule, result, k[1], 1, lanes);
+    schedule.compute_at(convolved, k[1]);
+    set_scope_of(schedule, convolved, Scope::register_);
+    vectorize_below(schedule, convolved, k[1], 1, lanes);
   }
   schedule.compute_at(columns, k[1]);
   set_scope_of(schedule, columns, Scope::register_);

@@ -11,10 +11,6 @@
 namespace tw::x86 {
 namespace {
 
-void call(llvm::IRBuilderBase& builder, llvm::Intrinsic::ID id, const std::vector<llvm::Value*>& operands) {
-  builder.CreateCall(llvm::Intrinsic::getOrInsertDeclaration(builder.GetInsertBlock()->getModule(), id), operands);
-}
-
 llvm::Value* number(llvm::IRBuilderBase& builder, int tile) {
   return builder.getInt8(static_cast<uint8_t>(tile));
 }
@@ -32,30 +28,30 @@ void configure(llvm::IRBuilderBase& builder, const std::vector<TileUnit::Size>& 
   auto* global =
       new llvm::GlobalVariable(owner, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data, "tiles");
   global->setAlignment(llvm::Align(64));
-  call(builder, llvm::Intrinsic::x86_ldtilecfg, {global});
+  builder.CreateIntrinsic(llvm::Intrinsic::x86_ldtilecfg, {global});
 }
 
 void release(llvm::IRBuilderBase& builder) {
-  call(builder, llvm::Intrinsic::x86_tilerelease, {});
+  builder.CreateIntrinsic(llvm::Intrinsic::x86_tilerelease, {});
 }
 
 void zero(llvm::IRBuilderBase& builder, int tile) {
-  call(builder, llvm::Intrinsic::x86_tilezero, {number(builder, tile)});
+  builder.CreateIntrinsic(llvm::Intrinsic::x86_tilezero, {number(builder, tile)});
 }
 
 void load(llvm::IRBuilderBase& builder, int tile, llvm::Value* first, llvm::Value* stride_bytes) {
-  call(builder, llvm::Intrinsic::x86_tileloadd64, {number(builder, tile), first, stride_bytes});
+  builder.CreateIntrinsic(llvm::Intrinsic::x86_tileloadd64, {number(builder, tile), first, stride_bytes});
 }
 
 void store(llvm::IRBuilderBase& builder, int tile, llvm::Value* first, llvm::Value* stride_bytes) {
-  call(builder, llvm::Intrinsic::x86_tilestored64, {number(builder, tile), first, stride_bytes});
+  builder.CreateIntrinsic(llvm::Intrinsic::x86_tilestored64, {number(builder, tile), first, stride_bytes});
 }
 
 void multiply(llvm::IRBuilderBase& builder, Intrinsic product, int sum, int a, int b) {
   const auto id = product == Intrinsic::tile_dot_bf16   ? llvm::Intrinsic::x86_tdpbf16ps
                   : product == Intrinsic::tile_dot_u8s8 ? llvm::Intrinsic::x86_tdpbusd
                                                         : llvm::Intrinsic::x86_tdpbssd;
-  call(builder, id, {number(builder, sum), number(builder, a), number(builder, b)});
+  builder.CreateIntrinsic(id, {number(builder, sum), number(builder, a), number(builder, b)});
 }
 
 }  // namespace

@@ -28,6 +28,9 @@ class Builder {
   DType dtype;
   MathFeatures features;
   bool is_single() const { return dtype.bits == 32; }
+  std::span<const double> pick(std::span<const double> f32, std::span<const double> f64) const {
+    return is_single() ? f32 : f64;
+  }
   DType signed_type() const { return (is_single() ? i32 : i64).with_lanes(dtype.lanes); }
   DType unsigned_type() const { return (is_single() ? u32 : u64).with_lanes(dtype.lanes); }
   int fraction_bits() const { return is_single() ? 23 : 52; }

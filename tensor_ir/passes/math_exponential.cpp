@@ -14,10 +14,6 @@
 namespace tw::math {
 namespace {
 
-std::span<const double> pick(const Builder& b, std::span<const double> single, std::span<const double> twice) {
-  return b.is_single() ? single : twice;
-}
-
 double rounder(const Builder& b) {
   return std::ldexp(1.5, b.fraction_bits());
 }
@@ -28,7 +24,7 @@ struct Reduced {
 };
 
 Reduced reduce_by_ln2(Builder& b, const Expr& x) {
-  const auto ln2 = pick(b, ln2_f32, ln2_f64);
+  const auto ln2 = b.pick(ln2_f32, ln2_f64);
   const Expr shifted = b.name("t", x * b.real(log2_e_f64[0]) + b.real(rounder(b)));
   const Expr n = b.name("n", shifted - b.real(rounder(b)));
   const Expr r = b.name("r", (x - n * b.real(ln2[0])) - n * b.real(ln2[1]));
@@ -50,7 +46,7 @@ Expr scale_by_power(Builder& b, const Expr& p, const Expr& shifted, int offset) 
 
 Expr exp_between(Builder& b, const Expr& x, int offset) {
   const auto [shifted, r] = reduce_by_ln2(b, x);
-  const Expr p = (r * b.polynomial(r, pick(b, exp_f32, exp_f64)) + b.real(1)) * r + b.real(1);
+  const Expr p = (r * b.polynomial(r, b.pick(exp_f32, exp_f64)) + b.real(1)) * r + b.real(1);
   return scale_by_power(b, p, shifted, offset);
 }
 
@@ -58,7 +54,7 @@ Expr exp_between(Builder& b, const Expr& x, int offset) {
 Expr expm1_of_positive(Builder& b, const Expr& x) {
   const auto [shifted, r] = reduce_by_ln2(b, x);
   const Expr m = b.bits_of(shifted);
-  const Expr q = r * r * b.polynomial(r, pick(b, expm1_f32, expm1_f64)) + r;
+  const Expr q = r * r * b.polynomial(r, b.pick(expm1_f32, expm1_f64)) + r;
   const int shift = b.fraction_bits();
   const Expr power =
       b.name("s", b.from_bits(Builder::shift_left(m, shift) + b.integer(static_cast<int64_t>(b.bias()) << shift)));
@@ -114,12 +110,12 @@ Expr exp2(Builder& b, const Expr& x) {
   const Expr y = b.name("y", b.at_least(upper, b.is_single() ? -151 : -1076));
   const Expr shifted = b.name("t", y + b.real(rounder(b)));
   const Expr r = b.name("r", y - (shifted - b.real(rounder(b))));
-  const Expr p = r * b.polynomial(r, pick(b, exp2_f32, exp2_f64)) + b.real(1);
+  const Expr p = r * b.polynomial(r, b.pick(exp2_f32, exp2_f64)) + b.real(1);
   return scale_by_power(b, p, shifted, 0);
 }
 
 Expr log(Builder& b, const Expr& x) {
-  const auto ln2 = pick(b, ln2_f32, ln2_f64);
+  const auto ln2 = b.pick(ln2_f32, ln2_f64);
   const auto [e, f, rest] = log_parts(b, x);
   const Expr value = e * b.real(ln2[0]) + (f + (rest + e * b.real(ln2[1])));
   return with_log_ends(b, x, value);
@@ -127,14 +123,14 @@ Expr log(Builder& b, const Expr& x) {
 
 Expr log2(Builder& b, const Expr& x) {
   const auto [e, f, rest] = log_parts(b, x);
-  const auto scale = pick(b, log2_e_f32, log2_e_f64);
+  const auto scale = b.pick(log2_e_f32, log2_e_f64);
   const Expr value = e + (f * b.real(scale[0]) + (rest * b.real(scale[0]) + f * b.real(scale[1])));
   return with_log_ends(b, x, value);
 }
 
 // log(w) + c / w with w = 1 + x rounded and c what the rounding lost.
 Expr log1p_or_log_twice(Builder& b, const Expr& x, const Expr& is_huge, const Expr& large) {
-  const auto ln2 = pick(b, ln2_f32, ln2_f64);
+  const auto ln2 = b.pick(ln2_f32, ln2_f64);
   const Expr sum = b.name("w", x + b.real(1));
   const Expr part = b.name("p", sum - b.real(1));
   const Expr lost = b.name("c", (b.real(1) - (sum - part)) + (x - part));
@@ -208,7 +204,7 @@ Expr normal_cdf(Builder& b, const Expr& x) {
 Expr sinh(Builder& b, const Expr& x) {
   const Expr a = b.name("a", Builder::absolute(x));
   const Expr z = b.name("z", x * x);
-  const Expr small = b.name("small", x * z * b.polynomial(z, pick(b, sinh_f32, sinh_f64)) + x);
+  const Expr small = b.name("small", x * z * b.polynomial(z, b.pick(sinh_f32, sinh_f64)) + x);
   const Expr h = b.name("v", half_exp(b, a));
   const Expr large = h - b.real(0.25) / h;
   return select(a < b.real(1), small, Builder::with_sign_of(large, x));

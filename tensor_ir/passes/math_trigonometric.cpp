@@ -14,10 +14,6 @@
 namespace tw::math {
 namespace {
 
-std::span<const double> pick(const Builder& b, std::span<const double> single, std::span<const double> twice) {
-  return b.is_single() ? single : twice;
-}
-
 struct Quadrant {
   Expr n;          // i32: which quadrant, modulo 4
   Expr high, low;  // |x| = n·π/2 + high + low, |high| ≤ π/4
@@ -143,10 +139,10 @@ struct SinCos {
 SinCos sin_cos(Builder& b, const Expr& x) {
   const auto [n, r, low] = reduce(b, b.name("a", Builder::absolute(x)));
   const Expr z = b.name("z", r * r);
-  const Expr sine = r + (r * z * b.polynomial(z, pick(b, sin_f32, sin_f64)) + low);
+  const Expr sine = r + (r * z * b.polynomial(z, b.pick(sin_f32, sin_f64)) + low);
   const Expr half = b.name("half", z * b.real(0.5));
   const Expr w = b.name("w", b.real(1) - half);
-  const Expr cosine = w + (((b.real(1) - w) - half) + (z * z * b.polynomial(z, pick(b, cos_f32, cos_f64)) - r * low));
+  const Expr cosine = w + (((b.real(1) - w) - half) + (z * z * b.polynomial(z, b.pick(cos_f32, cos_f64)) - r * low));
   return {n, b.name("sine", sine), b.name("cosine", cosine)};
 }
 
@@ -174,19 +170,19 @@ Expr cos(Builder& b, const Expr& x) {
 Expr tan(Builder& b, const Expr& x) {
   const auto [n, r, low] = reduce(b, b.name("a", Builder::absolute(x)));
   const Expr z = b.name("z", r * r);
-  const Expr t = b.name("t", r + (r * z * b.polynomial(z, pick(b, tan_f32, tan_f64)) + low * (z + b.real(1))));
+  const Expr t = b.name("t", r + (r * z * b.polynomial(z, b.pick(tan_f32, tan_f64)) + low * (z + b.real(1))));
   const Expr value = b.name("value", select(bit(n, 1), b.real(-1) / t, t));
   return if_finite(b, x, select(b.bits_of(x) < b.integer(0), -value, value));
 }
 
 // π/2 − atan(1/a) above 1
 Expr atan(Builder& b, const Expr& x) {
-  const auto half_pi = pick(b, half_pi_f32, half_pi_f64);
+  const auto half_pi = b.pick(half_pi_f32, half_pi_f64);
   const Expr a = b.name("a", Builder::absolute(x));
   const Expr is_large = b.name("is_large", b.real(1) < a);
   const Expr y = b.name("y", select(is_large, b.real(1) / a, a));
   const Expr z = b.name("z", y * y);
-  const Expr p = b.name("p", y * z * b.polynomial(z, pick(b, atan_f32, atan_f64)) + y);
+  const Expr p = b.name("p", y * z * b.polynomial(z, b.pick(atan_f32, atan_f64)) + y);
   return Builder::with_sign_of(select(is_large, b.real(half_pi[0]) - (p - b.real(half_pi[1])), p), x);
 }
 
@@ -202,13 +198,13 @@ ArcSine arc_sine(Builder& b, const Expr& x) {
   const Expr is_large = b.name("is_large", b.real(0.5) < a);
   const Expr z = b.name("z", select(is_large, (b.real(1) - a) * b.real(0.5), a * a));
   const Expr y = b.name("y", select(is_large, call(Intrinsic::sqrt, {z}), a));
-  return {is_large, y, b.name("rest", y * z * b.polynomial(z, pick(b, asin_f32, asin_f64)))};
+  return {is_large, y, b.name("rest", y * z * b.polynomial(z, b.pick(asin_f32, asin_f64)))};
 }
 
 }  // namespace
 
 Expr asin(Builder& b, const Expr& x) {
-  const auto half_pi = pick(b, half_pi_f32, half_pi_f64);
+  const auto half_pi = b.pick(half_pi_f32, half_pi_f64);
   const auto [is_large, y, rest] = arc_sine(b, x);
   // From 3/2, not from π/2: the difference is then exact wherever the result is below 1.
   const Expr large = (b.real(1.5) - (y + y)) - ((rest + rest) - b.real(half_pi[0] - 1.5 + half_pi[1]));
@@ -216,7 +212,7 @@ Expr asin(Builder& b, const Expr& x) {
 }
 
 Expr acos(Builder& b, const Expr& x) {
-  const auto half_pi = pick(b, half_pi_f32, half_pi_f64);
+  const auto half_pi = b.pick(half_pi_f32, half_pi_f64);
   const auto [is_large, y, rest] = arc_sine(b, x);
   const Expr p = b.name("p", y + rest);
   const Expr twice = b.name("twice", p + p);

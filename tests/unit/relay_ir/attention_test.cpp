@@ -27,12 +27,12 @@ Target core(int vector_bits, int registers, int threads) {
   return target;
 }
 
-struct Case {
+struct TextCase {
   const char* name;
   const char* text;
 };
 
-const Case cases[] = {
+const TextCase cases[] = {
     {"even", R"(graph g (q: f32[1, 2, 8, 16], k: f32[1, 2, 32, 16], v: f32[1, 2, 32, 16]) {
        y = attention(q, k, v) {scale = 0.25}
        return y
@@ -72,7 +72,7 @@ const Case cases[] = {
 };
 
 // In parts, as split_kv decides.
-const Case cut_cases[] = {
+const TextCase cut_cases[] = {
     {"parts of shared heads", R"(graph g (q: f32[1, 6, 1, 32], k: f32[1, 2, 96, 32], v: f32[1, 2, 96, 32]) {
        y = attention(q, k, v) decided "split_kv=32"
        return y
@@ -127,8 +127,8 @@ const Case cut_cases[] = {
      })"},
 };
 
-std::vector<Case> all_cases() {
-  std::vector<Case> all(std::begin(cases), std::end(cases));
+std::vector<TextCase> all_cases() {
+  std::vector<TextCase> all(std::begin(cases), std::end(cases));
   all.insert(all.end(), std::begin(cut_cases), std::end(cut_cases));
   return all;
 }
@@ -137,7 +137,7 @@ TEST(Attention, SchedulesMeanTheSame) {
   std::vector<Target> cores{core(128, 16, 2), core(512, 32, 3)};
   if (!test::is_sanitized) cores.insert(cores.end(), {core(128, 32, 8), core(256, 16, 2)});
   for (const Target& target : cores) {
-    for (const Case& c : all_cases()) {
+    for (const TextCase& c : all_cases()) {
       SCOPED_TRACE(std::string(c.name) + " on a " + target.name);
       const Graph graph = parse_graph(c.text);
       const std::vector<Group> groups = fuse(graph, target);
@@ -150,14 +150,14 @@ TEST(Attention, SchedulesMeanTheSame) {
       interpret(func, expected);
       interpret(scheduled, actual);
       const double tolerance = func.buffers.back()->dtype == f16 ? 2e-3 : 1e-5;
-      EXPECT_LT(test::largest_difference(actual.back(), expected.back()), tolerance) << to_text(scheduled);
+      EXPECT_LT(tw::test::largest_difference(actual.back(), expected.back()), tolerance) << to_text(scheduled);
     }
   }
 }
 
 // Whatever the number of queries: no array between the stages is in memory that outlives a few rows.
 TEST(Attention, ScoresAreNeverInMemory) {
-  for (const Case& c : cases) {
+  for (const TextCase& c : cases) {
     const Graph graph = parse_graph(c.text);
     const Target target = core(512, 32, 2);
     const Func scheduled = cpu::default_schedule(lower_group(graph, fuse(graph, target)[0]), target).func();
@@ -176,7 +176,7 @@ TEST(Attention, ScoresAreNeverInMemory) {
 
 // Parts change the order of sums, nothing else.
 TEST(Attention, PartsMeanTheSame) {
-  for (const Case& c : cut_cases) {
+  for (const TextCase& c : cut_cases) {
     SCOPED_TRACE(c.name);
     Graph graph = parse_graph(c.text), whole = graph;
     for (Node& node : whole.nodes) {
@@ -188,7 +188,7 @@ TEST(Attention, PartsMeanTheSame) {
     for (const NDArray& array : expected) actual.push_back(array.clone());
     interpret(uncut, expected);
     interpret(cut, actual);
-    EXPECT_LT(test::largest_difference(actual.back(), expected.back()), 1e-5);
+    EXPECT_LT(tw::test::largest_difference(actual.back(), expected.back()), 1e-5);
   }
 }
 
@@ -219,7 +219,7 @@ TEST(Attention, SplitsAsItIsDecided) {
       Executable executable = compile(graph, parse_target("cpu"), options, &report);
       ASSERT_EQ(report.decisions.size(), 1u);
       EXPECT_EQ(report.decisions[0].asked.chosen, choice);
-      EXPECT_LT(test::largest_difference(executable.run(inputs)[0], expected), 1e-5);
+      EXPECT_LT(tw::test::largest_difference(executable.run(inputs)[0], expected), 1e-5);
     }
     EXPECT_GE(candidates, 3u) << queries;
   }

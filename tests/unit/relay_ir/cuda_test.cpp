@@ -11,7 +11,7 @@
 namespace tw::relay {
 namespace {
 
-constexpr const char* network = R"(
+constexpr const char* network_text = R"(
 graph convolutional (x: f32[1, 3, 20, 20]) {
   w1 = constant [1]: f32[16, 3, 3, 3]
   b1 = constant [1]: f32[16, 1, 1]
@@ -42,7 +42,7 @@ void fill(NDArray& array, std::mt19937_64& random) {
 
 TEST(RelayCuda, ANetworkGivesTheCpusAnswer) {
   cuda::add_nvrtc_hint(TW_CUDA_EMULATOR);
-  Graph graph = parse_graph(network);
+  Graph graph = parse_graph(network_text);
   std::mt19937_64 random(3);
   for (Value& value : graph.values)
     if (value.constant) fill(*value.constant, random);
@@ -53,7 +53,7 @@ TEST(RelayCuda, ANetworkGivesTheCpusAnswer) {
   EXPECT_EQ(executable.requirements().architecture, "cuda");
   const std::vector<NDArray> outputs = executable.run({input});
   ASSERT_EQ(outputs.size(), expected.size());
-  for (size_t i = 0; i < outputs.size(); ++i) EXPECT_LT(test::largest_difference(outputs[i], expected[i]), 1e-4);
+  for (size_t i = 0; i < outputs.size(); ++i) EXPECT_LT(tw::test::largest_difference(outputs[i], expected[i]), 1e-4);
 }
 
 }  // namespace

@@ -21,14 +21,6 @@ struct Sample {
   bool has_bias = true;
 };
 
-NDArray random_array(const Shape& shape, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  NDArray array(f32, shape);
-  for (int64_t i = 0; i < array.size(); ++i) array.set_float(i, normal(random));
-  return array;
-}
-
 NodeAttributes conv_attributes(const Ints& pads, int64_t stride, int64_t groups) {
   NodeAttributes attributes;
   attributes.set("pads", pads);
@@ -38,7 +30,8 @@ NodeAttributes conv_attributes(const Ints& pads, int64_t stride, int64_t groups)
 }
 
 ValueId activated(Graph& graph, ValueId x, const Sample& s, uint32_t seed) {
-  if (s.has_bias) x = graph.add_node("add", {x, graph.add_constant("bias", random_array({s.channels, 1, 1}, seed))})[0];
+  if (s.has_bias)
+    x = graph.add_node("add", {x, graph.add_constant("bias", test::random_array({s.channels, 1, 1}, seed))})[0];
   if (s.activation == "relu6") {
     NodeAttributes attributes;
     attributes.set("low", 0.0);
@@ -55,7 +48,7 @@ Graph network(const Sample& s) {
   graph.inputs = {
       graph.add_value("x", TensorType{f32, {Expr(s.batch), Expr(s.inputs), Expr(s.height), Expr(s.width)}})};
   const auto weight = [&](const Shape& shape, uint32_t seed) {
-    return graph.add_constant("w", random_array(shape, seed));
+    return graph.add_constant("w", test::random_array(shape, seed));
   };
   const ValueId before =
       graph.add_node("conv", {graph.inputs[0], weight({s.inputs, s.inputs, 1, 1}, 1)}, {}, "before")[0];
@@ -98,7 +91,7 @@ TEST(FuseExpansions, ComputesTheSame) {
   for (size_t i = 0; i < samples.size(); i += tw::test::is_sanitized ? 3 : 1) {
     const Sample& s = samples[i];
     const Graph graph = network(s);
-    const NDArray x = random_array({s.batch, s.inputs, s.height, s.width}, 7);
+    const NDArray x = test::random_array({s.batch, s.inputs, s.height, s.width}, 7);
     const NDArray expected = test::evaluate(graph, {x})[0];
     double largest = 0;
     for (int64_t e = 0; e < expected.size(); ++e) largest = std::max(largest, std::abs(expected.get_float(e)));
@@ -175,9 +168,9 @@ TEST(FuseExpansions, OtherConvolutionsAreNotAsked) {
     Graph graph;
     graph.symbols = symbols;
     graph.inputs = {graph.add_value("x", TensorType{f32, {batch, Expr(16), Expr(9), Expr(9)}})};
-    const ValueId made =
-        graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", random_array(weight, 1))}, attributes)[0];
-    graph.outputs = graph.add_node("conv", {made, graph.add_constant("f", random_array({32, 1, 3, 3}, 2))},
+    const ValueId made = graph.add_node(
+        "conv", {graph.inputs[0], graph.add_constant("w", test::random_array(weight, 1))}, attributes)[0];
+    graph.outputs = graph.add_node("conv", {made, graph.add_constant("f", test::random_array({32, 1, 3, 3}, 2))},
                                    conv_attributes({1, 1, 1, 1}, 1, 32));
     return count_asked(graph, target);
   };

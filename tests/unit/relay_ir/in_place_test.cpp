@@ -14,7 +14,7 @@ namespace {
 
 using Pairs = std::map<std::string, std::string>;
 
-NDArray random_array(const TensorType& type, std::mt19937& random) {
+NDArray small_numbers(const TensorType& type, std::mt19937& random) {
   NDArray array(type.dtype, *static_shape(type));
   for (int64_t i = 0; i < array.size(); ++i) {
     if (type.dtype.is_float()) {
@@ -36,7 +36,7 @@ void expect_updates_in_place(const std::string& text, const Pairs& in_place) {
   Executable executable = compile(graph, parse_target("cpu"), options);
   std::mt19937 random(5);
   std::vector<NDArray> inputs;
-  for (const ValueId id : graph.inputs) inputs.push_back(random_array(graph.values[id].type, random));
+  for (const ValueId id : graph.inputs) inputs.push_back(small_numbers(graph.values[id].type, random));
   for (int round = 0; round < 4; ++round) {
     std::vector<NDArray> copies;
     for (const NDArray& input : inputs) copies.push_back(input.clone());
@@ -59,7 +59,7 @@ void expect_updates_in_place(const std::string& text, const Pairs& in_place) {
           std::any_of(in_place.begin(), in_place.end(), [&](const auto& pair) { return pair.second == info.name; });
       if (!is_changed) {
         for (int64_t e = 0; e < inputs[i].size(); ++e) ASSERT_EQ(inputs[i].get_float(e), copies[i].get_float(e));
-        inputs[i] = random_array(graph.values[graph.inputs[i]].type, random);
+        inputs[i] = small_numbers(graph.values[graph.inputs[i]].type, random);
       }
     }
   }
@@ -218,7 +218,7 @@ TEST(InPlace, RunsIntoTheInputsArrayOnly) {
   Executable executable = compile(graph, parse_target("cpu"), options);
   std::mt19937 random(1);
   std::vector<NDArray> inputs;
-  for (const ValueId id : graph.inputs) inputs.push_back(random_array(graph.values[id].type, random));
+  for (const ValueId id : graph.inputs) inputs.push_back(small_numbers(graph.values[id].type, random));
   std::vector<NDArray> own{NDArray(f32, {4, 4})};
   EXPECT_THROW(executable.run_into(inputs, own), Error);
   std::vector<NDArray> shared{inputs[0]};

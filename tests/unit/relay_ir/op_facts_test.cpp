@@ -88,14 +88,6 @@ Pair ours() {
   return {{*find_op("relu")}, {*find_op("average_pool"), attributes_of({{"kernel", Ints{1, 3}}})}};
 }
 
-NDArray random_array(const Shape& shape, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  NDArray array(f32, shape);
-  for (int64_t i = 0; i < array.size(); ++i) array.set_float(i, 0.2 * normal(random));
-  return array;
-}
-
 class Builder {
  public:
   explicit Builder(const Shape& shape) {
@@ -103,7 +95,7 @@ class Builder {
     at = graph.inputs[0];
   }
   Builder& conv(const Shape& weight, int64_t groups = 1, const Ints& pads = {0, 0, 0, 0}) {
-    at = graph.add_node("conv", {at, graph.add_constant("w", random_array(weight, ++seed))},
+    at = graph.add_node("conv", {at, graph.add_constant("w", test::random_array(weight, ++seed, 0.2))},
                         attributes_of({{"groups", groups}, {"pads", pads}}))[0];
     return *this;
   }
@@ -231,9 +223,9 @@ TEST(OwnOperators, AreStreamed) {
 
 TEST(OwnOperators, ComputeWhatTheyDefine) {
   const Shape shape = {1, 32, 10, 13};
-  const NDArray x = random_array(shape, 99);
+  const NDArray x = test::random_array(shape, 99, 0.2);
   for (const Graph& graph : {chain(own(), shape), shuffled(own())}) {
-    const NDArray input = random_array(*static_shape(graph.values[graph.inputs[0]].type), 99);
+    const NDArray input = test::random_array(*static_shape(graph.values[graph.inputs[0]].type), 99, 0.2);
     const NDArray expected = test::evaluate(graph, {input})[0];
     Executable executable = compile(graph, parse_target("cpu"), {});
     const NDArray result = executable.run({input})[0];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <random>
 #include <vector>
 
 #include "relay_ir/graph.h"
@@ -31,6 +32,15 @@ inline std::vector<NDArray> evaluate(const Graph& graph, const std::vector<NDArr
   std::vector<NDArray> outputs;
   for (const ValueId id : graph.outputs) outputs.push_back(values[id]);
   return outputs;
+}
+
+// f32, normally distributed.
+inline NDArray random_array(const Shape& shape, uint32_t seed, double deviation = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  NDArray array(f32, shape);
+  for (int64_t i = 0; i < array.size(); ++i) array.set_float(i, deviation * normal(random));
+  return array;
 }
 
 }  // namespace tw::relay::test

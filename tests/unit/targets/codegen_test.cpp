@@ -113,12 +113,6 @@ TEST(TargetsCodegen, RegisterTilesDoNotSpill) {
   EXPECT_EQ(count, 28u);
 }
 
-int count_of(const std::string& text, const std::string& word) {
-  int count = 0;
-  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size()) ++count;
-  return count;
-}
-
 // Runs anywhere: what is emitted, not what it computes.
 TEST(TargetsCodegen, TilesStayInTheirRegisters) {
   const Target target = parse_target("x86:amx");
@@ -126,18 +120,18 @@ TEST(TargetsCodegen, TilesStayInTheirRegisters) {
     return emit_text(lower(target.default_schedule(f, target).func(), target, "k").kernels, target, EmitForm::assembly);
   };
   const std::string whole = assembly_of(narrow_matmul(1, 64, 64, 256, bf16, bf16, f32, bf16, true));
-  EXPECT_EQ(count_of(whole, "tdpbf16ps"), 4) << whole;
-  EXPECT_EQ(count_of(whole, "tileloadd"), 4);
-  EXPECT_EQ(count_of(whole, "tilestored"), 4);
-  EXPECT_EQ(count_of(whole, "tilezero"), 4);
-  EXPECT_EQ(count_of(whole, "ldtilecfg"), 1);
-  EXPECT_EQ(count_of(whole, "tilerelease"), 1);
-  EXPECT_GT(count_of(assembly_of(narrow_matmul(1, 64, 64, 256, u8, i8, i32, i32, true)), "tdpbusd"), 0);
-  EXPECT_GT(count_of(assembly_of(narrow_matmul(1, 64, 64, 256, i8, i8, i32, i32, true)), "tdpbssd"), 0);
+  EXPECT_EQ(test::count_of(whole, "tdpbf16ps"), 4) << whole;
+  EXPECT_EQ(test::count_of(whole, "tileloadd"), 4);
+  EXPECT_EQ(test::count_of(whole, "tilestored"), 4);
+  EXPECT_EQ(test::count_of(whole, "tilezero"), 4);
+  EXPECT_EQ(test::count_of(whole, "ldtilecfg"), 1);
+  EXPECT_EQ(test::count_of(whole, "tilerelease"), 1);
+  EXPECT_GT(test::count_of(assembly_of(narrow_matmul(1, 64, 64, 256, u8, i8, i32, i32, true)), "tdpbusd"), 0);
+  EXPECT_GT(test::count_of(assembly_of(narrow_matmul(1, 64, 64, 256, i8, i8, i32, i32, true)), "tdpbssd"), 0);
   // One row is not worth tiles, and vdpbf16ps of such cores is slower than multiply-adds of f32.
   const std::string row = assembly_of(narrow_matmul(1, 1, 64, 256, bf16, bf16, f32, f32, true));
-  EXPECT_EQ(count_of(row, "dpbf16ps"), 0);
-  EXPECT_GT(count_of(row, "vfmadd"), 0);
+  EXPECT_EQ(test::count_of(row, "dpbf16ps"), 0);
+  EXPECT_GT(test::count_of(row, "vfmadd"), 0);
 }
 
 }  // namespace

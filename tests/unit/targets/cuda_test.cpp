@@ -67,20 +67,14 @@ TEST_P(CudaSample, DefaultScheduleGivesTheOraclesAnswerAndCompiles) {
 INSTANTIATE_TEST_SUITE_P(All, CudaSample, ::testing::Range<size_t>(0, test::sample_funcs().size()),
                          [](const auto& info) { return test::sample_funcs()[info.param].name; });
 
-int count_of(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
 TEST(Cuda, WholeTilesAndTailsOfMatmulMeetInSharedMemory) {
   const LoweredFunc lowered = expect_right(test::matmul(70, 130, 37));
   ASSERT_EQ(lowered.kernels.size(), 1u);
   const std::string text = cuda::emit_cuda(lowered.kernels);
-  EXPECT_EQ(count_of(text, "__shared__"), 2) << text;
+  EXPECT_EQ(test::count_of(text, "__shared__"), 2) << text;
   // Once a piece: what is filled meanwhile is the other version of the tiles.
-  EXPECT_EQ(count_of(text, "__syncthreads();"), 1) << text;
-  EXPECT_EQ(count_of(text, " C_local_0[16];"), 1) << text;  // 4 × 4 a thread
+  EXPECT_EQ(test::count_of(text, "__syncthreads();"), 1) << text;
+  EXPECT_EQ(test::count_of(text, " C_local_0[16];"), 1) << text;  // 4 × 4 a thread
   const Launch launch = cuda::launch_of(lowered.kernels[0]);
   EXPECT_EQ(as_int(launch.grid[0]), 2 * 3);
   EXPECT_EQ(as_int(launch.block[0]), 16);
@@ -108,7 +102,7 @@ TEST(Cuda, ThreadsWaitOnceAnIterationOfAPipelinedLoop) {
   for (int stages = 2; stages <= 5; ++stages) {
     const Func func = with("block.x", "thread.x", "attrs {pipeline = " + std::to_string(stages) + "}");
     const LoweredFunc lowered = lower(func, sm_90(), "kernel");
-    EXPECT_EQ(count_of(cuda::emit_cuda(lowered.kernels), "__syncthreads();"), 1);
+    EXPECT_EQ(test::count_of(cuda::emit_cuda(lowered.kernels), "__syncthreads();"), 1);
     for (uint64_t seed = 0; seed < 5; ++seed) {
       std::vector<NDArray> expected = test::random_buffers(func, seed), actual;
       for (const NDArray& array : expected) actual.push_back(array.clone());
@@ -144,15 +138,15 @@ TEST(Cuda, StagesOverTheSameRowsAreOneKernel) {
 TEST(Cuda, TransposesTurnInSharedMemory) {
   const LoweredFunc lowered = expect_right(test::transpose(70, 45));
   ASSERT_EQ(lowered.kernels.size(), 1u);
-  EXPECT_EQ(count_of(cuda::emit_cuda(lowered.kernels), "__shared__"), 1);
+  EXPECT_EQ(test::count_of(cuda::emit_cuda(lowered.kernels), "__shared__"), 1);
 }
 
 TEST(Cuda, LongRowsAreAddedUpByManyThreads) {
   const LoweredFunc lowered = expect_right(test::row_sum(3, 2100));
   const std::string text = cuda::emit_cuda(lowered.kernels);
   ASSERT_EQ(lowered.kernels.size(), 1u);
-  EXPECT_EQ(count_of(text, "__shared__"), 2) << text;  // of 128 threads, then of 16
-  EXPECT_EQ(count_of(text, "__syncthreads();"), 2) << text;
+  EXPECT_EQ(test::count_of(text, "__shared__"), 2) << text;  // of 128 threads, then of 16
+  EXPECT_EQ(test::count_of(text, "__syncthreads();"), 2) << text;
   EXPECT_EQ(as_int(cuda::launch_of(lowered.kernels[0]).block[0]), 128);
   expect_right(test::row_sum(1, 700));
   // Rows of several axes: a block holds the lanes of its own row only.
@@ -165,7 +159,7 @@ func rows(A: f32[2, 5, 3, 300]) -> (S: f32[2, 5, 3]) {
     }
   } } } }
 })"));
-  EXPECT_EQ(count_of(to_text(rows.kernels[0].func), "f32[32] in shared"), 1) << to_text(rows.kernels[0].func);
+  EXPECT_EQ(test::count_of(to_text(rows.kernels[0].func), "f32[32] in shared"), 1) << to_text(rows.kernels[0].func);
   expect_right(parse_func(R"(
 func total(A: f32[4000]) -> (S: f32[1]) {
   for j in 0..4000 { block S(reduce vj: 4000 = j) {
@@ -243,8 +237,8 @@ func copy(A: f32[64, 64], H: f16[64]) -> (C: f32[64, 64], D: f32[64], G: f16[64]
     }
   }
 })")});
-  EXPECT_EQ(count_of(text, "uint4"), 4) << text;  // C = A
-  EXPECT_EQ(count_of(text, "uint2"), 4) << text;  // G = H
+  EXPECT_EQ(test::count_of(text, "uint4"), 4) << text;  // C = A
+  EXPECT_EQ(test::count_of(text, "uint2"), 4) << text;  // G = H
   if (cuda::nvrtc_problem().empty()) EXPECT_GT(cuda::compile_cubin(text, 90, "vectors").size(), 1000u);
 }
 

@@ -11,6 +11,12 @@
 
 namespace tw::test {
 
+inline int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  return count;
+}
+
 // Kernels one after the other in the oracle: `scheduled` is what they were lowered from, `arrays` are for its buffers.
 inline void interpret_kernels(const LoweredFunc& lowered, const Func& scheduled, const std::vector<NDArray>& arrays,
                               const InterpretOptions& options = {}) {
