@@ -33,7 +33,8 @@ struct Tail {
 };
 static_assert(sizeof(Tail) == 48);
 
-[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& problem, const char* help = nullptr) {
+[[noreturn]] void refuse_artifact(const std::filesystem::path& path, const std::string& problem,
+                                  const char* help = nullptr) {
   throw Error(ErrorCode::artifact, path.string() + ": " + problem + "\n  help: " +
                                        (help ? help : "copy the file again, or compile the model again"));
 }
@@ -231,25 +232,26 @@ Artifact Artifact::open(const std::filesystem::path& path) {
 
   Tail tail;
   if (bytes.size() < sizeof tail + note_head_bytes)
-    refuse(path, "not a Tilewright artifact: it has " + std::to_string(bytes.size()) + " bytes");
+    refuse_artifact(path, "not a Tilewright artifact: it has " + std::to_string(bytes.size()) + " bytes");
   std::memcpy(&tail, bytes.data() + bytes.size() - sizeof tail, sizeof tail);
   if (std::memcmp(tail.magic, magic, sizeof magic) != 0)
-    refuse(path, "not a Tilewright artifact, or its end is missing (" + std::to_string(bytes.size()) + " bytes)");
+    refuse_artifact(path,
+                    "not a Tilewright artifact, or its end is missing (" + std::to_string(bytes.size()) + " bytes)");
   if (tail.format_version != artifact_format_version)
-    refuse(path,
-           "it has format version " + std::to_string(tail.format_version) + "; this build reads version " +
-               std::to_string(artifact_format_version),
-           "compile the model with this version of Tilewright, or load it with the one that made it");
+    refuse_artifact(path,
+                    "it has format version " + std::to_string(tail.format_version) + "; this build reads version " +
+                        std::to_string(artifact_format_version),
+                    "compile the model with this version of Tilewright, or load it with the one that made it");
   if (tail.total_bytes != bytes.size())
-    refuse(path, "it has " + std::to_string(bytes.size()) + " bytes, and was written with " +
-                     std::to_string(tail.total_bytes));
+    refuse_artifact(path, "it has " + std::to_string(bytes.size()) + " bytes, and was written with " +
+                              std::to_string(tail.total_bytes));
   if (tail.note_bytes < note_head_bytes + sizeof tail || tail.note_bytes > bytes.size())
-    refuse(path, "its note has an absurd size");
+    refuse_artifact(path, "its note has an absurd size");
 
   const size_t note_offset = bytes.size() - tail.note_bytes;
   const std::span<const std::byte> note = bytes.subspan(note_offset);
   if (Hash().add(note.first(note.size() - sizeof tail.note_checksum)).value() != tail.note_checksum)
-    refuse(path, "its note is damaged (wrong checksum)");
+    refuse_artifact(path, "its note is damaged (wrong checksum)");
 
   ByteReader in(note.subspan(note_head_bytes, note.size() - note_head_bytes - sizeof tail), path.string() + ": note");
   const auto image_bytes = in.get<uint64_t>(), plan_offset = in.get<uint64_t>(), plan_bytes = in.get<uint64_t>(),
@@ -265,19 +267,19 @@ Artifact Artifact::open(const std::filesystem::path& path) {
   };
   if (!is_ordered(0, image_bytes, plan_offset) || !is_ordered(plan_offset, plan_bytes, constants_offset) ||
       !is_ordered(constants_offset, constants_bytes, note_offset) || constants_offset % page_alignment != 0)
-    refuse(path, "its parts lie outside it");
+    refuse_artifact(path, "its parts lie outside it");
   const auto constants_end = static_cast<size_t>(constants_offset + constants_bytes);
   if (Hash()
           .add(bytes.first(static_cast<size_t>(constants_offset)))
           .add(bytes.subspan(constants_end, note_offset - constants_end))
           .value() != tail.code_checksum)
-    refuse(path, "its code or plan is damaged (wrong checksum)");
+    refuse_artifact(path, "its code or plan is damaged (wrong checksum)");
 
   result.image = bytes.first(static_cast<size_t>(image_bytes));
   result.plan = read_plan(bytes.subspan(static_cast<size_t>(plan_offset), static_cast<size_t>(plan_bytes)),
                           path.string() + ": plan");
   if (std::string problem = find_plan_problem(result.plan); !problem.empty())
-    refuse(path, "its plan is malformed: " + problem);
+    refuse_artifact(path, "its plan is malformed: " + problem);
 
   result.constant_bytes_ = bytes.subspan(static_cast<size_t>(constants_offset), static_cast<size_t>(constants_bytes));
   result.constants_checksum_ = tail.constants_checksum;
@@ -287,17 +289,17 @@ Artifact Artifact::open(const std::filesystem::path& path) {
     auto* data = const_cast<std::byte*>(result.constant_bytes_.data()) + position;
     NDArray constant(info.dtype, info.shape, data, result.file);
     if (position > constants_bytes || constant.byte_size() > constants_bytes - position)
-      refuse(path, "its constants are cut off");
+      refuse_artifact(path, "its constants are cut off");
     position += constant.byte_size();
     result.constants.push_back(std::move(constant));
   }
-  if (position != constants_bytes) refuse(path, "its constants are not those of its plan");
+  if (position != constants_bytes) refuse_artifact(path, "its constants are not those of its plan");
   return result;
 }
 
 void Artifact::verify_constants() const {
   if (Hash().add(constant_bytes_).value() != constants_checksum_)
-    refuse(path_, "its constants are damaged (wrong checksum)");
+    refuse_artifact(path_, "its constants are damaged (wrong checksum)");
 }
 
 }  // namespace tw

@@ -16,7 +16,7 @@
 namespace tw {
 namespace {
 
-[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& action, const std::string& reason) {
+[[noreturn]] void refuse_file(const std::filesystem::path& path, const std::string& action, const std::string& reason) {
   throw Error(ErrorCode::file,
               path.string() + ": cannot " + action + ": " + reason + "\n  help: check the path and its permissions");
 }
@@ -33,17 +33,17 @@ struct Descriptor {
 std::shared_ptr<const FileMap> FileMap::open(const std::filesystem::path& path) {
   // O_NONBLOCK: a FIFO without a writer must not hang us before fstat tells what it is.
   Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.fd < 0) refuse(path, "open it", std::strerror(errno));
+  if (file.fd < 0) refuse_file(path, "open it", std::strerror(errno));
   struct stat status;
-  if (fstat(file.fd, &status) != 0) refuse(path, "read it", std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) refuse(path, "read it", "it is not an ordinary file");
+  if (fstat(file.fd, &status) != 0) refuse_file(path, "read it", std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) refuse_file(path, "read it", "it is not an ordinary file");
   if (static_cast<uint64_t>(status.st_size) > uint64_t{PTRDIFF_MAX})
-    refuse(path, "map it", std::to_string(status.st_size) + " bytes exceed this machine's address space");
+    refuse_file(path, "map it", std::to_string(status.st_size) + " bytes exceed this machine's address space");
 
   std::shared_ptr<FileMap> map(new FileMap);
   if (status.st_size == 0) return map;
   void* data = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, file.fd, 0);
-  if (data == MAP_FAILED) refuse(path, "map it", std::strerror(errno));
+  if (data == MAP_FAILED) refuse_file(path, "map it", std::strerror(errno));
   map->data_ = static_cast<const std::byte*>(data);
   map->size_ = static_cast<size_t>(status.st_size);
   return map;
@@ -56,10 +56,10 @@ FileMap::~FileMap() {
 void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
   std::string temporary = path.string() + ".XXXXXX";
   Descriptor file{mkostemp(temporary.data(), O_CLOEXEC)};
-  if (file.fd < 0) refuse(path, "write it", std::strerror(errno));
+  if (file.fd < 0) refuse_file(path, "write it", std::strerror(errno));
   auto fail = [&](int error) {
     unlink(temporary.c_str());
-    refuse(path, "write it", std::strerror(error));
+    refuse_file(path, "write it", std::strerror(error));
   };
   for (std::span<const std::byte> part : parts) {
     while (!part.empty()) {
