@@ -93,7 +93,9 @@ class LayoutAssignment {
     const Shape& dims = shape(id);
     if (dims.size() < 3 || element_count(dims) == 0) return false;
     if (dims[1] * 4 < block_ * 3) return false;
-    return element_count(dims) > dims[0] * dims[1];
+    const std::vector<Expr>& type = graph_.values[id].type.shape;
+    return element_count(dims) > dims[0] * dims[1] ||
+           std::any_of(type.begin() + 2, type.end(), [](const Expr& dim) { return !as_int(dim); });
   }
 
   bool any_input_blocked(const Node& node) const {

@@ -46,9 +46,13 @@ LoopRef Schedule::fuse(const std::vector<LoopRef>& refs) {
   extent = simplify(extent, ranges);
   ranges.bind_range(fused, extent);
   Substitution values;
+  // A loop of one iteration stays at 0: between open extents that would not follow from its bounds.
+  size_t outermost = 0;
+  while (outermost + 1 < nest.size() && is_const_int(nest[outermost]->extent, 1)) ++outermost;
   Expr rest = fused;
   for (size_t i = nest.size(); i-- > 0;) {
-    values[nest[i]->var] = simplify(i == 0 ? rest : floor_mod(rest, nest[i]->extent), ranges);
+    values[nest[i]->var] =
+        i < outermost ? Expr(0) : simplify(i == outermost ? rest : floor_mod(rest, nest[i]->extent), ranges);
     rest = floor_div(rest, nest[i]->extent);
   }
   const Stmt body = rebind(nest.back()->body, values, Expr(), ranges);

@@ -48,8 +48,8 @@ std::optional<Contraction> match_across(const Schedule& schedule, const BlockRef
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (analysis.block_class != BlockClass::contraction) return std::nullopt;
   const auto is_contiguous = [&](const Var& v) {
-    const auto extent = as_int(analysis.iter(v).extent);
-    return extent && *extent > 1 && result_stride(schedule, block, v, static_cast<int>(*extent)) == 1;
+    const int64_t extent = analysis.extent(v);
+    return extent > 1 && result_stride(schedule, block, v, static_cast<int>(extent)) == 1;
   };
   for (const Var& v : analysis.spatial()) {
     if (analysis.extent(v) < 2 || is_contiguous(v)) continue;
