@@ -149,7 +149,7 @@ Executable build_standalone(const Func& func, const Schedule& schedule, const Ta
                             const std::vector<NDArray>& buffers, CodegenReport* report) {
   const relay::ScheduledFunc scheduled = relay::lower_scheduled(func, schedule, target, func.name);
   if (report) report->spilled_buffers = static_cast<int>(scheduled.lowered.spilled.size());
-  relay::PlanMaker maker(func.name, {}, target);
+  relay::PlanMaker maker(func.name, {}, {}, target);
   std::vector<BufferUse> uses;
   for (size_t i = 0; i < func.buffers.size(); ++i) {
     const Buffer& buffer = func.buffers[i];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "frontends/open_dimensions.h"
 #include "tensor_ir/text/printer.h"
 
 namespace tw::frontends {
@@ -42,6 +43,10 @@ bool Import::attempt(const SourceNode& node, const std::function<void()>& rule) 
     return true;
   } catch (const RefusedNode& refused) {
     refuse(node, refused.why);
+  } catch (const UnequalDimensions& unequal) {
+    if (dimensions && dimensions->learn(unequal, "node " + in_quotes(node.name) + " (" + node.op + ")"))
+      throw Learned();
+    if (refusals.empty()) throw;
   } catch (const Error& error) {
     // What follows from a refused node's guessed types is not the model's mistake.
     if (error.code() != ErrorCode::unsupported && (error.code() != ErrorCode::shape || refusals.empty())) throw;
@@ -87,10 +92,12 @@ std::optional<std::vector<Expr>> Builder::known_elements(ValueId id) const {
   constexpr int64_t most_elements = 64;
   if (id == no_value) return std::nullopt;
   if (const NDArray* value = constant(id)) {
-    const bool is_exact = value->dtype().is_integer() || value->dtype().is_bool();
-    if (!is_exact || value->size() > most_elements) return std::nullopt;
+    if (value->size() > most_elements) return std::nullopt;
     std::vector<Expr> elements;
-    for (int64_t k = 0; k < value->size(); ++k) elements.push_back(int_imm(value->dtype(), value->get_int(k)));
+    for (int64_t k = 0; k < value->size(); ++k) {
+      elements.push_back(value->dtype().is_float() ? const_of(value->dtype(), value->get_float(k))
+                                                   : int_imm(value->dtype(), value->get_int(k)));
+    }
     return elements;
   }
   const auto found = import_.sizes.find(id);
@@ -98,34 +105,27 @@ std::optional<std::vector<Expr>> Builder::known_elements(ValueId id) const {
 }
 
 std::vector<Expr> Builder::known_dims(size_t i) const {
-  if (!constant(input(i)) && type(input(i)).rank() <= 1) {
+  if (!constant(input(i)) && type(input(i)).rank() <= 1 && type(input(i)).dtype.is_integer()) {
     if (const auto elements = known_elements(input(i))) return *elements;
   }
   const std::vector<int64_t> ints = constant_ints(i);
   return {ints.begin(), ints.end()};
 }
 
-// What becomes of numbers that depend on open dimensions: a constant, or numbers in terms of them.  no_value: the
-// operator has to compute it.
-ValueId Builder::fold_sizes(const OpDef& op, const std::vector<ValueId>& inputs, const NodeAttributes& attributes) {
-  if (graph_.symbols.empty()) return no_value;
+// What becomes of numbers that depend on open dimensions, where that follows from the operator.
+std::optional<FoldedDims> Builder::fold_sizes(const OpDef& op, const std::vector<ValueId>& inputs,
+                                              const NodeAttributes& attributes) const {
+  if (graph_.symbols.empty()) return std::nullopt;
   std::vector<TensorType> types;
   std::vector<std::vector<Expr>> elements;
   for (const ValueId id : inputs) {
     auto known = known_elements(id);
-    if (!known) return no_value;
+    if (!known) return std::nullopt;
     elements.push_back(std::move(*known));
     types.push_back(type(id));
   }
-  const auto folded = fold_dims(op, attributes, types, elements);
-  if (!folded || folded->elements.empty()) return no_value;
-  const DType dtype = folded->type.dtype;
-  const Shape shape = *static_shape(folded->type);
-  if (!all_known(folded->elements)) return dtype == i64 ? emit_sizes(folded->elements, shape) : no_value;
-  NDArray array(dtype, shape);
-  for (size_t k = 0; k < folded->elements.size(); ++k)
-    array.set_int(static_cast<int64_t>(k), *as_int(folded->elements[k]));
-  return emit_constant(array);
+  auto folded = fold_dims(op, attributes, types, elements);
+  return folded && !folded->elements.empty() ? folded : std::nullopt;
 }
 
 ValueId Builder::emit_sizes(std::vector<Expr> values, const Shape& shape) {
@@ -154,10 +154,13 @@ std::vector<ValueId> Builder::emit_all(const std::string& op_name, std::vector<V
   }
   if (elements > max_folded_elements(op->kind)) is_known = false;
   if (!is_known) {
-    if (const ValueId folded = fold_sizes(*op, inputs, attributes); folded != no_value) return {folded};
+    const auto sizes = fold_sizes(*op, inputs, attributes);
+    if (sizes && sizes->type.dtype == i64) return {emit_sizes(sizes->elements, *static_shape(sizes->type))};
+    const auto results = graph_.add_node(op_name, inputs, attributes, node_.name);
+    if (sizes) import_.sizes[results[0]] = sizes->elements;
+    return results;
   }
   const auto results = graph_.add_node(op_name, inputs, attributes, node_.name);
-  if (!is_known) return results;
   for (const ValueId id : results) {
     const auto shape = static_shape(graph_.values[id].type);
     if (!shape || element_count(*shape) > max_folded_elements(op->kind)) return results;

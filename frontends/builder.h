@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "relay_ir/op.h"
+#include "relay_ir/fold_dims.h"
 
 namespace tw::frontends {
 
@@ -37,6 +37,8 @@ struct Refusal {
   std::string why;   // "": the operator as a whole is not known
 };
 
+class OpenDimensions;
+
 // One model on its way into a graph.
 struct Import {
   Graph graph;  // complete only when nothing was refused
@@ -50,6 +52,8 @@ struct Import {
 
   void count(const std::string& op) { ++nodes, ++operators[op]; }
   void refuse(const SourceNode& node, const std::string& why);
+  OpenDimensions* dimensions = nullptr;  // what is learned of them
+  std::vector<std::string> demands;      // that the model makes on them, for people
   // Runs what imports the node.  False: it was refused, or failed for what an earlier refusal left unknown.
   bool attempt(const SourceNode& node, const std::function<void()>& rule);
 };
@@ -81,6 +85,9 @@ class Builder {
   // Numbers of which some depend on open dimensions.
   ValueId emit_sizes(std::vector<Expr> values, const Shape& shape);
   ValueId emit_constant(NDArray value) { return graph_.add_constant(node_.name, std::move(value)); }
+  void require_equal(const Expr& a, const Expr& b, const std::string& message) const {
+    relay::require_equal(a, b, graph_.equalities, op() + ": " + message);
+  }
   // This use of the operator is not supported: collected with all others.
   [[noreturn]] void refuse(const std::string& why) const;
 
@@ -90,7 +97,8 @@ class Builder {
  private:
   // The elements of a value that is known, perhaps in terms of open dimensions.  Nothing: it is not, or it is long.
   std::optional<std::vector<Expr>> known_elements(ValueId id) const;
-  ValueId fold_sizes(const OpDef& op, const std::vector<ValueId>& inputs, const NodeAttributes& attributes);
+  std::optional<FoldedDims> fold_sizes(const OpDef& op, const std::vector<ValueId>& inputs,
+                                       const NodeAttributes& attributes) const;
 
   Import& import_;
   Graph& graph_;

@@ -38,19 +38,6 @@ std::string text_of(const std::vector<DimensionOption>& shape) {
 
 }  // namespace
 
-// An open dimension, once for each name.  Its name as a variable's: letters, digits and underscores.
-Expr Inputs::open_dimension(const std::string& wanted, DimensionBounds bounds) {
-  const auto found = open_.find(wanted);
-  if (found != open_.end()) return found->second;
-  std::string name;
-  for (const char c : wanted) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "n" + name;
-  while (!symbol_names_.insert(name).second) name += "_";
-  const Var var = dimension(name, bounds);
-  graph_.symbols.push_back(var);
-  return open_[wanted] = var;
-}
-
 // What a parameter stands for, in all inputs.
 void Inputs::set_dimension(std::string_view parameter, const Expr& value, const std::string& input) {
   const auto [found, is_new] = dimensions_.emplace(std::string(parameter), value);
@@ -60,8 +47,10 @@ void Inputs::set_dimension(std::string_view parameter, const Expr& value, const 
   }
 }
 
-Inputs::Inputs(Import& import, const ImportOptions& options, const std::vector<DeclaredInput>& inputs)
-    : graph_(import.graph), options_(options), bounds_(given_bounds(options)) {
+Inputs::Inputs(Import& import, OpenDimensions& dimensions, const ImportOptions& options,
+               const std::vector<DeclaredInput>& inputs)
+    : graph_(import.graph), open_(dimensions), options_(options), bounds_(given_bounds(options)) {
+  graph_.equalities = open_.equalities();
   for (const auto& [name, shape] : options_.shapes) {
     const auto found = std::find_if(inputs.begin(), inputs.end(), [&name = name](auto& i) { return i.name == name; });
     if (found == inputs.end()) {

@@ -5,11 +5,9 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
-#include "frontends/builder.h"
-#include "tensor_ir/dimension.h"
+#include "frontends/open_dimensions.h"
 
 namespace tw::frontends {
 
@@ -46,20 +44,22 @@ class Inputs {
  public:
   // Starts with what the caller says, so that a dimension named in several inputs is the same in all of them.
   // Error(shape) where it does not fit what is declared.
-  Inputs(Import& import, const ImportOptions& options, const std::vector<DeclaredInput>& inputs);
+  Inputs(Import& import, OpenDimensions& dimensions, const ImportOptions& options,
+         const std::vector<DeclaredInput>& inputs);
   // Adds an input to the graph.
   ValueId add(const DeclaredInput& input, DType dtype);
 
  private:
-  Expr open_dimension(const std::string& wanted, DimensionBounds bounds);
+  Expr open_dimension(const std::string& wanted, DimensionBounds bounds) {
+    return open_.dimension(wanted, bounds, graph_.symbols);
+  }
   void set_dimension(std::string_view parameter, const Expr& value, const std::string& input);
 
   Graph& graph_;
+  OpenDimensions& open_;
   const ImportOptions& options_;
   std::map<std::string, DimensionBounds> bounds_;  // of open dimensions, as the caller says
   std::map<std::string, Expr> dimensions_;         // by the model's parameter: a number, or one of open_
-  std::map<std::string, Var> open_;
-  std::unordered_set<std::string> symbol_names_;
 };
 
 }  // namespace tw::frontends

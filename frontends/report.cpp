@@ -88,6 +88,7 @@ std::string explain(const Import& import) {
   for (const ValueId id : import.graph.inputs) {
     text += "\n  input       " + import.graph.values[id].name + " " + to_string(import.graph.values[id].type);
   }
+  for (const std::string& line : import.demands) text += "\n  dimension   " + line;
   for (size_t i = 0; i < import.graph.outputs.size(); ++i) {
     text += "\n  output      " + import.graph.output_names[i] + " " +
             to_string(import.graph.values[import.graph.outputs[i]].type);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor_ir/arith/simplify.h"
+
 namespace tw::frontends {
 namespace {
 
@@ -10,101 +12,140 @@ using Interpolation = Resize::Interpolation;
 using Coordinates = Resize::Coordinates;
 using Rounding = Resize::Rounding;
 
-// Where output position o lies in the input.
-double source_position(const Resize& resize, const ResizedAxis& a, int64_t o) {
-  const double position = static_cast<double>(o), in = static_cast<double>(a.in), length = a.scale * in;
+// Arithmetic of nodes: f64, i64 or bool.
+class Numbers {
+ public:
+  explicit Numbers(Builder& b) : b_(b) {}
+  ValueId number(double value) { return emit_scalar(b_, f64, value); }
+  ValueId number(const Expr& size) { return emit_cast(b_, b_.emit_sizes({size}, {}), f64); }
+  ValueId operator()(const char* op, ValueId x) { return b_.emit(op, {x}); }
+  ValueId operator()(const char* op, ValueId x, ValueId y) { return b_.emit(op, {x, y}); }
+  ValueId operator()(const char* op, ValueId x, double y) { return b_.emit(op, {x, number(y)}); }
+  ValueId operator()(const char* op, double x, ValueId y) { return b_.emit(op, {number(x), y}); }
+  ValueId where(ValueId condition, ValueId x, ValueId y) { return b_.emit("where", {condition, x, y}); }
+
+ private:
+  Builder& b_;
+};
+
+// Where the positions of the output lie in the input: f64 [out].
+ValueId source_positions(Builder& b, const Resize& resize, const ResizedAxis& a) {
+  Numbers n(b);
+  const ValueId in = n.number(a.in), out = n.number(a.out);
+  const ValueId scale = a.scale ? n.number(*a.scale) : n("divide", out, in);
+  const ValueId length = n("multiply", scale, in), is_one = n("equal", length, 1.0);
+  const ValueId last = n("subtract", in, 1.0), last_out = n("subtract", length, 1.0);
+  const ValueId position = emit_cast(b, b.emit("range", {}, attributes_of({{"count", std::vector<Expr>{a.out}}})), f64);
   const Coordinates m = resize.coordinates;
-  if (m == Coordinates::align_corners) return length == 1 ? 0 : position * (in - 1) / (length - 1);
-  if (m == Coordinates::asymmetric) return position / a.scale;
+  if (m == Coordinates::align_corners)
+    return n.where(is_one, n.number(0.0), n("divide", n("multiply", position, last), last_out));
+  if (m == Coordinates::asymmetric) return n("divide", position, scale);
   if (m == Coordinates::crop_and_resize) {
-    const double along = length == 1 ? (a.roi_end - a.roi_start) * (in - 1) / 2
-                                     : position * (a.roi_end - a.roi_start) * (in - 1) / (length - 1);
-    return along + a.roi_start * (in - 1);
+    const double span = a.roi_end - a.roi_start;
+    const ValueId middle = n("divide", n("multiply", span, last), 2.0);
+    const ValueId along = n("divide", n("multiply", n("multiply", position, span), last), last_out);
+    return n("add", n.where(is_one, middle, along), n("multiply", a.roi_start, last));
   }
-  if (m == Coordinates::pytorch_half_pixel && length == 1) return -0.5;
-  const double half_pixel = (position + 0.5) / a.scale - 0.5;
-  if (m == Coordinates::half_pixel_symmetric) return in / 2 * (1 - static_cast<double>(a.out) / length) + half_pixel;
+  const ValueId half_pixel = n("subtract", n("divide", n("add", position, 0.5), scale), 0.5);
+  if (m == Coordinates::pytorch_half_pixel) return n.where(is_one, n.number(-0.5), half_pixel);
+  if (m == Coordinates::half_pixel_symmetric) {
+    const ValueId offset = n("multiply", n("divide", in, 2.0), n("subtract", 1.0, n("divide", out, length)));
+    return n("add", offset, half_pixel);
+  }
   return half_pixel;
 }
 
-int64_t nearest_index(Rounding rounding, double x) {
-  const double below = std::floor(x), ratio = x - below;
-  if (ratio == 0 || rounding == Rounding::floor) return static_cast<int64_t>(below);
-  const bool up = rounding == Rounding::ceil || (rounding == Rounding::prefer_ceil ? ratio >= 0.5 : ratio > 0.5);
-  return static_cast<int64_t>(below) + up;
+// Whole numbers as indices into the input, those outside moved to its ends.
+ValueId indices_at(Builder& b, ValueId x, const ResizedAxis& a) {
+  Numbers n(b);
+  return emit_cast(b, n("minimum", n("maximum", x, 0.0), n.number(simplify(a.in - 1))), i64);
 }
 
-double cubic_weight(double distance, double a) {
-  const double x = std::abs(distance);
-  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-  if (x < 2) return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
-  return 0;
+ValueId nearest_indices(Builder& b, const Resize& resize, const ResizedAxis& a) {
+  Numbers n(b);
+  const ValueId x = source_positions(b, resize, a);
+  const auto nearest = [&] {
+    switch (resize.rounding) {
+      case Rounding::floor:
+        return n("floor", x);
+      case Rounding::ceil:
+        return n("ceil", x);
+      case Rounding::prefer_floor:
+        return n("ceil", n("subtract", x, 0.5));
+      case Rounding::prefer_ceil:
+        return n("floor", n("add", x, 0.5));
+    }
+    internal_error("resize: a rounding");
+  };
+  return indices_at(b, nearest(), a);
 }
 
-struct Table {
-  int64_t taps = 0;
-  std::vector<int64_t> indices;  // [out, taps]
-  std::vector<double> weights;   // [out, taps]
-  std::vector<int64_t> outside;  // [out]: 1 where extrapolation takes the place
+struct Taps {
+  ValueId indices, weights;  // [out, taps]: i64, f64
 };
 
-Table table_of(const Resize& resize, const ResizedAxis& a) {
-  Table table;
-  const double radius = resize.interpolation == Interpolation::cubic ? 2 : 1;
-  const double squeeze = resize.antialias ? std::min(a.scale, 1.0) : 1.0;
-  const auto reach = static_cast<int64_t>(std::ceil(radius / squeeze));
-  const bool is_nearest = resize.interpolation == Interpolation::nearest;
-  table.taps = is_nearest ? 1 : 2 * reach;
-  for (int64_t o = 0; o < a.out; ++o) {
-    const double x = source_position(resize, a, o);
-    table.outside.push_back(resize.coordinates == Coordinates::crop_and_resize &&
-                            (x < 0 || x > static_cast<double>(a.in - 1)));
-    if (is_nearest) {
-      table.indices.push_back(std::clamp<int64_t>(nearest_index(resize.rounding, x), 0, a.in - 1));
-      table.weights.push_back(1);
-      continue;
-    }
-    const auto base = static_cast<int64_t>(std::floor(x));
-    std::vector<double> weights;
-    double total = 0;
-    for (int64_t tap = 0; tap < table.taps; ++tap) {
-      const int64_t at = base - reach + 1 + tap;
-      const double distance = (static_cast<double>(at) - x) * squeeze;
-      double weight = radius == 2 ? cubic_weight(distance, resize.cubic_a) : std::max(0.0, 1 - std::abs(distance));
-      if (resize.exclude_outside && (at < 0 || at >= a.in)) weight = 0;
-      weights.push_back(weight);
-      total += weight;
-      table.indices.push_back(std::clamp<int64_t>(at, 0, a.in - 1));
-    }
-    const bool normalises = (resize.antialias || resize.exclude_outside) && total != 0;
-    for (const double weight : weights) table.weights.push_back(normalises ? weight / total : weight);
+Taps interpolation_taps(Builder& b, const Resize& resize, const ResizedAxis& a) {
+  Numbers n(b);
+  const bool is_cubic = resize.interpolation == Interpolation::cubic;
+  if (resize.antialias && !a.scale && !(as_int(a.in) && as_int(a.out))) b.refuse("antialias between open sizes");
+  const double scale = a.scale            ? *a.scale
+                       : resize.antialias ? static_cast<double>(*as_int(a.out)) / static_cast<double>(*as_int(a.in))
+                                          : 1;
+  const double squeeze = resize.antialias ? std::min(scale, 1.0) : 1.0;
+  const auto reach = static_cast<int64_t>(std::ceil((is_cubic ? 2 : 1) / squeeze));
+  const ValueId x = emit_reshape_open(b, source_positions(b, resize, a), {a.out, Expr(1)});
+  const ValueId tap = emit_cast(b, emit_range(b, 2 * reach, {2 * reach}), f64);
+  const ValueId at = n("add", n("subtract", n("floor", x), static_cast<double>(reach - 1)), tap);
+  const ValueId distance = n("abs", n("multiply", n("subtract", at, x), squeeze));
+  ValueId weights = n("maximum", 0.0, n("subtract", 1.0, distance));
+  if (is_cubic) {
+    const double c = resize.cubic_a;
+    const auto times = [&](ValueId value) { return n("multiply", value, distance); };
+    const ValueId near = n("add", times(times(n("subtract", n("multiply", c + 2, distance), c + 3))), 1.0);
+    const ValueId far =
+        n("subtract", times(n("add", times(n("subtract", n("multiply", c, distance), 5 * c)), 8 * c)), 4 * c);
+    weights = n.where(n("less_equal", distance, 1.0), near, n.where(n("less", distance, 2.0), far, n.number(0.0)));
   }
-  return table;
+  if (resize.exclude_outside) {
+    const ValueId is_outside = n("logical_or", n("less", at, 0.0), n("less_equal", n.number(a.in), at));
+    weights = n.where(is_outside, n.number(0.0), weights);
+  }
+  if (resize.antialias || resize.exclude_outside) {
+    const ValueId total = emit_reduce(b, "reduce_sum", weights, {1}, true);
+    weights = n.where(n("equal", total, 0.0), weights, n("divide", weights, total));
+  }
+  return {indices_at(b, at, a), weights};
 }
 
 // Whole factors repeat elements: [… d …] → [… d, 1 …] → [… d, f …] → [… d·f …], which needs no table.
-std::optional<int64_t> repeat_factor(const Table& table, const ResizedAxis& a) {
-  if (a.in == 0 || a.out % a.in != 0) return std::nullopt;
-  const int64_t factor = a.out / a.in;
-  for (int64_t o = 0; o < a.out; ++o) {
-    if (table.indices[o] != o / factor) return std::nullopt;
+std::optional<int64_t> repeat_factor(Builder& b, const Resize& resize, const ResizedAxis& a) {
+  const auto in = as_int(a.in), out = as_int(a.out);
+  if (in && out && (*in == 0 || *out % *in != 0)) return std::nullopt;
+  if ((!in || !out) && (!a.scale || *a.scale != std::floor(*a.scale))) return std::nullopt;
+  // All elements of an open size are alike: a few show how they are repeated.
+  const int64_t factor = in && out ? *out / *in : static_cast<int64_t>(*a.scale), count = in && out ? *in : 4;
+  ResizedAxis sample = a;
+  sample.in = Expr(count), sample.out = Expr(count * factor);
+  const NDArray* indices = b.constant(nearest_indices(b, resize, sample));
+  for (int64_t o = 0; o < count * factor; ++o) {
+    if (!indices || indices->get_int(o) != o / factor) return std::nullopt;
   }
   return factor;
 }
 
 ValueId resize_axis(Builder& b, ValueId x, const Resize& resize, const ResizedAxis& a) {
-  const Table table = table_of(resize, a);
-  std::vector<int64_t> dims = dims_of(b, x);
+  std::vector<Expr> dims = b.type(x).shape;
+  const auto axis = attributes_of({{"axis", int64_t{a.axis}}});
   ValueId y;
   if (resize.interpolation == Interpolation::nearest) {
-    if (const auto factor = repeat_factor(table, a)) {
-      std::vector<int64_t> spread = dims, repeated = dims;
-      spread.insert(spread.begin() + a.axis + 1, 1);
-      repeated.insert(repeated.begin() + a.axis + 1, *factor);
+    if (const auto factor = repeat_factor(b, resize, a)) {
+      std::vector<Expr> spread = dims, repeated = dims;
+      spread.insert(spread.begin() + a.axis + 1, Expr(1));
+      repeated.insert(repeated.begin() + a.axis + 1, Expr(*factor));
       dims[a.axis] = a.out;
-      y = emit_reshape(b, emit_broadcast(b, emit_reshape(b, x, spread), repeated), dims);
+      y = emit_reshape_open(b, emit_broadcast_open(b, emit_reshape_open(b, x, spread), repeated), dims);
     } else {
-      y = b.emit("gather", {x, b.emit_constant(int_array(table.indices))}, attributes_of({{"axis", int64_t{a.axis}}}));
+      y = b.emit("gather", {x, nearest_indices(b, resize, a)}, axis);
     }
   } else {
     const DType dtype = dtype_of(b, x);
@@ -112,16 +153,18 @@ ValueId resize_axis(Builder& b, ValueId x, const Resize& resize, const ResizedAx
       b.refuse((resize.interpolation == Interpolation::cubic ? "cubic" : "linear") +
                (" interpolation of " + to_string(dtype)));
     }
-    const ValueId indices = b.emit_constant(int_array(table.indices).reshape({a.out, table.taps}));
-    const ValueId weights =
-        b.emit_constant(float_array(table.weights, accumulator_of(dtype)).reshape({a.out, table.taps}));
-    y = b.emit("interpolate", {x, indices, weights}, attributes_of({{"axis", int64_t{a.axis}}}));
+    const auto [indices, weights] = interpolation_taps(b, resize, a);
+    y = b.emit("interpolate", {x, indices, emit_cast(b, weights, accumulator_of(dtype))}, axis);
   }
-  if (std::count(table.outside.begin(), table.outside.end(), 1) == 0) return y;
-  std::vector<int64_t> shape(rank_of(b, y) - a.axis, 1);
+  if (resize.coordinates != Coordinates::crop_and_resize) return y;
+  Numbers n(b);
+  const ValueId position = source_positions(b, resize, a);
+  const ValueId is_outside =
+      n("logical_or", n("less", position, 0.0), n("less", n.number(simplify(a.in - 1)), position));
+  std::vector<Expr> shape(rank_of(b, y) - a.axis, Expr(1));
   shape[0] = a.out;
-  const ValueId outside = emit_ints(b, table.outside, shape, boolean);
-  return b.emit("where", {outside, emit_scalar(b, dtype_of(b, y), resize.extrapolation), y});
+  return b.emit("where",
+                {emit_reshape_open(b, is_outside, shape), emit_scalar(b, dtype_of(b, y), resize.extrapolation), y});
 }
 
 }  // namespace
@@ -130,11 +173,17 @@ ValueId emit_resize(Builder& b, ValueId x, const Resize& resize, std::vector<Res
   if (resize.antialias && resize.interpolation == Interpolation::nearest) b.refuse("antialias of mode=\"nearest\"");
   constexpr int64_t limit = 1 << 20;
   // Axes that shrink come first: there is less to do for the others.
+  const auto growth = [](const ResizedAxis& a) {
+    const auto in = as_int(a.in), out = as_int(a.out);
+    return a.scale ? *a.scale : in && out ? static_cast<double>(*out) / static_cast<double>(*in) : 1.0;
+  };
   std::stable_sort(axes.begin(), axes.end(),
-                   [](const ResizedAxis& a, const ResizedAxis& b) { return a.scale < b.scale; });
+                   [&](const ResizedAxis& a, const ResizedAxis& b) { return growth(a) < growth(b); });
   for (const ResizedAxis& a : axes) {
-    if (!(a.scale > 0) || a.out < 0 || a.out > limit || a.in < 1) b.refuse("a scale or size outside 1 … 2^20");
-    const bool is_same = a.in == a.out && a.scale == 1 && resize.coordinates != Coordinates::crop_and_resize;
+    const int64_t in = as_int(a.in).value_or(1), out = as_int(a.out).value_or(1);
+    if (!(growth(a) > 0) || out < 0 || out > limit || in < 1) b.refuse("a scale or size outside 1 … 2^20");
+    const bool is_same =
+        is_same_dim(a.in, a.out) && growth(a) == 1 && resize.coordinates != Coordinates::crop_and_resize;
     if (!is_same) x = resize_axis(b, x, resize, a);
   }
   return x;

@@ -1,4 +1,5 @@
-// Interpolation along one axis at a time, from tables that are computed at import.
+// Interpolation along one axis at a time, from tables of positions and weights: constants, or computed in a run where
+// sizes are open.
 #pragma once
 
 #include "frontends/emit.h"
@@ -23,8 +24,8 @@ struct Resize {
 
 struct ResizedAxis {
   int axis;
-  int64_t in, out;
-  double scale;
+  Expr in, out;
+  std::optional<double> scale = {};   // nothing: out / in
   double roi_start = 0, roi_end = 1;  // of crop_and_resize
 };
 

@@ -19,7 +19,7 @@ py::list dimensions(const Plan& plan) {
 // Of an open plan: at these sizes of its dimensions or, where none are given, at the smallest.
 py::dict describe(const Plan& open, const MachineRequirements& machine, int64_t image_bytes,
                   std::vector<int64_t> sizes = {}) {
-  for (size_t i = sizes.size(); i < open.symbols.size(); ++i) sizes.push_back(open.symbols[i].low);
+  if (sizes.empty()) sizes = small_sizes(open);
   const Plan plan = plan_at(open, sizes);
   py::list steps;
   for (const Step& step : plan.steps) {

@@ -126,12 +126,14 @@ std::vector<ValueId> Graph::add_node(OpRef op, std::vector<ValueId> inputs, Node
   node.name = unique_name(node_names_, name.empty() ? node.op->name : name);
   std::vector<TensorType> results;
   try {
-    results = infer_types(*op, types, present, constants, attributes);
+    results = infer_types(*op, types, present, constants, attributes, equalities);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::shape) throw;
     node_names_.erase(node.name);
-    const std::string text = error.what();  // "TW1004 …"
-    throw Error(ErrorCode::shape, "node `" + node.name + "`: " + text.substr(text.find(' ') + 1));
+    const std::string text = "node `" + node.name + "`: " + error.message();
+    if (const auto* unequal = dynamic_cast<const UnequalDimensions*>(&error))
+      throw UnequalDimensions(unequal->a, unequal->b, text);
+    throw Error(ErrorCode::shape, text);
   }
   node.inputs = std::move(inputs);
   node.attributes = std::move(attributes);
@@ -157,6 +159,7 @@ Uses::Uses(const Graph& graph)
 GraphCopy::GraphCopy(const Graph& from) : from_(from), map_(from.values.size(), -2) {
   to_.name = from.name;
   to_.symbols = from.symbols;
+  to_.equalities = from.equalities;
   to_.output_names = from.output_names;
   for (const ValueId id : from.inputs) {
     map_[id] = to_.add_value(from.values[id].name, from.values[id].type);

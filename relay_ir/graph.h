@@ -68,6 +68,12 @@ class NodeAttributes {
   std::map<std::string, AttributeValue> values_;
 };
 
+// Sizes of open dimensions of which a run makes sure that they are equal.
+struct Equality {
+  Expr a, b;                // dimensions of results that are a become b
+  std::string demanded_by;  // for people
+};
+
 struct Node {
   const OpDef* op = nullptr;
   std::string name;  // for people; unique
@@ -92,6 +98,7 @@ struct Graph {
   std::vector<ValueId> inputs, outputs;
   std::vector<std::string> output_names;  // by position: what the model calls its outputs; empty: as their values
   std::vector<Var> symbols;               // symbolic dimensions
+  std::vector<Equality> equalities;       // that nodes rely on
 
   ValueId add_value(std::string name, TensorType type);  // makes the name unique
   ValueId add_constant(std::string name, NDArray value);

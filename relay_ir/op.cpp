@@ -30,122 +30,48 @@ std::optional<AttributeValue> convert(const AttributeValue& given, const Attribu
   return std::nullopt;
 }
 
-// An element of a tensor expression whose placeholders hold known expressions.
-class ElementFold {
- public:
-  void set(const te::Tensor& placeholder, const std::vector<Expr>& elements) {
-    placeholders_[placeholder.buffer()] = &elements;
-  }
-
-  // Not defined where the element is no plain function of the placeholders' elements.
-  Expr element(const te::Tensor& tensor, const te::Indices& at) {
-    if (const auto found = placeholders_.find(tensor.buffer()); found != placeholders_.end()) {
-      const auto flat = as_int(simplify(flat_index(at, tensor.shape())));
-      return flat && *flat >= 0 && *flat < static_cast<int64_t>(found->second->size()) ? (*found->second)[*flat]
-                                                                                       : Expr();
-    }
-    if (!tensor.stage() || tensor.stage()->is_opaque) return {};
-    Expr value;
-    visit(tensor.stage()->nest, [&](const Block& block) {
-      const auto* store = block.body.as<Store>();
-      if (!store || block.init.is_defined() || block.iters.size() != at.size()) return;
-      Substitution position;
-      for (size_t d = 0; d < at.size(); ++d) position[block.iters[d].var] = at[d];
-      value = substitute(store->value, position);
-    });
-    if (!value.is_defined()) return {};
-    bool is_known = true;
-    // Before its loads: a condition on positions decides which of them are made at all.
-    value = rewrite_bottom_up(simplify(value), [&](const Load& l) -> Expr {
-      if (l.predicate.is_defined()) {
-        const auto holds = as_int(simplify(l.predicate));
-        if (holds == 0) return zero_of(l.dtype);
-        is_known = is_known && holds.has_value();
-      }
-      for (const te::Tensor& input : tensor.stage()->inputs) {
-        if (!(input.buffer() == l.buffer)) continue;
-        const Expr found = element(input, l.indices);
-        if (found.is_defined()) return found;
-      }
-      is_known = false;
-      return {};
-    });
-    return is_known ? simplify(value) : Expr();
-  }
-
- private:
-  static Expr flat_index(const te::Indices& at, const std::vector<Expr>& shape) {
-    Expr flat(0);
-    for (size_t d = 0; d < shape.size(); ++d) flat = flat * shape[d] + at[d];
-    return flat;
-  }
-
-  std::unordered_map<Buffer, const std::vector<Expr>*> placeholders_;
-};
-
-// As a dimension can be: sums, products and the like of symbols.  Not defined for anything else.
-Expr as_dimension(const Expr& e) {
-  const Expr rounded = rewrite_bottom_up(e, [&](const Binary& b) -> Expr {
-    const bool is_division = b.op == BinaryOp::div || b.op == BinaryOp::mod;
-    if (!is_division || !can_prove(b.a >= 0) || !can_prove(b.b > 0)) return {};
-    return b.op == BinaryOp::div ? floor_div(b.a, b.b) : floor_mod(b.a, b.b);
-  });
-  bool is_plain = rounded.dtype() == i64;
-  const auto refuse = [&](const auto&) { is_plain = false; };
-  visit(
-      rounded, [&](const Select& s) { refuse(s); }, [&](const Call& c) { refuse(c); },
-      [&](const Cast& c) { refuse(c); }, [&](const Load& l) { refuse(l); },
-      [&](const Binary& b) {
-        is_plain = is_plain && b.op <= BinaryOp::max && b.op != BinaryOp::div && b.op != BinaryOp::mod;
-      });
-  return is_plain ? simplify(rounded) : Expr();
-}
-
 }  // namespace
 
-std::optional<FoldedDims> fold_dims(const OpDef& op, const NodeAttributes& given, const std::vector<TensorType>& types,
-                                    const std::vector<std::vector<Expr>>& inputs) {
-  constexpr int64_t most_elements = 64;
-  if (op.kind != OpKind::elementwise && op.kind != OpKind::injective && op.kind != OpKind::view) return std::nullopt;
-  NodeAttributes attributes = given;
-  const std::vector<bool> present(types.size(), true);
-  const std::vector<const NDArray*> constants(types.size(), nullptr);
-  const std::vector<TensorType> results = infer_types(op, types, present, constants, attributes);
-  const auto shape = results.size() == 1 ? static_shape(results[0]) : std::nullopt;
-  if (!shape || element_count(*shape) > most_elements) return std::nullopt;
-  ElementFold fold;
-  std::vector<te::Tensor> placeholders;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    placeholders.push_back(te::placeholder("x" + std::to_string(i), types[i].shape, types[i].dtype));
-    fold.set(placeholders.back(), inputs[i]);
-  }
-  const te::Tensor result = op.compute({op, attributes, types, present, constants, results}, placeholders).at(0);
-  std::vector<Expr> elements;
-  for (int64_t flat = 0; flat < element_count(*shape); ++flat) {
-    te::Indices at(shape->size());
-    int64_t rest = flat;
-    for (size_t d = shape->size(); d-- > 0; rest /= (*shape)[d]) at[d] = Expr(rest % (*shape)[d]);
-    const Expr element = fold.element(result, at);
-    if (!element.is_defined()) return std::nullopt;
-    elements.push_back(as_int(element) ? element : as_dimension(element));
-    if (!elements.back().is_defined()) return std::nullopt;
-  }
-  return FoldedDims{results[0], elements};
+UnequalDimensions::UnequalDimensions(Expr a, Expr b, const std::string& message)
+    : Error(ErrorCode::shape, message), a(std::move(a)), b(std::move(b)) {}
+
+void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known, const std::string& where) {
+  const auto is_same = [](const Expr& e, const Expr& f) {
+    const auto x = as_int(e), y = as_int(f);
+    return x && y ? *x == *y : e.is_same(f) || is_known_equal(e, f);
+  };
+  // What is as large beside a as one side of an equality beside the other is equal to it: sizes are positive.
+  const bool is_known = is_same(a, b) || std::any_of(known.begin(), known.end(), [&](const Equality& equal) {
+                          return is_same(a * equal.b, b * equal.a) || is_same(a * equal.a, b * equal.b);
+                        });
+  if (is_known) return;
+  if (as_int(a) && as_int(b)) throw Error(ErrorCode::shape, where);
+  throw UnequalDimensions(
+      a, b,
+      where + ": `" + to_text(a) + "` and `" + to_text(b) + "` may differ\n  help: fix open dimensions with shapes=");
 }
 
-void OpCall::fail(const std::string& message) const {
+std::string OpCall::text() const {
   std::string text = op.name + "(";
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (i) text += ", ";
     text += has_input(i) ? to_string(inputs[i]) : "none";
   }
-  throw Error(ErrorCode::shape, text + "): " + message);
+  return text + ")";
+}
+
+void OpCall::fail(const std::string& message) const {
+  throw Error(ErrorCode::shape, text() + ": " + message);
+}
+
+void OpCall::require_equal(const Expr& a, const Expr& b, const std::string& message) const {
+  relay::require_equal(a, b, equalities, text() + ": " + message);
 }
 
 std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorType>& inputs,
                                     const std::vector<bool>& present, const std::vector<const NDArray*>& constants,
-                                    NodeAttributes& attributes) {
-  OpCall call{op, attributes, inputs, present, constants, {}};
+                                    NodeAttributes& attributes, std::span<const Equality> equalities) {
+  OpCall call{op, attributes, inputs, present, constants, {}, {}, equalities};
   const int count = static_cast<int>(inputs.size());
   call.require(count >= op.min_inputs && (op.max_inputs < 0 || count <= op.max_inputs),
                "takes " + std::to_string(op.min_inputs) +
@@ -179,6 +105,9 @@ std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorTyp
     for (Expr& dim : type.shape) {
       if (as_int(dim)) continue;
       dim = simplify(dim);
+      // One expression for what is equal, so that what is computed together has the same extents.
+      for (const Equality& equal : equalities)
+        if (is_known_equal(dim, equal.a)) dim = equal.b;
     }
     for (const Expr& dim : type.shape) {
       call.require(as_int(dim).value_or(0) >= 0, "gives a negative dimension: " + to_string(type));
@@ -198,7 +127,7 @@ void require_open(const OpDef& op, const Decisions& decisions) {
 }
 
 OpCall make_call(const Graph& graph, const Node& node) {
-  OpCall call{*node.op, node.attributes, {}, {}, {}, {}, node.decisions};
+  OpCall call{*node.op, node.attributes, {}, {}, {}, {}, node.decisions, graph.equalities};
   for (const ValueId id : node.inputs) {
     call.present.push_back(id != no_value);
     call.inputs.push_back(id == no_value ? TensorType{f32, {}} : graph.values[id].type);
@@ -225,11 +154,8 @@ std::vector<Expr> broadcast_shapes(const OpCall& call, const std::vector<std::ve
       if (a && b) {
         call.require(*a == *b, "dimensions " + std::to_string(*a) + " and " + std::to_string(*b) +
                                    " neither are equal nor is one of them 1");
-      } else if (b) {
-        dim = other;  // a symbolic dimension beside a constant other than 1 can only be that constant, or 1
-      } else if (!a) {
-        call.require(is_known_equal(dim, other), "dimensions `" + to_text(dim) + "` and `" + to_text(other) +
-                                                     "` may differ\n  help: fix open dimensions with shapes=");
+      } else {
+        call.require_equal(dim, other, "dimensions");
       }
     }
   }

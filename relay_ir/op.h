@@ -36,6 +36,7 @@ struct OpCall {
   std::vector<const NDArray*> constants;  // known values of inputs, or null
   std::vector<TensorType> outputs;        // after infer
   Decisions decisions = {};
+  std::span<const Equality> equalities = {};  // of open dimensions
 
   bool has_input(size_t i) const { return i < present.size() && present[i]; }
   // Error(shape) with the operator's name, the input types and `message`.
@@ -43,7 +44,20 @@ struct OpCall {
   void require(bool holds, const std::string& message) const {
     if (!holds) fail(message);
   }
+  // As the function below.
+  void require_equal(const Expr& a, const Expr& b, const std::string& message) const;
+  std::string text() const;  // "add(f32[2], f32[n])"
 };
+
+// Two dimensions have to be equal, and it depends on open ones whether they are: a frontend learns from it what the
+// model demands of its inputs (frontends/open_dimensions.h).
+class UnequalDimensions : public Error {
+ public:
+  UnequalDimensions(Expr a, Expr b, const std::string& message);
+  Expr a, b;
+};
+// UnequalDimensions where both may differ, Error(shape) where they do; `where` begins the message.
+void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known, const std::string& where);
 
 struct AttributeDef {
   std::string name;
@@ -87,20 +101,10 @@ struct OpDef {
 const std::vector<const OpDef*>& all_ops();
 const OpDef* find_op(std::string_view name);
 
-// The only result's elements as expressions, where the inputs' elements are such: what becomes of shapes that a model
-// computes with.  Elements are constants, or i64 expressions as dimensions are.  Nothing where the operator is no plain
-// function of indices and elements.
-struct FoldedDims {
-  TensorType type;
-  std::vector<Expr> elements;
-};
-std::optional<FoldedDims> fold_dims(const OpDef& op, const NodeAttributes& attributes,
-                                    const std::vector<TensorType>& types, const std::vector<std::vector<Expr>>& inputs);
-
 // Checks the node against its OpDef, fills in default attributes and infers result types.  Error(shape).
 std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorType>& inputs,
                                     const std::vector<bool>& present, const std::vector<const NDArray*>& constants,
-                                    NodeAttributes& attributes);
+                                    NodeAttributes& attributes, std::span<const Equality> equalities = {});
 
 // Error(shape) where something was decided that the operator does not leave open.
 void require_open(const OpDef& op, const Decisions& decisions);

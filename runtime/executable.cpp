@@ -123,10 +123,8 @@ struct Executable::State {
     check_arrays(inputs, result->plan, result->plan.inputs, "input");
     return result;
   }
-  std::shared_ptr<Sized> smallest() {
-    std::vector<int64_t> symbols;
-    for (const Symbol& symbol : plan.symbols) symbols.push_back(symbol.low);
-    return sized_for(symbols);
+  std::shared_ptr<Sized> small() {
+    return sized_for(small_sizes(plan));
   }
 
   // Large results of the last run: their storage serves the next one when the caller has let go of it, since fresh
@@ -201,7 +199,7 @@ Executable::Executable(std::vector<std::byte> image, Plan plan, std::vector<NDAr
   }
   // Code for this machine is loaded at once, so that its faults show here.
   if (s.requirements.architecture != "cuda" && reason_not_runnable(s.requirements).empty())
-    s.ready_program(s.smallest());
+    s.ready_program(s.small());
 }
 
 Executable Executable::load(const std::filesystem::path& path) {
@@ -216,7 +214,7 @@ Executable Executable::load(const std::filesystem::path& path) {
   s.requirements = std::move(artifact->requirements);
   s.artifact = std::move(artifact);
   try {
-    s.ready_program(s.smallest());
+    s.ready_program(s.small());
   } catch (const Error& error) {
     std::string text = error.what();
     throw Error(error.code(), path.string() + ": " + text.substr(error.code_text().size() + 1));
@@ -301,7 +299,7 @@ void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArra
 void Executable::fill_scratch(std::byte value) {
   State& s = *state_;
   std::lock_guard lock(s.mutex);
-  s.ready_program(s.latest ? s.latest : s.smallest()).fill_scratch(value, threads());
+  s.ready_program(s.latest ? s.latest : s.small()).fill_scratch(value, threads());
 }
 
 void Executable::set_threads(int threads) {

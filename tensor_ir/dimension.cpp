@@ -5,13 +5,21 @@ namespace {
 
 struct DimensionNode : VarNode {
   DimensionBounds bounds;
-  DimensionNode(std::string name, DimensionBounds bounds) : VarNode(i64, std::move(name)), bounds(bounds) {}
+  std::string demanded_by;
+  DimensionNode(std::string name, DimensionBounds bounds, std::string demanded_by)
+      : VarNode(i64, std::move(name)), bounds(bounds), demanded_by(std::move(demanded_by)) {}
 };
 
 }  // namespace
 
-Var dimension(std::string name, DimensionBounds bounds) {
-  return Var::of(Expr(std::make_shared<DimensionNode>(std::move(name), bounds)));
+Var dimension(std::string name, DimensionBounds bounds, std::string demanded_by) {
+  return Var::of(Expr(std::make_shared<DimensionNode>(std::move(name), bounds, std::move(demanded_by))));
+}
+
+const std::string& bounds_demanded_by(const Var& var) {
+  static const std::string nobody;
+  const auto* dimension = dynamic_cast<const DimensionNode*>(var.get());
+  return dimension ? dimension->demanded_by : nobody;
 }
 
 DimensionBounds dimension_bounds(const ExprNode& var) {

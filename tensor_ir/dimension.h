@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <string>
 
 #include "tensor_ir/ir.h"
 
@@ -12,8 +13,10 @@ struct DimensionBounds {  // both ends included
   bool operator==(const DimensionBounds&) const = default;
 };
 
-// Everything that is done to a Func may rely on the bounds of its parameters.
-Var dimension(std::string name, DimensionBounds bounds);
+// Everything that is done to a Func may rely on the bounds of its parameters.  `demanded_by`: what sets them, for
+// people.
+Var dimension(std::string name, DimensionBounds bounds, std::string demanded_by = "");
+const std::string& bounds_demanded_by(const Var& var);  // "" when nobody says
 DimensionBounds dimension_bounds(const ExprNode& var);  // of any other variable: every i64
 inline DimensionBounds dimension_bounds(const Var& var) {
   return dimension_bounds(*var.get());

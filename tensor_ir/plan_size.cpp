@@ -29,6 +29,12 @@ bool append(const Expr& e, const std::vector<Var>& symbols, Size::Program& progr
     program.push_back({Size::Op::symbol, found - symbols.begin()});
     return true;
   }
+  if (const auto* negated = e.as<Unary>(); negated && negated->op == UnaryOp::negate) {
+    program.push_back({Size::Op::number, 0});
+    if (!append(negated->a, symbols, program)) return false;
+    program.push_back({Size::Op::subtract});
+    return true;
+  }
   const auto* binary = e.as<Binary>();
   if (!binary || !append(binary->a, symbols, program) || !append(binary->b, symbols, program)) return false;
   const auto row = std::ranges::find(operators, binary->op, &std::pair<BinaryOp, Size::Op>::first);

@@ -40,17 +40,16 @@ std::map<std::string, int64_t> opset_map(const std::vector<OpsetId>& opsets) {
   return result;
 }
 
+std::unordered_set<std::string_view> names_used(const Node& node);
+
 // Names that a graph's nodes use and that it does not define itself.
 void add_captures(const Graph& graph, std::unordered_set<std::string_view>& into) {
   std::unordered_set<std::string_view> used, defined;
   for (const ValueInfo& input : graph.inputs) defined.insert(input.name);
   for (const Tensor& tensor : graph.initializers) defined.insert(tensor.name);
   for (const Node& node : graph.nodes) {
-    for (const std::string_view name : node.inputs) used.insert(name);
+    used.merge(names_used(node));
     for (const std::string_view name : node.outputs) defined.insert(name);
-    for (const Attribute& attribute : node.attributes) {
-      if (attribute.graph) add_captures(*attribute.graph, used);
-    }
   }
   for (const ValueInfo& output : graph.outputs) used.insert(output.name);
   for (const std::string_view name : used) {
@@ -71,7 +70,10 @@ std::unordered_set<std::string_view> names_used(const Node& node) {
 
 class Importer {
  public:
-  Importer(const Model& model, const ImportOptions& options) : model_(model), options_(options) {}
+  Importer(const Model& model, const ImportOptions& options, OpenDimensions& dimensions)
+      : model_(model), options_(options) {
+    import_.dimensions = &dimensions;
+  }
 
   Import run() {
     model_opsets_ = opset_map(model_.opsets);
@@ -133,7 +135,7 @@ class Importer {
       declared.push_back({info.name, info.shape});
       infos.push_back(&info);
     }
-    Inputs inputs(import_, options_, declared);
+    Inputs inputs(import_, *import_.dimensions, options_, declared);
     for (size_t i = 0; i < infos.size(); ++i) {
       const ValueInfo& info = *infos[i];
       if (info.name.empty()) malformed("an input has no name");
@@ -402,7 +404,7 @@ class Importer {
 }  // namespace
 
 Import import_model(const Model& model, const ImportOptions& options) {
-  return Importer(model, options).run();
+  return with_open_dimensions([&](OpenDimensions& dimensions) { return Importer(model, options, dimensions).run(); });
 }
 
 }  // namespace tw::frontends::onnx

@@ -62,7 +62,7 @@ Expr bytes_moved(const Graph& graph, const Group& group, const Aliases& aliases)
 PlanMaker plan_network(const Graph& graph, const std::vector<Group>& groups, const Aliases& aliases,
                        const std::vector<ScheduledFunc>& funcs, const std::vector<size_t>& func_of,
                        const Target& target) {
-  PlanMaker plan(graph.name, graph.symbols, target);
+  PlanMaker plan(graph.name, graph.symbols, graph.equalities, target);
   Places places(graph, aliases, plan);
   for (size_t i = 0; i < groups.size(); ++i) {
     const ScheduledFunc& func = funcs[func_of[i]];

@@ -7,10 +7,10 @@
 #include "runtime/memory.h"
 #include "schedule/tree.h"
 #include "targets/backend.h"
-#include "tensor_ir/plan_size.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/dimension.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/plan_size.h"
 #include "tensor_ir/text/printer.h"
 
 namespace tw::relay {
@@ -37,14 +37,17 @@ int caller_alignment(const Target& target) {
   return target.backend->uses_arrays_of_caller ? 8 : static_cast<int>(storage_alignment);
 }
 
-PlanMaker::PlanMaker(const std::string& model, std::vector<Var> symbols, const Target& target)
+PlanMaker::PlanMaker(const std::string& model, std::vector<Var> symbols, const std::vector<Equality>& equalities,
+                     const Target& target)
     : target_(target), symbols_(std::move(symbols)) {
   plan_.metadata["model"] = model;
   plan_.caller_alignment = static_cast<uint32_t>(caller_alignment(target));
   for (const Var& symbol : symbols_) {
     const DimensionBounds bounds = dimension_bounds(symbol);
-    plan_.symbols.push_back({symbol.name(), std::max<int64_t>(bounds.low, 1), bounds.high});
+    plan_.symbols.push_back({symbol.name(), std::max<int64_t>(bounds.low, 1), bounds.high, bounds_demanded_by(symbol)});
   }
+  for (const Equality& equal : equalities)
+    plan_.equalities.push_back({size_of(equal.a), size_of(equal.b), equal.demanded_by});
 }
 
 Size PlanMaker::size_of(const Expr& e) const {

@@ -20,7 +20,8 @@ int caller_alignment(const Target& target);
 
 class PlanMaker {
  public:
-  PlanMaker(const std::string& model, std::vector<Var> symbols, const Target& target);
+  PlanMaker(const std::string& model, std::vector<Var> symbols, const std::vector<Equality>& equalities,
+            const Target& target);
 
   BufferUse add_input(const std::string& name, const TensorType& type);
   // `in_place`: the input whose array it is, too; -1: none.

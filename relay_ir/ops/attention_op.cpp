@@ -57,11 +57,12 @@ std::vector<TensorType> infer(const OpCall& c) {
   const int rank = q.rank();
   c.require(rank >= 3 && k.rank() == rank && v.rank() == rank, "q, k and v have one rank, 3 or more");
   for (int d = 0; d < rank - 3; ++d) {
-    c.require(is_same_dim(q.shape[d], k.shape[d]) && is_same_dim(q.shape[d], v.shape[d]), "batch dimensions are equal");
+    c.require_equal(q.shape[d], k.shape[d], "batch dimensions are equal");
+    c.require_equal(q.shape[d], v.shape[d], "batch dimensions are equal");
   }
-  c.require(is_same_dim(q.shape[rank - 1], k.shape[rank - 1]), "q and k have elements of one size");
-  c.require(is_same_dim(k.shape[rank - 2], v.shape[rank - 2]), "there is a row of v for each of k");
-  c.require(is_same_dim(k.shape[rank - 3], v.shape[rank - 3]), "k and v have the same heads");
+  c.require_equal(q.shape[rank - 1], k.shape[rank - 1], "q and k have elements of one size");
+  c.require_equal(k.shape[rank - 2], v.shape[rank - 2], "there is a row of v for each of k");
+  c.require_equal(k.shape[rank - 3], v.shape[rank - 3], "k and v have the same heads");
   if (!is_same_dim(q.shape[rank - 3], k.shape[rank - 3])) {
     const auto heads = as_int(q.shape[rank - 3]), shared = as_int(k.shape[rank - 3]);
     c.require(heads && shared && *shared > 0 && *heads % *shared == 0, "the heads of q are a multiple of those of k");
@@ -75,7 +76,7 @@ std::vector<TensorType> infer(const OpCall& c) {
     c.require(mask.dtype.is_bool() || mask.dtype.is_float(), "the mask is of bools or floats");
     c.require(mask.rank() <= rank, "the mask broadcasts to the scores");
     const std::vector<Expr> shape = broadcast_shapes(c, {scores, mask.shape});
-    for (int d = 0; d < rank; ++d) c.require(is_same_dim(shape[d], scores[d]), "the mask broadcasts to the scores");
+    for (int d = 0; d < rank; ++d) c.require_equal(shape[d], scores[d], "the mask broadcasts to the scores");
   }
   return {result};
 }

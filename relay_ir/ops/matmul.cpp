@@ -62,7 +62,7 @@ OpDef matmul_op() {
     c.require(a.rank() >= 2 && b.rank() >= 2, "inputs have at least two dimensions");
     const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
     const Expr k_of_a = a.shape[a.rank() - (ta ? 2 : 1)], k_of_b = b.shape[b.rank() - (tb ? 1 : 2)];
-    c.require(is_same_dim(k_of_a, k_of_b) || !as_int(k_of_a) || !as_int(k_of_b), "inner dimensions differ");
+    c.require_equal(k_of_a, k_of_b, "inner dimensions differ");
     std::vector<Expr> shape = broadcast_shapes(c, {batch_of(a), batch_of(b)});
     shape.push_back(a.shape[a.rank() - (ta ? 1 : 2)]);
     shape.push_back(b.shape[b.rank() - (tb ? 2 : 1)]);
@@ -123,8 +123,9 @@ std::map<char, Expr> extents_of(const OpCall& c, const Equation& equation) {
     for (size_t k = 0; k < term.size(); ++k) {
       const Expr& dim = c.inputs[i].shape[k];
       const auto [found, is_new] = extents.emplace(term[k], dim);
-      if (is_new || is_same_dim(found->second, dim) || is_const_int(dim, 1)) continue;
-      c.require(is_const_int(found->second, 1), std::string("dimensions of `") + term[k] + "` differ");
+      if (is_new || is_const_int(dim, 1)) continue;
+      if (!is_const_int(found->second, 1))
+        c.require_equal(found->second, dim, std::string("dimensions of `") + term[k] + "` differ");
       found->second = dim;
     }
   }

@@ -101,7 +101,7 @@ OpDef layer_norm_op(bool is_rms) {
       c.require(c.inputs[i].dtype.is_float(), "scale and bias are floats");
       c.require(c.inputs[i].rank() <= x.rank(), "scale and bias broadcast to x");
       const std::vector<Expr> shape = broadcast_shapes(c, {x.shape, c.inputs[i].shape});
-      for (int d = 0; d < x.rank(); ++d) c.require(is_same_dim(shape[d], x.shape[d]), "scale and bias broadcast to x");
+      for (int d = 0; d < x.rank(); ++d) c.require_equal(shape[d], x.shape[d], "scale and bias broadcast to x");
     }
     return {x};
   };

@@ -84,7 +84,7 @@ OpDef scatter_elements_op() {
     require_reduction(c);
     const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
     for (int d = 0; d < x.rank(); ++d) {
-      c.require(is_same_dim(indices.shape[d], updates.shape[d]), "indices and updates have one shape");
+      c.require_equal(indices.shape[d], updates.shape[d], "indices and updates have one shape");
       const auto a = as_int(indices.shape[d]), b = as_int(x.shape[d]);
       c.require(d == axis || !a || !b || *a <= *b, "indices reach outside x");
     }
@@ -120,7 +120,7 @@ OpDef scatter_nd_op() {
     wanted.insert(wanted.end(), x.shape.begin() + *as_int(indices.shape.back()), x.shape.end());
     c.require(updates.shape.size() == wanted.size(), "updates have the shape of the selected slices");
     for (size_t d = 0; d < wanted.size(); ++d) {
-      c.require(is_same_dim(wanted[d], updates.shape[d]), "updates have the shape of the selected slices");
+      c.require_equal(wanted[d], updates.shape[d], "updates have the shape of the selected slices");
     }
     return {x};
   };

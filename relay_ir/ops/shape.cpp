@@ -63,11 +63,7 @@ std::vector<Expr> wanted_shape(const OpCall& c) {
     c.require(!t || !k || *t % *k == 0, "the elements do not divide into this shape");
     shape[open] = quotient(total, simplify(known));
   } else {
-    const bool is_open = !as_int(total) || !as_int(simplify(known));
-    c.require(is_same_dim(total, simplify(known)),
-              is_open ? "the new shape `" + to_text(simplify(known)) + "` may have another number of elements than `" +
-                            to_text(total) + "`\n  help: fix open dimensions with shapes="
-                      : "the new shape has another number of elements");
+    c.require_equal(total, simplify(known), "the new shape has another number of elements");
   }
   return shape;
 }
@@ -153,8 +149,8 @@ OpDef broadcast_op() {
       c.require(as_int(shape[i]).value_or(0) >= 0, "dimensions are not negative");
       y.shape.push_back(shape[i]);
       if (i >= skip) {
-        c.require(is_const_int(from[i - skip], 1) || is_same_dim(from[i - skip], shape[i]),
-                  "a dimension is neither 1 nor the wanted one");
+        if (!is_const_int(from[i - skip], 1))
+          c.require_equal(from[i - skip], shape[i], "a dimension is neither 1 nor the wanted one");
       }
     }
     return {y};
@@ -200,7 +196,7 @@ OpDef concat_op() {
         if (d == axis)
           y.shape[d] = simplify(y.shape[d] + x.shape[d]);
         else
-          c.require(is_same_dim(x.shape[d], y.shape[d]), "other dimensions than the axis differ");
+          c.require_equal(x.shape[d], y.shape[d], "other dimensions than the axis differ");
       }
     }
     return {y};
@@ -312,11 +308,12 @@ Expr folded_index(const std::string& mode, const Expr& index, const Expr& extent
   return min(phase, period - phase);
 }
 AxisUses pad_axes(const OpCall& c) {
-  const Ints& pads = c.attributes.get_ints("pads");
+  const std::vector<Expr>& pads = c.attributes.get_dims("pads");
   const int rank = c.inputs[0].rank();
   AxisUses uses = aligned_axes(c);
   for (int d = 0; d < rank; ++d) {
-    if (pads[d] != 0 || pads[rank + d] != 0) uses[0][d] = {.kind = AxisUse::Kind::window, .axis = d};
+    if (!is_const_int(pads[d], 0) || !is_const_int(pads[rank + d], 0))
+      uses[0][d] = {.kind = AxisUse::Kind::window, .axis = d};
   }
   return uses;
 }
@@ -331,12 +328,12 @@ OpDef pad_op() {
       "cut rows away.";
   op.input_names = {"x", "value"};
   op.max_inputs = 2;
-  op.attributes = {{"pads", Ints{}, true, "rows before each dimension, then after each"},
+  op.attributes = {{"pads", std::vector<Expr>{}, true, "rows before each dimension, then after each"},
                    {"mode", std::string("constant"), false, "constant, edge, reflect or wrap"}};
   op.facts = plain_facts(pad_axes, Rounding::exact, 1);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
-    const Ints& pads = c.attributes.get_ints("pads");
+    const std::vector<Expr>& pads = c.attributes.get_dims("pads");
     const std::string& mode = c.attributes.get_string("mode");
     c.require(mode == "constant" || mode == "edge" || mode == "reflect" || mode == "wrap", "no such mode: " + mode);
     c.require(static_cast<int>(pads.size()) == 2 * y.rank(), "pads has two numbers for each dimension");
@@ -344,8 +341,8 @@ OpDef pad_op() {
       c.require(c.inputs[1].dtype == y.dtype && c.inputs[1].rank() == 0, "value is a scalar of x's type");
     }
     for (int d = 0; d < y.rank(); ++d) {
-      const int64_t total = pads[d] + pads[y.rank() + d];
-      c.require(mode == "constant" || total == 0 || !is_const_int(y.shape[d], 0),
+      const Expr total = simplify(pads[d] + pads[y.rank() + d]);
+      c.require(mode == "constant" || is_const_int(total, 0) || !is_const_int(y.shape[d], 0),
                 "an empty dimension cannot be repeated");
       y.shape[d] = simplify(y.shape[d] + total);
     }
@@ -354,7 +351,7 @@ OpDef pad_op() {
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const te::Tensor& x = in[0];
     const int rank = x.rank();
-    const Ints& pads = c.attributes.get_ints("pads");
+    const std::vector<Expr>& pads = c.attributes.get_dims("pads");
     const std::string& mode = c.attributes.get_string("mode");
     std::vector<te::Tensor> uses{x};
     if (c.has_input(1)) uses.push_back(in[1]);
@@ -362,14 +359,14 @@ OpDef pad_op() {
       te::Indices indices = s;
       Expr inside = bool_imm(true);
       for (int d = 0; d < rank; ++d) {
-        if (pads[d] == 0 && pads[rank + d] == 0) continue;
+        if (is_const_int(pads[d], 0) && is_const_int(pads[rank + d], 0)) continue;
         indices[d] = s[d] - pads[d];
         if (mode != "constant") {
           indices[d] = folded_index(mode, indices[d], x.shape()[d]);
           continue;
         }
-        if (pads[d] > 0) inside = inside && indices[d] >= 0;
-        if (pads[rank + d] > 0) inside = inside && indices[d] < x.shape()[d];
+        if (as_int(pads[d]).value_or(1) > 0) inside = inside && indices[d] >= 0;
+        if (as_int(pads[rank + d]).value_or(1) > 0) inside = inside && indices[d] < x.shape()[d];
       }
       if (as_int(inside)) return x(indices);
       const Expr value = load(x.buffer(), indices, inside);
@@ -382,6 +379,35 @@ OpDef pad_op() {
   }
   op.examples.push_back(
       {{tensor_type(i32, {3, 4}), tensor_type(i32, {})}, attributes_of({{"pads", Ints{1, -1, 0, 2}}})});
+  return op;
+}
+
+OpDef range_op() {
+  OpDef op;
+  op.name = "range";
+  op.kind = OpKind::injective;
+  op.doc = "start, start + step, start + 2·step …: numbers that may depend on open dimensions.";
+  op.min_inputs = op.max_inputs = 0;
+  op.attributes = {{"count", std::vector<Expr>{}, true, "one number: how many"},
+                   {"start", std::vector<Expr>{Expr(0)}, false, "one number: the first"},
+                   {"step", std::vector<Expr>{Expr(1)}, false, "one number: from each to the next"}};
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    for (const char* name : {"count", "start", "step"})
+      c.require(c.attributes.get_dims(name).size() == 1, std::string(name) + " is one number");
+    const Expr& count = c.attributes.get_dims("count")[0];
+    c.require(as_int(count).value_or(0) >= 0, "count is not negative");
+    return {{i64, {count}}};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>&) -> std::vector<te::Tensor> {
+    const Expr &start = c.attributes.get_dims("start")[0], &step = c.attributes.get_dims("step")[0];
+    return {te::compute("range", c.outputs[0].shape, {}, [&](const te::Indices& s) { return start + s[0] * step; })};
+  };
+  op.examples = {
+      {{}, attributes_of({{"count", std::vector<Expr>{5}}})},
+      {{},
+       attributes_of(
+           {{"count", std::vector<Expr>{3}}, {"start", std::vector<Expr>{7}}, {"step", std::vector<Expr>{-2}}})}};
   return op;
 }
 
@@ -416,7 +442,7 @@ OpDef sizes_op() {
 }  // namespace
 
 std::vector<OpDef> shape_family() {
-  return {reshape_op(), transpose_op(), broadcast_op(), concat_op(), slice_op(), pad_op(), sizes_op()};
+  return {reshape_op(), transpose_op(), broadcast_op(), concat_op(), slice_op(), pad_op(), range_op(), sizes_op()};
 }
 
 }  // namespace tw::relay

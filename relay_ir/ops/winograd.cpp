@@ -61,7 +61,7 @@ OpDef winograd_conv_op() {
     c.require(w.dtype == f32, "weight is f32");
     c.require(x.rank() == 4 && w.rank() == 3, "data is [n, c, h, w], weight [(m+2)², c, o]");
     c.require(is_const_int(w.shape[0], (tile + 2) * (tile + 2)), "the weight is not of this tile");
-    c.require(is_same_dim(x.shape[1], w.shape[1]), "channels of data and weight differ");
+    c.require_equal(x.shape[1], w.shape[1], "channels of data and weight differ");
     c.require(pads.size() == 4 && *std::min_element(pads.begin(), pads.end()) >= 0, "pads are four, none negative");
     TensorType y{f32, {x.shape[0], w.shape[2]}};
     for (size_t d = 0; d < 2; ++d) {

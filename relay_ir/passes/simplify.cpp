@@ -153,8 +153,9 @@ class Simplifier {
     return std::all_of(steps.begin(), steps.end(), [](int64_t step) { return step == 1; }) ? in[0] : no_value;
   }
   ValueId pad(const Node& node, const std::vector<ValueId>& in) {
-    const Ints& pads = node.attributes.get_ints("pads");
-    return std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad == 0; }) ? in[0] : no_value;
+    const std::vector<Expr>& pads = node.attributes.get_dims("pads");
+    return std::all_of(pads.begin(), pads.end(), [](const Expr& pad) { return is_const_int(pad, 0); }) ? in[0]
+                                                                                                       : no_value;
   }
   ValueId concat(const Node&, const std::vector<ValueId>& in) { return in.size() == 1 ? in[0] : no_value; }
 
@@ -162,9 +163,10 @@ class Simplifier {
     const Node* pad = copy_.made_by(in[0], "pad");
     if (!pad || pad->attributes.get_string("mode") != "constant") return no_value;
     if (pad->inputs.size() > 1 && number(pad->inputs[1]) != 0.0) return no_value;
-    const Ints added = pad->attributes.get_ints("pads");
+    Ints added;
+    for (const Expr& rows : pad->attributes.get_dims("pads")) added.push_back(as_int(rows).value_or(-1));
     const size_t rank = added.size() / 2;
-    if (std::any_of(added.begin(), added.end(), [](int64_t p) { return p < 0; })) return no_value;
+    if (std::any_of(added.begin(), added.end(), [](int64_t p) { return p < 0; })) return no_value;  // or open
     if (added[0] || added[1] || added[rank] || added[rank + 1]) return no_value;  // batch and channels
     Ints pads = node.attributes.get_ints("pads");
     if (pads.empty()) pads.assign(2 * (rank - 2), 0);

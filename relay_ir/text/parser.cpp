@@ -42,6 +42,13 @@ class GraphParser : public ParserBase {
       if (!accept(",")) break;
     }
     expect(")", "after the inputs");
+    if (accept("where")) {
+      do {
+        const Expr a = parse_dimension();
+        expect("==", "between what is equal");
+        graph_.equalities.push_back({a, parse_dimension(), ""});
+      } while (accept(","));
+    }
     expect("{", "before the body");
     while (!at("return")) parse_statement();
     parse_return();
@@ -354,7 +361,20 @@ class GraphParser : public ParserBase {
       expect(")", "after the sum");
       return inner;
     }
+    if (at("-") && ahead().kind != TokenKind::number) {
+      advance();
+      return -parse_factor();
+    }
     if (token().kind == TokenKind::number || at("-")) return Expr(parse_int());
+    if ((at("min") || at("max")) && ahead().is("(")) {
+      const bool is_minimum = accept("min") || (expect("max", ""), false);
+      expect("(", "before the first");
+      const Expr a = parse_dimension();
+      expect(",", "between the two");
+      const Expr b = parse_dimension();
+      expect(")", "after the second");
+      return is_minimum ? min(a, b) : max(a, b);
+    }
     const Name name = expect_name("a number or a symbol");
     const auto found = symbols_.find(name.text);
     if (found == symbols_.end()) fail(name.span, "no input has a dimension `" + name.text + "`");

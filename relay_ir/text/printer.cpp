@@ -116,7 +116,12 @@ std::string to_text(const Graph& graph, ConstantTable* constants) {
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     text += (i ? ", " : "") + name(graph.inputs[i]) + ": " + type_text(graph.values[graph.inputs[i]]);
   }
-  text += ") {\n";
+  text += ")";
+  for (const Equality& equality : graph.equalities) {
+    text += (&equality == &graph.equalities[0] ? " where " : ", ") + tw::to_text(equality.a) +
+            " == " + tw::to_text(equality.b);
+  }
+  text += " {\n";
   for (size_t id = 0; id < graph.values.size(); ++id) {
     const Value& value = graph.values[id];
     if (!value.constant) continue;

@@ -22,10 +22,31 @@ std::optional<size_t> symbol_of(const Size& size) {
 
 }  // namespace
 
+std::vector<int64_t> small_sizes(const Plan& plan) {
+  constexpr int64_t most_steps = 1 << 12;
+  for (int64_t step = 0; step < (plan.equalities.empty() ? 1 : most_steps); ++step) {
+    std::vector<int64_t> sizes;
+    for (const Symbol& symbol : plan.symbols)
+      sizes.push_back(symbol.high - symbol.low < step ? symbol.high : symbol.low + step);
+    if (std::ranges::all_of(plan.equalities, [&](const EqualSizes& e) { return e.a.at(sizes) == e.b.at(sizes); }))
+      return sizes;
+  }
+  std::vector<std::string> names;
+  for (const Symbol& symbol : plan.symbols) names.push_back(symbol.name);
+  std::string demands;
+  for (const EqualSizes& e : plan.equalities) {
+    demands += (demands.empty() ? "`" : "; `") + e.a.text(names) + "` = `" + e.b.text(names) + "`" +
+               (e.demanded_by.empty() ? "" : ", as " + e.demanded_by + " demands");
+  }
+  throw Error(ErrorCode::shape, "no sizes were found at which the model can run: " + demands +
+                                    "\n  help: bounds say where to look, tw.Dim(name, low, high), or fix a dimension");
+}
+
 Plan plan_at(const Plan& plan, std::span<const int64_t> symbols) {
   if (plan.symbols.empty()) return plan;
   Plan result = plan;
   result.symbols.clear();
+  result.equalities.clear();
   result.tensors.clear();
   fix(result.inputs, symbols);
   fix(result.outputs, symbols);
@@ -85,10 +106,28 @@ std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& in
                   "'" + symbol.name + "', " + found[s].where + ", is " + std::to_string(found[s].size) +
                       ", but the model was compiled for " + std::to_string(symbol.low) +
                       (has_end ? " to " + std::to_string(symbol.high) : " or more") +
-                      "\n  help: compile it with other bounds, tw.Dim(\"" + symbol.name + "\", low, high)");
+                      (symbol.demanded_by.empty()
+                           ? "\n  help: compile it with other bounds, tw.Dim(\"" + symbol.name + "\", low, high)"
+                           : ", as " + symbol.demanded_by + " demands\n  help: give another size"));
     }
     sizes.push_back(found[s].size);
   }
+  std::vector<std::string> names;
+  for (const Symbol& symbol : plan.symbols) names.push_back(symbol.name);
+  const auto require_equal = [&](const Size& a, int64_t size, const std::string& what, const std::string& demanded_by) {
+    if (a.at(sizes) == size) return;
+    throw Error(ErrorCode::input, "`" + a.text(names) + "` is " + std::to_string(a.at(sizes)) + ", but " + what +
+                                      " is " + std::to_string(size) +
+                                      (demanded_by.empty() ? "" : "; " + demanded_by + " demands that both are equal") +
+                                      "\n  help: give inputs of other sizes");
+  };
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    for (size_t d = 0; d < plan.inputs[i].dims.size(); ++d)
+      require_equal(plan.inputs[i].dims[d], inputs[i][d],
+                    "dimension " + std::to_string(d) + " of input '" + plan.inputs[i].name + "'", "");
+  }
+  for (const EqualSizes& equal : plan.equalities)
+    require_equal(equal.a, equal.b.at(sizes), "`" + equal.b.text(names) + "`", equal.demanded_by);
   return sizes;
 }
 

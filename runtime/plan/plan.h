@@ -38,6 +38,13 @@ struct TensorInfo {
 struct Symbol {
   std::string name;
   int64_t low = 1, high = std::numeric_limits<int64_t>::max();
+  std::string demanded_by = {};  // for people: what sets the bounds; "" when the caller does
+};
+
+// Sizes that have to be equal in a run.
+struct EqualSizes {
+  Size a, b;
+  std::string demanded_by;
 };
 
 // Where a step's buffer lives.
@@ -72,17 +79,20 @@ struct Plan {
   uint32_t caller_alignment = 64;
   std::vector<TensorInfo> constants;  // their data travel beside the plan
   int64_t arena_bytes = 0;
-  int64_t workspace_bytes = 0;       // the largest of the steps'
-  std::vector<Symbol> symbols;       // none: the plan is not open, and every Size is known
-  std::vector<ArenaTensor> tensors;  // of an open plan: what shares the arena
+  int64_t workspace_bytes = 0;         // the largest of the steps'
+  std::vector<Symbol> symbols;         // none: the plan is not open, and every Size is known
+  std::vector<EqualSizes> equalities;  // of an open plan
+  std::vector<ArenaTensor> tensors;    // of an open plan: what shares the arena
   std::vector<Step> steps;
   std::map<std::string, std::string> metadata;  // compiler version, model name, …
 };
 
+// Small sizes of plan.symbols that are within their bounds and meet the equalities.  Error(shape): none were found.
+std::vector<int64_t> small_sizes(const Plan& plan);
 // The plan of a run with these sizes of plan.symbols: nothing in it is open.  Error(limit).
 Plan plan_at(const Plan& plan, std::span<const int64_t> symbols);
-// The sizes of plan.symbols in inputs of these shapes.  Error(input): two of them disagree, one is out of bounds, or
-// the ranks are not the inputs'.
+// The sizes of plan.symbols in inputs of these shapes.  Error(input): two of them disagree, one is out of bounds, what
+// the model demands of them does not hold, or the ranks are not the inputs'.
 std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& inputs);
 
 // What the machine must be for the code to run.

@@ -153,6 +153,13 @@ std::vector<std::byte> write_plan(const Plan& plan) {
     out.put_text(symbol.name);
     out.put(symbol.low);
     out.put(symbol.high);
+    out.put_text(symbol.demanded_by);
+  }
+  out.put(static_cast<uint32_t>(plan.equalities.size()));
+  for (const EqualSizes& equal : plan.equalities) {
+    write_size(out, equal.a);
+    write_size(out, equal.b);
+    out.put_text(equal.demanded_by);
   }
   out.put(static_cast<uint32_t>(plan.tensors.size()));
   for (const ArenaTensor& tensor : plan.tensors) {
@@ -180,11 +187,18 @@ Plan read_plan(std::span<const std::byte> bytes, const std::string& where) {
   plan.caller_alignment = in.get<uint32_t>();
   plan.arena_bytes = in.get<int64_t>();
   plan.workspace_bytes = in.get<int64_t>();
-  plan.symbols.resize(in.get_count(20));
+  plan.symbols.resize(in.get_count(24));
   for (Symbol& symbol : plan.symbols) {
     symbol.name = in.get_text();
     symbol.low = in.get<int64_t>();
     symbol.high = in.get<int64_t>();
+    symbol.demanded_by = in.get_text();
+  }
+  plan.equalities.resize(in.get_count(28));
+  for (EqualSizes& equal : plan.equalities) {
+    equal.a = read_size(in);
+    equal.b = read_size(in);
+    equal.demanded_by = in.get_text();
   }
   plan.tensors.resize(in.get_count(20));
   for (ArenaTensor& tensor : plan.tensors) {
@@ -204,14 +218,12 @@ Plan read_plan(std::span<const std::byte> bytes, const std::string& where) {
 
 namespace {
 
-// What must hold before the sizes can be computed at all; then the plan of the smallest run is checked.
+// What must hold before the sizes can be computed at all; then the plan of a small run is checked.
 std::string find_open_plan_problem(const Plan& plan) {
   bool fits = true;
   auto check_size = [&](const Size& size) { fits = fits && size.is_well_formed(plan.symbols.size()); };
-  std::vector<int64_t> least;
   for (const Symbol& symbol : plan.symbols) {
     if (symbol.low < 0 || symbol.high < symbol.low) return "the bounds of '" + symbol.name + "' are absurd";
-    least.push_back(symbol.low);
   }
   std::vector<bool> is_found(plan.symbols.size());
   for (const auto* tensors : {&plan.inputs, &plan.outputs, &plan.constants}) {
@@ -228,6 +240,7 @@ std::string find_open_plan_problem(const Plan& plan) {
   if (std::find(is_found.begin(), is_found.end(), false) != is_found.end())
     return "an open dimension is in none of its inputs";
   for (const ArenaTensor& tensor : plan.tensors) check_size(tensor.bytes);
+  for (const EqualSizes& equal : plan.equalities) check_size(equal.a), check_size(equal.b);
   for (const Step& step : plan.steps) {
     for (const Size* size : {&step.tasks, &step.workspace_bytes, &step.flops, &step.bytes}) check_size(*size);
     for (const Size& parameter : step.parameters) check_size(parameter);
@@ -238,7 +251,7 @@ std::string find_open_plan_problem(const Plan& plan) {
   }
   if (!fits) return "a size in it cannot be computed";
   try {
-    return find_plan_problem(plan_at(plan, least));
+    return find_plan_problem(plan_at(plan, small_sizes(plan)));
   } catch (const Error& error) {
     return error.what();
   }

@@ -111,6 +111,80 @@ OPERATORS = {
     "first row": ([("Gather", ["x", "i"], ["y"], {"axis": 0})], ["n", 6], {"i": np.array(0)}),
     "last row": ([("Gather", ["x", "i"], ["y"], {"axis": 0})], ["n", 6], {"i": np.array(-1)}),
     "reshape with -1": ([("Reshape", ["x", "s"], ["y"])], ["n", 6, 4], {"s": np.array([-1, 8])}),
+    "conv 1x1 over an open map": ([("Conv", ["x", "w"], ["y"])], [1, 16, "n", "n"], {"w": weights(24, 16, 1, 1)}),
+    "conv, same pads": (
+        [("Conv", ["x", "w"], ["y"], {"auto_pad": "SAME_UPPER"})],
+        [2, 8, "n", "n"],
+        {"w": weights(16, 8, 3, 3)},
+    ),
+    "conv, same pads, strides": (
+        [("Conv", ["x", "w"], ["y"], {"auto_pad": "SAME_LOWER", "strides": [2, 3]})],
+        [2, 8, "n", "n"],
+        {"w": weights(16, 8, 3, 3)},
+    ),
+    "max pool, same pads": (
+        [("MaxPool", ["x"], ["y"], {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"})],
+        [1, 4, "n", "n"],
+        {},
+    ),
+    "max pool, rounded up": (
+        [("MaxPool", ["x"], ["y"], {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1})],
+        [1, 4, "n", "n"],
+        {},
+    ),
+    "resize by 2": (
+        [("Resize", ["x", "", "s"], ["y"], {"mode": "nearest", "coordinate_transformation_mode": "asymmetric"})],
+        ["n", 3, "n", 4],
+        {"s": np.array([1, 1, 2, 2], np.float32)},
+    ),
+    "resize by 1.5, linear": (
+        [("Resize", ["x", "", "s"], ["y"], {"mode": "linear"})],
+        ["n", 3, "n", 4],
+        {"s": np.array([1, 1, 1.5, 1], np.float32)},
+    ),
+    "resize to 8, linear": (
+        [("Resize", ["x", "", "", "s"], ["y"], {"mode": "linear", "coordinate_transformation_mode": "align_corners"})],
+        [1, 1, "n", 4],
+        {"s": np.array([1, 1, 8, 8])},
+    ),
+    "resize to 9, cubic": (
+        [("Resize", ["x", "", "", "s"], ["y"], {"mode": "cubic", "exclude_outside": 1})],
+        [1, 2, "n", "n"],
+        {"s": np.array([1, 2, 9, 9])},
+    ),
+    "positions": (
+        [
+            ("Shape", ["x"], ["shape"]),
+            ("Gather", ["shape", "0"], ["n"]),
+            ("Range", ["0", "n", "2"], ["even"]),
+            ("Cast", ["even"], ["y"], {"to": 1}),
+        ],
+        ["n", 3],
+        {"0": np.array(0), "2": np.array(2)},
+    ),
+    "pads that a model computes with floats": (
+        [
+            ("Shape", ["x"], ["shape"]),
+            ("Slice", ["shape", "2", "4"], ["map"]),
+            ("Cast", ["map"], ["f"], {"to": 1}),
+            ("Div", ["f", "f2"], ["half"]),
+            ("Ceil", ["half"], ["up"]),
+            ("Mul", ["up", "f2"], ["even"]),
+            ("Sub", ["even", "f"], ["odd"]),
+            ("Clip", ["odd", "f0"], ["more"]),
+            ("Cast", ["more"], ["after"], {"to": 7}),
+            ("Concat", ["none", "after"], ["pads"], {"axis": 0}),
+            ("Pad", ["x", "pads"], ["y"]),
+        ],
+        [1, 2, "n", "n"],
+        {
+            "2": np.array([2]),
+            "4": np.array([4]),
+            "f2": np.array([2], np.float32),
+            "f0": np.array(0, np.float32),
+            "none": np.zeros(6, np.int64),
+        },
+    ),
     "reshape with 0": ([("Reshape", ["x", "s"], ["y"])], ["n", 6, 4], {"s": np.array([0, 2, 12])}),
 }
 
@@ -313,12 +387,93 @@ def test_what_cannot_be_open_is_refused_with_its_cause():
     with pytest.raises(tw.Error, match="TW1003"):
         tw.load(model)
     model = model_of(
-        [("Resize", ["x", "", "", "sizes"], ["y"])],
+        [("AveragePool", ["x"], ["y"], {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1})],
         [value("x", [1, 1, "height", 4])],
         [value("y", None)],
-        {"sizes": np.array([1, 1, 8, 8])},
     )
-    with pytest.raises(tw.Error, match="Resize(.|\n)*height"):
+    with pytest.raises(tw.Error, match="AveragePool(.|\n)*height"):
+        tw.load(model)
+
+
+def positions_up_to(most):
+    """x, of any length, plus the first rows of a table with `most`."""
+    return model_of(
+        [
+            ("Shape", ["x"], ["shape"]),
+            ("Gather", ["shape", "one"], ["s"]),
+            ("Slice", ["table", "zero", "s", "zero"], ["positions"]),
+            ("Add", ["x", "positions"], ["y"], {}),
+        ],
+        [value("x", ["batch", "sequence", 8])],
+        [value("y", None)],
+        {"table": weights(most, 8), "one": np.array([1]), "zero": np.array([0])},
+    )
+
+
+def test_a_table_bounds_the_sequence():
+    model = positions_up_to(20)
+    executable = check(model, lambda size: {"x": [3, size, 8]}, [1, 7, 20])
+    assert executable.dimensions == {"batch": (1, None), "sequence": (1, 20)}
+    with pytest.raises(tw.Error, match=r"TW1101 'sequence', .* is 21, .* 1 to 20, as node `\w*` \(Add\) demands"):
+        executable.run({"x": zeros(3, 21, 8)})
+    assert "`sequence` is 1..20, as node" in tw.load(model).explain()
+
+
+def test_added_inputs_have_the_same_batch(tmp_path):
+    model = model_of(
+        [("Add", ["a", "b"], ["y"])], [value("a", ["batch", 4]), value("b", ["b_batch", 4])], [value("y", None)]
+    )
+    executable = check(model, lambda size: {"a": [size, 4], "b": [size, 4]})
+    assert executable.dimensions == {"batch": (1, None)}
+    executable.save(tmp_path / "m.twa")
+    for runs in (executable, tw.load_executable(tmp_path / "m.twa")):
+        with pytest.raises(tw.Error, match="TW1101 'batch' is 3 as dimension 0 of input 'a', but 2"):
+            runs.run({"a": zeros(3, 4), "b": zeros(2, 4)})
+
+
+def test_a_mask_is_as_long_as_the_cache_and_the_tokens():
+    model = model_of(
+        [("Concat", ["past", "x"], ["all"], {"axis": 0}), ("Mul", ["all", "mask"], ["y"])],
+        [value("x", ["tokens", 4]), value("mask", ["total", 1]), value("past", ["past_length", 4])],
+        [value("y", None)],
+    )
+    executable = check(model, lambda size: {"x": [size, 4], "mask": [size + 3, 1], "past": [3, 4]}, [1, 2, 9])
+    assert executable.inputs["mask"] == "f32[past_length+tokens,1]"
+    with pytest.raises(tw.Error, match=r"TW1101 `past_length \+ tokens` is 5, but dimension 0 of input 'mask' is 6"):
+        executable.run({"x": zeros(2, 4), "mask": zeros(6, 1), "past": zeros(3, 4)})
+
+
+def test_what_inputs_cannot_say_is_checked_in_a_run(tmp_path):
+    """Pairs of rows by a quotient that was rounded up: right where the rows are even."""
+    model = model_of(
+        [
+            ("Shape", ["x"], ["shape"]),
+            ("Gather", ["shape", "zero"], ["n"]),
+            ("Add", ["n", "one"], ["more"]),
+            ("Div", ["more", "two"], ["pairs"]),
+            ("Concat", ["pairs", "two", "four"], ["split"], {"axis": 0}),
+            ("Reshape", ["x", "split"], ["a"]),
+            ("Transpose", ["a"], ["y"], {"perm": [1, 0, 2]}),
+        ],
+        [value("x", ["n", 4])],
+        [value("y", None)],
+        {name: np.array([number]) for name, number in {"zero": 0, "one": 1, "two": 2, "four": 4}.items()},
+    )
+    executable = check(model, lambda size: {"x": [size, 4]}, [2, 4, 18])
+    executable.save(tmp_path / "m.twa")
+    for runs in (executable, tw.load_executable(tmp_path / "m.twa")):
+        with pytest.raises(tw.Error, match=r"TW1101 .*node `\w*` \(Reshape\) demands that both are equal"):
+            runs.run({"x": zeros(3, 4)})
+
+
+def test_a_demand_that_no_size_meets_is_refused():
+    model = model_of(
+        [("Concat", ["x", "x", "c"], ["longer"], {"axis": 0}), ("Add", ["longer", "x"], ["y"])],
+        [value("x", ["n", 4])],
+        [value("y", None)],
+        {"c": weights(3, 4)},
+    )
+    with pytest.raises(tw.Error, match="TW1004(.|\n)*may differ"):
         tw.load(model)
 
 

@@ -57,7 +57,31 @@ const NDArray& known_scalar(Context& c, size_t input) {
   return *value;
 }
 
+// Of numbers that depend on open dimensions.
+ValueId import_open_range(Context& c) {
+  const auto number = [&](size_t input) {
+    const std::vector<Expr> dims = c.known_dims(input);
+    if (dims.size() != 1) malformed("Range: input " + std::to_string(input) + " is no scalar");
+    return dims[0];
+  };
+  const Expr start = number(0), limit = number(1), delta = number(2);
+  const auto step = as_int(delta);
+  if (!step || *step == 0) c.refuse("a step that depends on open dimensions, or is 0");
+  const Expr span = simplify(*step > 0 ? limit - start : start - limit);
+  const Expr count = simplify(floor_div(span + (std::abs(*step) - 1), std::abs(*step)));
+  const ValueId range =
+      c.emit("range", {},
+             attributes_of({{"count", std::vector<Expr>{can_prove(span >= 0) ? count : simplify(max(count, Expr(0)))}},
+                            {"start", std::vector<Expr>{start}},
+                            {"step", std::vector<Expr>{delta}}}));
+  return emit_cast(c, range, dtype_of(c, c.input(0)));
+}
+
 ValueId import_range(Context& c) {
+  if (dtype_of(c, c.input(0)).is_integer()) {
+    for (size_t i = 0; i < 3; ++i)
+      if (!c.constant(c.input(i))) return import_open_range(c);
+  }
   const NDArray &start = known_scalar(c, 0), &limit = known_scalar(c, 1), &delta = known_scalar(c, 2);
   const DType dtype = start.dtype();
   if (limit.dtype() != dtype || delta.dtype() != dtype) c.refuse("numbers of different types");

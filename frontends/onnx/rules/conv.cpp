@@ -62,8 +62,9 @@ ValueId import_conv_transpose(Context& c) {
 }  // namespace
 
 ValueId emit_conv(Context& c, ValueId x, ValueId weight, const std::string& result, ValueId pad_value) {
-  Window window = rule_window(c, x, kernel_of(c, weight), false);
-  if (pad_value != no_value) {
+  RuleWindow window = rule_window(c, x, kernel_of(c, weight), false);
+  x = emit_open_pads(c, x, window, pad_value);
+  if (pad_value != no_value && window.open_pads.empty()) {
     const size_t rank = window.kernel.size();
     Ints pads(2 * (rank + 2), 0);
     for (size_t d = 0; d < rank; ++d) {

@@ -1,5 +1,6 @@
 // Pooling and unpooling.
 #include <algorithm>
+#include <limits>
 
 #include "frontends/onnx/rules/window.h"
 
@@ -19,8 +20,15 @@ NodeAttributes attributes_of_pool(const Window& window) {
 }
 
 std::vector<ValueId> import_max_pool(Context& c) {
-  const NodeAttributes attributes = attributes_of_pool(rule_window(c, c.input(0), kernel_of(c), true));
-  std::vector<ValueId> outputs{c.emit("max_pool", {c.input(0)}, attributes)};
+  const RuleWindow window = rule_window(c, c.input(0), kernel_of(c), true);
+  const NodeAttributes attributes = attributes_of_pool(window);
+  ValueId x = c.input(0);
+  if (!window.open_pads.empty()) {
+    if (!dtype_of(c, x).is_float()) c.refuse("pads that depend on open dimensions, of " + to_string(dtype_of(c, x)));
+    x = emit_open_pads(c, x, window, emit_scalar(c, dtype_of(c, x), -std::numeric_limits<double>::infinity()));
+  }
+  std::vector<ValueId> outputs{c.emit("max_pool", {x}, attributes)};
+  if (c.wants_output(1) && !window.open_pads.empty()) c.refuse("indices with pads that depend on open dimensions");
   if (c.output_count() > 1) {
     NodeAttributes with_order = attributes;
     with_order.set("column_major", c.attribute_int("storage_order", 0));
@@ -31,11 +39,13 @@ std::vector<ValueId> import_max_pool(Context& c) {
 
 ValueId import_average_pool(Context& c) {
   Ints extra;
-  const Window window = rule_window(c, c.input(0), kernel_of(c), true, &extra);
+  const RuleWindow window = rule_window(c, c.input(0), kernel_of(c), true, &extra);
+  const bool counts_pads = c.attribute_int("count_include_pad", 0) != 0;
+  if (!window.open_pads.empty() && !counts_pads) c.refuse("pads that depend on open dimensions, and are not counted");
   NodeAttributes attributes = attributes_of_pool(window);
-  attributes.set("count_pads", c.attribute_int("count_include_pad", 0));
+  attributes.set("count_pads", int64_t{counts_pads});
   attributes.set("uncounted", extra);
-  return c.emit("average_pool", {c.input(0)}, attributes);
+  return c.emit("average_pool", {emit_open_pads(c, c.input(0), window)}, attributes);
 }
 
 // (Σ |x|ᵖ)^(1/p) over windows, or over all spatial dimensions.
@@ -94,7 +104,8 @@ std::vector<Rule> pool_rules() {
       rule("LpPool", 2,
            [](Context& c) {
              return lp(c, c.attribute_int("p", 2), [&](ValueId x) {
-               return c.emit("sum_pool", {x}, attributes_of_pool(rule_window(c, x, kernel_of(c), true)));
+               const RuleWindow window = rule_window(c, x, kernel_of(c), true);
+               return c.emit("sum_pool", {emit_open_pads(c, x, window)}, attributes_of_pool(window));
              });
            }),
       global_rule("GlobalAveragePool", "reduce_mean"),

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "frontends/onnx/rules.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::frontends::onnx {
 namespace {
@@ -25,13 +28,25 @@ bool has_elements(Context& c, size_t input) {
 }
 
 std::vector<ResizedAxis> axes_by_scales(Context& c, const Floats& scales, const std::vector<int>& axes) {
-  const Ints dims = dims_of(c, c.input(0));
+  const std::vector<Expr>& dims = c.type(c.input(0)).shape;
   if (scales.size() != axes.size()) c.refuse("scales of another length than the axes");
   std::vector<ResizedAxis> result;
   for (size_t i = 0; i < axes.size(); ++i) {
-    const double size = std::floor(static_cast<double>(dims[axes[i]]) * scales[i]);
-    if (!(size >= 0 && size < 1e9)) c.refuse("a scale outside its range");
-    result.push_back({axes[i], dims[axes[i]], static_cast<int64_t>(size), scales[i]});
+    const Expr& in = dims[axes[i]];
+    Expr out;
+    if (const auto known = as_int(in)) {
+      const double size = std::floor(static_cast<double>(*known) * scales[i]);
+      if (!(size >= 0 && size < 1e9)) c.refuse("a scale outside its range");
+      out = Expr(static_cast<int64_t>(size));
+    } else {
+      constexpr int64_t parts = 1 << 16;
+      const double whole = scales[i] * parts;
+      if (!(whole >= 0 && whole < 1e12) || whole != std::floor(whole))
+        c.refuse("a scale of " + std::to_string(scales[i]) + " for open dimension `" + to_text(in) + "`");
+      const int64_t common = std::gcd(static_cast<int64_t>(whole), parts);
+      out = simplify(floor_div(in * (static_cast<int64_t>(whole) / common), parts / common));
+    }
+    result.push_back({axes[i], in, out, scales[i]});
   }
   return result;
 }
@@ -65,27 +80,29 @@ T named(Context& c, const char* attribute, const std::pair<const char*, T> (&row
 }
 
 ValueId import_resize(Context& c) {
-  const Ints dims = dims_of(c, c.input(0));
+  const std::vector<Expr>& dims = c.type(c.input(0)).shape;
   const std::vector<int> axes = chosen_axes(c, c.input(0));
   std::vector<ResizedAxis> plan;
   if (has_elements(c, 3)) {
-    const Ints sizes = c.constant_ints(3);
+    const std::vector<Expr> sizes = c.known_dims(3);
     if (sizes.size() != axes.size()) c.refuse("sizes of another length than the axes");
     const std::string policy = c.attribute_string("keep_aspect_ratio_policy", "stretch");
-    double common = 0;
+    if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller")
+      c.refuse("keep_aspect_ratio_policy=\"" + policy + "\"");
     for (size_t i = 0; i < axes.size(); ++i) {
-      if (sizes[i] < 1 || dims[axes[i]] < 1) c.refuse("a size of 0");
-      const double scale = static_cast<double>(sizes[i]) / static_cast<double>(dims[axes[i]]);
-      common = i == 0 ? scale : policy == "not_larger" ? std::min(common, scale) : std::max(common, scale);
+      if (as_int(sizes[i]).value_or(1) < 1 || as_int(dims[axes[i]]).value_or(1) < 1) c.refuse("a size of 0");
+      plan.push_back({axes[i], dims[axes[i]], sizes[i]});
     }
-    for (size_t i = 0; i < axes.size(); ++i) {
-      const double in = static_cast<double>(dims[axes[i]]);
-      if (policy == "stretch") {
-        plan.push_back({axes[i], dims[axes[i]], sizes[i], static_cast<double>(sizes[i]) / in});
-      } else if (policy == "not_larger" || policy == "not_smaller") {
-        plan.push_back({axes[i], dims[axes[i]], static_cast<int64_t>(std::floor(common * in + 0.5)), common});
-      } else {
-        c.refuse("keep_aspect_ratio_policy=\"" + policy + "\"");
+    if (policy != "stretch") {
+      double common = 0;
+      for (const ResizedAxis& a : plan) {
+        if (!as_int(a.in) || !as_int(a.out)) c.refuse("keep_aspect_ratio_policy=\"" + policy + "\" of open sizes");
+        const double scale = static_cast<double>(*as_int(a.out)) / static_cast<double>(*as_int(a.in));
+        common = &a == &plan[0] ? scale : policy == "not_larger" ? std::min(common, scale) : std::max(common, scale);
+      }
+      for (ResizedAxis& a : plan) {
+        a.scale = common;
+        a.out = Expr(static_cast<int64_t>(std::floor(common * static_cast<double>(*as_int(a.in)) + 0.5)));
       }
     }
   } else if (has_elements(c, 2)) {

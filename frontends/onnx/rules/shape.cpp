@@ -108,8 +108,8 @@ ValueId import_expand(Context& c) {
   for (size_t i = 0; i < dims.size(); ++i) {
     Expr& dim = shape[shape.size() - dims.size() + i];
     if (is_const_int(dim, 1)) dim = dims[i];
-    if (!is_const_int(dims[i], 1) && !is_same_dim(dim, dims[i]))
-      bad_shape(c, "dimensions " + to_text(dims[i]) + " and " + to_text(dim));
+    if (!is_const_int(dims[i], 1))
+      c.require_equal(dims[i], dim, "dimensions " + to_text(dims[i]) + " and " + to_text(dim));
   }
   return emit_broadcast_open(c, x, shape);
 }
@@ -229,19 +229,21 @@ ValueId import_pad(Context& c) {
   const std::string mode = c.attribute_string("mode", "constant");
   if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") c.refuse("mode=\"" + mode + "\"");
   const bool by_input = c.opset() >= 11;
-  Ints given = by_input ? c.constant_ints(1) : c.attribute_ints("pads", {});
+  const Ints stated = c.attribute_ints("pads", {});
+  std::vector<Expr> given = by_input ? c.known_dims(1) : std::vector<Expr>(stated.begin(), stated.end());
   if (by_input && c.has_input(3)) {
     const std::vector<int> axes = rule_axes(c, c.constant_ints(3), rank);
     if (given.size() != 2 * axes.size()) bad_shape(c, "pads needs two numbers for each axis");
-    Ints all(2 * rank, 0);
+    std::vector<Expr> all(2 * rank, Expr(0));
     for (size_t i = 0; i < axes.size(); ++i) all[axes[i]] = given[i], all[rank + axes[i]] = given[axes.size() + i];
     given = all;
   }
   if (static_cast<int>(given.size()) != 2 * rank) bad_shape(c, "pads needs two numbers for each dimension");
-  if (std::all_of(given.begin(), given.end(), [](int64_t pad) { return pad == 0; })) return x;
+  if (std::all_of(given.begin(), given.end(), [](const Expr& pad) { return is_const_int(pad, 0); })) return x;
   // Rows are cut off before others are repeated.
-  if (mode != "constant" && std::any_of(given.begin(), given.end(), [](int64_t pad) { return pad < 0; })) {
-    c.refuse("negative pads with mode=\"" + mode + "\"");
+  if (mode != "constant" &&
+      !std::all_of(given.begin(), given.end(), [](const Expr& pad) { return can_prove(pad >= 0); })) {
+    c.refuse("pads that are negative, or may be, with mode=\"" + mode + "\"");
   }
   std::vector<ValueId> inputs{x};
   if (mode == "constant") {

@@ -2,22 +2,13 @@
 
 #include <algorithm>
 
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/text/printer.h"
+
 namespace tw::frontends::onnx {
 
-// The dimensions that a window slides along.
-static Ints space_of(Context& c, ValueId x) {
-  const std::vector<Expr>& shape = c.type(x).shape;
-  for (size_t d = 2; d < shape.size(); ++d) {
-    if (!as_int(shape[d]))
-      c.refuse("its pads depend on open dimension " + std::to_string(d) + " of its data; fix it with shapes=");
-  }
-  Ints space;
-  for (size_t d = 2; d < shape.size(); ++d) space.push_back(*as_int(shape[d]));
-  return space;
-}
-
-Window rule_window(Context& c, ValueId x, const Ints& kernel, bool is_pool, Ints* ceil_extra) {
-  Window window;
+RuleWindow rule_window(Context& c, ValueId x, const Ints& kernel, bool is_pool, Ints* ceil_extra) {
+  RuleWindow window;
   const size_t rank = kernel.size();
   if (rank == 0 || rank_of(c, x) != static_cast<int>(rank) + 2) {
     throw Error(ErrorCode::shape, c.op() + ": a window of rank " + std::to_string(rank) + " on data of type " +
@@ -39,38 +30,54 @@ Window rule_window(Context& c, ValueId x, const Ints& kernel, bool is_pool, Ints
     throw Error(ErrorCode::shape, c.op() + ": strides, dilations or pads do not fit a window of rank " +
                                       std::to_string(rank) + "\n  help: strides and dilations are at least 1");
   }
+  const std::vector<Expr>& shape = c.type(x).shape;
+  std::vector<Expr> pads(window.pads.begin(), window.pads.end());
   const std::string auto_pad = c.attribute_string("auto_pad", "NOTSET");
   if (auto_pad == "VALID") {
-    window.pads.assign(2 * rank, 0);
+    pads.assign(2 * rank, Expr(0));
   } else if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
-    const Ints dims = space_of(c, x);
     for (size_t d = 0; d < rank; ++d) {
-      const int64_t size = (dims[d] + window.strides[d] - 1) / window.strides[d];
-      const int64_t total = std::max<int64_t>(0, (size - 1) * window.strides[d] + window.reach(d) - dims[d]);
-      window.pads[d] = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
-      window.pads[rank + d] = total - window.pads[d];
+      const Expr& extent = shape[2 + d];
+      const int64_t stride = window.strides[d];
+      const Expr steps = floor_div(extent + (stride - 1), stride) - 1;
+      const Expr total = simplify(max(steps * stride + window.reach(d) - extent, Expr(0)));
+      const Expr less = simplify(floor_div(total, 2)), more = simplify(total - less);
+      pads[d] = auto_pad == "SAME_UPPER" ? less : more;
+      pads[rank + d] = auto_pad == "SAME_UPPER" ? more : less;
     }
   } else if (auto_pad != "NOTSET" && !auto_pad.empty()) {
     c.refuse("auto_pad=\"" + auto_pad + "\"");
   }
-  if (std::any_of(window.pads.begin(), window.pads.end(), [](int64_t pad) { return pad < 0; }))
+  if (std::any_of(pads.begin(), pads.end(), [](const Expr& pad) { return as_int(pad).value_or(0) < 0; }))
     c.refuse("negative pads");
   if (ceil_extra) ceil_extra->assign(rank, 0);
   if (is_pool && c.attribute_int("ceil_mode", 0) != 0) {
-    const Ints dims = space_of(c, x);
     for (size_t d = 0; d < rank; ++d) {
-      const int64_t padded = dims[d] + window.pads[d] + window.pads[rank + d], stride = window.strides[d];
-      const int64_t room = padded - window.reach(d);
-      if (room < 0) continue;
-      int64_t steps = (room + stride - 1) / stride;
-      // A window that would start in the end padding is left out.
-      if (steps * stride >= dims[d] + window.pads[d]) --steps;
-      const int64_t extra = std::max<int64_t>(0, steps * stride - room);
-      window.pads[rank + d] += extra;
-      if (ceil_extra) (*ceil_extra)[d] = extra;
+      const int64_t stride = window.strides[d];
+      const Expr room = simplify(shape[2 + d] + pads[d] + pads[rank + d] - window.reach(d));
+      if (as_int(room).value_or(0) < 0) continue;
+      // As many steps as cover the data; a window that would start in the end padding is left out.
+      const Expr steps = min(floor_div(room + (stride - 1), stride), floor_div(shape[2 + d] + pads[d] - 1, stride));
+      const Expr extra = simplify(max(steps * stride - room, Expr(0)));
+      pads[rank + d] = simplify(pads[rank + d] + extra);
+      if (!ceil_extra || is_const_int(extra, 0)) continue;
+      if (!as_int(extra))
+        c.refuse("ceil_mode over open dimension `" + to_text(shape[2 + d]) + "`; fix it with shapes=");
+      (*ceil_extra)[d] = *as_int(extra);
     }
   }
+  window.pads.clear();
+  for (const Expr& pad : pads) window.pads.push_back(as_int(pad).value_or(0));
+  if (std::all_of(pads.begin(), pads.end(), [](const Expr& pad) { return as_int(pad).has_value(); })) return window;
+  window.pads.assign(2 * rank, 0);
+  window.open_pads.assign(2 * (rank + 2), Expr(0));
+  for (size_t d = 0; d < rank; ++d) window.open_pads[2 + d] = pads[d], window.open_pads[rank + 4 + d] = pads[rank + d];
   return window;
+}
+
+ValueId emit_open_pads(Context& c, ValueId x, const RuleWindow& window, ValueId value) {
+  if (window.open_pads.empty()) return x;
+  return c.emit("pad", {x, value}, attributes_of({{"pads", window.open_pads}}));
 }
 
 NodeAttributes attributes_of_window(const Window& window) {

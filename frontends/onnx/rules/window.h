@@ -6,9 +6,15 @@
 
 namespace tw::frontends::onnx {
 
+struct RuleWindow : Window {
+  std::vector<Expr> open_pads;  // not empty: of all dimensions, before the window, which then has none
+};
+
 // From the node's attributes: auto_pad and, for pools, ceil_mode become pads.  `ceil_extra` receives how much of the
-// end pads is there only to round the result up.
-Window rule_window(Context& c, ValueId x, const Ints& kernel, bool is_pool, Ints* ceil_extra = nullptr);
+// end pads is there only to round the result up; it is refused where that depends on open dimensions.
+RuleWindow rule_window(Context& c, ValueId x, const Ints& kernel, bool is_pool, Ints* ceil_extra = nullptr);
+// x with the open pads, which hold `value` (a scalar of x's type; otherwise 0).
+ValueId emit_open_pads(Context& c, ValueId x, const RuleWindow& window, ValueId value = no_value);
 NodeAttributes attributes_of_window(const Window& window);
 
 // A convolution with the node's own attributes.  `result`: type of the result, as the attribute of that name;

@@ -22,9 +22,10 @@ TEST(Builder, FoldsWhatIsKnown) {
 
 TEST(Builder, KnowsSizesThatDependOnOpenDimensions) {
   Import import;
+  OpenDimensions dimensions;
   const ImportOptions options;
   const std::vector<DeclaredInput> declared{{"x", {{{{}, "n"}, {3, ""}}}}};
-  const ValueId x = Inputs(import, options, declared).add(declared[0], f32);
+  const ValueId x = Inputs(import, dimensions, options, declared).add(declared[0], f32);
   EXPECT_EQ(to_string(import.graph.values[x].type), "f32[n, 3]");
   const SourceNode first{"Shape", "shape", {x}};
   Builder b(import, first);
@@ -42,9 +43,10 @@ TEST(Builder, KnowsSizesThatDependOnOpenDimensions) {
 TEST(Builder, CollectsAllThatIsRefused) {
   const auto read = [] {
     Import import;
+    OpenDimensions dimensions;
     import.format = "toys";
     const std::vector<DeclaredInput> declared{{"x", {{{2, ""}}}}};
-    const ValueId x = Inputs(import, {}, declared).add(declared[0], f32);
+    const ValueId x = Inputs(import, dimensions, {}, declared).add(declared[0], f32);
     for (const char* name : {"a", "b", "c"}) {
       const SourceNode node{"Spin", name, {x}};
       import.count(node.op);

@@ -190,8 +190,14 @@ TEST(OnnxImport, TakesBranchesOnKnownConditions) {
   const Graph taken = import(model(parts));
   ASSERT_EQ(taken.nodes.size(), 1u);
   EXPECT_EQ(taken.nodes[0].op->name, "negate");
+  // An optional input that is absent is none that a branch takes from around it.
+  const auto clip = graph({{node("Clip", {"x", "", "most"}, {"r"})}, {}, {}, {value_info("r", 1, {2, 3})}});
+  parts.nodes = {
+      node("If", {"yes"}, {"y"}, {attribute_graph("then_branch", clip), attribute_graph("else_branch", clip)})};
+  parts.initializers.push_back(raw_tensor<float>("most", 1, {}, {1}));
+  EXPECT_EQ(import(model(parts)).nodes.at(0).op->name, "clip");
   parts.inputs.push_back(value_info("yes", 9, {}));
-  parts.initializers.clear();
+  parts.initializers.erase(parts.initializers.begin());
   expect_error(model(parts), ErrorCode::unsupported, {"If", "computed by the model"});
 }
 

@@ -53,9 +53,9 @@ TEST(Artifact, TheLayoutOfPlansIsThatOfItsVersion) {
   plan.steps = {step};
   plan.metadata = {{"model", "m"}};
   const std::vector<std::byte> bytes = write_plan(plan);
-  EXPECT_EQ(artifact_format_version, 3u);
-  EXPECT_EQ(bytes.size(), 312u);
-  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x75b88a5d0c27fc39u);
+  EXPECT_EQ(artifact_format_version, 4u);
+  EXPECT_EQ(bytes.size(), 316u);
+  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x39283b877ed5f86bu);
 }
 
 TEST(Artifact, IsAnElfFileWithANote) {

@@ -1,0 +1,172 @@
+#include "frontends/open_dimensions.h"
+
+#include <algorithm>
+
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/structural.h"
+#include "tensor_ir/text/printer.h"
+#include "tensor_ir/text/syntax.h"
+
+namespace tw::frontends {
+namespace {
+
+int64_t round_down(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+// What has to be 0 or less so that both are equal; empty: no such is known.
+std::vector<Expr> not_positive(const Expr& a, const Expr& b) {
+  // A minimum or maximum is one of its operands, than which the other is not smaller or not larger.
+  std::vector<Binary> choices;
+  for (const Expr& side : {a, b}) {
+    visit(side, [&](const Binary& e) {
+      if (e.op == BinaryOp::min || e.op == BinaryOp::max) choices.push_back(e);
+    });
+  }
+  for (const Binary& choice : choices) {
+    for (const auto& [taken, other] : {std::pair(choice.a, choice.b), std::pair(choice.b, choice.a)}) {
+      const auto decided = [&, taken = taken](const Expr& side) {
+        return rewrite_bottom_up(side, [&](const Binary& e) -> Expr {
+          const bool is_choice =
+              e.op == choice.op && structural_equal(e.a, choice.a) && structural_equal(e.b, choice.b);
+          return is_choice ? taken : Expr();
+        });
+      };
+      if (is_known_equal(decided(a), decided(b))) return {choice.op == BinaryOp::min ? taken - other : other - taken};
+    }
+  }
+  // A quotient is a number.
+  for (const auto& [e, other] : {std::pair(a, b), std::pair(b, a)}) {
+    const auto* quotient = e.as<Binary>();
+    if (!quotient || quotient->op != BinaryOp::floor_div) continue;
+    const auto number = as_int(other), divisor = as_int(quotient->b);
+    if (!number || !divisor || *divisor < 1) continue;
+    const int64_t first = *number * *divisor;
+    return {Expr(first) - quotient->a, quotient->a - Expr(first + *divisor - 1)};
+  }
+  return {};
+}
+
+}  // namespace
+
+// One entry a name: what it is called, as a variable: letters, digits and underscores.
+Expr OpenDimensions::dimension(const std::string& wanted, DimensionBounds bounds, std::vector<Var>& symbols) {
+  auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.wanted == wanted; });
+  if (found == entries_.end()) {
+    std::string name;
+    for (const char c : wanted) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "n" + name;
+    const auto is_taken = [&](const Entry& e) { return e.var.name() == name; };
+    while (std::any_of(entries_.begin(), entries_.end(), is_taken)) name += "_";
+    found = entries_.insert(entries_.end(), {wanted, tw::dimension(name, bounds), Expr(), ""});
+  }
+  const Expr value = found->value.is_defined() ? found->value : Expr(found->var);
+  for (const Var& var : free_vars(value)) {
+    if (std::find(symbols.begin(), symbols.end(), var) == symbols.end()) symbols.push_back(var);
+  }
+  return value;
+}
+
+OpenDimensions::Entry* OpenDimensions::find(const Var& var) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.var == var; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+void OpenDimensions::replace(const Var& var, const Expr& by) {
+  for (Entry& entry : entries_) {
+    if (entry.value.is_defined()) entry.value = simplify(substitute(entry.value, {{var, by}}));
+  }
+  for (Equality& equality : equalities_) {
+    equality.a = simplify(substitute(equality.a, {{var, by}}));
+    equality.b = simplify(substitute(equality.b, {{var, by}}));
+  }
+}
+
+// e ≤ 0 bounds the one variable that it is a multiple of, and a number.
+bool OpenDimensions::hold_to(const Expr& e, const std::string& node) {
+  const auto sum = as_affine(simplify(e));
+  Entry* entry = sum && sum->terms.size() == 1 ? find(sum->terms[0].first) : nullptr;
+  if (!entry) return false;
+  const int64_t factor = sum->terms[0].second;
+  DimensionBounds bounds = dimension_bounds(entry->var);
+  if (factor > 0) bounds.high = std::min(bounds.high, round_down(-sum->constant, factor));
+  if (factor < 0) bounds.low = std::max(bounds.low, -round_down(-sum->constant, -factor));
+  if (bounds.low > bounds.high || bounds == dimension_bounds(entry->var)) return false;
+  const Var narrowed = tw::dimension(entry->var.name(), bounds, node);
+  replace(entry->var, narrowed);
+  entry->var = narrowed;
+  entry->node = node;
+  return true;
+}
+
+// The dimension is this.
+bool OpenDimensions::set(const Var& var, const Expr& value, const std::string& node) {
+  Entry* entry = find(var);
+  const DimensionBounds bounds = dimension_bounds(var);
+  const bool is_within = can_prove(value >= Expr(bounds.low)) &&
+                         (bounds.high == DimensionBounds{}.high || can_prove(value <= Expr(bounds.high)));
+  if (!entry || entry->value.is_defined() || !is_within) return false;
+  replace(var, value);
+  entry->value = value;
+  entry->node = node;
+  return true;
+}
+
+bool OpenDimensions::learn(const UnequalDimensions& unequal, const std::string& node) {
+  const Expr a = simplify(unequal.a), b = simplify(unequal.b);
+  if (const auto sum = as_affine(simplify(a - b))) {
+    // factor·var + rest = 0; of several the one that came last, so that what inputs share is called as in the first.
+    for (size_t i = entries_.size(); i-- > 0;) {
+      const int64_t factor = sum->coefficient(entries_[i].var);
+      if (factor == 0) continue;
+      const Expr rest = simplify(a - b - entries_[i].var * factor);
+      const auto number = as_int(rest);
+      if (number ? *number % factor != 0 : factor != 1 && factor != -1) continue;
+      if (set(entries_[i].var, number ? Expr(-*number / factor) : simplify(rest * -factor), node)) return true;
+    }
+  }
+  bool is_new = false;
+  for (const Expr& e : not_positive(a, b)) is_new = hold_to(e, node) || is_new;
+  if (is_new) return true;
+  const Interval difference = bounds_of(a - b);
+  const bool is_possible = difference.low.value_or(0) <= 0 && difference.high.value_or(0) >= 0;
+  const bool is_known = std::any_of(equalities_.begin(), equalities_.end(), [&](const Equality& known) {
+    return (is_known_equal(known.a, a) && is_known_equal(known.b, b)) ||
+           (is_known_equal(known.a, b) && is_known_equal(known.b, a));
+  });
+  if (is_known || !is_possible) return false;
+  // The shorter one stays.
+  const bool is_shorter = to_text(a).size() < to_text(b).size();
+  equalities_.push_back({is_shorter ? b : a, is_shorter ? a : b, node});
+  return true;
+}
+
+std::vector<std::string> OpenDimensions::demands() const {
+  std::vector<std::string> lines;
+  for (const Entry& entry : entries_) {
+    if (entry.node.empty()) continue;
+    lines.push_back(in_quotes(entry.wanted) +
+                    (entry.value.is_defined() ? " = " + to_text(entry.value)
+                                              : syntax::bounds_text(dimension_bounds(entry.var)).replace(0, 1, " is")) +
+                    ", as " + entry.node + " demands");
+  }
+  for (const Equality& equal : equalities_)
+    lines.push_back(to_text(equal.a) + " = " + to_text(equal.b) + ", as " + equal.demanded_by + " demands");
+  return lines;
+}
+
+Import with_open_dimensions(const std::function<Import(OpenDimensions&)>& read) {
+  OpenDimensions dimensions;
+  for (;;) {
+    try {
+      Import import = read(dimensions);
+      import.dimensions = nullptr;
+      import.demands = dimensions.demands();
+      return import;
+    } catch (const Learned&) {
+    }
+  }
+}
+
+}  // namespace tw::frontends
