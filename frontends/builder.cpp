@@ -43,8 +43,8 @@ bool Import::attempt(const SourceNode& node, const std::function<void()>& rule) 
     return true;
   } catch (const RefusedNode& refused) {
     refuse(node, refused.why);
-  } catch (const UnequalDimensions& unequal) {
-    if (dimensions && dimensions->learn(unequal, "node " + in_quotes(node.name) + " (" + node.op + ")"))
+  } catch (const UnprovenDimensions& unproven) {
+    if (dimensions && dimensions->learn(unproven, "node " + in_quotes(node.name) + " (" + node.op + ")"))
       throw Learned();
     if (refusals.empty()) throw;
   } catch (const Error& error) {
@@ -86,6 +86,13 @@ std::vector<int64_t> Builder::constant_ints(size_t i) const {
   std::vector<int64_t> result;
   for (int64_t k = 0; k < value->size(); ++k) result.push_back(value->get_int(k));
   return result;
+}
+
+Fraction Builder::known_fraction(size_t i) const {
+  const auto elements = known_elements(input(i));
+  const auto fraction = elements && elements->size() == 1 ? as_fraction(elements->front()) : std::nullopt;
+  if (!fraction) refuse("input " + std::to_string(i) + " must be known at import, but it is computed by the model");
+  return *fraction;
 }
 
 std::optional<std::vector<Expr>> Builder::known_elements(ValueId id) const {

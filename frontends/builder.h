@@ -76,6 +76,8 @@ class Builder {
   std::vector<int64_t> constant_ints(size_t i) const;
   // The same, where elements may be of symbolic dimensions (shapes that a model computes with).
   std::vector<Expr> known_dims(size_t i) const;
+  // The only element of input i, of floats, as a fraction of a dimension; refuses the node when it is not known.
+  Fraction known_fraction(size_t i) const;
 
   // Folds at once when all inputs are known and the result is small.
   std::vector<ValueId> emit_all(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {});

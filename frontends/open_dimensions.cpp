@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tensor_ir/arith/region.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
@@ -42,8 +43,7 @@ std::vector<Expr> not_positive(const Expr& a, const Expr& b) {
     if (!quotient || quotient->op != BinaryOp::floor_div) continue;
     const auto number = as_int(other), divisor = as_int(quotient->b);
     if (!number || !divisor || *divisor < 1) continue;
-    const int64_t first = *number * *divisor;
-    return {Expr(first) - quotient->a, quotient->a - Expr(first + *divisor - 1)};
+    return {other - e, e - other};
   }
   return {};
 }
@@ -84,8 +84,24 @@ void OpenDimensions::replace(const Var& var, const Expr& by) {
 }
 
 // e ≤ 0 bounds the one variable that it is a multiple of, and a number.
-bool OpenDimensions::hold_to(const Expr& e, const std::string& node) {
-  const auto sum = as_affine(simplify(e));
+bool OpenDimensions::hold_to(const Expr& condition, const std::string& node) {
+  const Expr e = simplify(condition);
+  for (const auto& [atom, factor] : linear_form(e).terms) {
+    const auto* term = atom.as<Binary>();
+    if (!term) continue;
+    const Expr rest = e - atom * factor;
+    // Of the larger of two, both are.
+    if (term->op == (factor > 0 ? BinaryOp::max : BinaryOp::min)) {
+      const bool is_new = hold_to(rest + term->a * factor, node);
+      return hold_to(rest + term->b * factor, node) || is_new;
+    }
+    // x // c ≤ k where x ≤ c·k + c - 1, and x // c ≥ k where x ≥ c·k.
+    const auto number = as_int(simplify(rest)), divisor = as_int(term->b);
+    if (term->op != BinaryOp::floor_div || !number || !divisor || *divisor < 1) continue;
+    if (factor > 0) return hold_to(term->a - Expr(round_down(-*number, factor) * *divisor + *divisor - 1), node);
+    return hold_to(Expr(-round_down(-*number, -factor) * *divisor) - term->a, node);
+  }
+  const auto sum = as_affine(e);
   Entry* entry = sum && sum->terms.size() == 1 ? find(sum->terms[0].first) : nullptr;
   if (!entry) return false;
   const int64_t factor = sum->terms[0].second;
@@ -113,8 +129,9 @@ bool OpenDimensions::set(const Var& var, const Expr& value, const std::string& n
   return true;
 }
 
-bool OpenDimensions::learn(const UnequalDimensions& unequal, const std::string& node) {
-  const Expr a = simplify(unequal.a), b = simplify(unequal.b);
+bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string& node) {
+  const Expr a = simplify(unproven.a), b = simplify(unproven.b);
+  if (unproven.relation == UnprovenDimensions::Relation::at_most) return hold_to(a - b, node);
   if (const auto sum = as_affine(simplify(a - b))) {
     // factor·var + rest = 0; of several the one that came last, so that what inputs share is called as in the first.
     for (size_t i = entries_.size(); i-- > 0;) {

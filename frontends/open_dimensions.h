@@ -19,7 +19,7 @@ class OpenDimensions {
   // `symbols` get the variables that are new in this import.
   Expr dimension(const std::string& wanted, DimensionBounds bounds, std::vector<Var>& symbols);
   // Draws from what `node` demands.  False: nothing that inputs could be held to follows.
-  bool learn(const UnequalDimensions& unequal, const std::string& node);
+  bool learn(const UnprovenDimensions& unproven, const std::string& node);
   const std::vector<Equality>& equalities() const { return equalities_; }  // what else a run has to make sure of
   // For people: "seq = 1..512 (node `Add_3`)".
   std::vector<std::string> demands() const;
@@ -32,7 +32,7 @@ class OpenDimensions {
     std::string node;  // that demands the bounds or the value
   };
   Entry* find(const Var& var);
-  bool hold_to(const Expr& e, const std::string& node);
+  bool hold_to(const Expr& condition, const std::string& node);
   bool set(const Var& var, const Expr& value, const std::string& node);
   void replace(const Var& var, const Expr& by);
 

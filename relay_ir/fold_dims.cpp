@@ -10,11 +10,6 @@
 namespace tw::relay {
 namespace {
 
-struct Fraction {
-  Expr above;
-  int64_t below = 1;  // positive
-};
-
 Expr to_dimension(const Expr& e);
 
 Expr round_down(const Fraction& x) {
@@ -24,7 +19,8 @@ Expr round_up(const Fraction& x) {
   return floor_div(x.above + (x.below - 1), x.below);
 }
 
-// Floats that are fractions of dimensions.
+}  // namespace
+
 std::optional<Fraction> as_fraction(const Expr& e) {
   if (const auto* number = e.as<FloatImm>()) {
     constexpr int64_t below = 1 << 16;
@@ -79,6 +75,8 @@ std::optional<Fraction> as_fraction(const Expr& e) {
   }
   return std::nullopt;
 }
+
+namespace {
 
 // As a dimension can be: sums, products and the like of symbols.  Not defined for anything else.
 Expr to_dimension(const Expr& e) {

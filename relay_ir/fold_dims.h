@@ -12,6 +12,12 @@ struct FoldedDims {
   TensorType type;
   std::vector<Expr> elements;
 };
+// Such a float as a fraction of a dimension by a positive number.
+struct Fraction {
+  Expr above;
+  int64_t below = 1;
+};
+std::optional<Fraction> as_fraction(const Expr& e);
 // The only result's elements.  Nothing where the operator is no plain function of indices and elements.  Numbers are
 // taken not to overflow, and fractions to be exact: sizes are less than 2^24.
 std::optional<FoldedDims> fold_dims(const OpDef& op, const NodeAttributes& attributes,

@@ -131,8 +131,8 @@ std::vector<ValueId> Graph::add_node(OpRef op, std::vector<ValueId> inputs, Node
     if (error.code() != ErrorCode::shape) throw;
     node_names_.erase(node.name);
     const std::string text = "node `" + node.name + "`: " + error.message();
-    if (const auto* unequal = dynamic_cast<const UnequalDimensions*>(&error))
-      throw UnequalDimensions(unequal->a, unequal->b, text);
+    if (const auto* unproven = dynamic_cast<const UnprovenDimensions*>(&error))
+      throw UnprovenDimensions(unproven->a, unproven->relation, unproven->b, text);
     throw Error(ErrorCode::shape, text);
   }
   node.inputs = std::move(inputs);

@@ -32,8 +32,8 @@ std::optional<AttributeValue> convert(const AttributeValue& given, const Attribu
 
 }  // namespace
 
-UnequalDimensions::UnequalDimensions(Expr a, Expr b, const std::string& message)
-    : Error(ErrorCode::shape, message), a(std::move(a)), b(std::move(b)) {}
+UnprovenDimensions::UnprovenDimensions(Expr a, Relation relation, Expr b, const std::string& message)
+    : Error(ErrorCode::shape, message), a(std::move(a)), b(std::move(b)), relation(relation) {}
 
 void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known, const std::string& where) {
   const auto is_same = [](const Expr& e, const Expr& f) {
@@ -46,8 +46,8 @@ void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known
                         });
   if (is_known) return;
   if (as_int(a) && as_int(b)) throw Error(ErrorCode::shape, where);
-  throw UnequalDimensions(
-      a, b,
+  throw UnprovenDimensions(
+      a, UnprovenDimensions::Relation::equal, b,
       where + ": `" + to_text(a) + "` and `" + to_text(b) + "` may differ\n  help: fix open dimensions with shapes=");
 }
 
@@ -66,6 +66,15 @@ void OpCall::fail(const std::string& message) const {
 
 void OpCall::require_equal(const Expr& a, const Expr& b, const std::string& message) const {
   relay::require_equal(a, b, equalities, text() + ": " + message);
+}
+
+void OpCall::require_at_most(const Expr& a, const Expr& b, const std::string& message) const {
+  if (can_prove(a <= b)) return;
+  const Expr more = simplify(a - b);
+  if (as_int(more)) fail(message);
+  throw UnprovenDimensions(a, UnprovenDimensions::Relation::at_most, b,
+                           text() + ": " + message + ", by `" + to_text(more) +
+                               "`\n  help: bounds say how large an open dimension gets: tw.Dim(name, low, high)");
 }
 
 std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorType>& inputs,

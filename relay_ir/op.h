@@ -46,17 +46,20 @@ struct OpCall {
   }
   // As the function below.
   void require_equal(const Expr& a, const Expr& b, const std::string& message) const;
+  void require_at_most(const Expr& a, const Expr& b, const std::string& message) const;
   std::string text() const;  // "add(f32[2], f32[n])"
 };
 
-// Two dimensions have to be equal, and it depends on open ones whether they are: a frontend learns from it what the
-// model demands of its inputs (frontends/open_dimensions.h).
-class UnequalDimensions : public Error {
+// A node relies on it, and it depends on open dimensions whether it holds: a frontend learns from it what the model
+// demands of its inputs (frontends/open_dimensions.h).
+class UnprovenDimensions : public Error {
  public:
-  UnequalDimensions(Expr a, Expr b, const std::string& message);
+  enum class Relation { equal, at_most };  // of a and b
+  UnprovenDimensions(Expr a, Relation relation, Expr b, const std::string& message);
   Expr a, b;
+  Relation relation;
 };
-// UnequalDimensions where both may differ, Error(shape) where they do; `where` begins the message.
+// UnprovenDimensions where both may differ, Error(shape) where they do; `where` begins the message.
 void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known, const std::string& where);
 
 struct AttributeDef {

@@ -4,6 +4,7 @@
 
 #include "relay_ir/ops/common.h"
 #include "relay_ir/ops/window.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {
@@ -107,22 +108,21 @@ OpDef conv_op() {
 }
 
 struct TransposeWindow {
-  Window window;                    // pads: cut away from the full result
-  std::vector<int64_t> extra;       // output_padding: rows added at the end
-  std::vector<int64_t> full, size;  // extents before and after cutting
+  Window window;               // pads: cut away from the full result
+  std::vector<int64_t> extra;  // output_padding: rows added at the end
+  std::vector<Expr> size;      // extents that are left
 };
 
 TransposeWindow transpose_window(const OpCall& c) {
-  const std::vector<int64_t> x = const_dims(c, c.inputs[0]), w = const_dims(c, c.inputs[1]);
-  TransposeWindow t{window_of(c, {w.begin() + 2, w.end()}), c.attributes.get_ints("output_padding"), {}, {}};
+  const std::vector<int64_t> w = const_dims(c, c.inputs[1]);
+  TransposeWindow t{window_of(c, {w.begin() + 2, w.end()}), c.attributes.get_ints("output_padding"), {}};
   const size_t rank = t.window.kernel.size();
   if (t.extra.empty()) t.extra.assign(rank, 0);
   c.require(t.extra.size() == rank, "output_padding has a number for each dimension of the window");
   for (size_t d = 0; d < rank; ++d) {
-    const int64_t reach = (t.window.kernel[d] - 1) * t.window.dilations[d] + 1;
-    t.full.push_back((x[2 + d] - 1) * t.window.strides[d] + reach + t.extra[d]);
-    t.size.push_back(t.full[d] - t.window.pads[d] - t.window.pads[rank + d]);
-    c.require(t.size[d] >= 0, "pads cut away more than there is");
+    const int64_t more = t.window.reach(d) + t.extra[d] - t.window.pads[d] - t.window.pads[rank + d];
+    t.size.push_back(simplify((c.inputs[0].shape[2 + d] - 1) * t.window.strides[d] + more));
+    c.require(as_int(t.size[d]).value_or(0) >= 0, "pads cut away more than there is");
   }
   return t;
 }
@@ -166,7 +166,7 @@ OpDef conv_transpose_op() {
     c.require(groups >= 1 && weight[0] % groups == 0, "groups divide the channels");
     c.require(is_const_int(x.shape[1], weight[0]), "channels of data and weight differ");
     TensorType y{x.dtype, {x.shape[0], Expr(weight[1] * groups)}};
-    for (const int64_t size : transpose_window(c).size) y.shape.emplace_back(size);
+    for (const Expr& size : transpose_window(c).size) y.shape.push_back(size);
     return {y};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
@@ -205,7 +205,7 @@ OpDef conv_transpose_op() {
     // Otherwise zeros are put between the elements and around them, and the window runs backwards.
     std::vector<Expr> spread_shape{x.shape()[0], x.shape()[1]};
     for (size_t d = 0; d < rank; ++d) {
-      spread_shape.emplace_back(t.size[d] + (window.kernel[d] - 1) * window.dilations[d]);
+      spread_shape.push_back(simplify(t.size[d] + (window.kernel[d] - 1) * window.dilations[d]));
     }
     const te::Tensor spread = te::compute("spread", spread_shape, {x}, [&](const te::Indices& s) {
       te::Indices data{s[0], s[1]};

@@ -270,10 +270,11 @@ OpDef slice_op() {
                   "the slice reaches outside");
       } else if (size.value_or(1) > 0) {
         const Expr last = (sizes[i] - 1) * steps[i] + starts[i];
-        const bool is_inside =
-            starts[i] >= 0 && can_prove(last >= 0) && can_prove(Expr(starts[i]) < dim) && can_prove(last < dim);
-        c.require(is_inside, "the slice may reach outside of `" + to_text(dim) +
-                                 "`\n  help: bounds say how large an open dimension gets: tw.Dim(name, low, high)");
+        const std::string message = "the slice may reach outside of `" + to_text(dim) + "`";
+        c.require(starts[i] >= 0, message);
+        if (steps[i] < 0)
+          c.require_at_most(Expr(starts[i] + 1), dim, message), c.require_at_most(Expr(0), last, message);
+        if (steps[i] >= 0) c.require_at_most(simplify(last + 1), dim, message);
       }
       dim = sizes[i];
     }

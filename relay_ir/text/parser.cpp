@@ -86,16 +86,15 @@ class GraphParser : public ParserBase {
     TensorType type{parse_dtype_word(), {}};
     expect("[", "before the dimensions");
     while (!at("]")) {
-      if (token().kind == TokenKind::number) {
-        const Span span = token().span;
-        const int64_t dim = parse_int();
-        if (dim < 0) fail(span, "a dimension is not negative");
-        type.shape.push_back(Expr(dim));
-      } else {
-        const Name name = expect_name("a dimension: a number or a symbol");
+      const Span span = token().span;
+      if (token().kind == TokenKind::name && (ahead().is(",") || ahead().is("]"))) {
+        const Name name = expect_name("a dimension");
         auto [found, is_new] = symbols_.emplace(name.text, Var());
         if (is_new) graph_.symbols.push_back(found->second = Var(name.text));
         type.shape.push_back(found->second);
+      } else {
+        type.shape.push_back(parse_dimension());
+        if (as_int(type.shape.back()).value_or(0) < 0) fail(span, "a dimension is not negative");
       }
       if (type.shape.size() > 32) fail(token().span, "more than 32 dimensions");
       if (!accept(",")) break;

@@ -162,6 +162,21 @@ OPERATORS = {
         ["n", 3],
         {"0": np.array(0), "2": np.array(2)},
     ),
+    "anchors": (
+        [
+            ("Shape", ["x"], ["shape"]),
+            ("Gather", ["shape", "0"], ["n"]),
+            ("Cast", ["n"], ["f"], {"to": 1}),
+            ("Range", ["start", "f", "step"], ["y"]),
+        ],
+        ["n", 3],
+        {"0": np.array(0), "start": np.array(0.25, np.float32), "step": np.array(0.5, np.float32)},
+    ),
+    "transposed conv over an open map": (
+        [("ConvTranspose", ["x", "w"], ["y"], {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]})],
+        ["n", 4, "n", 5],
+        {"w": weights(4, 6, 3, 3)},
+    ),
     "pads that a model computes with floats": (
         [
             ("Shape", ["x"], ["shape"]),
@@ -417,6 +432,30 @@ def test_a_table_bounds_the_sequence():
     with pytest.raises(tw.Error, match=r"TW1101 'sequence', .* is 21, .* 1 to 20, as node `\w*` \(Add\) demands"):
         executable.run({"x": zeros(3, 21, 8)})
     assert "`sequence` is 1..20, as node" in tw.load(model).explain()
+
+
+def test_a_slice_needs_what_it_leaves_out():
+    model = model_of(
+        [("AveragePool", ["x"], ["a"], {"kernel_shape": [2], "strides": [2]}), ("Slice", ["a", "b", "e", "c"], ["y"])],
+        [value("x", [1, 3, "n"])],
+        [value("y", None)],
+        {"b": np.array([2]), "e": np.array([2**63 - 1]), "c": np.array([2])},
+    )
+    executable = check(model, lambda size: {"x": [1, 3, size]}, [6, 7, 31])
+    assert executable.dimensions == {"n": (4, None)}
+    with pytest.raises(tw.Error, match=r"TW1101 'n', .* is 3, .* 4 or more, as node `\w*` \(Slice\) demands"):
+        executable.run({"x": zeros(1, 3, 3)})
+
+
+def test_a_squeezed_dimension_is_one():
+    model = model_of(
+        [("MaxPool", ["x"], ["a"], {"kernel_shape": [4, 1], "strides": [4, 1]}), ("Squeeze", ["a", "axes"], ["y"])],
+        [value("x", [1, 3, "height", "width"])],
+        [value("y", None)],
+        {"axes": np.array([2])},
+    )
+    executable = check(model, lambda size: {"x": [1, 3, 6, size]}, [1, 5, 20])
+    assert executable.dimensions == {"height": (4, 7), "width": (1, None)}
 
 
 def test_added_inputs_have_the_same_batch(tmp_path):

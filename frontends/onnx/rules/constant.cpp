@@ -57,31 +57,36 @@ const NDArray& known_scalar(Context& c, size_t input) {
   return *value;
 }
 
-// Of numbers that depend on open dimensions.
+// Of numbers that depend on open dimensions: integers, or floats that are fractions of such.
 ValueId import_open_range(Context& c) {
+  const DType dtype = dtype_of(c, c.input(0));
   const auto number = [&](size_t input) {
+    if (dtype.is_float()) return c.known_fraction(input);
     const std::vector<Expr> dims = c.known_dims(input);
     if (dims.size() != 1) malformed("Range: input " + std::to_string(input) + " is no scalar");
-    return dims[0];
+    return Fraction{dims[0]};
   };
-  const Expr start = number(0), limit = number(1), delta = number(2);
-  const auto step = as_int(delta);
+  const Fraction start = number(0), limit = number(1), delta = number(2);
+  const auto step = as_int(delta.above);
   if (!step || *step == 0) c.refuse("a step that depends on open dimensions, or is 0");
-  const Expr span = simplify(*step > 0 ? limit - start : start - limit);
-  const Expr count = simplify(floor_div(span + (std::abs(*step) - 1), std::abs(*step)));
+  // (limit - start) / step, in one unit.
+  const int64_t unit = start.below * limit.below * delta.below;
+  const Expr way = limit.above * (unit / limit.below) - start.above * (unit / start.below);
+  const int64_t stride = std::abs(*step) * (unit / delta.below);
+  const Expr span = simplify(*step > 0 ? way : -way);
+  const Expr count = floor_div(span + (stride - 1), stride);
+  const std::vector<Expr> counts{simplify(can_prove(span >= 0) ? count : max(count, Expr(0)))};
+  const bool is_whole = start.below == 1 && delta.below == 1;
+  const std::vector<Expr> first{is_whole ? start.above : Expr(0)}, steps{is_whole ? delta.above : Expr(1)};
   const ValueId range =
-      c.emit("range", {},
-             attributes_of({{"count", std::vector<Expr>{can_prove(span >= 0) ? count : simplify(max(count, Expr(0)))}},
-                            {"start", std::vector<Expr>{start}},
-                            {"step", std::vector<Expr>{delta}}}));
-  return emit_cast(c, range, dtype_of(c, c.input(0)));
+      emit_cast(c, c.emit("range", {}, attributes_of({{"count", counts}, {"start", first}, {"step", steps}})), dtype);
+  if (is_whole) return range;
+  return c.emit("add", {c.input(0), c.emit("multiply", {range, c.input(2)})});
 }
 
 ValueId import_range(Context& c) {
-  if (dtype_of(c, c.input(0)).is_integer()) {
-    for (size_t i = 0; i < 3; ++i)
-      if (!c.constant(c.input(i))) return import_open_range(c);
-  }
+  for (size_t i = 0; i < 3; ++i)
+    if (!c.constant(c.input(i))) return import_open_range(c);
   const NDArray &start = known_scalar(c, 0), &limit = known_scalar(c, 1), &delta = known_scalar(c, 2);
   const DType dtype = start.dtype();
   if (limit.dtype() != dtype || delta.dtype() != dtype) c.refuse("numbers of different types");

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "frontends/onnx/rules/window.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::frontends::onnx {
 namespace {
@@ -21,7 +23,8 @@ Ints kernel_of(Context& c, ValueId weight) {
 
 ValueId import_conv_transpose(Context& c) {
   const ValueId x = c.input(0), weight = c.input(1);
-  const Ints dims = dims_of(c, x), kernel = kernel_of(c, weight);
+  const std::vector<Expr>& dims = c.type(x).shape;
+  const Ints kernel = kernel_of(c, weight);
   const size_t rank = kernel.size();
   Ints strides = c.attribute_ints("strides", Ints(rank, 1));
   Ints dilations = c.attribute_ints("dilations", Ints(rank, 1));
@@ -36,11 +39,15 @@ ValueId import_conv_transpose(Context& c) {
                                       "\n  help: one number for each spatial dimension, two for pads");
   }
   if (auto_pad == "VALID") pads.assign(2 * rank, 0);
+  std::vector<Expr> same(wanted.begin(), wanted.end());
   if (wanted.empty() && (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER")) {
-    for (size_t d = 0; d < rank; ++d) wanted.push_back(dims[2 + d] * strides[d]);
+    for (size_t d = 0; d < rank; ++d) same.push_back(dims[2 + d] * strides[d]);
   }
-  for (size_t d = 0; d < wanted.size(); ++d) {
-    int64_t total = strides[d] * (dims[2 + d] - 1) + extra[d] + (kernel[d] - 1) * dilations[d] + 1 - wanted[d];
+  for (size_t d = 0; d < same.size(); ++d) {
+    const Expr whole = dims[2 + d] * strides[d] - strides[d] + (extra[d] + (kernel[d] - 1) * dilations[d] + 1);
+    const auto left = as_int(simplify(whole - same[d]));
+    if (!left) c.refuse("an output_shape for open dimension `" + to_text(dims[2 + d]) + "`; fix it with shapes=");
+    int64_t total = *left;
     if (total < 0) extra[d] -= total, total = 0;
     const int64_t half = total / 2;
     pads[d] = auto_pad == "SAME_UPPER" ? half : total - half;

@@ -68,7 +68,7 @@ ValueId import_squeeze(Context& c) {
   std::vector<Expr> shape;
   for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
     const bool is_named = all ? is_const_int(dims[i], 1) : contains(axes, i);
-    if (is_named && !is_const_int(dims[i], 1)) bad_shape(c, "axis " + std::to_string(i) + " has another extent than 1");
+    if (is_named) c.require_equal(dims[i], Expr(1), "axis " + std::to_string(i) + " has another extent than 1");
     if (!is_named) shape.push_back(dims[i]);
   }
   return emit_reshape_open(c, x, shape);
@@ -168,7 +168,10 @@ Expr open_cut(Context& c, const Expr& extent, int64_t start, const Expr& given_e
   if (step != 1 || start < 0)
     c.refuse("open dimension `" + to_text(extent) + "` is cut by steps or from its end; fix it with shapes=");
   const auto known_end = as_int(given_end);
-  const Expr end = known_end && *known_end < 0 ? given_end + extent : given_end;
+  constexpr int64_t far = int64_t{1} << 60;  // as all that there is is written
+  const Expr end = known_end && *known_end < 0     ? given_end + extent
+                   : known_end && *known_end > far ? extent
+                                                   : given_end;
   const Expr size = simplify(min(end, extent) - start);
   return can_prove(size >= 0) ? size : simplify(max(size, Expr(0)));
 }
