@@ -198,6 +198,17 @@ void GraphCopy::copy(const Node& node) {
   }
 }
 
+Graph GraphCopy::rewrite(const std::function<ValueId(const Node&)>& replacement) {
+  for (const Node& node : from_.nodes) {
+    if (const ValueId now = replacement(node); now != no_value) {
+      set(node.outputs[0], now);
+    } else {
+      copy(node);
+    }
+  }
+  return finish();
+}
+
 const Node* GraphCopy::made_by(ValueId now, std::string_view op) {
   producer_.resize(to_.values.size(), -1);
   for (; noted_ < to_.nodes.size(); ++noted_)

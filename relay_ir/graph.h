@@ -5,6 +5,7 @@
 // results of a node.  Every node names a row of the operator list (op.h).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -131,6 +132,9 @@ class GraphCopy {
   // What was decided about `named_for` holds for a node of the same operator.
   std::vector<ValueId> add(const Node& named_for, OpRef op, std::vector<ValueId> inputs,
                            NodeAttributes attributes = {});
+  // The whole graph: each node as it was, or, where `replacement` gives a value of the new graph, that one for its
+  // first result.
+  Graph rewrite(const std::function<ValueId(const Node&)>& replacement);
   // The node of the new graph that makes the value, where it is of this operator; null otherwise.
   const Node* made_by(ValueId now, std::string_view op);
   Graph finish();  // maps the outputs

@@ -113,15 +113,11 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
       candidates[i] = admissible(*shape, *graph.values[node.inputs[1]].constant, storage, context);
   });
   GraphCopy copy(graph);
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    const bool is_open = !candidates[i].empty();
-    const int64_t tile =
-        is_open ? context.decide(graph, {i}, winograd, candidates[i], analytic(candidates[i])).at(0) : direct;
-    if (tile == direct) {
-      copy.copy(node);
-      continue;
-    }
+  return copy.rewrite([&](const Node& node) {
+    const size_t i = &node - graph.nodes.data();
+    if (candidates[i].empty()) return no_value;
+    const int64_t tile = context.decide(graph, {i}, winograd, candidates[i], analytic(candidates[i])).at(0);
+    if (tile == direct) return no_value;
     NodeAttributes attributes;
     attributes.set("tile", tile);
     std::vector<int64_t> pads = node.attributes.get_ints("pads");
@@ -129,9 +125,8 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
     attributes.set("pads", pads);
     const ValueId constant = copy.to().add_constant(
         node.name + ".winograd", winograd_weight(*graph.values[node.inputs[1]].constant, winograd_transform(tile)));
-    copy.set(node.outputs[0], copy.add(node, "winograd_conv", {copy[node.inputs[0]], constant}, attributes)[0]);
-  }
-  return copy.finish();
+    return copy.add(node, "winograd_conv", {copy[node.inputs[0]], constant}, attributes)[0];
+  });
 }
 
 }  // namespace tw::relay

@@ -21,10 +21,7 @@ class BatchNormFolder {
   explicit BatchNormFolder(const Graph& graph) : copy_(graph), uses_(graph) {}
 
   Graph run() {
-    for (const Node& node : copy_.from().nodes) {
-      if (!fold(node)) copy_.copy(node);
-    }
-    return copy_.finish();
+    return copy_.rewrite([&](const Node& node) { return fold(node); });
   }
 
  private:
@@ -81,17 +78,17 @@ class BatchNormFolder {
     double (*number)(double) = nullptr;  // null: the operand itself, which may come first as well
   };
 
-  bool fold(const Node& node) {
+  ValueId fold(const Node& node) {
     static const RulesByOp<Rule> rules = {{"multiply", {true}},
                                           {"divide", {true, [](double x) { return 1 / x; }}},
                                           {"add", {false}},
                                           {"subtract", {false, [](double x) { return -x; }}}};
     if (const auto linear = as_linear(node)) {
       linear_[node.outputs[0]] = *linear;
-      return false;
+      return no_value;
     }
     const Rule* rule = rules.find(node);
-    if (!rule) return false;
+    if (!rule) return no_value;
     for (const int side : {0, 1}) {
       if (side == 1 && rule->number) continue;
       const ValueId source = node.inputs[side];
@@ -112,11 +109,9 @@ class BatchNormFolder {
         linear.bias = *numbers;
       }
       linear_[node.outputs[0]] = linear;
-      if (!changes_graph) return false;
-      emit(node, linear);
-      return true;
+      return changes_graph ? emit(node, linear) : no_value;
     }
-    return false;
+    return no_value;
   }
 
   static void scale(Biased& linear, const std::vector<double>& factors) {
@@ -130,7 +125,7 @@ class BatchNormFolder {
     for (size_t i = 0; i < factors.size(); ++i) (*linear.bias)[i] *= factors[i];
   }
 
-  void emit(const Node& node, const Biased& linear) {
+  ValueId emit(const Node& node, const Biased& linear) {
     Graph& to = copy_.to();
     const ValueId weight = to.add_constant(node.name + ".weight", linear.weight);
     ValueId result = copy_.add(node, *linear.op, {linear.data, weight}, linear.attributes)[0];
@@ -141,7 +136,7 @@ class BatchNormFolder {
       for (int64_t i = 0; i < linear.channels; ++i) bias.set_float(i, (*linear.bias)[i]);
       result = copy_.add(node, "add", {result, to.add_constant(node.name + ".bias", bias)})[0];
     }
-    copy_.set(node.outputs[0], result);
+    return result;
   }
 
   GraphCopy copy_;

@@ -34,15 +34,7 @@ class Hoister {
   explicit Hoister(const Graph& graph) : copy_(graph) {}
 
   Graph run() {
-    for (const Node& node : copy_.from().nodes) {
-      const ValueId result = replacement(node);
-      if (result != no_value) {
-        copy_.set(node.outputs[0], result);
-        continue;
-      }
-      copy_.copy(node);
-    }
-    return copy_.finish();
+    return copy_.rewrite([&](const Node& node) { return replacement(node); });
   }
 
  private:

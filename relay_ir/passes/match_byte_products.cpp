@@ -24,13 +24,10 @@ class Matcher {
         has_s8s8_(target.find_instruction(Intrinsic::dot_s8s8)) {}
 
   Graph run() {
-    for (const Node& node : copy_.from().nodes) {
-      if (const int64_t shift = shift_of(node))
-        shifted(node, shift);
-      else
-        copy_.copy(node);
-    }
-    return copy_.finish();
+    return copy_.rewrite([&](const Node& node) {
+      const int64_t shift = shift_of(node);
+      return shift ? shifted(node, shift) : no_value;
+    });
   }
 
  private:
@@ -61,7 +58,7 @@ class Matcher {
     return copy_.to().add_constant(name, std::move(array));
   }
 
-  void shifted(const Node& node, int64_t shift) {
+  ValueId shifted(const Node& node, int64_t shift) {
     const DType shifted_type = shift > 0 ? u8 : i8;
     ValueId a = copy_[node.inputs[0]];
     a = cast(add("add", {cast(a, i32), constant("shift", i32, {}, {shift})}), shifted_type);
@@ -80,7 +77,7 @@ class Matcher {
     for (int64_t i = 0; i < b.size(); ++i) sums[static_cast<size_t>(i / inner % shape[kept])] += shift * b.get_int(i);
     const ValueId product = add(*node.op, {a, copy_[node.inputs[1]]}, attributes);
     const ValueId correction = constant("shift_sums", i32, beside, sums);
-    copy_.set(node.outputs[0], copy_.add(node, "subtract", {product, correction})[0]);
+    return copy_.add(node, "subtract", {product, correction})[0];
   }
 
   ValueId padded(ValueId x, NodeAttributes& attributes, ValueId value) {

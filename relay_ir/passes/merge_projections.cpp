@@ -36,16 +36,12 @@ class Merger {
       if (branches.size() < 2) continue;
       for (size_t i = 0; i < branches.size(); ++i) member_of_[branches[i].end] = {input, i};
     }
-    for (const Node& node : graph_.nodes) {
+    return copy_.rewrite([&](const Node& node) {
       const auto member = node.outputs.empty() ? member_of_.end() : member_of_.find(node.outputs[0]);
-      if (member == member_of_.end()) {
-        copy_.copy(node);
-        continue;
-      }
+      if (member == member_of_.end()) return no_value;
       const auto& [input, index] = member->second;
-      copy_.set(node.outputs[0], part(node, by_input[input], input, index));
-    }
-    return copy_.finish();
+      return part(node, by_input[input], input, index);
+    });
   }
 
  private:

@@ -46,7 +46,10 @@ ValueId recognised(GraphCopy& copy, const Uses& uses, const Node& node) {
     const auto match = find_match(copy.from(), uses, row.pattern, node.outputs[0]);
     if (!match) continue;
     Site site(copy, uses, node, *match);
-    if (const ValueId result = row.build(site); result != no_value) return result;
+    const ValueId result = row.build(site);
+    if (result == no_value) continue;
+    check(copy.to().values[result].type == site.result_type(), "recognise: a result keeps its type");
+    return result;
   }
   return no_value;
 }
@@ -56,16 +59,7 @@ ValueId recognised(GraphCopy& copy, const Uses& uses, const Node& node) {
 Graph recognise(const Graph& graph) {
   GraphCopy copy(graph);
   const Uses uses(graph);
-  for (const Node& node : graph.nodes) {
-    const ValueId result = recognised(copy, uses, node);
-    if (result == no_value) {
-      copy.copy(node);
-      continue;
-    }
-    check(copy.to().values[result].type == graph.values[node.outputs[0]].type, "recognise: a result keeps its type");
-    copy.set(node.outputs[0], result);
-  }
-  return copy.finish();
+  return copy.rewrite([&](const Node& node) { return recognised(copy, uses, node); });
 }
 
 }  // namespace tw::relay

@@ -26,17 +26,13 @@ class Simplifier {
   explicit Simplifier(const Graph& graph) : copy_(graph) {}
 
   Graph run() {
-    for (const Node& node : copy_.from().nodes) {
+    return copy_.rewrite([&](const Node& node) {
       std::vector<ValueId> inputs;
       for (const ValueId id : node.inputs) inputs.push_back(copy_[id]);
       const ValueId replaced = node.outputs.size() == 1 ? replacement(node, inputs) : no_value;
-      if (replaced != no_value && to().values[replaced].type == copy_.from().values[node.outputs[0]].type) {
-        copy_.set(node.outputs[0], replaced);
-        continue;
-      }
-      copy_.copy(node);
-    }
-    return copy_.finish();
+      const bool keeps_type = replaced != no_value && type(replaced) == copy_.from().values[node.outputs[0]].type;
+      return keeps_type ? replaced : no_value;
+    });
   }
 
  private:
