@@ -11,7 +11,7 @@
 // stays small.
 #include <algorithm>
 
-#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/winograd.h"
 #include "tensor_ir/parallel.h"
@@ -118,14 +118,12 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
     if (candidates[i].empty()) return no_value;
     const int64_t tile = context.decide(graph, {i}, winograd, candidates[i], analytic(candidates[i])).at(0);
     if (tile == direct) return no_value;
-    NodeAttributes attributes;
-    attributes.set("tile", tile);
     std::vector<int64_t> pads = node.attributes.get_ints("pads");
     if (pads.empty()) pads.assign(4, 0);
-    attributes.set("pads", pads);
     const ValueId constant = copy.to().add_constant(
         node.name + ".winograd", winograd_weight(*graph.values[node.inputs[1]].constant, winograd_transform(tile)));
-    return copy.add(node, "winograd_conv", {copy[node.inputs[0]], constant}, attributes)[0];
+    return copy.add(node, "winograd_conv", {copy[node.inputs[0]], constant},
+                    attributes_of({{"tile", tile}, {"pads", pads}}))[0];
   });
 }
 

@@ -9,7 +9,6 @@
 // Products with one matrix, normalisations and softmax begin it; what works element by element carries it on.
 #include <algorithm>
 
-#include "relay_ir/op.h"
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "tensor_ir/arith/simplify.h"
@@ -53,9 +52,7 @@ class Flattener {
   }
 
   ValueId reshaped(ValueId now, const std::vector<Expr>& shape, const std::string& name) {
-    NodeAttributes attributes;
-    attributes.set("shape", shape);
-    return copy_.to().add_node("reshape", {now}, attributes, name)[0];
+    return copy_.to().add_node("reshape", {now}, attributes_of({{"shape", shape}}), name)[0];
   }
 
   // The value as rows.

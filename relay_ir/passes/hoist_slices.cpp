@@ -6,7 +6,7 @@
 //   gather(transpose(x), number n)                              ⇒  transpose(gather(x, number n))
 //
 // A reshape that drops an axis of which one position is sliced is such a gather.
-#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/pattern.h"
 #include "tensor_ir/arith/simplify.h"
@@ -100,9 +100,7 @@ class Hoister {
     if (picked == no_value) return no_value;
     perm.erase(perm.begin() + cut.axis);
     for (int64_t& axis : perm) axis -= axis > from;
-    NodeAttributes attributes;
-    attributes.set("perm", perm);
-    return add(node, "transpose", picked, attributes);
+    return add(node, "transpose", picked, attributes_of({{"perm", perm}}));
   }
 
   // The cut in shape `wanted`, where it is a cut of an axis of that shape's kind.
@@ -117,13 +115,11 @@ class Hoister {
       if (cut.begin * *behind % *unit != 0 || *extent * *behind % *unit != 0) continue;
       std::vector<Expr> whole = wanted;
       whole[axis] = Expr(*extent * *behind / *unit);
-      NodeAttributes shapes, slices;
-      shapes.set("shape", whole);
-      slices.set("axes", Ints{static_cast<int64_t>(axis)});
-      slices.set("starts", Ints{cut.begin * *behind / *unit});
-      slices.set("sizes", std::vector<Expr>{wanted[axis]});
-      const ValueId x = is_same(whole, shape) ? cut.x : add(node, "reshape", cut.x, shapes);
-      return add(node, "slice", x, slices);
+      const ValueId x = is_same(whole, shape) ? cut.x : add(node, "reshape", cut.x, attributes_of({{"shape", whole}}));
+      return add(node, "slice", x,
+                 attributes_of({{"axes", Ints{static_cast<int64_t>(axis)}},
+                                {"starts", Ints{cut.begin * *behind / *unit}},
+                                {"sizes", std::vector<Expr>{wanted[axis]}}}));
     }
     return no_value;
   }

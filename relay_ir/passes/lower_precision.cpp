@@ -16,7 +16,7 @@
 // many rows share stay f32.
 #include <unordered_map>
 
-#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/passes/narrow_values.h"
 
@@ -62,9 +62,9 @@ class Precision {
   bool is_float(ValueId id) const { return id != no_value && graph_.values[id].type.dtype == f32; }
 
   ValueId converted(ValueId value, DType dtype) {
-    NodeAttributes attributes;
-    attributes.set("to", to_string(dtype));
-    return copy_.to().add_node("cast", {value}, attributes, copy_.to().values[value].name + "." + to_string(dtype))[0];
+    const std::string type = to_string(dtype);
+    return copy_.to().add_node("cast", {value}, attributes_of({{"to", type}}),
+                               copy_.to().values[value].name + "." + type)[0];
   }
 
   std::string narrow_name(ValueId old) const { return graph_.values[old].name + "." + to_string(storage_); }

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 
 namespace tw::relay {
@@ -46,16 +46,10 @@ class Matcher {
     return copy_.to().add_node(op, std::move(inputs), std::move(attributes))[0];
   }
 
-  ValueId cast(ValueId value, DType dtype) {
-    NodeAttributes attributes;
-    attributes.set("to", to_string(dtype));
-    return add("cast", {value}, attributes);
-  }
+  ValueId cast(ValueId value, DType dtype) { return add("cast", {value}, attributes_of({{"to", to_string(dtype)}})); }
 
-  ValueId constant(const std::string& name, DType dtype, Shape shape, const std::vector<int64_t>& values) {
-    NDArray array(dtype, std::move(shape));
-    for (size_t i = 0; i < values.size(); ++i) array.set_int(static_cast<int64_t>(i), values[i]);
-    return copy_.to().add_constant(name, std::move(array));
+  ValueId constant(const std::string& name, DType dtype, const Shape& shape, const std::vector<int64_t>& values) {
+    return copy_.to().add_constant(name, int_array(values, dtype).reshape(shape));
   }
 
   ValueId shifted(const Node& node, int64_t shift) {
@@ -90,9 +84,7 @@ class Matcher {
       all[rank + 4 + d] = std::exchange(pads[rank + d], 0);
     }
     attributes.set("pads", pads);
-    NodeAttributes of_pad;
-    of_pad.set("pads", all);
-    return add("pad", {x, value}, of_pad);
+    return add("pad", {x, value}, attributes_of({{"pads", all}}));
   }
 
   GraphCopy copy_;

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <set>
 
-#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/pattern.h"
 
@@ -238,13 +238,9 @@ class ChannelMoves {
       from_input.push_back(at - inputs.begin()), starts.push_back(run.start), counts.push_back(run.count);
     }
     if (is_whole && inputs.size() == 1) return inputs[0];
-    NodeAttributes attributes;
-    if (is_whole) {
-      attributes.set("axis", int64_t{1});
-      return copy_.add(node, "concat", inputs, attributes)[0];
-    }
-    attributes.set("inputs", from_input), attributes.set("starts", starts), attributes.set("counts", counts);
-    return copy_.add(node, "select_channels", inputs, attributes)[0];
+    if (is_whole) return copy_.add(node, "concat", inputs, attributes_of({{"axis", int64_t{1}}}))[0];
+    return copy_.add(node, "select_channels", inputs,
+                     attributes_of({{"inputs", from_input}, {"starts", starts}, {"counts", counts}}))[0];
   }
 
   ValueId permuted_constant(ValueId id, int axis, const Ints& order) {

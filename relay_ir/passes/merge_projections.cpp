@@ -10,7 +10,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/pattern.h"
 
@@ -130,11 +130,11 @@ class Merger {
         found->second = to.add_node("add", {found->second, bias}, {}, node.name + ".biased")[0];
       }
     }
-    NodeAttributes attributes;
-    attributes.set("axes", std::vector<int64_t>{graph_.values[node.outputs[0]].type.rank() - 1});
-    attributes.set("starts", std::vector<int64_t>{begin});
-    attributes.set("sizes", std::vector<int64_t>{branches[index].columns});
-    return copy_.add(node, "slice", {found->second}, attributes)[0];
+    using Ints = std::vector<int64_t>;
+    return copy_.add(node, "slice", {found->second},
+                     attributes_of({{"axes", Ints{graph_.values[node.outputs[0]].type.rank() - 1}},
+                                    {"starts", Ints{begin}},
+                                    {"sizes", Ints{branches[index].columns}}}))[0];
   }
 
   const Graph& graph_;

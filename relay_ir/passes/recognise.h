@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/pattern.h"
 
 namespace tw::relay {

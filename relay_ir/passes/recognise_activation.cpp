@@ -7,12 +7,6 @@
 namespace tw::relay {
 namespace {
 
-NodeAttributes with(const std::string& name, AttributeValue value) {
-  NodeAttributes attributes;
-  attributes.set(name, std::move(value));
-  return attributes;
-}
-
 // a · b · 0.5 in any grouping.
 Pattern half_product(const Pattern& a, const Pattern& b) {
   return either({scaled(a * b, 0.5), scaled(a, 0.5) * b, a * scaled(b, 0.5)});
@@ -33,7 +27,7 @@ Recognition gelu_by_tanh() {
   const Pattern inner = either({number(root) * (x + number(0.044715) * cube), (number(root) * x) * factor,
                                 number(root) * (x * factor), x * (number(root) * factor)});
   return {half_product(x, op("tanh", {inner}) + number(1)),
-          [=](Site& s) { return s.result("gelu", {s[x]}, with("approximate", int64_t{1})); }};
+          [=](Site& s) { return s.result("gelu", {s[x]}, attributes_of({{"approximate", int64_t{1}}})); }};
 }
 
 Recognition silu() {
@@ -42,7 +36,7 @@ Recognition silu() {
   return {either({plain, steep}), [=](Site& s) -> ValueId {
             const double slope = s.has(alpha) ? s.number(alpha) : 1.0;
             if (!(s.type(x) == s.result_type())) return no_value;  // alpha may be larger than x
-            return s.result("silu", {s[x]}, with("alpha", slope));
+            return s.result("silu", {s[x]}, attributes_of({{"alpha", slope}}));
           }};
 }
 
@@ -63,9 +57,7 @@ Recognition hard_sigmoid() {
   const Pattern x = any();
   return {sixth_of_clipped(x), [=](Site& s) -> ValueId {
             if (!(s.type(x) == s.result_type())) return no_value;
-            NodeAttributes attributes = with("alpha", 1.0 / 6);
-            attributes.set("beta", 0.5);
-            return s.result("hard_sigmoid", {s[x]}, attributes);
+            return s.result("hard_sigmoid", {s[x]}, attributes_of({{"alpha", 1.0 / 6}, {"beta", 0.5}}));
           }};
 }
 

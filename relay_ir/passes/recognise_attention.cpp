@@ -50,9 +50,7 @@ struct Repetition {
     if (!s.has(shared)) return s[plain];
     Shape shape = *static_shape(s.type(shared));
     shape.erase(shape.end() - 3);
-    NodeAttributes attributes;
-    attributes.set("shape", shape);
-    return s.add("reshape", {s[shared]}, attributes);
+    return s.add("reshape", {s[shared]}, attributes_of({{"shape", shape}}));
   }
 };
 
@@ -60,9 +58,7 @@ ValueId swapped(Site& s, ValueId x) {
   std::vector<int64_t> perm(s.type(x).rank());
   std::iota(perm.begin(), perm.end(), 0);
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-  NodeAttributes attributes;
-  attributes.set("perm", perm);
-  return s.add("transpose", {x}, attributes);
+  return s.add("transpose", {x}, attributes_of({{"perm", perm}}));
 }
 
 bool swaps_last_two(const Node& transpose) {
@@ -127,8 +123,7 @@ std::vector<Recognition> attention() {
     if (s.has(mask) && !(s.type(mask).rank() <= rank && s.type(mask).dtype.is_float())) return no_value;
     if (s.has(condition) && s.type(condition).rank() > rank) return no_value;
 
-    NodeAttributes attributes;
-    attributes.set("scale", of_q.factor(s) * of_k.factor(s) * of_scores.factor(s));
+    NodeAttributes attributes = attributes_of({{"scale", of_q.factor(s) * of_k.factor(s) * of_scores.factor(s)}});
     std::vector<ValueId> inputs{s[q]};
     inputs.push_back(has_rows || s.has(swapped_rows) ? k.emit(s) : swapped(s, s[transposed_k]));
     inputs.push_back(v.emit(s));

@@ -58,10 +58,7 @@ std::vector<Recognition> rows(const std::string& name, const Norm& norm, const P
     std::vector<ValueId> inputs{s[norm.x]};
     if (s.has(norm.scale)) inputs.push_back(s[norm.scale]);
     if (s.has(norm.bias)) inputs.push_back(s[norm.bias]);
-    NodeAttributes attributes;
-    attributes.set("axis", int64_t{axis});
-    attributes.set("epsilon", epsilon);
-    return s.result(name, inputs, attributes);
+    return s.result(name, inputs, attributes_of({{"axis", int64_t{axis}}, {"epsilon", epsilon}}));
   };
   std::vector<Recognition> result;
   if (name == "layer_norm") result.push_back({bare * norm.scale + norm.bias, build});

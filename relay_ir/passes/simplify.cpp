@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/pattern.h"
 
@@ -109,9 +109,7 @@ class Simplifier {
     if (!inner) return no_value;
     const ValueId source = inner->inputs[0];
     if (type(source) == wanted) return source;
-    NodeAttributes attributes;
-    attributes.set("shape", wanted.shape);
-    return add(node, "reshape", {source}, attributes);
+    return add(node, "reshape", {source}, attributes_of({{"shape", wanted.shape}}));
   }
 
   ValueId transpose(const Node& node, const std::vector<ValueId>& in) {
@@ -134,14 +132,11 @@ class Simplifier {
       is_same_order = is_same_order && axis > last;
       last = axis;
     }
-    NodeAttributes attributes;
     if (is_same_order) {
-      attributes.set("shape", copy_.from().values[node.outputs[0]].type.shape);
-      return add(node, "reshape", {source}, attributes);
+      const std::vector<Expr>& shape = copy_.from().values[node.outputs[0]].type.shape;
+      return add(node, "reshape", {source}, attributes_of({{"shape", shape}}));
     }
-    if (source == in[0]) return no_value;
-    attributes.set("perm", perm);
-    return add(node, "transpose", {source}, attributes);
+    return source == in[0] ? no_value : add(node, "transpose", {source}, attributes_of({{"perm", perm}}));
   }
 
   ValueId slice(const Node& node, const std::vector<ValueId>& in) {
