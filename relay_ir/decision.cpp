@@ -1,7 +1,5 @@
 #include "relay_ir/decision.h"
 
-#include <set>
-
 #include "relay_ir/compile/group.h"
 
 namespace tw::relay {
@@ -18,14 +16,7 @@ bool is_of_decision(const Func& func) {
 GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, AskedDecision asked,
                             DType precision) {
   const std::string& first = graph.nodes[nodes.front()].name;
-  Group alone{{}, {}, graph.nodes[nodes.back()].outputs, first};
-  std::set<ValueId> seen;
-  for (const size_t node : nodes) {
-    alone.nodes.push_back(static_cast<int>(node));
-    for (const ValueId id : graph.nodes[node].inputs)
-      if (id != no_value && seen.insert(id).second) alone.inputs.push_back(id);
-    seen.insert(graph.nodes[node].outputs.begin(), graph.nodes[node].outputs.end());
-  }
+  const Group alone = group_of(graph, {nodes.begin(), nodes.end()}, first);
   GraphDecision decision{first, lower_group(graph, alone), std::move(asked), {}};
   decision.func.attributes[name_attribute] = decision.asked.name;
   if (precision != f32) decision.func.attributes["precision"] = to_string(precision);  // other ways compete

@@ -62,12 +62,11 @@ class Match {
   // no_value: the pattern stands in an alternative that was not taken.
   ValueId operator[](const Pattern& pattern) const;
   bool has(const Pattern& pattern) const { return values_.count(pattern.get()) != 0; }
-  const std::vector<int>& nodes() const { return nodes_; }  // of the graph: those that operators of the pattern matched
 
  private:
   friend class Matcher;
   std::map<const Pattern::Node*, ValueId> values_;
-  std::vector<int> nodes_;
+  std::vector<int> nodes_;  // of the graph: those that operators of the pattern matched
 };
 
 // The pattern at this value, if nothing outside of it uses what it computes on the way: replacing it then leaves no

@@ -11,9 +11,9 @@ using namespace tw::relay;
 
 namespace {
 
-std::string groups_text(const Graph& graph, const Target& target) {
+std::string groups_text(const Graph& graph) {
   std::string text;
-  for (const Group& group : fuse(graph, target)) {
+  for (const Group& group : fuse(graph)) {
     for (size_t i = 0; i < group.nodes.size(); ++i) text += (i ? " + " : "") + graph.nodes[group.nodes[i]].name;
     text += "\n";
   }
@@ -45,7 +45,7 @@ std::string apply_relay(const std::vector<std::string>& words, const std::string
       const std::string output = argument();
       context.in_place[output] = argument();
     } else if (word == "--groups") {
-      return groups_text(graph, target);
+      return groups_text(graph);
     } else if (word == "--pass") {
       const std::string name = argument();
       const relay::PassFunction pass = relay::find_pass(name);

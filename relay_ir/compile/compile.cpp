@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <unordered_map>
+#include <utility>
 
 #include "relay_ir/compile/aliases.h"
 #include "relay_ir/compile/layout.h"
@@ -97,22 +98,6 @@ void report_groups(const Graph& graph, const std::vector<Group>& groups, const U
   report.funcs = static_cast<int>(scheduled.size());
 }
 
-// What ends now took since the phase before it.
-class Phases {
- public:
-  explicit Phases(CompileReport& report) : report_(report) {}
-  void end(const char* name) {
-    const auto now = Clock::now();
-    report_.phases.push_back({name, std::chrono::duration<double>(now - start_).count()});
-    start_ = now;
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  CompileReport& report_;
-  Clock::time_point start_ = Clock::now();
-};
-
 }  // namespace
 
 Graph optimise(const Graph& graph, const Target& target, const CompileOptions& options,
@@ -124,24 +109,29 @@ Graph optimise(const Graph& graph, const Target& target, const CompileOptions& o
 Executable compile(const Graph& model, const Target& target, const CompileOptions& options, CompileReport* wanted) {
   CompileReport ignored;
   CompileReport& report = wanted ? *wanted : ignored;
-  Phases phases(report);
+  // What ends now took since the phase before it.
+  using Clock = std::chrono::steady_clock;
+  auto end_phase = [&report, start = Clock::now()](const char* name) mutable {
+    const auto now = Clock::now();
+    report.phases.push_back({name, std::chrono::duration<double>(now - std::exchange(start, now)).count()});
+  };
   require_no_updates(options, target);
   Graph graph = optimise(model, target, options, &report.decisions);
   require_supported_dimensions(graph, target);
   require_sizes_within_limits(graph);
-  std::vector<Group> groups = fuse(graph, target);
+  std::vector<Group> groups = fuse(graph);
   const Aliases aliases = resolve_aliases(graph, groups, options.in_place);
   drop_empty(graph, groups);
   order_groups(graph, groups);
-  phases.end("graph passes and fusion");
+  end_phase("graph passes and fusion");
 
   const UniqueFuncs unique = find_unique_funcs(graph, groups, target);
-  phases.end("tensor expressions");
+  end_phase("tensor expressions");
 
   const std::vector<ScheduledFunc> scheduled = schedule_all(unique.funcs, target, options);
   const std::vector<Kernel> kernels = different_kernels(scheduled);
   report_groups(graph, groups, unique, scheduled, report);
-  phases.end("schedules and lowering");
+  end_phase("schedules and lowering");
 
   CodegenOptions codegen;
   codegen.jobs = options.jobs;
@@ -150,16 +140,16 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
   std::vector<std::byte> image = compile_image(kernels, target, codegen, &code);
   report.kernels = static_cast<int>(kernels.size());
   report.cached_kernels = code.cached_kernels;
-  phases.end("machine code");
+  end_phase("machine code");
 
   auto [plan, constants] =
       plan_network(graph, groups, aliases, scheduled, unique.of_group, target).finish(options.jobs);
-  phases.end("memory plan and packing of constants");
+  end_phase("memory plan and packing of constants");
 
   Executable executable(std::move(image), std::move(plan), std::move(constants),
                         {target.architecture, target.name, target.features});
   if (options.threads > 0) executable.set_threads(options.threads);
-  phases.end("loading");
+  end_phase("loading");
   check_skipped();
   return executable;
 }

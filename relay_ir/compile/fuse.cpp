@@ -233,22 +233,12 @@ class Fuser {
   }
 
   Group make_group(const Cluster& cluster) const {
-    Group group;
-    group.nodes = cluster.nodes;
-    std::set<ValueId> inside, seen;
-    for (const int node : cluster.nodes)
-      inside.insert(graph_.nodes[node].outputs.begin(), graph_.nodes[node].outputs.end());
-    for (const int node : cluster.nodes) {
-      for (const ValueId input : graph_.nodes[node].inputs) {
-        if (input != no_value && !inside.count(input) && seen.insert(input).second) group.inputs.push_back(input);
-      }
-    }
-    for (const ValueId output : graph_.nodes[cluster.nodes.back()].outputs) group.outputs.push_back(output);
+    std::string name;
     for (size_t i = 0; i < cluster.nodes.size() && i < 3; ++i) {
-      group.name += (i ? "+" : "") + graph_.nodes[cluster.nodes[i]].name;
+      name += (i ? "+" : "") + graph_.nodes[cluster.nodes[i]].name;
     }
-    if (cluster.nodes.size() > 3) group.name += "+" + std::to_string(cluster.nodes.size() - 3);
-    return group;
+    if (cluster.nodes.size() > 3) name += "+" + std::to_string(cluster.nodes.size() - 3);
+    return group_of(graph_, cluster.nodes, name);
   }
 
   const Graph& graph_;
@@ -259,8 +249,21 @@ class Fuser {
 
 }  // namespace
 
-std::vector<Group> fuse(const Graph& graph, const Target&) {
+std::vector<Group> fuse(const Graph& graph) {
   return Fuser(graph).run();
+}
+
+Group group_of(const Graph& graph, std::vector<int> nodes, std::string name) {
+  Group group{std::move(nodes), {}, {}, std::move(name)};
+  group.outputs = graph.nodes[group.nodes.back()].outputs;
+  std::set<ValueId> seen;
+  for (const int index : group.nodes) {
+    const Node& node = graph.nodes[index];
+    std::copy_if(node.inputs.begin(), node.inputs.end(), std::back_inserter(group.inputs),
+                 [&](ValueId id) { return id != no_value && seen.insert(id).second; });
+    seen.insert(node.outputs.begin(), node.outputs.end());
+  }
+  return group;
 }
 
 }  // namespace tw::relay

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "relay_ir/graph.h"
-#include "targets/target.h"
 
 namespace tw::relay {
 
@@ -16,12 +15,12 @@ struct Group {
   std::vector<ValueId> inputs, outputs;
   std::string name;  // "conv1+relu1"
 };
-std::vector<Group> fuse(const Graph& graph, const Target& target);
+std::vector<Group> fuse(const Graph& graph);
 
-// A constant of one element: it is part of a group's code and no buffer.
-bool is_immediate(const Graph& graph, ValueId id);
+// These nodes, in order: what they read of others, and the last one's results.
+Group group_of(const Graph& graph, std::vector<int> nodes, std::string name);
 
-// By buffer of the group's Func: inputs but immediates, then outputs.
+// By buffer of the group's Func: inputs but constants of one element, which are code; then outputs.
 std::vector<ValueId> buffer_values(const Graph& graph, const Group& group);
 
 // The group's mathematics, of buffers in the layout in which they are stored.

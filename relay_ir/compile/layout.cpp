@@ -62,20 +62,14 @@ Func apply_layouts(const Graph& graph, const Group& group, const Func& func) {
   return schedule.func();
 }
 
-Shape packed_shape(const Shape& shape, const IndexMap& map) {
-  Shape physical;
-  for (const Expr& dim : physical_shape(map, {shape.begin(), shape.end()})) physical.push_back(as_int(dim).value());
-  return physical;
-}
-
 NDArray pack_array(const NDArray& array, const IndexMap& map) {
-  return apply_layout(array, map, packed_shape(array.shape(), map));
+  return apply_layout(array, map, Packing{array, {map}}.packed_shape());
 }
 
 Shape Packing::packed_shape() const {
-  Shape shape = original.shape();
-  for (const IndexMap& map : layouts) shape = relay::packed_shape(shape, map);
-  return shape;
+  TensorType type = type_of(original);
+  for (const IndexMap& map : layouts) type.shape = physical_shape(map, type.shape);
+  return static_shape(type).value();
 }
 
 std::vector<NDArray> pack_constants(const std::vector<Packing>& packings, int jobs) {

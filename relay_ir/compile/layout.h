@@ -15,8 +15,6 @@ Expr storage_bytes(const Value& value);
 // The Func with the buffers of blocked values as they are stored.
 Func apply_layouts(const Graph& graph, const Group& group, const Func& func);
 
-// The shape of an array of `shape` after pack_array.
-Shape packed_shape(const Shape& shape, const IndexMap& map);
 // The array's elements in another order; padding is zero.
 NDArray pack_array(const NDArray& array, const IndexMap& map);
 // How a constant gets to the layout that kernels read.

@@ -96,14 +96,10 @@ std::vector<te::Tensor> compute_node(const OpCall& call, bool is_in_place, const
 
 }  // namespace
 
-bool is_immediate(const Graph& graph, ValueId id) {
-  return graph.is_constant(id) && graph.values[id].constant->size() == 1;
-}
-
 std::vector<ValueId> buffer_values(const Graph& graph, const Group& group) {
   std::vector<ValueId> values;
   for (const ValueId id : group.inputs) {
-    if (!is_immediate(graph, id)) values.push_back(id);
+    if (!immediate(graph.values[id])) values.push_back(id);
   }
   values.insert(values.end(), group.outputs.begin(), group.outputs.end());
   return values;

@@ -76,7 +76,7 @@ class Chooser {
 
   void find_stored() {
     for (const ValueId id : graph_.inputs) is_stored_[id] = true;
-    for (const Group& group : fuse(graph_, target_))
+    for (const Group& group : fuse(graph_))
       for (const ValueId id : group.outputs) is_stored_[id] = true;
     for (const Node& node : graph_.nodes)
       if (node.op->kind == OpKind::view && is_stored_[node.inputs[0]]) is_stored_[node.outputs[0]] = true;

@@ -140,7 +140,7 @@ TEST(Attention, SchedulesMeanTheSame) {
     for (const TextCase& c : all_cases()) {
       SCOPED_TRACE(std::string(c.name) + " on a " + target.name);
       const Graph graph = parse_graph(c.text);
-      const std::vector<Group> groups = fuse(graph, target);
+      const std::vector<Group> groups = fuse(graph);
       ASSERT_EQ(groups.size(), 1u);
       const Func func = lower_group(graph, groups[0]);
       const Func scheduled = cpu::default_schedule(func, target).func();
@@ -160,7 +160,7 @@ TEST(Attention, ScoresAreNeverInMemory) {
   for (const TextCase& c : cases) {
     const Graph graph = parse_graph(c.text);
     const Target target = core(512, 32, 2);
-    const Func scheduled = cpu::default_schedule(lower_group(graph, fuse(graph, target)[0]), target).func();
+    const Func scheduled = cpu::default_schedule(lower_group(graph, fuse(graph)[0]), target).func();
     int buffers = 0;
     visit(scheduled.body, [&](const Allocate& a) {
       ++buffers;
@@ -182,8 +182,7 @@ TEST(Attention, PartsMeanTheSame) {
     for (Node& node : whole.nodes) {
       node.decisions.clear();
     }
-    const Target target = core(512, 32, 2);
-    const Func cut = lower_group(graph, fuse(graph, target)[0]), uncut = lower_group(whole, fuse(whole, target)[0]);
+    const Func cut = lower_group(graph, fuse(graph)[0]), uncut = lower_group(whole, fuse(whole)[0]);
     std::vector<NDArray> expected = test::random_buffers(uncut, 5), actual;
     for (const NDArray& array : expected) actual.push_back(array.clone());
     interpret(uncut, expected);
