@@ -188,9 +188,13 @@ std::vector<ValueId> GraphCopy::add(const Node& named_for, OpRef op, std::vector
   return results;
 }
 
-void GraphCopy::copy(const Node& node) {
+std::vector<ValueId> GraphCopy::inputs_of(const Node& node) {
   std::vector<ValueId> inputs;
   for (const ValueId id : node.inputs) inputs.push_back((*this)[id]);
+  return inputs;
+}
+
+void GraphCopy::copy(const Node& node, std::vector<ValueId> inputs) {
   const auto results = add(node, *node.op, std::move(inputs), node.attributes);
   for (size_t i = 0; i < results.size(); ++i) {
     map_[node.outputs[i]] = results[i];

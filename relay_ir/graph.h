@@ -126,8 +126,11 @@ class GraphCopy {
   // What `old` became; a constant is copied on first use.
   ValueId operator[](ValueId old);
   void set(ValueId old, ValueId now) { map_[old] = now; }
-  // The node as it was, on the new inputs; its results keep their names.
-  void copy(const Node& node);
+  // What the node's inputs became.
+  std::vector<ValueId> inputs_of(const Node& node);
+  // The node as it was, on these inputs; its results keep their names.
+  void copy(const Node& node, std::vector<ValueId> inputs);
+  void copy(const Node& node) { copy(node, inputs_of(node)); }
   // Any node in its stead: op, new inputs.  The results get the names of `named_for`'s results as far as these exist.
   // What was decided about `named_for` holds for a node of the same operator.
   std::vector<ValueId> add(const Node& named_for, OpRef op, std::vector<ValueId> inputs,

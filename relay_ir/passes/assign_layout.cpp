@@ -49,25 +49,16 @@ class LayoutAssignment {
           inputs.push_back(copy[id]);
         }
       }
-      const auto results = copy.add(node, *node.op, inputs, node.attributes);
-      for (size_t i = 0; i < results.size(); ++i) copy.set(node.outputs[i], results[i]);
-      if (is_blocked_[out]) copy.to().values[results[0]].channel_block = block_of(out);
+      copy.copy(node, inputs);
+      if (is_blocked_[out]) copy.to().values[copy[out]].channel_block = block_of(out);
     }
-    for (const ValueId id : graph_.outputs) {
-      if (is_blocked_[id]) {
-        const ValueId plain = converted(copy, id, 0);
-        copy.set(id, plain);
-      }
-    }
+    for (const ValueId id : graph_.outputs)
+      if (is_blocked_[id]) copy.set(id, converted(copy, id, 0));
     return copy.finish();
   }
 
  private:
-  const Shape& shape(ValueId id) {
-    const auto found = shapes_.find(id);
-    if (found != shapes_.end()) return found->second;
-    return shapes_[id] = smallest_shape(graph_.values[id].type);
-  }
+  Shape shape(ValueId id) const { return smallest_shape(graph_.values[id].type); }
 
   // Tiles multiply such elements, in words along the channels.
   bool has_tile_words(ValueId id) const {
@@ -80,9 +71,9 @@ class LayoutAssignment {
   // A vector's lanes, or as much of a row of a tile as small elements fill with whole blocks.
   int64_t block_of(ValueId id) {
     if (!has_tile_words(id)) return block_;
-    const DType dtype = graph_.values[id].type.dtype;
+    const int64_t bytes = graph_.values[id].type.dtype.bytes(), channels = shape(id)[1];
     int64_t block = block_;
-    while (block * 2 * dtype.bytes() <= tiles_.row_bytes && shape(id)[1] % (block * 2) == 0) block *= 2;
+    while (block * 2 * bytes <= tiles_.row_bytes && channels % (block * 2) == 0) block *= 2;
     return block;
   }
 
@@ -90,7 +81,7 @@ class LayoutAssignment {
   bool is_eligible(ValueId id) {
     const DType dtype = graph_.values[id].type.dtype;
     if (dtype.is_bool() || dtype == i64 || dtype == u64) return false;
-    const Shape& dims = shape(id);
+    const Shape dims = shape(id);
     if (dims.size() < 3 || element_count(dims) == 0) return false;
     if (dims[1] * 4 < block_ * 3) return false;
     const std::vector<Expr>& type = graph_.values[id].type.shape;
@@ -122,7 +113,7 @@ class LayoutAssignment {
         node.op->kind != OpKind::reduction) {
       return false;
     }
-    const Shape& out = shape(node.outputs[0]);
+    const Shape out = shape(node.outputs[0]);
     if (out.size() < 3) return false;
     const AxisUses uses = axes_of(graph_, node);
     for (size_t i = 0; i < uses.size(); ++i) {
@@ -228,8 +219,7 @@ class LayoutAssignment {
   const TileUnit& tiles_;
   const int64_t block_;  // of values that tiles do not multiply
   const Uses uses_;
-  std::vector<bool> is_blocked_;  // by ValueId
-  std::unordered_map<ValueId, Shape> shapes_;
+  std::vector<bool> is_blocked_;                      // by ValueId
   std::unordered_map<ValueId, ValueId> conversions_;  // to the other layout
 };
 

@@ -10,27 +10,6 @@
 #include "tensor_ir/text/printer.h"
 
 namespace tw::relay {
-namespace {
-
-struct AttributeKey {
-  std::string operator()(int64_t v) const { return std::to_string(v); }
-  std::string operator()(double v) const {
-    char text[40];
-    std::snprintf(text, sizeof text, "%a", v);
-    return text;
-  }
-  std::string operator()(const std::string& v) const { return std::to_string(v.size()) + ":" + v; }
-  std::string operator()(const Expr& v) const { return to_text(v); }
-  std::string operator()(const NDArray& v) const { return v.is_defined() ? constant_hash(v) : "none"; }
-  template <class T>
-  std::string operator()(const std::vector<T>& v) const {
-    std::string text = "[";
-    for (const T& element : v) text += (*this)(element) + ",";
-    return text + "]";
-  }
-};
-
-}  // namespace
 
 Graph eliminate_common(const Graph& graph) {
   GraphCopy copy(graph);
@@ -49,7 +28,7 @@ Graph eliminate_common(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     std::string key;
     for (const ValueId id : node.inputs) key += " " + std::to_string(copy[id]);
-    for (const auto& [name, value] : node.attributes.all()) key += " " + name + "=" + std::visit(AttributeKey(), value);
+    for (const auto& [name, value] : node.attributes.all()) key += " " + name + "=" + attribute_text(value);
     key += " " + tw::to_text(node.decisions);
     const auto found = known.find({node.op, key});
     if (found != known.end()) {

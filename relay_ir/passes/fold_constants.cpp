@@ -15,37 +15,29 @@ constexpr int64_t max_grown_elements = 1 << 20;  // results that are larger than
 
 class ConstantFolder {
  public:
-  explicit ConstantFolder(const Graph& graph)
-      : graph_(graph), known_(graph.values.size()), is_deferred_(graph.values.size()) {}
+  explicit ConstantFolder(const Graph& graph) : graph_(graph), is_deferred_(graph.values.size()) {}
 
   Graph run() {
-    for (size_t id = 0; id < known_.size(); ++id) {
-      if (graph_.values[id].constant) known_[id] = *graph_.values[id].constant;
-    }
     std::vector<bool> is_folded;
     for (const Node& node : graph_.nodes) is_folded.push_back(fold(node));
     if (!deferred_.empty()) evaluate_deferred(is_folded);
     GraphCopy copy(graph_);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (!is_folded[i]) {
-        for (const ValueId id : graph_.nodes[i].inputs) materialise(copy, id);
-        copy.copy(graph_.nodes[i]);
-      }
+      if (!is_folded[i]) copy.copy(graph_.nodes[i]);
     }
-    for (const ValueId id : graph_.outputs) materialise(copy, id);
     return copy.finish();
   }
 
  private:
-  bool is_available(ValueId id) const { return id == no_value || known_[id].is_defined() || is_deferred_[id]; }
+  NDArray known(ValueId id) const { return id == no_value ? NDArray() : *graph_.values[id].constant; }
 
   bool fold(const Node& node) {
     if (node.inputs.empty()) return false;  // of open dimensions
     int64_t in = 0, out = 0;
     bool is_now = true;
     for (const ValueId id : node.inputs) {
-      if (!is_available(id)) return false;
       if (id == no_value) continue;
+      if (!graph_.is_constant(id) && !is_deferred_[id]) return false;
       const auto shape = static_shape(graph_.values[id].type);
       if (!shape) return false;
       in += element_count(*shape);
@@ -59,15 +51,15 @@ class ConstantFolder {
     if (out > 2 * in && out > max_grown_elements) return false;
     const OpKind kind = node.op->kind;
     if (kind == OpKind::view && is_now) {
-      known_[node.outputs[0]] = view(node);
+      graph_.values[node.outputs[0]].constant = view(node);
       return true;
     }
     const bool is_small = in + out <= max_oracle_elements && kind != OpKind::contraction && kind != OpKind::composite;
     if (is_now && is_small) {
       std::vector<NDArray> arrays;
-      for (const ValueId id : node.inputs) arrays.push_back(id == no_value ? NDArray() : known_[id]);
+      for (const ValueId id : node.inputs) arrays.push_back(known(id));
       const auto results = evaluate_op(*node.op, node.attributes, arrays);
-      for (size_t i = 0; i < results.size(); ++i) known_[node.outputs[i]] = results[i];
+      for (size_t i = 0; i < results.size(); ++i) graph_.values[node.outputs[i]].constant = results[i];
       return true;
     }
     deferred_.push_back(&node);
@@ -77,7 +69,7 @@ class ConstantFolder {
 
   // The same storage under another type.
   NDArray view(const Node& node) const {
-    const NDArray& input = known_[node.inputs[0]];
+    const NDArray input = known(node.inputs[0]);
     const TensorType& type = graph_.values[node.outputs[0]].type;
     return NDArray(type.dtype, *static_shape(type), const_cast<void*>(input.data()),
                    std::make_shared<const NDArray>(input));
@@ -103,7 +95,7 @@ class ConstantFolder {
         if (id != no_value && map[id] == no_value) {
           map[id] = program.add_value(graph_.values[id].name, graph_.values[id].type);
           program.inputs.push_back(map[id]);
-          inputs.push_back(known_[id]);
+          inputs.push_back(known(id));
         }
         arguments.push_back(id == no_value ? no_value : map[id]);
       }
@@ -117,20 +109,12 @@ class ConstantFolder {
     }
     if (results.empty()) return;
     const std::vector<NDArray> values = compile(program, parse_target("cpu")).run(inputs);
-    for (size_t i = 0; i < results.size(); ++i) known_[results[i]] = values[i];
+    for (size_t i = 0; i < results.size(); ++i) graph_.values[results[i]].constant = values[i];
   }
 
-  void materialise(GraphCopy& copy, ValueId id) {
-    if (id == no_value || graph_.values[id].constant || !known_[id].is_defined() || is_done_.count(id)) return;
-    is_done_.insert(id);
-    copy.set(id, copy.to().add_constant(graph_.values[id].name, known_[id]));
-  }
-
-  const Graph& graph_;
-  std::vector<NDArray> known_;     // by ValueId; not defined: not known
+  Graph graph_;                    // in which results become constants as they are known
   std::vector<bool> is_deferred_;  // by ValueId
   std::vector<const Node*> deferred_;
-  std::set<ValueId> is_done_;
 };
 
 }  // namespace

@@ -86,11 +86,7 @@ class ChannelMoves {
   };
 
   const Graph& from() const { return copy_.from(); }
-  const Shape& shape(ValueId id) {
-    const auto found = shapes_.find(id);
-    if (found != shapes_.end()) return found->second;
-    return shapes_[id] = smallest_shape(from().values[id].type);
-  }
+  Shape shape(ValueId id) const { return smallest_shape(from().values[id].type); }
   // Another order of elements, or some of them: nothing is computed.
   bool is_move(const Node& node) const {
     return node.op->kind == OpKind::view || is_strided(from(), node) || joins_whole(from(), node);
@@ -102,7 +98,8 @@ class ChannelMoves {
     if (const auto found = moves_.find(id); found != moves_.end() && !found->second.sources.empty())
       return found->second.sources;
     std::vector<Source> own;
-    for (int64_t c = 0; c < shape(id)[1]; ++c) own.push_back({id, c});
+    const int64_t channels = shape(id)[1];
+    for (int64_t c = 0; c < channels; ++c) own.push_back({id, c});
     return own;
   }
 
@@ -142,7 +139,7 @@ class ChannelMoves {
     const Node* reshape = transpose ? made_by(from(), uses_, transpose->inputs[0], "reshape") : nullptr;
     if (!reshape) return {};
     const ValueId x = reshape->inputs[0];
-    const Shape &outer = shape(x), &inner = shape(reshape->outputs[0]);
+    const Shape outer = shape(x), inner = shape(reshape->outputs[0]);
     if (outer != shape(node.outputs[0]) || outer.size() < 3 || inner.size() != outer.size() + 1) return {};
     Ints swapped(inner.size());
     std::iota(swapped.begin(), swapped.end(), 0);
@@ -221,8 +218,7 @@ class ChannelMoves {
       if (runs.size() <= most_runs) return copy_.set(id, select(node, runs));
       order_.erase(id);
     }
-    std::vector<ValueId> inputs;
-    for (const ValueId input : node.inputs) inputs.push_back(get(input));
+    for (const ValueId input : node.inputs) get(input);
     copy_.copy(node);
   }
 
@@ -264,13 +260,12 @@ class ChannelMoves {
       const bool has_channels = from().is_constant(id) && axis >= 0 && (is_end ? i == 1 : uses[i][1].is_same(axis));
       inputs.push_back(has_channels ? permuted_constant(id, axis, *order) : get(id));
     }
-    copy_.set(node.outputs[0], copy_.add(node, *node.op, inputs, node.attributes)[0]);
+    copy_.copy(node, inputs);
     if (!is_end) order_[node.outputs[0]] = *order;
   }
 
   GraphCopy copy_;
   const Uses uses_;
-  std::unordered_map<ValueId, Shape> shapes_;
   std::unordered_map<ValueId, Move> moves_;  // by result, of the old graph
   std::set<ValueId> done_;                   // results of moves that the new graph has
   std::unordered_map<ValueId, Ints> order_;  // new channel i of the value is its old channel order[i]

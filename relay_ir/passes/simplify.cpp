@@ -27,8 +27,7 @@ class Simplifier {
 
   Graph run() {
     return copy_.rewrite([&](const Node& node) {
-      std::vector<ValueId> inputs;
-      for (const ValueId id : node.inputs) inputs.push_back(copy_[id]);
+      const std::vector<ValueId> inputs = copy_.inputs_of(node);
       const ValueId replaced = node.outputs.size() == 1 ? replacement(node, inputs) : no_value;
       const bool keeps_type = replaced != no_value && type(replaced) == copy_.from().values[node.outputs[0]].type;
       return keeps_type ? replaced : no_value;

@@ -74,6 +74,17 @@ std::string list_text(const std::vector<T>& list, const F& element) {
   return text + "]";
 }
 
+bool is_default(const AttributeDef& def, const AttributeValue& value) {
+  if (def.is_required || def.default_value.index() != value.index()) return false;
+  return attribute_text(def.default_value) == attribute_text(value);
+}
+
+std::string type_text(const Value& value) {
+  return to_string(value.type) + (value.channel_block ? " in c" + std::to_string(value.channel_block) : "");
+}
+
+}  // namespace
+
 std::string attribute_text(const AttributeValue& value) {
   if (const auto* v = std::get_if<int64_t>(&value)) return std::to_string(*v);
   if (const auto* v = std::get_if<double>(&value)) return float_attribute(*v);
@@ -87,17 +98,6 @@ std::string attribute_text(const AttributeValue& value) {
     return number ? std::to_string(*number) : to_text(dim);
   });
 }
-
-bool is_default(const AttributeDef& def, const AttributeValue& value) {
-  if (def.is_required || def.default_value.index() != value.index()) return false;
-  return attribute_text(def.default_value) == attribute_text(value);
-}
-
-std::string type_text(const Value& value) {
-  return to_string(value.type) + (value.channel_block ? " in c" + std::to_string(value.channel_block) : "");
-}
-
-}  // namespace
 
 std::string constant_hash(const NDArray& array) {
   const auto* bytes = static_cast<const char*>(array.data());

@@ -23,6 +23,7 @@ namespace tw::relay {
 using ConstantTable = std::map<std::string, NDArray>;  // by hash
 
 std::string to_text(const Graph& graph, ConstantTable* constants = nullptr);
+std::string attribute_text(const AttributeValue& value);
 std::string constant_hash(const NDArray& array);  // of type and bytes: 32 hexadecimal digits
 
 }  // namespace tw::relay
