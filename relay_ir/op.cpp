@@ -81,17 +81,12 @@ std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorTyp
                                     const std::vector<bool>& present, const std::vector<const NDArray*>& constants,
                                     NodeAttributes& attributes, std::span<const Equality> equalities) {
   OpCall call{op, attributes, inputs, present, constants, {}, {}, equalities};
-  const int count = static_cast<int>(inputs.size());
-  call.require(count >= op.min_inputs && (op.max_inputs < 0 || count <= op.max_inputs),
-               "takes " + std::to_string(op.min_inputs) +
-                   (op.max_inputs < 0                ? " or more"
-                    : op.max_inputs == op.min_inputs ? std::string()
-                                                     : " to " + std::to_string(op.max_inputs)) +
-                   " inputs, not " + std::to_string(count));
-  for (int i = 0; i < op.min_inputs && op.max_inputs >= 0; ++i) {
-    const std::string name = i < static_cast<int>(op.input_names.size()) ? op.input_names[i] : std::to_string(i);
-    call.require(present[i], "input `" + name + "` is missing");
-  }
+  const int count = static_cast<int>(inputs.size()), least = op.min_inputs(), most = least + op.optional_inputs;
+  const std::string range = op.takes_any_number ? " or more" : most > least ? " to " + std::to_string(most) : "";
+  call.require(count >= least && (op.takes_any_number || count <= most),
+               "takes " + std::to_string(least) + range + " inputs, not " + std::to_string(count));
+  for (int i = 0; i < least && !op.takes_any_number; ++i)
+    call.require(present[i], "input `" + op.input_names[i] + "` is missing");
   for (const auto& [name, value] : attributes.all()) {
     const bool is_known = std::any_of(op.attributes.begin(), op.attributes.end(),
                                       [&name = name](const AttributeDef& def) { return def.name == name; });

@@ -87,8 +87,9 @@ struct OpDef {
   std::string name;
   OpKind kind = OpKind::elementwise;
   std::string doc;
-  std::vector<std::string> input_names;  // for docs and messages
-  int min_inputs = 1, max_inputs = 1;    // max_inputs -1: any number
+  std::vector<std::string> input_names;
+  int optional_inputs = 0;        // so many of the last may be absent
+  bool takes_any_number = false;  // one input or more, which share the one name
   std::vector<AttributeDef> attributes;
   std::vector<DecisionDef> decisions = {};
   OpFacts facts{};
@@ -97,6 +98,7 @@ struct OpDef {
   std::function<std::vector<te::Tensor>(const OpCall&, const std::vector<te::Tensor>& inputs)> compute;
   std::vector<OpExample> examples;
 
+  int min_inputs() const { return static_cast<int>(input_names.size()) - optional_inputs; }
   bool leaves_open(std::string_view decision) const;
 };
 

@@ -216,7 +216,7 @@ OpDef attention_op() {
       "to […, heads, queries, keys]: floats are added, where bools are false the score is `masked`.  f16 and bf16 are "
       "computed in f32.";
   op.input_names = {"q", "k", "v", "mask"};
-  op.min_inputs = 3, op.max_inputs = 4;
+  op.optional_inputs = 1;
   op.attributes = {{"scale", 1.0, false, "of the scores"},
                    {"masked", -std::numeric_limits<double>::infinity(), false, "the score where a bool mask is false"},
                    {"zero_if_masked", int64_t{0}, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"}};

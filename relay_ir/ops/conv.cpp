@@ -42,7 +42,6 @@ OpDef conv_op() {
       "channels c "
       "of o's group and the window k; outside x is 0.  f16 and bf16 accumulate in f32.";
   op.input_names = {"x", "weight"};
-  op.min_inputs = op.max_inputs = 2;
   op.attributes = window_attributes();
   op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
   op.attributes.push_back(result_attribute());
@@ -144,7 +143,6 @@ OpDef conv_transpose_op() {
       "+ "
       "k · dilation - pad.  weight is [c, o / groups, k…].";
   op.input_names = {"x", "weight"};
-  op.min_inputs = op.max_inputs = 2;
   op.attributes = window_attributes();
   op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
   op.attributes.push_back({"output_padding", std::vector<int64_t>{}, false, "rows added at the end of each dimension"});

@@ -52,7 +52,6 @@ OpDef where_op() {
   op.kind = OpKind::elementwise;
   op.doc = "a where the condition holds, otherwise b.";
   op.input_names = {"condition", "a", "b"};
-  op.min_inputs = op.max_inputs = 3;
   op.facts = plain_facts(broadcast_axes, Rounding::keeps);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     c.require(c.inputs[0].dtype.is_bool(), "the condition is bool");
@@ -124,7 +123,6 @@ OpDef elementwise_op(const ElementwiseRow& row) {
   op.kind = OpKind::elementwise;
   op.doc = row.doc;
   op.input_names = row.inputs;
-  op.min_inputs = op.max_inputs = static_cast<int>(row.inputs.size());
   op.attributes = row.attributes;
   op.facts = plain_facts(broadcast_axes, row.rounding);
   op.infer = [takes = row.takes, gives = row.gives](const OpCall& c) -> std::vector<TensorType> {

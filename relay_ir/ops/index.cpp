@@ -22,7 +22,6 @@ OpDef op_with_indices(const char* name, AxesFunction axes, Rounding rounding, co
   op.kind = OpKind::injective;
   op.doc = doc;
   op.input_names = {"x", "indices"};
-  op.min_inputs = op.max_inputs = 2;
   op.facts = plain_facts(axes, rounding, 1);
   return op;
 }
@@ -149,7 +148,6 @@ OpDef reverse_sequence_op() {
   op.doc =
       "The first lengths[b] elements along the time axis in reverse, for each b of the batch axis; the rest stays.";
   op.input_names = {"x", "lengths"};
-  op.min_inputs = op.max_inputs = 2;
   op.attributes = {{"time_axis", int64_t{0}, false, "the axis that is reversed"},
                    {"batch_axis", int64_t{1}, false, "the axis that lengths belongs to"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact, 1);
@@ -200,7 +198,7 @@ OpDef tensor_scatter_op() {
       "dimension "
       "(0 without positions); circular: rows past the end go on at the front.";
   op.input_names = {"past", "update", "positions"};
-  op.min_inputs = 2, op.max_inputs = 3;
+  op.optional_inputs = 1;
   op.attributes = {{"axis", int64_t{-2}, false, "the axis of the rows"},
                    {"circular", int64_t{0}, false, "1: wrap around"}};
   op.decisions = {in_place_decision()};

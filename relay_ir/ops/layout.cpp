@@ -44,7 +44,7 @@ OpDef select_channels_op() {
       "starts[i] "
       "on.";
   op.input_names = {"x"};
-  op.max_inputs = -1;
+  op.takes_any_number = true;
   op.attributes = {{"inputs", Ints{}, true, "of each run, the number of its input"},
                    {"starts", Ints{}, true, "of each run, its first channel there"},
                    {"counts", Ints{}, true, "of each run, its channels"}};

@@ -44,7 +44,6 @@ OpDef matmul_op() {
       "c[…, i, j] = Σₖ a[…, i, k] · b[…, k, j], batch dimensions broadcast.  transpose_a, transpose_b: the last two "
       "dimensions of the input are stored the other way round.  f16 and bf16 accumulate in f32.";
   op.input_names = {"a", "b"};
-  op.min_inputs = op.max_inputs = 2;
   op.attributes = {{"transpose_a", int64_t{0}, false, "1: a is […, k, i]"},
                    {"transpose_b", int64_t{0}, false, "1: b is […, j, k]"},
                    result_attribute()};
@@ -140,7 +139,7 @@ OpDef einsum_op() {
       "A sum of products by index letters: \"ij,jk->ik\".  Letters that the output lacks are summed over; one that an "
       "input repeats takes its diagonal; extents of 1 broadcast.";
   op.input_names = {"inputs"};
-  op.max_inputs = -1;
+  op.takes_any_number = true;
   op.attributes = {{"equation", std::string(), true, "letters of each input, `->`, letters of the output"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {

@@ -88,7 +88,7 @@ OpDef layer_norm_op(bool is_rms) {
   op.doc += "  scale and bias broadcast to x.  f16 and bf16 are computed in f32.";
   op.input_names = {"x", "scale", "bias"};
   if (is_rms) op.input_names.pop_back();
-  op.max_inputs = is_rms ? 2 : 3;
+  op.optional_inputs = is_rms ? 1 : 2;
   op.attributes = {{"axis", int64_t{-1}, false, "first of the normalised axes"},
                    {"epsilon", 1e-5, false, "added to the variance"}};
   op.facts = plain_facts([](const OpCall& c) { return normalised_axes(c, false); }, Rounding::widens, 1);

@@ -228,7 +228,6 @@ OpDef max_unpool_op() {
   op.kind = OpKind::opaque;
   op.doc = "Zeros of the given shape, with each element of x at the offset that indices gives.";
   op.input_names = {"x", "indices"};
-  op.min_inputs = op.max_inputs = 2;
   op.attributes = {{"shape", Ints{}, true, "of the result"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {

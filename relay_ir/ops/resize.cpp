@@ -28,7 +28,6 @@ OpDef interpolate_op() {
       "Along an axis: y[…, o, …] = Σₜ weights[o, t] · x[…, indices[o, t], …], with tables of constants.  f16 and bf16 "
       "accumulate in f32.";
   op.input_names = {"x", "indices", "weights"};
-  op.min_inputs = op.max_inputs = 3;
   op.attributes = {{"axis", int64_t{0}, true, "the axis that is interpolated"}};
   op.facts = plain_facts(interpolate_axes, Rounding::exact, 1);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {

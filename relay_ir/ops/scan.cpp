@@ -72,7 +72,6 @@ OpDef scatter_elements_op() {
   op.kind = OpKind::opaque;
   op.doc = "x with updates[i, j …] put to [indices[i, j …], j …], the index replacing that of the axis, in order.";
   op.input_names = {"x", "indices", "updates"};
-  op.min_inputs = op.max_inputs = 3;
   op.attributes = {{"axis", int64_t{0}, false, "the axis that indices select"}, reduction_attribute()};
   op.decisions = {in_place_decision()};
   op.facts = updated_facts(update_elements, 3);
@@ -105,7 +104,6 @@ OpDef scatter_nd_op() {
   op.kind = OpKind::opaque;
   op.doc = "x with slices of updates put to the coordinates that the last dimension of indices holds, in order.";
   op.input_names = {"x", "indices", "updates"};
-  op.min_inputs = op.max_inputs = 3;
   op.attributes = {reduction_attribute()};
   op.decisions = {in_place_decision()};
   op.facts = updated_facts(update_slices, 3);

@@ -183,7 +183,7 @@ OpDef concat_op() {
   op.kind = OpKind::injective;
   op.doc = "Inputs one after the other along an axis.";
   op.input_names = {"inputs"};
-  op.max_inputs = -1;
+  op.takes_any_number = true;
   op.attributes = {{"axis", int64_t{0}, true, "the axis that grows"}};
   op.facts = plain_facts(concat_axes, Rounding::moves);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
@@ -328,7 +328,7 @@ OpDef pad_op() {
       "pads "
       "cut rows away.";
   op.input_names = {"x", "value"};
-  op.max_inputs = 2;
+  op.optional_inputs = 1;
   op.attributes = {{"pads", std::vector<Expr>{}, true, "rows before each dimension, then after each"},
                    {"mode", std::string("constant"), false, "constant, edge, reflect or wrap"}};
   op.facts = plain_facts(pad_axes, Rounding::exact, 1);
@@ -388,7 +388,6 @@ OpDef range_op() {
   op.name = "range";
   op.kind = OpKind::injective;
   op.doc = "start, start + step, start + 2·step …: numbers that may depend on open dimensions.";
-  op.min_inputs = op.max_inputs = 0;
   op.attributes = {{"count", std::vector<Expr>{}, true, "one number: how many"},
                    {"start", std::vector<Expr>{Expr(0)}, false, "one number: the first"},
                    {"step", std::vector<Expr>{Expr(1)}, false, "one number: from each to the next"}};
@@ -417,7 +416,6 @@ OpDef sizes_op() {
   op.name = "sizes";
   op.kind = OpKind::injective;
   op.doc = "Numbers that depend on open dimensions, as a tensor: what a model does with the shape of an input.";
-  op.min_inputs = op.max_inputs = 0;
   op.attributes = {{"values", std::vector<Expr>{}, true, "the elements"}, {"shape", Ints{}, true, "of the result"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {

@@ -46,7 +46,6 @@ OpDef winograd_conv_op() {
       "A 3×3 convolution with stride 1 by Winograd's F(m×m, 3×3).  weight is [(m+2)², c, o]: G g Gᵀ of each filter.  "
       "Computes in f32.";
   op.input_names = {"x", "weight"};
-  op.min_inputs = op.max_inputs = 2;
   op.attributes = {{"tile", int64_t{4}, false, "m: 2 or 4"},
                    {"pads", std::vector<int64_t>{0, 0, 0, 0}, false, "rows before each dimension, then after each"}};
   op.facts = linear_facts(winograd_axes, Rounding::multiplies, 1, [](const OpCall&) -> std::optional<Linear> {

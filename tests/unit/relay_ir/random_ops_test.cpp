@@ -93,7 +93,7 @@ class RandomCase {
       for (TensorType& type : types)
         if (type.dtype == from) type.dtype = to;
     }
-    if (chance(10) && static_cast<int>(types.size()) > op_.min_inputs) types.pop_back();
+    if (chance(10) && static_cast<int>(types.size()) > op_.min_inputs()) types.pop_back();
     for (const AttributeDef& def : op_.attributes)
       if (chance(5 + 15 * boldness)) change_attribute(def, attributes);
 
