@@ -79,8 +79,8 @@ struct DecisionDef {
 struct OpExample {
   std::vector<TensorType> inputs;
   NodeAttributes attributes = {};
-  double low = -2, high = 2;                  // range of random floats
   std::vector<NDArray> constant_inputs = {};  // by position; undefined arrays are drawn at random
+  double low = -2, high = 2;                  // range of random floats
 };
 
 struct OpDef {

@@ -219,7 +219,7 @@ OpDef attention_op() {
   op.optional_inputs = 1;
   op.attributes = {{"scale", 1.0, false, "of the scores"},
                    {"masked", -std::numeric_limits<double>::infinity(), false, "the score where a bool mask is false"},
-                   {"zero_if_masked", int64_t{0}, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"}};
+                   {"zero_if_masked", 0, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"}};
   op.decisions = {{"split_kv", "keys of a part, whose results are joined; 0: all together"}};
   op.facts = {.axes = unknown_axes,
               .rounding = Rounding::multiplies,
@@ -233,7 +233,7 @@ OpDef attention_op() {
                    v = tensor_type(f32, {2, 2, 6, 7});
   op.examples = {{{q, q, q}, attributes_of({{"scale", 0.5}})},
                  {{q, k, v, tensor_type(f32, {3, 6})}},
-                 {{q, k, v, tensor_type(boolean, {2, 1, 1, 6})}, attributes_of({{"zero_if_masked", int64_t{1}}})},
+                 {{q, k, v, tensor_type(boolean, {2, 1, 1, 6})}, attributes_of({{"zero_if_masked", 1}})},
                  {{tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5})}}};
   return op;
 }

@@ -52,7 +52,7 @@ DType accumulator_of(DType dtype) {
 }
 
 AttributeDef result_attribute() {
-  return {"result", std::string(), false, "type of the result: f32 of f16 and bf16 inputs, i32 of 8-bit integers"};
+  return {"result", "", false, "type of the result: f32 of f16 and bf16 inputs, i32 of 8-bit integers"};
 }
 
 DType contraction_dtype(const OpCall& call) {

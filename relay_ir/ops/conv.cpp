@@ -43,7 +43,7 @@ OpDef conv_op() {
       "of o's group and the window k; outside x is 0.  f16 and bf16 accumulate in f32.";
   op.input_names = {"x", "weight"};
   op.attributes = window_attributes();
-  op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
+  op.attributes.push_back({"groups", 1, false, "channels are split into this many independent groups"});
   op.attributes.push_back(result_attribute());
   op.decisions = {{"fuse_expansion", "1: one kernel with the convolution that makes its channels"}};
   op.facts = linear_facts(conv_axes, Rounding::multiplies, 2, [](const OpCall& c) -> std::optional<Linear> {
@@ -94,15 +94,13 @@ OpDef conv_op() {
     return {cast_stage(y, result)};
   };
   using Ints = std::vector<int64_t>;
-  op.examples = {
-      {{tensor_type(f32, {1, 3, 6, 6}), tensor_type(f32, {4, 3, 3, 3})},
-       attributes_of({{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}})},
-      {{tensor_type(f32, {2, 4, 7}), tensor_type(f32, {8, 1, 3})},
-       attributes_of({{"groups", int64_t{4}}, {"dilations", Ints{2}}, {"pads", Ints{2, 1}}})},
-      {{tensor_type(f16, {1, 2, 3, 4, 4}), tensor_type(f16, {2, 2, 1, 2, 2})}, {}},
-      {{tensor_type(i32, {1, 4, 5, 5}), tensor_type(i32, {4, 2, 1, 1})}, attributes_of({{"groups", int64_t{2}}})},
-      {{tensor_type(u8, {1, 4, 5, 5}), tensor_type(i8, {4, 4, 3, 3})},
-       attributes_of({{"result", std::string("i32")}})}};
+  op.examples = {{{tensor_type(f32, {1, 3, 6, 6}), tensor_type(f32, {4, 3, 3, 3})},
+                  attributes_of({{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}})},
+                 {{tensor_type(f32, {2, 4, 7}), tensor_type(f32, {8, 1, 3})},
+                  attributes_of({{"groups", 4}, {"dilations", Ints{2}}, {"pads", Ints{2, 1}}})},
+                 {{tensor_type(f16, {1, 2, 3, 4, 4}), tensor_type(f16, {2, 2, 1, 2, 2})}, {}},
+                 {{tensor_type(i32, {1, 4, 5, 5}), tensor_type(i32, {4, 2, 1, 1})}, attributes_of({{"groups", 2}})},
+                 {{tensor_type(u8, {1, 4, 5, 5}), tensor_type(i8, {4, 4, 3, 3})}, attributes_of({{"result", "i32"}})}};
   return op;
 }
 
@@ -144,7 +142,7 @@ OpDef conv_transpose_op() {
       "k · dilation - pad.  weight is [c, o / groups, k…].";
   op.input_names = {"x", "weight"};
   op.attributes = window_attributes();
-  op.attributes.push_back({"groups", int64_t{1}, false, "channels are split into this many independent groups"});
+  op.attributes.push_back({"groups", 1, false, "channels are split into this many independent groups"});
   op.attributes.push_back({"output_padding", std::vector<int64_t>{}, false, "rows added at the end of each dimension"});
   op.facts = linear_facts(conv_transpose_axes, Rounding::exact, 2, [](const OpCall& c) -> std::optional<Linear> {
     const int64_t groups = c.attributes.get_int("groups");
@@ -235,10 +233,8 @@ OpDef conv_transpose_op() {
   op.examples = {
       {{tensor_type(f32, {1, 3, 4, 4}), tensor_type(f32, {3, 2, 2, 2})}, attributes_of({{"strides", Ints{2, 2}}})},
       {{tensor_type(f32, {1, 4, 3, 3}), tensor_type(f32, {4, 1, 3, 3})},
-       attributes_of({{"strides", Ints{2, 2}},
-                      {"pads", Ints{1, 1, 1, 1}},
-                      {"output_padding", Ints{1, 1}},
-                      {"groups", int64_t{2}}})},
+       attributes_of(
+           {{"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}, {"output_padding", Ints{1, 1}}, {"groups", 2}})},
       {{tensor_type(f16, {1, 2, 5}), tensor_type(f16, {2, 3, 3})}, attributes_of({{"dilations", Ints{2}}})}};
   return op;
 }

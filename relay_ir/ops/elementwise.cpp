@@ -75,7 +75,7 @@ OpDef cast_op() {
   op.kind = OpKind::elementwise;
   op.doc = "Converts elements.  Floats to integers truncate; to bool: whether not 0.";
   op.input_names = {"x"};
-  op.attributes = {{"to", std::string("f32"), true, "element type of the result"}};
+  op.attributes = {{"to", "f32", true, "element type of the result"}};
   op.facts = plain_facts(broadcast_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> { return {{dtype_attribute(c, "to"), c.inputs[0].shape}}; };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
@@ -86,9 +86,9 @@ OpDef cast_op() {
     })};
   };
   for (const DType to : {f16, bf16, f64, i8, u8, i64, boolean}) {
-    op.examples.push_back({{tensor_type(f32, {2, 3})}, attributes_of({{"to", to_string(to)}}), 0, 100});
+    op.examples.push_back({{tensor_type(f32, {2, 3})}, attributes_of({{"to", to_string(to)}}), {}, 0, 100});
   }
-  op.examples.push_back({{tensor_type(boolean, {4})}, attributes_of({{"to", std::string("f32")}})});
+  op.examples.push_back({{tensor_type(boolean, {4})}, attributes_of({{"to", "f32"}})});
   return op;
 }
 
@@ -98,7 +98,7 @@ OpDef bitcast_op() {
   op.kind = OpKind::elementwise;
   op.doc = "The same bits as another element type of the same width.";
   op.input_names = {"x"};
-  op.attributes = {{"to", std::string("f32"), true, "element type of the result"}};
+  op.attributes = {{"to", "f32", true, "element type of the result"}};
   op.facts = plain_facts(broadcast_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const DType to = dtype_attribute(c, "to"), from = c.inputs[0].dtype;
@@ -110,8 +110,8 @@ OpDef bitcast_op() {
       return make_expr<Call>(c.outputs[0].dtype, Intrinsic::reinterpret, std::vector<Expr>{in[0](i)});
     })};
   };
-  op.examples = {{{tensor_type(f32, {3})}, attributes_of({{"to", std::string("i32")}})},
-                 {{tensor_type(u16, {3})}, attributes_of({{"to", std::string("i16")}})}};
+  op.examples = {{{tensor_type(f32, {3})}, attributes_of({{"to", "i32"}})},
+                 {{tensor_type(u16, {3})}, attributes_of({{"to", "i16"}})}};
   return op;
 }
 

@@ -14,7 +14,7 @@ void require_indices(const OpCall& c, const TensorType& type) {
   c.require(type.dtype == i32 || type.dtype == i64, "indices are i32 or i64");
 }
 
-const AttributeDef select_axis{"axis", int64_t{0}, false, "the axis that indices select from"};
+const AttributeDef select_axis{"axis", 0, false, "the axis that indices select from"};
 
 OpDef op_with_indices(const char* name, AxesFunction axes, Rounding rounding, const char* doc) {
   OpDef op;
@@ -59,14 +59,10 @@ OpDef gather_op() {
     })};
   };
   op.examples = {{{tensor_type(f32, {4, 3}), tensor_type(i64, {2, 2})},
-                  attributes_of({{"axis", int64_t{0}}}),
-                  -2,
-                  2,
+                  attributes_of({{"axis", 0}}),
                   {NDArray(), int_array({0, 3, -1, 2}).reshape({2, 2})}},
                  {{tensor_type(f16, {2, 5}), tensor_type(i32, {})},
-                  attributes_of({{"axis", int64_t{1}}}),
-                  -2,
-                  2,
+                  attributes_of({{"axis", 1}}),
                   {NDArray(), int_array({4}, i32).reshape({})}}};
   return op;
 }
@@ -95,9 +91,7 @@ OpDef gather_elements_op() {
     })};
   };
   op.examples = {{{tensor_type(f32, {3, 2}), tensor_type(i64, {2, 2})},
-                  attributes_of({{"axis", int64_t{0}}}),
-                  -2,
-                  2,
+                  attributes_of({{"axis", 0}}),
                   {NDArray(), int_array({0, 2, -1, 1}).reshape({2, 2})}}};
   return op;
 }
@@ -106,7 +100,7 @@ OpDef gather_nd_op() {
   OpDef op =
       op_with_indices("gather_nd", unknown_axes, Rounding::exact,
                       "The last dimension of indices holds coordinates into x, after `batch_dims` common dimensions.");
-  op.attributes = {{"batch_dims", int64_t{0}, false, "leading dimensions that x and indices share"}};
+  op.attributes = {{"batch_dims", 0, false, "leading dimensions that x and indices share"}};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1];
     require_indices(c, indices);
@@ -134,9 +128,7 @@ OpDef gather_nd_op() {
     })};
   };
   op.examples = {{{tensor_type(f32, {2, 3, 4}), tensor_type(i64, {2, 1})},
-                  attributes_of({{"batch_dims", int64_t{1}}}),
-                  -2,
-                  2,
+                  attributes_of({{"batch_dims", 1}}),
                   {NDArray(), int_array({2, -1}).reshape({2, 1})}}};
   return op;
 }
@@ -148,8 +140,8 @@ OpDef reverse_sequence_op() {
   op.doc =
       "The first lengths[b] elements along the time axis in reverse, for each b of the batch axis; the rest stays.";
   op.input_names = {"x", "lengths"};
-  op.attributes = {{"time_axis", int64_t{0}, false, "the axis that is reversed"},
-                   {"batch_axis", int64_t{1}, false, "the axis that lengths belongs to"}};
+  op.attributes = {{"time_axis", 0, false, "the axis that is reversed"},
+                   {"batch_axis", 1, false, "the axis that lengths belongs to"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact, 1);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType& x = c.inputs[0];
@@ -171,7 +163,7 @@ OpDef reverse_sequence_op() {
       return in[0](i);
     })};
   };
-  op.examples = {{{tensor_type(f32, {4, 2}), tensor_type(i64, {2})}, {}, -2, 2, {NDArray(), int_array({3, 1})}}};
+  op.examples = {{{tensor_type(f32, {4, 2}), tensor_type(i64, {2})}, {}, {NDArray(), int_array({3, 1})}}};
   return op;
 }
 Stmt update_cache(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
@@ -199,8 +191,7 @@ OpDef tensor_scatter_op() {
       "(0 without positions); circular: rows past the end go on at the front.";
   op.input_names = {"past", "update", "positions"};
   op.optional_inputs = 1;
-  op.attributes = {{"axis", int64_t{-2}, false, "the axis of the rows"},
-                   {"circular", int64_t{0}, false, "1: wrap around"}};
+  op.attributes = {{"axis", -2, false, "the axis of the rows"}, {"circular", 0, false, "1: wrap around"}};
   op.decisions = {in_place_decision()};
   op.facts = updated_facts(update_cache, 2);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
@@ -236,9 +227,7 @@ OpDef tensor_scatter_op() {
     })};
   };
   op.examples = {{{tensor_type(f32, {2, 4, 3}), tensor_type(f32, {2, 2, 3}), tensor_type(i64, {2})},
-                  attributes_of({{"circular", int64_t{1}}}),
-                  -2,
-                  2,
+                  attributes_of({{"circular", 1}}),
                   {NDArray(), NDArray(), int_array({1, 3})}}};
   return op;
 }

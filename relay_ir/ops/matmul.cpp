@@ -44,8 +44,8 @@ OpDef matmul_op() {
       "c[…, i, j] = Σₖ a[…, i, k] · b[…, k, j], batch dimensions broadcast.  transpose_a, transpose_b: the last two "
       "dimensions of the input are stored the other way round.  f16 and bf16 accumulate in f32.";
   op.input_names = {"a", "b"};
-  op.attributes = {{"transpose_a", int64_t{0}, false, "1: a is […, k, i]"},
-                   {"transpose_b", int64_t{0}, false, "1: b is […, j, k]"},
+  op.attributes = {{"transpose_a", 0, false, "1: a is […, k, i]"},
+                   {"transpose_b", 0, false, "1: b is […, j, k]"},
                    result_attribute()};
   op.facts = linear_facts(matmul_axes, Rounding::multiplies, 2, [](const OpCall& c) -> std::optional<Linear> {
     const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
@@ -81,11 +81,10 @@ OpDef matmul_op() {
                                           });
     return {cast_stage(product, c.outputs[0].dtype)};
   };
-  op.examples = {
-      {{tensor_type(f32, {3, 4}), tensor_type(f32, {4, 5})}, {}},
-      {{tensor_type(f16, {2, 1, 3, 4}), tensor_type(f16, {2, 5, 4})}, attributes_of({{"transpose_b", int64_t{1}}})},
-      {{tensor_type(i32, {4, 3}), tensor_type(i32, {2, 4, 2})}, attributes_of({{"transpose_a", int64_t{1}}})},
-      {{tensor_type(f32, {3, 4}), tensor_type(bf16, {4, 5})}, attributes_of({{"result", std::string("f32")}})}};
+  op.examples = {{{tensor_type(f32, {3, 4}), tensor_type(f32, {4, 5})}, {}},
+                 {{tensor_type(f16, {2, 1, 3, 4}), tensor_type(f16, {2, 5, 4})}, attributes_of({{"transpose_b", 1}})},
+                 {{tensor_type(i32, {4, 3}), tensor_type(i32, {2, 4, 2})}, attributes_of({{"transpose_a", 1}})},
+                 {{tensor_type(f32, {3, 4}), tensor_type(bf16, {4, 5})}, attributes_of({{"result", "f32"}})}};
   return op;
 }
 
@@ -140,7 +139,7 @@ OpDef einsum_op() {
       "input repeats takes its diagonal; extents of 1 broadcast.";
   op.input_names = {"inputs"};
   op.takes_any_number = true;
-  op.attributes = {{"equation", std::string(), true, "letters of each input, `->`, letters of the output"}};
+  op.attributes = {{"equation", "", true, "letters of each input, `->`, letters of the output"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const Equation equation = parse_equation(c);
@@ -187,10 +186,9 @@ OpDef einsum_op() {
     }
     return {cast_stage(te::reduce("einsum", c.outputs[0].shape, reduce_extents, te::Combiner::sum, in, value), dtype)};
   };
-  op.examples = {
-      {{tensor_type(f32, {2, 3}), tensor_type(f32, {3, 4})}, attributes_of({{"equation", std::string("ij,jk->ik")}})},
-      {{tensor_type(f32, {2, 3, 3})}, attributes_of({{"equation", std::string("bii->bi")}})},
-      {{tensor_type(i32, {4}), tensor_type(i32, {4})}, attributes_of({{"equation", std::string("i,i->")}})}};
+  op.examples = {{{tensor_type(f32, {2, 3}), tensor_type(f32, {3, 4})}, attributes_of({{"equation", "ij,jk->ik"}})},
+                 {{tensor_type(f32, {2, 3, 3})}, attributes_of({{"equation", "bii->bi"}})},
+                 {{tensor_type(i32, {4}), tensor_type(i32, {4})}, attributes_of({{"equation", "i,i->"}})}};
   return op;
 }
 

@@ -36,7 +36,7 @@ OpDef softmax_op(bool is_log) {
   op.kind = OpKind::composite;
   op.doc = is_log ? "log(eˣ / Σ eˣ) along an axis." : "eˣ / Σ eˣ along an axis.";
   op.input_names = {"x"};
-  op.attributes = {{"axis", int64_t{-1}, false, "the axis that sums to 1"}};
+  op.attributes = {{"axis", -1, false, "the axis that sums to 1"}};
   op.facts = plain_facts([](const OpCall& c) { return normalised_axes(c, true); }, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     c.require(c.inputs[0].dtype.is_float(), "takes floats");
@@ -73,8 +73,7 @@ OpDef softmax_op(bool is_log) {
       return cast(dtype, power(i) * (float_imm(wide, 1) / sum(without(i, axis))));
     })};
   };
-  op.examples = {{{tensor_type(f32, {2, 5})}, {}},
-                 {{tensor_type(f16, {2, 3, 4})}, attributes_of({{"axis", int64_t{1}}})}};
+  op.examples = {{{tensor_type(f32, {2, 5})}, {}}, {{tensor_type(f16, {2, 3, 4})}, attributes_of({{"axis", 1}})}};
   return op;
 }
 
@@ -89,7 +88,7 @@ OpDef layer_norm_op(bool is_rms) {
   op.input_names = {"x", "scale", "bias"};
   if (is_rms) op.input_names.pop_back();
   op.optional_inputs = is_rms ? 1 : 2;
-  op.attributes = {{"axis", int64_t{-1}, false, "first of the normalised axes"},
+  op.attributes = {{"axis", -1, false, "first of the normalised axes"},
                    {"epsilon", 1e-5, false, "added to the variance"}};
   op.facts = plain_facts([](const OpCall& c) { return normalised_axes(c, false); }, Rounding::widens, 1);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
@@ -151,7 +150,7 @@ OpDef layer_norm_op(bool is_rms) {
     })};
   };
   op.examples = {{{tensor_type(f32, {2, 6}), tensor_type(f32, {6})}, {}},
-                 {{tensor_type(f16, {2, 3, 4})}, attributes_of({{"axis", int64_t{1}}, {"epsilon", 1e-3}})}};
+                 {{tensor_type(f16, {2, 3, 4})}, attributes_of({{"axis", 1}, {"epsilon", 1e-3}})}};
   if (!is_rms) op.examples.push_back({{tensor_type(f32, {2, 6}), tensor_type(f32, {6}), tensor_type(f32, {6})}, {}});
   return op;
 }

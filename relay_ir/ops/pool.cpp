@@ -122,8 +122,7 @@ OpDef max_pool_indices_op() {
       "window.";
   op.input_names = {"x"};
   op.attributes = pool_attributes();
-  op.attributes.push_back(
-      {"column_major", int64_t{0}, false, "1: the spatial dimensions count first dimension fastest"});
+  op.attributes.push_back({"column_major", 0, false, "1: the spatial dimensions count first dimension fastest"});
   op.facts = plain_facts(pool_axes, Rounding::exact);
   op.infer = [](const OpCall& c) {
     c.require(!c.inputs[0].dtype.is_bool(), "takes numbers");
@@ -166,7 +165,7 @@ OpDef sum_pool_op(const std::string& name, bool is_average) {
   op.input_names = {"x"};
   op.attributes = pool_attributes();
   if (is_average) {
-    op.attributes.push_back({"count_pads", int64_t{0}, false, "1: pads count as zeros"});
+    op.attributes.push_back({"count_pads", 0, false, "1: pads count as zeros"});
     op.attributes.push_back({"uncounted", Ints{}, false, "rows of the end pads that never count; empty: none"});
   }
   op.facts = plain_facts(pool_axes, Rounding::keeps);
@@ -250,8 +249,6 @@ OpDef max_unpool_op() {
   };
   op.examples = {{{tensor_type(f32, {1, 1, 2}), tensor_type(i64, {1, 1, 2})},
                   attributes_of({{"shape", Ints{1, 1, 4}}}),
-                  -2,
-                  2,
                   {NDArray(), int_array({1, 3}).reshape({1, 1, 2})}}};
   return op;
 }

@@ -66,7 +66,7 @@ OpDef reduce_op(const std::string& name, Rounding rounding, const std::string& d
   op.doc = doc + "  f16 and bf16 accumulate in f32.";
   op.input_names = {"x"};
   op.attributes = {{"axes", std::vector<int64_t>{}, true, "the axes that are reduced"},
-                   {"keepdims", int64_t{1}, false, "1: they stay, with extent 1"}};
+                   {"keepdims", 1, false, "1: they stay, with extent 1"}};
   const bool is_logical = combiner == te::Combiner::logical_and || combiner == te::Combiner::logical_or;
   op.facts = plain_facts([](const OpCall& c) { return reduced_axes(c, axes_of_call(c)); }, rounding);
   op.infer = [is_logical](const OpCall& c) -> std::vector<TensorType> {
@@ -89,8 +89,8 @@ OpDef reduce_op(const std::string& name, Rounding rounding, const std::string& d
   };
   for (const DType dtype : is_logical ? std::vector<DType>{boolean} : std::vector<DType>{f32, f16, i32}) {
     op.examples.push_back({{tensor_type(dtype, {2, 3, 4})}, attributes_of({{"axes", std::vector<int64_t>{1}}})});
-    op.examples.push_back({{tensor_type(dtype, {2, 3, 4})},
-                           attributes_of({{"axes", std::vector<int64_t>{0, -1}}, {"keepdims", int64_t{0}}})});
+    op.examples.push_back(
+        {{tensor_type(dtype, {2, 3, 4})}, attributes_of({{"axes", std::vector<int64_t>{0, -1}}, {"keepdims", 0}})});
   }
   return op;
 }
@@ -102,9 +102,9 @@ OpDef arg_op(const std::string& name, bool is_max) {
   op.kind = OpKind::composite;
   op.doc = std::string("Index of the ") + (is_max ? "largest" : "smallest") + " element along an axis, as i64.";
   op.input_names = {"x"};
-  op.attributes = {{"axis", int64_t{0}, true, "the axis that is searched"},
-                   {"keepdims", int64_t{1}, false, "1: it stays, with extent 1"},
-                   {"select_last", int64_t{0}, false, "1: of equals the last"}};
+  op.attributes = {{"axis", 0, true, "the axis that is searched"},
+                   {"keepdims", 1, false, "1: it stays, with extent 1"},
+                   {"select_last", 0, false, "1: of equals the last"}};
   op.facts = plain_facts(
       [](const OpCall& c) {
         return reduced_axes(c, {normal_axis(c, c.attributes.get_int("axis"), c.inputs[0].rank())});
@@ -134,9 +134,8 @@ OpDef arg_op(const std::string& name, bool is_max) {
                          return select(is_best, r[0], last ? Expr(-1) : extent);
                        })};
   };
-  op.examples = {{{tensor_type(f32, {3, 4})}, attributes_of({{"axis", int64_t{1}}})},
-                 {{tensor_type(i32, {3, 4})},
-                  attributes_of({{"axis", int64_t{0}}, {"keepdims", int64_t{0}}, {"select_last", int64_t{1}}})}};
+  op.examples = {{{tensor_type(f32, {3, 4})}, attributes_of({{"axis", 1}})},
+                 {{tensor_type(i32, {3, 4})}, attributes_of({{"axis", 0}, {"keepdims", 0}, {"select_last", 1}})}};
   return op;
 }
 

@@ -38,8 +38,7 @@ void require_reduction(const OpCall& c) {
 }
 
 AttributeDef reduction_attribute() {
-  return {"reduction", std::string("none"), false,
-          "how an update meets what is there: none (replaces), add, mul, max, min"};
+  return {"reduction", "none", false, "how an update meets what is there: none (replaces), add, mul, max, min"};
 }
 
 Stmt update_elements(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
@@ -72,7 +71,7 @@ OpDef scatter_elements_op() {
   op.kind = OpKind::opaque;
   op.doc = "x with updates[i, j …] put to [indices[i, j …], j …], the index replacing that of the axis, in order.";
   op.input_names = {"x", "indices", "updates"};
-  op.attributes = {{"axis", int64_t{0}, false, "the axis that indices select"}, reduction_attribute()};
+  op.attributes = {{"axis", 0, false, "the axis that indices select"}, reduction_attribute()};
   op.decisions = {in_place_decision()};
   op.facts = updated_facts(update_elements, 3);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
@@ -91,9 +90,7 @@ OpDef scatter_elements_op() {
   };
   op.compute = copied_and_updated("scatter_elements", update_elements);
   op.examples = {{{tensor_type(f32, {3, 3}), tensor_type(i64, {2, 3}), tensor_type(f32, {2, 3})},
-                  attributes_of({{"reduction", std::string("add")}}),
-                  -2,
-                  2,
+                  attributes_of({{"reduction", "add"}}),
                   {NDArray(), int_array({0, -1, 1, 0, 2, 1}).reshape({2, 3})}}};
   return op;
 }
@@ -124,9 +121,7 @@ OpDef scatter_nd_op() {
   };
   op.compute = copied_and_updated("scatter_nd", update_slices);
   op.examples = {{{tensor_type(f32, {4, 3}), tensor_type(i64, {2, 1}), tensor_type(f32, {2, 3})},
-                  attributes_of({{"reduction", std::string("max")}}),
-                  -2,
-                  2,
+                  attributes_of({{"reduction", "max"}}),
                   {NDArray(), int_array({3, 0}).reshape({2, 1})}}};
   return op;
 }
@@ -137,10 +132,10 @@ OpDef scan_op() {
   op.kind = OpKind::opaque;
   op.doc = "Running sum or product along an axis.";
   op.input_names = {"x"};
-  op.attributes = {{"axis", int64_t{0}, true, "the axis along which it runs"},
-                   {"product", int64_t{0}, false, "1: products instead of sums"},
-                   {"exclusive", int64_t{0}, false, "1: an element is not part of its own result"},
-                   {"reverse", int64_t{0}, false, "1: from the end"}};
+  op.attributes = {{"axis", 0, true, "the axis along which it runs"},
+                   {"product", 0, false, "1: products instead of sums"},
+                   {"exclusive", 0, false, "1: an element is not part of its own result"},
+                   {"reverse", 0, false, "1: from the end"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     c.require(!c.inputs[0].dtype.is_bool(), "takes numbers");
@@ -173,10 +168,9 @@ OpDef scan_op() {
                                         [&](const std::vector<Buffer>& out) { return body(out[0]); })[0];
     return {cast_stage(total, x.dtype())};
   };
-  op.examples = {{{tensor_type(f32, {2, 4})}, attributes_of({{"axis", int64_t{1}}})},
-                 {{tensor_type(i32, {4, 2})},
-                  attributes_of({{"axis", int64_t{0}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{1}}})},
-                 {{tensor_type(f16, {4})}, attributes_of({{"axis", int64_t{0}}, {"product", int64_t{1}}})}};
+  op.examples = {{{tensor_type(f32, {2, 4})}, attributes_of({{"axis", 1}})},
+                 {{tensor_type(i32, {4, 2})}, attributes_of({{"axis", 0}, {"exclusive", 1}, {"reverse", 1}})},
+                 {{tensor_type(f16, {4})}, attributes_of({{"axis", 0}, {"product", 1}})}};
   return op;
 }
 
@@ -188,9 +182,9 @@ OpDef top_k_op() {
   op.kind = OpKind::opaque;
   op.doc = "The k largest (or smallest) elements along an axis, best first, and their indices; of equals the first.";
   op.input_names = {"x"};
-  op.attributes = {{"k", int64_t{1}, true, "how many"},
-                   {"axis", int64_t{-1}, false, "the axis that is searched"},
-                   {"largest", int64_t{1}, false, "0: the smallest"}};
+  op.attributes = {{"k", 1, true, "how many"},
+                   {"axis", -1, false, "the axis that is searched"},
+                   {"largest", 1, false, "0: the smallest"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
@@ -230,9 +224,8 @@ OpDef top_k_op() {
           });
         });
   };
-  op.examples = {
-      {{tensor_type(f32, {2, 5})}, attributes_of({{"k", int64_t{3}}})},
-      {{tensor_type(i32, {4, 2})}, attributes_of({{"k", int64_t{2}}, {"axis", int64_t{0}}, {"largest", int64_t{0}}})}};
+  op.examples = {{{tensor_type(f32, {2, 5})}, attributes_of({{"k", 3}})},
+                 {{tensor_type(i32, {4, 2})}, attributes_of({{"k", 2}, {"axis", 0}, {"largest", 0}})}};
   return op;
 }
 

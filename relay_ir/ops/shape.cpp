@@ -184,7 +184,7 @@ OpDef concat_op() {
   op.doc = "Inputs one after the other along an axis.";
   op.input_names = {"inputs"};
   op.takes_any_number = true;
-  op.attributes = {{"axis", int64_t{0}, true, "the axis that grows"}};
+  op.attributes = {{"axis", 0, true, "the axis that grows"}};
   op.facts = plain_facts(concat_axes, Rounding::moves);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
@@ -222,9 +222,9 @@ OpDef concat_op() {
       return result.is_defined() ? result : zero_of(in[0].dtype());
     })};
   };
-  op.examples = {{{tensor_type(f32, {2, 3}), tensor_type(f32, {2, 1}), tensor_type(f32, {2, 2})},
-                  attributes_of({{"axis", int64_t{-1}}})},
-                 {{tensor_type(i64, {1}), tensor_type(i64, {3})}, attributes_of({{"axis", int64_t{0}}})}};
+  op.examples = {
+      {{tensor_type(f32, {2, 3}), tensor_type(f32, {2, 1}), tensor_type(f32, {2, 2})}, attributes_of({{"axis", -1}})},
+      {{tensor_type(i64, {1}), tensor_type(i64, {3})}, attributes_of({{"axis", 0}})}};
   return op;
 }
 AxisUses slice_axes(const OpCall& c) {
@@ -330,7 +330,7 @@ OpDef pad_op() {
   op.input_names = {"x", "value"};
   op.optional_inputs = 1;
   op.attributes = {{"pads", std::vector<Expr>{}, true, "rows before each dimension, then after each"},
-                   {"mode", std::string("constant"), false, "constant, edge, reflect or wrap"}};
+                   {"mode", "constant", false, "constant, edge, reflect or wrap"}};
   op.facts = plain_facts(pad_axes, Rounding::exact, 1);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
@@ -375,8 +375,7 @@ OpDef pad_op() {
     })};
   };
   for (const char* mode : {"constant", "edge", "reflect", "wrap"}) {
-    op.examples.push_back(
-        {{tensor_type(f32, {3, 4})}, attributes_of({{"pads", Ints{1, 2, 0, 1}}, {"mode", std::string(mode)}})});
+    op.examples.push_back({{tensor_type(f32, {3, 4})}, attributes_of({{"pads", Ints{1, 2, 0, 1}}, {"mode", mode}})});
   }
   op.examples.push_back(
       {{tensor_type(i32, {3, 4}), tensor_type(i32, {})}, attributes_of({{"pads", Ints{1, -1, 0, 2}}})});

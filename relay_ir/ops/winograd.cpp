@@ -46,7 +46,7 @@ OpDef winograd_conv_op() {
       "A 3×3 convolution with stride 1 by Winograd's F(m×m, 3×3).  weight is [(m+2)², c, o]: G g Gᵀ of each filter.  "
       "Computes in f32.";
   op.input_names = {"x", "weight"};
-  op.attributes = {{"tile", int64_t{4}, false, "m: 2 or 4"},
+  op.attributes = {{"tile", 4, false, "m: 2 or 4"},
                    {"pads", std::vector<int64_t>{0, 0, 0, 0}, false, "rows before each dimension, then after each"}};
   op.facts = linear_facts(winograd_axes, Rounding::multiplies, 1, [](const OpCall&) -> std::optional<Linear> {
     return Linear{.data_axis = 1, .weight_axis = 1, .result_axis = 1, .filter_axis = 2, .has_window = true};
@@ -144,7 +144,7 @@ OpDef winograd_conv_op() {
   op.examples = {
       {{tensor_type(f32, {1, 3, 6, 6}), tensor_type(f32, {36, 3, 5})}, attributes_of({{"pads", Ints{1, 1, 1, 1}}})},
       {{tensor_type(f32, {2, 2, 5, 7}), tensor_type(f32, {16, 2, 3})},
-       attributes_of({{"tile", int64_t{2}}, {"pads", Ints{1, 0, 0, 2}}})},
+       attributes_of({{"tile", 2}, {"pads", Ints{1, 0, 0, 2}}})},
       {{tensor_type(bf16, {1, 3, 6, 6}), tensor_type(f32, {36, 3, 5})}, attributes_of({{"pads", Ints{1, 1, 1, 1}}})}};
   return op;
 }
