@@ -2,11 +2,10 @@
 #include "relay_ir/ops/elementwise_rows.h"
 
 namespace tw::relay {
+namespace {
 
 bool takes_dtype(Takes takes, DType dtype) {
   switch (takes) {
-    case Takes::anything:
-      return true;
     case Takes::numbers:
       return !dtype.is_bool();
     case Takes::signed_numbers:
@@ -23,11 +22,8 @@ bool takes_dtype(Takes takes, DType dtype) {
   return false;
 }
 
-namespace {
-
 const char* name_of(Takes takes) {
-  static const char* const names[] = {"any type", "numbers",          "signed numbers", "floats",
-                                      "integers", "numbers or bools", "bools"};
+  static const char* const names[] = {"numbers", "signed numbers", "floats", "integers", "numbers or bools", "bools"};
   return names[static_cast<int>(takes)];
 }
 
@@ -115,8 +111,6 @@ OpDef bitcast_op() {
   return op;
 }
 
-}  // namespace
-
 OpDef elementwise_op(const ElementwiseRow& row) {
   OpDef op;
   op.name = row.name;
@@ -137,11 +131,8 @@ OpDef elementwise_op(const ElementwiseRow& row) {
       return cast(c.outputs[0].dtype, element(c, read_all(c, in, i)));
     })};
   };
-  std::vector<DType> dtypes;
   for (const DType dtype : {f32, f16, i32, u8, boolean}) {
-    if (takes_dtype(row.takes, dtype)) dtypes.push_back(dtype);
-  }
-  for (const DType dtype : dtypes) {
+    if (!takes_dtype(row.takes, dtype)) continue;
     OpExample example;
     for (size_t i = 0; i < row.inputs.size(); ++i) {
       example.inputs.push_back(tensor_type(dtype, i == 0 ? std::vector<int64_t>{2, 3} : std::vector<int64_t>{3}));
@@ -151,6 +142,8 @@ OpDef elementwise_op(const ElementwiseRow& row) {
   }
   return op;
 }
+
+}  // namespace
 
 std::vector<OpDef> elementwise_family() {
   std::vector<OpDef> ops;

@@ -79,73 +79,48 @@ Expr shift(const OpCall& c, const Args& a) {
   return select(is_out, rest, binary(is_left ? BinaryOp::shift_left : BinaryOp::shift_right, a[0], count));
 }
 
+Expr minimum(const OpCall&, const Args& a) {
+  return minimum_of(a[0], a[1]);
+}
+
+Expr maximum(const OpCall&, const Args& a) {
+  return maximum_of(a[0], a[1]);
+}
+
+Expr prelu(const OpCall&, const Args& a) {
+  return select(a[0] < 0, a[0] * a[1], a[0]);
+}
+
 }  // namespace
 
 std::vector<ElementwiseRow> binary_rows() {
+  using enum Takes;
+  using enum Gives;
+  using enum Rounding;
+  using Op = BinaryOp;
   const std::vector<std::string> ab{"a", "b"};
   return {
-      {"add", ab, Takes::numbers, Gives::same, Rounding::keeps, "a + b", plain<BinaryOp::add>},
-      {"subtract", ab, Takes::numbers, Gives::same, Rounding::keeps, "a - b", plain<BinaryOp::sub>},
-      {"multiply", ab, Takes::numbers, Gives::same, Rounding::keeps, "a · b", plain<BinaryOp::mul>},
-      {"divide",
-       ab,
-       Takes::numbers,
-       Gives::same,
-       Rounding::keeps,
-       "a / b; integers truncate to zero",
-       divide,
-       {},
-       0.5,
-       2},
-      {"modulo",
-       ab,
-       Takes::numbers,
-       Gives::same,
-       Rounding::exact,
-       "a modulo b, with the sign of b",
-       modulo,
-       {},
-       0.5,
-       2},
-      {"remainder",
-       ab,
-       Takes::numbers,
-       Gives::same,
-       Rounding::exact,
-       "the rest of a / b, with the sign of a",
-       remainder,
-       {},
-       0.5,
-       2},
-      {"power", ab, Takes::numbers, Gives::same, Rounding::exact, "a to the b", power, {}, 0.5, 2},
-      {"minimum", ab, Takes::numbers, Gives::same, Rounding::keeps, "the smaller one; NaN when either is",
-       [](const OpCall&, const Args& a) { return minimum_of(a[0], a[1]); }},
-      {"maximum", ab, Takes::numbers, Gives::same, Rounding::keeps, "the larger one; NaN when either is",
-       [](const OpCall&, const Args& a) { return maximum_of(a[0], a[1]); }},
-      {"equal", ab, Takes::numbers_and_bool, Gives::truth, Rounding::exact, "a = b", plain<BinaryOp::eq>},
-      {"less", ab, Takes::numbers, Gives::truth, Rounding::exact, "a < b", plain<BinaryOp::lt>},
-      {"less_equal", ab, Takes::numbers, Gives::truth, Rounding::exact, "a ≤ b", plain<BinaryOp::le>},
-      {"logical_and", ab, Takes::bools, Gives::truth, Rounding::exact, "a and b", plain<BinaryOp::logical_and>},
-      {"logical_or", ab, Takes::bools, Gives::truth, Rounding::exact, "a or b", plain<BinaryOp::logical_or>},
-      {"logical_xor", ab, Takes::bools, Gives::truth, Rounding::exact, "either a or b", plain<BinaryOp::ne>},
-      {"bit_and", ab, Takes::integers, Gives::same, Rounding::exact, "bits set in both", plain<BinaryOp::bit_and>},
-      {"bit_or", ab, Takes::integers, Gives::same, Rounding::exact, "bits set in either", plain<BinaryOp::bit_or>},
-      {"bit_xor", ab, Takes::integers, Gives::same, Rounding::exact, "bits set in one only", plain<BinaryOp::bit_xor>},
-      {"shift",
-       ab,
-       Takes::integers,
-       Gives::same,
-       Rounding::exact,
-       "a shifted by b bits; right shifts of signed numbers keep the sign",
-       shift,
-       {{"left", int64_t{0}, false, "1: to the left"}}},
-      {"prelu",
-       {"x", "slope"},
-       Takes::numbers,
-       Gives::same,
-       Rounding::keeps,
-       "x, or slope·x where x < 0",
-       [](const OpCall&, const Args& a) { return select(a[0] < 0, a[0] * a[1], a[0]); }},
+      {"add", ab, numbers, same, keeps, "a + b", plain<Op::add>},
+      {"subtract", ab, numbers, same, keeps, "a - b", plain<Op::sub>},
+      {"multiply", ab, numbers, same, keeps, "a · b", plain<Op::mul>},
+      {"divide", ab, numbers, same, keeps, "a / b; integers truncate to zero", divide, {}, 0.5, 2},
+      {"modulo", ab, numbers, same, exact, "a modulo b, with the sign of b", modulo, {}, 0.5, 2},
+      {"remainder", ab, numbers, same, exact, "the rest of a / b, with the sign of a", remainder, {}, 0.5, 2},
+      {"power", ab, numbers, same, exact, "a to the b", power, {}, 0.5, 2},
+      {"minimum", ab, numbers, same, keeps, "the smaller one; NaN when either is", minimum},
+      {"maximum", ab, numbers, same, keeps, "the larger one; NaN when either is", maximum},
+      {"equal", ab, numbers_and_bool, truth, exact, "a = b", plain<Op::eq>},
+      {"less", ab, numbers, truth, exact, "a < b", plain<Op::lt>},
+      {"less_equal", ab, numbers, truth, exact, "a ≤ b", plain<Op::le>},
+      {"logical_and", ab, bools, truth, exact, "a and b", plain<Op::logical_and>},
+      {"logical_or", ab, bools, truth, exact, "a or b", plain<Op::logical_or>},
+      {"logical_xor", ab, bools, truth, exact, "either a or b", plain<Op::ne>},
+      {"bit_and", ab, integers, same, exact, "bits set in both", plain<Op::bit_and>},
+      {"bit_or", ab, integers, same, exact, "bits set in either", plain<Op::bit_or>},
+      {"bit_xor", ab, integers, same, exact, "bits set in one only", plain<Op::bit_xor>},
+      {"shift", ab, integers, same, exact, "a shifted by b bits; right shifts of signed numbers keep the sign", shift,
+       Attributes{{"left", 0, false, "1: to the left"}}},
+      {"prelu", {"x", "slope"}, numbers, same, keeps, "x, or slope·x where x < 0", prelu},
   };
 }
 

@@ -6,9 +6,10 @@
 namespace tw::relay {
 
 // Which element types a row takes.
-enum class Takes { anything, numbers, signed_numbers, floats, integers, numbers_and_bool, bools };
+enum class Takes { numbers, signed_numbers, floats, integers, numbers_and_bool, bools };
 enum class Gives { same, truth };  // the inputs' element type, or bool
 
+using Attributes = std::vector<AttributeDef>;
 using Args = std::vector<Expr>;  // an element of each input
 using ElementFunction = Expr (*)(const OpCall&, const Args&);
 
@@ -24,12 +25,9 @@ struct ElementwiseRow {
   Rounding rounding;
   const char* doc;
   ElementFunction element;  // f16 and bf16 arrive as f32 and are rounded once, at the end
-  std::vector<AttributeDef> attributes = {};
+  Attributes attributes = {};
   double low = -2, high = 2;  // of the example's floats
 };
-
-OpDef elementwise_op(const ElementwiseRow& row);
-bool takes_dtype(Takes takes, DType dtype);
 
 // The rows, in two files.
 std::vector<ElementwiseRow> unary_rows();
