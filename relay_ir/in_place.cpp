@@ -29,12 +29,7 @@ bool is_in_place(const Node& node) {
 
 void order_groups(const Graph& graph, std::vector<Group>& groups) {
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_in_place)) return;
-  // By ValueId: the value whose elements it sees.  A view has its input's; an updated value is one of its own.
-  std::vector<ValueId> seen(graph.values.size());
-  for (size_t id = 0; id < seen.size(); ++id) seen[id] = static_cast<ValueId>(id);
-  for (const Node& node : graph.nodes) {
-    if (view_offset(graph, node)) seen[node.outputs[0]] = seen[node.inputs[0]];
-  }
+  const std::vector<ValueId> seen = viewed_values(graph);  // an updated value is one of its own
   std::unordered_map<ValueId, size_t> made_by, overwritten_by;
   for (size_t g = 0; g < groups.size(); ++g) {
     for (const ValueId id : groups[g].outputs) made_by[seen[id]] = g;

@@ -1,6 +1,7 @@
 #include "relay_ir/view.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "relay_ir/op.h"
 
@@ -38,6 +39,15 @@ std::optional<int64_t> slice_offset(const Graph& graph, const Node& node) {
 std::optional<int64_t> view_offset(const Graph& graph, const Node& node) {
   if (node.op->kind == OpKind::view) return 0;
   return is_strided(graph, node) ? slice_offset(graph, node) : std::nullopt;
+}
+
+std::vector<ValueId> viewed_values(const Graph& graph) {
+  std::vector<ValueId> viewed(graph.values.size());
+  std::iota(viewed.begin(), viewed.end(), 0);
+  for (const Node& node : graph.nodes) {
+    if (view_offset(graph, node)) viewed[node.outputs[0]] = viewed[node.inputs[0]];
+  }
+  return viewed;
 }
 
 }  // namespace tw::relay

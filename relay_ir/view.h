@@ -12,4 +12,7 @@ namespace tw::relay {
 // own.  Views (reshape …) lie at 0, slices of whole rows where these begin.  Kernels expect buffers at multiples of 64.
 std::optional<int64_t> view_offset(const Graph& graph, const Node& node);
 
+// By ValueId: the value whose elements it sees, through views of views; itself where it is none.
+std::vector<ValueId> viewed_values(const Graph& graph);
+
 }  // namespace tw::relay

@@ -20,7 +20,7 @@
 #include "relay_ir/compile/group.h"
 #include "relay_ir/compile/lower_selection.h"
 #include "relay_ir/in_place.h"
-#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/view.h"
 #include "tensor_ir/arith/simplify.h"
 
@@ -51,35 +51,26 @@ bool is_anchor(OpKind kind) {
 class Fuser {
  public:
   explicit Fuser(const Graph& graph)
-      : graph_(graph), uses_(graph), is_overwritten_(graph.values.size(), false), clusters_(graph.nodes.size()) {
-    // Of views, what they are views of is; so from the last node to the first, and then on to all views.
-    for (size_t i = graph.nodes.size(); i-- > 0;) {
-      const Node& node = graph.nodes[i];
-      if (is_in_place(node) || (is_view(i) && is_overwritten_[node.outputs[0]])) is_overwritten_[node.inputs[0]] = true;
-    }
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      const Node& node = graph.nodes[i];
-      if (is_view(i) && is_overwritten_[node.inputs[0]]) is_overwritten_[node.outputs[0]] = true;
-    }
+      : graph_(graph), uses_(graph), viewed_(viewed_values(graph)), clusters_(graph.nodes.size()) {
+    for (const Node& node : graph.nodes)
+      if (is_in_place(node)) overwritten_.insert(viewed_[node.inputs[0]]);
   }
 
   std::vector<Group> run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const OpKind kind = graph_.nodes[i].op->kind;
+      const Node& node = graph_.nodes[i];
+      const OpKind kind = node.op->kind;
       Cluster& cluster = clusters_[i];
       cluster.nodes = {static_cast<int>(i)};
       cluster.is_elementwise = kind == OpKind::elementwise;
       cluster.has_contraction = kind == OpKind::contraction;
-      cluster.takes_strides = graph_.nodes[i].op->facts.takes_strides;
-      cluster.only_moves = is_strided(graph_, graph_.nodes[i]);
-      cluster.weight = is_anchor(kind)                        ? Weight::anchored
-                       : kind == OpKind::opaque || is_view(i) ? Weight::closed
-                                                              : Weight::light;
-      cluster.is_selection = is_blocked_selection(graph_, graph_.nodes[i]);
-      if (graph_.nodes[i].outputs.size() > 1 || is_large_concat(graph_.nodes[i]) || cluster.is_selection)
-        cluster.weight = Weight::closed;
-      if (is_in_place(graph_.nodes[i])) cluster.weight = Weight::closed;
-      cluster.reads_overwritten = reads_overwritten(graph_.nodes[i]);
+      cluster.takes_strides = node.op->facts.takes_strides;
+      cluster.only_moves = is_strided(graph_, node);
+      cluster.is_selection = is_blocked_selection(graph_, node);
+      const bool is_alone = kind == OpKind::opaque || is_view(i) || node.outputs.size() > 1 || is_large_concat(node) ||
+                            cluster.is_selection || is_in_place(node);
+      cluster.weight = is_alone ? Weight::closed : is_anchor(kind) ? Weight::anchored : Weight::light;
+      cluster.reads_overwritten = reads_overwritten(node);
       while (absorb_one(static_cast<int>(i))) {
       }
     }
@@ -93,16 +84,12 @@ class Fuser {
  private:
   bool reads_overwritten(const Node& node) const {
     return std::any_of(node.inputs.begin(), node.inputs.end(),
-                       [&](ValueId id) { return id != no_value && is_overwritten_[id]; });
+                       [&](ValueId id) { return id != no_value && overwritten_.count(viewed_[id]); });
   }
 
   bool is_view(size_t node) const { return view_offset(graph_, graph_.nodes[node]).has_value(); }
 
-  Expr elements(ValueId id) const {
-    Expr count(1);
-    for (const Expr& extent : graph_.values[id].type.shape) count = count * extent;
-    return count;
-  }
+  Expr elements(ValueId id) const { return product_of(graph_.values[id].type.shape); }
 
   // Copying its parts is faster than selecting among them in every element of a larger expression.
   bool is_large_concat(const Node& node) const {
@@ -243,8 +230,9 @@ class Fuser {
 
   const Graph& graph_;
   const Uses uses_;
-  std::vector<bool> is_overwritten_;  // by ValueId
-  std::vector<Cluster> clusters_;     // by sink
+  const std::vector<ValueId> viewed_;
+  std::set<ValueId> overwritten_;  // values that are no views
+  std::vector<Cluster> clusters_;  // by sink
 };
 
 }  // namespace

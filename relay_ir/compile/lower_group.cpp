@@ -58,22 +58,20 @@ Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map
     const Expr begin = offset;
     offset = offset + shape[stored_axis];
     if (is_const_int(shape[stored_axis], 0)) continue;
-    std::vector<IterVar> iters;
-    std::vector<Var> loops;
-    te::Indices from;
-    for (size_t d = 0; d < shape.size(); ++d) {
-      loops.emplace_back("i" + std::to_string(d));
-      const Var iter("vi" + std::to_string(d));
-      iters.push_back({iter, shape[d], IterKind::spatial, loops.back()});
-      from.push_back(iter);
-    }
-    te::Indices to = from;
-    to[stored_axis] = to[stored_axis] + begin;
-    const auto number = immediate(graph.values[id]);
-    const Expr value = number ? *number : load(stored_input.at(tensors.at(id).buffer()), from);
-    Stmt nest = make_stmt<Block>("concat_" + std::to_string(part), iters, Expr(), Stmt(), store(output, to, value));
-    for (size_t d = loops.size(); d-- > 0;) nest = make_stmt<For>(loops[d], shape[d], LoopKind::serial, nest);
-    statements.push_back(nest);
+    statements.push_back(loops_over(shape, [&](const te::Indices& loops) {
+      std::vector<IterVar> iters;
+      te::Indices from;
+      for (size_t d = 0; d < shape.size(); ++d) {
+        const Var iter("vi" + std::to_string(d));
+        iters.push_back({iter, shape[d], IterKind::spatial, loops[d]});
+        from.push_back(iter);
+      }
+      te::Indices to = from;
+      to[stored_axis] = to[stored_axis] + begin;
+      const auto number = immediate(graph.values[id]);
+      const Expr value = number ? *number : load(stored_input.at(tensors.at(id).buffer()), from);
+      return make_stmt<Block>("concat_" + std::to_string(part), iters, Expr(), Stmt(), store(output, to, value));
+    }));
   }
   func.buffers.push_back(output);
   func.output_count = 1;

@@ -171,8 +171,7 @@ class LayoutAssignment {
     if (is_permutation(graph_, node)) return true;
     if (node.op->kind != OpKind::view || node.outputs.size() != 1) return false;
     const auto& users = uses_.users[node.outputs[0]];
-    return std::any_of(users.begin(), users.end(),
-                       [&](int user) { return transposes(graph_.nodes[static_cast<size_t>(user)]); });
+    return std::any_of(users.begin(), users.end(), [&](int user) { return transposes(graph_.nodes[user]); });
   }
 
   // What a convolution makes, alone or with operators on its elements, stays row-major where everything that reads it
@@ -183,7 +182,7 @@ class LayoutAssignment {
     if (!is_one_group || !is_blocked_[node.outputs[0]]) return;
     std::vector<ValueId> made{node.outputs[0]};
     while (uses_.users[made.back()].size() == 1 && !uses_.is_output[made.back()]) {
-      const Node& user = graph_.nodes[static_cast<size_t>(uses_.users[made.back()][0])];
+      const Node& user = graph_.nodes[uses_.users[made.back()][0]];
       const bool is_alone = std::count_if(user.inputs.begin(), user.inputs.end(),
                                           [&](ValueId id) { return id != no_value && is_blocked_[id]; }) == 1;
       if (user.op->kind != OpKind::elementwise || !is_alone || user.outputs.size() != 1) break;
@@ -191,7 +190,7 @@ class LayoutAssignment {
     }
     const auto& users = uses_.users[made.back()];
     const bool is_read_plain = std::none_of(users.begin(), users.end(), [&](int user) {
-      const Node& node = graph_.nodes[static_cast<size_t>(user)];
+      const Node& node = graph_.nodes[user];
       return reads_blocks(node) || transposes(node);
     });
     if (!is_read_plain) return;

@@ -16,12 +16,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-Expr product(const std::vector<Expr>& shape, size_t from, size_t to) {
-  Expr result(1);
-  for (size_t d = from; d < to; ++d) result = result * shape[d];
-  return result;
-}
-
 // One axis of x, elements begin … begin + size.
 struct Cut {
   ValueId x = no_value;
@@ -52,7 +46,7 @@ class Hoister {
     const Rule* rule = rules.find(node);
     if (!rule) return no_value;
     const std::vector<Expr>& wanted = copy_.from().values[node.outputs[0]].type.shape;
-    return is_const_int(product(wanted, 0, wanted.size()), 0) ? no_value : (this->*(*rule))(node, wanted);
+    return is_const_int(product_of(wanted), 0) ? no_value : (this->*(*rule))(node, wanted);
   }
 
   ValueId of_gather(const Node& node, const std::vector<Expr>&) {
@@ -106,12 +100,13 @@ class Hoister {
   // The cut in shape `wanted`, where it is a cut of an axis of that shape's kind.
   ValueId reshaped(const Node& node, const Cut& cut, const std::vector<Expr>& wanted) {
     const std::vector<Expr> shape = shape_of(cut.x);
-    const Expr before = product(shape, 0, cut.axis);
-    const auto behind = as_int(product(shape, cut.axis + 1, shape.size())), extent = as_int(shape[cut.axis]);
+    const Expr before = product_of({shape.begin(), shape.begin() + cut.axis});
+    const auto behind = as_int(product_of({shape.begin() + cut.axis + 1, shape.end()})),
+               extent = as_int(shape[cut.axis]);
     if (!behind || !extent) return no_value;
     for (size_t axis = wanted.size(); axis-- > 0;) {
-      const auto unit = as_int(product(wanted, axis + 1, wanted.size()));
-      if (!unit || !is_known_equal(product(wanted, 0, axis), before)) continue;
+      const auto unit = as_int(product_of({wanted.begin() + axis + 1, wanted.end()}));
+      if (!unit || !is_known_equal(product_of({wanted.begin(), wanted.begin() + axis}), before)) continue;
       if (cut.begin * *behind % *unit != 0 || *extent * *behind % *unit != 0) continue;
       std::vector<Expr> whole = wanted;
       whole[axis] = Expr(*extent * *behind / *unit);

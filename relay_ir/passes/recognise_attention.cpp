@@ -54,21 +54,19 @@ struct Repetition {
   }
 };
 
-ValueId swapped(Site& s, ValueId x) {
-  std::vector<int64_t> perm(s.type(x).rank());
+// Of a transpose of two axes or more.
+std::vector<int64_t> swapping_last_two(size_t rank) {
+  std::vector<int64_t> perm(rank);
   std::iota(perm.begin(), perm.end(), 0);
-  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-  return s.add("transpose", {x}, attributes_of({{"perm", perm}}));
+  std::swap(perm[rank - 1], perm[rank - 2]);
+  return perm;
 }
 
 bool swaps_last_two(const Node& transpose) {
-  const auto& perm = transpose.attributes.get_ints("perm");
-  const int64_t rank = static_cast<int64_t>(perm.size());
-  for (int64_t d = 0; d < rank; ++d) {
-    const int64_t wanted = d == rank - 1 ? rank - 2 : d == rank - 2 ? rank - 1 : d;
-    if ((perm[d] + rank) % rank != wanted) return false;
-  }
-  return rank >= 2;
+  std::vector<int64_t> perm = transpose.attributes.get_ints("perm");
+  const auto rank = static_cast<int64_t>(perm.size());
+  for (int64_t& axis : perm) axis = (axis + rank) % rank;
+  return rank >= 2 && perm == swapping_last_two(perm.size());
 }
 
 bool is_plain_product(const Node& matmul) {
@@ -125,7 +123,8 @@ std::vector<Recognition> attention() {
 
     NodeAttributes attributes = attributes_of({{"scale", of_q.factor(s) * of_k.factor(s) * of_scores.factor(s)}});
     std::vector<ValueId> inputs{s[q]};
-    inputs.push_back(has_rows || s.has(swapped_rows) ? k.emit(s) : swapped(s, s[transposed_k]));
+    const auto swapped = attributes_of({{"perm", swapping_last_two(rank)}});
+    inputs.push_back(has_rows || s.has(swapped_rows) ? k.emit(s) : s.add("transpose", {s[transposed_k]}, swapped));
     inputs.push_back(v.emit(s));
     if (has_mask) {
       if (s.has(condition)) attributes.set("masked", s.number(lowest));

@@ -21,12 +21,7 @@ constexpr const char* leave_out = "\n  help: leave it out of in_place; its value
 
 class Updater {
  public:
-  explicit Updater(const Graph& graph) : graph_(graph), uses_(graph) {
-    for (size_t id = 0; id < graph.values.size(); ++id) stored_.push_back(static_cast<ValueId>(id));
-    for (const Node& node : graph.nodes) {
-      if (view_offset(graph, node)) stored_[node.outputs[0]] = stored_[node.inputs[0]];
-    }
-  }
+  explicit Updater(const Graph& graph) : graph_(graph), uses_(graph), viewed_(viewed_values(graph)) {}
 
   void update(const std::string& output, const std::string& input) {
     ValueId value = output_called(output);
@@ -77,7 +72,7 @@ class Updater {
   // What is written does not come, as it lies, from what is overwritten.
   void require_independent_updates(const Node& node, const std::string& pair) const {
     for (size_t i = 1; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == no_value || stored_[node.inputs[i]] != stored_[node.inputs[0]]) continue;
+      if (node.inputs[i] == no_value || viewed_[node.inputs[i]] != viewed_[node.inputs[0]]) continue;
       throw Error(ErrorCode::unsupported,
                   pair + "node `" + node.name + "` reads elements of it while it overwrites them" + leave_out);
     }
@@ -85,7 +80,7 @@ class Updater {
 
   Graph graph_;
   const Uses uses_;
-  std::vector<ValueId> stored_;  // by ValueId: the value that it is a view of, or itself
+  const std::vector<ValueId> viewed_;
 };
 
 }  // namespace
