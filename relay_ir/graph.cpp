@@ -1,5 +1,7 @@
 #include "relay_ir/graph.h"
 
+#include <algorithm>
+
 #include "relay_ir/op.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/structural.h"
@@ -7,13 +9,14 @@
 
 namespace tw::relay {
 
+bool is_same_shape(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Expr& x, const Expr& y) {
+    const auto m = as_int(x), n = as_int(y);
+    return m || n ? m == n : is_known_equal(x, y);
+  });
+}
 bool operator==(const TensorType& a, const TensorType& b) {
-  if (a.dtype != b.dtype || a.rank() != b.rank()) return false;
-  for (int i = 0; i < a.rank(); ++i) {
-    const auto x = as_int(a.shape[i]), y = as_int(b.shape[i]);
-    if (x || y ? x != y : !is_known_equal(a.shape[i], b.shape[i])) return false;
-  }
-  return true;
+  return a.dtype == b.dtype && is_same_shape(a.shape, b.shape);
 }
 
 std::string to_string(const TensorType& type) {

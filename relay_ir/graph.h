@@ -40,6 +40,7 @@ struct TensorType {
   std::vector<Expr> shape;
   int rank() const { return static_cast<int>(shape.size()); }
 };
+bool is_same_shape(const std::vector<Expr>& a, const std::vector<Expr>& b);
 bool operator==(const TensorType& a, const TensorType& b);
 std::string to_string(const TensorType& type);              // f32[1, 64, n, 56]
 std::optional<Shape> static_shape(const TensorType& type);  // nothing when a dimension is symbolic

@@ -161,17 +161,14 @@ class Fuser {
     });
   }
 
-  // Of the element type.
-  bool is_conversion(const Node& node) const {
-    return node.op->kind == OpKind::elementwise && node.inputs.size() == 1 &&
-           graph_.values[node.inputs[0]].type.dtype != graph_.values[node.outputs[0]].type.dtype;
-  }
-
-  // A conversion of what an epilogue reads beside its contraction is part of the load.
+  // A conversion of the element type of what an epilogue reads beside its contraction is part of the load.
   bool is_conversion_beside(const Cluster& cluster, int producer) const {
-    const Cluster& other = clusters_[producer];
-    const ValueId value = graph_.nodes[producer].outputs[0];
-    if (other.nodes.size() != 1 || !is_conversion(graph_.nodes[producer])) return false;
+    const Node& made = graph_.nodes[producer];
+    const ValueId value = made.outputs[0];
+    if (clusters_[producer].nodes.size() != 1 || made.op->kind != OpKind::elementwise || made.inputs.size() != 1 ||
+        graph_.values[made.inputs[0]].type.dtype == graph_.values[value].type.dtype) {
+      return false;
+    }
     return std::all_of(cluster.nodes.begin(), cluster.nodes.end(), [&](int node) {
       const auto& inputs = graph_.nodes[node].inputs;
       const bool reads = std::find(inputs.begin(), inputs.end(), value) != inputs.end();
@@ -182,10 +179,9 @@ class Fuser {
   // Every node of the cluster works element by element on values of this value's shape.
   bool is_epilogue(const Cluster& cluster, ValueId value) const {
     if (!cluster.is_elementwise) return false;
-    const TensorType& type = graph_.values[value].type;
+    const std::vector<Expr>& shape = graph_.values[value].type.shape;
     return std::all_of(cluster.nodes.begin(), cluster.nodes.end(), [&](int node) {
-      const TensorType& out = graph_.values[graph_.nodes[node].outputs[0]].type;
-      return (TensorType{type.dtype, out.shape}) == type;
+      return is_same_shape(graph_.values[graph_.nodes[node].outputs[0]].type.shape, shape);
     });
   }
 

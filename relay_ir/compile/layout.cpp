@@ -9,7 +9,9 @@
 #include "tensor_ir/parallel.h"
 
 namespace tw::relay {
+namespace {
 
+// [n, c, h, w] → [n, c // b, h, w, c % b] for a value of this rank.
 IndexMap blocked_map(int rank, int64_t block) {
   IndexMap map;
   for (int i = 0; i < rank; ++i) map.from.push_back(Var("d" + std::to_string(i)));
@@ -17,6 +19,15 @@ IndexMap blocked_map(int rank, int64_t block) {
   map.to.push_back(floor_mod(map.from[1], Expr(block)));
   return map;
 }
+
+// The block of a product or another reduction that is written as it is; nothing where something comes after it.
+std::optional<BlockRef> find_reduction(const Group& group, const Schedule& schedule) {
+  if (group.nodes.empty() || group.outputs.size() != 1) return std::nullopt;
+  const BlockRef last = schedule.blocks().back();
+  return schedule.node(last).init.is_defined() ? std::optional(last) : std::nullopt;
+}
+
+}  // namespace
 
 Expr storage_bytes(const Value& value) {
   Expr bytes = value.type.dtype.bytes();
@@ -29,17 +40,6 @@ Expr storage_bytes(const Value& value) {
   }
   return simplify(bytes);
 }
-
-namespace {
-
-// The block of a product or another reduction that is written as it is; nothing where something comes after it.
-std::optional<BlockRef> find_reduction(const Group& group, const Schedule& schedule) {
-  if (group.nodes.empty() || group.outputs.size() != 1) return std::nullopt;
-  const BlockRef last = schedule.blocks().back();
-  return schedule.node(last).init.is_defined() ? std::optional(last) : std::nullopt;
-}
-
-}  // namespace
 
 // A reduction goes to a blocked output through a copy, as it would through an activation: both keep the iterations of
 // the dimensions as the graph has them, by which schedules know channels from rows.

@@ -7,8 +7,6 @@
 
 namespace tw::relay {
 
-// [n, c, h, w] → [n, c // b, h, w, c % b] for a value of this rank.
-IndexMap blocked_map(int rank, int64_t block);
 // Bytes that a value takes, padding included.
 Expr storage_bytes(const Value& value);
 

@@ -42,49 +42,41 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
   return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2], out[3]};
 }
 
-// Cycles, by the large terms, of all workers together: work divides among them.  Whatever a cache could hold of one
-// layer, the other layers' weights come in between: each run reads them from memory.
-
-double weight_cycles(double bytes, const Target& target) {
-  return bytes / std::min(target.memory_rate, std::max(1, target.threads) * target.core_memory_rate);
-}
-
-double weight_bytes(const Shape3x3& s, double elements_a_pair) {
-  return 4.0 * elements_a_pair * s.inputs * s.outputs;
-}
-
-double predict_direct(const Shape3x3& s, DType storage, const Target& target) {
-  const double products = 9.0 * s.batch * s.rows * s.columns * s.inputs * s.outputs / product_rate(storage, target);
-  return std::max(products / target.lanes(f32) / target.fma_ports / std::max(1, target.threads),
-                  weight_cycles(weight_bytes(s, 9) * storage.bytes() / f32.bytes(), target));
-}
-
-double predict_winograd(const Shape3x3& s, const WinogradTransform& transform, DType storage, const Target& target) {
+// Cycles, by the large terms, of all workers together: work divides among them.
+double predict(const Shape3x3& s, int64_t tile, DType storage, const Target& target) {
+  const double workers = std::max(1, target.threads), ports = target.fma_ports;
+  // Whatever a cache could hold of one layer, the other layers' weights come in between: each run reads them from
+  // memory.  `bytes`: for an input channel and an output channel.
+  const auto weight_cycles = [&](double bytes) {
+    return bytes * s.inputs * s.outputs / std::min(target.memory_rate, workers * target.core_memory_rate);
+  };
+  const double direct_bytes = 9.0 * storage.bytes();
+  if (tile == direct) {
+    const double products = 9.0 * s.batch * s.rows * s.columns * s.inputs * s.outputs / product_rate(storage, target);
+    return std::max(products / target.lanes(f32) / ports / workers, weight_cycles(direct_bytes));
+  }
   const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const auto vectors = [&](int64_t channels) { return static_cast<double>(divide_up(channels, target.lanes(f32))); };
-  const double points = transform.size() * transform.size(), ports = target.fma_ports;
-  const double tiles =
-      static_cast<double>(s.batch * divide_up(s.rows, transform.tile) * divide_up(s.columns, transform.tile));
+  const double points = (tile + 2) * (tile + 2), bytes = points * f32.bytes();
+  const double tiles = static_cast<double>(s.batch * divide_up(s.rows, tile) * divide_up(s.columns, tile));
   // Register tiles of few rows wait for their loads.
   const double products = points * tiles * s.inputs * vectors(s.outputs) / ports * std::max(1.0, 6.0 / tiles);
   // A load, a store, and on average 3 multiply-adds each for rows and columns.
   const double transforms = points * tiles * (vectors(s.inputs) + vectors(s.outputs)) * (2.0 + 6.0 / ports);
-  const double workers = std::max(1, target.threads), bytes = weight_bytes(s, points);
   // What is added to the weights is also loaded once more at the start and stays: it has to save its own reading.
-  const double added = weight_cycles(bytes - weight_bytes(s, 9) * storage.bytes() / f32.bytes(), target);
-  return std::max(products / workers, weight_cycles(bytes, target)) + transforms / workers + added;
+  const double added = weight_cycles(bytes - direct_bytes);
+  return std::max(products / workers, weight_cycles(bytes)) + transforms / workers + added;
 }
 
 // The direct sum, and the tiles that round well enough.
 std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, DType storage,
                                   const PassContext& context) {
   const Target& target = context.target;
-  std::vector<Candidate> candidates{{{direct}, predict_direct(shape, storage, target)}};
+  std::vector<Candidate> candidates{{{direct}, predict(shape, direct, storage, target)}};
   if (shape.inputs < target.lanes(f32) || shape.outputs < target.lanes(f32)) return candidates;
   for (const int64_t tile : {2, 4}) {
-    const WinogradTransform& transform = winograd_transform(tile);
-    if (context.allows(winograd, {tile}) && winograd_error(weight, transform) <= largest_error)
-      candidates.push_back({{tile}, predict_winograd(shape, transform, storage, target)});
+    if (context.allows(winograd, {tile}) && winograd_error(weight, winograd_transform(tile)) <= largest_error)
+      candidates.push_back({{tile}, predict(shape, tile, storage, target)});
   }
   return candidates;
 }

@@ -90,10 +90,8 @@ class Flattener {
     const bool has_rows = std::any_of(node.inputs.begin(), node.inputs.end(),
                                       [&](ValueId id) { return id != no_value && made_.count(id); });
     if (!has_rows || node.attributes.has("axis")) return false;
-    const TensorType& out = type(node.outputs[0]);
     for (const ValueId id : node.inputs) {
-      if (id != no_value && !is_row(id) && !(TensorType{out.dtype, type(id).shape} == TensorType{out.dtype, out.shape}))
-        return false;
+      if (id != no_value && !is_row(id) && !is_same_shape(type(id).shape, type(node.outputs[0]).shape)) return false;
     }
     for (const ValueId id : node.inputs) {
       if (id == no_value) {

@@ -31,7 +31,7 @@ class BatchNormFolder {
     NodeAttributes attributes;
     ValueId data = no_value;
     NDArray weight;
-    std::optional<std::vector<double>> bias;  // by output channel
+    std::optional<std::vector<double>> bias = {};  // by output channel
     int64_t channels = 0;
     int channel_axis = 1;  // of the result
     int weight_axis = 0;   // of the weight's filters
@@ -46,17 +46,16 @@ class BatchNormFolder {
   std::optional<Biased> as_linear(const Node& node) {
     const auto form = linear_of(from(), node);
     if (!form || form->filter_axis < 0 || !from().is_constant(node.inputs[1])) return std::nullopt;
-    Biased linear;
-    linear.op = node.op;
-    linear.attributes = node.attributes;
-    linear.data = copy_[node.inputs[0]];
-    linear.weight = *from().values[node.inputs[1]].constant;
-    linear.rank = from().values[node.outputs[0]].type.rank();
-    if (linear.weight.dtype() != f32 && linear.weight.dtype() != f64) return std::nullopt;
-    linear.weight_axis = form->filter_axis;
-    linear.channel_axis = form->result_axis;
-    linear.channels = linear.weight.shape()[linear.weight_axis];
-    return linear;
+    const NDArray& weight = *from().values[node.inputs[1]].constant;
+    if (weight.dtype() != f32 && weight.dtype() != f64) return std::nullopt;
+    return Biased{.op = node.op,
+                  .attributes = node.attributes,
+                  .data = copy_[node.inputs[0]],
+                  .weight = weight,
+                  .channels = weight.shape()[form->filter_axis],
+                  .channel_axis = form->result_axis,
+                  .weight_axis = form->filter_axis,
+                  .rank = from().values[node.outputs[0]].type.rank()};
   }
 
   // A constant with one number for each channel of the linear operator's result.

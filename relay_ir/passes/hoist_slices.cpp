@@ -76,7 +76,7 @@ class Hoister {
                   slice->attributes.get_ints("starts")[0], *size};
     std::vector<Expr> without = shape;
     without.erase(without.begin() + cut.axis);
-    return cut.size == 1 && is_same(wanted, without) ? pick(node, cut) : reshaped(node, cut, wanted);
+    return cut.size == 1 && is_same_shape(wanted, without) ? pick(node, cut) : reshaped(node, cut, wanted);
   }
 
   // One position of an axis, without that axis.
@@ -110,17 +110,14 @@ class Hoister {
       if (cut.begin * *behind % *unit != 0 || *extent * *behind % *unit != 0) continue;
       std::vector<Expr> whole = wanted;
       whole[axis] = Expr(*extent * *behind / *unit);
-      const ValueId x = is_same(whole, shape) ? cut.x : add(node, "reshape", cut.x, attributes_of({{"shape", whole}}));
+      const ValueId x =
+          is_same_shape(whole, shape) ? cut.x : add(node, "reshape", cut.x, attributes_of({{"shape", whole}}));
       return add(node, "slice", x,
                  attributes_of({{"axes", Ints{static_cast<int64_t>(axis)}},
                                 {"starts", Ints{cut.begin * *behind / *unit}},
                                 {"sizes", std::vector<Expr>{wanted[axis]}}}));
     }
     return no_value;
-  }
-
-  static bool is_same(const std::vector<Expr>& a, const std::vector<Expr>& b) {
-    return TensorType{f32, a} == TensorType{f32, b};
   }
 
   GraphCopy copy_;

@@ -22,7 +22,6 @@ class Site {
   double number(const Pattern& p) const { return *uniform_number(copy_.from(), match_[p]); }
   const Node& node(const Pattern& p) const { return copy_.from().nodes[uses_.producer[match_[p]]]; }
   ValueId operator[](const Pattern& p) { return copy_[match_[p]]; }  // in the new graph
-  const TensorType& type(ValueId id) const { return copy_.to().values[id].type; }
 
   // A node on the way to the result, and the result itself, which keeps its name.
   ValueId add(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {

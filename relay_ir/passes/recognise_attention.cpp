@@ -76,7 +76,9 @@ bool is_transposed_product(const Node& matmul) {
   return matmul.attributes.get_int("transpose_a") == 0 && matmul.attributes.get_int("transpose_b") != 0;
 }
 
-std::vector<Recognition> attention() {
+}  // namespace
+
+std::vector<Recognition> attention_recognitions() {
   const Pattern q = any(), mask = any(), condition = any(), lowest = number();
   const Scaling of_q, of_k, of_scores;
   const Repetition k, v;
@@ -101,8 +103,7 @@ std::vector<Recognition> attention() {
     const auto axis = s.node(softmax).attributes.get_int("axis");
     if (rank < 3 || (axis != -1 && axis != rank - 1)) return no_value;
     // A mask that enlarges the scores is none.
-    if (!(TensorType{type.dtype, s.type(masked).shape} == TensorType{type.dtype, s.type(product).shape}))
-      return no_value;
+    if (!is_same_shape(s.type(masked).shape, s.type(product).shape)) return no_value;
     if (!k.fits(s) || !v.fits(s) || s.result_type().dtype != type.dtype) return no_value;
     // Batch dimensions that broadcast are left to matmul.
     const bool has_rows = s.has(k_rows);
@@ -134,12 +135,6 @@ std::vector<Recognition> attention() {
     return s.result("attention", inputs, attributes);
   };
   return {{op("matmul", {weights, v.value}, is_plain_product), build}};
-}
-
-}  // namespace
-
-std::vector<Recognition> attention_recognitions() {
-  return attention();
 }
 
 }  // namespace tw::relay

@@ -24,8 +24,11 @@ class Updater {
   explicit Updater(const Graph& graph) : graph_(graph), uses_(graph), viewed_(viewed_values(graph)) {}
 
   void update(const std::string& output, const std::string& input) {
-    ValueId value = output_called(output);
-    const ValueId past = input_called(input);
+    std::vector<std::string> outputs, inputs;
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) outputs.push_back(graph_.output_name(i));
+    for (const ValueId id : graph_.inputs) inputs.push_back(graph_.values[id].name);
+    ValueId value = graph_.outputs[position_of("output", output, outputs)];
+    const ValueId past = graph_.inputs[position_of("input", input, inputs)];
     const std::string pair = "output `" + output + "` cannot take the place of input `" + input + "`: ";
     if (!(graph_.values[value].type == graph_.values[past].type)) {
       throw Error(ErrorCode::shape, pair + "it is " + to_string(graph_.values[value].type) + ", the input is " +
@@ -51,22 +54,13 @@ class Updater {
   Graph finish() { return std::move(graph_); }
 
  private:
-  ValueId output_called(const std::string& name) const {
+  static size_t position_of(const std::string& kind, const std::string& name, const std::vector<std::string>& names) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found != names.end()) return found - names.begin();
     std::string known;
-    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
-      if (graph_.output_name(i) == name) return graph_.outputs[i];
-      known += (i ? ", " : "") + graph_.output_name(i);
-    }
-    throw Error(ErrorCode::input, "in_place: there is no output `" + name + "`\n  help: the outputs are " + known);
-  }
-
-  ValueId input_called(const std::string& name) const {
-    std::string known;
-    for (const ValueId id : graph_.inputs) {
-      if (graph_.values[id].name == name) return id;
-      known += (known.empty() ? "" : ", ") + graph_.values[id].name;
-    }
-    throw Error(ErrorCode::input, "in_place: there is no input `" + name + "`\n  help: the inputs are " + known);
+    for (const std::string& other : names) known += (known.empty() ? "" : ", ") + other;
+    throw Error(ErrorCode::input,
+                "in_place: there is no " + kind + " `" + name + "`\n  help: the " + kind + "s are " + known);
   }
 
   // What is written does not come, as it lies, from what is overwritten.
