@@ -44,10 +44,6 @@ struct Cluster {
   bool is_absorbed = false;
 };
 
-bool is_anchor(OpKind kind) {
-  return kind == OpKind::contraction || kind == OpKind::reduction || kind == OpKind::composite;
-}
-
 class Fuser {
  public:
   explicit Fuser(const Graph& graph)
@@ -69,7 +65,8 @@ class Fuser {
       cluster.is_selection = is_blocked_selection(graph_, node);
       const bool is_alone = kind == OpKind::opaque || is_view(i) || node.outputs.size() > 1 || is_large_concat(node) ||
                             cluster.is_selection || is_in_place(node);
-      cluster.weight = is_alone ? Weight::closed : is_anchor(kind) ? Weight::anchored : Weight::light;
+      const bool is_light = kind == OpKind::elementwise || kind == OpKind::injective;
+      cluster.weight = is_alone ? Weight::closed : is_light ? Weight::light : Weight::anchored;
       cluster.reads_overwritten = reads_overwritten(node);
       while (absorb_one(static_cast<int>(i))) {
       }

@@ -89,9 +89,9 @@ class LayoutAssignment {
            std::any_of(type.begin() + 2, type.end(), [](const Expr& dim) { return !as_int(dim); });
   }
 
-  bool any_input_blocked(const Node& node) const {
-    return std::any_of(node.inputs.begin(), node.inputs.end(),
-                       [&](ValueId id) { return id != no_value && is_blocked_[id]; });
+  int64_t count_blocked_inputs(const Node& node) const {
+    return std::count_if(node.inputs.begin(), node.inputs.end(),
+                         [&](ValueId id) { return id != no_value && is_blocked_[id]; });
   }
 
   // Of a convolution, be it direct, transposed or Winograd's.
@@ -147,7 +147,7 @@ class LayoutAssignment {
   bool gives_blocks(const Node& node) {
     if (!is_eligible(node.outputs[0])) return false;
     if (const auto form = convolution(node)) return graph_.is_constant(node.inputs[1]) && is_blockable(node, *form);
-    return any_input_blocked(node) && keeps_channels(node);
+    return count_blocked_inputs(node) > 0 && keeps_channels(node);
   }
 
   // Lanes of the result are lanes of the inputs: element by element, or of a convolution that keeps channels apart.  Or
@@ -183,9 +183,7 @@ class LayoutAssignment {
     std::vector<ValueId> made{node.outputs[0]};
     while (uses_.users[made.back()].size() == 1 && !uses_.is_output[made.back()]) {
       const Node& user = graph_.nodes[uses_.users[made.back()][0]];
-      const bool is_alone = std::count_if(user.inputs.begin(), user.inputs.end(),
-                                          [&](ValueId id) { return id != no_value && is_blocked_[id]; }) == 1;
-      if (user.op->kind != OpKind::elementwise || !is_alone || user.outputs.size() != 1) break;
+      if (user.op->kind != OpKind::elementwise || count_blocked_inputs(user) != 1 || user.outputs.size() != 1) break;
       made.push_back(user.outputs[0]);
     }
     const auto& users = uses_.users[made.back()];
@@ -199,7 +197,7 @@ class LayoutAssignment {
 
   // Whether the node is as well off with blocked inputs.
   bool reads_blocks(const Node& node) {
-    if (!any_input_blocked(node)) return false;
+    if (count_blocked_inputs(node) == 0) return false;
     if (const auto form = convolution(node)) return !is_blocked_[node.inputs[1]] && is_blockable(node, *form);
     if (node.outputs.size() != 1 || !keeps_channels(node)) return false;
     return is_blocked_[node.outputs[0]] || node.op->kind == OpKind::reduction;

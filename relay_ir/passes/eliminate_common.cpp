@@ -18,26 +18,18 @@ Graph eliminate_common(const Graph& graph) {
     const auto& constant = graph.values[id].constant;
     if (!constant) continue;
     const auto [found, is_new] = constants.emplace(constant_hash(*constant), no_value);
-    if (is_new) {
-      found->second = copy[static_cast<ValueId>(id)];
-    } else {
-      copy.set(static_cast<ValueId>(id), found->second);
-    }
+    if (is_new) found->second = copy[static_cast<ValueId>(id)];
+    copy.set(static_cast<ValueId>(id), found->second);
   }
-  std::map<std::pair<const OpDef*, std::string>, std::vector<ValueId>> known;
+  std::map<std::pair<const OpDef*, std::string>, const Node*> known;
   for (const Node& node : graph.nodes) {
     std::string key;
     for (const ValueId id : node.inputs) key += " " + std::to_string(copy[id]);
     for (const auto& [name, value] : node.attributes.all()) key += " " + name + "=" + attribute_text(value);
     key += " " + tw::to_text(node.decisions);
-    const auto found = known.find({node.op, key});
-    if (found != known.end()) {
-      for (size_t i = 0; i < node.outputs.size(); ++i) copy.set(node.outputs[i], found->second[i]);
-      continue;
-    }
-    copy.copy(node);
-    std::vector<ValueId>& results = known[{node.op, key}];
-    for (const ValueId id : node.outputs) results.push_back(copy[id]);
+    const auto [first, is_new] = known.emplace(std::pair(node.op, key), &node);
+    if (is_new) copy.copy(node);
+    for (size_t i = 0; i < node.outputs.size(); ++i) copy.set(node.outputs[i], copy[first->second->outputs[i]]);
   }
   return copy.finish();
 }

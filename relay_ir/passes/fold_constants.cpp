@@ -3,6 +3,8 @@
 //   t = transpose(w) {perm = [1, 0]}; y = matmul(x, t)   ⇒   y = matmul(x, t'), t' the transposed constant
 //
 // Small ones by the oracle.  Large ones are compiled for this machine and run, all of them as one graph.
+#include <algorithm>
+
 #include "relay_ir/compile/compile.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
@@ -77,14 +79,11 @@ class ConstantFolder {
 
   // The deferred nodes as a graph of their own, whose inputs are what is known.
   void evaluate_deferred(const std::vector<bool>& is_folded) {
-    std::vector<bool> is_wanted(graph_.values.size(), false);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      for (const ValueId id : graph_.nodes[i].inputs) {
-        if (id != no_value && !is_folded[i]) is_wanted[id] = true;
-      }
-    }
-    for (const ValueId id : graph_.outputs) is_wanted[id] = true;
-
+    const Uses uses(graph_);
+    const auto is_wanted = [&](ValueId id) {
+      const auto& users = uses.users[id];
+      return uses.is_output[id] || std::any_of(users.begin(), users.end(), [&](int user) { return !is_folded[user]; });
+    };
     Graph program;
     program.name = "constants";
     std::vector<ValueId> map(graph_.values.size(), no_value), results;
@@ -102,7 +101,7 @@ class ConstantFolder {
       const auto outputs = program.add_node(*node->op, arguments, node->attributes, node->name);
       for (size_t i = 0; i < outputs.size(); ++i) {
         map[node->outputs[i]] = outputs[i];
-        if (!is_wanted[node->outputs[i]]) continue;
+        if (!is_wanted(node->outputs[i])) continue;
         program.outputs.push_back(outputs[i]);
         results.push_back(node->outputs[i]);
       }

@@ -1,6 +1,5 @@
 // Activations: GELU in both forms, SiLU, hard sigmoid, hard swish.
 #include <cmath>
-#include <limits>
 
 #include "relay_ir/passes/recognise.h"
 
