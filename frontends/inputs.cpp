@@ -36,7 +36,28 @@ std::string text_of(const std::vector<DimensionOption>& shape) {
   return "[" + text + "]";
 }
 
+const DeclaredInput* find_input(const std::vector<DeclaredInput>& inputs, const std::string& name) {
+  const auto found = std::find_if(inputs.begin(), inputs.end(), [&](const auto& input) { return input.name == name; });
+  return found == inputs.end() ? nullptr : &*found;
+}
+
 }  // namespace
+
+std::string changed_dimensions(const ImportOptions& options, const std::vector<DeclaredInput>& inputs) {
+  std::string text;
+  for (const auto& [name, shape] : options.shapes) {
+    const DeclaredInput* input = find_input(inputs, name);
+    if (!input || !input->shape || input->shape->size() != shape.size()) continue;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      const auto& fixed = (*input->shape)[i].value;
+      const bool is_kept = shape[i].size ? shape[i].size == fixed : shape[i].name.empty();
+      if (!fixed || is_kept) continue;
+      text += (text.empty() ? "" : ", ") + ("dimension " + std::to_string(i)) + " of " + in_quotes(name) + " from " +
+              std::to_string(*fixed) + " to " + (shape[i].size ? std::to_string(*shape[i].size) : shape[i].name);
+    }
+  }
+  return text;
+}
 
 // What a parameter stands for, in all inputs.
 void Inputs::set_dimension(std::string_view parameter, const Expr& value, const std::string& input) {
@@ -52,8 +73,8 @@ Inputs::Inputs(Import& import, OpenDimensions& dimensions, const ImportOptions& 
     : graph_(import.graph), open_(dimensions), options_(options), bounds_(given_bounds(options)) {
   graph_.equalities = open_.equalities();
   for (const auto& [name, shape] : options_.shapes) {
-    const auto found = std::find_if(inputs.begin(), inputs.end(), [&name = name](auto& i) { return i.name == name; });
-    if (found == inputs.end()) {
+    const DeclaredInput* found = find_input(inputs, name);
+    if (!found) {
       std::string known;
       for (const DeclaredInput& input : inputs) known += (known.empty() ? "" : ", ") + in_quotes(input.name);
       throw Error(ErrorCode::shape, "a shape is given for " + in_quotes(name) + ", but the inputs are " + known);
@@ -69,18 +90,23 @@ Inputs::Inputs(Import& import, OpenDimensions& dimensions, const ImportOptions& 
       const Dimension& dim = (*dims)[i];
       const DimensionOption& option = shape[i];
       if (!option.size && option.name.empty()) continue;  // as the model has it
-      if (dim.value && (!option.size || *dim.value != *option.size)) {
-        throw Error(ErrorCode::shape,
-                    "input " + in_quotes(name) + ": dimension " + std::to_string(i) + " of the model is " +
-                        std::to_string(*dim.value) + "; the given shape is " + text_of(shape) +
-                        (option.size ? "" : "\n  help: export the model with this dimension open (dynamic_axes)"));
-      }
       if (!dim.value && !dim.parameter.empty()) {
         set_dimension(dim.parameter,
                       option.size ? Expr(*option.size) : open_dimension(option.name, bounds_.at(option.name)), name);
       }
     }
   }
+}
+
+Expr Inputs::changed_dimension(const std::string& input, size_t position, const DimensionOption& option) {
+  if (option.size) return Expr(*option.size);
+  Expr dimension = open_dimension(option.name, bounds_.at(option.name));
+  if (const auto number = as_int(dimension)) {
+    throw Error(ErrorCode::shape, "dimension " + std::to_string(position) + " of input " + in_quotes(input) +
+                                      " cannot be open: it is " + std::to_string(*number) + ", as " +
+                                      open_.demanded_by(option.name) + " demands");
+  }
+  return dimension;
 }
 
 ValueId Inputs::add(const DeclaredInput& input, DType dtype) {
@@ -96,7 +122,8 @@ ValueId Inputs::add(const DeclaredInput& input, DType dtype) {
     const Dimension* dim = input.shape ? &(*input.shape)[i] : nullptr;
     const DimensionOption option = given == options_.shapes.end() ? DimensionOption() : given->second[i];
     if (dim && dim->value) {
-      type.shape.push_back(Expr(*dim->value));
+      const bool is_kept = !option.size && option.name.empty();
+      type.shape.push_back(is_kept ? Expr(*dim->value) : changed_dimension(name, i, option));
     } else if (option.size) {
       type.shape.push_back(Expr(*option.size));
     } else if (!option.name.empty()) {

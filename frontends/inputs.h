@@ -40,6 +40,9 @@ struct DeclaredInput {
   std::optional<std::vector<Dimension>> shape;  // nothing: even the rank is unknown
 };
 
+// Which fixed dimensions the caller gives another size, for people: "dimension 0 of `x` from 1 to 8"; empty: none.
+std::string changed_dimensions(const ImportOptions& options, const std::vector<DeclaredInput>& inputs);
+
 class Inputs {
  public:
   // Starts with what the caller says, so that a dimension named in several inputs is the same in all of them.
@@ -53,6 +56,8 @@ class Inputs {
   Expr open_dimension(const std::string& wanted, DimensionBounds bounds) {
     return open_.dimension(wanted, bounds, graph_.symbols);
   }
+  // A dimension of an input that is fixed in the model, as the caller wants it.
+  Expr changed_dimension(const std::string& input, size_t position, const DimensionOption& option);
   void set_dimension(std::string_view parameter, const Expr& value, const std::string& input);
 
   Graph& graph_;

@@ -159,6 +159,11 @@ bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string
   return true;
 }
 
+std::string OpenDimensions::demanded_by(const std::string& wanted) const {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.wanted == wanted; });
+  return found == entries_.end() ? "" : found->node;
+}
+
 std::vector<std::string> OpenDimensions::demands() const {
   std::vector<std::string> lines;
   for (const Entry& entry : entries_) {
@@ -174,8 +179,10 @@ std::vector<std::string> OpenDimensions::demands() const {
 }
 
 Import with_open_dimensions(const std::function<Import(OpenDimensions&)>& read) {
+  // Each round learns of one dimension or equality; bounds that shrink by one a round would take for ever.
+  constexpr int most_rounds = 256;
   OpenDimensions dimensions;
-  for (;;) {
+  for (int round = 0; round < most_rounds; ++round) {
     try {
       Import import = read(dimensions);
       import.dimensions = nullptr;
@@ -184,6 +191,8 @@ Import with_open_dimensions(const std::function<Import(OpenDimensions&)>& read) 
     } catch (const Learned&) {
     }
   }
+  throw Error(ErrorCode::limit, "the model demands more than " + std::to_string(most_rounds) +
+                                    " things of its open dimensions\n  help: fix some of them with shapes=");
 }
 
 }  // namespace tw::frontends

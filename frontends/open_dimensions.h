@@ -21,6 +21,8 @@ class OpenDimensions {
   // Draws from what `node` demands.  False: nothing that inputs could be held to follows.
   bool learn(const UnprovenDimensions& unproven, const std::string& node);
   const std::vector<Equality>& equalities() const { return equalities_; }  // what else a run has to make sure of
+  // The node that demands what is known of the dimension, for people; "" where none does.
+  std::string demanded_by(const std::string& wanted) const;
   // For people: "seq = 1..512 (node `Add_3`)".
   std::vector<std::string> demands() const;
 

@@ -403,8 +403,15 @@ class Importer {
 
 }  // namespace
 
-Import import_model(const Model& model, const ImportOptions& options) {
+Import import_model(const Model& model, const ImportOptions& options) try {
   return with_open_dimensions([&](OpenDimensions& dimensions) { return Importer(model, options, dimensions).run(); });
+} catch (const Error& error) {
+  std::vector<DeclaredInput> inputs;
+  for (const ValueInfo& info : model.graph.inputs) inputs.push_back({info.name, info.shape});
+  const std::string changed = changed_dimensions(options, inputs);
+  if (error.code() != ErrorCode::shape || changed.empty()) throw;
+  throw Error(error.code(), error.message() + ("\n  note: shapes= changes " + changed +
+                                               "; the model may be made for the sizes that it states"));
 }
 
 }  // namespace tw::frontends::onnx

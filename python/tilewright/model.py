@@ -55,7 +55,9 @@ def load(source: Any, shapes: dict[str, Shape] | None = None) -> Model:
 
     `shapes` says what is known of the inputs' shapes: {"x": (1, 3, 224, 224)} fixes them, {"x": ("batch", 3, 224, 224)}
     or {"x": (Dim("batch", 1, 64), 3, 224, 224)} leave a dimension open, so that one compiled model runs at every size
-    within the bounds.  What it does not name stays open as the model has it.  Raises Error with every problem at once.
+    within the bounds.  What it does not name stays as the model has it.  A dimension that the model fixes may be given
+    another size, or be opened, where its nodes allow that; Error (TW1004) names the first that does not.  Raises Error
+    with every problem at once.
     """
     origin, described = source_of(source), described_shapes(shapes)
     return Model(_core.load_onnx(*origin, described), origin, described)

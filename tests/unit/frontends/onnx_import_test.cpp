@@ -229,7 +229,9 @@ TEST(OnnxImport, FixesDimensionsByNameInAllInputs) {
   options.shapes["z"] = {6, 3};
   expect_error(model(parts), ErrorCode::shape, {"`n` is 5 elsewhere, here 6"}, options);
   options.shapes = {{"x", {5, 4}}};
-  expect_error(model(parts), ErrorCode::shape, {"dimension 1 of the model is 3"}, options);
+  expect_error(model(parts), ErrorCode::shape, {"node `Add_0`", "dimension 1 of `x` from 3 to 4"}, options);
+  options.shapes["z"] = {-1, 4};
+  EXPECT_EQ(to_string(import(model(parts), options).values[1].type), "f32[5, 4]");
   options.shapes = {{"x", {5}}};
   expect_error(model(parts), ErrorCode::shape, {"has 2 dimensions"}, options);
   options.shapes = {{"w", {5}}};
