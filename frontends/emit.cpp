@@ -11,6 +11,13 @@ std::vector<int64_t> dims_of(const Builder& b, ValueId id) {
   return *shape;
 }
 
+int64_t dim_of(const Builder& b, ValueId id, int axis) {
+  const TensorType& type = b.type(id);
+  const auto dim = as_int(type.shape[axis]);
+  if (!dim) b.refuse(open_dimension_text(type, axis));
+  return *dim;
+}
+
 int rank_of(const Builder& b, ValueId id) {
   return b.type(id).rank();
 }
@@ -52,10 +59,8 @@ ValueId emit_ints(Builder& b, const std::vector<int64_t>& values, const std::vec
   return b.emit_constant(int_array(values, dtype).reshape(shape));
 }
 
-ValueId emit_range(Builder& b, int64_t count, const std::vector<int64_t>& shape) {
-  std::vector<int64_t> values(count);
-  std::iota(values.begin(), values.end(), 0);
-  return emit_ints(b, values, shape, i64);
+ValueId emit_range(Builder& b, const Expr& count, const std::vector<Expr>& shape) {
+  return emit_reshape_open(b, b.emit("range", {}, attributes_of({{"count", std::vector<Expr>{count}}})), shape);
 }
 
 ValueId emit_reshape(Builder& b, ValueId x, const std::vector<int64_t>& shape) {

@@ -12,6 +12,8 @@ namespace tw::frontends {
 
 // Dimensions as integers; refuses the node when one is symbolic.
 std::vector<int64_t> dims_of(const Builder& b, ValueId id);
+// One of them; refuses the node when that one is symbolic.
+int64_t dim_of(const Builder& b, ValueId id, int axis);
 int rank_of(const Builder& b, ValueId id);
 DType dtype_of(const Builder& b, ValueId id);
 int rule_axis(const Builder& b, int64_t axis, int rank);
@@ -23,7 +25,7 @@ std::vector<int> axes_from(const Builder& b, ValueId x, int first = 0);
 ValueId emit_scalar(Builder& b, DType dtype, double value);
 ValueId emit_ints(Builder& b, const std::vector<int64_t>& values, const std::vector<int64_t>& shape, DType dtype);
 // 0, 1 … count - 1 as i64 in this shape.
-ValueId emit_range(Builder& b, int64_t count, const std::vector<int64_t>& shape);
+ValueId emit_range(Builder& b, const Expr& count, const std::vector<Expr>& shape);
 ValueId emit_reshape(Builder& b, ValueId x,
                      const std::vector<int64_t>& shape);  // x itself when it has the shape
 ValueId emit_transpose(Builder& b, ValueId x, const std::vector<int64_t>& perm);

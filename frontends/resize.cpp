@@ -94,7 +94,7 @@ Taps interpolation_taps(Builder& b, const Resize& resize, const ResizedAxis& a) 
   const double squeeze = resize.antialias ? std::min(scale, 1.0) : 1.0;
   const auto reach = static_cast<int64_t>(std::ceil((is_cubic ? 2 : 1) / squeeze));
   const ValueId x = emit_reshape_open(b, source_positions(b, resize, a), {a.out, Expr(1)});
-  const ValueId tap = emit_cast(b, emit_range(b, 2 * reach, {2 * reach}), f64);
+  const ValueId tap = emit_cast(b, emit_range(b, Expr(2 * reach), {Expr(2 * reach)}), f64);
   const ValueId at = n("add", n("subtract", n("floor", x), static_cast<double>(reach - 1)), tap);
   const ValueId distance = n("abs", n("multiply", n("subtract", at, x), squeeze));
   ValueId weights = n("maximum", 0.0, n("subtract", 1.0, distance));

@@ -123,9 +123,7 @@ struct Executable::State {
     check_arrays(inputs, result->plan, result->plan.inputs, "input");
     return result;
   }
-  std::shared_ptr<Sized> small() {
-    return sized_for(small_sizes(plan));
-  }
+  std::shared_ptr<Sized> small() { return sized_for(small_sizes(plan)); }
 
   // Large results of the last run: their storage serves the next one when the caller has let go of it, since fresh
   // pages cost more than many a kernel.
@@ -198,8 +196,7 @@ Executable::Executable(std::vector<std::byte> image, Plan plan, std::vector<NDAr
           "Executable: the constants are as the plan says");
   }
   // Code for this machine is loaded at once, so that its faults show here.
-  if (s.requirements.architecture != "cuda" && reason_not_runnable(s.requirements).empty())
-    s.ready_program(s.small());
+  if (s.requirements.architecture != "cuda" && reason_not_runnable(s.requirements).empty()) s.ready_program(s.small());
 }
 
 Executable Executable::load(const std::filesystem::path& path) {

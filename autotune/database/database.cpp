@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tensor_ir/digest.h"
 #include "autotune/database/sqlite.h"
 #include "runtime/error.h"
 #include "schedule/decisions.h"
 #include "schedule/trace.h"
+#include "tensor_ir/digest.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/parser.h"

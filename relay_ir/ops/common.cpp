@@ -9,8 +9,12 @@ namespace tw::relay {
 
 std::string open_dimension_text(const TensorType& type) {
   const auto open = std::find_if(type.shape.begin(), type.shape.end(), [](const Expr& dim) { return !as_int(dim); });
-  return "dimension " + std::to_string(open - type.shape.begin()) + " of " + to_string(type) +
-         " is open, which this use of the operator cannot be; fix `" + to_text(*open) + "` with shapes=";
+  return open_dimension_text(type, static_cast<int>(open - type.shape.begin()));
+}
+
+std::string open_dimension_text(const TensorType& type, int axis) {
+  return "dimension " + std::to_string(axis) + " of " + to_string(type) +
+         " is open, which this use of the operator cannot be; fix `" + to_text(type.shape[axis]) + "` with shapes=";
 }
 
 std::vector<int64_t> const_dims(const OpCall& call, const TensorType& type) {

@@ -9,7 +9,8 @@
 namespace tw::relay {
 
 // Which dimension is open, and that it has to be fixed.
-std::string open_dimension_text(const TensorType& type);
+std::string open_dimension_text(const TensorType& type);  // of the first that is open
+std::string open_dimension_text(const TensorType& type, int axis);
 // Dimensions as integers; call.fail() when one is symbolic.
 std::vector<int64_t> const_dims(const OpCall& call, const TensorType& type);
 // Axis -rank … rank-1 as 0 … rank-1.

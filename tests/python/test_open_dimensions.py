@@ -201,13 +201,32 @@ OPERATORS = {
         },
     ),
     "reshape with 0": ([("Reshape", ["x", "s"], ["y"])], ["n", 6, 4], {"s": np.array([0, 2, 12])}),
+    "instance norm": (
+        [("InstanceNormalization", ["x", "s", "b"], ["y"])],
+        ["n", 6, "n", 5],
+        {"s": weights(6), "b": weights(6, seed=1)},
+    ),
+    "local response norm": ([("LRN", ["x"], ["y"], {"size": 3})], ["n", "n", 3, "n"], {}),
+    "one of an open row": ([("Hardmax", ["x"], ["y"], {"axis": -1})], [3, "n"], {}),
+    "one of the batch": ([("Hardmax", ["x"], ["y"], {"axis": 0})], ["n", 3], {}),
+    "depth to space": ([("DepthToSpace", ["x"], ["y"], {"blocksize": 2})], ["n", 8, "n", 3], {}),
+    "columns, rows, depth to space": (
+        [("DepthToSpace", ["x"], ["y"], {"blocksize": 3, "mode": "CRD"})],
+        [1, 9, "n", "n"],
+        {},
+    ),
+    "lower triangle": ([("Trilu", ["x"], ["y"], {"upper": 0})], [2, "n", "n"], {}),
+    "upper triangle": ([("Trilu", ["x", "k"], ["y"])], ["n", 5], {"k": np.array(-1)}),
+    "identity": ([("EyeLike", ["x"], ["y"], {"k": 1})], ["n", 7], {}),
+    "chosen columns": ([("Compress", ["x", "c"], ["y"], {"axis": 1})], ["n", 3], {"c": np.array([True, False, True])}),
+    "middle of rows": ([("CenterCropPad", ["x", "s"], ["y"], {"axes": [1]})], ["n", 9], {"s": np.array([4])}),
 }
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operator(name):
     nodes, shape, constants = OPERATORS[name]
-    opset = 13 if name == "mean of an open row" else 17
+    opset = {"mean of an open row": 13, "middle of rows": 18}.get(name, 17)
     model = model_of(nodes, [value("x", shape)], [value("y", None)], constants, opset)
     tolerance = 1e-3 if name == "winograd" else 1e-4
     check(model, lambda size: {"x": [size if dim == "n" else dim for dim in shape]}, tolerance=tolerance)
@@ -235,6 +254,34 @@ def test_embedding():
         {"table": weights(7, 12), "p": weights(9, 12)},
     )
     check(model, lambda size: {"x": [size, 9]}, dtypes={"x": np.int64})
+
+
+def test_one_hot():
+    model = model_of(
+        [("OneHot", ["x", "depth", "values"], ["y"], {"axis": 1})],
+        [value("x", ["batch", "n"], INT64)],
+        [value("y", None)],
+        {"depth": np.array(7), "values": np.array([-1, 2], np.float32)},
+    )
+    check(model, lambda size: {"x": [size, 3]}, dtypes={"x": np.int64})
+
+
+def test_loss_over_an_open_batch():
+    model = model_of(
+        [("NegativeLogLikelihoodLoss", ["x", "t"], ["y"], {"reduction": "mean"})],
+        [value("x", ["batch", 7, "n"]), value("t", ["batch", "n"], INT64)],
+        [value("y", None)],
+    )
+    check(model, lambda size: {"x": [size, 7, 3], "t": [size, 3]}, dtypes={"t": np.int64})
+
+
+def test_space_to_depth_of_an_open_map():
+    model = model_of(
+        [("SpaceToDepth", ["x"], ["y"], {"blocksize": 2})], [value("x", [1, 3, "h", "w"])], [value("y", None)]
+    )
+    executable = check(model, lambda size: {"x": [1, 3, size, 6]}, [2, 4, 10])
+    with pytest.raises(tw.Error, match=r"TW1101 (.|\n)*SpaceToDepth"):
+        executable.run({"x": zeros(1, 3, 5, 6)})
 
 
 # What exporters leave of x.view(batch, -1, 4, 6).transpose(1, 2) and back.

@@ -77,7 +77,7 @@ Masks masks_of(Context& c, const MaskShape& shape, DType dtype, DType wide) {
   const bool has_length = c.has_input(6);
   const bool is_causal = c.attribute_int("is_causal", 0) != 0;
   const int64_t left = c.attribute_int("left_window_size", -1), right = c.attribute_int("right_window_size", -1);
-  const ValueId key = emit_range(c, shape.keys, {shape.keys});
+  const ValueId key = emit_range(c, Expr(shape.keys), {Expr(shape.keys)});
   ValueId length = no_value;
   if (has_length) {
     if (shape.past > 0 || c.has_input(4)) c.refuse("nonpad_kv_seqlen beside past_key");
@@ -87,7 +87,7 @@ Masks masks_of(Context& c, const MaskShape& shape, DType dtype, DType wide) {
   }
   if (is_causal || left >= 0 || right >= 0) {
     // The position of query i among the keys.
-    ValueId query = emit_range(c, shape.rows, {shape.rows, 1});
+    ValueId query = emit_range(c, Expr(shape.rows), {Expr(shape.rows), Expr(1)});
     query = c.emit("add", {query, has_length ? c.emit("subtract", {length, emit_ints(c, {shape.rows}, {}, i64)})
                                              : emit_ints(c, {shape.past}, {}, i64)});
     auto at_most = [&](ValueId a, ValueId b, int64_t distance) {  // a ≤ b + distance

@@ -118,23 +118,13 @@ ValueId import_range(Context& c) {
 
 ValueId import_eye_like(Context& c) {
   const ValueId x = c.input(0);
-  const Ints dims = dims_of(c, x);
+  const std::vector<Expr> dims = c.type(x).shape;
   const DType dtype = c.has_attribute("dtype") ? c.attribute_dtype("dtype") : dtype_of(c, x);
   if (dims.size() != 2)
     throw Error(ErrorCode::shape, "EyeLike: its input is no matrix\n  help: it takes [rows, columns]");
-  if (element_count(dims) > max_elements) c.refuse("a matrix of too many elements");
-  const int64_t k = c.attribute_int("k", 0);
-  NDArray result(dtype, dims);
-  std::memset(result.data(), 0, result.byte_size());
-  for (int64_t i = 0; i < dims[0]; ++i) {
-    const int64_t j = i + k;
-    if (j < 0 || j >= dims[1]) continue;
-    if (dtype.is_float())
-      result.set_float(i * dims[1] + j, 1);
-    else
-      result.set_int(i * dims[1] + j, 1);
-  }
-  return c.emit_constant(result);
+  const ValueId diagonal =
+      c.emit("add", {emit_range(c, dims[0], {dims[0], Expr(1)}), emit_ints(c, {c.attribute_int("k", 0)}, {}, i64)});
+  return emit_cast(c, c.emit("equal", {diagonal, emit_range(c, dims[1], {dims[1]})}), dtype);
 }
 
 // a0 - a1 cos(2πn / N) + a2 cos(4πn / N)

@@ -85,7 +85,7 @@ std::vector<ValueId> import_dropout(Context& c) {
   }
   std::vector<ValueId> outputs{c.input(0)};
   if (c.output_count() > 1) {
-    outputs.push_back(c.wants_output(1) ? emit_broadcast(c, emit_scalar(c, boolean, 1), dims_of(c, c.input(0)))
+    outputs.push_back(c.wants_output(1) ? emit_broadcast_open(c, emit_scalar(c, boolean, 1), c.type(c.input(0)).shape)
                                         : no_value);
   }
   return outputs;

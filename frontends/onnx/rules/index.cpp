@@ -41,14 +41,14 @@ ValueId import_one_hot(Context& c) {
       depth_array->dtype().is_float() ? static_cast<int64_t>(depth_array->get_float(0)) : depth_array->get_int(0);
   if (depth < 0 || depth > (1 << 24)) c.refuse("depth=" + std::to_string(depth));
   ValueId indices = emit_cast(c, c.input(0), i64);
-  Ints dims = dims_of(c, indices);
+  std::vector<Expr> dims = c.type(indices).shape;
   const int rank = static_cast<int>(dims.size()) + 1, axis = rule_axis(c, c.attribute_int("axis", -1), rank);
   const ValueId is_negative = c.emit("less", {indices, emit_ints(c, {0}, {}, i64)});
   indices = c.emit("where", {is_negative, c.emit("add", {indices, emit_ints(c, {depth}, {}, i64)}), indices});
-  dims.insert(dims.begin() + axis, 1);
-  Ints positions(rank - axis, 1);
-  positions[0] = depth;
-  const ValueId hit = c.emit("equal", {emit_reshape(c, indices, dims), emit_range(c, depth, positions)});
+  dims.insert(dims.begin() + axis, Expr(1));
+  std::vector<Expr> positions(rank - axis, Expr(1));
+  positions[0] = Expr(depth);
+  const ValueId hit = c.emit("equal", {emit_reshape_open(c, indices, dims), emit_range(c, Expr(depth), positions)});
   auto value = [&](int64_t i) { return emit_reshape(c, emit_slice(c, c.input(2), 0, i, 1), {}); };
   return c.emit("where", {hit, value(1), value(0)});
 }
@@ -56,12 +56,12 @@ ValueId import_one_hot(Context& c) {
 // Kept where column - row ≥ k (upper) or ≤ k (lower).
 ValueId import_trilu(Context& c) {
   const ValueId x = c.input(0);
-  const Ints dims = dims_of(c, x);
+  const std::vector<Expr> dims = c.type(x).shape;
   if (dims.size() < 2) c.refuse("data of rank below 2");
-  const int64_t rows = dims[dims.size() - 2], columns = dims.back();
+  const Expr rows = dims[dims.size() - 2], columns = dims.back();
   ValueId k = emit_ints(c, {0}, {}, i64);
   if (c.has_input(1)) k = emit_reshape(c, c.input(1), {});
-  const ValueId offset = c.emit("subtract", {emit_range(c, columns, {columns}), emit_range(c, rows, {rows, 1})});
+  const ValueId offset = c.emit("subtract", {emit_range(c, columns, {columns}), emit_range(c, rows, {rows, Expr(1)})});
   const bool upper = c.attribute_int("upper", 1) != 0;
   const ValueId keep = upper ? c.emit("less_equal", {k, offset}) : c.emit("less_equal", {offset, k});
   return c.emit("where", {keep, x, emit_scalar(c, dtype_of(c, x), 0)});
@@ -75,13 +75,12 @@ ValueId import_compress(Context& c) {
     if (condition->get_int(i) != 0) chosen.push_back(i);
   }
   ValueId x = c.input(0);
-  const Ints dims = dims_of(c, x);
   int axis = 0;
   if (c.has_attribute("axis"))
-    axis = rule_axis(c, c.attribute_int("axis", 0), static_cast<int>(dims.size()));
+    axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, x));
   else
-    x = emit_reshape(c, x, {element_count(dims)});
-  const int64_t extent = dims_of(c, x)[axis];
+    x = emit_reshape_open(c, x, {simplify(product_of(c.type(x).shape))});
+  const int64_t extent = dim_of(c, x, axis);
   while (!chosen.empty() && chosen.back() >= extent) chosen.pop_back();
   return c.emit("gather", {x, c.emit_constant(int_array(chosen))}, attributes_of({{"axis", int64_t{axis}}}));
 }

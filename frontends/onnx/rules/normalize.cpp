@@ -7,6 +7,12 @@
 namespace tw::frontends::onnx {
 namespace {
 
+// The axes before `axis` as one, and those from it on.
+std::vector<Expr> as_matrix(const std::vector<Expr>& dims, int axis) {
+  return {simplify(product_of({dims.begin(), dims.begin() + axis})),
+          simplify(product_of({dims.begin() + axis, dims.end()}))};
+}
+
 // Before opset 13 the axes from `axis` on are one.
 Rule softmax_rule(const std::string& op_type, const std::string& op, int since) {
   return rule(op_type, since, [=](Context& c) {
@@ -15,17 +21,15 @@ Rule softmax_rule(const std::string& op_type, const std::string& op, int since) 
     if (rank == 0) return c.emit(op, {emit_reshape(c, x, {1})});
     const int axis = rule_axis(c, c.attribute_int("axis", since < 13 ? 1 : -1), rank);
     if (since >= 13 || axis == rank - 1) return c.emit(op, {x}, attributes_of({{"axis", int64_t{axis}}}));
-    const std::vector<Expr>& dims = c.type(x).shape;
-    const std::vector<Expr> all = dims, matrix{simplify(product_of({dims.begin(), dims.begin() + axis})),
-                                               simplify(product_of({dims.begin() + axis, dims.end()}))};
-    return emit_reshape_open(c, c.emit(op, {emit_reshape_open(c, x, matrix)}), all);
+    const std::vector<Expr> dims = c.type(x).shape;
+    return emit_reshape_open(c, c.emit(op, {emit_reshape_open(c, x, as_matrix(dims, axis))}), dims);
   });
 }
 
 ValueId hardmax(Context& c, ValueId x, int axis) {
-  const int64_t extent = dims_of(c, x)[axis];
+  const Expr extent = c.type(x).shape[axis];
   const ValueId best = c.emit("arg_max", {x}, attributes_of({{"axis", int64_t{axis}}}));
-  Ints shape(rank_of(c, x) - axis, 1);
+  std::vector<Expr> shape(rank_of(c, x) - axis, Expr(1));
   shape[0] = extent;
   return emit_cast(c, c.emit("equal", {best, emit_range(c, extent, shape)}), dtype_of(c, x));
 }
@@ -35,10 +39,8 @@ Rule hardmax_rule(int since) {
     const ValueId x = c.input(0);
     const int rank = rank_of(c, x), axis = rule_axis(c, c.attribute_int("axis", since < 13 ? 1 : -1), rank);
     if (since >= 13) return hardmax(c, x, axis);
-    const Ints dims = dims_of(c, x);
-    int64_t rows = 1, columns = 1;
-    for (int i = 0; i < rank; ++i) (i < axis ? rows : columns) *= dims[i];
-    return emit_reshape(c, hardmax(c, emit_reshape(c, x, {rows, columns}), 1), dims);
+    const std::vector<Expr> dims = c.type(x).shape;
+    return emit_reshape_open(c, hardmax(c, emit_reshape_open(c, x, as_matrix(dims, axis)), 1), dims);
   });
 }
 
@@ -134,18 +136,17 @@ std::vector<ValueId> import_rms_norm(Context& c) {
 ValueId import_lrn(Context& c) {
   const int64_t size = c.attribute_int("size", 0);
   if (size < 1) c.refuse("size=" + std::to_string(size));
-  const Ints dims = dims_of(c, c.input(0));
+  const std::vector<Expr> dims = c.type(c.input(0)).shape;
   if (dims.size() < 2) c.refuse("data of rank below 2");
-  int64_t rest = 1;
-  for (size_t i = 2; i < dims.size(); ++i) rest *= dims[i];
+  const Expr rest = simplify(product_of({dims.begin() + 2, dims.end()}));
   return in_accumulator(c, c.input(0), [&](ValueId x) {
     const DType dtype = dtype_of(c, x);
     auto number = [&](double value) { return emit_scalar(c, dtype, value); };
-    const ValueId squares = emit_reshape(c, c.emit("multiply", {x, x}), {dims[0], 1, dims[1], rest});
+    const ValueId squares = emit_reshape_open(c, c.emit("multiply", {x, x}), {dims[0], Expr(1), dims[1], rest});
     const ValueId sums =
         c.emit("sum_pool", {squares},
                attributes_of({{"kernel", Ints{size, 1}}, {"pads", Ints{(size - 1) / 2, 0, size / 2, 0}}}));
-    const ValueId mean = c.emit("multiply", {emit_reshape(c, sums, dims),
+    const ValueId mean = c.emit("multiply", {emit_reshape_open(c, sums, dims),
                                              number(c.attribute_float("alpha", 1e-4) / static_cast<double>(size))});
     const ValueId base = c.emit("add", {mean, number(c.attribute_float("bias", 1))});
     return c.emit("divide", {x, c.emit("power", {base, number(c.attribute_float("beta", 0.75))})});
@@ -202,8 +203,8 @@ std::vector<Rule> normalize_rules() {
       {"BatchNormalization", "", 7, import_batch_norm},
       rule("InstanceNormalization", 6,
            [](Context& c) {
-             const Ints dims = dims_of(c, c.input(0));
-             return group_norm(c, dims.size() < 2 ? 0 : dims[1], c.attribute_float("epsilon", 1e-5), false);
+             const int64_t channels = rank_of(c, c.input(0)) < 2 ? 0 : dim_of(c, c.input(0), 1);
+             return group_norm(c, channels, c.attribute_float("epsilon", 1e-5), false);
            }),
       rule("GroupNormalization", 18,
            [](Context& c) {

@@ -263,27 +263,32 @@ ValueId import_pad(Context& c) {
 }
 
 ValueId import_depth_to_space(Context& c) {
-  const Ints d = dims_of(c, c.input(0));
+  const std::vector<Expr> d = c.type(c.input(0)).shape;
   const int64_t b = c.attribute_int("blocksize", 0);
   const std::string mode = c.attribute_string("mode", "DCR");
-  if (d.size() != 4 || b < 1 || d[1] % (b * b) != 0) bad_shape(c, "blocksize does not fit");
+  if (d.size() != 4 || b < 1 || dim_of(c, c.input(0), 1) % (b * b) != 0) bad_shape(c, "blocksize does not fit");
   if (mode != "DCR" && mode != "CRD") c.refuse("mode=\"" + mode + "\"");
-  const int64_t channels = d[1] / (b * b);
-  ValueId x = emit_reshape(
-      c, c.input(0), mode == "DCR" ? Ints{d[0], b, b, channels, d[2], d[3]} : Ints{d[0], channels, b, b, d[2], d[3]});
+  const Expr channels(dim_of(c, c.input(0), 1) / (b * b)), block(b);
+  using Dims = std::vector<Expr>;
+  ValueId x = emit_reshape_open(
+      c, c.input(0),
+      mode == "DCR" ? Dims{d[0], block, block, channels, d[2], d[3]} : Dims{d[0], channels, block, block, d[2], d[3]});
   x = emit_transpose(c, x, mode == "DCR" ? Ints{0, 3, 4, 1, 5, 2} : Ints{0, 1, 4, 2, 5, 3});
-  return emit_reshape(c, x, {d[0], channels, d[2] * b, d[3] * b});
+  return emit_reshape_open(c, x, {d[0], channels, simplify(d[2] * b), simplify(d[3] * b)});
 }
 
 ValueId import_space_to_depth(Context& c) {
-  const Ints d = dims_of(c, c.input(0));
+  const std::vector<Expr> d = c.type(c.input(0)).shape;
   const int64_t b = c.attribute_int("blocksize", 0);
   const std::string mode = c.attribute_string("mode", "DCR");
-  if (d.size() != 4 || b < 1 || d[2] % b != 0 || d[3] % b != 0) bad_shape(c, "blocksize does not fit");
+  if (d.size() != 4 || b < 1) bad_shape(c, "blocksize does not fit");
   if (mode != "DCR" && mode != "CRD") c.refuse("mode=\"" + mode + "\"");
-  ValueId x = emit_reshape(c, c.input(0), {d[0], d[1], d[2] / b, b, d[3] / b, b});
+  const Expr height = simplify(floor_div(d[2], Expr(b))), width = simplify(floor_div(d[3], Expr(b))), block(b);
+  c.require_equal(d[2], simplify(height * b), "the height is no multiple of blocksize");
+  c.require_equal(d[3], simplify(width * b), "the width is no multiple of blocksize");
+  ValueId x = emit_reshape_open(c, c.input(0), {d[0], d[1], height, block, width, block});
   x = emit_transpose(c, x, mode == "DCR" ? Ints{0, 3, 5, 1, 2, 4} : Ints{0, 1, 3, 5, 2, 4});
-  return emit_reshape(c, x, {d[0], d[1] * b * b, d[2] / b, d[3] / b});
+  return emit_reshape_open(c, x, {d[0], simplify(d[1] * (b * b)), height, width});
 }
 
 // Around the middle: what is too much is cut off, what is missing is zero.
@@ -291,11 +296,11 @@ ValueId import_center_crop_pad(Context& c) {
   ValueId x = c.input(0);
   const int rank = rank_of(c, x);
   const std::vector<int> axes = chosen_axes(c, x);
-  const Ints dims = dims_of(c, x), wanted = c.constant_ints(1);
+  const Ints wanted = c.constant_ints(1);
   if (wanted.size() != axes.size()) bad_shape(c, "the wanted shape has another length than axes");
   Ints pads(2 * rank, 0);
   for (size_t i = 0; i < axes.size(); ++i) {
-    const int64_t extent = dims[axes[i]];
+    const int64_t extent = dim_of(c, x, axes[i]);
     if (wanted[i] < extent) x = emit_slice(c, x, axes[i], (extent - wanted[i]) / 2, wanted[i]);
     if (wanted[i] > extent) {
       pads[axes[i]] = (wanted[i] - extent) / 2;

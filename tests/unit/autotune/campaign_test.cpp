@@ -7,13 +7,13 @@
 #include <set>
 
 #include "autotune/confirm.h"
-#include "tensor_ir/digest.h"
 #include "autotune/database/sqlite.h"
 #include "autotune/database/tuned_source.h"
 #include "autotune/measure/exchange.h"
 #include "autotune/standalone.h"
 #include "autotune/trials.h"
 #include "schedule/edit.h"
+#include "tensor_ir/digest.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"

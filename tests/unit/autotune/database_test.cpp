@@ -8,8 +8,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "tensor_ir/digest.h"
 #include "autotune/database/sqlite.h"
+#include "tensor_ir/digest.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"
 #include "tests/unit/runtime/test_model.h"
