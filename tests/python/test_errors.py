@@ -401,14 +401,14 @@ def a_shape_of_the_wrong_rank():
     return unary("Relu")
 
 
-@case(1004, "x", shapes={"x": (2, 5)})
-def a_shape_that_contradicts_the_model():
-    return unary("Relu")
+@case(1004, "Add_0", "dimension 1 of `x` from 3 to 5", shapes={"x": (2, 5)})
+def a_shape_that_the_model_is_not_made_for():
+    return with_constant("Add", [2, 3], np.ones((2, 3), np.float32))
 
 
-@case(1004, "x", shapes={"x": ("batch", 3)})
-def a_name_for_a_dimension_that_the_model_fixes():
-    return unary("Relu")
+@case(1004, "`x` cannot be open: it is 2", "Add_0", shapes={"x": ("batch", 3)})
+def a_dimension_opened_that_the_model_is_not_made_for():
+    return with_constant("Add", [2, 3], np.ones((2, 3), np.float32))
 
 
 # --- sizes beyond the limits -------------------------------------------------------------------------------------
