@@ -98,17 +98,6 @@ Inputs::Inputs(Import& import, OpenDimensions& dimensions, const ImportOptions& 
   }
 }
 
-Expr Inputs::changed_dimension(const std::string& input, size_t position, const DimensionOption& option) {
-  if (option.size) return Expr(*option.size);
-  Expr dimension = open_dimension(option.name, bounds_.at(option.name));
-  if (const auto number = as_int(dimension)) {
-    throw Error(ErrorCode::shape, "dimension " + std::to_string(position) + " of input " + in_quotes(input) +
-                                      " cannot be open: it is " + std::to_string(*number) + ", as " +
-                                      open_.demanded_by(option.name) + " demands");
-  }
-  return dimension;
-}
-
 ValueId Inputs::add(const DeclaredInput& input, DType dtype) {
   const std::string name(input.name);
   const auto given = options_.shapes.find(name);
@@ -121,13 +110,18 @@ ValueId Inputs::add(const DeclaredInput& input, DType dtype) {
   for (size_t i = 0; i < rank; ++i) {
     const Dimension* dim = input.shape ? &(*input.shape)[i] : nullptr;
     const DimensionOption option = given == options_.shapes.end() ? DimensionOption() : given->second[i];
-    if (dim && dim->value) {
-      const bool is_kept = !option.size && option.name.empty();
-      type.shape.push_back(is_kept ? Expr(*dim->value) : changed_dimension(name, i, option));
-    } else if (option.size) {
+    if (option.size) {
       type.shape.push_back(Expr(*option.size));
     } else if (!option.name.empty()) {
       type.shape.push_back(open_dimension(option.name, bounds_.at(option.name)));
+      const auto number = as_int(type.shape.back());
+      if (dim && dim->value && number) {
+        throw Error(ErrorCode::shape, "dimension " + std::to_string(i) + " of input " + in_quotes(name) +
+                                          " cannot be open: it is " + std::to_string(*number) + ", as " +
+                                          open_.demanded_by(option.name) + " demands");
+      }
+    } else if (dim && dim->value) {
+      type.shape.push_back(Expr(*dim->value));
     } else if (!dim) {
       malformed("input " + in_quotes(name) + " has no shape, so that all given dimensions must be known");
     } else {

@@ -56,8 +56,6 @@ class Inputs {
   Expr open_dimension(const std::string& wanted, DimensionBounds bounds) {
     return open_.dimension(wanted, bounds, graph_.symbols);
   }
-  // A dimension of an input that is fixed in the model, as the caller wants it.
-  Expr changed_dimension(const std::string& input, size_t position, const DimensionOption& option);
   void set_dimension(std::string_view parameter, const Expr& value, const std::string& input);
 
   Graph& graph_;
