@@ -111,6 +111,13 @@ std::optional<std::vector<Expr>> Builder::known_elements(ValueId id) const {
   return found == import_.sizes.end() ? std::nullopt : std::optional(found->second);
 }
 
+Expr Builder::known_element(ValueId id, bool is_truth) const {
+  const auto elements = known_elements(id);
+  const DType dtype = type(id).dtype;
+  const bool fits = is_truth ? dtype.is_bool() : dtype.is_integer() && !dtype.is_bool();
+  return fits && elements && elements->size() == 1 ? elements->front() : Expr();
+}
+
 std::vector<Expr> Builder::known_dims(size_t i) const {
   if (!constant(input(i)) && type(input(i)).rank() <= 1 && type(input(i)).dtype.is_integer()) {
     if (const auto elements = known_elements(input(i))) return *elements;
@@ -151,7 +158,7 @@ std::vector<ValueId> Builder::emit_all(const std::string& op_name, std::vector<V
   const OpDef* op = find_op(op_name);
   if (!op) internal_error("import: no relay operator is called `" + op_name + "`");
   int64_t elements = 0;
-  bool is_known = true;
+  bool is_known = !attributes.are_open();
   std::vector<NDArray> arrays;
   for (const ValueId id : inputs) {
     if (id != no_value && !graph_.is_constant(id)) is_known = false;

@@ -79,13 +79,23 @@ class Builder {
   // The only element of input i, of floats, as a fraction of a dimension; refuses the node when it is not known.
   Fraction known_fraction(size_t i) const;
 
+  // The only element of a bool, or of an integer, in terms of open dimensions; not defined where it is not known.
+  Expr known_truth(ValueId id) const { return known_element(id, true); }
+  Expr known_number(ValueId id) const { return known_element(id, false); }
+
   // Folds at once when all inputs are known and the result is small.
   std::vector<ValueId> emit_all(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {});
   ValueId emit(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
     return emit_all(op, std::move(inputs), std::move(attributes))[0];
   }
+  // A node with regions.
+  std::vector<ValueId> emit_control(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes,
+                                    std::vector<Graph> regions) {
+    return graph_.add_node(op, std::move(inputs), std::move(attributes), node_.name, std::move(regions));
+  }
   // Numbers of which some depend on open dimensions.
   ValueId emit_sizes(std::vector<Expr> values, const Shape& shape);
+  Import& import() { return import_; }
   ValueId emit_constant(NDArray value) { return graph_.add_constant(node_.name, std::move(value)); }
   void require_equal(const Expr& a, const Expr& b, const std::string& message) const {
     relay::require_equal(a, b, graph_.equalities, op() + ": " + message);
@@ -99,6 +109,7 @@ class Builder {
  private:
   // The elements of a value that is known, perhaps in terms of open dimensions.  Nothing: it is not, or it is long.
   std::optional<std::vector<Expr>> known_elements(ValueId id) const;
+  Expr known_element(ValueId id, bool is_truth) const;
   std::optional<FoldedDims> fold_sizes(const OpDef& op, const std::vector<ValueId>& inputs,
                                        const NodeAttributes& attributes) const;
 

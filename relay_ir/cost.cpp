@@ -47,6 +47,15 @@ Expr flops_of(const Func& func) {
 
 Expr flops_of(const Graph& graph, const Node& node) {
   if (node.op->kind == OpKind::view || node.op->kind == OpKind::injective) return 0;
+  if (!node.regions.empty()) {  // of branches the dearer one
+    Expr most = 0;
+    for (const Graph& region : node.regions) {
+      Expr flops = 0;
+      for (const Node& inner : region.nodes) flops = flops + flops_of(region, inner);
+      most = max(most, flops);
+    }
+    return simplify(node.regions.size() == 1 ? most * node.attributes.get_dims("steps")[0] : most);
+  }
   const OpCall call = make_call(graph, node);
   std::vector<te::Tensor> inputs, placeholders;
   for (size_t i = 0; i < call.inputs.size(); ++i) {

@@ -7,7 +7,7 @@
 namespace tw::relay {
 
 // Elements are constants; dimensions (i64), also where the tensor has other integers; or, where it has floats,
-// expressions of these that are whole numbers or fractions: ceil(f32(n) / 2.0).
+// expressions of these that are whole numbers or fractions: ceil(f32(n) / 2.0).  Truths are comparisons of them.
 struct FoldedDims {
   TensorType type;
   std::vector<Expr> elements;

@@ -80,6 +80,13 @@ const std::vector<Expr>& NodeAttributes::get_dims(const std::string& name) const
   return get<std::vector<Expr>>(values_, name);
 }
 
+bool NodeAttributes::are_open() const {
+  return std::any_of(values_.begin(), values_.end(), [](const auto& attribute) {
+    const auto* dims = std::get_if<std::vector<Expr>>(&attribute.second);
+    return dims && !std::all_of(dims->begin(), dims->end(), [](const Expr& dim) { return as_int(dim).has_value(); });
+  });
+}
+
 std::string Graph::unique_name(std::unordered_set<std::string>& taken, const std::string& wanted) {
   std::string candidate = wanted.empty() ? "v" : wanted;
   const std::string stem = candidate;
@@ -113,7 +120,7 @@ OpRef::OpRef(std::string_view name) : op_(find_op(name)) {
 }
 
 std::vector<ValueId> Graph::add_node(OpRef op, std::vector<ValueId> inputs, NodeAttributes attributes,
-                                     std::string name) {
+                                     std::string name, std::vector<Graph> regions) {
   Node node;
   node.op = &*op;
   while (!inputs.empty() && inputs.back() == no_value) inputs.pop_back();
@@ -129,7 +136,7 @@ std::vector<ValueId> Graph::add_node(OpRef op, std::vector<ValueId> inputs, Node
   node.name = unique_name(node_names_, name.empty() ? node.op->name : name);
   std::vector<TensorType> results;
   try {
-    results = infer_types(*op, types, present, constants, attributes, equalities);
+    results = infer_types(*op, types, present, constants, attributes, equalities, regions);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::shape) throw;
     node_names_.erase(node.name);
@@ -140,6 +147,7 @@ std::vector<ValueId> Graph::add_node(OpRef op, std::vector<ValueId> inputs, Node
   }
   node.inputs = std::move(inputs);
   node.attributes = std::move(attributes);
+  node.regions = std::move(regions);
   for (size_t i = 0; i < results.size(); ++i) {
     node.outputs.push_back(add_value(i == 0 ? node.name : node.name + "." + std::to_string(i), std::move(results[i])));
   }
@@ -182,8 +190,9 @@ ValueId GraphCopy::operator[](ValueId old) {
 }
 
 std::vector<ValueId> GraphCopy::add(const Node& named_for, OpRef op, std::vector<ValueId> inputs,
-                                    NodeAttributes attributes) {
-  const auto results = to_.add_node(op, std::move(inputs), std::move(attributes), named_for.name);
+                                    NodeAttributes attributes, std::vector<Graph> regions) {
+  const auto results =
+      to_.add_node(op, std::move(inputs), std::move(attributes), named_for.name, std::move(regions));
   if (to_.nodes.back().op == named_for.op) to_.nodes.back().decisions = named_for.decisions;
   for (size_t i = 0; i < results.size() && i < named_for.outputs.size(); ++i) {
     to_.rename_value(results[i], from_.values[named_for.outputs[i]].name);
@@ -198,7 +207,7 @@ std::vector<ValueId> GraphCopy::inputs_of(const Node& node) {
 }
 
 void GraphCopy::copy(const Node& node, std::vector<ValueId> inputs) {
-  const auto results = add(node, *node.op, std::move(inputs), node.attributes);
+  const auto results = add(node, *node.op, std::move(inputs), node.attributes, node.regions);
   for (size_t i = 0; i < results.size(); ++i) {
     map_[node.outputs[i]] = results[i];
     to_.values[results[i]].channel_block = from_.values[node.outputs[i]].channel_block;

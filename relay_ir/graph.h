@@ -3,6 +3,9 @@
 // A Graph is a list of nodes in topological order over values in single assignment form.  Each value has a type whose
 // dimensions are integer expressions (tensor_ir), a static one merely a constant.  Values are inputs, constants, or
 // results of a node.  Every node names a row of the operator list (op.h).
+//
+// Nodes of control flow have regions: graphs of their own (ops/control.cpp).  What a region uses of outside are inputs
+// of its node, and by position its own; constants it has itself.  Its symbols are those around it and perhaps one more.
 #pragma once
 
 #include <functional>
@@ -65,6 +68,8 @@ class NodeAttributes {
   const std::vector<int64_t>& get_ints(const std::string& name) const;
   const std::vector<Expr>& get_dims(const std::string& name) const;  // dimensions, which may be symbolic
   const std::map<std::string, AttributeValue>& all() const { return values_; }
+  // Whether a dimension among them is symbolic.
+  bool are_open() const;
 
  private:
   std::map<std::string, AttributeValue> values_;
@@ -76,12 +81,15 @@ struct Equality {
   std::string demanded_by;  // for people
 };
 
+struct Graph;
+
 struct Node {
   const OpDef* op = nullptr;
   std::string name;  // for people; unique
   std::vector<ValueId> inputs, outputs;
   NodeAttributes attributes;  // what it means
   Decisions decisions;        // how that is done: of those that the operator leaves open, what was decided
+  std::vector<Graph> regions;
 };
 
 struct Value {
@@ -106,7 +114,7 @@ struct Graph {
   ValueId add_constant(std::string name, NDArray value);
   // Appends a node, inferring its result types: Error(shape) that names the node.
   std::vector<ValueId> add_node(OpRef op, std::vector<ValueId> inputs, NodeAttributes attributes = {},
-                                std::string name = {});
+                                std::string name = {}, std::vector<Graph> regions = {});
   std::string output_name(size_t i) const { return output_names.empty() ? values[outputs[i]].name : output_names[i]; }
   void rename_value(ValueId id, const std::string& name);  // to this name, or to one made unique from it
   const Value& value(ValueId id) const { return values[id]; }
@@ -135,7 +143,7 @@ class GraphCopy {
   // Any node in its stead: op, new inputs.  The results get the names of `named_for`'s results as far as these exist.
   // What was decided about `named_for` holds for a node of the same operator.
   std::vector<ValueId> add(const Node& named_for, OpRef op, std::vector<ValueId> inputs,
-                           NodeAttributes attributes = {});
+                           NodeAttributes attributes = {}, std::vector<Graph> regions = {});
   // The whole graph: each node as it was, or, where `replacement` gives a value of the new graph, that one for its
   // first result.
   Graph rewrite(const std::function<ValueId(const Node&)>& replacement);

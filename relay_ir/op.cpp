@@ -79,8 +79,11 @@ void OpCall::require_at_most(const Expr& a, const Expr& b, const std::string& me
 
 std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorType>& inputs,
                                     const std::vector<bool>& present, const std::vector<const NDArray*>& constants,
-                                    NodeAttributes& attributes, std::span<const Equality> equalities) {
-  OpCall call{op, attributes, inputs, present, constants, {}, {}, equalities};
+                                    NodeAttributes& attributes, std::span<const Equality> equalities,
+                                    std::span<const Graph> regions) {
+  OpCall call{op, attributes, inputs, present, constants, {}, {}, equalities, regions};
+  call.require(regions.size() == static_cast<size_t>(op.regions),
+               "has " + std::to_string(op.regions) + " regions, not " + std::to_string(regions.size()));
   const int count = static_cast<int>(inputs.size()), least = op.min_inputs(), most = least + op.optional_inputs;
   const std::string range = op.takes_any_number ? " or more" : most > least ? " to " + std::to_string(most) : "";
   call.require(count >= least && (op.takes_any_number || count <= most),
@@ -131,7 +134,7 @@ void require_open(const OpDef& op, const Decisions& decisions) {
 }
 
 OpCall make_call(const Graph& graph, const Node& node) {
-  OpCall call{*node.op, node.attributes, {}, {}, {}, {}, node.decisions, graph.equalities};
+  OpCall call{*node.op, node.attributes, {}, {}, {}, {}, node.decisions, graph.equalities, node.regions};
   for (const ValueId id : node.inputs) {
     call.present.push_back(id != no_value);
     call.inputs.push_back(id == no_value ? TensorType{f32, {}} : graph.values[id].type);

@@ -37,6 +37,7 @@ struct OpCall {
   std::vector<TensorType> outputs;        // after infer
   Decisions decisions = {};
   std::span<const Equality> equalities = {};  // of open dimensions
+  std::span<const Graph> regions = {};
 
   bool has_input(size_t i) const { return i < present.size() && present[i]; }
   // Error(shape) with the operator's name, the input types and `message`.
@@ -90,6 +91,7 @@ struct OpDef {
   std::vector<std::string> input_names;
   int optional_inputs = 0;        // so many of the last may be absent
   bool takes_any_number = false;  // one input or more, which share the one name
+  int regions = 0;                // of control flow, which takes any number of inputs, none too
   std::vector<AttributeDef> attributes;
   std::vector<DecisionDef> decisions = {};
   OpFacts facts{};
@@ -109,7 +111,8 @@ const OpDef* find_op(std::string_view name);
 // Checks the node against its OpDef, fills in default attributes and infers result types.  Error(shape).
 std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorType>& inputs,
                                     const std::vector<bool>& present, const std::vector<const NDArray*>& constants,
-                                    NodeAttributes& attributes, std::span<const Equality> equalities = {});
+                                    NodeAttributes& attributes, std::span<const Equality> equalities = {},
+                                    std::span<const Graph> regions = {});
 
 // Error(shape) where something was decided that the operator does not leave open.
 void require_open(const OpDef& op, const Decisions& decisions);

@@ -34,10 +34,15 @@ PassSubject subject(const Graph& graph) {
   return {"graph", graph.name, [&graph] { return to_text(graph); }, [&graph] { verify(graph); }};
 }
 
+// On the graph's regions first.
 Graph run_pass(const PassRow& pass, const Graph& graph, const PassContext& context) {
   if (pass.is_optional && is_skipped(pass.name)) return graph;
-  Graph after;
-  run_in_scope(pass.name, subject(graph), [&] { return after = pass.function(graph, context), subject(after); });
+  Graph before = graph, after;
+  PassContext within = context;
+  within.in_place.clear();  // names of the model's inputs and outputs
+  for (Node& node : before.nodes)
+    for (Graph& region : node.regions) region = run_pass(pass, region, within);
+  run_in_scope(pass.name, subject(before), [&] { return after = pass.function(before, context), subject(after); });
   return after;
 }
 

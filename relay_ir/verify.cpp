@@ -58,7 +58,8 @@ void verify(const Graph& graph) {
     NodeAttributes attributes = node.attributes;
     try {
       require_open(*node.op, node.decisions);
-      const auto types = infer_types(*node.op, call.inputs, call.present, call.constants, attributes, graph.equalities);
+      const auto types = infer_types(*node.op, call.inputs, call.present, call.constants, attributes, graph.equalities,
+                                     node.regions);
       require(types.size() == call.outputs.size(), label + " has another number of results");
       for (size_t i = 0; i < types.size() && i < call.outputs.size(); ++i) {
         require(types[i] == call.outputs[i], label + ": result " + std::to_string(i) + " is " + to_string(types[i]) +
@@ -66,6 +67,13 @@ void verify(const Graph& graph) {
       }
     } catch (const Error& error) {
       require(false, label + ": " + error.what());
+    }
+    for (const Graph& region : node.regions) {
+      try {
+        verify(region);
+      } catch (const Error& error) {
+        require(false, label + ": " + error.message());
+      }
     }
     if (node.op->kind == OpKind::view) {
       require(graph.values[node.inputs[0]].channel_block == 0 && graph.values[node.outputs[0]].channel_block == 0,

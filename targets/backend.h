@@ -31,6 +31,7 @@ struct Backend {
   bool uses_arrays_of_caller = true;
   // Kernels take dimensions that are known when they run.
   bool takes_open_dimensions = true;
+  bool runs_control_flow = true;
   // Tiles want many rows, and pixels of one row of an image may be few.
   bool merges_axes = true;
   const char* reason_not_tuned = "";  // empty: it is

@@ -19,24 +19,28 @@ constexpr std::pair<BinaryOp, Size::Op> operators[] = {
 };
 
 // Whether `e` is made of these operators.
-bool append(const Expr& e, const std::vector<Var>& symbols, Size::Program& program) {
+bool append(const Expr& e, const std::vector<Var>& symbols, const std::vector<Var>& counters, Size::Program& program) {
   if (const auto value = as_int(e)) {
     program.push_back({Size::Op::number, *value});
     return true;
   }
   if (e.kind() == NodeKind::Var) {
-    const auto found = std::find(symbols.begin(), symbols.end(), Var::of(e));
-    program.push_back({Size::Op::symbol, found - symbols.begin()});
+    const auto counter = std::find(counters.begin(), counters.end(), Var::of(e));
+    const auto symbol = std::find(symbols.begin(), symbols.end(), Var::of(e));
+    program.push_back(counter != counters.end()
+                          ? Size::Instruction{Size::Op::counter, counter - counters.begin()}
+                          : Size::Instruction{Size::Op::symbol, symbol - symbols.begin()});
     return true;
   }
   if (const auto* negated = e.as<Unary>(); negated && negated->op == UnaryOp::negate) {
     program.push_back({Size::Op::number, 0});
-    if (!append(negated->a, symbols, program)) return false;
+    if (!append(negated->a, symbols, counters, program)) return false;
     program.push_back({Size::Op::subtract});
     return true;
   }
   const auto* binary = e.as<Binary>();
-  if (!binary || !append(binary->a, symbols, program) || !append(binary->b, symbols, program)) return false;
+  if (!binary || !append(binary->a, symbols, counters, program) || !append(binary->b, symbols, counters, program))
+    return false;
   const auto row = std::ranges::find(operators, binary->op, &std::pair<BinaryOp, Size::Op>::first);
   if (row == std::end(operators)) return false;
   program.push_back({row->second});
@@ -45,17 +49,17 @@ bool append(const Expr& e, const std::vector<Var>& symbols, Size::Program& progr
 
 }  // namespace
 
-std::optional<Size> as_size(const Expr& e, const std::vector<Var>& symbols) {
+std::optional<Size> as_size(const Expr& e, const std::vector<Var>& symbols, const std::vector<Var>& counters) {
   const Expr simple = simplify(e);
   if (const auto value = as_int(simple)) return *value;
   Size::Program program;
-  const bool is_known = append(simple, symbols, program);
+  const bool is_known = append(simple, symbols, counters, program);
   const Size size(std::move(program));
-  return is_known && size.is_well_formed(symbols.size()) ? std::optional(size) : std::nullopt;
+  return is_known && size.is_well_formed(symbols.size(), counters.size()) ? std::optional(size) : std::nullopt;
 }
 
-Size plan_size(const Expr& e, const std::vector<Var>& symbols) {
-  const auto size = as_size(e, symbols);
+Size plan_size(const Expr& e, const std::vector<Var>& symbols, const std::vector<Var>& counters) {
+  const auto size = as_size(e, symbols, counters);
   if (!size) internal_error("plan_size: `" + to_text(e) + "` is no size");
   return *size;
 }

@@ -9,9 +9,10 @@
 
 namespace tw {
 
-// An i64 of constants and `symbols`, each of which is its position in the list; nothing when `e` has anything else in
-// it.
-std::optional<Size> as_size(const Expr& e, const std::vector<Var>& symbols);
-Size plan_size(const Expr& e, const std::vector<Var>& symbols);  // …of which it is known that there is nothing else
+// An i64 of constants, `symbols` and `counters`, each of which is its position in the list; nothing when `e` has anything
+// else in it.
+std::optional<Size> as_size(const Expr& e, const std::vector<Var>& symbols, const std::vector<Var>& counters = {});
+// …of which it is known that there is nothing else.
+Size plan_size(const Expr& e, const std::vector<Var>& symbols, const std::vector<Var>& counters = {});
 
 }  // namespace tw

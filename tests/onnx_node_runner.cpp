@@ -53,22 +53,9 @@ NDArray input_named(const Arrays& inputs, const std::string& name) {
 }
 
 std::vector<NDArray> run_oracle(const relay::Graph& graph, const Arrays& inputs) {
-  std::vector<NDArray> values(graph.values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (graph.values[i].constant) values[i] = *graph.values[i].constant;
-  }
-  for (const relay::ValueId id : graph.inputs) values[id] = input_named(inputs, graph.values[id].name);
-  for (const relay::Node& node : graph.nodes) {
-    std::vector<NDArray> arguments;
-    for (const relay::ValueId id : node.inputs) {
-      arguments.push_back(id == relay::no_value ? NDArray() : values[id]);
-    }
-    const std::vector<NDArray> results = relay::evaluate_op(*node.op, node.attributes, arguments);
-    for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = results[i];
-  }
-  std::vector<NDArray> outputs;
-  for (const relay::ValueId id : graph.outputs) outputs.push_back(values[id]);
-  return outputs;
+  std::vector<NDArray> arguments;
+  for (const relay::ValueId id : graph.inputs) arguments.push_back(input_named(inputs, graph.values[id].name));
+  return relay::evaluate(graph, arguments);
 }
 
 std::vector<NDArray> run_compiled(const relay::Graph& graph, const Target& target, const Arrays& inputs) {

@@ -24,11 +24,22 @@ Aliases aliases_of(const Graph& graph) {
   return aliases;
 }
 
+// Where a loop leaves what it carries depends on the number of its steps.
+std::set<ValueId> carried_results(const Graph& graph) {
+  std::set<ValueId> results;
+  for (const Node& node : graph.nodes) {
+    if (node.regions.size() != 1) continue;
+    results.insert(node.outputs.begin(), node.outputs.begin() + node.attributes.get_int("carried"));
+  }
+  return results;
+}
+
 }  // namespace
 
 Aliases resolve_aliases(Graph& graph, std::vector<Group>& groups, const std::map<std::string, std::string>& in_place) {
   Aliases aliases = aliases_of(graph);
-  std::set<ValueId> taken(graph.inputs.begin(), graph.inputs.end());
+  std::set<ValueId> taken = carried_results(graph);
+  taken.insert(graph.inputs.begin(), graph.inputs.end());
   std::vector<std::string> names;
   for (size_t i = 0; i < graph.outputs.size(); ++i) names.push_back(graph.output_name(i));
   graph.output_names = std::move(names);

@@ -16,8 +16,8 @@ struct Aliases {
 };
 
 // A view is another name of what its input is; so is, in memory, what is updated in place.  `in_place`: output → input,
-// by name.  Other outputs that are inputs, constants, parts of a value or the same as another output become copies,
-// each a group of its own.
+// by name.  Other outputs that are inputs, constants, parts of a value, carried by a loop or the same as another output
+// become copies, each a group of its own.
 Aliases resolve_aliases(Graph& graph, std::vector<Group>& groups, const std::map<std::string, std::string>& in_place);
 
 }  // namespace tw::relay

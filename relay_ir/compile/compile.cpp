@@ -5,11 +5,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "relay_ir/compile/aliases.h"
 #include "relay_ir/compile/layout.h"
 #include "relay_ir/compile/network_plan.h"
-#include "relay_ir/compile/unique_funcs.h"
-#include "relay_ir/in_place.h"
+#include "relay_ir/compile/planned_graph.h"
 #include "relay_ir/pass.h"
 #include "targets/backend.h"
 #include "tensor_ir/match.h"
@@ -33,10 +31,22 @@ void require_supported_dimensions(const Graph& graph, const Target& target) {
                                     "=1,…");
 }
 
+void require_no_control(const Graph& graph, const Target& target) {
+  if (target.backend->runs_control_flow) return;
+  for (const Node& node : graph.nodes) {
+    if (node.regions.empty()) continue;
+    throw Error(ErrorCode::unsupported, "node `" + node.name + "` (" + node.op->name +
+                                            ") is control flow, which is not there yet for " + target.name +
+                                            "\n  help: compile the model for a CPU");
+  }
+}
+
 // No array of a run may be larger than this.
 constexpr int64_t max_tensor_bytes = int64_t{1} << 40;
 
 void require_sizes_within_limits(const Graph& graph) {
+  for (const Node& node : graph.nodes)
+    for (const Graph& region : node.regions) require_sizes_within_limits(region);
   for (const Value& value : graph.values) {
     const auto shape = static_shape(value.type);
     if (!shape || std::find(shape->begin(), shape->end(), 0) != shape->end()) continue;
@@ -56,13 +66,6 @@ void require_no_updates(const CompileOptions& options, const Target& target) {
               "in_place is for CPUs: a GPU works on copies of the caller's arrays\n  help: leave it out");
 }
 
-void drop_empty(const Graph& graph, std::vector<Group>& groups) {
-  std::erase_if(groups, [&](const Group& group) {
-    return std::all_of(group.outputs.begin(), group.outputs.end(),
-                       [&](ValueId id) { return is_const_int(storage_bytes(graph.values[id]), 0); });
-  });
-}
-
 std::vector<ScheduledFunc> schedule_all(const std::vector<Func>& funcs, const Target& target,
                                         const CompileOptions& options) {
   const ScheduleSource& source = options.schedule ? options.schedule : target.default_schedule;
@@ -74,27 +77,27 @@ std::vector<ScheduledFunc> schedule_all(const std::vector<Func>& funcs, const Ta
   return scheduled;
 }
 
-void report_groups(const Graph& graph, const std::vector<Group>& groups, const UniqueFuncs& unique,
+void report_groups(const PlannedGraph& planned, const std::vector<Func>& funcs,
                    const std::vector<ScheduledFunc>& scheduled, CompileReport& report) {
   for (size_t i = 0; i < scheduled.size(); ++i) {
-    report.pieces.push_back({unique.funcs[i], {}, 0, ""});
+    report.pieces.push_back({funcs[i], {}, 0, ""});
     for (const Kernel& kernel : scheduled[i].lowered.kernels) report.pieces.back().kernels.push_back(kernel.symbol);
   }
   std::unordered_map<std::string, std::string> group_of;  // by node
-  for (size_t i = 0; i < groups.size(); ++i) {
-    CompileReport::Piece& piece = report.pieces[unique.of_group[i]];
-    if (piece.groups++ == 0) piece.name = groups[i].name;
-    for (const int node : groups[i].nodes) group_of[graph.nodes[node].name] = groups[i].name;
-    for (const std::string& buffer : scheduled[unique.of_group[i]].lowered.spilled)
-      report.spilled_buffers.push_back(groups[i].name + ": `" + buffer + "`");
-    visit(scheduled[unique.of_group[i]].func.body, [&](const For& loop) {
+  for_each_group(planned, [&](const Graph& graph, const Group& group, size_t func) {
+    ++report.groups;
+    CompileReport::Piece& piece = report.pieces[func];
+    if (piece.groups++ == 0) piece.name = group.name;
+    for (const int node : group.nodes) group_of[graph.nodes[node].name] = group.name;
+    for (const std::string& buffer : scheduled[func].lowered.spilled)
+      report.spilled_buffers.push_back(group.name + ": `" + buffer + "`");
+    visit(scheduled[func].func.body, [&](const For& loop) {
       if (loop.attributes.count("independence_unproven"))
-        report.serial_loops.push_back(groups[i].name + ": loop `" + loop.var.name() + "`");
+        report.serial_loops.push_back(group.name + ": loop `" + loop.var.name() + "`");
     });
-  }
+  });
   for (GraphDecision& decision : report.decisions)
     if (const auto group = group_of.find(decision.node); group != group_of.end()) decision.group = group->second;
-  report.groups = static_cast<int>(groups.size());
   report.funcs = static_cast<int>(scheduled.size());
 }
 
@@ -118,19 +121,18 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
   require_no_updates(options, target);
   Graph graph = optimise(model, target, options, &report.decisions);
   require_supported_dimensions(graph, target);
+  require_no_control(graph, target);
   require_sizes_within_limits(graph);
-  std::vector<Group> groups = fuse(graph);
-  const Aliases aliases = resolve_aliases(graph, groups, options.in_place);
-  drop_empty(graph, groups);
-  order_groups(graph, groups);
+  PlannedGraph planned = plan_groups(std::move(graph), options.in_place);
   end_phase("graph passes and fusion");
 
-  const UniqueFuncs unique = find_unique_funcs(graph, groups, target);
+  UniqueFuncs unique(target);
+  unique.add(planned);
   end_phase("tensor expressions");
 
-  const std::vector<ScheduledFunc> scheduled = schedule_all(unique.funcs, target, options);
+  const std::vector<ScheduledFunc> scheduled = schedule_all(unique.funcs(), target, options);
   const std::vector<Kernel> kernels = different_kernels(scheduled);
-  report_groups(graph, groups, unique, scheduled, report);
+  report_groups(planned, unique.funcs(), scheduled, report);
   end_phase("schedules and lowering");
 
   CodegenOptions codegen;
@@ -142,8 +144,7 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
   report.cached_kernels = code.cached_kernels;
   end_phase("machine code");
 
-  auto [plan, constants] =
-      plan_network(graph, groups, aliases, scheduled, unique.of_group, target).finish(options.jobs);
+  auto [plan, constants] = plan_network(planned, scheduled, target).finish(options.jobs);
   end_phase("memory plan and packing of constants");
 
   Executable executable(std::move(image), std::move(plan), std::move(constants),

@@ -2,12 +2,14 @@
 // top. Buffers have names by position, so that equal work of different layers is an equal Func.
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "relay_ir/compile/group.h"
 #include "relay_ir/compile/layout.h"
 #include "relay_ir/compile/lower_selection.h"
 #include "relay_ir/in_place.h"
 #include "relay_ir/op.h"
+#include "tensor_ir/match.h"
 
 namespace tw::relay {
 namespace {
@@ -92,6 +94,19 @@ std::vector<te::Tensor> compute_node(const OpCall& call, bool is_in_place, const
   });
 }
 
+// Of a loop's steps many do not depend on their number.
+Func with_used_parameters(Func func) {
+  std::unordered_set<const ExprNode*> used;
+  const auto note = [&](const VarNode& var) { used.insert(&var); };
+  visit(func.body, note);
+  for (const Buffer& buffer : func.buffers)
+    for (const Expr& extent : buffer->shape) visit(extent, note);
+  std::erase_if(func.parameters, [&](const Var& parameter) { return used.count(parameter.get()) == 0; });
+  return func;
+}
+
+Func lower_nodes(const Graph& graph, const Group& group);
+
 }  // namespace
 
 std::vector<ValueId> buffer_values(const Graph& graph, const Group& group) {
@@ -104,6 +119,12 @@ std::vector<ValueId> buffer_values(const Graph& graph, const Group& group) {
 }
 
 Func lower_group(const Graph& graph, const Group& group) {
+  return with_used_parameters(lower_nodes(graph, group));
+}
+
+namespace {
+
+Func lower_nodes(const Graph& graph, const Group& group) {
   std::unordered_map<ValueId, te::Tensor> tensors;
   std::vector<te::Tensor> inputs;
   for (const ValueId id : group.inputs) {
@@ -142,5 +163,7 @@ Func lower_group(const Graph& graph, const Group& group) {
   const std::string name = group.nodes.empty() ? "copy" : graph.nodes[group.nodes.front()].op->name;
   return apply_layouts(graph, group, te::make_func(name, inputs, outputs, graph.symbols));
 }
+
+}  // namespace
 
 }  // namespace tw::relay

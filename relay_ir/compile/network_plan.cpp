@@ -1,5 +1,6 @@
 #include "relay_ir/compile/network_plan.h"
 
+#include <optional>
 #include <unordered_map>
 
 #include "relay_ir/in_place.h"
@@ -20,18 +21,41 @@ class Places {
     }
   }
 
+  // Of a region, whose inputs and outputs lie there.
+  Places(const PlannedGraph& region, PlanMaker& plan, const std::vector<BufferUse>& inputs,
+         const std::vector<BufferUse>& outputs)
+      : graph_(region.graph), aliases_(region.aliases), plan_(plan) {
+    for (size_t i = 0; i < inputs.size(); ++i) at_[graph_.inputs[i]] = inputs[i];
+    for (size_t i = 0; i < outputs.size(); ++i) at_[aliases_.root[graph_.outputs[i]]] = outputs[i];
+  }
+
   // `layouts`: that a kernel reads a constant in.
-  BufferUse use(ValueId id, const std::vector<IndexMap>& layouts) {
+  BufferUse use(ValueId id, const std::vector<IndexMap>& layouts = {}) {
     const ValueId root = aliases_.root[id];
     if (graph_.is_constant(root)) return plan_.add_constant(graph_.values[id].name, constant(id), layouts);
     if (at_.count(root) == 0) at_[root] = plan_.add_temporary(storage_bytes(graph_.values[root]));
     BufferUse use = at_[root];
-    use.offset = aliases_.offset[id];
+    use.offset = use.offset.plus(aliases_.offset[id]);
+    use.bytes = plan_.size_of(storage_bytes(graph_.values[id]));
+    return use;
+  }
+  void place(ValueId id, const BufferUse& use) { at_[id] = use; }
+
+  // Memory for a value twice, of which a loop's steps read one and write the other.
+  void place_twice(ValueId id) {
+    if (at_.count(id) == 0) at_[id] = plan_.add_temporary(stride(id) * 2);
+  }
+  // …the one of that number.
+  BufferUse one_of_two(ValueId id, const Expr& which) {
+    BufferUse use = at_.at(id);
+    use.offset = use.offset.plus(plan_.size_of(which * stride(id)));
     use.bytes = plan_.size_of(storage_bytes(graph_.values[id]));
     return use;
   }
 
  private:
+  Expr stride(ValueId id) const { return floor_div(storage_bytes(graph_.values[id]) + 63, 64) * 64; }
+
   // A view that no pass has folded is the same bytes with the view's shape.
   NDArray constant(ValueId id) const {
     if (graph_.is_constant(id)) return *graph_.values[id].constant;
@@ -57,19 +81,86 @@ Expr bytes_moved(const Graph& graph, const Group& group, const Aliases& aliases)
   return bytes;
 }
 
+class NetworkPlan {
+ public:
+  NetworkPlan(const std::vector<ScheduledFunc>& funcs, PlanMaker& plan) : funcs_(funcs), plan_(plan) {}
+
+  void add(const PlannedGraph& planned, Places& places) {
+    for (size_t i = 0; i < planned.groups.size(); ++i) {
+      const Group& group = planned.groups[i];
+      if (const Node* control = control_of(planned.graph, group)) {
+        control->regions.size() == 1 ? add_loop(planned, *control, places) : add_branch(planned, *control, places);
+        continue;
+      }
+      if (group.nodes.empty() && planned.is_carried(group.outputs[0])) places.place_twice(group.outputs[0]);
+      const ScheduledFunc& func = funcs_[planned.func_of[i]];
+      const std::vector<ValueId> values = buffer_values(planned.graph, group);
+      plan_.add_steps(group.name, func, bytes_moved(planned.graph, group, planned.aliases),
+                      [&](size_t position) { return places.use(values[position], func.layouts[position]); });
+    }
+  }
+
+ private:
+  // Both regions read and write the same.
+  void add_branch(const PlannedGraph& planned, const Node& node, Places& places) {
+    const std::vector<PlannedGraph>& regions = planned.regions.at(node.name);
+    const BufferUse condition = places.use(node.inputs[0]);
+    std::vector<BufferUse> inputs, outputs;
+    for (size_t i = 1; i < node.inputs.size(); ++i) inputs.push_back(places.use(node.inputs[i]));
+    for (const ValueId id : node.outputs) outputs.push_back(places.use(id));
+    auto branch = plan_.begin_branch(node.name, condition);
+    Places of_first(regions[0], plan_, inputs, outputs);
+    add(regions[0], of_first);
+    branch = plan_.turn(branch);
+    Places of_second(regions[1], plan_, inputs, outputs);
+    add(regions[1], of_second);
+    plan_.end_branch(branch);
+  }
+
+  void add_loop(const PlannedGraph& planned, const Node& node, Places& places) {
+    const PlannedGraph& region = planned.regions.at(node.name)[0];
+    const std::vector<ValueId>& carried = planned.carried.at(node.name);
+    const Var number = region.graph.symbols.back();
+    const Expr read = floor_mod(number, 2), written = Expr(1) - read;
+    std::vector<BufferUse> used, kept;  // outside
+    for (size_t i = 1 + carried.size(); i < node.inputs.size(); ++i) used.push_back(places.use(node.inputs[i]));
+    for (size_t i = carried.size(); i < node.outputs.size(); ++i) kept.push_back(places.use(node.outputs[i]));
+    for (const ValueId id : carried) places.place_twice(id);
+    const bool has_condition = !node.inputs.empty() && node.inputs[0] != no_value;
+    std::optional<BufferUse> condition;
+    if (has_condition) condition = places.use(node.inputs[0]);
+    const auto loop = plan_.begin_loop(node.name, number, node.attributes.get_dims("steps")[0], condition);
+    std::vector<BufferUse> inputs, outputs;
+    if (has_condition) outputs.push_back(plan_.add_temporary(1));
+    for (const ValueId id : carried) {
+      inputs.push_back(places.one_of_two(id, read));
+      outputs.push_back(places.one_of_two(id, written));
+    }
+    inputs.insert(inputs.end(), used.begin(), used.end());
+    const std::vector<int64_t>& reversed = node.attributes.get_ints("reversed");
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const Expr bytes = storage_bytes(region.graph.values[region.graph.outputs[outputs.size()]]);
+      const bool is_reversed = !reversed.empty() && reversed[i] != 0;
+      const Expr place = is_reversed ? node.attributes.get_dims("steps")[0] - 1 - number : Expr(number);
+      outputs.push_back({kept[i].storage, kept[i].index, kept[i].offset.plus(plan_.size_of(place * bytes)),
+                         plan_.size_of(bytes)});
+    }
+    Places within(region, plan_, inputs, outputs);
+    add(region, within);
+    plan_.end_loop(loop, has_condition ? std::optional(outputs[0]) : std::nullopt);
+    for (size_t i = 0; i < carried.size(); ++i) places.place(node.outputs[i], places.one_of_two(carried[i], read));
+  }
+
+  const std::vector<ScheduledFunc>& funcs_;
+  PlanMaker& plan_;
+};
+
 }  // namespace
 
-PlanMaker plan_network(const Graph& graph, const std::vector<Group>& groups, const Aliases& aliases,
-                       const std::vector<ScheduledFunc>& funcs, const std::vector<size_t>& func_of,
-                       const Target& target) {
-  PlanMaker plan(graph.name, graph.symbols, graph.equalities, target);
-  Places places(graph, aliases, plan);
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const ScheduledFunc& func = funcs[func_of[i]];
-    const std::vector<ValueId> values = buffer_values(graph, groups[i]);
-    plan.add_steps(groups[i].name, func, bytes_moved(graph, groups[i], aliases),
-                   [&](size_t position) { return places.use(values[position], func.layouts[position]); });
-  }
+PlanMaker plan_network(const PlannedGraph& planned, const std::vector<ScheduledFunc>& funcs, const Target& target) {
+  PlanMaker plan(planned.graph.name, planned.graph.symbols, planned.graph.equalities, target);
+  Places places(planned.graph, planned.aliases, plan);
+  NetworkPlan(funcs, plan).add(planned, places);
   return plan;
 }
 

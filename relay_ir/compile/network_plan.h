@@ -1,16 +1,14 @@
-// The plan of a whole network: one step or more for each group, in their order.
+// The plan of a whole network: one step or more for each group, in their order, and those of control around regions.
 #pragma once
 
 #include <vector>
 
-#include "relay_ir/compile/aliases.h"
 #include "relay_ir/compile/plan_maker.h"
+#include "relay_ir/compile/planned_graph.h"
 
 namespace tw::relay {
 
-// `funcs`: the different ones; `func_of`: by group.
-PlanMaker plan_network(const Graph& graph, const std::vector<Group>& groups, const Aliases& aliases,
-                       const std::vector<ScheduledFunc>& funcs, const std::vector<size_t>& func_of,
-                       const Target& target);
+// `funcs`: the different ones, of UniqueFuncs.
+PlanMaker plan_network(const PlannedGraph& planned, const std::vector<ScheduledFunc>& funcs, const Target& target);
 
 }  // namespace tw::relay

@@ -51,7 +51,7 @@ PlanMaker::PlanMaker(const std::string& model, std::vector<Var> symbols, const s
 }
 
 Size PlanMaker::size_of(const Expr& e) const {
-  return plan_size(e, symbols_);
+  return plan_size(e, symbols_, counters_);
 }
 
 TensorInfo PlanMaker::info(const std::string& name, const TensorType& type) const {
@@ -152,6 +152,69 @@ void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, co
   }
 }
 
+PlanMaker::Control PlanMaker::begin_branch(const std::string& name, const BufferUse& condition) {
+  const auto at = static_cast<uint32_t>(plan_.steps.size());
+  Step step;
+  step.kind = StepKind::skip;
+  step.name = name;
+  step.buffers = {until(static_cast<int>(at), condition)};
+  plan_.steps.push_back(std::move(step));
+  return {at, 0};
+}
+
+PlanMaker::Control PlanMaker::turn(Control branch) {
+  const auto at = static_cast<uint32_t>(plan_.steps.size());
+  Step step;
+  step.kind = StepKind::jump;
+  step.name = plan_.steps[branch.step].name;
+  plan_.steps.push_back(std::move(step));
+  plan_.steps[branch.step].target = at + 1;
+  return {at, 0};
+}
+
+void PlanMaker::end_branch(Control branch) {
+  plan_.steps[branch.step].target = static_cast<uint32_t>(plan_.steps.size());
+}
+
+PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& number, const Expr& steps,
+                                         const std::optional<BufferUse>& condition) {
+  const auto at = static_cast<uint32_t>(plan_.steps.size());
+  Step step;
+  step.kind = StepKind::loop;
+  step.counter = static_cast<uint32_t>(counters_.size());
+  step.name = name;
+  step.tasks = size_of(steps);
+  if (condition) step.buffers = {until(static_cast<int>(at), *condition)};
+  plan_.counters.push_back(step.tasks);
+  plan_.steps.push_back(std::move(step));
+  counters_.push_back(number);
+  return {at, static_cast<uint32_t>(counters_.size()) - 1};
+}
+
+void PlanMaker::end_loop(Control loop, const std::optional<BufferUse>& condition) {
+  const auto at = static_cast<uint32_t>(plan_.steps.size());
+  Step step;
+  step.kind = StepKind::repeat;
+  step.target = loop.step + 1;
+  step.counter = loop.counter;
+  step.name = plan_.steps[loop.step].name;
+  step.tasks = plan_.steps[loop.step].tasks;
+  if (condition) step.buffers = {until(static_cast<int>(at), *condition)};
+  plan_.steps.push_back(std::move(step));
+  plan_.steps[loop.step].target = at + 1;
+  loops_.emplace_back(loop.step, at);
+}
+
+// What a loop's steps find or leave outside of it is there in all of them.
+void PlanMaker::keep_through_loops() {
+  for (const auto& [first, last] : loops_) {
+    for (ArenaTensor& tensor : plan_.tensors) {
+      if (tensor.first < first && tensor.last >= first) tensor.last = std::max(tensor.last, last);
+      if (tensor.first <= last && tensor.last > last) tensor.first = std::min(tensor.first, first);
+    }
+  }
+}
+
 // Of an open plan they are laid out when a run says their sizes.
 void PlanMaker::place_temporaries() {
   if (!plan_.symbols.empty()) return;
@@ -159,7 +222,7 @@ void PlanMaker::place_temporaries() {
   for (Step& step : plan_.steps) {
     for (BufferUse& use : step.buffers) {
       if (use.storage != Storage::arena) continue;
-      use.offset = use.offset + plan_.tensors[use.index].offset;
+      use.offset = use.offset.plus(plan_.tensors[use.index].offset);
       use.index = 0;
     }
     plan_.workspace_bytes = std::max<int64_t>(plan_.workspace_bytes, step.workspace_bytes);
@@ -168,6 +231,7 @@ void PlanMaker::place_temporaries() {
 }
 
 PlanMaker::Result PlanMaker::finish(int jobs) && {
+  keep_through_loops();
   place_temporaries();
   return {std::move(plan_), pack_constants(packings_, jobs)};
 }

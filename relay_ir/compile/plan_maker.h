@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,13 +29,26 @@ class PlanMaker {
   BufferUse add_output(const std::string& name, const TensorType& type, int32_t in_place = -1);
   // In the layout that a kernel reads; stored once however many kernels read it so.
   BufferUse add_constant(const std::string& name, const NDArray& original, const std::vector<IndexMap>& layouts);
-  // Memory that lives from the first to the last step that uses it.
+  // Memory that lives from the first to the last step that uses it; through a loop that both lie on different sides of.
   BufferUse add_temporary(const Expr& bytes);
 
   // The kernels of a Func, which together move so many bytes.  `use`: where a buffer of the Func is, by position;
   // asked for those that a kernel uses.
   void add_steps(const std::string& name, const ScheduledFunc& func, const Expr& bytes,
                  const std::function<BufferUse(size_t)>& use);
+
+  // Steps of control (StepKind): `begin` adds the first of a branch, which leads to where `end` is called; `turn` ends its
+  // first way and begins the other.
+  struct Control {
+    uint32_t step = 0, counter = 0;
+  };
+  Control begin_branch(const std::string& name, const BufferUse& condition);
+  Control turn(Control branch);
+  void end_branch(Control branch);
+  // `number`: what the step's number is called in expressions within; behind the loop, that of steps that were done.
+  Control begin_loop(const std::string& name, const Var& number, const Expr& steps,
+                     const std::optional<BufferUse>& condition);
+  void end_loop(Control loop, const std::optional<BufferUse>& condition);
 
   Size size_of(const Expr& e) const;
   struct Result {
@@ -47,10 +61,12 @@ class PlanMaker {
   TensorInfo info(const std::string& name, const TensorType& type) const;
   double smallest(const Expr& e) const;
   BufferUse until(int step, BufferUse use);
+  void keep_through_loops();
   void place_temporaries();
 
   const Target& target_;
-  std::vector<Var> symbols_;
+  std::vector<Var> symbols_, counters_;
+  std::vector<std::pair<int, int>> loops_;  // their first and last steps, inner ones first
   Plan plan_;
   std::vector<Packing> packings_;                                           // by constant
   std::map<std::pair<const void*, std::string>, uint32_t> constant_index_;  // by data, type and layouts

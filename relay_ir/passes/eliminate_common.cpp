@@ -27,6 +27,7 @@ Graph eliminate_common(const Graph& graph) {
     for (const ValueId id : node.inputs) key += " " + std::to_string(copy[id]);
     for (const auto& [name, value] : node.attributes.all()) key += " " + name + "=" + attribute_text(value);
     key += " " + tw::to_text(node.decisions);
+    for (const Graph& region : node.regions) key += "\n" + to_text(region);
     const auto [first, is_new] = known.emplace(std::pair(node.op, key), &node);
     if (is_new) copy.copy(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) copy.set(node.outputs[i], copy[first->second->outputs[i]]);

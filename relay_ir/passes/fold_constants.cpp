@@ -34,7 +34,7 @@ class ConstantFolder {
   NDArray known(ValueId id) const { return id == no_value ? NDArray() : *graph_.values[id].constant; }
 
   bool fold(const Node& node) {
-    if (node.inputs.empty()) return false;  // of open dimensions
+    if (node.inputs.empty() || node.attributes.are_open() || !node.regions.empty()) return false;
     int64_t in = 0, out = 0;
     bool is_now = true;
     for (const ValueId id : node.inputs) {

@@ -21,6 +21,14 @@ class GraphParser : public ParserBase {
   Graph run() {
     expect("graph", "at the beginning of a graph");
     graph_.name = expect_name("the graph's name").text;
+    parse_body();
+    if (token().kind != TokenKind::end) fail_expected("the end of the text: a file holds one graph");
+    return std::move(graph_);
+  }
+
+ private:
+  // From the symbols to the end.
+  void parse_body() {
     if (accept("[")) {
       do {
         const Name name = expect_name("a symbol");
@@ -53,11 +61,27 @@ class GraphParser : public ParserBase {
     while (!at("return")) parse_statement();
     parse_return();
     expect("}", "after the return");
-    if (token().kind != TokenKind::end) fail_expected("the end of the text: a file holds one graph");
-    return std::move(graph_);
   }
 
- private:
+  // A graph within a node, which knows the symbols around it and values of its own.
+  Graph parse_region() {
+    const Nesting nesting(*this);
+    expect("region", "before a graph within a node");
+    Graph region;
+    region.name = graph_.name;
+    region.symbols = graph_.symbols;
+    region.equalities = graph_.equalities;
+    std::unordered_map<std::string, ValueId> values;
+    auto symbols = symbols_;
+    std::swap(graph_, region);
+    std::swap(values_, values);
+    parse_body();
+    std::swap(graph_, region);
+    std::swap(values_, values);
+    std::swap(symbols_, symbols);
+    return region;
+  }
+
   ValueId define(const Name& name, ValueId id) {
     if (!values_.emplace(name.text, id).second) fail(name.span, "the name `" + name.text + "` is defined twice");
     graph_.rename_value(id, name.text);
@@ -259,9 +283,24 @@ class GraphParser : public ParserBase {
     const Span decided = token().span;
     const std::string decisions = accept("decided") ? parse_string() : "";
     const std::string node_name = accept("as") ? expect_name("the node's name").text : names[0].text;
+    struct Written {
+      Span span;
+      std::string type;
+      int64_t layout;
+    };
+    std::vector<Written> types;
+    if (accept(":")) {
+      do {
+        const Span span = token().span;
+        std::string type = type_as_written();
+        types.push_back({span, std::move(type), parse_layout()});
+      } while (accept(","));
+    }
+    std::vector<Graph> regions;
+    while (at("region")) regions.push_back(parse_region());
     std::vector<ValueId> results;
     try {
-      results = graph_.add_node(op->name, inputs, attributes, node_name);
+      results = graph_.add_node(op->name, inputs, attributes, node_name, std::move(regions));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::shape) throw;
       fail(op_name.span, error.what());
@@ -279,18 +318,17 @@ class GraphParser : public ParserBase {
     for (size_t i = 0; i < results.size(); ++i) {
       define(names[i], results[i]);
     }
-    if (!accept(":")) return;
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (i) expect(",", "between types");
-      const Span span = token().span;
-      const std::string written = type_as_written(), inferred = to_string(graph_.values[results[i]].type);
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (i == results.size()) fail(types[i].span, "there are as many types as results");
+      const std::string inferred = to_string(graph_.values[results[i]].type);
       std::string compact;
       for (const char c : inferred) {
         if (c != ' ') compact += c;
       }
-      if (written != compact) fail(span, "the result is " + inferred, "", "but this is written");
-      graph_.values[results[i]].channel_block = parse_layout();
+      if (types[i].type != compact) fail(types[i].span, "the result is " + inferred, "", "but this is written");
+      graph_.values[results[i]].channel_block = types[i].layout;
     }
+    if (!types.empty() && types.size() < results.size()) fail_expected("`,` and another type");
   }
 
   void parse_attribute(const OpDef& op, NodeAttributes& attributes) {

@@ -1,5 +1,6 @@
 #include "relay_ir/text/printer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "relay_ir/op.h"
@@ -104,20 +105,27 @@ std::string constant_hash(const NDArray& array) {
   return digest_of({bytes, array.byte_size()}, hash_of(to_string(type_of(array))));
 }
 
-std::string to_text(const Graph& graph, ConstantTable* constants) {
+namespace {
+
+// From the symbols on; `indent` is that of the lines in it.  `around`: symbols that a graph around it declares.
+std::string body_text(const Graph& graph, ConstantTable* constants, const std::string& indent,
+                      const std::vector<Var>& around) {
   using syntax::quote_name;
   auto name = [&](ValueId id) { return id == no_value ? std::string("_") : quote_name(graph.values[id].name); };
   std::string symbols;  // those that are not any integer
   for (const Var& symbol : graph.symbols) {
+    if (std::find(around.begin(), around.end(), symbol) != around.end()) continue;
     const std::string bounds = syntax::bounds_text(dimension_bounds(symbol));
     if (!bounds.empty()) symbols += (symbols.empty() ? "" : ", ") + quote_name(symbol.name()) + bounds;
   }
-  std::string text = "graph " + quote_name(graph.name) + (symbols.empty() ? "" : "[" + symbols + "]") + " (";
+  std::string text = (symbols.empty() ? "" : "[" + symbols + "]") + " (";
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     text += (i ? ", " : "") + name(graph.inputs[i]) + ": " + type_text(graph.values[graph.inputs[i]]);
   }
   text += ")";
-  for (const Equality& equality : graph.equalities) {
+  const size_t known = around.empty() ? 0 : graph.equalities.size();  // those around a region hold within
+  for (size_t i = known; i < graph.equalities.size(); ++i) {
+    const Equality& equality = graph.equalities[i];
     text += (&equality == &graph.equalities[0] ? " where " : ", ") + tw::to_text(equality.a) +
             " == " + tw::to_text(equality.b);
   }
@@ -125,11 +133,11 @@ std::string to_text(const Graph& graph, ConstantTable* constants) {
   for (size_t id = 0; id < graph.values.size(); ++id) {
     const Value& value = graph.values[id];
     if (!value.constant) continue;
-    text += "  " + name(static_cast<ValueId>(id)) + " = constant " + array_text(*value.constant, constants) +
+    text += indent + name(static_cast<ValueId>(id)) + " = constant " + array_text(*value.constant, constants) +
             (value.channel_block ? " in c" + std::to_string(value.channel_block) : "") + "\n";
   }
   for (const Node& node : graph.nodes) {
-    text += "  ";
+    text += indent;
     for (size_t i = 0; i < node.outputs.size(); ++i) text += (i ? ", " : "") + name(node.outputs[i]);
     text += " = " + quote_name(node.op->name) + "(";
     for (size_t i = 0; i < node.inputs.size(); ++i) text += (i ? ", " : "") + name(node.inputs[i]);
@@ -147,13 +155,21 @@ std::string to_text(const Graph& graph, ConstantTable* constants) {
       text += (i ? ", " : ": ") + type_text(graph.values[node.outputs[i]]);
     }
     text += "\n";
+    for (const Graph& region : node.regions)
+      text += indent + "region" + body_text(region, constants, indent + "  ", graph.symbols);
   }
-  text += "  return ";
+  text += indent + "return ";
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const std::string output = quote_name(graph.output_name(i)), value = name(graph.outputs[i]);
     text += (i ? ", " : "") + (output == value ? value : output + " = " + value);
   }
-  return text + "\n}\n";
+  return text + "\n" + indent.substr(2) + "}\n";
+}
+
+}  // namespace
+
+std::string to_text(const Graph& graph, ConstantTable* constants) {
+  return "graph " + syntax::quote_name(graph.name) + body_text(graph, constants, "  ", {});
 }
 
 }  // namespace tw::relay

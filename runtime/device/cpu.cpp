@@ -6,12 +6,17 @@
 // step that waits has a barrier before it; this one is spared where the step and everything since the last barrier have
 // one task, and so run on worker 0 in order.
 //
+// A step of control goes the same way for all workers: worker 0 reads the condition and says so behind a barrier.  What
+// depends on counters (parameters, where buffers begin, tasks) each worker computes before the step, for itself.
+//
 // Every storage of ours that a kernel sees (constant, arena, workspace) begins at a 64-byte boundary; a caller's array
 // that does not begin as the plan says is copied.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <limits>
 
 #include "runtime/artifact/elf_image.h"
 #include "runtime/device/device.h"
@@ -24,12 +29,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct StepCode {
-  KernelFunction function;
-  std::vector<int64_t> parameters;
-  int64_t tasks;
-  bool has_barrier;      // before it, when there is more than one worker
-  size_t first_pointer;  // of its buffers, in a worker's table
+  const Step& step;
+  KernelFunction function;  // null: of control
+  int64_t tasks;            // unknown_tasks: they depend on counters
+  bool has_barrier;         // before it, when there is more than one worker
+  bool has_counters;        // something in it depends on them
+  size_t first_pointer;     // of its buffers, in a worker's table
+  size_t first_parameter;
 };
+
+constexpr int64_t unknown_tasks = std::numeric_limits<int64_t>::max();
 
 // An entry of the pointer table that is the caller's array, known only when a run begins.
 struct CallerEntry {
@@ -41,14 +50,21 @@ struct CallerEntry {
 
 // On lines of its own: a worker reads and writes only its own, but for `claimed`.
 struct alignas(128) Worker {
-  std::vector<void*> pointers;  // the buffers of all steps, one after the other
-  // By step: in which run (its number's low bits) which of the worker's tasks are taken.  What was left by the run
-  // before means none, so nobody need wait for a worker that wakes late.
+  std::vector<void*> pointers;     // the buffers of all steps, one after the other
+  std::vector<int64_t> parameters;  // likewise
+  std::vector<int64_t> counters;    // of loops
+  std::vector<int64_t> tasks;       // by step: of those that depend on counters
+  uint32_t conditions = 0;          // that were asked about
+  // By step: how often this worker has come to it, low bits.  All workers come to it equally often.
+  std::vector<uint16_t> executions;
+  // By step: in which execution which of the worker's tasks are taken.  What was left by the one before means none, so
+  // nobody need wait for a worker that wakes late.
   std::unique_ptr<std::atomic<int64_t>[]> claimed;
 };
 
 constexpr int64_t pieces_a_share = 8;
-constexpr int task_bits = 48;  // more than a plan's tasks take
+constexpr int task_bits = 48;  // more than a plan's tasks take; above are the low bits of an execution's number
+constexpr int64_t execution_mask = (1 << 14) - 1;
 
 // What programs of the same code share, whatever the sizes that they are for.
 struct CpuCode {
@@ -93,36 +109,30 @@ struct CpuCode {
 class CpuProgram final : public Program {
  public:
   CpuProgram(const Plan& plan, std::shared_ptr<CpuCode> shared) : plan_(plan), code_(std::move(shared)) {
-    bool all_on_worker_0 = true, spared = false, is_first = true;  // since the last barrier
-    size_t pointers = 0;
+    size_t pointers = 0, parameters = 0;
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
-      void* address = code_->image.function(step.kernel);
-      if (!address)
+      void* address = step.kind == StepKind::kernel ? code_->image.function(step.kernel) : nullptr;
+      if (step.kind == StepKind::kernel && !address)
         throw Error(ErrorCode::artifact, "step " + std::to_string(i) + " (" + step.name +
                                              "): the code has no kernel '" + step.kernel +
                                              "'\n  help: compile the model again");
-      const bool on_worker_0 = step.tasks <= 1;
-      const std::vector<int64_t> parameters(step.parameters.begin(), step.parameters.end());
-      StepCode code{reinterpret_cast<KernelFunction>(address), parameters, step.tasks, false, pointers};
-      // Whoever planned a step that does not wait relied on the barriers before it, the spared ones too.
-      if (is_first || (on_worker_0 && all_on_worker_0)) {
-        spared |= step.waits && !is_first;
-      } else {
-        code.has_barrier = step.waits || spared;
-      }
-      if (code.has_barrier) all_on_worker_0 = true, spared = false;
-      all_on_worker_0 &= on_worker_0;
-      most_tasks_ = std::max<int64_t>(most_tasks_, step.tasks);
-      is_first = false;
-      steps_.push_back(code);
+      bool has_counters = !step.tasks.is_known();
+      for (const Size& parameter : step.parameters) has_counters |= !parameter.is_known();
       for (size_t b = 0; b < step.buffers.size(); ++b) {
         const BufferUse& use = step.buffers[b];
-        if (use.storage == Storage::input || use.storage == Storage::output)
+        has_counters |= !use.offset.is_known();
+        if ((use.storage == Storage::input || use.storage == Storage::output) && use.offset.is_known())
           caller_entries_.push_back({pointers + b, use.storage == Storage::output, use.index, use.offset});
       }
+      steps_.push_back({step, reinterpret_cast<KernelFunction>(address),
+                        step.tasks.is_known() ? int64_t{step.tasks} : unknown_tasks, false, has_counters, pointers,
+                        parameters});
+      if (step.kind == StepKind::kernel) most_tasks_ = std::max(most_tasks_, steps_.back().tasks);
       pointers += step.buffers.size() + (step.workspace_bytes > 0 ? 1 : 0);
+      parameters += step.parameters.size();
     }
+    place_barriers();
     aligned_inputs_.resize(plan_.inputs.size());
     aligned_outputs_.resize(plan_.outputs.size());
   }
@@ -143,14 +153,13 @@ class CpuProgram final : public Program {
     threads = useful_threads(threads);
     begin(inputs, outputs, threads);
     TeamLease team(threads);
-    next_run();
     team->run([&](int w) {
       FlushSubnormals flush;
       set_caller_pointers(workers_[w]);
-      for (const StepCode& step : steps_) {
+      walk(*team, w, [&](const StepCode& step) {
         if (step.has_barrier) team->barrier(w);
         run_share(step, w, threads);
-      }
+      });
     });
     end(outputs);
   }
@@ -161,29 +170,32 @@ class CpuProgram final : public Program {
     begin(inputs, outputs, threads);
     std::vector<std::vector<double>> samples(steps_.size());
     // A worker may lose its core between the barrier and its clock: a step begins where the first of them does.
-    struct Times {
+    struct Execution {
+      size_t step;
       Clock::time_point start, end;
     };
-    std::vector<std::vector<Times>> times(threads, std::vector<Times>(steps_.size()));  // by worker and step
+    std::vector<std::vector<Execution>> executions(threads);  // by worker, in order: the same steps for all
     TeamLease team(threads);
     for (int repetition = 0; repetition < repetitions; ++repetition) {
-      next_run();
       team->run([&](int w) {
         FlushSubnormals flush;
         set_caller_pointers(workers_[w]);
-        for (size_t i = 0; i < steps_.size(); ++i) {
+        executions[w].clear();
+        walk(*team, w, [&](const StepCode& step) {
           team->barrier(w);
-          times[w][i].start = Clock::now();
-          run_share(steps_[i], w, threads);
-          times[w][i].end = Clock::now();
-        }
+          executions[w].push_back({index_of(step), Clock::now(), {}});
+          run_share(step, w, threads);
+          executions[w].back().end = Clock::now();
+        });
       });
-      for (size_t i = 0; i < steps_.size(); ++i) {
-        Times step = times[0][i];
-        for (const auto& of_worker : times)
-          step = {std::min(step.start, of_worker[i].start), std::max(step.end, of_worker[i].end)};
-        samples[i].push_back(std::chrono::duration<double>(step.end - step.start).count());
+      std::vector<double> seconds(steps_.size());
+      for (size_t i = 0; i < executions[0].size(); ++i) {
+        Execution all = executions[0][i];
+        for (const auto& of_worker : executions)
+          all = {all.step, std::min(all.start, of_worker[i].start), std::max(all.end, of_worker[i].end)};
+        seconds[all.step] += std::chrono::duration<double>(all.end - all.start).count();
       }
+      for (size_t i = 0; i < steps_.size(); ++i) samples[i].push_back(seconds[i]);
     }
     end(outputs);
     return medians_of(std::move(samples));
@@ -200,15 +212,15 @@ class CpuProgram final : public Program {
       for (std::vector<StepSpan>& own : by_worker) own.reserve(steps_.size());
       const Clock::time_point origin = Clock::now();
       const auto now = [&] { return std::chrono::duration<double>(Clock::now() - origin).count(); };
-      next_run();
       team->run([&](int w) {
         FlushSubnormals flush;
         set_caller_pointers(workers_[w]);
-        for (size_t i = 0; i < steps_.size(); ++i) {
-          if (steps_[i].has_barrier) team->barrier(w);
+        walk(*team, w, [&](const StepCode& step) {
+          if (step.has_barrier) team->barrier(w);
           const double start = now();
-          if (run_share(steps_[i], w, threads)) by_worker[w].push_back({w, static_cast<uint32_t>(i), start, now()});
-        }
+          if (run_share(step, w, threads))
+            by_worker[w].push_back({w, static_cast<uint32_t>(index_of(step)), start, now()});
+        });
       });
       for (const std::vector<StepSpan>& own : by_worker) spans.insert(spans.end(), own.begin(), own.end());
     }
@@ -225,46 +237,163 @@ class CpuProgram final : public Program {
   }
 
  private:
-  // Before the team is entered.  Never 0, which new workers' claims are of.
-  void next_run() { run_ = run_ % ((1 << 14) - 1) + 1; }
+  // Which steps have a barrier before them.  Steps that run on worker 0 alone need none between them.  Where ways of
+  // control meet, that holds if it does for all steps that the ways may come by and for what came before.
+  void place_barriers() {
+    std::vector<bool> meets(steps_.size() + 1, false);
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const Step& step = steps_[i].step;
+      if (step.kind != StepKind::kernel) meets[step.target] = true;
+      if (step.kind == StepKind::loop) meets[i + 1] = true;
+    }
+    const auto is_on_worker_0 = [](const StepCode& code) { return !code.function || code.tasks <= 1; };
+    bool all_on_worker_0 = true, spared = false, is_first = true;  // since the last barrier
+    size_t range_end = 0;                                          // of the outermost control around a step
+    bool is_serial = true;                                         // it and what came before it
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      StepCode& code = steps_[i];
+      if (meets[i]) all_on_worker_0 &= is_serial, spared = true, is_first = false;
+      if (!code.function) {
+        if (i >= range_end) {
+          range_end = code.step.target;
+          for (size_t k = i; k < range_end; ++k)
+            if (!steps_[k].function) range_end = std::max<size_t>(range_end, steps_[k].step.target);
+          is_serial = all_on_worker_0 && std::all_of(steps_.begin() + static_cast<ptrdiff_t>(i),
+                                                     steps_.begin() + static_cast<ptrdiff_t>(range_end), is_on_worker_0);
+        }
+        if (code.step.buffers.empty()) continue;
+        // Worker 0 reads what others may have written, and the others wait for what it says.
+        code.has_barrier = !all_on_worker_0;
+        all_on_worker_0 = true, spared = false, is_first = false;
+        continue;
+      }
+      // Whoever planned a step that does not wait relied on the barriers before it, the spared ones too.
+      if (is_first || (is_on_worker_0(code) && all_on_worker_0)) {
+        spared |= code.step.waits && !is_first;
+      } else {
+        code.has_barrier = code.step.waits || spared;
+      }
+      if (code.has_barrier) all_on_worker_0 = true, spared = false;
+      all_on_worker_0 &= is_on_worker_0(code);
+      is_first = false;
+    }
+  }
 
-  static int64_t first_task(const StepCode& step, int w, int workers) {
-    return (w * step.tasks + workers - 1) / workers;
+  // Calls kernel(step) for each step that is one, in the order of this run.
+  template <class F>
+  void walk(Team& team, int w, F&& kernel) {
+    Worker& worker = workers_[w];
+    for (size_t i = 0; i < steps_.size();) {
+      const StepCode& code = steps_[i];
+      if (code.function) {
+        kernel(code);
+        ++i;
+      } else {
+        i = next_step(team, w, worker, code, i);
+      }
+    }
+  }
+
+  size_t next_step(Team& team, int w, Worker& worker, const StepCode& code, size_t i) {
+    const Step& step = code.step;
+    int64_t& counter = worker.counters[step.counter];
+    bool goes_on = true;  // a loop does another step; nothing is skipped
+    if (step.kind == StepKind::jump) return step.target;
+    if (step.kind == StepKind::loop || step.kind == StepKind::repeat) {
+      counter = step.kind == StepKind::loop ? 0 : counter + 1;
+      const int64_t steps = code.tasks == unknown_tasks ? step.tasks.at({}, worker.counters) : code.tasks;
+      goes_on = counter < steps;
+    }
+    if (!step.buffers.empty() && goes_on) goes_on = ask(team, w, worker, code);
+    return goes_on == (step.kind == StepKind::repeat) ? step.target : i + 1;
+  }
+
+  // The condition.  There are two places to say it, since who hears of one may do so while the next is said.
+  bool ask(Team& team, int w, Worker& worker, const StepCode& code) {
+    if (code.has_barrier) team.barrier(w);
+    bool& answer = answers_[worker.conditions++ % 2];
+    if (w == 0) {
+      update_counters(code, worker);
+      answer = *static_cast<const uint8_t*>(worker.pointers[code.first_pointer]) != 0;
+    }
+    team.barrier(w);
+    return answer;
+  }
+
+  static int64_t first_task(int64_t tasks, int w, int workers) {
+    return (w * tasks + workers - 1) / workers;
   }
 
   struct Piece {
     int64_t begin, end;
   };
 
-  // The next piece of first … last - 1 that nobody has taken in this run; empty: there is none.  The last ones are
-  // small, so that all workers are done at about the same time.
-  Piece claim(std::atomic<int64_t>& claimed, int64_t first, int64_t last, int64_t most) const {
+  // The next piece of first … last - 1 that nobody has taken in this execution; empty: there is none.  The last ones
+  // are small, so that all workers are done at about the same time.
+  static Piece claim(std::atomic<int64_t>& claimed, int64_t execution, int64_t first, int64_t last, int64_t most) {
     int64_t seen = claimed.load(std::memory_order_relaxed);
     for (;;) {
-      const int64_t next = seen >> task_bits == run_ ? seen & ((int64_t{1} << task_bits) - 1) : first;
+      const int64_t next = seen >> task_bits == execution ? seen & ((int64_t{1} << task_bits) - 1) : first;
       if (next >= last) return {last, last};
       const int64_t end = next + std::clamp<int64_t>((last - next) / 2, 1, most);
-      if (claimed.compare_exchange_weak(seen, run_ << task_bits | end, std::memory_order_relaxed)) return {next, end};
+      if (claimed.compare_exchange_weak(seen, execution << task_bits | end, std::memory_order_relaxed))
+        return {next, end};
     }
+  }
+
+  size_t index_of(const StepCode& code) const { return static_cast<size_t>(&code - steps_.data()); }
+
+  // What in the step depends on counters, as they are.
+  void update_counters(const StepCode& code, Worker& worker) const {
+    if (!code.has_counters) return;
+    const Step& step = code.step;
+    const std::span<const int64_t> counters = worker.counters;
+    for (size_t i = 0; i < step.parameters.size(); ++i)
+      if (!step.parameters[i].is_known())
+        worker.parameters[code.first_parameter + i] = step.parameters[i].at({}, counters);
+    for (size_t b = 0; b < step.buffers.size(); ++b) {
+      const BufferUse& use = step.buffers[b];
+      if (!use.offset.is_known()) worker.pointers[code.first_pointer + b] = start_of(use) + use.offset.at({}, counters);
+    }
+    if (code.tasks == unknown_tasks) worker.tasks[index_of(code)] = step.tasks.at({}, counters);
+  }
+
+  char* start_of(const BufferUse& use) const {
+    switch (use.storage) {
+      case Storage::input:
+        return static_cast<char*>(const_cast<void*>(input_starts_[use.index]));
+      case Storage::output:
+        return static_cast<char*>(output_starts_[use.index]);
+      case Storage::constant:
+        return static_cast<char*>(code_->constants[use.index].data());
+      case Storage::arena:
+        return static_cast<char*>(code_->arena.get());
+    }
+    internal_error("CpuProgram: an unknown storage");
   }
 
   // Runs the worker's tasks, then what others have left.  Whether there was any.
   bool run_share(const StepCode& step, int w, int workers) {
-    const auto index = static_cast<size_t>(&step - steps_.data());
-    void** pointers = workers_[w].pointers.data() + step.first_pointer;
-    if (workers == 1) {
-      if (step.tasks > 0) step.function(pointers, step.parameters.data(), 0, step.tasks);
-      return step.tasks > 0;
+    Worker& worker = workers_[w];
+    const size_t index = index_of(step);
+    const int64_t execution = (++worker.executions[index] & execution_mask) + 1;  // never 0, which new claims are of
+    if (w != 0 && step.tasks <= 1) return false;  // a single task stays with worker 0
+    update_counters(step, worker);
+    const int64_t tasks = step.tasks == unknown_tasks ? worker.tasks[index] : step.tasks;
+    void** pointers = worker.pointers.data() + step.first_pointer;
+    const int64_t* parameters = worker.parameters.data() + step.first_parameter;
+    if (workers == 1 || tasks <= 1) {
+      if (w == 0 && tasks > 0) step.function(pointers, parameters, 0, tasks);
+      return w == 0 && tasks > 0;
     }
     bool has_run = false;
-    const int owners = step.tasks > 1 ? workers : 1;  // a single task stays with worker 0
-    for (int k = 0; k < owners; ++k) {
+    for (int k = 0; k < workers; ++k) {
       const int owner = (w + k) % workers;
-      const int64_t first = first_task(step, owner, workers), last = first_task(step, owner + 1, workers);
+      const int64_t first = first_task(tasks, owner, workers), last = first_task(tasks, owner + 1, workers);
       const int64_t most = std::max<int64_t>(1, (last - first + pieces_a_share - 1) / pieces_a_share);
       std::atomic<int64_t>& claimed = workers_[owner].claimed[index];
-      for (Piece piece; (piece = claim(claimed, first, last, most)).begin < piece.end;) {
-        step.function(pointers, step.parameters.data(), piece.begin, piece.end);
+      for (Piece piece; (piece = claim(claimed, execution, first, last, most)).begin < piece.end;) {
+        step.function(pointers, parameters, piece.begin, piece.end);
         has_run = true;
       }
     }
@@ -322,14 +451,17 @@ class CpuProgram final : public Program {
       Worker& worker = workers[w];
       for (const Step& step : plan_.steps) {
         for (const BufferUse& use : step.buffers) {
-          char* start = nullptr;
-          if (use.storage == Storage::arena) start = static_cast<char*>(code_->arena.get());
-          if (use.storage == Storage::constant) start = static_cast<char*>(code_->constants[use.index].data());
-          worker.pointers.push_back(start ? start + use.offset : nullptr);
+          const bool is_ours = use.storage == Storage::arena || use.storage == Storage::constant;
+          worker.pointers.push_back(is_ours && use.offset.is_known() ? start_of(use) + use.offset : nullptr);
         }
         if (step.workspace_bytes > 0)
           worker.pointers.push_back(static_cast<char*>(code_->workspaces.get()) + w * code_->workspace_bytes);
+        for (const Size& parameter : step.parameters)
+          worker.parameters.push_back(parameter.is_known() ? int64_t{parameter} : 0);
       }
+      worker.counters.resize(std::max<size_t>(1, plan_.counters.size()));
+      worker.tasks.resize(steps_.size());
+      worker.executions.resize(steps_.size());
       worker.claimed = std::make_unique<std::atomic<int64_t>[]>(steps_.size());
     }
     workers_ = std::move(workers);
@@ -339,8 +471,8 @@ class CpuProgram final : public Program {
   const Plan& plan_;
   const std::shared_ptr<CpuCode> code_;
   int version_ = -1;  // of the memory that the workers' pointers are into
-  int64_t run_ = 0;
   std::vector<StepCode> steps_;
+  std::array<bool, 2> answers_{};  // to conditions
   int64_t most_tasks_ = 1;  // of a step
   std::vector<CallerEntry> caller_entries_;
   std::vector<Worker> workers_;

@@ -131,7 +131,12 @@ class CudaProgram final : public Program {
               "take the constants");
     }
     arena_ = resources->allocate(plan_.arena_bytes);
-    for (const Step& step : plan_.steps) add(step, *resources);
+    for (const Step& step : plan_.steps) {
+      if (step.kind != StepKind::kernel)
+        throw Error(ErrorCode::artifact, "step `" + step.name + "` is control flow, which no plan for CUDA has" +
+                                             "\n  help: compile the model again");
+      add(step, *resources);
+    }
     require(driver().stream_synchronize(resources->stream()), "take the constants");
     first_ = resources->event();
     last_ = resources->event();

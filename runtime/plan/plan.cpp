@@ -22,6 +22,10 @@ std::optional<size_t> symbol_of(const Size& size) {
 
 }  // namespace
 
+std::vector<int64_t> most_steps(const Plan& plan) {
+  return {plan.counters.begin(), plan.counters.end()};
+}
+
 std::vector<int64_t> small_sizes(const Plan& plan) {
   constexpr int64_t most_steps = 1 << 12;
   for (int64_t step = 0; step < (plan.equalities.empty() ? 1 : most_steps); ++step) {
@@ -53,14 +57,16 @@ Plan plan_at(const Plan& plan, std::span<const int64_t> symbols) {
   std::vector<ArenaTensor> arena = plan.tensors;
   for (ArenaTensor& tensor : arena) tensor.bytes = tensor.bytes.at(symbols);
   result.arena_bytes = plan_memory(arena);
+  for (Size& most : result.counters) most = most.at(symbols);
   for (Step& step : result.steps) {
-    for (Size* size : {&step.tasks, &step.workspace_bytes, &step.flops, &step.bytes}) *size = size->at(symbols);
-    for (Size& parameter : step.parameters) parameter = parameter.at(symbols);
+    for (Size* size : {&step.workspace_bytes, &step.flops, &step.bytes}) *size = size->at(symbols);
+    step.tasks = step.tasks.fixed(symbols);
+    for (Size& parameter : step.parameters) parameter = parameter.fixed(symbols);
     for (BufferUse& use : step.buffers) {
-      use.offset = use.offset.at(symbols);
+      use.offset = use.offset.fixed(symbols);
       use.bytes = use.bytes.at(symbols);
       if (use.storage != Storage::arena) continue;
-      use.offset = use.offset + arena[use.index].offset;
+      use.offset = use.offset.plus(arena[use.index].offset);
       use.index = 0;
     }
     result.workspace_bytes = std::max<int64_t>(result.workspace_bytes, step.workspace_bytes);

@@ -59,12 +59,23 @@ struct BufferUse {
   Size bytes = 0;
 };
 
+// What a step does.  Steps follow one another but where one of control goes elsewhere:
+//   skip     goes to `target` where the condition is false
+//   jump     goes to `target`
+//   loop     sets the counter to 0; goes to `target`, behind the loop, where it has no step to do
+//   repeat   adds 1 to the counter; goes to `target`, behind its `loop`, where there is another step to do
+// A loop does as many steps as `tasks` says, and none after its condition is false.  Its counter is the number of the
+// step within, and how many were done behind it.  A condition is buffer 0 where there is one: a byte, 0 is false.
+enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat };
+
 struct Step {
-  std::string kernel;  // symbol of its KernelFunction in the image
-  std::string name;    // for people: the graph nodes it computes, "conv1+relu1"
+  StepKind kind = StepKind::kernel;
+  uint32_t target = 0, counter = 0;  // of control
+  std::string kernel;                // symbol of its KernelFunction in the image
+  std::string name;                  // for people: the graph nodes it computes, "conv1+relu1"
   std::vector<BufferUse> buffers;
   std::vector<Size> parameters;
-  Size tasks = 1;  // trip count of the parallel loop, shared out over the workers
+  Size tasks = 1;  // trip count of the parallel loop, shared out over the workers; of a loop: its steps
   // All earlier steps must have ended before this one starts.  A step that does not wait may run beside the last step
   // that waited and all that came after that one; it starts after all that came before that one.
   bool waits = true;
@@ -83,13 +94,17 @@ struct Plan {
   std::vector<Symbol> symbols;         // none: the plan is not open, and every Size is known
   std::vector<EqualSizes> equalities;  // of an open plan
   std::vector<ArenaTensor> tensors;    // of an open plan: what shares the arena
+  std::vector<Size> counters;          // of loops, by number: the steps that each does at most
   std::vector<Step> steps;
   std::map<std::string, std::string> metadata;  // compiler version, model name, …
 };
 
+// The most that each counter can be, of a plan in which nothing is open.
+std::vector<int64_t> most_steps(const Plan& plan);
 // Small sizes of plan.symbols that are within their bounds and meet the equalities.  Error(shape): none were found.
 std::vector<int64_t> small_sizes(const Plan& plan);
-// The plan of a run with these sizes of plan.symbols: nothing in it is open.  Error(limit).
+// The plan of a run with these sizes of plan.symbols: nothing in it is open, and what depends on counters on nothing
+// else.  Error(limit).
 Plan plan_at(const Plan& plan, std::span<const int64_t> symbols);
 // The sizes of plan.symbols in inputs of these shapes.  Error(input): two of them disagree, one is out of bounds, what
 // the model demands of them does not hold, or the ranks are not the inputs'.

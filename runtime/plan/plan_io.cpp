@@ -81,6 +81,9 @@ std::vector<TensorInfo> read_tensors(ByteReader& in) {
 }
 
 void write_step(ByteWriter& out, const Step& step) {
+  out.put(static_cast<uint8_t>(step.kind));
+  out.put(step.target);
+  out.put(step.counter);
   out.put_text(step.kernel);
   out.put_text(step.name);
   out.put(static_cast<uint32_t>(step.buffers.size()));
@@ -102,6 +105,11 @@ void write_step(ByteWriter& out, const Step& step) {
 
 Step read_step(ByteReader& in) {
   Step step;
+  const auto kind = in.get<uint8_t>();
+  if (kind > static_cast<uint8_t>(StepKind::repeat)) in.fail("an unknown kind of step");
+  step.kind = static_cast<StepKind>(kind);
+  step.target = in.get<uint32_t>();
+  step.counter = in.get<uint32_t>();
   step.kernel = in.get_text();
   step.name = in.get_text();
   step.buffers.resize(in.get_count(24));
@@ -167,6 +175,7 @@ std::vector<std::byte> write_plan(const Plan& plan) {
     out.put(static_cast<int32_t>(tensor.first));
     out.put(static_cast<int32_t>(tensor.last));
   }
+  write_sizes(out, plan.counters);
   out.put(static_cast<uint32_t>(plan.steps.size()));
   for (const Step& step : plan.steps) write_step(out, step);
   out.put(static_cast<uint32_t>(plan.metadata.size()));
@@ -206,7 +215,8 @@ Plan read_plan(std::span<const std::byte> bytes, const std::string& where) {
     tensor.first = in.get<int32_t>();
     tensor.last = in.get<int32_t>();
   }
-  plan.steps.resize(in.get_count(73));
+  plan.counters = read_sizes(in);
+  plan.steps.resize(in.get_count(82));
   for (Step& step : plan.steps) step = read_step(in);
   for (size_t entries = in.get_count(8); entries > 0; --entries) {
     std::string key = in.get_text();
@@ -221,7 +231,9 @@ namespace {
 // What must hold before the sizes can be computed at all; then the plan of a small run is checked.
 std::string find_open_plan_problem(const Plan& plan) {
   bool fits = true;
-  auto check_size = [&](const Size& size) { fits = fits && size.is_well_formed(plan.symbols.size()); };
+  auto check_size = [&](const Size& size, size_t counters = 0) {
+    fits = fits && size.is_well_formed(plan.symbols.size(), counters);
+  };
   for (const Symbol& symbol : plan.symbols) {
     if (symbol.low < 0 || symbol.high < symbol.low) return "the bounds of '" + symbol.name + "' are absurd";
   }
@@ -241,11 +253,13 @@ std::string find_open_plan_problem(const Plan& plan) {
     return "an open dimension is in none of its inputs";
   for (const ArenaTensor& tensor : plan.tensors) check_size(tensor.bytes);
   for (const EqualSizes& equal : plan.equalities) check_size(equal.a), check_size(equal.b);
+  for (const Size& most : plan.counters) check_size(most);
   for (const Step& step : plan.steps) {
-    for (const Size* size : {&step.tasks, &step.workspace_bytes, &step.flops, &step.bytes}) check_size(*size);
-    for (const Size& parameter : step.parameters) check_size(parameter);
+    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes}) check_size(*size);
+    check_size(step.tasks, plan.counters.size());
+    for (const Size& parameter : step.parameters) check_size(parameter, plan.counters.size());
     for (const BufferUse& use : step.buffers) {
-      check_size(use.offset), check_size(use.bytes);
+      check_size(use.offset, plan.counters.size()), check_size(use.bytes);
       fits = fits && (use.storage != Storage::arena || use.index < plan.tensors.size());
     }
   }
@@ -256,6 +270,71 @@ std::string find_open_plan_problem(const Plan& plan) {
     return error.what();
   }
 }
+
+// How steps of control lie in each other, and what their counters can be.
+class ControlCheck {
+ public:
+  explicit ControlCheck(const Plan& plan) : plan_(plan), most_(most_steps(plan)), steps_(plan.steps.size()) {}
+
+  // "": it is sound.
+  std::string run() {
+    check(0, plan_.steps.size(), 0);
+    return problem_;
+  }
+  // The most that each counter can be in the step.
+  const std::vector<int64_t>& most_in(size_t step) const { return steps_[step]; }
+
+ private:
+  static constexpr int deepest = 64;
+
+  void fail(size_t step, const std::string& what) {
+    if (problem_.empty()) problem_ = "step " + std::to_string(step) + " (" + plan_.steps[step].name + "): " + what;
+  }
+
+  void check(size_t begin, size_t end, int depth) {
+    if (depth > deepest) return fail(begin, "loops and branches lie too deep in each other");
+    for (size_t i = begin; i < end && problem_.empty();) i = check_step(i, end, depth);
+  }
+
+  // The step behind this one and all that it controls.
+  size_t check_step(size_t i, size_t end, int depth) {
+    const Step& step = plan_.steps[i];
+    steps_[i] = most_;
+    if (step.kind == StepKind::kernel) return i + 1;
+    const size_t target = step.target;
+    const bool has_condition = step.buffers.size() == 1 && step.buffers[0].bytes == 1;
+    if (step.buffers.size() > 1 || (!step.buffers.empty() && !has_condition)) fail(i, "its condition is not one byte");
+    if (step.workspace_bytes != 0 || !step.parameters.empty()) fail(i, "control has a workspace or parameters");
+    if (target <= i || target > end || !problem_.empty()) return fail(i, "it goes nowhere"), end;
+    const Step& last = plan_.steps[target - 1];
+    if (step.kind == StepKind::loop) {
+      if (target < i + 2 || last.kind != StepKind::repeat || last.target != i + 1 || last.counter != step.counter ||
+          step.counter >= most_.size() || last.buffers.size() > 1 || last.workspace_bytes != 0)
+        return fail(i, "the loop has no end"), end;
+      for (const BufferUse& condition : last.buffers)
+        if (condition.bytes != 1) fail(target - 1, "its condition is not one byte");
+      // Within the loop its counter is below what it is behind it.
+      int64_t& most = most_[step.counter];
+      if (most > 0) --most;
+      check(i + 1, target - 1, depth + 1);
+      steps_[target - 1] = most_;
+      ++most;
+      return target;
+    }
+    if (step.kind != StepKind::skip || !has_condition) return fail(i, "it has no place here"), end;
+    if (last.kind != StepKind::jump || target - 1 == i) return check(i + 1, target, depth + 1), target;
+    if (last.target < target || last.target > end || !last.buffers.empty()) return fail(i, "it goes nowhere"), end;
+    check(i + 1, target - 1, depth + 1);
+    steps_[target - 1] = most_;
+    check(target, last.target, depth + 1);
+    return last.target;
+  }
+
+  const Plan& plan_;
+  std::vector<int64_t> most_;
+  std::vector<std::vector<int64_t>> steps_;
+  std::string problem_;
+};
 
 }  // namespace
 
@@ -303,17 +382,27 @@ std::string find_plan_problem(const Plan& plan) {
     return "its workspace of " + std::to_string(plan.workspace_bytes) + " bytes is absurd";
 
   if (!plan.tensors.empty()) return "its arena is laid out already";
+  bool is_known = true;
+  for (const Size& most : plan.counters) is_known = is_known && most.is_known() && most >= 0;
+  for (const Step& step : plan.steps) {
+    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes}) is_known = is_known && size->is_known();
+    const auto may_have_counters = [&](const Size& size) {
+      is_known = is_known && size.is_well_formed(0, plan.counters.size());
+    };
+    may_have_counters(step.tasks);
+    for (const Size& parameter : step.parameters) may_have_counters(parameter);
+    for (const BufferUse& use : step.buffers) may_have_counters(use.offset), is_known = is_known && use.bytes.is_known();
+  }
+  if (!is_known) return "a size in it depends on dimensions or counters that it does not have";
+  ControlCheck control(plan);
+  if (problem = control.run(); !problem.empty()) return problem;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
-    bool is_known = true;
-    for (const Size* size : {&step.tasks, &step.workspace_bytes, &step.flops, &step.bytes})
-      is_known = is_known && size->is_known();
-    for (const Size& parameter : step.parameters) is_known = is_known && parameter.is_known();
-    for (const BufferUse& use : step.buffers) is_known = is_known && use.offset.is_known() && use.bytes.is_known();
-    if (!is_known) return "a size in it depends on dimensions that it does not have";
     const std::string where = "step " + std::to_string(i) + " (" + step.name + "): ";
-    if (step.kernel.empty()) return where + "it names no kernel";
-    if (step.tasks < 0 || step.tasks > most_tasks) return where + std::to_string(step.tasks) + " tasks are absurd";
+    const bool is_kernel = step.kind == StepKind::kernel;
+    if (is_kernel && step.kernel.empty()) return where + "it names no kernel";
+    if (step.tasks.is_known() && (step.tasks < 0 || (is_kernel && step.tasks > most_tasks)))
+      return where + std::to_string(step.tasks) + " tasks are absurd";
     if (step.workspace_bytes < 0 || step.workspace_bytes > plan.workspace_bytes)
       return where + "its workspace is larger than the plan's";
     if (!is_launch(step.grid, step.block)) return where + "no GPU launches a grid of this shape";
@@ -322,8 +411,14 @@ std::string find_plan_problem(const Plan& plan) {
       const auto kind = static_cast<size_t>(use.storage);
       if (kind > 3 || use.index >= sizes[kind].size())
         return where + "buffer " + std::to_string(b) + " lies in a storage that the plan does not have";
+      Size::Range offset;
+      try {
+        offset = use.offset.range(control.most_in(i));
+      } catch (const Error&) {
+        offset = {-1, -1};  // too large to compute
+      }
       int64_t end;
-      if (use.offset < 0 || use.bytes < 0 || __builtin_add_overflow(int64_t{use.offset}, int64_t{use.bytes}, &end) ||
+      if (offset.low < 0 || use.bytes < 0 || __builtin_add_overflow(offset.high, int64_t{use.bytes}, &end) ||
           end > sizes[kind][use.index])
         return where + "buffer " + std::to_string(b) + " reaches outside its " + storages[kind];
     }

@@ -38,6 +38,7 @@ int64_t apply(Size::Op op, int64_t a, int64_t b) {
       return std::max(a, b);
     case Size::Op::number:
     case Size::Op::symbol:
+    case Size::Op::counter:
       break;
   }
   if (!fits) refuse_overflow();
@@ -47,31 +48,102 @@ int64_t apply(Size::Op op, int64_t a, int64_t b) {
 constexpr size_t deepest = 64;  // of operands that wait for their operator
 
 bool is_operand(Size::Op op) {
-  return op == Size::Op::number || op == Size::Op::symbol;
+  return op == Size::Op::number || op == Size::Op::symbol || op == Size::Op::counter;
 }
 
-}  // namespace
+Size::Range apply(Size::Op op, Size::Range a, Size::Range b) {
+  switch (op) {
+    case Size::Op::subtract:
+      return {apply(op, a.low, b.high), apply(op, a.high, b.low)};
+    case Size::Op::multiply: {
+      const auto [low, high] = std::minmax(
+          {apply(op, a.low, b.low), apply(op, a.low, b.high), apply(op, a.high, b.low), apply(op, a.high, b.high)});
+      return {low, high};
+    }
+    case Size::Op::floor_mod:
+      if (b.low <= 0) refuse_overflow();
+      return a.low >= 0 && a.high < b.low ? a : Size::Range{0, b.high - 1};
+    case Size::Op::floor_div: {
+      const auto [low, high] = std::minmax(
+          {apply(op, a.low, b.low), apply(op, a.low, b.high), apply(op, a.high, b.low), apply(op, a.high, b.high)});
+      return {low, high};
+    }
+    default:
+      return {apply(op, a.low, b.low), apply(op, a.high, b.high)};
+  }
+}
 
-int64_t Size::at(std::span<const int64_t> symbols) const {
-  if (is_known()) return value_;
-  std::array<int64_t, deepest> stack;
+// Runs the postfix program on a stack of T; `operand` makes one of an instruction.
+template <class T, class F>
+T run(const Size::Program& program, F&& operand) {
+  std::array<T, deepest> stack;
   size_t depth = 0;
-  for (const auto& [op, value] : program_) {
-    if (is_operand(op)) {
-      stack[depth++] = op == Op::number ? value : symbols[static_cast<size_t>(value)];
+  for (const auto& instruction : program) {
+    if (is_operand(instruction.op)) {
+      stack[depth++] = operand(instruction);
     } else {
       --depth;
-      stack[depth - 1] = apply(op, stack[depth - 1], stack[depth]);
+      stack[depth - 1] = apply(instruction.op, stack[depth - 1], stack[depth]);
     }
   }
   return stack[0];
 }
 
-bool Size::is_well_formed(size_t symbols) const {
+}  // namespace
+
+int64_t Size::at(std::span<const int64_t> symbols, std::span<const int64_t> counters) const {
+  if (is_known()) return value_;
+  return run<int64_t>(program_, [&](const Instruction& operand) {
+    if (operand.op == Op::number) return operand.value;
+    return (operand.op == Op::symbol ? symbols : counters)[static_cast<size_t>(operand.value)];
+  });
+}
+
+Size Size::plus(const Size& other) const {
+  if (is_known() && other.is_known()) return apply(Op::add, value_, other.value_);
+  if (other.is_known() && other.value_ == 0) return *this;
+  Program sum;
+  for (const Size* size : {this, &other}) {
+    if (size->is_known()) sum.push_back({Op::number, size->value_});
+    sum.insert(sum.end(), size->program_.begin(), size->program_.end());
+  }
+  sum.push_back({Op::add});
+  return Size(std::move(sum));
+}
+
+Size Size::fixed(std::span<const int64_t> symbols) const {
+  Program left;
+  bool has_counter = false;
+  for (const Instruction& instruction : program_) {
+    left.push_back(instruction.op == Op::symbol
+                       ? Instruction{Op::number, symbols[static_cast<size_t>(instruction.value)]}
+                       : instruction);
+    has_counter |= instruction.op == Op::counter;
+    // Of two numbers the result.
+    const size_t n = left.size();
+    if (n >= 3 && !is_operand(instruction.op) && left[n - 2].op == Op::number && left[n - 3].op == Op::number) {
+      const int64_t value = apply(instruction.op, left[n - 3].value, left[n - 2].value);
+      left.resize(n - 2);
+      left.back().value = value;
+    }
+  }
+  return has_counter ? Size(std::move(left)) : Size(at(symbols));
+}
+
+Size::Range Size::range(std::span<const int64_t> most) const {
+  if (is_known()) return {value_, value_};
+  return run<Range>(program_, [&](const Instruction& operand) {
+    return operand.op == Op::number ? Range{operand.value, operand.value}
+                                    : Range{0, most[static_cast<size_t>(operand.value)]};
+  });
+}
+
+bool Size::is_well_formed(size_t symbols, size_t counters) const {
   size_t depth = is_known() ? 1 : 0;
   for (const auto& [op, value] : program_) {
-    if (op > Op::max) return false;
-    if (op == Op::symbol && (value < 0 || static_cast<uint64_t>(value) >= symbols)) return false;
+    if (op > Op::counter) return false;
+    const size_t count = op == Op::symbol ? symbols : counters;
+    if ((op == Op::symbol || op == Op::counter) && (value < 0 || static_cast<uint64_t>(value) >= count)) return false;
     if (is_operand(op) ? ++depth > deepest : depth-- < 2) return false;
   }
   return depth == 1;
@@ -87,7 +159,9 @@ std::string Size::text(std::span<const std::string> symbols) const {
   std::vector<Piece> stack;
   for (const auto& [op, value] : program_) {
     if (is_operand(op)) {
-      stack.push_back({op == Op::number ? std::to_string(value) : symbols[static_cast<size_t>(value)]});
+      stack.push_back({op == Op::number   ? std::to_string(value)
+                       : op == Op::symbol ? symbols[static_cast<size_t>(value)]
+                                          : "step" + std::to_string(value)});
       continue;
     }
     const Piece b = std::move(stack.back());

@@ -1,4 +1,5 @@
-// An integer of a plan: a number, or computed from the sizes of open dimensions when a run begins.
+// An integer of a plan: a number, computed from the sizes of open dimensions when a run begins, or from counters of
+// loops within the run.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,10 @@ namespace tw {
 class Size {
  public:
   // Postfix: operators take their operands from a stack and leave their result there.  Divisions round down.
-  enum class Op : uint8_t { number, symbol, add, subtract, multiply, floor_div, floor_mod, min, max };
+  enum class Op : uint8_t { number, symbol, add, subtract, multiply, floor_div, floor_mod, min, max, counter };
   struct Instruction {
     Op op = Op::number;
-    int64_t value = 0;  // the number, or the symbol's position in Plan::symbols
+    int64_t value = 0;  // the number, or the position in Plan::symbols or Plan::counters
   };
   using Program = std::vector<Instruction>;
 
@@ -25,15 +26,25 @@ class Size {
 
   bool is_known() const { return program_.empty(); }
   operator int64_t() const {  // NOLINT: of a known one
-    check(is_known(), "Size: a size that depends on open dimensions is computed by at()");
+    check(is_known(), "Size: a size that depends on open dimensions or counters is computed by at()");
     return value_;
   }
   const Program& program() const { return program_; }
+  Size plus(const Size& other) const;
 
-  // With these sizes of the open dimensions.  Error(limit): the result does not fit.
-  int64_t at(std::span<const int64_t> symbols) const;
-  // Whether at() can compute it: every operator has its operands, few wait for theirs, and every symbol exists.
-  bool is_well_formed(size_t symbols) const;
+  // With these sizes of the open dimensions, and counters.  Error(limit): the result does not fit.
+  int64_t at(std::span<const int64_t> symbols, std::span<const int64_t> counters = {}) const;
+  // The same where counters are not known yet: what is left depends on them alone.
+  Size fixed(std::span<const int64_t> symbols) const;
+  // Of one that depends on counters alone: the least and the most that it is while each is 0 … most, as far as
+  // interval arithmetic tells.  Error(limit).
+  struct Range {
+    int64_t low = 0, high = 0;
+  };
+  Range range(std::span<const int64_t> most) const;
+  // Whether at() can compute it: every operator has its operands, few wait for theirs, and every symbol and counter
+  // exists.
+  bool is_well_formed(size_t symbols, size_t counters = 0) const;
   std::string text(std::span<const std::string> symbols) const;  // "batch * 49"
 
  private:

@@ -30,6 +30,7 @@ const Backend& backend() {
       .launch_of = launch_of,
       .uses_arrays_of_caller = false,
       .takes_open_dimensions = false,
+      .runs_control_flow = false,
       .merges_axes = false,
       .reason_not_tuned = "GPUs are not tuned for yet",
   };

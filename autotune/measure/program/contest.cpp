@@ -35,7 +35,8 @@ double seconds_since(Clock::time_point start) {
 // The workers that a run of the plan wakes.
 int useful_threads(const Plan& plan, int threads) {
   int64_t most_tasks = 1;
-  for (const Step& step : plan.steps) most_tasks = std::max<int64_t>(most_tasks, step.tasks);
+  for (const Step& step : plan.steps)
+    if (step.kind == StepKind::kernel && step.tasks.is_known()) most_tasks = std::max<int64_t>(most_tasks, step.tasks);
   return static_cast<int>(std::min<int64_t>(threads, most_tasks));
 }
 

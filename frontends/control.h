@@ -1,0 +1,62 @@
+// Control flow: regions of the graph, for what frontends call branches, loops and scans.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "frontends/builder.h"
+
+namespace tw::frontends {
+
+// While one is open, all that is emitted goes into a region of the graph that was there before.  Regions are finished, or
+// left behind by an exception, in the opposite order.
+class Region {
+ public:
+  explicit Region(Import& import);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  // A symbol of the region: 0 … count - 1.
+  Var add_step(const Expr& count);
+  ValueId add_input(const std::string& name, const TensorType& type);
+  const Value& outside(ValueId id) const { return graph_.values[id]; }  // of the graph before
+  // A value of the graph before, in the region: constants and known sizes are there, others become inputs.
+  ValueId capture(ValueId outside);
+
+  struct Result {
+    Graph graph;                   // its inputs: those that were added, then what was captured
+    std::vector<ValueId> captured;  // values of the graph before
+  };
+  Result finish(const std::vector<ValueId>& outputs);
+
+ private:
+  void swap();
+
+  Import& import_;
+  Graph graph_;                                // the one that is not the import's now
+  std::map<ValueId, std::vector<Expr>> sizes_;  // of its values
+  std::vector<ValueId> captured_, captures_;   // outside and inside
+  std::map<ValueId, ValueId> known_;           // by the value outside
+  bool is_open_ = true;
+};
+
+// One of two regions of results of the same types, each finished.
+std::vector<ValueId> emit_if(Builder& b, ValueId condition, Region::Result first, Region::Result second);
+
+struct LoopStep {
+  ValueId condition = no_value;        // whether there is another step
+  std::vector<ValueId> carried, kept;  // the carried values after the step; what is kept of it
+};
+// `body`: emits a step, whose number is the symbol, in the region.  `condition`: bool[] or no_value.  `reversed`: that
+// the last step's part comes first in what is kept, by position; empty: of none.  Results: the carried values, then what
+// was kept.
+std::vector<ValueId> emit_loop(Builder& b, const Expr& steps, ValueId condition, const std::vector<ValueId>& carried,
+                               const std::vector<int64_t>& reversed,
+                               const std::function<LoopStep(Region&, const Var& step, const std::vector<ValueId>&)>& body);
+
+// x at one position of an axis, which may be symbolic, without the axis.
+ValueId emit_pick(Builder& b, ValueId x, int axis, const Expr& index);
+
+}  // namespace tw::frontends

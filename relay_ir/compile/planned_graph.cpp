@@ -1,0 +1,140 @@
+#include "relay_ir/compile/planned_graph.h"
+
+#include <algorithm>
+
+#include "relay_ir/compile/layout.h"
+#include "relay_ir/compile/merge_axes.h"
+#include "relay_ir/compile/plan_maker.h"
+#include "relay_ir/in_place.h"
+#include "targets/backend.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/structural.h"
+
+namespace tw::relay {
+namespace {
+
+void drop_empty(const Graph& graph, std::vector<Group>& groups) {
+  std::erase_if(groups, [&](const Group& group) {
+    return std::all_of(group.outputs.begin(), group.outputs.end(),
+                       [&](ValueId id) { return is_const_int(storage_bytes(graph.values[id]), 0); });
+  });
+}
+
+// A loop carries copies, which its steps may overwrite.
+void copy_carried(PlannedGraph& planned) {
+  std::vector<Group> groups;
+  for (Group& group : planned.groups) {
+    const Node* control = control_of(planned.graph, group);
+    if (control && control->regions.size() == 1) {
+      std::vector<ValueId>& copies = planned.carried[control->name];
+      for (int64_t i = 0; i < control->attributes.get_int("carried"); ++i) {
+        const ValueId from = control->inputs[1 + i];
+        const Value value = planned.graph.values[from];
+        copies.push_back(planned.graph.add_value(value.name, value.type));
+        planned.aliases.root.push_back(copies.back());
+        planned.aliases.offset.push_back(0);
+        if (!is_const_int(storage_bytes(value), 0))
+          groups.push_back({{}, {from}, {copies.back()}, "copy of " + value.name});
+      }
+    }
+    groups.push_back(std::move(group));
+  }
+  planned.groups = std::move(groups);
+}
+
+// What a loop keeps of each step lies where all steps' do, one after the other.
+void align_kept(const Node& loop, PlannedGraph& region) {
+  const size_t kept = loop.outputs.size() - static_cast<size_t>(loop.attributes.get_int("carried"));
+  const std::vector<ValueId>& outputs = region.graph.outputs;
+  for (size_t i = outputs.size() - kept; i < outputs.size(); ++i) {
+    const Value& value = region.graph.values[outputs[i]];
+    const auto bytes = as_int(storage_bytes(value));
+    const int64_t alignment = bytes ? *bytes & -*bytes : value.type.dtype.bytes();
+    region.alignment[region.aliases.root[outputs[i]]] = std::max<int64_t>(alignment, 1);
+  }
+}
+
+// Kernels assume it of every value, so that equal layers are equal work wherever they stand.
+Func with_caller_alignment(Func func, const PlannedGraph& planned, const Group& group, int alignment) {
+  const std::vector<ValueId> values = buffer_values(planned.graph, group);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (planned.graph.is_constant(values[i])) continue;
+    const auto own = planned.alignment.find(planned.aliases.root[values[i]]);
+    BufferNode node = *func.buffers[i].get();
+    node.alignment = own == planned.alignment.end() ? alignment : std::min<int64_t>(alignment, own->second);
+    const Buffer relaxed{std::move(node)};
+    func.body = replace_buffer(func.body, func.buffers[i], relaxed);
+    func.buffers[i] = relaxed;
+  }
+  return func;
+}
+
+}  // namespace
+
+const Node* control_of(const Graph& graph, const Group& group) {
+  if (group.nodes.size() != 1) return nullptr;
+  const Node& node = graph.nodes[group.nodes[0]];
+  return node.regions.empty() ? nullptr : &node;
+}
+
+bool PlannedGraph::is_carried(ValueId copy) const {
+  return std::any_of(carried.begin(), carried.end(), [&](const auto& of_loop) {
+    return std::find(of_loop.second.begin(), of_loop.second.end(), copy) != of_loop.second.end();
+  });
+}
+
+PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& in_place) {
+  PlannedGraph planned;
+  planned.graph = std::move(graph);
+  planned.groups = fuse(planned.graph);
+  planned.aliases = resolve_aliases(planned.graph, planned.groups, in_place);
+  drop_empty(planned.graph, planned.groups);
+  order_groups(planned.graph, planned.groups);
+  copy_carried(planned);
+  for (const Group& group : planned.groups) {
+    const Node* control = control_of(planned.graph, group);
+    if (!control) continue;
+    std::vector<PlannedGraph>& regions = planned.regions[control->name];
+    for (const Graph& region : control->regions) regions.push_back(plan_groups(region, {}));
+    if (regions.size() == 1) align_kept(*control, regions[0]);
+  }
+  return planned;
+}
+
+void for_each_group(const PlannedGraph& planned,
+                    const std::function<void(const Graph& graph, const Group& group, size_t func)>& visit) {
+  for (size_t i = 0; i < planned.groups.size(); ++i) {
+    const Node* control = control_of(planned.graph, planned.groups[i]);
+    if (!control) {
+      visit(planned.graph, planned.groups[i], planned.func_of[i]);
+      continue;
+    }
+    for (const PlannedGraph& region : planned.regions.at(control->name)) for_each_group(region, visit);
+  }
+}
+
+void UniqueFuncs::add(PlannedGraph& planned) {
+  for (const Group& group : planned.groups) {
+    if (const Node* control = control_of(planned.graph, group)) {
+      for (PlannedGraph& region : planned.regions.at(control->name)) add(region);
+      planned.func_of.push_back(0);
+      continue;
+    }
+    Func func =
+        with_caller_alignment(lower_group(planned.graph, group), planned, group, caller_alignment(target_));
+    planned.func_of.push_back(add(target_.backend->merges_axes ? merge_axes(func) : std::move(func)));
+  }
+}
+
+size_t UniqueFuncs::add(Func func) {
+  std::vector<size_t>& equal = by_hash_[structural_hash(func)];
+  const auto found = std::find_if(equal.begin(), equal.end(), [&](size_t i) {
+    return funcs_[i].attributes == func.attributes && structural_equal(funcs_[i], func);
+  });
+  if (found != equal.end()) return *found;
+  equal.push_back(funcs_.size());
+  funcs_.push_back(std::move(func));
+  return funcs_.size() - 1;
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,54 @@
+// A graph as groups of nodes that become Funcs, and those within its nodes of control flow likewise.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "relay_ir/compile/aliases.h"
+#include "relay_ir/compile/group.h"
+#include "targets/target.h"
+
+namespace tw::relay {
+
+struct PlannedGraph {
+  Graph graph;
+  std::vector<Group> groups;  // in the order of a run
+  Aliases aliases;
+  std::vector<size_t> func_of;                             // by group: of UniqueFuncs; none of control flow
+  std::map<std::string, std::vector<PlannedGraph>> regions;  // by node
+  std::map<std::string, std::vector<ValueId>> carried;       // by loop: copies of what it carries into its first step
+  std::unordered_map<ValueId, int64_t> alignment;            // of values that begin elsewhere than others: bytes
+
+  bool is_carried(ValueId copy) const;
+};
+
+// The node of control flow that the group is; null: another group.
+const Node* control_of(const Graph& graph, const Group& group);
+
+// `in_place`: CompileOptions.
+PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& in_place);
+
+// Each group that becomes a Func, those of regions too.
+void for_each_group(const PlannedGraph& planned,
+                    const std::function<void(const Graph& graph, const Group& group, size_t func)>& visit);
+
+// Groups that compute the same share one Func, which is scheduled and compiled once.
+class UniqueFuncs {
+ public:
+  explicit UniqueFuncs(const Target& target) : target_(target) {}
+  // Adds the Funcs of all groups, and says which is whose.
+  void add(PlannedGraph& planned);
+  const std::vector<Func>& funcs() const { return funcs_; }
+
+ private:
+  size_t add(Func func);
+
+  const Target& target_;
+  std::vector<Func> funcs_;
+  std::unordered_map<uint64_t, std::vector<size_t>> by_hash_;
+};
+
+}  // namespace tw::relay

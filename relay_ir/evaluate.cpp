@@ -1,0 +1,110 @@
+#include "relay_ir/evaluate.h"
+
+#include <cstring>
+
+#include "relay_ir/op.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/match.h"
+
+namespace tw::relay {
+namespace {
+
+int64_t number_of(const Expr& dim, const Substitution& symbols) {
+  const auto number = as_int(simplify(substitute(dim, symbols)));
+  check(number.has_value(), "evaluate: the inputs say what open dimensions are");
+  return *number;
+}
+
+NodeAttributes closed(const NodeAttributes& attributes, const Substitution& symbols) {
+  if (!attributes.are_open()) return attributes;
+  NodeAttributes result = attributes;
+  for (const auto& [name, value] : attributes.all()) {
+    const auto* dims = std::get_if<std::vector<Expr>>(&value);
+    if (!dims) continue;
+    std::vector<Expr> numbers;
+    for (const Expr& dim : *dims) numbers.emplace_back(number_of(dim, symbols));
+    result.set(name, std::move(numbers));
+  }
+  return result;
+}
+
+bool is_true(const NDArray& condition) {
+  return condition.get_int(0) != 0;
+}
+
+std::vector<NDArray> run_loop(const Node& node, const std::vector<NDArray>& arguments, const Substitution& symbols) {
+  const Graph& region = node.regions[0];
+  const auto carried = static_cast<ptrdiff_t>(node.attributes.get_int("carried"));
+  const int64_t steps = number_of(node.attributes.get_dims("steps")[0], symbols);
+  const bool has_condition = !arguments.empty() && arguments[0].is_defined();
+  std::vector<NDArray> inputs;
+  if (!arguments.empty()) inputs.assign(arguments.begin() + 1, arguments.end());
+  bool goes_on = !has_condition || is_true(arguments[0]);
+  std::vector<std::vector<NDArray>> kept;  // by step
+  for (int64_t step = 0; step < steps && goes_on; ++step) {
+    Substitution within = symbols;
+    within[region.symbols.back()] = Expr(step);
+    std::vector<NDArray> results = evaluate(region, inputs, within);
+    if (has_condition) {
+      goes_on = is_true(results[0]);
+      results.erase(results.begin());
+    }
+    std::copy(results.begin(), results.begin() + carried, inputs.begin());
+    kept.emplace_back(results.begin() + carried, results.end());
+  }
+  std::vector<NDArray> outputs(inputs.begin(), inputs.begin() + carried);
+  const size_t first = static_cast<size_t>(carried) + (has_condition ? 1 : 0);
+  for (size_t i = first; i < region.outputs.size(); ++i) {
+    const TensorType& type = region.values[region.outputs[i]].type;
+    Shape shape{static_cast<int64_t>(kept.size())};
+    for (const Expr& dim : type.shape) shape.push_back(number_of(dim, symbols));
+    NDArray all(type.dtype, shape);
+    auto* to = static_cast<std::byte*>(all.data());
+    const std::vector<int64_t>& reversed = node.attributes.get_ints("reversed");
+    const bool is_reversed = !reversed.empty() && reversed[i - first] != 0;
+    for (size_t step = 0; step < kept.size(); ++step) {
+      const NDArray& part = kept[is_reversed ? kept.size() - 1 - step : step][i - first];
+      if (part.byte_size() > 0) std::memcpy(to, part.data(), part.byte_size());
+      to += part.byte_size();
+    }
+    outputs.push_back(std::move(all));
+  }
+  return outputs;
+}
+
+std::vector<NDArray> run_node(const Node& node, const std::vector<NDArray>& arguments, const Substitution& symbols) {
+  if (node.regions.empty()) return evaluate_op(*node.op, closed(node.attributes, symbols), arguments);
+  if (node.regions.size() == 1) return run_loop(node, arguments, symbols);
+  return evaluate(node.regions[is_true(arguments[0]) ? 0 : 1], {arguments.begin() + 1, arguments.end()}, symbols);
+}
+
+}  // namespace
+
+std::vector<NDArray> evaluate_values(const Graph& graph, const std::vector<NDArray>& inputs, Substitution symbols) {
+  std::vector<NDArray> values(graph.values.size());
+  for (size_t id = 0; id < values.size(); ++id) {
+    if (graph.values[id].constant) values[id] = *graph.values[id].constant;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    values[graph.inputs[i]] = inputs[i];
+    const std::vector<Expr>& shape = graph.values[graph.inputs[i]].type.shape;
+    for (size_t d = 0; d < shape.size() && inputs[i].is_defined(); ++d)
+      if (shape[d].kind() == NodeKind::Var) symbols.emplace(Var::of(shape[d]), Expr(inputs[i].shape()[d]));
+  }
+  for (const Node& node : graph.nodes) {
+    std::vector<NDArray> arguments;
+    for (const ValueId id : node.inputs) arguments.push_back(id == no_value ? NDArray() : values[id]);
+    const auto results = run_node(node, arguments, symbols);
+    for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = results[i];
+  }
+  return values;
+}
+
+std::vector<NDArray> evaluate(const Graph& graph, const std::vector<NDArray>& inputs, Substitution symbols) {
+  const std::vector<NDArray> values = evaluate_values(graph, inputs, std::move(symbols));
+  std::vector<NDArray> outputs;
+  for (const ValueId id : graph.outputs) outputs.push_back(values[id]);
+  return outputs;
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,174 @@
+// Control flow: operators with regions, which the plan runs by steps of control (compile/network_plan.h) and the oracle
+// by itself (evaluate.h).
+//
+//   if      of two regions one is computed, as a condition says.  Inputs: the condition, then what the regions use, both
+//           of which take all of it.
+//   loop    a region is computed again and again.  Inputs: a condition or none, the carried values as they are before the
+//           first step, then what the region uses besides.  The region takes the carried values and what it uses, and
+//           gives: whether there is another step, if there is a condition; the carried values after the step; then what
+//           is kept of each step.  Its last symbol is the number of the step.  Results: the carried values after the
+//           last step, then what was kept, one step after the other.
+//   pick    what one position along an axis holds: how a step of a loop reads what it works on.
+#include <algorithm>
+
+#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/dimension.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/text/printer.h"
+
+namespace tw::relay {
+namespace {
+
+using Dims = std::vector<Expr>;
+using Ints = std::vector<int64_t>;
+
+std::vector<TensorType> output_types(const Graph& region) {
+  std::vector<TensorType> types;
+  for (const ValueId id : region.outputs) types.push_back(region.values[id].type);
+  return types;
+}
+
+void require_same(const OpCall& c, const TensorType& a, const TensorType& b, const std::string& what) {
+  const std::string message = what + " " + to_string(a) + " and " + to_string(b);
+  c.require(a.dtype == b.dtype && a.rank() == b.rank(), message);
+  for (int d = 0; d < a.rank(); ++d) c.require_equal(a.shape[d], b.shape[d], message);
+}
+
+// The region's inputs are those of the node from `first` on.
+void require_inputs(const OpCall& c, const Graph& region, size_t first) {
+  c.require(region.inputs.size() + first == std::max(c.inputs.size(), first),
+            "the region takes " + std::to_string(region.inputs.size()) + " values, not those that are given");
+  for (size_t i = 0; i < region.inputs.size(); ++i) {
+    c.require(c.has_input(first + i), "a value that a region takes is missing");
+    require_same(c, c.inputs[first + i], region.values[region.inputs[i]].type, "a region's input is");
+  }
+}
+
+void require_condition(const OpCall& c, const TensorType& type) {
+  c.require(type.dtype == boolean && type.rank() == 0, "a condition is bool[], not " + to_string(type));
+}
+
+OpDef if_op() {
+  OpDef op;
+  op.name = "if";
+  op.kind = OpKind::opaque;
+  op.doc = "The results of its first region where the condition is true, else those of its second.";
+  op.input_names = {"condition_and_used"};
+  op.takes_any_number = true;
+  op.regions = 2;
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
+  op.infer = [](const OpCall& c) {
+    c.require(c.has_input(0), "the condition is missing");
+    require_condition(c, c.inputs[0]);
+    for (const Graph& region : c.regions) require_inputs(c, region, 1);
+    const std::vector<TensorType> types = output_types(c.regions[0]), others = output_types(c.regions[1]);
+    c.require(types.size() == others.size(), "both regions have as many results");
+    for (size_t i = 0; i < types.size(); ++i) require_same(c, types[i], others[i], "results of its regions are");
+    return types;
+  };
+  return op;
+}
+
+OpDef loop_op() {
+  OpDef op;
+  op.name = "loop";
+  op.kind = OpKind::opaque;
+  op.doc = "Its region again and again: `steps` times, or until its condition is false.";
+  op.input_names = {"condition_carried_used"};
+  op.takes_any_number = true;
+  op.regions = 1;
+  op.attributes = {{"steps", Dims{}, true, "how many there are at most"},
+                   {"carried", int64_t{0}, true, "how many values are carried from step to step"},
+                   {"reversed", Ints{}, false, "of what is kept, whether the last step's comes first; empty: of none"}};
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
+  op.infer = [](const OpCall& c) {
+    const Graph& region = c.regions[0];
+    const Dims& steps = c.attributes.get_dims("steps");
+    const int64_t carried = c.attributes.get_int("carried");
+    c.require(steps.size() == 1 && as_int(steps[0]).value_or(0) >= 0, "steps are one number");
+    require_inputs(c, region, 1);
+    c.require(carried >= 0 && static_cast<size_t>(carried) <= region.inputs.size(), "carried values are inputs");
+    c.require(!region.symbols.empty(), "the region has a symbol for the number of the step");
+    const bool has_condition = c.has_input(0);
+    if (has_condition) require_condition(c, c.inputs[0]);
+    std::vector<TensorType> types = output_types(region);
+    const size_t first = has_condition ? 1 : 0;
+    c.require(types.size() >= first + static_cast<size_t>(carried), "the region gives what it carries");
+    if (has_condition) require_condition(c, types[0]);
+    const Ints& reversed = c.attributes.get_ints("reversed");
+    c.require(reversed.empty() || reversed.size() + first + static_cast<size_t>(carried) == types.size(),
+              "reversed says something of all that is kept");
+    types.erase(types.begin(), types.begin() + static_cast<ptrdiff_t>(first));
+    for (const Value& value : region.values) {
+      for (const Expr& dim : value.type.shape) {
+        const auto vars = free_vars(dim);
+        c.require(std::find(vars.begin(), vars.end(), region.symbols.back()) == vars.end(),
+                  "`" + value.name + "` has another size in each step: " + to_string(value.type));
+      }
+    }
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (i < static_cast<size_t>(carried)) {
+        require_same(c, c.inputs[1 + i], types[i], "a carried value is before and after a step");
+      } else {
+        c.require(!has_condition, "what is kept of each step needs a known number of steps");
+        types[i].shape.insert(types[i].shape.begin(), steps[0]);
+      }
+    }
+    return types;
+  };
+  return op;
+}
+
+AxisUses pick_axes(const OpCall& c) {
+  const int64_t axis = c.attributes.get_int("axis");
+  AxisUses uses(1);
+  for (int d = 0; d < c.inputs[0].rank() - 1; ++d) uses[0].push_back(same_axis(d < axis ? d : d + 1));
+  return uses;
+}
+
+OpDef pick_op() {
+  OpDef op;
+  op.name = "pick";
+  op.kind = OpKind::injective;
+  op.doc = "The elements at one position along an axis, without that axis; the position may depend on symbols.";
+  op.input_names = {"x"};
+  op.attributes = {{"axis", int64_t{0}, false, "the axis, not negative"},
+                   {"index", Dims{}, true, "the position; the nearest one where it is outside"}};
+  op.facts = plain_facts(pick_axes, Rounding::moves);
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    TensorType y = c.inputs[0];
+    const int64_t axis = c.attributes.get_int("axis");
+    const Dims& index = c.attributes.get_dims("index");
+    c.require(axis >= 0 && axis < y.rank(), "the axis is one of x");
+    c.require(index.size() == 1, "the index is one number");
+    const auto known = as_int(index[0]), extent = as_int(y.shape[axis]);
+    c.require(known.value_or(0) >= 0 && known.value_or(0) < extent.value_or(1), "the index is outside");
+    y.shape.erase(y.shape.begin() + axis);
+    return {y};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const int64_t axis = c.attributes.get_int("axis");
+    const Expr last = c.inputs[0].shape[axis] - 1;
+    Expr index = c.attributes.get_dims("index")[0];
+    if (!can_prove(index <= last)) index = min(index, last);
+    if (!can_prove(index >= 0)) index = max(index, 0);
+    return {te::compute("pick", c.outputs[0].shape, in, [&](const te::Indices& i) {
+      te::Indices indices = i;
+      indices.insert(indices.begin() + axis, index);
+      return in[0](indices);
+    })};
+  };
+  op.examples = {{{tensor_type(f32, {4, 5})}, attributes_of({{"axis", int64_t{0}}, {"index", Dims{2}}})},
+                 {{tensor_type(i32, {4, 5, 2})}, attributes_of({{"axis", int64_t{1}}, {"index", Dims{4}}})}};
+  return op;
+}
+
+}  // namespace
+
+std::vector<OpDef> control_family() {
+  return {if_op(), loop_op(), pick_op()};
+}
+
+}  // namespace tw::relay
