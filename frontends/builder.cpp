@@ -44,7 +44,7 @@ bool Import::attempt(const SourceNode& node, const std::function<void()>& rule) 
   } catch (const RefusedNode& refused) {
     refuse(node, refused.why);
   } catch (const UnprovenDimensions& unproven) {
-    if (dimensions && dimensions->learn(unproven, "node " + in_quotes(node.name) + " (" + node.op + ")"))
+    if (dimensions && dimensions->learn(unproven, "node " + in_quotes(node.name) + " (" + node.op + ")", branch))
       throw Learned();
     if (refusals.empty()) throw;
   } catch (const Error& error) {
@@ -116,6 +116,11 @@ Expr Builder::known_element(ValueId id, bool is_truth) const {
   const DType dtype = type(id).dtype;
   const bool fits = is_truth ? dtype.is_bool() : dtype.is_integer() && !dtype.is_bool();
   return fits && elements && elements->size() == 1 ? elements->front() : Expr();
+}
+
+void Builder::assume_equal(const Expr& a, const Expr& b) const {
+  throw UnprovenDimensions(a, UnprovenDimensions::Relation::equal, b,
+                           "`" + to_text(a) + "` may be `" + to_text(b) + "`");
 }
 
 std::vector<Expr> Builder::known_dims(size_t i) const {

@@ -53,6 +53,7 @@ struct Import {
   void count(const std::string& op) { ++nodes, ++operators[op]; }
   void refuse(const SourceNode& node, const std::string& why);
   OpenDimensions* dimensions = nullptr;  // what is learned of them
+  std::string branch;                    // of control flow, around the node that is imported; "": none
   std::vector<std::string> demands;      // that the model makes on them, for people
   // Runs what imports the node.  False: it was refused, or failed for what an earlier refusal left unknown.
   bool attempt(const SourceNode& node, const std::function<void()>& rule);
@@ -100,6 +101,8 @@ class Builder {
   void require_equal(const Expr& a, const Expr& b, const std::string& message) const {
     relay::require_equal(a, b, graph_.equalities, op() + ": " + message);
   }
+  // The node can be had only where both are equal: what follows takes them to be, and a run makes sure of it.
+  [[noreturn]] void assume_equal(const Expr& a, const Expr& b) const;
   // This use of the operator is not supported: collected with all others.
   [[noreturn]] void refuse(const std::string& why) const;
 

@@ -3,15 +3,21 @@
 #include <algorithm>
 
 #include "frontends/emit.h"
+#include "frontends/open_dimensions.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/dimension.h"
 
 namespace tw::frontends {
 
-Region::Region(Import& import) : import_(import) {
+Region::Region(Import& import, const std::string& branch)
+    : import_(import), branch_(branch.empty() ? import.branch : branch) {
   graph_.name = import.graph.name;
   graph_.symbols = import.graph.symbols;
   graph_.equalities = import.graph.equalities;
+  if (!branch.empty()) {
+    const std::vector<Equality>& own = import.dimensions->equalities(branch);
+    graph_.equalities.insert(graph_.equalities.end(), own.begin(), own.end());
+  }
   swap();
 }
 
@@ -22,6 +28,7 @@ Region::~Region() {
 void Region::swap() {
   std::swap(import_.graph, graph_);
   std::swap(import_.sizes, sizes_);
+  std::swap(import_.branch, branch_);
 }
 
 Var Region::add_step(const Expr& count) {
@@ -56,6 +63,8 @@ ValueId Region::capture(ValueId outside) {
     found->second = import_.graph.add_node("sizes", {}, attributes, value.name)[0];
   } else {
     found->second = import_.graph.add_value(value.name, value.type);
+    for (Expr& dim : import_.graph.values[found->second].type.shape)
+      dim = as_known_equal(dim, import_.graph.equalities);
     captured_.push_back(outside);
     captures_.push_back(found->second);
   }

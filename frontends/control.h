@@ -9,11 +9,12 @@
 
 namespace tw::frontends {
 
-// While one is open, all that is emitted goes into a region of the graph that was there before.  Regions are finished, or
-// left behind by an exception, in the opposite order.
+// While one is open, all that is emitted goes into a region of the graph that was there before.  Regions are finished,
+// or left behind by an exception, in the opposite order.
 class Region {
  public:
-  explicit Region(Import& import);
+  // `branch`: its name, if a run may go by another one.
+  explicit Region(Import& import, const std::string& branch = "");
   ~Region();
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
@@ -26,7 +27,7 @@ class Region {
   ValueId capture(ValueId outside);
 
   struct Result {
-    Graph graph;                   // its inputs: those that were added, then what was captured
+    Graph graph;                    // its inputs: those that were added, then what was captured
     std::vector<ValueId> captured;  // values of the graph before
   };
   Result finish(const std::vector<ValueId>& outputs);
@@ -35,10 +36,11 @@ class Region {
   void swap();
 
   Import& import_;
-  Graph graph_;                                // the one that is not the import's now
+  Graph graph_;                                 // the one that is not the import's now
   std::map<ValueId, std::vector<Expr>> sizes_;  // of its values
-  std::vector<ValueId> captured_, captures_;   // outside and inside
-  std::map<ValueId, ValueId> known_;           // by the value outside
+  std::vector<ValueId> captured_, captures_;    // outside and inside
+  std::map<ValueId, ValueId> known_;            // by the value outside
+  std::string branch_;                          // around it
   bool is_open_ = true;
 };
 
@@ -50,11 +52,12 @@ struct LoopStep {
   std::vector<ValueId> carried, kept;  // the carried values after the step; what is kept of it
 };
 // `body`: emits a step, whose number is the symbol, in the region.  `condition`: bool[] or no_value.  `reversed`: that
-// the last step's part comes first in what is kept, by position; empty: of none.  Results: the carried values, then what
-// was kept.
-std::vector<ValueId> emit_loop(Builder& b, const Expr& steps, ValueId condition, const std::vector<ValueId>& carried,
-                               const std::vector<int64_t>& reversed,
-                               const std::function<LoopStep(Region&, const Var& step, const std::vector<ValueId>&)>& body);
+// the last step's part comes first in what is kept, by position; empty: of none.  Results: the carried values, then
+// what was kept.
+std::vector<ValueId> emit_loop(
+    Builder& b, const Expr& steps, ValueId condition, const std::vector<ValueId>& carried,
+    const std::vector<int64_t>& reversed,
+    const std::function<LoopStep(Region&, const Var& step, const std::vector<ValueId>&)>& body);
 
 // x at one position of an axis, which may be symbolic, without the axis.
 ValueId emit_pick(Builder& b, ValueId x, int axis, const Expr& index);

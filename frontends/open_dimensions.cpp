@@ -77,9 +77,11 @@ void OpenDimensions::replace(const Var& var, const Expr& by) {
   for (Entry& entry : entries_) {
     if (entry.value.is_defined()) entry.value = simplify(substitute(entry.value, {{var, by}}));
   }
-  for (Equality& equality : equalities_) {
-    equality.a = simplify(substitute(equality.a, {{var, by}}));
-    equality.b = simplify(substitute(equality.b, {{var, by}}));
+  for (auto& [branch, equalities] : equalities_) {
+    for (Equality& equality : equalities) {
+      equality.a = simplify(substitute(equality.a, {{var, by}}));
+      equality.b = simplify(substitute(equality.b, {{var, by}}));
+    }
   }
 }
 
@@ -129,8 +131,27 @@ bool OpenDimensions::set(const Var& var, const Expr& value, const std::string& n
   return true;
 }
 
-bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string& node) {
+bool OpenDimensions::rely_on(const Expr& a, const Expr& b, const std::string& node, const std::string& branch) {
+  const Interval difference = bounds_of(a - b);
+  const bool is_possible = difference.low.value_or(0) <= 0 && difference.high.value_or(0) >= 0;
+  std::vector<Equality>& equalities = equalities_[branch];
+  const bool is_known = std::any_of(equalities.begin(), equalities.end(), [&](const Equality& known) {
+    return (is_known_equal(known.a, a) && is_known_equal(known.b, b)) ||
+           (is_known_equal(known.a, b) && is_known_equal(known.b, a));
+  });
+  if (is_known || !is_possible) return false;
+  // The shorter one stays.
+  const bool is_shorter = to_text(a).size() < to_text(b).size();
+  equalities.push_back({is_shorter ? b : a, is_shorter ? a : b, node});
+  return true;
+}
+
+bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string& node, const std::string& branch) {
   const Expr a = simplify(unproven.a), b = simplify(unproven.b);
+  if (!branch.empty()) {
+    const bool is_equal = unproven.relation == UnprovenDimensions::Relation::equal;
+    return rely_on(is_equal ? a : simplify(max(a, b)), b, node, branch);
+  }
   if (unproven.relation == UnprovenDimensions::Relation::at_most) return hold_to(a - b, node);
   if (const auto sum = as_affine(simplify(a - b))) {
     // factor·var + rest = 0; of several the one that came last, so that what inputs share is called as in the first.
@@ -146,17 +167,7 @@ bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string
   bool is_new = false;
   for (const Expr& e : not_positive(a, b)) is_new = hold_to(e, node) || is_new;
   if (is_new) return true;
-  const Interval difference = bounds_of(a - b);
-  const bool is_possible = difference.low.value_or(0) <= 0 && difference.high.value_or(0) >= 0;
-  const bool is_known = std::any_of(equalities_.begin(), equalities_.end(), [&](const Equality& known) {
-    return (is_known_equal(known.a, a) && is_known_equal(known.b, b)) ||
-           (is_known_equal(known.a, b) && is_known_equal(known.b, a));
-  });
-  if (is_known || !is_possible) return false;
-  // The shorter one stays.
-  const bool is_shorter = to_text(a).size() < to_text(b).size();
-  equalities_.push_back({is_shorter ? b : a, is_shorter ? a : b, node});
-  return true;
+  return rely_on(a, b, node, branch);
 }
 
 std::string OpenDimensions::demanded_by(const std::string& wanted) const {
@@ -173,8 +184,11 @@ std::vector<std::string> OpenDimensions::demands() const {
                                               : syntax::bounds_text(dimension_bounds(entry.var)).replace(0, 1, " is")) +
                     ", as " + entry.node + " demands");
   }
-  for (const Equality& equal : equalities_)
-    lines.push_back(to_text(equal.a) + " = " + to_text(equal.b) + ", as " + equal.demanded_by + " demands");
+  for (const auto& [branch, equalities] : equalities_) {
+    const std::string where = branch.empty() ? "" : "where `" + branch + "` is taken: ";
+    for (const Equality& equal : equalities)
+      lines.push_back(where + to_text(equal.a) + " = " + to_text(equal.b) + ", as " + equal.demanded_by + " demands");
+  }
   return lines;
 }
 

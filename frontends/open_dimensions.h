@@ -2,9 +2,12 @@
 // depends on sizes whether they are, something follows: `min(n, 512)` added to `n` makes n ≤ 512; two inputs that are
 // added have the same batch; a mask beside a cache is as long as this and the new tokens.  Inputs are then declared so,
 // and the import begins anew: everything after it knows.  What inputs cannot say, nodes rely on.  A run checks both.
+//
+// What a node of a branch demands holds for runs that take the branch: nodes of it rely on it, and these runs check it.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,9 +21,11 @@ class OpenDimensions {
   // The dimension that the model or the caller calls so: a variable, or what it is known to be in terms of others.
   // `symbols` get the variables that are new in this import.
   Expr dimension(const std::string& wanted, DimensionBounds bounds, std::vector<Var>& symbols);
-  // Draws from what `node` demands.  False: nothing that inputs could be held to follows.
-  bool learn(const UnprovenDimensions& unproven, const std::string& node);
-  const std::vector<Equality>& equalities() const { return equalities_; }  // what else a run has to make sure of
+  // Draws from what `node` demands, in a branch of that name or in none.  False: nothing that inputs or runs could be
+  // held to follows.
+  bool learn(const UnprovenDimensions& unproven, const std::string& node, const std::string& branch);
+  // What else runs have to make sure of: all, or those that take the branch.
+  const std::vector<Equality>& equalities(const std::string& branch = "") { return equalities_[branch]; }
   // The node that demands what is known of the dimension, for people; "" where none does.
   std::string demanded_by(const std::string& wanted) const;
   // For people: "seq = 1..512 (node `Add_3`)".
@@ -37,9 +42,10 @@ class OpenDimensions {
   bool hold_to(const Expr& condition, const std::string& node);
   bool set(const Var& var, const Expr& value, const std::string& node);
   void replace(const Var& var, const Expr& by);
+  bool rely_on(const Expr& a, const Expr& b, const std::string& node, const std::string& branch);
 
   std::vector<Entry> entries_;
-  std::vector<Equality> equalities_;
+  std::map<std::string, std::vector<Equality>> equalities_;  // by branch
 };
 
 // Thrown where something was learned: the import begins anew.

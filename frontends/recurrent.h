@@ -1,4 +1,4 @@
-// LSTM, GRU and RNN, unrolled: all of x · W is one product, then one product of the state a step.
+// LSTM, GRU and RNN: all of x · W is one product, then comes a loop whose steps have one product of the state each.
 #pragma once
 
 #include "frontends/emit.h"

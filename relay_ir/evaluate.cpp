@@ -5,6 +5,7 @@
 #include "relay_ir/op.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::relay {
 namespace {
@@ -90,6 +91,12 @@ std::vector<NDArray> evaluate_values(const Graph& graph, const std::vector<NDArr
     const std::vector<Expr>& shape = graph.values[graph.inputs[i]].type.shape;
     for (size_t d = 0; d < shape.size() && inputs[i].is_defined(); ++d)
       if (shape[d].kind() == NodeKind::Var) symbols.emplace(Var::of(shape[d]), Expr(inputs[i].shape()[d]));
+  }
+  for (const Equality& equal : graph.equalities) {
+    if (number_of(equal.a, symbols) == number_of(equal.b, symbols)) continue;
+    throw Error(ErrorCode::input, "`" + to_text(equal.a) + "` and `" + to_text(equal.b) + "` differ, against what " +
+                                      (equal.demanded_by.empty() ? "the graph says" : equal.demanded_by + " demands") +
+                                      "\n  help: give inputs of other sizes");
   }
   for (const Node& node : graph.nodes) {
     std::vector<NDArray> arguments;

@@ -191,8 +191,8 @@ std::optional<FoldedDims> fold_dims(const OpDef& op, const NodeAttributes& given
     const bool is_number = as_int(element) || element.as<FloatImm>();
     const bool is_fraction = element.dtype().is_float() && as_fraction(element);
     elements.push_back(is_number || is_fraction || element.dtype().is_bool() ? element
-                       : element.dtype().is_integer() ? as_dimension(element)
-                                                      : Expr());
+                       : element.dtype().is_integer()                        ? as_dimension(element)
+                                                                             : Expr());
     if (!elements.back().is_defined()) return std::nullopt;
   }
   return FoldedDims{results[0], elements};

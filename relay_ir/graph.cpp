@@ -41,7 +41,8 @@ std::optional<Shape> static_shape(const TensorType& type) {
 
 Shape smallest_shape(const TensorType& type) {
   Shape shape;
-  for (const Expr& dim : type.shape) shape.push_back(bounds_of(dim).low.value_or(1));
+  for (const Expr& dim : type.shape)
+    shape.push_back(std::max<int64_t>(bounds_of(dim).low.value_or(1), as_int(dim) ? 0 : 1));
   return shape;
 }
 
@@ -119,8 +120,8 @@ OpRef::OpRef(std::string_view name) : op_(find_op(name)) {
   if (!op_) internal_error("relay: no operator is called `" + std::string(name) + "`");
 }
 
-std::vector<ValueId> Graph::add_node(OpRef op, std::vector<ValueId> inputs, NodeAttributes attributes,
-                                     std::string name, std::vector<Graph> regions) {
+std::vector<ValueId> Graph::add_node(OpRef op, std::vector<ValueId> inputs, NodeAttributes attributes, std::string name,
+                                     std::vector<Graph> regions) {
   Node node;
   node.op = &*op;
   while (!inputs.empty() && inputs.back() == no_value) inputs.pop_back();
@@ -191,8 +192,7 @@ ValueId GraphCopy::operator[](ValueId old) {
 
 std::vector<ValueId> GraphCopy::add(const Node& named_for, OpRef op, std::vector<ValueId> inputs,
                                     NodeAttributes attributes, std::vector<Graph> regions) {
-  const auto results =
-      to_.add_node(op, std::move(inputs), std::move(attributes), named_for.name, std::move(regions));
+  const auto results = to_.add_node(op, std::move(inputs), std::move(attributes), named_for.name, std::move(regions));
   if (to_.nodes.back().op == named_for.op) to_.nodes.back().decisions = named_for.decisions;
   for (size_t i = 0; i < results.size() && i < named_for.outputs.size(); ++i) {
     to_.rename_value(results[i], from_.values[named_for.outputs[i]].name);

@@ -51,6 +51,14 @@ void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known
       where + ": `" + to_text(a) + "` and `" + to_text(b) + "` may differ\n  help: fix open dimensions with shapes=");
 }
 
+Expr as_known_equal(const Expr& dim, std::span<const Equality> known) {
+  if (as_int(dim)) return dim;
+  Expr result = simplify(dim);
+  for (const Equality& equal : known)
+    if (is_known_equal(result, equal.a)) result = equal.b;
+  return result;
+}
+
 std::string OpCall::text() const {
   std::string text = op.name + "(";
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -70,6 +78,8 @@ void OpCall::require_equal(const Expr& a, const Expr& b, const std::string& mess
 
 void OpCall::require_at_most(const Expr& a, const Expr& b, const std::string& message) const {
   if (can_prove(a <= b)) return;
+  for (const Equality& equal : equalities)  // the larger one of both is b
+    if (is_known_equal(equal.b, b) && is_known_equal(equal.a, max(a, b))) return;
   const Expr more = simplify(a - b);
   if (as_int(more)) fail(message);
   throw UnprovenDimensions(a, UnprovenDimensions::Relation::at_most, b,
@@ -111,10 +121,7 @@ std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorTyp
   for (TensorType& type : outputs) {
     for (Expr& dim : type.shape) {
       if (as_int(dim)) continue;
-      dim = simplify(dim);
-      // One expression for what is equal, so that what is computed together has the same extents.
-      for (const Equality& equal : equalities)
-        if (is_known_equal(dim, equal.a)) dim = equal.b;
+      dim = as_known_equal(dim, equalities);
     }
     for (const Expr& dim : type.shape) {
       call.require(as_int(dim).value_or(0) >= 0, "gives a negative dimension: " + to_string(type));

@@ -62,6 +62,8 @@ class UnprovenDimensions : public Error {
 };
 // UnprovenDimensions where both may differ, Error(shape) where they do; `where` begins the message.
 void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known, const std::string& where);
+// One expression for what is equal, so that what is computed together has the same extents.
+Expr as_known_equal(const Expr& dim, std::span<const Equality> known);
 
 struct AttributeDef {
   std::string name;

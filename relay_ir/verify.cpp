@@ -58,8 +58,8 @@ void verify(const Graph& graph) {
     NodeAttributes attributes = node.attributes;
     try {
       require_open(*node.op, node.decisions);
-      const auto types = infer_types(*node.op, call.inputs, call.present, call.constants, attributes, graph.equalities,
-                                     node.regions);
+      const auto types =
+          infer_types(*node.op, call.inputs, call.present, call.constants, attributes, graph.equalities, node.regions);
       require(types.size() == call.outputs.size(), label + " has another number of results");
       for (size_t i = 0; i < types.size() && i < call.outputs.size(); ++i) {
         require(types[i] == call.outputs[i], label + ": result " + std::to_string(i) + " is " + to_string(types[i]) +

@@ -19,6 +19,7 @@
 #include "frontends/onnx/import.h"
 #include "frontends/onnx/tensor.h"
 #include "relay_ir/compile/compile.h"
+#include "relay_ir/evaluate.h"
 #include "relay_ir/op.h"
 #include "tests/unit/machines.h"
 

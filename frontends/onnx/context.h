@@ -54,6 +54,11 @@ class Context : public Builder {
     if (!attribute) malformed(place() + ": attribute " + in_quotes(name) + " is missing");
     return to_array(*attribute->tensor, folder_);
   }
+  const Graph& attribute_graph(const std::string& name) const {
+    const Attribute* attribute = find(name);
+    if (!attribute || !attribute->graph) malformed(place() + ": attribute " + in_quotes(name) + " is no graph");
+    return *attribute->graph;
+  }
   // An element type by its number in TensorProto; refuses types that we do not have.
   DType attribute_dtype(const std::string& name) const {
     const int64_t number = attribute_int(name, 0);

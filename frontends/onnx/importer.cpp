@@ -9,9 +9,8 @@
 #include <unordered_set>
 
 #include "frontends/control.h"
-#include "frontends/emit.h"
+#include "frontends/onnx/control.h"
 #include "frontends/onnx/rules.h"
-#include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
 namespace {
@@ -24,7 +23,7 @@ constexpr int max_call_depth = 64;  // of functions and branches within each oth
 struct Scope {
   const Scope* parent = nullptr;
   Region* region = nullptr;  // whose values are in the graph before the parent's; null: they are in the same
-  std::string prefix;  // of names of nodes and values
+  std::string prefix;        // of names of nodes and values
   std::unordered_map<std::string_view, ValueId> values;
   std::unordered_map<std::string_view, const Tensor*> initializers;  // that are not yet values
   FunctionArguments arguments;
@@ -263,25 +262,22 @@ class Importer {
       import_.refuse(source, why);
       define_unknown(scope, node);
     };
-    if (domain.empty() && (node.op_type == "If" || node.op_type == "Loop" || node.op_type == "Scan")) {
-      if (!is_known) return define_unknown(scope, node);
-      const bool is_done = import_.attempt(source, [&] {
-        const int opset = static_cast<int>(scope.opsets->at(""));
-        Context context(import_, source, node, opset, scope.arguments, options_.folder);
-        add_control(scope, node, name, context);
-      });
-      if (!is_done) define_unknown(scope, node);
-      return;
-    }
     const auto version = scope.opsets->find(domain);
     const int opset = version == scope.opsets->end() ? 1 : static_cast<int>(version->second);
+    const ControlRule control = domain.empty() ? find_control_rule(node.op_type) : nullptr;
     const Rule* rule = find_rule(domain, node.op_type, opset);
-    if (!rule) return refuse("");
+    if (!rule && !control) return refuse("");
     if (!is_known) return define_unknown(scope, node);
     const auto first_new = static_cast<ValueId>(import_.graph.values.size());
     const bool is_done = import_.attempt(source, [&] {
       Context context(import_, source, node, opset, scope.arguments, options_.folder);
-      const std::vector<ValueId> results = rule->import(context);
+      const std::vector<ValueId> results =
+          control ? control(context, name,
+                            [&](const Graph& graph, const std::string& place, Region* region,
+                                const std::vector<ValueId>& inputs) {
+                              return add_graph(scope, graph, place, region, inputs, context);
+                            })
+                  : rule->import(context);
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         if (node.outputs[i].empty()) continue;
         if (i >= results.size() || results[i] == no_value) {
@@ -360,223 +356,29 @@ class Importer {
     }
   }
 
-  void add_control(Scope& scope, const Node& node, const std::string& name, Context& context) {
-    std::vector<ValueId> results;
-    if (node.op_type == "If") {
-      results = add_if(scope, node, name, context);
-    } else if (node.op_type == "Loop") {
-      results = add_loop(scope, node, name, context);
-    } else {
-      results = add_scan(scope, node, name, context);
-    }
-    if (node.outputs.size() > results.size()) malformed("node " + in_quotes(name) + ": a graph in it has fewer outputs");
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      if (!node.outputs[i].empty()) define(scope, node.outputs[i], results[i], node.op_type != "If");
-    }
-  }
-
-  const Graph& graph_of(const Node& node, const std::string& name, std::string_view attribute) {
-    const Attribute* found = node.find(attribute);
-    if (!found || !found->graph)
-      malformed("node " + in_quotes(name) + " (" + std::string(node.op_type) + ") lacks " + in_quotes(attribute));
-    return *found->graph;
-  }
-
-  // A graph within a node: in the same graph of ours, or in the region.
-  Scope scope_within(const Scope& scope, const std::string& name, Region* region) {
-    Scope body;
-    body.parent = &scope;
-    body.region = region;
-    body.prefix = name + "/";
-    body.opsets = scope.opsets;
-    body.arguments = scope.arguments;
-    body.depth = scope.depth + 1;
-    return body;
-  }
-
-  // Its results, of which nothing is unknown but what was refused.
-  std::vector<ValueId> add_body(Scope& body, const Graph& graph, const std::string& name) {
-    add_initializers(body, graph);
-    add_nodes(body, graph.nodes);
+  // A graph within a node: in the same graph of ours or, with `region`, in that one.
+  std::vector<ValueId> add_graph(const Scope& around, const Graph& graph, const std::string& place, Region* region,
+                                 const std::vector<ValueId>& inputs, const Context& context) {
+    Scope scope;
+    scope.parent = &around;
+    scope.region = region;
+    scope.prefix = place + "/";
+    scope.opsets = around.opsets;
+    scope.arguments = around.arguments;
+    scope.depth = around.depth + 1;
+    for (size_t i = 0; i < inputs.size(); ++i) scope.values[graph.inputs[i].name] = inputs[i];
+    const size_t refused = import_.refusals.size();
+    add_initializers(scope, graph);
+    add_nodes(scope, graph.nodes);
     std::vector<ValueId> results;
     for (const ValueInfo& output : graph.outputs) {
-      results.push_back(look_up(body, output.name));
-      if (results.back() == no_value) malformed("node " + in_quotes(name) + ": nothing defines " + in_quotes(output.name));
+      results.push_back(look_up(scope, output.name));
+      if (results.back() == no_value) malformed(in_quotes(place) + ": nothing defines " + in_quotes(output.name));
     }
-    return results;
-  }
-
-  // In a region: what is unknown there was refused, and so is the node.
-  std::vector<ValueId> add_region(Scope& body, const Graph& graph, const std::string& name, Context& context) {
-    const size_t refused = import_.refusals.size();
-    std::vector<ValueId> results = add_body(body, graph, name);
-    if (import_.refusals.size() != refused || std::find(results.begin(), results.end(), unknown_value) != results.end())
+    // What is unknown in a region was refused, and so is the node.
+    const bool is_unknown = std::find(results.begin(), results.end(), unknown_value) != results.end();
+    if (region && (is_unknown || import_.refusals.size() != refused))
       context.refuse("a node within it is not supported");
-    return results;
-  }
-
-  std::vector<ValueId> add_if(Scope& scope, const Node& node, const std::string& name, Context& context) {
-    const ValueId condition = context.input(0);
-    const TensorType& type = context.type(condition);
-    if (!type.dtype.is_bool() || !static_shape(type) || element_count(*static_shape(type)) != 1)
-      malformed("node " + in_quotes(name) + ": the condition of If is one bool");
-    const Graph* branches[] = {&graph_of(node, name, "then_branch"), &graph_of(node, name, "else_branch")};
-    const Expr truth = context.known_truth(condition);  // in terms of open dimensions
-    if (const auto known = truth.is_defined() ? as_int(truth) : std::nullopt) {
-      Scope body = scope_within(scope, name, nullptr);
-      return add_body(body, *branches[*known ? 0 : 1], name);
-    }
-    std::vector<Region::Result> regions;
-    for (const Graph* branch : branches) {
-      Region region(import_);
-      Scope body = scope_within(scope, name, &region);
-      regions.push_back(region.finish(add_region(body, *branch, name, context)));
-    }
-    require_same_types(regions[0].graph, regions[1].graph, context);
-    return emit_if(context, emit_reshape(context, condition, {}), std::move(regions[0]), std::move(regions[1]));
-  }
-
-  static void require_same_types(const relay::Graph& a, const relay::Graph& b, Context& context) {
-    if (a.outputs.size() != b.outputs.size()) context.refuse("branches with different numbers of results");
-    for (size_t i = 0; i < a.outputs.size(); ++i) {
-      const TensorType &x = a.values[a.outputs[i]].type, &y = b.values[b.outputs[i]].type;
-      bool is_same = x.dtype == y.dtype && x.rank() == y.rank();
-      for (int d = 0; is_same && d < x.rank(); ++d) {
-        const auto m = as_int(x.shape[d]), n = as_int(y.shape[d]);
-        is_same = !m || !n || *m == *n;
-      }
-      if (!is_same)
-        context.refuse("results of different types, " + to_string(x) + " and " + to_string(y) +
-                       ", on a condition that a run decides");
-    }
-  }
-
-  // As many steps as are known, or as there can be: then a condition ends the loop.
-  std::vector<ValueId> add_loop(Scope& scope, const Node& node, const std::string& name, Context& context) {
-    const Graph& graph = graph_of(node, name, "body");
-    const size_t carried_count = context.input_count() < 2 ? 0 : context.input_count() - 2;
-    if (graph.inputs.size() != carried_count + 2 || graph.outputs.size() < carried_count + 1)
-      malformed("node " + in_quotes(name) + ": the body of Loop does not fit its inputs");
-    const ValueId count = context.optional_input(0);
-    ValueId condition = context.optional_input(1);
-    Expr steps(std::numeric_limits<int64_t>::max());
-    const Expr known_count = count == no_value ? steps : context.known_number(count);
-    if (known_count.is_defined()) steps = max(known_count, 0);
-    if (condition != no_value) {
-      const Expr truth = context.known_truth(condition);
-      const auto known = truth.is_defined() ? as_int(truth) : std::nullopt;
-      if (known && *known == 0) steps = 0;
-      condition = known ? no_value : emit_reshape(context, condition, {});
-    }
-    // A count that a run computes is compared in each step.
-    const auto is_below_count = [&](Region* region, const Expr& step) {
-      const ValueId limit = region ? region->capture(count) : count;
-      return context.emit("less", {context.emit_sizes({step}, {}), emit_reshape(context, limit, {})});
-    };
-    if (!known_count.is_defined()) {
-      const ValueId has_first = is_below_count(nullptr, 0);
-      condition = condition == no_value ? has_first : context.emit("logical_and", {condition, has_first});
-    }
-    std::vector<ValueId> carried;
-    for (size_t i = 0; i < carried_count; ++i) carried.push_back(context.input(2 + i));
-    return emit_loop(context, simplify(steps), condition, carried, {},
-                     [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
-                       Scope body = scope_within(scope, name, &region);
-                       body.values[graph.inputs[0].name] = context.emit_sizes({step}, {});
-                       body.values[graph.inputs[1].name] = emit_scalar(context, boolean, 1);
-                       for (size_t i = 0; i < before.size(); ++i) body.values[graph.inputs[2 + i].name] = before[i];
-                       const std::vector<ValueId> results = add_region(body, graph, name, context);
-                       LoopStep after;
-                       const Expr truth = context.known_truth(results[0]);
-                       const bool goes_on = truth.is_defined() && as_int(truth).value_or(0) != 0;
-                       if (!goes_on) after.condition = emit_reshape(context, results[0], {});
-                       if (!known_count.is_defined()) {
-                         const ValueId has_next = is_below_count(&region, Expr(step) + 1);
-                         after.condition =
-                             goes_on ? has_next : context.emit("logical_and", {after.condition, has_next});
-                       } else if (goes_on && condition != no_value) {
-                         after.condition = emit_scalar(context, boolean, 1);
-                       }
-                       after.carried.assign(results.begin() + 1, results.begin() + 1 + carried_count);
-                       after.kept.assign(results.begin() + 1 + carried_count, results.end());
-                       require_carried(region, carried, after.carried, context);
-                       if (after.condition != no_value && !after.kept.empty())
-                         context.refuse("results of each step where a run decides how many there are");
-                       return after;
-                     });
-  }
-
-  // What a step changes has one type.
-  static void require_carried(const Region& region, const std::vector<ValueId>& before,
-                              const std::vector<ValueId>& after, Context& context) {
-    for (size_t i = 0; i < before.size(); ++i) {
-      const TensorType &x = region.outside(before[i]).type, &y = context.type(after[i]);
-      if (x.dtype != y.dtype || x.rank() != y.rank()) {
-        context.refuse("a value that is " + to_string(x) + " before and " + to_string(y) + " after a step");
-      }
-      for (int d = 0; d < x.rank(); ++d) {
-        const auto m = as_int(x.shape[d]), n = as_int(y.shape[d]);
-        if ((m && n && *m != *n) || (m.has_value() != n.has_value()))
-          context.refuse("a value that grows: " + to_string(x) + " before and " + to_string(y) + " after a step");
-      }
-    }
-  }
-
-  std::vector<ValueId> add_scan(Scope& scope, const Node& node, const std::string& name, Context& context) {
-    if (context.opset() < 9) context.refuse("Scan of before opset 9");
-    const Graph& graph = graph_of(node, name, "body");
-    const int64_t scanned = context.attribute_int("num_scan_inputs", 0);
-    const auto inputs = static_cast<int64_t>(context.input_count());
-    if (scanned < 1 || scanned > inputs || static_cast<int64_t>(graph.inputs.size()) != inputs ||
-        static_cast<int64_t>(graph.outputs.size()) < inputs - scanned)
-      malformed("node " + in_quotes(name) + ": the body of Scan does not fit its inputs");
-    const auto carried_count = static_cast<size_t>(inputs - scanned), kept_count = graph.outputs.size() - carried_count;
-    const auto scanned_count = static_cast<size_t>(scanned);
-    const auto flags = [&](const char* attribute, size_t count) {
-      const std::vector<int64_t> values = context.attribute_ints(attribute, std::vector<int64_t>(count, 0));
-      if (values.size() != count) malformed("node " + in_quotes(name) + ": " + attribute + " is of another length");
-      return values;
-    };
-    const std::vector<int64_t> axes = flags("scan_input_axes", scanned_count),
-                               backwards = flags("scan_input_directions", scanned_count),
-                               kept_axes = flags("scan_output_axes", kept_count),
-                               reversed = flags("scan_output_directions", kept_count);
-    std::vector<ValueId> carried, sequences;
-    for (size_t i = 0; i < carried_count; ++i) carried.push_back(context.input(i));
-    Expr steps;
-    std::vector<int> from;
-    for (size_t i = 0; i < scanned_count; ++i) {
-      sequences.push_back(context.input(carried_count + i));
-      from.push_back(rule_axis(context, axes[i], rank_of(context, sequences[i])));
-      const Expr& extent = context.type(sequences[i]).shape[static_cast<size_t>(from[i])];
-      if (i > 0) context.require_equal(steps, extent, "what is scanned is of one length");
-      steps = i > 0 ? steps : extent;
-    }
-    std::vector<ValueId> results =
-        emit_loop(context, steps, no_value, carried, reversed,
-                  [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
-                    Scope body = scope_within(scope, name, &region);
-                    for (size_t i = 0; i < before.size(); ++i) body.values[graph.inputs[i].name] = before[i];
-                    for (size_t i = 0; i < scanned_count; ++i) {
-                      const Expr at = backwards[i] ? steps - 1 - step : Expr(step);
-                      body.values[graph.inputs[carried_count + i].name] =
-                          emit_pick(context, region.capture(sequences[i]), from[i], at);
-                    }
-                    const std::vector<ValueId> results = add_region(body, graph, name, context);
-                    LoopStep after;
-                    after.carried.assign(results.begin(), results.begin() + carried_count);
-                    after.kept.assign(results.begin() + carried_count, results.end());
-                    require_carried(region, carried, after.carried, context);
-                    return after;
-                  });
-    for (size_t i = 0; i < kept_count; ++i) {
-      ValueId& result = results[carried_count + i];
-      const int rank = rank_of(context, result), axis = rule_axis(context, kept_axes[i], rank);
-      std::vector<int64_t> order;
-      for (int64_t d = 1; d < rank; ++d) order.push_back(d);
-      order.insert(order.begin() + axis, 0);
-      result = emit_transpose(context, result, order);
-    }
     return results;
   }
 

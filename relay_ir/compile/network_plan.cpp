@@ -36,7 +36,7 @@ class Places {
     if (at_.count(root) == 0) at_[root] = plan_.add_temporary(storage_bytes(graph_.values[root]));
     BufferUse use = at_[root];
     use.offset = use.offset.plus(aliases_.offset[id]);
-    use.bytes = plan_.size_of(storage_bytes(graph_.values[id]));
+    use.bytes = plan_.extent_of(storage_bytes(graph_.values[id]));
     return use;
   }
   void place(ValueId id, const BufferUse& use) { at_[id] = use; }
@@ -49,7 +49,7 @@ class Places {
   BufferUse one_of_two(ValueId id, const Expr& which) {
     BufferUse use = at_.at(id);
     use.offset = use.offset.plus(plan_.size_of(which * stride(id)));
-    use.bytes = plan_.size_of(storage_bytes(graph_.values[id]));
+    use.bytes = plan_.extent_of(storage_bytes(graph_.values[id]));
     return use;
   }
 
@@ -109,12 +109,19 @@ class NetworkPlan {
     for (size_t i = 1; i < node.inputs.size(); ++i) inputs.push_back(places.use(node.inputs[i]));
     for (const ValueId id : node.outputs) outputs.push_back(places.use(id));
     auto branch = plan_.begin_branch(node.name, condition);
-    Places of_first(regions[0], plan_, inputs, outputs);
-    add(regions[0], of_first);
+    add_way(planned, regions[0], inputs, outputs);
     branch = plan_.turn(branch);
-    Places of_second(regions[1], plan_, inputs, outputs);
-    add(regions[1], of_second);
+    add_way(planned, regions[1], inputs, outputs);
     plan_.end_branch(branch);
+  }
+
+  // With what its nodes rely on beside what those around it do.
+  void add_way(const PlannedGraph& around, const PlannedGraph& region, const std::vector<BufferUse>& inputs,
+               const std::vector<BufferUse>& outputs) {
+    for (size_t i = around.graph.equalities.size(); i < region.graph.equalities.size(); ++i)
+      plan_.add_check(region.graph.equalities[i]);
+    Places places(region, plan_, inputs, outputs);
+    add(region, places);
   }
 
   void add_loop(const PlannedGraph& planned, const Node& node, Places& places) {
@@ -142,8 +149,8 @@ class NetworkPlan {
       const Expr bytes = storage_bytes(region.graph.values[region.graph.outputs[outputs.size()]]);
       const bool is_reversed = !reversed.empty() && reversed[i] != 0;
       const Expr place = is_reversed ? node.attributes.get_dims("steps")[0] - 1 - number : Expr(number);
-      outputs.push_back({kept[i].storage, kept[i].index, kept[i].offset.plus(plan_.size_of(place * bytes)),
-                         plan_.size_of(bytes)});
+      outputs.push_back(
+          {kept[i].storage, kept[i].index, kept[i].offset.plus(plan_.size_of(place * bytes)), plan_.size_of(bytes)});
     }
     Places within(region, plan_, inputs, outputs);
     add(region, within);

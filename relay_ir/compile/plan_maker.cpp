@@ -54,6 +54,10 @@ Size PlanMaker::size_of(const Expr& e) const {
   return plan_size(e, symbols_, counters_);
 }
 
+Size PlanMaker::extent_of(const Expr& e) const {
+  return size_of(branches_ > 0 && !can_prove(e >= 0) ? max(e, 0) : e);
+}
+
 TensorInfo PlanMaker::info(const std::string& name, const TensorType& type) const {
   TensorInfo result{name, type.dtype, {}};
   bool is_open = false;
@@ -94,7 +98,7 @@ BufferUse PlanMaker::add_constant(const std::string& name, const NDArray& origin
 
 BufferUse PlanMaker::add_temporary(const Expr& bytes) {
   const int next = static_cast<int>(plan_.steps.size());
-  plan_.tensors.push_back({size_of(bytes), next, next, -1});
+  plan_.tensors.push_back({extent_of(bytes), next, next, -1});
   return {Storage::arena, static_cast<uint32_t>(plan_.tensors.size() - 1), 0, plan_.tensors.back().bytes};
 }
 
@@ -124,16 +128,16 @@ void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, co
     Step step;
     step.kernel = kernel.symbol;
     step.name = name;
-    step.tasks = size_of(kernel.tasks);
+    step.tasks = extent_of(kernel.tasks);
     for (const Var& parameter : kernel.func.parameters) step.parameters.push_back(size_of(parameter));
     if (target_.backend->launch_of) set_launch(step, target_.backend->launch_of(kernel));
-    step.workspace_bytes = size_of(kernel.workspace_bytes);
+    step.workspace_bytes = extent_of(kernel.workspace_bytes);
     if (operations > 0) {
       constexpr int64_t whole = 1 << 10;
       const double share = smallest(flops_of(kernel.func)) / operations * whole;
-      step.flops = size_of(floor_div(func.flops * static_cast<int64_t>(share + 0.5), whole));
+      step.flops = extent_of(floor_div(func.flops * static_cast<int64_t>(share + 0.5), whole));
     }
-    step.bytes = size_of(floor_div(bytes, kernels));
+    step.bytes = extent_of(floor_div(bytes, kernels));
     const size_t count = kernel.func.buffers.size() - (kernel.has_workspace() ? 1 : 0);
     for (size_t i = 0; i < count; ++i) {
       const Buffer& buffer = kernel.func.buffers[i];
@@ -159,6 +163,7 @@ PlanMaker::Control PlanMaker::begin_branch(const std::string& name, const Buffer
   step.name = name;
   step.buffers = {until(static_cast<int>(at), condition)};
   plan_.steps.push_back(std::move(step));
+  ++branches_;
   return {at, 0};
 }
 
@@ -174,6 +179,16 @@ PlanMaker::Control PlanMaker::turn(Control branch) {
 
 void PlanMaker::end_branch(Control branch) {
   plan_.steps[branch.step].target = static_cast<uint32_t>(plan_.steps.size());
+  --branches_;
+}
+
+void PlanMaker::add_check(const Equality& equal) {
+  Step step;
+  step.kind = StepKind::check;
+  step.kernel = "`" + to_text(equal.a) + "` = `" + to_text(equal.b) + "`";
+  step.name = equal.demanded_by;
+  step.parameters = {size_of(equal.a), size_of(equal.b)};
+  plan_.steps.push_back(std::move(step));
 }
 
 PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& number, const Expr& steps,

@@ -45,12 +45,16 @@ class PlanMaker {
   Control begin_branch(const std::string& name, const BufferUse& condition);
   Control turn(Control branch);
   void end_branch(Control branch);
+  // The run ends where both differ.
+  void add_check(const Equality& equal);
   // `number`: what the step's number is called in expressions within; behind the loop, that of steps that were done.
   Control begin_loop(const std::string& name, const Var& number, const Expr& steps,
                      const std::optional<BufferUse>& condition);
   void end_loop(Control loop, const std::optional<BufferUse>& condition);
 
   Size size_of(const Expr& e) const;
+  // …of memory or work: in a branch that a run does not take they may be negative, and are 0.
+  Size extent_of(const Expr& e) const;
   struct Result {
     Plan plan;
     std::vector<NDArray> constants;  // packed
@@ -66,6 +70,7 @@ class PlanMaker {
 
   const Target& target_;
   std::vector<Var> symbols_, counters_;
+  int branches_ = 0;                        // around the next step
   std::vector<std::pair<int, int>> loops_;  // their first and last steps, inner ones first
   Plan plan_;
   std::vector<Packing> packings_;                                           // by constant

@@ -120,8 +120,7 @@ void UniqueFuncs::add(PlannedGraph& planned) {
       planned.func_of.push_back(0);
       continue;
     }
-    Func func =
-        with_caller_alignment(lower_group(planned.graph, group), planned, group, caller_alignment(target_));
+    Func func = with_caller_alignment(lower_group(planned.graph, group), planned, group, caller_alignment(target_));
     planned.func_of.push_back(add(target_.backend->merges_axes ? merge_axes(func) : std::move(func)));
   }
 }

@@ -1,9 +1,11 @@
 // Control flow: operators with regions, which the plan runs by steps of control (compile/network_plan.h) and the oracle
 // by itself (evaluate.h).
 //
-//   if      of two regions one is computed, as a condition says.  Inputs: the condition, then what the regions use, both
+//   if      of two regions one is computed, as a condition says.  Inputs: the condition, then what the regions use,
+//   both
 //           of which take all of it.
-//   loop    a region is computed again and again.  Inputs: a condition or none, the carried values as they are before the
+//   loop    a region is computed again and again.  Inputs: a condition or none, the carried values as they are before
+//   the
 //           first step, then what the region uses besides.  The region takes the carried values and what it uses, and
 //           gives: whether there is another step, if there is a condition; the carried values after the step; then what
 //           is kept of each step.  Its last symbol is the number of the step.  Results: the carried values after the
@@ -30,10 +32,16 @@ std::vector<TensorType> output_types(const Graph& region) {
   return types;
 }
 
-void require_same(const OpCall& c, const TensorType& a, const TensorType& b, const std::string& what) {
-  const std::string message = what + " " + to_string(a) + " and " + to_string(b);
-  c.require(a.dtype == b.dtype && a.rank() == b.rank(), message);
-  for (int d = 0; d < a.rank(); ++d) c.require_equal(a.shape[d], b.shape[d], message);
+// As far as it is known where `known` holds.
+void require_same(const OpCall& c, const TensorType& a, const TensorType& b, std::span<const Equality> known,
+                  const std::string& what) {
+  const std::string message = c.text() + ": " + what + " " + to_string(a) + " and " + to_string(b);
+  if (a.dtype != b.dtype || a.rank() != b.rank()) throw Error(ErrorCode::shape, message);
+  for (int d = 0; d < a.rank(); ++d) require_equal(a.shape[d], b.shape[d], known, message);
+}
+
+bool is_same_in(const Graph& region, const Expr& a, const Expr& b) {
+  return is_known_equal(as_known_equal(a, region.equalities), as_known_equal(b, region.equalities));
 }
 
 // The region's inputs are those of the node from `first` on.
@@ -42,7 +50,8 @@ void require_inputs(const OpCall& c, const Graph& region, size_t first) {
             "the region takes " + std::to_string(region.inputs.size()) + " values, not those that are given");
   for (size_t i = 0; i < region.inputs.size(); ++i) {
     c.require(c.has_input(first + i), "a value that a region takes is missing");
-    require_same(c, c.inputs[first + i], region.values[region.inputs[i]].type, "a region's input is");
+    require_same(c, c.inputs[first + i], region.values[region.inputs[i]].type, region.equalities,
+                 "a region's input is");
   }
 }
 
@@ -63,9 +72,16 @@ OpDef if_op() {
     c.require(c.has_input(0), "the condition is missing");
     require_condition(c, c.inputs[0]);
     for (const Graph& region : c.regions) require_inputs(c, region, 1);
-    const std::vector<TensorType> types = output_types(c.regions[0]), others = output_types(c.regions[1]);
+    std::vector<TensorType> types = output_types(c.regions[0]);
+    const std::vector<TensorType> others = output_types(c.regions[1]);
     c.require(types.size() == others.size(), "both regions have as many results");
-    for (size_t i = 0; i < types.size(); ++i) require_same(c, types[i], others[i], "results of its regions are");
+    for (size_t i = 0; i < types.size(); ++i) {
+      // What one region knows of a size the other need not.
+      for (int d = 0; d < types[i].rank() && types[i].rank() == others[i].rank(); ++d) {
+        if (is_same_in(c.regions[0], types[i].shape[d], others[i].shape[d])) types[i].shape[d] = others[i].shape[d];
+      }
+      require_same(c, types[i], others[i], c.regions[1].equalities, "results of its regions are");
+    }
     return types;
   };
   return op;
@@ -110,7 +126,7 @@ OpDef loop_op() {
     }
     for (size_t i = 0; i < types.size(); ++i) {
       if (i < static_cast<size_t>(carried)) {
-        require_same(c, c.inputs[1 + i], types[i], "a carried value is before and after a step");
+        require_same(c, c.inputs[1 + i], types[i], region.equalities, "a carried value is before and after a step");
       } else {
         c.require(!has_condition, "what is kept of each step needs a known number of steps");
         types[i].shape.insert(types[i].shape.begin(), steps[0]);

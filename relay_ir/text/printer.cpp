@@ -107,14 +107,14 @@ std::string constant_hash(const NDArray& array) {
 
 namespace {
 
-// From the symbols on; `indent` is that of the lines in it.  `around`: symbols that a graph around it declares.
-std::string body_text(const Graph& graph, ConstantTable* constants, const std::string& indent,
-                      const std::vector<Var>& around) {
+// From the symbols on; `indent` is that of the lines in it.  What the graph around a region knows of sizes it knows,
+// too.
+std::string body_text(const Graph& graph, ConstantTable* constants, const std::string& indent, const Graph* around) {
   using syntax::quote_name;
   auto name = [&](ValueId id) { return id == no_value ? std::string("_") : quote_name(graph.values[id].name); };
   std::string symbols;  // those that are not any integer
   for (const Var& symbol : graph.symbols) {
-    if (std::find(around.begin(), around.end(), symbol) != around.end()) continue;
+    if (around && std::find(around->symbols.begin(), around->symbols.end(), symbol) != around->symbols.end()) continue;
     const std::string bounds = syntax::bounds_text(dimension_bounds(symbol));
     if (!bounds.empty()) symbols += (symbols.empty() ? "" : ", ") + quote_name(symbol.name()) + bounds;
   }
@@ -123,11 +123,10 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
     text += (i ? ", " : "") + name(graph.inputs[i]) + ": " + type_text(graph.values[graph.inputs[i]]);
   }
   text += ")";
-  const size_t known = around.empty() ? 0 : graph.equalities.size();  // those around a region hold within
+  const size_t known = around ? around->equalities.size() : 0;
   for (size_t i = known; i < graph.equalities.size(); ++i) {
     const Equality& equality = graph.equalities[i];
-    text += (&equality == &graph.equalities[0] ? " where " : ", ") + tw::to_text(equality.a) +
-            " == " + tw::to_text(equality.b);
+    text += (i == known ? " where " : ", ") + tw::to_text(equality.a) + " == " + tw::to_text(equality.b);
   }
   text += " {\n";
   for (size_t id = 0; id < graph.values.size(); ++id) {
@@ -156,7 +155,7 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
     }
     text += "\n";
     for (const Graph& region : node.regions)
-      text += indent + "region" + body_text(region, constants, indent + "  ", graph.symbols);
+      text += indent + "region" + body_text(region, constants, indent + "  ", &graph);
   }
   text += indent + "return ";
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
@@ -169,7 +168,7 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
 }  // namespace
 
 std::string to_text(const Graph& graph, ConstantTable* constants) {
-  return "graph " + syntax::quote_name(graph.name) + body_text(graph, constants, "  ", {});
+  return "graph " + syntax::quote_name(graph.name) + body_text(graph, constants, "  ", nullptr);
 }
 
 }  // namespace tw::relay

@@ -17,6 +17,8 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "runtime/artifact/elf_image.h"
 #include "runtime/device/device.h"
@@ -50,7 +52,7 @@ struct CallerEntry {
 
 // On lines of its own: a worker reads and writes only its own, but for `claimed`.
 struct alignas(128) Worker {
-  std::vector<void*> pointers;     // the buffers of all steps, one after the other
+  std::vector<void*> pointers;      // the buffers of all steps, one after the other
   std::vector<int64_t> parameters;  // likewise
   std::vector<int64_t> counters;    // of loops
   std::vector<int64_t> tasks;       // by step: of those that depend on counters
@@ -161,6 +163,7 @@ class CpuProgram final : public Program {
         run_share(step, w, threads);
       });
     });
+    throw_failure();
     end(outputs);
   }
 
@@ -197,6 +200,7 @@ class CpuProgram final : public Program {
       }
       for (size_t i = 0; i < steps_.size(); ++i) samples[i].push_back(seconds[i]);
     }
+    throw_failure();
     end(outputs);
     return medians_of(std::move(samples));
   }
@@ -224,6 +228,7 @@ class CpuProgram final : public Program {
       });
       for (const std::vector<StepSpan>& own : by_worker) spans.insert(spans.end(), own.begin(), own.end());
     }
+    throw_failure();
     end(outputs);
     const auto duration = [](const std::vector<StepSpan>& spans) {
       double last = 0;
@@ -243,7 +248,7 @@ class CpuProgram final : public Program {
     std::vector<bool> meets(steps_.size() + 1, false);
     for (size_t i = 0; i < steps_.size(); ++i) {
       const Step& step = steps_[i].step;
-      if (step.kind != StepKind::kernel) meets[step.target] = true;
+      if (step.kind != StepKind::kernel && step.kind != StepKind::check) meets[step.target] = true;
       if (step.kind == StepKind::loop) meets[i + 1] = true;
     }
     const auto is_on_worker_0 = [](const StepCode& code) { return !code.function || code.tasks <= 1; };
@@ -253,13 +258,15 @@ class CpuProgram final : public Program {
     for (size_t i = 0; i < steps_.size(); ++i) {
       StepCode& code = steps_[i];
       if (meets[i]) all_on_worker_0 &= is_serial, spared = true, is_first = false;
+      if (code.step.kind == StepKind::check) continue;
       if (!code.function) {
         if (i >= range_end) {
           range_end = code.step.target;
           for (size_t k = i; k < range_end; ++k)
             if (!steps_[k].function) range_end = std::max<size_t>(range_end, steps_[k].step.target);
-          is_serial = all_on_worker_0 && std::all_of(steps_.begin() + static_cast<ptrdiff_t>(i),
-                                                     steps_.begin() + static_cast<ptrdiff_t>(range_end), is_on_worker_0);
+          is_serial =
+              all_on_worker_0 && std::all_of(steps_.begin() + static_cast<ptrdiff_t>(i),
+                                             steps_.begin() + static_cast<ptrdiff_t>(range_end), is_on_worker_0);
         }
         if (code.step.buffers.empty()) continue;
         // Worker 0 reads what others may have written, and the others wait for what it says.
@@ -277,6 +284,20 @@ class CpuProgram final : public Program {
       all_on_worker_0 &= is_on_worker_0(code);
       is_first = false;
     }
+  }
+
+  // Of a run that a check has ended.
+  struct Failure {
+    const Step* step;
+    int64_t a, b;
+  };
+  void throw_failure() {
+    if (!failure_) return;
+    const Failure failure = *std::exchange(failure_, std::nullopt);
+    throw Error(ErrorCode::input, failure.step->kernel + " does not hold: the one is " + std::to_string(failure.a) +
+                                      ", the other " + std::to_string(failure.b) +
+                                      (failure.step->name.empty() ? "" : "; " + failure.step->name + " demands it") +
+                                      "\n  help: give inputs of other sizes");
   }
 
   // Calls kernel(step) for each step that is one, in the order of this run.
@@ -299,6 +320,13 @@ class CpuProgram final : public Program {
     int64_t& counter = worker.counters[step.counter];
     bool goes_on = true;  // a loop does another step; nothing is skipped
     if (step.kind == StepKind::jump) return step.target;
+    if (step.kind == StepKind::check) {
+      update_counters(code, worker);
+      const int64_t* sizes = worker.parameters.data() + code.first_parameter;
+      if (sizes[0] == sizes[1]) return i + 1;
+      if (w == 0) failure_ = Failure{&step, sizes[0], sizes[1]};
+      return steps_.size();
+    }
     if (step.kind == StepKind::loop || step.kind == StepKind::repeat) {
       counter = step.kind == StepKind::loop ? 0 : counter + 1;
       const int64_t steps = code.tasks == unknown_tasks ? step.tasks.at({}, worker.counters) : code.tasks;
@@ -320,9 +348,7 @@ class CpuProgram final : public Program {
     return answer;
   }
 
-  static int64_t first_task(int64_t tasks, int w, int workers) {
-    return (w * tasks + workers - 1) / workers;
-  }
+  static int64_t first_task(int64_t tasks, int w, int workers) { return (w * tasks + workers - 1) / workers; }
 
   struct Piece {
     int64_t begin, end;
@@ -377,7 +403,7 @@ class CpuProgram final : public Program {
     Worker& worker = workers_[w];
     const size_t index = index_of(step);
     const int64_t execution = (++worker.executions[index] & execution_mask) + 1;  // never 0, which new claims are of
-    if (w != 0 && step.tasks <= 1) return false;  // a single task stays with worker 0
+    if (w != 0 && step.tasks <= 1) return false;                                  // a single task stays with worker 0
     update_counters(step, worker);
     const int64_t tasks = step.tasks == unknown_tasks ? worker.tasks[index] : step.tasks;
     void** pointers = worker.pointers.data() + step.first_pointer;
@@ -473,6 +499,7 @@ class CpuProgram final : public Program {
   int version_ = -1;  // of the memory that the workers' pointers are into
   std::vector<StepCode> steps_;
   std::array<bool, 2> answers_{};  // to conditions
+  std::optional<Failure> failure_;
   int64_t most_tasks_ = 1;  // of a step
   std::vector<CallerEntry> caller_entries_;
   std::vector<Worker> workers_;

@@ -63,10 +63,11 @@ struct BufferUse {
 //   skip     goes to `target` where the condition is false
 //   jump     goes to `target`
 //   loop     sets the counter to 0; goes to `target`, behind the loop, where it has no step to do
+//   check    ends the run with Error(input) where its two parameters differ; `kernel` says what they are
 //   repeat   adds 1 to the counter; goes to `target`, behind its `loop`, where there is another step to do
 // A loop does as many steps as `tasks` says, and none after its condition is false.  Its counter is the number of the
 // step within, and how many were done behind it.  A condition is buffer 0 where there is one: a byte, 0 is false.
-enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat };
+enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check };
 
 struct Step {
   StepKind kind = StepKind::kernel;

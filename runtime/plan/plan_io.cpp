@@ -106,7 +106,7 @@ void write_step(ByteWriter& out, const Step& step) {
 Step read_step(ByteReader& in) {
   Step step;
   const auto kind = in.get<uint8_t>();
-  if (kind > static_cast<uint8_t>(StepKind::repeat)) in.fail("an unknown kind of step");
+  if (kind > static_cast<uint8_t>(StepKind::check)) in.fail("an unknown kind of step");
   step.kind = static_cast<StepKind>(kind);
   step.target = in.get<uint32_t>();
   step.counter = in.get<uint32_t>();
@@ -304,6 +304,10 @@ class ControlCheck {
     const size_t target = step.target;
     const bool has_condition = step.buffers.size() == 1 && step.buffers[0].bytes == 1;
     if (step.buffers.size() > 1 || (!step.buffers.empty() && !has_condition)) fail(i, "its condition is not one byte");
+    if (step.kind == StepKind::check) {
+      if (step.parameters.size() != 2 || !step.buffers.empty()) fail(i, "it does not compare two sizes");
+      return i + 1;
+    }
     if (step.workspace_bytes != 0 || !step.parameters.empty()) fail(i, "control has a workspace or parameters");
     if (target <= i || target > end || !problem_.empty()) return fail(i, "it goes nowhere"), end;
     const Step& last = plan_.steps[target - 1];
@@ -391,7 +395,8 @@ std::string find_plan_problem(const Plan& plan) {
     };
     may_have_counters(step.tasks);
     for (const Size& parameter : step.parameters) may_have_counters(parameter);
-    for (const BufferUse& use : step.buffers) may_have_counters(use.offset), is_known = is_known && use.bytes.is_known();
+    for (const BufferUse& use : step.buffers)
+      may_have_counters(use.offset), is_known = is_known && use.bytes.is_known();
   }
   if (!is_known) return "a size in it depends on dimensions or counters that it does not have";
   ControlCheck control(plan);

@@ -1,0 +1,182 @@
+#include "frontends/onnx/control.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "frontends/emit.h"
+#include "tensor_ir/arith/simplify.h"
+
+namespace tw::frontends::onnx {
+namespace {
+
+// Branches whose results differ, on sizes: the model goes on with one of them.  Exporters write so what takes a dimension
+// away where it is 1.
+void require_same_types(const relay::Graph& a, const relay::Graph& b, const Expr& truth, Context& context) {
+  if (a.outputs.size() != b.outputs.size()) context.refuse("branches with different numbers of results");
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    const TensorType &x = a.values[a.outputs[i]].type, &y = b.values[b.outputs[i]].type;
+    bool is_same = x.dtype == y.dtype && x.rank() == y.rank();
+    for (int d = 0; is_same && d < x.rank(); ++d) {
+      const auto m = as_int(x.shape[d]), n = as_int(y.shape[d]);
+      is_same = !m || !n || *m == *n;
+    }
+    const auto* comparison = !is_same && truth.is_defined() ? truth.as<Binary>() : nullptr;
+    if (comparison && (comparison->op == BinaryOp::eq || comparison->op == BinaryOp::ne))
+      context.assume_equal(comparison->a, comparison->b);
+    if (!is_same)
+      context.refuse("results of different types, " + to_string(x) + " and " + to_string(y) +
+                     ", on a condition that a run decides");
+  }
+}
+
+std::vector<ValueId> import_if(Context& context, const std::string& name, const AddGraph& add_graph) {
+  const ValueId condition = context.input(0);
+  const TensorType& type = context.type(condition);
+  if (!type.dtype.is_bool() || !static_shape(type) || element_count(*static_shape(type)) != 1)
+    malformed("node " + in_quotes(name) + ": the condition of If is one bool");
+  const Graph* branches[] = {&context.attribute_graph("then_branch"), &context.attribute_graph("else_branch")};
+  const Expr truth = context.known_truth(condition);  // in terms of open dimensions
+  if (const auto known = truth.is_defined() ? as_int(truth) : std::nullopt) {
+    return add_graph(*branches[*known ? 0 : 1], name, nullptr, {});
+  }
+  std::vector<Region::Result> regions;
+  for (const Graph* branch : branches) {
+    const std::string place = name + (regions.empty() ? "/then" : "/else");
+    Region region(context.import(), place);
+    regions.push_back(region.finish(add_graph(*branch, place, &region, {})));
+  }
+  require_same_types(regions[0].graph, regions[1].graph, truth, context);
+  return emit_if(context, emit_reshape(context, condition, {}), std::move(regions[0]), std::move(regions[1]));
+}
+
+// What a step changes has one type.
+void require_carried(const Region& region, const std::vector<ValueId>& before, const std::vector<ValueId>& after,
+                     Context& context) {
+  for (size_t i = 0; i < before.size(); ++i) {
+    const TensorType &x = region.outside(before[i]).type, &y = context.type(after[i]);
+    if (x.dtype != y.dtype || x.rank() != y.rank()) {
+      context.refuse("a value that is " + to_string(x) + " before and " + to_string(y) + " after a step");
+    }
+    for (int d = 0; d < x.rank(); ++d) {
+      const auto m = as_int(x.shape[d]), n = as_int(y.shape[d]);
+      if ((m && n && *m != *n) || (m.has_value() != n.has_value()))
+        context.refuse("a value that grows: " + to_string(x) + " before and " + to_string(y) + " after a step");
+    }
+  }
+}
+
+// As many steps as are known, or as there can be: then a condition ends the loop.
+std::vector<ValueId> import_loop(Context& context, const std::string& name, const AddGraph& add_graph) {
+  const Graph& graph = context.attribute_graph("body");
+  const size_t carried_count = context.input_count() < 2 ? 0 : context.input_count() - 2;
+  if (graph.inputs.size() != carried_count + 2 || graph.outputs.size() < carried_count + 1)
+    malformed("node " + in_quotes(name) + ": the body of Loop does not fit its inputs");
+  const ValueId count = context.optional_input(0);
+  ValueId condition = context.optional_input(1);
+  Expr steps(std::numeric_limits<int64_t>::max());
+  const Expr known_count = count == no_value ? steps : context.known_number(count);
+  if (known_count.is_defined()) steps = max(known_count, 0);
+  if (condition != no_value) {
+    const Expr truth = context.known_truth(condition);
+    const auto known = truth.is_defined() ? as_int(truth) : std::nullopt;
+    if (known && *known == 0) steps = 0;
+    condition = known ? no_value : emit_reshape(context, condition, {});
+  }
+  // A count that a run computes is compared in each step.
+  const auto is_below_count = [&](Region* region, const Expr& step) {
+    const ValueId limit = region ? region->capture(count) : count;
+    return context.emit("less", {context.emit_sizes({step}, {}), emit_reshape(context, limit, {})});
+  };
+  if (!known_count.is_defined()) {
+    const ValueId has_first = is_below_count(nullptr, 0);
+    condition = condition == no_value ? has_first : context.emit("logical_and", {condition, has_first});
+  }
+  std::vector<ValueId> carried;
+  for (size_t i = 0; i < carried_count; ++i) carried.push_back(context.input(2 + i));
+  return emit_loop(context, simplify(steps), condition, carried, {},
+                   [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
+                     std::vector<ValueId> inputs{context.emit_sizes({step}, {}), emit_scalar(context, boolean, 1)};
+                     inputs.insert(inputs.end(), before.begin(), before.end());
+                     const std::vector<ValueId> results = add_graph(graph, name, &region, inputs);
+                     LoopStep after;
+                     const Expr truth = context.known_truth(results[0]);
+                     const bool goes_on = truth.is_defined() && as_int(truth).value_or(0) != 0;
+                     if (!goes_on) after.condition = emit_reshape(context, results[0], {});
+                     if (!known_count.is_defined()) {
+                       const ValueId has_next = is_below_count(&region, Expr(step) + 1);
+                       after.condition = goes_on ? has_next : context.emit("logical_and", {after.condition, has_next});
+                     } else if (goes_on && condition != no_value) {
+                       after.condition = emit_scalar(context, boolean, 1);
+                     }
+                     after.carried.assign(results.begin() + 1, results.begin() + 1 + carried_count);
+                     after.kept.assign(results.begin() + 1 + carried_count, results.end());
+                     require_carried(region, carried, after.carried, context);
+                     if (after.condition != no_value && !after.kept.empty())
+                       context.refuse("results of each step where a run decides how many there are");
+                     return after;
+                   });
+}
+
+std::vector<ValueId> import_scan(Context& context, const std::string& name, const AddGraph& add_graph) {
+  if (context.opset() < 9) context.refuse("Scan of before opset 9");
+  const Graph& graph = context.attribute_graph("body");
+  const int64_t scanned = context.attribute_int("num_scan_inputs", 0);
+  const auto inputs = static_cast<int64_t>(context.input_count());
+  if (scanned < 1 || scanned > inputs || static_cast<int64_t>(graph.inputs.size()) != inputs ||
+      static_cast<int64_t>(graph.outputs.size()) < inputs - scanned)
+    malformed("node " + in_quotes(name) + ": the body of Scan does not fit its inputs");
+  const auto carried_count = static_cast<size_t>(inputs - scanned), kept_count = graph.outputs.size() - carried_count;
+  const auto scanned_count = static_cast<size_t>(scanned);
+  const auto flags = [&](const char* attribute, size_t count) {
+    const std::vector<int64_t> values = context.attribute_ints(attribute, std::vector<int64_t>(count, 0));
+    if (values.size() != count) malformed("node " + in_quotes(name) + ": " + attribute + " is of another length");
+    return values;
+  };
+  const std::vector<int64_t> axes = flags("scan_input_axes", scanned_count),
+                             backwards = flags("scan_input_directions", scanned_count),
+                             kept_axes = flags("scan_output_axes", kept_count),
+                             reversed = flags("scan_output_directions", kept_count);
+  std::vector<ValueId> carried, sequences;
+  for (size_t i = 0; i < carried_count; ++i) carried.push_back(context.input(i));
+  Expr steps;
+  std::vector<int> from;
+  for (size_t i = 0; i < scanned_count; ++i) {
+    sequences.push_back(context.input(carried_count + i));
+    from.push_back(rule_axis(context, axes[i], rank_of(context, sequences[i])));
+    const Expr& extent = context.type(sequences[i]).shape[static_cast<size_t>(from[i])];
+    if (i > 0) context.require_equal(steps, extent, "what is scanned is of one length");
+    steps = i > 0 ? steps : extent;
+  }
+  std::vector<ValueId> results =
+      emit_loop(context, steps, no_value, carried, reversed,
+                [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
+                  std::vector<ValueId> inputs = before;
+                  for (size_t i = 0; i < scanned_count; ++i) {
+                    const Expr at = backwards[i] ? steps - 1 - step : Expr(step);
+                    inputs.push_back(emit_pick(context, region.capture(sequences[i]), from[i], at));
+                  }
+                  const std::vector<ValueId> results = add_graph(graph, name, &region, inputs);
+                  LoopStep after;
+                  after.carried.assign(results.begin(), results.begin() + carried_count);
+                  after.kept.assign(results.begin() + carried_count, results.end());
+                  require_carried(region, carried, after.carried, context);
+                  return after;
+                });
+  for (size_t i = 0; i < kept_count; ++i) {
+    ValueId& result = results[carried_count + i];
+    const int rank = rank_of(context, result), axis = rule_axis(context, kept_axes[i], rank);
+    std::vector<int64_t> order;
+    for (int64_t d = 1; d < rank; ++d) order.push_back(d);
+    order.insert(order.begin() + axis, 0);
+    result = emit_transpose(context, result, order);
+  }
+  return results;
+}
+
+}  // namespace
+
+ControlRule find_control_rule(std::string_view op_type) {
+  return op_type == "If" ? import_if : op_type == "Loop" ? import_loop : op_type == "Scan" ? import_scan : nullptr;
+}
+
+}  // namespace tw::frontends::onnx

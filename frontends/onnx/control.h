@@ -1,0 +1,23 @@
+// If, Loop and Scan: the rules of operators with graphs within them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontends/control.h"
+#include "frontends/onnx/context.h"
+
+namespace tw::frontends::onnx {
+
+// Imports a graph within the node, at a place that names it, into the graph of ours that is built or, with `region`,
+// into that one.  `inputs`: what its inputs are.  Gives its results; what it uses of outside is found by name.
+using AddGraph = std::function<std::vector<ValueId>(const Graph& graph, const std::string& place, Region* region,
+                                                    const std::vector<ValueId>& inputs)>;
+// `name`: of the node.
+using ControlRule = std::vector<ValueId> (*)(Context& context, const std::string& name, const AddGraph& add_graph);
+
+ControlRule find_control_rule(std::string_view op_type);  // null: no such operator has graphs within it
+
+}  // namespace tw::frontends::onnx
