@@ -159,7 +159,7 @@ Executable build_standalone(const Func& func, const Schedule& schedule, const Ta
                                             : maker.add_input(buffer->name, type));
   }
   constexpr int bytes_moved = 0;  // which nobody asks a candidate
-  maker.add_steps(func.name, scheduled, bytes_moved, [&](size_t i) { return uses[i]; });
+  maker.add_steps(func.name, scheduled, scheduled.func.parameters, bytes_moved, [&](size_t i) { return uses[i]; });
   CodegenOptions options;
   options.wants_report = report != nullptr;
   auto [plan, constants] = std::move(maker).finish(options.jobs);

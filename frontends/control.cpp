@@ -82,7 +82,7 @@ Region::Result Region::finish(const std::vector<ValueId>& outputs) {
   return result;
 }
 
-std::vector<ValueId> emit_if(Builder& b, ValueId condition, Region::Result first, Region::Result second) {
+std::vector<ValueId> emit_branch(Builder& b, ValueId condition, Region::Result first, Region::Result second) {
   // Both take what one of them uses.
   std::vector<ValueId> inputs{condition};
   for (const Region::Result* region : {&first, &second})
@@ -101,7 +101,7 @@ std::vector<ValueId> emit_if(Builder& b, ValueId condition, Region::Result first
   std::vector<Graph> regions;
   regions.push_back(std::move(first.graph));
   regions.push_back(std::move(second.graph));
-  return b.emit_control("if", std::move(inputs), {}, std::move(regions));
+  return b.emit_control("branch", std::move(inputs), {}, std::move(regions));
 }
 
 std::vector<ValueId> emit_loop(

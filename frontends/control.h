@@ -45,7 +45,7 @@ class Region {
 };
 
 // One of two regions of results of the same types, each finished.
-std::vector<ValueId> emit_if(Builder& b, ValueId condition, Region::Result first, Region::Result second);
+std::vector<ValueId> emit_branch(Builder& b, ValueId condition, Region::Result first, Region::Result second);
 
 struct LoopStep {
   ValueId condition = no_value;        // whether there is another step

@@ -35,14 +35,18 @@ PassSubject subject(const Graph& graph) {
 }
 
 // On the graph's regions first.
-Graph run_pass(const PassRow& pass, const Graph& graph, const PassContext& context) {
-  if (pass.is_optional && is_skipped(pass.name)) return graph;
-  Graph before = graph, after;
+Graph apply(const PassFunction& pass, Graph graph, const PassContext& context) {
   PassContext within = context;
   within.in_place.clear();  // names of the model's inputs and outputs
-  for (Node& node : before.nodes)
-    for (Graph& region : node.regions) region = run_pass(pass, region, within);
-  run_in_scope(pass.name, subject(before), [&] { return after = pass.function(before, context), subject(after); });
+  for (Node& node : graph.nodes)
+    for (Graph& region : node.regions) region = apply(pass, std::move(region), within);
+  return pass(graph, context);
+}
+
+Graph run_pass(const PassRow& pass, const Graph& graph, const PassContext& context) {
+  if (pass.is_optional && is_skipped(pass.name)) return graph;
+  Graph after;
+  run_in_scope(pass.name, subject(graph), [&] { return after = apply(pass.function, graph, context), subject(after); });
   return after;
 }
 
@@ -78,7 +82,8 @@ Graph run_passes(const Graph& graph, const PassContext& context) {
 
 PassFunction find_pass(std::string_view name) {
   for (const PassRow& row : rows()) {
-    if (name == row.name) return row.function;
+    if (name == row.name)
+      return [&row](const Graph& graph, const PassContext& context) { return apply(row.function, graph, context); };
   }
   return {};
 }

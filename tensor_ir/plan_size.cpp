@@ -1,6 +1,7 @@
 #include "tensor_ir/plan_size.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/text/printer.h"
@@ -19,17 +20,18 @@ constexpr std::pair<BinaryOp, Size::Op> operators[] = {
 };
 
 // Whether `e` is made of these operators.
-bool append(const Expr& e, const std::vector<Var>& symbols, const std::vector<Var>& counters, Size::Program& program) {
+bool append(const Expr& e, const std::vector<Var>& symbols, const Counters& counters, Size::Program& program) {
   if (const auto value = as_int(e)) {
     program.push_back({Size::Op::number, *value});
     return true;
   }
   if (e.kind() == NodeKind::Var) {
-    const auto counter = std::find(counters.begin(), counters.end(), Var::of(e));
+    if (const auto counter = counters.find(Var::of(e)); counter != counters.end()) {
+      program.push_back({Size::Op::counter, counter->second});
+      return true;
+    }
     const auto symbol = std::find(symbols.begin(), symbols.end(), Var::of(e));
-    program.push_back(counter != counters.end()
-                          ? Size::Instruction{Size::Op::counter, counter - counters.begin()}
-                          : Size::Instruction{Size::Op::symbol, symbol - symbols.begin()});
+    program.push_back({Size::Op::symbol, symbol - symbols.begin()});
     return true;
   }
   if (const auto* negated = e.as<Unary>(); negated && negated->op == UnaryOp::negate) {
@@ -49,16 +51,17 @@ bool append(const Expr& e, const std::vector<Var>& symbols, const std::vector<Va
 
 }  // namespace
 
-std::optional<Size> as_size(const Expr& e, const std::vector<Var>& symbols, const std::vector<Var>& counters) {
+std::optional<Size> as_size(const Expr& e, const std::vector<Var>& symbols, const Counters& counters) {
   const Expr simple = simplify(e);
   if (const auto value = as_int(simple)) return *value;
   Size::Program program;
   const bool is_known = append(simple, symbols, counters, program);
   const Size size(std::move(program));
-  return is_known && size.is_well_formed(symbols.size(), counters.size()) ? std::optional(size) : std::nullopt;
+  return is_known && size.is_well_formed(symbols.size(), std::numeric_limits<int64_t>::max()) ? std::optional(size)
+                                                                                              : std::nullopt;
 }
 
-Size plan_size(const Expr& e, const std::vector<Var>& symbols, const std::vector<Var>& counters) {
+Size plan_size(const Expr& e, const std::vector<Var>& symbols, const Counters& counters) {
   const auto size = as_size(e, symbols, counters);
   if (!size) internal_error("plan_size: `" + to_text(e) + "` is no size");
   return *size;

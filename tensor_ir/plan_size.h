@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/plan/size.h"
@@ -9,10 +10,13 @@
 
 namespace tw {
 
-// An i64 of constants, `symbols` and `counters`, each of which is its position in the list; nothing when `e` has anything
-// else in it.
-std::optional<Size> as_size(const Expr& e, const std::vector<Var>& symbols, const std::vector<Var>& counters = {});
+// Numbers of Plan::counters, by the variables that stand for them.
+using Counters = std::unordered_map<Var, int64_t>;
+
+// An i64 of constants, `symbols`, each of which is its position in the list, and counters; nothing when `e` has
+// anything else in it.
+std::optional<Size> as_size(const Expr& e, const std::vector<Var>& symbols, const Counters& counters = {});
 // …of which it is known that there is nothing else.
-Size plan_size(const Expr& e, const std::vector<Var>& symbols, const std::vector<Var>& counters = {});
+Size plan_size(const Expr& e, const std::vector<Var>& symbols, const Counters& counters = {});
 
 }  // namespace tw

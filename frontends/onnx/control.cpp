@@ -46,7 +46,7 @@ std::vector<ValueId> import_if(Context& context, const std::string& name, const 
     regions.push_back(region.finish(add_graph(*branch, place, &region, {})));
   }
   require_same_types(regions[0].graph, regions[1].graph, truth, context);
-  return emit_if(context, emit_reshape(context, condition, {}), std::move(regions[0]), std::move(regions[1]));
+  return emit_branch(context, emit_reshape(context, condition, {}), std::move(regions[0]), std::move(regions[1]));
 }
 
 // What a step changes has one type.

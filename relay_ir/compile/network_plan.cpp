@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "relay_ir/in_place.h"
+#include "tensor_ir/dimension.h"
 
 namespace tw::relay {
 namespace {
@@ -93,9 +94,10 @@ class NetworkPlan {
         continue;
       }
       if (group.nodes.empty() && planned.is_carried(group.outputs[0])) places.place_twice(group.outputs[0]);
-      const ScheduledFunc& func = funcs_[planned.func_of[i]];
+      const auto& [number, parameters] = planned.func_of[i];
+      const ScheduledFunc& func = funcs_[number];
       const std::vector<ValueId> values = buffer_values(planned.graph, group);
-      plan_.add_steps(group.name, func, bytes_moved(planned.graph, group, planned.aliases),
+      plan_.add_steps(group.name, func, parameters, bytes_moved(planned.graph, group, planned.aliases),
                       [&](size_t position) { return places.use(values[position], func.layouts[position]); });
     }
   }
@@ -128,6 +130,7 @@ class NetworkPlan {
     const PlannedGraph& region = planned.regions.at(node.name)[0];
     const std::vector<ValueId>& carried = planned.carried.at(node.name);
     const Var number = region.graph.symbols.back();
+    const Var done = dimension("done", {0});
     const Expr read = floor_mod(number, 2), written = Expr(1) - read;
     std::vector<BufferUse> used, kept;  // outside
     for (size_t i = 1 + carried.size(); i < node.inputs.size(); ++i) used.push_back(places.use(node.inputs[i]));
@@ -136,7 +139,7 @@ class NetworkPlan {
     const bool has_condition = !node.inputs.empty() && node.inputs[0] != no_value;
     std::optional<BufferUse> condition;
     if (has_condition) condition = places.use(node.inputs[0]);
-    const auto loop = plan_.begin_loop(node.name, number, node.attributes.get_dims("steps")[0], condition);
+    const auto loop = plan_.begin_loop(node.name, number, done, node.attributes.get_dims("steps")[0], condition);
     std::vector<BufferUse> inputs, outputs;
     if (has_condition) outputs.push_back(plan_.add_temporary(1));
     for (const ValueId id : carried) {
@@ -155,7 +158,8 @@ class NetworkPlan {
     Places within(region, plan_, inputs, outputs);
     add(region, within);
     plan_.end_loop(loop, has_condition ? std::optional(outputs[0]) : std::nullopt);
-    for (size_t i = 0; i < carried.size(); ++i) places.place(node.outputs[i], places.one_of_two(carried[i], read));
+    for (size_t i = 0; i < carried.size(); ++i)
+      places.place(node.outputs[i], places.one_of_two(carried[i], floor_mod(done, 2)));
   }
 
   const std::vector<ScheduledFunc>& funcs_;

@@ -115,27 +115,32 @@ BufferUse PlanMaker::until(int step, BufferUse use) {
   return use;
 }
 
-void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, const Expr& bytes,
-                          const std::function<BufferUse(size_t)>& use) {
+void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, const std::vector<Var>& parameters,
+                          const Expr& bytes, const std::function<BufferUse(size_t)>& use) {
+  check(parameters.size() == func.func.parameters.size(), "compile: every parameter of a Func is something");
+  Substitution own;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (!(parameters[i] == func.func.parameters[i])) own[func.func.parameters[i]] = parameters[i];
+  const auto here = [&](const Expr& e) { return own.empty() ? e : substitute(e, own); };
   const auto kernels = static_cast<int64_t>(func.lowered.kernels.size());
   const int last = static_cast<int>(plan_.steps.size() + func.lowered.kernels.size()) - 1;
   std::unordered_map<Buffer, BufferUse> temporaries;
   for (const Buffer& buffer : func.lowered.temporaries)
-    temporaries[buffer] = until(last, add_temporary(bytes_of(buffer->dtype, buffer->shape)));
+    temporaries[buffer] = until(last, add_temporary(here(bytes_of(buffer->dtype, buffer->shape))));
   double operations = 0;  // of all kernels as they are scheduled: their shares of the work
-  for (const Kernel& kernel : func.lowered.kernels) operations += smallest(flops_of(kernel.func));
+  for (const Kernel& kernel : func.lowered.kernels) operations += smallest(here(flops_of(kernel.func)));
   for (const Kernel& kernel : func.lowered.kernels) {
     Step step;
     step.kernel = kernel.symbol;
     step.name = name;
-    step.tasks = extent_of(kernel.tasks);
-    for (const Var& parameter : kernel.func.parameters) step.parameters.push_back(size_of(parameter));
+    step.tasks = extent_of(here(kernel.tasks));
+    for (const Var& parameter : kernel.func.parameters) step.parameters.push_back(size_of(here(parameter)));
     if (target_.backend->launch_of) set_launch(step, target_.backend->launch_of(kernel));
-    step.workspace_bytes = extent_of(kernel.workspace_bytes);
+    step.workspace_bytes = extent_of(here(kernel.workspace_bytes));
     if (operations > 0) {
       constexpr int64_t whole = 1 << 10;
-      const double share = smallest(flops_of(kernel.func)) / operations * whole;
-      step.flops = extent_of(floor_div(func.flops * static_cast<int64_t>(share + 0.5), whole));
+      const double share = smallest(here(flops_of(kernel.func))) / operations * whole;
+      step.flops = extent_of(floor_div(here(func.flops) * static_cast<int64_t>(share + 0.5), whole));
     }
     step.bytes = extent_of(floor_div(bytes, kernels));
     const size_t count = kernel.func.buffers.size() - (kernel.has_workspace() ? 1 : 0);
@@ -146,11 +151,11 @@ void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, co
         continue;
       }
       // Lowering flattens buffers and keeps their names.
-      const auto& parameters = func.func.buffers;
+      const auto& buffers = func.func.buffers;
       const auto position =
-          std::find_if(parameters.begin(), parameters.end(), [&](const Buffer& b) { return b->name == buffer->name; });
-      check(position != parameters.end(), "compile: a kernel uses the buffers of its Func");
-      step.buffers.push_back(until(static_cast<int>(plan_.steps.size()), use(position - parameters.begin())));
+          std::find_if(buffers.begin(), buffers.end(), [&](const Buffer& b) { return b->name == buffer->name; });
+      check(position != buffers.end(), "compile: a kernel uses the buffers of its Func");
+      step.buffers.push_back(until(static_cast<int>(plan_.steps.size()), use(position - buffers.begin())));
     }
     plan_.steps.push_back(std::move(step));
   }
@@ -191,19 +196,20 @@ void PlanMaker::add_check(const Equality& equal) {
   plan_.steps.push_back(std::move(step));
 }
 
-PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& number, const Expr& steps,
+PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& number, const Var& done, const Expr& steps,
                                          const std::optional<BufferUse>& condition) {
   const auto at = static_cast<uint32_t>(plan_.steps.size());
   Step step;
   step.kind = StepKind::loop;
-  step.counter = static_cast<uint32_t>(counters_.size());
+  step.counter = static_cast<uint32_t>(plan_.counters.size());
   step.name = name;
   step.tasks = size_of(steps);
   if (condition) step.buffers = {until(static_cast<int>(at), *condition)};
+  const uint32_t counter = step.counter;
+  counters_[number] = counter, counters_[done] = counter;
   plan_.counters.push_back(step.tasks);
   plan_.steps.push_back(std::move(step));
-  counters_.push_back(number);
-  return {at, static_cast<uint32_t>(counters_.size()) - 1};
+  return {at, counter};
 }
 
 void PlanMaker::end_loop(Control loop, const std::optional<BufferUse>& condition) {

@@ -12,6 +12,7 @@
 #include "relay_ir/compile/scheduled_func.h"
 #include "relay_ir/graph.h"
 #include "runtime/plan/plan.h"
+#include "tensor_ir/plan_size.h"
 
 namespace tw::relay {
 
@@ -32,13 +33,13 @@ class PlanMaker {
   // Memory that lives from the first to the last step that uses it; through a loop that both lie on different sides of.
   BufferUse add_temporary(const Expr& bytes);
 
-  // The kernels of a Func, which together move so many bytes.  `use`: where a buffer of the Func is, by position;
-  // asked for those that a kernel uses.
-  void add_steps(const std::string& name, const ScheduledFunc& func, const Expr& bytes,
-                 const std::function<BufferUse(size_t)>& use);
+  // The kernels of a Func, which together move so many bytes.  `parameters`: what its parameters are here.  `use`:
+  // where a buffer of the Func is, by position; asked for those that a kernel uses.
+  void add_steps(const std::string& name, const ScheduledFunc& func, const std::vector<Var>& parameters,
+                 const Expr& bytes, const std::function<BufferUse(size_t)>& use);
 
-  // Steps of control (StepKind): `begin` adds the first of a branch, which leads to where `end` is called; `turn` ends its
-  // first way and begins the other.
+  // Steps of control (StepKind): `begin` adds the first of a branch, which leads to where `end` is called; `turn` ends
+  // its first way and begins the other.
   struct Control {
     uint32_t step = 0, counter = 0;
   };
@@ -47,8 +48,8 @@ class PlanMaker {
   void end_branch(Control branch);
   // The run ends where both differ.
   void add_check(const Equality& equal);
-  // `number`: what the step's number is called in expressions within; behind the loop, that of steps that were done.
-  Control begin_loop(const std::string& name, const Var& number, const Expr& steps,
+  // In expressions, `number` is the step's within the loop, and `done` that of all steps behind it.
+  Control begin_loop(const std::string& name, const Var& number, const Var& done, const Expr& steps,
                      const std::optional<BufferUse>& condition);
   void end_loop(Control loop, const std::optional<BufferUse>& condition);
 
@@ -69,7 +70,8 @@ class PlanMaker {
   void place_temporaries();
 
   const Target& target_;
-  std::vector<Var> symbols_, counters_;
+  std::vector<Var> symbols_;
+  Counters counters_;
   int branches_ = 0;                        // around the next step
   std::vector<std::pair<int, int>> loops_;  // their first and last steps, inner ones first
   Plan plan_;

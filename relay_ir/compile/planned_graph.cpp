@@ -106,7 +106,7 @@ void for_each_group(const PlannedGraph& planned,
   for (size_t i = 0; i < planned.groups.size(); ++i) {
     const Node* control = control_of(planned.graph, planned.groups[i]);
     if (!control) {
-      visit(planned.graph, planned.groups[i], planned.func_of[i]);
+      visit(planned.graph, planned.groups[i], planned.func_of[i].func);
       continue;
     }
     for (const PlannedGraph& region : planned.regions.at(control->name)) for_each_group(region, visit);
@@ -117,11 +117,13 @@ void UniqueFuncs::add(PlannedGraph& planned) {
   for (const Group& group : planned.groups) {
     if (const Node* control = control_of(planned.graph, group)) {
       for (PlannedGraph& region : planned.regions.at(control->name)) add(region);
-      planned.func_of.push_back(0);
+      planned.func_of.emplace_back();
       continue;
     }
     Func func = with_caller_alignment(lower_group(planned.graph, group), planned, group, caller_alignment(target_));
-    planned.func_of.push_back(add(target_.backend->merges_axes ? merge_axes(func) : std::move(func)));
+    if (target_.backend->merges_axes) func = merge_axes(func);
+    std::vector<Var> parameters = func.parameters;
+    planned.func_of.push_back({add(std::move(func)), std::move(parameters)});
   }
 }
 

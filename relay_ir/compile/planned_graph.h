@@ -17,7 +17,12 @@ struct PlannedGraph {
   Graph graph;
   std::vector<Group> groups;  // in the order of a run
   Aliases aliases;
-  std::vector<size_t> func_of;                             // by group: of UniqueFuncs; none of control flow
+  // By group, of those that are no control flow: one of UniqueFuncs, and what its parameters are here.
+  struct FuncUse {
+    size_t func = 0;
+    std::vector<Var> parameters;
+  };
+  std::vector<FuncUse> func_of;
   std::map<std::string, std::vector<PlannedGraph>> regions;  // by node
   std::map<std::string, std::vector<ValueId>> carried;       // by loop: copies of what it carries into its first step
   std::unordered_map<ValueId, int64_t> alignment;            // of values that begin elsewhere than others: bytes

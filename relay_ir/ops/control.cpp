@@ -1,7 +1,7 @@
 // Control flow: operators with regions, which the plan runs by steps of control (compile/network_plan.h) and the oracle
 // by itself (evaluate.h).
 //
-//   if      of two regions one is computed, as a condition says.  Inputs: the condition, then what the regions use,
+//   branch  of two regions one is computed, as a condition says.  Inputs: the condition, then what the regions use,
 //   both
 //           of which take all of it.
 //   loop    a region is computed again and again.  Inputs: a condition or none, the carried values as they are before
@@ -59,9 +59,9 @@ void require_condition(const OpCall& c, const TensorType& type) {
   c.require(type.dtype == boolean && type.rank() == 0, "a condition is bool[], not " + to_string(type));
 }
 
-OpDef if_op() {
+OpDef branch_op() {
   OpDef op;
-  op.name = "if";
+  op.name = "branch";
   op.kind = OpKind::opaque;
   op.doc = "The results of its first region where the condition is true, else those of its second.";
   op.input_names = {"condition_and_used"};
@@ -184,7 +184,7 @@ OpDef pick_op() {
 }  // namespace
 
 std::vector<OpDef> control_family() {
-  return {if_op(), loop_op(), pick_op()};
+  return {branch_op(), loop_op(), pick_op()};
 }
 
 }  // namespace tw::relay

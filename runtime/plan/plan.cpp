@@ -122,6 +122,10 @@ std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& in
   for (const Symbol& symbol : plan.symbols) names.push_back(symbol.name);
   const auto require_equal = [&](const Size& a, int64_t size, const std::string& what, const std::string& demanded_by) {
     if (a.at(sizes) == size) return;
+    if (a.is_known())
+      throw Error(ErrorCode::input, what + " is " + std::to_string(size) + ", but the model can only take " +
+                                        std::to_string(int64_t{a}) +
+                                        " there\n  help: give another size; tw explain says what demands it");
     throw Error(ErrorCode::input, "`" + a.text(names) + "` is " + std::to_string(a.at(sizes)) + ", but " + what +
                                       " is " + std::to_string(size) +
                                       (demanded_by.empty() ? "" : "; " + demanded_by + " demands that both are equal") +

@@ -70,10 +70,8 @@ struct BufferUse {
 enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check };
 
 struct Step {
-  StepKind kind = StepKind::kernel;
-  uint32_t target = 0, counter = 0;  // of control
-  std::string kernel;                // symbol of its KernelFunction in the image
-  std::string name;                  // for people: the graph nodes it computes, "conv1+relu1"
+  std::string kernel;  // symbol of its KernelFunction in the image
+  std::string name;    // for people: the graph nodes it computes, "conv1+relu1"
   std::vector<BufferUse> buffers;
   std::vector<Size> parameters;
   Size tasks = 1;  // trip count of the parallel loop, shared out over the workers; of a loop: its steps
@@ -83,6 +81,8 @@ struct Step {
   Size workspace_bytes = 0;   // per worker; when > 0 the kernel's last buffer is this worker's scratch
   Size flops = 0, bytes = 0;  // work per run, for profiles
   std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};  // of a GPU kernel's launch
+  StepKind kind = StepKind::kernel;
+  uint32_t target = 0, counter = 0;  // of control
 };
 
 struct Plan {

@@ -281,14 +281,19 @@ class ControlCheck {
     check(0, plan_.steps.size(), 0);
     return problem_;
   }
-  // The most that each counter can be in the step.
-  const std::vector<int64_t>& most_in(size_t step) const { return steps_[step]; }
+  // The most that each counter can be in the step; nothing: no run comes to it.
+  const std::vector<int64_t>* most_in(size_t step) const { return steps_[step].empty() ? nullptr : &steps_[step]; }
 
  private:
   static constexpr int deepest = 64;
 
   void fail(size_t step, const std::string& what) {
     if (problem_.empty()) problem_ = "step " + std::to_string(step) + " (" + plan_.steps[step].name + "): " + what;
+  }
+
+  void note(size_t step) {
+    if (never_ == 0) steps_[step] = most_;
+    if (never_ == 0 && most_.empty()) steps_[step] = {0};
   }
 
   void check(size_t begin, size_t end, int depth) {
@@ -299,7 +304,7 @@ class ControlCheck {
   // The step behind this one and all that it controls.
   size_t check_step(size_t i, size_t end, int depth) {
     const Step& step = plan_.steps[i];
-    steps_[i] = most_;
+    note(i);
     if (step.kind == StepKind::kernel) return i + 1;
     const size_t target = step.target;
     const bool has_condition = step.buffers.size() == 1 && step.buffers[0].bytes == 1;
@@ -319,23 +324,24 @@ class ControlCheck {
         if (condition.bytes != 1) fail(target - 1, "its condition is not one byte");
       // Within the loop its counter is below what it is behind it.
       int64_t& most = most_[step.counter];
-      if (most > 0) --most;
+      never_ += most == 0, --most;
       check(i + 1, target - 1, depth + 1);
-      steps_[target - 1] = most_;
-      ++most;
+      note(target - 1);
+      never_ -= ++most == 0;
       return target;
     }
     if (step.kind != StepKind::skip || !has_condition) return fail(i, "it has no place here"), end;
     if (last.kind != StepKind::jump || target - 1 == i) return check(i + 1, target, depth + 1), target;
     if (last.target < target || last.target > end || !last.buffers.empty()) return fail(i, "it goes nowhere"), end;
     check(i + 1, target - 1, depth + 1);
-    steps_[target - 1] = most_;
+    note(target - 1);
     check(target, last.target, depth + 1);
     return last.target;
   }
 
   const Plan& plan_;
   std::vector<int64_t> most_;
+  int never_ = 0;  // loops without steps around
   std::vector<std::vector<int64_t>> steps_;
   std::string problem_;
 };
@@ -416,9 +422,11 @@ std::string find_plan_problem(const Plan& plan) {
       const auto kind = static_cast<size_t>(use.storage);
       if (kind > 3 || use.index >= sizes[kind].size())
         return where + "buffer " + std::to_string(b) + " lies in a storage that the plan does not have";
+      const std::vector<int64_t>* counters = control.most_in(i);
+      if (!counters) continue;
       Size::Range offset;
       try {
-        offset = use.offset.range(control.most_in(i));
+        offset = use.offset.range(*counters);
       } catch (const Error&) {
         offset = {-1, -1};  // too large to compute
       }

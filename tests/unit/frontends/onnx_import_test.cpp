@@ -198,7 +198,11 @@ TEST(OnnxImport, TakesBranchesOnKnownConditions) {
   EXPECT_EQ(import(model(parts)).nodes.at(0).op->name, "clip");
   parts.inputs.push_back(value_info("yes", 9, {}));
   parts.initializers.erase(parts.initializers.begin());
-  expect_error(model(parts), ErrorCode::unsupported, {"If", "computed by the model"});
+  // A condition that a run decides leaves both.
+  const Graph both = import(model(parts));
+  ASSERT_EQ(both.nodes.size(), 1u);
+  EXPECT_EQ(both.nodes[0].op->name, "branch");
+  EXPECT_EQ(both.nodes[0].regions.size(), 2u);
 }
 
 TEST(OnnxImport, InlinesFunctionsWithTheirAttributes) {

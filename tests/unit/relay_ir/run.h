@@ -1,7 +1,9 @@
 // Graphs by the oracle, and what tests of operators compare with it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <vector>
 
@@ -13,6 +15,14 @@ namespace tw::relay::test {
 
 using relay::evaluate;
 using relay::evaluate_values;
+
+// What has examples: control flow has graphs of its own (control_test.cpp).
+inline std::vector<const OpDef*> ops_without_regions() {
+  std::vector<const OpDef*> ops;
+  std::copy_if(all_ops().begin(), all_ops().end(), std::back_inserter(ops),
+               [](const OpDef* op) { return op->regions == 0; });
+  return ops;
+}
 
 // f32, normally distributed.
 inline NDArray random_array(const Shape& shape, uint32_t seed, double deviation = 1) {

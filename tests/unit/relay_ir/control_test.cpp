@@ -1,0 +1,198 @@
+// Control flow: compiled code beside the oracle, for workers of every number.
+#include <gtest/gtest.h>
+
+#include "relay_ir/compile/compile.h"
+#include "relay_ir/text/parser.h"
+#include "relay_ir/text/printer.h"
+#include "relay_ir/verify.h"
+#include "tests/unit/relay_ir/run.h"
+
+namespace tw::relay {
+namespace {
+
+NDArray number(DType dtype, int64_t value) {
+  NDArray array(dtype, {});
+  array.set_int(0, value);
+  return array;
+}
+
+struct ControlCase {
+  const char* name;
+  const char* text;
+  std::vector<std::vector<NDArray>> inputs;
+};
+
+NDArray rows(int64_t count, int64_t width) {
+  return test::random_array({count, width}, static_cast<uint32_t>(100 * count + width));
+}
+
+const ControlCase control_cases[] = {
+    {"branches",
+     R"(graph g (x: f32[n, 64], flag: bool[]) {
+       y, other = branch(flag, x)
+       region (a: f32[n, 64]) {
+         r = reduce_sum(a) {axes = [1], keepdims = 1}
+         s = subtract(a, r)
+         return s, a
+       }
+       region (a: f32[n, 64]) {
+         e = tanh(a)
+         f = add(e, a)
+         return e, f
+       }
+       z = add(y, x)
+       return z, other
+     })",
+     {{rows(1, 64), number(boolean, 1)}, {rows(300, 64), number(boolean, 0)}, {rows(300, 64), number(boolean, 1)}}},
+    {"steps that many workers share, and few",
+     R"(graph g (x: f32[n, 512, 64], s: f32[512, 64], w: f32[64, 64]) {
+       last, other, all = loop(_, s, s, x, w) {steps = [n], carried = 2, reversed = [1]}
+       region[step: 0..] (a: f32[512, 64], b: f32[512, 64], rows: f32[n, 512, 64], v: f32[64, 64]) {
+         row = pick(rows) {index = [step]}
+         p = matmul(a, v)
+         q = add(p, row)
+         next = tanh(q)
+         lowest = reduce_min(next) {axes = [0, 1], keepdims = 0}
+         shifted = subtract(b, lowest)
+         part = reduce_max(shifted) {axes = [1], keepdims = 0}
+         return shifted, next, part
+       }
+       sum = add(last, other)
+       return sum, last, all
+     })",
+     {{test::random_array({1, 512, 64}, 1), rows(512, 64), rows(64, 64)},
+      {test::random_array({2, 512, 64}, 2), rows(512, 64), rows(64, 64)},
+      {test::random_array({7, 512, 64}, 3), rows(512, 64), rows(64, 64)}}},
+    {"parts that begin anywhere",
+     R"(graph g (x: f32[n, 3], s: i8[]) {
+       all, flags = loop(_, s, x) {steps = [n], carried = 0}
+       region[step: 0..] (a: i8[], rows: f32[n, 3]) {
+         row = pick(rows) {index = [n - 1 - step]}
+         zero = constant [0]: f32[]
+         is_less = less(row, zero)
+         return row, is_less
+       }
+       return all, flags
+     })",
+     {{rows(1, 3), number(i8, 1)}, {rows(5, 3), number(i8, 1)}, {rows(40, 3), number(i8, 1)}}},
+    {"until a condition is false",
+     R"(graph g (s: f32[512, 8], flag: bool[], limit: i64[]) {
+       last = loop(flag, s, limit) {steps = [100], carried = 1}
+       region[step: 0..99] (a: f32[512, 8], most: i64[]) {
+         half = constant [0.5]: f32[]
+         b = multiply(a, half)
+         c = add(b, half)
+         at = sizes() {values = [step + 1], shape = []}
+         again = less(at, most)
+         return again, c
+       }
+       y = negate(last)
+       return y
+     })",
+     {{rows(512, 8), number(boolean, 1), number(i64, 1)},
+      {rows(512, 8), number(boolean, 1), number(i64, 6)},
+      {rows(512, 8), number(boolean, 0), number(i64, 6)}}},
+    {"in each other",
+     R"(graph g (x: f32[n, 256, 16], flag: bool[]) {
+       zero = constant [0]: f32[256, 16]
+       last, all = loop(_, zero, x, flag) {steps = [n], carried = 1}
+       region[step: 0..] (a: f32[256, 16], xs: f32[n, 256, 16], c: bool[]) {
+         row = pick(xs) {index = [step]}
+         inner = loop(_, a, row, c) {steps = [3], carried = 1}
+         region[turn: 0..2] (b: f32[256, 16], r: f32[256, 16], d: bool[]) {
+           now = branch(d, b, r)
+           region (p: f32[256, 16], q: f32[256, 16]) {
+             t = add(p, q)
+             u = tanh(t)
+             return u
+           }
+           region (p: f32[256, 16], q: f32[256, 16]) {
+             return p
+           }
+           k = sizes() {values = [turn + step], shape = []}
+           kf = cast(k) {to = "f32"}
+           y = add(now, kf)
+           return y
+         }
+         return inner, inner
+       }
+       return last, all
+     })",
+     {{test::random_array({1, 256, 16}, 1), number(boolean, 1)},
+      {test::random_array({4, 256, 16}, 2), number(boolean, 1)},
+      {test::random_array({4, 256, 16}, 2), number(boolean, 0)}}},
+};
+
+class Control : public testing::TestWithParam<const ControlCase*> {};
+
+TEST_P(Control, ComputesWhatTheOracleDoes) {
+  const Graph graph = parse_graph(GetParam()->text);
+  verify(graph);
+  ConstantTable constants;
+  const std::string text = to_text(graph, &constants);
+  EXPECT_EQ(to_text(parse_graph(text, "<text>", constants)), text);
+  Executable executable = compile(graph, parse_target("cpu"));
+  for (const std::vector<NDArray>& inputs : GetParam()->inputs) {
+    const std::vector<NDArray> expected = test::evaluate(graph, inputs);
+    for (const int threads : {1, 2, 3, 8}) {
+      executable.set_threads(threads);
+      executable.fill_scratch(std::byte{0xff});  // NaN
+      for (int run = 0; run < 3; ++run) {
+        const std::vector<NDArray> outputs = executable.run(inputs);
+        ASSERT_EQ(outputs.size(), expected.size());
+        for (size_t i = 0; i < outputs.size(); ++i) {
+          ASSERT_EQ(outputs[i].shape(), expected[i].shape());
+          for (int64_t k = 0; k < outputs[i].size(); ++k) {
+            const double error = std::abs(outputs[i].get_float(k) - expected[i].get_float(k));
+            ASSERT_LE(error, 1e-3 + 1e-4 * std::abs(expected[i].get_float(k)))
+                << threads << " workers, output " << i << ", element " << k;
+          }
+        }
+      }
+    }
+    EXPECT_FALSE(executable.profile(inputs, 2).empty());
+    EXPECT_FALSE(executable.trace(inputs, 2).empty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Control, testing::Values(&control_cases[0], &control_cases[1], &control_cases[2], &control_cases[3], &control_cases[4]));
+
+// Of two branches that demand something of sizes each, a run checks the one that it takes.
+TEST(ControlChecks, AreThoseOfTheWayThatIsTaken) {
+  const Graph graph = parse_graph(R"(graph g (x: f32[n, 4], flag: bool[]) {
+    y = branch(flag, x)
+    region (a: f32[n, 4]) where n == 2 {
+      zero = constant [0]: f32[]
+      r = add(a, zero)
+      s = reduce_sum(r) {axes = [0], keepdims = 0}
+      return s
+    }
+    region (a: f32[n, 4]) where n == 3 {
+      s = reduce_max(a) {axes = [0], keepdims = 0}
+      return s
+    }
+    return y
+  })");
+  Executable executable = compile(graph, parse_target("cpu"));
+  for (const int64_t n : {2, 3}) {
+    for (const int64_t flag : {0, 1}) {
+      const std::vector<NDArray> inputs{rows(n, 4), number(boolean, flag)};
+      if ((n == 2) == (flag == 1)) {
+        EXPECT_EQ(executable.run(inputs)[0].shape(), Shape{4});
+        continue;
+      }
+      for (const bool by_oracle : {true, false}) {
+        try {
+          by_oracle ? (void)test::evaluate(graph, inputs) : (void)executable.run(inputs);
+          FAIL() << "the sizes were not checked";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::input);
+          EXPECT_NE(std::string(error.what()).find("`n`"), std::string::npos) << error.what();
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tw::relay
