@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import _core
-from .dimension import Shape
+from .dimension import Shape, SizeProfile, described_profiles
 from .error import Error
 from .model import Model, load
 from .profile import Kernel, Profile, Span
@@ -154,14 +154,20 @@ class Executable:
         """Name → bounds of each open dimension, both included; None: no end."""
         return {name: (low, high) for name, low, high in self._core.dimensions}
 
+    @property
+    def profiles(self) -> list[dict[str, tuple[int, int | None]]]:
+        """The sizes of open dimensions that have kernels of their own: bounds by name, as of `dimensions`."""
+        return [{name: (low, high) for name, low, high in rows} for rows in self._core.profiles]
+
     def describe(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
         """The plan: kernels, memory, requirements, metadata; at the sizes of these inputs, or the smallest ones."""
         return self._core.describe([array.shape for array in self._ordered(inputs)] if inputs else [])
 
     def report(self) -> str:
         """How it was compiled, for people: time, kernels, and loops that use one core only where more were meant to."""
+        plans = [f"Kernels of their own for {sizes_text(sizes)}" for sizes in self.profiles]
         if self._report is None:
-            return "Loaded from an artifact, which does not say how it was compiled."
+            return "\n".join(["Loaded from an artifact, which does not say how it was compiled.", *plans])
         report = self._report
         lines = [f"{seconds * 1e3:8.1f} ms  {name}" for name, seconds in report["phases"]]
         lines.append(f"{sum(seconds for _, seconds in report['phases']) * 1e3:8.1f} ms in all")
@@ -174,6 +180,7 @@ class Executable:
             counts = ", ".join(f"{choice} for {count}" for choice, count in sorted(made.items()))
             other = sum(chosen != analytic for _, chosen, analytic in report["decisions"])
             lines.append(f"Choices of the network, by nodes: {counts}" + f"; {other} not as by analysis" * (other > 0))
+        lines += plans
         if (tuned := report.get("tuned_kernels")) is not None:
             used = report["used_records"]
             lines.append(
@@ -197,6 +204,14 @@ class Executable:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
         return f"<tilewright.Executable for {self.target} ({inputs}) -> {', '.join(self.outputs)}>"
+
+
+def sizes_text(sizes: dict[str, tuple[int, int | None]]) -> str:
+    """ "batch=1, seq=1..64"."""
+    return ", ".join(
+        f"{name}={low}" if low == high else f"{name}={low}..{'' if high is None else high}"
+        for name, (low, high) in sizes.items()
+    )
 
 
 def checked_threads(count: int | None) -> int:
@@ -240,6 +255,7 @@ def compile(
     shapes: dict[str, Shape] | None = None,
     in_place: dict[str, str] | None = None,
     template: Callable[[Schedule], bool] | None = None,
+    profiles: Sequence[SizeProfile] | None = None,
 ) -> Executable:
     """Compiles a model for a target: "cpu" is this machine.  `shapes` is as of `load`, for what is not loaded yet.
 
@@ -252,6 +268,9 @@ def compile(
     TensorScatter change in it; what cannot be done so is refused.  `db`: a database of tuned schedules and
     choices of the network (tw.tune); what it has no record of for exactly this target and number of threads stays as
     it is by default.
+    `profiles`: sizes of open dimensions, such as [{"batch": 1, "seq": 128}, {"batch": 1, "seq": (1, 32, 64)}], that get
+    kernels of their own, those of a model compiled for them; each is exact, (min, max) or (min, opt, max).  A run takes
+    those of the first profile that its sizes fit, and the model's where there is none.
     `template`: schedules of your own: called with a Schedule of each kernel, it schedules that and returns True, or
     returns False and leaves the kernel to the target's templates; what it asks with Schedule.decide can be tuned.
     """
@@ -271,6 +290,7 @@ def compile(
         precision,
         constraints_of(winograd),
         pairs,
+        described_profiles(profiles),
         database,
         template,
         name_of_template(template),

@@ -56,6 +56,28 @@ void require_no_updates(const CompileOptions& options, const Target& target) {
               "in_place is for CPUs: a GPU works on copies of the caller's arrays\n  help: leave it out");
 }
 
+// One of the graphs that become plans: the model, or what it is for a profile.
+struct Network {
+  Graph graph;
+  std::vector<DimensionBounds> sizes;  // by symbol of the model: for which it is; of the model itself empty
+  std::vector<GraphDecision> decisions;
+  std::vector<Group> groups;
+  Aliases aliases;
+  std::vector<size_t> func_of_group;  // among the different ones of all networks
+};
+
+// The model's first.
+std::vector<Network> networks_of(const Graph& model, const std::vector<Profile>& profiles) {
+  std::vector<Network> networks(1);
+  networks[0].graph = model;
+  for (const Profile& profile : profiles) {
+    Network& network = networks.emplace_back();
+    SpecialGraph special = specialise(model, profile);
+    network.graph = std::move(special.graph), network.sizes = std::move(special.sizes);
+  }
+  return networks;
+}
+
 void drop_empty(const Graph& graph, std::vector<Group>& groups) {
   std::erase_if(groups, [&](const Group& group) {
     return std::all_of(group.outputs.begin(), group.outputs.end(),
@@ -74,28 +96,53 @@ std::vector<ScheduledFunc> schedule_all(const std::vector<Func>& funcs, const Ta
   return scheduled;
 }
 
-void report_groups(const Graph& graph, const std::vector<Group>& groups, const UniqueFuncs& unique,
-                   const std::vector<ScheduledFunc>& scheduled, CompileReport& report) {
+void report_funcs(const std::vector<Func>& funcs, const std::vector<ScheduledFunc>& scheduled, CompileReport& report) {
   for (size_t i = 0; i < scheduled.size(); ++i) {
-    report.pieces.push_back({unique.funcs[i], {}, 0, ""});
+    report.pieces.push_back({funcs[i], {}, 0, ""});
     for (const Kernel& kernel : scheduled[i].lowered.kernels) report.pieces.back().kernels.push_back(kernel.symbol);
   }
+  report.funcs = static_cast<int>(scheduled.size());
+}
+
+void report_groups(const Network& network, const std::vector<ScheduledFunc>& scheduled, CompileReport& report) {
   std::unordered_map<std::string, std::string> group_of;  // by node
-  for (size_t i = 0; i < groups.size(); ++i) {
-    CompileReport::Piece& piece = report.pieces[unique.of_group[i]];
-    if (piece.groups++ == 0) piece.name = groups[i].name;
-    for (const int node : groups[i].nodes) group_of[graph.nodes[node].name] = groups[i].name;
-    for (const std::string& buffer : scheduled[unique.of_group[i]].lowered.spilled)
-      report.spilled_buffers.push_back(groups[i].name + ": `" + buffer + "`");
-    visit(scheduled[unique.of_group[i]].func.body, [&](const For& loop) {
+  for (size_t i = 0; i < network.groups.size(); ++i) {
+    const Group& group = network.groups[i];
+    const size_t func = network.func_of_group[i];
+    CompileReport::Piece& piece = report.pieces[func];
+    if (piece.groups++ == 0) piece.name = group.name;
+    for (const int node : group.nodes) group_of[network.graph.nodes[node].name] = group.name;
+    for (const std::string& buffer : scheduled[func].lowered.spilled)
+      report.spilled_buffers.push_back(group.name + ": `" + buffer + "`");
+    visit(scheduled[func].func.body, [&](const For& loop) {
       if (loop.attributes.count("independence_unproven"))
-        report.serial_loops.push_back(groups[i].name + ": loop `" + loop.var.name() + "`");
+        report.serial_loops.push_back(group.name + ": loop `" + loop.var.name() + "`");
     });
   }
-  for (GraphDecision& decision : report.decisions)
+  for (GraphDecision decision : network.decisions) {
     if (const auto group = group_of.find(decision.node); group != group_of.end()) decision.group = group->second;
-  report.groups = static_cast<int>(groups.size());
-  report.funcs = static_cast<int>(scheduled.size());
+    report.decisions.push_back(std::move(decision));
+  }
+  report.groups += static_cast<int>(network.groups.size());
+}
+
+Plans plan_networks(const std::vector<Network>& networks, const std::vector<ScheduledFunc>& scheduled,
+                    const Target& target, ConstantPool& constants) {
+  Plans plans;
+  for (const Network& network : networks) {
+    Plan plan = plan_network(network.graph, network.groups, network.aliases, scheduled, network.func_of_group, target,
+                             constants);
+    if (&network == &networks.front()) {
+      plans.general = std::move(plan);
+      continue;
+    }
+    SpecialPlan& special = plans.special.emplace_back();
+    for (const DimensionBounds& sizes : network.sizes) special.sizes.push_back({sizes.low, sizes.high});
+    special.plan = std::move(plan);
+    (void)small_sizes(special.plan);  // there are some
+  }
+  plans.general.constants = constants.infos();
+  return plans;
 }
 
 }  // namespace
@@ -116,21 +163,27 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
     report.phases.push_back({name, std::chrono::duration<double>(now - std::exchange(start, now)).count()});
   };
   require_no_updates(options, target);
-  Graph graph = optimise(model, target, options, &report.decisions);
-  require_supported_dimensions(graph, target);
-  require_sizes_within_limits(graph);
-  std::vector<Group> groups = fuse(graph);
-  const Aliases aliases = resolve_aliases(graph, groups, options.in_place);
-  drop_empty(graph, groups);
-  order_groups(graph, groups);
+  std::vector<Network> networks = networks_of(model, options.profiles);
+  for (Network& network : networks) {
+    Graph& graph = network.graph;
+    graph = optimise(graph, target, options, &network.decisions);
+    require_supported_dimensions(graph, target);
+    require_sizes_within_limits(graph);
+    network.groups = fuse(graph);
+    network.aliases = resolve_aliases(graph, network.groups, options.in_place);
+    drop_empty(graph, network.groups);
+    order_groups(graph, network.groups);
+  }
   end_phase("graph passes and fusion");
 
-  const UniqueFuncs unique = find_unique_funcs(graph, groups, target);
+  UniqueFuncs unique;
+  for (Network& network : networks) network.func_of_group = unique.add(network.graph, network.groups, target);
   end_phase("tensor expressions");
 
-  const std::vector<ScheduledFunc> scheduled = schedule_all(unique.funcs, target, options);
+  const std::vector<ScheduledFunc> scheduled = schedule_all(unique.all(), target, options);
   const std::vector<Kernel> kernels = different_kernels(scheduled);
-  report_groups(graph, groups, unique, scheduled, report);
+  report_funcs(unique.all(), scheduled, report);
+  for (const Network& network : networks) report_groups(network, scheduled, report);
   end_phase("schedules and lowering");
 
   CodegenOptions codegen;
@@ -142,11 +195,12 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
   report.cached_kernels = code.cached_kernels;
   end_phase("machine code");
 
-  auto [plan, constants] =
-      plan_network(graph, groups, aliases, scheduled, unique.of_group, target).finish(options.jobs);
+  ConstantPool constants;
+  Plans plans = plan_networks(networks, scheduled, target, constants);
+  std::vector<NDArray> packed = constants.pack(options.jobs);
   end_phase("memory plan and packing of constants");
 
-  Executable executable(std::move(image), std::move(plan), std::move(constants),
+  Executable executable(std::move(image), std::move(plans), std::move(packed),
                         {target.architecture, target.name, target.features});
   if (options.threads > 0) executable.set_threads(options.threads);
   end_phase("loading");

@@ -59,10 +59,10 @@ Expr bytes_moved(const Graph& graph, const Group& group, const Aliases& aliases)
 
 }  // namespace
 
-PlanMaker plan_network(const Graph& graph, const std::vector<Group>& groups, const Aliases& aliases,
-                       const std::vector<ScheduledFunc>& funcs, const std::vector<size_t>& func_of,
-                       const Target& target) {
-  PlanMaker plan(graph.name, graph.symbols, graph.equalities, target);
+Plan plan_network(const Graph& graph, const std::vector<Group>& groups, const Aliases& aliases,
+                  const std::vector<ScheduledFunc>& funcs, const std::vector<size_t>& func_of, const Target& target,
+                  ConstantPool& constants) {
+  PlanMaker plan(graph.name, graph.symbols, graph.equalities, target, constants);
   Places places(graph, aliases, plan);
   for (size_t i = 0; i < groups.size(); ++i) {
     const ScheduledFunc& func = funcs[func_of[i]];
@@ -70,7 +70,7 @@ PlanMaker plan_network(const Graph& graph, const std::vector<Group>& groups, con
     plan.add_steps(groups[i].name, func, bytes_moved(graph, groups[i], aliases),
                    [&](size_t position) { return places.use(values[position], func.layouts[position]); });
   }
-  return plan;
+  return std::move(plan).finish();
 }
 
 }  // namespace tw::relay

@@ -9,8 +9,8 @@
 namespace tw::relay {
 
 // `funcs`: the different ones; `func_of`: by group.
-PlanMaker plan_network(const Graph& graph, const std::vector<Group>& groups, const Aliases& aliases,
-                       const std::vector<ScheduledFunc>& funcs, const std::vector<size_t>& func_of,
-                       const Target& target);
+Plan plan_network(const Graph& graph, const std::vector<Group>& groups, const Aliases& aliases,
+                  const std::vector<ScheduledFunc>& funcs, const std::vector<size_t>& func_of, const Target& target,
+                  ConstantPool& constants);
 
 }  // namespace tw::relay

@@ -1,7 +1,6 @@
 #include "relay_ir/compile/unique_funcs.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "relay_ir/compile/merge_axes.h"
 #include "relay_ir/compile/plan_maker.h"
@@ -28,25 +27,24 @@ Func with_caller_alignment(Func func, const Graph& graph, const Group& group, in
 
 }  // namespace
 
-UniqueFuncs find_unique_funcs(const Graph& graph, const std::vector<Group>& groups, const Target& target) {
-  UniqueFuncs unique;
-  std::unordered_map<uint64_t, std::vector<size_t>> by_hash;
+std::vector<size_t> UniqueFuncs::add(const Graph& graph, const std::vector<Group>& groups, const Target& target) {
+  std::vector<size_t> of_group;
   for (const Group& group : groups) {
     Func func = with_caller_alignment(lower_group(graph, group), graph, group, caller_alignment(target));
     if (target.backend->merges_axes) func = merge_axes(func);
-    std::vector<size_t>& equal = by_hash[structural_hash(func)];
+    std::vector<size_t>& equal = by_hash_[structural_hash(func)];
     const auto found = std::find_if(equal.begin(), equal.end(), [&](size_t i) {
-      return unique.funcs[i].attributes == func.attributes && structural_equal(unique.funcs[i], func);
+      return funcs_[i].attributes == func.attributes && structural_equal(funcs_[i], func);
     });
     if (found != equal.end()) {
-      unique.of_group.push_back(*found);
+      of_group.push_back(*found);
       continue;
     }
-    equal.push_back(unique.funcs.size());
-    unique.of_group.push_back(unique.funcs.size());
-    unique.funcs.push_back(std::move(func));
+    equal.push_back(funcs_.size());
+    of_group.push_back(funcs_.size());
+    funcs_.push_back(std::move(func));
   }
-  return unique;
+  return of_group;
 }
 
 }  // namespace tw::relay
