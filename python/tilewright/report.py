@@ -16,6 +16,7 @@ from rich.table import Table
 import tilewright as tw
 
 from . import _core, machine
+from .executable import sizes_text
 from .roofline import svg as roofline_svg
 
 console = Console(highlight=False, soft_wrap=True)
@@ -172,6 +173,8 @@ def artifact(path: Path) -> None:
         table.add_row("output", escape(f"{name}: {kind}"))
     for name, low, high in plan["dimensions"]:
         table.add_row("open", f"{name}: {low} to {high}" if high is not None else f"{name}: {low} or more")
+    for sizes in plan["profiles"]:
+        table.add_row("kernels for", sizes_text({name: (low, high) for name, low, high in sizes}))
     if plan["dimensions"]:
         table.add_row("", "sizes below are those of the smallest run")
     table.add_row("code", megabytes(plan["image_bytes"]))

@@ -2,7 +2,8 @@
 //
 //   t = transpose(w) {perm = [1, 0]}; y = matmul(x, t)   ⇒   y = matmul(x, t'), t' the transposed constant
 //
-// Small ones by the oracle.  Large ones are compiled for this machine and run, all of them as one graph.
+// So does a range whose dimensions are numbers.  Small ones by the oracle.  Large ones are compiled for this machine
+// and run, all of them as one graph.
 #include <algorithm>
 
 #include "relay_ir/compile/compile.h"
@@ -14,6 +15,14 @@ namespace {
 
 constexpr int64_t max_oracle_elements = 1 << 13;
 constexpr int64_t max_grown_elements = 1 << 20;  // results that are larger than their inputs stay computed
+
+bool has_open_attributes(const Node& node) {
+  for (const auto& [name, value] : node.attributes.all()) {
+    const auto* dims = std::get_if<std::vector<Expr>>(&value);
+    if (dims && std::any_of(dims->begin(), dims->end(), [](const Expr& dim) { return !as_int(dim); })) return true;
+  }
+  return false;
+}
 
 class ConstantFolder {
  public:
@@ -34,7 +43,7 @@ class ConstantFolder {
   NDArray known(ValueId id) const { return id == no_value ? NDArray() : *graph_.values[id].constant; }
 
   bool fold(const Node& node) {
-    if (node.inputs.empty()) return false;  // of open dimensions
+    if (has_open_attributes(node)) return false;
     int64_t in = 0, out = 0;
     bool is_now = true;
     for (const ValueId id : node.inputs) {
