@@ -74,12 +74,15 @@ Signature outputs_of(const relay::Graph& graph) {
   return rows;
 }
 
-// By name of an open dimension: its least and largest size.
-using SizeRanges = std::map<std::string, std::pair<int64_t, int64_t>>;
+// By name of an open dimension: its least, typical (-1: nobody says) and largest size.
+using SizeRanges = std::map<std::string, std::tuple<int64_t, int64_t, int64_t>>;
 
 relay::Profile profile_of(const SizeRanges& sizes) {
   relay::Profile profile;
-  for (const auto& [name, range] : sizes) profile[name] = {range.first, range.second};
+  for (const auto& [name, range] : sizes) {
+    const auto [low, typical, high] = range;
+    profile[name] = {low, high, typical < 0 ? std::nullopt : std::optional(typical)};
+  }
   return profile;
 }
 

@@ -4,6 +4,8 @@
 
 #include "relay_ir/op.h"
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/dimension.h"
+#include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"
 
@@ -39,9 +41,14 @@ std::optional<Shape> static_shape(const TensorType& type) {
   return shape;
 }
 
-Shape smallest_shape(const TensorType& type) {
+Shape typical_shape(const TensorType& type) {
   Shape shape;
-  for (const Expr& dim : type.shape) shape.push_back(bounds_of(dim).low.value_or(1));
+  for (const Expr& dim : type.shape) {
+    Substitution typical;
+    for (const Var& var : free_vars(dim))
+      if (const auto size = typical_size(*var.get())) typical[var] = Expr(*size);
+    shape.push_back(bounds_of(typical.empty() ? dim : simplify(substitute(dim, typical))).low.value_or(1));
+  }
   return shape;
 }
 

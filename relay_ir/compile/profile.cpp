@@ -19,9 +19,9 @@ DimensionBounds sizes_of(const Var& symbol) {
   return bounds;
 }
 
-std::string text_of(const DimensionBounds& sizes) {
-  if (sizes.low == sizes.high) return std::to_string(sizes.low);
-  return std::to_string(sizes.low) + ".." + (sizes.high == no_end ? "" : std::to_string(sizes.high));
+std::string text_of(int64_t low, int64_t high) {
+  if (low == high) return std::to_string(low);
+  return std::to_string(low) + ".." + (high == no_end ? "" : std::to_string(high));
 }
 
 // Holds the model's dimensions to a profile.
@@ -68,8 +68,10 @@ class Specialiser {
 
   void require_known_dimensions() const {
     std::string known;
-    for (const Var& symbol : model_.symbols)
-      known += (known.empty() ? "`" : ", `") + symbol.name() + "` " + text_of(sizes_of(symbol));
+    for (const Var& symbol : model_.symbols) {
+      const auto [low, high] = sizes_of(symbol);
+      known += (known.empty() ? "`" : ", `") + symbol.name() + "` " + text_of(low, high);
+    }
     if (known.empty())
       refuse("the model has no open dimensions",
              "leave profiles out, or open dimensions with shapes={\"x\": (\"batch\", …)}");
@@ -81,20 +83,22 @@ class Specialiser {
     }
   }
 
-  void hold(const Var& symbol, const DimensionBounds& wanted) {
+  void hold(const Var& symbol, const SizeRange& wanted) {
+    const auto [low, high, typical] = wanted;
     const std::string name = "`" + symbol.name() + "`";
     const DimensionBounds sizes = sizes_of(symbol);
-    if (wanted.low > wanted.high)
-      refuse(name + " is at least " + std::to_string(wanted.low) + " and at most " + std::to_string(wanted.high),
-             "write the smallest size first");
-    if (wanted.low < sizes.low || wanted.high > sizes.high) {
+    if (low > high || typical.value_or(low) < low || typical.value_or(high) > high)
+      refuse(name + " is " + std::to_string(low) + (typical ? ".." + std::to_string(*typical) : "") + ".." +
+                 std::to_string(high),
+             "write the smallest size first and the largest last");
+    if (low < sizes.low || high > sizes.high) {
       const std::string& by = bounds_demanded_by(symbol);
-      refuse("sizes of " + name + " are " + text_of(sizes) + (by.empty() ? "" : ", as " + by + " demands"),
-             by.empty() ? "choose others, or open it further with shapes=" : "choose others");
+      refuse(
+          "sizes of " + name + " are " + text_of(sizes.low, sizes.high) + (by.empty() ? "" : ", as " + by + " demands"),
+          by.empty() ? "choose others, or open it further with shapes=" : "choose others");
     }
-    if (wanted == sizes) return;
     values_[symbol] =
-        wanted.low == wanted.high ? Expr(wanted.low) : dimension(symbol.name(), wanted, bounds_demanded_by(symbol));
+        low == high ? Expr(low) : dimension(symbol.name(), {low, high}, bounds_demanded_by(symbol), typical);
   }
 
   Expr value_of(const Expr& e) const { return as_int(e) ? e : simplify(substitute(e, values_)); }
@@ -136,7 +140,8 @@ class Specialiser {
 
 std::string to_string(const Profile& profile) {
   std::string text;
-  for (const auto& [name, sizes] : profile) text += (text.empty() ? "" : ", ") + name + "=" + text_of(sizes);
+  for (const auto& [name, sizes] : profile)
+    text += (text.empty() ? "" : ", ") + name + "=" + text_of(sizes.low, sizes.high);
   return text;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,12 @@
 
 namespace tw::relay {
 
+struct SizeRange {
+  int64_t low = 1, high = 1;                      // both included
+  std::optional<int64_t> typical = std::nullopt;  // that matters most
+};
 // By name of an open dimension: what its size is held to.  Dimensions that it does not name stay as they are.
-using Profile = std::map<std::string, DimensionBounds>;
+using Profile = std::map<std::string, SizeRange>;
 std::string to_string(const Profile& profile);  // "batch=1, seq=1..64"
 
 struct SpecialGraph {
