@@ -310,6 +310,7 @@ def tune(
     check: Annotated[
         bool, typer.Option("--check", help="Try candidates and keep nothing: for emulated devices.")
     ] = False,
+    profile: Profiles = [],  # noqa: B006
 ) -> None:
     """Search for faster schedules and choices of the network; the same command goes on where it stopped.
 
@@ -336,6 +337,7 @@ def tune(
                 [*device, *devices],
                 key_file,
                 check,
+                profiles=parse_profiles(profile),
             )
     tune_report.finished(result)
 

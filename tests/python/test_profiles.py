@@ -257,3 +257,23 @@ def test_the_command_line(tmp_path):
     for wrong in ("batch", "batch=", "batch=1..2..3..4", "batch=-1", "batch=1;seq=2", "=1"):
         with pytest.raises(tw.Error, match="TW1004"):
             run(app, ["compile", str(path), "--profile", wrong], catch_exceptions=False)
+
+
+def test_sizes_of_profiles_are_tuned(tmp_path, trials_of_a_task):
+    db, profiles, starts = tmp_path / "tune.db", [{"batch": 2, "size": 12}, {"batch": 2, "size": 20}], []
+    report = tw.tune(
+        convolutions(),
+        db=db,
+        budget="60s",
+        threads=1,
+        winograd=False,
+        profiles=profiles,
+        on_event=lambda event: starts.append(event) if event["event"] == "start" else None,
+    )
+    assert report.trials > 0 and len(starts) == len(profiles)
+    executable = tw.compile(convolutions(), db=db, threads=1, winograd=False, profiles=profiles)
+    assert "with schedules from the database" in executable.report()
+    for size in (12, 20, 13):
+        feed = feed_of(executable, {"batch": 2, "size": size})
+        (wanted,) = ort.InferenceSession(convolutions().SerializeToString()).run(None, feed)
+        np.testing.assert_allclose(executable.run(feed)["y"], wanted, rtol=1e-3, atol=1e-4)

@@ -74,7 +74,9 @@ TEST(Profile, WhatTheModelCannotHaveIsAnError) {
     }
     return "none";
   };
-  const auto has = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
   EXPECT_PRED2(has, error(flat_rows, {{"k", {1, 1}}}), "`n` 1..64, `m` 2..");
   EXPECT_PRED2(has, error(flat_rows, {}), "names no dimension");
   EXPECT_PRED2(has, error(flat_rows, {{"n", {0, 4}}}), "sizes of `n` are 1..64");
