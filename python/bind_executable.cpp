@@ -142,6 +142,14 @@ void bind_executable(py::module_& module) {
       .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })
       .def_property("threads", &Executable::threads, &Executable::set_threads)
       .def_property_readonly("in_place", &in_place)
+      // Of the open dimensions in inputs of these shapes, by name.
+      .def("sizes",
+           [](const Executable& e, const std::vector<Shape>& inputs) {
+             const std::vector<int64_t> sizes = symbol_sizes(e.plan(), inputs);
+             std::map<std::string, int64_t> by_name;
+             for (size_t i = 0; i < sizes.size(); ++i) by_name[e.plan().symbols[i].name] = sizes[i];
+             return by_name;
+           })
       .def("run", &run)
       .def("run_into", &run_into)
       .def("profile", &profile)

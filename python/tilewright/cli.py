@@ -52,6 +52,7 @@ Profiles = Annotated[
         help="batch=1,seq=128 or batch=1,seq=1..32..64: sizes of open dimensions that get their own kernels.",
     ),
 ]
+Specialise = Annotated[bool, typer.Option("--specialise", help="Compile for the sizes of the run before it.")]
 Records = Annotated[Path | None, typer.Option("--db", help="Tuned schedules: the database that `tw tune` made.")]
 Seed = Annotated[int, typer.Option(help="Of the inputs that are made up.")]
 
@@ -129,6 +130,7 @@ def executable_of(
     in_place: list[str],
     db: Path | None,
     profiles: list[str],
+    specialise: bool = False,
 ) -> tw.Executable:
     """Loads an artifact, or loads and compiles a model."""
     if path.suffix == ".twa":
@@ -146,6 +148,7 @@ def executable_of(
         winograd,
         in_place=parse_in_place(in_place),
         profiles=parse_profiles(profiles),
+        specialise=specialise,
     )
 
 
@@ -232,9 +235,10 @@ def run(
     in_place: InPlace = [],  # noqa: B006
     db: Records = None,
     profile: Profiles = [],  # noqa: B006
+    specialise: Specialise = False,
 ) -> None:
     """Run a model or an artifact once; inputs that are not given are made up."""
-    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile, specialise)
     feed = read_inputs(input)
     if not feed:
         feed = made_up_inputs(executable.inputs, seed, parse_sizes(size, executable.dimensions))
@@ -265,9 +269,10 @@ def bench(
     in_place: InPlace = [],  # noqa: B006
     db: Records = None,
     profile: Profiles = [],  # noqa: B006
+    specialise: Specialise = False,
 ) -> None:
     """Measure the latency with its spread; with --kernels, each kernel's bound and the share reached."""
-    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile, specialise)
     feed = made_up_inputs(executable.inputs, seed, parse_sizes(size, executable.dimensions))
     samples, end = [], time.perf_counter() + seconds
     executable.run(feed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,11 +31,20 @@ def as_array(value: Any) -> np.ndarray:
     return np.ascontiguousarray(value).reshape(np.shape(value))
 
 
+# Takes profiles of exact sizes; gives the executable that has them, too, and what its compilation did.
+Recompile = Callable[[list[dict[str, int]]], tuple[_core.Executable, dict[str, Any]]]
+MOST_SPECIAL_SIZES = 32  # that `specialise` compiles for
+
+
 class Executable:
     """A compiled model.  Threads may share one; their runs queue up on its team of workers."""
 
-    def __init__(self, core: _core.Executable, report: dict[str, Any] | None = None):
+    def __init__(
+        self, core: _core.Executable, report: dict[str, Any] | None = None, recompile: Recompile | None = None
+    ):
         self._core, self._report = core, report
+        self._recompile, self._lock = recompile, threading.Lock()
+        self._special: dict[tuple, dict[str, int]] = {}  # by the inputs' shapes: sizes that were compiled for
         self._inputs, self._outputs = list(core.inputs), list(core.outputs)  # (name, type) in order
         self._input_names = [name for name, _ in self._inputs]
         self._output_names = [name for name, _ in self._outputs]
@@ -118,6 +128,20 @@ class Executable:
                 raise Error("TW1101", f"out[{name!r}] is no writable, C-contiguous numpy array\nhelp: use np.empty")
         return arrays
 
+    def _core_for(self, arrays: list[np.ndarray]) -> _core.Executable:
+        """Compiles for sizes that are new, where that is wanted."""
+        if self._recompile is None or len(self._special) >= MOST_SPECIAL_SIZES:
+            return self._core
+        shapes = tuple(array.shape for array in arrays)
+        if shapes not in self._special:
+            with self._lock:
+                if shapes not in self._special:
+                    sizes, threads = self._core.sizes(shapes), self._core.threads
+                    core, self._report = self._recompile([*self._special.values(), sizes])
+                    core.threads = threads
+                    self._core, self._special[shapes] = core, sizes
+        return self._core
+
     def run(self, inputs: dict[str, Any], out: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
         """Runs on arrays by name; gives the outputs by name, in the graph's order.
 
@@ -127,9 +151,9 @@ class Executable:
         arrays = self._ordered(inputs)
         if out is not None:
             outputs = self._given_outputs(out, arrays)
-            self._core.run_into(arrays, outputs)
+            self._core_for(arrays).run_into(arrays, outputs)
         else:
-            outputs = self._core.run(arrays)
+            outputs = self._core_for(arrays).run(arrays)
         return dict(zip(self._output_names, outputs, strict=True))
 
     def __call__(self, *inputs: Any) -> list[np.ndarray]:
@@ -137,7 +161,8 @@ class Executable:
         names = self._input_names
         if len(inputs) != len(names):
             raise Error("TW1101", f"{len(inputs)} inputs were given, {len(names)} are needed: {', '.join(names)}")
-        return self._core.run(self._checked(list(inputs)))
+        arrays = self._checked(list(inputs))
+        return self._core_for(arrays).run(arrays)
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a .twa artifact, for this machine or the one it was compiled for."""
@@ -256,6 +281,7 @@ def compile(
     in_place: dict[str, str] | None = None,
     template: Callable[[Schedule], bool] | None = None,
     profiles: Sequence[SizeProfile] | None = None,
+    specialise: bool = False,
 ) -> Executable:
     """Compiles a model for a target: "cpu" is this machine.  `shapes` is as of `load`, for what is not loaded yet.
 
@@ -270,7 +296,9 @@ def compile(
     it is by default.
     `profiles`: sizes of open dimensions, such as [{"batch": 1, "seq": 128}, {"batch": 1, "seq": (1, 32, 64)}], that get
     kernels of their own, those of a model compiled for them; each is exact, (min, max) or (min, opt, max).  A run takes
-    those of the first profile that its sizes fit, and the model's where there is none.
+    those of the first profile that its sizes fit, and the model's where there is none.  `specialise`: sizes that a run
+    has for the first time get kernels of their own then, before that run, which takes as long as compiling: once for
+    all processes where compiled kernels are kept; up to 32 sizes, later ones run on the model's kernels.
     `template`: schedules of your own: called with a Schedule of each kernel, it schedules that and returns True, or
     returns False and leaves the kernel to the target's templates; what it asks with Schedule.decide can be tuned.
     """
@@ -283,19 +311,24 @@ def compile(
     if db is not None and not os.path.isfile(database):
         raise Error("TW1001", f"there is no database {database}\nhelp: `tw tune --db {database}` makes it")
     pairs = {str(output): str(input) for output, input in (in_place or {}).items()}
-    core = _core.compile(
-        model._core,
-        target,
-        checked_threads(threads),
-        precision,
-        constraints_of(winograd),
-        pairs,
-        described_profiles(profiles),
-        database,
-        template,
-        name_of_template(template),
-    )
-    executable = Executable(*core)
+    wanted = described_profiles(profiles)
+
+    def compiled(exact: list[dict[str, int]]) -> tuple[_core.Executable, dict[str, Any]]:
+        return _core.compile(
+            model._core,
+            target,
+            checked_threads(threads),
+            precision,
+            constraints_of(winograd),
+            pairs,
+            described_profiles(exact) + wanted,
+            database,
+            template,
+            name_of_template(template),
+        )
+
+    core, report = compiled([])
+    executable = Executable(core, report, compiled if specialise and core.dimensions else None)
     if stale := executable.stale_records:
         warnings.warn(
             f"{stale} of the records of {database} for this model fit no longer or are of another build of Tilewright, "

@@ -1,5 +1,7 @@
 """Sizes of open dimensions that get kernels of their own, in one executable with the model's."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import onnxruntime as ort
 import pytest
@@ -252,7 +254,7 @@ def test_the_command_line(tmp_path):
     shown = run(app, ["inspect", str(artifact)], catch_exceptions=False).output
     assert "batch=1, seq=16" in shown and "batch=1.., seq=2..3" in shown
     sizes = ["--size", "batch=1", "--size", "seq=16", "--seed", "1"]
-    for file in ([str(path), *options], [str(artifact)]):
+    for file in ([str(path), *options], [str(path), "--specialise"], [str(artifact)]):
         assert run(app, ["run", *file, *sizes], catch_exceptions=False).exit_code == 0
     for wrong in ("batch", "batch=", "batch=1..2..3..4", "batch=-1", "batch=1;seq=2", "=1"):
         with pytest.raises(tw.Error, match="TW1004"):
@@ -277,3 +279,30 @@ def test_sizes_of_profiles_are_tuned(tmp_path, trials_of_a_task):
         feed = feed_of(executable, {"batch": 2, "size": size})
         (wanted,) = ort.InferenceSession(convolutions().SerializeToString()).run(None, feed)
         np.testing.assert_allclose(executable.run(feed)["y"], wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_sizes_are_compiled_for_when_they_come():
+    executable, general = tw.compile(sequence(), specialise=True, threads=1), tw.compile(sequence(), threads=1)
+    assert executable.profiles == []
+    sizes = [(1, 16), (2, 7), (1, 16), (2, 7), (3, 1)]
+    for batch, seq in sizes:
+        feed = feed_of(executable, {"batch": batch, "seq": seq})
+        np.testing.assert_allclose(executable.run(feed)["y"], general.run(feed)["y"], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(executable(feed["ids"])[0], general.run(feed)["y"], rtol=1e-4, atol=1e-5)
+    assert executable.threads == 1
+    assert [(p["batch"][0], p["seq"][0]) for p in executable.profiles] == [(1, 16), (2, 7), (3, 1)]
+    with pytest.raises(tw.Error, match="TW1101"):
+        executable.run({"ids": np.zeros((1, 2, 3), np.int64)})
+    fixed = tw.compile(sequence(), shapes={"ids": (1, 8)}, specialise=True)
+    fixed.run({"ids": np.zeros((1, 8), np.int64)})
+    assert fixed.profiles == []
+
+
+def test_sizes_come_from_many_threads_at_once():
+    executable = tw.compile(sequence(), specialise=True, threads=1)
+    feeds = [feed_of(executable, {"batch": 1 + n % 2, "seq": 3 + n % 3}) for n in range(12)]
+    wanted = [tw.compile(sequence(), threads=1).run(feed)["y"] for feed in feeds]
+    with ThreadPoolExecutor(6) as pool:
+        for got, expected in zip(pool.map(executable.run, feeds), wanted, strict=True):
+            np.testing.assert_allclose(got["y"], expected, rtol=1e-4, atol=1e-5)
+    assert len(executable.profiles) == 6
