@@ -93,10 +93,11 @@ def doctor(measure: bool) -> None:
 
 
 def compiled(executable: tw.Executable, path: Path, seconds: float) -> None:
-    plan = executable.describe()
+    plan, profiles = executable.describe(), len(executable.profiles)
+    more = f" and those of {profiles} profile{'s'[: profiles != 1]}" if profiles else ""
     console.print(
-        f"{path}: {megabytes(path.stat().st_size)} for {plan['target']}, {len(plan['steps'])} kernels, "
-        f"compiled in {seconds:.1f} s"
+        f"{path}: {megabytes(path.stat().st_size)} for {plan['target']}, {len(plan['steps'])} kernels"
+        f"{more}, compiled in {seconds:.1f} s"
     )
 
 

@@ -60,6 +60,7 @@ void require_no_updates(const CompileOptions& options, const Target& target) {
 struct Network {
   Graph graph;
   std::vector<DimensionBounds> sizes;  // by symbol of the model: for which it is; of the model itself empty
+  std::string label;                   // for people, " at batch=1"; of the model itself empty
   std::vector<GraphDecision> decisions;
   std::vector<Group> groups;
   Aliases aliases;
@@ -74,6 +75,7 @@ std::vector<Network> networks_of(const Graph& model, const std::vector<Profile>&
     Network& network = networks.emplace_back();
     SpecialGraph special = specialise(model, profile);
     network.graph = std::move(special.graph), network.sizes = std::move(special.sizes);
+    network.label = " at " + to_string(profile);
   }
   return networks;
 }
@@ -113,10 +115,10 @@ void report_groups(const Network& network, const std::vector<ScheduledFunc>& sch
     if (piece.groups++ == 0) piece.name = group.name;
     for (const int node : group.nodes) group_of[network.graph.nodes[node].name] = group.name;
     for (const std::string& buffer : scheduled[func].lowered.spilled)
-      report.spilled_buffers.push_back(group.name + ": `" + buffer + "`");
+      report.spilled_buffers.push_back(group.name + network.label + ": `" + buffer + "`");
     visit(scheduled[func].func.body, [&](const For& loop) {
       if (loop.attributes.count("independence_unproven"))
-        report.serial_loops.push_back(group.name + ": loop `" + loop.var.name() + "`");
+        report.serial_loops.push_back(group.name + network.label + ": loop `" + loop.var.name() + "`");
     });
   }
   for (GraphDecision decision : network.decisions) {
@@ -124,6 +126,14 @@ void report_groups(const Network& network, const std::vector<ScheduledFunc>& sch
     report.decisions.push_back(std::move(decision));
   }
   report.groups += static_cast<int>(network.groups.size());
+}
+
+void require_some_sizes(const Plan& plan, const std::string& label) {
+  try {
+    (void)small_sizes(plan);
+  } catch (const Error& error) {
+    throw Error(error.code(), "profile" + label + ": " + error.message());
+  }
 }
 
 Plans plan_networks(const std::vector<Network>& networks, const std::vector<ScheduledFunc>& scheduled,
@@ -139,7 +149,7 @@ Plans plan_networks(const std::vector<Network>& networks, const std::vector<Sche
     SpecialPlan& special = plans.special.emplace_back();
     for (const DimensionBounds& sizes : network.sizes) special.sizes.push_back({sizes.low, sizes.high});
     special.plan = std::move(plan);
-    (void)small_sizes(special.plan);  // there are some
+    require_some_sizes(special.plan, network.label);
   }
   plans.general.constants = constants.infos();
   return plans;

@@ -21,12 +21,12 @@ BufferUse ConstantPool::add(const std::string& name, const NDArray& original, co
   return {Storage::constant, found->second, 0, element_count(packed.shape) * packed.dtype.bytes()};
 }
 
-// Of those with the same bytes.
+// Of those with the same bytes.  Most that differ do so in their first ones.
 NDArray ConstantPool::first_equal(const NDArray& array) {
   const std::pair<const void*, size_t> place(array.data(), array.byte_size());
   if (const auto found = known_.find(place); found != known_.end()) return found->second;
   const std::string_view bytes(static_cast<const char*>(array.data()), array.byte_size());
-  std::vector<NDArray>& candidates = different_[std::hash<std::string_view>()(bytes)];
+  std::vector<NDArray>& candidates = different_[std::hash<std::string_view>()(bytes.substr(0, 4096))];
   const auto equal = std::ranges::find_if(candidates, [&](const NDArray& other) {
     return other.byte_size() == bytes.size() && std::memcmp(other.data(), bytes.data(), bytes.size()) == 0;
   });

@@ -28,7 +28,7 @@ class ConstantPool {
   std::vector<Packing> packings_;
   std::map<std::pair<const void*, std::string>, uint32_t> by_use_;  // by data, type and layouts
   std::map<std::pair<const void*, size_t>, NDArray> known_;         // by data and bytes: the first with such
-  std::unordered_map<size_t, std::vector<NDArray>> different_;      // by hash
+  std::unordered_map<size_t, std::vector<NDArray>> different_;      // by hash of their beginnings
 };
 
 }  // namespace tw::relay
