@@ -219,6 +219,7 @@ TEST(SpecialPlans, RunFromMemoryAndFromAFile) {
                                                         : n == 15 || n == 20 ? "first of 10 to 20"
                                                                              : "first");
     }
+    EXPECT_EQ(executable->output_shapes({{5, 2}}), (std::vector<Shape>{{5, 2}}));
     EXPECT_THROW(executable->run({NDArray(f32, {1001, 2})}), Error);
   }
 }
