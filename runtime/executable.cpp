@@ -166,7 +166,7 @@ struct Executable::State {
   // Loads the code and finds the kernels of all plans in it, so that faults show before a run.
   void load_code() {
     ready_program(small());
-    for (const SpecialPlan& special : plans.special) ready_program(sized_for(small_sizes(plans.general, special)));
+    for (const auto& [sizes, plan] : plans.special) latest->program->at(plan_at(plan, small_sizes(plan)));
   }
 };
 

@@ -94,14 +94,6 @@ Plan plan_at(const Plans& plans, std::span<const int64_t> symbols) {
   return plan;
 }
 
-std::vector<int64_t> small_sizes(const Plan& general, const SpecialPlan& special) {
-  std::vector<int64_t> sizes;
-  for (const SpecialPlan::Range& range : special.sizes) sizes.push_back(range.low);
-  const std::vector<int64_t> own = small_sizes(special.plan);
-  for (size_t i = 0; i < own.size(); ++i) sizes[position_of(general, special.plan.symbols[i].name)] = own[i];
-  return sizes;
-}
-
 std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& inputs) {
   struct Found {
     int64_t size = 0;

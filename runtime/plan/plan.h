@@ -113,8 +113,6 @@ std::vector<int64_t> small_sizes(const Plan& plan);
 Plan plan_at(const Plan& plan, std::span<const int64_t> symbols);
 // The same of the first special plan that is for these sizes of the general one's symbols, else of that one.
 Plan plan_at(const Plans& plans, std::span<const int64_t> symbols);
-// Small sizes of the general plan's symbols that the special one is for.  Error(shape).
-std::vector<int64_t> small_sizes(const Plan& general, const SpecialPlan& special);
 // The sizes of plan.symbols in inputs of these shapes.  Error(input): two of them disagree, one is out of bounds, what
 // the model demands of them does not hold, or the ranks are not the inputs'.
 std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& inputs);

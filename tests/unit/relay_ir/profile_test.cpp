@@ -10,6 +10,7 @@
 #include "relay_ir/text/parser.h"
 #include "relay_ir/text/printer.h"
 #include "relay_ir/verify.h"
+#include "tests/unit/machines.h"
 #include "tests/unit/relay_ir/run.h"
 
 namespace tw::relay {
@@ -118,6 +119,22 @@ TEST(Profile, APlanOfItsOwnIsThatOfTheModelAtThisSize) {
     const NDArray got = executable.run({x}).at(0), wanted = test::evaluate(model, {x}).at(0);
     ASSERT_EQ(got.shape(), wanted.shape());
     for (int64_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got.get_float(i), wanted.get_float(i), 1e-5) << n;
+  }
+}
+
+TEST(Profile, PlansRunOnEmulatedBoards) {
+  const Graph model = parse_graph("graph g (x: f32[n, 6]) {\n y = softmax(x)\n z = relu(y)\n return z\n}");
+  CompileOptions options;
+  options.profiles = {{{"n", {8, 8}}}, {{"n", {10, 20}}}};
+  for (const tw::test::Machine& machine : tw::test::machines) {
+    Executable executable = compile(model, parse_target(machine.target), options);
+    for (const int64_t n : {8, 15, 3}) {
+      const NDArray x = test::random_array({n, 6}, 1);
+      const NDArray got = tw::test::run_on(machine, executable, {x}).at(0), wanted = test::evaluate(model, {x}).at(0);
+      ASSERT_EQ(got.shape(), wanted.shape());
+      for (int64_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got.get_float(i), wanted.get_float(i), 1e-5) << machine.target << ", " << n;
+    }
   }
 }
 
