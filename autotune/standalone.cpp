@@ -149,7 +149,8 @@ Executable build_standalone(const Func& func, const Schedule& schedule, const Ta
                             const std::vector<NDArray>& buffers, CodegenReport* report) {
   const relay::ScheduledFunc scheduled = relay::lower_scheduled(func, schedule, target, func.name);
   if (report) report->spilled_buffers = static_cast<int>(scheduled.lowered.spilled.size());
-  relay::PlanMaker maker(func.name, {}, {}, target);
+  relay::ConstantPool constants;
+  relay::PlanMaker maker(func.name, {}, {}, target, constants);
   std::vector<BufferUse> uses;
   for (size_t i = 0; i < func.buffers.size(); ++i) {
     const Buffer& buffer = func.buffers[i];
@@ -162,10 +163,11 @@ Executable build_standalone(const Func& func, const Schedule& schedule, const Ta
   maker.add_steps(func.name, scheduled, scheduled.func.parameters, bytes_moved, [&](size_t i) { return uses[i]; });
   CodegenOptions options;
   options.wants_report = report != nullptr;
-  auto [plan, constants] = std::move(maker).finish(options.jobs);
+  Plan plan = std::move(maker).finish();
+  plan.constants = constants.infos();
   return {compile_image(relay::different_kernels({scheduled}), target, options, report),
           std::move(plan),
-          std::move(constants),
+          constants.pack(options.jobs),
           {target.architecture, target.name, target.features}};
 }
 

@@ -16,11 +16,27 @@ py::list dimensions(const Plan& plan) {
   return rows;
 }
 
+// By special plan: (name, low, high) of each dimension.
+py::list profiles(const Plans& plans) {
+  py::list result;
+  for (const SpecialPlan& special : plans.special) {
+    py::list rows;
+    for (size_t i = 0; i < special.sizes.size(); ++i) {
+      const auto [low, high] = special.sizes[i];
+      const bool has_end = high != Symbol().high;
+      rows.append(py::make_tuple(plans.general.symbols[i].name, low, has_end ? py::cast(high) : py::none()));
+    }
+    result.append(rows);
+  }
+  return result;
+}
+
 // Of an open plan: at these sizes of its dimensions or, where none are given, at the smallest.
-py::dict describe(const Plan& open, const MachineRequirements& machine, int64_t image_bytes,
+py::dict describe(const Plans& plans, const MachineRequirements& machine, int64_t image_bytes,
                   std::vector<int64_t> sizes = {}) {
+  const Plan& open = plans.general;
   if (sizes.empty()) sizes = small_sizes(open);
-  const Plan plan = plan_at(open, sizes);
+  const Plan plan = plan_at(plans, sizes);
   py::list steps;
   for (const Step& step : plan.steps) {
     py::dict row;
@@ -40,6 +56,7 @@ py::dict describe(const Plan& open, const MachineRequirements& machine, int64_t 
   result["inputs"] = signature(open.inputs, open);
   result["outputs"] = signature(open.outputs, open);
   result["dimensions"] = dimensions(open);
+  result["profiles"] = profiles(plans);
   py::dict shared;
   for (const TensorInfo& output : plan.outputs) {
     if (output.in_place >= 0) shared[py::str(output.name)] = plan.inputs[output.in_place].name;
@@ -121,9 +138,18 @@ void bind_executable(py::module_& module) {
       .def_property_readonly("inputs", [](const Executable& e) { return signature(e.plan().inputs, e.plan()); })
       .def_property_readonly("outputs", [](const Executable& e) { return signature(e.plan().outputs, e.plan()); })
       .def_property_readonly("dimensions", [](const Executable& e) { return dimensions(e.plan()); })
+      .def_property_readonly("profiles", [](const Executable& e) { return profiles(e.plans()); })
       .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })
       .def_property("threads", &Executable::threads, &Executable::set_threads)
       .def_property_readonly("in_place", &in_place)
+      // Of the open dimensions in inputs of these shapes, by name.
+      .def("sizes",
+           [](const Executable& e, const std::vector<Shape>& inputs) {
+             const std::vector<int64_t> sizes = symbol_sizes(e.plan(), inputs);
+             std::map<std::string, int64_t> by_name;
+             for (size_t i = 0; i < sizes.size(); ++i) by_name[e.plan().symbols[i].name] = sizes[i];
+             return by_name;
+           })
       .def("run", &run)
       .def("run_into", &run_into)
       .def("profile", &profile)
@@ -132,7 +158,7 @@ void bind_executable(py::module_& module) {
           "describe",
           [](const Executable& e, const std::vector<Shape>& inputs) {
             const std::vector<int64_t> sizes = inputs.empty() ? Shape() : symbol_sizes(e.plan(), inputs);
-            return describe(e.plan(), e.requirements(), 0, sizes);
+            return describe(e.plans(), e.requirements(), 0, sizes);
           },
           py::arg("inputs") = std::vector<Shape>())
       .def("save", [](const Executable& e, const std::string& path) { e.save(path); }, unlocked);
@@ -140,7 +166,7 @@ void bind_executable(py::module_& module) {
   module.def("inspect_artifact", [](const std::string& path) {
     const Artifact artifact = Artifact::open(path);
     artifact.verify_constants();
-    return describe(artifact.plan, artifact.requirements, static_cast<int64_t>(artifact.image.size()));
+    return describe(artifact.plans, artifact.requirements, static_cast<int64_t>(artifact.image.size()));
   });
 }
 

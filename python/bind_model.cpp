@@ -74,10 +74,23 @@ Signature outputs_of(const relay::Graph& graph) {
   return rows;
 }
 
+// By name of an open dimension: its least, typical (-1: nobody says) and largest size.
+using SizeRanges = std::map<std::string, std::tuple<int64_t, int64_t, int64_t>>;
+
+relay::Profile profile_of(const SizeRanges& sizes) {
+  relay::Profile profile;
+  for (const auto& [name, range] : sizes) {
+    const auto [low, typical, high] = range;
+    profile[name] = {low, high, typical < 0 ? std::nullopt : std::optional(typical)};
+  }
+  return profile;
+}
+
 // The executable, and what the compilation did as a dict.
 py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
                   const std::string& constraints, const std::map<std::string, std::string>& in_place,
-                  const std::string& database, const py::object& own_template, const std::string& template_name) {
+                  const std::vector<SizeRanges>& profiles, const std::string& database, const py::object& own_template,
+                  const std::string& template_name) {
   relay::CompileReport report;
   std::optional<autotune::TunedSchedules> tuned;
   const Target parsed = with_template(parse_target(target), own_template, template_name);
@@ -90,6 +103,7 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
     options.constraints = parse_decisions(constraints);
     options.cache = cache.get();
     options.in_place = in_place;
+    for (const SizeRanges& sizes : profiles) options.profiles.push_back(profile_of(sizes));
     if (!database.empty()) {
       const autotune::Database records(database, autotune::Database::Access::read);
       tuned.emplace(records, parsed, threads > 0 ? threads : default_team_size());
@@ -199,6 +213,9 @@ void bind_model(py::module_& module) {
   module.def("load_onnx", &load_onnx, unlocked);
   module.def("explain_onnx", &explain_onnx, unlocked);
   module.def("compile", &compile);
+  module.def("specialise", [](const relay::Graph& graph, const SizeRanges& sizes) {
+    return relay::specialise(graph, profile_of(sizes)).graph;
+  });
   module.def("decisions", &decisions);
   module.def("compile_decided", &compile_decided, py::arg("graph"), py::arg("target"), py::arg("threads"),
              py::arg("decisions"), py::arg("task") = "", py::arg("constraints") = "winograd=0");

@@ -4,6 +4,8 @@
 
 #include "relay_ir/op.h"
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/dimension.h"
+#include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"
 
@@ -39,10 +41,15 @@ std::optional<Shape> static_shape(const TensorType& type) {
   return shape;
 }
 
-Shape smallest_shape(const TensorType& type) {
+Shape typical_shape(const TensorType& type) {
   Shape shape;
-  for (const Expr& dim : type.shape)
-    shape.push_back(std::max<int64_t>(bounds_of(dim).low.value_or(1), as_int(dim) ? 0 : 1));
+  for (const Expr& dim : type.shape) {
+    Substitution typical;
+    for (const Var& var : free_vars(dim))
+      if (const auto size = typical_size(*var.get())) typical[var] = Expr(*size);
+    const auto low = bounds_of(typical.empty() ? dim : simplify(substitute(dim, typical))).low;
+    shape.push_back(std::max<int64_t>(low.value_or(1), as_int(dim) ? 0 : 1));
+  }
   return shape;
 }
 

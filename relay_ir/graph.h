@@ -47,8 +47,9 @@ bool is_same_shape(const std::vector<Expr>& a, const std::vector<Expr>& b);
 bool operator==(const TensorType& a, const TensorType& b);
 std::string to_string(const TensorType& type);              // f32[1, 64, n, 56]
 std::optional<Shape> static_shape(const TensorType& type);  // nothing when a dimension is symbolic
-// The shape of the smallest run: for decisions about layouts and costs, which have to be made for all runs at once.
-Shape smallest_shape(const TensorType& type);
+// The shape of a typical run, which is the smallest unless dimensions say another: for decisions about layouts and
+// costs, which have to be made for all runs at once.
+Shape typical_shape(const TensorType& type);
 TensorType type_of(const NDArray& array);
 
 using ValueId = int;

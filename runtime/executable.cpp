@@ -79,7 +79,7 @@ struct Executable::State {
   std::unique_ptr<Artifact> artifact;
 
   std::span<const std::byte> image;
-  Plan plan;
+  Plans plans;
   std::vector<NDArray> constants;
   MachineRequirements requirements;
   std::atomic<int> threads{0};  // 0: one a core
@@ -107,8 +107,8 @@ struct Executable::State {
       sized.splice(sized.begin(), sized, found);
       return sized.front();
     }
-    auto made = std::make_shared<Sized>(Sized{symbols, plan_at(plan, symbols), nullptr});
-    if (!plan.symbols.empty()) {
+    auto made = std::make_shared<Sized>(Sized{symbols, plan_at(plans, symbols), nullptr});
+    if (!plans.general.symbols.empty()) {
       if (const std::string problem = find_plan_problem(made->plan); !problem.empty())
         throw Error(ErrorCode::limit,
                     "the model cannot run at these sizes: " + problem + "\n  help: run fewer or smaller inputs");
@@ -119,11 +119,11 @@ struct Executable::State {
   }
   // For inputs that fit.
   std::shared_ptr<Sized> checked(const std::vector<NDArray>& inputs) {
-    auto result = sized_for(sizes_in(plan, inputs));
+    auto result = sized_for(sizes_in(plans.general, inputs));
     check_arrays(inputs, result->plan, result->plan.inputs, "input");
     return result;
   }
-  std::shared_ptr<Sized> small() { return sized_for(small_sizes(plan)); }
+  std::shared_ptr<Sized> small() { return sized_for(small_sizes(plans.general)); }
 
   // Large results of the last run: their storage serves the next one when the caller has let go of it, since fresh
   // pages cost more than many a kernel.
@@ -163,6 +163,11 @@ struct Executable::State {
     }
     return *wanted->program;
   }
+  // Loads the code and finds the kernels of all plans in it, so that faults show before a run.
+  void load_code() {
+    ready_program(small());
+    for (const auto& [sizes, plan] : plans.special) latest->program->at(plan_at(plan, small_sizes(plan)));
+  }
 };
 
 namespace {
@@ -179,24 +184,25 @@ struct Addresses {
 
 }  // namespace
 
-Executable::Executable(std::vector<std::byte> image, Plan plan, std::vector<NDArray> constants,
+Executable::Executable(std::vector<std::byte> image, Plans plans, std::vector<NDArray> constants,
                        MachineRequirements requires_)
     : state_(std::make_shared<State>()) {
   State& s = *state_;
   s.owned_image = std::move(image);
   s.image = s.owned_image;
-  s.plan = std::move(plan);
+  s.plans = std::move(plans);
   s.constants = std::move(constants);
   s.requirements = std::move(requires_);
-  if (std::string problem = find_plan_problem(s.plan); !problem.empty())
+  if (std::string problem = find_plans_problem(s.plans); !problem.empty())
     internal_error("Executable: the plan is malformed: " + problem);
-  check(s.constants.size() == s.plan.constants.size(), "Executable: one array a constant of the plan");
+  const std::vector<TensorInfo>& infos = s.plans.general.constants;
+  check(s.constants.size() == infos.size(), "Executable: one array a constant of the plan");
   for (size_t i = 0; i < s.constants.size(); ++i) {
-    check(s.constants[i].dtype() == s.plan.constants[i].dtype && s.constants[i].shape() == s.plan.constants[i].shape,
+    check(s.constants[i].dtype() == infos[i].dtype && s.constants[i].shape() == infos[i].shape,
           "Executable: the constants are as the plan says");
   }
   // Code for this machine is loaded at once, so that its faults show here.
-  if (s.requirements.architecture != "cuda" && reason_not_runnable(s.requirements).empty()) s.ready_program(s.small());
+  if (s.requirements.architecture != "cuda" && reason_not_runnable(s.requirements).empty()) s.load_code();
 }
 
 Executable Executable::load(const std::filesystem::path& path) {
@@ -206,12 +212,12 @@ Executable Executable::load(const std::filesystem::path& path) {
   result.state_ = std::make_shared<State>();
   State& s = *result.state_;
   s.image = artifact->image;
-  s.plan = std::move(artifact->plan);
+  s.plans = std::move(artifact->plans);
   s.constants = std::move(artifact->constants);
   s.requirements = std::move(artifact->requirements);
   s.artifact = std::move(artifact);
   try {
-    s.ready_program(s.small());
+    s.load_code();
   } catch (const Error& error) {
     std::string text = error.what();
     throw Error(error.code(), path.string() + ": " + text.substr(error.code_text().size() + 1));
@@ -225,7 +231,7 @@ void Executable::save(const std::filesystem::path& path) const {
     std::span<const std::byte> bytes = s.artifact->file->bytes();
     write_file(path, {&bytes, 1});
   } else {
-    write_artifact(path, s.image, s.plan, s.constants, s.requirements);
+    write_artifact(path, s.image, s.plans, s.constants, s.requirements);
   }
 }
 
@@ -234,7 +240,10 @@ void Executable::verify() const {
 }
 
 const Plan& Executable::plan() const {
-  return state_->plan;
+  return state_->plans.general;
+}
+const Plans& Executable::plans() const {
+  return state_->plans;
 }
 std::vector<Shape> Executable::output_shapes(const std::vector<Shape>& inputs) const {
   std::vector<Shape> shapes;
@@ -281,13 +290,13 @@ void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArra
   const auto sized = s.checked(inputs);
   check_arrays(outputs, sized->plan, sized->plan.outputs, "output");
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const int32_t input = s.plan.outputs[i].in_place;
+    const int32_t input = sized->plan.outputs[i].in_place;
     if (input >= 0 && outputs[i].data() != inputs[input].data())
-      throw Error(ErrorCode::input, "output '" + s.plan.outputs[i].name + "' is in place of input '" +
-                                        s.plan.inputs[input].name +
+      throw Error(ErrorCode::input, "output '" + sized->plan.outputs[i].name + "' is in place of input '" +
+                                        sized->plan.inputs[input].name +
                                         "', but another array was given\n  help: give the input's array for both");
   }
-  require_separate(inputs, outputs, s.plan);
+  require_separate(inputs, outputs, sized->plan);
   Addresses addresses(inputs, outputs);
   std::lock_guard lock(s.mutex);
   s.ready_program(sized).run(addresses.inputs, addresses.outputs, threads());

@@ -22,8 +22,8 @@ struct StepProfile {
 class Executable {
  public:
   // `image` is a linked ELF shared object with no undefined symbols; `constants` are in the order of
-  // plan.constants, already in the layout that the kernels read.
-  Executable(std::vector<std::byte> image, Plan plan, std::vector<NDArray> constants, MachineRequirements requires_);
+  // the general plan's, already in the layout that the kernels read.
+  Executable(std::vector<std::byte> image, Plans plans, std::vector<NDArray> constants, MachineRequirements requires_);
 
   // Loads a .twa.  Its note (magic, version, checksums, requirements) is checked before any code is mapped;
   // constants are mapped, not copied.  Error(file | artifact | wrong_machine).
@@ -33,15 +33,16 @@ class Executable {
   // Of a loaded one: reads all constants and compares their checksum, which load leaves out.  Error(artifact).
   void verify() const;
 
-  const Plan& plan() const;
+  const Plan& plan() const;  // the general one
+  const Plans& plans() const;
   // What a run with inputs of these shapes gives.  Error(input).
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const;
   const MachineRequirements& requirements() const;
 
   // Runs on threads() workers.  `inputs` in the order of plan().inputs, checked for dtype and shape: Error(input).  The
-  // sizes of open dimensions are those that the inputs have; what is computed from them is kept for a few of the last
-  // ones, so that a run at one of these costs nothing more.  An output that is in place of an input
-  // (TensorInfo::in_place) is that input's array, which the run changes.
+  // sizes of open dimensions are those that the inputs have, and choose the plan; what is computed from them is kept
+  // for a few of the last ones, so that a run at one of these costs nothing more.  An output that is in place of an
+  // input (TensorInfo::in_place) is that input's array, which the run changes.
   std::vector<NDArray> run(const std::vector<NDArray>& inputs);
   // Into arrays that the caller owns.  Error(input) where one overlaps another or an input; those in place of an input
   // are its array.

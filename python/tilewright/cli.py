@@ -45,6 +45,14 @@ Winograd = Annotated[bool, typer.Option(help="3×3 convolutions by Winograd's fi
 InPlace = Annotated[
     list[str], typer.Option("--in-place", help="OUTPUT=INPUT: one array for both, of which a run changes elements.")
 ]
+Profiles = Annotated[
+    list[str],
+    typer.Option(
+        "--profile",
+        help="batch=1,seq=128 or batch=1,seq=1..32..64: sizes of open dimensions that get their own kernels.",
+    ),
+]
+Specialise = Annotated[bool, typer.Option("--specialise", help="Compile for the sizes of the run before it.")]
 Records = Annotated[Path | None, typer.Option("--db", help="Tuned schedules: the database that `tw tune` made.")]
 Seed = Annotated[int, typer.Option(help="Of the inputs that are made up.")]
 
@@ -97,6 +105,21 @@ def parse_in_place(options: list[str]) -> dict[str, str]:
     return pairs
 
 
+def parse_profiles(options: list[str]) -> list[dict[str, tuple[int, ...]]]:
+    """Sizes by name: 8, min..max, or min..opt..max."""
+    profiles = []
+    for option in options:
+        if not re.fullmatch(r"[A-Za-z_]\w*=\d+(\.\.\d+){0,2}(,[A-Za-z_]\w*=\d+(\.\.\d+){0,2})*", option):
+            raise tw.Error(
+                "TW1004",
+                f"--profile {option} does not say sizes of dimensions\n"
+                "help: write --profile batch=1,seq=128 or --profile batch=1,seq=1..32..64",
+            )
+        pairs = [part.split("=") for part in option.split(",")]
+        profiles.append({name: tuple(int(size) for size in sizes.split("..")) for name, sizes in pairs})
+    return profiles
+
+
 def executable_of(
     path: Path,
     shapes: list[str],
@@ -106,6 +129,8 @@ def executable_of(
     winograd: bool,
     in_place: list[str],
     db: Path | None,
+    profiles: list[str],
+    specialise: bool = False,
 ) -> tw.Executable:
     """Loads an artifact, or loads and compiles a model."""
     if path.suffix == ".twa":
@@ -114,7 +139,17 @@ def executable_of(
             executable.threads = threads
         return executable
     model = tw.load(path, parse_shapes(shapes))
-    return tw.compile(model, target, threads, precision, db, winograd, in_place=parse_in_place(in_place))
+    return tw.compile(
+        model,
+        target,
+        threads,
+        precision,
+        db,
+        winograd,
+        in_place=parse_in_place(in_place),
+        profiles=parse_profiles(profiles),
+        specialise=specialise,
+    )
 
 
 def made_up_inputs(inputs: dict[str, str], seed: int, sizes: dict[str, int] | None = None) -> dict[str, np.ndarray]:
@@ -172,12 +207,13 @@ def compile(
     winograd: Winograd = True,
     in_place: InPlace = [],  # noqa: B006
     db: Records = None,
+    profile: Profiles = [],  # noqa: B006
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler did, too.")] = False,
 ) -> None:
     """Compile a model to a .twa artifact."""
     start = time.perf_counter()
     output = output or model.with_suffix(".twa")
-    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile)
     executable.save(output)
     report.compiled(executable, output, time.perf_counter() - start)
     if verbose:
@@ -198,9 +234,11 @@ def run(
     size: Sizes = [],  # noqa: B006
     in_place: InPlace = [],  # noqa: B006
     db: Records = None,
+    profile: Profiles = [],  # noqa: B006
+    specialise: Specialise = False,
 ) -> None:
     """Run a model or an artifact once; inputs that are not given are made up."""
-    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile, specialise)
     feed = read_inputs(input)
     if not feed:
         feed = made_up_inputs(executable.inputs, seed, parse_sizes(size, executable.dimensions))
@@ -230,9 +268,11 @@ def bench(
     size: Sizes = [],  # noqa: B006
     in_place: InPlace = [],  # noqa: B006
     db: Records = None,
+    profile: Profiles = [],  # noqa: B006
+    specialise: Specialise = False,
 ) -> None:
     """Measure the latency with its spread; with --kernels, each kernel's bound and the share reached."""
-    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db)
+    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile, specialise)
     feed = made_up_inputs(executable.inputs, seed, parse_sizes(size, executable.dimensions))
     samples, end = [], time.perf_counter() + seconds
     executable.run(feed)
@@ -240,14 +280,14 @@ def bench(
         start = time.perf_counter()
         executable.run(feed)
         samples.append(time.perf_counter() - start)
-    profile = executable.profile(feed) if kernels or roofline or trace else None
+    times = executable.profile(feed) if kernels or roofline or trace else None
     bounds = report.benchmark(executable, feed, samples)
     if kernels:
-        report.kernels(profile, *bounds)
+        report.kernels(times, *bounds)
     if roofline:
-        report.roofline(profile, *bounds, roofline, model.name)
+        report.roofline(times, *bounds, roofline, model.name)
     if trace:
-        profile.to_perfetto(trace)
+        times.to_perfetto(trace)
 
 
 @app.command()
@@ -275,6 +315,7 @@ def tune(
     check: Annotated[
         bool, typer.Option("--check", help="Try candidates and keep nothing: for emulated devices.")
     ] = False,
+    profile: Profiles = [],  # noqa: B006
 ) -> None:
     """Search for faster schedules and choices of the network; the same command goes on where it stopped.
 
@@ -301,6 +342,7 @@ def tune(
                 [*device, *devices],
                 key_file,
                 check,
+                profiles=parse_profiles(profile),
             )
     tune_report.finished(result)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from .error import Error
 
 
@@ -38,3 +40,27 @@ def described(dimension: int | str | Dim | None) -> int | tuple[str, int, int]:
 
 def described_shapes(shapes: Mapping[str, Shape] | None) -> dict[str, list[int | tuple[str, int, int]]]:
     return {name: [described(dimension) for dimension in shape] for name, shape in (shapes or {}).items()}
+
+
+# Of one open dimension: its size, (min, max), or (min, opt, max), where choices for all of them are made for opt.
+Sizes = int | tuple[int, int] | tuple[int, int, int]
+SizeProfile = Mapping[str, Sizes]  # by name; dimensions that it does not name stay as the model has them
+
+
+def described_sizes(name: str, sizes: Sizes) -> tuple[int, int, int]:
+    """As the compiler takes it: its least, typical and largest size; -1: none is typical."""
+    numbers = tuple(sizes) if isinstance(sizes, Sequence) and not isinstance(sizes, str) else (sizes,)
+    is_whole = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in numbers)
+    if not is_whole or not 1 <= len(numbers) <= 3 or list(numbers) != sorted(numbers):
+        raise Error(
+            "TW1004",
+            f"the profile's sizes of {name!r} are {sizes!r}\n"
+            "help: one whole number, (min, max) or (min, opt, max), the smallest first",
+        )
+    return int(numbers[0]), int(numbers[1]) if len(numbers) == 3 else -1, int(numbers[-1])
+
+
+def described_profiles(profiles: Sequence[SizeProfile] | None) -> list[dict[str, tuple[int, int, int]]]:
+    if isinstance(profiles, Mapping) or not all(isinstance(profile, Mapping) for profile in profiles or ()):
+        raise Error("TW1004", f"profiles={profiles!r} is no list of profiles\nhelp: profiles=[{{'batch': 1}}, …]")
+    return [{name: described_sizes(name, sizes) for name, sizes in profile.items()} for profile in profiles or ()]

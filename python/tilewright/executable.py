@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import _core
-from .dimension import Shape
+from .dimension import Shape, SizeProfile, described_profiles
 from .error import Error
 from .model import Model, load
 from .profile import Kernel, Profile, Span
@@ -30,11 +31,20 @@ def as_array(value: Any) -> np.ndarray:
     return np.ascontiguousarray(value).reshape(np.shape(value))
 
 
+# Takes profiles of exact sizes; gives the executable that has them, too, and what its compilation did.
+Recompile = Callable[[list[dict[str, int]]], tuple[_core.Executable, dict[str, Any]]]
+MOST_SPECIAL_SIZES = 32  # that `specialise` compiles for
+
+
 class Executable:
     """A compiled model.  Threads may share one; their runs queue up on its team of workers."""
 
-    def __init__(self, core: _core.Executable, report: dict[str, Any] | None = None):
+    def __init__(
+        self, core: _core.Executable, report: dict[str, Any] | None = None, recompile: Recompile | None = None
+    ):
         self._core, self._report = core, report
+        self._recompile, self._lock = recompile, threading.Lock()
+        self._special: dict[tuple, dict[str, int]] = {}  # by the inputs' shapes: sizes that were compiled for
         self._inputs, self._outputs = list(core.inputs), list(core.outputs)  # (name, type) in order
         self._input_names = [name for name, _ in self._inputs]
         self._output_names = [name for name, _ in self._outputs]
@@ -118,6 +128,20 @@ class Executable:
                 raise Error("TW1101", f"out[{name!r}] is no writable, C-contiguous numpy array\nhelp: use np.empty")
         return arrays
 
+    def _core_for(self, arrays: list[np.ndarray]) -> _core.Executable:
+        """Compiles for sizes that are new, where that is wanted."""
+        if self._recompile is None or len(self._special) >= MOST_SPECIAL_SIZES:
+            return self._core
+        shapes = tuple(array.shape for array in arrays)
+        if shapes not in self._special:
+            with self._lock:
+                if shapes not in self._special:
+                    sizes, threads = self._core.sizes(shapes), self._core.threads
+                    core, self._report = self._recompile([*self._special.values(), sizes])
+                    core.threads = threads
+                    self._core, self._special[shapes] = core, sizes
+        return self._core
+
     def run(self, inputs: dict[str, Any], out: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
         """Runs on arrays by name; gives the outputs by name, in the graph's order.
 
@@ -127,9 +151,9 @@ class Executable:
         arrays = self._ordered(inputs)
         if out is not None:
             outputs = self._given_outputs(out, arrays)
-            self._core.run_into(arrays, outputs)
+            self._core_for(arrays).run_into(arrays, outputs)
         else:
-            outputs = self._core.run(arrays)
+            outputs = self._core_for(arrays).run(arrays)
         return dict(zip(self._output_names, outputs, strict=True))
 
     def __call__(self, *inputs: Any) -> list[np.ndarray]:
@@ -137,7 +161,8 @@ class Executable:
         names = self._input_names
         if len(inputs) != len(names):
             raise Error("TW1101", f"{len(inputs)} inputs were given, {len(names)} are needed: {', '.join(names)}")
-        return self._core.run(self._checked(list(inputs)))
+        arrays = self._checked(list(inputs))
+        return self._core_for(arrays).run(arrays)
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a .twa artifact, for this machine or the one it was compiled for."""
@@ -154,14 +179,20 @@ class Executable:
         """Name → bounds of each open dimension, both included; None: no end."""
         return {name: (low, high) for name, low, high in self._core.dimensions}
 
+    @property
+    def profiles(self) -> list[dict[str, tuple[int, int | None]]]:
+        """The sizes of open dimensions that have kernels of their own: bounds by name, as of `dimensions`."""
+        return [{name: (low, high) for name, low, high in rows} for rows in self._core.profiles]
+
     def describe(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
         """The plan: kernels, memory, requirements, metadata; at the sizes of these inputs, or the smallest ones."""
         return self._core.describe([array.shape for array in self._ordered(inputs)] if inputs else [])
 
     def report(self) -> str:
         """How it was compiled, for people: time, kernels, and loops that use one core only where more were meant to."""
+        plans = [f"Kernels of their own for {sizes_text(sizes)}" for sizes in self.profiles]
         if self._report is None:
-            return "Loaded from an artifact, which does not say how it was compiled."
+            return "\n".join(["Loaded from an artifact, which does not say how it was compiled.", *plans])
         report = self._report
         lines = [f"{seconds * 1e3:8.1f} ms  {name}" for name, seconds in report["phases"]]
         lines.append(f"{sum(seconds for _, seconds in report['phases']) * 1e3:8.1f} ms in all")
@@ -174,6 +205,7 @@ class Executable:
             counts = ", ".join(f"{choice} for {count}" for choice, count in sorted(made.items()))
             other = sum(chosen != analytic for _, chosen, analytic in report["decisions"])
             lines.append(f"Choices of the network, by nodes: {counts}" + f"; {other} not as by analysis" * (other > 0))
+        lines += plans
         if (tuned := report.get("tuned_kernels")) is not None:
             used = report["used_records"]
             lines.append(
@@ -197,6 +229,14 @@ class Executable:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
         return f"<tilewright.Executable for {self.target} ({inputs}) -> {', '.join(self.outputs)}>"
+
+
+def sizes_text(sizes: dict[str, tuple[int, int | None]]) -> str:
+    """ "batch=1, seq=1..64"."""
+    return ", ".join(
+        f"{name}={low}" if low == high else f"{name}={low}..{'' if high is None else high}"
+        for name, (low, high) in sizes.items()
+    )
 
 
 def checked_threads(count: int | None) -> int:
@@ -240,6 +280,8 @@ def compile(
     shapes: dict[str, Shape] | None = None,
     in_place: dict[str, str] | None = None,
     template: Callable[[Schedule], bool] | None = None,
+    profiles: Sequence[SizeProfile] | None = None,
+    specialise: bool = False,
 ) -> Executable:
     """Compiles a model for a target: "cpu" is this machine.  `shapes` is as of `load`, for what is not loaded yet.
 
@@ -252,6 +294,11 @@ def compile(
     TensorScatter change in it; what cannot be done so is refused.  `db`: a database of tuned schedules and
     choices of the network (tw.tune); what it has no record of for exactly this target and number of threads stays as
     it is by default.
+    `profiles`: sizes of open dimensions, such as [{"batch": 1, "seq": 128}, {"batch": 1, "seq": (1, 32, 64)}], that get
+    kernels of their own, those of a model compiled for them; each is exact, (min, max) or (min, opt, max).  A run takes
+    those of the first profile that its sizes fit, and the model's where there is none.  `specialise`: sizes that a run
+    has for the first time get kernels of their own then, before that run, which takes as long as compiling: once for
+    all processes where compiled kernels are kept; up to 32 sizes, later ones run on the model's kernels.
     `template`: schedules of your own: called with a Schedule of each kernel, it schedules that and returns True, or
     returns False and leaves the kernel to the target's templates; what it asks with Schedule.decide can be tuned.
     """
@@ -264,18 +311,24 @@ def compile(
     if db is not None and not os.path.isfile(database):
         raise Error("TW1001", f"there is no database {database}\nhelp: `tw tune --db {database}` makes it")
     pairs = {str(output): str(input) for output, input in (in_place or {}).items()}
-    core = _core.compile(
-        model._core,
-        target,
-        checked_threads(threads),
-        precision,
-        constraints_of(winograd),
-        pairs,
-        database,
-        template,
-        name_of_template(template),
-    )
-    executable = Executable(*core)
+    wanted = described_profiles(profiles)
+
+    def compiled(exact: list[dict[str, int]]) -> tuple[_core.Executable, dict[str, Any]]:
+        return _core.compile(
+            model._core,
+            target,
+            checked_threads(threads),
+            precision,
+            constraints_of(winograd),
+            pairs,
+            described_profiles(exact) + wanted,
+            database,
+            template,
+            name_of_template(template),
+        )
+
+    core, report = compiled([])
+    executable = Executable(core, report, compiled if specialise and core.dimensions else None)
     if stale := executable.stale_records:
         warnings.warn(
             f"{stale} of the records of {database} for this model fit no longer or are of another build of Tilewright, "

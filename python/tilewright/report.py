@@ -16,6 +16,7 @@ from rich.table import Table
 import tilewright as tw
 
 from . import _core, machine
+from .executable import sizes_text
 from .roofline import svg as roofline_svg
 
 console = Console(highlight=False, soft_wrap=True)
@@ -92,10 +93,11 @@ def doctor(measure: bool) -> None:
 
 
 def compiled(executable: tw.Executable, path: Path, seconds: float) -> None:
-    plan = executable.describe()
+    plan, profiles = executable.describe(), len(executable.profiles)
+    more = f" and those of {profiles} profile{'s'[: profiles != 1]}" if profiles else ""
     console.print(
-        f"{path}: {megabytes(path.stat().st_size)} for {plan['target']}, {len(plan['steps'])} kernels, "
-        f"compiled in {seconds:.1f} s"
+        f"{path}: {megabytes(path.stat().st_size)} for {plan['target']}, {len(plan['steps'])} kernels"
+        f"{more}, compiled in {seconds:.1f} s"
     )
 
 
@@ -172,6 +174,8 @@ def artifact(path: Path) -> None:
         table.add_row("output", escape(f"{name}: {kind}"))
     for name, low, high in plan["dimensions"]:
         table.add_row("open", f"{name}: {low} to {high}" if high is not None else f"{name}: {low} or more")
+    for sizes in plan["profiles"]:
+        table.add_row("kernels for", sizes_text({name: (low, high) for name, low, high in sizes}))
     if plan["dimensions"]:
         table.add_row("", "sizes below are those of the smallest run")
     table.add_row("code", megabytes(plan["image_bytes"]))

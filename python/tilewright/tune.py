@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 from . import _core
 from .device import Device, open_devices
 from .device_worker import MEASURE_PROGRAM
+from .dimension import SizeProfile, described_profiles
 from .error import Error
 from .executable import checked_precision, checked_threads, constraints_of, name_of_template
 from .model import Model, load
@@ -53,6 +55,21 @@ class TuneReport:
         lines += [f"not tuned: {reason}" for reason in self.skipped]
         lines += [f"lost: {reason}" for reason in self.lost_devices]
         return "\n".join(lines)
+
+
+def joined(reports: Sequence[TuneReport]) -> TuneReport:
+    """Of jobs that follow each other, one a profile; milliseconds are those of a run at each."""
+    whole = TuneReport()
+    for report in reports:
+        for count in ("tasks", "trials", "adopted", "choices", "before_milliseconds", "after_milliseconds"):
+            setattr(whole, count, getattr(whole, count) + getattr(report, count))
+        for status, count in report.by_status.items():
+            whole.by_status[status] = whole.by_status.get(status, 0) + count
+        whole.skipped += [reason for reason in report.skipped if reason not in whole.skipped]
+        whole.lost_devices += report.lost_devices
+        whole.was_stopped |= report.was_stopped
+    whole.ratio = math.prod(report.ratio for report in reports) ** (1 / len(reports))
+    return whole
 
 
 def seconds_of(budget: str | float) -> float:
@@ -103,6 +120,7 @@ def tune(
     key_file: str | os.PathLike | None = None,
     check: bool = False,
     template: Callable[[Schedule], bool] | None = None,
+    profiles: Sequence[SizeProfile] | None = None,
 ) -> TuneReport:
     """Tries what a model leaves open for as long as `budget` says, and keeps what it learns in `db`.
 
@@ -118,6 +136,9 @@ def tune(
     `devices` measure instead of this machine, all at once: addresses where `tw device serve` runs with the same key
     file, or objects (tilewright.device.Device).  They are machines of one kind, which target="cpu" then means.  With
     `check` the job tries candidates and keeps nothing, which is all that an emulated device is good for.
+
+    `profiles`, as of `tw.compile`: the model at these sizes is tuned instead, one after the other in equal shares of
+    the budget.  Kernels of dimensions that stay open keep their defaults.
     """
     if check == (db is not None):
         raise Error(
@@ -134,9 +155,11 @@ def tune(
     reached = [device for device in devices if not isinstance(device, str)]
     if addresses:
         reached += open_devices(addresses, key_file)
-    report, start = TuneReport(), time.monotonic()
+    graphs = [_core.specialise(model._core, sizes) for sizes in described_profiles(profiles)] or [model._core]
+    reports, start = [], time.monotonic()
 
     def receive(line: str) -> None:
+        report = reports[-1]
         event = {"seconds": time.monotonic() - start, **json.loads(line)}
         if event["event"] == "device_lost":
             report.lost_devices.append(f"{event['device']}: {event['reason']}")
@@ -150,23 +173,28 @@ def tune(
             on_event(event)
 
     with stopped_by_interrupt() as is_stopping, tempfile.TemporaryDirectory() as folder:
-        _core.tune(
-            model._core,
-            target,
-            os.path.join(folder, "check.db") if check else os.fspath(db),
-            workers,
-            precision,
-            constraints_of(winograd),
-            seconds,
-            int(seed) & (2**64 - 1),
-            str(MEASURE_PROGRAM),
-            receive,
-            is_stopping,
-            own_template=template,
-            template_name=name_of_template(template),
-            devices=reached,
-            is_check=check,
-        )
+        for at, graph in enumerate(graphs):
+            if reports and is_stopping():
+                break
+            reports.append(TuneReport())
+            _core.tune(
+                graph,
+                target,
+                os.path.join(folder, "check.db") if check else os.fspath(db),
+                workers,
+                precision,
+                constraints_of(winograd),
+                max(start + seconds - time.monotonic(), 1e-3) / (len(graphs) - at),
+                int(seed) & (2**64 - 1),
+                str(MEASURE_PROGRAM),
+                receive,
+                is_stopping,
+                own_template=template,
+                template_name=name_of_template(template),
+                devices=reached,
+                is_check=check,
+            )
+    report = joined(reports)
     if check:
         report.adopted = report.choices = 0
     return report

@@ -66,6 +66,28 @@ void require_no_updates(const CompileOptions& options, const Target& target) {
               "in_place is for CPUs: a GPU works on copies of the caller's arrays\n  help: leave it out");
 }
 
+// One of the graphs that become plans: the model, or what it is for a profile.
+struct Network {
+  Graph graph;
+  std::vector<DimensionBounds> sizes;  // by symbol of the model: for which it is; of the model itself empty
+  std::string label;                   // for people, " at batch=1"; of the model itself empty
+  std::vector<GraphDecision> decisions;
+  PlannedGraph planned;
+};
+
+// The model's first.
+std::vector<Network> networks_of(const Graph& model, const std::vector<Profile>& profiles) {
+  std::vector<Network> networks(1);
+  networks[0].graph = model;
+  for (const Profile& profile : profiles) {
+    Network& network = networks.emplace_back();
+    SpecialGraph special = specialise(model, profile);
+    network.graph = std::move(special.graph), network.sizes = std::move(special.sizes);
+    network.label = " at " + to_string(profile);
+  }
+  return networks;
+}
+
 std::vector<ScheduledFunc> schedule_all(const std::vector<Func>& funcs, const Target& target,
                                         const CompileOptions& options) {
   const ScheduleSource& source = options.schedule ? options.schedule : target.default_schedule;
@@ -77,28 +99,58 @@ std::vector<ScheduledFunc> schedule_all(const std::vector<Func>& funcs, const Ta
   return scheduled;
 }
 
-void report_groups(const PlannedGraph& planned, const std::vector<Func>& funcs,
-                   const std::vector<ScheduledFunc>& scheduled, CompileReport& report) {
+void report_funcs(const std::vector<Func>& funcs, const std::vector<ScheduledFunc>& scheduled, CompileReport& report) {
   for (size_t i = 0; i < scheduled.size(); ++i) {
     report.pieces.push_back({funcs[i], {}, 0, ""});
     for (const Kernel& kernel : scheduled[i].lowered.kernels) report.pieces.back().kernels.push_back(kernel.symbol);
   }
+  report.funcs = static_cast<int>(scheduled.size());
+}
+
+void report_groups(const Network& network, const std::vector<ScheduledFunc>& scheduled, CompileReport& report) {
   std::unordered_map<std::string, std::string> group_of;  // by node
-  for_each_group(planned, [&](const Graph& graph, const Group& group, size_t func) {
+  for_each_group(network.planned, [&](const Graph& graph, const Group& group, size_t func) {
     ++report.groups;
     CompileReport::Piece& piece = report.pieces[func];
     if (piece.groups++ == 0) piece.name = group.name;
     for (const int node : group.nodes) group_of[graph.nodes[node].name] = group.name;
     for (const std::string& buffer : scheduled[func].lowered.spilled)
-      report.spilled_buffers.push_back(group.name + ": `" + buffer + "`");
+      report.spilled_buffers.push_back(group.name + network.label + ": `" + buffer + "`");
     visit(scheduled[func].func.body, [&](const For& loop) {
       if (loop.attributes.count("independence_unproven"))
-        report.serial_loops.push_back(group.name + ": loop `" + loop.var.name() + "`");
+        report.serial_loops.push_back(group.name + network.label + ": loop `" + loop.var.name() + "`");
     });
   });
-  for (GraphDecision& decision : report.decisions)
+  for (GraphDecision decision : network.decisions) {
     if (const auto group = group_of.find(decision.node); group != group_of.end()) decision.group = group->second;
-  report.funcs = static_cast<int>(scheduled.size());
+    report.decisions.push_back(std::move(decision));
+  }
+}
+
+void require_some_sizes(const Plan& plan, const std::string& label) {
+  try {
+    (void)small_sizes(plan);
+  } catch (const Error& error) {
+    throw Error(error.code(), "profile" + label + ": " + error.message());
+  }
+}
+
+Plans plan_networks(const std::vector<Network>& networks, const std::vector<ScheduledFunc>& scheduled,
+                    const Target& target, ConstantPool& constants) {
+  Plans plans;
+  for (const Network& network : networks) {
+    Plan plan = plan_network(network.planned, scheduled, target, constants);
+    if (&network == &networks.front()) {
+      plans.general = std::move(plan);
+      continue;
+    }
+    SpecialPlan& special = plans.special.emplace_back();
+    for (const DimensionBounds& sizes : network.sizes) special.sizes.push_back({sizes.low, sizes.high});
+    special.plan = std::move(plan);
+    require_some_sizes(special.plan, network.label);
+  }
+  plans.general.constants = constants.infos();
+  return plans;
 }
 
 }  // namespace
@@ -119,20 +171,24 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
     report.phases.push_back({name, std::chrono::duration<double>(now - std::exchange(start, now)).count()});
   };
   require_no_updates(options, target);
-  Graph graph = optimise(model, target, options, &report.decisions);
-  require_supported_dimensions(graph, target);
-  require_no_control(graph, target);
-  require_sizes_within_limits(graph);
-  PlannedGraph planned = plan_groups(std::move(graph), options.in_place);
+  std::vector<Network> networks = networks_of(model, options.profiles);
+  for (Network& network : networks) {
+    Graph graph = optimise(network.graph, target, options, &network.decisions);
+    require_supported_dimensions(graph, target);
+    require_no_control(graph, target);
+    require_sizes_within_limits(graph);
+    network.planned = plan_groups(std::move(graph), options.in_place);
+  }
   end_phase("graph passes and fusion");
 
   UniqueFuncs unique(target);
-  unique.add(planned);
+  for (Network& network : networks) unique.add(network.planned);
   end_phase("tensor expressions");
 
   const std::vector<ScheduledFunc> scheduled = schedule_all(unique.funcs(), target, options);
   const std::vector<Kernel> kernels = different_kernels(scheduled);
-  report_groups(planned, unique.funcs(), scheduled, report);
+  report_funcs(unique.funcs(), scheduled, report);
+  for (const Network& network : networks) report_groups(network, scheduled, report);
   end_phase("schedules and lowering");
 
   CodegenOptions codegen;
@@ -144,10 +200,12 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
   report.cached_kernels = code.cached_kernels;
   end_phase("machine code");
 
-  auto [plan, constants] = plan_network(planned, scheduled, target).finish(options.jobs);
+  ConstantPool constants;
+  Plans plans = plan_networks(networks, scheduled, target, constants);
+  std::vector<NDArray> packed = constants.pack(options.jobs);
   end_phase("memory plan and packing of constants");
 
-  Executable executable(std::move(image), std::move(plan), std::move(constants),
+  Executable executable(std::move(image), std::move(plans), std::move(packed),
                         {target.architecture, target.name, target.features});
   if (options.threads > 0) executable.set_threads(options.threads);
   end_phase("loading");

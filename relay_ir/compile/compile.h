@@ -1,7 +1,7 @@
 // Graph + target + schedules → Executable: the whole compiler, top to bottom.
 //
-//   passes → fuse into groups → tensor expressions, the different ones → schedule → lower → kernels → image
-//   → memory plan → pack constants → Executable
+//   profiles → for each the graph → passes → fuse into groups → tensor expressions, the different ones → schedule
+//   → lower → kernels → image → memory plans → pack constants → Executable
 #pragma once
 
 #include <functional>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "relay_ir/compile/profile.h"
 #include "relay_ir/decision.h"
 #include "relay_ir/graph.h"
 #include "runtime/executable.h"
@@ -29,6 +30,9 @@ struct CompileOptions {
   // Output → input: the caller gives one array for both.  The output must be made from the input by updates of some of
   // its elements (ScatterND, ScatterElements, TensorScatter), which then write these only.  Others are refused.
   std::map<std::string, std::string> in_place = {};
+  // Of a model with open dimensions: sizes that get a plan of their own beside the model's, as good as if the model was
+  // compiled for them.  Runs take the first one that is for their sizes.
+  std::vector<Profile> profiles = {};
 };
 
 // What a compilation did, for people.
@@ -46,8 +50,8 @@ struct CompileReport {
   };
   std::vector<Phase> phases;  // in order
   std::vector<Piece> pieces;
-  std::vector<GraphDecision> decisions;  // in the order of nodes
-  int groups = 0;                        // of nodes
+  std::vector<GraphDecision> decisions;  // in the order of nodes, the model's before those of profiles
+  int groups = 0;                        // of nodes, of all plans
   int funcs = 0;                         // different ones among the groups'
   int kernels = 0, cached_kernels = 0;
   // Loops that stayed on one worker because a default schedule could not prove their iterations independent, as

@@ -90,7 +90,7 @@ class Fuser {
 
   // Copying its parts is faster than selecting among them in every element of a larger expression.
   bool is_large_concat(const Node& node) const {
-    return joins_whole(graph_, node) && element_count(smallest_shape(graph_.values[node.outputs[0]].type)) > 8192;
+    return joins_whole(graph_, node) && element_count(typical_shape(graph_.values[node.outputs[0]].type)) > 8192;
   }
 
   // Producers of what the cluster alone reads, latest first.

@@ -168,11 +168,12 @@ class NetworkPlan {
 
 }  // namespace
 
-PlanMaker plan_network(const PlannedGraph& planned, const std::vector<ScheduledFunc>& funcs, const Target& target) {
-  PlanMaker plan(planned.graph.name, planned.graph.symbols, planned.graph.equalities, target);
+Plan plan_network(const PlannedGraph& planned, const std::vector<ScheduledFunc>& funcs, const Target& target,
+                  ConstantPool& constants) {
+  PlanMaker plan(planned.graph.name, planned.graph.symbols, planned.graph.equalities, target, constants);
   Places places(planned.graph, planned.aliases, plan);
   NetworkPlan(funcs, plan).add(planned, places);
-  return plan;
+  return std::move(plan).finish();
 }
 
 }  // namespace tw::relay

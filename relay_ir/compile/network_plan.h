@@ -9,6 +9,7 @@
 namespace tw::relay {
 
 // `funcs`: the different ones, of UniqueFuncs.
-PlanMaker plan_network(const PlannedGraph& planned, const std::vector<ScheduledFunc>& funcs, const Target& target);
+Plan plan_network(const PlannedGraph& planned, const std::vector<ScheduledFunc>& funcs, const Target& target,
+                  ConstantPool& constants);
 
 }  // namespace tw::relay

@@ -38,8 +38,8 @@ int caller_alignment(const Target& target) {
 }
 
 PlanMaker::PlanMaker(const std::string& model, std::vector<Var> symbols, const std::vector<Equality>& equalities,
-                     const Target& target)
-    : target_(target), symbols_(std::move(symbols)) {
+                     const Target& target, ConstantPool& constants)
+    : target_(target), symbols_(std::move(symbols)), constants_(constants) {
   plan_.metadata["model"] = model;
   plan_.caller_alignment = static_cast<uint32_t>(caller_alignment(target));
   for (const Var& symbol : symbols_) {
@@ -80,20 +80,6 @@ BufferUse PlanMaker::add_output(const std::string& name, const TensorType& type,
   plan_.outputs.back().in_place = in_place;
   return {Storage::output, static_cast<uint32_t>(plan_.outputs.size() - 1), 0,
           size_of(bytes_of(type.dtype, type.shape))};
-}
-
-BufferUse PlanMaker::add_constant(const std::string& name, const NDArray& original,
-                                  const std::vector<IndexMap>& layouts) {
-  std::string key = to_string(type_of(original));
-  for (const IndexMap& map : layouts) key += " " + to_text(map);
-  const auto [found, is_new] =
-      constant_index_.emplace(std::pair(original.data(), key), static_cast<uint32_t>(packings_.size()));
-  if (is_new) {
-    packings_.push_back({original, layouts});
-    plan_.constants.push_back({name, original.dtype(), packings_.back().packed_shape()});
-  }
-  const TensorInfo& packed = plan_.constants[found->second];
-  return {Storage::constant, found->second, 0, element_count(packed.shape) * packed.dtype.bytes()};
 }
 
 BufferUse PlanMaker::add_temporary(const Expr& bytes) {
@@ -251,10 +237,10 @@ void PlanMaker::place_temporaries() {
   plan_.tensors.clear();
 }
 
-PlanMaker::Result PlanMaker::finish(int jobs) && {
+Plan PlanMaker::finish() && {
   keep_through_loops();
   place_temporaries();
-  return {std::move(plan_), pack_constants(packings_, jobs)};
+  return std::move(plan_);
 }
 
 }  // namespace tw::relay

@@ -1,14 +1,12 @@
-// Makes plans step by step: of a network for compile(), of one Func for the tuner.
+// Makes a plan step by step: of a network for compile(), of one Func for the tuner.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "relay_ir/compile/layout.h"
+#include "relay_ir/compile/constant_pool.h"
 #include "relay_ir/compile/scheduled_func.h"
 #include "relay_ir/graph.h"
 #include "runtime/plan/plan.h"
@@ -23,13 +21,14 @@ int caller_alignment(const Target& target);
 class PlanMaker {
  public:
   PlanMaker(const std::string& model, std::vector<Var> symbols, const std::vector<Equality>& equalities,
-            const Target& target);
+            const Target& target, ConstantPool& constants);
 
   BufferUse add_input(const std::string& name, const TensorType& type);
   // `in_place`: the input whose array it is, too; -1: none.
   BufferUse add_output(const std::string& name, const TensorType& type, int32_t in_place = -1);
-  // In the layout that a kernel reads; stored once however many kernels read it so.
-  BufferUse add_constant(const std::string& name, const NDArray& original, const std::vector<IndexMap>& layouts);
+  BufferUse add_constant(const std::string& name, const NDArray& original, const std::vector<IndexMap>& layouts) {
+    return constants_.add(name, original, layouts);
+  }
   // Memory that lives from the first to the last step that uses it; through a loop that both lie on different sides of.
   BufferUse add_temporary(const Expr& bytes);
 
@@ -56,11 +55,7 @@ class PlanMaker {
   Size size_of(const Expr& e) const;
   // …of memory or work: in a branch that a run does not take they may be negative, and are 0.
   Size extent_of(const Expr& e) const;
-  struct Result {
-    Plan plan;
-    std::vector<NDArray> constants;  // packed
-  };
-  Result finish(int jobs) &&;
+  Plan finish() &&;  // without constants, which are the pool's
 
  private:
   TensorInfo info(const std::string& name, const TensorType& type) const;
@@ -71,12 +66,11 @@ class PlanMaker {
 
   const Target& target_;
   std::vector<Var> symbols_;
+  ConstantPool& constants_;
   Counters counters_;
   int branches_ = 0;                        // around the next step
   std::vector<std::pair<int, int>> loops_;  // their first and last steps, inner ones first
   Plan plan_;
-  std::vector<Packing> packings_;                                           // by constant
-  std::map<std::pair<const void*, std::string>, uint32_t> constant_index_;  // by data, type and layouts
 };
 
 }  // namespace tw::relay

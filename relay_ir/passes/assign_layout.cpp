@@ -58,7 +58,7 @@ class LayoutAssignment {
   }
 
  private:
-  Shape shape(ValueId id) const { return smallest_shape(graph_.values[id].type); }
+  Shape shape(ValueId id) const { return typical_shape(graph_.values[id].type); }
 
   // Tiles multiply such elements, in words along the channels.
   bool has_tile_words(ValueId id) const {

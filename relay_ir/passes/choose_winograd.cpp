@@ -38,7 +38,7 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
     return use.kind == AxisUse::Kind::window && use.size == 3 && use.stride == 1 && use.dilation == 1;
   };
   if (!std::all_of(uses.begin() + 2, uses.end(), is_of_three)) return std::nullopt;
-  const Shape out = smallest_shape(graph.values[node.outputs[0]].type);
+  const Shape out = typical_shape(graph.values[node.outputs[0]].type);
   return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2], out[3]};
 }
 

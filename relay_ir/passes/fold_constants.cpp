@@ -2,7 +2,8 @@
 //
 //   t = transpose(w) {perm = [1, 0]}; y = matmul(x, t)   ⇒   y = matmul(x, t'), t' the transposed constant
 //
-// Small ones by the oracle.  Large ones are compiled for this machine and run, all of them as one graph.
+// So does a range whose dimensions are numbers.  Small ones by the oracle.  Large ones are compiled for this machine
+// and run, all of them as one graph.
 #include <algorithm>
 
 #include "relay_ir/compile/compile.h"
@@ -34,7 +35,7 @@ class ConstantFolder {
   NDArray known(ValueId id) const { return id == no_value ? NDArray() : *graph_.values[id].constant; }
 
   bool fold(const Node& node) {
-    if (node.inputs.empty() || node.attributes.are_open() || !node.regions.empty()) return false;
+    if (node.attributes.are_open() || !node.regions.empty()) return false;
     int64_t in = 0, out = 0;
     bool is_now = true;
     for (const ValueId id : node.inputs) {

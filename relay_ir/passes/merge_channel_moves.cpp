@@ -86,7 +86,7 @@ class ChannelMoves {
   };
 
   const Graph& from() const { return copy_.from(); }
-  Shape shape(ValueId id) const { return smallest_shape(from().values[id].type); }
+  Shape shape(ValueId id) const { return typical_shape(from().values[id].type); }
   // Another order of elements, or some of them: nothing is computed.
   bool is_move(const Node& node) const {
     return node.op->kind == OpKind::view || is_strided(from(), node) || joins_whole(from(), node);

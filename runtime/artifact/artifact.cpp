@@ -143,12 +143,12 @@ std::vector<size_t> constant_offsets(const std::vector<NDArray>& constants, size
 
 }  // namespace
 
-void write_artifact(const std::filesystem::path& path, std::span<const std::byte> image, const Plan& plan,
+void write_artifact(const std::filesystem::path& path, std::span<const std::byte> image, const Plans& plans,
                     const std::vector<NDArray>& constants, const MachineRequirements& requirements) {
   const bool is_elf32 = image.size() > EI_CLASS && static_cast<unsigned char>(image[EI_CLASS]) == ELFCLASS32;
   check(image.size() >= sizeof(Elf64_Ehdr) && std::memcmp(image.data(), ELFMAG, SELFMAG) == 0,
         "write_artifact: the image is an ELF file");
-  check(constants.size() == plan.constants.size(), "write_artifact: one array a constant of the plan");
+  check(constants.size() == plans.general.constants.size(), "write_artifact: one array a constant of the plan");
 
   static const std::array<std::byte, page_alignment> zeros{};
   std::vector<std::span<const std::byte>> parts;
@@ -159,7 +159,7 @@ void write_artifact(const std::filesystem::path& path, std::span<const std::byte
   };
   auto pad = [&](size_t alignment) { append(std::span(zeros).first(aligned(position, alignment) - position)); };
 
-  const std::vector<std::byte> plan_bytes = write_plan(plan);
+  const std::vector<std::byte> plan_bytes = write_plans(plans);
   size_t constants_bytes;
   const std::vector<size_t> offsets = constant_offsets(constants, constants_bytes);
   const size_t plan_offset = aligned(image.size(), page_alignment);
@@ -276,15 +276,15 @@ Artifact Artifact::open(const std::filesystem::path& path) {
     refuse_artifact(path, "its code or plan is damaged (wrong checksum)");
 
   result.image = bytes.first(static_cast<size_t>(image_bytes));
-  result.plan = read_plan(bytes.subspan(static_cast<size_t>(plan_offset), static_cast<size_t>(plan_bytes)),
-                          path.string() + ": plan");
-  if (std::string problem = find_plan_problem(result.plan); !problem.empty())
+  result.plans = read_plans(bytes.subspan(static_cast<size_t>(plan_offset), static_cast<size_t>(plan_bytes)),
+                            path.string() + ": plan");
+  if (std::string problem = find_plans_problem(result.plans); !problem.empty())
     refuse_artifact(path, "its plan is malformed: " + problem);
 
   result.constant_bytes_ = bytes.subspan(static_cast<size_t>(constants_offset), static_cast<size_t>(constants_bytes));
   result.constants_checksum_ = tail.constants_checksum;
   size_t position = 0;
-  for (const TensorInfo& info : result.plan.constants) {
+  for (const TensorInfo& info : result.plans.general.constants) {
     position = aligned(position, storage_alignment);
     auto* data = const_cast<std::byte*>(result.constant_bytes_.data()) + position;
     NDArray constant(info.dtype, info.shape, data, result.file);

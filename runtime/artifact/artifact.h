@@ -2,7 +2,7 @@
 // `readelf -S` lists the added sections, `readelf -n` the note.
 //
 //   offset 0      the code image, exactly as linked, but for the header's reference to the section table
-//   4096-aligned  .tilewright.plan       the plan (plan_io.h)
+//   4096-aligned  .tilewright.plan       the plans (plan_io.h)
 //   4096-aligned  .tilewright.constants  the constants in plan order, each at a multiple of 64, mapped and never parsed
 //                 section names and the section table: the image's own sections and the three added ones
 //   last          .note.tilewright       an ELF note "Tilewright", type 1
@@ -35,7 +35,7 @@ class Artifact {
 
   std::shared_ptr<const FileMap> file;
   std::span<const std::byte> image;
-  Plan plan;
+  Plans plans;
   std::vector<NDArray> constants;  // views of the map, which they keep: read only
   MachineRequirements requirements;
 
@@ -49,7 +49,7 @@ class Artifact {
 };
 
 // The bytes of `image` must be an ELF file; the constants those that the plan describes.
-void write_artifact(const std::filesystem::path& path, std::span<const std::byte> image, const Plan& plan,
+void write_artifact(const std::filesystem::path& path, std::span<const std::byte> image, const Plans& plans,
                     const std::vector<NDArray>& constants, const MachineRequirements& requirements);
 
 }  // namespace tw

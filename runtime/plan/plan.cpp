@@ -74,6 +74,32 @@ Plan plan_at(const Plan& plan, std::span<const int64_t> symbols) {
   return result;
 }
 
+namespace {
+
+bool is_for(const SpecialPlan& special, std::span<const int64_t> symbols) {
+  for (size_t i = 0; i < symbols.size(); ++i)
+    if (symbols[i] < special.sizes[i].low || symbols[i] > special.sizes[i].high) return false;
+  return true;
+}
+
+size_t position_of(const Plan& plan, const std::string& symbol) {
+  const auto found = std::ranges::find(plan.symbols, symbol, &Symbol::name);
+  check(found != plan.symbols.end(), "plan: a special plan's symbols are the model's");
+  return static_cast<size_t>(found - plan.symbols.begin());
+}
+
+}  // namespace
+
+Plan plan_at(const Plans& plans, std::span<const int64_t> symbols) {
+  const auto found = std::ranges::find_if(plans.special, [&](const SpecialPlan& s) { return is_for(s, symbols); });
+  if (found == plans.special.end()) return plan_at(plans.general, symbols);
+  std::vector<int64_t> own;
+  for (const Symbol& symbol : found->plan.symbols) own.push_back(symbols[position_of(plans.general, symbol.name)]);
+  Plan plan = plan_at(found->plan, own);
+  plan.constants = plans.general.constants;
+  return plan;
+}
+
 std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& inputs) {
   struct Found {
     int64_t size = 0;

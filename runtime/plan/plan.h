@@ -100,6 +100,26 @@ struct Plan {
   std::map<std::string, std::string> metadata;  // compiler version, model name, …
 };
 
+// What a model's plan does, for some sizes only and made for them.
+struct SpecialPlan {
+  struct Range {
+    int64_t low = 1, high = 1;  // both included
+  };
+  std::vector<Range> sizes;  // for which it is: by symbol of the model's plan, within its bounds
+  // Its symbols are some of the model's, by their names.  It has no constants of its own: steps use the model's.
+  Plan plan;
+};
+
+// A model's plan, which serves every run, and those that serve some runs better.  All take and give the same.
+struct Plans {
+  Plan general;
+  std::vector<SpecialPlan> special;  // none where the model's plan is not open
+
+  Plans() = default;
+  Plans(Plan plan) : general(std::move(plan)) {}  // NOLINT: a plan is all that a model needs
+  Plans(Plan plan, std::vector<SpecialPlan> special) : general(std::move(plan)), special(std::move(special)) {}
+};
+
 // The most that each counter can be, of a plan in which nothing is open.
 std::vector<int64_t> most_steps(const Plan& plan);
 // Small sizes of plan.symbols that are within their bounds and meet the equalities.  Error(shape): none were found.
@@ -107,6 +127,8 @@ std::vector<int64_t> small_sizes(const Plan& plan);
 // The plan of a run with these sizes of plan.symbols: nothing in it is open, and what depends on counters on nothing
 // else.  Error(limit).
 Plan plan_at(const Plan& plan, std::span<const int64_t> symbols);
+// The same of the first special plan that is for these sizes of the general one's symbols, else of that one.
+Plan plan_at(const Plans& plans, std::span<const int64_t> symbols);
 // The sizes of plan.symbols in inputs of these shapes.  Error(input): two of them disagree, one is out of bounds, what
 // the model demands of them does not hold, or the ranks are not the inputs'.
 std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& inputs);

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t most_tasks = int64_t{1} << 40;
 constexpr int largest_rank = 64;
+constexpr size_t most_special_plans = 1024;
 
 constexpr size_t longest_program = 4096;  // of one size
 
@@ -145,10 +146,7 @@ bool fits_memory(int64_t bytes) {
   return bytes >= 0 && bytes <= static_cast<int64_t>(PTRDIFF_MAX) / 2;
 }
 
-}  // namespace
-
-std::vector<std::byte> write_plan(const Plan& plan) {
-  ByteWriter out;
+void write_plan(ByteWriter& out, const Plan& plan) {
   write_tensors(out, plan.inputs);
   write_tensors(out, plan.outputs);
   for (const TensorInfo& output : plan.outputs) out.put(output.in_place);
@@ -183,11 +181,9 @@ std::vector<std::byte> write_plan(const Plan& plan) {
     out.put_text(key);
     out.put_text(value);
   }
-  return std::move(out.bytes());
 }
 
-Plan read_plan(std::span<const std::byte> bytes, const std::string& where) {
-  ByteReader in(bytes, where);
+Plan read_plan(ByteReader& in) {
   Plan plan;
   plan.inputs = read_tensors(in);
   plan.outputs = read_tensors(in);
@@ -222,8 +218,34 @@ Plan read_plan(std::span<const std::byte> bytes, const std::string& where) {
     std::string key = in.get_text();
     plan.metadata[key] = in.get_text();
   }
-  if (in.remaining() != 0) in.fail(std::to_string(in.remaining()) + " bytes follow the plan");
   return plan;
+}
+
+}  // namespace
+
+std::vector<std::byte> write_plans(const Plans& plans) {
+  ByteWriter out;
+  write_plan(out, plans.general);
+  out.put(static_cast<uint32_t>(plans.special.size()));
+  for (const SpecialPlan& special : plans.special) {
+    out.put(static_cast<uint32_t>(special.sizes.size()));
+    for (const auto& [low, high] : special.sizes) out.put(low), out.put(high);
+    write_plan(out, special.plan);
+  }
+  return std::move(out.bytes());
+}
+
+Plans read_plans(std::span<const std::byte> bytes, const std::string& where) {
+  ByteReader in(bytes, where);
+  Plans plans = read_plan(in);
+  plans.special.resize(in.get_count(64));
+  for (SpecialPlan& special : plans.special) {
+    special.sizes.resize(in.get_count(16));
+    for (auto& [low, high] : special.sizes) low = in.get<int64_t>(), high = in.get<int64_t>();
+    special.plan = read_plan(in);
+  }
+  if (in.remaining() != 0) in.fail(std::to_string(in.remaining()) + " bytes follow the plan");
+  return plans;
 }
 
 namespace {
@@ -435,6 +457,50 @@ std::string find_plan_problem(const Plan& plan) {
           end > sizes[kind][use.index])
         return where + "buffer " + std::to_string(b) + " reaches outside its " + storages[kind];
     }
+  }
+  return "";
+}
+
+namespace {
+
+bool is_same_interface(const Plan& a, const Plan& b) {
+  const auto is_same = [](const TensorInfo& x, const TensorInfo& y) {
+    return x.name == y.name && x.dtype == y.dtype && x.shape.size() == y.shape.size() && x.in_place == y.in_place;
+  };
+  return std::ranges::equal(a.inputs, b.inputs, is_same) && std::ranges::equal(a.outputs, b.outputs, is_same) &&
+         a.caller_alignment == b.caller_alignment;
+}
+
+// Every run that it is for is within the bounds of both plans.
+bool is_within_bounds(const Plan& general, const SpecialPlan& special) {
+  if (special.sizes.size() != general.symbols.size()) return false;
+  for (size_t i = 0; i < special.sizes.size(); ++i) {
+    const auto [low, high] = special.sizes[i];
+    if (low > high || low < general.symbols[i].low || high > general.symbols[i].high) return false;
+  }
+  return std::ranges::all_of(special.plan.symbols, [&](const Symbol& symbol) {
+    const auto found = std::ranges::find(general.symbols, symbol.name, &Symbol::name);
+    if (found == general.symbols.end()) return false;
+    const auto [low, high] = special.sizes[static_cast<size_t>(found - general.symbols.begin())];
+    return symbol.low <= low && high <= symbol.high;
+  });
+}
+
+}  // namespace
+
+std::string find_plans_problem(const Plans& plans) {
+  if (std::string problem = find_plan_problem(plans.general); !problem.empty()) return problem;
+  if (plans.special.size() > most_special_plans || (!plans.special.empty() && plans.general.symbols.empty()))
+    return "it has " + std::to_string(plans.special.size()) + " special plans";
+  for (size_t i = 0; i < plans.special.size(); ++i) {
+    const std::string where = "special plan " + std::to_string(i) + ": ";
+    const SpecialPlan& special = plans.special[i];
+    if (!is_within_bounds(plans.general, special)) return where + "its sizes are not the model's";
+    if (!is_same_interface(plans.general, special.plan)) return where + "it takes or gives something else";
+    if (!special.plan.constants.empty()) return where + "it has constants of its own";
+    Plan whole = special.plan;
+    whole.constants = plans.general.constants;
+    if (std::string problem = find_plan_problem(whole); !problem.empty()) return where + problem;
   }
   return "";
 }

@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         tw::ElfImage(std::as_bytes(std::span(data, size)));
         break;
       case 'p':
-        (void)tw::find_plan_problem(tw::read_plan(bytes, "fuzz"));
+        (void)tw::find_plans_problem(tw::read_plans(bytes, "fuzz"));
         break;
       case 'n':
         (void)tw::read_npy(MemoryFile(bytes).path, tw::bf16);

@@ -91,7 +91,7 @@ ChildResult measure_request() {
       throw Error(ErrorCode::limit, "a part of absurd size");
   const Part header_part(sizes[0]), candidate(sizes[1]), incumbent(sizes[2]), inputs(sizes[3]);
   const RequestHeader header = read_header(header_part.data());
-  const Plan plan = Artifact::open(candidate.path()).plan;
+  const Plan plan = Artifact::open(candidate.path()).plans.general;
   const ExchangeLayout layout(plan);
   if (static_cast<int64_t>(inputs.data().size()) != layout.all_inputs())
     throw Error(ErrorCode::artifact, "the inputs are not the candidate's");

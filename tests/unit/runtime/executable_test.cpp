@@ -314,11 +314,11 @@ TEST(Executable, CodeForAnotherMachineCanBeHeldButNotRun) {
 TEST(Plan, SurvivesTheRoundTrip) {
   Plan plan = small_plan();
   plan.outputs.push_back({"again", f32, {rows, columns}, {}, 1});
-  std::vector<std::byte> bytes = write_plan(plan);
-  Plan back = read_plan(bytes, "test");
+  std::vector<std::byte> bytes = write_plans(plan);
+  Plan back = read_plans(bytes, "test").general;
   EXPECT_EQ(back.outputs[1].in_place, -1);
   EXPECT_EQ(back.outputs[2].in_place, 1);
-  EXPECT_EQ(write_plan(back), bytes);
+  EXPECT_EQ(write_plans(back), bytes);
   EXPECT_EQ(back.steps[4].workspace_bytes, columns * 4);
   EXPECT_FALSE(back.steps[2].waits);
   EXPECT_EQ(back.metadata.at("model"), "small");
@@ -326,15 +326,15 @@ TEST(Plan, SurvivesTheRoundTrip) {
 }
 
 TEST(Plan, ReaderRefusesEveryTruncationAndSurvivesEveryFlip) {
-  std::vector<std::byte> bytes = write_plan(small_plan());
+  std::vector<std::byte> bytes = write_plans(small_plan());
   for (size_t length = 0; length < bytes.size(); ++length) {
-    EXPECT_EQ(caught([&] { (void)read_plan(std::span(bytes).first(length), "test"); }).code, ErrorCode::artifact)
+    EXPECT_EQ(caught([&] { (void)read_plans(std::span(bytes).first(length), "test"); }).code, ErrorCode::artifact)
         << length;
   }
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     std::vector<std::byte> flipped = bytes;
     flipped[bit / 8] ^= std::byte{1} << bit % 8;
-    Caught error = caught([&] { (void)find_plan_problem(read_plan(flipped, "test")); });
+    Caught error = caught([&] { (void)find_plans_problem(read_plans(flipped, "test")); });
     EXPECT_TRUE(error.code == ErrorCode{0} || error.code == ErrorCode::artifact) << error.text;
   }
 }

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "runtime/plan/plan_io.h"
 #include "tests/unit/runtime/test_model.h"
 
@@ -88,8 +90,8 @@ TEST(OpenPlan, IsThePlanOfARunAtItsSizes) {
 }
 
 TEST(OpenPlan, SurvivesTheRoundTrip) {
-  const std::vector<std::byte> bytes = write_plan(open_plan());
-  EXPECT_EQ(write_plan(read_plan(bytes, "test")), bytes);
+  const std::vector<std::byte> bytes = write_plans(open_plan());
+  EXPECT_EQ(write_plans(read_plans(bytes, "test")), bytes);
 }
 
 TEST(OpenPlan, RefusesSizesThatDisagreeOrAreOutOfBounds) {
@@ -125,6 +127,108 @@ TEST(OpenPlan, RunsAtEverySize) {
     for (int64_t i = 0; i < 2 * n; ++i) ASSERT_EQ(y.get_float(i), x.get_float(i)) << n;
   }
   EXPECT_EQ(executable.output_shapes({{3, 2}}), (std::vector<Shape>{{3, 2}}));
+}
+
+// The plan for n = 5, one for 10 to 20, and the open one; which is which shows in the names of their steps.
+Plans special_plans() {
+  const int64_t sizes[] = {5};
+  Plan exact = plan_at(open_plan(), sizes), range = open_plan();
+  range.symbols[0].low = 10, range.symbols[0].high = 20;
+  for (Step& step : exact.steps) step.name += " of 5";
+  for (Step& step : range.steps) step.name += " of 10 to 20";
+  return {open_plan(), {{{{5, 5}}, exact}, {{{10, 20}}, range}}};
+}
+
+TEST(SpecialPlans, ServeTheSizesThatTheyAreFor) {
+  EXPECT_EQ(find_plans_problem(special_plans()), "");
+  const auto step_at = [](int64_t n) { return plan_at(special_plans(), std::span(&n, 1)).steps[1].name; };
+  EXPECT_EQ(step_at(5), "second of 5");
+  for (const int64_t n : {10, 15, 20}) EXPECT_EQ(step_at(n), "second of 10 to 20");
+  for (const int64_t n : {1, 4, 6, 9, 21, 1000}) EXPECT_EQ(step_at(n), "second");
+}
+
+TEST(SpecialPlans, TheFirstOfThemCounts) {
+  Plans plans = special_plans();
+  plans.special[0].sizes = {{5, 5}};
+  plans.special[1].sizes = {{1, 20}}, plans.special[1].plan.symbols[0].low = 1;
+  const int64_t five = 5, four = 4;
+  EXPECT_EQ(plan_at(plans, std::span(&five, 1)).steps[0].name, "first of 5");
+  EXPECT_EQ(plan_at(plans, std::span(&four, 1)).steps[0].name, "first of 10 to 20");
+}
+
+TEST(SpecialPlans, SurviveTheRoundTrip) {
+  const std::vector<std::byte> bytes = write_plans(special_plans());
+  const Plans back = read_plans(bytes, "test");
+  ASSERT_EQ(back.special.size(), 2u);
+  EXPECT_EQ(back.special[1].sizes[0].high, 20);
+  EXPECT_EQ(find_plans_problem(back), "");
+  EXPECT_EQ(write_plans(back), bytes);
+}
+
+TEST(SpecialPlans, DamagedBytesAreErrorsOrFound) {
+  const std::vector<std::byte> bytes = write_plans(special_plans());
+  for (size_t length = 0; length < bytes.size(); ++length)
+    EXPECT_EQ(test::caught([&] { (void)read_plans(std::span(bytes).first(length), "test"); }).code, ErrorCode::artifact)
+        << length;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::vector<std::byte> flipped = bytes;
+    flipped[i] ^= std::byte{0xff};
+    const auto error = test::caught([&] { (void)find_plans_problem(read_plans(flipped, "test")); });
+    EXPECT_TRUE(error.code == ErrorCode{0} || error.code == ErrorCode::artifact) << i << ": " << error.text;
+  }
+}
+
+TEST(SpecialPlans, EveryRuleIsChecked) {
+  const auto problem = [](const std::function<void(Plans&)>& edit) {
+    Plans plans = special_plans();
+    edit(plans);
+    return find_plans_problem(plans);
+  };
+  EXPECT_NE(problem([](Plans& p) { p.special[0].sizes.clear(); }), "");
+  EXPECT_NE(problem([](Plans& p) { p.special[0].sizes[0].low = 6; }), "");
+  EXPECT_NE(problem([](Plans& p) { p.special[1].sizes[0].high = 21; }), "");
+  EXPECT_NE(problem([](Plans& p) { p.special[1].plan.symbols[0].name = "m"; }), "");
+  EXPECT_NE(problem([](Plans& p) { p.special[0].sizes[0] = {5, 1001}; }), "");
+  EXPECT_NE(problem([](Plans& p) { p.special[0].plan.inputs[0].name = "z"; }), "");
+  EXPECT_NE(problem([](Plans& p) { p.special[0].plan.outputs[0].in_place = 0; }), "");
+  EXPECT_NE(problem([](Plans& p) { p.special[0].plan.constants = {{"c", f32, {1}}}; }), "");
+  EXPECT_NE(problem([](Plans& p) { p.special[0].plan.arena_bytes = 8; }), "");
+  EXPECT_NE(problem([](Plans& p) { p.special.resize(5000, p.special[0]); }), "");
+  EXPECT_NE(problem([](Plans& p) {
+              const int64_t sizes[] = {5};
+              p.general = plan_at(p.general, sizes);
+            }),
+            "");
+}
+
+TEST(SpecialPlans, RunFromMemoryAndFromAFile) {
+  const test::Folder folder;
+  Executable compiled(test::kernel_image(), special_plans(), {}, test::small_requirements());
+  compiled.save(folder / "m.twa");
+  Executable loaded = Executable::load(folder / "m.twa");
+  for (Executable* executable : {&compiled, &loaded}) {
+    EXPECT_EQ(executable->plans().special.size(), 2u);
+    for (const int64_t n : {5, 15, 30, 5, 1, 20}) {
+      NDArray x(f32, {n, 2});
+      for (int64_t i = 0; i < 2 * n; ++i) x.set_float(i, static_cast<double>(i));
+      const NDArray y = executable->run({x}).at(0);
+      ASSERT_EQ(y.shape(), x.shape());
+      for (int64_t i = 0; i < 2 * n; ++i) ASSERT_EQ(y.get_float(i), x.get_float(i)) << n;
+      EXPECT_EQ(executable->profile({x}, 1).at(0).name, n == 5               ? "first of 5"
+                                                        : n == 15 || n == 20 ? "first of 10 to 20"
+                                                                             : "first");
+    }
+    EXPECT_EQ(executable->output_shapes({{5, 2}}), (std::vector<Shape>{{5, 2}}));
+    EXPECT_THROW(executable->run({NDArray(f32, {1001, 2})}), Error);
+  }
+}
+
+TEST(SpecialPlans, AKernelThatOneOfThemLacksIsAnErrorBeforeARun) {
+  Plans plans = special_plans();
+  plans.special.insert(plans.special.begin(), {{{1, 1000}}, open_plan()});  // which serves all runs
+  plans.special[2].plan.steps[1].kernel = "absent";
+  EXPECT_EQ(test::caught([&] { Executable(test::kernel_image(), plans, {}, test::small_requirements()); }).code,
+            ErrorCode::artifact);
 }
 
 }  // namespace

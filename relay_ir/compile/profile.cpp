@@ -1,0 +1,165 @@
+// [batch, seq] with batch=1, seq=8..64   ⇒   [1, seq] where 8 ≤ seq ≤ 64
+#include "relay_ir/compile/profile.h"
+
+#include <algorithm>
+
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/text/printer.h"
+
+namespace tw::relay {
+namespace {
+
+constexpr int64_t no_end = DimensionBounds{}.high;
+
+// A size is at least 1.
+DimensionBounds sizes_of(const Var& symbol) {
+  DimensionBounds bounds = dimension_bounds(symbol);
+  bounds.low = std::max<int64_t>(bounds.low, 1);
+  return bounds;
+}
+
+std::string text_of(int64_t low, int64_t high) {
+  if (low == high) return std::to_string(low);
+  return std::to_string(low) + ".." + (high == no_end ? "" : std::to_string(high));
+}
+
+// Holds the model's dimensions to a profile.
+class Specialiser {
+ public:
+  Specialiser(const Graph& model, const Profile& profile) : model_(model), profile_(profile) {
+    require_known_dimensions();
+    for (const Var& symbol : model.symbols) values_[symbol] = symbol;
+    for (const Var& symbol : model.symbols)
+      if (const auto wanted = profile.find(symbol.name()); wanted != profile.end()) hold(symbol, wanted->second);
+    while (follow_equality()) {
+    }
+  }
+
+  SpecialGraph finish() const {
+    SpecialGraph result{model_, {}};
+    Graph& graph = result.graph;
+    graph.symbols.clear();
+    for (const Var& symbol : model_.symbols) {
+      const Expr& value = values_.at(symbol);
+      const auto number = as_int(value);
+      result.sizes.push_back(number ? DimensionBounds{*number, *number} : sizes_of(Var::of(value)));
+      if (!number) graph.symbols.push_back(Var::of(value));
+    }
+    replace_all(graph);
+    return result;
+  }
+
+ private:
+  // In the graph and those within it.
+  void replace_all(Graph& graph) const {
+    for (Equality& equal : graph.equalities) equal.a = value_of(equal.a), equal.b = value_of(equal.b);
+    std::erase_if(graph.equalities, [](const Equality& equal) { return is_known_equal(equal.a, equal.b); });
+    for (Value& value : graph.values) replace(value.type.shape);
+    for (Node& node : graph.nodes) {
+      const NodeAttributes attributes = node.attributes;
+      for (const auto& [name, attribute] : attributes.all()) {
+        if (!std::holds_alternative<std::vector<Expr>>(attribute)) continue;
+        std::vector<Expr> dims = attributes.get_dims(name);
+        replace(dims);
+        node.attributes.set(name, std::move(dims));
+      }
+      for (Graph& region : node.regions) {
+        std::vector<Var> symbols = graph.symbols;
+        for (const Var& symbol : region.symbols)
+          if (!values_.count(symbol) && std::find(symbols.begin(), symbols.end(), symbol) == symbols.end())
+            symbols.push_back(symbol);
+        region.symbols = std::move(symbols);
+        replace_all(region);
+      }
+    }
+  }
+
+  [[noreturn]] void refuse(const std::string& problem, const std::string& help) const {
+    throw Error(ErrorCode::shape, "profile {" + to_string(profile_) + "}: " + problem + "\n  help: " + help);
+  }
+
+  void require_known_dimensions() const {
+    std::string known;
+    for (const Var& symbol : model_.symbols) {
+      const auto [low, high] = sizes_of(symbol);
+      known += (known.empty() ? "`" : ", `") + symbol.name() + "` " + text_of(low, high);
+    }
+    if (known.empty())
+      refuse("the model has no open dimensions",
+             "leave profiles out, or open dimensions with shapes={\"x\": (\"batch\", …)}");
+    if (profile_.empty()) refuse("it names no dimension", "the model's open dimensions are " + known);
+    for (const auto& [name, sizes] : profile_) {
+      const auto is_named = [&name = name](const Var& symbol) { return symbol.name() == name; };
+      if (std::none_of(model_.symbols.begin(), model_.symbols.end(), is_named))
+        refuse("the model has no open dimension `" + name + "`", "its open dimensions are " + known);
+    }
+  }
+
+  void hold(const Var& symbol, const SizeRange& wanted) {
+    const auto [low, high, typical] = wanted;
+    const std::string name = "`" + symbol.name() + "`";
+    const DimensionBounds sizes = sizes_of(symbol);
+    if (low > high || typical.value_or(low) < low || typical.value_or(high) > high)
+      refuse(name + " is " + std::to_string(low) + (typical ? ".." + std::to_string(*typical) : "") + ".." +
+                 std::to_string(high),
+             "write the smallest size first and the largest last");
+    if (low < sizes.low || high > sizes.high) {
+      const std::string& by = bounds_demanded_by(symbol);
+      refuse(
+          "sizes of " + name + " are " + text_of(sizes.low, sizes.high) + (by.empty() ? "" : ", as " + by + " demands"),
+          by.empty() ? "choose others, or open it further with shapes=" : "choose others");
+    }
+    values_[symbol] =
+        low == high ? Expr(low) : dimension(symbol.name(), {low, high}, bounds_demanded_by(symbol), typical);
+  }
+
+  Expr value_of(const Expr& e) const { return as_int(e) ? e : simplify(substitute(e, values_)); }
+  void replace(std::vector<Expr>& dims) const {
+    for (Expr& dim : dims) dim = value_of(dim);
+  }
+
+  // Whether one of them says a size.
+  bool follow_equality() {
+    for (const Equality& equal : model_.equalities) {
+      const Expr difference = value_of(equal.a - equal.b);
+      const Interval range = bounds_of(difference);
+      if (range.low.value_or(0) > 0 || range.high.value_or(0) < 0) refuse(equal);
+      const auto sum = as_affine(difference);
+      if (!sum || sum->terms.size() != 1) continue;
+      const auto& [var, factor] = sum->terms[0];
+      const int64_t size = -sum->constant / factor;
+      const DimensionBounds sizes = sizes_of(var);
+      if (size * factor != -sum->constant || size < sizes.low || size > sizes.high) refuse(equal);
+      for (auto& [symbol, value] : values_)
+        if (value.is_same(var)) value = Expr(size);
+      return true;
+    }
+    return false;
+  }
+
+  [[noreturn]] void refuse(const Equality& equal) const {
+    refuse("`" + to_text(equal.a) + "` and `" + to_text(equal.b) + "` are not equal there" +
+               (equal.demanded_by.empty() ? "" : ", as " + equal.demanded_by + " demands"),
+           "choose other sizes");
+  }
+
+  const Graph& model_;
+  const Profile& profile_;
+  Substitution values_;  // of each symbol of the model: a number or a dimension
+};
+
+}  // namespace
+
+std::string to_string(const Profile& profile) {
+  std::string text;
+  for (const auto& [name, sizes] : profile)
+    text += (text.empty() ? "" : ", ") + name + "=" + text_of(sizes.low, sizes.high);
+  return text;
+}
+
+SpecialGraph specialise(const Graph& model, const Profile& profile) {
+  return Specialiser(model, profile).finish();
+}
+
+}  // namespace tw::relay
