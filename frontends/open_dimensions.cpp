@@ -131,7 +131,8 @@ bool OpenDimensions::set(const Var& var, const Expr& value, const std::string& n
 
 bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string& node) {
   const Expr a = simplify(unproven.a), b = simplify(unproven.b);
-  if (unproven.relation == UnprovenDimensions::Relation::at_most) return hold_to(a - b, node);
+  if (unproven.relation == UnprovenDimensions::Relation::at_most)
+    return hold_to(a - b, node) || rely_on(simplify(min(a, b)), a, node);
   if (const auto sum = as_affine(simplify(a - b))) {
     // factor·var + rest = 0; of several the one that came last, so that what inputs share is called as in the first.
     for (size_t i = entries_.size(); i-- > 0;) {
@@ -146,6 +147,12 @@ bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string
   bool is_new = false;
   for (const Expr& e : not_positive(a, b)) is_new = hold_to(e, node) || is_new;
   if (is_new) return true;
+  // The shorter one stays.
+  return to_text(a).size() < to_text(b).size() ? rely_on(b, a, node) : rely_on(a, b, node);
+}
+
+// A run makes sure of it; the model goes on with b.
+bool OpenDimensions::rely_on(const Expr& a, const Expr& b, const std::string& node) {
   const Interval difference = bounds_of(a - b);
   const bool is_possible = difference.low.value_or(0) <= 0 && difference.high.value_or(0) >= 0;
   const bool is_known = std::any_of(equalities_.begin(), equalities_.end(), [&](const Equality& known) {
@@ -153,9 +160,7 @@ bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string
            (is_known_equal(known.a, b) && is_known_equal(known.b, a));
   });
   if (is_known || !is_possible) return false;
-  // The shorter one stays.
-  const bool is_shorter = to_text(a).size() < to_text(b).size();
-  equalities_.push_back({is_shorter ? b : a, is_shorter ? a : b, node});
+  equalities_.push_back({a, b, node});
   return true;
 }
 

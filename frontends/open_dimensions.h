@@ -36,6 +36,7 @@ class OpenDimensions {
   Entry* find(const Var& var);
   bool hold_to(const Expr& condition, const std::string& node);
   bool set(const Var& var, const Expr& value, const std::string& node);
+  bool rely_on(const Expr& a, const Expr& b, const std::string& node);
   void replace(const Var& var, const Expr& by);
 
   std::vector<Entry> entries_;
