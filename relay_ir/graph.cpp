@@ -41,7 +41,7 @@ std::optional<Shape> static_shape(const TensorType& type) {
 
 Shape smallest_shape(const TensorType& type) {
   Shape shape;
-  for (const Expr& dim : type.shape) shape.push_back(bounds_of(dim).low.value_or(1));
+  for (const Expr& dim : type.shape) shape.push_back(std::max<int64_t>(0, bounds_of(dim).low.value_or(1)));
   return shape;
 }
 

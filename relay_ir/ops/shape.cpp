@@ -38,9 +38,8 @@ Expr quotient(const Expr& total, const Expr& part) {
 // -1 once: what is left; -2: the input's dimension at that place.
 std::vector<Expr> wanted_shape(const OpCall& c) {
   const std::vector<Expr>& from = c.inputs[0].shape;
-  std::vector<Expr> shape;
+  std::vector<Expr> shape, known;
   int open = -1;
-  Expr known(1);
   for (const Expr& dim : c.attributes.get_dims("shape")) {
     const size_t i = shape.size();
     if (is_const_int(dim, -1)) {
@@ -54,16 +53,25 @@ std::vector<Expr> wanted_shape(const OpCall& c) {
       c.require(as_int(dim).value_or(0) >= 0, "dimensions are not negative");
       shape.push_back(dim);
     }
-    if (open != static_cast<int>(i)) known = known * shape.back();
+    if (open != static_cast<int>(i)) known.push_back(shape.back());
   }
-  const Expr total = simplify(product_of(from));
+  c.require(open < 0 || !is_const_int(product_of(known), 0), "a dimension of -1 beside one of 0");
+  // Open dimensions that stay need no arithmetic.
+  std::vector<Expr> rest = from;
+  std::erase_if(known, [&](const Expr& dim) {
+    const auto same = std::find_if(rest.begin(), rest.end(),
+                                   [&](const Expr& other) { return !as_int(dim) && is_same_dim(dim, other); });
+    if (same == rest.end()) return false;
+    rest.erase(same);
+    return true;
+  });
+  const Expr total = simplify(product_of(rest)), part = simplify(product_of(known));
   if (open >= 0) {
-    c.require(!is_const_int(known, 0), "a dimension of -1 beside one of 0");
-    const auto t = as_int(total), k = as_int(known);
+    const auto t = as_int(total), k = as_int(part);
     c.require(!t || !k || *t % *k == 0, "the elements do not divide into this shape");
-    shape[open] = quotient(total, simplify(known));
+    shape[open] = quotient(total, part);
   } else {
-    c.require_equal(total, simplify(known), "the new shape has another number of elements");
+    c.require_equal(total, part, "the new shape has another number of elements");
   }
   return shape;
 }
