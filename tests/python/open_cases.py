@@ -17,9 +17,11 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import RuntimeImplementationError
 
 import tilewright as tw
 from onnx_suite import as_tensor, bind, check
+from random_graphs import REFUSED, run_onnxruntime
 
 # One extent wherever inputs have it, two of them, or every dimension under a name of its own.
 OPENINGS = ("one", "two", "all")
@@ -69,8 +71,8 @@ def first_constants(case):
 
 
 def opened(case, arrays, constants, opening):
-    """The model with these inputs as constants and the dimensions of the others open."""
-    model = onnx.ModelProto()
+    """The model with these inputs as constants and the dimensions of the others open, and the case's sizes of them."""
+    model, sizes = onnx.ModelProto(), {}
     model.CopyFrom(case.model)
     infos = list(model.graph.input)[: len(arrays)]
     del model.graph.input[:]
@@ -83,10 +85,11 @@ def opened(case, arrays, constants, opening):
             model.graph.initializer.append(numpy_helper.from_array(array, info.name))
             continue
         dims = [f"{info.name}_{d}" if opening == "all" else extents.get(n, n) for d, n in enumerate(array.shape)]
+        sizes |= {dim: size for dim, size in zip(dims, array.shape, strict=True) if isinstance(dim, str)}
         model.graph.input.append(helper.make_tensor_value_info(info.name, info.type.tensor_type.elem_type, dims))
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape")
-    return model
+    return model, sizes
 
 
 def shapes_at(executable, sizes):
@@ -109,16 +112,29 @@ def split(text):
     return [p for p in parts if p.strip()]
 
 
-def runs(executable):
-    """Sizes of the open dimensions: ones, odd ones that differ, each in turn large."""
+def runs(executable, own):
+    """Sizes of the open dimensions: the case's own, ones, odd ones that differ, each in turn large."""
     bounds = executable.dimensions
-    wanted = [[1] * len(bounds), [3 + 2 * (k % 3) for k in range(len(bounds))]]
+    wanted = [[own[name] for name in bounds], [1] * len(bounds), [3 + 2 * (k % 3) for k in range(len(bounds))]]
     wanted += [[37 if k == large else 2 for k in range(len(bounds))] for large in range(len(bounds))]
-    for sizes in wanted[:5]:
+    for sizes in wanted[:6]:
         yield {
             name: max(low, min(size, size if high is None else high))
             for (name, (low, high)), size in zip(bounds.items(), sizes, strict=True)
         }
+
+
+def answer(model, feed):
+    """Of the reference evaluator, or of ONNX Runtime for what that does not have.  None: none at these sizes."""
+    try:
+        return ReferenceEvaluator(model).run(None, feed)
+    except RuntimeImplementationError:
+        try:
+            return run_onnxruntime(model, list(feed.values()))
+        except REFUSED:
+            return None
+    except Exception:  # whatever numpy raises
+        return None
 
 
 def compare(executable, model, case, arrays, sizes):
@@ -134,10 +150,7 @@ def compare(executable, model, case, arrays, sizes):
             feed[name] = np.fmod(feed[name], least)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            wanted = ReferenceEvaluator(model).run(None, feed)
-        except Exception:  # whatever numpy raises at sizes that the operator does not take
-            wanted = None
+        wanted = answer(model, feed)
         try:
             have = executable.run(feed)
         except tw.Error as error:
@@ -165,7 +178,7 @@ def outcome(operator, case, opening):
     for constants in choices:
         if all(k in constants or not a.ndim for k, a in enumerate(arrays)):
             continue
-        model = opened(case, arrays, constants, opening)
+        model, own = opened(case, arrays, constants, opening)
         try:
             executable = tw.compile(model)
         except tw.Error as error:
@@ -174,7 +187,7 @@ def outcome(operator, case, opening):
         result.open_dimensions = len(executable.dimensions)
         named = {i.name: a for i, a in zip(case.model.graph.input, arrays, strict=False)}
         try:
-            result.runs = sum(compare(executable, model, case, named, sizes) for sizes in runs(executable))
+            result.runs = sum(compare(executable, model, case, named, sizes) for sizes in runs(executable, own))
             result.status, result.message = "right", ""
         except AssertionError as error:
             result.status, result.message = "wrong", str(error)
