@@ -18,6 +18,10 @@ namespace {
 ValueId import_reshape(Context& c) {
   const ValueId x = c.input(0);
   const std::vector<Expr>& from = c.type(x).shape;
+  // To one dimension, whatever is said of it: it has all elements.
+  const std::vector<Expr>& wanted = c.type(c.input(1)).shape;
+  if (!c.is_known(1) && wanted.size() == 1 && is_const_int(wanted[0], 1))
+    return emit_reshape_open(c, x, {simplify(product_of(from))});
   std::vector<Expr> shape = c.known_dims(1);
   const bool zero_is_zero = c.attribute_int("allowzero", 0) != 0;
   int inferred = 0;
@@ -63,11 +67,17 @@ ValueId import_flatten(Context& c) {
 ValueId import_squeeze(Context& c) {
   const ValueId x = c.input(0);
   const std::vector<Expr>& dims = c.type(x).shape;
-  std::vector<int> axes = rule_axes(c, axes_of(c, 1), rank_of(c, x));
-  const bool all = !c.has_input(1) && !c.has_attribute("axes");
+  // As many axes as dimensions of 1: these, where all others are known to be larger.
+  const auto is_one = [](const Expr& dim) { return is_const_int(dim, 1); };
+  const bool is_clear = std::all_of(dims.begin(), dims.end(), [&](const Expr& dim) { return as_int(dim).has_value(); });
+  const bool has_all =
+      c.has_input(1) && is_clear && !c.is_known(1) &&
+      is_const_int(product_of(c.type(c.input(1)).shape), std::count_if(dims.begin(), dims.end(), is_one));
+  const bool all = has_all || (!c.has_input(1) && !c.has_attribute("axes"));
+  const std::vector<int> axes = all ? std::vector<int>() : rule_axes(c, axes_of(c, 1), rank_of(c, x));
   std::vector<Expr> shape;
   for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
-    const bool is_named = all ? is_const_int(dims[i], 1) : contains(axes, i);
+    const bool is_named = all ? is_one(dims[i]) : contains(axes, i);
     if (is_named) c.require_equal(dims[i], Expr(1), "axis " + std::to_string(i) + " has another extent than 1");
     if (!is_named) shape.push_back(dims[i]);
   }
