@@ -172,6 +172,18 @@ def reason(error):
     return found[1] if found else text
 
 
+def check_none(executable, arrays):
+    """An open dimension has an element or more: a run without any is refused."""
+    shapes = shapes_at(executable, dict.fromkeys(executable.dimensions, 0))
+    feed = {name: np.zeros(np.maximum(shape, 0), arrays[name].dtype) for name, shape in shapes.items()}
+    try:
+        executable.run(feed)
+    except tw.Error as error:
+        assert str(error).startswith("TW1101"), error
+    else:
+        assert not executable.dimensions, "a run without elements is taken"
+
+
 def outcome(operator, case, opening):
     arrays, choices = first_constants(case)
     result = Outcome(case.name, operator, opening, "refused", "")
@@ -188,6 +200,7 @@ def outcome(operator, case, opening):
         named = {i.name: a for i, a in zip(case.model.graph.input, arrays, strict=False)}
         try:
             result.runs = sum(compare(executable, model, case, named, sizes) for sizes in runs(executable, own))
+            check_none(executable, named)
             result.status, result.message = "right", ""
         except AssertionError as error:
             result.status, result.message = "wrong", str(error)
