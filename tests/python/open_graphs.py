@@ -465,8 +465,11 @@ def compare(g, alone):
             if want is None or IS_DEMANDED.search(str(error)) or is_broadcast(error, sizes):
                 continue
             return "refused", f"at {sizes}: {error}"
-        if want is None or not np.isfinite(want).all() or np.abs(want).max(initial=0) < 1e-3:
-            continue  # nothing, or what cancels; means of nothing are 0 in ONNX Runtime
+        if want is None or not np.isfinite(want).all() or not 1e-3 <= np.abs(want).max(initial=0) < 1e30:
+            continue  # nothing, what cancels, or what ONNX Runtime takes for the maximum of pads alone
+        has_mean = any(op in ("ReduceMean", "GlobalAveragePool") for op, *_ in g.nodes)
+        if has_mean and min(sizes.values()) <= 3 and np.isnan(have).any():
+            continue  # the mean of nothing, which ONNX Runtime takes for 0
         if problem := difference(have, want):
             return "wrong", f"at {sizes}: {problem}"
     return "ok", ""
