@@ -74,6 +74,7 @@ std::vector<int64_t> Builder::constant_ints(size_t i) const {
   if (!value) {
     const auto elements = known_elements(input(i));
     if (!elements) refuse("input " + std::to_string(i) + " must be known at import, but it is computed by the model");
+    if (elements->empty()) return {};
     const auto open = std::find_if(elements->begin(), elements->end(), [](const Expr& e) { return !as_int(e); });
     refuse("input " + std::to_string(i) +
            " depends on open dimensions, which this use of the operator cannot do; fix `" + to_text(*open) +
@@ -98,6 +99,7 @@ Fraction Builder::known_fraction(size_t i) const {
 std::optional<std::vector<Expr>> Builder::known_elements(ValueId id) const {
   constexpr int64_t most_elements = 64;
   if (id == no_value) return std::nullopt;
+  if (const auto shape = static_shape(type(id)); shape && element_count(*shape) == 0) return std::vector<Expr>();
   if (const NDArray* value = constant(id)) {
     if (value->size() > most_elements) return std::nullopt;
     std::vector<Expr> elements;

@@ -73,6 +73,8 @@ class Builder {
   const TensorType& type(ValueId id) const;
   // The value when it is known at import (a constant of the model, or folded from such): null when not.
   const NDArray* constant(ValueId id) const { return graph_.is_constant(id) ? &*graph_.values[id].constant : nullptr; }
+  // Whether its elements are known at import, perhaps in terms of open dimensions.
+  bool is_known(size_t i) const { return known_elements(input(i)).has_value(); }
   // Like constant(input(i)), as integers; refuses the node when it is not known.
   std::vector<int64_t> constant_ints(size_t i) const;
   // The same, where elements may be of symbolic dimensions (shapes that a model computes with).

@@ -91,13 +91,13 @@ ValueId emit_cast(Builder& b, ValueId x, DType dtype) {
   return b.emit("cast", {x}, attributes_of({{"to", to_string(dtype)}}));
 }
 
-ValueId emit_slice(Builder& b, ValueId x, int axis, int64_t begin, int64_t size, int64_t step) {
+ValueId emit_slice(Builder& b, ValueId x, int axis, const Expr& begin, const Expr& size, int64_t step) {
   const TensorType& type = b.type(x);
-  if (begin == 0 && step == 1 && is_const_int(type.shape[axis], size)) return x;
+  if (is_const_int(begin, 0) && step == 1 && is_same_dim(type.shape[axis], size)) return x;
   return b.emit("slice", {x},
                 attributes_of({{"axes", std::vector<int64_t>{axis}},
-                               {"starts", std::vector<int64_t>{begin}},
-                               {"sizes", std::vector<int64_t>{size}},
+                               {"starts", std::vector<Expr>{begin}},
+                               {"sizes", std::vector<Expr>{size}},
                                {"steps", std::vector<int64_t>{step}}}));
 }
 
@@ -128,9 +128,9 @@ ValueId emit_matmul(Builder& b, ValueId x, ValueId y, const std::string& result)
 
 ValueId emit_along_axis(Builder& b, ValueId vector, int axis, int rank) {
   if (rank_of(b, vector) != 1 || rank <= axis) b.refuse("a parameter of type " + to_string(b.type(vector)));
-  std::vector<int64_t> shape(rank - axis, 1);
-  shape[0] = dims_of(b, vector)[0];
-  return emit_reshape(b, vector, shape);
+  std::vector<Expr> shape(rank - axis, Expr(1));
+  shape[0] = b.type(vector).shape[0];
+  return emit_reshape_open(b, vector, shape);
 }
 
 ValueId in_accumulator(Builder& b, ValueId x, const std::function<ValueId(ValueId)>& f) {

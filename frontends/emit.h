@@ -35,7 +35,7 @@ ValueId emit_reshape_open(Builder& b, ValueId x, const std::vector<Expr>& shape)
 ValueId emit_broadcast_open(Builder& b, ValueId x, const std::vector<Expr>& shape);
 ValueId emit_cast(Builder& b, ValueId x, DType dtype);
 // Elements begin, begin + step … of one axis.
-ValueId emit_slice(Builder& b, ValueId x, int axis, int64_t begin, int64_t size, int64_t step = 1);
+ValueId emit_slice(Builder& b, ValueId x, int axis, const Expr& begin, const Expr& size, int64_t step = 1);
 ValueId emit_concat(Builder& b, const std::vector<ValueId>& parts, int axis);
 ValueId emit_reduce(Builder& b, const std::string& op, ValueId x, const std::vector<int>& axes, bool keepdims);
 // x · y by numpy's rules, vectors included.  `result`: type of the result, as the attribute of that name.

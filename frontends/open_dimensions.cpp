@@ -131,6 +131,7 @@ bool OpenDimensions::set(const Var& var, const Expr& value, const std::string& n
   return true;
 }
 
+// A run makes sure of it; the model goes on with b.
 bool OpenDimensions::rely_on(const Expr& a, const Expr& b, const std::string& node, const std::string& branch) {
   const Interval difference = bounds_of(a - b);
   const bool is_possible = difference.low.value_or(0) <= 0 && difference.high.value_or(0) >= 0;
@@ -140,19 +141,18 @@ bool OpenDimensions::rely_on(const Expr& a, const Expr& b, const std::string& no
            (is_known_equal(known.a, b) && is_known_equal(known.b, a));
   });
   if (is_known || !is_possible) return false;
-  // The shorter one stays.
-  const bool is_shorter = to_text(a).size() < to_text(b).size();
-  equalities.push_back({is_shorter ? b : a, is_shorter ? a : b, node});
+  equalities.push_back({a, b, node});
   return true;
 }
 
 bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string& node, const std::string& branch) {
   const Expr a = simplify(unproven.a), b = simplify(unproven.b);
-  if (!branch.empty()) {
-    const bool is_equal = unproven.relation == UnprovenDimensions::Relation::equal;
-    return rely_on(is_equal ? a : simplify(max(a, b)), b, node, branch);
-  }
-  if (unproven.relation == UnprovenDimensions::Relation::at_most) return hold_to(a - b, node);
+  const bool is_at_most = unproven.relation == UnprovenDimensions::Relation::at_most;
+  if (is_at_most) return (branch.empty() && hold_to(a - b, node)) || rely_on(simplify(min(a, b)), a, node, branch);
+  // The shorter one stays.
+  const bool is_shorter = to_text(a).size() < to_text(b).size();
+  const auto rely_on_both = [&] { return rely_on(is_shorter ? b : a, is_shorter ? a : b, node, branch); };
+  if (!branch.empty()) return rely_on_both();
   if (const auto sum = as_affine(simplify(a - b))) {
     // factor·var + rest = 0; of several the one that came last, so that what inputs share is called as in the first.
     for (size_t i = entries_.size(); i-- > 0;) {
@@ -167,7 +167,7 @@ bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string
   bool is_new = false;
   for (const Expr& e : not_positive(a, b)) is_new = hold_to(e, node) || is_new;
   if (is_new) return true;
-  return rely_on(a, b, node, branch);
+  return rely_on_both();
 }
 
 std::string OpenDimensions::demanded_by(const std::string& wanted) const {

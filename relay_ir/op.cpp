@@ -77,9 +77,10 @@ void OpCall::require_equal(const Expr& a, const Expr& b, const std::string& mess
 }
 
 void OpCall::require_at_most(const Expr& a, const Expr& b, const std::string& message) const {
-  if (can_prove(a <= b)) return;
-  for (const Equality& equal : equalities)  // the larger one of both is b
-    if (is_known_equal(equal.b, b) && is_known_equal(equal.a, max(a, b))) return;
+  const auto is_known = [&](const Equality& equal) {
+    return is_known_equal(equal.a, min(a, b)) && is_known_equal(equal.b, a);
+  };
+  if (can_prove(a <= b) || std::any_of(equalities.begin(), equalities.end(), is_known)) return;
   const Expr more = simplify(a - b);
   if (as_int(more)) fail(message);
   throw UnprovenDimensions(a, UnprovenDimensions::Relation::at_most, b,

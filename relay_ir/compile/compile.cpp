@@ -203,6 +203,7 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
   ConstantPool constants;
   Plans plans = plan_networks(networks, scheduled, target, constants);
   std::vector<NDArray> packed = constants.pack(options.jobs);
+  small_sizes(plans.general);  // Error(shape): none meet what the model demands of them
   end_phase("memory plan and packing of constants");
 
   Executable executable(std::move(image), std::move(plans), std::move(packed),

@@ -61,7 +61,7 @@ OpDef conv_op() {
     const std::vector<int64_t> weight = const_dims(c, w);
     const int64_t groups = c.attributes.get_int("groups");
     c.require(groups >= 1 && weight[0] % groups == 0, "groups divide the output channels");
-    c.require(!as_int(x.shape[1]) || *as_int(x.shape[1]) == weight[1] * groups, "channels of data and weight differ");
+    c.require_equal(x.shape[1], Expr(weight[1] * groups), "channels of data and weight differ");
     TensorType y{result, {x.shape[0], Expr(weight[0])}};
     const Window window = window_of(c, {weight.begin() + 2, weight.end()});
     append_window_shape(c, window, x, y);
@@ -119,7 +119,7 @@ TransposeWindow transpose_window(const OpCall& c) {
   for (size_t d = 0; d < rank; ++d) {
     const int64_t more = t.window.reach(d) + t.extra[d] - t.window.pads[d] - t.window.pads[rank + d];
     t.size.push_back(simplify((c.inputs[0].shape[2 + d] - 1) * t.window.strides[d] + more));
-    c.require(as_int(t.size[d]).value_or(0) >= 0, "pads cut away more than there is");
+    c.require_at_most(Expr(0), t.size[d], "pads cut away more than there is");
   }
   return t;
 }
@@ -160,7 +160,7 @@ OpDef conv_transpose_op() {
     const std::vector<int64_t> weight = const_dims(c, w);
     const int64_t groups = c.attributes.get_int("groups");
     c.require(groups >= 1 && weight[0] % groups == 0, "groups divide the channels");
-    c.require(is_const_int(x.shape[1], weight[0]), "channels of data and weight differ");
+    c.require_equal(x.shape[1], Expr(weight[0]), "channels of data and weight differ");
     TensorType y{x.dtype, {x.shape[0], Expr(weight[1] * groups)}};
     for (const Expr& size : transpose_window(c).size) y.shape.push_back(size);
     return {y};

@@ -41,7 +41,8 @@ OpDef gather_op() {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1];
     require_indices(c, indices);
     const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
-    c.require(!is_const_int(x.shape[axis], 0) || is_const_int(product_of(indices.shape), 0), "nothing to select from");
+    if (!is_const_int(product_of(indices.shape), 0))
+      c.require_at_most(Expr(1), x.shape[axis], "nothing to select from");
     TensorType y{x.dtype, {x.shape.begin(), x.shape.begin() + axis}};
     y.shape.insert(y.shape.end(), indices.shape.begin(), indices.shape.end());
     y.shape.insert(y.shape.end(), x.shape.begin() + axis + 1, x.shape.end());
@@ -76,10 +77,10 @@ OpDef gather_elements_op() {
     require_indices(c, indices);
     const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
     c.require(x.rank() == indices.rank(), "x and indices have one rank");
-    for (int d = 0; d < x.rank(); ++d) {
-      const auto a = as_int(indices.shape[d]), b = as_int(x.shape[d]);
-      c.require(d == axis || !a || !b || *a <= *b, "indices reach outside x");
-    }
+    for (int d = 0; d < x.rank(); ++d)
+      if (d != axis) c.require_at_most(indices.shape[d], x.shape[d], "indices reach outside x");
+    if (!is_const_int(product_of(indices.shape), 0))
+      c.require_at_most(Expr(1), x.shape[axis], "nothing to select from");
     return {{x.dtype, indices.shape}};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
@@ -108,6 +109,8 @@ OpDef gather_nd_op() {
     c.require(indices.rank() >= 1 && batch >= 0 && batch < indices.rank() && batch <= x.rank(), "batch_dims fits both");
     const auto depth = as_int(indices.shape.back());
     c.require(depth.has_value() && batch + *depth <= x.rank(), "coordinates are at most as long as x has dimensions");
+    for (int64_t d = 0; d < batch; ++d) c.require_equal(indices.shape[d], x.shape[d], "batch dimensions are equal");
+    for (int64_t d = batch; d < batch + *depth; ++d) c.require_at_most(Expr(1), x.shape[d], "nothing to select from");
     TensorType y{x.dtype, {indices.shape.begin(), indices.shape.end() - 1}};
     y.shape.insert(y.shape.end(), x.shape.begin() + batch + *depth, x.shape.end());
     return {y};
@@ -149,8 +152,8 @@ OpDef reverse_sequence_op() {
     const int time = normal_axis(c, c.attributes.get_int("time_axis"), x.rank());
     const int batch = normal_axis(c, c.attributes.get_int("batch_axis"), x.rank());
     c.require(time != batch, "time and batch are different axes");
-    c.require(c.inputs[1].rank() == 1 && is_same_dim(c.inputs[1].shape[0], x.shape[batch]),
-              "a length for each of the batch");
+    c.require(c.inputs[1].rank() == 1, "lengths are a list");
+    c.require_equal(c.inputs[1].shape[0], x.shape[batch], "a length for each of the batch");
     return {x};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
@@ -199,15 +202,13 @@ OpDef tensor_scatter_op() {
     const int axis = normal_axis(c, c.attributes.get_int("axis"), past.rank());
     c.require(axis > 0, "the first dimension is the batch");
     c.require(past.dtype == update.dtype && past.rank() == update.rank(), "past and update have one type and rank");
-    for (int d = 0; d < past.rank(); ++d) {
-      c.require(d == axis || is_same_dim(past.shape[d], update.shape[d]), "other dimensions than the axis differ");
-    }
-    const auto a = as_int(update.shape[axis]), b = as_int(past.shape[axis]);
-    c.require(!a || !b || *a <= *b, "update is longer than past");
+    for (int d = 0; d < past.rank(); ++d)
+      if (d != axis) c.require_equal(past.shape[d], update.shape[d], "other dimensions than the axis differ");
+    c.require_at_most(update.shape[axis], past.shape[axis], "update is longer than past");
     if (c.has_input(2)) {
       require_indices(c, c.inputs[2]);
-      c.require(c.inputs[2].rank() == 1 && is_same_dim(c.inputs[2].shape[0], past.shape[0]),
-                "a position for each of the batch");
+      c.require(c.inputs[2].rank() == 1, "positions are a list");
+      c.require_equal(c.inputs[2].shape[0], past.shape[0], "a position for each of the batch");
     }
     return {past};
   };

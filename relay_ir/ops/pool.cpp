@@ -227,12 +227,14 @@ OpDef max_unpool_op() {
   op.kind = OpKind::opaque;
   op.doc = "Zeros of the given shape, with each element of x at the offset that indices gives.";
   op.input_names = {"x", "indices"};
-  op.attributes = {{"shape", Ints{}, true, "of the result"}};
+  op.attributes = {{"shape", std::vector<Expr>{}, true, "of the result"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     c.require(c.inputs[1].dtype == i64, "indices are i64");
-    c.require(const_dims(c, c.inputs[0]) == const_dims(c, c.inputs[1]), "x and indices have one shape");
-    return {tensor_type(c.inputs[0].dtype, c.attributes.get_ints("shape"))};
+    c.require(c.inputs[0].rank() == c.inputs[1].rank(), "x and indices have one shape");
+    for (int d = 0; d < c.inputs[0].rank(); ++d)
+      c.require_equal(c.inputs[0].shape[d], c.inputs[1].shape[d], "x and indices have one shape");
+    return {{c.inputs[0].dtype, c.attributes.get_dims("shape")}};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const std::vector<Expr>& shape = c.outputs[0].shape;

@@ -83,8 +83,7 @@ OpDef scatter_elements_op() {
     const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
     for (int d = 0; d < x.rank(); ++d) {
       c.require_equal(indices.shape[d], updates.shape[d], "indices and updates have one shape");
-      const auto a = as_int(indices.shape[d]), b = as_int(x.shape[d]);
-      c.require(d == axis || !a || !b || *a <= *b, "indices reach outside x");
+      if (d != axis) c.require_at_most(indices.shape[d], x.shape[d], "indices reach outside x");
     }
     return {x};
   };
@@ -191,7 +190,8 @@ OpDef top_k_op() {
     c.require(!y.dtype.is_bool(), "takes numbers");
     const int axis = normal_axis(c, c.attributes.get_int("axis"), y.rank());
     const int64_t k = c.attributes.get_int("k");
-    c.require(k >= 0 && k <= as_int(y.shape[axis]).value_or(k), "k is at most the extent of the axis");
+    c.require(k >= 0, "k is not negative");
+    c.require_at_most(Expr(k), y.shape[axis], "k is at most the extent of the axis");
     y.shape[axis] = Expr(k);
     return {y, {i64, y.shape}};
   };

@@ -38,9 +38,8 @@ Expr quotient(const Expr& total, const Expr& part) {
 // -1 once: what is left; -2: the input's dimension at that place.
 std::vector<Expr> wanted_shape(const OpCall& c) {
   const std::vector<Expr>& from = c.inputs[0].shape;
-  std::vector<Expr> shape;
+  std::vector<Expr> shape, known;
   int open = -1;
-  Expr known(1);
   for (const Expr& dim : c.attributes.get_dims("shape")) {
     const size_t i = shape.size();
     if (is_const_int(dim, -1)) {
@@ -54,16 +53,25 @@ std::vector<Expr> wanted_shape(const OpCall& c) {
       c.require(as_int(dim).value_or(0) >= 0, "dimensions are not negative");
       shape.push_back(dim);
     }
-    if (open != static_cast<int>(i)) known = known * shape.back();
+    if (open != static_cast<int>(i)) known.push_back(shape.back());
   }
-  const Expr total = simplify(product_of(from));
+  c.require(open < 0 || !is_const_int(product_of(known), 0), "a dimension of -1 beside one of 0");
+  // Open dimensions that stay need no arithmetic.
+  std::vector<Expr> rest = from;
+  std::erase_if(known, [&](const Expr& dim) {
+    const auto same = std::find_if(rest.begin(), rest.end(),
+                                   [&](const Expr& other) { return !as_int(dim) && is_same_dim(dim, other); });
+    if (same == rest.end()) return false;
+    rest.erase(same);
+    return true;
+  });
+  const Expr total = simplify(product_of(rest)), part = simplify(product_of(known));
   if (open >= 0) {
-    c.require(!is_const_int(known, 0), "a dimension of -1 beside one of 0");
-    const auto t = as_int(total), k = as_int(known);
+    const auto t = as_int(total), k = as_int(part);
     c.require(!t || !k || *t % *k == 0, "the elements do not divide into this shape");
-    shape[open] = quotient(total, simplify(known));
+    shape[open] = quotient(total, part);
   } else {
-    c.require_equal(total, simplify(known), "the new shape has another number of elements");
+    c.require_equal(total, part, "the new shape has another number of elements");
   }
   return shape;
 }
@@ -228,14 +236,14 @@ OpDef concat_op() {
   return op;
 }
 AxisUses slice_axes(const OpCall& c) {
-  const Ints &axes = c.attributes.get_ints("axes"), &starts = c.attributes.get_ints("starts"),
-             &steps = c.attributes.get_ints("steps");
+  const Ints &axes = c.attributes.get_ints("axes"), &steps = c.attributes.get_ints("steps");
+  const std::vector<Expr>& starts = c.attributes.get_dims("starts");
   AxisUses uses = aligned_axes(c);
   for (size_t i = 0; i < axes.size(); ++i) {
     const int axis = normal_axis(c, axes[i], c.inputs[0].rank());
     uses[0][axis] = {.kind = AxisUse::Kind::runs, .axis = axis};
-    const auto size = as_int(c.outputs[0].shape[axis]);
-    if (size) uses[0][axis].runs = {{.from = starts[i], .count = *size, .step = steps.empty() ? 1 : steps[i]}};
+    const auto size = as_int(c.outputs[0].shape[axis]), start = as_int(starts[i]);
+    if (size && start) uses[0][axis].runs = {{.from = *start, .count = *size, .step = steps.empty() ? 1 : steps[i]}};
   }
   return uses;
 }
@@ -247,14 +255,14 @@ OpDef slice_op() {
   op.doc = "Along each of some axes, `size` elements from `start` on in steps, which may be negative.";
   op.input_names = {"x"};
   op.attributes = {{"axes", Ints{}, true, "the axes that are cut"},
-                   {"starts", Ints{}, true, "first element of each, not negative"},
+                   {"starts", std::vector<Expr>{}, true, "first element of each, not negative"},
                    {"sizes", std::vector<Expr>{}, true, "number of elements of each"},
                    {"steps", Ints{}, false, "step of each; empty: 1"}};
   op.facts = plain_facts(slice_axes, Rounding::moves);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
-    const Ints &axes = c.attributes.get_ints("axes"), &starts = c.attributes.get_ints("starts");
-    const std::vector<Expr>& sizes = c.attributes.get_dims("sizes");
+    const Ints& axes = c.attributes.get_ints("axes");
+    const std::vector<Expr>&starts = c.attributes.get_dims("starts"), &sizes = c.attributes.get_dims("sizes");
     Ints steps = c.attributes.get_ints("steps");
     if (steps.empty()) steps.assign(axes.size(), 1);
     normal_axes(c, axes, y.rank());
@@ -262,27 +270,29 @@ OpDef slice_op() {
               "axes, starts, sizes and steps are as many");
     for (size_t i = 0; i < axes.size(); ++i) {
       Expr& dim = y.shape[normal_axis(c, axes[i], y.rank())];
-      const auto size = as_int(sizes[i]), known = as_int(dim);
+      const auto size = as_int(sizes[i]), known = as_int(dim), start = as_int(starts[i]);
       c.require(size.value_or(0) >= 0, "sizes are not negative");
-      if (size && known && *size > 0) {
-        const int64_t last = starts[i] + (*size - 1) * steps[i];
-        c.require(starts[i] >= 0 && last >= 0 && starts[i] < std::max<int64_t>(*known, 1) && last < *known,
+      if (size && known && start && *size > 0) {
+        const int64_t last = *start + (*size - 1) * steps[i];
+        c.require(*start >= 0 && last >= 0 && *start < std::max<int64_t>(*known, 1) && last < *known,
                   "the slice reaches outside");
       } else if (size.value_or(1) > 0) {
-        const Expr last = (sizes[i] - 1) * steps[i] + starts[i];
         const std::string message = "the slice may reach outside of `" + to_text(dim) + "`";
-        c.require(starts[i] >= 0, message);
-        if (steps[i] < 0)
-          c.require_at_most(Expr(starts[i] + 1), dim, message), c.require_at_most(Expr(0), last, message);
-        if (steps[i] >= 0) c.require_at_most(simplify(last + 1), dim, message);
+        c.require(steps[i] != 0, message);
+        c.require_at_most(Expr(0), starts[i], message);
+        // So many there are from the first on.
+        const int64_t stride = std::abs(steps[i]);
+        const Expr room = steps[i] > 0 ? dim - starts[i] : starts[i] + 1;
+        if (steps[i] < 0) c.require_at_most(simplify(starts[i] + 1), dim, message);
+        c.require_at_most(sizes[i], simplify(floor_div(room + (stride - 1), stride)), message);
       }
       dim = sizes[i];
     }
     return {y};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
-    const Ints &axes = c.attributes.get_ints("axes"), &starts = c.attributes.get_ints("starts"),
-               &steps = c.attributes.get_ints("steps");
+    const Ints &axes = c.attributes.get_ints("axes"), &steps = c.attributes.get_ints("steps");
+    const std::vector<Expr>& starts = c.attributes.get_dims("starts");
     return {te::compute("slice", c.outputs[0].shape, in, [&](const te::Indices& s) {
       te::Indices indices = s;
       for (size_t i = 0; i < axes.size(); ++i) {
@@ -305,7 +315,8 @@ Expr folded_index(const std::string& mode, const Expr& index, const Expr& extent
   if (mode == "wrap") return floor_mod(index, extent);
   // reflect: a period of 2·(extent - 1)
   if (is_const_int(extent, 1)) return Expr(0);
-  const Expr period = (extent - 1) * 2, phase = floor_mod(index, period);
+  const Expr twice = (extent - 1) * 2, period = can_prove(extent > 1) ? twice : max(twice, Expr(1));
+  const Expr phase = floor_mod(index, period);
   return min(phase, period - phase);
 }
 AxisUses pad_axes(const OpCall& c) {
@@ -343,9 +354,10 @@ OpDef pad_op() {
     }
     for (int d = 0; d < y.rank(); ++d) {
       const Expr total = simplify(pads[d] + pads[y.rank() + d]);
-      c.require(mode == "constant" || is_const_int(total, 0) || !is_const_int(y.shape[d], 0),
-                "an empty dimension cannot be repeated");
+      if (mode != "constant" && !is_const_int(total, 0))
+        c.require_at_most(Expr(1), y.shape[d], "an empty dimension cannot be repeated");
       y.shape[d] = simplify(y.shape[d] + total);
+      c.require_at_most(Expr(0), y.shape[d], "pads cut away more than there is");
     }
     return {y};
   };

@@ -39,7 +39,9 @@ void append_window_shape(const OpCall& c, const Window& window, const TensorType
   const size_t rank = window.kernel.size();
   for (size_t d = 0; d < rank; ++d) {
     const Expr room = x.shape[2 + d] + (window.pads[d] + window.pads[rank + d] - window.reach(d));
-    if (const auto known = as_int(room)) c.require(*known >= 0, "the window is larger than the padded data");
+    // Of no data, a window of one element makes no results.
+    const bool is_one = !as_int(room) && window.reach(d) == 1;
+    c.require_at_most(Expr(is_one ? -1 : 0), room, "the window is larger than the padded data");
     y.shape.push_back(floor_div(room, window.strides[d]) + 1);
   }
 }

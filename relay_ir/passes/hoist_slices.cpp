@@ -71,9 +71,9 @@ class Hoister {
     if (axes.size() != 1 || (!steps.empty() && steps[0] != 1)) return no_value;
     const std::vector<Expr>& shape = shape_of(slice->inputs[0]);
     const auto size = as_int(slice->attributes.get_dims("sizes")[0]);
-    if (!size) return no_value;
-    const Cut cut{slice->inputs[0], static_cast<size_t>(axes[0] < 0 ? axes[0] + shape.size() : axes[0]),
-                  slice->attributes.get_ints("starts")[0], *size};
+    const auto start = as_int(slice->attributes.get_dims("starts")[0]);
+    if (!size || !start) return no_value;
+    const Cut cut{slice->inputs[0], static_cast<size_t>(axes[0] < 0 ? axes[0] + shape.size() : axes[0]), *start, *size};
     std::vector<Expr> without = shape;
     without.erase(without.begin() + cut.axis);
     return cut.size == 1 && is_same_shape(wanted, without) ? pick(node, cut) : reshaped(node, cut, wanted);

@@ -1,6 +1,7 @@
 #include "runtime/plan/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 namespace tw {
@@ -28,12 +29,26 @@ std::vector<int64_t> most_steps(const Plan& plan) {
 
 std::vector<int64_t> small_sizes(const Plan& plan) {
   constexpr int64_t most_steps = 1 << 12;
-  for (int64_t step = 0; step < (plan.equalities.empty() ? 1 : most_steps); ++step) {
-    std::vector<int64_t> sizes;
-    for (const Symbol& symbol : plan.symbols)
-      sizes.push_back(symbol.high - symbol.low < step ? symbol.high : symbol.low + step);
-    if (std::ranges::all_of(plan.equalities, [&](const EqualSizes& e) { return e.a.at(sizes) == e.b.at(sizes); }))
-      return sizes;
+  const int64_t steps = plan.equalities.empty() ? 1 : most_steps;
+  std::vector<int64_t> sizes(plan.symbols.size());
+  const auto is_met = [&] {
+    return std::ranges::all_of(plan.equalities, [&](const EqualSizes& e) { return e.a.at(sizes) == e.b.at(sizes); });
+  };
+  const auto set = [&](size_t i, int64_t step) {
+    const Symbol& symbol = plan.symbols[i];
+    sizes[i] = symbol.high - symbol.low < step ? symbol.high : symbol.low + step;
+  };
+  for (int64_t step = 0; step < steps; ++step) {
+    for (size_t i = 0; i < sizes.size(); ++i) set(i, step);
+    if (is_met()) return sizes;
+  }
+  // Steps that differ from one another: the digits of a number.
+  constexpr int64_t most_tries = 1 << 18;
+  const auto base = std::max<int64_t>(2, static_cast<int64_t>(std::pow(most_tries, 1.0 / std::size(sizes))));
+  for (int64_t number = 0; number < most_tries; ++number) {
+    int64_t rest = number;
+    for (size_t i = 0; i < sizes.size(); ++i, rest /= base) set(i, rest % base);
+    if (is_met()) return sizes;
   }
   std::vector<std::string> names;
   for (const Symbol& symbol : plan.symbols) names.push_back(symbol.name);

@@ -63,7 +63,7 @@ bool may_divide_by_zero(const Expr& value) {
   visit(value, [&](const Binary& b) {
     const bool is_division =
         b.op == BinaryOp::div || b.op == BinaryOp::mod || b.op == BinaryOp::floor_div || b.op == BinaryOp::floor_mod;
-    found |= is_division && !b.dtype.is_float() && !as_int(b.b);
+    found |= is_division && !b.dtype.is_float() && !as_int(b.b) && !(b.dtype == i64 && can_prove(b.b > 0));
   });
   return found;
 }

@@ -441,11 +441,33 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
   }
 }
 
+// Of nothing, a reduction is its neutral element: where it may have no terms, what begins it stands outside.
+void begin_outside(Schedule& schedule) {
+  for (const BlockRef& block : schedule.blocks()) {
+    const Block& node = schedule.node(block);
+    const auto is_reduce = [](const IterVar& iter) { return iter.kind == IterKind::reduce; };
+    const bool may_be_empty = std::any_of(node.iters.begin(), node.iters.end(), [&](const IterVar& iter) {
+      return is_reduce(iter) && !can_prove(iter.extent >= 1);
+    });
+    if (!node.init.is_defined() || !may_be_empty) continue;
+    for (const LoopRef& loop : schedule.loops(block)) {
+      const Var var = schedule.node(loop).var;
+      const bool is_reduced = std::any_of(node.iters.begin(), node.iters.end(), [&](const IterVar& iter) {
+        return is_reduce(iter) && uses_var(iter.binding, var);
+      });
+      if (!is_reduced) continue;
+      schedule.decompose_reduction(block, loop);
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 Schedule decided_schedule(const Func& func, const Target& target, const Decisions& decisions) {
   Schedule schedule(func, decisions);
   schedule_blocks(schedule, target);
+  begin_outside(schedule);
   use_non_temporal_stores(schedule, target);
   schedule.require_all_asked();
   return schedule;

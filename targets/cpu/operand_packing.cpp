@@ -196,8 +196,8 @@ int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, con
   if (unit_stride(a, c.rows.back(), c.analysis.iters, static_cast<int>(m)) != 1) return 0;
   const int64_t unit_bytes = a.buffer->dtype.bytes() * k * tile.rows * tiles_a_unit;
   if (units * unit_bytes <= target.l1.bytes) return 0;
-  const int64_t batch =
-      count_iterations(c.analysis, c.batch) * (count_iterations(c.analysis, c.rows) / m / (around ? units : 1));
+  const int64_t other_rows = std::max<int64_t>(1, count_iterations(c.analysis, c.rows) / m / (around ? units : 1));
+  const int64_t batch = count_iterations(c.analysis, c.batch) * other_rows;
   const int64_t fits = std::clamp<int64_t>(target.l2.bytes / 4 / unit_bytes, 1, units);
   // Blocks of equal size that the workers share evenly, if there are any; else as few as possible.
   const int64_t threads = std::max(1, target.threads);

@@ -147,6 +147,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   if (at != outer.end() && std::next(at) != outer.end()) std::iter_swap(at, std::next(at));
   schedule.reorder(in_order(outer, inner, reduce, row, lane[1]));
   put_open_first(schedule, outer, true);
+  put_open_first(schedule, inner, true);
   const size_t unrolled = decide_window_unroll(schedule, reduce, rows);
   const LoopRef parallel = as_one(schedule, outer);
   const LoopRef tile = inner.empty() ? parallel : as_one(schedule, inner);

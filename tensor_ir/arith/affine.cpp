@@ -178,7 +178,7 @@ bool Simplifier::recombine(Linear& sum) {
       add_term(sum, id, -factor);
       add_term(sum, make_floor_mod(x, y), times);
       return true;
-    } else if ((op == BinaryOp::min || op == BinaryOp::max) && (factor == 1 || factor == -1)) {
+    } else if ((op == BinaryOp::min || op == BinaryOp::max) && (factor == 1 || factor == -1) && pushes_ < most_pushes) {
       // min(a, b) + t = min(a + t, b + t), where that cancels
       for (int side = 0; side < 2; ++side) {
         const Linear inner = linear_of(term.children[side]);
@@ -188,7 +188,9 @@ bool Simplifier::recombine(Linear& sum) {
           if (!is_exact(a) || !is_exact(b) || !is_exact(sum)) continue;
           add_term(a, atom, -inner_factor);
           add_term(b, atom, -inner_factor);
+          ++pushes_;
           const TermId pushed = make_binary(op, make_linear(std::move(a)), make_linear(std::move(b)));
+          --pushes_;
           add_term(sum, atom, wrap_multiply(factor, inner_factor));
           add_term(sum, id, -factor);
           add_term(sum, pushed, factor);

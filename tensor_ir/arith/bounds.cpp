@@ -1,6 +1,7 @@
 // Ranges of terms, and proofs from ranges and facts.
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "tensor_ir/arith/simplifier.h"
 #include "tensor_ir/dimension.h"
@@ -239,9 +240,11 @@ bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
     }
     if (proved == (is_both ? 2 : 1)) return true;
   }
+  int64_t unit = 0;  // of all factors
+  for (const auto& [atom, factor] : sum.terms) unit = std::gcd(unit, factor);
   for (const auto& [atom, factor] : sum.terms) {  // rest ≥ x // c follows from rest·c + c − 1 ≥ x
     const Term& term = terms_[atom];
-    if (factor != -1 || term.kind != NodeKind::Binary || static_cast<BinaryOp>(term.op) != BinaryOp::floor_div)
+    if (factor != -unit || term.kind != NodeKind::Binary || static_cast<BinaryOp>(term.op) != BinaryOp::floor_div)
       continue;
     const auto divisor = int_value(term.children[1]);
     const auto is_small = [](int64_t value) { return std::abs(value) < int64_t{1} << 30; };
@@ -250,6 +253,8 @@ bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
       continue;
     }
     Linear scaled = sum;
+    scaled.constant = floor_divide(sum.constant, unit);
+    for (auto& [other, other_factor] : scaled.terms) other_factor /= unit;
     add_term(scaled, atom, 1);
     scaled.constant = scaled.constant * *divisor + *divisor - 1;
     for (auto& [other, other_factor] : scaled.terms) other_factor *= *divisor;

@@ -179,6 +179,9 @@ class Simplifier {
   std::unordered_map<uint64_t, Memo> binary_memo_;
 
   bool is_opening_ = false;  // within open_remainders
+  // Sums that are being put into a minimum or maximum, each for another one: comparing its sides may ask for the next.
+  static constexpr int most_pushes = 8;
+  int pushes_ = 0;
   uint32_t epoch_ = 1, next_epoch_ = 2;
   std::vector<Linear> facts_;
   std::unordered_map<TermId, Range> overrides_;

@@ -1,9 +1,10 @@
 """Random graphs, of extents up to 70 in every position, against ONNX Runtime.
 
-    ./dev test --campaign random_graphs [--count 5000] [--target armv7] [--seed 1] [--jobs 2]
+    ./dev test --campaign random_graphs [--count 5000] [--target armv7 | --open] [--seed 1] [--jobs 2]
 
 A graph is an operator with random parameters and up to four more that take what it gives:
 tests/python/random_graphs.py.  For other machines than this one it runs in the emulator.  Memory holds NaN before.
+With --open, graphs have open dimensions and are compiled once for several sizes: tests/python/open_graphs.py.
 Each that differs, does not compile or ends the process is printed with its seed; `--seed SEED --count 1 --keep FOLDER`
 leaves that model there.
 """
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 import onnx  # noqa: E402
 
+import open_graphs  # noqa: E402
 from random_graphs import differences, graph, wide  # noqa: E402
 
 
@@ -27,7 +29,11 @@ def share(seeds: range, target: str) -> tuple[int, list[tuple[str, str]]]:
     return differences([(f"seed-{seed}", *graph(wide(seed))) for seed in seeds], target, timeout=1800)
 
 
-def campaign(count: int, target: str, seed: int, jobs: int) -> int:
+def open_share(seeds: range, target: str) -> tuple[int, list[tuple[str, str]]]:
+    return len(seeds), [(f"seed-{seed}", problem) for seed, problem in open_graphs.problems(seeds)]
+
+
+def campaign(share, count: int, target: str, seed: int, jobs: int) -> int:
     at_once = 25
     shares = [range(first, min(first + at_once, seed + count)) for first in range(seed, seed + count, at_once)]
     compared, failed = 0, 0
@@ -45,6 +51,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--target", default="cpu", help="cpu, armv7, rpi3, neoverse-v1, x86:sse4, …")
+    parser.add_argument("--open", action="store_true", help="graphs with open dimensions, on this machine")
     parser.add_argument("--seed", type=int, default=1, help="of the first graph; the others have the next ones")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="also writes the models to this folder")
@@ -52,5 +59,7 @@ if __name__ == "__main__":
     if arguments.keep:
         arguments.keep.mkdir(parents=True, exist_ok=True)
         for seed in range(arguments.seed, arguments.seed + arguments.count):
-            onnx.save(graph(wide(seed))[0], arguments.keep / f"seed-{seed}.onnx")
-    sys.exit(campaign(arguments.count, arguments.target, arguments.seed, arguments.jobs) > 0)
+            model = open_graphs.OpenGraph(seed).model() if arguments.open else graph(wide(seed))[0]
+            onnx.save(model, arguments.keep / f"seed-{seed}.onnx")
+    run = open_share if arguments.open else share
+    sys.exit(campaign(run, arguments.count, arguments.target, arguments.seed, arguments.jobs) > 0)

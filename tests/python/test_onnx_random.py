@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 import known_shapes  # noqa: E402
+import open_graphs  # noqa: E402
 from random_graphs import KINDS, differences, graph, single, small, wide  # noqa: E402
 
 EMULATED = ["x86:avx2", "x86:sse4", "rpi3", "neoverse-v1", "armv7"]
@@ -47,6 +48,10 @@ def test_operators_agree_on_other_machines(target):
 
 def test_graphs_agree_with_onnx_runtime():
     check(graphs(40), "cpu")
+
+
+def test_graphs_with_open_dimensions():
+    assert open_graphs.problems(range(1000, 1150)) == []
 
 
 # What once was wrong, and what did not compile.

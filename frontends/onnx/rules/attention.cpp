@@ -5,17 +5,37 @@
 #include <limits>
 
 #include "frontends/onnx/rules.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
 namespace {
 
+using Dims = std::vector<Expr>;
+
+// One of so many equal parts; refuses the node when that is no number.
+Expr part_of(Context& c, const Expr& whole, int64_t parts, const std::string& why) {
+  if (parts < 1 || as_int(whole).value_or(0) % parts != 0) c.refuse(why);
+  const Expr part = simplify(floor_div(whole, parts));
+  c.require_equal(whole, simplify(part * parts), why);
+  return part;
+}
+
 // [batch, rows, heads · size] → [batch, heads, rows, size]; four dimensions stay.
 ValueId split_heads(Context& c, ValueId x, int64_t heads) {
-  const Ints dims = dims_of(c, x);
+  const Dims dims = c.type(x).shape;
+  const std::string why = "q_num_heads or kv_num_heads does not fit its inputs";
   if (dims.size() == 4) return x;
-  if (dims.size() != 3 || heads < 1 || dims[2] % heads != 0)
-    c.refuse("q_num_heads or kv_num_heads does not fit its inputs");
-  return emit_transpose(c, emit_reshape(c, x, {dims[0], dims[1], heads, dims[2] / heads}), {0, 2, 1, 3});
+  if (dims.size() != 3) c.refuse(why);
+  const Expr size = part_of(c, dims[2], heads, why);
+  return emit_transpose(c, emit_reshape_open(c, x, {dims[0], dims[1], Expr(heads), size}), {0, 2, 1, 3});
+}
+
+// Query heads to each of the others; heads that are open are equal.
+int64_t group_of(Context& c, const Expr& heads, const Expr& shared) {
+  const auto a = as_int(heads), b = as_int(shared);
+  if (a && b && (*b < 1 || *a % *b != 0)) c.refuse("query heads that are no multiple of the others");
+  if (!a || !b) c.require_equal(heads, shared, "query heads and the others");
+  return a && b ? *a / *b : 1;
 }
 
 ValueId matmul(Context& c, ValueId a, ValueId b, bool transpose_b) {
@@ -24,13 +44,13 @@ ValueId matmul(Context& c, ValueId a, ValueId b, bool transpose_b) {
 
 // a · b for each query head, where several query heads share a head of b: no copies of b are made.
 ValueId grouped_matmul(Context& c, ValueId a, ValueId b, bool transpose_b) {
-  const Ints da = dims_of(c, a), db = dims_of(c, b);
-  if (da[1] == db[1]) return matmul(c, a, b, transpose_b);
-  if (db[1] < 1 || da[1] % db[1] != 0) c.refuse("query heads that are no multiple of the others");
-  const ValueId grouped = emit_reshape(c, a, {da[0], db[1], da[1] / db[1], da[2], da[3]});
-  const ValueId shared = emit_reshape(c, b, {db[0], db[1], 1, db[2], db[3]});
+  const Dims da = c.type(a).shape, db = c.type(b).shape;
+  const int64_t group = group_of(c, da[1], db[1]);
+  if (group == 1) return matmul(c, a, b, transpose_b);
+  const ValueId grouped = emit_reshape_open(c, a, {da[0], db[1], Expr(group), da[2], da[3]});
+  const ValueId shared = emit_reshape_open(c, b, {db[0], db[1], Expr(1), db[2], db[3]});
   const ValueId y = matmul(c, grouped, shared, transpose_b);
-  return emit_reshape(c, y, {da[0], da[1], da[2], transpose_b ? db[2] : db[3]});
+  return emit_reshape_open(c, y, {da[0], da[1], da[2], transpose_b ? db[2] : db[3]});
 }
 
 ValueId both(Context& c, ValueId a, ValueId b) {
@@ -52,7 +72,7 @@ struct Masks {
 };
 
 struct MaskShape {
-  int64_t rows, keys, past;
+  Expr rows, keys, past;
 };
 
 // Which keys a query may see: by the mask input, the causal frontier, the window and the number of keys in use.
@@ -60,14 +80,16 @@ Masks masks_of(Context& c, const MaskShape& shape, DType dtype, DType wide) {
   Masks masks;
   if (c.has_input(3)) {
     ValueId mask = c.input(3);
-    const Ints dims = dims_of(c, mask);
-    if (dims.empty() || dims.size() > 4 || dims.back() > shape.keys)
-      c.refuse("a mask of type " + to_string(c.type(mask)));
+    const Dims dims = c.type(mask).shape;
+    if (dims.empty() || dims.size() > 4) c.refuse("a mask of type " + to_string(c.type(mask)));
+    const auto width = as_int(dims.back()), keys = as_int(shape.keys);
+    if (width && keys && *width > *keys) c.refuse("a mask of type " + to_string(c.type(mask)));
+    if (!width || !keys) c.require_equal(shape.keys, dims.back(), "keys and their mask");
     const bool is_bool = dtype_of(c, mask).is_bool();
     if (!is_bool && dtype_of(c, mask) != dtype) c.refuse("a mask of another type than the data");
-    if (dims.back() < shape.keys) {
+    if (width && keys && *width < *keys) {
       Ints pads(2 * dims.size(), 0);
-      pads.back() = shape.keys - dims.back();
+      pads.back() = *keys - *width;
       std::vector<ValueId> inputs{mask};
       if (!is_bool) inputs.push_back(emit_scalar(c, dtype, -std::numeric_limits<double>::infinity()));
       mask = c.emit("pad", inputs, attributes_of({{"pads", pads}}));
@@ -77,19 +99,19 @@ Masks masks_of(Context& c, const MaskShape& shape, DType dtype, DType wide) {
   const bool has_length = c.has_input(6);
   const bool is_causal = c.attribute_int("is_causal", 0) != 0;
   const int64_t left = c.attribute_int("left_window_size", -1), right = c.attribute_int("right_window_size", -1);
-  const ValueId key = emit_range(c, Expr(shape.keys), {Expr(shape.keys)});
+  const ValueId key = emit_range(c, shape.keys, {shape.keys});
   ValueId length = no_value;
   if (has_length) {
-    if (shape.past > 0 || c.has_input(4)) c.refuse("nonpad_kv_seqlen beside past_key");
-    const Ints dims = dims_of(c, c.input(6));
-    length = emit_reshape(c, emit_cast(c, c.input(6), i64), {element_count(dims), 1, 1, 1});
+    if (c.has_input(4)) c.refuse("nonpad_kv_seqlen beside past_key");
+    const Expr count = simplify(product_of(c.type(c.input(6)).shape));
+    length = emit_reshape_open(c, emit_cast(c, c.input(6), i64), {count, Expr(1), Expr(1), Expr(1)});
     masks.allowed = both(c, masks.allowed, c.emit("less", {key, length}));
   }
   if (is_causal || left >= 0 || right >= 0) {
     // The position of query i among the keys.
-    ValueId query = emit_range(c, Expr(shape.rows), {Expr(shape.rows), Expr(1)});
-    query = c.emit("add", {query, has_length ? c.emit("subtract", {length, emit_ints(c, {shape.rows}, {}, i64)})
-                                             : emit_ints(c, {shape.past}, {}, i64)});
+    ValueId query = emit_range(c, shape.rows, {shape.rows, Expr(1)});
+    query = c.emit("add", {query, has_length ? c.emit("subtract", {length, c.emit_sizes({shape.rows}, {})})
+                                             : c.emit_sizes({shape.past}, {})});
     auto at_most = [&](ValueId a, ValueId b, int64_t distance) {  // a ≤ b + distance
       return c.emit("less_equal", {a, c.emit("add", {b, emit_ints(c, {distance}, {}, i64)})});
     };
@@ -137,23 +159,24 @@ std::vector<ValueId> import_attention(Context& c) {
   const DType dtype = dtype_of(c, q);
   if (!dtype.is_float() || dtype_of(c, k) != dtype || dtype_of(c, v) != dtype) c.refuse("inputs of different types");
   if (c.has_input(4) != c.has_input(5)) c.refuse("past_key without past_value, or the other way round");
-  int64_t past = 0;
+  Expr past(0);
   if (c.has_input(4)) {
     if (rank_of(c, c.input(4)) != 4 || rank_of(c, c.input(5)) != 4) c.refuse("a cache of another rank than 4");
-    past = dims_of(c, c.input(4))[2];
+    past = c.type(c.input(4)).shape[2];
     k = emit_concat(c, {c.input(4), k}, 2);
     v = emit_concat(c, {c.input(5), v}, 2);
   }
-  const Ints dq = dims_of(c, q), dk = dims_of(c, k);
-  const double scale = c.attribute_float("scale", 1 / std::sqrt(static_cast<double>(dq[3])));
+  const Dims dq = c.type(q).shape, dk = c.type(k).shape;
+  const double scale =
+      c.has_attribute("scale") ? c.attribute_float("scale", 1) : 1 / std::sqrt(static_cast<double>(dim_of(c, q, 3)));
   if (!(scale >= 0)) c.refuse("a negative scale");
   const auto joined_heads = [&](ValueId y) {
     if (!is_flat) return y;
-    const Ints dy = dims_of(c, y);
-    return emit_reshape(c, emit_transpose(c, y, {0, 2, 1, 3}), {dy[0], dy[2], dy[1] * dy[3]});
+    const Dims dy = c.type(y).shape;
+    return emit_reshape_open(c, emit_transpose(c, y, {0, 2, 1, 3}), {dy[0], dy[2], simplify(dy[1] * dy[3])});
   };
   if (c.attribute_float("softcap", 0) == 0 && !c.wants_output(3) && !c.has_attribute("softmax_precision")) {
-    if (dk[1] < 1 || dq[1] % dk[1] != 0) c.refuse("query heads that are no multiple of the others");
+    group_of(c, dq[1], dk[1]);
     const ValueId mask = joined_mask(c, masks_of(c, {dq[2], dk[2], past}, dtype, accumulator_of(dtype)));
     NodeAttributes attributes = attributes_of({{"scale", scale}, {"zero_if_masked", int64_t{mask != no_value}}});
     return {joined_heads(c.emit("attention", {q, k, v, mask}, attributes)), k, v};
@@ -185,28 +208,34 @@ std::vector<ValueId> import_attention(Context& c) {
 // Pairs (a, b) of the first elements of each head turn by an angle: (a cos - b sin, a sin + b cos).
 ValueId import_rotary_embedding(Context& c) {
   ValueId x = c.input(0);
-  const Ints original = dims_of(c, x);
+  const Dims original = c.type(x).shape;
   const bool is_flat = original.size() == 3;
   if (is_flat) {
     const int64_t heads = c.attribute_int("num_heads", 0);
-    if (heads < 1 || original[2] % heads != 0) c.refuse("num_heads does not fit its input");
-    x = emit_reshape(c, x, {original[0], original[1], heads, original[2] / heads});
+    const Expr part = part_of(c, original[2], heads, "num_heads does not fit its input");
+    x = emit_reshape_open(c, x, {original[0], original[1], Expr(heads), part});
   } else if (original.size() != 4) {
     c.refuse("data of rank " + std::to_string(original.size()));
   }
   // [batch, rows, heads, size], or [batch, heads, rows, size] as given.
-  const Ints dims = dims_of(c, x);
-  const int64_t rows = is_flat ? dims[1] : dims[2], size = dims[3];
+  const Dims dims = c.type(x).shape;
+  const Expr rows = is_flat ? dims[1] : dims[2];
+  const int64_t size = dim_of(c, x, 3);
   int64_t turned = c.attribute_int("rotary_embedding_dim", 0);
   if (turned == 0) turned = size;
   if (turned % 2 != 0 || turned > size || turned < 0) c.refuse("rotary_embedding_dim=" + std::to_string(turned));
   auto table = [&](size_t input) {
     ValueId t = c.input(input);
     if (c.has_input(3)) t = c.emit("gather", {t, emit_cast(c, c.input(3), i64)});
-    const Ints shape = dims_of(c, t);
-    if (shape.size() != 3 || shape[1] != rows || shape[2] != turned / 2)
-      c.refuse("tables of type " + to_string(c.type(t)));
-    return emit_reshape(c, t, is_flat ? Ints{shape[0], rows, 1, turned / 2} : Ints{shape[0], 1, rows, turned / 2});
+    const Dims shape = c.type(t).shape;
+    const std::string why = "tables of type " + to_string(c.type(t));
+    if (shape.size() != 3) c.refuse(why);
+    const Expr one(1), half(turned / 2);
+    for (const auto& [have, wanted] : {std::pair(shape[1], rows), std::pair(shape[2], half)}) {
+      if (as_int(have) && as_int(wanted) && *as_int(have) != *as_int(wanted)) c.refuse(why);
+      c.require_equal(wanted, have, why);
+    }
+    return emit_reshape_open(c, t, is_flat ? Dims{shape[0], rows, one, half} : Dims{shape[0], one, rows, half});
   };
   const ValueId cosine = table(1), sine = table(2);
   const ValueId part = emit_slice(c, x, 3, 0, turned);
@@ -217,18 +246,19 @@ ValueId import_rotary_embedding(Context& c) {
   const ValueId real = c.emit("subtract", {c.emit("multiply", {cosine, a}), c.emit("multiply", {sine, b})});
   const ValueId imaginary = c.emit("add", {c.emit("multiply", {sine, a}), c.emit("multiply", {cosine, b})});
   ValueId y;
-  Ints shape = dims;
-  shape[3] = turned;
+  Dims shape = dims;
+  shape[3] = Expr(turned);
   if (interleaved) {
-    Ints pairs = dims;
-    pairs[3] = half;
-    pairs.push_back(1);
-    y = emit_reshape(c, emit_concat(c, {emit_reshape(c, real, pairs), emit_reshape(c, imaginary, pairs)}, 4), shape);
+    Dims pairs = dims;
+    pairs[3] = Expr(half);
+    pairs.emplace_back(1);
+    const ValueId both = emit_concat(c, {emit_reshape_open(c, real, pairs), emit_reshape_open(c, imaginary, pairs)}, 4);
+    y = emit_reshape_open(c, both, shape);
   } else {
     y = emit_concat(c, {real, imaginary}, 3);
   }
   if (turned < size) y = emit_concat(c, {y, emit_slice(c, x, 3, turned, size - turned)}, 3);
-  return emit_reshape(c, y, original);
+  return emit_reshape_open(c, y, original);
 }
 
 }  // namespace

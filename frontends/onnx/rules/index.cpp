@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "frontends/onnx/rules.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
 namespace {
@@ -18,11 +19,11 @@ ValueId import_gather(Context& c) {
   const ValueId x = c.input(0);
   const int axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, x));
   if (const NDArray* index = c.constant(c.input(1)); index && index->size() == 1) {
-    const auto extent = as_int(c.type(x).shape[axis]);
     const std::vector<Expr>& from = c.type(x).shape;
-    int64_t at = index->get_int(0);
-    if (extent ? at >= -*extent && at < *extent : at == 0) {
-      if (at < 0) at += *extent;
+    const auto extent = as_int(from[axis]);
+    const int64_t given = index->get_int(0);
+    if (!extent || (given >= -*extent && given < *extent)) {
+      const Expr at = given < 0 ? simplify(from[axis] + given) : Expr(given);
       std::vector<Expr> shape(from.begin(), from.begin() + axis);
       shape.insert(shape.end(), index->shape().begin(), index->shape().end());
       shape.insert(shape.end(), from.begin() + axis + 1, from.end());
@@ -80,8 +81,12 @@ ValueId import_compress(Context& c) {
     axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, x));
   else
     x = emit_reshape_open(c, x, {simplify(product_of(c.type(x).shape))});
-  const int64_t extent = dim_of(c, x, axis);
-  while (!chosen.empty() && chosen.back() >= extent) chosen.pop_back();
+  const Expr extent = c.type(x).shape[axis];
+  while (!chosen.empty() && as_int(extent) && chosen.back() >= *as_int(extent)) chosen.pop_back();
+  if (!chosen.empty() && !as_int(extent)) {
+    const Expr least(chosen.back() + 1);
+    c.require_equal(simplify(min(least, extent)), least, "the last of those chosen");
+  }
   return c.emit("gather", {x, c.emit_constant(int_array(chosen))}, attributes_of({{"axis", int64_t{axis}}}));
 }
 

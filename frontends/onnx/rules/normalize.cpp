@@ -69,15 +69,18 @@ std::vector<ValueId> import_batch_norm(Context& c) {
 
 // Statistics over groups of channels and all of space; scale and bias belong to channels (or, before opset 21, to
 // groups).
-ValueId group_norm(Context& c, int64_t groups, double epsilon, bool parameters_of_groups) {
+ValueId group_norm(Context& c, const Expr& groups, double epsilon, bool parameters_of_groups) {
   const ValueId x = c.input(0);
   const std::vector<Expr> dims = c.type(x).shape;
-  const auto channels = dims.size() < 2 ? std::nullopt : as_int(dims[1]);
-  if (!channels || groups < 1 || *channels % groups != 0) c.refuse("groups that do not divide the channels");
-  Expr rest(*channels / groups);
+  const std::string why = "groups that do not divide the channels";
+  if (dims.size() < 2 || as_int(groups).value_or(1) < 1) c.refuse(why);
+  const Expr members = is_same_dim(groups, dims[1]) ? Expr(1) : simplify(floor_div(dims[1], groups));
+  if (as_int(dims[1]) && !is_same_dim(dims[1], members * groups)) c.refuse(why);
+  c.require_equal(dims[1], simplify(members * groups), why);
+  Expr rest = members;
   for (size_t i = 2; i < dims.size(); ++i) rest = rest * dims[i];
   return in_accumulator(c, x, [&](ValueId wide) {
-    ValueId y = c.emit("layer_norm", {emit_reshape_open(c, wide, {dims[0], Expr(groups), simplify(rest)})},
+    ValueId y = c.emit("layer_norm", {emit_reshape_open(c, wide, {dims[0], groups, simplify(rest)})},
                        attributes_of({{"axis", int64_t{2}}, {"epsilon", epsilon}}));
     const DType dtype = dtype_of(c, wide);
     auto parameter = [&](size_t i, int rank) { return emit_along_axis(c, emit_cast(c, c.input(i), dtype), 1, rank); };
@@ -203,13 +206,13 @@ std::vector<Rule> normalize_rules() {
       {"BatchNormalization", "", 7, import_batch_norm},
       rule("InstanceNormalization", 6,
            [](Context& c) {
-             const int64_t channels = rank_of(c, c.input(0)) < 2 ? 0 : dim_of(c, c.input(0), 1);
+             const Expr channels = rank_of(c, c.input(0)) < 2 ? Expr(0) : c.type(c.input(0)).shape[1];
              return group_norm(c, channels, c.attribute_float("epsilon", 1e-5), false);
            }),
       rule("GroupNormalization", 18,
            [](Context& c) {
              const int64_t groups = c.attribute_int("num_groups", 0);
-             return group_norm(c, groups, c.attribute_float("epsilon", 1e-5), c.opset() < 21);
+             return group_norm(c, Expr(groups), c.attribute_float("epsilon", 1e-5), c.opset() < 21);
            }),
       {"LayerNormalization", "", 1, import_layer_norm},
       {"RMSNormalization", "", 23, import_rms_norm},

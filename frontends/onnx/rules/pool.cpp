@@ -1,8 +1,10 @@
 // Pooling and unpooling.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "frontends/onnx/rules/window.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
 namespace {
@@ -24,8 +26,11 @@ std::vector<ValueId> import_max_pool(Context& c) {
   const NodeAttributes attributes = attributes_of_pool(window);
   ValueId x = c.input(0);
   if (!window.open_pads.empty()) {
-    if (!dtype_of(c, x).is_float()) c.refuse("pads that depend on open dimensions, of " + to_string(dtype_of(c, x)));
-    x = emit_open_pads(c, x, window, emit_scalar(c, dtype_of(c, x), -std::numeric_limits<double>::infinity()));
+    const DType dtype = dtype_of(c, x);
+    const double lowest = dtype.is_float()            ? -std::numeric_limits<double>::infinity()
+                          : dtype.is_signed_integer() ? -std::ldexp(1, dtype.bits - 1)
+                                                      : 0;
+    x = emit_open_pads(c, x, window, emit_scalar(c, dtype, lowest));
   }
   std::vector<ValueId> outputs{c.emit("max_pool", {x}, attributes)};
   if (c.wants_output(1) && !window.open_pads.empty()) c.refuse("indices with pads that depend on open dimensions");
@@ -37,14 +42,39 @@ std::vector<ValueId> import_max_pool(Context& c) {
   return outputs;
 }
 
+// The sum of each window by how many of its elements count, which the same window sums from ones.
+ValueId average_of_open_pads(Context& c, const RuleWindow& window, const std::vector<Expr>& extra, bool counts_pads) {
+  return in_accumulator(c, c.input(0), [&](ValueId x) {
+    const auto sums = [&](ValueId of, const RuleWindow& pads) {
+      return c.emit("sum_pool", {emit_open_pads(c, of, pads)}, attributes_of_pool(window));
+    };
+    std::vector<Expr> counted = c.type(x).shape;
+    counted[0] = counted[1] = Expr(1);
+    RuleWindow uncounted = window;
+    const size_t rank = counted.size();
+    for (size_t d = 2; counts_pads && d < rank; ++d) {
+      counted[d] = simplify(counted[d] + window.open_pads[d] + window.open_pads[rank + d] - extra[d - 2]);
+      uncounted.open_pads[d] = Expr(0);
+      uncounted.open_pads[rank + d] = extra[d - 2];
+    }
+    const ValueId one = emit_scalar(c, dtype_of(c, x), 1);
+    const ValueId count = sums(emit_broadcast_open(c, one, counted), uncounted);
+    return c.emit("divide", {sums(x, window), c.emit("maximum", {count, one})});
+  });
+}
+
 ValueId import_average_pool(Context& c) {
-  Ints extra;
+  std::vector<Expr> extra;
   const RuleWindow window = rule_window(c, c.input(0), kernel_of(c), true, &extra);
   const bool counts_pads = c.attribute_int("count_include_pad", 0) != 0;
-  if (!window.open_pads.empty() && !counts_pads) c.refuse("pads that depend on open dimensions, and are not counted");
+  const bool counts_all =
+      counts_pads && std::all_of(extra.begin(), extra.end(), [](const Expr& rows) { return is_const_int(rows, 0); });
+  if (!window.open_pads.empty() && !counts_all) return average_of_open_pads(c, window, extra, counts_pads);
   NodeAttributes attributes = attributes_of_pool(window);
   attributes.set("count_pads", int64_t{counts_pads});
-  attributes.set("uncounted", extra);
+  Ints uncounted;
+  for (const Expr& rows : extra) uncounted.push_back(*as_int(rows));
+  attributes.set("uncounted", uncounted);
   return c.emit("average_pool", {emit_open_pads(c, c.input(0), window)}, attributes);
 }
 
@@ -71,26 +101,29 @@ Rule global_rule(const std::string& op_type, const std::string& op) {
 }
 
 ValueId import_max_unpool(Context& c) {
-  const Ints kernel = kernel_of(c), dims = dims_of(c, c.input(0));
+  const Ints kernel = kernel_of(c);
+  const std::vector<Expr> dims = c.type(c.input(0)).shape;
   const size_t rank = kernel.size();
   const Ints strides = c.attribute_ints("strides", Ints(rank, 1)), pads = c.attribute_ints("pads", Ints(2 * rank, 0));
   if (dims.size() != rank + 2 || strides.size() != rank || pads.size() != 2 * rank)
     c.refuse("attributes of another rank");
-  Ints inferred(dims.begin(), dims.begin() + 2);
+  std::vector<Expr> inferred(dims.begin(), dims.begin() + 2);
   for (size_t d = 0; d < rank; ++d) {
-    inferred.push_back((dims[2 + d] - 1) * strides[d] - pads[d] - pads[rank + d] + kernel[d]);
+    inferred.push_back(simplify(dims[2 + d] * strides[d] + (kernel[d] - strides[d] - pads[d] - pads[rank + d])));
   }
   if (!c.has_input(2)) {
     return c.emit("max_unpool", {c.input(0), c.input(1)}, attributes_of({{"shape", inferred}}));
   }
   // The offsets are those of the inferred shape: its data is put into the corner of the wanted one.
-  const Ints shape = c.constant_ints(2);
+  const std::vector<Expr> shape = c.known_dims(2);
   if (shape.size() != dims.size()) c.refuse("an output_shape of another rank");
   ValueId y = c.emit("max_unpool", {c.input(0), c.input(1)}, attributes_of({{"shape", inferred}}));
-  Ints after(2 * shape.size(), 0);
+  std::vector<Expr> after(2 * shape.size(), Expr(0));
   for (size_t d = 0; d < shape.size(); ++d) {
-    after[shape.size() + d] = shape[d] - inferred[d];
-    if (after[shape.size() + d] < 0) c.refuse("an output_shape smaller than the windows need");
+    const std::string why = "an output_shape smaller than the windows need";
+    Expr& rows = after[shape.size() + d] = simplify(shape[d] - inferred[d]);
+    if (as_int(rows).value_or(0) < 0) c.refuse(why);
+    c.require_equal(simplify(min(shape[d], inferred[d])), inferred[d], why);
   }
   return c.emit("pad", {y}, attributes_of({{"pads", after}}));
 }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "frontends/onnx/rules/window.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
 namespace {
@@ -13,19 +14,21 @@ namespace {
 ValueId parameter(Context& c, ValueId p, ValueId x, int64_t axis, int64_t block) {
   const int rank = rank_of(c, p);
   if (rank == 0) return p;
-  const Ints dims = dims_of(c, p);
-  if (block == 0 && element_count(dims) == 1) return emit_reshape(c, p, {});
+  const std::vector<Expr> dims = c.type(p).shape, shape = c.type(x).shape;
+  if (block == 0 && is_const_int(product_of(dims), 1)) return emit_reshape(c, p, {});
   const int at = rule_axis(c, axis, rank_of(c, x));
   if (rank == 1 && block == 0) return emit_along_axis(c, p, at, rank_of(c, x));
-  const Ints shape = dims_of(c, x);
   if (rank != static_cast<int>(shape.size())) c.refuse("scales of rank " + std::to_string(rank));
-  if (block < 1 || dims[at] * block < shape[at] || (dims[at] - 1) * block >= shape[at])
-    c.refuse("a block_size that does not fit");
-  Ints spread = dims, repeated = dims, whole = dims;
-  spread.insert(spread.begin() + at + 1, 1);
-  repeated.insert(repeated.begin() + at + 1, block);
-  whole[at] *= block;
-  const ValueId all = emit_reshape(c, emit_broadcast(c, emit_reshape(c, p, spread), repeated), whole);
+  const std::string why = "a block_size that does not fit";
+  if (block < 1) c.refuse(why);
+  const Expr blocks = simplify(floor_div(shape[at] + (block - 1), block));
+  if (as_int(blocks) && as_int(dims[at]) && !is_same_dim(blocks, dims[at])) c.refuse(why);
+  c.require_equal(blocks, dims[at], why);
+  std::vector<Expr> spread = dims, repeated = dims, whole = dims;
+  spread.insert(spread.begin() + at + 1, Expr(1));
+  repeated.insert(repeated.begin() + at + 1, Expr(block));
+  whole[at] = simplify(whole[at] * block);
+  const ValueId all = emit_reshape_open(c, emit_broadcast_open(c, emit_reshape_open(c, p, spread), repeated), whole);
   return emit_slice(c, all, at, 0, shape[at]);
 }
 
@@ -100,8 +103,9 @@ ValueId centred(Context& c, ValueId x, ValueId zero_point, bool by_row) {
   if (zero_point == no_value) return wide;
   ValueId z = emit_cast(c, zero_point, i32);
   if (rank_of(c, z) == 1) {
-    const int64_t count = dims_of(c, z)[0];
-    z = emit_reshape(c, z, count == 1 ? Ints{} : by_row ? Ints{count, 1} : Ints{count});
+    const Expr count = c.type(z).shape[0], one(1);
+    using Dims = std::vector<Expr>;
+    z = emit_reshape_open(c, z, is_const_int(count, 1) ? Dims{} : by_row ? Dims{count, one} : Dims{count});
   }
   return c.emit("subtract", {wide, z});
 }
@@ -140,8 +144,8 @@ ValueId centred_matmul(Context& c, ValueId a, ValueId zero_a, ValueId b, ValueId
   if (is_symmetric(c, zero_a)) return product;
   ValueId z = emit_cast(c, zero_a, i32);
   if (rank_of(c, z) == 1) {
-    const int64_t count = dims_of(c, z)[0];
-    z = emit_reshape(c, z, count == 1 ? Ints{} : Ints{count, 1});
+    const Expr count = c.type(z).shape[0];
+    z = emit_reshape_open(c, z, is_const_int(count, 1) ? std::vector<Expr>{} : std::vector<Expr>{count, Expr(1)});
   }
   return c.emit("subtract", {product, c.emit("multiply", {z, emit_sums(c, *c.constant(b), 1)})});
 }
@@ -153,7 +157,7 @@ ValueId import_matmul_integer(Context& c) {
 // A scale of one element a channel, along axis 1 of the result.
 ValueId along_channels(Context& c, ValueId p, int rank) {
   if (rank_of(c, p) == 0) return p;
-  return element_count(dims_of(c, p)) == 1 ? emit_reshape(c, p, {}) : emit_along_axis(c, p, 1, rank);
+  return is_const_int(product_of(c.type(p).shape), 1) ? emit_reshape(c, p, {}) : emit_along_axis(c, p, 1, rank);
 }
 
 // sum · (scale of a · scale of b / scale of y), rounded and saturated.  f64 keeps the i32 sum exact.
@@ -164,7 +168,7 @@ ValueId requantize(Context& c, ValueId sum, ValueId scale_a, ValueId scale_b, Va
 }
 
 ValueId scalar_or_refuse(Context& c, ValueId p) {
-  if (element_count(dims_of(c, p)) != 1) c.refuse("scales that differ by row or column");
+  if (!is_const_int(product_of(c.type(p).shape), 1)) c.refuse("scales that differ by row or column");
   return emit_reshape(c, p, {});
 }
 
@@ -189,8 +193,7 @@ ValueId integer_conv(Context& c, ValueId x, ValueId zero_x, ValueId w, ValueId z
   if (zero_x != no_value) data = c.emit("subtract", {data, emit_cast(c, scalar_or_refuse(c, zero_x), i32)});
   if (zero_w != no_value) {
     ValueId z = emit_cast(c, zero_w, i32);
-    const Ints dims = dims_of(c, z);
-    z = element_count(dims) == 1 ? emit_reshape(c, z, {}) : emit_along_axis(c, z, 0, rank_of(c, w));
+    z = is_const_int(product_of(c.type(z).shape), 1) ? emit_reshape(c, z, {}) : emit_along_axis(c, z, 0, rank_of(c, w));
     weight = c.emit("subtract", {weight, z});
   }
   return emit_conv(c, data, weight);

@@ -16,7 +16,11 @@ struct ReduceArguments {
 ReduceArguments arguments_of(Context& c) {
   const ValueId x = c.input(0);
   const int rank = rank_of(c, x);
-  ReduceArguments result{x, rule_axes(c, axes_of(c, 1), rank), c.attribute_int("keepdims", 1) != 0, false};
+  ReduceArguments result{x, {}, c.attribute_int("keepdims", 1) != 0, false};
+  // As many axes as there are, whatever their order: all of them.
+  const bool has_all =
+      c.has_input(1) && !c.is_known(1) && rank > 0 && is_const_int(product_of(c.type(c.input(1)).shape), rank);
+  result.axes = has_all ? axes_from(c, x) : rule_axes(c, axes_of(c, 1), rank);
   if (result.axes.empty()) {
     result.is_noop = c.attribute_int("noop_with_empty_axes", 0) != 0;
     if (!result.is_noop) result.axes = axes_from(c, x);

@@ -18,6 +18,10 @@ namespace {
 ValueId import_reshape(Context& c) {
   const ValueId x = c.input(0);
   const std::vector<Expr>& from = c.type(x).shape;
+  // To one dimension, whatever is said of it: it has all elements.
+  const std::vector<Expr>& wanted = c.type(c.input(1)).shape;
+  if (!c.is_known(1) && wanted.size() == 1 && is_const_int(wanted[0], 1))
+    return emit_reshape_open(c, x, {simplify(product_of(from))});
   std::vector<Expr> shape = c.known_dims(1);
   const bool zero_is_zero = c.attribute_int("allowzero", 0) != 0;
   int inferred = 0;
@@ -63,11 +67,17 @@ ValueId import_flatten(Context& c) {
 ValueId import_squeeze(Context& c) {
   const ValueId x = c.input(0);
   const std::vector<Expr>& dims = c.type(x).shape;
-  std::vector<int> axes = rule_axes(c, axes_of(c, 1), rank_of(c, x));
-  const bool all = !c.has_input(1) && !c.has_attribute("axes");
+  // As many axes as dimensions of 1: these, where all others are known to be larger.
+  const auto is_one = [](const Expr& dim) { return is_const_int(dim, 1); };
+  const bool is_clear = std::all_of(dims.begin(), dims.end(), [&](const Expr& dim) { return as_int(dim).has_value(); });
+  const bool has_all =
+      c.has_input(1) && is_clear && !c.is_known(1) &&
+      is_const_int(product_of(c.type(c.input(1)).shape), std::count_if(dims.begin(), dims.end(), is_one));
+  const bool all = has_all || (!c.has_input(1) && !c.has_attribute("axes"));
+  const std::vector<int> axes = all ? std::vector<int>() : rule_axes(c, axes_of(c, 1), rank_of(c, x));
   std::vector<Expr> shape;
   for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
-    const bool is_named = all ? is_const_int(dims[i], 1) : contains(axes, i);
+    const bool is_named = all ? is_one(dims[i]) : contains(axes, i);
     if (is_named) c.require_equal(dims[i], Expr(1), "axis " + std::to_string(i) + " has another extent than 1");
     if (!is_named) shape.push_back(dims[i]);
   }
@@ -141,48 +151,69 @@ ValueId import_concat(Context& c) {
 std::vector<ValueId> import_split(Context& c) {
   const ValueId x = c.input(0);
   const int axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, x));
-  const auto known = as_int(c.type(x).shape[axis]);
-  if (!known) c.refuse("open dimension `" + to_text(c.type(x).shape[axis]) + "` is split; fix it with shapes=");
-  const int64_t extent = *known;
-  Ints sizes = c.has_input(1) ? c.constant_ints(1) : c.attribute_ints("split", {});
+  const Expr extent = c.type(x).shape[axis];
+  const Ints stated = c.attribute_ints("split", {});
+  std::vector<Expr> sizes = c.has_input(1) ? c.known_dims(1) : std::vector<Expr>(stated.begin(), stated.end());
   if (sizes.empty()) {
     const int64_t parts = c.attribute_int("num_outputs", static_cast<int64_t>(c.output_count()));
-    if (parts < 1 || parts > extent + 1) bad_shape(c, std::to_string(parts) + " parts of " + std::to_string(extent));
-    const int64_t size = (extent + parts - 1) / parts;
-    for (int64_t i = 0; i < parts; ++i) sizes.push_back(std::clamp<int64_t>(extent - i * size, 0, size));
+    if (parts < 1 || parts > as_int(extent).value_or(parts) + 1)
+      bad_shape(c, std::to_string(parts) + " parts of " + to_text(extent));
+    const Expr size = simplify(floor_div(extent + (parts - 1), parts));
+    for (int64_t i = 0; i < parts; ++i) sizes.push_back(simplify(max(min(extent - size * i, size), Expr(0))));
   }
-  int64_t total = 0;
-  for (const int64_t size : sizes) {
-    if (size < 0) bad_shape(c, "a negative size");
-    total += size;
+  Expr total(0);
+  for (const Expr& size : sizes) {
+    if (as_int(size).value_or(0) < 0) bad_shape(c, "a negative size");
+    total = simplify(total + size);
   }
-  if (total != extent || sizes.size() < c.output_count()) bad_shape(c, "sizes that are not those of the axis");
+  if (sizes.size() < c.output_count()) bad_shape(c, "fewer sizes than outputs");
+  c.require_equal(total, extent, "sizes that are not those of the axis");
   std::vector<ValueId> parts;
-  int64_t begin = 0;
-  for (const int64_t size : sizes) parts.push_back(emit_slice(c, x, axis, std::exchange(begin, begin + size), size));
+  Expr begin(0);
+  for (const Expr& size : sizes) {
+    parts.push_back(emit_slice(c, x, axis, begin, size));
+    begin = simplify(begin + size);
+  }
   return parts;
 }
 
-// How many elements a slice with open dimensions has.
-Expr open_cut(Context& c, const Expr& extent, int64_t start, const Expr& given_end, int64_t step) {
-  if (step != 1 || start < 0)
-    c.refuse("open dimension `" + to_text(extent) + "` is cut by steps or from its end; fix it with shapes=");
-  const auto known_end = as_int(given_end);
-  constexpr int64_t far = int64_t{1} << 60;  // as all that there is is written
-  const Expr end = known_end && *known_end < 0     ? given_end + extent
-                   : known_end && *known_end > far ? extent
-                                                   : given_end;
-  const Expr size = simplify(min(end, extent) - start);
-  return can_prove(size >= 0) ? size : simplify(max(size, Expr(0)));
+struct Cut {
+  Expr start, size;
+};
+
+// A slice where the extent or a bound is open.  It begins within the extent: a run makes sure.
+Cut open_cut(Context& c, const Expr& extent, const Expr& given_start, const Expr& given_end, int64_t step) {
+  if (step == 0 || step == INT64_MIN) bad_shape(c, "a step of 0");
+  const bool forward = step > 0;
+  const Expr before = forward ? Expr(0) : Expr(-1), behind = forward ? extent : simplify(extent - 1);
+  const auto at_least = [](const Expr& e, const Expr& low) { return can_prove(e >= low) ? e : simplify(max(e, low)); };
+  const auto at_most = [](const Expr& e, const Expr& high) {
+    return can_prove(e <= high) ? e : simplify(min(e, high));
+  };
+  const auto from_front = [&](const Expr& index) {
+    constexpr int64_t far = int64_t{1} << 30;  // as all that there is is written
+    if (as_int(index).value_or(0) > far) return behind;
+    if (as_int(index).value_or(0) < -far) return before;
+    if (can_prove(index >= 0)) return index;
+    if (!can_prove(index < 0)) c.refuse("a bound `" + to_text(index) + "` that may be negative, or not");
+    return simplify(extent + index);
+  };
+  const Expr first = at_least(from_front(given_start), Expr(0)), end_given = at_least(from_front(given_end), before);
+  const Expr start = forward ? first : at_most(first, behind), end = forward ? at_most(end_given, behind) : end_given;
+  const int64_t stride = std::abs(step);
+  const Expr room = forward ? end - start : start - end;
+  return {at_least(start, Expr(0)), at_least(simplify(floor_div(room + (stride - 1), stride)), Expr(0))};
 }
 
 ValueId import_slice(Context& c) {
   const ValueId x = c.input(0);
   const int rank = rank_of(c, x);
   const bool by_input = c.opset() >= 10;
-  const Ints starts = by_input ? c.constant_ints(1) : c.attribute_ints("starts", {});
-  const Ints given = by_input ? Ints() : c.attribute_ints("ends", {});
-  const std::vector<Expr> ends = by_input ? c.known_dims(2) : std::vector<Expr>(given.begin(), given.end());
+  const auto bounds = [&](size_t input, const char* name) {
+    const Ints stated = by_input ? Ints() : c.attribute_ints(name, {});
+    return by_input ? c.known_dims(input) : std::vector<Expr>(stated.begin(), stated.end());
+  };
+  const std::vector<Expr> starts = bounds(1, "starts"), ends = bounds(2, "ends");
   Ints axes, steps(starts.size(), 1);
   for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   if (by_input && c.has_input(3)) axes = c.constant_ints(3);
@@ -191,18 +222,18 @@ ValueId import_slice(Context& c) {
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
     bad_shape(c, "starts, ends, axes and steps differ in length");
   }
-  Ints cut_axes, cut_starts, cut_steps;
-  std::vector<Expr> cut_sizes;
+  Ints cut_axes, cut_steps;
+  std::vector<Expr> cut_starts, cut_sizes;
   for (size_t i = 0; i < starts.size(); ++i) {
     const int axis = rule_axis(c, axes[i], rank);
-    const auto extent = as_int(c.type(x).shape[axis]), known_end = as_int(ends[i]);
-    if (!extent || !known_end) {
-      const Expr size = open_cut(c, c.type(x).shape[axis], starts[i], ends[i], steps[i]);
-      if (starts[i] == 0 && is_same_dim(size, c.type(x).shape[axis])) continue;
+    const auto extent = as_int(c.type(x).shape[axis]), known_start = as_int(starts[i]), known_end = as_int(ends[i]);
+    if (!extent || !known_start || !known_end) {
+      const Cut cut = open_cut(c, c.type(x).shape[axis], starts[i], ends[i], steps[i]);
+      if (is_const_int(cut.start, 0) && steps[i] == 1 && is_same_dim(cut.size, c.type(x).shape[axis])) continue;
       cut_axes.push_back(axis);
-      cut_starts.push_back(starts[i]);
-      cut_sizes.push_back(size);
-      cut_steps.push_back(1);
+      cut_starts.push_back(cut.start);
+      cut_sizes.push_back(cut.size);
+      cut_steps.push_back(steps[i]);
       continue;
     }
     if (steps[i] == 0 || steps[i] == INT64_MIN) bad_shape(c, "a step of 0");
@@ -210,13 +241,13 @@ ValueId import_slice(Context& c) {
     const bool forward = steps[i] > 0;
     const int64_t low = forward ? 0 : -1, high = forward ? *extent : *extent - 1;
     const int64_t start =
-        std::clamp(from_front(starts[i]), forward ? 0 : std::min<int64_t>(0, high), std::max<int64_t>(high, low));
+        std::clamp(from_front(*known_start), forward ? 0 : std::min<int64_t>(0, high), std::max<int64_t>(high, low));
     const int64_t end = std::clamp(from_front(*known_end), low, std::max(high, low));
     const int64_t room = forward ? end - start : start - end, stride = forward ? steps[i] : -steps[i];
     const int64_t size = room <= 0 ? 0 : (room - 1) / stride + 1;
     if (start == 0 && size == *extent && (steps[i] == 1 || size <= 1)) continue;
     cut_axes.push_back(axis);
-    cut_starts.push_back(size == 0 ? 0 : start);
+    cut_starts.emplace_back(size == 0 ? 0 : start);
     cut_sizes.emplace_back(size);
     cut_steps.push_back(size <= 1 ? 1 : steps[i]);
   }
@@ -266,9 +297,10 @@ ValueId import_depth_to_space(Context& c) {
   const std::vector<Expr> d = c.type(c.input(0)).shape;
   const int64_t b = c.attribute_int("blocksize", 0);
   const std::string mode = c.attribute_string("mode", "DCR");
-  if (d.size() != 4 || b < 1 || dim_of(c, c.input(0), 1) % (b * b) != 0) bad_shape(c, "blocksize does not fit");
+  if (d.size() != 4 || b < 1) bad_shape(c, "blocksize does not fit");
   if (mode != "DCR" && mode != "CRD") c.refuse("mode=\"" + mode + "\"");
-  const Expr channels(dim_of(c, c.input(0), 1) / (b * b)), block(b);
+  const Expr channels = simplify(floor_div(d[1], Expr(b * b))), block(b);
+  c.require_equal(d[1], simplify(channels * (b * b)), "the channels are no multiple of blocksize squared");
   using Dims = std::vector<Expr>;
   ValueId x = emit_reshape_open(
       c, c.input(0),
@@ -296,18 +328,17 @@ ValueId import_center_crop_pad(Context& c) {
   ValueId x = c.input(0);
   const int rank = rank_of(c, x);
   const std::vector<int> axes = chosen_axes(c, x);
-  const Ints wanted = c.constant_ints(1);
+  const std::vector<Expr> wanted = c.known_dims(1);
   if (wanted.size() != axes.size()) bad_shape(c, "the wanted shape has another length than axes");
-  Ints pads(2 * rank, 0);
+  std::vector<Expr> pads(2 * rank, Expr(0));
   for (size_t i = 0; i < axes.size(); ++i) {
-    const int64_t extent = dim_of(c, x, axes[i]);
-    if (wanted[i] < extent) x = emit_slice(c, x, axes[i], (extent - wanted[i]) / 2, wanted[i]);
-    if (wanted[i] > extent) {
-      pads[axes[i]] = (wanted[i] - extent) / 2;
-      pads[rank + axes[i]] = wanted[i] - extent - pads[axes[i]];
-    }
+    const Expr extent = c.type(x).shape[axes[i]], kept = simplify(min(extent, wanted[i]));
+    x = emit_slice(c, x, axes[i], simplify(floor_div(extent - kept, 2)), kept);
+    const Expr missing = simplify(wanted[i] - kept);
+    pads[axes[i]] = simplify(floor_div(missing, 2));
+    pads[rank + axes[i]] = simplify(missing - pads[axes[i]]);
   }
-  if (std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad == 0; })) return x;
+  if (std::all_of(pads.begin(), pads.end(), [](const Expr& pad) { return is_const_int(pad, 0); })) return x;
   return c.emit("pad", {x}, attributes_of({{"pads", pads}}));
 }
 

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "tensor_ir/arith/simplify.h"
-#include "tensor_ir/text/printer.h"
 
 namespace tw::frontends::onnx {
 
-RuleWindow rule_window(Context& c, ValueId x, const Ints& kernel, bool is_pool, Ints* ceil_extra) {
+RuleWindow rule_window(Context& c, ValueId x, const Ints& kernel, bool is_pool, std::vector<Expr>* ceil_extra) {
   RuleWindow window;
   const size_t rank = kernel.size();
   if (rank == 0 || rank_of(c, x) != static_cast<int>(rank) + 2) {
@@ -50,7 +49,7 @@ RuleWindow rule_window(Context& c, ValueId x, const Ints& kernel, bool is_pool, 
   }
   if (std::any_of(pads.begin(), pads.end(), [](const Expr& pad) { return as_int(pad).value_or(0) < 0; }))
     c.refuse("negative pads");
-  if (ceil_extra) ceil_extra->assign(rank, 0);
+  if (ceil_extra) ceil_extra->assign(rank, Expr(0));
   if (is_pool && c.attribute_int("ceil_mode", 0) != 0) {
     for (size_t d = 0; d < rank; ++d) {
       const int64_t stride = window.strides[d];
@@ -60,10 +59,7 @@ RuleWindow rule_window(Context& c, ValueId x, const Ints& kernel, bool is_pool, 
       const Expr steps = min(floor_div(room + (stride - 1), stride), floor_div(shape[2 + d] + pads[d] - 1, stride));
       const Expr extra = simplify(max(steps * stride - room, Expr(0)));
       pads[rank + d] = simplify(pads[rank + d] + extra);
-      if (!ceil_extra || is_const_int(extra, 0)) continue;
-      if (!as_int(extra))
-        c.refuse("ceil_mode over open dimension `" + to_text(shape[2 + d]) + "`; fix it with shapes=");
-      (*ceil_extra)[d] = *as_int(extra);
+      if (ceil_extra) (*ceil_extra)[d] = extra;
     }
   }
   window.pads.clear();

@@ -11,8 +11,9 @@ struct RuleWindow : Window {
 };
 
 // From the node's attributes: auto_pad and, for pools, ceil_mode become pads.  `ceil_extra` receives how much of the
-// end pads is there only to round the result up; it is refused where that depends on open dimensions.
-RuleWindow rule_window(Context& c, ValueId x, const Ints& kernel, bool is_pool, Ints* ceil_extra = nullptr);
+// end pads is there only to round the result up.
+RuleWindow rule_window(Context& c, ValueId x, const Ints& kernel, bool is_pool,
+                       std::vector<Expr>* ceil_extra = nullptr);
 // x with the open pads, which hold `value` (a scalar of x's type; otherwise 0).
 ValueId emit_open_pads(Context& c, ValueId x, const RuleWindow& window, ValueId value = no_value);
 NodeAttributes attributes_of_window(const Window& window);

@@ -87,8 +87,8 @@ Plan control_plan() {
 TEST(ControlPlan, IsSoundAndSurvivesTheRoundTrip) {
   const Plan plan = control_plan();
   EXPECT_EQ(find_plan_problem(plan), "");
-  const std::vector<std::byte> bytes = write_plan(plan);
-  EXPECT_EQ(write_plan(read_plan(bytes, "test")), bytes);
+  const std::vector<std::byte> bytes = write_plans(plan);
+  EXPECT_EQ(write_plans(read_plans(bytes, "test")), bytes);
 }
 
 TEST(ControlPlan, EveryRuleIsChecked) {
