@@ -44,6 +44,10 @@ bool Import::attempt(const SourceNode& node, const std::function<void()>& rule) 
   } catch (const RefusedNode& refused) {
     refuse(node, refused.why);
   } catch (const UnprovenDimensions& unproven) {
+    if (dimensions && !(dimensions->is_of_dimensions(unproven.a) && dimensions->is_of_dimensions(unproven.b))) {
+      refuse(node, std::string("sizes that are not the same in each step of a loop: ") + unproven.message());
+      return false;
+    }
     if (dimensions && dimensions->learn(unproven, "node " + in_quotes(node.name) + " (" + node.op + ")", branch))
       throw Learned();
     if (refusals.empty()) throw;

@@ -73,6 +73,13 @@ OpenDimensions::Entry* OpenDimensions::find(const Var& var) {
   return found == entries_.end() ? nullptr : &*found;
 }
 
+bool OpenDimensions::is_of_dimensions(const Expr& e) const {
+  const auto vars = free_vars(e);
+  return std::all_of(vars.begin(), vars.end(), [&](const Var& var) {
+    return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.var == var; });
+  });
+}
+
 void OpenDimensions::replace(const Var& var, const Expr& by) {
   for (Entry& entry : entries_) {
     if (entry.value.is_defined()) entry.value = simplify(substitute(entry.value, {{var, by}}));
@@ -187,7 +194,7 @@ std::vector<std::string> OpenDimensions::demands() const {
   for (const auto& [branch, equalities] : equalities_) {
     const std::string where = branch.empty() ? "" : "where `" + branch + "` is taken: ";
     for (const Equality& equal : equalities)
-      lines.push_back(where + to_text(equal.a) + " = " + to_text(equal.b) + ", as " + equal.demanded_by + " demands");
+      lines.push_back(where + to_string(equal) + ", as " + equal.demanded_by + " demands");
   }
   return lines;
 }

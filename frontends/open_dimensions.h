@@ -24,6 +24,8 @@ class OpenDimensions {
   // Draws from what `node` demands, in a branch of that name or in none.  False: nothing that inputs or runs could be
   // held to follows.
   bool learn(const UnprovenDimensions& unproven, const std::string& node, const std::string& branch);
+  // Whether it is made of open dimensions alone, and not of numbers of steps, which change within a run.
+  bool is_of_dimensions(const Expr& e) const;
   // What else runs have to make sure of: all, or those that take the branch.
   const std::vector<Equality>& equalities(const std::string& branch = "") { return equalities_[branch]; }
   // The node that demands what is known of the dimension, for people; "" where none does.

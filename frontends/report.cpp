@@ -82,6 +82,45 @@ Graph finish(Import import) {
           "\n  help: `tw explain` shows what the model uses; export these parts in another way, or leave them out");
 }
 
+namespace {
+
+// Of constants that nodes use, those within nodes too, each once.
+struct Parameters {
+  double elements = 0, bytes = 0;
+  std::set<const void*> seen;
+
+  void add(const Graph& graph) {
+    const Uses uses(graph);
+    for (size_t id = 0; id < graph.values.size(); ++id) {
+      const auto& constant = graph.values[id].constant;
+      if (!constant || (uses.users[id].empty() && !uses.is_output[id]) || !seen.insert(constant->data()).second) continue;
+      elements += static_cast<double>(constant->size());
+      bytes += static_cast<double>(constant->byte_size());
+    }
+    for (const Node& node : graph.nodes)
+      for (const Graph& region : node.regions) add(region);
+  }
+};
+
+// What a run decides: a line for each node of control flow, those within others too.
+void add_control(const Graph& graph, std::vector<std::string>& lines) {
+  for (const Node& node : graph.nodes) {
+    if (node.regions.size() == 2) {
+      lines.push_back(in_quotes(node.name) + " goes one of two ways in a run");
+    } else if (node.regions.size() == 1) {
+      const Expr& steps = node.attributes.get_dims("steps")[0];
+      const bool has_condition = !node.inputs.empty() && node.inputs[0] != no_value;
+      const bool has_end = !is_const_int(steps, std::numeric_limits<int64_t>::max());
+      lines.push_back(in_quotes(node.name) + " is repeated" +
+                      (has_end ? (has_condition ? " up to " : " ") + to_text(steps) + " times" : "") +
+                      (has_condition ? " while its condition holds" : ""));
+    }
+    for (const Graph& region : node.regions) add_control(region, lines);
+  }
+}
+
+}  // namespace
+
 std::string explain(const Import& import) {
   std::string text = import.file_name + ": " + coverage(import);
   if (!import.producer.empty()) text += ", written by " + import.producer;
@@ -89,6 +128,12 @@ std::string explain(const Import& import) {
     text += "\n  input       " + import.graph.values[id].name + " " + to_string(import.graph.values[id].type);
   }
   for (const std::string& line : import.demands) text += "\n  dimension   " + line;
+  constexpr size_t most_lines = 20;
+  std::vector<std::string> control;
+  add_control(import.graph, control);
+  for (size_t i = 0; i < std::min(control.size(), most_lines); ++i) text += "\n  control     " + control[i];
+  if (control.size() > most_lines)
+    text += "\n  control     … and " + std::to_string(control.size() - most_lines) + " more";
   for (size_t i = 0; i < import.graph.outputs.size(); ++i) {
     text += "\n  output      " + import.graph.output_names[i] + " " +
             to_string(import.graph.values[import.graph.outputs[i]].type);
@@ -104,18 +149,12 @@ std::string explain(const Import& import) {
     text += item;
     width += item.size();
   }
-  double elements = 0, parameter_bytes = 0;
   Expr flops = 0;
-  const Uses uses(import.graph);
-  for (size_t id = 0; id < import.graph.values.size(); ++id) {
-    const Value& value = import.graph.values[id];
-    if (!value.constant || (uses.users[id].empty() && !uses.is_output[id])) continue;
-    elements += value.constant->size();
-    parameter_bytes += value.constant->byte_size();
-  }
+  Parameters parameters;
+  parameters.add(import.graph);
   for (const Node& node : import.graph.nodes) flops = flops + flops_of(import.graph, node);
   const auto known = as_int(simplify(flops));
-  text += "\n  parameters  " + scaled(elements, "") + " (" + scaled(parameter_bytes, "B") + ")";
+  text += "\n  parameters  " + scaled(parameters.elements, "") + " (" + scaled(parameters.bytes, "B") + ")";
   text += "\n  work        " + (!import.refusals.empty() ? std::string("not known while operators are not supported")
                                 : known                  ? scaled(static_cast<double>(*known), "FLOP") + " a run"
                                                          : to_text(simplify(flops)) + " FLOP a run");

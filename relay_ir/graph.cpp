@@ -59,6 +59,16 @@ TensorType type_of(const NDArray& array) {
   return type;
 }
 
+// Of min(a, b) = a.
+std::string to_string(const Equality& equality) {
+  const auto* least = equality.a.as<Binary>();
+  if (least && least->op == BinaryOp::min) {
+    if (is_known_equal(least->a, equality.b)) return to_text(equality.b) + " <= " + to_text(least->b);
+    if (is_known_equal(least->b, equality.b)) return to_text(equality.b) + " <= " + to_text(least->a);
+  }
+  return to_text(equality.a) + " = " + to_text(equality.b);
+}
+
 namespace {
 
 template <class T>

@@ -82,6 +82,8 @@ struct Equality {
   std::string demanded_by;  // for people
 };
 
+std::string to_string(const Equality& equality);  // "n = m", or "n <= m" of one that says so
+
 struct Graph;
 
 struct Node {

@@ -13,9 +13,11 @@ bool is_one_to_one(const AxisUse& use) {
   return use.kind == Kind::same || (use.kind == Kind::runs && use.runs.size() == 1);
 }
 
-bool may_move(const Node& node) {
+// Elements of its input along as many axes.
+bool may_move(const Graph& graph, const Node& node) {
   return node.op->kind == OpKind::injective && node.op->facts.rounding == Rounding::moves && node.outputs.size() == 1 &&
-         node.inputs.size() == 1;
+         node.inputs.size() == 1 &&
+         graph.values[node.inputs[0]].type.rank() == graph.values[node.outputs[0]].type.rank();
 }
 
 }  // namespace
@@ -83,13 +85,13 @@ std::optional<Linear> linear_of(const Graph& graph, const Node& node) {
 }
 
 bool is_strided(const Graph& graph, const Node& node) {
-  if (!may_move(node)) return false;
+  if (!may_move(graph, node)) return false;
   const auto uses = axes_of(graph, node)[0];
   return std::all_of(uses.begin(), uses.end(), is_one_to_one);
 }
 
 bool is_permutation(const Graph& graph, const Node& node) {
-  if (!may_move(node)) return false;
+  if (!may_move(graph, node)) return false;
   const auto uses = axes_of(graph, node)[0];
   bool is_other_order = false;
   for (size_t d = 0; d < uses.size(); ++d) {

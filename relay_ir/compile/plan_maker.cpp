@@ -176,7 +176,7 @@ void PlanMaker::end_branch(Control branch) {
 void PlanMaker::add_check(const Equality& equal) {
   Step step;
   step.kind = StepKind::check;
-  step.kernel = "`" + to_text(equal.a) + "` = `" + to_text(equal.b) + "`";
+  step.kernel = "`" + to_string(equal) + "`";
   step.name = equal.demanded_by;
   step.parameters = {size_of(equal.a), size_of(equal.b)};
   plan_.steps.push_back(std::move(step));

@@ -75,6 +75,18 @@ const ControlCase control_cases[] = {
        return all, flags
      })",
      {{rows(1, 3), number(i8, 1)}, {rows(5, 3), number(i8, 1)}, {rows(40, 3), number(i8, 1)}}},
+    {"one number a step",
+     R"(graph g (x: f32[n], s: f32[]) {
+       last, all = loop(_, s, x) {steps = [n], carried = 1}
+       region[step: 0..] (a: f32[], xs: f32[n]) {
+         now = pick(xs) {index = [step]}
+         next = add(a, now)
+         return next, next
+       }
+       return last, all
+     })",
+     {{test::random_array({1}, 1), test::random_array({}, 2)},
+      {test::random_array({9}, 1), test::random_array({}, 2)}}},
     {"until a condition is false",
      R"(graph g (s: f32[512, 8], flag: bool[], limit: i64[]) {
        last = loop(flag, s, limit) {steps = [100], carried = 1}
@@ -155,7 +167,9 @@ TEST_P(Control, ComputesWhatTheOracleDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Control, testing::Values(&control_cases[0], &control_cases[1], &control_cases[2], &control_cases[3], &control_cases[4]));
+INSTANTIATE_TEST_SUITE_P(Cases, Control,
+                         testing::Values(&control_cases[0], &control_cases[1], &control_cases[2], &control_cases[3],
+                                         &control_cases[4], &control_cases[5]));
 
 // Of two branches that demand something of sizes each, a run checks the one that it takes.
 TEST(ControlChecks, AreThoseOfTheWayThatIsTaken) {
