@@ -38,11 +38,17 @@ py::dict describe(const Plans& plans, const MachineRequirements& machine, int64_
   if (sizes.empty()) sizes = small_sizes(open);
   const Plan plan = plan_at(plans, sizes);
   py::list steps;
+  std::vector<Size> repeated;  // the steps of loops around, as far as sizes say them
   for (const Step& step : plan.steps) {
     py::dict row;
-    row["kernel"] = step.kernel;
+    if (step.kind == StepKind::loop) repeated.push_back(step.buffers.empty() ? step.tasks : Size(1));
+    if (step.kind == StepKind::repeat) repeated.pop_back();
+    int64_t executions = step.kind == StepKind::kernel ? 1 : 0;
+    for (const Size& steps : repeated) executions *= steps.is_known() ? int64_t{steps} : 1;
+    row["kernel"] = step.kind == StepKind::kernel ? step.kernel : "";
     row["name"] = step.name;
-    row["tasks"] = int64_t{step.tasks};
+    row["executions"] = executions;
+    row["tasks"] = step.tasks.is_known() ? int64_t{step.tasks} : 0;
     row["waits"] = step.waits;
     row["workspace_bytes"] = int64_t{step.workspace_bytes};
     row["flops"] = static_cast<double>(step.flops);

@@ -335,12 +335,13 @@ auto Executable::measure(const std::vector<NDArray>& inputs, int repetitions, F&
 
 std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {
   return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan& plan) {
-    const std::vector<double> seconds = program.time_steps(addresses.inputs, addresses.outputs, threads(), repetitions);
+    const std::vector<StepTime> times = program.time_steps(addresses.inputs, addresses.outputs, threads(), repetitions);
     std::vector<StepProfile> profiles;
-    for (size_t i = 0; i < seconds.size(); ++i) {
+    for (size_t i = 0; i < times.size(); ++i) {
       const Step& step = plan.steps[i];
-      profiles.push_back(
-          {step.kernel, step.name, seconds[i], static_cast<double>(step.flops), static_cast<double>(step.bytes)});
+      const auto often = static_cast<double>(times[i].executions);
+      profiles.push_back({step.kind == StepKind::kernel ? step.kernel : "", step.name, times[i].seconds,
+                          often * static_cast<double>(step.flops), often * static_cast<double>(step.bytes)});
     }
     return profiles;
   });

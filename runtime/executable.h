@@ -13,8 +13,8 @@
 namespace tw {
 
 struct StepProfile {
-  std::string kernel, name;
-  double seconds = 0;  // median over the repetitions
+  std::string kernel, name;  // of a step of control no kernel
+  double seconds = 0;        // median over the repetitions; of all that a run does of it
   double flops = 0, bytes = 0;
 };
 

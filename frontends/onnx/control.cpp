@@ -9,8 +9,8 @@
 namespace tw::frontends::onnx {
 namespace {
 
-// Branches whose results differ, on sizes: the model goes on with one of them.  Exporters write so what takes a dimension
-// away where it is 1.
+// Branches whose results differ, on sizes: the model goes on with one of them.  Exporters write so what takes a
+// dimension away where it is 1.
 void require_same_types(const relay::Graph& a, const relay::Graph& b, const Expr& truth, Context& context) {
   if (a.outputs.size() != b.outputs.size()) context.refuse("branches with different numbers of results");
   for (size_t i = 0; i < a.outputs.size(); ++i) {

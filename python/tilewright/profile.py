@@ -15,8 +15,8 @@ class Kernel:
     """One step of a run, timed alone."""
 
     name: str  # the graph's nodes that it computes
-    symbol: str
-    seconds: float
+    symbol: str  # "" of control flow, which is timed with the kernels that it goes to
+    seconds: float  # of all that a run does of it
     flops: float
     bytes: float
 
@@ -89,7 +89,8 @@ class Profile:
     def __str__(self) -> str:
         total = self.seconds or 1.0
         lines = [f"{'µs':>10} {'share':>6} {'GFLOP/s':>8} {'GB/s':>7}  kernel"]
-        for k in sorted(self.kernels, key=lambda k: -k.seconds):
+        kernels = [kernel for kernel in self.kernels if kernel.symbol]
+        for k in sorted(kernels, key=lambda k: -k.seconds):
             rates = (k.flops / k.seconds / 1e9, k.bytes / k.seconds / 1e9) if k.seconds else (0.0, 0.0)
             lines.append(f"{k.seconds * 1e6:10.1f} {k.seconds / total:6.1%} {rates[0]:8.1f} {rates[1]:7.1f}  {k.name}")
-        return "\n".join([*lines, f"{self.seconds * 1e6:10.1f} in {len(self.kernels)} kernels"])
+        return "\n".join([*lines, f"{self.seconds * 1e6:10.1f} in {len(kernels)} kernels"])

@@ -96,7 +96,7 @@ def compiled(executable: tw.Executable, path: Path, seconds: float) -> None:
     plan, profiles = executable.describe(), len(executable.profiles)
     more = f" and those of {profiles} profile{'s'[: profiles != 1]}" if profiles else ""
     console.print(
-        f"{path}: {megabytes(path.stat().st_size)} for {plan['target']}, {len(plan['steps'])} kernels"
+        f"{path}: {megabytes(path.stat().st_size)} for {plan['target']}, {sum(bool(step['kernel']) for step in plan['steps'])} kernels"
         f"{more}, compiled in {seconds:.1f} s"
     )
 
@@ -115,7 +115,7 @@ def benchmark(executable: tw.Executable, feed: dict[str, np.ndarray], samples: l
     """Prints latency and rate; gives the measured peak and the read bandwidth that they relate to."""
     milliseconds = sorted(sample * 1e3 for sample in samples)
     steps = executable.describe(feed)["steps"]
-    flops, threads = sum(step["flops"] for step in steps), executable.threads
+    flops, threads = sum(step["flops"] * step["executions"] for step in steps), executable.threads
     peak, read = machine.peak_flops(threads), machine.read_bandwidth(threads)
     median = statistics.median(milliseconds)
     tenth = milliseconds[len(milliseconds) // 10], milliseconds[-1 - len(milliseconds) // 10]
@@ -135,7 +135,8 @@ def kernels(profile: tw.Profile, peak: float, read: float) -> None:
     """What each kernel runs against: the one of arithmetic and memory that would take it longer at full speed."""
     table = tilewright_table(">µs", ">share", ">rate", "", "bound", ">reached", "kernel")
     total = profile.seconds or 1.0
-    for kernel in sorted(profile.kernels, key=lambda k: -k.seconds):
+    ran = [kernel for kernel in profile.kernels if kernel.symbol]
+    for kernel in sorted(ran, key=lambda k: -k.seconds):
         seconds = max(kernel.seconds, 1e-9)
         is_compute = kernel.flops / peak > kernel.bytes / read
         rate, unit, bound = (kernel.flops, "GFLOP/s", peak) if is_compute else (kernel.bytes, "GB/s", read)
@@ -150,7 +151,7 @@ def kernels(profile: tw.Profile, peak: float, read: float) -> None:
         )
     console.print(table)
     console.print(
-        f"{profile.seconds * 1e3:.3f} ms in {len(profile.kernels)} kernels, each timed alone; "
+        f"{profile.seconds * 1e3:.3f} ms in {len(ran)} kernels, each timed alone; "
         "caches are faster than memory, so what fits them may reach more than 100 %"
     )
 
@@ -190,7 +191,7 @@ def artifact(path: Path) -> None:
             f"{step['tasks']}",
             f"{step['flops'] / 1e6:.2f}",
             f"{step['bytes'] / 1e6:.3f}",
-            step["kernel"],
+            step["kernel"] or "(control)",
             step["name"],
         )
         steps.add_row(*row)

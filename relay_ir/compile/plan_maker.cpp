@@ -193,7 +193,10 @@ PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& num
   if (condition) step.buffers = {until(static_cast<int>(at), *condition)};
   const uint32_t counter = step.counter;
   counters_[number] = counter, counters_[done] = counter;
-  plan_.counters.push_back(step.tasks);
+  // Of steps that another loop's number says, the most.
+  const bool is_of_dimensions = as_size(steps, symbols_).has_value();
+  plan_.counters.push_back(is_of_dimensions ? step.tasks
+                                            : Size(bounds_of(steps).high.value_or(DimensionBounds{}.high)));
   plan_.steps.push_back(std::move(step));
   return {at, counter};
 }

@@ -167,8 +167,8 @@ class CpuProgram final : public Program {
     end(outputs);
   }
 
-  std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
-                                 int repetitions) override {
+  std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
+                                   int repetitions) override {
     threads = useful_threads(threads);
     begin(inputs, outputs, threads);
     std::vector<std::vector<double>> samples(steps_.size());
@@ -202,7 +202,10 @@ class CpuProgram final : public Program {
     }
     throw_failure();
     end(outputs);
-    return medians_of(std::move(samples));
+    std::vector<StepTime> times = medians_of(std::move(samples));
+    for (StepTime& time : times) time.executions = 0;
+    for (const Execution& execution : executions[0]) ++times[execution.step].executions;
+    return times;
   }
 
   std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,

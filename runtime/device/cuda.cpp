@@ -161,8 +161,8 @@ class CudaProgram final : public Program {
     finish(outputs);
   }
 
-  std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, int,
-                                 int repetitions) override {
+  std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, int,
+                                   int repetitions) override {
     CurrentContext current(context_.get());
     copy_inputs(inputs);
     std::vector<std::vector<double>> samples(steps_.size());

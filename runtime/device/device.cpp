@@ -11,9 +11,9 @@ std::vector<StepSpan> Program::trace(std::span<const void* const> inputs, std::s
                                      int repetitions) {
   std::vector<StepSpan> spans;
   double now = 0;
-  for (const double seconds : time_steps(inputs, outputs, threads, repetitions)) {
-    spans.push_back({0, static_cast<uint32_t>(spans.size()), now, now + seconds});
-    now += seconds;
+  for (const StepTime& step : time_steps(inputs, outputs, threads, repetitions)) {
+    spans.push_back({0, static_cast<uint32_t>(spans.size()), now, now + step.seconds});
+    now += step.seconds;
   }
   return spans;
 }
@@ -24,13 +24,13 @@ std::unique_ptr<Program> Program::at(const Plan&) const {
   return nullptr;
 }
 
-std::vector<double> medians_of(std::vector<std::vector<double>> samples) {
-  std::vector<double> medians(samples.size());
+std::vector<StepTime> medians_of(std::vector<std::vector<double>> samples) {
+  std::vector<StepTime> medians(samples.size());
   for (size_t i = 0; i < samples.size(); ++i) {
     if (samples[i].empty()) continue;
     const auto middle = samples[i].begin() + static_cast<std::ptrdiff_t>(samples[i].size() / 2);
     std::nth_element(samples[i].begin(), middle, samples[i].end());
-    medians[i] = *middle;
+    medians[i].seconds = *middle;
   }
   return medians;
 }

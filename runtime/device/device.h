@@ -25,6 +25,12 @@ struct StepSpan {
   double start = 0, end = 0;  // seconds since the run began
 };
 
+// A step in a run: its seconds, all executions together.
+struct StepTime {
+  double seconds = 0;
+  int64_t executions = 1;  // 0: of control, or not come to; more: in a loop
+};
+
 // Calls come one at a time: Executable holds a lock.
 class Program {
  public:
@@ -34,8 +40,8 @@ class Program {
   // `threads` ≥ 1 is for devices that run on the host's cores.
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) = 0;
   // Runs all steps `repetitions` times, each step alone; its median seconds, in the order of the plan's steps.
-  virtual std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs,
-                                         int threads, int repetitions) = 0;
+  virtual std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs,
+                                           int threads, int repetitions) = 0;
   // The same code for another plan_at() of the plan that it was made for, which outlives it.  They share their code,
   // constants and memory.  Null: a device that runs no open plans.
   virtual std::unique_ptr<Program> at(const Plan& plan) const;
@@ -52,7 +58,7 @@ class Program {
 std::unique_ptr<Program> make_program(const ProgramSource& source);
 
 // Of each step's times; 0 where there are none.
-std::vector<double> medians_of(std::vector<std::vector<double>> samples);
+std::vector<StepTime> medians_of(std::vector<std::vector<double>> samples);
 
 // One function a device.
 std::unique_ptr<Program> make_cpu_program(const ProgramSource& source);

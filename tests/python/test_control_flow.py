@@ -152,6 +152,35 @@ def test_a_loop_that_ends_by_its_condition():
     require_agreement(model, feeds)
 
 
+def test_a_loop_of_as_many_steps_as_the_number_of_another():
+    inner = helper.make_graph(
+        [helper.make_node("Add", ["t_in", "x"], ["t_out"]), helper.make_node("Identity", ["go1"], ["go_on1"])],
+        "inner",
+        [info("j", TensorProto.INT64, []), info("go1", TensorProto.BOOL, []), floats("t_in", [3])],
+        [info("go_on1", TensorProto.BOOL, []), floats("t_out", [3])],
+    )
+    outer = helper.make_graph(
+        [
+            helper.make_node("Loop", ["i", "", "s_in"], ["t"], body=inner),
+            helper.make_node("Tanh", ["t"], ["s_out"]),
+            helper.make_node("Identity", ["go"], ["go_on"]),
+        ],
+        "outer",
+        [info("i", TensorProto.INT64, []), info("go", TensorProto.BOOL, []), floats("s_in", [3])],
+        [info("go_on", TensorProto.BOOL, []), floats("s_out", [3])],
+    )
+    count = helper.make_tensor("count", TensorProto.INT64, [], [5])
+    model = model_of(
+        [helper.make_node("Loop", ["count", "", "s0"], ["s"], body=outer)],
+        [floats("x", [3]), floats("s0", [3])],
+        [floats("s", [3])],
+        [count],
+    )
+    executable = require_agreement(model, [{"x": array(3), "s0": array(3)}])
+    rows = {kernel.name: kernel for kernel in executable.profile({"x": array(3), "s0": array(3)}).kernels}
+    assert rows["Loop_0/Loop_0/Add_0"].flops == 3 * (0 + 1 + 2 + 3 + 4)
+
+
 def squeezed(condition_axis=1):
     """What exporters write for x.squeeze(1): the dimension goes where it is 1."""
     axis = helper.make_tensor("axis", TensorProto.INT64, [], [condition_axis])

@@ -78,9 +78,9 @@ TEST(RuntimeCuda, TimesEachStep) {
   NDArray sums(f32, {test::rows}), total(f32, {1});
   const void* in[] = {inputs[0].data(), inputs[1].data()};
   void* out[] = {sums.data(), total.data()};
-  const std::vector<double> seconds = program->time_steps(in, out, 1, 3);
+  const std::vector<StepTime> seconds = program->time_steps(in, out, 1, 3);
   ASSERT_EQ(seconds.size(), model.plan.steps.size());
-  for (double s : seconds) EXPECT_DOUBLE_EQ(s, 0.5e-3);
+  for (const StepTime& step : seconds) EXPECT_DOUBLE_EQ(step.seconds, 0.5e-3);
   // Traced as timed: one after the other.
   const std::vector<StepSpan> spans = program->trace(in, out, 1, 3);
   ASSERT_EQ(spans.size(), seconds.size());
