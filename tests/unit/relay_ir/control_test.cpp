@@ -201,7 +201,7 @@ TEST(ControlChecks, AreThoseOfTheWayThatIsTaken) {
           FAIL() << "the sizes were not checked";
         } catch (const Error& error) {
           EXPECT_EQ(error.code(), ErrorCode::input);
-          EXPECT_NE(std::string(error.what()).find("`n`"), std::string::npos) << error.what();
+          EXPECT_NE(std::string(error.what()).find("`n"), std::string::npos) << error.what();
         }
       }
     }
