@@ -37,6 +37,15 @@ void Import::refuse(const SourceNode& node, const std::string& why) {
   refusals.push_back({node.op, node.name, has_type ? to_string(graph.values[node.inputs[0]].type) : "", why});
 }
 
+ValueId Import::add_sizes(const std::string& name, std::vector<Expr> values, const Shape& shape) {
+  NodeAttributes attributes;
+  attributes.set("values", values);
+  attributes.set("shape", shape);
+  const ValueId id = graph.add_node("sizes", {}, attributes, name)[0];
+  sizes[id] = std::move(values);
+  return id;
+}
+
 bool Import::attempt(const SourceNode& node, const std::function<void()>& rule) {
   try {
     rule();
@@ -154,13 +163,13 @@ std::optional<FoldedDims> Builder::fold_sizes(const OpDef& op, const std::vector
 }
 
 ValueId Builder::emit_sizes(std::vector<Expr> values, const Shape& shape) {
-  NodeAttributes attributes;
-  attributes.set("values", values);
-  attributes.set("shape", shape);
-  if (all_known(values)) return emit("sizes", {}, attributes);
-  const ValueId id = graph_.add_node("sizes", {}, attributes, node_.name)[0];
-  import_.sizes[id] = std::move(values);
-  return id;
+  if (all_known(values)) {
+    NodeAttributes attributes;
+    attributes.set("values", std::move(values));
+    attributes.set("shape", shape);
+    return emit("sizes", {}, attributes);
+  }
+  return import_.add_sizes(node_.name, std::move(values), shape);
 }
 
 // The node, or its results if they are known and small.

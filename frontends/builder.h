@@ -51,6 +51,8 @@ struct Import {
   std::string producer;  // "" when it is not known
 
   void count(const std::string& op) { ++nodes, ++operators[op]; }
+  // Numbers of which some depend on open dimensions, as a node.
+  ValueId add_sizes(const std::string& name, std::vector<Expr> values, const Shape& shape);
   void refuse(const SourceNode& node, const std::string& why);
   OpenDimensions* dimensions = nullptr;  // what is learned of them
   std::string branch;                    // of control flow, around the node that is imported; "": none

@@ -56,18 +56,12 @@ ValueId Region::capture(ValueId outside) {
   const Value& value = graph_.values[outside];
   if (value.constant) return found->second = import_.graph.add_constant(value.name, *value.constant);
   const auto sizes = sizes_.find(outside);
-  if (sizes != sizes_.end() && value.type.dtype == i64) {
-    NodeAttributes attributes;
-    attributes.set("values", sizes->second);
-    attributes.set("shape", *static_shape(value.type));
-    found->second = import_.graph.add_node("sizes", {}, attributes, value.name)[0];
-  } else {
-    found->second = import_.graph.add_value(value.name, value.type);
-    for (Expr& dim : import_.graph.values[found->second].type.shape)
-      dim = as_known_equal(dim, import_.graph.equalities);
-    captured_.push_back(outside);
-    captures_.push_back(found->second);
-  }
+  if (sizes != sizes_.end() && value.type.dtype == i64)
+    return found->second = import_.add_sizes(value.name, sizes->second, *static_shape(value.type));
+  found->second = import_.graph.add_value(value.name, value.type);
+  for (Expr& dim : import_.graph.values[found->second].type.shape) dim = as_known_equal(dim, import_.graph.equalities);
+  captured_.push_back(outside);
+  captures_.push_back(found->second);
   if (sizes != sizes_.end()) import_.sizes[found->second] = sizes->second;
   return found->second;
 }

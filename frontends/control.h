@@ -2,7 +2,8 @@
 #pragma once
 
 #include <functional>
-#include <optional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "frontends/builder.h"

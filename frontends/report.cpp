@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <set>
 
 #include "relay_ir/cost.h"
 #include "tensor_ir/arith/simplify.h"
@@ -93,7 +95,8 @@ struct Parameters {
     const Uses uses(graph);
     for (size_t id = 0; id < graph.values.size(); ++id) {
       const auto& constant = graph.values[id].constant;
-      if (!constant || (uses.users[id].empty() && !uses.is_output[id]) || !seen.insert(constant->data()).second) continue;
+      if (!constant || (uses.users[id].empty() && !uses.is_output[id]) || !seen.insert(constant->data()).second)
+        continue;
       elements += static_cast<double>(constant->size());
       bytes += static_cast<double>(constant->byte_size());
     }
@@ -105,11 +108,11 @@ struct Parameters {
 // What a run decides: a line for each node of control flow, those within others too.
 void add_control(const Graph& graph, std::vector<std::string>& lines) {
   for (const Node& node : graph.nodes) {
-    if (node.regions.size() == 2) {
+    if (is_branch(node)) {
       lines.push_back(in_quotes(node.name) + " goes one of two ways in a run");
-    } else if (node.regions.size() == 1) {
-      const Expr& steps = node.attributes.get_dims("steps")[0];
-      const bool has_condition = !node.inputs.empty() && node.inputs[0] != no_value;
+    } else if (is_loop(node)) {
+      const Expr& steps = steps_of(node);
+      const bool has_condition = condition_of(node) != no_value;
       const bool has_end = !is_const_int(steps, std::numeric_limits<int64_t>::max());
       lines.push_back(in_quotes(node.name) + " is repeated" +
                       (has_end ? (has_condition ? " up to " : " ") + to_text(steps) + " times" : "") +

@@ -54,7 +54,7 @@ Expr flops_of(const Graph& graph, const Node& node) {
       for (const Node& inner : region.nodes) flops = flops + flops_of(region, inner);
       most = max(most, flops);
     }
-    return simplify(node.regions.size() == 1 ? most * node.attributes.get_dims("steps")[0] : most);
+    return simplify(is_loop(node) ? most * steps_of(node) : most);
   }
   const OpCall call = make_call(graph, node);
   std::vector<te::Tensor> inputs, placeholders;

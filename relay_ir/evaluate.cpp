@@ -35,9 +35,9 @@ bool is_true(const NDArray& condition) {
 
 std::vector<NDArray> run_loop(const Node& node, const std::vector<NDArray>& arguments, const Substitution& symbols) {
   const Graph& region = node.regions[0];
-  const auto carried = static_cast<ptrdiff_t>(node.attributes.get_int("carried"));
-  const int64_t steps = number_of(node.attributes.get_dims("steps")[0], symbols);
-  const bool has_condition = !arguments.empty() && arguments[0].is_defined();
+  const auto carried = static_cast<ptrdiff_t>(carried_by(node));
+  const int64_t steps = number_of(steps_of(node), symbols);
+  const bool has_condition = condition_of(node) != no_value;
   std::vector<NDArray> inputs;
   if (!arguments.empty()) inputs.assign(arguments.begin() + 1, arguments.end());
   bool goes_on = !has_condition || is_true(arguments[0]);
@@ -75,7 +75,7 @@ std::vector<NDArray> run_loop(const Node& node, const std::vector<NDArray>& argu
 
 std::vector<NDArray> run_node(const Node& node, const std::vector<NDArray>& arguments, const Substitution& symbols) {
   if (node.regions.empty()) return evaluate_op(*node.op, closed(node.attributes, symbols), arguments);
-  if (node.regions.size() == 1) return run_loop(node, arguments, symbols);
+  if (is_loop(node)) return run_loop(node, arguments, symbols);
   return evaluate(node.regions[is_true(arguments[0]) ? 0 : 1], {arguments.begin() + 1, arguments.end()}, symbols);
 }
 

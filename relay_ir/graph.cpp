@@ -105,6 +105,22 @@ bool NodeAttributes::are_open() const {
   });
 }
 
+bool is_branch(const Node& node) {
+  return node.regions.size() == 2;
+}
+bool is_loop(const Node& node) {
+  return node.regions.size() == 1;
+}
+ValueId condition_of(const Node& loop) {
+  return loop.inputs.empty() ? no_value : loop.inputs[0];
+}
+size_t carried_by(const Node& loop) {
+  return static_cast<size_t>(loop.attributes.get_int("carried"));
+}
+const Expr& steps_of(const Node& loop) {
+  return loop.attributes.get_dims("steps")[0];
+}
+
 std::string Graph::unique_name(std::unordered_set<std::string>& taken, const std::string& wanted) {
   std::string candidate = wanted.empty() ? "v" : wanted;
   const std::string stem = candidate;

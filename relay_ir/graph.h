@@ -95,6 +95,14 @@ struct Node {
   std::vector<Graph> regions;
 };
 
+// Of the nodes that have regions (ops/control.cpp).
+bool is_branch(const Node& node);
+bool is_loop(const Node& node);
+// Of a loop: the value that says whether it has a first step, or no_value; how many values it carries.
+ValueId condition_of(const Node& loop);
+size_t carried_by(const Node& loop);
+const Expr& steps_of(const Node& loop);  // at most
+
 struct Value {
   std::string name;  // unique
   TensorType type;
@@ -145,8 +153,8 @@ class GraphCopy {
   void copy(const Node& node) { copy(node, inputs_of(node)); }
   // Any node in its stead: op, new inputs.  The results get the names of `named_for`'s results as far as these exist.
   // What was decided about `named_for` holds for a node of the same operator.
-  std::vector<ValueId> add(const Node& named_for, OpRef op, std::vector<ValueId> inputs,
-                           NodeAttributes attributes = {}, std::vector<Graph> regions = {});
+  std::vector<ValueId> add(const Node& named_for, OpRef op, std::vector<ValueId> inputs, NodeAttributes attributes = {},
+                           std::vector<Graph> regions = {});
   // The whole graph: each node as it was, or, where `replacement` gives a value of the new graph, that one for its
   // first result.
   Graph rewrite(const std::function<ValueId(const Node&)>& replacement);

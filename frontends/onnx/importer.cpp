@@ -22,7 +22,7 @@ constexpr int max_call_depth = 64;  // of functions and branches within each oth
 // Where names have their meaning: the model's graph, a branch inside it, or the body of a function.
 struct Scope {
   const Scope* parent = nullptr;
-  Region* region = nullptr;  // whose values are in the graph before the parent's; null: they are in the same
+  Region* region = nullptr;  // of the parent's graph, in which its values are; null: they are in the parent's graph
   std::string prefix;        // of names of nodes and values
   std::unordered_map<std::string_view, ValueId> values;
   std::unordered_map<std::string_view, const Tensor*> initializers;  // that are not yet values

@@ -28,8 +28,8 @@ Aliases aliases_of(const Graph& graph) {
 std::set<ValueId> carried_results(const Graph& graph) {
   std::set<ValueId> results;
   for (const Node& node : graph.nodes) {
-    if (node.regions.size() != 1) continue;
-    results.insert(node.outputs.begin(), node.outputs.begin() + node.attributes.get_int("carried"));
+    if (!is_loop(node)) continue;
+    results.insert(node.outputs.begin(), node.outputs.begin() + static_cast<ptrdiff_t>(carried_by(node)));
   }
   return results;
 }

@@ -90,7 +90,7 @@ class NetworkPlan {
     for (size_t i = 0; i < planned.groups.size(); ++i) {
       const Group& group = planned.groups[i];
       if (const Node* control = control_of(planned.graph, group)) {
-        control->regions.size() == 1 ? add_loop(planned, *control, places) : add_branch(planned, *control, places);
+        is_loop(*control) ? add_loop(planned, *control, places) : add_branch(planned, *control, places);
         continue;
       }
       if (group.nodes.empty() && planned.is_carried(group.outputs[0])) places.place_twice(group.outputs[0]);
@@ -136,10 +136,10 @@ class NetworkPlan {
     for (size_t i = 1 + carried.size(); i < node.inputs.size(); ++i) used.push_back(places.use(node.inputs[i]));
     for (size_t i = carried.size(); i < node.outputs.size(); ++i) kept.push_back(places.use(node.outputs[i]));
     for (const ValueId id : carried) places.place_twice(id);
-    const bool has_condition = !node.inputs.empty() && node.inputs[0] != no_value;
+    const bool has_condition = condition_of(node) != no_value;
     std::optional<BufferUse> condition;
     if (has_condition) condition = places.use(node.inputs[0]);
-    const auto loop = plan_.begin_loop(node.name, number, done, node.attributes.get_dims("steps")[0], condition);
+    const auto loop = plan_.begin_loop(node.name, number, done, steps_of(node), condition);
     std::vector<BufferUse> inputs, outputs;
     if (has_condition) outputs.push_back(plan_.add_temporary(1));
     for (const ValueId id : carried) {
@@ -151,7 +151,7 @@ class NetworkPlan {
     for (size_t i = 0; i < kept.size(); ++i) {
       const Expr bytes = storage_bytes(region.graph.values[region.graph.outputs[outputs.size()]]);
       const bool is_reversed = !reversed.empty() && reversed[i] != 0;
-      const Expr place = is_reversed ? node.attributes.get_dims("steps")[0] - 1 - number : Expr(number);
+      const Expr place = is_reversed ? steps_of(node) - 1 - number : Expr(number);
       outputs.push_back(
           {kept[i].storage, kept[i].index, kept[i].offset.plus(plan_.size_of(place * bytes)), plan_.size_of(bytes)});
     }

@@ -25,9 +25,9 @@ void copy_carried(PlannedGraph& planned) {
   std::vector<Group> groups;
   for (Group& group : planned.groups) {
     const Node* control = control_of(planned.graph, group);
-    if (control && control->regions.size() == 1) {
+    if (control && is_loop(*control)) {
       std::vector<ValueId>& copies = planned.carried[control->name];
-      for (int64_t i = 0; i < control->attributes.get_int("carried"); ++i) {
+      for (size_t i = 0; i < carried_by(*control); ++i) {
         const ValueId from = control->inputs[1 + i];
         const Value value = planned.graph.values[from];
         copies.push_back(planned.graph.add_value(value.name, value.type));
@@ -44,7 +44,7 @@ void copy_carried(PlannedGraph& planned) {
 
 // What a loop keeps of each step lies where all steps' do, one after the other.
 void align_kept(const Node& loop, PlannedGraph& region) {
-  const size_t kept = loop.outputs.size() - static_cast<size_t>(loop.attributes.get_int("carried"));
+  const size_t kept = loop.outputs.size() - carried_by(loop);
   const std::vector<ValueId>& outputs = region.graph.outputs;
   for (size_t i = outputs.size() - kept; i < outputs.size(); ++i) {
     const Value& value = region.graph.values[outputs[i]];
@@ -96,7 +96,7 @@ PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& 
     if (!control) continue;
     std::vector<PlannedGraph>& regions = planned.regions[control->name];
     for (const Graph& region : control->regions) regions.push_back(plan_groups(region, {}));
-    if (regions.size() == 1) align_kept(*control, regions[0]);
+    if (is_loop(*control)) align_kept(*control, regions[0]);
   }
   return planned;
 }

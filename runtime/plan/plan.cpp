@@ -23,7 +23,7 @@ std::optional<size_t> symbol_of(const Size& size) {
 
 }  // namespace
 
-std::vector<int64_t> most_steps(const Plan& plan) {
+std::vector<int64_t> most_of_counters(const Plan& plan) {
   return {plan.counters.begin(), plan.counters.end()};
 }
 

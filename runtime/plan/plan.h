@@ -121,7 +121,7 @@ struct Plans {
 };
 
 // The most that each counter can be, of a plan in which nothing is open.
-std::vector<int64_t> most_steps(const Plan& plan);
+std::vector<int64_t> most_of_counters(const Plan& plan);
 // Small sizes of plan.symbols that are within their bounds and meet the equalities.  Error(shape): none were found.
 std::vector<int64_t> small_sizes(const Plan& plan);
 // The plan of a run with these sizes of plan.symbols: nothing in it is open, and what depends on counters on nothing

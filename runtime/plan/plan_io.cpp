@@ -296,7 +296,7 @@ std::string find_open_plan_problem(const Plan& plan) {
 // How steps of control lie in each other, and what their counters can be.
 class ControlCheck {
  public:
-  explicit ControlCheck(const Plan& plan) : plan_(plan), most_(most_steps(plan)), steps_(plan.steps.size()) {}
+  explicit ControlCheck(const Plan& plan) : plan_(plan), most_(most_of_counters(plan)), steps_(plan.steps.size()) {}
 
   // "": it is sound.
   std::string run() {
@@ -346,10 +346,13 @@ class ControlCheck {
         if (condition.bytes != 1) fail(target - 1, "its condition is not one byte");
       // Within the loop its counter is below what it is behind it.
       int64_t& most = most_[step.counter];
-      never_ += most == 0, --most;
+      const bool has_steps = most > 0;
+      never_ += has_steps ? 0 : 1;
+      --most;
       check(i + 1, target - 1, depth + 1);
       note(target - 1);
-      never_ -= ++most == 0;
+      ++most;
+      never_ -= has_steps ? 0 : 1;
       return target;
     }
     if (step.kind != StepKind::skip || !has_condition) return fail(i, "it has no place here"), end;
