@@ -98,6 +98,10 @@ class Schedule {
   // Reductions.
   BlockRef decompose_reduction(const BlockRef& block,
                                const LoopRef& loop);  // the init as a block of its own in front of loop
+  // Terms of zeros around a copy, which all iterations inside of the loop read, are left out: of sums of products that
+  // have such a copy and a constant.
+  bool has_padding(const BlockRef& block) const;
+  void skip_padding(const BlockRef& block, const LoopRef& loop);
   BlockRef rfactor(
       const LoopRef& loop,
       int axis);  // partial results over `loop` in a new buffer dimension `axis`; returns the partial block

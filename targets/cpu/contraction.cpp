@@ -34,6 +34,7 @@ struct FmaContraction : Contraction {
   bool is_scattered = false;     // each row of A is contiguous along k, and rows lie apart
   bool is_memory_bound = false;  // B comes from memory, and takes the time
   std::vector<Var> blocked;      // axes of k that A stores in blocks: two loops, so that addresses advance by constants
+  size_t skipped = 0;            // so many axes of k come first, those of a window: what is padding there is left out
   int64_t rows_together = 0;     // of a block whose A is packed (operand_packing.h); 0: A stays as it is
   Packing packing = Packing::none;
 
@@ -96,6 +97,17 @@ std::vector<Var> find_blocked(const FmaContraction& c) {
       blocked.push_back(k);
   }
   return blocked;
+}
+
+// Axes of k along which a tile may read nothing but padding, which go outside of the others.
+void choose_skipped(Schedule& schedule, const BlockRef& block, FmaContraction& c) {
+  std::map<const ExprNode*, int64_t> together;
+  if (const auto around = axis_around_rows(c)) together[around->get()] = c.tile_around;
+  if (c.has_rows()) together[c.rows.back().get()] = c.tile.rows;
+  const std::vector<Var> window = decide_skipped_window(schedule, block, together);
+  const auto is_window = [&](const Var& k) { return std::find(window.begin(), window.end(), k) != window.end(); };
+  c.skipped =
+      static_cast<size_t>(std::stable_partition(c.reduce.begin(), c.reduce.end(), is_window) - c.reduce.begin());
 }
 
 struct PackedOperands {
@@ -282,6 +294,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   static_cast<Contraction&>(c) = *matched;
   c.lanes = lanes;
   choose_sizes(schedule, c, target);
+  choose_skipped(schedule, block, c);
   c.blocked = find_blocked(c);
   c.rows_together = c.tile_around > 1 ? 0 : decide_row_packing(schedule, block, c, c.tile, c.n_vectors, target);
   const auto packing = choose_packing(schedule, c, c.tile, c.n_vectors, lanes, c.packs_a(), target);
@@ -299,6 +312,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const auto& [parallel, tile_loop] = use.outside;
 
   const BlockRef out = write_tile(schedule, block, c, tile_loop, loops.reduce.front(), lanes);
+  if (c.skipped > 0) schedule.skip_padding(block, loops.reduce[c.skipped - 1]);
   if (!c.is_across && c.has_rows()) prefetch_epilogue(schedule, out, tile_loop, target);
   if (c.is_memory_bound) {
     prefetch_from_memory(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(c.analysis, c.rows),

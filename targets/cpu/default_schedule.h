@@ -72,6 +72,10 @@ inline int compute_lanes(DType dtype, const Target& target) {
 // How many of the result's rows a task takes when it makes its own part of the copy, for `blocks` tasks over everything
 // else: a divisor of `rows`; 0: the copy stays a pass of its own.  The decision "strip".
 int64_t decide_strip(Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks, const Target& target);
+// The axes of a sum's window along which many of the terms are padding that tiles need not add (skip_padding), of so
+// many neighbours `together` along its axes of results; none: everything is added.  The decision "skip_padding".
+std::vector<Var> decide_skipped_window(Schedule& schedule, const BlockRef& block,
+                                       const std::map<const ExprNode*, int64_t>& together);
 // Positions of a row that are computed side by side, in registers: a divisor of their number.  `window`: steps along
 // the row that each sums.  The decision "rows".
 int decide_rows(Schedule& schedule, int64_t extent, int64_t window, const Target& target);

@@ -26,6 +26,7 @@
 #include "tensor_ir/passes/conjunction.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
+#include "tensor_ir/passes/skip_iterations.h"
 #include "tensor_ir/structural.h"
 
 namespace tw {
@@ -93,7 +94,7 @@ struct TileCondition {
 };
 
 struct Body {
-  std::unordered_map<const ExprNode*, int64_t> inner;  // loops of constant extent in it
+  std::unordered_map<const ExprNode*, int64_t> inner;  // loops of constant extent in it that run all iterations
   std::vector<const ExprNode*> bound;                  // every variable that it binds
   std::set<const ExprNode*> lanes;                     // of the loops those that are vectorized
 };
@@ -110,7 +111,8 @@ Body scan(const Stmt& s) {
       s,
       [&](const For& loop) {
         body.bound.push_back(loop.var.get());
-        if (const auto extent = as_int(loop.extent)) body.inner[loop.var.get()] = *extent;
+        const auto extent = as_int(loop.extent);
+        if (extent && !loop.attributes.count(skip_iterations_attribute)) body.inner[loop.var.get()] = *extent;
         if (loop.loop_kind == LoopKind::vectorized) body.lanes.insert(loop.var.get());
       },
       [&](const LetStmt& let) { body.bound.push_back(let.var.get()); },

@@ -28,6 +28,7 @@ inline std::vector<SampleFunc> trace_funcs() {
       {"batched_matmul", batched_matmul(2, 3, 5, 4, false)},
       {"conv", conv2d(2, 5, 5, 3, 1, 1)},
       {"conv_strided", conv2d(3, 4, 7, 3, 2, 1)},
+      {"conv_dilated", conv2d(2, 5, 5, 3, 1, 3, 3)},
       {"conv_1x1", conv2d(4, 6, 3, 1, 1, 0)},
       {"depthwise", depthwise(5, 5, 3, 1, 1)},
       {"depthwise_strided", depthwise(3, 6, 3, 2, 1)},
@@ -198,6 +199,7 @@ class RandomTrace {
                                                    "pad",
                                                    "decompose_reduction",
                                                    "decompose_reduction",
+                                                   "skip_padding",
                                                    "rfactor"};
     const std::string name = pick(names);
     const size_t before = s().trace().instructions.size();
@@ -289,6 +291,9 @@ class RandomTrace {
       s().pad(block, multiples);
     } else if (name == "decompose_reduction" && loop) {
       s().decompose_reduction(block, *loop);
+    } else if (name == "skip_padding" && loop) {
+      if (s().node(block).init.is_defined()) s().decompose_reduction(block, s().loops(block).front());
+      s().skip_padding(block, *loop);
     } else if (name == "rfactor" && loop) {
       s().rfactor(*loop, static_cast<int>(below(3)));
     }

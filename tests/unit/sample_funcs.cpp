@@ -82,18 +82,19 @@ Func batched_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool is_tran
   return te::make_func("batched_matmul", {a, b}, {c});
 }
 
-Func conv2d(int64_t channels, int64_t filters, int64_t size, int64_t kernel, int64_t stride, int64_t padding) {
+Func conv2d(int64_t channels, int64_t filters, int64_t size, int64_t kernel, int64_t stride, int64_t padding,
+            int64_t dilation) {
   const Tensor x = te::placeholder("X", {1, channels, size, size});
   const Tensor w = te::placeholder("W", {filters, channels, kernel, kernel}), bias = te::placeholder("bias", {filters});
   const Tensor padded = pad(x, padding, 0);
-  const int64_t out = output_size(size, kernel, stride, padding);
+  const int64_t out = output_size(size, (kernel - 1) * dilation + 1, stride, padding);
   const std::vector<Expr> shape = {1, filters, out, out};
   std::vector<Expr> extents{channels};
   if (kernel > 1) extents.insert(extents.end(), {kernel, kernel});
   const Tensor y =
       te::reduce("conv", shape, extents, te::Combiner::sum, {padded, w}, [&](const Indices& s, const Indices& r) {
         const Expr u = kernel > 1 ? Expr(r[1]) : Expr(0), v = kernel > 1 ? Expr(r[2]) : Expr(0);
-        return padded({s[0], r[0], s[2] * stride + u, s[3] * stride + v}) * w({s[1], r[0], u, v});
+        return padded({s[0], r[0], s[2] * stride + u * dilation, s[3] * stride + v * dilation}) * w({s[1], r[0], u, v});
       });
   const Tensor result =
       te::compute("out", shape, {y, bias}, [&](const Indices& s) { return relu(y(s) + bias({s[1]})); });
@@ -332,6 +333,7 @@ std::vector<SampleFunc> sample_funcs() {
       {"batched_matmul_transposed", batched_matmul(2, 11, 18, 16, true)},
       {"conv_3x3", conv2d(5, 18, 9, 3, 1, 1)},
       {"conv_3x3_stride_2", conv2d(3, 16, 11, 3, 2, 1)},
+      {"conv_3x3_dilated", conv2d(8, 18, 9, 3, 1, 6, 6)},
       {"conv_1x1", conv2d(16, 33, 7, 1, 1, 0)},
       {"grouped", grouped_conv2d(3, 4, 6, 5, 3, 1, 1)},
       {"depthwise", depthwise(18, 8, 3, 1, 1)},

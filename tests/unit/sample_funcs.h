@@ -30,7 +30,8 @@ Func narrow_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType a, DTyp
 Func narrow_conv(int64_t channels, int64_t filters, int64_t size, DType dtype, DType sum, int64_t groups = 1);
 Func batched_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool is_transposed);
 // NCHW, weights OIHW (constant), padded on all sides, then bias and relu.
-Func conv2d(int64_t channels, int64_t filters, int64_t size, int64_t kernel, int64_t stride, int64_t padding);
+Func conv2d(int64_t channels, int64_t filters, int64_t size, int64_t kernel, int64_t stride, int64_t padding,
+            int64_t dilation = 1);
 // …, in groups of `inputs` channels of X and `outputs` of the result; relu.
 Func grouped_conv2d(int64_t groups, int64_t inputs, int64_t outputs, int64_t size, int64_t kernel, int64_t stride,
                     int64_t padding);

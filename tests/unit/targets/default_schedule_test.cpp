@@ -10,6 +10,7 @@
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/prefetch.h"
+#include "tensor_ir/passes/skip_iterations.h"
 #include "tensor_ir/te.h"
 #include "tensor_ir/text/printer.h"
 #include "tests/unit/sample_funcs.h"
@@ -134,6 +135,24 @@ TEST(DefaultSchedule, ConvolutionsOfRowMajorImages) {
   EXPECT_FALSE(copies_on_stack(schedule_of(conv2d(256, 256, 14, 1, 1, 0)), "X")) << "few panels";
   EXPECT_TRUE(copies_on_stack(schedule_of(conv2d(2048, 256, 64, 1, 1, 0)), "X")) << "lines in few sets of the cache";
   EXPECT_FALSE(copies_on_stack(schedule_of(conv2d(64, 3, 64, 1, 1, 0)), "conv")) << "vectors of pixels";
+}
+
+// Far apart, most steps of a window see padding only; next to each other, tiles of several positions hardly ever do.
+TEST(DefaultSchedule, LeavesOutPaddingOfDilatedWindows) {
+  const auto skipping_loops = [](const Func& func, const Target& target) {
+    int count = 0;
+    visit(cpu::default_schedule(func, target).func().body,
+          [&](const For& loop) { count += loop.attributes.count(skip_iterations_attribute) != 0; });
+    return count;
+  };
+  for (const Target& target : cores()) {
+    for (const Func& func : {conv2d(16, 32, 14, 3, 1, 12, 12), conv2d(16, 32, 13, 3, 2, 18, 18)}) {
+      EXPECT_GE(skipping_loops(func, target), 1);
+      expect_same_meaning(func, target);
+    }
+    EXPECT_EQ(skipping_loops(conv2d(16, 32, 14, 3, 1, 1), target), 0);
+    EXPECT_EQ(skipping_loops(conv2d(16, 32, 28, 3, 1, 2, 2), target), 0);
+  }
 }
 
 TEST(DefaultSchedule, KeepsWeightsAndResultsOfCallersInPlace) {

@@ -1,0 +1,158 @@
+// skip_padding("C", k)
+//
+//   for w in 0..16 { block P(spatial v: 16 = w) { P[v] = X[v - 4 where 0 <= v - 4 && v - 4 < 8] } }
+//   for i0 in 0..2 { for k in 0..3 { for i1 in 0..4 {
+//     block C(spatial v: 8 = i0 * 4 + i1, reduce r: 3 = k) { C[v] = C[v] + P[v + r * 4] * W[r] } } } }
+// ⇒
+//   … block C(…) where 0 < i0 + k && i0 + k < 3 { … }
+//
+// Terms for which all iterations inside of the loop read padding, which adds zero, do not run.  Legal for a sum of
+// products that begins elsewhere (decompose_reduction): one factor is a copy with zeros around it, the other one a
+// constant, whose elements are finite.
+#include <algorithm>
+
+#include "schedule/primitives/rebind.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/passes/skip_iterations.h"
+
+namespace tw {
+namespace {
+
+// What is multiplied, without conversions; nothing when the block is no sum of products.
+std::vector<const Load*> factors_of(const Block& block) {
+  const auto* store = block.body.as<Store>();
+  const auto* sum = store ? store->value.as<Binary>() : nullptr;
+  if (!sum || sum->op != BinaryOp::add) return {};
+  const auto* accumulator = sum->a.as<Load>();
+  const auto* product = sum->b.as<Binary>();
+  if (!accumulator || accumulator->buffer != store->buffer || !product || product->op != BinaryOp::mul) return {};
+  std::vector<const Load*> factors;
+  for (const Expr& side : {product->a, product->b}) {
+    const auto* cast = side.as<Cast>();
+    const auto* load = (cast ? cast->value : side).as<Load>();
+    if (!load) return {};
+    factors.push_back(load);
+  }
+  return factors;
+}
+
+// Where this does not hold the value is zero; not defined: it may be anything.
+Expr nonzero_where(const Expr& value) {
+  if (const auto* cast = value.as<Cast>()) return nonzero_where(cast->value);
+  if (const auto* load = value.as<Load>()) return load->predicate;
+  const auto* select = value.as<Select>();
+  const auto number = select ? as_float(select->else_value) : std::nullopt;
+  return number == 0.0 ? select->condition : Expr();
+}
+
+// The only block that writes the buffer, if it writes zeros under a condition.
+const Block* padding_of(const Stmt& root, const Buffer& buffer) {
+  const auto writers = writers_of(root, buffer);
+  if (writers.size() != 1 || writers[0]->init.is_defined()) return nullptr;
+  const auto* store = writers[0]->body.as<Store>();
+  return store && nonzero_where(store->value).is_defined() ? writers[0] : nullptr;
+}
+
+struct PaddedProduct {
+  const Load* padded = nullptr;
+  const Block* padding = nullptr;
+};
+
+std::optional<PaddedProduct> find_padded_product(const Func& func, const Block& block) {
+  const auto factors = factors_of(block);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    const Block* copy = padding_of(func.body, factors[i]->buffer);
+    if (copy && !func.is_parameter(factors[i]->buffer) && factors[1 - i]->buffer->is_constant)
+      return PaddedProduct{factors[i], copy};
+  }
+  return std::nullopt;
+}
+
+// The largest value of e while the loops run; nothing where it does not move by a constant with one of them.
+std::optional<Expr> largest_within(Expr e, const std::vector<const For*>& loops, const Assumptions& ranges) {
+  for (const For* loop : loops) {
+    if (!uses_var(e, loop->var)) continue;
+    const auto step = as_int(simplify(substitute(e, {{loop->var, loop->var + 1}}) - e, ranges));
+    if (!step) return std::nullopt;
+    e = simplify(substitute(e, {{loop->var, *step > 0 ? loop->extent - 1 : Expr(0)}}), ranges);
+  }
+  return e;
+}
+
+// a < b or a <= b as a value that is then at least 0.
+std::optional<Expr> slack_of(const Expr& condition) {
+  const auto* comparison = condition.as<Binary>();
+  if (!comparison || comparison->a.dtype() != i64) return std::nullopt;
+  if (comparison->op == BinaryOp::le) return comparison->b - comparison->a;
+  if (comparison->op == BinaryOp::lt) return comparison->b - comparison->a - 1;
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool Schedule::has_padding(const BlockRef& block) const {
+  return find_padded_product(func_, node(block)).has_value();
+}
+
+void Schedule::skip_padding(const BlockRef& ref, const LoopRef& loop_ref) {
+  ScheduleEdit edit(*this, "skip_padding", ref, loop_ref);
+  const Block& block = edit.block(ref);
+  const Path path = edit.path(ref);
+  const Stmt here = path.back();
+  const For& loop = edit.loop(loop_ref);
+  const auto loops = loops_of(path);
+  const auto at = std::find(loops.begin(), loops.end(), &loop);
+  if (at == loops.end())
+    edit.refuse("loop " + quoted(loop_ref.name()) + " is not around block " + quoted(ref.name), here,
+                "choose one of loops(\"" + ref.name + "\")");
+  if (block.init.is_defined())
+    edit.refuse("block " + quoted(ref.name) + " begins its sums itself", here, "decompose_reduction first");
+  if (factors_of(block).empty())
+    edit.refuse("block " + quoted(ref.name) + " is no sum of products", here, "only these have terms");
+  const auto product = find_padded_product(func_, block);
+  if (!product)
+    edit.refuse("block " + quoted(ref.name) + " multiplies no padded copy by a constant", here,
+                "a copy is P[…] = X[… where …], a constant is a parameter like that");
+  const auto& [padded, padding] = *product;
+
+  // An element of the copy by the block's loops, where the copy's iteration variables are indices themselves.
+  const auto* copied = padding->body.as<Store>();
+  const Substitution bindings = bindings_of(block);
+  Substitution element;
+  for (const IterVar& iter : padding->iters) {
+    for (size_t d = 0; d < copied->indices.size(); ++d)
+      if (copied->indices[d].is_same(iter.var)) element[iter.var] = substitute(padded->indices[d], bindings);
+  }
+  const Assumptions ranges = ranges_of(loops);
+  const std::vector<const For*> inner(at + 1, loops.end());
+  Expr predicate = block.predicate;
+  std::vector<Var> skipping;
+  for (const Expr& condition : conjuncts(nonzero_where(copied->value))) {
+    const std::vector<Var> vars = free_vars(condition);
+    const auto is_known = [&](const Var& v) {
+      const auto is_it = [&](const IterVar& iter) { return iter.var == v; };
+      return element.count(v) || std::none_of(padding->iters.begin(), padding->iters.end(), is_it);
+    };
+    const auto slack = slack_of(condition);
+    if (!slack || !std::all_of(vars.begin(), vars.end(), is_known)) continue;
+    const auto most = largest_within(simplify(substitute(*slack, element), ranges), inner, ranges);
+    if (!most || can_prove(*most >= 0, ranges)) continue;
+    predicate = and_also(predicate, simplify(Expr(0) <= *most, ranges));
+    for (auto l = loops.begin(); l != at + 1; ++l)
+      if (is_reduce_loop(block, (*l)->var) && uses_var(*most, (*l)->var)) skipping.push_back((*l)->var);
+  }
+  BlockEdit changed(block);
+  changed.predicate = predicate;
+  Stmt body = replace_node(func_.body, &block, changed.make());
+  for (const Var& var : skipping) {
+    const Path to_loop = path_to_loop(body, var);
+    const auto& old = *to_loop.back().as<For>();
+    Attributes attributes = old.attributes;
+    attributes[skip_iterations_attribute] = int64_t{1};
+    body = replace_node(body, &old,
+                        make_stmt<For>(old.var, old.extent, old.loop_kind, old.body, old.thread, attributes, old.span));
+  }
+  edit.commit(body);
+}
+
+}  // namespace tw
