@@ -9,6 +9,7 @@
 //   transpose that moves only dimensions of extent 1 ⇒ reshape
 //   broadcast_to, slice, pad that change nothing ⇒ x
 //   conv(pad(x, 0))               ⇒  conv with pads
+//   conv whose window begins or ends in padding, wherever it is ⇒ conv with a smaller window
 #include <algorithm>
 #include <cmath>
 
@@ -59,7 +60,7 @@ class Simplifier {
                                           {"slice", &Simplifier::slice},
                                           {"pad", &Simplifier::pad},
                                           {"concat", &Simplifier::concat},
-                                          {"conv", &Simplifier::pad_into_conv}};
+                                          {"conv", &Simplifier::conv}};
     const Rule* rule = rules.find(node);
     return rule ? (this->*(*rule))(node, in) : no_value;
   }
@@ -148,6 +149,48 @@ class Simplifier {
                                                                                                        : no_value;
   }
   ValueId concat(const Node&, const std::vector<ValueId>& in) { return in.size() == 1 ? in[0] : no_value; }
+
+  ValueId conv(const Node& node, const std::vector<ValueId>& in) {
+    const ValueId padded = pad_into_conv(node, in);
+    return padded != no_value ? padded : crop_window(node, in);
+  }
+
+  // 3×3 with a dilation of 24 on a map of 14×14 is 1×1.
+  ValueId crop_window(const Node& node, const std::vector<ValueId>& in) {
+    const TensorType &data = type(in[0]), &weight = type(in[1]);
+    const Ints& before = node.attributes.get_ints("pads");
+    if (before.empty() || !to().is_constant(in[1])) return no_value;
+    const TensorType& result = copy_.from().values[node.outputs[0]].type;
+    const size_t rank = before.size() / 2;
+    Ints pads = before, axes;
+    std::vector<Expr> starts, sizes;
+    for (size_t d = 0; d < rank; ++d) {
+      const auto of_dimension = [&](const char* name) {
+        const Ints& values = node.attributes.get_ints(name);
+        return values.empty() ? int64_t{1} : values[d];
+      };
+      const int64_t stride = of_dimension("strides"), dilation = of_dimension("dilations");
+      const auto extent = as_int(data.shape[2 + d]), results = as_int(result.shape[2 + d]);
+      const auto window = as_int(weight.shape[2 + d]);
+      if (!extent || !results || !window || *results < 1) continue;
+      // Elements of the data that step `k` of the window sees lie from `first` to `last`.
+      const auto first = [&](int64_t k) { return k * dilation - before[d]; };
+      const auto last = [&](int64_t k) { return first(k) + (*results - 1) * stride; };
+      int64_t begin = 0, end = *window;
+      while (end - begin > 1 && last(begin) < 0 && pads[d] >= dilation) ++begin, pads[d] -= dilation;
+      while (end - begin > 1 && first(end - 1) >= *extent && pads[rank + d] >= dilation)
+        --end, pads[rank + d] -= dilation;
+      if (end - begin == *window) continue;
+      axes.push_back(static_cast<int64_t>(2 + d));
+      starts.emplace_back(begin), sizes.emplace_back(end - begin);
+    }
+    if (axes.empty()) return no_value;
+    const ValueId cropped =
+        add(node, "slice", {in[1]}, attributes_of({{"axes", axes}, {"starts", starts}, {"sizes", sizes}}));
+    NodeAttributes attributes = node.attributes;
+    attributes.set("pads", pads);
+    return add(node, "conv", {in[0], cropped}, attributes);
+  }
 
   ValueId pad_into_conv(const Node& node, const std::vector<ValueId>& in) {
     const Node* pad = copy_.made_by(in[0], "pad");
