@@ -76,9 +76,9 @@ int64_t decide_strip(Schedule& schedule, const BlockRef& padding, int64_t rows, 
 // many neighbours `together` along its axes of results; none: everything is added.  The decision "skip_padding".
 std::vector<Var> decide_skipped_window(Schedule& schedule, const BlockRef& block,
                                        const std::map<const ExprNode*, int64_t>& together);
-// Positions of a row that are computed side by side, in registers: a divisor of their number.  `window`: steps along
-// the row that each sums.  The decision "rows".
-int decide_rows(Schedule& schedule, int64_t extent, int64_t window, const Target& target);
+// Positions of a row that are computed side by side, in registers: a divisor of their number, where that is known.
+// `window`: steps along the row that each sums.  The decision "rows".
+int decide_rows(Schedule& schedule, std::optional<int64_t> extent, int64_t window, const Target& target);
 // How many of a window's innermost loops are unrolled, so that neighbouring positions share what they load: the
 // window's row, where there are neighbours.  The decision "window_unroll".
 size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows);

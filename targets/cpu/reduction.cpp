@@ -66,6 +66,18 @@ bool shares_reads(const BlockAnalysis& analysis, const Var& row) {
   });
 }
 
+// The loops outside of a tile as one to share out.  That over a row's tiles stays its own where their number is open:
+// in order, addresses advance by constants, and the row's last tile is known by its number.
+TileLoops fuse_around_tiles(Schedule& schedule, std::vector<LoopRef> outer, const std::optional<LoopRef>& row_tiles) {
+  if (!row_tiles || !is_open(schedule, *row_tiles) || outer.size() < 2) {
+    const LoopRef all = as_one(schedule, outer);
+    return {all, all};
+  }
+  std::erase(outer, *row_tiles);
+  schedule.reorder(in_order(outer, *row_tiles));
+  return {as_one(schedule, outer), *row_tiles};
+}
+
 // Lanes are independent results along `axis`; a few positions of another axis, or vectors side by side, hide the
 // latency.
 void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var& axis, int lanes,
@@ -80,9 +92,10 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     if (!(v == axis) && analysis.extent(v) > 1) row_axis = v;
   // Rows that share nothing are streams of their own: a longer piece of one is better than a vector of each.
   const bool has_vectors = as_int(analysis.iter(axis).extent) && analysis.extent(axis) % (2 * lanes) == 0;
-  if (row_axis.is_defined() && has_vectors && !shares_reads(analysis, row_axis)) row_axis = Var();
+  if (row_axis.is_defined() && (has_vectors || analysis.is_open(row_axis)) && !shares_reads(analysis, row_axis))
+    row_axis = Var();
   const int64_t window = analysis.extent(analysis.reduce().back());
-  int rows = row_axis.is_defined() ? decide_rows(schedule, analysis.extent(row_axis), window, target) : 1;
+  int rows = row_axis.is_defined() ? decide_rows(schedule, as_int(analysis.iter(row_axis).extent), window, target) : 1;
   // With a padded input, a task takes a strip of rows and pads its own part: the axis in front of the row's where the
   // row's pixels are vectors of channels, and the axis in front of the vectors' where they are the row.
   const auto padding = find_padding(schedule, block);
@@ -116,7 +129,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
       if (!(v == axis)) others *= count_iterations(analysis, {v});
     vectors = decide_vectors(schedule, analysis.extent(axis), others, lanes, target);
   }
-  std::optional<LoopRef> row;
+  std::optional<LoopRef> row, row_tiles;
   std::vector<LoopRef> lane = schedule.split(loops_of(schedule, block, axis).at(0), {std::nullopt, lanes});
   if (vectors > 1) {
     const auto parts = schedule.split(lane[0], {std::nullopt, vectors});
@@ -137,6 +150,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     } else if (row_axis.is_defined() && v == row_axis && rows > 1) {
       const auto halves = schedule.split(loops_of(schedule, block, v).at(0), {std::nullopt, rows});
       here.push_back(halves[0]), row = halves[1];
+      row_tiles = halves[0];
     } else {
       here.push_back(loops_of(schedule, block, v).at(0));
     }
@@ -149,8 +163,8 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   put_open_first(schedule, outer, true);
   put_open_first(schedule, inner, true);
   const size_t unrolled = decide_window_unroll(schedule, reduce, rows);
-  const LoopRef parallel = as_one(schedule, outer);
-  const LoopRef tile = inner.empty() ? parallel : as_one(schedule, inner);
+  const auto [parallel, tile] = inner.empty() ? fuse_around_tiles(schedule, outer, row_tiles)
+                                              : TileLoops{as_one(schedule, outer), as_one(schedule, inner)};
   const size_t position = position_of(analysis, axis);
   const BlockRef out = keep_in_registers(schedule, block, tile, position);
   const BlockRef init = schedule.decompose_reduction(block, reduce[0]);
@@ -184,14 +198,14 @@ void schedule_over_reduced(Schedule& schedule, const BlockRef& block, const Var&
 
 }  // namespace
 
-int decide_rows(Schedule& schedule, int64_t extent, int64_t window, const Target& target) {
+int decide_rows(Schedule& schedule, std::optional<int64_t> extent, int64_t window, const Target& target) {
   // What wide windows share grows with the positions, up to what the registers hold besides.
   constexpr int64_t usual = 8, wide = 5;
   const int64_t most = window < wide ? usual : std::max<int64_t>(usual, target.vector_registers * 7 / 16);
   std::vector<Candidate> candidates;
   int64_t best = 1;
   for (int64_t rows = 1; rows <= target.vector_registers / 2; ++rows) {
-    if (extent % rows != 0) continue;
+    if (extent.value_or(rows) % rows != 0) continue;
     if (rows <= most) best = rows;
     // A step loads the filter once and its share of the positions' data; a sum waits for its last step.
     const auto n = static_cast<double>(rows), w = static_cast<double>(std::clamp<int64_t>(window, 1, usual));
