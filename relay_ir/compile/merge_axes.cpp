@@ -16,7 +16,8 @@ struct Pair {
 
 class Merger {
  public:
-  Merger(const Func& func, int64_t height, int64_t width) : func_(func), height_(height), width_(width) {}
+  Merger(const Func& func, Expr height, Expr width)
+      : func_(func), height_(std::move(height)), width_(std::move(width)), both_(simplify(height_ * width_)) {}
 
   // Not defined: they stay two.
   Stmt run() {
@@ -37,7 +38,7 @@ class Merger {
     Buffer& result = merged_[buffer];
     if (!result.is_defined()) {
       BufferNode node = *buffer.get();
-      node.shape[static_cast<size_t>(found->second)] = Expr(height_ * width_);
+      node.shape[static_cast<size_t>(found->second)] = both_;
       node.shape.erase(node.shape.begin() + found->second + 1);
       result = Buffer(std::move(node));
     }
@@ -50,8 +51,8 @@ class Merger {
     Pair pair;
     for (size_t i = 0; i + 1 < block.iters.size(); ++i) {
       const IterVar &a = block.iters[i], &b = block.iters[i + 1];
-      if (a.kind == IterKind::spatial && b.kind == IterKind::spatial && is_const_int(a.extent, height_) &&
-          is_const_int(b.extent, width_) && a.binding.kind() == NodeKind::Var && b.binding.kind() == NodeKind::Var)
+      if (a.kind == IterKind::spatial && b.kind == IterKind::spatial && is_known_equal(a.extent, height_) &&
+          is_known_equal(b.extent, width_) && a.binding.kind() == NodeKind::Var && b.binding.kind() == NodeKind::Var)
         pair = {a.var, b.var, Var(a.var.name())};
     }
     is_possible_ &= pair.first.is_defined() && !block.predicate.is_defined();
@@ -81,8 +82,8 @@ class Merger {
       if (is_second) continue;
       const bool is_first = found < 0 && index.get() == pair.first.get() && d + 1 < indices.size() &&
                             simplify(substitute(indices[d + 1], units)).get() == pair.second.get() &&
-                            buffer->strides.empty() && is_const_int(buffer->shape[d], height_) &&
-                            is_const_int(buffer->shape[d + 1], width_);
+                            buffer->strides.empty() && is_known_equal(buffer->shape[d], height_) &&
+                            is_known_equal(buffer->shape[d + 1], width_);
       is_possible_ &= is_first;
       found = static_cast<int>(d);
     }
@@ -116,7 +117,7 @@ class Merger {
     for (size_t i = 0; i < edit.iters.size(); ++i) {
       if (!(edit.iters[i].var == pair.first)) continue;
       is_possible_ &= edit.iters[i].binding.get() == first.get();
-      edit.iters[i] = {pair.merged, Expr(height_ * width_), IterKind::spatial, loop};
+      edit.iters[i] = {pair.merged, both_, IterKind::spatial, loop};
       edit.iters.erase(edit.iters.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     }
     edit.init = rewrite_accesses(block.init, pair);
@@ -143,8 +144,7 @@ class Merger {
         const Var loop(outer->var.name());
         const Stmt body =
             transform_blocks(inner->body, [&](const Block& b) { return rewrite_block(b, outer->var, loop); });
-        return make_stmt<For>(loop, Expr(height_ * width_), outer->loop_kind, body, outer->thread, outer->attributes,
-                              outer->span);
+        return make_stmt<For>(loop, both_, outer->loop_kind, body, outer->thread, outer->attributes, outer->span);
       }
     }
     if (s.kind() == NodeKind::Block) is_possible_ = false;  // its loops are somewhere else
@@ -152,7 +152,7 @@ class Merger {
   }
 
   const Func& func_;
-  const int64_t height_, width_;
+  const Expr height_, width_, both_;
   bool is_possible_ = true;
   std::unordered_map<const Block*, Pair> pairs_;
   std::unordered_map<Buffer, int> dimension_;
@@ -172,12 +172,12 @@ Func merge_axes(const Func& func) {
     reduction = block;
   }
   if (!reduction) return func;
-  std::vector<int64_t> spatial;
+  std::vector<Expr> spatial;
   for (const IterVar& i : reduction->iters)
-    if (i.kind == IterKind::spatial) spatial.push_back(as_int(i.extent).value_or(0));
+    if (i.kind == IterKind::spatial) spatial.push_back(i.extent);
   if (spatial.size() < 4) return func;
-  const int64_t height = spatial[spatial.size() - 2], width = spatial.back();
-  if (height < 2 || width < 2) return func;
+  const Expr height = spatial[spatial.size() - 2], width = spatial.back();
+  if (as_int(height).value_or(2) < 2 || as_int(width).value_or(2) < 2) return func;
   Merger merger(func, height, width);
   const Stmt body = merger.run();
   if (!body.is_defined()) return func;

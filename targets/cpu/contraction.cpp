@@ -22,6 +22,7 @@
 #include "targets/cpu/operand_packing.h"
 #include "targets/cpu/row_blocks.h"
 #include "tensor_ir/passes/prefetch.h"
+#include "tensor_ir/passes/skip_iterations.h"
 
 namespace tw::cpu {
 namespace {
@@ -201,9 +202,13 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Fm
     rows.push_back(i[0]);
     loops.rows = {i[1], loop_of(c.rows.back())};
   } else if (c.has_rows()) {
-    const auto i = schedule.split(loop_of(c.rows.back()), {std::nullopt, c.tile.rows});
-    rows.push_back(i[0]);
-    loops.rows = {i[1]};
+    std::vector<std::optional<int64_t>> sizes{std::nullopt, c.tile.rows};
+    const int64_t tiles = choose_tiles_of_block(c, sweep_rows(c, c.panels(), c.panel()), c.tile.rows, target);
+    if (tiles > 1) sizes.insert(sizes.begin() + 1, tiles);
+    const auto i = schedule.split(loop_of(c.rows.back()), sizes);
+    if (tiles > 1) schedule.annotate(i[1], skip_iterations_attribute, int64_t{1});
+    rows.insert(rows.end(), i.begin(), i.end() - 1);
+    loops.rows = {i.back()};
   }
   if (c.packs_a()) {
     const size_t at = around ? static_cast<size_t>(std::find(c.rows.begin(), c.rows.end(), *around) - c.rows.begin())

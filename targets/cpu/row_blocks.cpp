@@ -39,6 +39,15 @@ RowSweep sweep_rows(const Contraction& c, int64_t panels, int64_t columns) {
   return sweep;
 }
 
+int64_t choose_tiles_of_block(const Contraction& c, const RowSweep& sweep, int64_t tile_rows, const Target& target) {
+  constexpr int64_t fewest_tiles = 4, usual_rows = 96;
+  if (!c.has_rows() || !c.analysis.is_open(c.rows.back()) || c.reduce.size() != 1 || !c.batch.empty()) return 1;
+  if (sweep.panels == 1 || sweep.b_bytes > target.l2.bytes * 5 / 8) return 1;
+  const int64_t tile_bytes = tile_rows * c.k_count() * c.read_a().buffer->dtype.bytes();
+  const int64_t tiles = std::min(target.l2.bytes / 4 / tile_bytes, divide_up(usual_rows, tile_rows));
+  return tiles >= fewest_tiles ? tiles : 1;
+}
+
 std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target) {
   std::vector<Candidate> candidates = {{{0, 1}, bytes_of_worker(sweep, 1, target)}};
   if (panel_bytes(sweep) > target.l2.bytes / 4) return candidates;  // it leaves no room for a block

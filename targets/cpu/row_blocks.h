@@ -26,6 +26,10 @@ struct RowSweep {
 // What panels of so many columns make of the product.
 RowSweep sweep_rows(const Contraction& c, int64_t panels, int64_t columns);
 
+// Where the number of rows is known only when the kernel runs, and nothing but channels is summed: tiles of a block
+// that stays in the second cache beside all panels.  1: there is no room for several, or nothing comes again.
+int64_t choose_tiles_of_block(const Contraction& c, const RowSweep& sweep, int64_t tile_rows, const Target& target);
+
 // Blocks are cut from one loop, those before which are outside of the blocks: {number of the loop, blocks in it}.  One
 // candidate is {0, 1}: none.
 std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target);

@@ -88,8 +88,9 @@ Expr to_expr(const Linear& linear) {
 // A condition `slack ≥ 0` of the tile's number that makes guards in the tile true everywhere.
 struct TileCondition {
   Linear slack;
-  bool is_first_iteration = false;  // the guards are `v == 0` instead
-  bool has_lanes = false;           // some guards are of lanes of vectors, which are masked
+  bool is_first_iteration = false;        // the guards are `v == 0` instead
+  bool has_lanes = false;                 // some guards are of lanes of vectors, which are masked
+  int64_t most_without_rows = INT64_MIN;  // the guards' slack without its terms: below 0, none holds for no rows
   std::vector<const ExprNode*> guards;
 };
 
@@ -267,7 +268,9 @@ class Partitioner {
     };
     // With fewer rows than one there is no tile, but that has to be proven.
     const bool is_never_empty = can_prove(rows > 0, known);
-    Stmt cases = is_never_empty ? tail_of(with_rows(1)) : tail_of(body);
+    Stmt cases = is_never_empty                    ? tail_of(with_rows(1))
+                 : condition.most_without_rows < 0 ? tail_of(replace_guards(body, condition.guards, false))
+                                                   : tail_of(body);
     for (int64_t count = is_never_empty ? 2 : 1; count <= most; ++count)
       cases = make_stmt<If>(equal(rows, count), tail_of(with_rows(count)), cases);
     return cases;
@@ -327,14 +330,16 @@ class Partitioner {
   std::vector<TileCondition> find_conditions(const Var& var, const Stmt& s, const Assumptions& known) {
     const Body body = scan(s);
     std::vector<TileCondition> conditions;
-    auto add = [&](const Linear& slack, bool is_first_iteration, const Expr& guard, bool has_lanes = false) {
+    auto add = [&](const Linear& slack, bool is_first_iteration, const Expr& guard, bool has_lanes = false,
+                   int64_t most_without_rows = INT64_MIN) {
       for (TileCondition& condition : conditions) {
         if (condition.is_first_iteration != is_first_iteration || !(condition.slack == slack)) continue;
         condition.guards.push_back(guard.get());
         condition.has_lanes = condition.has_lanes || has_lanes;
+        condition.most_without_rows = std::max(condition.most_without_rows, most_without_rows);
         return;
       }
-      conditions.push_back({slack, is_first_iteration, has_lanes, {guard.get()}});
+      conditions.push_back({slack, is_first_iteration, has_lanes, most_without_rows, {guard.get()}});
     };
     visit(s, [&](const If& branch) {
       std::vector<Expr> parts;
@@ -350,10 +355,12 @@ class Partitioner {
         if (!slack) continue;
         Linear tile;
         tile.constant = slack->constant;
+        int64_t most = slack->constant;
         bool moves_here = false, is_usable = true, has_inner = false, has_lanes = false;
         for (const auto& [atom, coefficient] : slack->terms) {
           if (const auto inner = body.inner.find(atom.get()); inner != body.inner.end()) {
             tile.constant += std::min<int64_t>(0, coefficient * (inner->second - 1));
+            most += std::max<int64_t>(0, coefficient * (inner->second - 1));
             has_inner = true;
             has_lanes = has_lanes || body.lanes.count(atom.get()) != 0;
           } else if (uses_any(atom, body.bound)) {
@@ -367,7 +374,7 @@ class Partitioner {
         const Expr holds = Expr(0) <= to_expr(tile);
         if (can_prove(holds, known)) continue;   // the simplifier's
         if (can_prove(!holds, known)) continue;  // no whole tile at all
-        add(tile, false, part, has_lanes);
+        add(tile, false, part, has_lanes, most);
       }
     });
     // Peeling the first iteration comes first: it is what makes the rest of the loop simple.

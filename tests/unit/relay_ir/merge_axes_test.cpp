@@ -49,6 +49,39 @@ TEST(MergeAxes, PointwiseConvolutionsAreProductsOverPixels) {
   for (int64_t e = 0; e < before.back().size(); ++e) EXPECT_EQ(before.back().get_float(e), after.back().get_float(e));
 }
 
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST(MergeAxes, OpenHeightsAndWidthsAreOneAxisToo) {
+  std::string text = replaced(pointwise("vh, vw"), "func conv(", "func conv[height: 1.., width: 1..](");
+  text = replaced(text, "2, 3, 5, 4]", "2, (height + 1) // 2, width, 4]");
+  text = replaced(text, "6, 3, 5]", "6, (height + 1) // 2, width]");
+  text = replaced(replaced(text, "0..3", "0..(height + 1) // 2"), "0..5", "0..width");
+  text = replaced(replaced(text, "vh: 3", "vh: (height + 1) // 2"), "vw: 5", "vw: width");
+  const Func func = parse_func(text), merged = merge_axes(func);
+  verify(merged);
+  EXPECT_EQ(merged.buffers[0].rank(), 4) << to_text(merged);
+  EXPECT_EQ(merged.buffers[3].rank(), 3);
+  // Seven rows are the four of the window's stride.
+  InterpretOptions options;
+  options.parameters = {{"height", 7}, {"width", 5}};
+  const auto filled = [](const DType& dtype, const Shape& shape) {
+    NDArray array(dtype, shape);
+    for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, static_cast<double>(e % 13) - 6);
+    return array;
+  };
+  const auto run = [&](const Func& f, const Shape& image, const Shape& result) {
+    std::vector<NDArray> arrays{filled(bf16, image), filled(bf16, {6, 8, 1, 1}), filled(f32, {6}), filled(f32, result)};
+    interpret(f, arrays, options);
+    return arrays.back().reshape({arrays.back().size()});
+  };
+  const NDArray expected = run(func, {1, 2, 4, 5, 4}, {1, 6, 4, 5}), got = run(merged, {1, 2, 20, 4}, {1, 6, 20});
+  for (int64_t e = 0; e < expected.size(); ++e) EXPECT_EQ(got.get_float(e), expected.get_float(e));
+}
+
 TEST(MergeAxes, WindowsAndOtherOrdersKeepTheirAxes) {
   for (const char* pixel : {"(vh + 1) % 3, vw + vkw", "2 - vh, vw", "vh, 4 - vw"}) {
     const Func func = parse_func(pointwise(pixel));

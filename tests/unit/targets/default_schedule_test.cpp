@@ -7,6 +7,7 @@
 #include "schedule/layout.h"
 #include "targets/cpu/row_blocks.h"
 #include "targets/cpu/tile_model.h"
+#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/prefetch.h"
@@ -152,6 +153,57 @@ TEST(DefaultSchedule, LeavesOutPaddingOfDilatedWindows) {
     }
     EXPECT_EQ(skipping_loops(conv2d(16, 32, 14, 3, 1, 1), target), 0);
     EXPECT_EQ(skipping_loops(conv2d(16, 32, 28, 3, 1, 2, 2), target), 0);
+  }
+}
+
+// Rows of any number: positions side by side, whose rest has code of its own, and blocks of tiles that stay near.
+TEST(DefaultSchedule, OpenRowsAreTilesOfSeveral) {
+  const auto unrolled = [](const Func& func, const Target& target) {
+    int64_t most = 1;
+    visit(cpu::default_schedule(func, target).func().body, [&](const For& loop) {
+      if (loop.loop_kind == LoopKind::unrolled) most = std::max(most, as_int(loop.extent).value_or(1));
+    });
+    return most;
+  };
+  const Var n("n");
+  const auto image = te::placeholder("X", {1, 16, n + 2, 8}), filter = te::placeholder("W", {128, 3});
+  const auto depthwise = te::reduce("Y", {1, 16, n, 8}, {3}, te::Combiner::sum, {image, filter},
+                                    [&](const te::Indices& s, const te::Indices& r) {
+                                      return image({s[0], s[1], s[2] + r[0], s[3]}) * filter({s[1] * 8 + s[3], r[0]});
+                                    });
+  const auto rows = te::placeholder("A", {n, 16}), weights = te::placeholder("B", {16, 512});
+  const auto product = te::reduce(
+      "C", {n, 512}, {16}, te::Combiner::sum, {rows, weights},
+      [&](const te::Indices& s, const te::Indices& r) { return rows({s[0], r[0]}) * weights({r[0], s[1]}); });
+  Func window = te::make_func("window", {image, filter}, {depthwise}, {n});
+  Func matmul = te::make_func("matmul", {rows, weights}, {product}, {n});
+  mark_constant(window, "W"), mark_constant(matmul, "B");
+  for (const Target& target : cores()) {
+    EXPECT_GE(unrolled(window, target), 4) << target.name;
+    int blocks = 0;
+    visit(cpu::default_schedule(matmul, target).func().body,
+          [&](const For& loop) { blocks += loop.attributes.count(skip_iterations_attribute) != 0; });
+    EXPECT_EQ(blocks, 1) << target.name;
+    for (const int64_t size : {1, 7, 29, 101}) {
+      InterpretOptions options;
+      options.parameters = {{"n", size}};
+      for (const Func& func : {window, matmul}) {
+        const Schedule schedule = cpu::default_schedule(func, target);
+        std::vector<NDArray> expected, actual;
+        for (const Buffer& buffer : func.buffers) {
+          Shape shape;
+          for (const Expr& extent : buffer->shape)
+            shape.push_back(*as_int(simplify(substitute(extent, {{n, Expr(size)}}))));
+          NDArray array(f32, shape);
+          for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, static_cast<double>(e % 11) - 5);
+          actual.push_back(as_scheduled(array.clone(), schedule.trace(), buffer->name));
+          expected.push_back(std::move(array));
+        }
+        interpret(func, expected, options);
+        interpret(schedule.func(), actual, options);
+        EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << func.name << " of " << size;
+      }
+    }
   }
 }
 
