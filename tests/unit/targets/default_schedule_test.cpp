@@ -6,7 +6,6 @@
 
 #include "schedule/layout.h"
 #include "targets/cpu/row_blocks.h"
-#include "targets/cpu/tile_model.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
@@ -15,45 +14,10 @@
 #include "tensor_ir/te.h"
 #include "tensor_ir/text/printer.h"
 #include "tests/unit/sample_funcs.h"
-#include "tests/unit/sanitized.h"
+#include "tests/unit/targets/cores.h"
 
 namespace tw::test {
 namespace {
-
-Target core(int vector_bits, int registers) {
-  Target target;
-  target.name = "core of " + std::to_string(vector_bits) + " bits";
-  target.vector_bits = vector_bits;
-  target.vector_registers = registers;
-  target.has_masks = vector_bits == 512;
-  target.has_fma = true;
-  target.threads = 2;
-  // Schedules ask what there is, not how it is emitted.
-  for (const Intrinsic i : {Intrinsic::dot_bf16, Intrinsic::dot_u8s8, Intrinsic::dot_s8s8})
-    target.instructions.push_back({i, {vector_bits / 32}, nullptr});
-  return target;
-}
-
-Target core_with_tiles() {
-  Target target = core(512, 32);
-  target.name += " and tiles";
-  target.tiles.registers = 8, target.tiles.rows = 16, target.tiles.row_bytes = 64;
-  target.tiles.product_latency = 36, target.tiles.load_cycles = 8;
-  target.tiles.products = {Intrinsic::tile_dot_bf16, Intrinsic::tile_dot_u8s8, Intrinsic::tile_dot_s8s8};
-  return target;
-}
-
-std::vector<Target> cores_without_tiles() {
-  if (is_sanitized) return {core(512, 32)};
-  return {core(128, 16), core(128, 32), core(256, 16), core(512, 32)};
-}
-
-std::vector<Target> cores() {
-  if (is_sanitized) return {core_with_tiles()};
-  std::vector<Target> all = cores_without_tiles();
-  all.push_back(core_with_tiles());
-  return all;
-}
 
 // The array in the layouts that the trace gives to the buffer called `name`.
 NDArray as_scheduled(NDArray array, const Trace& trace, const std::string& name) {
@@ -555,59 +519,6 @@ TEST(DefaultSchedule, TilesTakeSeveralStepsOfK) {
   EXPECT_EQ(steps_of(matmul(7, 16, 23, false, true)), 1);
   for (const Target& each : cores())
     for (const int64_t k : {1, 2, 3, 23, 24, 26}) expect_same_meaning(matmul(7, 33, k, false, true), each);
-}
-
-TEST(TileModel, FitsTheRegisters) {
-  for (const Target& target : cores()) {
-    for (const int64_t m : {1, 2, 7, 14, 49, 56, 128, 1000}) {
-      for (const int64_t vectors : {1, 2, 3, 5, 8, 64}) {
-        const cpu::RegisterTile tile = cpu::choose_tile(m, vectors, 256, target);
-        EXPECT_LT(tile.rows * tile.vectors + tile.vectors + 1, target.vector_registers);
-        EXPECT_LE(tile.rows, m);
-        EXPECT_LE(tile.vectors, vectors);
-      }
-    }
-  }
-}
-
-TEST(TileModel, PrefersRowsToPanelsThatLeaveTheFirstCache) {
-  const Target target = core(512, 32);
-  EXPECT_EQ(cpu::predict_traffic({8, 3}, 128, 48, 64, {}, target), 0.0) << "the panel stays in the first cache";
-  EXPECT_GT(cpu::predict_traffic({8, 3}, 128, 48, 768, {}, target), 0.0);
-  EXPECT_EQ(cpu::predict_traffic({8, 3}, 8, 48, 768, {}, target), 0.0) << "one tile reads its panel once";
-  EXPECT_GT(cpu::predict_traffic({8, 3}, 8, 48, 768, {.outer_rows = 8}, target), 0.0);
-  EXPECT_GT(cpu::predict_traffic({8, 3}, 128, 48, 768, {.scattered_bytes = 128 * 768 * 4}, target),
-            cpu::predict_traffic({8, 3}, 128, 48, 768, {}, target));
-  // Six vectors of a panel for four rows would wait for the second cache.
-  EXPECT_GE(cpu::choose_tile(128, 48, 768, target, {.scattered_bytes = 128 * 768 * 4}).rows, 6);
-}
-
-TEST(TileModel, KeepsRowsOutOfEachOthersWay) {
-  Target target = core(512, 32);
-  target.l1.bytes = 32 << 10, target.l1.ways = 8;
-  const auto cycles = [&](int rows, int64_t stride) { return cpu::conflict_cycles({rows, 2}, stride, target); };
-  EXPECT_EQ(cycles(14, 768 * 4), 0.0) << "four sets for 14 rows";
-  EXPECT_GT(cycles(14, 1024 * 4), cycles(12, 1024 * 4)) << "one set for all of them";
-  EXPECT_EQ(cycles(7, 1024 * 4), 0.0);
-  EXPECT_EQ(cycles(14, 1024 * 4 + 64), 0.0) << "a line further each time";
-  EXPECT_EQ(cycles(14, 4), 0.0) << "one line holds all rows";
-  EXPECT_EQ(cycles(14, 0), 0.0);
-  EXPECT_LE(cpu::choose_tile(128, 48, 3072, target, {.row_stride = 3072 * 4}).rows, 8);
-  target.l1.bytes = 64 << 10, target.l1.ways = 16;
-  EXPECT_EQ(cycles(14, 1024 * 4), 0.0) << "16 ways hold them";
-  target.l1.bytes = 1 << 10, target.l1.ways = 64;
-  EXPECT_EQ(cycles(14, 1024 * 4), 0.0) << "what a device says of itself may be odd";
-}
-
-TEST(TileModel, PredictsMoreForMoreWork) {
-  const Target target = core(512, 32);
-  const cpu::RegisterTile tile = cpu::choose_tile(128, 8, 256, target);
-  const double cycles = cpu::predict_cycles(tile, 128, 8, 256, target);
-  EXPECT_GT(cpu::predict_cycles(tile, 256, 8, 256, target), cycles);
-  EXPECT_GT(cpu::predict_cycles(tile, 128, 16, 256, target), cycles);
-  EXPECT_GT(cpu::predict_cycles(tile, 128, 8, 512, target), cycles);
-  // No faster than the ports: 128 × 8 · 16 × 256 multiply-adds at two vectors a cycle.
-  EXPECT_GE(cycles, 128 * 8 * 256 / 2.0);
 }
 
 }  // namespace
