@@ -48,11 +48,12 @@ py::dict describe(const Plans& plans, const MachineRequirements& machine, int64_
     row["kernel"] = step.kind == StepKind::kernel ? step.kernel : "";
     row["name"] = step.name;
     row["executions"] = executions;
-    row["tasks"] = step.tasks.is_known() ? int64_t{step.tasks} : 0;
+    const auto known = [](const Size& size) { return size.is_known() ? int64_t{size} : 0; };  // else the run says
+    row["tasks"] = known(step.tasks);
     row["waits"] = step.waits;
-    row["workspace_bytes"] = int64_t{step.workspace_bytes};
-    row["flops"] = static_cast<double>(step.flops);
-    row["bytes"] = static_cast<double>(step.bytes);
+    row["workspace_bytes"] = known(step.workspace_bytes);
+    row["flops"] = static_cast<double>(known(step.flops));
+    row["bytes"] = static_cast<double>(known(step.bytes));
     steps.append(row);
   }
   int64_t constant_bytes = 0;

@@ -1,6 +1,7 @@
 #include "runtime/c_api.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <string>
 
@@ -36,6 +37,7 @@ namespace {
 
 thread_local std::string last_error;
 thread_local int last_error_code = 0;
+thread_local std::vector<tw::Shape> last_results;
 
 int fail(tw::ErrorCode code, const char* text) {
   last_error_code = static_cast<int>(code);
@@ -91,6 +93,11 @@ std::vector<tw::NDArray> views_of(const std::vector<tw::TensorInfo>& infos, cons
                                   const char* kind) {
   std::vector<tw::NDArray> arrays;
   for (size_t i = 0; i < infos.size(); ++i) {
+    if (std::ranges::find(shapes[i], -1) != shapes[i].end()) {  // the run's own
+      require(data && (data[i] || bytes[i] == 0), "tw_run: a null array");
+      arrays.emplace_back();
+      continue;
+    }
     const size_t expected = static_cast<size_t>(tw::element_count(shapes[i])) * infos[i].dtype.bytes();
     const void* start = data ? data[i] : nullptr;
     if (!start && infos[i].in_place >= 0) start = inputs[infos[i].in_place];
@@ -112,7 +119,19 @@ void run(tw_executable& executable, const void* const* inputs, const size_t* inp
   std::vector<tw::NDArray> in = views_of(plan.inputs, input_shapes, inputs, input_bytes, inputs, "input");
   std::vector<tw::NDArray> out = views_of(plan.outputs, executable.executable.output_shapes(input_shapes), outputs,
                                           output_bytes, inputs, "output");
+  std::vector<bool> is_own;
+  for (const tw::NDArray& array : out) is_own.push_back(!array.is_defined() && array.size() != 0);
   executable.executable.run_into(in, out);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!is_own[i] || out[i].byte_size() == 0) continue;
+    if (out[i].byte_size() > output_bytes[i])
+      throw tw::Error(tw::ErrorCode::input, "output '" + plan.outputs[i].name + "' takes " +
+                                                std::to_string(out[i].byte_size()) + " bytes, there is room for " +
+                                                std::to_string(output_bytes[i]) + "\n  help: give a larger array");
+    std::memcpy(outputs[i], out[i].data(), out[i].byte_size());
+  }
+  last_results.clear();
+  for (const tw::NDArray& array : out) last_results.push_back(array.shape());
 }
 
 }  // namespace
@@ -183,6 +202,14 @@ int tw_output_shape(const tw_executable* executable, const int64_t* const* input
         executable->executable.output_shapes(shapes_of(executable->executable.plan(), input_shapes));
     require(result && index >= 0 && static_cast<size_t>(index) < shapes.size(), "no tensor has this index");
     std::copy(shapes[index].begin(), shapes[index].end(), result);
+  });
+}
+
+int tw_result_shape(int32_t index, int64_t* result) {
+  return guarded([&] {
+    require(result && index >= 0 && static_cast<size_t>(index) < last_results.size(),
+            "the last run of this thread has no output of this index");
+    std::copy(last_results[index].begin(), last_results[index].end(), result);
   });
 }
 

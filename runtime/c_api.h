@@ -18,7 +18,7 @@ extern "C" {
 typedef struct tw_executable tw_executable;
 
 /* An input or output.  Dense, row-major; belongs to the executable and lives as long.  A dimension of -1 is open: its
- * size comes with each run, and `bytes` is 0. */
+ * size comes with each run, or of an output is computed by it, and `bytes` is 0. */
 typedef struct tw_tensor {
   const char* name;
   const char* dtype; /* "f32" "f64" "f16" "bf16" "i8" "i16" "i32" "i64" "u8" "u16" "u32" "u64" "bool" */
@@ -56,9 +56,13 @@ TW_API int tw_run(tw_executable* executable, const void* const* inputs, const si
  * that are open under one name have one size in a run, within the bounds that the model was compiled for. */
 TW_API int tw_run_shaped(tw_executable* executable, const void* const* inputs, const int64_t* const* input_shapes,
                          void* const* outputs, const size_t* output_bytes);
-/* The extents of an output for inputs of these shapes, to result[0 … rank - 1]. */
+/* The extents of an output for inputs of these shapes, to result[0 … rank - 1]; -1 where only the run computes it: then
+ * output_bytes[i] of tw_run and tw_run_shaped is the room that there is, and tw_result_shape says how much is used. */
 TW_API int tw_output_shape(const tw_executable* executable, const int64_t* const* input_shapes, int32_t index,
                            int64_t* result);
+
+/* The extents of an output of the calling thread's last run that succeeded. */
+TW_API int tw_result_shape(int32_t index, int64_t* result);
 
 /* Of this thread's last failure: its text ("TW1201 …"; "" when there was none) and code (0). */
 TW_API const char* tw_last_error(void);

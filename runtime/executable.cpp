@@ -61,6 +61,11 @@ void check_arrays(const std::vector<NDArray>& arrays, const Plan& plan, const st
   for (size_t i = 0; i < arrays.size(); ++i) {
     const TensorInfo& info = infos[i];
     const NDArray& array = arrays[i];
+    if (!info.dims.empty()) {
+      if (!array.is_defined()) continue;
+      throw Error(ErrorCode::input, kind + " '" + info.name + "' has sizes that only the run computes\n  help: run() "
+                                    "gives arrays of these sizes; it takes none for this " + kind);
+    }
     if (!array.is_defined() && array.size() != 0)
       throw Error(ErrorCode::input,
                   kind + " '" + info.name + "' is an undefined array\n  help: give " + text_of(info.dtype, info.shape));
@@ -138,6 +143,10 @@ struct Executable::State {
     for (size_t i = 0; i < fixed.outputs.size(); ++i) {
       if (const int32_t input = fixed.outputs[i].in_place; input >= 0) {
         outputs.push_back(inputs[input]);
+        continue;
+      }
+      if (!fixed.outputs[i].dims.empty()) {  // the run's
+        outputs.emplace_back();
         continue;
       }
       NDArray& kept = results[i];
@@ -264,6 +273,7 @@ std::vector<NDArray> Executable::run(const std::vector<NDArray>& inputs) {
 namespace {
 
 bool overlap(const NDArray& a, const NDArray& b) {
+  if (!a.is_defined() || !b.is_defined()) return false;
   const auto *first = static_cast<const char*>(a.data()), *second = static_cast<const char*>(b.data());
   return first < second + b.byte_size() && second < first + a.byte_size();
 }
@@ -299,7 +309,10 @@ void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArra
   require_separate(inputs, outputs, sized->plan);
   Addresses addresses(inputs, outputs);
   std::lock_guard lock(s.mutex);
-  s.ready_program(sized).run(addresses.inputs, addresses.outputs, threads());
+  Program& program = s.ready_program(sized);
+  program.run(addresses.inputs, addresses.outputs, threads());
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (!sized->plan.outputs[i].dims.empty()) outputs[i] = program.take_output(i);
 }
 
 void Executable::fill_scratch(std::byte value) {
@@ -327,7 +340,9 @@ auto Executable::measure(const std::vector<NDArray>& inputs, int repetitions, F&
   if (repetitions < 1) throw Error(ErrorCode::limit, "a profile takes at least 1 repetition\n  help: 10 is usual");
   std::vector<NDArray> outputs;
   for (const TensorInfo& info : sized->plan.outputs)
-    outputs.push_back(info.in_place >= 0 ? inputs[info.in_place] : NDArray(info.dtype, info.shape));
+    outputs.push_back(info.in_place >= 0  ? inputs[info.in_place]
+                      : info.dims.empty() ? NDArray(info.dtype, info.shape)
+                                          : NDArray());
   Addresses addresses(inputs, outputs);
   std::lock_guard lock(s.mutex);
   return by_program(s.ready_program(sized), addresses, sized->plan);
@@ -336,12 +351,14 @@ auto Executable::measure(const std::vector<NDArray>& inputs, int repetitions, F&
 std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {
   return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan& plan) {
     const std::vector<StepTime> times = program.time_steps(addresses.inputs, addresses.outputs, threads(), repetitions);
+    const std::vector<int64_t> counters = program.counters();
     std::vector<StepProfile> profiles;
     for (size_t i = 0; i < times.size(); ++i) {
       const Step& step = plan.steps[i];
       const auto often = static_cast<double>(times[i].executions);
       profiles.push_back({step.kind == StepKind::kernel ? step.kernel : "", step.name, times[i].seconds,
-                          often * static_cast<double>(step.flops), often * static_cast<double>(step.bytes)});
+                          often * static_cast<double>(step.flops.at({}, counters)),
+                          often * static_cast<double>(step.bytes.at({}, counters))});
     }
     return profiles;
   });

@@ -35,7 +35,7 @@ class Executable {
 
   const Plan& plan() const;  // the general one
   const Plans& plans() const;
-  // What a run with inputs of these shapes gives.  Error(input).
+  // What a run with inputs of these shapes gives; -1 is a size that only the run computes.  Error(input).
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const;
   const MachineRequirements& requirements() const;
 
@@ -45,7 +45,7 @@ class Executable {
   // input (TensorInfo::in_place) is that input's array, which the run changes.
   std::vector<NDArray> run(const std::vector<NDArray>& inputs);
   // Into arrays that the caller owns.  Error(input) where one overlaps another or an input; those in place of an input
-  // are its array.
+  // are its array.  Outputs whose sizes only the run computes are undefined before it, and its own arrays after it.
   void run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs);
   // 0: one worker a core of the affinity mask and the cgroups' CPU quota, as at the start.  Error(limit).
   void set_threads(int threads);

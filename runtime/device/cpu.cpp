@@ -9,6 +9,9 @@
 // A step of control goes the same way for all workers: worker 0 reads the condition and says so behind a barrier.  What
 // depends on counters (parameters, where buffers begin, tasks) each worker computes before the step, for itself.
 //
+// Numbers that a run computes are read likewise.  What is so large gets its memory from worker 0, in one piece for all
+// that a step of placement knows the sizes of: tensors, workspaces and outputs.
+//
 // Every storage of ours that a kernel sees (constant, arena, workspace) begins at a 64-byte boundary; a caller's array
 // that does not begin as the plan says is copied.
 #include <algorithm>
@@ -22,6 +25,7 @@
 
 #include "runtime/artifact/elf_image.h"
 #include "runtime/device/device.h"
+#include "runtime/device/placing.h"
 #include "runtime/memory.h"
 #include "runtime/team.h"
 
@@ -35,7 +39,7 @@ struct StepCode {
   KernelFunction function;  // null: of control
   int64_t tasks;            // unknown_tasks: they depend on counters
   bool has_barrier;         // before it, when there is more than one worker
-  bool has_counters;        // something in it depends on them
+  bool has_counters;        // something in it depends on them, or is placed in the run
   size_t first_pointer;     // of its buffers, in a worker's table
   size_t first_parameter;
 };
@@ -54,9 +58,9 @@ struct CallerEntry {
 struct alignas(128) Worker {
   std::vector<void*> pointers;      // the buffers of all steps, one after the other
   std::vector<int64_t> parameters;  // likewise
-  std::vector<int64_t> counters;    // of loops
+  std::vector<int64_t> counters;    // of loops, and numbers that were read
   std::vector<int64_t> tasks;       // by step: of those that depend on counters
-  uint32_t conditions = 0;          // that were asked about
+  uint32_t questions = 0;           // that were asked
   // By step: how often this worker has come to it, low bits.  All workers come to it equally often.
   std::vector<uint16_t> executions;
   // By step: in which execution which of the worker's tasks are taken.  What was left by the one before means none, so
@@ -94,6 +98,7 @@ struct CpuCode {
   }
 
   ElfImage image;
+  PlacedMemory placed;
   std::vector<NDArray> constants;
   std::shared_ptr<void> arena;
   std::shared_ptr<void> workspaces;  // of all workers side by side, on huge pages when they are large together
@@ -110,7 +115,8 @@ struct CpuCode {
 
 class CpuProgram final : public Program {
  public:
-  CpuProgram(const Plan& plan, std::shared_ptr<CpuCode> shared) : plan_(plan), code_(std::move(shared)) {
+  CpuProgram(const Plan& plan, std::shared_ptr<CpuCode> shared)
+      : plan_(plan), code_(std::move(shared)), placing_(plan) {
     size_t pointers = 0, parameters = 0;
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
@@ -119,19 +125,20 @@ class CpuProgram final : public Program {
         throw Error(ErrorCode::artifact, "step " + std::to_string(i) + " (" + step.name +
                                              "): the code has no kernel '" + step.kernel +
                                              "'\n  help: compile the model again");
-      bool has_counters = !step.tasks.is_known();
+      bool has_counters = !step.tasks.is_known() || !step.workspace_bytes.is_known();
       for (const Size& parameter : step.parameters) has_counters |= !parameter.is_known();
       for (size_t b = 0; b < step.buffers.size(); ++b) {
         const BufferUse& use = step.buffers[b];
-        has_counters |= !use.offset.is_known();
-        if ((use.storage == Storage::input || use.storage == Storage::output) && use.offset.is_known())
+        has_counters |= !use.offset.is_known() || placing_.has(use);
+        if ((use.storage == Storage::input || use.storage == Storage::output) && use.offset.is_known() &&
+            !placing_.has(use))
           caller_entries_.push_back({pointers + b, use.storage == Storage::output, use.index, use.offset});
       }
       steps_.push_back({step, reinterpret_cast<KernelFunction>(address),
                         step.tasks.is_known() ? int64_t{step.tasks} : unknown_tasks, false, has_counters, pointers,
                         parameters});
       if (step.kind == StepKind::kernel) most_tasks_ = std::max(most_tasks_, steps_.back().tasks);
-      pointers += step.buffers.size() + (step.workspace_bytes > 0 ? 1 : 0);
+      pointers += step.buffers.size() + (has_workspace(step) ? 1 : 0);
       parameters += step.parameters.size();
     }
     place_barriers();
@@ -146,6 +153,7 @@ class CpuProgram final : public Program {
     if (code_->workspaces)
       std::memset(code_->workspaces.get(), std::to_integer<int>(value),
                   code_->workspace_bytes * code_->workspace_count);
+    code_->placed.fill(value);
     TeamLease(workers)->run([&](int) { fill_stack(value); });
   }
 
@@ -244,14 +252,20 @@ class CpuProgram final : public Program {
     return std::move(*middle);
   }
 
+  NDArray take_output(size_t index) override { return placing_.take_output(index); }
+  std::vector<int64_t> counters() const override {
+    return workers_.empty() ? std::vector<int64_t>() : workers_[0].counters;
+  }
+
  private:
+  static bool has_workspace(const Step& step) { return !step.workspace_bytes.is_known() || step.workspace_bytes > 0; }
   // Which steps have a barrier before them.  Steps that run on worker 0 alone need none between them.  Where ways of
   // control meet, that holds if it does for all steps that the ways may come by and for what came before.
   void place_barriers() {
     std::vector<bool> meets(steps_.size() + 1, false);
     for (size_t i = 0; i < steps_.size(); ++i) {
       const Step& step = steps_[i].step;
-      if (step.kind != StepKind::kernel && step.kind != StepKind::check) meets[step.target] = true;
+      if (goes_elsewhere(step)) meets[step.target] = true;
       if (step.kind == StepKind::loop) meets[i + 1] = true;
     }
     const auto is_on_worker_0 = [](const StepCode& code) { return !code.function || code.tasks <= 1; };
@@ -261,12 +275,12 @@ class CpuProgram final : public Program {
     for (size_t i = 0; i < steps_.size(); ++i) {
       StepCode& code = steps_[i];
       if (meets[i]) all_on_worker_0 &= is_serial, spared = true, is_first = false;
-      if (code.step.kind == StepKind::check) continue;
+      if (code.step.kind == StepKind::check || code.step.kind == StepKind::place) continue;
       if (!code.function) {
-        if (i >= range_end) {
+        if (i >= range_end && goes_elsewhere(code.step)) {
           range_end = code.step.target;
           for (size_t k = i; k < range_end; ++k)
-            if (!steps_[k].function) range_end = std::max<size_t>(range_end, steps_[k].step.target);
+            if (goes_elsewhere(steps_[k].step)) range_end = std::max<size_t>(range_end, steps_[k].step.target);
           is_serial =
               all_on_worker_0 && std::all_of(steps_.begin() + static_cast<ptrdiff_t>(i),
                                              steps_.begin() + static_cast<ptrdiff_t>(range_end), is_on_worker_0);
@@ -289,18 +303,25 @@ class CpuProgram final : public Program {
     }
   }
 
-  // Of a run that a check has ended.
-  struct Failure {
-    const Step* step;
-    int64_t a, b;
-  };
+  static bool goes_elsewhere(const Step& step) {
+    return step.kind == StepKind::skip || step.kind == StepKind::jump || step.kind == StepKind::loop ||
+           step.kind == StepKind::repeat;
+  }
+
+  // Of a run that a step has ended.
+  static Error failed_check(const Step& step, int64_t a, int64_t b) {
+    return {ErrorCode::input, step.kernel + " does not hold: the one is " + std::to_string(a) + ", the other " +
+                                  std::to_string(b) + (step.name.empty() ? "" : "; " + step.name + " demands it") +
+                                  "\n  help: give inputs of other sizes"};
+  }
+  static Error failed_read(const Step& step, int64_t number, int64_t low, int64_t high) {
+    const bool has_end = high != std::numeric_limits<int64_t>::max();
+    return {ErrorCode::input, step.kernel + " is " + std::to_string(number) + ", but " + step.name + " can take " +
+                                  std::to_string(low) + (has_end ? " to " + std::to_string(high) : " or more") +
+                                  "\n  help: give other inputs"};
+  }
   void throw_failure() {
-    if (!failure_) return;
-    const Failure failure = *std::exchange(failure_, std::nullopt);
-    throw Error(ErrorCode::input, failure.step->kernel + " does not hold: the one is " + std::to_string(failure.a) +
-                                      ", the other " + std::to_string(failure.b) +
-                                      (failure.step->name.empty() ? "" : "; " + failure.step->name + " demands it") +
-                                      "\n  help: give inputs of other sizes");
+    if (failure_) throw *std::exchange(failure_, std::nullopt);
   }
 
   // Calls kernel(step) for each step that is one, in the order of this run.
@@ -323,11 +344,13 @@ class CpuProgram final : public Program {
     int64_t& counter = worker.counters[step.counter];
     bool goes_on = true;  // a loop does another step; nothing is skipped
     if (step.kind == StepKind::jump) return step.target;
+    if (step.kind == StepKind::read) return read(team, w, worker, code) ? i + 1 : steps_.size();
+    if (step.kind == StepKind::place) return place(team, w, worker, step.counter) ? i + 1 : steps_.size();
     if (step.kind == StepKind::check) {
       update_counters(code, worker);
       const int64_t* sizes = worker.parameters.data() + code.first_parameter;
       if (sizes[0] == sizes[1]) return i + 1;
-      if (w == 0) failure_ = Failure{&step, sizes[0], sizes[1]};
+      if (w == 0) failure_ = failed_check(step, sizes[0], sizes[1]);
       return steps_.size();
     }
     if (step.kind == StepKind::loop || step.kind == StepKind::repeat) {
@@ -335,20 +358,49 @@ class CpuProgram final : public Program {
       const int64_t steps = code.tasks == unknown_tasks ? step.tasks.at({}, worker.counters) : code.tasks;
       goes_on = counter < steps;
     }
-    if (!step.buffers.empty() && goes_on) goes_on = ask(team, w, worker, code);
+    if (!step.buffers.empty() && goes_on) goes_on = ask(team, w, worker, code) != 0;
     return goes_on == (step.kind == StepKind::repeat) ? step.target : i + 1;
   }
 
-  // The condition.  There are two places to say it, since who hears of one may do so while the next is said.
-  bool ask(Team& team, int w, Worker& worker, const StepCode& code) {
+  // What is in the step's buffer.  There are two places to say it, since who hears of one may do so while the next is
+  // said.
+  int64_t ask(Team& team, int w, Worker& worker, const StepCode& code) {
     if (code.has_barrier) team.barrier(w);
-    bool& answer = answers_[worker.conditions++ % 2];
+    int64_t& answer = answers_[worker.questions++ % 2];
     if (w == 0) {
       update_counters(code, worker);
-      answer = *static_cast<const uint8_t*>(worker.pointers[code.first_pointer]) != 0;
+      const void* at = worker.pointers[code.first_pointer];
+      const int64_t bytes = code.step.buffers[0].bytes;
+      answer = bytes == 8   ? *static_cast<const int64_t*>(at)
+               : bytes == 4 ? *static_cast<const int32_t*>(at)
+                            : *static_cast<const uint8_t*>(at);
     }
     team.barrier(w);
     return answer;
+  }
+
+  // False: the run ends.
+  bool read(Team& team, int w, Worker& worker, const StepCode& code) {
+    const int64_t number = ask(team, w, worker, code), low = code.step.parameters[0], high = code.step.parameters[1];
+    worker.counters[code.step.counter] = number;
+    if (number >= low && number <= high) return true;
+    if (w == 0) failure_ = failed_read(code.step, number, low, high);
+    return false;
+  }
+
+  bool place(Team& team, int w, const Worker& worker, size_t counter) {
+    if (!placing_.places_any(counter)) return true;
+    if (w == 0) {
+      try {
+        placing_.place(counter, worker.counters, workers_.size(), code_->placed);
+      } catch (const Error& error) {
+        failure_ = error;
+      } catch (const std::bad_alloc&) {
+        failure_ = Error(ErrorCode::limit, "there is no memory for what the run computes\n  help: give other inputs");
+      }
+    }
+    team.barrier(w);
+    return !failure_;
   }
 
   static int64_t first_task(int64_t tasks, int w, int workers) { return (w * tasks + workers - 1) / workers; }
@@ -373,7 +425,7 @@ class CpuProgram final : public Program {
   size_t index_of(const StepCode& code) const { return static_cast<size_t>(&code - steps_.data()); }
 
   // What in the step depends on counters, as they are.
-  void update_counters(const StepCode& code, Worker& worker) const {
+  void update_counters(const StepCode& code, Worker& worker) {
     if (!code.has_counters) return;
     const Step& step = code.step;
     const std::span<const int64_t> counters = worker.counters;
@@ -382,12 +434,17 @@ class CpuProgram final : public Program {
         worker.parameters[code.first_parameter + i] = step.parameters[i].at({}, counters);
     for (size_t b = 0; b < step.buffers.size(); ++b) {
       const BufferUse& use = step.buffers[b];
-      if (!use.offset.is_known()) worker.pointers[code.first_pointer + b] = start_of(use) + use.offset.at({}, counters);
+      if (!use.offset.is_known() || placing_.has(use))
+        worker.pointers[code.first_pointer + b] = start_of(use) + use.offset.at({}, counters);
     }
+    if (!step.workspace_bytes.is_known())
+      worker.pointers[code.first_pointer + step.buffers.size()] =
+          placing_.workspace(index_of(code), static_cast<size_t>(&worker - workers_.data()));
     if (code.tasks == unknown_tasks) worker.tasks[index_of(code)] = step.tasks.at({}, counters);
   }
 
-  char* start_of(const BufferUse& use) const {
+  char* start_of(const BufferUse& use) {
+    if (placing_.has(use)) return placing_.start_of(use);
     switch (use.storage) {
       case Storage::input:
         return static_cast<char*>(const_cast<void*>(input_starts_[use.index]));
@@ -397,6 +454,8 @@ class CpuProgram final : public Program {
         return static_cast<char*>(code_->constants[use.index].data());
       case Storage::arena:
         return static_cast<char*>(code_->arena.get());
+      case Storage::placed:
+        break;
     }
     internal_error("CpuProgram: an unknown storage");
   }
@@ -458,7 +517,7 @@ class CpuProgram final : public Program {
         output_starts_[i] = const_cast<void*>(input_starts_[input]);  // perhaps its copy
         continue;
       }
-      if (is_aligned(outputs[i], plan_.caller_alignment)) continue;
+      if (!plan_.outputs[i].dims.empty() || is_aligned(outputs[i], plan_.caller_alignment)) continue;
       NDArray& copy = aligned_outputs_[i];
       if (!copy.is_defined()) copy = NDArray(plan_.outputs[i].dtype, plan_.outputs[i].shape);
       output_starts_[i] = copy.data();
@@ -468,6 +527,7 @@ class CpuProgram final : public Program {
   void end(std::span<void* const> outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const int32_t input = plan_.outputs[i].in_place;
+      if (!plan_.outputs[i].dims.empty()) continue;
       const NDArray& copy = input >= 0 ? aligned_inputs_[input] : aligned_outputs_[i];
       const size_t bytes = output_starts_[i] == outputs[i] ? 0 : copy.byte_size();
       if (bytes > 0) std::memcpy(outputs[i], output_starts_[i], bytes);
@@ -483,7 +543,9 @@ class CpuProgram final : public Program {
           const bool is_ours = use.storage == Storage::arena || use.storage == Storage::constant;
           worker.pointers.push_back(is_ours && use.offset.is_known() ? start_of(use) + use.offset : nullptr);
         }
-        if (step.workspace_bytes > 0)
+        if (!step.workspace_bytes.is_known()) {
+          worker.pointers.push_back(nullptr);
+        } else if (step.workspace_bytes > 0)
           worker.pointers.push_back(static_cast<char*>(code_->workspaces.get()) + w * code_->workspace_bytes);
         for (const Size& parameter : step.parameters)
           worker.parameters.push_back(parameter.is_known() ? int64_t{parameter} : 0);
@@ -501,8 +563,9 @@ class CpuProgram final : public Program {
   const std::shared_ptr<CpuCode> code_;
   int version_ = -1;  // of the memory that the workers' pointers are into
   std::vector<StepCode> steps_;
-  std::array<bool, 2> answers_{};  // to conditions
-  std::optional<Failure> failure_;
+  std::array<int64_t, 2> answers_{};  // to questions
+  std::optional<Error> failure_;
+  Placing placing_;
   int64_t most_tasks_ = 1;  // of a step
   std::vector<CallerEntry> caller_entries_;
   std::vector<Worker> workers_;

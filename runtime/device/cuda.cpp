@@ -195,6 +195,8 @@ class CudaProgram final : public Program {
         return constants_.at(use.index) + offset;
       case Storage::arena:
         return arena_ + offset;
+      case Storage::placed:
+        break;  // of control flow, which is refused
     }
     internal_error("a buffer of unknown storage");
   }

@@ -36,9 +36,13 @@ class Program {
  public:
   virtual ~Program() = default;
   // Host addresses in the order of the plan's inputs and outputs, of the sizes that the plan says, not overlapping but
-  // for outputs in place of an input, which have its address.
+  // for outputs in place of an input, which have its address.  Of outputs whose sizes the run computes null: they are
+  // the run's own, and take_output() gives them.
   // `threads` ≥ 1 is for devices that run on the host's cores.
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) = 0;
+  // Of the last run: an output whose sizes it computed; and its counters as they were at the end.
+  virtual NDArray take_output(size_t index);
+  virtual std::vector<int64_t> counters() const { return {}; }
   // Runs all steps `repetitions` times, each step alone; its median seconds, in the order of the plan's steps.
   virtual std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs,
                                            int threads, int repetitions) = 0;

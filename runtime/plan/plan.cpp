@@ -9,8 +9,13 @@ namespace {
 
 void fix(std::vector<TensorInfo>& tensors, std::span<const int64_t> symbols) {
   for (TensorInfo& tensor : tensors) {
-    for (size_t d = 0; d < tensor.dims.size(); ++d) tensor.shape[d] = tensor.dims[d].at(symbols);
-    tensor.dims.clear();
+    bool is_known = true;
+    for (size_t d = 0; d < tensor.dims.size(); ++d) {
+      tensor.dims[d] = tensor.dims[d].fixed(symbols);
+      tensor.shape[d] = tensor.dims[d].is_known() ? int64_t{tensor.dims[d]} : -1;
+      is_known = is_known && tensor.dims[d].is_known();
+    }
+    if (is_known) tensor.dims.clear();
   }
 }
 
@@ -25,6 +30,52 @@ std::optional<size_t> symbol_of(const Size& size) {
 
 std::vector<int64_t> most_of_counters(const Plan& plan) {
   return {plan.counters.begin(), plan.counters.end()};
+}
+
+void lay_out(Plan& plan) {
+  std::vector<ArenaTensor> arena, placed;
+  std::vector<size_t> index;  // in one of them
+  for (const ArenaTensor& tensor : plan.tensors) {
+    std::vector<ArenaTensor>& list = tensor.bytes.is_known() ? arena : placed;
+    index.push_back(list.size());
+    list.push_back(tensor);
+  }
+  plan.arena_bytes = plan_memory(arena);
+  for (Step& step : plan.steps) {
+    for (BufferUse& use : step.buffers) {
+      if (use.storage != Storage::arena) continue;
+      const size_t at = index[use.index];
+      if (plan.tensors[use.index].bytes.is_known()) {
+        use.offset = use.offset.plus(arena[at].offset);
+        use.index = 0;
+      } else {
+        use.storage = Storage::placed;
+        use.index = static_cast<uint32_t>(at);
+      }
+    }
+    if (step.workspace_bytes.is_known())
+      plan.workspace_bytes = std::max<int64_t>(plan.workspace_bytes, step.workspace_bytes);
+  }
+  plan.tensors = std::move(placed);
+}
+
+Placements placements_of(const Plan& plan) {
+  std::vector<int64_t> place_of(plan.counters.size(), -1);  // by counter
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    if (plan.steps[i].kind == StepKind::place) place_of[plan.steps[i].counter] = static_cast<int64_t>(i);
+  const auto last_place = [&](const Size& size, int64_t& last) {
+    for (const Size::Instruction& instruction : size.program())
+      if (instruction.op == Size::Op::counter && place_of[instruction.value] > (last < 0 ? -1 : place_of[last]))
+        last = instruction.value;
+  };
+  Placements result;
+  for (const ArenaTensor& tensor : plan.tensors) last_place(tensor.bytes, result.tensors.emplace_back(-1));
+  for (const TensorInfo& output : plan.outputs) {
+    int64_t& last = result.outputs.emplace_back(-1);
+    for (const Size& dim : output.dims) last_place(dim, last);
+  }
+  for (const Step& step : plan.steps) last_place(step.workspace_bytes, result.workspaces.emplace_back(-1));
+  return result;
 }
 
 std::vector<int64_t> small_sizes(const Plan& plan) {
@@ -66,26 +117,19 @@ Plan plan_at(const Plan& plan, std::span<const int64_t> symbols) {
   Plan result = plan;
   result.symbols.clear();
   result.equalities.clear();
-  result.tensors.clear();
   fix(result.inputs, symbols);
   fix(result.outputs, symbols);
-  std::vector<ArenaTensor> arena = plan.tensors;
-  for (ArenaTensor& tensor : arena) tensor.bytes = tensor.bytes.at(symbols);
-  result.arena_bytes = plan_memory(arena);
+  for (ArenaTensor& tensor : result.tensors) tensor.bytes = tensor.bytes.fixed(symbols);
   for (Size& most : result.counters) most = most.at(symbols);
   for (Step& step : result.steps) {
-    for (Size* size : {&step.workspace_bytes, &step.flops, &step.bytes}) *size = size->at(symbols);
-    step.tasks = step.tasks.fixed(symbols);
+    for (Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.tasks}) *size = size->fixed(symbols);
     for (Size& parameter : step.parameters) parameter = parameter.fixed(symbols);
     for (BufferUse& use : step.buffers) {
       use.offset = use.offset.fixed(symbols);
-      use.bytes = use.bytes.at(symbols);
-      if (use.storage != Storage::arena) continue;
-      use.offset = use.offset.plus(arena[use.index].offset);
-      use.index = 0;
+      use.bytes = use.bytes.fixed(symbols);
     }
-    result.workspace_bytes = std::max<int64_t>(result.workspace_bytes, step.workspace_bytes);
   }
+  lay_out(result);
   return result;
 }
 

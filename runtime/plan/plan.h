@@ -4,6 +4,9 @@
 // Where dimensions of the inputs are left open, sizes, offsets and numbers of tasks are computed from them: such a plan
 // is *open*, and plan_at() makes the plan of one run from it.  The arena is laid out anew for each size, since a layout
 // for the largest one would cost a small run its caches (and the largest may be unbounded).
+//
+// Where sizes depend on numbers that a run itself computes, it reads these into counters, and then places what is so
+// large: memory of the run's own, which grows and stays for the next run.
 #pragma once
 
 #include <array>
@@ -29,7 +32,8 @@ struct TensorInfo {
   std::string name;
   DType dtype;
   Shape shape;                  // -1 where `dims` is not known
-  std::vector<Size> dims = {};  // of an open plan's inputs and outputs; empty: as `shape` says
+  std::vector<Size> dims = {};  // of an open plan's inputs and outputs, and of outputs whose sizes depend on counters;
+                                // empty: as `shape` says
   // Of an output: the input whose array it is, too, with the same type and shape; -1: it has an array of its own.
   int32_t in_place = -1;
 };
@@ -48,11 +52,11 @@ struct EqualSizes {
 };
 
 // Where a step's buffer lives.
-enum class Storage : uint32_t { input, output, constant, arena };
+enum class Storage : uint32_t { input, output, constant, arena, placed };
 
 struct BufferUse {
   Storage storage = Storage::arena;
-  // input/output/constant: its index; arena: 0, or of an open plan the index into `tensors`.
+  // input/output/constant: its index; arena: 0, or of an open plan the index into `tensors`; placed: likewise.
   uint32_t index = 0;
   // Bytes from the start of that storage.
   Size offset = 0;
@@ -65,9 +69,12 @@ struct BufferUse {
 //   loop     sets the counter to 0; goes to `target`, behind the loop, where it has no step to do
 //   check    ends the run with Error(input) where its two parameters differ; `kernel` says what they are
 //   repeat   adds 1 to the counter; goes to `target`, behind its `loop`, where there is another step to do
+//   read     sets the counter to the integer in buffer 0, of 4 or 8 bytes; ends the run with Error(input) where it is
+//            not from the first to the second of its parameters; `kernel` says what it is
+//   place    gives memory to the tensors and outputs whose sizes depend on the counter, and on none that is read later
 // A loop does as many steps as `tasks` says, and none after its condition is false.  Its counter is the number of the
 // step within, and how many were done behind it.  A condition is buffer 0 where there is one: a byte, 0 is false.
-enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check };
+enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check, read, place };
 
 struct Step {
   std::string kernel;  // symbol of its KernelFunction in the image
@@ -94,8 +101,8 @@ struct Plan {
   int64_t workspace_bytes = 0;         // the largest of the steps'
   std::vector<Symbol> symbols;         // none: the plan is not open, and every Size is known
   std::vector<EqualSizes> equalities;  // of an open plan
-  std::vector<ArenaTensor> tensors;    // of an open plan: what shares the arena
-  std::vector<Size> counters;          // of loops, by number: the steps that each does at most
+  std::vector<ArenaTensor> tensors;    // of an open plan: what shares the arena; of others: what is placed in the run
+  std::vector<Size> counters;          // by number: the steps that a loop does at most, or the most that is read
   std::vector<Step> steps;
   std::map<std::string, std::string> metadata;  // compiler version, model name, …
 };
@@ -124,6 +131,14 @@ struct Plans {
 std::vector<int64_t> most_of_counters(const Plan& plan);
 // Small sizes of plan.symbols that are within their bounds and meet the equalities.  Error(shape): none were found.
 std::vector<int64_t> small_sizes(const Plan& plan);
+// Puts the tensors of known sizes into the arena; others stay in `tensors` and are placed in the run.
+void lay_out(Plan& plan);
+// By tensor of plan.tensors, by output, and by step for its workspace: the counter whose steps of placement give it
+// memory, of those that its size depends on the one that is read last; -1: its size is known.
+struct Placements {
+  std::vector<int64_t> tensors, outputs, workspaces;
+};
+Placements placements_of(const Plan& plan);
 // The plan of a run with these sizes of plan.symbols: nothing in it is open, and what depends on counters on nothing
 // else.  Error(limit).
 Plan plan_at(const Plan& plan, std::span<const int64_t> symbols);

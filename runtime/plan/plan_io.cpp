@@ -107,7 +107,7 @@ void write_step(ByteWriter& out, const Step& step) {
 Step read_step(ByteReader& in) {
   Step step;
   const auto kind = in.get<uint8_t>();
-  if (kind > static_cast<uint8_t>(StepKind::check)) in.fail("an unknown kind of step");
+  if (kind > static_cast<uint8_t>(StepKind::place)) in.fail("an unknown kind of step");
   step.kind = static_cast<StepKind>(kind);
   step.target = in.get<uint32_t>();
   step.counter = in.get<uint32_t>();
@@ -116,7 +116,7 @@ Step read_step(ByteReader& in) {
   step.buffers.resize(in.get_count(24));
   for (BufferUse& use : step.buffers) {
     auto storage = in.get<uint32_t>();
-    if (storage > static_cast<uint32_t>(Storage::arena)) in.fail("an unknown storage");
+    if (storage > static_cast<uint32_t>(Storage::placed)) in.fail("an unknown storage");
     use.storage = static_cast<Storage>(storage);
     use.index = in.get<uint32_t>();
     use.offset = read_size(in);
@@ -265,7 +265,7 @@ std::string find_open_plan_problem(const Plan& plan) {
       const bool may_be_open = tensors != &plan.constants;
       fits = fits && (tensor.dims.empty() || (may_be_open && tensor.dims.size() == tensor.shape.size()));
       for (const Size& dim : tensor.dims) {
-        check_size(dim);
+        check_size(dim, tensors == &plan.outputs ? plan.counters.size() : 0);
         if (tensors == &plan.inputs && fits && dim.program().size() == 1 && dim.program()[0].op == Size::Op::symbol)
           is_found[static_cast<size_t>(dim.program()[0].value)] = true;
       }
@@ -273,16 +273,16 @@ std::string find_open_plan_problem(const Plan& plan) {
   }
   if (std::find(is_found.begin(), is_found.end(), false) != is_found.end())
     return "an open dimension is in none of its inputs";
-  for (const ArenaTensor& tensor : plan.tensors) check_size(tensor.bytes);
+  for (const ArenaTensor& tensor : plan.tensors) check_size(tensor.bytes, plan.counters.size());
   for (const EqualSizes& equal : plan.equalities) check_size(equal.a), check_size(equal.b);
   for (const Size& most : plan.counters) check_size(most);
   for (const Step& step : plan.steps) {
-    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes}) check_size(*size);
-    check_size(step.tasks, plan.counters.size());
+    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.tasks})
+      check_size(*size, plan.counters.size());
     for (const Size& parameter : step.parameters) check_size(parameter, plan.counters.size());
     for (const BufferUse& use : step.buffers) {
-      check_size(use.offset, plan.counters.size()), check_size(use.bytes);
-      fits = fits && (use.storage != Storage::arena || use.index < plan.tensors.size());
+      check_size(use.offset, plan.counters.size()), check_size(use.bytes, plan.counters.size());
+      fits = fits && use.storage != Storage::placed && (use.storage != Storage::arena || use.index < plan.tensors.size());
     }
   }
   if (!fits) return "a size in it cannot be computed";
@@ -329,6 +329,16 @@ class ControlCheck {
     note(i);
     if (step.kind == StepKind::kernel) return i + 1;
     const size_t target = step.target;
+    if (step.kind == StepKind::read || step.kind == StepKind::place) {
+      const bool reads = step.kind == StepKind::read;
+      if (step.counter >= most_.size() || step.workspace_bytes != 0) return fail(i, "it has no counter"), end;
+      if (step.buffers.size() != (reads ? 1 : 0) || step.parameters.size() != (reads ? 2 : 0)) fail(i, "it reads nothing");
+      for (const BufferUse& number : step.buffers)
+        if (!number.bytes.is_known() || (number.bytes != 4 && number.bytes != 8)) fail(i, "it reads no number");
+      for (const Size& bound : step.parameters)
+        if (!bound.is_known()) fail(i, "its bounds are not known");
+      return i + 1;
+    }
     const bool has_condition = step.buffers.size() == 1 && step.buffers[0].bytes == 1;
     if (step.buffers.size() > 1 || (!step.buffers.empty() && !has_condition)) fail(i, "its condition is not one byte");
     if (step.kind == StepKind::check) {
@@ -371,6 +381,20 @@ class ControlCheck {
   std::string problem_;
 };
 
+constexpr int64_t unknown_size = -1;  // of storage: it depends on counters
+
+// Whether all that depends on counters is given memory in a run; what is placed depends on one that is read.
+bool are_placed(const Plan& plan) {
+  const Placements placements = placements_of(plan);
+  for (const int64_t placement : placements.tensors)
+    if (placement < 0) return false;
+  for (size_t i = 0; i < plan.outputs.size(); ++i)
+    if (!plan.outputs[i].dims.empty() && placements.outputs[i] < 0) return false;
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    if (!plan.steps[i].workspace_bytes.is_known() && placements.workspaces[i] < 0) return false;
+  return true;
+}
+
 }  // namespace
 
 std::string find_plan_problem(const Plan& plan) {
@@ -379,6 +403,11 @@ std::string find_plan_problem(const Plan& plan) {
   auto sizes_of = [&](const std::vector<TensorInfo>& tensors, const char* kind) {
     std::vector<int64_t> sizes;
     for (const TensorInfo& tensor : tensors) {
+      if (&tensors == &plan.outputs && !tensor.dims.empty() && tensor.dims.size() == tensor.shape.size() &&
+          tensor.shape.size() <= largest_rank) {
+        sizes.push_back(unknown_size);
+        continue;
+      }
       int64_t bytes = tensor.dtype.bytes();
       bool fits = tensor.shape.size() <= largest_rank && tensor.dims.empty(), is_empty = false;
       for (int64_t extent : tensor.shape) {
@@ -397,8 +426,9 @@ std::string find_plan_problem(const Plan& plan) {
   const std::vector<int64_t> sizes[] = {sizes_of(plan.inputs, "input"),
                                         sizes_of(plan.outputs, "output"),
                                         sizes_of(plan.constants, "constant"),
-                                        {plan.arena_bytes}};
-  const char* storages[] = {"input", "output", "constant", "arena"};
+                                        {plan.arena_bytes},
+                                        std::vector<int64_t>(plan.tensors.size(), unknown_size)};
+  const char* storages[] = {"input", "output", "constant", "arena", "tensor"};
   if (!problem.empty()) return problem;
   std::vector<bool> is_taken(plan.inputs.size(), false);
   for (const TensorInfo& output : plan.outputs) {
@@ -416,22 +446,23 @@ std::string find_plan_problem(const Plan& plan) {
   if (!fits_memory(plan.workspace_bytes))
     return "its workspace of " + std::to_string(plan.workspace_bytes) + " bytes is absurd";
 
-  if (!plan.tensors.empty()) return "its arena is laid out already";
   bool is_known = true;
+  const auto may_have_counters = [&](const Size& size) {
+    is_known = is_known && size.is_well_formed(0, plan.counters.size());
+  };
   for (const Size& most : plan.counters) is_known = is_known && most.is_known() && most >= 0;
+  for (const TensorInfo& output : plan.outputs)
+    for (const Size& dim : output.dims) may_have_counters(dim);
+  for (const ArenaTensor& tensor : plan.tensors) may_have_counters(tensor.bytes);
   for (const Step& step : plan.steps) {
-    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes}) is_known = is_known && size->is_known();
-    const auto may_have_counters = [&](const Size& size) {
-      is_known = is_known && size.is_well_formed(0, plan.counters.size());
-    };
-    may_have_counters(step.tasks);
+    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.tasks}) may_have_counters(*size);
     for (const Size& parameter : step.parameters) may_have_counters(parameter);
-    for (const BufferUse& use : step.buffers)
-      may_have_counters(use.offset), is_known = is_known && use.bytes.is_known();
+    for (const BufferUse& use : step.buffers) may_have_counters(use.offset), may_have_counters(use.bytes);
   }
   if (!is_known) return "a size in it depends on dimensions or counters that it does not have";
   ControlCheck control(plan);
   if (problem = control.run(); !problem.empty()) return problem;
+  if (!are_placed(plan)) return "nothing gives memory to what depends on a counter";
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
     const std::string where = "step " + std::to_string(i) + " (" + step.name + "): ";
@@ -439,16 +470,17 @@ std::string find_plan_problem(const Plan& plan) {
     if (is_kernel && step.kernel.empty()) return where + "it names no kernel";
     if (step.tasks.is_known() && (step.tasks < 0 || (is_kernel && step.tasks > most_tasks)))
       return where + std::to_string(step.tasks) + " tasks are absurd";
-    if (step.workspace_bytes < 0 || step.workspace_bytes > plan.workspace_bytes)
+    if (step.workspace_bytes.is_known() && (step.workspace_bytes < 0 || step.workspace_bytes > plan.workspace_bytes))
       return where + "its workspace is larger than the plan's";
     if (!is_launch(step.grid, step.block)) return where + "no GPU launches a grid of this shape";
     for (size_t b = 0; b < step.buffers.size(); ++b) {
       const BufferUse& use = step.buffers[b];
       const auto kind = static_cast<size_t>(use.storage);
-      if (kind > 3 || use.index >= sizes[kind].size())
+      if (kind > 4 || use.index >= sizes[kind].size())
         return where + "buffer " + std::to_string(b) + " lies in a storage that the plan does not have";
       const std::vector<int64_t>* counters = control.most_in(i);
-      if (!counters) continue;
+      // Where a number that is read says how much it is, the step that gives it memory knows.
+      if (!counters || sizes[kind][use.index] == unknown_size || !use.bytes.is_known()) continue;
       Size::Range offset;
       try {
         offset = use.offset.range(*counters);

@@ -161,7 +161,7 @@ std::string Size::text(std::span<const std::string> symbols) const {
     if (is_operand(op)) {
       stack.push_back({op == Op::number   ? std::to_string(value)
                        : op == Op::symbol ? symbols[static_cast<size_t>(value)]
-                                          : "step" + std::to_string(value)});
+                                          : "counter" + std::to_string(value)});
       continue;
     }
     const Piece b = std::move(stack.back());

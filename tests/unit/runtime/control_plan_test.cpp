@@ -38,7 +38,7 @@ TEST(Counters, AreKnownWithinARunOnly) {
   EXPECT_FALSE(of_run.is_well_formed(0));
   EXPECT_TRUE(of_run.is_well_formed(0, 1));
   const std::string names[] = {"n"};
-  EXPECT_NE(other_half.text(names).find("step0"), std::string::npos);
+  EXPECT_NE(other_half.text(names).find("counter0"), std::string::npos);
 }
 
 TEST(Counters, RangesHoldWhatTheSizesAre) {
@@ -115,6 +115,84 @@ TEST(ControlPlan, EveryRuleIsChecked) {
       {"reaches outside", [](Plan& p) { p.arena_bytes = 128; }},
   };
   for (const auto& [part, change] : cases) EXPECT_NE(problem(change).find(part), std::string::npos) << problem(change);
+}
+
+// A number of rows is read, and what is so large is placed: a tensor, an output and a kernel's workspace.
+Plan placing_plan() {
+  Plan plan;
+  const Size rows({{Op::counter, 0}, {Op::number, 64}, {Op::multiply}});
+  plan.inputs = {{"c", i64, {}}};
+  plan.outputs = {{"y", f32, {-1, 16}, {Size({{Op::counter, 0}}), Size(16)}}};
+  plan.counters = {100};
+  plan.tensors = {{rows, 2, 3, -1}};
+  Step read = control(StepKind::read, 0), place = control(StepKind::place, 0);
+  read.buffers = {{Storage::input, 0, 0, 8}};
+  read.parameters = {0, 100};
+  Step kernel;
+  kernel.kernel = "k", kernel.name = "work";
+  kernel.buffers = {{Storage::placed, 0, 0, rows}, {Storage::output, 0, 0, rows}};
+  kernel.workspace_bytes = rows;
+  plan.steps = {read, place, kernel};
+  return plan;
+}
+
+TEST(PlacingPlan, IsSoundAndSurvivesTheRoundTrip) {
+  const Plan plan = placing_plan();
+  EXPECT_EQ(find_plan_problem(plan), "");
+  const std::vector<std::byte> bytes = write_plans(plan);
+  EXPECT_EQ(write_plans(read_plans(bytes, "test")), bytes);
+  const Placements placements = placements_of(plan);
+  EXPECT_EQ(placements.tensors, std::vector<int64_t>{0});
+  EXPECT_EQ(placements.outputs, std::vector<int64_t>{0});
+  EXPECT_EQ(placements.workspaces, (std::vector<int64_t>{-1, -1, 0}));
+}
+
+TEST(PlacingPlan, EveryRuleIsChecked) {
+  const auto problem = [](const std::function<void(Plan&)>& change) {
+    Plan plan = placing_plan();
+    change(plan);
+    return find_plan_problem(plan);
+  };
+  const std::pair<const char*, std::function<void(Plan&)>> cases[] = {
+      {"it has no counter", [](Plan& p) { p.steps[0].counter = 7; }},
+      {"it reads nothing", [](Plan& p) { p.steps[0].buffers.clear(); }},
+      {"it reads nothing", [](Plan& p) { p.steps[0].parameters.pop_back(); }},
+      {"it reads nothing", [](Plan& p) { p.steps[1].parameters = {1, 2}; }},
+      {"it reads no number", [](Plan& p) { p.steps[0].buffers[0].bytes = 2; }},
+      {"bounds are not known", [](Plan& p) { p.steps[0].parameters[1] = Size({{Op::counter, 0}}); }},
+      {"nothing gives memory", [](Plan& p) { p.steps.erase(p.steps.begin() + 1); }},
+      {"dimensions or counters", [](Plan& p) { p.counters.clear(); }},
+      {"does not have", [](Plan& p) { p.steps[2].buffers[0].index = 1; }},
+      {"reaches outside", [](Plan& p) { p.inputs[0].dtype = i32, p.inputs[0].shape = {1}; }},
+  };
+  for (const auto& [part, change] : cases) EXPECT_NE(problem(change).find(part), std::string::npos) << problem(change);
+}
+
+// Of two numbers, what depends on both is placed when the second one is read; what is known is in the arena.
+TEST(PlacingPlan, PlacesWhenAllIsRead) {
+  Plan plan;
+  const Size both({{Op::counter, 0}, {Op::counter, 1}, {Op::multiply}});
+  plan.counters = {9, 9};
+  plan.tensors = {{Size(128), 0, 5, -1}, {both, 4, 5, -1}, {Size({{Op::counter, 1}}), 4, 5, -1}, {Size(64), 0, 5, -1}};
+  for (const uint32_t counter : {1u, 0u}) {
+    for (const StepKind kind : {StepKind::read, StepKind::place}) {
+      plan.steps.push_back(control(kind, 0));
+      plan.steps.back().counter = counter;
+    }
+  }
+  Step kernel;
+  for (uint32_t i = 0; i < 4; ++i) kernel.buffers.push_back({Storage::arena, i, 0, plan.tensors[i].bytes});
+  plan.steps.push_back(kernel);
+  lay_out(plan);
+  EXPECT_EQ(plan.arena_bytes, 192);
+  ASSERT_EQ(plan.tensors.size(), 2u);
+  EXPECT_EQ(placements_of(plan).tensors, (std::vector<int64_t>{0, 1}));
+  const std::vector<BufferUse>& uses = plan.steps.back().buffers;
+  EXPECT_EQ(uses[0].storage, Storage::arena);
+  EXPECT_EQ(uses[1].storage, Storage::placed);
+  EXPECT_EQ(uses[1].index, 0u);
+  EXPECT_EQ(uses[2].index, 1u);
+  EXPECT_EQ(int64_t{uses[3].offset} + int64_t{uses[0].offset}, 128);
 }
 
 }  // namespace

@@ -1,0 +1,87 @@
+#include "runtime/device/placing.h"
+
+#include <cstring>
+
+#include "runtime/memory.h"
+
+namespace tw {
+namespace {
+
+constexpr int64_t most_bytes = int64_t{1} << 46;  // of one tensor: more than machines have
+
+int64_t checked_bytes(int64_t bytes) {
+  if (bytes >= 0 && bytes <= most_bytes) return bytes;
+  throw Error(ErrorCode::limit, "a tensor of " + std::to_string(bytes) +
+                                    " bytes follows from what the run computes\n  help: give other inputs");
+}
+
+NDArray new_output(const TensorInfo& output, std::span<const int64_t> counters) {
+  Shape shape;
+  for (const Size& dim : output.dims) shape.push_back(dim.at({}, counters));
+  int64_t bytes = output.dtype.bytes();
+  for (const int64_t extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) bytes = -1;
+    checked_bytes(bytes);
+  }
+  return {output.dtype, shape};
+}
+
+}  // namespace
+
+char* PlacedMemory::at_least(size_t counter, int64_t bytes) {
+  if (pieces_.size() <= counter) pieces_.resize(counter + 1);
+  Piece& piece = pieces_[counter];
+  if (bytes > piece.bytes) {
+    piece = {};
+    piece = {allocate_lasting_storage(static_cast<size_t>(bytes)), bytes};
+  }
+  return static_cast<char*>(piece.memory.get());
+}
+
+void PlacedMemory::fill(std::byte value) {
+  for (const Piece& piece : pieces_)
+    if (piece.memory) std::memset(piece.memory.get(), std::to_integer<int>(value), static_cast<size_t>(piece.bytes));
+}
+
+Placing::Placing(const Plan& plan)
+    : plan_(plan),
+      places_(plan.counters.size()),
+      tensors_(plan.tensors.size()),
+      workspaces_(plan.steps.size()),
+      outputs_(plan.outputs.size()) {
+  const Placements placements = placements_of(plan);
+  const auto sort = [&](const std::vector<int64_t>& counters, std::vector<size_t> Place::* list) {
+    for (size_t i = 0; i < counters.size(); ++i)
+      if (counters[i] >= 0) (places_[static_cast<size_t>(counters[i])].*list).push_back(i);
+  };
+  sort(placements.tensors, &Place::tensors);
+  sort(placements.workspaces, &Place::workspaces);
+  sort(placements.outputs, &Place::outputs);
+}
+
+void Placing::place(size_t counter, std::span<const int64_t> counters, size_t workers, PlacedMemory& memory) {
+  const Place& all = places_[counter];
+  std::vector<ArenaTensor> layout;
+  for (const size_t i : all.tensors) {
+    const ArenaTensor& tensor = plan_.tensors[i];
+    layout.push_back({checked_bytes(tensor.bytes.at({}, counters)), tensor.first, tensor.last, -1});
+  }
+  for (const size_t i : all.workspaces) {
+    const int64_t bytes = checked_bytes(plan_.steps[i].workspace_bytes.at({}, counters));
+    workspaces_[i].stride = (bytes + 127) / 128 * 128;
+    const auto step = static_cast<int>(i);
+    layout.push_back({checked_bytes(workspaces_[i].stride * static_cast<int64_t>(workers)), step, step, -1});
+  }
+  const int64_t bytes = plan_memory(layout);
+  char* start = bytes > 0 ? memory.at_least(counter, bytes) : nullptr;
+  size_t next = 0;
+  for (const size_t i : all.tensors) tensors_[i] = start + layout[next++].offset;
+  for (const size_t i : all.workspaces) workspaces_[i].first = start + layout[next++].offset;
+  for (const size_t i : all.outputs) outputs_[i] = new_output(plan_.outputs[i], counters);
+}
+
+char* Placing::start_of(const BufferUse& use) {
+  return use.storage == Storage::placed ? tensors_[use.index] : static_cast<char*>(outputs_[use.index].data());
+}
+
+}  // namespace tw
