@@ -160,7 +160,8 @@ Executable build_standalone(const Func& func, const Schedule& schedule, const Ta
                                             : maker.add_input(buffer->name, type));
   }
   constexpr int bytes_moved = 0;  // which nobody asks a candidate
-  maker.add_steps(func.name, scheduled, scheduled.func.parameters, bytes_moved, [&](size_t i) { return uses[i]; });
+  const std::vector<Expr> parameters(scheduled.func.parameters.begin(), scheduled.func.parameters.end());
+  maker.add_steps(func.name, scheduled, parameters, bytes_moved, [&](size_t i) { return uses[i]; });
   CodegenOptions options;
   options.wants_report = report != nullptr;
   Plan plan = std::move(maker).finish();

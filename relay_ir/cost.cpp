@@ -56,6 +56,7 @@ Expr flops_of(const Graph& graph, const Node& node) {
     }
     return simplify(is_loop(node) ? most * steps_of(node) : most);
   }
+  if (is_item(node)) return 0;
   const OpCall call = make_call(graph, node);
   std::vector<te::Tensor> inputs, placeholders;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
@@ -64,7 +65,7 @@ Expr flops_of(const Graph& graph, const Node& node) {
                          : te::Tensor());
     if (call.has_input(i)) placeholders.push_back(inputs.back());
   }
-  return flops_of(te::make_func(node.op->name, placeholders, node.op->compute(call, inputs), graph.symbols));
+  return flops_of(te::make_func(node.op->name, placeholders, node.op->compute(call, inputs), variables_of(graph)));
 }
 
 }  // namespace tw::relay

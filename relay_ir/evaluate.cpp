@@ -4,6 +4,7 @@
 
 #include "relay_ir/op.h"
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/dimension.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/text/printer.h"
 
@@ -27,6 +28,36 @@ NodeAttributes closed(const NodeAttributes& attributes, const Substitution& symb
     result.set(name, std::move(numbers));
   }
   return result;
+}
+
+// Of those that are made of what is known.
+void require_equalities(const Graph& graph, const Substitution& symbols) {
+  for (const Equality& equal : graph.equalities) {
+    const auto a = as_int(simplify(substitute(equal.a, symbols))), b = as_int(simplify(substitute(equal.b, symbols)));
+    if (!a || !b || a == b) continue;
+    throw Error(ErrorCode::input, "`" + to_text(equal.a) + "` and `" + to_text(equal.b) + "` differ, against what " +
+                                      (equal.demanded_by.empty() ? "the graph says" : equal.demanded_by + " demands") +
+                                      "\n  help: give inputs of other sizes");
+  }
+}
+
+void read_item(const Node& node, int64_t number, Substitution& symbols) {
+  const Expr& wanted = number_of(node);
+  const bool is_new = wanted.kind() == NodeKind::Var && !symbols.count(Var::of(wanted));
+  const DimensionBounds bounds = is_new ? dimension_bounds(Var::of(wanted)) : DimensionBounds();
+  if (number < bounds.low || number > bounds.high || (!is_new && number_of(wanted, symbols) != number))
+    throw Error(ErrorCode::input, "node `" + node.name + "` reads " + std::to_string(number) + " for `" +
+                                      to_text(wanted) + "`, which it cannot be\n  help: give other inputs");
+  if (is_new) symbols[Var::of(wanted)] = Expr(number);
+}
+
+// Numbers that a branch has read are sizes of its results.
+void note_sizes(const Graph& graph, const Node& branch, const std::vector<NDArray>& results, Substitution& symbols) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const std::vector<Expr>& shape = graph.values[branch.outputs[i]].type.shape;
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (shape[d].kind() == NodeKind::Var) symbols.emplace(Var::of(shape[d]), Expr(results[i].shape()[d]));
+  }
 }
 
 bool is_true(const NDArray& condition) {
@@ -57,10 +88,11 @@ std::vector<NDArray> run_loop(const Node& node, const std::vector<NDArray>& argu
   const size_t first = static_cast<size_t>(carried) + (has_condition ? 1 : 0);
   for (size_t i = first; i < region.outputs.size(); ++i) {
     const TensorType& type = region.values[region.outputs[i]].type;
-    Shape shape{static_cast<int64_t>(kept.size())};
+    Shape shape{std::max<int64_t>(steps, 0)};
     for (const Expr& dim : type.shape) shape.push_back(number_of(dim, symbols));
     NDArray all(type.dtype, shape);
     auto* to = static_cast<std::byte*>(all.data());
+    if (all.byte_size() > 0) std::memset(to, 0, all.byte_size());
     const std::vector<int64_t>& reversed = node.attributes.get_ints("reversed");
     const bool is_reversed = !reversed.empty() && reversed[i - first] != 0;
     for (size_t step = 0; step < kept.size(); ++step) {
@@ -92,17 +124,18 @@ std::vector<NDArray> evaluate_values(const Graph& graph, const std::vector<NDArr
     for (size_t d = 0; d < shape.size() && inputs[i].is_defined(); ++d)
       if (shape[d].kind() == NodeKind::Var) symbols.emplace(Var::of(shape[d]), Expr(inputs[i].shape()[d]));
   }
-  for (const Equality& equal : graph.equalities) {
-    if (number_of(equal.a, symbols) == number_of(equal.b, symbols)) continue;
-    throw Error(ErrorCode::input, "`" + to_text(equal.a) + "` and `" + to_text(equal.b) + "` differ, against what " +
-                                      (equal.demanded_by.empty() ? "the graph says" : equal.demanded_by + " demands") +
-                                      "\n  help: give inputs of other sizes");
-  }
+  require_equalities(graph, symbols);
   for (const Node& node : graph.nodes) {
     std::vector<NDArray> arguments;
     for (const ValueId id : node.inputs) arguments.push_back(id == no_value ? NDArray() : values[id]);
+    if (is_item(node)) {
+      read_item(node, arguments[0].get_int(0), symbols);
+      require_equalities(graph, symbols);
+      continue;
+    }
     const auto results = run_node(node, arguments, symbols);
     for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = results[i];
+    if (is_branch(node)) note_sizes(graph, node, results, symbols);
   }
   return values;
 }

@@ -121,6 +121,43 @@ const Expr& steps_of(const Node& loop) {
   return loop.attributes.get_dims("steps")[0];
 }
 
+bool is_item(const Node& node) {
+  return node.op->reads_number;
+}
+const Expr& number_of(const Node& item) {
+  return item.attributes.get_dims("number")[0];
+}
+
+std::vector<Var> numbers_read_by(const Graph& graph, const Node& node) {
+  if (is_item(node) && number_of(node).kind() == NodeKind::Var) return {Var::of(number_of(node))};
+  std::vector<Var> numbers;
+  if (!is_branch(node)) return numbers;
+  for (const ValueId id : node.outputs) {
+    for (const Expr& dim : graph.values[id].type.shape) {
+      const auto vars = free_vars(dim);
+      numbers.insert(numbers.end(), vars.begin(), vars.end());
+    }
+  }
+  std::erase_if(numbers, [&](const Var& var) {
+    return std::any_of(node.regions.begin(), node.regions.end(), [&](const Graph& region) {
+      return std::none_of(region.nodes.begin(), region.nodes.end(), [&](const Node& inner) {
+        const std::vector<Var> read = numbers_read_by(region, inner);
+        return std::find(read.begin(), read.end(), var) != read.end();
+      });
+    });
+  });
+  return numbers;
+}
+
+std::vector<Var> variables_of(const Graph& graph) {
+  std::vector<Var> variables = graph.symbols;
+  for (const Node& node : graph.nodes) {
+    for (const Var& number : numbers_read_by(graph, node))
+      if (std::find(variables.begin(), variables.end(), number) == variables.end()) variables.push_back(number);
+  }
+  return variables;
+}
+
 std::string Graph::unique_name(std::unordered_set<std::string>& taken, const std::string& wanted) {
   std::string candidate = wanted.empty() ? "v" : wanted;
   const std::string stem = candidate;

@@ -6,6 +6,9 @@
 //
 // Nodes of control flow have regions: graphs of their own (ops/control.cpp).  What a region uses of outside are inputs
 // of its node, and by position its own; constants it has itself.  Its symbols are those around it and perhaps one more.
+//
+// Symbols are sizes that come with the inputs.  An `item` (ops/control.cpp) reads another one in the run: what comes
+// after it may have it in its types and attributes.
 #pragma once
 
 #include <functional>
@@ -102,6 +105,9 @@ bool is_loop(const Node& node);
 ValueId condition_of(const Node& loop);
 size_t carried_by(const Node& loop);
 const Expr& steps_of(const Node& loop);  // at most
+// Of the node that reads a number: what it is from there on, a variable of its own or what it has to be equal to.
+bool is_item(const Node& node);
+const Expr& number_of(const Node& item);
 
 struct Value {
   std::string name;  // unique
@@ -135,6 +141,11 @@ struct Graph {
   std::string unique_name(std::unordered_set<std::string>& taken, const std::string& wanted);
   std::unordered_set<std::string> value_names_, node_names_;
 };
+
+// The graph's symbols, then the numbers that its nodes read: items, and branches that read one for sizes of their
+// results whichever way they go.
+std::vector<Var> variables_of(const Graph& graph);
+std::vector<Var> numbers_read_by(const Graph& graph, const Node& node);
 
 // Copies a graph value by value and node by node, so that a pass says only what it changes.  Nodes go through add():
 // with their inputs replaced by what the old values became.

@@ -44,7 +44,7 @@ void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known
   const bool is_known = is_same(a, b) || std::any_of(known.begin(), known.end(), [&](const Equality& equal) {
                           return is_same(a * equal.b, b * equal.a) || is_same(a * equal.a, b * equal.b);
                         });
-  if (is_known) return;
+  if (is_known || is_same(as_known_equal(a, known), as_known_equal(b, known))) return;
   if (as_int(a) && as_int(b)) throw Error(ErrorCode::shape, where);
   throw UnprovenDimensions(
       a, UnprovenDimensions::Relation::equal, b,
@@ -54,8 +54,15 @@ void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known
 Expr as_known_equal(const Expr& dim, std::span<const Equality> known) {
   if (as_int(dim)) return dim;
   Expr result = simplify(dim);
-  for (const Equality& equal : known)
-    if (is_known_equal(result, equal.a)) result = equal.b;
+  bool is_new = true;
+  for (size_t i = 0; i < known.size() && is_new; ++i) {  // what is equal may be equal to something else
+    is_new = false;
+    for (const Equality& equal : known) {
+      if (!is_known_equal(result, equal.a)) continue;
+      result = equal.b;
+      is_new = true;
+    }
+  }
   return result;
 }
 

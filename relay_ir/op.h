@@ -94,6 +94,7 @@ struct OpDef {
   int optional_inputs = 0;        // so many of the last may be absent
   bool takes_any_number = false;  // one input or more, which share the one name
   int regions = 0;                // of control flow, which takes any number of inputs, none too
+  bool reads_number = false;      // its attribute `number` may be a variable that is known from the node on
   std::vector<AttributeDef> attributes;
   std::vector<DecisionDef> decisions = {};
   OpFacts facts{};

@@ -54,7 +54,8 @@ AxisUse fixed_axis() {
 }
 
 AxisUses unknown_axes(const OpCall& call) {
-  return AxisUses(call.inputs.size(), std::vector<AxisUse>(call.outputs[0].shape.size()));
+  const size_t rank = call.outputs.empty() ? 0 : call.outputs[0].shape.size();
+  return AxisUses(call.inputs.size(), std::vector<AxisUse>(rank));
 }
 
 AxisUses broadcast_axes(const OpCall& call) {

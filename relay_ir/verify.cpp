@@ -1,8 +1,33 @@
 #include "relay_ir/verify.h"
 
+#include <algorithm>
+#include <unordered_set>
+
 #include "relay_ir/op.h"
+#include "tensor_ir/match.h"
 
 namespace tw::relay {
+
+namespace {
+
+// Whether all sizes in the node are made of what is known there.
+bool is_in_scope(const Graph& graph, const Node& node, const std::unordered_set<Var>& known) {
+  const auto all_known = [&](const std::vector<Expr>& dims) {
+    return std::all_of(dims.begin(), dims.end(), [&](const Expr& dim) {
+      if (as_int(dim)) return true;
+      const auto vars = free_vars(dim);
+      return std::all_of(vars.begin(), vars.end(), [&](const Var& var) { return known.count(var) > 0; });
+    });
+  };
+  for (const auto& [name, value] : node.attributes.all()) {
+    const auto* dims = std::get_if<std::vector<Expr>>(&value);
+    if (dims && !all_known(*dims)) return false;
+  }
+  return std::all_of(node.outputs.begin(), node.outputs.end(),
+                     [&](ValueId id) { return all_known(graph.values[id].type.shape); });
+}
+
+}  // namespace
 
 void verify(const Graph& graph) {
   std::string problems;
@@ -31,6 +56,7 @@ void verify(const Graph& graph) {
     require(!is_defined[id], "input `" + graph.values[id].name + "` is defined twice");
     is_defined[id] = true;
   }
+  std::unordered_set<Var> known(graph.symbols.begin(), graph.symbols.end());
   for (const Node& node : graph.nodes) {
     const std::string label = "node `" + node.name + "`";
     require(node_names.insert(node.name).second, "two nodes are called `" + node.name + "`");
@@ -54,6 +80,8 @@ void verify(const Graph& graph) {
       is_defined[id] = true;
     }
     if (!is_sound) continue;
+    for (const Var& number : numbers_read_by(graph, node)) known.insert(number);
+    require(is_in_scope(graph, node, known), label + " has a size that is not known there");
     const OpCall call = make_call(graph, node);
     NodeAttributes attributes = node.attributes;
     try {

@@ -34,7 +34,7 @@ void require_supported_dimensions(const Graph& graph, const Target& target) {
 void require_no_control(const Graph& graph, const Target& target) {
   if (target.backend->runs_control_flow) return;
   for (const Node& node : graph.nodes) {
-    if (node.regions.empty()) continue;
+    if (node.regions.empty() && !is_item(node)) continue;
     throw Error(ErrorCode::unsupported, "node `" + node.name + "` (" + node.op->name +
                                             ") is control flow, which is not there yet for " + target.name +
                                             "\n  help: compile the model for a CPU");

@@ -77,7 +77,7 @@ Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map
   }
   func.buffers.push_back(output);
   func.output_count = 1;
-  func.parameters = graph.symbols;
+  func.parameters = variables_of(graph);
   func.body = seq(std::move(statements));
   return func;
 }
@@ -161,7 +161,7 @@ Func lower_nodes(const Graph& graph, const Group& group) {
   std::vector<te::Tensor> outputs;
   for (const ValueId id : group.outputs) outputs.push_back(tensors.at(group.nodes.empty() ? group.inputs[0] : id));
   const std::string name = group.nodes.empty() ? "copy" : graph.nodes[group.nodes.front()].op->name;
-  return apply_layouts(graph, group, te::make_func(name, inputs, outputs, graph.symbols));
+  return apply_layouts(graph, group, te::make_func(name, inputs, outputs, variables_of(graph)));
 }
 
 }  // namespace

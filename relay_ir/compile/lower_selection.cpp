@@ -120,7 +120,7 @@ Func lower_selection(const Graph& graph, const Group& group, std::unordered_map<
   for (const te::Tensor& input : inputs) func.buffers.push_back(input.buffer());
   func.buffers.push_back(output);
   func.output_count = 1;
-  func.parameters = graph.symbols;
+  func.parameters = variables_of(graph);
   func.body = seq(std::move(statements));
   for (size_t d = rank; d-- > 0;) {
     if (is_shared(d)) func.body = make_stmt<For>(shared[d], type.shape[d], LoopKind::serial, func.body);

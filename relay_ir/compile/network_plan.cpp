@@ -90,7 +90,11 @@ class NetworkPlan {
     for (size_t i = 0; i < planned.groups.size(); ++i) {
       const Group& group = planned.groups[i];
       if (const Node* control = control_of(planned.graph, group)) {
-        is_loop(*control) ? add_loop(planned, *control, places) : add_branch(planned, *control, places);
+        if (is_item(*control)) {
+          plan_.add_read(control->name, places.use(control->inputs[0]), number_of(*control));
+        } else {
+          is_loop(*control) ? add_loop(planned, *control, places) : add_branch(planned, *control, places);
+        }
         continue;
       }
       if (group.nodes.empty() && planned.is_carried(group.outputs[0])) places.place_twice(group.outputs[0]);
@@ -121,7 +125,7 @@ class NetworkPlan {
   void add_way(const PlannedGraph& around, const PlannedGraph& region, const std::vector<BufferUse>& inputs,
                const std::vector<BufferUse>& outputs) {
     for (size_t i = around.graph.equalities.size(); i < region.graph.equalities.size(); ++i)
-      plan_.add_check(region.graph.equalities[i]);
+      plan_.rely_on(region.graph.equalities[i]);
     Places places(region, plan_, inputs, outputs);
     add(region, places);
   }
@@ -171,6 +175,8 @@ class NetworkPlan {
 Plan plan_network(const PlannedGraph& planned, const std::vector<ScheduledFunc>& funcs, const Target& target,
                   ConstantPool& constants) {
   PlanMaker plan(planned.graph.name, planned.graph.symbols, planned.graph.equalities, target, constants);
+  const std::vector<Var> variables = variables_of(planned.graph);
+  for (size_t i = planned.graph.symbols.size(); i < variables.size(); ++i) plan.announce(variables[i]);
   Places places(planned.graph, planned.aliases, plan);
   NetworkPlan(funcs, plan).add(planned, places);
   return std::move(plan).finish();

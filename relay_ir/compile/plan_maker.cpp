@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "relay_ir/cost.h"
 #include "runtime/memory.h"
@@ -46,8 +47,7 @@ PlanMaker::PlanMaker(const std::string& model, std::vector<Var> symbols, const s
     const DimensionBounds bounds = dimension_bounds(symbol);
     plan_.symbols.push_back({symbol.name(), std::max<int64_t>(bounds.low, 1), bounds.high, bounds_demanded_by(symbol)});
   }
-  for (const Equality& equal : equalities)
-    plan_.equalities.push_back({size_of(equal.a), size_of(equal.b), equal.demanded_by});
+  for (const Equality& equal : equalities) rely_on(equal);
 }
 
 Size PlanMaker::size_of(const Expr& e) const {
@@ -91,7 +91,7 @@ BufferUse PlanMaker::add_temporary(const Expr& bytes) {
 // In the run with the smallest sizes.
 double PlanMaker::smallest(const Expr& e) const {
   Substitution sizes;
-  for (const Var& symbol : symbols_) sizes[symbol] = Expr(std::max<int64_t>(dimension_bounds(symbol).low, 1));
+  for (const Var& size : free_vars(e)) sizes[size] = Expr(std::max<int64_t>(dimension_bounds(size).low, 1));
   return static_cast<double>(as_int(simplify(substitute(e, sizes))).value_or(0));
 }
 
@@ -101,12 +101,12 @@ BufferUse PlanMaker::until(int step, BufferUse use) {
   return use;
 }
 
-void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, const std::vector<Var>& parameters,
+void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, const std::vector<Expr>& parameters,
                           const Expr& bytes, const std::function<BufferUse(size_t)>& use) {
   check(parameters.size() == func.func.parameters.size(), "compile: every parameter of a Func is something");
   Substitution own;
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (!(parameters[i] == func.func.parameters[i])) own[func.func.parameters[i]] = parameters[i];
+    if (!parameters[i].is_same(func.func.parameters[i])) own[func.func.parameters[i]] = parameters[i];
   const auto here = [&](const Expr& e) { return own.empty() ? e : substitute(e, own); };
   const auto kernels = static_cast<int64_t>(func.lowered.kernels.size());
   const int last = static_cast<int>(plan_.steps.size() + func.lowered.kernels.size()) - 1;
@@ -155,7 +155,7 @@ PlanMaker::Control PlanMaker::begin_branch(const std::string& name, const Buffer
   step.buffers = {until(static_cast<int>(at), condition)};
   plan_.steps.push_back(std::move(step));
   ++branches_;
-  return {at, 0};
+  return {at, 0, announced_};
 }
 
 PlanMaker::Control PlanMaker::turn(Control branch) {
@@ -165,7 +165,8 @@ PlanMaker::Control PlanMaker::turn(Control branch) {
   step.name = plan_.steps[branch.step].name;
   plan_.steps.push_back(std::move(step));
   plan_.steps[branch.step].target = at + 1;
-  return {at, 0};
+  announced_ = branch.announced;
+  return {at, 0, {}};
 }
 
 void PlanMaker::end_branch(Control branch) {
@@ -180,6 +181,57 @@ void PlanMaker::add_check(const Equality& equal) {
   step.name = equal.demanded_by;
   step.parameters = {size_of(equal.a), size_of(equal.b)};
   plan_.steps.push_back(std::move(step));
+}
+
+bool PlanMaker::is_known(const Expr& e) const {
+  const auto vars = free_vars(e);
+  return std::all_of(vars.begin(), vars.end(), [&](const Var& var) {
+    return (counters_.count(var) > 0 && announced_.count(var) == 0) ||
+           std::find(symbols_.begin(), symbols_.end(), var) != symbols_.end();
+  });
+}
+
+void PlanMaker::rely_on(const Equality& equal) {
+  if (!is_known(equal.a) || !is_known(equal.b)) {
+    unknown_.push_back(equal);
+  } else if (plan_.steps.empty()) {
+    plan_.equalities.push_back({size_of(equal.a), size_of(equal.b), equal.demanded_by});
+  } else {
+    add_check(equal);
+  }
+}
+
+void PlanMaker::add_known_checks() {
+  for (const Equality& equal : std::exchange(unknown_, {})) rely_on(equal);
+}
+
+void PlanMaker::announce(const Var& number) {
+  counters_[number] = static_cast<int64_t>(plan_.counters.size());
+  plan_.counters.push_back(std::max<int64_t>(dimension_bounds(number).high, 0));
+  announced_.insert(number);
+}
+
+void PlanMaker::add_read(const std::string& name, const BufferUse& x, const Expr& number) {
+  Step step;
+  step.kind = StepKind::read;
+  step.kernel = "`" + to_text(number) + "`";
+  step.name = "node `" + name + "`";
+  step.buffers = {until(static_cast<int>(plan_.steps.size()), x)};
+  const bool is_new = number.kind() == NodeKind::Var && !is_known(number);
+  const Var read = is_new ? Var::of(number) : dimension("number", {0});
+  const DimensionBounds bounds = is_new ? dimension_bounds(read) : DimensionBounds();
+  step.parameters = {bounds.low, bounds.high};
+  if (announced_.count(read) == 0) announce(read);
+  announced_.erase(read);
+  step.counter = static_cast<uint32_t>(counters_.at(read));
+  Step place;
+  place.kind = StepKind::place;
+  place.counter = step.counter;
+  place.name = step.name;
+  plan_.steps.push_back(std::move(step));
+  if (!is_new) add_check({read, number, place.name});
+  add_known_checks();
+  plan_.steps.push_back(std::move(place));
 }
 
 PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& number, const Var& done, const Expr& steps,
@@ -198,7 +250,7 @@ PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& num
   plan_.counters.push_back(is_of_dimensions ? step.tasks
                                             : Size(bounds_of(steps).high.value_or(DimensionBounds{}.high)));
   plan_.steps.push_back(std::move(step));
-  return {at, counter};
+  return {at, counter, {}};
 }
 
 void PlanMaker::end_loop(Control loop, const std::optional<BufferUse>& condition) {
@@ -225,24 +277,11 @@ void PlanMaker::keep_through_loops() {
   }
 }
 
-// Of an open plan they are laid out when a run says their sizes.
-void PlanMaker::place_temporaries() {
-  if (!plan_.symbols.empty()) return;
-  plan_.arena_bytes = plan_memory(plan_.tensors);
-  for (Step& step : plan_.steps) {
-    for (BufferUse& use : step.buffers) {
-      if (use.storage != Storage::arena) continue;
-      use.offset = use.offset.plus(plan_.tensors[use.index].offset);
-      use.index = 0;
-    }
-    plan_.workspace_bytes = std::max<int64_t>(plan_.workspace_bytes, step.workspace_bytes);
-  }
-  plan_.tensors.clear();
-}
-
+// Of an open plan the temporaries are laid out when a run says their sizes.
 Plan PlanMaker::finish() && {
+  check(unknown_.empty(), "compile: all that nodes rely on is read");
   keep_through_loops();
-  place_temporaries();
+  if (plan_.symbols.empty()) lay_out(plan_);
   return std::move(plan_);
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "relay_ir/compile/constant_pool.h"
@@ -34,19 +35,24 @@ class PlanMaker {
 
   // The kernels of a Func, which together move so many bytes.  `parameters`: what its parameters are here.  `use`:
   // where a buffer of the Func is, by position; asked for those that a kernel uses.
-  void add_steps(const std::string& name, const ScheduledFunc& func, const std::vector<Var>& parameters,
+  void add_steps(const std::string& name, const ScheduledFunc& func, const std::vector<Expr>& parameters,
                  const Expr& bytes, const std::function<BufferUse(size_t)>& use);
 
   // Steps of control (StepKind): `begin` adds the first of a branch, which leads to where `end` is called; `turn` ends
   // its first way and begins the other.
   struct Control {
     uint32_t step = 0, counter = 0;
+    std::unordered_set<Var> announced = {};  // before a branch, of which both ways may read a number
   };
   Control begin_branch(const std::string& name, const BufferUse& condition);
   Control turn(Control branch);
   void end_branch(Control branch);
-  // The run ends where both differ.
-  void add_check(const Equality& equal);
+  // The run ends where both differ: before it begins, or as soon as both are known.
+  void rely_on(const Equality& equal);
+  // A number that will be read: sizes of outputs may be made of it.
+  void announce(const Var& number);
+  // `number`: what is in `x`, from there on (ops/control.cpp, item).
+  void add_read(const std::string& name, const BufferUse& x, const Expr& number);
   // In expressions, `number` is the step's within the loop, and `done` that of all steps behind it.
   Control begin_loop(const std::string& name, const Var& number, const Var& done, const Expr& steps,
                      const std::optional<BufferUse>& condition);
@@ -58,16 +64,20 @@ class PlanMaker {
   Plan finish() &&;  // without constants, which are the pool's
 
  private:
+  void add_check(const Equality& equal);
+  void add_known_checks();
+  bool is_known(const Expr& e) const;
   TensorInfo info(const std::string& name, const TensorType& type) const;
   double smallest(const Expr& e) const;
   BufferUse until(int step, BufferUse use);
   void keep_through_loops();
-  void place_temporaries();
 
   const Target& target_;
   std::vector<Var> symbols_;
   ConstantPool& constants_;
   Counters counters_;
+  std::unordered_set<Var> announced_;       // numbers that are still to be read
+  std::vector<Equality> unknown_;           // made of such
   int branches_ = 0;                        // around the next step
   std::vector<std::pair<int, int>> loops_;  // their first and last steps, inner ones first
   Plan plan_;

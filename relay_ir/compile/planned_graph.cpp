@@ -4,6 +4,7 @@
 
 #include "relay_ir/compile/layout.h"
 #include "relay_ir/compile/merge_axes.h"
+#include "relay_ir/compile/name_extents.h"
 #include "relay_ir/compile/plan_maker.h"
 #include "relay_ir/in_place.h"
 #include "targets/backend.h"
@@ -15,8 +16,9 @@ namespace {
 
 void drop_empty(const Graph& graph, std::vector<Group>& groups) {
   std::erase_if(groups, [&](const Group& group) {
-    return std::all_of(group.outputs.begin(), group.outputs.end(),
-                       [&](ValueId id) { return is_const_int(storage_bytes(graph.values[id]), 0); });
+    return !group.outputs.empty() && std::all_of(group.outputs.begin(), group.outputs.end(), [&](ValueId id) {
+      return is_const_int(storage_bytes(graph.values[id]), 0);
+    });
   });
 }
 
@@ -74,7 +76,7 @@ Func with_caller_alignment(Func func, const PlannedGraph& planned, const Group& 
 const Node* control_of(const Graph& graph, const Group& group) {
   if (group.nodes.size() != 1) return nullptr;
   const Node& node = graph.nodes[group.nodes[0]];
-  return node.regions.empty() ? nullptr : &node;
+  return node.regions.empty() && !is_item(node) ? nullptr : &node;
 }
 
 bool PlannedGraph::is_carried(ValueId copy) const {
@@ -122,8 +124,8 @@ void UniqueFuncs::add(PlannedGraph& planned) {
     }
     Func func = with_caller_alignment(lower_group(planned.graph, group), planned, group, caller_alignment(target_));
     if (target_.backend->merges_axes) func = merge_axes(func);
-    std::vector<Var> parameters = func.parameters;
-    planned.func_of.push_back({add(std::move(func)), std::move(parameters)});
+    auto [named, parameters] = name_extents(func);
+    planned.func_of.push_back({add(std::move(named)), std::move(parameters)});
   }
 }
 

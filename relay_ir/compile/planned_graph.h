@@ -20,7 +20,7 @@ struct PlannedGraph {
   // By group, of those that are no control flow: one of UniqueFuncs, and what its parameters are here.
   struct FuncUse {
     size_t func = 0;
-    std::vector<Var> parameters;
+    std::vector<Expr> parameters;
   };
   std::vector<FuncUse> func_of;
   std::map<std::string, std::vector<PlannedGraph>> regions;  // by node

@@ -119,6 +119,11 @@ class Specialiser {
     for (Expr& dim : dims) dim = value_of(dim);
   }
 
+  // …of the model, and no number that a run reads.
+  bool is_symbol(const Var& var) const {
+    return std::any_of(values_.begin(), values_.end(), [&](const auto& entry) { return entry.second.is_same(var); });
+  }
+
   // Whether one of them says a size.
   bool follow_equality() {
     for (const Equality& equal : model_.equalities) {
@@ -128,6 +133,7 @@ class Specialiser {
       const auto sum = as_affine(difference);
       if (!sum || sum->terms.size() != 1) continue;
       const auto& [var, factor] = sum->terms[0];
+      if (!is_symbol(var)) continue;
       const int64_t size = -sum->constant / factor;
       const DimensionBounds sizes = sizes_of(var);
       if (size * factor != -sum->constant || size < sizes.low || size > sizes.high) refuse(equal);

@@ -2,15 +2,16 @@
 // by itself (evaluate.h).
 //
 //   branch  of two regions one is computed, as a condition says.  Inputs: the condition, then what the regions use,
-//   both
-//           of which take all of it.
+//           both of which take all of it.
 //   loop    a region is computed again and again.  Inputs: a condition or none, the carried values as they are before
-//   the
-//           first step, then what the region uses besides.  The region takes the carried values and what it uses, and
-//           gives: whether there is another step, if there is a condition; the carried values after the step; then what
-//           is kept of each step.  Its last symbol is the number of the step.  Results: the carried values after the
-//           last step, then what was kept, one step after the other.
+//           the first step, then what the region uses besides.  The region takes the carried values and what it uses,
+//           and gives: whether there is another step, if there is a condition; the carried values after the step; then
+//           what is kept of each step.  Its last symbol is the number of the step.  Results: the carried values after
+//           the last step, then what was kept, one step after the other; of steps that were not done it is anything.
 //   pick    what one position along an axis holds: how a step of a loop reads what it works on.
+//   item    a number that a run has computed becomes a size.  Its attribute `number` is a variable that nothing before
+//           knows, or an expression to which the run makes sure it is equal.  It has no results: what comes after it
+//           has the number in types and attributes.
 #include <algorithm>
 
 #include "relay_ir/op.h"
@@ -128,7 +129,6 @@ OpDef loop_op() {
       if (i < static_cast<size_t>(carried)) {
         require_same(c, c.inputs[1 + i], types[i], region.equalities, "a carried value is before and after a step");
       } else {
-        c.require(!has_condition, "what is kept of each step needs a known number of steps");
         types[i].shape.insert(types[i].shape.begin(), steps[0]);
       }
     }
@@ -181,10 +181,28 @@ OpDef pick_op() {
   return op;
 }
 
+OpDef item_op() {
+  OpDef op;
+  op.name = "item";
+  op.kind = OpKind::opaque;
+  op.doc = "The only element as a number that what comes after it may have as a size, or must be equal to one.";
+  op.input_names = {"x"};
+  op.reads_number = true;
+  op.attributes = {{"number", Dims{}, true, "a variable for it, within its bounds; or what it has to be"}};
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    c.require(c.inputs[0].dtype == i64 || c.inputs[0].dtype == i32, "a number is i32 or i64");
+    c.require(is_const_int(product_of(c.inputs[0].shape), 1), "takes one element");
+    c.require(c.attributes.get_dims("number").size() == 1, "it is one number");
+    return {};
+  };
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpDef> control_family() {
-  return {branch_op(), loop_op(), pick_op()};
+  return {branch_op(), loop_op(), pick_op(), item_op()};
 }
 
 }  // namespace tw::relay

@@ -14,6 +14,15 @@ void require_indices(const OpCall& c, const TensorType& type) {
   c.require(type.dtype == i32 || type.dtype == i64, "indices are i32 or i64");
 }
 
+// Where there may be nothing to select from, there may be no index either: what is read all the same is 0.
+Expr selected(const te::Tensor& x, const te::Indices& at) {
+  Expr has_some = bool_imm(true);
+  for (const Expr& extent : x.shape())
+    if (!can_prove(extent > 0)) has_some = has_some && extent > 0;
+  if (const auto known = as_int(has_some)) return *known ? x(at) : zero_of(x.dtype());
+  return load(x.buffer(), at, has_some);
+}
+
 const AttributeDef select_axis{"axis", 0, false, "the axis that indices select from"};
 
 OpDef op_with_indices(const char* name, AxesFunction axes, Rounding rounding, const char* doc) {
@@ -41,8 +50,6 @@ OpDef gather_op() {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1];
     require_indices(c, indices);
     const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
-    if (!is_const_int(product_of(indices.shape), 0))
-      c.require_at_most(Expr(1), x.shape[axis], "nothing to select from");
     TensorType y{x.dtype, {x.shape.begin(), x.shape.begin() + axis}};
     y.shape.insert(y.shape.end(), indices.shape.begin(), indices.shape.end());
     y.shape.insert(y.shape.end(), x.shape.begin() + axis + 1, x.shape.end());
@@ -56,7 +63,7 @@ OpDef gather_op() {
       const te::Indices at(s.begin() + axis, s.begin() + axis + count);
       i.push_back(data_index(indices(at), x.shape()[axis]));
       i.insert(i.end(), s.begin() + axis + count, s.end());
-      return x(i);
+      return selected(x, i);
     })};
   };
   op.examples = {{{tensor_type(f32, {4, 3}), tensor_type(i64, {2, 2})},
@@ -79,8 +86,6 @@ OpDef gather_elements_op() {
     c.require(x.rank() == indices.rank(), "x and indices have one rank");
     for (int d = 0; d < x.rank(); ++d)
       if (d != axis) c.require_at_most(indices.shape[d], x.shape[d], "indices reach outside x");
-    if (!is_const_int(product_of(indices.shape), 0))
-      c.require_at_most(Expr(1), x.shape[axis], "nothing to select from");
     return {{x.dtype, indices.shape}};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
@@ -88,7 +93,7 @@ OpDef gather_elements_op() {
     return {te::compute("gather_elements", c.outputs[0].shape, in, [&](const te::Indices& s) {
       te::Indices i = s;
       i[axis] = data_index(in[1](s), in[0].shape()[axis]);
-      return in[0](i);
+      return selected(in[0], i);
     })};
   };
   op.examples = {{{tensor_type(f32, {3, 2}), tensor_type(i64, {2, 2})},
@@ -110,7 +115,6 @@ OpDef gather_nd_op() {
     const auto depth = as_int(indices.shape.back());
     c.require(depth.has_value() && batch + *depth <= x.rank(), "coordinates are at most as long as x has dimensions");
     for (int64_t d = 0; d < batch; ++d) c.require_equal(indices.shape[d], x.shape[d], "batch dimensions are equal");
-    for (int64_t d = batch; d < batch + *depth; ++d) c.require_at_most(Expr(1), x.shape[d], "nothing to select from");
     TensorType y{x.dtype, {indices.shape.begin(), indices.shape.end() - 1}};
     y.shape.insert(y.shape.end(), x.shape.begin() + batch + *depth, x.shape.end());
     return {y};
@@ -127,7 +131,7 @@ OpDef gather_nd_op() {
         i.push_back(data_index(indices(at), x.shape()[batch + k]));
       }
       i.insert(i.end(), s.begin() + lead, s.end());
-      return x(i);
+      return selected(x, i);
     })};
   };
   op.examples = {{{tensor_type(f32, {2, 3, 4}), tensor_type(i64, {2, 1})},

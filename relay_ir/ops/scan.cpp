@@ -3,6 +3,7 @@
 
 #include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
+#include "relay_ir/ops/sorting.h"
 
 namespace tw::relay {
 namespace {
@@ -181,7 +182,7 @@ OpDef top_k_op() {
   op.kind = OpKind::opaque;
   op.doc = "The k largest (or smallest) elements along an axis, best first, and their indices; of equals the first.";
   op.input_names = {"x"};
-  op.attributes = {{"k", 1, true, "how many"},
+  op.attributes = {{"k", std::vector<Expr>{}, true, "how many"},
                    {"axis", -1, false, "the axis that is searched"},
                    {"largest", 1, false, "0: the smallest"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
@@ -189,10 +190,10 @@ OpDef top_k_op() {
     TensorType y = c.inputs[0];
     c.require(!y.dtype.is_bool(), "takes numbers");
     const int axis = normal_axis(c, c.attributes.get_int("axis"), y.rank());
-    const int64_t k = c.attributes.get_int("k");
-    c.require(k >= 0, "k is not negative");
-    c.require_at_most(Expr(k), y.shape[axis], "k is at most the extent of the axis");
-    y.shape[axis] = Expr(k);
+    const std::vector<Expr>& k = c.attributes.get_dims("k");
+    c.require(k.size() == 1 && as_int(k[0]).value_or(0) >= 0, "k is one number, not negative");
+    c.require_at_most(k[0], y.shape[axis], "k is at most the extent of the axis");
+    y.shape[axis] = k[0];
     return {y, {i64, y.shape}};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
@@ -205,6 +206,30 @@ OpDef top_k_op() {
       const Expr &winner = largest ? a : b, &loser = largest ? b : a;
       return order || (call(Intrinsic::is_nan, {winner}) && !call(Intrinsic::is_nan, {loser}));
     };
+    // Few are found one after the other, more by sorting.
+    constexpr int64_t few = 8;
+    const Expr count = x.shape()[axis];
+    const auto by_sorting = [&](const std::vector<Buffer>& out) {
+      const Buffer order = scratch("order", i64, {Expr(2), count});
+      std::vector<Expr> rows = c.outputs[0].shape;
+      rows[axis] = 1;
+      const Stmt of_row = loops_over(rows, [&](const te::Indices& s) {
+        const auto from = [&](const Expr& position) {
+          te::Indices i = s;
+          i[axis] = position;
+          return i;
+        };
+        const Stmt take = loops_over({c.outputs[0].shape[axis]}, [&](const te::Indices& i) {
+          const Expr position = load(order, {Expr(0), i[0]});
+          return seq({store(out[0], from(i[0]), x(from(position))), store(out[1], from(i[0]), position)});
+        });
+        const auto order_of = [&](const Expr& a, const Expr& b) { return is_before(x(from(a)), x(from(b))); };
+        return seq({merge_sort(order, count, order_of), take});
+      });
+      return make_stmt<Allocate>(order, of_row);
+    };
+    if (as_int(c.attributes.get_dims("k")[0]).value_or(few + 1) > few && as_int(count).value_or(few + 1) > few)
+      return te::opaque("top_k", in, {{x.dtype(), c.outputs[0].shape}, {i64, c.outputs[1].shape}}, by_sorting);
     return te::opaque(
         "top_k", in, {{x.dtype(), c.outputs[0].shape}, {i64, c.outputs[1].shape}}, [&](const std::vector<Buffer>& out) {
           return loops_over(c.outputs[0].shape, [&](const te::Indices& s) {
@@ -224,8 +249,10 @@ OpDef top_k_op() {
           });
         });
   };
-  op.examples = {{{tensor_type(f32, {2, 5})}, attributes_of({{"k", 3}})},
-                 {{tensor_type(i32, {4, 2})}, attributes_of({{"k", 2}, {"axis", 0}, {"largest", 0}})}};
+  op.examples = {
+      {{tensor_type(f32, {2, 5})}, attributes_of({{"k", std::vector<Expr>{3}}})},
+      {{tensor_type(i32, {4, 2})}, attributes_of({{"k", std::vector<Expr>{2}}, {"axis", 0}, {"largest", 0}})},
+      {{tensor_type(f32, {2, 13})}, attributes_of({{"k", std::vector<Expr>{11}}})}};
   return op;
 }
 

@@ -36,6 +36,10 @@ class LayoutAssignment {
     for (const Node& node : graph_.nodes) leave_plain(node);
     GraphCopy copy(graph_);
     for (const Node& node : graph_.nodes) {
+      if (is_item(node)) {  // reads one number
+        copy.copy(node);
+        continue;
+      }
       const bool reads_blocked = reads_blocks(node);
       const ValueId out = node.outputs[0];
       std::vector<ValueId> inputs;

@@ -29,7 +29,7 @@ Graph eliminate_common(const Graph& graph) {
     key += " " + tw::to_text(node.decisions);
     for (const Graph& region : node.regions) key += "\n" + to_text(region);
     const auto [first, is_new] = known.emplace(std::pair(node.op, key), &node);
-    if (is_new) copy.copy(node);
+    if (is_new || is_item(node)) copy.copy(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) copy.set(node.outputs[i], copy[first->second->outputs[i]]);
   }
   return copy.finish();

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "relay_ir/op.h"
 #include "tensor_ir/diagnostic.h"
@@ -63,22 +64,28 @@ class GraphParser : public ParserBase {
     expect("}", "after the return");
   }
 
-  // A graph within a node, which knows the symbols around it and values of its own.
-  Graph parse_region() {
+  using Symbols = std::unordered_map<std::string, Var>;
+
+  // A graph within a node, which knows the symbols around it and values of its own.  `numbers`: that the region before
+  // it reads, then those that this one does; of one name they are one.
+  Graph parse_region(Symbols& numbers) {
     const Nesting nesting(*this);
     expect("region", "before a graph within a node");
     Graph region;
     region.name = graph_.name;
-    region.symbols = graph_.symbols;
+    region.symbols = variables_of(graph_);
     region.equalities = graph_.equalities;
     std::unordered_map<std::string, ValueId> values;
     auto symbols = symbols_;
+    auto before = std::exchange(before_, numbers), read = std::exchange(read_, {});
     std::swap(graph_, region);
     std::swap(values_, values);
     parse_body();
     std::swap(graph_, region);
     std::swap(values_, values);
     std::swap(symbols_, symbols);
+    before_ = std::move(before);
+    numbers = std::exchange(read_, std::move(read));
     return region;
   }
 
@@ -247,12 +254,13 @@ class GraphParser : public ParserBase {
   }
 
   void parse_statement() {
-    std::vector<Name> names;
-    do {
+    std::vector<Name> names;  // none of a node without results
+    while (!ahead().is("(")) {
       names.push_back(expect_name("a result's name, or `return`"));
-    } while (accept(","));
-    expect("=", "after the results");
-    if (accept("constant")) {
+      if (accept("=")) break;
+      expect(",", "between results, or `=` after them");
+    }
+    if (!names.empty() && accept("constant")) {
       NDArray array = parse_array();
       const ValueId id = define(names[0], graph_.add_constant(names[0].text, std::move(array)));
       graph_.values[id].channel_block = parse_layout();
@@ -282,7 +290,9 @@ class GraphParser : public ParserBase {
     }
     const Span decided = token().span;
     const std::string decisions = accept("decided") ? parse_string() : "";
-    const std::string node_name = accept("as") ? expect_name("the node's name").text : names[0].text;
+    const std::string node_name = accept("as")    ? expect_name("the node's name").text
+                                  : names.empty() ? op->name
+                                                  : names[0].text;
     struct Written {
       Span span;
       std::string type;
@@ -297,7 +307,9 @@ class GraphParser : public ParserBase {
       } while (accept(","));
     }
     std::vector<Graph> regions;
-    while (at("region")) regions.push_back(parse_region());
+    Symbols numbers;
+    while (at("region")) regions.push_back(parse_region(numbers));
+    if (regions.size() == 2) symbols_.insert(numbers.begin(), numbers.end());
     std::vector<ValueId> results;
     try {
       results = graph_.add_node(op->name, inputs, attributes, node_name, std::move(regions));
@@ -350,7 +362,7 @@ class GraphParser : public ParserBase {
       std::vector<Expr> dims;
       expect("[", "before the dimensions");
       while (!at("]")) {
-        dims.push_back(parse_dimension());
+        dims.push_back(op.reads_number ? parse_number() : parse_dimension());
         if (!accept(",")) break;
       }
       expect("]", "after the dimensions");
@@ -369,6 +381,20 @@ class GraphParser : public ParserBase {
       for (const auto& [text, span] : parse_numbers()) integers.push_back(to_int(text, span));
       attributes.set(name.text, integers);
     }
+  }
+
+  // What an item reads: a variable that is new, with its bounds, or a dimension.
+  Expr parse_number() {
+    if (token().kind != TokenKind::name || symbols_.count(std::string(token().value))) {
+      const Expr known = parse_dimension();
+      if (accept(":")) parse_bounds();
+      return known;
+    }
+    const Name name = expect_name("a symbol");
+    const DimensionBounds bounds = accept(":") ? parse_bounds() : DimensionBounds{};
+    const auto same = before_.find(name.text);
+    const Var number = same == before_.end() ? dimension(name.text, bounds) : same->second;
+    return symbols_[name.text] = read_[name.text] = number;
   }
 
   // A sum of products of numbers and symbols.
@@ -447,7 +473,8 @@ class GraphParser : public ParserBase {
   const ConstantTable& constants_;
   Graph graph_;
   std::unordered_map<std::string, ValueId> values_;
-  std::unordered_map<std::string, Var> symbols_;
+  Symbols symbols_;
+  Symbols before_, read_;  // numbers that items read: of the region before, and of this one
 };
 
 }  // namespace

@@ -107,6 +107,15 @@ std::string constant_hash(const NDArray& array) {
 
 namespace {
 
+// With its bounds where it is a variable of its own.
+std::string number_text(const Graph& graph, const Node& item) {
+  const Expr& number = number_of(item);
+  if (number.kind() != NodeKind::Var) return tw::to_text(number);
+  const Var var = Var::of(number);
+  const bool is_symbol = std::find(graph.symbols.begin(), graph.symbols.end(), var) != graph.symbols.end();
+  return syntax::quote_name(var.name()) + (is_symbol ? "" : syntax::bounds_text(dimension_bounds(var)));
+}
+
 // From the symbols on; `indent` is that of the lines in it.  What the graph around a region knows of sizes it knows,
 // too.
 std::string body_text(const Graph& graph, ConstantTable* constants, const std::string& indent, const Graph* around) {
@@ -138,18 +147,19 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
   for (const Node& node : graph.nodes) {
     text += indent;
     for (size_t i = 0; i < node.outputs.size(); ++i) text += (i ? ", " : "") + name(node.outputs[i]);
-    text += " = " + quote_name(node.op->name) + "(";
+    text += (node.outputs.empty() ? "" : " = ") + quote_name(node.op->name) + "(";
     for (size_t i = 0; i < node.inputs.size(); ++i) text += (i ? ", " : "") + name(node.inputs[i]);
     text += ")";
     std::string attributes;
     for (const AttributeDef& def : node.op->attributes) {
       const AttributeValue& value = node.attributes.all().at(def.name);
       if (is_default(def, value)) continue;
-      attributes += (attributes.empty() ? "" : ", ") + quote_name(def.name) + " = " + attribute_text(value);
+      attributes += (attributes.empty() ? "" : ", ") + quote_name(def.name) + " = " +
+                    (is_item(node) ? "[" + number_text(graph, node) + "]" : attribute_text(value));
     }
     if (!attributes.empty()) text += " {" + attributes + "}";
     if (!node.decisions.empty()) text += " decided " + syntax::quote_string(tw::to_text(node.decisions));
-    if (node.name != graph.values[node.outputs[0]].name) text += " as " + quote_name(node.name);
+    if (node.outputs.empty() || node.name != graph.values[node.outputs[0]].name) text += " as " + quote_name(node.name);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       text += (i ? ", " : ": ") + type_text(graph.values[node.outputs[i]]);
     }

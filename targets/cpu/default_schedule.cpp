@@ -402,10 +402,16 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
     return !schedule.loops(a).empty() && !schedule.loops(b).empty() &&
            schedule.loops(a).front() == schedule.loops(b).front();
   };
-  // A template that declines leaves nothing behind, nor anything that it asked for.
+  // A template that declines leaves nothing behind, nor anything that it asked for; so does one that needs of open
+  // sizes what cannot be proved.
   const auto applies = [&](auto&& schedule_block, const BlockRef& block) {
     Schedule attempt = schedule;
-    if (!schedule_block(attempt, block, target)) return false;
+    try {
+      if (!schedule_block(attempt, block, target)) return false;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::schedule || schedule.func().parameters.empty()) throw;
+      return false;
+    }
     schedule = std::move(attempt);
     return true;
   };
@@ -426,7 +432,7 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
         const bool is_tiled = (analysis.block_class == BlockClass::contraction &&
                                (applies(schedule_tile_contraction, block) || applies(schedule_dot_contraction, block) ||
                                 applies(schedule_contraction, block) || applies(schedule_grouped, block))) ||
-                              schedule_reduction(schedule, block, target);
+                              applies(schedule_reduction, block);
         // A template that kept the tile in registers has placed the epilogue, too.
         if (is_tiled && epilogue && share_a_loop(*epilogue, block)) done.push_back(epilogue->name);
         if (padding && !share_a_loop(*padding, block)) schedule_elementwise(schedule, *padding, target, window_axis);

@@ -22,6 +22,16 @@ struct ControlCase {
   std::vector<std::vector<NDArray>> inputs;
 };
 
+NDArray numbers(const std::vector<int64_t>& values) {
+  return NDArray::from<int64_t>(i64, {static_cast<int64_t>(values.size())}, values);
+}
+
+NDArray mask(const std::vector<int>& values) {
+  NDArray array(boolean, {static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) array.set_int(static_cast<int64_t>(i), values[i]);
+  return array;
+}
+
 NDArray rows(int64_t count, int64_t width) {
   return test::random_array({count, width}, static_cast<uint32_t>(100 * count + width));
 }
@@ -63,6 +73,71 @@ const ControlCase control_cases[] = {
      {{test::random_array({1, 512, 64}, 1), rows(512, 64), rows(64, 64)},
       {test::random_array({2, 512, 64}, 2), rows(512, 64), rows(64, 64)},
       {test::random_array({7, 512, 64}, 3), rows(512, 64), rows(64, 64)}}},
+    {"as many rows as a mask chooses",
+     R"(graph g (x: f32[n, 64], m: bool[n], w: f32[64, 32]) {
+       ones = cast(m) {to = "i64"}
+       count = reduce_sum(ones) {axes = [0], keepdims = 0}
+       item(count) {number = [k: 0..]}
+       at, found = positions(m) {count = [k]}
+       rows = gather(x, at) {axis = 0}
+       p = matmul(rows, w)
+       y = tanh(p)
+       s = reduce_sum(y) {axes = [0], keepdims = 0}
+       item(found) {number = [k]} as again
+       return y, s, at
+     })",
+     {{rows(7, 64), mask({1, 0, 0, 1, 1, 0, 1}), rows(64, 32)},
+      {rows(5, 64), mask({0, 0, 0, 0, 0}), rows(64, 32)},
+      {rows(1, 64), mask({1}), rows(64, 32)},
+      {rows(300, 64), mask(std::vector<int>(300, 1)), rows(64, 32)}}},
+    {"a result as large as the branch that was taken makes it",
+     R"(graph g (x: f32[n, 8], c: i64[]) {
+       zero = constant [3]: i64[]
+       is_long = less(zero, c)
+       y = branch(is_long, x, c)
+       region (a: f32[n, 8], d: i64[]) {
+         item(d) {number = [m: 0..]}
+         at = range() {count = [m]}
+         b = gather(a, at) {axis = 0}
+         return b
+       }
+       region (a: f32[n, 8], d: i64[]) {
+         size = sizes() {values = [2], shape = []}
+         item(size) {number = [m: 0..]}
+         at = range() {count = [m]}
+         e = exp(a)
+         b = gather(e, at) {axis = 0}
+         return b
+       }
+       z = relu(y)
+       return z, y
+     })",
+     {{rows(5, 8), number(i64, 4)}, {rows(5, 8), number(i64, 1)}, {rows(5, 8), number(i64, 9)}}},
+    {"another size in each step, and what is kept of steps that are done",
+     R"(graph g (x: f32[6, 4], s: f32[], c: i64[6], limit: i64[]) {
+       zero = constant [0]: i64[]
+       goes = less(zero, limit)
+       last, done, all = loop(goes, s, zero, x, c, limit) {steps = [6], carried = 2}
+       region[step: 0..5] (a: f32[], d: i64[], rows: f32[6, 4], counts: i64[6], most: i64[]) {
+         count = pick(counts) {index = [step]}
+         item(count) {number = [k: 0..6]}
+         at = range() {count = [k]}
+         part = gather(rows, at) {axis = 0}
+         e = exp(part)
+         sum = reduce_sum(e) {axes = [0, 1], keepdims = 0}
+         b = add(a, sum)
+         one = constant [1]: i64[]
+         next = add(d, one)
+         again = less(next, most)
+         return again, b, next, sum
+       }
+       item(done) {number = [n: 0..6]}
+       kept = slice(all) {axes = [0], starts = [0], sizes = [n]}
+       return last, kept
+     })",
+     {{rows(6, 4), number(f32, 0), numbers({3, 0, 6, 1, 2, 5}), number(i64, 6)},
+      {rows(6, 4), number(f32, 0), numbers({3, 0, 6, 1, 2, 5}), number(i64, 2)},
+      {rows(6, 4), number(f32, 0), numbers({3, 0, 6, 1, 2, 5}), number(i64, 0)}}},
     {"parts that begin anywhere",
      R"(graph g (x: f32[n, 3], s: i8[]) {
        all, flags = loop(_, s, x) {steps = [n], carried = 0}

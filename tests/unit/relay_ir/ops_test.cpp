@@ -130,7 +130,7 @@ TEST_P(EachOp, AxesAreAsStated) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, EachOp, testing::ValuesIn(test::ops_without_regions()),
+INSTANTIATE_TEST_SUITE_P(Ops, EachOp, testing::ValuesIn(test::ops_of_arrays()),
                          [](const auto& info) { return info.param->name; });
 
 TEST(Ops, RefuseWrongTypes) {

@@ -324,7 +324,7 @@ TEST_P(RandomOps, ComputeWhatTheOracleComputes) {
   EXPECT_GE(accepted, count / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, RandomOps, testing::ValuesIn(test::ops_without_regions()),
+INSTANTIATE_TEST_SUITE_P(Ops, RandomOps, testing::ValuesIn(test::ops_of_arrays()),
                          [](const auto& info) { return info.param->name; });
 
 }  // namespace
