@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frontends/open_dimensions.h"
+#include "relay_ir/ops/common.h"
 #include "tensor_ir/text/printer.h"
 
 namespace tw::frontends {
@@ -149,7 +150,7 @@ std::vector<Expr> Builder::known_dims(size_t i) const {
 // What becomes of numbers that depend on open dimensions, where that follows from the operator.
 std::optional<FoldedDims> Builder::fold_sizes(const OpDef& op, const std::vector<ValueId>& inputs,
                                               const NodeAttributes& attributes) const {
-  if (graph_.symbols.empty()) return std::nullopt;
+  if (import_.sizes.empty()) return std::nullopt;
   std::vector<TensorType> types;
   std::vector<std::vector<Expr>> elements;
   for (const ValueId id : inputs) {
@@ -160,6 +161,44 @@ std::optional<FoldedDims> Builder::fold_sizes(const OpDef& op, const std::vector
   }
   auto folded = fold_dims(op, attributes, types, elements);
   return folded && !folded->elements.empty() ? folded : std::nullopt;
+}
+
+Expr Builder::new_number(DimensionBounds bounds) {
+  check(import_.dimensions != nullptr, "import: numbers that a run reads are dimensions");
+  return import_.dimensions->number(node_.name + "." + std::to_string(import_.items[node_.name]++), bounds);
+}
+
+Expr Builder::emit_item(ValueId x, DimensionBounds bounds) {
+  if (const Expr known = known_number(x); known.is_defined()) return as_int(known) ? Expr(*as_int(known)) : known;
+  if (!type(x).dtype.is_integer() || !is_const_int(product_of(type(x).shape), 1))
+    malformed(place() + ": a size is one integer, not " + to_string(type(x)));
+  const Expr number = new_number(bounds);
+  NodeAttributes to_i64;
+  to_i64.set("to", std::string("i64"));
+  const ValueId wide = type(x).dtype == i64 || type(x).dtype == i32 ? x : emit("cast", {x}, to_i64);
+  NodeAttributes attributes;
+  attributes.set("number", std::vector<Expr>{number});
+  graph_.add_node("item", {wide}, attributes, node_.name);
+  return number;
+}
+
+std::vector<Expr> Builder::emit_items(ValueId x, DimensionBounds bounds) {
+  if (const auto elements = known_elements(x); elements && type(x).rank() <= 1 && type(x).dtype.is_integer()) {
+    std::vector<Expr> dims;
+    for (const Expr& element : *elements) dims.push_back(as_int(element) ? Expr(*as_int(element)) : element);
+    return dims;
+  }
+  const auto shape = static_shape(type(x));
+  if (!shape || shape->size() > 1) refuse("as many sizes as a run says, in " + to_string(type(x)));
+  if (shape->empty()) return {emit_item(x, bounds)};
+  std::vector<Expr> dims;
+  for (int64_t i = 0; i < shape->at(0); ++i) {
+    NodeAttributes attributes;
+    attributes.set("axis", int64_t{0});
+    attributes.set("index", std::vector<Expr>{Expr(i)});
+    dims.push_back(emit_item(emit("pick", {x}, attributes), bounds));
+  }
+  return dims;
 }
 
 ValueId Builder::emit_sizes(std::vector<Expr> values, const Shape& shape) {

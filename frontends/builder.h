@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "relay_ir/fold_dims.h"
+#include "tensor_ir/dimension.h"
 
 namespace tw::frontends {
 
@@ -55,6 +56,7 @@ struct Import {
   ValueId add_sizes(const std::string& name, std::vector<Expr> values, const Shape& shape);
   void refuse(const SourceNode& node, const std::string& why);
   OpenDimensions* dimensions = nullptr;  // what is learned of them
+  std::map<std::string, int> items;      // by node: how many numbers it reads in the run
   std::string branch;                    // of control flow, around the node that is imported; "": none
   std::vector<std::string> demands;      // that the model makes on them, for people
   // Runs what imports the node.  False: it was refused, or failed for what an earlier refusal left unknown.
@@ -81,6 +83,8 @@ class Builder {
   std::vector<int64_t> constant_ints(size_t i) const;
   // The same, where elements may be of symbolic dimensions (shapes that a model computes with).
   std::vector<Expr> known_dims(size_t i) const;
+  // The same, where a run reads what is not known: within the bounds, or it ends.
+  std::vector<Expr> read_dims(size_t i, DimensionBounds bounds = {0}) { return emit_items(input(i), bounds); }
   // The only element of input i, of floats, as a fraction of a dimension; refuses the node when it is not known.
   Fraction known_fraction(size_t i) const;
 
@@ -98,6 +102,10 @@ class Builder {
                                     std::vector<Graph> regions) {
     return graph_.add_node(op, std::move(inputs), std::move(attributes), node_.name, std::move(regions));
   }
+  // A number of one element, or each of a list, as sizes: known, or read by the run.
+  Expr emit_item(ValueId x, DimensionBounds bounds = {0});
+  Expr new_number(DimensionBounds bounds);  // that an item of this node is to read
+  std::vector<Expr> emit_items(ValueId x, DimensionBounds bounds = {0});
   // Numbers of which some depend on open dimensions.
   ValueId emit_sizes(std::vector<Expr> values, const Shape& shape);
   Import& import() { return import_; }

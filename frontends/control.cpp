@@ -12,7 +12,7 @@ namespace tw::frontends {
 Region::Region(Import& import, const std::string& branch)
     : import_(import), branch_(branch.empty() ? import.branch : branch) {
   graph_.name = import.graph.name;
-  graph_.symbols = import.graph.symbols;
+  graph_.symbols = variables_of(import.graph);
   graph_.equalities = import.graph.equalities;
   if (!branch.empty()) {
     const std::vector<Equality>& own = import.dimensions->equalities(branch);
@@ -99,7 +99,7 @@ std::vector<ValueId> emit_branch(Builder& b, ValueId condition, Region::Result f
 }
 
 std::vector<ValueId> emit_loop(
-    Builder& b, const Expr& steps, ValueId condition, const std::vector<ValueId>& carried,
+    Builder& b, const Expr& steps, ValueId condition, std::vector<ValueId> carried,
     const std::vector<int64_t>& reversed,
     const std::function<LoopStep(Region&, const Var& step, const std::vector<ValueId>&)>& body) {
   Region region(b.import());
@@ -110,6 +110,8 @@ std::vector<ValueId> emit_loop(
     before.push_back(region.add_input(value.name, value.type));
   }
   const LoopStep after = body(region, step, before);
+  carried.resize(after.carried.size());
+  region.keep_inputs(carried.size());
   if (after.condition != no_value) outputs.push_back(after.condition);
   outputs.insert(outputs.end(), after.carried.begin(), after.carried.end());
   outputs.insert(outputs.end(), after.kept.begin(), after.kept.end());

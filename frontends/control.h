@@ -24,6 +24,8 @@ class Region {
   Var add_step(const Expr& count);
   ValueId add_input(const std::string& name, const TensorType& type);
   const Value& outside(ValueId id) const { return graph_.values[id]; }  // of the graph before
+  // The last inputs that were added go again.
+  void keep_inputs(size_t count) { import_.graph.inputs.resize(count); }
   // A value of the graph before, in the region: constants and known sizes are there, others become inputs.
   ValueId capture(ValueId outside);
 
@@ -50,13 +52,14 @@ std::vector<ValueId> emit_branch(Builder& b, ValueId condition, Region::Result f
 
 struct LoopStep {
   ValueId condition = no_value;        // whether there is another step
-  std::vector<ValueId> carried, kept;  // the carried values after the step; what is kept of it
+  // The carried values after the step, but for last ones that no step has used and nobody wants; what is kept of it.
+  std::vector<ValueId> carried, kept;
 };
 // `body`: emits a step, whose number is the symbol, in the region.  `condition`: bool[] or no_value.  `reversed`: that
 // the last step's part comes first in what is kept, by position; empty: of none.  Results: the carried values, then
 // what was kept.
 std::vector<ValueId> emit_loop(
-    Builder& b, const Expr& steps, ValueId condition, const std::vector<ValueId>& carried,
+    Builder& b, const Expr& steps, ValueId condition, std::vector<ValueId> carried,
     const std::vector<int64_t>& reversed,
     const std::function<LoopStep(Region&, const Var& step, const std::vector<ValueId>&)>& body);
 

@@ -51,7 +51,8 @@ std::vector<Expr> not_positive(const Expr& a, const Expr& b) {
 }  // namespace
 
 // One entry a name: what it is called, as a variable: letters, digits and underscores.
-Expr OpenDimensions::dimension(const std::string& wanted, DimensionBounds bounds, std::vector<Var>& symbols) {
+Expr OpenDimensions::value_of(const std::string& wanted, DimensionBounds bounds, Source source,
+                              std::vector<Var>& symbols) {
   auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.wanted == wanted; });
   if (found == entries_.end()) {
     std::string name;
@@ -59,13 +60,26 @@ Expr OpenDimensions::dimension(const std::string& wanted, DimensionBounds bounds
     if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "n" + name;
     const auto is_taken = [&](const Entry& e) { return e.var.name() == name; };
     while (std::any_of(entries_.begin(), entries_.end(), is_taken)) name += "_";
-    found = entries_.insert(entries_.end(), {wanted, tw::dimension(name, bounds), Expr(), ""});
+    found = entries_.insert(entries_.end(), {wanted, source, tw::dimension(name, bounds), Expr(), ""});
   }
   const Expr value = found->value.is_defined() ? found->value : Expr(found->var);
   for (const Var& var : free_vars(value)) {
     if (std::find(symbols.begin(), symbols.end(), var) == symbols.end()) symbols.push_back(var);
   }
   return value;
+}
+
+Expr OpenDimensions::number(const std::string& wanted, DimensionBounds bounds) {
+  std::vector<Var> used;  // what it is made of is known where it is read
+  return value_of(wanted, bounds, Source::run, used);
+}
+
+bool OpenDimensions::has_number(const Expr& e) {
+  const auto vars = free_vars(e);
+  return std::any_of(vars.begin(), vars.end(), [&](const Var& var) {
+    const Entry* entry = find(var);
+    return entry && entry->source == Source::run;
+  });
 }
 
 OpenDimensions::Entry* OpenDimensions::find(const Var& var) {
@@ -132,6 +146,7 @@ bool OpenDimensions::set(const Var& var, const Expr& value, const std::string& n
   const bool is_within = can_prove(value >= Expr(bounds.low)) &&
                          (bounds.high == DimensionBounds{}.high || can_prove(value <= Expr(bounds.high)));
   if (!entry || entry->value.is_defined() || !is_within) return false;
+  if (entry->source == Source::inputs && has_number(value)) return false;  // it is there first
   replace(var, value);
   entry->value = value;
   entry->node = node;
@@ -139,7 +154,10 @@ bool OpenDimensions::set(const Var& var, const Expr& value, const std::string& n
 }
 
 // A run makes sure of it; the model goes on with b.
-bool OpenDimensions::rely_on(const Expr& a, const Expr& b, const std::string& node, const std::string& branch) {
+bool OpenDimensions::rely_on(const Expr& x, const Expr& y, const std::string& node, const std::string& branch) {
+  // What follows from both sides is known of one of them already.
+  Expr a = as_known_equal(x, equalities_[branch]), b = as_known_equal(y, equalities_[branch]);
+  if (as_int(a)) std::swap(a, b);
   const Interval difference = bounds_of(a - b);
   const bool is_possible = difference.low.value_or(0) <= 0 && difference.high.value_or(0) >= 0;
   std::vector<Equality>& equalities = equalities_[branch];

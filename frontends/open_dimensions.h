@@ -20,7 +20,11 @@ class OpenDimensions {
  public:
   // The dimension that the model or the caller calls so: a variable, or what it is known to be in terms of others.
   // `symbols` get the variables that are new in this import.
-  Expr dimension(const std::string& wanted, DimensionBounds bounds, std::vector<Var>& symbols);
+  Expr dimension(const std::string& wanted, DimensionBounds bounds, std::vector<Var>& symbols) {
+    return value_of(wanted, bounds, Source::inputs, symbols);
+  }
+  // The number that a node of that name reads in the run, which comes with no input: likewise.
+  Expr number(const std::string& wanted, DimensionBounds bounds);
   // Draws from what `node` demands, in a branch of that name or in none.  False: nothing that inputs or runs could be
   // held to follows.
   bool learn(const UnprovenDimensions& unproven, const std::string& node, const std::string& branch);
@@ -34,13 +38,17 @@ class OpenDimensions {
   std::vector<std::string> demands() const;
 
  private:
+  enum class Source { inputs, run };  // of a variable
   struct Entry {
     std::string wanted;
+    Source source;
     Var var;
     Expr value;        // not defined: the variable
     std::string node;  // that demands the bounds or the value
   };
+  Expr value_of(const std::string& wanted, DimensionBounds bounds, Source source, std::vector<Var>& symbols);
   Entry* find(const Var& var);
+  bool has_number(const Expr& e);
   bool hold_to(const Expr& condition, const std::string& node);
   bool set(const Var& var, const Expr& value, const std::string& node);
   void replace(const Var& var, const Expr& by);

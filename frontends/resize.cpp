@@ -32,7 +32,9 @@ class Numbers {
 ValueId source_positions(Builder& b, const Resize& resize, const ResizedAxis& a) {
   Numbers n(b);
   const ValueId in = n.number(a.in), out = n.number(a.out);
-  const ValueId scale = a.scale ? n.number(*a.scale) : n("divide", out, in);
+  const ValueId scale = a.computed_scale != no_value ? a.computed_scale
+                        : a.scale                    ? n.number(*a.scale)
+                                                     : n("divide", out, in);
   const ValueId length = n("multiply", scale, in), is_one = n("equal", length, 1.0);
   const ValueId last = n("subtract", in, 1.0), last_out = n("subtract", length, 1.0);
   const ValueId position = emit_cast(b, b.emit("range", {}, attributes_of({{"count", std::vector<Expr>{a.out}}})), f64);
@@ -41,10 +43,12 @@ ValueId source_positions(Builder& b, const Resize& resize, const ResizedAxis& a)
     return n.where(is_one, n.number(0.0), n("divide", n("multiply", position, last), last_out));
   if (m == Coordinates::asymmetric) return n("divide", position, scale);
   if (m == Coordinates::crop_and_resize) {
-    const double span = a.roi_end - a.roi_start;
-    const ValueId middle = n("divide", n("multiply", span, last), 2.0);
+    const bool is_known = a.computed_roi[0] == no_value;
+    const ValueId start = is_known ? n.number(a.roi_start) : a.computed_roi[0];
+    const ValueId end = is_known ? n.number(a.roi_end) : a.computed_roi[1];
+    const ValueId span = n("subtract", end, start), middle = n("multiply", n("add", start, end), n("multiply", last, 0.5));
     const ValueId along = n("divide", n("multiply", n("multiply", position, span), last), last_out);
-    return n("add", n.where(is_one, middle, along), n("multiply", a.roi_start, last));
+    return n.where(is_one, middle, n("add", along, n("multiply", start, last)));
   }
   const ValueId half_pixel = n("subtract", n("divide", n("add", position, 0.5), scale), 0.5);
   if (m == Coordinates::pytorch_half_pixel) return n.where(is_one, n.number(-0.5), half_pixel);
@@ -87,7 +91,8 @@ struct Taps {
 Taps interpolation_taps(Builder& b, const Resize& resize, const ResizedAxis& a) {
   Numbers n(b);
   const bool is_cubic = resize.interpolation == Interpolation::cubic;
-  if (resize.antialias && !a.scale && !(as_int(a.in) && as_int(a.out))) b.refuse("antialias between open sizes");
+  if (resize.antialias && !a.scale && !(as_int(a.in) && as_int(a.out) && a.computed_scale == no_value))
+    b.refuse("antialias between open sizes");
   const double scale = a.scale            ? *a.scale
                        : resize.antialias ? static_cast<double>(*as_int(a.out)) / static_cast<double>(*as_int(a.in))
                                           : 1;
@@ -120,6 +125,7 @@ Taps interpolation_taps(Builder& b, const Resize& resize, const ResizedAxis& a) 
 // Whole factors repeat elements: [… d …] → [… d, 1 …] → [… d, f …] → [… d·f …], which needs no table.
 std::optional<int64_t> repeat_factor(Builder& b, const Resize& resize, const ResizedAxis& a) {
   const auto in = as_int(a.in), out = as_int(a.out);
+  if (a.computed_scale != no_value || a.computed_roi[0] != no_value) return std::nullopt;
   if (in && out && (*in == 0 || *out % *in != 0)) return std::nullopt;
   if ((!in || !out) && (!a.scale || *a.scale != std::floor(*a.scale))) return std::nullopt;
   // All elements of an open size are alike: a few show how they are repeated.
@@ -183,7 +189,7 @@ ValueId emit_resize(Builder& b, ValueId x, const Resize& resize, std::vector<Res
     const int64_t in = as_int(a.in).value_or(1), out = as_int(a.out).value_or(1);
     if (!(growth(a) > 0) || out < 0 || out > limit || in < 1) b.refuse("a scale or size outside 1 … 2^20");
     const bool is_same =
-        is_same_dim(a.in, a.out) && growth(a) == 1 && resize.coordinates != Coordinates::crop_and_resize;
+        is_same_dim(a.in, a.out) && growth(a) == 1 && a.computed_scale == no_value && resize.coordinates != Coordinates::crop_and_resize;
     if (!is_same) x = resize_axis(b, x, resize, a);
   }
   return x;

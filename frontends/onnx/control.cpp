@@ -9,23 +9,41 @@
 namespace tw::frontends::onnx {
 namespace {
 
-// Branches whose results differ, on sizes: the model goes on with one of them.  Exporters write so what takes a
-// dimension away where it is 1.
-void require_same_types(const relay::Graph& a, const relay::Graph& b, const Expr& truth, Context& context) {
+// The result's dimension is a number that both branches read, each what it is there.
+void read_size(relay::Graph& branch, size_t output, int axis, const Expr& number) {
+  const ValueId result = branch.outputs[output];
+  const std::vector<Expr> size{branch.values[result].type.shape[axis]}, count{number};
+  const ValueId own =
+      branch.add_node("sizes", {}, attributes_of({{"values", size}, {"shape", std::vector<int64_t>{}}}))[0];
+  branch.add_node("item", {own}, attributes_of({{"number", count}}));
+  const ValueId all = branch.add_node("range", {}, attributes_of({{"count", count}}))[0];
+  branch.outputs[output] = branch.add_node("gather", {result, all}, attributes_of({{"axis", int64_t{axis}}}))[0];
+}
+
+bool is_same_in(const relay::Graph& branch, const Expr& x, const Expr& y) {
+  return is_same_dim(as_known_equal(x, branch.equalities), as_known_equal(y, branch.equalities));
+}
+
+// Branches whose results differ in rank, on sizes: the model goes on with one of them.  Exporters write so what takes a
+// dimension away where it is 1.  Where sizes differ, the result has the size of what was taken.
+void unite_types(relay::Graph& a, relay::Graph& b, const Expr& truth, Context& context) {
   if (a.outputs.size() != b.outputs.size()) context.refuse("branches with different numbers of results");
   for (size_t i = 0; i < a.outputs.size(); ++i) {
     const TensorType &x = a.values[a.outputs[i]].type, &y = b.values[b.outputs[i]].type;
-    bool is_same = x.dtype == y.dtype && x.rank() == y.rank();
-    for (int d = 0; is_same && d < x.rank(); ++d) {
-      const auto m = as_int(x.shape[d]), n = as_int(y.shape[d]);
-      is_same = !m || !n || *m == *n;
-    }
+    const bool is_same = x.dtype == y.dtype && x.rank() == y.rank();
     const auto* comparison = !is_same && truth.is_defined() ? truth.as<Binary>() : nullptr;
     if (comparison && (comparison->op == BinaryOp::eq || comparison->op == BinaryOp::ne))
       context.assume_equal(comparison->a, comparison->b);
     if (!is_same)
       context.refuse("results of different types, " + to_string(x) + " and " + to_string(y) +
                      ", on a condition that a run decides");
+    for (int d = 0; d < a.values[a.outputs[i]].type.rank(); ++d) {
+      const Expr m = a.values[a.outputs[i]].type.shape[d], n = b.values[b.outputs[i]].type.shape[d];
+      if (is_same_in(a, m, n) || is_same_in(b, m, n)) continue;
+      const Expr number = context.new_number({0});
+      read_size(a, i, d, number);
+      read_size(b, i, d, number);
+    }
   }
 }
 
@@ -45,14 +63,14 @@ std::vector<ValueId> import_if(Context& context, const std::string& name, const 
     Region region(context.import(), place);
     regions.push_back(region.finish(add_graph(*branch, place, &region, {})));
   }
-  require_same_types(regions[0].graph, regions[1].graph, truth, context);
+  unite_types(regions[0].graph, regions[1].graph, truth, context);
   return emit_branch(context, emit_reshape(context, condition, {}), std::move(regions[0]), std::move(regions[1]));
 }
 
 // What a step changes has one type.
 void require_carried(const Region& region, const std::vector<ValueId>& before, const std::vector<ValueId>& after,
                      Context& context) {
-  for (size_t i = 0; i < before.size(); ++i) {
+  for (size_t i = 0; i < after.size(); ++i) {
     const TensorType &x = region.outside(before[i]).type, &y = context.type(after[i]);
     if (x.dtype != y.dtype || x.rank() != y.rank()) {
       context.refuse("a value that is " + to_string(x) + " before and " + to_string(y) + " after a step");
@@ -65,6 +83,8 @@ void require_carried(const Region& region, const std::vector<ValueId>& before, c
   }
 }
 
+constexpr int64_t most_kept = int64_t{1} << 24;  // steps of a loop that keeps something of each
+
 // As many steps as are known, or as there can be: then a condition ends the loop.
 std::vector<ValueId> import_loop(Context& context, const std::string& name, const AddGraph& add_graph) {
   const Graph& graph = context.attribute_graph("body");
@@ -74,47 +94,45 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
   const ValueId count = context.optional_input(0);
   ValueId condition = context.optional_input(1);
   Expr steps(std::numeric_limits<int64_t>::max());
-  const Expr known_count = count == no_value ? steps : context.known_number(count);
-  if (known_count.is_defined()) steps = max(known_count, 0);
+  if (count != no_value) steps = max(context.emit_item(count, {}), 0);
   if (condition != no_value) {
     const Expr truth = context.known_truth(condition);
     const auto known = truth.is_defined() ? as_int(truth) : std::nullopt;
     if (known && *known == 0) steps = 0;
     condition = known ? no_value : emit_reshape(context, condition, {});
   }
-  // A count that a run computes is compared in each step.
-  const auto is_below_count = [&](Region* region, const Expr& step) {
-    const ValueId limit = region ? region->capture(count) : count;
-    return context.emit("less", {context.emit_sizes({step}, {}), emit_reshape(context, limit, {})});
-  };
-  if (!known_count.is_defined()) {
-    const ValueId has_first = is_below_count(nullptr, 0);
-    condition = condition == no_value ? has_first : context.emit("logical_and", {condition, has_first});
-  }
   std::vector<ValueId> carried;
   for (size_t i = 0; i < carried_count; ++i) carried.push_back(context.input(2 + i));
-  return emit_loop(context, simplify(steps), condition, carried, {},
-                   [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
-                     std::vector<ValueId> inputs{context.emit_sizes({step}, {}), emit_scalar(context, boolean, 1)};
-                     inputs.insert(inputs.end(), before.begin(), before.end());
-                     const std::vector<ValueId> results = add_graph(graph, name, &region, inputs);
-                     LoopStep after;
-                     const Expr truth = context.known_truth(results[0]);
-                     const bool goes_on = truth.is_defined() && as_int(truth).value_or(0) != 0;
-                     if (!goes_on) after.condition = emit_reshape(context, results[0], {});
-                     if (!known_count.is_defined()) {
-                       const ValueId has_next = is_below_count(&region, Expr(step) + 1);
-                       after.condition = goes_on ? has_next : context.emit("logical_and", {after.condition, has_next});
-                     } else if (goes_on && condition != no_value) {
-                       after.condition = emit_scalar(context, boolean, 1);
-                     }
-                     after.carried.assign(results.begin() + 1, results.begin() + 1 + carried_count);
-                     after.kept.assign(results.begin() + 1 + carried_count, results.end());
-                     require_carried(region, carried, after.carried, context);
-                     if (after.condition != no_value && !after.kept.empty())
-                       context.refuse("results of each step where a run decides how many there are");
-                     return after;
-                   });
+  const bool has_kept = graph.outputs.size() > carried_count + 1;
+  bool is_ended = condition != no_value;  // by a condition: the steps that were done are counted
+  if (has_kept) carried.push_back(emit_scalar(context, i64, 0));
+  std::vector<ValueId> results =
+      emit_loop(context, simplify(steps), condition, carried, {},
+                [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
+                  std::vector<ValueId> inputs{context.emit_sizes({step}, {}), emit_scalar(context, boolean, 1)};
+                  inputs.insert(inputs.end(), before.begin(), before.begin() + carried_count);
+                  const std::vector<ValueId> results = add_graph(graph, name, &region, inputs);
+                  LoopStep after;
+                  const Expr truth = context.known_truth(results[0]);
+                  const bool goes_on = truth.is_defined() && as_int(truth).value_or(0) != 0;
+                  if (!goes_on) after.condition = emit_reshape(context, results[0], {});
+                  if (goes_on && condition != no_value) after.condition = emit_scalar(context, boolean, 1);
+                  is_ended = is_ended || after.condition != no_value;
+                  after.carried.assign(results.begin() + 1, results.begin() + 1 + carried_count);
+                  after.kept.assign(results.begin() + 1 + carried_count, results.end());
+                  if (has_kept && is_ended) after.carried.push_back(context.emit_sizes({Expr(step) + 1}, {}));
+                  require_carried(region, carried, after.carried, context);
+                  if (has_kept && as_int(simplify(steps)).value_or(0) > most_kept)
+                    context.refuse("results of each step of a loop that only its condition ends");
+                  return after;
+                });
+  if (!has_kept || !is_ended) return results;
+  const ValueId done = results[carried_count];
+  results.erase(results.begin() + static_cast<ptrdiff_t>(carried_count));
+  const Expr count_done = context.emit_item(done);
+  for (size_t i = carried_count; i < results.size(); ++i)
+    results[i] = emit_slice(context, results[i], 0, Expr(0), count_done);
+  return results;
 }
 
 std::vector<ValueId> import_scan(Context& context, const std::string& name, const AddGraph& add_graph) {

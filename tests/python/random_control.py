@@ -77,7 +77,7 @@ class Model:
 
     def simple(self, scope: Scope) -> None:
         x = self.any_float(scope)
-        kind = self.random.integers(8)
+        kind = self.random.integers(10)
         if kind == 0:
             result = self.emit(scope, "MatMul", [x, self.constant(self.weights())])
         elif kind == 1:
@@ -97,10 +97,24 @@ class Model:
             result = self.emit(scope, "Add", [x, self.emit(scope, "Mul", [step, self.constant(np.float32(0.125))])])
         elif kind == 6:
             result = self.emit(scope, "Identity", [x])
+        elif kind == 8:
+            result = self.emit(scope, "Add", [x, self.sum_of_some_rows(scope, x)])
         else:
             result = self.emit(scope, "Add", [x, self.any_float(scope)])
         # Values stay small, so that rounding errors do.
         scope.floats.append(self.emit(scope, "Tanh", [result]) if kind != 6 else result)
+
+    def sum_of_some_rows(self, scope: Scope, x: str) -> str:
+        """As many as an input says, or those that data chooses: tensors of sizes that only the run knows."""
+        if self.chance(0.5):
+            count = self.emit(scope, "Reshape", ["count", self.constant(np.array([1]))])
+            some = self.emit(scope, "Slice", [x, self.constant(np.array([0])), count, self.constant(np.array([0]))])
+        else:
+            column = self.emit(scope, "Gather", [x, self.constant(np.int64(self.random.integers(WIDTH)))], axis=1)
+            mask = self.emit(scope, "Greater", [column, self.constant(np.float32(self.random.normal()))])
+            some = self.emit(scope, "Compress", [x, mask], axis=0)
+        grown = self.emit(scope, "Sin", [some])
+        return self.emit(scope, "ReduceSum", [grown, self.constant(np.array([0]))], keepdims=1)
 
     def weights(self):
         return self.random.standard_normal((WIDTH, WIDTH)).astype(np.float32) * np.float32(0.5)

@@ -14,13 +14,18 @@ pytest.importorskip("onnxruntime")
 import open_cases  # noqa: E402
 
 IS_OPEN = r"dimension \d of .* is open, which this use of the operator cannot be"
-# What is refused: the scale of a head, and how its elements are turned, need its size.
+MANY = "as many sizes as a run says"
+# What is refused: the scale of a head, and how its elements are turned, need its size; and results of any rank.
 REFUSED = {
+    ("ConstantOfShape", "one"): MANY,
+    ("ConstantOfShape", "two"): MANY,
+    ("ConstantOfShape", "all"): MANY,
     ("Attention", "two"): IS_OPEN,
     ("Attention", "all"): IS_OPEN,
     ("RotaryEmbedding", "two"): IS_OPEN,
     ("RotaryEmbedding", "all"): IS_OPEN,
 }
+NEVER_RUN = {"test_maxunpool_export_with_output_shape"}  # the sizes of the result are drawn too small for its windows
 # By its formula, the scale of a range of 0 is 0; the reference evaluator has 1 / 255.  It takes no notice of an LSTM's
 # sequence_lens (test_control_flow.py compares these with ONNX Runtime).
 DIFFER = {(operator, opening) for operator in ("DynamicQuantizeLinear", "LSTM") for opening in open_cases.OPENINGS}
@@ -36,7 +41,7 @@ def test_cases_of_the_suite(opening):
         assert re.search(REFUSED[key], message), f"{key}: {message}"
     wrong = {(o.operator, opening): o.message for o in outcomes if o.status == "wrong"}
     assert wrong.keys() == {key for key in DIFFER if key[1] == opening}, wrong
-    assert [o.case for o in outcomes if o.status == "right" and not o.runs] == []
+    assert {o.case for o in outcomes if o.status == "right" and not o.runs} <= NEVER_RUN
 
 
 def compiled(nodes, shape, constants=(), opset=18):

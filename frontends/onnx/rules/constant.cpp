@@ -22,7 +22,7 @@ ValueId import_constant(Context& c) {
 }
 
 ValueId import_constant_of_shape(Context& c) {
-  const std::vector<Expr> shape = c.known_dims(0);
+  const std::vector<Expr> shape = c.read_dims(0);
   if (std::any_of(shape.begin(), shape.end(), [](const Expr& dim) { return as_int(dim).value_or(0) < 0; })) {
     throw Error(ErrorCode::shape, "ConstantOfShape: a negative dimension\n  help: dimensions are 0 or more");
   }
@@ -84,7 +84,29 @@ ValueId import_open_range(Context& c) {
   return c.emit("add", {c.input(0), c.emit("multiply", {range, c.input(2)})});
 }
 
+// Of numbers that only the run knows: start + i · delta, where i · delta comes before the limit.
+ValueId import_computed_range(Context& c) {
+  const DType dtype = dtype_of(c, c.input(0)), wide = dtype.is_float() ? f64 : i64;
+  ValueId in[3];
+  for (size_t i = 0; i < 3; ++i) in[i] = emit_reshape(c, c.input(i), {});
+  const auto number = [&](size_t i) { return emit_cast(c, in[i], wide); };
+  const ValueId way = c.emit("subtract", {number(1), number(0)}), delta = number(2);
+  ValueId count;
+  if (dtype.is_float()) {
+    count = emit_cast(c, c.emit("ceil", {c.emit("divide", {way, delta})}), i64);
+  } else {
+    const ValueId one = emit_scalar(c, i64, 1), is_up = c.emit("less", {emit_scalar(c, i64, 0), delta});
+    const ValueId room = c.emit("where", {is_up, c.emit("subtract", {delta, one}), c.emit("add", {delta, one})});
+    count = c.emit("divide", {c.emit("add", {way, room}), delta});
+  }
+  const Expr elements = c.emit_item(c.emit("maximum", {count, emit_scalar(c, i64, 0)}));
+  const ValueId steps = emit_cast(c, emit_range(c, elements, {elements}), dtype);
+  return c.emit("add", {in[0], c.emit("multiply", {steps, in[2]})});
+}
+
 ValueId import_range(Context& c) {
+  for (size_t i = 0; i < 3; ++i)
+    if (!c.is_known(i)) return import_computed_range(c);
   for (size_t i = 0; i < 3; ++i)
     if (!c.constant(c.input(i))) return import_open_range(c);
   const NDArray &start = known_scalar(c, 0), &limit = known_scalar(c, 1), &delta = known_scalar(c, 2);

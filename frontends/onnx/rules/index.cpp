@@ -1,5 +1,6 @@
 // Gathers, scatters into caches, and what is chosen by index.
 #include <algorithm>
+#include <limits>
 
 #include "frontends/onnx/rules.h"
 #include "tensor_ir/arith/simplify.h"
@@ -36,20 +37,18 @@ ValueId import_gather(Context& c) {
 // [i == position ? on : off] over a new axis.  Indices from -depth on count from the end; those outside give `off`
 // only.
 ValueId import_one_hot(Context& c) {
-  const NDArray* depth_array = c.constant(c.input(1));
-  if (!depth_array || depth_array->size() != 1) c.refuse("depth must be known at import");
-  const int64_t depth =
-      depth_array->dtype().is_float() ? static_cast<int64_t>(depth_array->get_float(0)) : depth_array->get_int(0);
-  if (depth < 0 || depth > (1 << 24)) c.refuse("depth=" + std::to_string(depth));
+  const ValueId depth_value = emit_cast(c, c.input(1), i64);
+  const Expr depth = c.emit_item(depth_value);
+  if (as_int(depth).value_or(0) < 0 || as_int(depth).value_or(0) > (1 << 24)) c.refuse("depth=" + to_text(depth));
   ValueId indices = emit_cast(c, c.input(0), i64);
   std::vector<Expr> dims = c.type(indices).shape;
   const int rank = static_cast<int>(dims.size()) + 1, axis = rule_axis(c, c.attribute_int("axis", -1), rank);
   const ValueId is_negative = c.emit("less", {indices, emit_ints(c, {0}, {}, i64)});
-  indices = c.emit("where", {is_negative, c.emit("add", {indices, emit_ints(c, {depth}, {}, i64)}), indices});
+  indices = c.emit("where", {is_negative, c.emit("add", {indices, c.emit_sizes({depth}, {})}), indices});
   dims.insert(dims.begin() + axis, Expr(1));
   std::vector<Expr> positions(rank - axis, Expr(1));
-  positions[0] = Expr(depth);
-  const ValueId hit = c.emit("equal", {emit_reshape_open(c, indices, dims), emit_range(c, Expr(depth), positions)});
+  positions[0] = depth;
+  const ValueId hit = c.emit("equal", {emit_reshape_open(c, indices, dims), emit_range(c, depth, positions)});
   auto value = [&](int64_t i) { return emit_reshape(c, emit_slice(c, c.input(2), 0, i, 1), {}); };
   return c.emit("where", {hit, value(1), value(0)});
 }
@@ -68,19 +67,30 @@ ValueId import_trilu(Context& c) {
   return c.emit("where", {keep, x, emit_scalar(c, dtype_of(c, x), 0)});
 }
 
+// Where a list of bools is true.
+ValueId emit_positions(Context& c, ValueId mask) {
+  const Expr length = c.type(mask).shape[0];
+  const ValueId count = emit_reduce(c, "reduce_sum", emit_cast(c, mask, i64), {0}, false);
+  const Expr found = c.emit_item(count, {0, as_int(length).value_or(DimensionBounds{}.high)});
+  return c.emit_all("positions", {mask}, attributes_of({{"count", std::vector<Expr>{found}}}))[0];
+}
+
 ValueId import_compress(Context& c) {
-  const NDArray* condition = c.constant(c.input(1));
-  if (!condition) c.refuse("its condition is computed by the model, so that the result's shape is not known");
-  Ints chosen;
-  for (int64_t i = 0; i < condition->size(); ++i) {
-    if (condition->get_int(i) != 0) chosen.push_back(i);
-  }
   ValueId x = c.input(0);
   int axis = 0;
   if (c.has_attribute("axis"))
     axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, x));
   else
     x = emit_reshape_open(c, x, {simplify(product_of(c.type(x).shape))});
+  const NDArray* condition = c.constant(c.input(1));
+  if (!condition) {
+    if (rank_of(c, c.input(1)) != 1) malformed("Compress: its condition is a list");
+    return c.emit("gather", {x, emit_positions(c, c.input(1))}, attributes_of({{"axis", int64_t{axis}}}));
+  }
+  Ints chosen;
+  for (int64_t i = 0; i < condition->size(); ++i) {
+    if (condition->get_int(i) != 0) chosen.push_back(i);
+  }
   const Expr extent = c.type(x).shape[axis];
   while (!chosen.empty() && as_int(extent) && chosen.back() >= *as_int(extent)) chosen.pop_back();
   if (!chosen.empty() && !as_int(extent)) {
@@ -90,9 +100,43 @@ ValueId import_compress(Context& c) {
   return c.emit("gather", {x, c.emit_constant(int_array(chosen))}, attributes_of({{"axis", int64_t{axis}}}));
 }
 
+// Coordinates of elements that are not 0: [rank, found].
+ValueId emit_non_zero(Context& c, ValueId x) {
+  const std::vector<Expr> dims = rank_of(c, x) == 0 ? std::vector<Expr>{Expr(1)} : c.type(x).shape;
+  const Expr elements = simplify(product_of(dims));
+  const ValueId position = emit_positions(c, emit_cast(c, emit_reshape_open(c, x, {elements}), boolean));
+  const Expr found = c.type(position).shape[0];
+  std::vector<ValueId> rows;
+  Expr stride = elements;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    ValueId row = position;
+    if (d > 0) row = c.emit("modulo", {row, c.emit_sizes({stride}, {})});
+    std::vector<Expr> inner(dims.begin() + static_cast<ptrdiff_t>(d) + 1, dims.end());
+    stride = simplify(product_of(inner));
+    if (d + 1 < dims.size())
+      row = c.emit("divide", {row, c.emit_sizes({can_prove(stride >= 1) ? stride : max(stride, 1)}, {})});
+    rows.push_back(emit_reshape_open(c, row, {Expr(1), found}));
+  }
+  return emit_concat(c, rows, 0);
+}
+
+// Boxes of each class that overlap no better one: rows of image, class and box.
+ValueId import_non_max_suppression(Context& c) {
+  const auto number = [&](size_t input, DType dtype) {
+    if (!c.has_input(input)) return emit_scalar(c, dtype, input == 4 ? -std::numeric_limits<float>::infinity() : 0);
+    return emit_reshape(c, emit_cast(c, c.input(input), dtype), {});
+  };
+  const auto results = c.emit_all("non_max_suppression",
+                                  {c.input(0), c.input(1), number(2, i64), number(3, f32), number(4, f32)},
+                                  attributes_of({{"center", c.attribute_int("center_point_box", 0)}}));
+  const Expr most = c.type(results[0]).shape[0];
+  const Expr found = c.emit_item(results[1], {0, as_int(most).value_or(DimensionBounds{}.high)});
+  return emit_slice(c, results[0], 0, Expr(0), found);
+}
+
 ValueId import_non_zero(Context& c) {
   const NDArray* x = c.constant(c.input(0));
-  if (!x) c.refuse("the result's shape depends on data");
+  if (!x) return emit_non_zero(c, c.input(0));
   Ints found;
   for (int64_t i = 0; i < x->size(); ++i) {
     if (x->dtype().is_float() ? x->get_float(i) != 0 : x->get_int(i) != 0) found.push_back(i);
@@ -145,6 +189,7 @@ std::vector<Rule> index_rules() {
       rule("Trilu", 14, import_trilu),
       rule("Compress", 9, import_compress),
       rule("NonZero", 9, import_non_zero),
+      rule("NonMaxSuppression", 10, import_non_max_suppression),
       rule("TensorScatter", 24, import_tensor_scatter),
   };
 }

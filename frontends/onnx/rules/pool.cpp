@@ -115,7 +115,7 @@ ValueId import_max_unpool(Context& c) {
     return c.emit("max_unpool", {c.input(0), c.input(1)}, attributes_of({{"shape", inferred}}));
   }
   // The offsets are those of the inferred shape: its data is put into the corner of the wanted one.
-  const std::vector<Expr> shape = c.known_dims(2);
+  const std::vector<Expr> shape = c.read_dims(2);
   if (shape.size() != dims.size()) c.refuse("an output_shape of another rank");
   ValueId y = c.emit("max_unpool", {c.input(0), c.input(1)}, attributes_of({{"shape", inferred}}));
   std::vector<Expr> after(2 * shape.size(), Expr(0));

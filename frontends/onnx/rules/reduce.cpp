@@ -1,7 +1,9 @@
 // Reductions over axes, and what is composed from them.
 #include <cmath>
 
+#include "frontends/computed.h"
 #include "frontends/onnx/rules.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
 namespace {
@@ -11,6 +13,8 @@ struct ReduceArguments {
   std::vector<int> axes;
   bool keepdims;
   bool is_noop;
+  ValueId computed = no_value;  // bool[rank]: which axes, where only a run knows them
+  int computed_count = 0;
 };
 
 ReduceArguments arguments_of(Context& c) {
@@ -20,12 +24,43 @@ ReduceArguments arguments_of(Context& c) {
   // As many axes as there are, whatever their order: all of them.
   const bool has_all =
       c.has_input(1) && !c.is_known(1) && rank > 0 && is_const_int(product_of(c.type(c.input(1)).shape), rank);
+  if (c.has_input(1) && !c.is_known(1) && !has_all && rank > 0) {
+    const auto count = as_int(simplify(product_of(c.type(c.input(1)).shape)));
+    if (!count) c.refuse("as many axes as a run says");
+    result.computed = emit_is_chosen(c, c.input(1), rank);
+    result.computed_count = static_cast<int>(*count);
+    return result;
+  }
   result.axes = has_all ? axes_from(c, x) : rule_axes(c, axes_of(c, 1), rank);
   if (result.axes.empty()) {
     result.is_noop = c.attribute_int("noop_with_empty_axes", 0) != 0;
     if (!result.is_noop) result.axes = axes_from(c, x);
   }
   return result;
+}
+
+using Reduction = std::function<ValueId(ValueId x, const std::vector<int>& axes, bool keepdims)>;
+
+// Axes that only a run knows are taken one after the other: each is reduced and left as it is, and one of both chosen.
+ValueId reduce(Context& c, ValueId x, const ReduceArguments& a, const Reduction& by) {
+  if (a.computed == no_value) return by(x, a.axes, a.keepdims);
+  Integers n(c);
+  for (int axis = 0; axis < rank_of(c, x); ++axis) {
+    const ValueId is_reduced = n.at(a.computed, axis);
+    std::vector<Expr> shape = c.type(x).shape;
+    shape[axis] = c.emit_item(n.where(is_reduced, n.number(1), n.size(shape[axis])));
+    const ValueId reduced = emit_broadcast_open(c, by(x, {axis}, true), shape);
+    const ValueId same =
+        c.emit("gather", {x, emit_range(c, shape[axis], {shape[axis]})}, attributes_of({{"axis", int64_t{axis}}}));
+    x = c.emit("where", {is_reduced, reduced, same});
+  }
+  return a.keepdims ? x : emit_squeeze(c, x, a.computed, a.computed_count);
+}
+
+Reduction reduction_by(Context& c, const std::string& op) {
+  return [&c, op](ValueId x, const std::vector<int>& axes, bool keepdims) {
+    return emit_reduce(c, op, x, axes, keepdims);
+  };
 }
 
 using Step = ValueId (*)(Context&, ValueId);
@@ -36,7 +71,7 @@ Rule reduce_rule(const std::string& op_type, const std::string& op, Step before 
     const ReduceArguments a = arguments_of(c);
     auto all = [&](ValueId x) {
       if (before) x = before(c, x);
-      if (!a.is_noop) x = emit_reduce(c, op, x, a.axes, a.keepdims);
+      if (!a.is_noop) x = reduce(c, x, a, reduction_by(c, op));
       return after ? after(c, x) : x;
     };
     return before || after ? in_accumulator(c, a.x, all) : all(a.x);
@@ -48,7 +83,7 @@ Rule extremum_rule(const std::string& op_type, const std::string& of_numbers, co
     const ReduceArguments a = arguments_of(c);
     if (a.is_noop) return a.x;
     const bool is_bool = dtype_of(c, a.x).is_bool();
-    return emit_reduce(c, is_bool ? of_bools : of_numbers, a.x, a.axes, a.keepdims);
+    return reduce(c, a.x, a, reduction_by(c, is_bool ? of_bools : of_numbers));
   });
 }
 
@@ -71,20 +106,21 @@ ValueId import_log_sum_exp(Context& c) {
   const ReduceArguments a = arguments_of(c);
   if (!dtype_of(c, a.x).is_float()) c.refuse("integers");
   if (a.is_noop) return a.x;
-  return in_accumulator(c, a.x, [&](ValueId x) {
+  const Reduction by = [&](ValueId x, const std::vector<int>& axes, bool keepdims) {
     const DType dtype = dtype_of(c, x);
-    ValueId largest = emit_reduce(c, "reduce_max", x, a.axes, true);
+    ValueId largest = emit_reduce(c, "reduce_max", x, axes, true);
     largest = c.emit("where", {c.emit("is_inf", {largest}), emit_scalar(c, dtype, 0), largest});
-    const ValueId sum = emit_reduce(c, "reduce_sum", c.emit("exp", {c.emit("subtract", {x, largest})}), a.axes, true);
+    const ValueId sum = emit_reduce(c, "reduce_sum", c.emit("exp", {c.emit("subtract", {x, largest})}), axes, true);
     const ValueId result = c.emit("add", {c.emit("log", {sum}), largest});
-    if (a.keepdims) return result;
+    if (keepdims) return result;
     std::vector<Expr> shape;
     const std::vector<Expr>& dims = c.type(result).shape;
     for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
-      if (!contains(a.axes, i)) shape.push_back(dims[i]);
+      if (!contains(axes, i)) shape.push_back(dims[i]);
     }
     return emit_reshape_open(c, result, shape);
-  });
+  };
+  return in_accumulator(c, a.x, [&](ValueId x) { return reduce(c, x, a, by); });
 }
 
 Rule arg_rule(const std::string& op_type, const std::string& op) {

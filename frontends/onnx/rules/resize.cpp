@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "frontends/computed.h"
 #include "frontends/onnx/rules.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/text/printer.h"
@@ -51,6 +52,43 @@ std::vector<ResizedAxis> axes_by_scales(Context& c, const Floats& scales, const 
   return result;
 }
 
+// By scales that only a run knows: so are the sizes.
+std::vector<ResizedAxis> axes_by_computed_scales(Context& c, ValueId scales, const std::vector<int>& axes) {
+  Integers n(c);
+  scales = emit_cast(c, scales, f64);
+  if (!is_const_int(product_of(c.type(scales).shape), std::ssize(axes)))
+    c.refuse("scales of another length than the axes");
+  std::vector<ResizedAxis> result;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Expr in = c.type(c.input(0)).shape[axes[i]];
+    const ValueId scale = n.at(scales, static_cast<int64_t>(i));
+    const ValueId size = c.emit("floor", {n("multiply", scale, emit_cast(c, n.size(in), f64))});
+    ResizedAxis axis{axes[i], in, c.emit_item(emit_cast(c, size, i64), {1})};
+    axis.computed_scale = scale;
+    result.push_back(axis);
+  }
+  return result;
+}
+
+// One scale for all axes, from sizes that only a run knows.
+std::vector<ResizedAxis> axes_by_computed_sizes(Context& c, const std::vector<int>& axes, const std::string& policy) {
+  Integers n(c);
+  const ValueId sizes = emit_cast(c, c.input(3), f64);
+  std::vector<Expr> dims;
+  for (const int axis : axes) dims.push_back(c.type(c.input(0)).shape[axis]);
+  const ValueId in = emit_cast(c, c.emit_sizes(dims, {std::ssize(dims)}), f64), ratios = n("divide", sizes, in);
+  const ValueId scale = emit_reduce(c, policy == "not_larger" ? "reduce_min" : "reduce_max", ratios, {0}, false);
+  const ValueId exact = n("multiply", scale, in), half = emit_scalar(c, f64, 0.5);
+  const std::vector<Expr> out = c.emit_items(emit_cast(c, c.emit("floor", {n("add", exact, half)}), i64), {1});
+  std::vector<ResizedAxis> result;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    ResizedAxis axis{axes[i], dims[i], out[i]};
+    axis.computed_scale = scale;
+    result.push_back(axis);
+  }
+  return result;
+}
+
 using Interpolation = Resize::Interpolation;
 using Coordinates = Resize::Coordinates;
 using Rounding = Resize::Rounding;
@@ -80,20 +118,24 @@ T named(Context& c, const char* attribute, const std::pair<const char*, T> (&row
 }
 
 ValueId import_resize(Context& c) {
-  const std::vector<Expr>& dims = c.type(c.input(0)).shape;
+  const std::vector<Expr> dims = c.type(c.input(0)).shape;
   const std::vector<int> axes = chosen_axes(c, c.input(0));
   std::vector<ResizedAxis> plan;
   if (has_elements(c, 3)) {
-    const std::vector<Expr> sizes = c.known_dims(3);
-    if (sizes.size() != axes.size()) c.refuse("sizes of another length than the axes");
     const std::string policy = c.attribute_string("keep_aspect_ratio_policy", "stretch");
+    const bool keeps_ratio = policy != "stretch" && !c.is_known(3);
+    const std::vector<Expr> sizes = keeps_ratio ? std::vector<Expr>(axes.size(), Expr(1)) : c.read_dims(3, {1});
+    if (sizes.size() != axes.size() || !is_const_int(product_of(c.type(c.input(3)).shape), std::ssize(axes)))
+      c.refuse("sizes of another length than the axes");
     if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller")
       c.refuse("keep_aspect_ratio_policy=\"" + policy + "\"");
     for (size_t i = 0; i < axes.size(); ++i) {
       if (as_int(sizes[i]).value_or(1) < 1 || as_int(dims[axes[i]]).value_or(1) < 1) c.refuse("a size of 0");
       plan.push_back({axes[i], dims[axes[i]], sizes[i]});
     }
-    if (policy != "stretch") {
+    if (keeps_ratio) {
+      plan = axes_by_computed_sizes(c, axes, policy);
+    } else if (policy != "stretch") {
       double common = 0;
       for (const ResizedAxis& a : plan) {
         if (!as_int(a.in) || !as_int(a.out)) c.refuse("keep_aspect_ratio_policy=\"" + policy + "\" of open sizes");
@@ -106,7 +148,8 @@ ValueId import_resize(Context& c) {
       }
     }
   } else if (has_elements(c, 2)) {
-    plan = axes_by_scales(c, constant_floats(c, 2), axes);
+    plan = c.constant(c.input(2)) ? axes_by_scales(c, constant_floats(c, 2), axes)
+                                  : axes_by_computed_scales(c, c.input(2), axes);
   } else {
     c.refuse("neither scales nor sizes");
   }
@@ -117,8 +160,16 @@ ValueId import_resize(Context& c) {
   resize.exclude_outside = c.attribute_int("exclude_outside", 0) != 0;
   resize.antialias = c.attribute_int("antialias", 0) != 0;
   if (resize.coordinates == Coordinates::crop_and_resize) {
-    const Floats roi = has_elements(c, 1) ? constant_floats(c, 1) : Floats();
-    if (roi.size() != 2 * plan.size()) c.refuse("roi of another length than twice the axes");
+    if (!has_elements(c, 1) || !is_const_int(product_of(c.type(c.input(1)).shape), 2 * std::ssize(plan)))
+      c.refuse("roi of another length than twice the axes");
+    const bool is_known = c.constant(c.input(1)) != nullptr;
+    const Floats roi = is_known ? constant_floats(c, 1) : Floats(2 * plan.size());
+    for (int side = 0; side < 2 && !is_known; ++side) {
+      Integers n(c);
+      for (size_t i = 0; i < plan.size(); ++i)
+        plan[i].computed_roi[side] =
+            n.at(emit_cast(c, c.input(1), f64), static_cast<int64_t>(i + side * plan.size()));
+    }
     for (size_t i = 0; i < plan.size(); ++i) plan[i].roi_start = roi[i], plan[i].roi_end = roi[plan.size() + i];
   }
   return emit_resize(c, c.input(0), resize, plan);
@@ -126,8 +177,13 @@ ValueId import_resize(Context& c) {
 
 // Opset 10's Resize and Upsample: positions from the corner, nearest below.
 ValueId import_upsample(Context& c) {
-  const Floats scales = c.input_count() > 1 ? constant_floats(c, 1) : c.attribute_floats("scales", {});
-  const std::vector<ResizedAxis> plan = axes_by_scales(c, scales, axes_from(c, c.input(0)));
+  const std::vector<int> axes = axes_from(c, c.input(0));
+  const bool is_computed = c.input_count() > 1 && !c.constant(c.input(1));
+  const Floats scales = is_computed             ? Floats()
+                        : c.input_count() > 1 ? constant_floats(c, 1)
+                                              : c.attribute_floats("scales", {});
+  const std::vector<ResizedAxis> plan =
+      is_computed ? axes_by_computed_scales(c, c.input(1), axes) : axes_by_scales(c, scales, axes);
   const bool is_linear = c.attribute_string("mode", "nearest") == "bilinear";
   const Resize resize{is_linear ? Interpolation::linear : named(c, "mode", interpolations), Coordinates::asymmetric,
                       Rounding::floor};

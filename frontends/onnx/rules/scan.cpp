@@ -36,9 +36,8 @@ Rule cumulate_rule(const std::string& op_type, bool product, int since) {
 }
 
 std::vector<ValueId> import_top_k(Context& c) {
-  const Ints given = c.opset() >= 10 ? c.constant_ints(1) : Ints{c.attribute_int("k", 0)};
-  if (given.size() != 1) c.refuse("k is no single number");
-  const int64_t k = given[0];
+  const std::vector<Expr> k = c.opset() >= 10 ? c.read_dims(1) : std::vector<Expr>{c.attribute_int("k", 0)};
+  if (k.size() != 1) c.refuse("k is no single number");
   return c.emit_all("top_k", {c.input(0)},
                     attributes_of({{"k", k},
                                    {"axis", int64_t{rule_axis(c, c.attribute_int("axis", -1), rank_of(c, c.input(0)))}},

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "frontends/computed.h"
 #include "frontends/onnx/rules.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/text/printer.h"
@@ -15,15 +16,34 @@ namespace {
   throw Error(ErrorCode::shape, c.op() + ": " + what + "\n  help: onnx.checker.check_model(model, full_check=True)");
 }
 
+// The shape that a run computes, of which elements say to copy or to infer one.
+ValueId computed_shape(Context& c, ValueId x, bool zero_is_zero) {
+  Integers n(c);
+  const std::vector<Expr> from = c.type(x).shape;
+  ValueId shape = emit_cast(c, c.input(1), i64);
+  const auto length = static_shape(c.type(shape));
+  if (!length || length->size() != 1) c.refuse("a shape of " + to_string(c.type(shape)));
+  if (!zero_is_zero) {
+    std::vector<Expr> copied = from;
+    copied.resize(static_cast<size_t>(length->at(0)), Expr(0));
+    shape = n.where(n("equal", shape, n.number(0)), c.emit_sizes(copied, *length), shape);
+  }
+  const ValueId is_inferred = n("equal", shape, n.number(-1));
+  const ValueId others = emit_reduce(c, "reduce_prod", n.where(is_inferred, n.number(1), shape), {0}, false);
+  const ValueId inferred = n("divide", n.size(simplify(product_of(from))), n("maximum", others, n.number(1)));
+  return n.where(is_inferred, inferred, shape);
+}
+
 ValueId import_reshape(Context& c) {
   const ValueId x = c.input(0);
-  const std::vector<Expr>& from = c.type(x).shape;
+  const std::vector<Expr> from = c.type(x).shape;
   // To one dimension, whatever is said of it: it has all elements.
   const std::vector<Expr>& wanted = c.type(c.input(1)).shape;
   if (!c.is_known(1) && wanted.size() == 1 && is_const_int(wanted[0], 1))
     return emit_reshape_open(c, x, {simplify(product_of(from))});
-  std::vector<Expr> shape = c.known_dims(1);
   const bool zero_is_zero = c.attribute_int("allowzero", 0) != 0;
+  if (!c.is_known(1)) return emit_reshape_open(c, x, c.emit_items(computed_shape(c, x, zero_is_zero)));
+  std::vector<Expr> shape = c.known_dims(1);
   int inferred = 0;
   Expr rest(1);
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -54,7 +74,7 @@ ValueId import_reshape(Context& c) {
 
 ValueId import_flatten(Context& c) {
   const ValueId x = c.input(0);
-  const std::vector<Expr>& dims = c.type(x).shape;
+  const std::vector<Expr> dims = c.type(x).shape;
   int64_t axis = c.attribute_int("axis", 1);
   const auto rank = static_cast<int64_t>(dims.size());
   if (axis < -rank || axis > rank) bad_shape(c, "axis " + std::to_string(axis) + " is outside the rank");
@@ -64,9 +84,16 @@ ValueId import_flatten(Context& c) {
   return emit_reshape_open(c, x, {simplify(rows), simplify(columns)});
 }
 
+// Of a list, which says how many dimensions there are then.
+int length_of(Context& c, ValueId list) {
+  const auto length = as_int(simplify(product_of(c.type(list).shape)));
+  if (!length) c.refuse("as many axes as a run says");
+  return static_cast<int>(*length);
+}
+
 ValueId import_squeeze(Context& c) {
   const ValueId x = c.input(0);
-  const std::vector<Expr>& dims = c.type(x).shape;
+  const std::vector<Expr> dims = c.type(x).shape;
   // As many axes as dimensions of 1: these, where all others are known to be larger.
   const auto is_one = [](const Expr& dim) { return is_const_int(dim, 1); };
   const bool is_clear = std::all_of(dims.begin(), dims.end(), [&](const Expr& dim) { return as_int(dim).has_value(); });
@@ -74,6 +101,8 @@ ValueId import_squeeze(Context& c) {
       c.has_input(1) && is_clear && !c.is_known(1) &&
       is_const_int(product_of(c.type(c.input(1)).shape), std::count_if(dims.begin(), dims.end(), is_one));
   const bool all = has_all || (!c.has_input(1) && !c.has_attribute("axes"));
+  if (!all && c.has_input(1) && !c.is_known(1))
+    return emit_squeeze(c, x, emit_is_chosen(c, c.input(1), rank_of(c, x)), length_of(c, c.input(1)));
   const std::vector<int> axes = all ? std::vector<int>() : rule_axes(c, axes_of(c, 1), rank_of(c, x));
   std::vector<Expr> shape;
   for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
@@ -86,7 +115,11 @@ ValueId import_squeeze(Context& c) {
 
 ValueId import_unsqueeze(Context& c) {
   const ValueId x = c.input(0);
-  const std::vector<Expr>& dims = c.type(x).shape;
+  const std::vector<Expr> dims = c.type(x).shape;
+  if (c.has_input(1) && !c.is_known(1)) {
+    const int rank = static_cast<int>(dims.size()) + length_of(c, c.input(1));
+    return emit_unsqueeze(c, x, emit_is_chosen(c, c.input(1), rank), rank);
+  }
   const Ints given = axes_of(c, 1);
   const int rank = static_cast<int>(dims.size() + given.size());
   const std::vector<int> axes = rule_axes(c, given, rank);
@@ -112,9 +145,21 @@ ValueId import_transpose(Context& c) {
 
 ValueId import_expand(Context& c) {
   const ValueId x = c.input(0);
-  const std::vector<Expr>& dims = c.type(x).shape;
-  std::vector<Expr> shape = c.known_dims(1);
-  while (shape.size() < dims.size()) shape.insert(shape.begin(), Expr(1));
+  const std::vector<Expr> dims = c.type(x).shape;
+  std::vector<Expr> shape;
+  if (c.is_known(1)) {
+    shape = c.known_dims(1);
+  } else {
+    // Where it says 1, the dimension stays.
+    Integers n(c);
+    const ValueId wanted = emit_cast(c, c.input(1), i64);
+    const auto length = static_shape(c.type(wanted));
+    if (!length || length->size() != 1) c.refuse("a shape of " + to_string(c.type(wanted)));
+    std::vector<Expr> own(dims.end() - std::min<int64_t>(length->at(0), std::ssize(dims)), dims.end());
+    own.insert(own.begin(), static_cast<size_t>(length->at(0)) - own.size(), Expr(1));
+    shape = c.emit_items(n.where(n("equal", wanted, n.number(1)), c.emit_sizes(own, *length), wanted));
+  }
+  for (size_t i = shape.size(); i < dims.size(); ++i) shape.insert(shape.begin(), dims[dims.size() - 1 - i]);
   for (size_t i = 0; i < dims.size(); ++i) {
     Expr& dim = shape[shape.size() - dims.size() + i];
     if (is_const_int(dim, 1)) dim = dims[i];
@@ -127,8 +172,8 @@ ValueId import_expand(Context& c) {
 // [d…] → [1, d, 1, d …] → [r, d, r, d …] → [r·d …]
 ValueId import_tile(Context& c) {
   const ValueId x = c.input(0);
-  const std::vector<Expr>& dims = c.type(x).shape;
-  const std::vector<Expr> repeats = c.known_dims(1);
+  const std::vector<Expr> dims = c.type(x).shape;
+  const std::vector<Expr> repeats = c.read_dims(1);
   if (repeats.size() != dims.size()) bad_shape(c, "repeats has another length than the input's rank");
   std::vector<Expr> spread, repeated, result;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -153,7 +198,7 @@ std::vector<ValueId> import_split(Context& c) {
   const int axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, x));
   const Expr extent = c.type(x).shape[axis];
   const Ints stated = c.attribute_ints("split", {});
-  std::vector<Expr> sizes = c.has_input(1) ? c.known_dims(1) : std::vector<Expr>(stated.begin(), stated.end());
+  std::vector<Expr> sizes = c.has_input(1) ? c.read_dims(1) : std::vector<Expr>(stated.begin(), stated.end());
   if (sizes.empty()) {
     const int64_t parts = c.attribute_int("num_outputs", static_cast<int64_t>(c.output_count()));
     if (parts < 1 || parts > as_int(extent).value_or(parts) + 1)
@@ -205,10 +250,42 @@ Cut open_cut(Context& c, const Expr& extent, const Expr& given_start, const Expr
   return {at_least(start, Expr(0)), at_least(simplify(floor_div(room + (stride - 1), stride)), Expr(0))};
 }
 
+// By bounds, axes or steps of which some are known only in a run.
+ValueId import_computed_slice(Context& c) {
+  Integers n(c);
+  ValueId x = c.input(0);
+  const int rank = rank_of(c, x);
+  const ValueId starts = emit_cast(c, c.input(1), i64), ends = emit_cast(c, c.input(2), i64);
+  const int count = length_of(c, starts);
+  const bool has_steps = c.has_input(4), has_known_axes = !c.has_input(3) || c.constant(c.input(3));
+  Ints axes;
+  for (int i = 0; i < count; ++i) axes.push_back(i);
+  if (c.has_input(3) && has_known_axes) axes = c.constant_ints(3);
+  if (has_known_axes) {
+    if (std::ssize(axes) != count) bad_shape(c, "starts and axes differ in length");
+    for (int i = 0; i < count; ++i) {
+      const ValueId step = has_steps ? n.at(emit_cast(c, c.input(4), i64), i) : n.number(1);
+      x = emit_computed_slice(c, x, rule_axis(c, axes[i], rank), n.at(starts, i), n.at(ends, i), step);
+    }
+    return x;
+  }
+  const ValueId by_start = emit_by_axis(c, starts, c.input(3), rank, 0);
+  const ValueId by_end = emit_by_axis(c, ends, c.input(3), rank, int64_t{1} << 40);
+  const ValueId by_step = has_steps ? emit_by_axis(c, c.input(4), c.input(3), rank, 1) : no_value;
+  for (int axis = 0; axis < rank; ++axis) {
+    const ValueId step = has_steps ? n.at(by_step, axis) : n.number(1);
+    x = emit_computed_slice(c, x, axis, n.at(by_start, axis), n.at(by_end, axis), step);
+  }
+  return x;
+}
+
 ValueId import_slice(Context& c) {
   const ValueId x = c.input(0);
   const int rank = rank_of(c, x);
   const bool by_input = c.opset() >= 10;
+  const auto is_computed = [&](size_t input) { return c.has_input(input) && !c.is_known(input); };
+  if (by_input && (is_computed(1) || is_computed(2) || is_computed(3) || is_computed(4)))
+    return import_computed_slice(c);
   const auto bounds = [&](size_t input, const char* name) {
     const Ints stated = by_input ? Ints() : c.attribute_ints(name, {});
     return by_input ? c.known_dims(input) : std::vector<Expr>(stated.begin(), stated.end());
@@ -264,8 +341,20 @@ ValueId import_pad(Context& c) {
   if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") c.refuse("mode=\"" + mode + "\"");
   const bool by_input = c.opset() >= 11;
   const Ints stated = c.attribute_ints("pads", {});
-  std::vector<Expr> given = by_input ? c.known_dims(1) : std::vector<Expr>(stated.begin(), stated.end());
-  if (by_input && c.has_input(3)) {
+  const bool has_computed_axes = by_input && c.has_input(3) && !c.is_known(3);
+  std::vector<Expr> given;
+  if (has_computed_axes) {
+    Integers n(c);
+    const ValueId pads = emit_cast(c, c.input(1), i64);
+    const int64_t count = length_of(c, c.input(3));
+    for (const int64_t first : {int64_t{0}, count}) {
+      const ValueId side = emit_slice(c, pads, 0, Expr(first), Expr(count));
+      for (const Expr& pad : c.emit_items(emit_by_axis(c, side, c.input(3), rank, 0))) given.push_back(pad);
+    }
+  } else {
+    given = by_input ? c.read_dims(1) : std::vector<Expr>(stated.begin(), stated.end());
+  }
+  if (by_input && c.has_input(3) && !has_computed_axes) {
     const std::vector<int> axes = rule_axes(c, c.constant_ints(3), rank);
     if (given.size() != 2 * axes.size()) bad_shape(c, "pads needs two numbers for each axis");
     std::vector<Expr> all(2 * rank, Expr(0));
@@ -328,7 +417,7 @@ ValueId import_center_crop_pad(Context& c) {
   ValueId x = c.input(0);
   const int rank = rank_of(c, x);
   const std::vector<int> axes = chosen_axes(c, x);
-  const std::vector<Expr> wanted = c.known_dims(1);
+  const std::vector<Expr> wanted = c.read_dims(1);
   if (wanted.size() != axes.size()) bad_shape(c, "the wanted shape has another length than axes");
   std::vector<Expr> pads(2 * rank, Expr(0));
   for (size_t i = 0; i < axes.size(); ++i) {
