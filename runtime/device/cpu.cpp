@@ -1,10 +1,10 @@
 // The CPU device.  A run enters the team once; each worker walks all steps and runs its share of each.
 //
 // Worker w of n owns the tasks from ⌈w·tasks/n⌉ to ⌈(w+1)·tasks/n⌉, so the same rows stay with the same worker from
-// layer to layer, and a step of one task runs on worker 0.  It takes its tasks in a few pieces; who is done takes
-// pieces of those who are not, so that a core which another program uses, too, holds up a step by one piece only.  A
-// step that waits has a barrier before it; this one is spared where the step and everything since the last barrier have
-// one task, and so run on worker 0 in order.
+// layer to layer.  It takes its tasks in a few pieces; who is done takes pieces of those who are not, so that a core
+// which another program uses, too, holds up a step by one piece only.  A step of one task, or of so little work that
+// barriers take longer, stays with worker 0.  A step that waits has a barrier before it; this one is spared where the
+// step and everything since the last barrier stay with worker 0, which runs them in order.
 //
 // A step of control goes the same way for all workers: worker 0 reads the condition and says so behind a barrier.  What
 // depends on counters (parameters, where buffers begin, tasks) each worker computes before the step, for itself.
@@ -35,6 +35,7 @@ struct StepCode {
   KernelFunction function;  // null: of control
   int64_t tasks;            // unknown_tasks: they depend on counters
   bool has_barrier;         // before it, when there is more than one worker
+  bool is_shared;           // by all workers; else its tasks stay with worker 0
   bool has_counters;        // something in it depends on them
   size_t first_pointer;     // of its buffers, in a worker's table
   size_t first_parameter;
@@ -63,6 +64,13 @@ struct alignas(128) Worker {
   // nobody need wait for a worker that wakes late.
   std::unique_ptr<std::atomic<int64_t>[]> claimed;
 };
+
+// What is shared out has a barrier before it and one behind, finds half of its data in other cores' caches, and may
+// wait for a worker whose core another program uses: what takes less than that is faster on one worker.
+constexpr int64_t cycles_worth_sharing = 5000;
+bool is_worth_sharing(const Step& step) {
+  return step.cycles == 0 || step.cycles >= cycles_worth_sharing;
+}
 
 constexpr int64_t pieces_a_share = 8;
 constexpr int task_bits = 48;  // more than a plan's tasks take; above are the low bits of an execution's number
@@ -127,10 +135,11 @@ class CpuProgram final : public Program {
         if ((use.storage == Storage::input || use.storage == Storage::output) && use.offset.is_known())
           caller_entries_.push_back({pointers + b, use.storage == Storage::output, use.index, use.offset});
       }
-      steps_.push_back({step, reinterpret_cast<KernelFunction>(address),
-                        step.tasks.is_known() ? int64_t{step.tasks} : unknown_tasks, false, has_counters, pointers,
-                        parameters});
-      if (step.kind == StepKind::kernel) most_tasks_ = std::max(most_tasks_, steps_.back().tasks);
+      const int64_t tasks = step.tasks.is_known() ? int64_t{step.tasks} : unknown_tasks;
+      const bool is_shared = address && tasks > 1 && is_worth_sharing(step);
+      steps_.push_back({step, reinterpret_cast<KernelFunction>(address), tasks, false, is_shared, has_counters,
+                        pointers, parameters});
+      if (is_shared) most_tasks_ = std::max(most_tasks_, tasks);
       pointers += step.buffers.size() + (step.workspace_bytes > 0 ? 1 : 0);
       parameters += step.parameters.size();
     }
@@ -254,7 +263,7 @@ class CpuProgram final : public Program {
       if (step.kind != StepKind::kernel && step.kind != StepKind::check) meets[step.target] = true;
       if (step.kind == StepKind::loop) meets[i + 1] = true;
     }
-    const auto is_on_worker_0 = [](const StepCode& code) { return !code.function || code.tasks <= 1; };
+    const auto is_on_worker_0 = [](const StepCode& code) { return !code.is_shared; };
     bool all_on_worker_0 = true, spared = false, is_first = true;  // since the last barrier
     size_t range_end = 0;                                          // of the outermost control around a step
     bool is_serial = true;                                         // it and what came before it
@@ -406,12 +415,12 @@ class CpuProgram final : public Program {
     Worker& worker = workers_[w];
     const size_t index = index_of(step);
     const int64_t execution = (++worker.executions[index] & execution_mask) + 1;  // never 0, which new claims are of
-    if (w != 0 && step.tasks <= 1) return false;                                  // a single task stays with worker 0
+    if (w != 0 && !step.is_shared) return false;
     update_counters(step, worker);
     const int64_t tasks = step.tasks == unknown_tasks ? worker.tasks[index] : step.tasks;
     void** pointers = worker.pointers.data() + step.first_pointer;
     const int64_t* parameters = worker.parameters.data() + step.first_parameter;
-    if (workers == 1 || tasks <= 1) {
+    if (workers == 1 || tasks <= 1 || !step.is_shared) {
       if (w == 0 && tasks > 0) step.function(pointers, parameters, 0, tasks);
       return w == 0 && tasks > 0;
     }

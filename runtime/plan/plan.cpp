@@ -74,7 +74,7 @@ Plan plan_at(const Plan& plan, std::span<const int64_t> symbols) {
   result.arena_bytes = plan_memory(arena);
   for (Size& most : result.counters) most = most.at(symbols);
   for (Step& step : result.steps) {
-    for (Size* size : {&step.workspace_bytes, &step.flops, &step.bytes}) *size = size->at(symbols);
+    for (Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.cycles}) *size = size->at(symbols);
     step.tasks = step.tasks.fixed(symbols);
     for (Size& parameter : step.parameters) parameter = parameter.fixed(symbols);
     for (BufferUse& use : step.buffers) {

@@ -100,6 +100,7 @@ void write_step(ByteWriter& out, const Step& step) {
   write_size(out, step.workspace_bytes);
   write_size(out, step.flops);
   write_size(out, step.bytes);
+  write_size(out, step.cycles);
   for (uint32_t extent : step.grid) out.put(extent);
   for (uint32_t extent : step.block) out.put(extent);
 }
@@ -130,6 +131,7 @@ Step read_step(ByteReader& in) {
   step.workspace_bytes = read_size(in);
   step.flops = read_size(in);
   step.bytes = read_size(in);
+  step.cycles = read_size(in);
   for (uint32_t& extent : step.grid) extent = in.get<uint32_t>();
   for (uint32_t& extent : step.block) extent = in.get<uint32_t>();
   return step;
@@ -212,7 +214,7 @@ Plan read_plan(ByteReader& in) {
     tensor.last = in.get<int32_t>();
   }
   plan.counters = read_sizes(in);
-  plan.steps.resize(in.get_count(82));
+  plan.steps.resize(in.get_count(94));
   for (Step& step : plan.steps) step = read_step(in);
   for (size_t entries = in.get_count(8); entries > 0; --entries) {
     std::string key = in.get_text();
@@ -277,7 +279,7 @@ std::string find_open_plan_problem(const Plan& plan) {
   for (const EqualSizes& equal : plan.equalities) check_size(equal.a), check_size(equal.b);
   for (const Size& most : plan.counters) check_size(most);
   for (const Step& step : plan.steps) {
-    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes}) check_size(*size);
+    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.cycles}) check_size(*size);
     check_size(step.tasks, plan.counters.size());
     for (const Size& parameter : step.parameters) check_size(parameter, plan.counters.size());
     for (const BufferUse& use : step.buffers) {
@@ -420,7 +422,8 @@ std::string find_plan_problem(const Plan& plan) {
   bool is_known = true;
   for (const Size& most : plan.counters) is_known = is_known && most.is_known() && most >= 0;
   for (const Step& step : plan.steps) {
-    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes}) is_known = is_known && size->is_known();
+    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.cycles})
+      is_known = is_known && size->is_known();
     const auto may_have_counters = [&](const Size& size) {
       is_known = is_known && size.is_well_formed(0, plan.counters.size());
     };
