@@ -3,8 +3,8 @@
 // Worker w of n owns the tasks from ⌈w·tasks/n⌉ to ⌈(w+1)·tasks/n⌉, so the same rows stay with the same worker from
 // layer to layer.  It takes its tasks in a few pieces; who is done takes pieces of those who are not, so that a core
 // which another program uses, too, holds up a step by one piece only.  A step of one task, or of so little work that
-// barriers take longer, stays with worker 0.  A step that waits has a barrier before it; this one is spared where the
-// step and everything since the last barrier stay with worker 0, which runs them in order.
+// the barriers which that spares take longer, stays with worker 0.  A step that waits has a barrier before it; this one
+// is spared where the step and everything since the last barrier stay with worker 0, which runs them in order.
 //
 // A step of control goes the same way for all workers: worker 0 reads the condition and says so behind a barrier.  What
 // depends on counters (parameters, where buffers begin, tasks) each worker computes before the step, for itself.
@@ -136,13 +136,12 @@ class CpuProgram final : public Program {
           caller_entries_.push_back({pointers + b, use.storage == Storage::output, use.index, use.offset});
       }
       const int64_t tasks = step.tasks.is_known() ? int64_t{step.tasks} : unknown_tasks;
-      const bool is_shared = address && tasks > 1 && is_worth_sharing(step);
-      steps_.push_back({step, reinterpret_cast<KernelFunction>(address), tasks, false, is_shared, has_counters,
-                        pointers, parameters});
-      if (is_shared) most_tasks_ = std::max(most_tasks_, tasks);
+      steps_.push_back(
+          {step, reinterpret_cast<KernelFunction>(address), tasks, false, false, has_counters, pointers, parameters});
       pointers += step.buffers.size() + (step.workspace_bytes > 0 ? 1 : 0);
       parameters += step.parameters.size();
     }
+    choose_shared();
     place_barriers();
     aligned_inputs_.resize(plan_.inputs.size());
     aligned_outputs_.resize(plan_.outputs.size());
@@ -254,6 +253,19 @@ class CpuProgram final : public Program {
   }
 
  private:
+  // A step of little work spares barriers where one beside it is on worker 0, too; else it is shared out like those.
+  void choose_shared() {
+    const auto is_on_worker_0 = [&](size_t i) {
+      return i < steps_.size() && (!steps_[i].function || steps_[i].tasks <= 1 || !is_worth_sharing(steps_[i].step));
+    };
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      StepCode& code = steps_[i];
+      const bool spares = is_on_worker_0(i) && (is_on_worker_0(i - 1) || is_on_worker_0(i + 1));
+      code.is_shared = code.function && code.tasks > 1 && !spares;
+      if (code.is_shared) most_tasks_ = std::max(most_tasks_, code.tasks);
+    }
+  }
+
   // Which steps have a barrier before them.  Steps that run on worker 0 alone need none between them.  Where ways of
   // control meet, that holds if it does for all steps that the ways may come by and for what came before.
   void place_barriers() {
