@@ -9,21 +9,21 @@
 namespace tw::relay {
 namespace {
 
-// Of one execution of `s`, loops inside it multiplied out; `own` counts in an expression.
+// Of one execution of `s`, loops inside it multiplied out; `own` counts in an expression, `least` is a store.
 template <class F>
-Expr count(const Stmt& s, int64_t of_store, const F& own) {
+Expr count(const Stmt& s, int64_t least, const F& own) {
   if (!s.is_defined()) return 0;
   if (const auto* loop = s.as<For>()) {
-    const Expr body = count(loop->body, of_store, own);
+    const Expr body = count(loop->body, least, own);
     return is_const_int(body, 0) ? body : loop->extent * body;
   }
   // The init is one in a reduction's many.
-  if (const auto* block = s.as<Block>()) return count(block->body, of_store, own);
-  int64_t here = s.as<Store>() ? of_store : 0;
+  if (const auto* block = s.as<Block>()) return count(block->body, least, own);
+  int64_t here = 0;
   Expr inner = 0;
   for_each_child(
-      s, [&](const Expr& e) { here += own(e); },
-      [&](const Stmt& child) { inner = inner + count(child, of_store, own); });
+      s, [&](const Expr& e) { here += own(e); }, [&](const Stmt& child) { inner = inner + count(child, least, own); });
+  if (s.as<Store>()) here = std::max(here, least);
   return inner + here;
 }
 

@@ -264,6 +264,29 @@ class CpuProgram final : public Program {
       code.is_shared = code.function && code.tasks > 1 && !spares;
       if (code.is_shared) most_tasks_ = std::max(most_tasks_, code.tasks);
     }
+    if (!is_worth_waking()) most_tasks_ = 1;
+  }
+
+  // Whether what is shared takes longer than to wake workers, where they have fallen asleep since the run before:
+  // worker 0 is alone for longer than they spin.
+  bool is_worth_waking() const {
+    constexpr double of_waking = 300'000, until_asleep = 300'000, of_a_step = 100;  // cycles
+    double shared = 0, alone_since = 0, often = 1;
+    std::vector<double> around;  // the loops
+    for (const StepCode& code : steps_) {
+      if (code.step.kind == StepKind::loop) {
+        around.push_back(often);
+        often *= code.tasks == unknown_tasks ? 1 : static_cast<double>(code.tasks);
+      } else if (code.step.kind == StepKind::repeat) {
+        often = around.back();
+        around.pop_back();
+      }
+      const auto cycles = static_cast<double>(code.step.cycles.is_known() ? int64_t{code.step.cycles} : 0);
+      if (code.is_shared && cycles == 0) return true;
+      alone_since = code.is_shared ? 0 : alone_since + often * (cycles + of_a_step);
+      if (code.is_shared) shared += often * cycles;
+    }
+    return shared >= 2 * of_waking || alone_since <= until_asleep;
   }
 
   // Which steps have a barrier before them.  Steps that run on worker 0 alone need none between them.  Where ways of

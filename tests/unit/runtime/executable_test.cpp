@@ -290,6 +290,17 @@ TEST(Executable, WhatIsNotWorthABarrierStaysWithOneWorker) {
   for (size_t i = 0; i < outputs.size(); ++i) EXPECT_EQ(values(outputs[i]), values(expected[i]));
 }
 
+// …nor for so little that they would come too late, since they sleep while the first one works alone.
+TEST(Executable, WorkersAreNotWokenForLittle) {
+  Plan plan = small_plan();
+  for (Step& step : plan.steps) step.tasks = 1, step.cycles = 10'000'000;
+  plan.steps[0].tasks = rows, plan.steps[0].cycles = 10'000;
+  Executable executable(kernel_image(), plan, small_constants(), small_requirements());
+  executable.set_threads(4);
+  for (int run = 0; run < 20; ++run)
+    for (const StepSpan& span : executable.trace(small_inputs(), 1)) EXPECT_EQ(span.worker, 0);
+}
+
 TEST(Executable, NoStepsAndNoTasks) {
   Plan plan;
   plan.outputs = {{"out", f32, {0}}};
