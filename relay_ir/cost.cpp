@@ -9,40 +9,59 @@
 namespace tw::relay {
 namespace {
 
-// Operations of one execution of `s`, loops inside it multiplied out.
-Expr count(const Stmt& s) {
+// Of one execution of `s`, loops inside it multiplied out; `own` counts in an expression, `least` is a store.
+template <class F>
+Expr count(const Stmt& s, int64_t least, const F& own) {
   if (!s.is_defined()) return 0;
   if (const auto* loop = s.as<For>()) {
-    const Expr body = count(loop->body);
+    const Expr body = count(loop->body, least, own);
     return is_const_int(body, 0) ? body : loop->extent * body;
   }
-  if (const auto* block = s.as<Block>()) return count(block->body);  // the init is one in a reduction's many
-  int64_t own = 0;
+  // The init is one in a reduction's many.
+  if (const auto* block = s.as<Block>()) return count(block->body, least, own);
+  int64_t here = 0;
   Expr inner = 0;
   for_each_child(
-      s,
-      [&](const Expr& e) {
-        visit(
-            e, [&](const Binary& b) { own += b.a.dtype().is_float() * b.a.dtype().lanes; },
-            [&](const Unary& u) { own += u.dtype.is_float() * u.dtype.lanes; },
-            [&](const Call& c) {
-              own += c.dtype.is_float() * c.dtype.lanes * (c.intrinsic == Intrinsic::fma ? 2 : 1);
-            });
-      },
-      [&](const Stmt& child) { inner = inner + count(child); });
-  return inner + own;
+      s, [&](const Expr& e) { here += own(e); }, [&](const Stmt& child) { inner = inner + count(child, least, own); });
+  if (s.as<Store>()) here = std::max(here, least);
+  return inner + here;
 }
 
-}  // namespace
+int64_t float_operations(const Expr& e) {
+  int64_t own = 0;
+  visit(
+      e, [&](const Binary& b) { own += b.a.dtype().is_float() * b.a.dtype().lanes; },
+      [&](const Unary& u) { own += u.dtype.is_float() * u.dtype.lanes; },
+      [&](const Call& c) { own += c.dtype.is_float() * c.dtype.lanes * (c.intrinsic == Intrinsic::fma ? 2 : 1); });
+  return own;
+}
 
-Expr flops_of(const Func& func) {
-  const Expr total = simplify(count(func.body));
+int64_t all_operations(const Expr& e) {
+  constexpr int64_t of_function = 16;  // a polynomial and what is around it
+  int64_t own = 0;
+  visit(e, [&](const Binary&) { ++own; }, [&](const Unary&) { ++own; }, [&](const Call&) { own += of_function; });
+  return own;
+}
+
+// 0 where a loop's extent depends on another loop, or on data.
+Expr in_parameters(const Expr& count, const Func& func) {
+  const Expr total = simplify(count);
   bool is_known = true;  // no loop's extent depends on another loop
   visit(total, [&](const VarNode& var) {
     is_known = is_known && std::any_of(func.parameters.begin(), func.parameters.end(),
                                        [&](const Var& parameter) { return parameter.get() == &var; });
   });
   return is_known ? total : Expr(0);
+}
+
+}  // namespace
+
+Expr flops_of(const Func& func) {
+  return in_parameters(count(func.body, 0, float_operations), func);
+}
+
+Expr operations_of(const Func& func) {
+  return in_parameters(count(func.body, 1, all_operations), func);
 }
 
 Expr flops_of(const Graph& graph, const Node& node) {

@@ -13,4 +13,8 @@ namespace tw::relay {
 Expr flops_of(const Func& func);  // of its parameters
 Expr flops_of(const Graph& graph, const Node& node);
 
+// What a core has to do for it: arithmetic of all types, that of indices included, or a move; a function is as much as
+// it is computed with.  0: the number depends on data.
+Expr operations_of(const Func& func);  // of its parameters
+
 }  // namespace tw::relay

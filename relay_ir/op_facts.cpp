@@ -28,6 +28,7 @@ OpFacts plain_facts(AxesFunction axes, Rounding rounding, int operands) {
           .operands = operands,
           .linear = not_linear,
           .update = makes_all_anew,
+          .part = no_part,
           .takes_strides = false};
 }
 
@@ -40,6 +41,12 @@ OpFacts linear_facts(AxesFunction axes, Rounding rounding, int operands, LinearF
 OpFacts updated_facts(UpdateFunction update, int operands) {
   OpFacts facts = plain_facts(unknown_axes, Rounding::exact, operands);
   facts.update = update;
+  return facts;
+}
+
+OpFacts part_facts(AxesFunction axes, PartFunction part) {
+  OpFacts facts = plain_facts(axes, Rounding::moves);
+  facts.part = part;
   return facts;
 }
 

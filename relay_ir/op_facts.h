@@ -65,6 +65,10 @@ inline constexpr LinearFunction not_linear = nullptr;
 using UpdateFunction = Stmt (*)(const OpCall&, const std::vector<te::Tensor>& inputs, const Buffer& result);
 inline constexpr UpdateFunction makes_all_anew = nullptr;
 
+// In row-major order: the element of input 0 at which the result begins, where its elements are neighbours there, too.
+using PartFunction = std::optional<Expr> (*)(const OpCall&);
+inline constexpr PartFunction no_part = nullptr;
+
 inline constexpr int all_inputs = 1 << 10;
 
 struct OpFacts {
@@ -73,6 +77,7 @@ struct OpFacts {
   int operands;  // so many inputs, from the first on, are data that may be rounded; the rest are scales, masks, …
   LinearFunction linear;
   UpdateFunction update;
+  PartFunction part;   // beside what axes say of parts
   bool takes_strides;  // reads its operands and writes its result with any strides, so that it takes up what moves them
 };
 
@@ -82,6 +87,9 @@ OpFacts plain_facts(AxesFunction axes, Rounding rounding, int operands = all_inp
 OpFacts linear_facts(AxesFunction axes, Rounding rounding, int operands, LinearFunction linear);
 // …of operators whose result is their first input but for some elements, at places that data decides.
 OpFacts updated_facts(UpdateFunction update, int operands);
+
+// …of operators whose result is elements of their input, often a part of it as it lies.
+OpFacts part_facts(AxesFunction axes, PartFunction part);
 
 // ---------------------------------------------------------------------------------------------------------------
 // For operators that state them

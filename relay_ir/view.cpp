@@ -4,11 +4,16 @@
 #include <numeric>
 
 #include "relay_ir/op.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {
 
 constexpr int64_t alignment = 64;
+
+bool is_output(const Graph& graph, ValueId id) {
+  return std::find(graph.outputs.begin(), graph.outputs.end(), id) != graph.outputs.end();
+}
 
 // Where the elements of a slice are neighbours: axes before the outermost one that is not 1 have one position, those
 // behind it all.
@@ -16,8 +21,7 @@ std::optional<int64_t> slice_offset(const Graph& graph, const Node& node) {
   const Value &x = graph.values[node.inputs[0]], &y = graph.values[node.outputs[0]];
   const auto from = static_shape(x.type), to = static_shape(y.type);
   if (!from || !to || x.constant || x.channel_block != 0 || y.channel_block != 0) return std::nullopt;
-  if (std::find(graph.outputs.begin(), graph.outputs.end(), node.outputs[0]) != graph.outputs.end())
-    return std::nullopt;
+  if (is_output(graph, node.outputs[0])) return std::nullopt;
   const auto outermost = std::find_if(to->begin(), to->end(), [](int64_t extent) { return extent != 1; });
   if (outermost != to->end()) {
     const auto at = outermost - to->begin();
@@ -34,11 +38,28 @@ std::optional<int64_t> slice_offset(const Graph& graph, const Node& node) {
   return offset % alignment == 0 ? std::optional(offset) : std::nullopt;
 }
 
+// Whether all of the node's input that is used is this part: then no more of it need be computed.
+bool is_all_that_is_used(const Graph& graph, const Node& node) {
+  const Uses uses(graph);
+  const ValueId x = node.inputs[0];
+  return uses.producer[x] >= 0 && !uses.is_output[x] && uses.users[x].size() == 1;
+}
+
+std::optional<Expr> part_offset(const Graph& graph, const Node& node) {
+  const Value &x = graph.values[node.inputs[0]], &y = graph.values[node.outputs[0]];
+  if (x.constant || x.channel_block != 0 || y.channel_block != 0) return std::nullopt;
+  if (is_output(graph, node.outputs[0]) || is_all_that_is_used(graph, node)) return std::nullopt;
+  const auto element = node.op->facts.part(make_call(graph, node));
+  return element ? std::optional(simplify(*element * x.type.dtype.bytes())) : std::nullopt;
+}
+
 }  // namespace
 
-std::optional<int64_t> view_offset(const Graph& graph, const Node& node) {
-  if (node.op->kind == OpKind::view) return 0;
-  return is_strided(graph, node) ? slice_offset(graph, node) : std::nullopt;
+std::optional<Expr> view_offset(const Graph& graph, const Node& node) {
+  if (node.op->kind == OpKind::view) return Expr(0);
+  if (node.op->facts.part) return part_offset(graph, node);
+  const auto offset = is_strided(graph, node) ? slice_offset(graph, node) : std::nullopt;
+  return offset ? std::optional(Expr(*offset)) : std::nullopt;
 }
 
 std::vector<ValueId> viewed_values(const Graph& graph) {

@@ -128,6 +128,9 @@ struct Executable::State {
     check_arrays(inputs, result->plan, result->plan.inputs, "input");
     return result;
   }
+  // On inputs that were checked.
+  void run(const std::shared_ptr<Sized>& sized, const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs,
+           int threads);
   std::shared_ptr<Sized> small() { return sized_for(small_sizes(plans.general)); }
 
   // Large results of the last run: their storage serves the next one when the caller has let go of it, since fresh
@@ -265,8 +268,9 @@ const MachineRequirements& Executable::requirements() const {
 }
 
 std::vector<NDArray> Executable::run(const std::vector<NDArray>& inputs) {
-  std::vector<NDArray> outputs = state_->make_outputs(state_->checked(inputs)->plan, inputs);
-  run_into(inputs, outputs);
+  const auto sized = state_->checked(inputs);
+  std::vector<NDArray> outputs = state_->make_outputs(sized->plan, inputs);
+  state_->run(sized, inputs, outputs, threads());
   return outputs;
 }
 
@@ -296,8 +300,11 @@ void require_separate(const std::vector<NDArray>& inputs, const std::vector<NDAr
 }  // namespace
 
 void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs) {
-  State& s = *state_;
-  const auto sized = s.checked(inputs);
+  state_->run(state_->checked(inputs), inputs, outputs, threads());
+}
+
+void Executable::State::run(const std::shared_ptr<Sized>& sized, const std::vector<NDArray>& inputs,
+                            std::vector<NDArray>& outputs, int threads) {
   check_arrays(outputs, sized->plan, sized->plan.outputs, "output");
   for (size_t i = 0; i < outputs.size(); ++i) {
     const int32_t input = sized->plan.outputs[i].in_place;
@@ -308,9 +315,9 @@ void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArra
   }
   require_separate(inputs, outputs, sized->plan);
   Addresses addresses(inputs, outputs);
-  std::lock_guard lock(s.mutex);
-  Program& program = s.ready_program(sized);
-  program.run(addresses.inputs, addresses.outputs, threads());
+  std::lock_guard lock(mutex);
+  Program& program = ready_program(sized);
+  program.run(addresses.inputs, addresses.outputs, threads);
   for (size_t i = 0; i < outputs.size(); ++i)
     if (!sized->plan.outputs[i].dims.empty()) outputs[i] = program.take_output(i);
 }

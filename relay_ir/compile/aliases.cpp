@@ -12,14 +12,14 @@ namespace {
 
 Aliases aliases_of(const Graph& graph) {
   Aliases aliases;
-  aliases.offset.assign(graph.values.size(), 0);
+  aliases.offset.assign(graph.values.size(), Expr(0));
   for (size_t id = 0; id < graph.values.size(); ++id) aliases.root.push_back(static_cast<ValueId>(id));
   for (const Node& node : graph.nodes) {
-    const auto offset = is_in_place(node) ? std::optional<int64_t>(0) : view_offset(graph, node);
+    const auto offset = is_in_place(node) ? std::optional(Expr(0)) : view_offset(graph, node);
     if (!offset) continue;
     check(graph.values[node.inputs[0]].channel_block == 0, "compile: views are of values in row-major layout");
     aliases.root[node.outputs[0]] = aliases.root[node.inputs[0]];
-    aliases.offset[node.outputs[0]] = aliases.offset[node.inputs[0]] + *offset;
+    aliases.offset[node.outputs[0]] = simplify(aliases.offset[node.inputs[0]] + *offset);
   }
   return aliases;
 }
@@ -59,7 +59,7 @@ Aliases resolve_aliases(Graph& graph, std::vector<Group>& groups, const std::map
     const ValueId copy = graph.add_value(graph.output_names[i], graph.values[output].type);
     groups.push_back({{}, {output}, {copy}, "copy of " + graph.values[output].name});
     aliases.root.push_back(copy);
-    aliases.offset.push_back(0);
+    aliases.offset.emplace_back(0);
     output = copy;
   }
   return aliases;

@@ -11,7 +11,7 @@ namespace tw::relay {
 
 struct Aliases {
   std::vector<ValueId> root;           // by ValueId: whose bytes it shares
-  std::vector<int64_t> offset;         // by ValueId: where in them it begins
+  std::vector<Expr> offset;            // by ValueId: where in them it begins
   std::map<size_t, int32_t> in_place;  // output → the input whose array it is, too; by position
 };
 

@@ -5,6 +5,7 @@
 
 #include "relay_ir/in_place.h"
 #include "tensor_ir/dimension.h"
+#include "tensor_ir/match.h"
 
 namespace tw::relay {
 namespace {
@@ -33,10 +34,14 @@ class Places {
   // `layouts`: that a kernel reads a constant in.
   BufferUse use(ValueId id, const std::vector<IndexMap>& layouts = {}) {
     const ValueId root = aliases_.root[id];
-    if (graph_.is_constant(root)) return plan_.add_constant(graph_.values[id].name, constant(id), layouts);
+    const auto offset = as_int(aliases_.offset[id]);
+    if (graph_.is_constant(root) && offset)
+      return plan_.add_constant(graph_.values[id].name, constant(id, *offset), layouts);
+    if (graph_.is_constant(root) && at_.count(root) == 0)
+      at_[root] = plan_.add_constant(graph_.values[root].name, *graph_.values[root].constant, {});
     if (at_.count(root) == 0) at_[root] = plan_.add_temporary(storage_bytes(graph_.values[root]));
     BufferUse use = at_[root];
-    use.offset = use.offset.plus(aliases_.offset[id]);
+    use.offset = use.offset.plus(plan_.size_of(aliases_.offset[id]));
     use.bytes = plan_.extent_of(storage_bytes(graph_.values[id]));
     return use;
   }
@@ -58,10 +63,10 @@ class Places {
   Expr stride(ValueId id) const { return floor_div(storage_bytes(graph_.values[id]) + 63, 64) * 64; }
 
   // A view that no pass has folded is the same bytes with the view's shape.
-  NDArray constant(ValueId id) const {
+  NDArray constant(ValueId id, int64_t offset) const {
     if (graph_.is_constant(id)) return *graph_.values[id].constant;
     const NDArray& whole = *graph_.values[aliases_.root[id]].constant;
-    auto* begin = static_cast<std::byte*>(const_cast<void*>(whole.data())) + aliases_.offset[id];
+    auto* begin = static_cast<std::byte*>(const_cast<void*>(whole.data())) + offset;
     return {whole.dtype(), *static_shape(graph_.values[id].type), begin, std::make_shared<const NDArray>(whole)};
   }
 

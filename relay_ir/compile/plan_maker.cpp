@@ -32,6 +32,13 @@ void set_launch(Step& step, const Launch& launch) {
   }
 }
 
+// All of a Func's kernels together at most: arithmetic in vectors, and what it moves to and from the second cache.
+Expr cycles_of(const Expr& operations, const Expr& bytes, const Target& target) {
+  if (is_const_int(operations, 0)) return 0;
+  const int64_t a_cycle = int64_t{target.lanes(f32)} * target.fma_ports;
+  return floor_div(operations, a_cycle) + floor_div(bytes, static_cast<int64_t>(target.l2.rate)) + 1;
+}
+
 }  // namespace
 
 int caller_alignment(const Target& target) {
@@ -129,6 +136,7 @@ void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, co
       step.flops = extent_of(floor_div(here(func.flops) * static_cast<int64_t>(share + 0.5), whole));
     }
     step.bytes = extent_of(floor_div(bytes, kernels));
+    step.cycles = extent_of(cycles_of(here(func.operations), bytes, target_));
     const size_t count = kernel.func.buffers.size() - (kernel.has_workspace() ? 1 : 0);
     for (size_t i = 0; i < count; ++i) {
       const Buffer& buffer = kernel.func.buffers[i];

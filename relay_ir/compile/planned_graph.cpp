@@ -8,6 +8,7 @@
 #include "relay_ir/compile/plan_maker.h"
 #include "relay_ir/in_place.h"
 #include "targets/backend.h"
+#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
 
@@ -34,7 +35,7 @@ void copy_carried(PlannedGraph& planned) {
         const Value value = planned.graph.values[from];
         copies.push_back(planned.graph.add_value(value.name, value.type));
         planned.aliases.root.push_back(copies.back());
-        planned.aliases.offset.push_back(0);
+        planned.aliases.offset.emplace_back(0);
         if (!is_const_int(storage_bytes(value), 0))
           groups.push_back({{}, {from}, {copies.back()}, "copy of " + value.name});
       }
@@ -56,14 +57,31 @@ void align_kept(const Node& loop, PlannedGraph& region) {
   }
 }
 
+// At a multiple of what a value begins, if that is less than `usual`, which kernels assume of other values.
+int64_t alignment_of(const PlannedGraph& planned, ValueId id, int64_t usual) {
+  const auto own = planned.alignment.find(planned.aliases.root[id]);
+  int64_t alignment = own == planned.alignment.end() ? usual : std::min(usual, own->second);
+  const auto is_multiple = [&] { return is_const_int(simplify(floor_mod(planned.aliases.offset[id], alignment)), 0); };
+  while (alignment > planned.graph.values[id].type.dtype.bytes() && !is_multiple()) alignment /= 2;
+  return alignment;
+}
+
+// What regions use lies where it does outside of them; what a loop carries in memory of its own.
+void align_used(const Node& node, const PlannedGraph& planned, std::vector<PlannedGraph>& regions, int64_t usual) {
+  for (size_t i = is_loop(node) ? carried_by(node) : 0; 1 + i < node.inputs.size(); ++i) {
+    const int64_t alignment = alignment_of(planned, node.inputs[1 + i], usual);
+    if (alignment == usual) continue;
+    for (PlannedGraph& region : regions) region.alignment[region.graph.inputs[i]] = alignment;
+  }
+}
+
 // Kernels assume it of every value, so that equal layers are equal work wherever they stand.
 Func with_caller_alignment(Func func, const PlannedGraph& planned, const Group& group, int alignment) {
   const std::vector<ValueId> values = buffer_values(planned.graph, group);
   for (size_t i = 0; i < values.size(); ++i) {
     if (planned.graph.is_constant(values[i])) continue;
-    const auto own = planned.alignment.find(planned.aliases.root[values[i]]);
     BufferNode node = *func.buffers[i].get();
-    node.alignment = own == planned.alignment.end() ? alignment : std::min<int64_t>(alignment, own->second);
+    node.alignment = alignment_of(planned, values[i], alignment);
     const Buffer relaxed{std::move(node)};
     func.body = replace_buffer(func.body, func.buffers[i], relaxed);
     func.buffers[i] = relaxed;
@@ -118,7 +136,9 @@ void for_each_group(const PlannedGraph& planned,
 void UniqueFuncs::add(PlannedGraph& planned) {
   for (const Group& group : planned.groups) {
     if (const Node* control = control_of(planned.graph, group)) {
-      for (PlannedGraph& region : planned.regions.at(control->name)) add(region);
+      std::vector<PlannedGraph>& regions = planned.regions.at(control->name);
+      align_used(*control, planned, regions, caller_alignment(target_));
+      for (PlannedGraph& region : regions) add(region);
       planned.func_of.emplace_back();
       continue;
     }

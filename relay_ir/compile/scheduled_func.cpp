@@ -9,7 +9,8 @@ namespace tw::relay {
 
 ScheduledFunc lower_scheduled(const Func& func, const Schedule& schedule, const Target& target,
                               const std::string& symbol) {
-  ScheduledFunc result{schedule.func(), {}, lower(schedule.func(), target, symbol), flops_of(func)};
+  ScheduledFunc result{
+      schedule.func(), {}, lower(schedule.func(), target, symbol), flops_of(func), operations_of(func)};
   for (const Buffer& buffer : func.buffers) {
     result.layouts.push_back(schedule.layout_changes(buffer->name));
     check(result.layouts.back().empty() || buffer->is_constant,

@@ -15,7 +15,7 @@ struct ScheduledFunc {
   Func func;                                   // as it is scheduled
   std::vector<std::vector<IndexMap>> layouts;  // by buffer: what the schedule did to constants
   LoweredFunc lowered;
-  Expr flops;
+  Expr flops, operations;  // cost.h
 };
 
 // `schedule`: of `func`.  `symbol` names the kernels until their content does.

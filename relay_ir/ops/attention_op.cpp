@@ -226,6 +226,7 @@ OpDef attention_op() {
               .operands = 3,
               .linear = not_linear,
               .update = makes_all_anew,
+              .part = no_part,
               .takes_strides = true};
   op.infer = infer;
   op.compute = compute;

@@ -144,6 +144,22 @@ AxisUses pick_axes(const OpCall& c) {
   return uses;
 }
 
+// The one nearest to what the attribute says.
+Expr picked_position(const OpCall& c) {
+  const Expr last = c.inputs[0].shape[c.attributes.get_int("axis")] - 1;
+  Expr index = c.attributes.get_dims("index")[0];
+  if (!can_prove(index <= last)) index = min(index, last);
+  if (!can_prove(index >= 0)) index = max(index, 0);
+  return index;
+}
+
+std::optional<Expr> picked_part(const OpCall& c) {
+  const Dims& shape = c.inputs[0].shape;
+  const int64_t axis = c.attributes.get_int("axis");
+  if (!is_const_int(product_of({shape.begin(), shape.begin() + axis}), 1)) return std::nullopt;
+  return picked_position(c) * product_of({shape.begin() + axis + 1, shape.end()});
+}
+
 OpDef pick_op() {
   OpDef op;
   op.name = "pick";
@@ -152,7 +168,7 @@ OpDef pick_op() {
   op.input_names = {"x"};
   op.attributes = {{"axis", int64_t{0}, false, "the axis, not negative"},
                    {"index", Dims{}, true, "the position; the nearest one where it is outside"}};
-  op.facts = plain_facts(pick_axes, Rounding::moves);
+  op.facts = part_facts(pick_axes, picked_part);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];
     const int64_t axis = c.attributes.get_int("axis");
@@ -166,10 +182,7 @@ OpDef pick_op() {
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const int64_t axis = c.attributes.get_int("axis");
-    const Expr last = c.inputs[0].shape[axis] - 1;
-    Expr index = c.attributes.get_dims("index")[0];
-    if (!can_prove(index <= last)) index = min(index, last);
-    if (!can_prove(index >= 0)) index = max(index, 0);
+    const Expr index = picked_position(c);
     return {te::compute("pick", c.outputs[0].shape, in, [&](const te::Indices& i) {
       te::Indices indices = i;
       indices.insert(indices.begin() + axis, index);

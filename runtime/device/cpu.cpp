@@ -1,10 +1,10 @@
 // The CPU device.  A run enters the team once; each worker walks all steps and runs its share of each.
 //
 // Worker w of n owns the tasks from ⌈w·tasks/n⌉ to ⌈(w+1)·tasks/n⌉, so the same rows stay with the same worker from
-// layer to layer, and a step of one task runs on worker 0.  It takes its tasks in a few pieces; who is done takes
-// pieces of those who are not, so that a core which another program uses, too, holds up a step by one piece only.  A
-// step that waits has a barrier before it; this one is spared where the step and everything since the last barrier have
-// one task, and so run on worker 0 in order.
+// layer to layer.  It takes its tasks in a few pieces; who is done takes pieces of those who are not, so that a core
+// which another program uses, too, holds up a step by one piece only.  A step of one task, or of so little work that
+// the barriers which that spares take longer, stays with worker 0.  A step that waits has a barrier before it; this one
+// is spared where the step and everything since the last barrier stay with worker 0, which runs them in order.
 //
 // A step of control goes the same way for all workers: worker 0 reads the condition and says so behind a barrier.  What
 // depends on counters (parameters, where buffers begin, tasks) each worker computes before the step, for itself.
@@ -26,6 +26,7 @@
 #include "runtime/artifact/elf_image.h"
 #include "runtime/device/device.h"
 #include "runtime/device/placing.h"
+#include "runtime/device/sharing.h"
 #include "runtime/memory.h"
 #include "runtime/team.h"
 
@@ -39,12 +40,11 @@ struct StepCode {
   KernelFunction function;  // null: of control
   int64_t tasks;            // unknown_tasks: they depend on counters
   bool has_barrier;         // before it, when there is more than one worker
+  bool is_shared;           // by all workers; else its tasks stay with worker 0
   bool has_counters;        // something in it depends on them, or is placed in the run
   size_t first_pointer;     // of its buffers, in a worker's table
   size_t first_parameter;
 };
-
-constexpr int64_t unknown_tasks = std::numeric_limits<int64_t>::max();
 
 // An entry of the pointer table that is the caller's array, known only when a run begins.
 struct CallerEntry {
@@ -134,14 +134,16 @@ class CpuProgram final : public Program {
             !placing_.has(use))
           caller_entries_.push_back({pointers + b, use.storage == Storage::output, use.index, use.offset});
       }
-      steps_.push_back({step, reinterpret_cast<KernelFunction>(address),
-                        step.tasks.is_known() ? int64_t{step.tasks} : unknown_tasks, false, has_counters, pointers,
-                        parameters});
-      if (step.kind == StepKind::kernel) most_tasks_ = std::max(most_tasks_, steps_.back().tasks);
+      const int64_t tasks = step.tasks.is_known() ? int64_t{step.tasks} : unknown_tasks;
+      steps_.push_back(
+          {step, reinterpret_cast<KernelFunction>(address), tasks, false, false, has_counters, pointers, parameters});
       pointers += step.buffers.size() + (has_workspace(step) ? 1 : 0);
       parameters += step.parameters.size();
     }
-    place_barriers();
+    const Sharing sharing = share_steps(plan_);
+    most_tasks_ = sharing.most_tasks;
+    for (size_t i = 0; i < steps_.size(); ++i)
+      steps_[i].is_shared = sharing.is_shared[i], steps_[i].has_barrier = sharing.has_barrier[i];
     aligned_inputs_.resize(plan_.inputs.size());
     aligned_outputs_.resize(plan_.outputs.size());
   }
@@ -259,54 +261,6 @@ class CpuProgram final : public Program {
 
  private:
   static bool has_workspace(const Step& step) { return !step.workspace_bytes.is_known() || step.workspace_bytes > 0; }
-  // Which steps have a barrier before them.  Steps that run on worker 0 alone need none between them.  Where ways of
-  // control meet, that holds if it does for all steps that the ways may come by and for what came before.
-  void place_barriers() {
-    std::vector<bool> meets(steps_.size() + 1, false);
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      const Step& step = steps_[i].step;
-      if (goes_elsewhere(step)) meets[step.target] = true;
-      if (step.kind == StepKind::loop) meets[i + 1] = true;
-    }
-    const auto is_on_worker_0 = [](const StepCode& code) { return !code.function || code.tasks <= 1; };
-    bool all_on_worker_0 = true, spared = false, is_first = true;  // since the last barrier
-    size_t range_end = 0;                                          // of the outermost control around a step
-    bool is_serial = true;                                         // it and what came before it
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      StepCode& code = steps_[i];
-      if (meets[i]) all_on_worker_0 &= is_serial, spared = true, is_first = false;
-      if (code.step.kind == StepKind::check || code.step.kind == StepKind::place) continue;
-      if (!code.function) {
-        if (i >= range_end && goes_elsewhere(code.step)) {
-          range_end = code.step.target;
-          for (size_t k = i; k < range_end; ++k)
-            if (goes_elsewhere(steps_[k].step)) range_end = std::max<size_t>(range_end, steps_[k].step.target);
-          is_serial =
-              all_on_worker_0 && std::all_of(steps_.begin() + static_cast<ptrdiff_t>(i),
-                                             steps_.begin() + static_cast<ptrdiff_t>(range_end), is_on_worker_0);
-        }
-        if (code.step.buffers.empty()) continue;
-        // Worker 0 reads what others may have written, and the others wait for what it says.
-        code.has_barrier = !all_on_worker_0;
-        all_on_worker_0 = true, spared = false, is_first = false;
-        continue;
-      }
-      // Whoever planned a step that does not wait relied on the barriers before it, the spared ones too.
-      if (is_first || (is_on_worker_0(code) && all_on_worker_0)) {
-        spared |= code.step.waits && !is_first;
-      } else {
-        code.has_barrier = code.step.waits || spared;
-      }
-      if (code.has_barrier) all_on_worker_0 = true, spared = false;
-      all_on_worker_0 &= is_on_worker_0(code);
-      is_first = false;
-    }
-  }
-
-  static bool goes_elsewhere(const Step& step) {
-    return step.kind == StepKind::skip || step.kind == StepKind::jump || step.kind == StepKind::loop ||
-           step.kind == StepKind::repeat;
-  }
 
   // Of a run that a step has ended.
   static Error failed_check(const Step& step, int64_t a, int64_t b) {
@@ -465,12 +419,12 @@ class CpuProgram final : public Program {
     Worker& worker = workers_[w];
     const size_t index = index_of(step);
     const int64_t execution = (++worker.executions[index] & execution_mask) + 1;  // never 0, which new claims are of
-    if (w != 0 && step.tasks <= 1) return false;                                  // a single task stays with worker 0
+    if (w != 0 && !step.is_shared) return false;
     update_counters(step, worker);
     const int64_t tasks = step.tasks == unknown_tasks ? worker.tasks[index] : step.tasks;
     void** pointers = worker.pointers.data() + step.first_pointer;
     const int64_t* parameters = worker.parameters.data() + step.first_parameter;
-    if (workers == 1 || tasks <= 1) {
+    if (workers == 1 || tasks <= 1 || !step.is_shared) {
       if (w == 0 && tasks > 0) step.function(pointers, parameters, 0, tasks);
       return w == 0 && tasks > 0;
     }

@@ -122,7 +122,8 @@ Plan plan_at(const Plan& plan, std::span<const int64_t> symbols) {
   for (ArenaTensor& tensor : result.tensors) tensor.bytes = tensor.bytes.fixed(symbols);
   for (Size& most : result.counters) most = most.at(symbols);
   for (Step& step : result.steps) {
-    for (Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.tasks}) *size = size->fixed(symbols);
+    for (Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.cycles, &step.tasks})
+      *size = size->fixed(symbols);
     for (Size& parameter : step.parameters) parameter = parameter.fixed(symbols);
     for (BufferUse& use : step.buffers) {
       use.offset = use.offset.fixed(symbols);
@@ -160,9 +161,14 @@ Plan plan_at(const Plans& plans, std::span<const int64_t> symbols) {
 }
 
 std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& inputs) {
+  // Every run comes here: texts are made when there is something to say.
+  const auto place = [&](size_t input, size_t dimension) {
+    return "dimension " + std::to_string(dimension) + " of input '" + plan.inputs[input].name + "'";
+  };
   struct Found {
+    bool is_known = false;
     int64_t size = 0;
-    std::string where;  // empty: not found yet
+    size_t input = 0, dimension = 0;
   };
   std::vector<Found> found(plan.symbols.size());
   if (inputs.size() != plan.inputs.size())
@@ -177,13 +183,13 @@ std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& in
     for (size_t d = 0; d < input.dims.size(); ++d) {
       const auto symbol = symbol_of(input.dims[d]);
       if (!symbol) continue;
-      const std::string where = "dimension " + std::to_string(d) + " of input '" + input.name + "'";
       Found& known = found[*symbol];
-      if (known.where.empty()) {
-        known = {inputs[i][d], where};
+      if (!known.is_known) {
+        known = {true, inputs[i][d], i, d};
       } else if (known.size != inputs[i][d]) {
         throw Error(ErrorCode::input, "'" + plan.symbols[*symbol].name + "' is " + std::to_string(known.size) + " as " +
-                                          known.where + ", but " + std::to_string(inputs[i][d]) + " as " + where +
+                                          place(known.input, known.dimension) + ", but " +
+                                          std::to_string(inputs[i][d]) + " as " + place(i, d) +
                                           "\n  help: both have the same size in one run");
       }
     }
@@ -194,8 +200,8 @@ std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& in
     if (found[s].size < symbol.low || found[s].size > symbol.high) {
       const bool has_end = symbol.high != std::numeric_limits<int64_t>::max();
       throw Error(ErrorCode::input,
-                  "'" + symbol.name + "', " + found[s].where + ", is " + std::to_string(found[s].size) +
-                      ", but the model was compiled for " + std::to_string(symbol.low) +
+                  "'" + symbol.name + "', " + place(found[s].input, found[s].dimension) + ", is " +
+                      std::to_string(found[s].size) + ", but the model was compiled for " + std::to_string(symbol.low) +
                       (has_end ? " to " + std::to_string(symbol.high) : " or more") +
                       (symbol.demanded_by.empty()
                            ? "\n  help: compile it with other bounds, tw.Dim(\"" + symbol.name + "\", low, high)"
@@ -203,26 +209,30 @@ std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& in
     }
     sizes.push_back(found[s].size);
   }
-  std::vector<std::string> names;
-  for (const Symbol& symbol : plan.symbols) names.push_back(symbol.name);
-  const auto require_equal = [&](const Size& a, int64_t size, const std::string& what, const std::string& demanded_by) {
+  const auto text_of = [&](const Size& size) {
+    std::vector<std::string> names;
+    for (const Symbol& symbol : plan.symbols) names.push_back(symbol.name);
+    return size.text(names);
+  };
+  const auto require_equal = [&](const Size& a, int64_t size, const auto& text_of_other,
+                                 const std::string& demanded_by) {
     if (a.at(sizes) == size) return;
+    const std::string what = text_of_other();
     if (a.is_known())
       throw Error(ErrorCode::input, what + " is " + std::to_string(size) + ", but the model can only take " +
                                         std::to_string(int64_t{a}) +
                                         " there\n  help: give another size; tw explain says what demands it");
-    throw Error(ErrorCode::input, "`" + a.text(names) + "` is " + std::to_string(a.at(sizes)) + ", but " + what +
-                                      " is " + std::to_string(size) +
+    throw Error(ErrorCode::input, "`" + text_of(a) + "` is " + std::to_string(a.at(sizes)) + ", but " + what + " is " +
+                                      std::to_string(size) +
                                       (demanded_by.empty() ? "" : "; " + demanded_by + " demands that both are equal") +
                                       "\n  help: give inputs of other sizes");
   };
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     for (size_t d = 0; d < plan.inputs[i].dims.size(); ++d)
-      require_equal(plan.inputs[i].dims[d], inputs[i][d],
-                    "dimension " + std::to_string(d) + " of input '" + plan.inputs[i].name + "'", "");
+      require_equal(plan.inputs[i].dims[d], inputs[i][d], [&] { return place(i, d); }, "");
   }
   for (const EqualSizes& equal : plan.equalities)
-    require_equal(equal.a, equal.b.at(sizes), "`" + equal.b.text(names) + "`", equal.demanded_by);
+    require_equal(equal.a, equal.b.at(sizes), [&] { return "`" + text_of(equal.b) + "`"; }, equal.demanded_by);
   return sizes;
 }
 

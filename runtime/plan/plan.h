@@ -87,6 +87,7 @@ struct Step {
   bool waits = true;
   Size workspace_bytes = 0;   // per worker; when > 0 the kernel's last buffer is this worker's scratch
   Size flops = 0, bytes = 0;  // work per run, for profiles
+  Size cycles = 0;            // that it takes one core with its data in the caches, about; 0: nobody knows
   std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};  // of a GPU kernel's launch
   StepKind kind = StepKind::kernel;
   uint32_t target = 0, counter = 0;  // of control

@@ -100,6 +100,7 @@ void write_step(ByteWriter& out, const Step& step) {
   write_size(out, step.workspace_bytes);
   write_size(out, step.flops);
   write_size(out, step.bytes);
+  write_size(out, step.cycles);
   for (uint32_t extent : step.grid) out.put(extent);
   for (uint32_t extent : step.block) out.put(extent);
 }
@@ -130,6 +131,7 @@ Step read_step(ByteReader& in) {
   step.workspace_bytes = read_size(in);
   step.flops = read_size(in);
   step.bytes = read_size(in);
+  step.cycles = read_size(in);
   for (uint32_t& extent : step.grid) extent = in.get<uint32_t>();
   for (uint32_t& extent : step.block) extent = in.get<uint32_t>();
   return step;
@@ -212,7 +214,7 @@ Plan read_plan(ByteReader& in) {
     tensor.last = in.get<int32_t>();
   }
   plan.counters = read_sizes(in);
-  plan.steps.resize(in.get_count(82));
+  plan.steps.resize(in.get_count(94));
   for (Step& step : plan.steps) step = read_step(in);
   for (size_t entries = in.get_count(8); entries > 0; --entries) {
     std::string key = in.get_text();
@@ -277,7 +279,7 @@ std::string find_open_plan_problem(const Plan& plan) {
   for (const EqualSizes& equal : plan.equalities) check_size(equal.a), check_size(equal.b);
   for (const Size& most : plan.counters) check_size(most);
   for (const Step& step : plan.steps) {
-    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.tasks})
+    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.cycles, &step.tasks})
       check_size(*size, plan.counters.size());
     for (const Size& parameter : step.parameters) check_size(parameter, plan.counters.size());
     for (const BufferUse& use : step.buffers) {
@@ -455,7 +457,8 @@ std::string find_plan_problem(const Plan& plan) {
     for (const Size& dim : output.dims) may_have_counters(dim);
   for (const ArenaTensor& tensor : plan.tensors) may_have_counters(tensor.bytes);
   for (const Step& step : plan.steps) {
-    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.tasks}) may_have_counters(*size);
+    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.cycles, &step.tasks})
+      may_have_counters(*size);
     for (const Size& parameter : step.parameters) may_have_counters(parameter);
     for (const BufferUse& use : step.buffers) may_have_counters(use.offset), may_have_counters(use.bytes);
   }

@@ -91,8 +91,77 @@ T run(const Size::Program& program, F&& operand) {
 
 }  // namespace
 
+Size::Size(Program program) : program_(std::move(program)) {
+  if (auto sum = sum_of(program_)) value_ = sum->constant, terms_ = std::move(sum->terms);
+}
+
+// Nothing where the program is none of counters alone, or is not well formed.
+std::optional<Size::Sum> Size::sum_of(const Program& program) {
+  constexpr size_t most_terms = 4;
+  std::vector<Sum> stack;
+  for (const auto& [op, value] : program) {
+    if (op == Op::number) {
+      stack.push_back({value, {}});
+    } else if (op == Op::counter) {
+      stack.push_back({0, {{1, static_cast<size_t>(value)}}});
+    } else if (op == Op::symbol || stack.size() < 2) {
+      return std::nullopt;
+    } else {
+      Sum b = std::move(stack.back());
+      stack.pop_back();
+      Sum& a = stack.back();
+      if (op == Op::multiply && a.terms.empty()) std::swap(a, b);
+      const bool has_number = b.terms.empty();
+      const bool is_sum = (op == Op::add || op == Op::subtract) && a.terms.size() + b.terms.size() <= most_terms;
+      const bool is_counter = a.terms.size() == 1 && a.terms[0].op == Op::counter;
+      const int64_t factor = is_counter ? a.terms[0].factor : 0;
+      bool fits = true;
+      if (op == Op::floor_mod && has_number && b.constant > 0 && factor == 1 && a.constant == 0) {
+        a.terms[0].op = op, a.terms[0].number = b.constant;
+      } else if ((op == Op::min || op == Op::max) && has_number && factor == 1) {
+        // min(x + c, k) = min(x, k - c) + c
+        a.terms[0].op = op;
+        fits = !__builtin_sub_overflow(b.constant, a.constant, &a.terms[0].number);
+      } else if ((op == Op::min || op == Op::max) && has_number && factor == -1) {
+        // min(c - x, k) = c - max(x, c - k)
+        a.terms[0].op = op == Op::min ? Op::max : Op::min;
+        fits = !__builtin_sub_overflow(a.constant, b.constant, &a.terms[0].number);
+      } else if (op == Op::multiply && has_number) {
+        fits = !__builtin_mul_overflow(a.constant, b.constant, &a.constant);
+        for (Term& term : a.terms) fits = fits && !__builtin_mul_overflow(term.factor, b.constant, &term.factor);
+      } else if (is_sum && op == Op::add) {
+        fits = !__builtin_add_overflow(a.constant, b.constant, &a.constant);
+        a.terms.insert(a.terms.end(), b.terms.begin(), b.terms.end());
+      } else if (is_sum) {
+        fits = !__builtin_sub_overflow(a.constant, b.constant, &a.constant);
+        for (Term& term : b.terms) fits = fits && !__builtin_sub_overflow(0, term.factor, &term.factor);
+        a.terms.insert(a.terms.end(), b.terms.begin(), b.terms.end());
+      } else {
+        fits = false;
+      }
+      if (!fits) return std::nullopt;
+    }
+  }
+  return stack.size() == 1 ? std::optional(std::move(stack[0])) : std::nullopt;
+}
+
 int64_t Size::at(std::span<const int64_t> symbols, std::span<const int64_t> counters) const {
   if (is_known()) return value_;
+  if (!terms_.empty()) {
+    int64_t sum = value_;
+    bool fits = true;
+    for (const auto& [factor, counter, op, number] : terms_) {
+      int64_t count = counters[counter], product = 0;
+      if (op == Op::floor_mod && (number & (number - 1)) == 0) {  // places by turns: a division takes longer
+        count &= number - 1;
+      } else if (op != Op::counter) {
+        count = apply(op, count, number);
+      }
+      fits &= !__builtin_mul_overflow(factor, count, &product) && !__builtin_add_overflow(sum, product, &sum);
+    }
+    if (!fits) refuse_overflow();
+    return sum;
+  }
   return run<int64_t>(program_, [&](const Instruction& operand) {
     if (operand.op == Op::number) return operand.value;
     return (operand.op == Op::symbol ? symbols : counters)[static_cast<size_t>(operand.value)];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,7 +23,7 @@ class Size {
   using Program = std::vector<Instruction>;
 
   Size(int64_t value = 0) : value_(value) {}  // NOLINT: a number is a size
-  explicit Size(Program program) : program_(std::move(program)) {}
+  explicit Size(Program program);
 
   bool is_known() const { return program_.empty(); }
   operator int64_t() const {  // NOLINT: of a known one
@@ -48,8 +49,24 @@ class Size {
   std::string text(std::span<const std::string> symbols) const;  // "batch * 49"
 
  private:
+  // So many times the counter, or floor_mod, min or max of it and a number.
+  struct Term {
+    int64_t factor = 0;
+    size_t counter = 0;
+    Op op = Op::counter;
+    int64_t number = 0;
+  };
+  struct Sum {
+    int64_t constant = 0;
+    std::vector<Term> terms;
+  };
+  static std::optional<Sum> sum_of(const Program& program);
+
   int64_t value_ = 0;
   Program program_;  // empty: the value
+  // The program as value_ and these: rows that a loop walks over, and places by turns, which each of its steps
+  // computes.
+  std::vector<Term> terms_;  // empty: it is no such sum
 };
 
 }  // namespace tw

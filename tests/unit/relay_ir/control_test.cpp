@@ -150,6 +150,31 @@ const ControlCase control_cases[] = {
        return all, flags
      })",
      {{rows(1, 3), number(i8, 1)}, {rows(5, 3), number(i8, 1)}, {rows(40, 3), number(i8, 1)}}},
+    {"parts that steps within take on",
+     R"(graph g (x: f32[n, 3], s: f32[3], flag: bool[]) {
+       all = loop(_, s, x, flag) {steps = [n], carried = 0}
+       region[step: 0..] (a: f32[3], rows: f32[n, 3], c: bool[]) {
+         row = pick(rows) {index = [step]}
+         best = branch(c, row, a)
+         region (p: f32[3], q: f32[3]) {
+           t = tanh(p)
+           return t
+         }
+         region (p: f32[3], q: f32[3]) {
+           t = add(p, q)
+           return t
+         }
+         sum = loop(_, best, row) {steps = [3], carried = 1}
+         region[turn: 0..2] (b: f32[3], r: f32[3]) {
+           t = add(b, r)
+           return t
+         }
+         return sum
+       }
+       return all
+     })",
+     {{rows(1, 3), test::random_array({3}, 2), number(boolean, 1)},
+      {rows(9, 3), test::random_array({3}, 2), number(boolean, 0)}}},
     {"one number a step",
      R"(graph g (x: f32[n], s: f32[]) {
        last, all = loop(_, s, x) {steps = [n], carried = 1}
@@ -244,7 +269,28 @@ TEST_P(Control, ComputesWhatTheOracleDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Control,
                          testing::Values(&control_cases[0], &control_cases[1], &control_cases[2], &control_cases[3],
-                                         &control_cases[4], &control_cases[5]));
+                                         &control_cases[4], &control_cases[5], &control_cases[6]));
+
+// What a step picks is read where it lies, and is all that it reads.
+TEST(Loops, PickWithoutACopy) {
+  const Graph graph = parse_graph(R"(graph g (x: f32[n, 16], s: f32[16]) {
+    last = loop(_, s, x) {steps = [n], carried = 1}
+    region[step: 0..] (a: f32[16], rows: f32[n, 16]) {
+      row = pick(rows) {index = [step]}
+      next = add(a, row)
+      return next
+    }
+    y = negate(last)
+    return y
+  })");
+  Executable executable = compile(graph, parse_target("cpu"));
+  int kernels = 0;
+  for (const StepProfile& step : executable.profile({rows(10, 16), test::random_array({16}, 1)}, 1)) {
+    kernels += !step.kernel.empty();
+    if (step.name == "next") EXPECT_EQ(step.bytes, 10 * 3 * 64);
+  }
+  EXPECT_EQ(kernels, 3);  // a copy of s, the sum, the result
+}
 
 // Of two branches that demand something of sizes each, a run checks the one that it takes.
 TEST(ControlChecks, AreThoseOfTheWayThatIsTaken) {

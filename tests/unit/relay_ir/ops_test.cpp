@@ -6,7 +6,9 @@
 
 #include "relay_ir/op.h"
 #include "relay_ir/ops/common.h"
+#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/interp/interp.h"
+#include "tensor_ir/match.h"
 
 namespace tw::relay {
 namespace {
@@ -125,6 +127,30 @@ TEST_P(EachOp, AxesAreAsStated) {
                 << "input " << i << " at " << at << " of axis " << use.axis << " changes element " << e;
           }
         }
+      }
+    }
+  }
+}
+
+TEST_P(EachOp, PartsAreAsStated) {
+  const OpDef& op = *GetParam();
+  std::mt19937 random(12);
+  for (const OpExample& example : op.examples) {
+    if (!op.facts.part) continue;
+    NodeAttributes attributes = example.attributes;
+    const std::vector<bool> present(example.inputs.size(), true);
+    const std::vector<const NDArray*> unknown(example.inputs.size(), nullptr);
+    const std::vector<TensorType> types = infer_types(op, example.inputs, present, unknown, attributes);
+    const auto part = op.facts.part({op, attributes, example.inputs, present, unknown, types});
+    if (!part) continue;
+    const int64_t first = as_int(simplify(*part)).value();
+    const std::vector<NDArray> inputs = example_inputs(example, random);
+    const NDArray result = evaluate_op(op, example.attributes, inputs)[0];
+    for (int64_t e = 0; e < result.size(); ++e) {
+      if (result.dtype().is_float()) {
+        EXPECT_EQ(result.get_float(e), inputs[0].get_float(first + e));
+      } else {
+        EXPECT_EQ(result.get_int(e), inputs[0].get_int(first + e));
       }
     }
   }

@@ -147,6 +147,7 @@ TEST(Executable, RandomPlansKeepTheirDependences) {
                             {n / tasks, 20 << random(10)},
                             tasks,
                             waits});
+      plan.steps.back().cycles = std::array<int64_t, 3>{0, 100, 1'000'000}[random(3)];
     }
     Executable executable(kernel_image(), plan, {}, small_requirements());
     NDArray x(f32, {n});
@@ -275,6 +276,29 @@ TEST(Executable, WorkersWithoutTasksStayAsleep) {
   executable.set_threads(4);
   for (const StepSpan& span : executable.trace(small_inputs(), 1)) EXPECT_LT(span.worker, 2);
   EXPECT_EQ(executable.threads(), 4);
+}
+
+TEST(Executable, WhatIsNotWorthABarrierStaysWithOneWorker) {
+  Plan plan = small_plan();
+  for (Step& step : plan.steps) step.cycles = 100;
+  plan.steps[2].cycles = 1'000'000;
+  Executable executable(kernel_image(), plan, small_constants(), small_requirements());
+  executable.set_threads(4);
+  for (const StepSpan& span : executable.trace(small_inputs(), 1)) EXPECT_TRUE(span.worker == 0 || span.step == 2);
+  const std::vector<NDArray> expected = small_executable().run(small_inputs()),
+                             outputs = executable.run(small_inputs());
+  for (size_t i = 0; i < outputs.size(); ++i) EXPECT_EQ(values(outputs[i]), values(expected[i]));
+}
+
+// …nor for so little that they would come too late, since they sleep while the first one works alone.
+TEST(Executable, WorkersAreNotWokenForLittle) {
+  Plan plan = small_plan();
+  for (Step& step : plan.steps) step.tasks = 1, step.cycles = 10'000'000;
+  plan.steps[0].tasks = rows, plan.steps[0].cycles = 10'000;
+  Executable executable(kernel_image(), plan, small_constants(), small_requirements());
+  executable.set_threads(4);
+  for (int run = 0; run < 20; ++run)
+    for (const StepSpan& span : executable.trace(small_inputs(), 1)) EXPECT_EQ(span.worker, 0);
 }
 
 TEST(Executable, NoStepsAndNoTasks) {

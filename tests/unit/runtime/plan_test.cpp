@@ -35,6 +35,39 @@ TEST(Size, IsANumberOrComputedFromSymbols) {
   EXPECT_EQ(Size({{Op::symbol, 0}, {Op::symbol, 1}, {Op::max}}).at(symbols), 4);
 }
 
+// What loops compute in each step.
+TEST(Size, IsASumOfCounters) {
+  const Size::Program rows{{Op::number, 99}, {Op::counter, 1}, {Op::subtract}, {Op::number, 48}, {Op::multiply}};
+  const Size::Program turns{{Op::number, 1}, {Op::counter, 0}, {Op::number, 2}, {Op::floor_mod},
+                            {Op::subtract},  {Op::number, 64}, {Op::multiply}};
+  const auto combined = [](Size::Program a, const Size::Program& b, Op op) {
+    a.insert(a.end(), b.begin(), b.end());
+    a.push_back({op});
+    return Size(a);
+  };
+  const Size third({{Op::counter, 0}, {Op::number, 3}, {Op::floor_mod}});
+  for (const int64_t x : {-3, 0, 1, 2, 7, 200}) {
+    for (const int64_t y : {0, 1, 98, 99, 100, 120}) {
+      const int64_t counters[] = {x, y};
+      const int64_t row = (99 - y) * 48, turn = (1 - (x & 1)) * 64;
+      EXPECT_EQ(combined(rows, turns, Op::add).at({}, counters), row + turn);
+      EXPECT_EQ(combined(rows, turns, Op::subtract).at({}, counters), row - turn);
+      EXPECT_EQ(combined(rows, {{Op::number, 100}}, Op::min).at({}, counters), std::min<int64_t>(row, 100));
+      EXPECT_EQ(combined(rows, {{Op::number, 0}}, Op::max).at({}, counters), std::max<int64_t>(row, 0));
+      EXPECT_EQ(third.at({}, counters), (x % 3 + 3) % 3);
+      for (const Op op : {Op::min, Op::max}) {
+        const auto of = [&](int64_t a, int64_t b) { return op == Op::min ? std::min(a, b) : std::max(a, b); };
+        EXPECT_EQ(Size({{Op::counter, 1}, {Op::number, 5}, {Op::add}, {Op::number, 104}, {op}}).at({}, counters),
+                  of(y + 5, 104));
+        EXPECT_EQ(Size({{Op::number, 99}, {Op::counter, 1}, {Op::subtract}, {Op::number, 1}, {op}}).at({}, counters),
+                  of(99 - y, 1));
+      }
+    }
+  }
+  const int64_t large[] = {int64_t{1} << 62, 0};
+  EXPECT_THROW(combined(rows, {{Op::counter, 0}, {Op::number, 4}, {Op::multiply}}, Op::add).at({}, large), Error);
+}
+
 TEST(Size, SaysWhatItIs) {
   const std::string names[] = {"n", "m"};
   EXPECT_EQ(padded.text(names), "((n + 15) // 16) * 16 * m");
