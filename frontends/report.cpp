@@ -7,7 +7,9 @@
 
 #include "relay_ir/cost.h"
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/dimension.h"
 #include "tensor_ir/text/printer.h"
+#include "tensor_ir/text/syntax.h"
 
 namespace tw::frontends {
 namespace {
@@ -108,7 +110,12 @@ struct Parameters {
 // What a run decides: a line for each node of control flow, those within others too.
 void add_control(const Graph& graph, std::vector<std::string>& lines) {
   for (const Node& node : graph.nodes) {
-    if (is_branch(node)) {
+    if (is_item(node)) {
+      const Expr& number = number_of(node);
+      const bool is_new = number.kind() == NodeKind::Var;
+      lines.push_back(in_quotes(node.name) + " reads the size " + to_text(number) +
+                      (is_new ? syntax::bounds_text(dimension_bounds(Var::of(number))) : "") + " in a run");
+    } else if (is_branch(node)) {
       lines.push_back(in_quotes(node.name) + " goes one of two ways in a run");
     } else if (is_loop(node)) {
       const Expr& steps = steps_of(node);

@@ -1,6 +1,8 @@
 """Operators whose results are as large as the data says, and sizes, counts and axes that a run computes, beside ONNX
 Runtime: compiled code, with memory that holds no zeros, for one worker and for more."""
 
+import re
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -318,6 +320,10 @@ def test_artifacts_and_profiles(tmp_path):
             np.testing.assert_array_equal(each.run({"x": x})["y"], x[x != 0])
     profile = loaded.profile({"x": np.ones(40, np.float32)})
     assert len(profile.kernels) > 2
+
+
+def test_what_is_read_is_explained():
+    assert re.search(r"control +`\w+` reads the size \w+: 0\.\. in a run", tw.load(filtered()).explain())
 
 
 def test_results_of_unknown_size_are_not_written_to_arrays_of_the_caller():
