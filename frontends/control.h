@@ -51,7 +51,7 @@ class Region {
 std::vector<ValueId> emit_branch(Builder& b, ValueId condition, Region::Result first, Region::Result second);
 
 struct LoopStep {
-  ValueId condition = no_value;        // whether there is another step
+  ValueId condition = no_value;  // whether there is another step
   // The carried values after the step, but for last ones that no step has used and nobody wants; what is kept of it.
   std::vector<ValueId> carried, kept;
 };

@@ -46,7 +46,8 @@ ValueId source_positions(Builder& b, const Resize& resize, const ResizedAxis& a)
     const bool is_known = a.computed_roi[0] == no_value;
     const ValueId start = is_known ? n.number(a.roi_start) : a.computed_roi[0];
     const ValueId end = is_known ? n.number(a.roi_end) : a.computed_roi[1];
-    const ValueId span = n("subtract", end, start), middle = n("multiply", n("add", start, end), n("multiply", last, 0.5));
+    const ValueId span = n("subtract", end, start),
+                  middle = n("multiply", n("add", start, end), n("multiply", last, 0.5));
     const ValueId along = n("divide", n("multiply", n("multiply", position, span), last), last_out);
     return n.where(is_one, middle, n("add", along, n("multiply", start, last)));
   }
@@ -188,8 +189,8 @@ ValueId emit_resize(Builder& b, ValueId x, const Resize& resize, std::vector<Res
   for (const ResizedAxis& a : axes) {
     const int64_t in = as_int(a.in).value_or(1), out = as_int(a.out).value_or(1);
     if (!(growth(a) > 0) || out < 0 || out > limit || in < 1) b.refuse("a scale or size outside 1 … 2^20");
-    const bool is_same =
-        is_same_dim(a.in, a.out) && growth(a) == 1 && a.computed_scale == no_value && resize.coordinates != Coordinates::crop_and_resize;
+    const bool is_same = is_same_dim(a.in, a.out) && growth(a) == 1 && a.computed_scale == no_value &&
+                         resize.coordinates != Coordinates::crop_and_resize;
     if (!is_same) x = resize_axis(b, x, resize, a);
   }
   return x;

@@ -25,9 +25,9 @@ struct Resize {
 struct ResizedAxis {
   int axis;
   Expr in, out;
-  std::optional<double> scale = {};      // nothing: out / in
-  ValueId computed_scale = no_value;     // f64[], where only a run knows it
-  double roi_start = 0, roi_end = 1;     // of crop_and_resize
+  std::optional<double> scale = {};                // nothing: out / in
+  ValueId computed_scale = no_value;               // f64[], where only a run knows it
+  double roi_start = 0, roi_end = 1;               // of crop_and_resize
   ValueId computed_roi[2] = {no_value, no_value};  // likewise: start and end, f64[]
 };
 

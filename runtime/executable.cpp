@@ -63,8 +63,10 @@ void check_arrays(const std::vector<NDArray>& arrays, const Plan& plan, const st
     const NDArray& array = arrays[i];
     if (!info.dims.empty()) {
       if (!array.is_defined()) continue;
-      throw Error(ErrorCode::input, kind + " '" + info.name + "' has sizes that only the run computes\n  help: run() "
-                                    "gives arrays of these sizes; it takes none for this " + kind);
+      throw Error(ErrorCode::input, kind + " '" + info.name +
+                                        "' has sizes that only the run computes\n  help: run() "
+                                        "gives arrays of these sizes; it takes none for this " +
+                                        kind);
     }
     if (!array.is_defined() && array.size() != 0)
       throw Error(ErrorCode::input,

@@ -1,12 +1,11 @@
-// What no output needs goes.  Inputs stay: they are the model's signature.  A number that is read is needed by the sizes
-// that are made of it, and where it has to be equal to something always.
+// What no output needs goes.  Inputs stay: they are the model's signature.  A number that is read is needed by the
+// sizes that are made of it, and where it has to be equal to something always.
 //
 //   a = exp(x); b = log(x); return b   ⇒   b = log(x); return b
 #include <algorithm>
 #include <unordered_set>
 
 #include "relay_ir/pass.h"
-
 #include "tensor_ir/match.h"
 
 namespace tw::relay {

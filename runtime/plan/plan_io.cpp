@@ -284,7 +284,8 @@ std::string find_open_plan_problem(const Plan& plan) {
     for (const Size& parameter : step.parameters) check_size(parameter, plan.counters.size());
     for (const BufferUse& use : step.buffers) {
       check_size(use.offset, plan.counters.size()), check_size(use.bytes, plan.counters.size());
-      fits = fits && use.storage != Storage::placed && (use.storage != Storage::arena || use.index < plan.tensors.size());
+      fits =
+          fits && use.storage != Storage::placed && (use.storage != Storage::arena || use.index < plan.tensors.size());
     }
   }
   if (!fits) return "a size in it cannot be computed";
@@ -334,7 +335,8 @@ class ControlCheck {
     if (step.kind == StepKind::read || step.kind == StepKind::place) {
       const bool reads = step.kind == StepKind::read;
       if (step.counter >= most_.size() || step.workspace_bytes != 0) return fail(i, "it has no counter"), end;
-      if (step.buffers.size() != (reads ? 1 : 0) || step.parameters.size() != (reads ? 2 : 0)) fail(i, "it reads nothing");
+      if (step.buffers.size() != (reads ? 1 : 0) || step.parameters.size() != (reads ? 2 : 0))
+        fail(i, "it reads nothing");
       for (const BufferUse& number : step.buffers)
         if (!number.bytes.is_known() || (number.bytes != 4 && number.bytes != 8)) fail(i, "it reads no number");
       for (const Size& bound : step.parameters)

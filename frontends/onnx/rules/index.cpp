@@ -126,9 +126,9 @@ ValueId import_non_max_suppression(Context& c) {
     if (!c.has_input(input)) return emit_scalar(c, dtype, input == 4 ? -std::numeric_limits<float>::infinity() : 0);
     return emit_reshape(c, emit_cast(c, c.input(input), dtype), {});
   };
-  const auto results = c.emit_all("non_max_suppression",
-                                  {c.input(0), c.input(1), number(2, i64), number(3, f32), number(4, f32)},
-                                  attributes_of({{"center", c.attribute_int("center_point_box", 0)}}));
+  const auto results =
+      c.emit_all("non_max_suppression", {c.input(0), c.input(1), number(2, i64), number(3, f32), number(4, f32)},
+                 attributes_of({{"center", c.attribute_int("center_point_box", 0)}}));
   const Expr most = c.type(results[0]).shape[0];
   const Expr found = c.emit_item(results[1], {0, as_int(most).value_or(DimensionBounds{}.high)});
   return emit_slice(c, results[0], 0, Expr(0), found);

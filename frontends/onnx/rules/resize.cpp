@@ -167,8 +167,7 @@ ValueId import_resize(Context& c) {
     for (int side = 0; side < 2 && !is_known; ++side) {
       Integers n(c);
       for (size_t i = 0; i < plan.size(); ++i)
-        plan[i].computed_roi[side] =
-            n.at(emit_cast(c, c.input(1), f64), static_cast<int64_t>(i + side * plan.size()));
+        plan[i].computed_roi[side] = n.at(emit_cast(c, c.input(1), f64), static_cast<int64_t>(i + side * plan.size()));
     }
     for (size_t i = 0; i < plan.size(); ++i) plan[i].roi_start = roi[i], plan[i].roi_end = roi[plan.size() + i];
   }
@@ -179,7 +178,7 @@ ValueId import_resize(Context& c) {
 ValueId import_upsample(Context& c) {
   const std::vector<int> axes = axes_from(c, c.input(0));
   const bool is_computed = c.input_count() > 1 && !c.constant(c.input(1));
-  const Floats scales = is_computed             ? Floats()
+  const Floats scales = is_computed           ? Floats()
                         : c.input_count() > 1 ? constant_floats(c, 1)
                                               : c.attribute_floats("scales", {});
   const std::vector<ResizedAxis> plan =
