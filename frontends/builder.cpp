@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
+#include "frontends/control.h"
+#include "frontends/emit.h"
 #include "frontends/open_dimensions.h"
-#include "relay_ir/ops/common.h"
 #include "tensor_ir/text/printer.h"
 
 namespace tw::frontends {
@@ -173,9 +174,7 @@ Expr Builder::emit_item(ValueId x, DimensionBounds bounds) {
   if (!type(x).dtype.is_integer() || !is_const_int(product_of(type(x).shape), 1))
     malformed(place() + ": a size is one integer, not " + to_string(type(x)));
   const Expr number = new_number(bounds);
-  NodeAttributes to_i64;
-  to_i64.set("to", std::string("i64"));
-  const ValueId wide = type(x).dtype == i64 || type(x).dtype == i32 ? x : emit("cast", {x}, to_i64);
+  const ValueId wide = type(x).dtype == i32 ? x : emit_cast(*this, x, i64);
   NodeAttributes attributes;
   attributes.set("number", std::vector<Expr>{number});
   graph_.add_node("item", {wide}, attributes, node_.name);
@@ -192,12 +191,7 @@ std::vector<Expr> Builder::emit_items(ValueId x, DimensionBounds bounds) {
   if (!shape || shape->size() > 1) refuse("as many sizes as a run says, in " + to_string(type(x)));
   if (shape->empty()) return {emit_item(x, bounds)};
   std::vector<Expr> dims;
-  for (int64_t i = 0; i < shape->at(0); ++i) {
-    NodeAttributes attributes;
-    attributes.set("axis", int64_t{0});
-    attributes.set("index", std::vector<Expr>{Expr(i)});
-    dims.push_back(emit_item(emit("pick", {x}, attributes), bounds));
-  }
+  for (int64_t i = 0; i < shape->at(0); ++i) dims.push_back(emit_item(emit_pick(*this, x, 0, i), bounds));
   return dims;
 }
 

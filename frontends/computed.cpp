@@ -10,7 +10,7 @@ ValueId list(Builder& b, ValueId x) {
   return rank_of(b, x) == 0 ? emit_reshape(b, x, {1}) : x;
 }
 
-ValueId not_(Builder& b, ValueId x) {
+ValueId inverted(Builder& b, ValueId x) {
   return b.emit("equal", {x, emit_scalar(b, boolean, 0)});
 }
 
@@ -19,30 +19,31 @@ ValueId reshaped(Builder& b, ValueId x, ValueId dims) {
   return emit_reshape_open(b, x, b.emit_items(dims));
 }
 
-}  // namespace
-
-ValueId emit_normal_axes(Builder& b, ValueId axes, int rank) {
-  Integers n(b);
-  axes = list(b, axes);
-  return n.where(n("less", axes, n.number(0)), n("add", axes, n.number(rank)), axes);
+std::vector<Expr> row_of(Builder& b, ValueId list) {
+  return {Expr(1), b.type(list).shape[0]};
 }
 
+// Which of `rank` axes each of them is, where they are -rank … rank-1: bool[rank, axes].
+ValueId emit_hits(Builder& b, ValueId axes, int rank) {
+  Integers n(b);
+  axes = list(b, axes);
+  const ValueId from_front = n.where(n("less", axes, n.number(0)), n("add", axes, n.number(rank)), axes);
+  return b.emit("equal", {emit_range(b, Expr(rank), {Expr(rank), Expr(1)}),
+                          emit_reshape_open(b, from_front, row_of(b, from_front))});
+}
+
+}  // namespace
+
 ValueId emit_is_chosen(Builder& b, ValueId axes, int rank) {
-  const ValueId normal = emit_normal_axes(b, axes, rank);
-  const std::vector<Expr> row{Expr(1), b.type(normal).shape[0]};
-  const ValueId hit =
-      b.emit("equal", {emit_range(b, Expr(rank), {Expr(rank), Expr(1)}), emit_reshape_open(b, normal, row)});
-  return emit_reduce(b, "reduce_any", hit, {1}, false);
+  return emit_reduce(b, "reduce_any", emit_hits(b, axes, rank), {1}, false);
 }
 
 ValueId emit_by_axis(Builder& b, ValueId values, ValueId axes, int rank, int64_t otherwise) {
   Integers n(b);
-  const ValueId normal = emit_normal_axes(b, axes, rank);
-  const std::vector<Expr> row{Expr(1), b.type(normal).shape[0]};
-  const ValueId hit =
-      b.emit("equal", {emit_range(b, Expr(rank), {Expr(rank), Expr(1)}), emit_reshape_open(b, normal, row)});
-  const ValueId chosen = n.where(hit, emit_reshape_open(b, list(b, values), row), n.number(0));
-  const ValueId is_named = emit_reduce(b, "reduce_any", hit, {1}, false);
+  const ValueId hits = emit_hits(b, axes, rank);
+  values = list(b, values);
+  const ValueId chosen = n.where(hits, emit_reshape_open(b, values, row_of(b, values)), n.number(0));
+  const ValueId is_named = emit_reduce(b, "reduce_any", hits, {1}, false);
   return n.where(is_named, emit_reduce(b, "reduce_sum", chosen, {1}, false), n.number(otherwise));
 }
 
@@ -51,7 +52,7 @@ ValueId emit_unsqueeze(Builder& b, ValueId x, ValueId is_new, int rank) {
   const std::vector<Expr> dims = b.type(x).shape;
   if (dims.empty()) return emit_reshape(b, x, std::vector<int64_t>(rank, 1));
   const ValueId known = b.emit_sizes(dims, {static_cast<int64_t>(dims.size())});
-  const ValueId is_old = emit_cast(b, not_(b, is_new), i64);
+  const ValueId is_old = emit_cast(b, inverted(b, is_new), i64);
   const ValueId place = n("subtract", b.emit("cumulate", {is_old}, attributes_of({{"axis", int64_t{0}}})), n.number(1));
   const ValueId old =
       b.emit("gather", {known, n("maximum", place, n.number(0))}, attributes_of({{"axis", int64_t{0}}}));
@@ -64,7 +65,7 @@ ValueId emit_squeeze(Builder& b, ValueId x, ValueId is_gone, int gone) {
   if (left < 0) b.refuse("more axes than there are");
   const ValueId known = b.emit_sizes(dims, {static_cast<int64_t>(dims.size())});
   const ValueId places =
-      b.emit_all("positions", {not_(b, is_gone)}, attributes_of({{"count", std::vector<Expr>{Expr(left)}}}))[0];
+      b.emit_all("positions", {inverted(b, is_gone)}, attributes_of({{"count", std::vector<Expr>{Expr(left)}}}))[0];
   return reshaped(b, x, b.emit("gather", {known, places}, attributes_of({{"axis", int64_t{0}}})));
 }
 

@@ -2,12 +2,11 @@
 // What is made of them is read as a size at the end (Builder::emit_items).
 #pragma once
 
+#include "frontends/control.h"
 #include "frontends/emit.h"
 
 namespace tw::frontends {
 
-// Axes -rank … rank-1 as 0 … rank-1: [n].
-ValueId emit_normal_axes(Builder& b, ValueId axes, int rank);
 // Of each of `rank` axes whether it is one of them: bool[rank].
 ValueId emit_is_chosen(Builder& b, ValueId axes, int rank);
 // values[i] for axes[i], and `otherwise` for axes that are not named: [rank].
@@ -28,9 +27,7 @@ class Integers {
   ValueId operator()(const char* op, ValueId x, ValueId y) { return b_.emit(op, {x, y}); }
   ValueId where(ValueId condition, ValueId x, ValueId y) { return b_.emit("where", {condition, x, y}); }
   ValueId clamp(ValueId x, ValueId low, ValueId high) { return (*this)("minimum", (*this)("maximum", x, low), high); }
-  ValueId at(ValueId list, int64_t i) {
-    return b_.emit("pick", {list}, attributes_of({{"axis", int64_t{0}}, {"index", std::vector<Expr>{Expr(i)}}}));
-  }
+  ValueId at(ValueId list, int64_t i) { return emit_pick(b_, list, 0, i); }
 
  private:
   Builder& b_;

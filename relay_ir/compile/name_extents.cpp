@@ -45,11 +45,9 @@ Var name_of(const Expr& extent, size_t number) {
 
 std::optional<NamedExtents> with_name(const NamedExtents& before, const Expr& extent) {
   const Var name = name_of(extent, before.func.parameters.size());
-  const auto named = [&](const Expr& e) {
-    return rewrite(e, [&](const Binary& b) -> Expr {
-      if (b.dtype != i64 || !structural_equal(simplify(binary(b.op, b.a, b.b)), extent)) return {};
-      return name;
-    });
+  const auto replaced = [&](const Binary& b) -> Expr {
+    if (b.dtype != i64 || !structural_equal(simplify(binary(b.op, b.a, b.b)), extent)) return {};
+    return name;
   };
   NamedExtents after = before;
   Func& func = after.func;
@@ -57,15 +55,12 @@ std::optional<NamedExtents> with_name(const NamedExtents& before, const Expr& ex
   visit(func.body, [&](const Allocate& allocate) { buffers.push_back(allocate.buffer); });
   for (const Buffer& buffer : buffers) {
     BufferNode node = *buffer.get();
-    for (Expr& dim : node.shape) dim = named(dim);
+    for (Expr& dim : node.shape) dim = rewrite(dim, replaced);
     const Buffer now{std::move(node)};
     func.body = replace_buffer(func.body, buffer, now);
     std::replace(func.buffers.begin(), func.buffers.end(), buffer, now);
   }
-  func.body = rewrite(func.body, [&](const Binary& b) -> Expr {
-    if (b.dtype != i64 || !structural_equal(simplify(binary(b.op, b.a, b.b)), extent)) return {};
-    return name;
-  });
+  func.body = rewrite(func.body, replaced);
   std::unordered_set<const ExprNode*> used;
   const auto note = [&](const VarNode& var) { used.insert(&var); };
   visit(func.body, note);
