@@ -25,8 +25,6 @@
 namespace tw {
 namespace {
 
-constexpr int fan_in = 8;
-
 // Waking a sleeper takes tens of microseconds, about the length of a step: spin a few times that.
 constexpr int64_t spin_in_run = 200'000, spin_between_runs = 100'000;
 // Where workers outnumber CPUs the awaited one may need this very CPU.
@@ -62,6 +60,19 @@ void futex_wait(std::atomic<uint32_t>* word, uint32_t expected) {
 
 void futex_wake_all(std::atomic<uint32_t>* word) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// Spins until it holds, for a time; `sleeping`: it did not.
+template <class Holds>
+Waited spin_until(int64_t nanoseconds, Holds&& holds) {
+  if (holds()) return Waited::not_at_all;
+  const int64_t end = now_nanoseconds() + nanoseconds;
+  // `pause` takes 40 to 140 cycles, so time, not a count, bounds the spin; the clock is read every 16th round.
+  for (int round = 1; round % 16 != 0 || now_nanoseconds() < end; ++round) {
+    pause_cpu();
+    if (holds()) return Waited::spinning;
+  }
+  return Waited::sleeping;
 }
 
 // The CPUs of the affinity mask, as numbers; empty when it cannot be read.
@@ -136,26 +147,14 @@ int default_team_size() {
   return std::clamp(std::min(count, cgroup_cpus()), 1, Team::max_size);
 }
 
-void Signal::set(uint32_t phase) {
-  if (word_.exchange(phase << 1, std::memory_order_acq_rel) & 1) futex_wake_all(&word_);
+void Bell::ring() {
+  if (sleepers_.load() == 0) return;
+  rings_.fetch_add(1);
+  futex_wake_all(&rings_);
 }
 
-Signal::Waited Signal::wait(uint32_t phase, int64_t spin_nanoseconds) {
-  const uint32_t wanted = phase << 1;
-  auto is_set = [&](uint32_t word) { return (word & ~1u) == wanted; };
-  if (is_set(word_.load(std::memory_order_acquire))) return Waited::not_at_all;
-  const int64_t end = now_nanoseconds() + spin_nanoseconds;
-  // `pause` takes 40 to 140 cycles, so time, not a count, bounds the spin; the clock is read every 16th round.
-  for (int round = 1; round % 16 != 0 || now_nanoseconds() < end; ++round) {
-    pause_cpu();
-    if (is_set(word_.load(std::memory_order_acquire))) return Waited::spinning;
-  }
-  while (true) {
-    uint32_t word = word_.load(std::memory_order_acquire);
-    if (is_set(word)) return Waited::sleeping;
-    if (!(word & 1) && !word_.compare_exchange_weak(word, word | 1, std::memory_order_relaxed)) continue;
-    futex_wait(&word_, word | 1);
-  }
+void Bell::sleep(uint32_t rings) {
+  futex_wait(&rings_, rings);
 }
 
 int64_t spin_limit(int running_workers, int cpus) {
@@ -170,14 +169,14 @@ int64_t Patience::begin_wait(int64_t limit) {
   return is_trial_ ? limit : std::min(limit, nanoseconds_);
 }
 
-void Patience::end_wait(Signal::Waited how) {
+void Patience::end_wait(Waited how) {
   switch (how) {
-    case Signal::Waited::not_at_all:
+    case Waited::not_at_all:
       break;
-    case Signal::Waited::spinning:
+    case Waited::spinning:
       nanoseconds_ = is_trial_ ? spin_in_run : std::min(nanoseconds_ * 2, spin_in_run);
       break;
-    case Signal::Waited::sleeping:
+    case Waited::sleeping:
       nanoseconds_ = std::max(nanoseconds_ / 4, least_patience);
       break;
   }
@@ -194,8 +193,8 @@ Team::Team(int size) : size_(size) {
       members_[started].thread = std::thread([this, worker = started] { work(worker); });
     }
   } catch (const std::system_error& error) {
-    function_ = nullptr;
-    start_.set(++run_);
+    ends_ = true;
+    start();
     for (int worker = 1; worker < started; ++worker) members_[worker].thread.join();
     throw Error(ErrorCode::limit, "cannot start " + std::to_string(size) + " threads: " + error.what() +
                                       "\n  help: ask for fewer threads, or raise the process limit (ulimit -u)");
@@ -203,63 +202,95 @@ Team::Team(int size) : size_(size) {
 }
 
 Team::~Team() {
-  if (size_ == 1) return;
-  function_ = nullptr;
-  start_.set(++run_);
+  ends_ = true;
+  start();
   for (int worker = 1; worker < size_; ++worker) members_[worker].thread.join();
 }
 
-void Team::run_erased(Function function, void* context) {
+void Team::start() {
+  const uint64_t run = run_.load() + 1;
+  for (int worker = 1; worker < size_; ++worker) members_[worker].presence.store(run << 2 | invited);
+  run_.store(run);
+  bell_.ring();
+}
+
+void Team::enter_erased(Function function, void* context, bool is_led) {
   if (size_ == 1) return function(context, 0);
   int running = running_workers.fetch_add(size_, std::memory_order_relaxed) + size_;
   spin_limit_ = spin_limit(running, cpus_);
   function_ = function;
   context_ = context;
+  done_.store(0);
+  members_[0].due = 0;
   members_[0].spin_limit = spin_limit_;
-  start_.set(++run_);
+  start();
   function(context, 0);
-  arrive(0);
+  for (int worker = 1; worker < size_; ++worker) part_from(members_[worker], is_led);
   running_workers.fetch_sub(size_, std::memory_order_relaxed);
+}
+
+// Whether the member was in the one state, of the run that it knows of, and is in the other now.
+bool Team::moves(Member& member, Presence from, Presence to) {
+  uint64_t was = member.run << 2 | from;
+  return member.presence.compare_exchange_strong(was, member.run << 2 | to);
+}
+
+// By worker 0: returns when the member is outside.
+void Team::part_from(Member& member, bool is_led) {
+  const auto is_outside = [&] {
+    uint64_t seen = member.presence.load();
+    const uint64_t kind = seen & 3, left = (seen & ~uint64_t{3}) | outside;
+    return kind == outside || (is_led && kind != inside && member.presence.compare_exchange_strong(seen, left));
+  };
+  Patience& patience = members_[0].patience;
+  const Waited how = spin_until(patience.begin_wait(members_[0].spin_limit), is_outside);
+  patience.end_wait(how);
+  if (how == Waited::sleeping) parting_.sleep_until(is_outside);
 }
 
 void Team::work(int worker) {
   pthread_setname_np(pthread_self(), "tilewright");
   Member& me = members_[worker];
   int64_t idle_spin = 0;
-  for (uint32_t run = 1;; ++run) {
-    start_.wait(run, idle_spin);
-    if (!function_) return;
+  while (true) {
+    const auto has_started = [&] { return run_.load() != me.run; };
+    if (spin_until(idle_spin, has_started) == Waited::sleeping) bell_.sleep_until(has_started);
+    me.run = run_.load();
+    if (!moves(me, invited, inside)) continue;
+    if (ends_) return;
+    me.is_inside = true;
+    me.due = 0;
     me.spin_limit = spin_limit_;
     function_(context_, worker);
-    // After arrive() worker 0 may already be writing the next run's fields.
-    const int64_t limit = std::min(me.spin_limit, spin_between_runs);
-    arrive(worker);
-    idle_spin = std::min(limit, me.patience.nanoseconds());
+    idle_spin = std::min({me.spin_limit, spin_between_runs, me.patience.nanoseconds()});
+    if (!me.is_inside) continue;
+    me.presence.store(me.run << 2 | outside);
+    parting_.ring();
   }
 }
 
-void Team::wait(Member& me, Signal& signal, uint32_t phase) {
-  me.patience.end_wait(signal.wait(phase, me.patience.begin_wait(me.spin_limit)));
+void Team::add(int worker, int64_t due, int64_t done) {
+  Member& me = members_[worker];
+  me.due += due;
+  if (done > 0 && size_ > 1 && done_.fetch_add(done) + done >= me.due) bell_.ring();
 }
 
-// Waits for the children's arrival and reports this worker's own.
-void Team::arrive(int worker) {
+bool Team::wait(int worker, int64_t due, int64_t done) {
+  if (size_ == 1) return true;
+  add(worker, due, done);
   Member& me = members_[worker];
-  uint32_t phase = ++me.phase;
-  int first = worker * fan_in + 1, last = std::min(first + fan_in, size_);
-  for (int child = first; child < last; ++child) wait(me, members_[child].arrived, phase);
-  if (worker != 0) me.arrived.set(phase);
-}
-
-void Team::barrier(int worker) {
-  if (size_ == 1) return;
-  arrive(worker);
-  Member& me = members_[worker];
+  const auto is_done = [&] { return done_.load() >= me.due; };
+  const Waited how = spin_until(me.patience.begin_wait(me.spin_limit), is_done);
+  me.patience.end_wait(how);
+  if (how != Waited::sleeping) return true;
   if (worker == 0) {
-    release_.set(me.phase);
-  } else {
-    wait(me, release_, me.phase);
+    bell_.sleep_until(is_done);
+    return true;
   }
+  me.presence.store(me.run << 2 | resting);
+  parting_.ring();
+  bell_.sleep_until([&] { return is_done() || run_.load() != me.run; });
+  return me.is_inside = moves(me, resting, inside);
 }
 
 namespace {

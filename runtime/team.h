@@ -1,11 +1,14 @@
 // Our own team of workers: one mechanism for hosts and boards, and no OpenMP runtime of ours beside another's.
 //
-// A team is entered once a run; worker 0 is the calling thread.  Within the run the workers meet at a barrier.  Who
-// waits spins for a bounded time and then sleeps on a futex, so a run stays fast when every worker has a core, and
+// A team is entered once a run; worker 0 is the calling thread.  Within the run the workers wait for work, not for one
+// another: what is done is counted, and who waits, waits for a count.  So a worker that another program keeps from its
+// core holds up the others only where it has begun something; it passes by what was done without it when it comes back,
+// and where it sleeps when the run is over, the run ends without it.
+//
+// Who waits spins for a bounded time and then sleeps on a futex, so a run stays fast when every worker has a core, and
 // does not collapse when they have to share, with each other or with other programs: who spun in vain spins less the
 // next time.  Between runs the workers sleep.
 //
-// The barrier is a tree of fan-in 8: a worker waits for its children, tells its parent, and waits for one release word.
 // Every word that is waited for has 128 bytes to itself (two lines: the neighbour is prefetched with it).
 #pragma once
 
@@ -20,17 +23,27 @@ namespace tw {
 // Cores that this process may use: distinct cores of its affinity mask, at most its cgroups' CPU quota (rounded up).
 int default_team_size();
 
-// A word set by one thread and awaited by others.  Bit 0 says that somebody sleeps on it; the rest is a phase.
-class alignas(128) Signal {
+// What wakes threads that sleep until something holds.
+class alignas(128) Bell {
  public:
-  void set(uint32_t phase);
-  enum class Waited { not_at_all, spinning, sleeping };
-  // Returns when the phase is `phase`; the setter may be at most one phase ahead of any waiter.
-  Waited wait(uint32_t phase, int64_t spin_nanoseconds);
+  // To be called after something was made to hold, by a sequentially consistent write.
+  void ring();
+  // Sleeps until `holds()`, which reads sequentially consistent words.
+  template <class Holds>
+  void sleep_until(Holds&& holds) {
+    sleepers_.fetch_add(1);
+    for (uint32_t rings = rings_.load(); !holds(); rings = rings_.load()) sleep(rings);
+    sleepers_.fetch_sub(1);
+  }
 
  private:
-  std::atomic<uint32_t> word_{0};
+  void sleep(uint32_t rings);  // unless it rang since there were so many
+
+  std::atomic<uint32_t> rings_{0};
+  std::atomic<int> sleepers_{0};
 };
+
+enum class Waited { not_at_all, spinning, sleeping };
 
 // Workers of all teams that are in a run, on so many CPUs: how long one of them may spin, in nanoseconds.
 int64_t spin_limit(int running_workers, int cpus);
@@ -41,7 +54,7 @@ class Patience {
   int64_t nanoseconds() const { return nanoseconds_; }
   // What the next wait may spin, of at most `limit`.
   int64_t begin_wait(int64_t limit);
-  void end_wait(Signal::Waited how);
+  void end_wait(Waited how);
 
  private:
   int64_t nanoseconds_ = spin_limit(1, 1);
@@ -60,41 +73,63 @@ class Team {
   static constexpr int max_size = 1024;
   int size() const { return size_; }
 
-  // Calls body(worker) on every worker and returns when all have returned.  The body must not throw, and each worker
-  // must call barrier() equally often.  One run at a time.
+  // Calls body(worker) on every worker and returns when all have returned.  The body must not throw.  One run at a
+  // time.
   template <class Body>
   void run(Body&& body) {
-    using Plain = std::remove_reference_t<Body>;
-    run_erased([](void* context, int worker) { (*static_cast<Plain*>(context))(worker); },
-               const_cast<void*>(static_cast<const void*>(&body)));
+    enter(body, false);
+  }
+  // Calls body(0), which sees to it that all work is done, and body(worker) on the workers that come in time to help.
+  template <class Body>
+  void lead(Body&& body) {
+    enter(body, true);
   }
 
-  // Inside a run: returns when all workers have called it.  What was written before is visible after.
-  void barrier(int worker);
+  // Inside a run.  All workers count the same work, in the same order, as due; each counts as done what it did itself,
+  // at most what is due.  add() says what came to be due and done since this worker last said it.
+  void add(int worker, int64_t due, int64_t done);
+  // The same, and returns when all that is due has been done by somebody; what was written for it is visible then.
+  // False: the run is over, ended without this worker, whose body must return and touch nothing that is not its own.
+  [[nodiscard]] bool wait(int worker, int64_t due, int64_t done);
+  // Inside run(): returns when all workers have called it.
+  void barrier(int worker) { (void)wait(worker, size_, 1); }
 
  private:
   using Function = void (*)(void* context, int worker);
+  // Of a worker in a run.  Those who have not come yet and those who rest are not waited for in a run that is led.
+  enum Presence : uint64_t { outside, invited, inside, resting };
   struct alignas(128) Member {
-    Signal arrived;
-    std::thread thread;  // none for worker 0
+    std::atomic<uint64_t> presence{outside};  // and above the lowest two bits the number of the run
+    std::thread thread;                       // none for worker 0
     // Only this worker touches these.
-    uint32_t phase = 0;      // of its last barrier
-    int64_t spin_limit = 0;  // for the current run
+    uint64_t run = 0;
+    bool is_inside = false;
+    int64_t due = 0;         // in this run
+    int64_t spin_limit = 0;  // in this run
     Patience patience;
   };
 
-  void run_erased(Function function, void* context);
+  template <class Body>
+  void enter(Body& body, bool is_led) {
+    using Plain = std::remove_reference_t<Body>;
+    enter_erased([](void* context, int worker) { (*static_cast<Plain*>(context))(worker); },
+                 const_cast<void*>(static_cast<const void*>(&body)), is_led);
+  }
+  void enter_erased(Function function, void* context, bool is_led);
+  void start();
   void work(int worker);
-  void arrive(int worker);
-  static void wait(Member& me, Signal& signal, uint32_t phase);
+  static bool moves(Member& member, Presence from, Presence to);
+  void part_from(Member& member, bool is_led);
 
   int size_, cpus_;
   std::unique_ptr<Member[]> members_;
-  Signal start_, release_;
-  // Written by worker 0 before start_ is set.
-  uint32_t run_ = 0;
+  Bell bell_, parting_;  // for the workers; for worker 0 when a run ends
+  alignas(128) std::atomic<int64_t> done_{0};
+  alignas(128) std::atomic<uint64_t> run_{0};
+  // Written by worker 0 before it invites.
+  bool ends_ = false;
   int64_t spin_limit_ = 0;
-  Function function_ = nullptr;  // null: the team ends
+  Function function_ = nullptr;
   void* context_ = nullptr;
 };
 

@@ -1,13 +1,16 @@
 // The CPU device.  A run enters the team once; each worker walks all steps and runs its share of each.
 //
-// Worker w of n owns the tasks from ⌈w·tasks/n⌉ to ⌈(w+1)·tasks/n⌉, so the same rows stay with the same worker from
-// layer to layer.  It takes its tasks in a few pieces; who is done takes pieces of those who are not, so that a core
-// which another program uses, too, holds up a step by one piece only.  A step of one task, or of so little work that
-// the barriers which that spares take longer, stays with worker 0.  A step that waits has a barrier before it; this one
-// is spared where the step and everything since the last barrier stay with worker 0, which runs them in order.
+// Of a step's tasks each worker owns a share, takes it in a few pieces, and then takes pieces of those who are not done
+// (runtime/device/pieces.h).  A step of one task, or of so little work that the barriers which that spares take longer,
+// stays with worker 0.  A step that waits has a barrier before it; this one is spared where the step and everything
+// since the last barrier stay with worker 0, which runs them in order.
 //
-// A step of control goes the same way for all workers: worker 0 reads the condition and says so behind a barrier.  What
-// depends on counters (parameters, where buffers begin, tasks) each worker computes before the step, for itself.
+// A worker waits for the work before a step, not for the other workers (runtime/team.h): who comes late finds nothing
+// left of the steps that were done without it, and goes on to where there is something.  So what it needs to pass by a
+// step is its own, and what others write while the run goes on it reads only once it has taken a piece.
+//
+// A step of control goes the same way for all workers: worker 0 reads the condition and says so.  What depends on
+// counters (parameters, where buffers begin, tasks) each worker computes for itself.
 //
 // Numbers that a run computes are read likewise.  What is so large gets its memory from worker 0, in one piece for all
 // that a step of placement knows the sizes of: tensors, workspaces and outputs.
@@ -25,6 +28,7 @@
 
 #include "runtime/artifact/elf_image.h"
 #include "runtime/device/device.h"
+#include "runtime/device/pieces.h"
 #include "runtime/device/placing.h"
 #include "runtime/device/sharing.h"
 #include "runtime/memory.h"
@@ -39,7 +43,7 @@ struct StepCode {
   const Step& step;
   KernelFunction function;  // null: of control
   int64_t tasks;            // unknown_tasks: they depend on counters
-  bool has_barrier;         // before it, when there is more than one worker
+  bool has_barrier;         // before it all work is done, when there is more than one worker
   bool is_shared;           // by all workers; else its tasks stay with worker 0
   bool has_counters;        // something in it depends on them, or is placed in the run
   size_t first_pointer;     // of its buffers, in a worker's table
@@ -59,18 +63,23 @@ struct alignas(128) Worker {
   std::vector<void*> pointers;      // the buffers of all steps, one after the other
   std::vector<int64_t> parameters;  // likewise
   std::vector<int64_t> counters;    // of loops, and numbers that were read
-  std::vector<int64_t> tasks;       // by step: of those that depend on counters
-  uint32_t questions = 0;           // that were asked
-  // By step: how often this worker has come to it, low bits.  All workers come to it equally often.
-  std::vector<uint16_t> executions;
+  uint64_t questions = 0;           // that were asked in this run
+  int64_t due = 0, done = 0;        // tasks of steps that it came to, and its own, since it last told the team
+  // By step: how often it was come to.  The same for all workers, so they begin a run with worker 0's.
+  std::vector<uint32_t> executions;
   // By step: in which execution which of the worker's tasks are taken.  What was left by the one before means none, so
   // nobody need wait for a worker that wakes late.
   std::unique_ptr<std::atomic<int64_t>[]> claimed;
 };
 
-constexpr int64_t pieces_a_share = 8;
-constexpr int task_bits = 48;  // more than a plan's tasks take; above are the low bits of an execution's number
-constexpr int64_t execution_mask = (1 << 14) - 1;
+// What worker 0 has read, for others that come to the question later.  `number` says which question it answers, from 1
+// on; 0 while it changes.
+struct Answer {
+  std::atomic<uint64_t> number{0};
+  std::atomic<int64_t> value{0};
+};
+
+constexpr uint64_t remembered_answers = 64;
 
 // What programs of the same code share, whatever the sizes that they are for.
 struct CpuCode {
@@ -165,13 +174,10 @@ class CpuProgram final : public Program {
     threads = useful_threads(threads);
     begin(inputs, outputs, threads);
     TeamLease team(threads);
-    team->run([&](int w) {
-      FlushSubnormals flush;
-      set_caller_pointers(workers_[w]);
-      walk(*team, w, [&](const StepCode& step) {
-        if (step.has_barrier) team->barrier(w);
-        run_share(step, w, threads);
-      });
+    lead(*team, [&](const StepCode& step, int w) {
+      if (step.has_barrier && !meet(*team, w)) return false;
+      run_share(step, w, threads);
+      return true;
     });
     throw_failure();
     end(outputs);
@@ -187,25 +193,23 @@ class CpuProgram final : public Program {
       size_t step;
       Clock::time_point start, end;
     };
-    std::vector<std::vector<Execution>> executions(threads);  // by worker, in order: the same steps for all
+    std::vector<std::vector<Execution>> executions(threads);  // by worker, in order: the same, but some end early
     TeamLease team(threads);
     for (int repetition = 0; repetition < repetitions; ++repetition) {
-      team->run([&](int w) {
-        FlushSubnormals flush;
-        set_caller_pointers(workers_[w]);
-        executions[w].clear();
-        walk(*team, w, [&](const StepCode& step) {
-          team->barrier(w);
-          executions[w].push_back({index_of(step), Clock::now(), {}});
-          run_share(step, w, threads);
-          executions[w].back().end = Clock::now();
-        });
+      for (auto& of_worker : executions) of_worker.clear();
+      lead(*team, [&](const StepCode& step, int w) {
+        if (!meet(*team, w)) return false;
+        const Clock::time_point start = Clock::now();
+        const bool has_run = run_share(step, w, threads);
+        executions[w].push_back({index_of(step), start, has_run || w == 0 ? Clock::now() : start});
+        return true;
       });
       std::vector<double> seconds(steps_.size());
       for (size_t i = 0; i < executions[0].size(); ++i) {
         Execution all = executions[0][i];
         for (const auto& of_worker : executions)
-          all = {all.step, std::min(all.start, of_worker[i].start), std::max(all.end, of_worker[i].end)};
+          if (i < of_worker.size() && of_worker[i].end > of_worker[i].start)
+            all = {all.step, std::min(all.start, of_worker[i].start), std::max(all.end, of_worker[i].end)};
         seconds[all.step] += std::chrono::duration<double>(all.end - all.start).count();
       }
       for (size_t i = 0; i < steps_.size(); ++i) samples[i].push_back(seconds[i]);
@@ -229,15 +233,12 @@ class CpuProgram final : public Program {
       for (std::vector<StepSpan>& own : by_worker) own.reserve(steps_.size());
       const Clock::time_point origin = Clock::now();
       const auto now = [&] { return std::chrono::duration<double>(Clock::now() - origin).count(); };
-      team->run([&](int w) {
-        FlushSubnormals flush;
-        set_caller_pointers(workers_[w]);
-        walk(*team, w, [&](const StepCode& step) {
-          if (step.has_barrier) team->barrier(w);
-          const double start = now();
-          if (run_share(step, w, threads))
-            by_worker[w].push_back({w, static_cast<uint32_t>(index_of(step)), start, now()});
-        });
+      lead(*team, [&](const StepCode& step, int w) {
+        if (step.has_barrier && !meet(*team, w)) return false;
+        const double start = now();
+        if (run_share(step, w, threads))
+          by_worker[w].push_back({w, static_cast<uint32_t>(index_of(step)), start, now()});
+        return true;
       });
       for (const std::vector<StepSpan>& own : by_worker) spans.insert(spans.end(), own.begin(), own.end());
     }
@@ -275,36 +276,62 @@ class CpuProgram final : public Program {
                                   "\n  help: give other inputs"};
   }
   void throw_failure() {
+    has_failed_ = false;
     if (failure_) throw *std::exchange(failure_, std::nullopt);
   }
 
-  // Calls kernel(step) for each step that is one, in the order of this run.
+  // A run.  Calls kernel(step, w) for each step that is one, in the order of this run.  False, of it and of what it
+  // calls: the run has ended without this worker, which touches nothing then.
   template <class F>
-  void walk(Team& team, int w, F&& kernel) {
-    Worker& worker = workers_[w];
-    for (size_t i = 0; i < steps_.size();) {
-      const StepCode& code = steps_[i];
-      if (code.function) {
-        kernel(code);
-        ++i;
-      } else {
-        i = next_step(team, w, worker, code, i);
-      }
-    }
+  void lead(Team& team, F&& kernel) {
+    executions_ = workers_[0].executions;
+    team.lead([&](int w) { walk(team, w, kernel); });
   }
 
-  size_t next_step(Team& team, int w, Worker& worker, const StepCode& code, size_t i) {
+  template <class F>
+  void walk(Team& team, int w, F&& kernel) {
+    FlushSubnormals flush;
+    Worker& worker = workers_[w];
+    set_caller_pointers(worker);
+    worker.questions = 0;
+    worker.due = worker.done = 0;
+    if (w != 0) worker.executions = executions_;
+    for (size_t i = 0; i < steps_.size();) {
+      const StepCode& code = steps_[i];
+      if (!code.function) {
+        const std::optional<size_t> next = next_step(team, w, worker, code, i);
+        if (!next) return;
+        i = *next;
+      } else if (kernel(code, w)) {
+        ++i;
+      } else {
+        return;
+      }
+    }
+    // Worker 0 stays until all is done; the others need not.
+    if (w != 0) return team.add(w, worker.due, worker.done);
+    (void)meet(team, w);
+  }
+
+  // Returns when all that this worker came to is done.
+  [[nodiscard]] bool meet(Team& team, int w) {
+    Worker& worker = workers_[w];
+    return team.wait(w, std::exchange(worker.due, 0), std::exchange(worker.done, 0));
+  }
+
+  // The step after a step of control; none: the run has ended without this worker.
+  std::optional<size_t> next_step(Team& team, int w, Worker& worker, const StepCode& code, size_t i) {
     const Step& step = code.step;
     int64_t& counter = worker.counters[step.counter];
     bool goes_on = true;  // a loop does another step; nothing is skipped
     if (step.kind == StepKind::jump) return step.target;
-    if (step.kind == StepKind::read) return read(team, w, worker, code) ? i + 1 : steps_.size();
-    if (step.kind == StepKind::place) return place(team, w, worker, step.counter) ? i + 1 : steps_.size();
+    if (step.kind == StepKind::read) return read(team, w, worker, code, i);
+    if (step.kind == StepKind::place) return place(team, w, worker, i);
     if (step.kind == StepKind::check) {
-      update_counters(code, worker);
+      update_parameters(code, worker);
       const int64_t* sizes = worker.parameters.data() + code.first_parameter;
       if (sizes[0] == sizes[1]) return i + 1;
-      if (w == 0) failure_ = failed_check(step, sizes[0], sizes[1]);
+      if (w == 0) fail(failed_check(step, sizes[0], sizes[1]));
       return steps_.size();
     }
     if (step.kind == StepKind::loop || step.kind == StepKind::repeat) {
@@ -312,89 +339,100 @@ class CpuProgram final : public Program {
       const int64_t steps = code.tasks == unknown_tasks ? step.tasks.at({}, worker.counters) : code.tasks;
       goes_on = counter < steps;
     }
-    if (!step.buffers.empty() && goes_on) goes_on = ask(team, w, worker, code) != 0;
+    if (!step.buffers.empty() && goes_on) {
+      const std::optional<int64_t> answer = ask(team, w, worker, code);
+      if (!answer) return std::nullopt;
+      goes_on = *answer != 0;
+    }
     return goes_on == (step.kind == StepKind::repeat) ? step.target : i + 1;
   }
 
-  // What is in the step's buffer.  There are two places to say it, since who hears of one may do so while the next is
-  // said.
-  int64_t ask(Team& team, int w, Worker& worker, const StepCode& code) {
-    if (code.has_barrier) team.barrier(w);
-    int64_t& answer = answers_[worker.questions++ % 2];
-    if (w == 0) {
-      update_counters(code, worker);
-      const void* at = worker.pointers[code.first_pointer];
-      const int64_t bytes = code.step.buffers[0].bytes;
-      answer = bytes == 8   ? *static_cast<const int64_t*>(at)
-               : bytes == 4 ? *static_cast<const int32_t*>(at)
-                            : *static_cast<const uint8_t*>(at);
+  // What is in the step's buffer; none: the run has ended without this worker, or goes on without it, since it is so
+  // late that the answer was forgotten.
+  std::optional<int64_t> ask(Team& team, int w, Worker& worker, const StepCode& code) {
+    const uint64_t number = ++worker.questions;
+    Answer& answer = answers_[number % remembered_answers];
+    if (w != 0) {
+      if (!hear(team, w)) return std::nullopt;
+      const int64_t value = answer.value.load();
+      return answer.number.load() == number ? std::optional(value) : std::nullopt;
     }
-    team.barrier(w);
-    return answer;
+    if (code.has_barrier) (void)meet(team, w);
+    update_pointers(code, worker);
+    const void* at = worker.pointers[code.first_pointer];
+    const int64_t bytes = code.step.buffers[0].bytes;
+    const int64_t value = bytes == 8   ? *static_cast<const int64_t*>(at)
+                          : bytes == 4 ? *static_cast<const int32_t*>(at)
+                                       : *static_cast<const uint8_t*>(at);
+    answer.number.store(0);
+    answer.value.store(value);
+    answer.number.store(number);
+    say(team, worker);
+    return value;
   }
 
-  // False: the run ends.
-  bool read(Team& team, int w, Worker& worker, const StepCode& code) {
-    const int64_t number = ask(team, w, worker, code), low = code.step.parameters[0], high = code.step.parameters[1];
-    worker.counters[code.step.counter] = number;
-    if (number >= low && number <= high) return true;
-    if (w == 0) failure_ = failed_read(code.step, number, low, high);
-    return false;
+  // Worker 0 has done what the others need; they wait for it.
+  static void say(Team& team, Worker& worker) {
+    team.add(0, std::exchange(worker.due, 0) + 1, std::exchange(worker.done, 0) + 1);
+  }
+  [[nodiscard]] bool hear(Team& team, int w) {
+    ++workers_[w].due;
+    return meet(team, w);
   }
 
-  bool place(Team& team, int w, const Worker& worker, size_t counter) {
-    if (!placing_.places_any(counter)) return true;
-    if (w == 0) {
+  std::optional<size_t> read(Team& team, int w, Worker& worker, const StepCode& code, size_t i) {
+    const std::optional<int64_t> number = ask(team, w, worker, code);
+    if (!number) return std::nullopt;
+    const int64_t low = code.step.parameters[0], high = code.step.parameters[1];
+    worker.counters[code.step.counter] = *number;
+    if (*number >= low && *number <= high) return i + 1;
+    if (w == 0) fail(failed_read(code.step, *number, low, high));
+    return steps_.size();
+  }
+
+  std::optional<size_t> place(Team& team, int w, Worker& worker, size_t i) {
+    const size_t counter = steps_[i].step.counter;
+    if (!placing_.places_any(counter)) return i + 1;
+    if (w != 0) {
+      if (!hear(team, w)) return std::nullopt;
+    } else {
       try {
         placing_.place(counter, worker.counters, workers_.size(), code_->placed);
       } catch (const Error& error) {
-        failure_ = error;
+        fail(error);
       } catch (const std::bad_alloc&) {
-        failure_ = Error(ErrorCode::limit, "there is no memory for what the run computes\n  help: give other inputs");
+        fail(Error(ErrorCode::limit, "there is no memory for what the run computes\n  help: give other inputs"));
       }
+      say(team, worker);
     }
-    team.barrier(w);
-    return !failure_;
+    return has_failed_ ? steps_.size() : i + 1;
   }
 
-  static int64_t first_task(int64_t tasks, int w, int workers) { return (w * tasks + workers - 1) / workers; }
-
-  struct Piece {
-    int64_t begin, end;
-  };
-
-  // The next piece of first … last - 1 that nobody has taken in this execution; empty: there is none.  The last ones
-  // are small, so that all workers are done at about the same time.
-  static Piece claim(std::atomic<int64_t>& claimed, int64_t execution, int64_t first, int64_t last, int64_t most) {
-    int64_t seen = claimed.load(std::memory_order_relaxed);
-    for (;;) {
-      const int64_t next = seen >> task_bits == execution ? seen & ((int64_t{1} << task_bits) - 1) : first;
-      if (next >= last) return {last, last};
-      const int64_t end = next + std::clamp<int64_t>((last - next) / 2, 1, most);
-      if (claimed.compare_exchange_weak(seen, execution << task_bits | end, std::memory_order_relaxed))
-        return {next, end};
-    }
+  void fail(Error error) {
+    failure_ = std::move(error);
+    has_failed_ = true;
   }
 
   size_t index_of(const StepCode& code) const { return static_cast<size_t>(&code - steps_.data()); }
 
   // What in the step depends on counters, as they are.
-  void update_counters(const StepCode& code, Worker& worker) {
-    if (!code.has_counters) return;
+  void update_parameters(const StepCode& code, Worker& worker) {
     const Step& step = code.step;
-    const std::span<const int64_t> counters = worker.counters;
     for (size_t i = 0; i < step.parameters.size(); ++i)
       if (!step.parameters[i].is_known())
-        worker.parameters[code.first_parameter + i] = step.parameters[i].at({}, counters);
+        worker.parameters[code.first_parameter + i] = step.parameters[i].at({}, worker.counters);
+  }
+
+  void update_pointers(const StepCode& code, Worker& worker) {
+    const Step& step = code.step;
     for (size_t b = 0; b < step.buffers.size(); ++b) {
       const BufferUse& use = step.buffers[b];
       if (!use.offset.is_known() || placing_.has(use))
-        worker.pointers[code.first_pointer + b] = start_of(use) + use.offset.at({}, counters);
+        worker.pointers[code.first_pointer + b] = start_of(use) + use.offset.at({}, worker.counters);
     }
     if (!step.workspace_bytes.is_known())
       worker.pointers[code.first_pointer + step.buffers.size()] =
           placing_.workspace(index_of(code), static_cast<size_t>(&worker - workers_.data()));
-    if (code.tasks == unknown_tasks) worker.tasks[index_of(code)] = step.tasks.at({}, counters);
   }
 
   char* start_of(const BufferUse& use) {
@@ -418,26 +456,27 @@ class CpuProgram final : public Program {
   bool run_share(const StepCode& step, int w, int workers) {
     Worker& worker = workers_[w];
     const size_t index = index_of(step);
-    const int64_t execution = (++worker.executions[index] & execution_mask) + 1;  // never 0, which new claims are of
-    if (w != 0 && !step.is_shared) return false;
-    update_counters(step, worker);
-    const int64_t tasks = step.tasks == unknown_tasks ? worker.tasks[index] : step.tasks;
-    void** pointers = worker.pointers.data() + step.first_pointer;
-    const int64_t* parameters = worker.parameters.data() + step.first_parameter;
-    if (workers == 1 || tasks <= 1 || !step.is_shared) {
-      if (w == 0 && tasks > 0) step.function(pointers, parameters, 0, tasks);
-      return w == 0 && tasks > 0;
-    }
+    const uint32_t execution = ++worker.executions[index];
+    const int64_t tasks = step.tasks == unknown_tasks ? step.step.tasks.at({}, worker.counters) : step.tasks;
     bool has_run = false;
+    const auto run = [&](Piece piece) {
+      if (!has_run && step.has_counters) update_parameters(step, worker), update_pointers(step, worker);
+      has_run = true;
+      step.function(worker.pointers.data() + step.first_pointer, worker.parameters.data() + step.first_parameter,
+                    piece.begin, piece.end);
+      worker.done += piece.end - piece.begin;
+    };
+    if (tasks <= 0) return false;
+    worker.due += tasks;
+    if (workers == 1 || tasks == 1 || !step.is_shared) {
+      if (w == 0) run({0, tasks});
+      return has_run;
+    }
     for (int k = 0; k < workers; ++k) {
       const int owner = (w + k) % workers;
-      const int64_t first = first_task(tasks, owner, workers), last = first_task(tasks, owner + 1, workers);
-      const int64_t most = std::max<int64_t>(1, (last - first + pieces_a_share - 1) / pieces_a_share);
+      const Piece share = share_of(tasks, owner, workers);
       std::atomic<int64_t>& claimed = workers_[owner].claimed[index];
-      for (Piece piece; (piece = claim(claimed, execution, first, last, most)).begin < piece.end;) {
-        step.function(pointers, parameters, piece.begin, piece.end);
-        has_run = true;
-      }
+      for (Piece piece; (piece = claim(claimed, execution, share)).begin < piece.end;) run(piece);
     }
     return has_run;
   }
@@ -505,7 +544,6 @@ class CpuProgram final : public Program {
           worker.parameters.push_back(parameter.is_known() ? int64_t{parameter} : 0);
       }
       worker.counters.resize(std::max<size_t>(1, plan_.counters.size()));
-      worker.tasks.resize(steps_.size());
       worker.executions.resize(steps_.size());
       worker.claimed = std::make_unique<std::atomic<int64_t>[]>(steps_.size());
     }
@@ -517,13 +555,15 @@ class CpuProgram final : public Program {
   const std::shared_ptr<CpuCode> code_;
   int version_ = -1;  // of the memory that the workers' pointers are into
   std::vector<StepCode> steps_;
-  std::array<int64_t, 2> answers_{};  // to questions
+  std::array<Answer, remembered_answers> answers_;  // to the last questions
   std::optional<Error> failure_;
+  std::atomic<bool> has_failed_{false};
   Placing placing_;
   int64_t most_tasks_ = 1;  // of a step
   std::vector<CallerEntry> caller_entries_;
   std::vector<Worker> workers_;
   // For the current run.
+  std::vector<uint32_t> executions_;  // worker 0's, as it began
   std::vector<const void*> input_starts_;
   std::vector<void*> output_starts_;
   // Copies of arrays that callers gave unaligned; made when first needed.

@@ -1,4 +1,4 @@
-// The team of workers: barriers, sleeping and waking, crowds, forks, floating-point modes.
+// The team of workers: barriers, work that is shared, sleeping and waking, crowds, forks, floating-point modes.
 #include "runtime/team.h"
 
 #include <gtest/gtest.h>
@@ -6,12 +6,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "runtime/device/pieces.h"
 #include "runtime/error.h"
 
 namespace tw {
@@ -41,8 +45,8 @@ TEST(Team, BarrierSeparatesPhases) {
   }
 }
 
-TEST(Team, BarrierOfThreeLevels) {
-  Team team(80);  // 1 + 8 + 64 + 7
+TEST(Team, BarrierOfMany) {
+  Team team(80);
   exchange(team, 5);
 }
 
@@ -71,6 +75,58 @@ TEST(Team, WakesSleepers) {
   }
 }
 
+// Steps that each read what the one before wrote.  Some workers are now and then away for longer than the others take
+// to a step, or to the run: every task is done once all the same, and not before the step before it.
+TEST(Team, LeadsThroughStepsWhoeverComes) {
+  constexpr int size = 4, steps = 40, tasks = 24;
+  Team team(size);
+  for (int run = 0; run < 60; ++run) {
+    std::vector<int> done((steps + 1) * tasks, 0);
+    std::fill(done.begin(), done.begin() + tasks, 1);
+    std::vector<std::atomic<int64_t>> claimed(steps * size);
+    std::atomic<int> errors{0};
+    team.lead([&](int w) {
+      int64_t own = 0;
+      for (int step = 0; step < steps; ++step) {
+        if (w == 1 + run % 3 && step % 16 == 5) std::this_thread::sleep_for(std::chrono::microseconds(500));
+        for (int k = 0; k < size; ++k) {
+          const int owner = (w + k) % size;
+          const Piece share = share_of(tasks, owner, size);
+          for (Piece piece; (piece = claim(claimed[step * size + owner], run, share)).begin < piece.end;) {
+            for (int64_t task = piece.begin; task < piece.end; ++task) {
+              errors += done[step * tasks + (task + 7) % tasks] != 1;
+              ++done[(step + 1) * tasks + task];
+            }
+            own += piece.end - piece.begin;
+          }
+        }
+        if (!team.wait(w, tasks, std::exchange(own, 0))) return;
+      }
+    });
+    EXPECT_EQ(errors, 0);
+    for (int count : done) ASSERT_EQ(count, 1) << "run " << run;
+  }
+}
+
+TEST(Team, LeadsWithoutThoseWhoSleep) {
+  Team team(3);
+  for (int run = 0; run < 20; ++run) {
+    std::atomic<int> asleep{0};
+    // Nobody ever does what the others wait for.
+    team.lead([&](int w) {
+      if (w == 0) {
+        while (asleep < 2) std::this_thread::yield();
+      } else {
+        ++asleep;
+        if (team.wait(w, 1, 0)) std::abort();
+      }
+    });
+    int calls[3 * 64] = {};
+    team.run([&](int w) { ++calls[w * 64]; });  // all of them are back
+    EXPECT_EQ(calls[0] + calls[64] + calls[128], 3);
+  }
+}
+
 // Eight workers a CPU, which all wait for each other again and again.
 TEST(Team, MeetsWhenCrowded) {
   const int size = 8 * static_cast<int>(std::thread::hardware_concurrency());
@@ -81,7 +137,7 @@ TEST(Team, MeetsWhenCrowded) {
 constexpr int64_t time_slice = 1'000'000;  // nanoseconds: the least that systems give
 
 // What a worker spins in a number of waits that all end the same way.
-int64_t spun(Patience& patience, int waits, int64_t limit, Signal::Waited how) {
+int64_t spun(Patience& patience, int waits, int64_t limit, Waited how) {
   int64_t sum = 0;
   for (int wait = 0; wait < waits; ++wait) {
     sum += patience.begin_wait(limit);
@@ -93,7 +149,7 @@ int64_t spun(Patience& patience, int waits, int64_t limit, Signal::Waited how) {
 // Who spins where workers outnumber CPUs keeps the awaited one from running.
 TEST(Patience, IsShortWhereOurOwnWorkersCrowd) {
   Patience patience;
-  EXPECT_LT(spun(patience, 100, spin_limit(9, 8), Signal::Waited::sleeping), time_slice);
+  EXPECT_LT(spun(patience, 100, spin_limit(9, 8), Waited::sleeping), time_slice);
   EXPECT_GT(spin_limit(8, 8), 10 * spin_limit(9, 8));
 }
 
@@ -102,15 +158,15 @@ TEST(Patience, IsLostInVainAndFoundAgain) {
   const int64_t limit = spin_limit(8, 8);
   Patience patience;
   EXPECT_EQ(patience.nanoseconds(), limit);
-  EXPECT_LT(spun(patience, 32, limit, Signal::Waited::sleeping), time_slice);
+  EXPECT_LT(spun(patience, 32, limit, Waited::sleeping), time_slice);
   const int64_t least = patience.nanoseconds();
   EXPECT_LT(32 * least, time_slice);
   EXPECT_GT(least, 0);
   // Within one round of trials a wait that spins with success restores all of it.
-  spun(patience, 31, limit, Signal::Waited::not_at_all);
+  spun(patience, 31, limit, Waited::not_at_all);
   EXPECT_EQ(patience.nanoseconds(), least);
   EXPECT_EQ(patience.begin_wait(limit), limit);
-  patience.end_wait(Signal::Waited::spinning);
+  patience.end_wait(Waited::spinning);
   EXPECT_EQ(patience.nanoseconds(), limit);
 }
 
