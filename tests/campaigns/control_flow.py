@@ -10,20 +10,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
-from random_control import problem  # noqa: E402
-
-
-def checked(seed: int) -> tuple[int, str]:
-    try:
-        return seed, problem(seed, threads=seed % 3)
-    except Exception as error:  # whatever it is, the seed is wanted
-        return seed, f"{type(error).__name__}: {error}"
-
+from random_control import problems  # noqa: E402
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -31,12 +23,14 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=1, help="of the first model; the others have the next ones")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
+    share = 250
+    last = arguments.seed + arguments.count
+    shares = [range(first, min(last, first + share)) for first in range(arguments.seed, last, share)]
     failed = 0
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        seeds = range(arguments.seed, arguments.seed + arguments.count)
-        for seed, text in pool.map(checked, seeds, chunksize=25):
-            failed += bool(text)
-            if text:
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for found in pool.map(problems, shares):
+            failed += len(found)
+            for seed, text in found:
                 print(f"seed {seed}: {text}", flush=True)
     print(f"{arguments.count} random models with control flow: {arguments.count - failed} agree, {failed} do not")
     sys.exit(failed > 0)

@@ -226,5 +226,4 @@ def test_what_cannot_be_is_refused():
 
 @pytest.mark.parametrize("first", range(0, 160, 20))
 def test_random_models(first):
-    problems = {seed: random_control.problem(seed, threads=seed % 3) for seed in range(first, first + 20)}
-    assert not {seed: text for seed, text in problems.items() if text}
+    assert not random_control.problems(range(first, first + 20))
