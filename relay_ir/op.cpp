@@ -35,16 +35,32 @@ std::optional<AttributeValue> convert(const AttributeValue& given, const Attribu
 UnprovenDimensions::UnprovenDimensions(Expr a, Relation relation, Expr b, const std::string& message)
     : Error(ErrorCode::shape, message), a(std::move(a)), b(std::move(b)), relation(relation) {}
 
+namespace {
+
+bool is_same_size(const Expr& e, const Expr& f) {
+  const auto x = as_int(e), y = as_int(f);
+  return x && y ? *x == *y : e.is_same(f) || is_known_equal(e, f);
+}
+
+// What is as large beside a as one side of an equality beside the other is equal to it, sizes being positive; likewise
+// of a product of several.
+bool is_proportional(const Expr& a, const Expr& b, std::span<const Equality> known, int most = 2) {
+  for (size_t i = 0; i < known.size(); ++i) {
+    const Equality& equal = known[i];
+    for (const auto& [x, y] : {std::pair(equal.a, equal.b), std::pair(equal.b, equal.a)}) {
+      const Expr more_a = a * y, more_b = b * x;
+      if (is_same_size(more_a, more_b)) return true;
+      if (most > 1 && is_proportional(more_a, more_b, known.subspan(i + 1), most - 1)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known, const std::string& where) {
-  const auto is_same = [](const Expr& e, const Expr& f) {
-    const auto x = as_int(e), y = as_int(f);
-    return x && y ? *x == *y : e.is_same(f) || is_known_equal(e, f);
-  };
-  // What is as large beside a as one side of an equality beside the other is equal to it: sizes are positive.
-  const bool is_known = is_same(a, b) || std::any_of(known.begin(), known.end(), [&](const Equality& equal) {
-                          return is_same(a * equal.b, b * equal.a) || is_same(a * equal.a, b * equal.b);
-                        });
-  if (is_known || is_same(as_known_equal(a, known), as_known_equal(b, known))) return;
+  if (is_same_size(a, b) || is_same_size(as_known_equal(a, known), as_known_equal(b, known))) return;
+  if (is_proportional(a, b, known)) return;
   if (as_int(a) && as_int(b)) throw Error(ErrorCode::shape, where);
   throw UnprovenDimensions(
       a, UnprovenDimensions::Relation::equal, b,

@@ -35,6 +35,20 @@ Expr quotient(const Expr& total, const Expr& part) {
   return simplify(floor_div(above, below));
 }
 
+// Where a dimension d is asked for as d // n, n divides it: what is left of it is n.
+void divide_as_asked(const OpCall& c, std::vector<Expr>& rest, const std::vector<Expr>& known) {
+  for (const Expr& part : known) {
+    const auto* quotient = part.as<Binary>();
+    if (!quotient || quotient->op != BinaryOp::floor_div || !as_int(quotient->b)) continue;
+    const auto whole =
+        std::find_if(rest.begin(), rest.end(), [&](const Expr& dim) { return is_same_dim(dim, quotient->a); });
+    if (whole == rest.end()) continue;
+    const Expr parts = simplify(part * quotient->b);
+    c.require_equal(*whole, parts, "the elements do not divide into this shape");
+    *whole = parts;
+  }
+}
+
 // -1 once: what is left; -2: the input's dimension at that place.
 std::vector<Expr> wanted_shape(const OpCall& c) {
   const std::vector<Expr>& from = c.inputs[0].shape;
@@ -65,11 +79,11 @@ std::vector<Expr> wanted_shape(const OpCall& c) {
     rest.erase(same);
     return true;
   });
+  if (open >= 0) divide_as_asked(c, rest, known);
   const Expr total = simplify(product_of(rest)), part = simplify(product_of(known));
   if (open >= 0) {
-    const auto t = as_int(total), k = as_int(part);
-    c.require(!t || !k || *t % *k == 0, "the elements do not divide into this shape");
     shape[open] = quotient(total, part);
+    c.require_equal(total, simplify(shape[open] * part), "the elements do not divide into this shape");
   } else {
     c.require_equal(total, part, "the new shape has another number of elements");
   }
