@@ -16,6 +16,43 @@ int64_t round_down(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+// Whether no dimension in it makes it smaller by being larger.
+bool is_increasing(const Expr& e) {
+  if (as_int(e) || e.as<VarNode>()) return true;
+  const auto* binary = e.as<Binary>();
+  if (!binary) return false;
+  switch (binary->op) {
+    case BinaryOp::add:
+    case BinaryOp::min:
+    case BinaryOp::max:
+      return is_increasing(binary->a) && is_increasing(binary->b);
+    case BinaryOp::mul:
+      return is_increasing(binary->a) && is_increasing(binary->b) && can_prove(binary->a >= Expr(0)) &&
+             can_prove(binary->b >= Expr(0));
+    case BinaryOp::floor_div:
+      return is_increasing(binary->a) && as_int(binary->b).value_or(0) > 0;
+    default:
+      return false;
+  }
+}
+
+// The least value of the one dimension in what grows with it that makes it as large as the number.
+int64_t least_with(const Expr& e, const Var& var, int64_t number) {
+  constexpr int64_t most = int64_t{1} << 20;  // no square of which overflows
+  const DimensionBounds bounds = dimension_bounds(var);
+  int64_t low = bounds.low, high = std::max(low, std::min(bounds.high, most) + 1);
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    const auto value = as_int(simplify(substitute(e, {{var, Expr(middle)}})));
+    if (!value || *value >= number) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
 // What has to be 0 or less so that both are equal; empty: no such is known.
 std::vector<Expr> not_positive(const Expr& a, const Expr& b) {
   // A minimum or maximum is one of its operands, than which the other is not smaller or not larger.
@@ -37,13 +74,14 @@ std::vector<Expr> not_positive(const Expr& a, const Expr& b) {
       if (is_known_equal(decided(a), decided(b))) return {choice.op == BinaryOp::min ? taken - other : other - taken};
     }
   }
-  // A quotient is a number.
+  // What grows with a dimension is a number.
   for (const auto& [e, other] : {std::pair(a, b), std::pair(b, a)}) {
-    const auto* quotient = e.as<Binary>();
-    if (!quotient || quotient->op != BinaryOp::floor_div) continue;
-    const auto number = as_int(other), divisor = as_int(quotient->b);
-    if (!number || !divisor || *divisor < 1) continue;
-    return {other - e, e - other};
+    const auto number = as_int(other);
+    const auto vars = free_vars(e);
+    if (!number || vars.size() != 1 || !is_increasing(e)) continue;
+    const Expr var = *vars.begin();
+    const int64_t low = least_with(e, *vars.begin(), *number), high = least_with(e, *vars.begin(), *number + 1) - 1;
+    if (low <= high) return {Expr(low) - var, var - Expr(high)};
   }
   return {};
 }
@@ -74,12 +112,13 @@ Expr OpenDimensions::number(const std::string& wanted, DimensionBounds bounds) {
   return value_of(wanted, bounds, Source::run, used);
 }
 
-bool OpenDimensions::has_number(const Expr& e) {
-  const auto vars = free_vars(e);
-  return std::any_of(vars.begin(), vars.end(), [&](const Var& var) {
+size_t OpenDimensions::last_read(const Expr& e) {
+  size_t last = 0;
+  for (const Var& var : free_vars(e)) {
     const Entry* entry = find(var);
-    return entry && entry->source == Source::run;
-  });
+    if (entry && entry->source == Source::run) last = std::max<size_t>(last, entry - entries_.data() + 1);
+  }
+  return last;
 }
 
 OpenDimensions::Entry* OpenDimensions::find(const Var& var) {
@@ -146,7 +185,7 @@ bool OpenDimensions::set(const Var& var, const Expr& value, const std::string& n
   const bool is_within = can_prove(value >= Expr(bounds.low)) &&
                          (bounds.high == DimensionBounds{}.high || can_prove(value <= Expr(bounds.high)));
   if (!entry || entry->value.is_defined() || !is_within) return false;
-  if (entry->source == Source::inputs && has_number(value)) return false;  // it is there first
+  if (entry->source == Source::inputs && last_read(value) > 0) return false;  // it is there first
   replace(var, value);
   entry->value = value;
   entry->node = node;
@@ -174,8 +213,9 @@ bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string
   const Expr a = simplify(unproven.a), b = simplify(unproven.b);
   const bool is_at_most = unproven.relation == UnprovenDimensions::Relation::at_most;
   if (is_at_most) return (branch.empty() && hold_to(a - b, node)) || rely_on(simplify(min(a, b)), a, node, branch);
-  // The shorter one stays.
-  const bool is_shorter = to_text(a).size() < to_text(b).size();
+  // What is known first stays, else what is shorter.
+  const size_t read_a = last_read(a), read_b = last_read(b);
+  const bool is_shorter = read_a != read_b ? read_a < read_b : to_text(a).size() < to_text(b).size();
   const auto rely_on_both = [&] { return rely_on(is_shorter ? b : a, is_shorter ? a : b, node, branch); };
   if (!branch.empty()) return rely_on_both();
   if (const auto sum = as_affine(simplify(a - b))) {

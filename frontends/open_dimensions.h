@@ -48,7 +48,8 @@ class OpenDimensions {
   };
   Expr value_of(const std::string& wanted, DimensionBounds bounds, Source source, std::vector<Var>& symbols);
   Entry* find(const Var& var);
-  bool has_number(const Expr& e);
+  // Where in entries_ the last number is that it is made of, from 1 on; 0: it is known before the run reads any.
+  size_t last_read(const Expr& e);
   bool hold_to(const Expr& condition, const std::string& node);
   bool set(const Var& var, const Expr& value, const std::string& node);
   void replace(const Var& var, const Expr& by);

@@ -179,10 +179,10 @@ Range Simplifier::compute_range(TermId id) {
       return fit(product);
     }
     case BinaryOp::floor_div: {
-      if (b.low <= 0) return type.may_wrap && !a.may_wrap && !b.may_wrap ? Range{} : type;
-      auto end = [&](int64_t x, bool is_low) {  // the extreme quotient of a dividend end
+      if (b.low < 0 || b.high <= 0) return type.may_wrap && !a.may_wrap && !b.may_wrap ? Range{} : type;
+      auto end = [&](int64_t x, bool is_low) {  // the extreme quotient of a dividend end; none is by 0
         if (is_infinite(x)) return x;
-        const int64_t divisor = (x >= 0) == is_low ? b.high : b.low;
+        const int64_t divisor = (x >= 0) == is_low ? b.high : std::max<int64_t>(b.low, 1);
         return is_infinite(divisor) ? (x >= 0 ? int64_t{0} : int64_t{-1}) : floor_divide(x, divisor);
       };
       return fit({end(a.low, true), end(a.high, false), a.may_wrap || b.may_wrap});
