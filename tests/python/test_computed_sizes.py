@@ -106,6 +106,41 @@ def test_compress(axis):
     require_agreement(model, [{"x": floats(4, 6), "c": np.arange(n) % k == 0} for n in lengths for k in (1, 2)])
 
 
+@pytest.mark.parametrize("sorted_", [0, 1])
+@pytest.mark.parametrize("kind", [FLOAT, INT64, TensorProto.INT8])
+def test_unique_elements(kind, sorted_):
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    model = model_of(
+        [node("Unique", "x", "y i v c", sorted=sorted_)],
+        [info("x", kind, ["n", "m"])],
+        [info("y", kind, [None])] + [info(name, INT64, [None]) for name in "ivc"],
+    )
+    shapes = [(1, 1), (2, 3), (7, 1), (33, 40)]
+    require_agreement(model, [{"x": random.integers(-m, m, s).astype(dtype)} for s in shapes for m in (1, 3, 100)])
+
+
+@pytest.mark.parametrize("sorted_", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_unique_slices(axis, sorted_):
+    model = model_of(
+        [node("Unique", "x", "y i v c", axis=axis, sorted=sorted_)],
+        [info("x", FLOAT, ["a", "b", "c"])],
+        [info("y", FLOAT, [None] * 3)] + [info(name, INT64, [None]) for name in "ivc"],
+    )
+    shapes = [(1, 1, 1), (4, 3, 2), (2, 9, 1), (30, 2, 2), (2, 2, 30)]
+    require_agreement(model, [{"x": random.integers(0, m, s).astype(np.float32)} for s in shapes for m in (1, 2, 4)])
+
+
+def test_unique_is_nan_as_well():
+    model = model_of(
+        [node("Unique", "x", "y i v c")], [info("x", FLOAT, ["n"])], [info(k, INT64, [None]) for k in "ivc"]
+    )
+    x = np.array([np.nan, 1, np.nan, -np.inf, 1, np.inf, np.nan], np.float32)
+    _, *wanted = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    for expected, got in zip(wanted, tw.compile(tw.load(model)).run({"x": x}).values(), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
 def boxes(count, most, overlap, score):
     corners = random.random((2, count, 4)).astype(np.float32)
     corners[:, :, 2:] = corners[:, :, :2] + corners[:, :, 2:] * 0.5
