@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
@@ -139,6 +140,29 @@ def test_unique_is_nan_as_well():
     _, *wanted = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
     for expected, got in zip(wanted, tw.compile(tw.load(model)).run({"x": x}).values(), strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("op", ["HannWindow", "HammingWindow", "BlackmanWindow"])
+@pytest.mark.parametrize("periodic", [0, 1])
+@pytest.mark.parametrize("kind", [FLOAT, TensorProto.DOUBLE])
+def test_windows(op, periodic, kind):
+    size = info("n", INT64, [])
+    window = node(op, "n", "y", periodic=periodic, output_datatype=kind)
+    computed = tw.compile(tw.load(model_of([window], [size], [info("y", kind, [None])])))
+    for n in (0, 2 - periodic, 10, 400):  # a symmetric window of 1 is 0 / 0 there
+        constant = model_of([window], [], [info("y", kind, [n])], [helper.make_tensor("n", INT64, [], [n])])
+        (wanted,) = onnx.reference.ReferenceEvaluator(constant).run(None, {})
+        for got in (tw.compile(tw.load(constant)).run({}), computed.run({"n": number(n)})):
+            np.testing.assert_allclose(got["y"], wanted, rtol=1e-5, atol=1e-6)
+    # As many as an open dimension.
+    nodes = [node("Size", "x", "n"), window, node("Mul", "x y", "z")]
+    if kind == FLOAT:
+        model = model_of(nodes, [info("x", FLOAT, ["k"])], [info("z", FLOAT, [None])])
+        executable = tw.compile(tw.load(model))
+        for n in (2, 31):
+            np.testing.assert_allclose(
+                executable.run({"x": np.ones(n, np.float32)})["z"], computed.run({"n": number(n)})["y"], atol=1e-6
+            )
 
 
 def boxes(count, most, overlap, score):
