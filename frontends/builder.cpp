@@ -74,9 +74,29 @@ void Builder::refuse(const std::string& why) const {
   throw RefusedNode{why};
 }
 
-ValueId Builder::input(size_t i) const {
+ValueId Builder::input_or_list(size_t i) const {
   if (!has_input(i)) malformed(place() + ": input " + std::to_string(i) + " is missing");
   return node_.inputs[i];
+}
+
+ValueId Builder::input(size_t i) const {
+  const ValueId id = input_or_list(i);
+  if (is_list(id)) malformed(place() + ": input " + std::to_string(i) + " is no tensor");
+  return id;
+}
+
+std::vector<ValueId> Builder::inputs() const {
+  std::vector<ValueId> ids;
+  for (size_t i = 0; i < input_count(); ++i) ids.push_back(optional_input(i));
+  return ids;
+}
+
+std::vector<ValueId> Builder::list(size_t i, List::Kind kind) const {
+  const ValueId id = input_or_list(i);
+  if (!has_list(i, kind))
+    malformed(place() + ": input " + std::to_string(i) + " is no " +
+              (kind == List::Kind::sequence ? "sequence" : "optional value"));
+  return import_.lists[id].values;
 }
 
 const TensorType& Builder::type(ValueId id) const {

@@ -9,12 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "frontends/lists.h"
 #include "relay_ir/fold_dims.h"
 #include "tensor_ir/dimension.h"
 
 namespace tw::frontends {
-
-using namespace relay;  // a frontend speaks of the graphs that it makes
 
 [[noreturn]] inline void malformed(const std::string& why) {
   throw Error(ErrorCode::malformed_model, why);
@@ -22,9 +21,6 @@ using namespace relay;  // a frontend speaks of the graphs that it makes
 inline std::string in_quotes(std::string_view name) {
   return "`" + std::string(name) + "`";
 }
-
-// A result of a node that was refused: what depends on it cannot be imported, only counted.
-inline constexpr ValueId unknown_value = -2;
 
 struct SourceNode {  // of the model that is read
   std::string op;    // "DeformConv", "com.microsoft.FusedConv"
@@ -47,6 +43,7 @@ struct Import {
   std::map<std::string, int64_t> operators;  // how often each occurs, functions and branches inlined
   int64_t nodes = 0;
   std::map<ValueId, std::vector<Expr>> sizes;  // elements of values that depend on open dimensions alone
+  Lists lists;                                 // sequences and optional values
   std::string file_name;
   std::string format;    // "opset 17"
   std::string producer;  // "" when it is not known
@@ -69,11 +66,19 @@ class Builder {
   Builder(Import& import, const SourceNode& node) : import_(import), graph_(import.graph), node_(node) {}
 
   const std::string& op() const { return node_.op; }
-  const std::vector<ValueId>& inputs() const { return node_.inputs; }
-  size_t input_count() const { return inputs().size(); }
-  bool has_input(size_t i) const { return i < input_count() && inputs()[i] != no_value; }
-  ValueId input(size_t i) const;  // Error(malformed_model) when absent
+  std::vector<ValueId> inputs() const;  // Error(malformed_model) when one is a list
+  size_t input_count() const { return node_.inputs.size(); }
+  bool has_input(size_t i) const { return i < input_count() && node_.inputs[i] != no_value; }
+  ValueId input(size_t i) const;  // Error(malformed_model) when absent, or a list
   ValueId optional_input(size_t i) const { return has_input(i) ? input(i) : no_value; }
+  ValueId input_or_list(size_t i) const;  // Error(malformed_model) when absent
+  // Whether it is a list of that kind.
+  bool has_list(size_t i, List::Kind kind) const {
+    return has_input(i) && is_list(node_.inputs[i]) && import_.lists[node_.inputs[i]].kind == kind;
+  }
+  // What is in it; Error(malformed_model) when it is none of that kind.
+  std::vector<ValueId> list(size_t i, List::Kind kind) const;
+  std::vector<ValueId> sequence(size_t i) const { return list(i, List::Kind::sequence); }
   const TensorType& type(ValueId id) const;
   // The value when it is known at import (a constant of the model, or folded from such): null when not.
   const NDArray* constant(ValueId id) const { return graph_.is_constant(id) ? &*graph_.values[id].constant : nullptr; }
@@ -108,6 +113,9 @@ class Builder {
   std::vector<Expr> emit_items(ValueId x, DimensionBounds bounds = {0});
   // Numbers of which some depend on open dimensions.
   ValueId emit_sizes(std::vector<Expr> values, const Shape& shape);
+  ValueId emit_list(List::Kind kind, std::vector<ValueId> values) {
+    return import_.lists.add({kind, std::move(values)});
+  }
   Import& import() { return import_; }
   ValueId emit_constant(NDArray value) { return graph_.add_constant(node_.name, std::move(value)); }
   void require_equal(const Expr& a, const Expr& b, const std::string& message) const {

@@ -50,6 +50,7 @@ ValueId Region::add_input(const std::string& name, const TensorType& type) {
 }
 
 ValueId Region::capture(ValueId outside) {
+  if (is_list(outside)) return import_.lists.map(outside, [&](ValueId id) { return capture(id); });
   if (outside < 0) return outside;
   const auto [found, is_new] = known_.emplace(outside, no_value);
   if (!is_new) return found->second;

@@ -26,7 +26,8 @@ class Region {
   const Value& outside(ValueId id) const { return graph_.values[id]; }  // of the graph before
   // The last inputs that were added go again.
   void keep_inputs(size_t count) { import_.graph.inputs.resize(count); }
-  // A value of the graph before, in the region: constants and known sizes are there, others become inputs.
+  // A value of the graph before, in the region: constants and known sizes are there, others become inputs.  A list:
+  // each of its tensors.
   ValueId capture(ValueId outside);
 
   struct Result {

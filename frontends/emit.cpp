@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tensor_ir/arith/simplify.h"
+
 namespace tw::frontends {
 
 std::vector<int64_t> dims_of(const Builder& b, ValueId id) {
@@ -101,9 +103,42 @@ ValueId emit_slice(Builder& b, ValueId x, int axis, const Expr& begin, const Exp
                                {"steps", std::vector<int64_t>{step}}}));
 }
 
+std::vector<ValueId> emit_split(Builder& b, ValueId x, int axis, const std::vector<Expr>& sizes) {
+  Expr total(0);
+  for (const Expr& size : sizes) {
+    if (as_int(size).value_or(0) < 0) throw Error(ErrorCode::shape, b.op() + ": a negative size\n  help: 0 or more");
+    total = simplify(total + size);
+  }
+  b.require_equal(total, b.type(x).shape[axis], "sizes that are not those of the axis");
+  std::vector<ValueId> parts;
+  Expr begin(0);
+  for (const Expr& size : sizes) {
+    parts.push_back(emit_slice(b, x, axis, begin, size));
+    begin = simplify(begin + size);
+  }
+  return parts;
+}
+
 ValueId emit_concat(Builder& b, const std::vector<ValueId>& parts, int axis) {
   if (parts.size() == 1) return parts[0];
   return b.emit("concat", parts, attributes_of({{"axis", int64_t{axis}}}));
+}
+
+ValueId emit_new_axis(Builder& b, ValueId x, int axis) {
+  std::vector<Expr> shape = b.type(x).shape;
+  shape.insert(shape.begin() + axis, Expr(1));
+  return emit_reshape_open(b, x, shape);
+}
+
+ValueId emit_without_axis(Builder& b, ValueId x, int axis) {
+  std::vector<Expr> shape = b.type(x).shape;
+  shape.erase(shape.begin() + axis);
+  return emit_reshape_open(b, x, shape);
+}
+
+ValueId emit_stack(Builder& b, std::vector<ValueId> parts, int axis) {
+  for (ValueId& part : parts) part = emit_new_axis(b, part, axis);
+  return emit_concat(b, parts, axis);
 }
 
 ValueId emit_reduce(Builder& b, const std::string& op, ValueId x, const std::vector<int>& axes, bool keepdims) {

@@ -36,7 +36,13 @@ ValueId emit_broadcast_open(Builder& b, ValueId x, const std::vector<Expr>& shap
 ValueId emit_cast(Builder& b, ValueId x, DType dtype);
 // Elements begin, begin + step … of one axis.
 ValueId emit_slice(Builder& b, ValueId x, int axis, const Expr& begin, const Expr& size, int64_t step = 1);
+// Parts of these sizes, which are those of the axis together.
+std::vector<ValueId> emit_split(Builder& b, ValueId x, int axis, const std::vector<Expr>& sizes);
 ValueId emit_concat(Builder& b, const std::vector<ValueId>& parts, int axis);
+// x with an axis of 1 there; x without one; tensors of one shape along an axis that is new.
+ValueId emit_new_axis(Builder& b, ValueId x, int axis);
+ValueId emit_without_axis(Builder& b, ValueId x, int axis);
+ValueId emit_stack(Builder& b, std::vector<ValueId> parts, int axis);
 ValueId emit_reduce(Builder& b, const std::string& op, ValueId x, const std::vector<int>& axes, bool keepdims);
 // x · y by numpy's rules, vectors included.  `result`: type of the result, as the attribute of that name.
 ValueId emit_matmul(Builder& b, ValueId x, ValueId y, const std::string& result = "");

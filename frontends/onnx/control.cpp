@@ -57,14 +57,90 @@ std::vector<ValueId> import_if(Context& context, const std::string& name, const 
   if (const auto known = truth.is_defined() ? as_int(truth) : std::nullopt) {
     return add_graph(*branches[*known ? 0 : 1], name, nullptr, {});
   }
+  Lists& lists = context.import().lists;
   std::vector<Region::Result> regions;
+  std::vector<std::vector<ValueId>> results;
   for (const Graph* branch : branches) {
     const std::string place = name + (regions.empty() ? "/then" : "/else");
     Region region(context.import(), place);
-    regions.push_back(region.finish(add_graph(*branch, place, &region, {})));
+    results.push_back(add_graph(*branch, place, &region, {}));
+    regions.push_back(region.finish(lists.tensors(results.back())));
   }
+  const bool is_alike = std::equal(results[0].begin(), results[0].end(), results[1].begin(), results[1].end(),
+                                   [&](ValueId a, ValueId b) { return lists.is_alike(a, b); });
+  if (!is_alike) context.refuse("branches with other sequences or optional values, on a condition that a run decides");
   unite_types(regions[0].graph, regions[1].graph, truth, context);
-  return emit_branch(context, emit_reshape(context, condition, {}), std::move(regions[0]), std::move(regions[1]));
+  const std::vector<ValueId> tensors =
+      emit_branch(context, emit_reshape(context, condition, {}), std::move(regions[0]), std::move(regions[1]));
+  size_t next = 0;
+  for (ValueId& result : results[0]) result = lists.map(result, [&](ValueId) { return tensors[next++]; });
+  return results[0];
+}
+
+// Of a step that a run does over and over.
+void require_tensors(const std::vector<ValueId>& results, Context& context) {
+  if (std::any_of(results.begin(), results.end(), is_list))
+    context.refuse("sequences or optional values as results of a step");
+}
+
+// Sequences grow in the steps of a loop, which are then steps of the import: how many there are is known.
+std::vector<ValueId> unroll_loop(Context& context, const std::string& name, const AddGraph& add_graph,
+                                 const Graph& graph, const Expr& steps) {
+  constexpr int64_t most_steps = 1024;
+  const auto count = as_int(steps);
+  if (!count) context.refuse("sequences that grow in as many steps as a run says");
+  std::vector<ValueId> carried;
+  for (size_t i = 2; i < context.input_count(); ++i) carried.push_back(context.input_or_list(i));
+  std::vector<std::vector<ValueId>> kept(graph.outputs.size() - 1 - carried.size());
+  bool goes_on = true;
+  for (int64_t step = 0; goes_on && step < *count; ++step) {
+    if (step == most_steps) context.refuse("sequences that grow in more than " + std::to_string(most_steps) + " steps");
+    std::vector<ValueId> inputs{emit_scalar(context, i64, static_cast<double>(step)), emit_scalar(context, boolean, 1)};
+    inputs.insert(inputs.end(), carried.begin(), carried.end());
+    const std::vector<ValueId> results = add_graph(graph, name + "/" + std::to_string(step), nullptr, inputs);
+    if (std::find(results.begin(), results.end(), unknown_value) != results.end())
+      context.refuse("a node within it is not supported");
+    require_tensors({results.front()}, context);
+    const Expr truth = context.known_truth(results[0]);
+    if (!truth.is_defined() || !as_int(truth)) context.refuse("sequences that grow until a condition of the run");
+    goes_on = *as_int(truth) != 0;
+    std::copy_n(results.begin() + 1, carried.size(), carried.begin());
+    for (size_t i = 0; i < kept.size(); ++i) kept[i].push_back(results[1 + carried.size() + i]);
+  }
+  for (const std::vector<ValueId>& parts : kept) {
+    if (parts.empty()) context.refuse("results of each step of a loop without steps");
+    require_tensors(parts, context);
+    carried.push_back(emit_stack(context, parts, 0));
+  }
+  return carried;
+}
+
+// The same graph for each tensor of a sequence; further sequences are as long, and tensors the same in each step.
+std::vector<ValueId> import_sequence_map(Context& context, const std::string& name, const AddGraph& add_graph) {
+  const Graph& graph = context.attribute_graph("body");
+  if (graph.inputs.size() != context.input_count())
+    malformed("node " + in_quotes(name) + ": the body of SequenceMap does not fit its inputs");
+  const size_t length = context.sequence(0).size();
+  std::vector<std::vector<ValueId>> results(graph.outputs.size());
+  for (size_t step = 0; step < length; ++step) {
+    std::vector<ValueId> inputs;
+    for (size_t i = 0; i < context.input_count(); ++i) {
+      if (!is_list(context.input_or_list(i))) {
+        inputs.push_back(context.input(i));
+        continue;
+      }
+      const std::vector<ValueId> values = context.sequence(i);
+      if (values.size() != length) malformed("node " + in_quotes(name) + ": its sequences differ in length");
+      inputs.push_back(values[step]);
+    }
+    const std::vector<ValueId> of_step = add_graph(graph, name + "/" + std::to_string(step), nullptr, inputs);
+    require_tensors(of_step, context);
+    for (size_t i = 0; i < results.size(); ++i) results[i].push_back(of_step[i]);
+  }
+  std::vector<ValueId> sequences;
+  for (const std::vector<ValueId>& values : results)
+    sequences.push_back(context.emit_list(List::Kind::sequence, values));
+  return sequences;
 }
 
 // What a step changes has one type.
@@ -102,7 +178,11 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
     condition = known ? no_value : emit_reshape(context, condition, {});
   }
   std::vector<ValueId> carried;
-  for (size_t i = 0; i < carried_count; ++i) carried.push_back(context.input(2 + i));
+  for (size_t i = 0; i < carried_count; ++i) carried.push_back(context.input_or_list(2 + i));
+  if (std::any_of(carried.begin(), carried.end(), is_list)) {
+    if (condition != no_value) context.refuse("sequences that grow while a condition of the run holds");
+    return unroll_loop(context, name, add_graph, graph, simplify(steps));
+  }
   const bool has_kept = graph.outputs.size() > carried_count + 1;
   bool is_ended = condition != no_value;  // by a condition: the steps that were done are counted
   if (has_kept) carried.push_back(emit_scalar(context, i64, 0));
@@ -112,6 +192,7 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
                   std::vector<ValueId> inputs{context.emit_sizes({step}, {}), emit_scalar(context, boolean, 1)};
                   inputs.insert(inputs.end(), before.begin(), before.begin() + carried_count);
                   const std::vector<ValueId> results = add_graph(graph, name, &region, inputs);
+                  require_tensors(results, context);
                   LoopStep after;
                   const Expr truth = context.known_truth(results[0]);
                   const bool goes_on = truth.is_defined() && as_int(truth).value_or(0) != 0;
@@ -174,6 +255,7 @@ std::vector<ValueId> import_scan(Context& context, const std::string& name, cons
                     inputs.push_back(emit_pick(context, region.capture(sequences[i]), from[i], at));
                   }
                   const std::vector<ValueId> results = add_graph(graph, name, &region, inputs);
+                  require_tensors(results, context);
                   LoopStep after;
                   after.carried.assign(results.begin(), results.begin() + carried_count);
                   after.kept.assign(results.begin() + carried_count, results.end());
@@ -194,6 +276,7 @@ std::vector<ValueId> import_scan(Context& context, const std::string& name, cons
 }  // namespace
 
 ControlRule find_control_rule(std::string_view op_type) {
+  if (op_type == "SequenceMap") return import_sequence_map;
   return op_type == "If" ? import_if : op_type == "Loop" ? import_loop : op_type == "Scan" ? import_scan : nullptr;
 }
 

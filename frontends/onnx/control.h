@@ -1,4 +1,4 @@
-// If, Loop and Scan: the rules of operators with graphs within them.
+// If, Loop, Scan and SequenceMap: the rules of operators with graphs within them.
 #pragma once
 
 #include <functional>

@@ -130,6 +130,19 @@ class Importer {
     }
   }
 
+  static std::string why_no_input(const ValueInfo& info) {
+    switch (info.kind) {
+      case ValueKind::tensor:
+        return data_type_name(info.element_type) + " elements";
+      case ValueKind::sequence:
+        return "a sequence, whose length only a run knows; export the model with an input for each of its tensors";
+      case ValueKind::optional:
+        return "an optional value, of which only a run knows whether it is there; export the model with a tensor";
+      default:
+        return "a value that is no tensor";
+    }
+  }
+
   // Of the graph's inputs those that are no initializers.
   void add_inputs(Scope& scope) {
     std::vector<DeclaredInput> declared;
@@ -144,10 +157,8 @@ class Importer {
       const ValueInfo& info = *infos[i];
       if (info.name.empty()) malformed("an input has no name");
       const auto dtype = to_dtype(info.element_type);
-      if (!info.is_tensor || !dtype) {
-        const std::string why =
-            info.is_tensor ? data_type_name(info.element_type) + " elements" : "sequences, maps and optional values";
-        import_.refuse({"input", std::string(info.name), {}}, why);
+      if (info.kind != ValueKind::tensor || !dtype) {
+        import_.refuse({"input", std::string(info.name), {}}, why_no_input(info));
         scope.values[info.name] = unknown_value;
       } else if (!scope.values.emplace(info.name, inputs.add(declared[i], *dtype)).second) {
         malformed("two inputs are called " + in_quotes(info.name));
@@ -300,7 +311,7 @@ class Importer {
       if (output.empty() || scope.values.count(output)) continue;
       ValueId id = unknown_value;
       const auto found = scope.parent || !scope.prefix.empty() ? value_infos_.end() : value_infos_.find(output);
-      if (found != value_infos_.end() && found->second->is_tensor && found->second->shape) {
+      if (found != value_infos_.end() && found->second->kind == ValueKind::tensor && found->second->shape) {
         const auto dtype = to_dtype(found->second->element_type);
         TensorType type{dtype.value_or(f32), {}};
         bool is_known = dtype.has_value();
@@ -384,20 +395,41 @@ class Importer {
 
   void add_outputs(Scope& scope) {
     if (model_.graph.outputs.empty()) malformed("the graph has no outputs");
-    std::unordered_set<std::string_view> names;
     for (const ValueInfo& info : model_.graph.outputs) {
-      if (!names.insert(info.name).second) malformed("two outputs are called " + in_quotes(info.name));
+      add_output_name(std::string(info.name));
       const ValueId id = look_up(scope, info.name);
       if (id == no_value) malformed("output " + in_quotes(info.name) + " is not defined by any node");
       if (id == unknown_value || !import_.refusals.empty()) continue;
       const auto dtype = to_dtype(info.element_type);
-      if (info.is_tensor && info.element_type != 0 && dtype != import_.graph.values[id].type.dtype) {
+      const bool is_declared = info.kind == ValueKind::tensor && info.element_type != 0;
+      if (is_declared && (is_list(id) || dtype != import_.graph.values[id].type.dtype)) {
         malformed("output " + in_quotes(info.name) + " is declared as " + data_type_name(info.element_type) +
-                  ", but it is " + to_string(import_.graph.values[id].type));
+                  ", but it is " + (is_list(id) ? "no tensor" : to_string(import_.graph.values[id].type)));
       }
-      import_.graph.outputs.push_back(id);
-      import_.graph.output_names.emplace_back(info.name);
+      add_output(std::string(info.name), id);
     }
+  }
+
+  // The tensors of a sequence `y` are y.0, y.1 …
+  void add_output(const std::string& name, ValueId id) {
+    if (!is_list(id)) {
+      import_.graph.outputs.push_back(id);
+      import_.graph.output_names.push_back(name);
+      return;
+    }
+    const auto [kind, values] = import_.lists[id];
+    const bool is_optional = kind == List::Kind::optional;
+    if (values.empty())
+      import_.refuse({"output", name, {}}, is_optional ? "an optional value that is not there" : "an empty sequence");
+    for (size_t i = 0; i < values.size(); ++i) {
+      const std::string own = is_optional ? name : name + "." + std::to_string(i);
+      if (!is_optional) add_output_name(own);
+      add_output(own, values[i]);
+    }
+  }
+
+  void add_output_name(const std::string& name) {
+    if (!output_names_.insert(name).second) malformed("two outputs are called " + in_quotes(name));
   }
 
   const Model& model_;
@@ -407,6 +439,7 @@ class Importer {
   std::map<FunctionKey, const Function*> functions_;
   std::map<const Function*, std::map<std::string, int64_t>> function_opsets_;
   std::unordered_map<std::string_view, const ValueInfo*> value_infos_;
+  std::unordered_set<std::string> output_names_;
   int64_t visited_ = 0;
 };
 

@@ -235,12 +235,17 @@ class Reader {
   }
 
   void type(pbf_reader message, ValueInfo& into) {
-    read(message, Field{bytes(1), [&] {  // tensor_type; the other kinds of value are no tensors
-                          into.is_tensor = true;
-                          pbf_reader tensor_type = message.get_message();
-                          read(tensor_type, Field{varint(1), [&] { into.element_type = tensor_type.get_int32(); }},
-                               Field{bytes(2), [&] { into.shape = shape(tensor_type.get_message()); }});
-                        }});
+    const auto is = [&](ValueKind kind) { message.skip(), into.kind = kind; };
+    read(message,
+         Field{bytes(1),
+               [&] {
+                 into.kind = ValueKind::tensor;
+                 pbf_reader tensor_type = message.get_message();
+                 read(tensor_type, Field{varint(1), [&] { into.element_type = tensor_type.get_int32(); }},
+                      Field{bytes(2), [&] { into.shape = shape(tensor_type.get_message()); }});
+               }},
+         Field{bytes(4), [&] { is(ValueKind::sequence); }}, Field{bytes(5), [&] { is(ValueKind::other); }},
+         Field{bytes(8), [&] { is(ValueKind::other); }}, Field{bytes(9), [&] { is(ValueKind::optional); }});
   }
 
   std::vector<Dimension> shape(pbf_reader message) {

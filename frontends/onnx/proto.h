@@ -49,9 +49,11 @@ struct Tensor {
   bool is_external = false;
 };
 
+enum class ValueKind { unknown, tensor, sequence, optional, other };  // other: maps, sparse tensors
+
 struct ValueInfo {
   std::string_view name;
-  bool is_tensor = false;  // else a sequence, map, optional or sparse tensor, or no type at all
+  ValueKind kind = ValueKind::unknown;
   int32_t element_type = 0;
   std::optional<std::vector<Dimension>> shape;
 };

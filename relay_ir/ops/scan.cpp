@@ -200,12 +200,7 @@ OpDef top_k_op() {
     const te::Tensor& x = in[0];
     const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
     const bool largest = c.attributes.get_int("largest") != 0;
-    auto is_before = [&](const Expr& a, const Expr& b) {  // a comes strictly before b
-      Expr order = largest ? b < a : a < b;
-      if (!a.dtype().is_float()) return order;
-      const Expr &winner = largest ? a : b, &loser = largest ? b : a;
-      return order || (call(Intrinsic::is_nan, {winner}) && !call(Intrinsic::is_nan, {loser}));
-    };
+    auto is_before = [&](const Expr& a, const Expr& b) { return largest ? comes_before(b, a) : comes_before(a, b); };
     // Few are found one after the other, more by sorting.
     constexpr int64_t few = 8;
     const Expr count = x.shape()[axis];
@@ -256,10 +251,49 @@ OpDef top_k_op() {
   return op;
 }
 
+// Sorted by one column after the other, the last one first: each sort leaves equals in the order of the one before.
+OpDef row_order_op() {
+  OpDef op;
+  op.name = "row_order";
+  op.kind = OpKind::opaque;
+  op.doc =
+      "Positions of the rows of a matrix in ascending order: that of the first column, of equals there that of the "
+      "second …; of equal rows the first one first, NaN last.";
+  op.input_names = {"x"};
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    c.require(c.inputs[0].rank() == 2 && !c.inputs[0].dtype.is_bool(), "takes a matrix of numbers");
+    return {{i64, {c.inputs[0].shape[0]}}};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const te::Tensor& x = in[0];
+    const Expr rows = x.shape()[0], columns = x.shape()[1];
+    return te::opaque("row_order", in, {{i64, c.outputs[0].shape}}, [&](const std::vector<Buffer>& out) {
+      const Buffer order = scratch("order", i64, {Expr(2), rows}), next = scratch("next", i64, {rows});
+      const auto row = [&](const Expr& position) { return load(out[0], {position}); };
+      const Stmt begin = loops_over({rows}, [&](const te::Indices& i) { return store(out[0], i, i[0]); });
+      const Stmt sort = loops_over({columns}, [&](const te::Indices& i) {
+        const auto at = [&](const Expr& position) { return x({row(position), columns - 1 - i[0]}); };
+        const auto is_before = [&](const Expr& a, const Expr& b) { return comes_before(at(a), at(b)); };
+        const Stmt take =
+            loops_over({rows}, [&](const te::Indices& k) { return store(next, k, row(load(order, {Expr(0), k[0]}))); });
+        const Stmt put = loops_over({rows}, [&](const te::Indices& k) { return store(out[0], k, load(next, k)); });
+        return seq({merge_sort(order, rows, is_before), take, put});
+      });
+      return make_stmt<Allocate>(order, make_stmt<Allocate>(next, seq({begin, sort})));
+    });
+  };
+  op.examples = {{{tensor_type(f32, {6, 1})}},
+                 {{tensor_type(i32, {7, 3})},
+                  {},
+                  {int_array({2, 1, 0, 2, 0, 3, 1, 1, 1, 2, 1, 0, 2, 0, 2, 1, 1, 1, 0, 5, 5}, i32).reshape({7, 3})}}};
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpDef> scan_family() {
-  return {scatter_elements_op(), scatter_nd_op(), scan_op(), top_k_op()};
+  return {scatter_elements_op(), scatter_nd_op(), scan_op(), top_k_op(), row_order_op()};
 }
 
 }  // namespace tw::relay

@@ -15,6 +15,11 @@ Buffer scratch(const char* name, DType dtype, std::vector<Expr> shape) {
   return Buffer(std::move(node));
 }
 
+Expr comes_before(const Expr& a, const Expr& b) {
+  if (!a.dtype().is_float()) return a < b;
+  return a < b || (call(Intrinsic::is_nan, {b}) && !call(Intrinsic::is_nan, {a}));
+}
+
 Stmt merge_sort(const Buffer& order, const Expr& count,
                 const std::function<Expr(const Expr& a, const Expr& b)>& is_before) {
   constexpr int64_t most = int64_t{1} << 40;  // elements

@@ -13,6 +13,9 @@ namespace tw::relay {
 Stmt merge_sort(const Buffer& order, const Expr& count,
                 const std::function<Expr(const Expr& a, const Expr& b)>& is_before);
 
+// Whether a comes strictly before b, from the smallest number up, NaN last.
+Expr comes_before(const Expr& a, const Expr& b);
+
 // A buffer for that, or for numbers that loops hand on.
 Buffer scratch(const char* name, DType dtype, std::vector<Expr> shape);
 

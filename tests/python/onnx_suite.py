@@ -82,7 +82,11 @@ def read_outputs(path):
 
 
 def check(expected, actual, rtol, atol):
-    """The comparison of onnx.backend.test.runner, but for float16.  AssertionError."""
+    """The comparison of onnx.backend.test.runner, but for float16.  AssertionError.
+
+    Of sequences we give the tensors, as outputs of their own.
+    """
+    expected = [tensor for value in expected for tensor in (value if isinstance(value, list) else [value])]
     assert len(expected) == len(actual), f"{len(actual)} outputs, not {len(expected)}"
     for want, have in zip(expected, actual, strict=True):
         if isinstance(want, onnx.TensorProto):

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
@@ -104,6 +105,64 @@ def test_compress(axis):
     )
     lengths = {None: (5, 24), 0: (3, 4), -1: (2, 6)}[axis]
     require_agreement(model, [{"x": floats(4, 6), "c": np.arange(n) % k == 0} for n in lengths for k in (1, 2)])
+
+
+@pytest.mark.parametrize("sorted_", [0, 1])
+@pytest.mark.parametrize("kind", [FLOAT, INT64, TensorProto.INT8])
+def test_unique_elements(kind, sorted_):
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    model = model_of(
+        [node("Unique", "x", "y i v c", sorted=sorted_)],
+        [info("x", kind, ["n", "m"])],
+        [info("y", kind, [None])] + [info(name, INT64, [None]) for name in "ivc"],
+    )
+    shapes = [(1, 1), (2, 3), (7, 1), (33, 40)]
+    require_agreement(model, [{"x": random.integers(-m, m, s).astype(dtype)} for s in shapes for m in (1, 3, 100)])
+
+
+@pytest.mark.parametrize("sorted_", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_unique_slices(axis, sorted_):
+    model = model_of(
+        [node("Unique", "x", "y i v c", axis=axis, sorted=sorted_)],
+        [info("x", FLOAT, ["a", "b", "c"])],
+        [info("y", FLOAT, [None] * 3)] + [info(name, INT64, [None]) for name in "ivc"],
+    )
+    shapes = [(1, 1, 1), (4, 3, 2), (2, 9, 1), (30, 2, 2), (2, 2, 30)]
+    require_agreement(model, [{"x": random.integers(0, m, s).astype(np.float32)} for s in shapes for m in (1, 2, 4)])
+
+
+def test_unique_is_nan_as_well():
+    model = model_of(
+        [node("Unique", "x", "y i v c")], [info("x", FLOAT, ["n"])], [info(k, INT64, [None]) for k in "ivc"]
+    )
+    x = np.array([np.nan, 1, np.nan, -np.inf, 1, np.inf, np.nan], np.float32)
+    _, *wanted = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    for expected, got in zip(wanted, tw.compile(tw.load(model)).run({"x": x}).values(), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("op", ["HannWindow", "HammingWindow", "BlackmanWindow"])
+@pytest.mark.parametrize("periodic", [0, 1])
+@pytest.mark.parametrize("kind", [FLOAT, TensorProto.DOUBLE])
+def test_windows(op, periodic, kind):
+    size = info("n", INT64, [])
+    window = node(op, "n", "y", periodic=periodic, output_datatype=kind)
+    computed = tw.compile(tw.load(model_of([window], [size], [info("y", kind, [None])])))
+    for n in (0, 2 - periodic, 10, 400):  # a symmetric window of 1 is 0 / 0 there
+        constant = model_of([window], [], [info("y", kind, [n])], [helper.make_tensor("n", INT64, [], [n])])
+        (wanted,) = onnx.reference.ReferenceEvaluator(constant).run(None, {})
+        for got in (tw.compile(tw.load(constant)).run({}), computed.run({"n": number(n)})):
+            np.testing.assert_allclose(got["y"], wanted, rtol=1e-5, atol=1e-6)
+    # As many as an open dimension.
+    nodes = [node("Size", "x", "n"), window, node("Mul", "x y", "z")]
+    if kind == FLOAT:
+        model = model_of(nodes, [info("x", FLOAT, ["k"])], [info("z", FLOAT, [None])])
+        executable = tw.compile(tw.load(model))
+        for n in (2, 31):
+            np.testing.assert_allclose(
+                executable.run({"x": np.ones(n, np.float32)})["z"], computed.run({"n": number(n)})["y"], atol=1e-6
+            )
 
 
 def boxes(count, most, overlap, score):

@@ -69,7 +69,7 @@ def mutate(rng, model):
     mutant.CopyFrom(model)
     graph = mutant.graph
     for _ in range(rng.choice([1, 1, 2, 3])):
-        kind = rng.randrange(7)
+        kind = rng.randrange(8)
         node = rng.choice(graph.node) if graph.node else helper.make_node("Relu", [], [])
         if kind <= 1:
             change_attribute(rng, node)
@@ -83,6 +83,12 @@ def mutate(rng, model):
             del node.input[-1]
         elif kind == 6 and graph.initializer:
             change_constant(rng, rng.choice(graph.initializer))
+        elif kind == 7 and graph.input and node.input:
+            made = helper.make_node(
+                rng.choice(["SequenceConstruct", "Optional"]), [rng.choice(graph.input).name], ["made"]
+            )
+            node.input[rng.randrange(len(node.input))] = "made"
+            graph.node.insert(0, made)
     return mutant
 
 

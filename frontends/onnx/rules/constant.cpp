@@ -1,5 +1,5 @@
-// ONNX operators whose result is known when the model is imported: constants, shapes, ranges, windows of signal
-// processing.
+// ONNX operators whose result depends on sizes alone, and is known at import where these are: constants, shapes,
+// ranges, windows of signal processing.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -149,24 +149,21 @@ ValueId import_eye_like(Context& c) {
   return emit_cast(c, c.emit("equal", {diagonal, emit_range(c, dims[1], {dims[1]})}), dtype);
 }
 
-// a0 - a1 cos(2πn / N) + a2 cos(4πn / N)
+// a0 - a1 cos(2πn / N) + a2 cos(4πn / N), N the size or, of a symmetric window, one less.
 Rule window_rule(const std::string& op_type, double a0, double a1, double a2) {
   return rule(op_type, 17, [=](Context& c) {
-    const int64_t size = known_scalar(c, 0).get_int(0);
-    if (size < 1 || size > max_elements) c.refuse("a window of " + std::to_string(size) + " elements");
-    const bool periodic = c.attribute_int("periodic", 1) != 0;
-    const double period = static_cast<double>(periodic ? size : size - 1);
-    const DType dtype = c.has_attribute("output_datatype") ? c.attribute_dtype("output_datatype") : f32;
-    NDArray result(dtype, {size});
-    for (int64_t n = 0; n < size; ++n) {
-      const double phase = period == 0 ? 0 : 2 * std::numbers::pi * static_cast<double>(n) / period;
-      const double value = a0 - a1 * std::cos(phase) + a2 * std::cos(2 * phase);
-      if (result.dtype().is_float())
-        result.set_float(n, value);
-      else
-        result.set_int(n, static_cast<int64_t>(value));
-    }
-    return c.emit_constant(result);
+    const Expr size = c.emit_item(c.input(0));
+    const Expr period = c.attribute_int("periodic", 1) != 0 ? size : simplify(size - 1);
+    const auto number = [&](double value) { return emit_scalar(c, f64, value); };
+    const auto cosine = [&](ValueId phase, double factor) {
+      return c.emit("multiply", {number(factor), c.emit("cos", {phase})});
+    };
+    const ValueId steps = emit_cast(c, c.emit_sizes({simplify(max(period, 1))}, {}), f64);
+    const ValueId turn = c.emit("divide", {number(2 * std::numbers::pi), steps});
+    const ValueId phase = c.emit("multiply", {emit_cast(c, emit_range(c, size, {size}), f64), turn});
+    ValueId window = c.emit("subtract", {number(a0), cosine(phase, a1)});
+    if (a2 != 0) window = c.emit("add", {window, cosine(c.emit("add", {phase, phase}), a2)});
+    return emit_cast(c, window, c.has_attribute("output_datatype") ? c.attribute_dtype("output_datatype") : f32);
   });
 }
 

@@ -176,7 +176,7 @@ std::vector<Rule> elementwise_rules() {
              if (c.input_count() == 1) return sum;
              return c.emit("divide", {sum, emit_scalar(c, dtype_of(c, sum), static_cast<double>(c.input_count()))});
            }),
-      rule("Identity", 1, [](Context& c) { return c.input(0); }),
+      rule("Identity", 1, [](Context& c) { return c.input_or_list(0); }),
       rule("Clip", 6, import_clip),
       rule("Pow", 1, import_power),
       rule("Cast", 6, import_cast),

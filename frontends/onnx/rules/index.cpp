@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "frontends/computed.h"
 #include "frontends/onnx/rules.h"
 #include "tensor_ir/arith/simplify.h"
 
@@ -100,6 +101,57 @@ ValueId import_compress(Context& c) {
   return c.emit("gather", {x, c.emit_constant(int_array(chosen))}, attributes_of({{"axis", int64_t{axis}}}));
 }
 
+// Rows of a matrix are the same, NaN beside NaN, too: bool[rows].
+ValueId emit_are_same(Context& c, ValueId a, ValueId b) {
+  ValueId same = c.emit("equal", {a, b});
+  if (dtype_of(c, a).is_float())
+    same = c.emit("logical_or", {same, c.emit("logical_and", {c.emit("is_nan", {a}), c.emit("is_nan", {b})})});
+  return emit_reduce(c, "reduce_all", same, {1}, false);
+}
+
+// Slices of an axis, or elements, are rows that are put in order; the first of each group of equals is kept.  Groups
+// are numbered in that order or, unsorted, in that of their first rows.
+std::vector<ValueId> import_unique(Context& c) {
+  Integers n(c);
+  const bool has_axis = c.has_attribute("axis"), is_sorted = c.attribute_int("sorted", 1) != 0;
+  ValueId x = c.input(0);
+  if (!has_axis) x = emit_reshape_open(c, x, {simplify(product_of(c.type(x).shape))});
+  const int rank = rank_of(c, x), axis = has_axis ? rule_axis(c, c.attribute_int("axis", 0), rank) : 0;
+  Ints axis_first;
+  for (int64_t d = 0; d < rank; ++d)
+    if (d != axis) axis_first.push_back(d);
+  axis_first.insert(axis_first.begin(), axis);
+  ValueId rows = emit_transpose(c, dtype_of(c, x).is_bool() ? emit_cast(c, x, u8) : x, axis_first);
+  const std::vector<Expr> dims = c.type(rows).shape;
+  const Expr count = dims[0];
+  rows = emit_reshape_open(c, rows, {count, simplify(product_of({dims.begin() + 1, dims.end()}))});
+
+  const auto take = [&](ValueId from, ValueId at) { return c.emit("gather", {from, at}); };
+  const auto put = [&](const Expr& size, ValueId at, ValueId values, const char* reduction) {
+    return c.emit("scatter_elements", {emit_broadcast_open(c, n.number(0), {size}), at, values},
+                  attributes_of({{"reduction", reduction}}));
+  };
+  const auto number = [&](ValueId is_first) {  // of the group that each is in
+    return n("subtract", c.emit("cumulate", {emit_cast(c, is_first, i64)}, attributes_of({{"axis", int64_t{0}}})),
+             n.number(1));
+  };
+  const ValueId order = c.emit("row_order", {rows}), place = emit_range(c, count, {count});
+  const ValueId before = take(order, n("maximum", n("subtract", place, n.number(1)), n.number(0)));
+  const ValueId is_repeated =
+      n("logical_and", emit_are_same(c, take(rows, order), take(rows, before)), n("less", n.number(0), place));
+  const ValueId is_first = c.emit("logical_not", {is_repeated});
+  ValueId group = number(is_first), first = take(order, emit_positions(c, is_first));
+  const Expr found = c.type(first).shape[0];
+  if (!is_sorted) {
+    const ValueId comes_first = put(count, order, emit_cast(c, is_first, i64), "none");
+    group = take(take(number(comes_first), first), group);
+    first = c.emit_all("positions", {emit_cast(c, comes_first, boolean)},
+                       attributes_of({{"count", std::vector<Expr>{found}}}))[0];
+  }
+  return {c.emit("gather", {x, first}, attributes_of({{"axis", int64_t{axis}}})), first,
+          put(count, order, group, "none"), put(found, group, emit_broadcast_open(c, n.number(1), {count}), "add")};
+}
+
 // Coordinates of elements that are not 0: [rank, found].
 ValueId emit_non_zero(Context& c, ValueId x) {
   const std::vector<Expr> dims = rank_of(c, x) == 0 ? std::vector<Expr>{Expr(1)} : c.type(x).shape;
@@ -189,6 +241,7 @@ std::vector<Rule> index_rules() {
       rule("Trilu", 14, import_trilu),
       rule("Compress", 9, import_compress),
       rule("NonZero", 9, import_non_zero),
+      {"Unique", "", 11, import_unique},
       rule("NonMaxSuppression", 10, import_non_max_suppression),
       rule("TensorScatter", 24, import_tensor_scatter),
   };

@@ -206,20 +206,8 @@ std::vector<ValueId> import_split(Context& c) {
     const Expr size = simplify(floor_div(extent + (parts - 1), parts));
     for (int64_t i = 0; i < parts; ++i) sizes.push_back(simplify(max(min(extent - size * i, size), Expr(0))));
   }
-  Expr total(0);
-  for (const Expr& size : sizes) {
-    if (as_int(size).value_or(0) < 0) bad_shape(c, "a negative size");
-    total = simplify(total + size);
-  }
   if (sizes.size() < c.output_count()) bad_shape(c, "fewer sizes than outputs");
-  c.require_equal(total, extent, "sizes that are not those of the axis");
-  std::vector<ValueId> parts;
-  Expr begin(0);
-  for (const Expr& size : sizes) {
-    parts.push_back(emit_slice(c, x, axis, begin, size));
-    begin = simplify(begin + size);
-  }
-  return parts;
+  return emit_split(c, x, axis, sizes);
 }
 
 struct Cut {

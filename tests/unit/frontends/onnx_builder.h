@@ -73,6 +73,13 @@ inline Message value_info(const std::string& name, int type, const std::vector<D
       [&](auto& w) { w.add_string(1, name), w.add_message(2, message([&](auto& t) { t.add_message(1, tensor); })); });
 }
 
+// Of a sequence (4) or an optional value (9), by the field of TypeProto that says so.
+inline Message list_info(const std::string& name, int field) {
+  return message([&](auto& w) {
+    w.add_string(1, name), w.add_message(2, message([&](auto& t) { t.add_message(field, Message()); }));
+  });
+}
+
 inline Message tensor_head(const std::string& name, int type, const std::vector<int64_t>& dims) {
   return message([&](auto& w) {
     for (const int64_t dim : dims) w.add_int64(1, dim);

@@ -205,6 +205,60 @@ TEST(OnnxImport, TakesBranchesOnKnownConditions) {
   EXPECT_EQ(both.nodes[0].regions.size(), 2u);
 }
 
+GraphParts split_parts() {
+  GraphParts parts;
+  parts.initializers = {raw_tensor<int64_t>("last", 7, {}, {-1}), raw_tensor<int64_t>("far", 7, {}, {3})};
+  parts.nodes = {node("SplitToSequence", {"x"}, {"s"}, {attribute_int("axis", 1)}, "split")};
+  parts.inputs = {value_info("x", 1, {2, 3})};
+  return parts;
+}
+
+TEST(OnnxImport, KnowsWhatIsInSequences) {
+  GraphParts parts = split_parts();
+  parts.nodes.push_back(node("SequenceAt", {"s", "last"}, {"y"}));
+  parts.nodes.push_back(node("SequenceLength", {"s"}, {"n"}));
+  parts.outputs = {value_info("y", 1, {2, 1}), value_info("n", 7, {}), list_info("s", 4)};
+  const Graph graph = import(model(parts));
+  ASSERT_EQ(graph.outputs.size(), 5u);
+  EXPECT_EQ(to_string(graph.values[graph.outputs[0]].type), "f32[2, 1]");
+  EXPECT_EQ(graph.values[graph.outputs[1]].constant->get_int(0), 3);
+  EXPECT_EQ(graph.output_name(4), "s.2");
+  EXPECT_EQ(graph.outputs[4], graph.outputs[0]);
+  parts.outputs.push_back(value_info("s.1", 1, {2, 1}));
+  parts.nodes.push_back(node("Identity", {"x"}, {"s.1"}));
+  expect_error(model(parts), ErrorCode::malformed_model, {"two outputs are called `s.1`"});
+}
+
+TEST(OnnxImport, SaysWhatIsWrongWithASequence) {
+  GraphParts parts = split_parts();
+  const auto with = [&](const Message& last, const Message& output) {
+    GraphParts result = parts;
+    result.nodes.push_back(last);
+    result.outputs = {output};
+    return model(result);
+  };
+  const Message y = value_info("y", 1, {2, 1});
+  expect_error(with(node("SequenceAt", {"s", "far"}, {"y"}), y), ErrorCode::shape, {"position 3 in a sequence of 3"});
+  expect_error(with(node("Add", {"s", "x"}, {"y"}), y), ErrorCode::malformed_model,
+               {"`Add_1`", "input 0 is no tensor"});
+  expect_error(with(node("Concat", {"x", "s"}, {"y"}, {attribute_int("axis", 0)}), y), ErrorCode::malformed_model,
+               {"input 1 is no tensor"});
+  expect_error(with(node("SequenceLength", {"x"}, {"y"}), y), ErrorCode::malformed_model, {"input 0 is no sequence"});
+  expect_error(with(node("Identity", {"s"}, {"y"}), y), ErrorCode::malformed_model, {"declared as float", "no tensor"});
+  expect_error(with(node("SequenceEmpty", {}, {"y"}), list_info("y", 4)), ErrorCode::unsupported,
+               {"an empty sequence"});
+  expect_error(with(node("Optional", {}, {"y"}), list_info("y", 9)), ErrorCode::unsupported, {"is not there"});
+  expect_error(with(node("SequenceConstruct", {"x", "last"}, {"y"}), list_info("y", 4)), ErrorCode::shape,
+               {"tensors of different types"});
+  parts.inputs.push_back(value_info("at", 7, {}));
+  expect_error(with(node("SequenceAt", {"s", "at"}, {"y"}), y), ErrorCode::unsupported, {"computed by the model"});
+  parts.inputs.back() = list_info("t", 4);
+  expect_error(with(node("SequenceAt", {"t", "last"}, {"y"}), y), ErrorCode::unsupported,
+               {"a sequence, whose length only a run knows"});
+  parts.inputs.back() = list_info("t", 9);
+  expect_error(with(node("OptionalGetElement", {"t"}, {"y"}), y), ErrorCode::unsupported, {"whether it is there"});
+}
+
 TEST(OnnxImport, InlinesFunctionsWithTheirAttributes) {
   const Message body = function(
       "my", "ScaledElu", {"a"}, {"b"}, {"slope"},
