@@ -65,11 +65,9 @@ struct alignas(128) Worker {
   std::vector<int64_t> counters;    // of loops, and numbers that were read
   uint64_t questions = 0;           // that were asked in this run
   int64_t due = 0, done = 0;        // tasks of steps that it came to, and its own, since it last told the team
-  // By step: how often it was come to.  The same for all workers, so they begin a run with worker 0's.
+  // By step: how often it was shared out.  The same for all workers, so they begin a run with worker 0's.
   std::vector<uint32_t> executions;
-  // By step: in which execution which of the worker's tasks are taken.  What was left by the one before means none, so
-  // nobody need wait for a worker that wakes late.
-  std::unique_ptr<std::atomic<int64_t>[]> claimed;
+  std::unique_ptr<std::atomic<uint64_t>[]> claimed;  // by step: of the worker's share, what is taken
 };
 
 // What worker 0 has read, for others that come to the question later.  `number` says which question it answers, from 1
@@ -456,7 +454,6 @@ class CpuProgram final : public Program {
   bool run_share(const StepCode& step, int w, int workers) {
     Worker& worker = workers_[w];
     const size_t index = index_of(step);
-    const uint32_t execution = ++worker.executions[index];
     const int64_t tasks = step.tasks == unknown_tasks ? step.step.tasks.at({}, worker.counters) : step.tasks;
     bool has_run = false;
     const auto run = [&](Piece piece) {
@@ -468,14 +465,15 @@ class CpuProgram final : public Program {
     };
     if (tasks <= 0) return false;
     worker.due += tasks;
-    if (workers == 1 || tasks == 1 || !step.is_shared) {
+    if (workers == 1 || tasks == 1 || tasks > most_shared_tasks || !step.is_shared) {
       if (w == 0) run({0, tasks});
       return has_run;
     }
+    const uint32_t execution = ++worker.executions[index];
     for (int k = 0; k < workers; ++k) {
       const int owner = (w + k) % workers;
       const Piece share = share_of(tasks, owner, workers);
-      std::atomic<int64_t>& claimed = workers_[owner].claimed[index];
+      std::atomic<uint64_t>& claimed = workers_[owner].claimed[index];
       for (Piece piece; (piece = claim(claimed, execution, share)).begin < piece.end;) run(piece);
     }
     return has_run;
@@ -545,7 +543,7 @@ class CpuProgram final : public Program {
       }
       worker.counters.resize(std::max<size_t>(1, plan_.counters.size()));
       worker.executions.resize(steps_.size());
-      worker.claimed = std::make_unique<std::atomic<int64_t>[]>(steps_.size());
+      worker.claimed = std::make_unique<std::atomic<uint64_t>[]>(steps_.size());
     }
     workers_ = std::move(workers);
     version_ = code_->version;

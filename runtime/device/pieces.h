@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 namespace tw {
 
@@ -20,20 +21,26 @@ inline Piece share_of(int64_t tasks, int worker, int workers) {
   return {first(worker), first(worker + 1)};
 }
 
+constexpr int64_t most_shared_tasks = std::numeric_limits<uint32_t>::max();
+
 // The next piece of the share that nobody has taken in this execution of the step; empty: there is none.  The last ones
-// are small, so that all workers are done at about the same time.  `claimed`: how far the share is taken, below the low
-// bits of the number of the execution in which it was.
-inline Piece claim(std::atomic<int64_t>& claimed, uint32_t execution, Piece share) {
+// are small, so that all workers are done at about the same time.
+//
+// `claimed`: how far the share is taken, below the number of the execution in which it was.  Executions have
+// consecutive numbers, and each is at an end before the next begins: what was left by an earlier one means that nothing
+// is taken, and a later one that the asker comes late.  Somebody asks for each share in each execution, empty ones too,
+// so that numbers may come round.
+inline Piece claim(std::atomic<uint64_t>& claimed, uint32_t execution, Piece share) {
   constexpr int64_t pieces_a_share = 8;
-  constexpr int task_bits = 40;                              // more than a step's tasks take
-  const int64_t number = (execution & ((1 << 22) - 1)) + 1;  // never 0, which new claims are of
   const int64_t most = std::max<int64_t>(1, (share.end - share.begin + pieces_a_share - 1) / pieces_a_share);
-  int64_t seen = claimed.load(std::memory_order_relaxed);
+  uint64_t seen = claimed.load(std::memory_order_relaxed);
   for (;;) {
-    const int64_t next = seen >> task_bits == number ? seen & ((int64_t{1} << task_bits) - 1) : share.begin;
-    if (next >= share.end) return {share.end, share.end};
-    const int64_t end = next + std::clamp<int64_t>((share.end - next) / 2, 1, most);
-    if (claimed.compare_exchange_weak(seen, number << task_bits | end, std::memory_order_relaxed)) return {next, end};
+    const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(seen >> 32) - execution);
+    const int64_t next = ahead < 0 ? share.begin : static_cast<uint32_t>(seen);
+    if (ahead > 0 || (ahead == 0 && next >= share.end)) return {share.end, share.end};
+    const int64_t end = next + std::clamp<int64_t>((share.end - next) / 2, next < share.end ? 1 : 0, most);
+    const uint64_t taken = uint64_t{execution} << 32 | static_cast<uint64_t>(end);
+    if (claimed.compare_exchange_weak(seen, taken, std::memory_order_relaxed)) return {next, end};
   }
 }
 

@@ -80,10 +80,10 @@ TEST(Team, WakesSleepers) {
 TEST(Team, LeadsThroughStepsWhoeverComes) {
   constexpr int size = 4, steps = 40, tasks = 24;
   Team team(size);
+  std::vector<std::atomic<uint64_t>> claimed(size);
   for (int run = 0; run < 60; ++run) {
     std::vector<int> done((steps + 1) * tasks, 0);
     std::fill(done.begin(), done.begin() + tasks, 1);
-    std::vector<std::atomic<int64_t>> claimed(steps * size);
     std::atomic<int> errors{0};
     team.lead([&](int w) {
       int64_t own = 0;
@@ -92,7 +92,7 @@ TEST(Team, LeadsThroughStepsWhoeverComes) {
         for (int k = 0; k < size; ++k) {
           const int owner = (w + k) % size;
           const Piece share = share_of(tasks, owner, size);
-          for (Piece piece; (piece = claim(claimed[step * size + owner], run, share)).begin < piece.end;) {
+          for (Piece piece; (piece = claim(claimed[owner], run * steps + step + 1, share)).begin < piece.end;) {
             for (int64_t task = piece.begin; task < piece.end; ++task) {
               errors += done[step * tasks + (task + 7) % tasks] != 1;
               ++done[(step + 1) * tasks + task];
@@ -105,6 +105,25 @@ TEST(Team, LeadsThroughStepsWhoeverComes) {
     });
     EXPECT_EQ(errors, 0);
     for (int count : done) ASSERT_EQ(count, 1) << "run " << run;
+  }
+}
+
+// A worker that comes late to an execution finds nothing left of it, whatever the next one has taken; numbers come
+// round.
+TEST(Pieces, AreTakenOnce) {
+  for (const uint32_t first : {uint32_t{1}, uint32_t{0xffffffff}}) {
+    std::atomic<uint64_t> claimed{uint64_t{first - 1} << 32 | 7};
+    int64_t taken = 0;
+    for (Piece piece; (piece = claim(claimed, first, {3, 20})).begin < piece.end;) taken += piece.end - piece.begin;
+    EXPECT_EQ(taken, 17);
+    const Piece next = claim(claimed, first + 1, {3, 20});
+    EXPECT_EQ(next.begin, 3);
+    const Piece late = claim(claimed, first, {3, 20});
+    EXPECT_EQ(late.begin, late.end);
+    EXPECT_EQ(claim(claimed, first + 1, {3, 20}).begin, next.end);
+    const Piece none = claim(claimed, first + 2, {5, 5});
+    EXPECT_EQ(none.begin, none.end);
+    EXPECT_EQ(claimed >> 32, uint32_t(first + 2));
   }
 }
 
