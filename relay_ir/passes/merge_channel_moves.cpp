@@ -94,11 +94,12 @@ class ChannelMoves {
 
   // ---- where channels come from
 
+  // Empty: they are as many as a run says.
   std::vector<Source> sources_of(ValueId id) {
     if (const auto found = moves_.find(id); found != moves_.end() && !found->second.sources.empty())
       return found->second.sources;
     std::vector<Source> own;
-    const int64_t channels = shape(id)[1];
+    const int64_t channels = as_int(from().values[id].type.shape[1]).value_or(0);
     for (int64_t c = 0; c < channels; ++c) own.push_back({id, c});
     return own;
   }
@@ -114,7 +115,8 @@ class ChannelMoves {
         move.depth = std::max(move.depth, found->second.depth + 1);
     }
     if (move.depth > most_moves) return false;
-    if (!has_constant && shape(out).size() >= 3 && shape(out)[1] > 1) move.sources = moved(node);
+    const std::vector<Expr>& type = from().values[out].type.shape;
+    if (!has_constant && type.size() >= 3 && as_int(type[1]).value_or(1) > 1) move.sources = moved(node);
     moves_[out] = std::move(move);
     return true;
   }
@@ -128,6 +130,7 @@ class ChannelMoves {
         if (d != 1 && !uses[i][d].is_same(static_cast<int>(d))) return {};
       if (uses[i][1].axis != 1 || uses[i][1].runs.empty()) return {};
       const auto all = sources_of(node.inputs[i]);
+      if (all.empty()) return {};
       for (const AxisUse::Run& run : uses[i][1].runs)
         for (int64_t c = 0; c < run.count; ++c) result.at(run.to + c) = all.at(run.from + c * run.step);
     }
@@ -148,6 +151,7 @@ class ChannelMoves {
     if (!std::equal(outer.begin() + 2, outer.end(), inner.begin() + 3)) return {};
     const int64_t groups = inner[1], width = inner[2];
     const auto all = sources_of(x);
+    if (all.empty()) return {};
     std::vector<Source> result;
     for (int64_t c = 0; c < groups * width; ++c) result.push_back(all[c % groups * width + c / groups]);
     return result;

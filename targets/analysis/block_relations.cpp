@@ -148,7 +148,12 @@ std::optional<RowStages> find_row_stages(const Schedule& schedule) {
 void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& kept) {
   for (const BlockRef& block : schedule.blocks()) {
     if (std::find(kept.begin(), kept.end(), block) != kept.end()) continue;
-    if (is_worth_inlining(schedule, block)) schedule.compute_inline(block);
+    if (!is_worth_inlining(schedule, block)) continue;
+    try {
+      schedule.compute_inline(block);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::schedule) throw;  // it cannot be: the block stays
+    }
   }
 }
 

@@ -228,8 +228,9 @@ Cut open_cut(Context& c, const Expr& extent, const Expr& given_start, const Expr
     if (as_int(index).value_or(0) > far) return behind;
     if (as_int(index).value_or(0) < -far) return before;
     if (can_prove(index >= 0)) return index;
-    if (!can_prove(index < 0)) c.refuse("a bound `" + to_text(index) + "` that may be negative, or not");
-    return simplify(extent + index);
+    if (can_prove(index < 0)) return simplify(extent + index);
+    const Expr is_negative = min(max(-index, Expr(0)), Expr(1));  // as a number
+    return simplify(index + extent * is_negative);
   };
   const Expr first = at_least(from_front(given_start), Expr(0)), end_given = at_least(from_front(given_end), before);
   const Expr start = forward ? first : at_most(first, behind), end = forward ? at_most(end_given, behind) : end_given;

@@ -1,0 +1,96 @@
+"""Shapes as exporters compute them of open dimensions: what they demand of these, against ONNX Runtime."""
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime
+import pytest
+
+import tilewright as tw
+
+HEAD = '<ir_version: 9, opset_import: ["" : 20]>\n'
+
+
+def parsed(text, last=None):
+    model = onnx.parser.parse_model(HEAD + text)
+    onnx.checker.check_model(model)
+    if last:
+        model.graph.node[-1].name = last
+    return model.SerializeToString()
+
+
+def check(model, *feeds):
+    """The executable, after it agreed with ONNX Runtime, which has to run every feed."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
+    executable = tw.compile(tw.load(model))
+    for feed in feeds:
+        for wanted, got in zip(session.run(None, feed), executable.run(feed).values(), strict=True):
+            assert got.shape == wanted.shape
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    return executable
+
+
+def random(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+UNSHUFFLED = {
+    "one dimension": """g (float[batch,8,height,width] x) => (float[a,b,c,d,e] y)
+        <int64[5] s={0,0,-1,2,0}, int64[1] three={3}> { u=Unsqueeze(x,three) y=Reshape(u,s) }""",
+    "both, in turn": """g (float[batch,8,height,width] x) => (float[a,b,c,d,e,f] y)
+        <int64[5] s={0,0,-1,2,0}, int64[1] three={3}, int64[6] t={0,0,0,0,-1,2}>
+        { u=Unsqueeze(x,three) v=Reshape(u,s) y=Reshape(v,t) }""",
+    "both, by quotients": """g (float[batch,8,height,width] x) => (float[a,b,c,d,e,f] y)
+        <int64[1] two={2}, int64[1] c={8}, int64[1] m={-1}>
+        { h=Shape<start=2,end=3>(x) w=Shape<start=3,end=4>(x) hh=Div(h,two) ww=Div(w,two)
+          s=Concat<axis=0>(m,c,hh,two,ww,two) y=Reshape(x,s) }""",
+}
+
+
+@pytest.mark.parametrize("case", UNSHUFFLED)
+def test_what_is_left_over_divides(case):
+    executable = check(parsed(UNSHUFFLED[case]), {"x": random(1, 8, 6, 4)}, {"x": random(3, 8, 2, 10)})
+    with pytest.raises(tw.Error, match=r"TW1101 .*height // 2\) \* .*Reshape"):
+        executable.run({"x": random(1, 8, 5, 4)})
+
+
+def test_what_grows_with_a_dimension_bounds_it():
+    """A vision transformer whose positions are those of one size: (height // 32)² + 1 = 50."""
+    model = parsed("""g (float[1,1,height,height] x, float[1,50] positions) => (float[a,b] y)
+        <int64 bound={32}, int64 one={1}, int64 two={2}, int64[1] m={-1}, int64[1] ones={1}, float zero={0}>
+        { h=Shape<start=2,end=3>(x) hs=Squeeze(h) rows=Div(hs,bound) count=Pow(rows,two) all=Add(count,one)
+          n=Reshape(all,m) s=Concat<axis=0>(ones,n) z=Expand(zero,s) y=Add(z,positions) }""")
+    executable = check(model, {"x": random(1, 1, 224, 224), "positions": random(1, 50)})
+    assert executable.dimensions == {"height": (224, 255)}
+
+
+def test_what_a_run_reads_gives_way_to_what_is_known_before():
+    """By its name the size that is read is the shorter one of two that are equal."""
+    text = """g (float[n,4] a, float[m,4] b, float[1,1,k] x) => (float[u,v,w] y)
+        <int64[1] zero={0}, int64[1] neg={-1}, int64 minus={-1}>
+        { n1=Shape<end=1>(a) m1=Shape<end=1>(b) q=Sub(n1,m1) s=Concat<axis=0>(q,neg,neg) length=Shape(s)
+          ones=ConstantOfShape<value=int64[1]{1}>(length) unsaid=Mul(ones,minus) is_unsaid=Equal(s,unsaid)
+          shape=Where(is_unsaid,ones,s) c=AveragePool<kernel_shape=[2],strides=[2]>(x) y=Expand(c,shape) }"""
+    feeds = [{"a": random(n, 4), "b": random(3, 4), "x": random(1, 1, k)} for n, k in ((5, 6), (4, 9))]
+    check(parsed(text, last="E"), *feeds)
+
+
+def test_expand_by_a_quotient_of_sizes():
+    text = """g (float[batch,h,w] x, float[k] z) => (float[a,b] y)
+        <int64[1] m={-1}, int64 minus={-1}, int64[2] windows={-1,49}, int64[1] zero={0}>
+        { win=Reshape(x,windows) i=Reshape(z,windows) nb=Shape<end=1>(win) nw=Shape<end=1>(i) q=Div(nb,nw)
+          s=Concat<axis=0>(q,m) length=Shape(s) ones=ConstantOfShape<value=int64[1]{1}>(length)
+          unsaid=Mul(ones,minus) is_unsaid=Equal(s,unsaid) shape=Where(is_unsaid,ones,s) u=Unsqueeze(z,zero)
+          y=Expand(u,shape) }"""
+    check(parsed(text), {"x": random(2, 21, 14), "z": random(147)}, {"x": random(1, 7, 7), "z": random(49)})
+
+
+def test_a_bound_of_a_slice_that_may_be_negative_or_not():
+    text = """g (float[n,4] x) => (float[u,4] y, float[v,4] z, float[w,4] r)
+        <int64[1] zero={0}, int64[1] ten={10}, int64[1] end={9223372036854775807}, int64[1] back={-1},
+         int64[1] begin={-9223372036854775807}>
+        { n=Shape<end=1>(x) s=Sub(n,ten) y=Slice(x,s,end,zero) z=Slice(x,zero,s,zero)
+          r=Slice(x,s,begin,zero,back) }"""
+    check(parsed(text), *({"x": random(n, 4)} for n in (1, 3, 5, 9, 10, 11, 15, 30)))
