@@ -48,26 +48,40 @@ ValueId Import::add_sizes(const std::string& name, std::vector<Expr> values, con
   return id;
 }
 
-bool Import::attempt(const SourceNode& node, const std::function<void()>& rule) {
-  try {
-    rule();
-    return true;
-  } catch (const RefusedNode& refused) {
-    refuse(node, refused.why);
-  } catch (const UnprovenDimensions& unproven) {
-    if (dimensions && !(dimensions->is_of_dimensions(unproven.a) && dimensions->is_of_dimensions(unproven.b))) {
-      refuse(node, std::string("sizes that are not the same in each step of a loop: ") + unproven.message());
-      return false;
+bool Import::attempt(const SourceNode& node, bool is_plain, const std::function<void()>& rule) {
+  const size_t node_count = graph.nodes.size(), value_count = graph.values.size();
+  const int item_count = items[node.name];
+  while (true) {
+    try {
+      rule();
+      return true;
+    } catch (const RefusedNode& refused) {
+      refuse(node, refused.why);
+    } catch (const UnprovenDimensions& unproven) {
+      if (dimensions && !(dimensions->is_of_dimensions(unproven.a) && dimensions->is_of_dimensions(unproven.b))) {
+        refuse(node, std::string("sizes that are not the same in each step of a loop: ") + unproven.message());
+        return false;
+      }
+      using Learned = OpenDimensions::Learned;
+      const std::string place = "node " + in_quotes(node.name) + " (" + node.op + ")";
+      const Learned learned = dimensions ? dimensions->learn(unproven, place, branch) : Learned::nothing;
+      // What is there already was right without the equality.
+      if (learned == Learned::equality && is_plain && open_regions == 0 && refusals.empty()) {
+        graph.shorten(node_count, value_count);
+        sizes.erase(sizes.lower_bound(static_cast<ValueId>(value_count)), sizes.end());
+        items[node.name] = item_count;
+        graph.equalities = dimensions->equalities();
+        continue;
+      }
+      if (learned != Learned::nothing) throw BeginAnew();
+      if (refusals.empty()) throw;
+    } catch (const Error& error) {
+      // What follows from a refused node's guessed types is not the model's mistake.
+      if (error.code() != ErrorCode::unsupported && (error.code() != ErrorCode::shape || refusals.empty())) throw;
+      if (error.code() == ErrorCode::unsupported) refuse(node, error.what());
     }
-    if (dimensions && dimensions->learn(unproven, "node " + in_quotes(node.name) + " (" + node.op + ")", branch))
-      throw Learned();
-    if (refusals.empty()) throw;
-  } catch (const Error& error) {
-    // What follows from a refused node's guessed types is not the model's mistake.
-    if (error.code() != ErrorCode::unsupported && (error.code() != ErrorCode::shape || refusals.empty())) throw;
-    if (error.code() == ErrorCode::unsupported) refuse(node, error.what());
+    return false;
   }
-  return false;
 }
 
 void Builder::refuse(const std::string& why) const {

@@ -55,9 +55,11 @@ struct Import {
   OpenDimensions* dimensions = nullptr;  // what is learned of them
   std::map<std::string, int> items;      // by node: how many numbers it reads in the run
   std::string branch;                    // of control flow, around the node that is imported; "": none
+  int open_regions = 0;                  // that `graph` is within
   std::vector<std::string> demands;      // that the model makes on them, for people
   // Runs what imports the node.  False: it was refused, or failed for what an earlier refusal left unknown.
-  bool attempt(const SourceNode& node, const std::function<void()>& rule);
+  // `is_plain`: it imports no other nodes, and so may be run again.
+  bool attempt(const SourceNode& node, bool is_plain, const std::function<void()>& rule);
 };
 
 // How a rule sees one node of the model, and how it emits nodes of ours, which get its name.

@@ -29,6 +29,8 @@ void Region::swap() {
   std::swap(import_.graph, graph_);
   std::swap(import_.sizes, sizes_);
   std::swap(import_.branch, branch_);
+  import_.open_regions += is_open_ ? -1 : 1;
+  is_open_ = !is_open_;
 }
 
 Var Region::add_step(const Expr& count) {
@@ -73,7 +75,6 @@ Region::Result Region::finish(const std::vector<ValueId>& outputs) {
   graph.inputs.insert(graph.inputs.end(), captures_.begin(), captures_.end());
   Result result{std::move(graph), std::move(captured_)};
   swap();
-  is_open_ = false;
   return result;
 }
 

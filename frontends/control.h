@@ -45,7 +45,7 @@ class Region {
   std::vector<ValueId> captured_, captures_;    // outside and inside
   std::map<ValueId, ValueId> known_;            // by the value outside
   std::string branch_;                          // around it
-  bool is_open_ = true;
+  bool is_open_ = false;
 };
 
 // One of two regions of results of the same types, each finished.

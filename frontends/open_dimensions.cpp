@@ -209,15 +209,21 @@ bool OpenDimensions::rely_on(const Expr& x, const Expr& y, const std::string& no
   return true;
 }
 
-bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string& node, const std::string& branch) {
+OpenDimensions::Learned OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string& node,
+                                              const std::string& branch) {
   const Expr a = simplify(unproven.a), b = simplify(unproven.b);
-  const bool is_at_most = unproven.relation == UnprovenDimensions::Relation::at_most;
-  if (is_at_most) return (branch.empty() && hold_to(a - b, node)) || rely_on(simplify(min(a, b)), a, node, branch);
+  const auto relies_on = [&](const Expr& x, const Expr& y) {
+    return rely_on(x, y, node, branch) ? Learned::equality : Learned::nothing;
+  };
+  if (unproven.relation == UnprovenDimensions::Relation::at_most) {
+    const bool is_held = branch.empty() && hold_to(a - b, node);
+    return is_held ? Learned::dimension : relies_on(simplify(min(a, b)), a);
+  }
   // What is known first stays, else what is shorter.
   const size_t read_a = last_read(a), read_b = last_read(b);
   const bool is_shorter = read_a != read_b ? read_a < read_b : to_text(a).size() < to_text(b).size();
-  const auto rely_on_both = [&] { return rely_on(is_shorter ? b : a, is_shorter ? a : b, node, branch); };
-  if (!branch.empty()) return rely_on_both();
+  const auto relies_on_both = [&] { return relies_on(is_shorter ? b : a, is_shorter ? a : b); };
+  if (!branch.empty()) return relies_on_both();
   if (const auto sum = as_affine(simplify(a - b))) {
     // factor·var + rest = 0; of several the one that came last, so that what inputs share is called as in the first.
     for (size_t i = entries_.size(); i-- > 0;) {
@@ -226,13 +232,13 @@ bool OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string
       const Expr rest = simplify(a - b - entries_[i].var * factor);
       const auto number = as_int(rest);
       if (number ? *number % factor != 0 : factor != 1 && factor != -1) continue;
-      if (set(entries_[i].var, number ? Expr(-*number / factor) : simplify(rest * -factor), node)) return true;
+      if (set(entries_[i].var, number ? Expr(-*number / factor) : simplify(rest * -factor), node))
+        return Learned::dimension;
     }
   }
-  bool is_new = false;
-  for (const Expr& e : not_positive(a, b)) is_new = hold_to(e, node) || is_new;
-  if (is_new) return true;
-  return rely_on_both();
+  bool is_held = false;
+  for (const Expr& e : not_positive(a, b)) is_held = hold_to(e, node) || is_held;
+  return is_held ? Learned::dimension : relies_on_both();
 }
 
 std::string OpenDimensions::demanded_by(const std::string& wanted) const {
@@ -267,7 +273,7 @@ Import with_open_dimensions(const std::function<Import(OpenDimensions&)>& read) 
       import.dimensions = nullptr;
       import.demands = dimensions.demands();
       return import;
-    } catch (const Learned&) {
+    } catch (const BeginAnew&) {
     }
   }
   throw Error(ErrorCode::limit, "the model demands more than " + std::to_string(most_rounds) +

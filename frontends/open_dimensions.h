@@ -25,9 +25,10 @@ class OpenDimensions {
   }
   // The number that a node of that name reads in the run, which comes with no input: likewise.
   Expr number(const std::string& wanted, DimensionBounds bounds);
-  // Draws from what `node` demands, in a branch of that name or in none.  False: nothing that inputs or runs could be
-  // held to follows.
-  bool learn(const UnprovenDimensions& unproven, const std::string& node, const std::string& branch);
+  // Draws from what `node` demands, in a branch of that name or in none: nothing that inputs or runs could be held to;
+  // another equality that runs make sure of; or that a dimension is another than it was.
+  enum class Learned { nothing, equality, dimension };
+  Learned learn(const UnprovenDimensions& unproven, const std::string& node, const std::string& branch);
   // Whether it is made of open dimensions alone, and not of numbers of steps, which change within a run.
   bool is_of_dimensions(const Expr& e) const;
   // What else runs have to make sure of: all, or those that take the branch.
@@ -59,8 +60,8 @@ class OpenDimensions {
   std::map<std::string, std::vector<Equality>> equalities_;  // by branch
 };
 
-// Thrown where something was learned: the import begins anew.
-struct Learned {};
+// Thrown where values that are there already should have been others: the import begins anew.
+struct BeginAnew {};
 // Imports until nothing more follows.
 Import with_open_dimensions(const std::function<Import(OpenDimensions&)>& read);
 

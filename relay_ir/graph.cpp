@@ -226,6 +226,22 @@ std::vector<ValueId> Graph::add_node(OpRef op, std::vector<ValueId> inputs, Node
   return nodes.back().outputs;
 }
 
+void Graph::shorten(size_t node_count, size_t value_count) {
+  for (; nodes.size() > node_count; nodes.pop_back()) node_names_.erase(nodes.back().name);
+  for (; values.size() > value_count; values.pop_back()) value_names_.erase(values.back().name);
+}
+
+std::vector<Equality> own_equalities(const Graph& region, const Graph& around) {
+  std::vector<Equality> own;
+  for (const Equality& equal : region.equalities) {
+    const bool is_around = std::any_of(around.equalities.begin(), around.equalities.end(), [&](const Equality& other) {
+      return structural_equal(equal.a, other.a) && structural_equal(equal.b, other.b);
+    });
+    if (!is_around) own.push_back(equal);
+  }
+  return own;
+}
+
 Uses::Uses(const Graph& graph)
     : producer(graph.values.size(), -1), users(graph.values.size()), is_output(graph.values.size(), false) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {

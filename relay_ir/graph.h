@@ -134,6 +134,8 @@ struct Graph {
                                 std::string name = {}, std::vector<Graph> regions = {});
   std::string output_name(size_t i) const { return output_names.empty() ? values[outputs[i]].name : output_names[i]; }
   void rename_value(ValueId id, const std::string& name);  // to this name, or to one made unique from it
+  // Forgets the last nodes and values: as many are left.
+  void shorten(size_t node_count, size_t value_count);
   const Value& value(ValueId id) const { return values[id]; }
   bool is_constant(ValueId id) const { return id != no_value && values[id].constant.has_value(); }
 
@@ -141,6 +143,9 @@ struct Graph {
   std::string unique_name(std::unordered_set<std::string>& taken, const std::string& wanted);
   std::unordered_set<std::string> value_names_, node_names_;
 };
+
+// What the nodes of a region rely on beside what those around it do.
+std::vector<Equality> own_equalities(const Graph& region, const Graph& around);
 
 // The graph's symbols, then the numbers that its nodes read: items, and branches that read one for sizes of their
 // results whichever way they go.

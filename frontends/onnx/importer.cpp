@@ -280,7 +280,7 @@ class Importer {
     if (!rule && !control) return refuse("");
     if (!is_known) return define_unknown(scope, node);
     const auto first_new = static_cast<ValueId>(import_.graph.values.size());
-    const bool is_done = import_.attempt(source, [&] {
+    const bool is_done = import_.attempt(source, !control, [&] {
       Context context(import_, source, node, opset, scope.arguments, options_.folder);
       const std::vector<ValueId> results =
           control ? control(context, name,

@@ -126,11 +126,9 @@ class NetworkPlan {
     plan_.end_branch(branch);
   }
 
-  // With what its nodes rely on beside what those around it do.
   void add_way(const PlannedGraph& around, const PlannedGraph& region, const std::vector<BufferUse>& inputs,
                const std::vector<BufferUse>& outputs) {
-    for (size_t i = around.graph.equalities.size(); i < region.graph.equalities.size(); ++i)
-      plan_.rely_on(region.graph.equalities[i]);
+    for (const Equality& equal : own_equalities(region.graph, around.graph)) plan_.rely_on(equal);
     Places places(region, plan_, inputs, outputs);
     add(region, places);
   }

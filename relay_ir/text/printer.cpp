@@ -132,11 +132,9 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
     text += (i ? ", " : "") + name(graph.inputs[i]) + ": " + type_text(graph.values[graph.inputs[i]]);
   }
   text += ")";
-  const size_t known = around ? around->equalities.size() : 0;
-  for (size_t i = known; i < graph.equalities.size(); ++i) {
-    const Equality& equality = graph.equalities[i];
-    text += (i == known ? " where " : ", ") + tw::to_text(equality.a) + " == " + tw::to_text(equality.b);
-  }
+  const std::vector<Equality> own = around ? own_equalities(graph, *around) : graph.equalities;
+  for (size_t i = 0; i < own.size(); ++i)
+    text += (i == 0 ? " where " : ", ") + tw::to_text(own[i].a) + " == " + tw::to_text(own[i].b);
   text += " {\n";
   for (size_t id = 0; id < graph.values.size(); ++id) {
     const Value& value = graph.values[id];

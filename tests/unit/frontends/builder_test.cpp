@@ -35,7 +35,7 @@ TEST(Builder, KnowsSizesThatDependOnOpenDimensions) {
   ASSERT_EQ(dims.size(), 2u);
   EXPECT_EQ(to_text(dims[0]), "n * 2");
   EXPECT_EQ(as_int(dims[1]), 6);
-  const bool is_done = import.attempt(second, [&] { Builder(import, second).constant_ints(1); });
+  const bool is_done = import.attempt(second, true, [&] { Builder(import, second).constant_ints(1); });
   EXPECT_FALSE(is_done);
   EXPECT_NE(import.refusals.at(0).why.find("fix `n * 2`"), std::string::npos) << import.refusals[0].why;
 }
@@ -50,7 +50,7 @@ TEST(Builder, CollectsAllThatIsRefused) {
     for (const char* name : {"a", "b", "c"}) {
       const SourceNode node{"Spin", name, {x}};
       import.count(node.op);
-      const bool is_done = import.attempt(node, [&] {
+      const bool is_done = import.attempt(node, true, [&] {
         Builder b(import, node);
         if (node.name != "b") b.refuse("backwards");
         import.graph.outputs.push_back(b.emit("relu", {b.input(0)}));
