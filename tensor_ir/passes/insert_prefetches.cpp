@@ -45,6 +45,24 @@ std::vector<Expr> lines_read(const Stmt& body, const std::string& buffer, Buffer
   return offsets;
 }
 
+bool only_asks(const Stmt& stmt) {
+  bool asks = false, does_more = false;
+  visit(stmt, [&](const Store&) { does_more = true; });
+  visit(stmt, [&](const Evaluate& e) {
+    const auto* asked = e.call.as<Call>();
+    const bool is_prefetch = asked && asked->intrinsic == Intrinsic::prefetch;
+    (is_prefetch ? asks : does_more) = true;
+  });
+  return asks && !does_more;
+}
+
+Stmt drop_idle_branches(const Stmt& stmt) {
+  return rewrite_bottom_up(stmt, [](const If& choice) -> Stmt {
+    if (!choice.else_body.is_defined() || !only_asks(choice.else_body)) return {};
+    return make_stmt<If>(choice.condition, choice.then_body);
+  });
+}
+
 Stmt ask_ahead(const Stmt& stmt) {
   return rewrite(stmt, [&](const For& loop) -> Stmt {
     std::vector<Stmt> statements;
@@ -86,7 +104,7 @@ const char* prefetch_attribute(Cache cache) {
 
 Func insert_prefetches(const Func& func) {
   Func result = func;
-  result.body = ask_ahead(func.body);
+  result.body = drop_idle_branches(ask_ahead(func.body));
   return result;
 }
 
