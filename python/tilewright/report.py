@@ -95,9 +95,10 @@ def doctor(measure: bool) -> None:
 def compiled(executable: tw.Executable, path: Path, seconds: float) -> None:
     plan, profiles = executable.describe(), len(executable.profiles)
     more = f" and those of {profiles} profile{'s'[: profiles != 1]}" if profiles else ""
+    kernels = sum(bool(step["kernel"]) for step in plan["steps"])
     console.print(
-        f"{path}: {megabytes(path.stat().st_size)} for {plan['target']}, {sum(bool(step['kernel']) for step in plan['steps'])} kernels"
-        f"{more}, compiled in {seconds:.1f} s"
+        f"{path}: {megabytes(path.stat().st_size)} for {plan['target']}, {kernels} kernels{more},"
+        f" compiled in {seconds:.1f} s"
     )
 
 
