@@ -35,7 +35,7 @@ class Places {
   BufferUse use(ValueId id, const std::vector<IndexMap>& layouts = {}) {
     const ValueId root = aliases_.root[id];
     const auto offset = as_int(aliases_.offset[id]);
-    if (graph_.is_constant(root) && offset)
+    if (graph_.is_constant(root) && offset && static_shape(graph_.values[id].type))
       return plan_.add_constant(graph_.values[id].name, constant(id, *offset), layouts);
     if (graph_.is_constant(root) && at_.count(root) == 0)
       at_[root] = plan_.add_constant(graph_.values[root].name, *graph_.values[root].constant, {});

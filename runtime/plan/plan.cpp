@@ -101,6 +101,18 @@ std::vector<int64_t> small_sizes(const Plan& plan) {
     for (size_t i = 0; i < sizes.size(); ++i, rest /= base) set(i, rest % base);
     if (is_met()) return sizes;
   }
+  // Two that are larger, as of an image for which a model was made, where the others are least.
+  constexpr int64_t most_of_two = 1 << 9;
+  for (size_t i = 0; i < sizes.size() && sizes.size() > 2; ++i) {
+    for (size_t j = i + 1; j < sizes.size(); ++j) {
+      for (size_t k = 0; k < sizes.size(); ++k) set(k, 0);
+      for (int64_t number = 0; number < most_of_two * most_of_two; ++number) {
+        set(i, number % most_of_two);
+        set(j, number / most_of_two);
+        if (is_met()) return sizes;
+      }
+    }
+  }
   std::vector<std::string> names;
   for (const Symbol& symbol : plan.symbols) names.push_back(symbol.name);
   std::string demands;

@@ -94,3 +94,12 @@ def test_a_bound_of_a_slice_that_may_be_negative_or_not():
         { n=Shape<end=1>(x) s=Sub(n,ten) y=Slice(x,s,end,zero) z=Slice(x,zero,s,zero)
           r=Slice(x,s,begin,zero,back) }"""
     check(parsed(text), *({"x": random(n, 4)} for n in (1, 3, 5, 9, 10, 11, 15, 30)))
+
+
+def test_a_model_that_runs_at_one_product_of_sizes():
+    """As an exporter leaves it that took the number of patches of one image for a constant: 160 × 256, and a batch."""
+    text = """g (float[batch,1,height,width] x) => (float[a,160] y)
+        <int64[3] all={0,1,-1}>
+        { p=MaxPool<kernel_shape=[16,16],strides=[16,16]>(x) f=Reshape(p,all) s=Shape<end=1>(x)
+          m=Constant<value_ints=[160]>() shape=Concat<axis=0>(s,m) y=Reshape(f,shape) }"""
+    check(parsed(text), {"x": random(1, 1, 160, 256)}, {"x": random(2, 1, 256, 160)})
