@@ -103,3 +103,18 @@ def test_a_model_that_runs_at_one_product_of_sizes():
         { p=MaxPool<kernel_shape=[16,16],strides=[16,16]>(x) f=Reshape(p,all) s=Shape<end=1>(x)
           m=Constant<value_ints=[160]>() shape=Concat<axis=0>(s,m) y=Reshape(f,shape) }"""
     check(parsed(text), {"x": random(1, 1, 160, 256)}, {"x": random(2, 1, 256, 160)})
+
+
+def test_weights_that_are_standardised_in_the_model():
+    """By a normalisation in training mode, which takes the statistics of its data: here of a constant."""
+    text = """g (float[batch,4,height,width] x) => (float[a,8,b,c] y)
+        <int64[3] flat={1,8,-1}, int64[4] window={8,4,3,3}>
+        { f=Reshape(weight,flat) n, m, v = BatchNormalization<training_mode=1,epsilon=0.0001>(f,scale,zero,zero,one)
+          w=Reshape(n,window) y=Conv<pads=[1,1,1,1]>(x,w) }"""
+    rng = np.random.default_rng(3)
+    weight = rng.standard_normal((8, 4, 3, 3)).astype(np.float32) + 2
+    scale, zero = np.linspace(0.5, 1.5, 8, dtype=np.float32), np.zeros(8, np.float32)
+    model = onnx.parser.parse_model(HEAD + text)
+    for name, array in (("weight", weight), ("scale", scale), ("zero", zero), ("one", zero + 1)):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    check(model.SerializeToString(), {"x": random(1, 4, 9, 7)}, {"x": random(3, 4, 16, 20)})

@@ -46,25 +46,48 @@ Rule hardmax_rule(int since) {
 
 // y = x · (scale / √(variance + ε)) + (bias - mean · that): with constant parameters one multiply and one add a
 // channel.
+// In training mode by the statistics of the data, which also come as outputs, joined to those that are given.
 std::vector<ValueId> import_batch_norm(Context& c) {
-  if (c.attribute_int("training_mode", 0) != 0) c.refuse("training_mode=1");
+  const bool is_training = c.attribute_int("training_mode", 0) != 0;
   if (c.attribute_int("spatial", 1) != 1) c.refuse("spatial=0");
-  for (size_t i = 1; i < c.output_count(); ++i) {
+  for (size_t i = is_training ? 3 : 1; i < c.output_count(); ++i) {
     if (c.wants_output(i)) c.refuse("its statistics as outputs");
   }
   const ValueId x = c.input(0);
   const int rank = rank_of(c, x);
   if (rank < 2) c.refuse("data of rank " + std::to_string(rank));
   const DType parameter = dtype_of(c, c.input(4)), wide = accumulator_of(parameter);
-  auto read = [&](size_t i) { return emit_cast(c, c.input(i), wide); };
-  const ValueId variance = c.emit("add", {read(4), emit_scalar(c, wide, c.attribute_float("epsilon", 1e-5))});
-  const ValueId factor = c.emit("divide", {read(1), c.emit("sqrt", {variance})});
-  const ValueId shift = c.emit("subtract", {read(2), c.emit("multiply", {read(3), factor})});
   const DType dtype = dtype_of(c, x);
   const DType at = is_half(dtype) ? f32 : dtype;
+  auto read = [&](size_t i) { return emit_cast(c, c.input(i), wide); };
+  ValueId mean = read(3), variance = read(4);
+  std::vector<ValueId> running;
+  if (is_training) {
+    std::vector<int> others;
+    for (int d = 0; d < rank; ++d)
+      if (d != 1) others.push_back(d);
+    const ValueId data = emit_cast(c, x, at), data_mean = emit_reduce(c, "reduce_mean", data, others, true);
+    const ValueId centred = c.emit("subtract", {data, data_mean});
+    const ValueId squares = c.emit("multiply", {centred, centred});
+    const std::pair<ValueId, ValueId> known{mean, variance};
+    mean = emit_cast(c, emit_reduce(c, "reduce_mean", data, others, false), wide);
+    variance = emit_cast(c, emit_reduce(c, "reduce_mean", squares, others, false), wide);
+    const double momentum = c.attribute_float("momentum", 0.9);
+    for (const auto& [given, now] : {std::pair(known.first, mean), std::pair(known.second, variance)}) {
+      const ValueId kept = c.emit("multiply", {given, emit_scalar(c, wide, momentum)});
+      const ValueId added = c.emit("multiply", {now, emit_scalar(c, wide, 1 - momentum)});
+      running.push_back(emit_cast(c, c.emit("add", {kept, added}), parameter));
+    }
+  }
+  const ValueId spread = c.emit("add", {variance, emit_scalar(c, wide, c.attribute_float("epsilon", 1e-5))});
+  const ValueId factor = c.emit("divide", {read(1), c.emit("sqrt", {spread})});
+  const ValueId shift = c.emit("subtract", {read(2), c.emit("multiply", {mean, factor})});
   const ValueId scaled =
       c.emit("multiply", {emit_cast(c, x, at), emit_along_axis(c, emit_cast(c, factor, at), 1, rank)});
-  return {emit_cast(c, c.emit("add", {scaled, emit_along_axis(c, emit_cast(c, shift, at), 1, rank)}), dtype)};
+  std::vector<ValueId> results{
+      emit_cast(c, c.emit("add", {scaled, emit_along_axis(c, emit_cast(c, shift, at), 1, rank)}), dtype)};
+  results.insert(results.end(), running.begin(), running.end());
+  return results;
 }
 
 // Statistics over groups of channels and all of space; scale and bias belong to channels (or, before opset 21, to
