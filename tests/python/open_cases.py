@@ -159,7 +159,8 @@ def compare(executable, model, case, arrays, sizes):
         if wanted is None:
             return False
         try:
-            check([np.asarray(w) for w in wanted], list(have.values()), case.rtol, max(case.atol, 1e-5))
+            wanted = [w if isinstance(w, list) else np.asarray(w) for w in wanted]
+            check(wanted, list(have.values()), case.rtol, max(case.atol, 1e-5))
         except AssertionError as error:
             raise AssertionError(f"{sizes}: {' '.join(str(error).split())}") from None
     return True

@@ -24,6 +24,9 @@ REFUSED = {
     ("Attention", "all"): IS_OPEN,
     ("RotaryEmbedding", "two"): IS_OPEN,
     ("RotaryEmbedding", "all"): IS_OPEN,
+    # Into as many parts as the axis has elements, which is the length of a list.
+    ("SplitToSequence", "two"): IS_OPEN,
+    ("SplitToSequence", "all"): IS_OPEN,
 }
 NEVER_RUN = {"test_maxunpool_export_with_output_shape"}  # the sizes of the result are drawn too small for its windows
 # By its formula, the scale of a range of 0 is 0; the reference evaluator has 1 / 255.  It takes no notice of an LSTM's
