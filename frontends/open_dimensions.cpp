@@ -36,11 +36,12 @@ bool is_increasing(const Expr& e) {
   }
 }
 
+constexpr int64_t largest_tried = int64_t{1} << 20;  // no square of which overflows
+
 // The least value of the one dimension in what grows with it that makes it as large as the number.
 int64_t least_with(const Expr& e, const Var& var, int64_t number) {
-  constexpr int64_t most = int64_t{1} << 20;  // no square of which overflows
   const DimensionBounds bounds = dimension_bounds(var);
-  int64_t low = bounds.low, high = std::max(low, std::min(bounds.high, most) + 1);
+  int64_t low = bounds.low, high = std::max(low, std::min(bounds.high, largest_tried) + 1);
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
     const auto value = as_int(simplify(substitute(e, {{var, Expr(middle)}})));
@@ -79,9 +80,12 @@ std::vector<Expr> not_positive(const Expr& a, const Expr& b) {
     const auto number = as_int(other);
     const auto vars = free_vars(e);
     if (!number || vars.size() != 1 || !is_increasing(e)) continue;
-    const Expr var = *vars.begin();
-    const int64_t low = least_with(e, *vars.begin(), *number), high = least_with(e, *vars.begin(), *number + 1) - 1;
-    if (low <= high) return {Expr(low) - var, var - Expr(high)};
+    const Var& var = *vars.begin();
+    const int64_t low = least_with(e, var, *number), high = least_with(e, var, *number + 1) - 1;
+    if (low > high) continue;
+    std::vector<Expr> bounds{Expr(low) - var};
+    if (high < largest_tried) bounds.push_back(var - Expr(high));  // else it may stay the number
+    return bounds;
   }
   return {};
 }

@@ -118,3 +118,11 @@ def test_weights_that_are_standardised_in_the_model():
     for name, array in (("weight", weight), ("scale", scale), ("zero", zero), ("one", zero + 1)):
         model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     check(model.SerializeToString(), {"x": random(1, 4, 9, 7)}, {"x": random(3, 4, 16, 20)})
+
+
+def test_what_stays_when_a_dimension_grows_bounds_it_from_below_alone():
+    model = parsed("""g (float[n] x, float[256] positions) => (float[a] y)
+        <int64[1] most={512}, int64[1] two={2}, float zero={0}>
+        { n=Shape(x) few=Min(n,most) half=Div(few,two) z=Expand(zero,half) y=Add(z,positions) }""")
+    feeds = [{"x": random(n), "positions": random(256)} for n in (512, 2**20 + 7)]
+    assert check(model, *feeds).dimensions == {"n": (512, None)}
