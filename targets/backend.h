@@ -29,9 +29,6 @@ struct Backend {
 
   // Kernels read and write the caller's arrays where they lie; otherwise copies of them.
   bool uses_arrays_of_caller = true;
-  // Kernels take dimensions that are known when they run.
-  bool takes_open_dimensions = true;
-  bool runs_control_flow = true;
   // Tiles want many rows, and pixels of one row of an image may be few.
   bool merges_axes = true;
   const char* reason_not_tuned = "";  // empty: it is

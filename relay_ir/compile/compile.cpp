@@ -17,30 +17,6 @@
 namespace tw::relay {
 namespace {
 
-// What this target cannot leave open.
-void require_supported_dimensions(const Graph& graph, const Target& target) {
-  if (graph.symbols.empty() || target.backend->takes_open_dimensions) return;
-  std::string open;
-  for (const ValueId id : graph.inputs) {
-    const Value& value = graph.values[id];
-    if (!static_shape(value.type)) open += "\n  input `" + value.name + "`: " + to_string(value.type);
-  }
-  throw Error(ErrorCode::shape, "open dimensions must be fixed before compiling for CUDA:" + open +
-                                    "\n  help: tw.load(path, shapes={\"" + graph.values[graph.inputs[0]].name +
-                                    "\": (1, …)}), or tw compile --shape " + graph.values[graph.inputs[0]].name +
-                                    "=1,…");
-}
-
-void require_no_control(const Graph& graph, const Target& target) {
-  if (target.backend->runs_control_flow) return;
-  for (const Node& node : graph.nodes) {
-    if (node.regions.empty() && !is_item(node)) continue;
-    throw Error(ErrorCode::unsupported, "node `" + node.name + "` (" + node.op->name +
-                                            ") is control flow, which is not there yet for " + target.name +
-                                            "\n  help: compile the model for a CPU");
-  }
-}
-
 // No array of a run may be larger than this.
 constexpr int64_t max_tensor_bytes = int64_t{1} << 40;
 
@@ -174,8 +150,6 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
   std::vector<Network> networks = networks_of(model, options.profiles);
   for (Network& network : networks) {
     Graph graph = optimise(network.graph, target, options, &network.decisions);
-    require_supported_dimensions(graph, target);
-    require_no_control(graph, target);
     require_sizes_within_limits(graph);
     network.planned = plan_groups(std::move(graph), options.in_place);
   }

@@ -23,15 +23,6 @@ Expr bytes_of(DType dtype, const std::vector<Expr>& shape) {
   return bytes;
 }
 
-void set_launch(Step& step, const Launch& launch) {
-  for (size_t axis = 0; axis < 3; ++axis) {
-    const auto grid = as_int(launch.grid[axis]), block = as_int(launch.block[axis]);
-    check(grid && block, "compile: the shape of a launch is constant");
-    step.grid[axis] = static_cast<uint32_t>(*grid);
-    step.block[axis] = static_cast<uint32_t>(*block);
-  }
-}
-
 // All of a Func's kernels together at most: arithmetic in vectors, and what it moves to and from the second cache.
 Expr cycles_of(const Expr& operations, const Expr& bytes, const Target& target) {
   if (is_const_int(operations, 0)) return 0;
@@ -128,8 +119,18 @@ void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, co
     step.name = name;
     step.tasks = extent_of(here(kernel.tasks));
     for (const Var& parameter : kernel.func.parameters) step.parameters.push_back(size_of(here(parameter)));
-    if (target_.backend->launch_of) set_launch(step, target_.backend->launch_of(kernel));
-    step.workspace_bytes = extent_of(here(kernel.workspace_bytes));
+    if (target_.backend->launch_of) {
+      const Launch launch = target_.backend->launch_of(kernel);
+      for (size_t axis = 0; axis < 3; ++axis) {
+        const auto threads = as_int(launch.block[axis]);
+        check(threads.has_value(), "compile: as many threads whatever the sizes");
+        step.grid[axis] = extent_of(here(launch.grid[axis]));
+        step.block[axis] = static_cast<uint32_t>(*threads);
+      }
+    }
+    // Of a worker's, or of all blocks' of a grid.
+    const Expr workers = target_.backend->launch_of ? kernel.tasks : Expr(1);
+    step.workspace_bytes = extent_of(here(kernel.workspace_bytes * workers));
     if (operations > 0) {
       constexpr int64_t whole = 1 << 10;
       const double share = smallest(here(flops_of(kernel.func))) / operations * whole;

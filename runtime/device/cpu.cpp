@@ -22,11 +22,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include "runtime/artifact/elf_image.h"
+#include "runtime/device/control.h"
 #include "runtime/device/device.h"
 #include "runtime/device/pieces.h"
 #include "runtime/device/placing.h"
@@ -105,7 +105,7 @@ struct CpuCode {
   }
 
   ElfImage image;
-  PlacedMemory placed;
+  GrowingMemory placed{allocate_lasting_storage};
   std::vector<NDArray> constants;
   std::shared_ptr<void> arena;
   std::shared_ptr<void> workspaces;  // of all workers side by side, on huge pages when they are large together
@@ -261,18 +261,6 @@ class CpuProgram final : public Program {
  private:
   static bool has_workspace(const Step& step) { return !step.workspace_bytes.is_known() || step.workspace_bytes > 0; }
 
-  // Of a run that a step has ended.
-  static Error failed_check(const Step& step, int64_t a, int64_t b) {
-    return {ErrorCode::input, step.kernel + " does not hold: the one is " + std::to_string(a) + ", the other " +
-                                  std::to_string(b) + (step.name.empty() ? "" : "; " + step.name + " demands it") +
-                                  "\n  help: give inputs of other sizes"};
-  }
-  static Error failed_read(const Step& step, int64_t number, int64_t low, int64_t high) {
-    const bool has_end = high != std::numeric_limits<int64_t>::max();
-    return {ErrorCode::input, step.kernel + " is " + std::to_string(number) + ", but " + step.name + " can take " +
-                                  std::to_string(low) + (has_end ? " to " + std::to_string(high) : " or more") +
-                                  "\n  help: give other inputs"};
-  }
   void throw_failure() {
     has_failed_ = false;
     if (failure_) throw *std::exchange(failure_, std::nullopt);
@@ -319,30 +307,12 @@ class CpuProgram final : public Program {
 
   // The step after a step of control; none: the run has ended without this worker.
   std::optional<size_t> next_step(Team& team, int w, Worker& worker, const StepCode& code, size_t i) {
-    const Step& step = code.step;
-    int64_t& counter = worker.counters[step.counter];
-    bool goes_on = true;  // a loop does another step; nothing is skipped
-    if (step.kind == StepKind::jump) return step.target;
-    if (step.kind == StepKind::read) return read(team, w, worker, code, i);
-    if (step.kind == StepKind::place) return place(team, w, worker, i);
-    if (step.kind == StepKind::check) {
-      update_parameters(code, worker);
-      const int64_t* sizes = worker.parameters.data() + code.first_parameter;
-      if (sizes[0] == sizes[1]) return i + 1;
-      if (w == 0) fail(failed_check(step, sizes[0], sizes[1]));
-      return steps_.size();
-    }
-    if (step.kind == StepKind::loop || step.kind == StepKind::repeat) {
-      counter = step.kind == StepKind::loop ? 0 : counter + 1;
-      const int64_t steps = code.tasks == unknown_tasks ? step.tasks.at({}, worker.counters) : code.tasks;
-      goes_on = counter < steps;
-    }
-    if (!step.buffers.empty() && goes_on) {
-      const std::optional<int64_t> answer = ask(team, w, worker, code);
-      if (!answer) return std::nullopt;
-      goes_on = *answer != 0;
-    }
-    return goes_on == (step.kind == StepKind::repeat) ? step.target : i + 1;
+    return tw::next_step(
+        plan_.steps, i, worker.counters, [&] { return ask(team, w, worker, code); },
+        [&] { return place(team, w, worker, code); },
+        [&](const Error& error) {
+          if (w == 0) fail(error);
+        });
   }
 
   // What is in the step's buffer; none: the run has ended without this worker, or goes on without it, since it is so
@@ -358,10 +328,7 @@ class CpuProgram final : public Program {
     if (code.has_barrier) (void)meet(team, w);
     update_pointers(code, worker);
     const void* at = worker.pointers[code.first_pointer];
-    const int64_t bytes = code.step.buffers[0].bytes;
-    const int64_t value = bytes == 8   ? *static_cast<const int64_t*>(at)
-                          : bytes == 4 ? *static_cast<const int32_t*>(at)
-                                       : *static_cast<const uint8_t*>(at);
+    const int64_t value = number_at(at, code.step.buffers[0].bytes);
     answer.number.store(0);
     answer.value.store(value);
     answer.number.store(number);
@@ -378,19 +345,9 @@ class CpuProgram final : public Program {
     return meet(team, w);
   }
 
-  std::optional<size_t> read(Team& team, int w, Worker& worker, const StepCode& code, size_t i) {
-    const std::optional<int64_t> number = ask(team, w, worker, code);
-    if (!number) return std::nullopt;
-    const int64_t low = code.step.parameters[0], high = code.step.parameters[1];
-    worker.counters[code.step.counter] = *number;
-    if (*number >= low && *number <= high) return i + 1;
-    if (w == 0) fail(failed_read(code.step, *number, low, high));
-    return steps_.size();
-  }
-
-  std::optional<size_t> place(Team& team, int w, Worker& worker, size_t i) {
-    const size_t counter = steps_[i].step.counter;
-    if (!placing_.places_any(counter)) return i + 1;
+  std::optional<bool> place(Team& team, int w, Worker& worker, const StepCode& code) {
+    const size_t counter = code.step.counter;
+    if (!placing_.places_any(counter)) return true;
     if (w != 0) {
       if (!hear(team, w)) return std::nullopt;
     } else {
@@ -403,7 +360,7 @@ class CpuProgram final : public Program {
       }
       say(team, worker);
     }
-    return has_failed_ ? steps_.size() : i + 1;
+    return !has_failed_;
   }
 
   void fail(Error error) {

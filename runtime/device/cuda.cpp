@@ -1,10 +1,13 @@
 // The CUDA device.  Everything of a run goes into one stream, in the order of the plan: inputs in, kernels, outputs
-// out; so steps wait for each other by their order alone.
+// out; so steps wait for each other by their order alone.  The host waits for the GPU where a step of control asks for
+// what kernels have computed, and at the end.
 #include "runtime/device/cuda.h"
 
 #include <algorithm>
 
+#include "runtime/device/control.h"
 #include "runtime/device/cuda_driver.h"
+#include "runtime/device/placing.h"
 
 namespace tw {
 namespace {
@@ -24,9 +27,8 @@ const CudaDriver& driver() {
   return *found;
 }
 
-void require(CudaDriver::Result result, const char* what) {
-  if (result != 0)
-    throw Error(ErrorCode::device, std::string("the GPU cannot ") + what + ": " + driver().describe(result));
+void require(CudaDriver::Result result, const std::string& what) {
+  if (result != 0) throw Error(ErrorCode::device, "the GPU cannot " + what + ": " + driver().describe(result));
 }
 
 // The primary context, held for as long as something lives in it.
@@ -58,24 +60,77 @@ class CurrentContext {
   CurrentContext& operator=(const CurrentContext&) = delete;
 };
 
-// What lives in the context, freed in the order opposite to that of its making.  The context is current then.
-class Resources {
+// What programs of the same code share, whatever the sizes that they are for.  It lives in the primary context, which
+// is current while it is made and used.
+class CudaCode {
  public:
-  Resources() = default;
-  ~Resources() {
-    for (CudaDriver::Event event : events_) driver().event_destroy(event);
-    for (CudaDriver::Address address : memory_) driver().free(address);
-    if (stream_) driver().stream_destroy(stream_);
-    if (module_) driver().module_unload(module_);
+  explicit CudaCode(const ProgramSource& source) {
+    CurrentContext current(context_.get());
+    try {
+      load(source);
+      for (const NDArray& constant : source.constants) {
+        constants_.push_back(allocate(constant.byte_size()));
+        copy_in(address_of(constants_.back()), constant.data(), constant.byte_size());
+      }
+      synchronize("take the constants");
+      first_ = event(), last_ = event();
+    } catch (...) {
+      release();
+      throw;
+    }
   }
-  Resources(const Resources&) = delete;
-  Resources& operator=(const Resources&) = delete;
+  ~CudaCode() {
+    // In a context that cannot be made current nothing is left.
+    const bool is_current = driver().context_push(context_.get()) == 0;
+    release();
+    if (!is_current) return;
+    CudaDriver::Context popped;
+    driver().context_pop(&popped);
+  }
+  CudaCode(const CudaCode&) = delete;
+  CudaCode& operator=(const CudaCode&) = delete;
 
-  CudaDriver::Address allocate(int64_t bytes) {
+  CudaDriver::Context context() const { return context_.get(); }
+  CudaDriver::Stream stream() const { return stream_; }
+  CudaDriver::Function function(const std::string& name) const {
+    CudaDriver::Function function = nullptr;
+    if (driver().module_function(&function, module_, name.c_str()) == 0) return function;
+    throw Error(ErrorCode::artifact, "the code has no kernel '" + name + "'\n  help: compile the model again");
+  }
+  char* constant(size_t index) const { return static_cast<char*>(constants_.at(index).get()); }
+
+  void copy_in(CudaDriver::Address to, const void* from, size_t bytes) const {
+    if (bytes > 0) require(driver().copy_in(to, from, bytes, stream_), "take an input");
+  }
+  void copy_out(void* to, const char* from, size_t bytes) const {
+    if (bytes > 0) require(driver().copy_out(to, address_of(from), bytes, stream_), "give an output");
+  }
+  void synchronize(const std::string& what) const { require(driver().stream_synchronize(stream_), what); }
+
+  // The seconds that the GPU takes for what `action` has it do.
+  template <class F>
+  double time(F&& action) const {
+    require(driver().event_record(first_, stream_), "time a kernel");
+    action();
+    require(driver().event_record(last_, stream_), "time a kernel");
+    require(driver().event_synchronize(last_), "run a kernel");
+    float milliseconds = 0;
+    require(driver().event_elapsed(&milliseconds, first_, last_), "time a kernel");
+    return milliseconds * 1e-3;
+  }
+
+  static CudaDriver::Address address_of(const void* pointer) { return reinterpret_cast<CudaDriver::Address>(pointer); }
+  static CudaDriver::Address address_of(const std::shared_ptr<void>& memory) { return address_of(memory.get()); }
+
+  // By input, by output and by counter; the arena and the workspace.
+  GrowingMemory inputs{allocate}, outputs{allocate}, placed{allocate}, between{allocate};
+
+ private:
+  // Memory of the GPU; its address is none that the host may follow.
+  static std::shared_ptr<void> allocate(size_t bytes) {
     CudaDriver::Address address = 0;
-    require(driver().allocate(&address, static_cast<size_t>(std::max<int64_t>(bytes, 1))), "allocate memory");
-    memory_.push_back(address);
-    return address;
+    require(driver().allocate(&address, std::max<size_t>(bytes, 1)), "allocate memory");
+    return {reinterpret_cast<void*>(address), [](void* memory) { driver().free(address_of(memory)); }};
   }
   void load(const ProgramSource& source) {
     const CudaDriver::Result result = driver().module_load(&module_, source.image.data());
@@ -90,158 +145,197 @@ class Resources {
     require(result, "load the code");
     require(driver().stream_create(&stream_, 1), "make a stream");  // 1: does not wait for other streams
   }
-  CudaDriver::Function function(const std::string& name) const {
-    CudaDriver::Function function = nullptr;
-    if (driver().module_function(&function, module_, name.c_str()) == 0) return function;
-    throw Error(ErrorCode::artifact, "the code has no kernel '" + name + "'\n  help: compile the model again");
-  }
-  CudaDriver::Event event() {
+  static CudaDriver::Event event() {
     CudaDriver::Event event = nullptr;
     require(driver().event_create(&event, 0), "make an event");
-    events_.push_back(event);
     return event;
   }
-  CudaDriver::Stream stream() const { return stream_; }
+  // In the order opposite to that of its making.
+  void release() {
+    for (CudaDriver::Event event : {last_, first_})
+      if (event) driver().event_destroy(event);
+    constants_.clear();
+    for (GrowingMemory* memory : {&inputs, &outputs, &placed, &between}) memory->clear();
+    if (stream_) driver().stream_destroy(stream_);
+    if (module_) driver().module_unload(module_);
+  }
 
- private:
+  HeldContext context_;
   CudaDriver::Module module_ = nullptr;
   CudaDriver::Stream stream_ = nullptr;
-  std::vector<CudaDriver::Address> memory_;
-  std::vector<CudaDriver::Event> events_;
-};
-
-struct StepLaunch {
-  CudaDriver::Function function;
-  std::array<uint32_t, 3> grid, block;
-  std::vector<int64_t> values;   // addresses of the buffers, then the parameters
-  std::vector<void*> arguments;  // to each value
+  CudaDriver::Event first_ = nullptr, last_ = nullptr;
+  std::vector<std::shared_ptr<void>> constants_;
 };
 
 class CudaProgram final : public Program {
  public:
-  explicit CudaProgram(const ProgramSource& source) : plan_(source.plan) {
-    CurrentContext current(context_.get());
-    auto resources = std::make_unique<Resources>();
-    resources->load(source);
-    for (const TensorInfo& input : plan_.inputs) inputs_.push_back(resources->allocate(bytes_of(input)));
-    for (const TensorInfo& output : plan_.outputs) outputs_.push_back(resources->allocate(bytes_of(output)));
-    for (const NDArray& constant : source.constants) {
-      constants_.push_back(resources->allocate(static_cast<int64_t>(constant.byte_size())));
-      require(driver().copy_in(constants_.back(), constant.data(), constant.byte_size(), resources->stream()),
-              "take the constants");
-    }
-    arena_ = resources->allocate(plan_.arena_bytes);
-    for (const Step& step : plan_.steps) {
-      if (step.kind != StepKind::kernel)
-        throw Error(ErrorCode::artifact, "step `" + step.name + "` is control flow, which no plan for CUDA has" +
-                                             "\n  help: compile the model again");
-      add(step, *resources);
-    }
-    require(driver().stream_synchronize(resources->stream()), "take the constants");
-    first_ = resources->event();
-    last_ = resources->event();
-    resources_ = std::move(resources);
+  CudaProgram(const Plan& plan, std::shared_ptr<CudaCode> code)
+      : plan_(plan),
+        code_(std::move(code)),
+        placing_(plan, Placing::Outputs::on_device),
+        counters_(std::max<size_t>(1, plan.counters.size())) {
+    CurrentContext current(code_->context());
+    for (const Step& step : plan_.steps)
+      functions_.push_back(step.kind == StepKind::kernel ? code_->function(step.kernel) : nullptr);
   }
 
-  ~CudaProgram() override {
-    // A context that cannot be made current is gone, and its resources with it.
-    if (driver().context_push(context_.get()) != 0) {
-      static_cast<void>(resources_.release());
-      return;
-    }
-    resources_.reset();
-    CudaDriver::Context popped;
-    driver().context_pop(&popped);
-  }
+  std::unique_ptr<Program> at(const Plan& plan) const override { return std::make_unique<CudaProgram>(plan, code_); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, int) override {
-    CurrentContext current(context_.get());
-    copy_inputs(inputs);
-    for (StepLaunch& step : steps_) launch(step);
+    CurrentContext current(code_->context());
+    begin(inputs);
+    walk([&](size_t i) { launch(i); });
     finish(outputs);
   }
 
   std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, int,
                                    int repetitions) override {
-    CurrentContext current(context_.get());
-    copy_inputs(inputs);
-    std::vector<std::vector<double>> samples(steps_.size());
+    CurrentContext current(code_->context());
+    begin(inputs);
+    std::vector<std::vector<double>> samples(plan_.steps.size());
+    std::vector<int64_t> executions;  // of each step in a run
     for (int repetition = 0; repetition < repetitions; ++repetition) {
-      for (size_t i = 0; i < steps_.size(); ++i) {
-        require(driver().event_record(first_, resources_->stream()), "time a kernel");
-        launch(steps_[i]);
-        require(driver().event_record(last_, resources_->stream()), "time a kernel");
-        require(driver().event_synchronize(last_), "run a kernel");
-        float milliseconds = 0;
-        require(driver().event_elapsed(&milliseconds, first_, last_), "time a kernel");
-        samples[i].push_back(milliseconds * 1e-3);
-      }
+      std::vector<double> seconds(plan_.steps.size());
+      executions.assign(plan_.steps.size(), 0);
+      walk([&](size_t i) {
+        seconds[i] += code_->time([&] { launch(i); });
+        ++executions[i];
+      });
+      for (size_t i = 0; i < seconds.size(); ++i) samples[i].push_back(seconds[i]);
     }
     finish(outputs);
-    return medians_of(std::move(samples));
+    std::vector<StepTime> times = medians_of(std::move(samples));
+    for (size_t i = 0; i < times.size(); ++i) times[i].executions = executions[i];
+    return times;
   }
 
- private:
-  static int64_t bytes_of(const TensorInfo& tensor) { return element_count(tensor.shape) * tensor.dtype.bytes(); }
+  NDArray take_output(size_t index) override { return placing_.take_output(index); }
+  std::vector<int64_t> counters() const override { return counters_; }
 
-  CudaDriver::Address address_of(const BufferUse& use) const {
-    const auto offset = static_cast<uint64_t>(use.offset);
+ private:
+  static size_t bytes_of(const TensorInfo& tensor) {
+    return static_cast<size_t>(element_count(tensor.shape) * tensor.dtype.bytes());
+  }
+
+  // Sees to memory for these sizes, and to the inputs.
+  void begin(std::span<const void* const> inputs) {
+    arena_ = code_->between.at_least(0, plan_.arena_bytes);
+    workspace_ = code_->between.at_least(1, plan_.workspace_bytes);
+    inputs_.clear();
+    outputs_.clear();
+    for (size_t i = 0; i < plan_.inputs.size(); ++i) {
+      const size_t bytes = bytes_of(plan_.inputs[i]);
+      inputs_.push_back(code_->inputs.at_least(i, static_cast<int64_t>(bytes)));
+      code_->copy_in(CudaCode::address_of(inputs_[i]), inputs[i], bytes);
+    }
+    for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+      const bool is_placed = !plan_.outputs[i].dims.empty();
+      outputs_.push_back(is_placed ? nullptr
+                                   : code_->outputs.at_least(i, static_cast<int64_t>(bytes_of(plan_.outputs[i]))));
+    }
+  }
+
+  // Calls kernel(i) for each step that is one, in the order of this run.  Error: a step has ended it.
+  template <class F>
+  void walk(F&& kernel) {
+    const auto fail = [](const Error& error) { throw error; };
+    for (size_t i = 0; i < plan_.steps.size();) {
+      const Step& step = plan_.steps[i];
+      if (functions_[i]) {
+        kernel(i);
+        ++i;
+        continue;
+      }
+      i = *next_step(
+          plan_.steps, i, counters_, [&] { return std::optional(ask(step)); },
+          [&] { return std::optional(place(step)); }, fail);
+    }
+  }
+
+  // What kernels have left in the step's buffer.
+  int64_t ask(const Step& step) {
+    const BufferUse& use = step.buffers[0];
+    const int64_t bytes = use.bytes;
+    int64_t value = 0;
+    code_->copy_out(&value, start_of(use), static_cast<size_t>(bytes));
+    code_->synchronize("run the kernels before `" + step.name + "`");
+    return number_at(&value, bytes);
+  }
+
+  bool place(const Step& step) {
+    if (placing_.places_any(step.counter)) placing_.place(step.counter, counters_, 1, code_->placed);
+    return true;
+  }
+
+  char* start_of(const BufferUse& use) {
+    const int64_t offset = use.offset.at({}, counters_);
+    if (placing_.has(use)) return placing_.start_of(use) + offset;
     switch (use.storage) {
       case Storage::input:
         return inputs_.at(use.index) + offset;
       case Storage::output:
         return outputs_.at(use.index) + offset;
       case Storage::constant:
-        return constants_.at(use.index) + offset;
+        return code_->constant(use.index) + offset;
       case Storage::arena:
         return arena_ + offset;
       case Storage::placed:
-        break;  // of control flow, which is refused
+        break;
     }
-    internal_error("a buffer of unknown storage");
+    internal_error("CudaProgram: an unknown storage");
   }
 
-  void add(const Step& step, const Resources& resources) {
-    StepLaunch launch{resources.function(step.kernel), step.grid, step.block, {}, {}};
-    for (const BufferUse& use : step.buffers) launch.values.push_back(static_cast<int64_t>(address_of(use)));
-    if (step.workspace_bytes > 0) launch.values.push_back(0);  // threads have scratch memory of their own
-    launch.values.insert(launch.values.end(), step.parameters.begin(), step.parameters.end());
-    steps_.push_back(std::move(launch));
-    for (int64_t& value : steps_.back().values) steps_.back().arguments.push_back(&value);
-  }
-
-  void copy_inputs(std::span<const void* const> inputs) {
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      require(
-          driver().copy_in(inputs_[i], inputs[i], static_cast<size_t>(bytes_of(plan_.inputs[i])), resources_->stream()),
-          "take an input");
+  void launch(size_t i) {
+    const Step& step = plan_.steps[i];
+    std::array<unsigned, 3> grid;
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const int64_t blocks = step.grid[axis].at({}, counters_);
+      if (blocks == 0) return;
+      if (blocks < 0 || blocks > most_blocks[axis])
+        throw Error(ErrorCode::limit, "step `" + step.name + "` takes " + std::to_string(blocks) +
+                                          " blocks of threads, which no GPU launches\n  help: give smaller inputs");
+      grid[axis] = static_cast<unsigned>(blocks);
     }
-  }
-
-  void launch(StepLaunch& step) {
-    for (uint32_t extent : step.grid)
-      if (extent == 0) return;
-    require(driver().launch(step.function, step.grid[0], step.grid[1], step.grid[2], step.block[0], step.block[1],
-                            step.block[2], 0, resources_->stream(), step.arguments.data(), nullptr),
+    // Addresses of the buffers, then the parameters.
+    values_.clear();
+    for (const BufferUse& use : step.buffers)
+      values_.push_back(static_cast<int64_t>(CudaCode::address_of(start_of(use))));
+    if (!step.workspace_bytes.is_known())
+      values_.push_back(static_cast<int64_t>(CudaCode::address_of(placing_.workspace(i, 0))));
+    else if (step.workspace_bytes > 0)
+      values_.push_back(static_cast<int64_t>(CudaCode::address_of(workspace_)));
+    for (const Size& parameter : step.parameters) values_.push_back(parameter.at({}, counters_));
+    arguments_.clear();
+    for (int64_t& value : values_) arguments_.push_back(&value);
+    require(driver().launch(functions_[i], grid[0], grid[1], grid[2], step.block[0], step.block[1], step.block[2], 0,
+                            code_->stream(), arguments_.data(), nullptr),
             "start a kernel");
   }
 
   void finish(std::span<void* const> outputs) {
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      require(driver().copy_out(outputs[i], outputs_[i], static_cast<size_t>(bytes_of(plan_.outputs[i])),
-                                resources_->stream()),
-              "give an output");
+      if (plan_.outputs[i].dims.empty()) {
+        code_->copy_out(outputs[i], outputs_[i], bytes_of(plan_.outputs[i]));
+        continue;
+      }
+      NDArray& output = placing_.output(i);
+      code_->copy_out(output.data(), placing_.start_of({Storage::output, static_cast<uint32_t>(i)}),
+                      output.byte_size());
     }
-    require(driver().stream_synchronize(resources_->stream()), "finish a run");
+    code_->synchronize("finish a run");
   }
 
   const Plan& plan_;
-  HeldContext context_;
-  std::vector<CudaDriver::Address> inputs_, outputs_, constants_;
-  CudaDriver::Address arena_ = 0;
-  std::vector<StepLaunch> steps_;
-  CudaDriver::Event first_ = nullptr, last_ = nullptr;
-  std::unique_ptr<Resources> resources_;
+  const std::shared_ptr<CudaCode> code_;
+  Placing placing_;
+  std::vector<CudaDriver::Function> functions_;  // by step; null: of control
+  std::vector<int64_t> counters_;
+  // For the current run: where they are.
+  char *arena_ = nullptr, *workspace_ = nullptr;
+  std::vector<char*> inputs_, outputs_;
+  // Of the kernel that is started.
+  std::vector<int64_t> values_;
+  std::vector<void*> arguments_;
 };
 
 }  // namespace
@@ -273,7 +367,7 @@ std::vector<CudaDeviceInfo> cuda_devices() {
 }
 
 std::unique_ptr<Program> make_cuda_program(const ProgramSource& source) {
-  return std::make_unique<CudaProgram>(source);
+  return std::make_unique<CudaProgram>(source.plan, std::make_shared<CudaCode>(source));
 }
 
 }  // namespace tw

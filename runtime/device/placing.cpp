@@ -1,6 +1,7 @@
 #include "runtime/device/placing.h"
 
 #include <cstring>
+#include <limits>
 
 #include "runtime/memory.h"
 
@@ -28,27 +29,29 @@ NDArray new_output(const TensorInfo& output, std::span<const int64_t> counters) 
 
 }  // namespace
 
-char* PlacedMemory::at_least(size_t counter, int64_t bytes) {
-  if (pieces_.size() <= counter) pieces_.resize(counter + 1);
-  Piece& piece = pieces_[counter];
+char* GrowingMemory::at_least(size_t number, int64_t bytes) {
+  if (pieces_.size() <= number) pieces_.resize(number + 1);
+  Piece& piece = pieces_[number];
   if (bytes > piece.bytes) {
     piece = {};
-    piece = {allocate_lasting_storage(static_cast<size_t>(bytes)), bytes};
+    piece = {allocate_(static_cast<size_t>(bytes)), bytes};
   }
   return static_cast<char*>(piece.memory.get());
 }
 
-void PlacedMemory::fill(std::byte value) {
+void GrowingMemory::fill(std::byte value) {
   for (const Piece& piece : pieces_)
     if (piece.memory) std::memset(piece.memory.get(), std::to_integer<int>(value), static_cast<size_t>(piece.bytes));
 }
 
-Placing::Placing(const Plan& plan)
+Placing::Placing(const Plan& plan, Outputs outputs)
     : plan_(plan),
       places_(plan.counters.size()),
       tensors_(plan.tensors.size()),
       workspaces_(plan.steps.size()),
-      outputs_(plan.outputs.size()) {
+      outputs_(plan.outputs.size()),
+      outputs_are_on_device_(outputs == Outputs::on_device),
+      device_outputs_(plan.outputs.size()) {
   const Placements placements = placements_of(plan);
   const auto sort = [&](const std::vector<int64_t>& counters, std::vector<size_t> Place::* list) {
     for (size_t i = 0; i < counters.size(); ++i)
@@ -59,7 +62,7 @@ Placing::Placing(const Plan& plan)
   sort(placements.outputs, &Place::outputs);
 }
 
-void Placing::place(size_t counter, std::span<const int64_t> counters, size_t workers, PlacedMemory& memory) {
+void Placing::place(size_t counter, std::span<const int64_t> counters, size_t workers, GrowingMemory& memory) {
   const Place& all = places_[counter];
   std::vector<ArenaTensor> layout;
   for (const size_t i : all.tensors) {
@@ -72,16 +75,24 @@ void Placing::place(size_t counter, std::span<const int64_t> counters, size_t wo
     const auto step = static_cast<int>(i);
     layout.push_back({checked_bytes(workspaces_[i].stride * static_cast<int64_t>(workers)), step, step, -1});
   }
+  for (const size_t i : all.outputs) {
+    outputs_[i] = new_output(plan_.outputs[i], counters);
+    // Nothing comes into its place.
+    if (outputs_are_on_device_)
+      layout.push_back({static_cast<int64_t>(outputs_[i].byte_size()), 0, std::numeric_limits<int>::max(), -1});
+  }
   const int64_t bytes = plan_memory(layout);
   char* start = bytes > 0 ? memory.at_least(counter, bytes) : nullptr;
   size_t next = 0;
   for (const size_t i : all.tensors) tensors_[i] = start + layout[next++].offset;
   for (const size_t i : all.workspaces) workspaces_[i].first = start + layout[next++].offset;
-  for (const size_t i : all.outputs) outputs_[i] = new_output(plan_.outputs[i], counters);
+  if (outputs_are_on_device_)
+    for (const size_t i : all.outputs) device_outputs_[i] = start + layout[next++].offset;
 }
 
 char* Placing::start_of(const BufferUse& use) {
-  return use.storage == Storage::placed ? tensors_[use.index] : static_cast<char*>(outputs_[use.index].data());
+  if (use.storage == Storage::placed) return tensors_[use.index];
+  return outputs_are_on_device_ ? device_outputs_[use.index] : static_cast<char*>(outputs_[use.index].data());
 }
 
 }  // namespace tw

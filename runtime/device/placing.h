@@ -1,7 +1,8 @@
 // Memory for what is as large as numbers say that a run computes: tensors, workspaces and outputs of a plan, given when
-// its steps of placement are come to.
+// its steps of placement are come to.  Addresses are the device's.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -10,11 +11,15 @@
 
 namespace tw {
 
-// What is placed together has one piece of memory, which grows only: runs at any sizes share it.
-class PlacedMemory {
+// Pieces of memory, by number, that grow only: runs at any sizes share them.
+class GrowingMemory {
  public:
-  // `counter`: whose steps place it.
-  char* at_least(size_t counter, int64_t bytes);
+  explicit GrowingMemory(std::function<std::shared_ptr<void>(size_t bytes)> allocate)
+      : allocate_(std::move(allocate)) {}
+  // What was in it is lost where it grows.
+  char* at_least(size_t piece, int64_t bytes);
+  void clear() { pieces_.clear(); }
+  // Of memory of the host.
   void fill(std::byte value);
 
  private:
@@ -22,22 +27,28 @@ class PlacedMemory {
     std::shared_ptr<void> memory;
     int64_t bytes = 0;
   };
-  std::vector<Piece> pieces_;  // by counter
+  std::function<std::shared_ptr<void>(size_t bytes)> allocate_;
+  std::vector<Piece> pieces_;
 };
 
 class Placing {
  public:
-  explicit Placing(const Plan& plan);
+  // Kernels write outputs into the arrays that callers get, or into memory of the device first.
+  enum class Outputs { in_arrays, on_device };
+
+  explicit Placing(const Plan& plan, Outputs outputs = Outputs::in_arrays);
 
   // Whether the buffer is placed in the run.
   bool has(const BufferUse& use) const {
     return use.storage == Storage::placed || (use.storage == Storage::output && !plan_.outputs[use.index].dims.empty());
   }
   bool places_any(size_t counter) const { return !places_[counter].is_empty(); }
-  // For the counters as they are.  Error(limit): something is too large.
-  void place(size_t counter, std::span<const int64_t> counters, size_t workers, PlacedMemory& memory);
+  // For the counters as they are, in the memory's piece of this number.  Error(limit): something is too large.
+  void place(size_t counter, std::span<const int64_t> counters, size_t workers, GrowingMemory& memory);
 
   char* start_of(const BufferUse& use);
+  // The array for an output; undefined while it is not placed.
+  NDArray& output(size_t index) { return outputs_[index]; }
   char* workspace(size_t step, size_t worker) const {
     return workspaces_[step].first + static_cast<int64_t>(worker) * workspaces_[step].stride;
   }
@@ -58,6 +69,8 @@ class Placing {
   std::vector<char*> tensors_;          // where they are
   std::vector<Workspaces> workspaces_;  // by step
   std::vector<NDArray> outputs_;
+  const bool outputs_are_on_device_;
+  std::vector<char*> device_outputs_;  // of these, where they are
 };
 
 }  // namespace tw

@@ -134,13 +134,7 @@ Plan plan_at(const Plan& plan, std::span<const int64_t> symbols) {
   for (ArenaTensor& tensor : result.tensors) tensor.bytes = tensor.bytes.fixed(symbols);
   for (Size& most : result.counters) most = most.at(symbols);
   for (Step& step : result.steps) {
-    for (Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.cycles, &step.tasks})
-      *size = size->fixed(symbols);
-    for (Size& parameter : step.parameters) parameter = parameter.fixed(symbols);
-    for (BufferUse& use : step.buffers) {
-      use.offset = use.offset.fixed(symbols);
-      use.bytes = use.bytes.fixed(symbols);
-    }
+    step.for_each_size([&](Size& size) { size = size.fixed(symbols); });
   }
   lay_out(result);
   return result;

@@ -76,6 +76,9 @@ struct BufferUse {
 // step within, and how many were done behind it.  A condition is buffer 0 where there is one: a byte, 0 is false.
 enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check, read, place };
 
+// Of thread blocks, in each direction, that every GPU since compute capability 5.0 launches.
+inline constexpr std::array<int64_t, 3> most_blocks = {INT32_MAX, 65535, 65535};
+
 struct Step {
   std::string kernel;  // symbol of its KernelFunction in the image
   std::string name;    // for people: the graph nodes it computes, "conv1+relu1"
@@ -85,12 +88,27 @@ struct Step {
   // All earlier steps must have ended before this one starts.  A step that does not wait may run beside the last step
   // that waited and all that came after that one; it starts after all that came before that one.
   bool waits = true;
-  Size workspace_bytes = 0;   // per worker; when > 0 the kernel's last buffer is this worker's scratch
+  Size workspace_bytes = 0;   // per worker; when > 0 the kernel's last buffer is this worker's scratch.  On GPUs: of
+                              // all blocks of the grid
   Size flops = 0, bytes = 0;  // work per run, for profiles
   Size cycles = 0;            // that it takes one core with its data in the caches, about; 0: nobody knows
-  std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};  // of a GPU kernel's launch
+  std::array<Size, 3> grid = {1, 1, 1};  // of a GPU kernel's launch; an empty one runs nothing
+  std::array<uint32_t, 3> block = {1, 1, 1};
   StepKind kind = StepKind::kernel;
   uint32_t target = 0, counter = 0;  // of control
+
+  // Every size in it.
+  template <class F>
+  void for_each_size(F&& f) {
+    for (BufferUse& use : buffers) f(use.offset), f(use.bytes);
+    for (Size& parameter : parameters) f(parameter);
+    for (Size* size : {&tasks, &workspace_bytes, &flops, &bytes, &cycles}) f(*size);
+    for (Size& extent : grid) f(extent);
+  }
+  template <class F>
+  void for_each_size(F&& f) const {
+    const_cast<Step*>(this)->for_each_size([&](const Size& size) { f(size); });
+  }
 };
 
 struct Plan {

@@ -101,7 +101,7 @@ void write_step(ByteWriter& out, const Step& step) {
   write_size(out, step.flops);
   write_size(out, step.bytes);
   write_size(out, step.cycles);
-  for (uint32_t extent : step.grid) out.put(extent);
+  for (const Size& extent : step.grid) write_size(out, extent);
   for (uint32_t extent : step.block) out.put(extent);
 }
 
@@ -132,16 +132,16 @@ Step read_step(ByteReader& in) {
   step.flops = read_size(in);
   step.bytes = read_size(in);
   step.cycles = read_size(in);
-  for (uint32_t& extent : step.grid) extent = in.get<uint32_t>();
+  for (Size& extent : step.grid) extent = read_size(in);
   for (uint32_t& extent : step.block) extent = in.get<uint32_t>();
   return step;
 }
 
-// The limits of every GPU since compute capability 5.0; an empty grid runs nothing.
-bool is_launch(const std::array<uint32_t, 3>& grid, const std::array<uint32_t, 3>& block) {
+bool is_launch(const std::array<Size, 3>& grid, const std::array<uint32_t, 3>& block) {
   const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
-  return grid[0] <= INT32_MAX && grid[1] <= 65535 && grid[2] <= 65535 && block[0] <= 1024 && block[1] <= 1024 &&
-         block[2] <= 64 && threads >= 1 && threads <= 1024;
+  for (size_t axis = 0; axis < grid.size(); ++axis)
+    if (grid[axis].is_known() && (grid[axis] < 0 || grid[axis] > most_blocks[axis])) return false;
+  return block[0] <= 1024 && block[1] <= 1024 && block[2] <= 64 && threads >= 1 && threads <= 1024;
 }
 
 bool fits_memory(int64_t bytes) {
@@ -279,14 +279,10 @@ std::string find_open_plan_problem(const Plan& plan) {
   for (const EqualSizes& equal : plan.equalities) check_size(equal.a), check_size(equal.b);
   for (const Size& most : plan.counters) check_size(most);
   for (const Step& step : plan.steps) {
-    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.cycles, &step.tasks})
-      check_size(*size, plan.counters.size());
-    for (const Size& parameter : step.parameters) check_size(parameter, plan.counters.size());
-    for (const BufferUse& use : step.buffers) {
-      check_size(use.offset, plan.counters.size()), check_size(use.bytes, plan.counters.size());
+    step.for_each_size([&](const Size& size) { check_size(size, plan.counters.size()); });
+    for (const BufferUse& use : step.buffers)
       fits =
           fits && use.storage != Storage::placed && (use.storage != Storage::arena || use.index < plan.tensors.size());
-    }
   }
   if (!fits) return "a size in it cannot be computed";
   try {
@@ -458,12 +454,7 @@ std::string find_plan_problem(const Plan& plan) {
   for (const TensorInfo& output : plan.outputs)
     for (const Size& dim : output.dims) may_have_counters(dim);
   for (const ArenaTensor& tensor : plan.tensors) may_have_counters(tensor.bytes);
-  for (const Step& step : plan.steps) {
-    for (const Size* size : {&step.workspace_bytes, &step.flops, &step.bytes, &step.cycles, &step.tasks})
-      may_have_counters(*size);
-    for (const Size& parameter : step.parameters) may_have_counters(parameter);
-    for (const BufferUse& use : step.buffers) may_have_counters(use.offset), may_have_counters(use.bytes);
-  }
+  for (const Step& step : plan.steps) step.for_each_size(may_have_counters);
   if (!is_known) return "a size in it depends on dimensions or counters that it does not have";
   ControlCheck control(plan);
   if (problem = control.run(); !problem.empty()) return problem;

@@ -5,6 +5,7 @@
 
 #include "runtime/memory.h"
 #include "runtime/ndarray.h"
+#include "targets/analysis/templates.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/prefetch.h"
@@ -402,18 +403,8 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
     return !schedule.loops(a).empty() && !schedule.loops(b).empty() &&
            schedule.loops(a).front() == schedule.loops(b).front();
   };
-  // A template that declines leaves nothing behind, nor anything that it asked for; so does one that needs of open
-  // sizes what cannot be proved.
   const auto applies = [&](auto&& schedule_block, const BlockRef& block) {
-    Schedule attempt = schedule;
-    try {
-      if (!schedule_block(attempt, block, target)) return false;
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::schedule || schedule.func().parameters.empty()) throw;
-      return false;
-    }
-    schedule = std::move(attempt);
-    return true;
+    return apply_template(schedule, [&](Schedule& attempt) { return schedule_block(attempt, block, target); });
   };
   // A padded copy comes after its reader, which may make it a part of itself.
   for (const BlockRef& block : schedule.blocks()) {
@@ -443,27 +434,6 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
         break;
       case BlockClass::unknown:
         break;  // runs as written
-    }
-  }
-}
-
-// Of nothing, a reduction is its neutral element: where it may have no terms, what begins it stands outside.
-void begin_outside(Schedule& schedule) {
-  for (const BlockRef& block : schedule.blocks()) {
-    const Block& node = schedule.node(block);
-    const auto is_reduce = [](const IterVar& iter) { return iter.kind == IterKind::reduce; };
-    const bool may_be_empty = std::any_of(node.iters.begin(), node.iters.end(), [&](const IterVar& iter) {
-      return is_reduce(iter) && !can_prove(iter.extent >= 1);
-    });
-    if (!node.init.is_defined() || !may_be_empty) continue;
-    for (const LoopRef& loop : schedule.loops(block)) {
-      const Var var = schedule.node(loop).var;
-      const bool is_reduced = std::any_of(node.iters.begin(), node.iters.end(), [&](const IterVar& iter) {
-        return is_reduce(iter) && uses_var(iter.binding, var);
-      });
-      if (!is_reduced) continue;
-      schedule.decompose_reduction(block, loop);
-      break;
     }
   }
 }

@@ -29,8 +29,6 @@ const Backend& backend() {
       .compile_image = compile_cuda_image,
       .launch_of = launch_of,
       .uses_arrays_of_caller = false,
-      .takes_open_dimensions = false,
-      .runs_control_flow = false,
       .merges_axes = false,
       .reason_not_tuned = "GPUs are not tuned for yet",
   };

@@ -34,12 +34,13 @@ Side choose_side(int64_t extent) {
   return side;
 }
 
-// The spatial iteration of one operand only that has most iterations; the last of equals.
+// The spatial iteration of one operand only that has most iterations; the last of equals.  Open ones may have few.
 std::optional<Var> main_iteration(const BlockAnalysis& analysis, const Access& own, const Access& other) {
+  const auto expected = [&](const Var& var) { return analysis.is_open(var) ? warp : analysis.extent(var); };
   std::optional<Var> best;
   for (const Var& var : analysis.spatial()) {
     if (!own.uses(var) || other.uses(var)) continue;
-    if (!best || analysis.extent(var) >= analysis.extent(*best)) best = var;
+    if (!best || expected(var) >= expected(*best)) best = var;
   }
   return best;
 }
@@ -75,9 +76,6 @@ LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iter
 
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  for (const IterVar& iter : analysis.iters) {
-    if (!as_int(iter.extent)) return false;
-  }
   const Access &a = analysis.reads[0], &b = analysis.reads[1];
   if (a.buffer == b.buffer) return false;
   std::optional<Var> i = main_iteration(analysis, a, b), j = main_iteration(analysis, b, a);
@@ -116,6 +114,8 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   for (const Var& var : analysis.spatial())
     if (!(var == *i) && !(var == *j)) blocks.push_back(loop_of(schedule, block, var));
   blocks.insert(blocks.end(), {is[0], js[0]});
+  // What comes first is found without a remainder.
+  std::stable_partition(blocks.begin(), blocks.end(), [&](const LoopRef& loop) { return is_open(schedule, loop); });
   for (const Var& var : reduce)
     if (!(var == k)) inner.push_back(loop_of(schedule, block, var));
   std::vector<LoopRef> order = blocks;

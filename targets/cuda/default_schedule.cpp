@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "targets/analysis/block_relations.h"
+#include "targets/analysis/templates.h"
 
 namespace tw::cuda {
 
@@ -40,52 +41,68 @@ BlockRef keep_in_thread(Schedule& schedule, const BlockRef& block, const LoopRef
   return out;
 }
 
-FlatBinding bind_flat(Schedule& schedule, std::vector<LoopRef> loops, int64_t threads) {
+FlatBinding bind_flat(Schedule& schedule, const std::vector<LoopRef>& loops, int64_t threads) {
   check(!loops.empty(), "bind_flat: loops");
-  std::vector<LoopRef> within;
+  std::vector<LoopRef> blocks, within;
   int64_t count = 1;
-  while (!loops.empty()) {
-    const LoopRef last = loops.back();
-    const int64_t extent = extent_of(schedule, last);
-    if (count * extent <= threads) {
-      loops.pop_back();
-      within.insert(within.begin(), last);
-      count *= extent;
+  bool has_more = true;  // loops that give threads
+  bool is_in_order = true;
+  const auto add_threads = [&](const LoopRef& loop, int64_t extent) {
+    is_in_order = is_in_order && blocks.empty();
+    within.insert(within.begin(), loop);
+    count *= extent;
+  };
+  for (size_t i = loops.size(); i-- > 0;) {
+    const int64_t extent = extent_of(schedule, loops[i]);
+    const bool is_long = is_open(schedule, loops[i]);  // perhaps
+    if (has_more && !is_long && count * extent <= threads) {
+      add_threads(loops[i], extent);
       continue;
     }
-    if (threads / count > 1) {
-      loops.pop_back();
-      const std::vector<LoopRef> parts = schedule.split(last, {std::nullopt, threads / count});
-      loops.push_back(parts[0]);
-      within.insert(within.begin(), parts[1]);
+    // Of an open loop no more than a warp, where other loops have threads for the rest.
+    const int64_t most = is_long && i > 0 ? std::min(warp, threads / count) : threads / count;
+    if (!has_more || most <= 1) {
+      blocks.insert(blocks.begin(), loops[i]);
+      has_more = false;
+      continue;
     }
-    break;
+    const std::vector<LoopRef> parts = schedule.split(loops[i], {std::nullopt, most});
+    add_threads(parts[1], most);
+    blocks.insert(blocks.begin(), parts[0]);
+    has_more = is_long;
   }
-  if (loops.empty()) {  // all of it is one block
+  if (blocks.empty()) {  // all of it is one block
     const std::vector<LoopRef> parts = schedule.split(within.front(), {1, std::nullopt});
-    loops.push_back(parts[0]);
+    blocks.push_back(parts[0]);
     within.front() = parts[1];
   }
-  return {loops.size() > 1 ? schedule.fuse(loops) : loops[0], within.size() > 1 ? schedule.fuse(within) : within[0]};
+  std::vector<LoopRef> order = blocks;
+  order.insert(order.end(), within.begin(), within.end());
+  if (!is_in_order) schedule.reorder(order);
+  return {blocks.size() > 1 ? schedule.fuse(blocks) : blocks[0], within.size() > 1 ? schedule.fuse(within) : within[0]};
 }
 
 void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, int64_t y, int64_t x) {
   std::vector<LoopRef> loops = schedule.loops(block);
   loops.erase(loops.begin(), std::find(loops.begin(), loops.end(), outer) + 1);
   check(!loops.empty(), "deal_out: a copy has loops");
-  const LoopRef last = loops.back();
-  loops.pop_back();
+  const auto is_one = [&](const LoopRef& loop) { return extent_of(schedule, loop) == 1; };
+  auto at = std::find_if_not(loops.rbegin(), loops.rend(), is_one);
+  if (at == loops.rend()) at = loops.rbegin();
+  const LoopRef last = *at;
+  loops.erase(std::next(at).base());
   LoopRef longest;
   for (const LoopRef& loop : loops)
     if (!longest.var.is_defined() || extent_of(schedule, loop) > extent_of(schedule, longest)) longest = loop;
   // Threads outermost: between the steps of a loop inside of them nobody waits.
   std::vector<LoopRef> order;
   if (longest.var.is_defined() && extent_of(schedule, longest) > 1 && y > 1) {
-    const std::vector<LoopRef> parts = schedule.split(longest, {std::nullopt, y});
+    const std::vector<LoopRef> parts =
+        schedule.split(longest, {std::nullopt, std::min(y, extent_of(schedule, longest))});
     std::replace(loops.begin(), loops.end(), longest, parts[0]);
     order.push_back(parts[1]);
   }
-  const std::vector<LoopRef> parts = schedule.split(last, {std::nullopt, x});
+  const std::vector<LoopRef> parts = schedule.split(last, {std::nullopt, std::min(x, extent_of(schedule, last))});
   order.push_back(parts[1]);
   const size_t threads = order.size();
   order.insert(order.end(), loops.begin(), loops.end());
@@ -116,7 +133,7 @@ void schedule_reduction(Schedule& schedule, const BlockRef& block) {
   schedule.bind(bound.threads, ThreadAxis::thread_x);
 }
 
-bool schedule_transpose(Schedule& schedule, const BlockRef& block) {
+bool schedule_transpose(Schedule& schedule, const BlockRef& block, const Target&) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const std::vector<Var> spatial = analysis.spatial();
   if (analysis.block_class != BlockClass::injective || spatial.size() < 2 || !is_plain_nest(schedule, block))
@@ -176,25 +193,29 @@ bool is_scheduled(const Schedule& schedule, const BlockRef& block) {
 Schedule default_schedule(const Func& func, const Target& target) {
   Schedule schedule(func);
   inline_injective_blocks(schedule);
-  if (schedule_rows(schedule)) return schedule;
+  if (apply_template(schedule, schedule_rows)) return schedule;
   for (const BlockRef& block : schedule.blocks()) {
     if (is_scheduled(schedule, block)) continue;
+    const auto applies = [&](bool (*schedule_block)(Schedule&, const BlockRef&, const Target&)) {
+      return apply_template(schedule, [&](Schedule& attempt) { return schedule_block(attempt, block, target); });
+    };
     switch (analyse(schedule.node(block)).block_class) {
       case BlockClass::contraction:
-        if (schedule_contraction(schedule, block, target)) break;
+        if (applies(schedule_contraction)) break;
         [[fallthrough]];
       case BlockClass::reduction:
         if (const auto padding = find_padding(schedule, block)) schedule.compute_inline(*padding);
-        if (!schedule_row_reduction(schedule, block)) schedule_reduction(schedule, block);
+        if (!applies(schedule_row_reduction)) schedule_reduction(schedule, block);
         break;
       case BlockClass::injective:
         if (is_padding(schedule, block)) break;  // becomes part of its reader
-        if (!schedule_transpose(schedule, block)) schedule_elementwise(schedule, block);
+        if (!applies(schedule_transpose)) schedule_elementwise(schedule, block);
         break;
       case BlockClass::unknown:
         break;  // runs as written, in one thread
     }
   }
+  begin_outside(schedule);
   return schedule;
 }
 

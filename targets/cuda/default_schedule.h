@@ -17,13 +17,15 @@
 
 namespace tw::cuda {
 
+inline constexpr int64_t warp = 32;  // threads that a GPU runs together
+
 Schedule default_schedule(const Func& func, const Target& target);
 
 // The templates: whether each applies (constant extents, an access pattern) and, if so, applies it.
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
-bool schedule_row_reduction(Schedule& schedule, const BlockRef& block);
+bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_rows(Schedule& schedule);  // all blocks at once, when they are stages over the same rows
-bool schedule_transpose(Schedule& schedule, const BlockRef& block);
+bool schedule_transpose(Schedule& schedule, const BlockRef& block, const Target& target);
 void schedule_reduction(Schedule& schedule, const BlockRef& block);
 void schedule_elementwise(Schedule& schedule, const BlockRef& block);
 
@@ -37,8 +39,8 @@ struct FlatBinding {
   LoopRef blocks, threads;
 };
 // The loops, adjacent and outermost first, as blocks of at most `threads` threads: whole inner loops and a piece of the
-// next one are the threads of a block, so that every index stays a sum of products.
-FlatBinding bind_flat(Schedule& schedule, std::vector<LoopRef> loops, int64_t threads);
+// next one are the threads of a block, so that every index stays a sum of products; of open loops a piece each.
+FlatBinding bind_flat(Schedule& schedule, const std::vector<LoopRef>& loops, int64_t threads);
 // The loops of a copy into shared memory, dealt out to y × x threads: the last loop, which runs along memory, to x.
 void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, int64_t y, int64_t x);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "targets/allocations.h"
 #include "targets/cuda/emit_expr.h"
 #include "targets/cuda/prelude.h"
 #include "tensor_ir/match.h"
@@ -53,6 +54,7 @@ class KernelEmitter : public ExprEmitter {
       assume_non_negative(parameter);
     }
     has_bound_loops_ = has_bound_loop(kernel_.func.body);
+    if (!has_bound_loops_) allocations_ = plan_allocations(kernel_.func);
     depth_ = 1;
     statement(kernel_.func.body);
     std::string bounds;
@@ -144,8 +146,20 @@ class KernelEmitter : public ExprEmitter {
     line("}");
   }
 
+  // In the block's part of the workspace.
+  void place(const Allocate& n, const Expr& offset) {
+    const Buffer& workspace = kernel_.func.buffers.back();
+    check(workspace->name == "workspace", "emit_cuda: the workspace is the kernel's last buffer");
+    const std::string type = memory_type(n.buffer->dtype);
+    line(type + "* const " + declare(n.buffer) + " = (" + type + "*)(" + name_of(workspace) + " + blockIdx.x * " +
+         scalar(kernel_.workspace_bytes, true) + " + " + scalar(offset, true) + ");");
+    statement(n.body);
+  }
+
   void allocate(const Allocate& n) {
     const Buffer& buffer = n.buffer;
+    const auto placed = allocations_.offsets.find(buffer);
+    if (placed != allocations_.offsets.end() && placed->second) return place(n, *placed->second);
     int64_t elements = 1;
     for (const Expr& extent : buffer->shape) {
       std::optional<int64_t> value = as_int(extent);
@@ -154,7 +168,7 @@ class KernelEmitter : public ExprEmitter {
     }
     int64_t bytes = elements * buffer->dtype.bytes() * buffer->dtype.lanes;
     bool is_shared = buffer->scope == Scope::shared;
-    if (buffer->scope == Scope::global)
+    if (buffer->scope == Scope::global && placed == allocations_.offsets.end())
       fail("allocates `" + buffer->name + "` in global memory: such buffers are arguments");
     if (buffer->scope == Scope::fragment)
       fail("allocates `" + buffer->name + "` in scope fragment, which needs matrix instructions");
@@ -202,6 +216,7 @@ class KernelEmitter : public ExprEmitter {
   const Kernel& kernel_;
   const Launch& launch_;
   bool has_bound_loops_ = false;
+  AllocationPlan allocations_;  // of a kernel of one thread a block
   int64_t shared_bytes_ = 0;
 };
 

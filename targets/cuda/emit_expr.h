@@ -26,6 +26,7 @@ class ExprEmitter {
   std::string fresh(const std::string& name);  // a C++ name that nothing else has
   std::string declare(const Var& var);
   std::string declare(const Buffer& buffer);
+  const std::string& name_of(const Buffer& buffer) const { return names_.at(buffer.get()); }  // as it was declared
   void assume_non_negative(const Var& var) { non_negative_.insert(var.get()); }
 
   // The text of lane `lane` (of a scalar: any).  `is_index`: of an index, which never wraps.

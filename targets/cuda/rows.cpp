@@ -17,7 +17,7 @@ using namespace analysis;
 
 namespace {
 
-constexpr int64_t warp = 32, few_lanes = 16, largest_row_bytes = 32 << 10;  // of all stages, in shared memory
+constexpr int64_t few_lanes = 16, largest_row_bytes = 32 << 10;  // of all stages, in shared memory
 
 struct PartialSums {
   BlockRef block;
@@ -56,7 +56,7 @@ void share_sums(Schedule& schedule, const PartialSums& sums, const LoopRef& row)
 
 }  // namespace
 
-bool schedule_row_reduction(Schedule& schedule, const BlockRef& block) {
+bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Target&) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const std::vector<Var> reduce = analysis.reduce();
   if (reduce.empty() || analysis.reads.empty()) return false;

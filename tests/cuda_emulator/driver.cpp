@@ -119,6 +119,7 @@ bool run_block(Module& module, const Index& shape) {
 }
 
 struct LoadedModule {
+  int file;  // open as long as the library, for a library is known by its file's name
   void* library;
   Module* module;
 };
@@ -134,14 +135,13 @@ size_t elf_bytes(const void* image) {
   return head.e_shoff + size_t{head.e_shentsize} * head.e_shnum;
 }
 
-void* open_image(const void* image) {
+LoadedModule open_image(const void* image) {
   const int file = memfd_create("cuda_module", MFD_CLOEXEC);
   const size_t bytes = elf_bytes(image);
   const bool is_written = write(file, image, bytes) == static_cast<ssize_t>(bytes);
   void* library =
       is_written ? dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
-  close(file);
-  return library;
+  return {file, library, library ? static_cast<Module*>(dlsym(library, "tw_module")) : nullptr};
 }
 
 }  // namespace
@@ -238,15 +238,15 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
 int cuModuleLoadData(LoadedModule** module, const void* image) {
   if (depth == 0) return invalid_context;
   if (std::memcmp(image, ELFMAG, SELFMAG) != 0) return no_binary;
-  void* library = open_image(image);
-  auto* own = library ? static_cast<Module*>(dlsym(library, "tw_module")) : nullptr;
-  if (!own) return no_binary;  // of a GPU, or of another machine
-  own->wait = wait_for_others;
-  return ++objects, *module = new LoadedModule{library, own}, success;
+  const LoadedModule loaded = open_image(image);
+  if (!loaded.module) return close(loaded.file), no_binary;  // of a GPU, or of another machine
+  loaded.module->wait = wait_for_others;
+  return ++objects, *module = new LoadedModule(loaded), success;
 }
 int cuModuleUnload(LoadedModule* module) {
   std::erase_if(functions, [&](const auto& function) { return function->module == module->module; });
   dlclose(module->library);
+  close(module->file);
   delete module;
   return --objects, success;
 }

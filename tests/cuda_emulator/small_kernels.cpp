@@ -37,11 +37,13 @@ tw::cuda_emulator::KernelEntry tw_kernel_sum = {[](void** a) {
                                                     pointer<1>(a)[0] += pointer<0>(a)[i];
                                                 },
                                                 false};
-tw::cuda_emulator::KernelEntry tw_kernel_row_sums = {[](void** a) {  // a[2]: the workspace, which is none
+tw::cuda_emulator::KernelEntry tw_kernel_row_sums = {[](void** a) {  // a[2]: the workspace
                                                        const int64_t n = number(a, 3), row = blockIdx.x;
-                                                       pointer<1>(a)[row] = pointer<2>(a) ? -1 : 0;
+                                                       float& sum = pointer<2>(a)[n - 1];
+                                                       sum = 0;
                                                        for (int64_t i = 0; i < n; ++i)
-                                                         pointer<1>(a)[row] += pointer<0>(a)[row * n + i];
+                                                         sum += pointer<0>(a)[row * n + i];
+                                                       pointer<1>(a)[row] = sum;
                                                      },
                                                      false};
 }

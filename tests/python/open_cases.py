@@ -1,6 +1,6 @@
 """Cases of ONNX's suite of nodes whose inputs have open dimensions: compiled once, run at several sizes.
 
-    python tests/python/open_cases.py [PATTERN [CASES OF AN OPERATOR]]
+    python tests/python/open_cases.py [PATTERN [CASES OF AN OPERATOR [TARGET]]]
 
 prints each opening that is refused, wrong or crashes.
 """
@@ -185,7 +185,7 @@ def check_none(executable, arrays):
         assert not executable.dimensions, "a run without elements is taken"
 
 
-def outcome(operator, case, opening):
+def outcome(operator, case, opening, target="cpu"):
     arrays, choices = first_constants(case)
     result = Outcome(case.name, operator, opening, "refused", "")
     for constants in choices:
@@ -193,7 +193,7 @@ def outcome(operator, case, opening):
             continue
         model, own = opened(case, arrays, constants, opening)
         try:
-            executable = tw.compile(model)
+            executable = tw.compile(model, target)
         except tw.Error as error:
             result.message = reason(error)
             continue
@@ -209,14 +209,14 @@ def outcome(operator, case, opening):
     return result
 
 
-def outcomes(pattern="", most=3):
+def outcomes(pattern="", most=3, target="cpu"):
     for (operator, case), opening in itertools.product(cases_of_operators(pattern, most), OPENINGS):
-        yield outcome(operator, case, opening)
+        yield outcome(operator, case, opening, target)
 
 
 if __name__ == "__main__":
     counts = defaultdict(int)
-    for o in outcomes(sys.argv[1] if len(sys.argv) > 1 else "", *map(int, sys.argv[2:3])):
+    for o in outcomes("".join(sys.argv[1:2]), *map(int, sys.argv[2:3]), *sys.argv[3:4]):
         status = o.status if o.status != "right" or o.runs else "not compared"
         counts[status] += 1
         if status != "right":

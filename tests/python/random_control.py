@@ -267,7 +267,7 @@ def onnxruntime_session(proto, is_optimised: bool):
     return onnxruntime.InferenceSession(proto.SerializeToString(), options, ["CPUExecutionProvider"])
 
 
-def problem(seed: int, sizes: int = 4, is_optimised: bool = True) -> str:
+def problem(seed: int, target: str = "cpu", sizes: int = 4, is_optimised: bool = True) -> str:
     """What is wrong with the model of this seed, compiled here, beside ONNX Runtime; "" where nothing is."""
     model = Model(seed, is_open=seed % 2 == 0)
     try:
@@ -275,7 +275,7 @@ def problem(seed: int, sizes: int = 4, is_optimised: bool = True) -> str:
     except onnxruntime.capi.onnxruntime_pybind11_state.Fail:  # it cannot inline some branches
         session = onnxruntime_session(model.proto, False)
     try:
-        executable = tw.compile(tw.load(model.proto.SerializeToString()))
+        executable = tw.compile(tw.load(model.proto.SerializeToString()), target)
     except tw.Error as error:
         return f"refused: {error}"
     if seed % 5:  # more than there are cores, too: then some come late
@@ -292,9 +292,35 @@ def problem(seed: int, sizes: int = 4, is_optimised: bool = True) -> str:
     return ""
 
 
+def in_doubles(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The same model over f64."""
+    double = onnx.ModelProto()
+    double.CopyFrom(proto)
+
+    def convert(graph):
+        for constant in graph.initializer:
+            if constant.data_type == TensorProto.FLOAT:
+                array = onnx.numpy_helper.to_array(constant).astype(np.float64)
+                constant.CopyFrom(onnx.numpy_helper.from_array(array, constant.name))
+        for info in [*graph.input, *graph.output]:
+            if info.type.tensor_type.elem_type == TensorProto.FLOAT:
+                info.type.tensor_type.elem_type = TensorProto.DOUBLE
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.name == "to":
+                    attribute.i = TensorProto.DOUBLE
+                if attribute.HasField("g"):
+                    convert(attribute.g)
+
+    convert(double.graph)
+    return double
+
+
 def sensitivity(model: Model, feed, output: int, wanted) -> float:
-    """How much an output changes where inputs and constants change in their last bit."""
-    change = 0.0
+    """How much an output changes where inputs and constants change in their last bit, or all rounding is of f64."""
+    double = {name: array.astype(np.float64) if array.dtype == np.float32 else array for name, array in feed.items()}
+    exact = onnxruntime_session(in_doubles(model.proto), False).run(None, double)[output]
+    change = float(np.max(np.abs(exact - wanted), initial=0)) if exact.shape == wanted.shape else 0.0
     for direction in (np.float32(np.inf), -np.float32(np.inf)):
 
         def near(array, direction=direction):
@@ -311,18 +337,19 @@ def sensitivity(model: Model, feed, output: int, wanted) -> float:
     return change
 
 
-def problems(seeds, timeout=1800):
+def problems(seeds, timeout=1800, target="cpu", env=None):
     """Of models of these seeds, run in a process of their own, those with a problem: [(seed, what is wrong)]."""
-    answers = run_folders(sys.executable, str(Path(__file__)), [str(seed) for seed in seeds], timeout)
+    this = str(Path(__file__))
+    answers = run_folders(sys.executable, this, [f"{seed} {target}" for seed in seeds], timeout, env)
     # Some of its optimisations end the process.  What ends it without them is ours.
-    again = [f"{seed} unoptimised" for seed, (status, _) in answers.items() if status == "crashed"]
-    second = run_folders(sys.executable, str(Path(__file__)), again, timeout)
-    answers |= {line.split()[0]: answer for line, answer in second.items()}
-    return [(seed, text) for seed, (status, text) in answers.items() if status != "ok"]
+    again = [f"{line} unoptimised" for line, (status, _) in answers.items() if status == "crashed"]
+    second = run_folders(sys.executable, this, again, timeout, env)
+    answers |= {line.removesuffix(" unoptimised"): answer for line, answer in second.items()}
+    return [(line.split()[0], text) for line, (status, text) in answers.items() if status != "ok"]
 
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        seed, *unoptimised = line.split()
-        text = problem(int(seed), is_optimised=not unoptimised)
+        seed, target, *unoptimised = line.split()
+        text = problem(int(seed), target, is_optimised=not unoptimised)
         print("wrong" if text else "ok", line.strip(), " ".join(text.split()), sep="\t", flush=True)

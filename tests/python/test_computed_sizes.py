@@ -389,8 +389,3 @@ def test_results_of_unknown_size_are_not_written_to_arrays_of_the_caller():
     executable = tw.compile(tw.load(filtered()))
     with pytest.raises(tw.Error, match="TW1101.*only the run computes"):
         executable.run({"x": np.ones(4, np.float32)}, out={"y": np.empty(4, np.float32)})
-
-
-def test_gpus_refuse_it():
-    with pytest.raises(tw.Error, match="TW1003.*item"):
-        tw.compile(tw.load(filtered(), shapes={"x": (8,)}), target="cuda:sm_90")

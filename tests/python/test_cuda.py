@@ -4,6 +4,8 @@ pytest tests/python/test_cuda.py -k gpu -rs      # all cases on this machine's G
 """
 
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import numpy as np
 import onnx
 import pytest
 
+import random_control
+import test_open_operators
 from conftest import ROOT, run_tw, small_network
 from onnx_suite import read_outputs, run_folders, run_suite, summary, write_case
 from random_graphs import KINDS, differences, single, small
@@ -57,6 +61,35 @@ def test_random_parameters_agree_with_onnx_runtime(device):
     cases = [(f"{k}-{kind.__name__}", *single(kind, small(k))) for k in range(device.random_cases) for kind in KINDS]
     _, bad = differences(cases, device.target, device.env)
     assert not bad, f"{len(bad)}:\n" + "\n".join(f"{name} {problem}" for name, problem in bad)
+
+
+OPEN_CASES = """
+import sys, open_cases
+for operator, case in open_cases.cases_of_operators(most=1):
+    found = open_cases.outcome(operator, case, "all", sys.argv[1])
+    print(found.operator, found.status, found.runs, found.message.split("\\n")[0])
+"""
+
+
+def test_operators_take_open_dimensions_as_on_cpus(device):
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN_CASES, device.target],
+        env=device.env | {"PYTHONPATH": str(ROOT / "tests/python")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    outcomes = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert len(outcomes) > 140
+    expected = {operator: "refused" for operator, opening in test_open_operators.REFUSED if opening == "all"}
+    expected |= {operator: "wrong" for operator, opening in test_open_operators.DIFFER if opening == "all"}
+    other = {name: line for name, line in outcomes.items() if line.split()[1] != expected.get(name, "right")}
+    assert not other, other
+
+
+def test_random_control_flow(device):
+    seeds = range(1000, 1000 + 8 * device.random_cases)
+    assert random_control.problems(seeds, target=device.target, env=device.env) == []
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -24,7 +24,7 @@ struct Model {
   std::vector<std::byte> image = test::read_bytes(TW_CUDA_EMULATOR "/small_cuda_kernels.so");
 
   Model() {
-    for (Step& step : plan.steps) step.grid[0] = static_cast<uint32_t>(step.tasks);
+    for (Step& step : plan.steps) step.grid[0] = step.tasks;
   }
   std::unique_ptr<Program> make() const { return make_program({image, plan, constants, requirements}); }
 };

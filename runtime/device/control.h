@@ -1,0 +1,71 @@
+// Where a run goes on behind a step of control: the same on every device, which says how it reads a number, gives
+// memory and ends a run.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "runtime/plan/plan.h"
+
+namespace tw {
+
+// Of a run that a step has ended.
+Error failed_check(const Step& step, int64_t a, int64_t b);
+Error failed_read(const Step& step, int64_t number, int64_t low, int64_t high);
+
+// The number behind a buffer of a step of control: a truth, or an integer.
+int64_t number_at(const void* address, int64_t bytes);
+
+// The step behind steps[i], which is of control; steps.size(): the run ends.  None, as of what it calls: the run goes
+// on without this worker.
+//   ask()        what is in the step's buffer: std::optional<int64_t>
+//   place()      whether there is memory for what the step places: std::optional<bool>
+//   fail(Error)  remembers why the run ends
+template <class Ask, class Place, class Fail>
+std::optional<size_t> next_step(std::span<const Step> steps, size_t i, std::span<int64_t> counters, Ask&& ask,
+                                Place&& place, Fail&& fail) {
+  const Step& step = steps[i];
+  int64_t& counter = counters[step.counter];
+  bool goes_on = true;  // a loop does another step; nothing is skipped
+  switch (step.kind) {
+    case StepKind::jump:
+      return step.target;
+    case StepKind::check: {
+      const int64_t a = step.parameters[0].at({}, counters), b = step.parameters[1].at({}, counters);
+      if (a == b) return i + 1;
+      fail(failed_check(step, a, b));
+      return steps.size();
+    }
+    case StepKind::read: {
+      const std::optional<int64_t> number = ask();
+      if (!number) return std::nullopt;
+      const int64_t low = step.parameters[0], high = step.parameters[1];
+      counter = *number;
+      if (*number >= low && *number <= high) return i + 1;
+      fail(failed_read(step, *number, low, high));
+      return steps.size();
+    }
+    case StepKind::place: {
+      const std::optional<bool> is_placed = place();
+      if (!is_placed) return std::nullopt;
+      return *is_placed ? i + 1 : steps.size();
+    }
+    case StepKind::loop:
+    case StepKind::repeat:
+      counter = step.kind == StepKind::loop ? 0 : counter + 1;
+      goes_on = counter < step.tasks.at({}, counters);
+      break;
+    case StepKind::skip:
+      break;
+    case StepKind::kernel:
+      internal_error("next_step: a kernel is no control");
+  }
+  if (!step.buffers.empty() && goes_on) {
+    const std::optional<int64_t> answer = ask();
+    if (!answer) return std::nullopt;
+    goes_on = *answer != 0;
+  }
+  return goes_on == (step.kind == StepKind::repeat) ? step.target : i + 1;
+}
+
+}  // namespace tw
