@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tensor_ir/arith/samples.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
@@ -42,15 +43,23 @@ bool is_same_size(const Expr& e, const Expr& f) {
   return x && y ? *x == *y : e.is_same(f) || is_known_equal(e, f);
 }
 
+struct Measured {
+  Expr size;
+  Samples samples;
+  explicit Measured(const Expr& e) : size(e), samples(samples_of(e)) {}
+  Measured(const Measured& a, const Measured& b)  // their product
+      : size(a.size * b.size), samples(product_of(a.samples, b.samples)) {}
+};
+
 // What is as large beside a as one side of an equality beside the other is equal to it, sizes being positive; likewise
 // of a product of several.
-bool is_proportional(const Expr& a, const Expr& b, std::span<const Equality> known, int most = 2) {
+bool is_proportional(const Measured& a, const Measured& b, std::span<const std::pair<Measured, Measured>> known,
+                     int most = 2) {
   for (size_t i = 0; i < known.size(); ++i) {
-    const Equality& equal = known[i];
-    for (const auto& [x, y] : {std::pair(equal.a, equal.b), std::pair(equal.b, equal.a)}) {
-      const Expr more_a = a * y, more_b = b * x;
-      if (is_same_size(more_a, more_b)) return true;
-      if (most > 1 && is_proportional(more_a, more_b, known.subspan(i + 1), most - 1)) return true;
+    for (const auto& [x, y] : {std::tie(known[i].first, known[i].second), std::tie(known[i].second, known[i].first)}) {
+      const bool may_be = may_be_equal(product_of(a.samples, y.samples), product_of(b.samples, x.samples));
+      if (may_be && is_same_size(a.size * y.size, b.size * x.size)) return true;
+      if (most > 1 && is_proportional({a, y}, {b, x}, known.subspan(i + 1), most - 1)) return true;
     }
   }
   return false;
@@ -60,7 +69,9 @@ bool is_proportional(const Expr& a, const Expr& b, std::span<const Equality> kno
 
 void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known, const std::string& where) {
   if (is_same_size(a, b) || is_same_size(as_known_equal(a, known), as_known_equal(b, known))) return;
-  if (is_proportional(a, b, known)) return;
+  std::vector<std::pair<Measured, Measured>> sides;
+  for (const Equality& equal : known) sides.emplace_back(Measured(equal.a), Measured(equal.b));
+  if (is_proportional(Measured(a), Measured(b), sides)) return;
   if (as_int(a) && as_int(b)) throw Error(ErrorCode::shape, where);
   throw UnprovenDimensions(
       a, UnprovenDimensions::Relation::equal, b,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "tensor_ir/arith/samples.h"
 #include "tensor_ir/arith/simplifier.h"
 
 namespace tw {
@@ -501,13 +502,15 @@ Interval bounds_of(const Expr& e, const Assumptions& assumptions) {
 }
 
 bool can_prove(const Expr& condition, const Assumptions& assumptions) {
+  const Samples samples = samples_of(condition, assumptions);
+  if (std::find(samples.begin(), samples.end(), 0) != samples.end()) return false;
   arith::Simplifier simplifier(assumptions);
   return is_const_int(simplifier.run(condition), 1);
 }
 
 bool is_known_equal(const Expr& a, const Expr& b, const Assumptions& assumptions) {
   if (a.is_same(b)) return true;
-  if (a.dtype() != b.dtype()) return false;
+  if (a.dtype() != b.dtype() || !may_be_equal(samples_of(a, assumptions), samples_of(b, assumptions))) return false;
   arith::Simplifier simplifier(assumptions);
   const arith::TermId x = simplifier.simplify(a);
   return simplifier.is_equal(x, simplifier.simplify(b));
