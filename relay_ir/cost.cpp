@@ -43,15 +43,18 @@ int64_t all_operations(const Expr& e) {
   return own;
 }
 
-// 0 where a loop's extent depends on another loop, or on data.
+// 0 where a loop's extent depends on another loop, or on data; but loops that others end early count in full.
 Expr in_parameters(const Expr& count, const Func& func) {
-  const Expr total = simplify(count);
-  bool is_known = true;  // no loop's extent depends on another loop
-  visit(total, [&](const VarNode& var) {
-    is_known = is_known && std::any_of(func.parameters.begin(), func.parameters.end(),
-                                       [&](const Var& parameter) { return parameter.get() == &var; });
-  });
-  return is_known ? total : Expr(0);
+  const auto is_known = [&](const Expr& e) {
+    return std::ranges::all_of(free_vars(e), [&](const Var& var) {
+      return std::ranges::any_of(func.parameters, [&](const Var& parameter) { return parameter.is_same(var); });
+    });
+  };
+  const Expr total = simplify(rewrite(count, [&](const Binary& b) -> Expr {
+    if (b.op != BinaryOp::min || is_known(b.a) == is_known(b.b)) return {};
+    return is_known(b.a) ? b.a : b.b;
+  }));
+  return is_known(total) ? total : Expr(0);
 }
 
 }  // namespace

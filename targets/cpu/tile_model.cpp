@@ -26,8 +26,9 @@ double bytes_a_cycle(int64_t bytes, const Target& target) {
 }  // namespace
 
 bool fits_registers(const RegisterTile& tile, const Target& target) {
-  // One register stays free for the broadcast, one for the code generator.
-  return tile.rows * tile.vectors + tile.vectors + 1 <= target.vector_registers - 1;
+  // Vectors that several rows use wait in registers.  One more is for the broadcast, one for the code generator.
+  const int waiting = tile.rows > 1 ? tile.vectors : 0;
+  return tile.rows * tile.vectors + waiting + 1 <= target.vector_registers - 1;
 }
 
 double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Target& target) {

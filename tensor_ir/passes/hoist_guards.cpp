@@ -28,6 +28,12 @@ struct Guarded {
   bool is_around_loop = false;  // that is neither unrolled nor vectors: then it pays to ask outside
 };
 
+bool is_prefetch(const Stmt& s) {
+  const auto* evaluate = s.as<Evaluate>();
+  const auto* asked = evaluate ? evaluate->call.as<Call>() : nullptr;
+  return asked && asked->intrinsic == Intrinsic::prefetch;
+}
+
 bool reads_memory(const Expr& e) {
   bool found = false;
   visit(e, [&](const Load&) { found = true; });
@@ -66,9 +72,12 @@ Guarded hoist(const Stmt& s);
 Guarded hoist_list(const Seq& list) {
   std::vector<Guarded> parts;
   for (const Stmt& child : list.statements) parts.push_back(hoist(child));
+  // What asks for data ahead changes nothing, and comes under the guards of what is beside it.
+  const auto first = std::ranges::find_if_not(parts, is_prefetch, &Guarded::as_it_is);
   Conditions shared;
-  for (const Expr& condition : parts.at(0).conditions) {
-    if (std::all_of(parts.begin(), parts.end(), [&](const Guarded& g) { return contains(g.conditions, condition); }))
+  for (const Expr& condition : first == parts.end() ? Conditions() : first->conditions) {
+    if (std::ranges::all_of(
+            parts, [&](const Guarded& g) { return is_prefetch(g.as_it_is) || contains(g.conditions, condition); }))
       shared.push_back(condition);
   }
   Guarded result{std::move(shared), {}, {}, false};

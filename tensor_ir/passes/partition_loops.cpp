@@ -16,6 +16,10 @@
 //   if (i*4 <= n - 4) { whole tile }
 //   else if (n - i*4 == 1) { tile of 1 row } else if (n - i*4 == 2) { … } else { tile of 3 rows }
 //
+// A loop that may have tiles beyond these rows ends before them:
+//
+//   for i in 0..24 { … }   ⇒   for i in 0..min(24, (n + 3) // 4) { … }
+//
 // A guard belongs to the innermost loop that moves its tile.  Each partition copies that loop's body, so there are at
 // most two for one body, and none where the copies would be too much code: guards then stay as they are.
 #include <algorithm>
@@ -121,6 +125,40 @@ Body scan(const Stmt& s) {
   return body;
 }
 
+// A guard's slack by what it is of.
+struct Split {
+  Linear tile;       // without the loops within, which take the most from it
+  int64_t most = 0;  // its constant, and the most that these loops add
+  bool has_inner = false, has_lanes = false;
+  bool is_usable = true;
+};
+
+Split split_slack(const Linear& slack, const Body& body) {
+  Split split;
+  split.tile.constant = split.most = slack.constant;
+  for (const auto& [atom, coefficient] : slack.terms) {
+    if (const auto inner = body.inner.find(atom.get()); inner != body.inner.end()) {
+      split.tile.constant += std::min<int64_t>(0, coefficient * (inner->second - 1));
+      split.most += std::max<int64_t>(0, coefficient * (inner->second - 1));
+      split.has_inner = true;
+      split.has_lanes = split.has_lanes || body.lanes.count(atom.get()) != 0;
+    } else if (uses_any(atom, body.bound)) {
+      split.is_usable = false;
+    } else {
+      split.tile.add(atom, coefficient);
+    }
+  }
+  return split;
+}
+
+void for_each_guard(const Stmt& s, const std::function<void(const Expr& guard)>& use) {
+  visit(s, [&](const If& branch) {
+    std::vector<Expr> parts;
+    split_conjunction(branch.condition, parts);
+    for (const Expr& part : parts) use(part);
+  });
+}
+
 // Stores as vectors, copied out as unrolled loops will be.
 int64_t count_stores(const Stmt& s) {
   if (s.kind() == NodeKind::Store) return 1;
@@ -154,6 +192,18 @@ Stmt replace_guards(const Stmt& s, const std::vector<const ExprNode*>& guards,
     return make_stmt<If>(replaced, branch->then_body, branch->else_body);
   };
   return statement(s);
+}
+
+// Whether it does more than to ask for data ahead.
+bool has_effect(const Stmt& s) {
+  bool found = false;
+  visit(
+      s, [&](const Store&) { found = true; },
+      [&](const Evaluate& evaluate) {
+        const auto* call = evaluate.call.as<Call>();
+        found |= !call || call->intrinsic != Intrinsic::prefetch;
+      });
+  return found;
 }
 
 Stmt replace_guards(const Stmt& s, const std::vector<const ExprNode*>& guards, bool value) {
@@ -199,9 +249,9 @@ class Partitioner {
   }
 
  private:
-  Stmt partition(const For& loop, const Assumptions& outside) {
+  Stmt partition(const For& whole, const Assumptions& outside) {
     Assumptions known = outside;
-    known.bind_range(loop.var, loop.extent);
+    const For loop = end_with_effects(whole, known);
     auto with_body = [&](const Stmt& body) {
       return make_stmt<For>(loop.var, loop.extent, loop.loop_kind, body, loop.thread, loop.attributes, loop.span);
     };
@@ -217,6 +267,49 @@ class Partitioner {
       }
     }
     return with_body(choose(loop.var, loop.body, known, {}, most_guards_of_a_body));
+  }
+
+  // The loop without the last iterations that do nothing, where a size that only the run knows says which these are; in
+  // `known`, what holds in it.
+  For end_with_effects(const For& loop, Assumptions& known) const {
+    struct End {
+      Linear left;  // rows, or what else there is, as the loop begins
+      int64_t step = 1, most = 0;
+      std::vector<const ExprNode*> guards;  // none holds where left + most < step·iteration
+    };
+    std::vector<End> ends;
+    const Body body = scan(loop.body);
+    const bool is_serial = loop.loop_kind == LoopKind::serial;
+    if (is_serial) {
+      for_each_guard(loop.body, [&](const Expr& guard) {
+        const auto slack = slack_of(guard);
+        if (!slack) return;
+        const Split split = split_slack(*slack, body);
+        End end{split.tile, 1, split.most, {guard.get()}};
+        end.left.constant = 0;
+        const auto own = std::ranges::find_if(end.left.terms, [&](const auto& t) { return t.first.is_same(loop.var); });
+        if (!split.is_usable || own == end.left.terms.end() || own->second >= 0) return;
+        end.step = -own->second;
+        end.left.terms.erase(own);
+        const bool is_open =
+            std::ranges::any_of(end.left.terms, [&](const auto& t) { return is_of_parameters(t.first); });
+        if (!is_open || uses_var(to_expr(end.left), loop.var)) return;
+        const auto same =
+            std::ranges::find_if(ends, [&](const End& e) { return e.left == end.left && e.step == end.step; });
+        if (same == ends.end()) return ends.push_back(end);
+        same->most = std::max(same->most, end.most);
+        same->guards.push_back(guard.get());
+      });
+    }
+    Expr extent = loop.extent;
+    for (const End& end : ends) {
+      const Expr left = to_expr(end.left) + end.most, count = simplify(floor_div(left + end.step, end.step), known);
+      if (can_prove(extent <= count, known) || has_effect(replace_guards(loop.body, end.guards, false))) continue;
+      extent = min(extent, count);
+      known.assume(loop.var * end.step <= left);
+    }
+    known.bind_range(loop.var, extent);
+    return For(loop.var, extent, loop.loop_kind, loop.body, loop.thread, loop.attributes, loop.span);
   }
 
   // if (condition of whole tiles) main else tail, for each condition that `var` moves but those in `seen`.
@@ -341,41 +434,21 @@ class Partitioner {
       }
       conditions.push_back({slack, is_first_iteration, has_lanes, most_without_rows, {guard.get()}});
     };
-    visit(s, [&](const If& branch) {
-      std::vector<Expr> parts;
-      split_conjunction(branch.condition, parts);
-      for (const Expr& part : parts) {
-        const auto* comparison = part.as<Binary>();
-        if (!comparison || comparison->a.dtype() != i64) continue;
-        if (comparison->op == BinaryOp::eq && comparison->a.is_same(var) && is_const_int(comparison->b, 0)) {
-          add({}, true, part);
-          continue;
-        }
-        const auto slack = slack_of(part);
-        if (!slack) continue;
-        Linear tile;
-        tile.constant = slack->constant;
-        int64_t most = slack->constant;
-        bool moves_here = false, is_usable = true, has_inner = false, has_lanes = false;
-        for (const auto& [atom, coefficient] : slack->terms) {
-          if (const auto inner = body.inner.find(atom.get()); inner != body.inner.end()) {
-            tile.constant += std::min<int64_t>(0, coefficient * (inner->second - 1));
-            most += std::max<int64_t>(0, coefficient * (inner->second - 1));
-            has_inner = true;
-            has_lanes = has_lanes || body.lanes.count(atom.get()) != 0;
-          } else if (uses_any(atom, body.bound)) {
-            is_usable = false;
-          } else {
-            tile.add(atom, coefficient);
-            moves_here |= uses_var(atom, var);
-          }
-        }
-        if (!is_usable || !moves_here || !has_inner) continue;
-        const Expr holds = Expr(0) <= to_expr(tile);
-        if (can_prove(holds, known)) continue;   // the simplifier's
-        if (can_prove(!holds, known)) continue;  // no whole tile at all
-        add(tile, false, part, has_lanes, most);
-      }
+    for_each_guard(s, [&](const Expr& guard) {
+      const auto* comparison = guard.as<Binary>();
+      if (!comparison || comparison->a.dtype() != i64) return;
+      if (comparison->op == BinaryOp::eq && comparison->a.is_same(var) && is_const_int(comparison->b, 0))
+        return add({}, true, guard);
+      const auto slack = slack_of(guard);
+      if (!slack) return;
+      const Split split = split_slack(*slack, body);
+      const bool moves_here =
+          std::ranges::any_of(split.tile.terms, [&](const auto& term) { return uses_var(term.first, var); });
+      if (!split.is_usable || !moves_here || !split.has_inner) return;
+      const Expr holds = Expr(0) <= to_expr(split.tile);
+      if (can_prove(holds, known)) return;   // the simplifier's
+      if (can_prove(!holds, known)) return;  // no whole tile at all
+      add(split.tile, false, guard, split.has_lanes, split.most);
     });
     // Peeling the first iteration comes first: it is what makes the rest of the loop simple.
     std::stable_sort(conditions.begin(), conditions.end(), [](const TileCondition& a, const TileCondition& b) {

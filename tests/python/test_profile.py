@@ -3,11 +3,13 @@
 import json
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import tilewright as tw
-from conftest import run_tw, small_network
+from conftest import model_of, run_tw, small_network
 from tilewright.profile import Kernel, Profile, Span
 from tilewright.roofline import svg
 
@@ -95,3 +97,11 @@ def test_bench_shows_bounds_and_writes_files(tmp_path):
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     refused = run_tw("bench", tmp_path / "m.onnx", "--seconds", "0.05", "--roofline", tmp_path / "no" / "r.svg")
     assert refused.returncode == 2 and "TW1001" in refused.stderr
+
+
+def test_loops_that_end_with_open_rows_count_as_many():
+    rows, result = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", w]) for n, w in (("x", 64), ("y", 256)))
+    model = model_of([("MatMul", ["x", "w"], ["y"])], [rows], [result], {"w": np.ones((64, 256), np.float32)})
+    executable = tw.compile(tw.load(model.SerializeToString()))
+    (kernel,) = executable.profile({"x": np.ones((5, 64), np.float32)}).kernels
+    assert kernel.flops == 2 * 5 * 64 * 256

@@ -13,12 +13,18 @@ TEST(TileModel, FitsTheRegisters) {
     for (const int64_t m : {1, 2, 7, 14, 49, 56, 128, 1000}) {
       for (const int64_t vectors : {1, 2, 3, 5, 8, 64}) {
         const cpu::RegisterTile tile = cpu::choose_tile(m, vectors, 256, target);
-        EXPECT_LT(tile.rows * tile.vectors + tile.vectors + 1, target.vector_registers);
+        const int waiting = tile.rows > 1 ? tile.vectors : 0;
+        EXPECT_LT(tile.rows * tile.vectors + waiting + 1, target.vector_registers);
         EXPECT_LE(tile.rows, m);
         EXPECT_LE(tile.vectors, vectors);
       }
     }
   }
+}
+
+// Multiply-adds of one row take their vectors from memory.
+TEST(TileModel, OneRowHasWholeLines) {
+  EXPECT_EQ(cpu::choose_tile(1, 128, 256, core(256, 16)).vectors, 8);
 }
 
 TEST(TileModel, PrefersRowsToPanelsThatLeaveTheFirstCache) {
