@@ -28,13 +28,17 @@ class Numbers {
   Builder& b_;
 };
 
+ValueId scale_of(Builder& b, const ResizedAxis& a) {
+  Numbers n(b);
+  if (a.computed_scale != no_value) return a.computed_scale;
+  return a.scale ? n.number(*a.scale) : n("divide", n.number(a.out), n.number(a.in));
+}
+
 // Where the positions of the output lie in the input: f64 [out].
 ValueId source_positions(Builder& b, const Resize& resize, const ResizedAxis& a) {
   Numbers n(b);
   const ValueId in = n.number(a.in), out = n.number(a.out);
-  const ValueId scale = a.computed_scale != no_value ? a.computed_scale
-                        : a.scale                    ? n.number(*a.scale)
-                                                     : n("divide", out, in);
+  const ValueId scale = scale_of(b, a);
   const ValueId length = n("multiply", scale, in), is_one = n("equal", length, 1.0);
   const ValueId last = n("subtract", in, 1.0), last_out = n("subtract", length, 1.0);
   const ValueId position = emit_cast(b, b.emit("range", {}, attributes_of({{"count", std::vector<Expr>{a.out}}})), f64);
@@ -89,19 +93,26 @@ struct Taps {
   ValueId indices, weights;  // [out, taps]: i64, f64
 };
 
+// By how much the data moves together where it is smoothed, and so how far elements reach to either side.
+std::pair<ValueId, Expr> squeeze_of(Builder& b, const Resize& resize, const ResizedAxis& a) {
+  Numbers n(b);
+  const int64_t support = resize.interpolation == Interpolation::cubic ? 2 : 1;
+  if (!resize.antialias) return {n.number(1.0), Expr(support)};
+  const ValueId scale = scale_of(b, a), squeeze = n("minimum", scale, 1.0);
+  if (a.computed_scale == no_value && !a.scale)
+    return {squeeze, simplify(max(floor_div(a.in * support + a.out - 1, max(a.out, 1)), support))};
+  const ValueId reach = n("ceil", n("divide", static_cast<double>(support), squeeze));
+  return {squeeze, b.emit_item(emit_cast(b, reach, i64), {support})};
+}
+
 Taps interpolation_taps(Builder& b, const Resize& resize, const ResizedAxis& a) {
   Numbers n(b);
   const bool is_cubic = resize.interpolation == Interpolation::cubic;
-  if (resize.antialias && !a.scale && !(as_int(a.in) && as_int(a.out) && a.computed_scale == no_value))
-    b.refuse("antialias between open sizes");
-  const double scale = a.scale            ? *a.scale
-                       : resize.antialias ? static_cast<double>(*as_int(a.out)) / static_cast<double>(*as_int(a.in))
-                                          : 1;
-  const double squeeze = resize.antialias ? std::min(scale, 1.0) : 1.0;
-  const auto reach = static_cast<int64_t>(std::ceil((is_cubic ? 2 : 1) / squeeze));
+  const auto [squeeze, reach] = squeeze_of(b, resize, a);
   const ValueId x = emit_reshape_open(b, source_positions(b, resize, a), {a.out, Expr(1)});
-  const ValueId tap = emit_cast(b, emit_range(b, Expr(2 * reach), {Expr(2 * reach)}), f64);
-  const ValueId at = n("add", n("subtract", n("floor", x), static_cast<double>(reach - 1)), tap);
+  const Expr taps = simplify(reach * 2);
+  const ValueId tap = emit_cast(b, emit_range(b, taps, {taps}), f64);
+  const ValueId at = n("add", n("subtract", n("floor", x), n.number(simplify(reach - 1))), tap);
   const ValueId distance = n("abs", n("multiply", n("subtract", at, x), squeeze));
   ValueId weights = n("maximum", 0.0, n("subtract", 1.0, distance));
   if (is_cubic) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "frontends/emit.h"
 #include "tensor_ir/arith/simplify.h"
@@ -24,17 +25,16 @@ bool is_same_in(const relay::Graph& branch, const Expr& x, const Expr& y) {
   return is_same_dim(as_known_equal(x, branch.equalities), as_known_equal(y, branch.equalities));
 }
 
-// Branches whose results differ in rank, on sizes: the model goes on with one of them.  Exporters write so what takes a
-// dimension away where it is 1.  Where sizes differ, the result has the size of what was taken.
-void unite_types(relay::Graph& a, relay::Graph& b, const Expr& truth, Context& context) {
+bool is_alike(const TensorType& x, const TensorType& y) {
+  return x.dtype == y.dtype && x.rank() == y.rank();
+}
+
+// Where sizes differ, the result has the size of what was taken.
+void unite_types(relay::Graph& a, relay::Graph& b, Context& context) {
   if (a.outputs.size() != b.outputs.size()) context.refuse("branches with different numbers of results");
   for (size_t i = 0; i < a.outputs.size(); ++i) {
     const TensorType &x = a.values[a.outputs[i]].type, &y = b.values[b.outputs[i]].type;
-    const bool is_same = x.dtype == y.dtype && x.rank() == y.rank();
-    const auto* comparison = !is_same && truth.is_defined() ? truth.as<Binary>() : nullptr;
-    if (comparison && (comparison->op == BinaryOp::eq || comparison->op == BinaryOp::ne))
-      context.assume_equal(comparison->a, comparison->b);
-    if (!is_same)
+    if (!is_alike(x, y))
       context.refuse("results of different types, " + to_string(x) + " and " + to_string(y) +
                      ", on a condition that a run decides");
     for (int d = 0; d < a.values[a.outputs[i]].type.rank(); ++d) {
@@ -47,34 +47,63 @@ void unite_types(relay::Graph& a, relay::Graph& b, const Expr& truth, Context& c
   }
 }
 
-std::vector<ValueId> import_if(Context& context, const std::string& name, const AddGraph& add_graph) {
+struct Branches {
+  std::vector<Region::Result> regions;
+  std::vector<ValueId> results[2];
+
+  bool have_alike_types() const {
+    const relay::Graph &a = regions[0].graph, &b = regions[1].graph;
+    return std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(),
+                      [&](ValueId x, ValueId y) { return is_alike(a.values[x].type, b.values[y].type); });
+  }
+};
+
+// `goes_on`: the nodes after it are in the branches, too.
+Branches import_branches(Context& context, const std::string& name, const Surroundings& around, bool goes_on) {
+  Branches branches;
+  for (const bool is_first : {true, false}) {
+    const std::string place = name + (is_first ? "/then" : "/else");
+    std::vector<ValueId>& results = branches.results[is_first ? 0 : 1];
+    Region region(context.import(), place);
+    results = around.add_graph(context.attribute_graph(is_first ? "then_branch" : "else_branch"), place, &region, {});
+    if (goes_on) results = around.add_rest(place, region, results);
+    branches.regions.push_back(region.finish(context.import().lists.tensors(results)));
+  }
+  return branches;
+}
+
+std::vector<ValueId> import_if(Context& context, const std::string& name, const Surroundings& around) {
   const ValueId condition = context.input(0);
   const TensorType& type = context.type(condition);
   if (!type.dtype.is_bool() || !static_shape(type) || element_count(*static_shape(type)) != 1)
     malformed("node " + in_quotes(name) + ": the condition of If is one bool");
-  const Graph* branches[] = {&context.attribute_graph("then_branch"), &context.attribute_graph("else_branch")};
   const Expr truth = context.known_truth(condition);  // in terms of open dimensions
   if (const auto known = truth.is_defined() ? as_int(truth) : std::nullopt) {
-    return add_graph(*branches[*known ? 0 : 1], name, nullptr, {});
+    return around.replace(context.attribute_graph(*known ? "then_branch" : "else_branch"));
   }
-  Lists& lists = context.import().lists;
-  std::vector<Region::Result> regions;
-  std::vector<std::vector<ValueId>> results;
-  for (const Graph* branch : branches) {
-    const std::string place = name + (regions.empty() ? "/then" : "/else");
-    Region region(context.import(), place);
-    results.push_back(add_graph(*branch, place, &region, {}));
-    regions.push_back(region.finish(lists.tensors(results.back())));
+  Import& import = context.import();
+  const auto counted = std::pair(import.nodes, import.operators);
+  Branches branches = import_branches(context, name, around, false);
+  if (!branches.have_alike_types()) {
+    // On sizes, the model goes on with one of them.  Exporters write so what takes a dimension away where it is 1.
+    const auto* comparison = truth.is_defined() ? truth.as<Binary>() : nullptr;
+    if (comparison && (comparison->op == BinaryOp::eq || comparison->op == BinaryOp::ne))
+      context.assume_equal(comparison->a, comparison->b);
+    // On data, it goes on in both ways, until what comes of them is of one type again.
+    std::tie(import.nodes, import.operators) = counted;
+    branches = import_branches(context, name, around, true);
   }
-  const bool is_alike = std::equal(results[0].begin(), results[0].end(), results[1].begin(), results[1].end(),
-                                   [&](ValueId a, ValueId b) { return lists.is_alike(a, b); });
-  if (!is_alike) context.refuse("branches with other sequences or optional values, on a condition that a run decides");
-  unite_types(regions[0].graph, regions[1].graph, truth, context);
-  const std::vector<ValueId> tensors =
-      emit_branch(context, emit_reshape(context, condition, {}), std::move(regions[0]), std::move(regions[1]));
+  Lists& lists = import.lists;
+  std::vector<ValueId>& results = branches.results[0];
+  if (!std::equal(results.begin(), results.end(), branches.results[1].begin(), branches.results[1].end(),
+                  [&](ValueId a, ValueId b) { return lists.is_alike(a, b); }))
+    context.refuse("branches with other sequences or optional values, on a condition that a run decides");
+  unite_types(branches.regions[0].graph, branches.regions[1].graph, context);
+  const std::vector<ValueId> tensors = emit_branch(context, emit_reshape(context, condition, {}),
+                                                   std::move(branches.regions[0]), std::move(branches.regions[1]));
   size_t next = 0;
-  for (ValueId& result : results[0]) result = lists.map(result, [&](ValueId) { return tensors[next++]; });
-  return results[0];
+  for (ValueId& result : results) result = lists.map(result, [&](ValueId) { return tensors[next++]; });
+  return results;
 }
 
 // Of a step that a run does over and over.
@@ -84,7 +113,7 @@ void require_tensors(const std::vector<ValueId>& results, Context& context) {
 }
 
 // Sequences grow in the steps of a loop, which are then steps of the import: how many there are is known.
-std::vector<ValueId> unroll_loop(Context& context, const std::string& name, const AddGraph& add_graph,
+std::vector<ValueId> unroll_loop(Context& context, const std::string& name, const Surroundings& around,
                                  const Graph& graph, const Expr& steps) {
   constexpr int64_t most_steps = 1024;
   const auto count = as_int(steps);
@@ -97,7 +126,7 @@ std::vector<ValueId> unroll_loop(Context& context, const std::string& name, cons
     if (step == most_steps) context.refuse("sequences that grow in more than " + std::to_string(most_steps) + " steps");
     std::vector<ValueId> inputs{emit_scalar(context, i64, static_cast<double>(step)), emit_scalar(context, boolean, 1)};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
-    const std::vector<ValueId> results = add_graph(graph, name + "/" + std::to_string(step), nullptr, inputs);
+    const std::vector<ValueId> results = around.add_graph(graph, name + "/" + std::to_string(step), nullptr, inputs);
     if (std::find(results.begin(), results.end(), unknown_value) != results.end())
       context.refuse("a node within it is not supported");
     require_tensors({results.front()}, context);
@@ -116,7 +145,7 @@ std::vector<ValueId> unroll_loop(Context& context, const std::string& name, cons
 }
 
 // The same graph for each tensor of a sequence; further sequences are as long, and tensors the same in each step.
-std::vector<ValueId> import_sequence_map(Context& context, const std::string& name, const AddGraph& add_graph) {
+std::vector<ValueId> import_sequence_map(Context& context, const std::string& name, const Surroundings& around) {
   const Graph& graph = context.attribute_graph("body");
   if (graph.inputs.size() != context.input_count())
     malformed("node " + in_quotes(name) + ": the body of SequenceMap does not fit its inputs");
@@ -133,7 +162,7 @@ std::vector<ValueId> import_sequence_map(Context& context, const std::string& na
       if (values.size() != length) malformed("node " + in_quotes(name) + ": its sequences differ in length");
       inputs.push_back(values[step]);
     }
-    const std::vector<ValueId> of_step = add_graph(graph, name + "/" + std::to_string(step), nullptr, inputs);
+    const std::vector<ValueId> of_step = around.add_graph(graph, name + "/" + std::to_string(step), nullptr, inputs);
     require_tensors(of_step, context);
     for (size_t i = 0; i < results.size(); ++i) results[i].push_back(of_step[i]);
   }
@@ -162,7 +191,7 @@ void require_carried(const Region& region, const std::vector<ValueId>& before, c
 constexpr int64_t most_kept = int64_t{1} << 24;  // steps of a loop that keeps something of each
 
 // As many steps as are known, or as there can be: then a condition ends the loop.
-std::vector<ValueId> import_loop(Context& context, const std::string& name, const AddGraph& add_graph) {
+std::vector<ValueId> import_loop(Context& context, const std::string& name, const Surroundings& around) {
   const Graph& graph = context.attribute_graph("body");
   const size_t carried_count = context.input_count() < 2 ? 0 : context.input_count() - 2;
   if (graph.inputs.size() != carried_count + 2 || graph.outputs.size() < carried_count + 1)
@@ -181,7 +210,7 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
   for (size_t i = 0; i < carried_count; ++i) carried.push_back(context.input_or_list(2 + i));
   if (std::any_of(carried.begin(), carried.end(), is_list)) {
     if (condition != no_value) context.refuse("sequences that grow while a condition of the run holds");
-    return unroll_loop(context, name, add_graph, graph, simplify(steps));
+    return unroll_loop(context, name, around, graph, simplify(steps));
   }
   const bool has_kept = graph.outputs.size() > carried_count + 1;
   bool is_ended = condition != no_value;  // by a condition: the steps that were done are counted
@@ -191,7 +220,7 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
                 [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
                   std::vector<ValueId> inputs{context.emit_sizes({step}, {}), emit_scalar(context, boolean, 1)};
                   inputs.insert(inputs.end(), before.begin(), before.begin() + carried_count);
-                  const std::vector<ValueId> results = add_graph(graph, name, &region, inputs);
+                  const std::vector<ValueId> results = around.add_graph(graph, name, &region, inputs);
                   require_tensors(results, context);
                   LoopStep after;
                   const Expr truth = context.known_truth(results[0]);
@@ -216,7 +245,7 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
   return results;
 }
 
-std::vector<ValueId> import_scan(Context& context, const std::string& name, const AddGraph& add_graph) {
+std::vector<ValueId> import_scan(Context& context, const std::string& name, const Surroundings& around) {
   if (context.opset() < 9) context.refuse("Scan of before opset 9");
   const Graph& graph = context.attribute_graph("body");
   const int64_t scanned = context.attribute_int("num_scan_inputs", 0);
@@ -254,7 +283,7 @@ std::vector<ValueId> import_scan(Context& context, const std::string& name, cons
                     const Expr at = backwards[i] ? steps - 1 - step : Expr(step);
                     inputs.push_back(emit_pick(context, region.capture(sequences[i]), from[i], at));
                   }
-                  const std::vector<ValueId> results = add_graph(graph, name, &region, inputs);
+                  const std::vector<ValueId> results = around.add_graph(graph, name, &region, inputs);
                   require_tensors(results, context);
                   LoopStep after;
                   after.carried.assign(results.begin(), results.begin() + carried_count);

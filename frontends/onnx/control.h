@@ -15,8 +15,18 @@ namespace tw::frontends::onnx {
 // into that one.  `inputs`: what its inputs are.  Gives its results; what it uses of outside is found by name.
 using AddGraph = std::function<std::vector<ValueId>(const Graph& graph, const std::string& place, Region* region,
                                                     const std::vector<ValueId>& inputs)>;
+// The nodes after this one, in a region that has these results of it.  Gives what is wanted of them, instead of the
+// node's own results.
+using AddRest =
+    std::function<std::vector<ValueId>(const std::string& place, Region& region, const std::vector<ValueId>& results)>;
+struct Surroundings {
+  AddGraph add_graph;
+  // A graph in the node's place, without inputs.
+  std::function<std::vector<ValueId>(const Graph& graph)> replace;
+  AddRest add_rest;
+};
 // `name`: of the node.
-using ControlRule = std::vector<ValueId> (*)(Context& context, const std::string& name, const AddGraph& add_graph);
+using ControlRule = std::vector<ValueId> (*)(Context& context, const std::string& name, const Surroundings& around);
 
 ControlRule find_control_rule(std::string_view op_type);  // null: no such operator has graphs within it
 

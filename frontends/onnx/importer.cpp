@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <queue>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -18,6 +19,9 @@ namespace {
 // The newest opset of the standard domain whose operators were looked at when the rules were written.
 constexpr int64_t oldest_opset = 7, newest_opset = 28;
 constexpr int max_call_depth = 64;  // of functions and branches within each other
+constexpr int max_divisions = 6;    // of one scope: what follows each of them is imported twice
+
+struct Rest;
 
 // Where names have their meaning: the model's graph, a branch inside it, or the body of a function.
 struct Scope {
@@ -29,6 +33,22 @@ struct Scope {
   FunctionArguments arguments;
   const std::map<std::string, int64_t>* opsets = nullptr;
   int depth = 0;
+  int divisions = 0;
+  Rest* rest = nullptr;  // of a graph in a node's place: that node and those after it
+};
+using Names = std::vector<std::string_view>;
+
+// The nodes of a scope from one on, which may have results of different types in different runs.
+struct Rest {
+  Scope& scope;
+  const std::vector<Node>& nodes;
+  std::span<const size_t> order;
+  const Names& wanted;
+  bool is_done = false;  // in the branches of a node, with these results
+  Names defined = {};
+  std::vector<ValueId> results = {};
+
+  const Node& first() const { return nodes[order[0]]; }
 };
 
 std::string standard_domain(std::string_view domain) {
@@ -106,7 +126,7 @@ class Importer {
     for (const ValueInfo& info : model_.graph.outputs) value_infos_[info.name] = &info;
     add_initializers(scope, model_.graph);
     add_inputs(scope);
-    add_nodes(scope, model_.graph.nodes);
+    add_nodes(scope, model_.graph.nodes, names_of(model_.graph.outputs));
     add_outputs(scope);
     return std::move(import_);
   }
@@ -245,15 +265,53 @@ class Importer {
     return order;
   }
 
-  void add_nodes(Scope& scope, const std::vector<Node>& nodes) {
+  static Names names_of(const std::vector<ValueInfo>& infos) {
+    Names names;
+    for (const ValueInfo& info : infos) names.push_back(info.name);
+    return names;
+  }
+
+  // `wanted`: what is used of them after all of them.
+  void add_nodes(Scope& scope, const std::vector<Node>& nodes, const Names& wanted) {
     if (scope.depth > max_call_depth) {
       throw Error(ErrorCode::limit, "functions and branches are nested more than " + std::to_string(max_call_depth) +
                                         " deep at " + in_quotes(scope.prefix));
     }
-    for (const size_t i : sorted(scope, nodes)) add_node(scope, nodes[i], label(scope, nodes[i], i));
+    const std::vector<size_t> order = sorted(scope, nodes);
+    for (size_t k = 0; k < order.size(); ++k) {
+      Rest rest{scope, nodes, std::span(order).subspan(k), wanted};
+      add_node(scope, nodes[order[k]], label(scope, nodes[order[k]], order[k]), rest);
+      if (rest.is_done) return;
+    }
   }
 
-  void add_node(Scope& scope, const Node& node, const std::string& name) {
+  // In a region, in which the first of them has these results.  What follows the node in whose place the scope is
+  // goes on there, too.
+  std::vector<ValueId> add_rest(Rest& rest, const std::string& place, Region& region,
+                                const std::vector<ValueId>& results, const Context& context) {
+    Scope scope = scope_within(rest.scope, place, &region);
+    if (++scope.divisions > max_divisions)
+      context.refuse("results of different types, one after the other, " + std::to_string(scope.divisions) + " times");
+    const Names& outputs = rest.first().outputs;
+    for (size_t i = 0; i < outputs.size() && i < results.size(); ++i)
+      if (!outputs[i].empty()) scope.values[outputs[i]] = results[i];
+    const size_t refused = import_.refusals.size();
+    rest.is_done = true, rest.defined.clear();
+    std::vector<Node> nodes;
+    std::unordered_set<std::string_view> made(outputs.begin(), outputs.end());
+    for (const size_t i : rest.order.subspan(1)) {
+      nodes.push_back(rest.nodes[i]);
+      made.insert(nodes.back().outputs.begin(), nodes.back().outputs.end());
+    }
+    add_nodes(scope, nodes, rest.wanted);
+    if (Rest* around = rest.scope.rest)
+      return add_rest(*around, place, region, results_of(scope, rest.wanted, refused, context), context);
+    for (const std::string_view name : rest.wanted)
+      if (made.contains(name)) rest.defined.push_back(name);
+    return results_of(scope, rest.defined, refused, context);
+  }
+
+  void add_node(Scope& scope, const Node& node, const std::string& name, Rest& rest) {
     if (++visited_ > max_nodes) {
       throw Error(ErrorCode::limit, "more than " + std::to_string(max_nodes) + " nodes after functions are inlined");
     }
@@ -283,21 +341,36 @@ class Importer {
     const bool is_done = import_.attempt(source, !control, [&] {
       Context context(import_, source, node, opset, scope.arguments, options_.folder);
       const std::vector<ValueId> results =
-          control ? control(context, name,
-                            [&](const Graph& graph, const std::string& place, Region* region,
-                                const std::vector<ValueId>& inputs) {
-                              return add_graph(scope, graph, place, region, inputs, context);
-                            })
-                  : rule->import(context);
-      for (size_t i = 0; i < node.outputs.size(); ++i) {
-        if (node.outputs[i].empty()) continue;
-        if (i >= results.size() || results[i] == no_value) {
+          control ? control(context, name, surroundings(scope, name, rest, context)) : rule->import(context);
+      const std::vector<ValueId>& values = rest.results.empty() ? results : rest.results;
+      // The rest may be that of a scope around this one.
+      if (rest.is_done && scope.rest && scope.rest->is_done) {
+        scope.rest->results = values;
+        return;
+      }
+      const Names& names = rest.is_done ? rest.defined : node.outputs;
+      for (size_t i = 0; i < names.size(); ++i) {
+        if (names[i].empty()) continue;
+        if (i >= values.size() || values[i] == no_value) {
           context.refuse("its output " + std::to_string(i) + " is not supported");
         }
-        define(scope, node.outputs[i], results[i], results[i] >= first_new);
+        define(scope, names[i], values[i], values[i] >= first_new);
       }
     });
-    if (!is_done) define_unknown(scope, node);
+    if (is_done) return;
+    define_unknown(scope, node);
+    for (const std::string_view name : rest.defined) scope.values.emplace(name, unknown_value);
+    if (scope.rest) scope.rest->results.assign(scope.rest->defined.size(), unknown_value);
+  }
+
+  Surroundings surroundings(Scope& scope, const std::string& name, Rest& rest, const Context& context) {
+    return {[&](const Graph& graph, const std::string& place, Region* region, const std::vector<ValueId>& inputs) {
+              return add_graph(scope, graph, place, region, inputs, context);
+            },
+            [&](const Graph& graph) { return add_graph(scope, graph, name, nullptr, {}, context, &rest); },
+            [&](const std::string& place, Region& region, const std::vector<ValueId>& results) {
+              return add_rest(rest, place, region, results, context);
+            }};
   }
 
   void define(Scope& scope, std::string_view name, ValueId id, bool is_new) {
@@ -355,7 +428,7 @@ class Importer {
         if (found != body.values.end() && found->second == no_value) input = {};
       }
     }
-    add_nodes(body, nodes);
+    add_nodes(body, nodes, function.outputs);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i].empty()) continue;
       if (i >= function.outputs.size())
@@ -369,7 +442,18 @@ class Importer {
 
   // A graph within a node: in the same graph of ours or, with `region`, in that one.
   std::vector<ValueId> add_graph(const Scope& around, const Graph& graph, const std::string& place, Region* region,
-                                 const std::vector<ValueId>& inputs, const Context& context) {
+                                 const std::vector<ValueId>& inputs, const Context& context, Rest* rest = nullptr) {
+    Scope scope = scope_within(around, place, region);
+    scope.rest = rest;
+    for (size_t i = 0; i < inputs.size(); ++i) scope.values[graph.inputs[i].name] = inputs[i];
+    const size_t refused = import_.refusals.size();
+    add_initializers(scope, graph);
+    add_nodes(scope, graph.nodes, names_of(graph.outputs));
+    if (rest && rest->is_done) return {};
+    return results_of(scope, names_of(graph.outputs), refused, context);
+  }
+
+  static Scope scope_within(const Scope& around, const std::string& place, Region* region) {
     Scope scope;
     scope.parent = &around;
     scope.region = region;
@@ -377,18 +461,20 @@ class Importer {
     scope.opsets = around.opsets;
     scope.arguments = around.arguments;
     scope.depth = around.depth + 1;
-    for (size_t i = 0; i < inputs.size(); ++i) scope.values[graph.inputs[i].name] = inputs[i];
-    const size_t refused = import_.refusals.size();
-    add_initializers(scope, graph);
-    add_nodes(scope, graph.nodes);
+    scope.divisions = around.divisions;
+    return scope;
+  }
+
+  // `refused`: so many nodes before the scope.
+  std::vector<ValueId> results_of(Scope& scope, const Names& names, size_t refused, const Context& context) {
     std::vector<ValueId> results;
-    for (const ValueInfo& output : graph.outputs) {
-      results.push_back(look_up(scope, output.name));
-      if (results.back() == no_value) malformed(in_quotes(place) + ": nothing defines " + in_quotes(output.name));
+    for (const std::string_view name : names) {
+      results.push_back(look_up(scope, name));
+      if (results.back() == no_value) malformed(in_quotes(scope.prefix) + ": nothing defines " + in_quotes(name));
     }
     // What is unknown in a region was refused, and so is the node.
     const bool is_unknown = std::find(results.begin(), results.end(), unknown_value) != results.end();
-    if (region && (is_unknown || import_.refusals.size() != refused))
+    if (scope.region && (is_unknown || import_.refusals.size() != refused))
       context.refuse("a node within it is not supported");
     return results;
   }

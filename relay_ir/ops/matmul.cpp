@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <map>
 
+#include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
+#include "relay_ir/ops/sorting.h"
 
 namespace tw::relay {
 namespace {
@@ -192,10 +194,71 @@ OpDef einsum_op() {
   return op;
 }
 
+OpDef determinant_op() {
+  OpDef op;
+  op.name = "determinant";
+  op.kind = OpKind::opaque;
+  op.doc =
+      "Of each matrix, by elimination with the largest element of a column first.  f16 and bf16 are computed in f32.";
+  op.input_names = {"x"};
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const TensorType& x = c.inputs[0];
+    c.require(x.dtype.is_float() && x.rank() >= 2, "takes matrices of floats");
+    c.require_equal(x.shape[x.rank() - 2], x.shape.back(), "matrices have as many rows as columns");
+    return {{x.dtype, {x.shape.begin(), x.shape.end() - 2}}};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const te::Tensor& x = in[0];
+    const DType wide = accumulator_of(x.dtype());
+    const Expr n = x.shape().back(), zero(0);
+    return te::opaque("determinant", in, {{x.dtype(), c.outputs[0].shape}}, [&](const std::vector<Buffer>& out) {
+      const Buffer left = scratch("left", wide, {n, n}), product = scratch("product", wide, {Expr(1)}),
+                   pivot = scratch("pivot", i64, {Expr(1)}), kept = scratch("kept", wide, {Expr(1)});
+      const auto at = [&](const Expr& row, const Expr& column) { return load(left, {row, column}); };
+      const auto size = [&](const Expr& row, const Expr& column) { return call(Intrinsic::abs, {at(row, column)}); };
+      const Expr best = load(pivot, {zero}), so_far = load(product, {zero});
+      const Stmt matrices = loops_over(c.outputs[0].shape, [&](const te::Indices& s) {
+        const Stmt copy = loops_over({n, n}, [&](const te::Indices& i) {
+          te::Indices from = s;
+          from.insert(from.end(), i.begin(), i.end());
+          return store(left, i, cast(wide, x(from)));
+        });
+        const Stmt steps = loops_over({n}, [&](const te::Indices& k) {
+          const Stmt find = loops_over({n}, [&](const te::Indices& row) {
+            return make_stmt<If>(row[0] > k[0] && size(row[0], k[0]) > size(best, k[0]), store(pivot, {zero}, row[0]));
+          });
+          const Stmt swap = loops_over({n}, [&](const te::Indices& column) {
+            return seq({store(kept, {zero}, at(k[0], column[0])), store(left, {k[0], column[0]}, at(best, column[0])),
+                        store(left, {best, column[0]}, load(kept, {zero}))});
+          });
+          const Stmt turn = make_stmt<If>(best > k[0], seq({swap, store(product, {zero}, -so_far)}));
+          const Stmt eliminate = loops_over({n}, [&](const te::Indices& row) {
+            const Stmt subtract = loops_over({n}, [&](const te::Indices& column) {
+              const Expr rest = at(row[0], column[0]) - load(kept, {zero}) * at(k[0], column[0]);
+              return make_stmt<If>(column[0] > k[0], store(left, {row[0], column[0]}, rest));
+            });
+            return make_stmt<If>(row[0] > k[0],
+                                 seq({store(kept, {zero}, at(row[0], k[0]) / at(k[0], k[0])), subtract}));
+          });
+          return seq({store(pivot, {zero}, k[0]), find, turn, store(product, {zero}, so_far * at(k[0], k[0])),
+                      make_stmt<If>(not_equal(at(k[0], k[0]), const_of(wide, 0)), eliminate)});
+        });
+        return seq({copy, store(product, {zero}, const_of(wide, 1)), steps, store(out[0], s, cast(x.dtype(), so_far))});
+      });
+      Stmt body = matrices;
+      for (const Buffer& buffer : {left, product, pivot, kept}) body = make_stmt<Allocate>(buffer, body);
+      return body;
+    });
+  };
+  op.examples = {{{tensor_type(f32, {2, 3, 3})}}, {{tensor_type(f64, {1, 1})}}};
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpDef> matmul_family() {
-  return {matmul_op(), einsum_op()};
+  return {matmul_op(), einsum_op(), determinant_op()};
 }
 
 }  // namespace tw::relay

@@ -1,4 +1,4 @@
-// Pooling: maximum (with indices), sum and average over windows; unpooling.
+// Pooling: maximum (with indices), sum and average over windows; unpooling, and the image that windows make.
 #include <algorithm>
 
 #include "relay_ir/ops/common.h"
@@ -255,11 +255,81 @@ OpDef max_unpool_op() {
   return op;
 }
 
+// Windows of an image of this size.
+Window fold_window(const OpCall& c, std::vector<Expr>& blocks) {
+  const Ints& kernel = c.attributes.get_ints("kernel");
+  OpCall image = c;
+  image.inputs[0].shape.resize(2, Expr(1));
+  for (const Expr& dim : c.attributes.get_dims("image")) image.inputs[0].shape.push_back(dim);
+  const Window window = window_of(image, kernel);
+  TensorType result;
+  append_window_shape(image, window, image.inputs[0], result);
+  blocks = result.shape;
+  return window;
+}
+
+OpDef fold_op() {
+  OpDef op;
+  op.name = "fold";
+  op.kind = OpKind::reduction;
+  op.doc =
+      "An image [n, c, d…] as the sum of its windows, columns of x [n, c · kernel, windows].  f16 and bf16 accumulate "
+      "in "
+      "f32.";
+  op.input_names = {"x"};
+  op.attributes = pool_attributes();
+  op.attributes.push_back({"image", std::vector<Expr>{}, true, "its size in each dimension"});
+  op.facts = plain_facts(unknown_axes, Rounding::exact);
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const TensorType& x = c.inputs[0];
+    c.require(!x.dtype.is_bool() && x.rank() == 3, "takes numbers [n, c · kernel, windows]");
+    std::vector<Expr> blocks;
+    const Window window = fold_window(c, blocks);
+    int64_t size = 1;
+    for (const int64_t extent : window.kernel) size *= extent;
+    const Expr channels = simplify(floor_div(x.shape[1], size));
+    c.require_equal(x.shape[1], simplify(channels * size), "the rows of x are those of a window, for each channel");
+    c.require_equal(x.shape[2], simplify(product_of(blocks)), "the columns of x are the windows of the image");
+    TensorType y{x.dtype, {x.shape[0], channels}};
+    for (const Expr& dim : c.attributes.get_dims("image")) y.shape.push_back(dim);
+    return {y};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    const te::Tensor& x = in[0];
+    std::vector<Expr> blocks;
+    const Window window = fold_window(c, blocks);
+    const std::vector<Expr> extents = extents_of(window);
+    const te::Tensor sum = te::reduce(
+        "fold", c.outputs[0].shape, extents, te::Combiner::sum, in, [&](const te::Indices& s, const te::Indices& r) {
+          Expr inside = bool_imm(true);
+          te::Indices block;
+          for (size_t d = 0; d < extents.size(); ++d) {
+            const Expr start = s[2 + d] + window.pads[d] - r[d] * window.dilations[d];
+            block.push_back(floor_div(start, window.strides[d]));
+            inside = inside && start >= 0 && block[d] < blocks[d];
+            if (window.strides[d] > 1) inside = inside && equal(floor_mod(start, window.strides[d]), 0);
+          }
+          const Expr row = s[1] * product_of(extents) + flatten_index(r, extents);
+          return cast(accumulator_of(x.dtype()), load(x.buffer(), {s[0], row, flatten_index(block, blocks)}, inside));
+        });
+    return {cast_stage(sum, x.dtype())};
+  };
+  op.examples = {
+      {{tensor_type(f32, {2, 12, 12})},
+       attributes_of(
+           {{"image", Ints{5, 4}}, {"kernel", Ints{2, 3}}, {"pads", Ints{0, 1, 1, 1}}, {"strides", Ints{2, 1}}})}};
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpDef> pool_family() {
-  return {max_pool_op(), max_pool_indices_op(), sum_pool_op("sum_pool", false), sum_pool_op("average_pool", true),
-          max_unpool_op()};
+  return {max_pool_op(),
+          max_pool_indices_op(),
+          sum_pool_op("sum_pool", false),
+          sum_pool_op("average_pool", true),
+          max_unpool_op(),
+          fold_op()};
 }
 
 }  // namespace tw::relay

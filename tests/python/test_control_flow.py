@@ -206,6 +206,24 @@ def test_branches_of_different_ranks_decide_a_size():
     assert "squeeze" in tw.load(model.SerializeToString()).explain()
 
 
+def test_branches_of_different_ranks_go_on_to_one_type():
+    """Their results differ in rank by data: what follows, here around a known If, too, is in both branches."""
+    zero = helper.make_graph([helper.make_node("ReduceSum", ["x"], ["t"], keepdims=0)], "then", [], [floats("t", None)])
+    other = helper.make_graph([helper.make_node("Relu", ["x"], ["e"])], "else", [], [floats("e", None)])
+    node = helper.make_node("If", ["flag"], ["y"], then_branch=zero, else_branch=other)
+    always = helper.make_graph([node, helper.make_node("Neg", ["x"], ["m"])], "always", [], [floats("y", None)])
+    never = helper.make_graph([helper.make_node("Neg", ["x"], ["n"])], "never", [], [floats("n", None)])
+    yes = helper.make_tensor("yes", TensorProto.BOOL, [], [1])
+    outer = helper.make_node("If", ["yes"], ["v"], then_branch=always, else_branch=never)
+    for nodes in ([node, helper.make_node("Identity", ["y"], ["v"])], [outer]):
+        nodes = [*nodes, helper.make_node("Add", ["v", "x"], ["w"]), helper.make_node("Tanh", ["w"], ["z"])]
+        declared = [info("flag", TensorProto.BOOL, []), floats("x", [2, "n"])]
+        model = model_of(nodes, declared, [floats("z", [2, "n"])], [yes])
+        require_agreement(model, [{"flag": np.array(flag), "x": array(2, n)} for flag in (True, False) for n in (1, 3)])
+    with pytest.raises(tw.Error, match=r"(?s)TW1003.*f32\[\] and f32\[2, `?n`?\], on a condition that a run decides"):
+        tw.load(model_of([node], declared, [floats("y", None)]).SerializeToString())
+
+
 def test_what_cannot_be_is_refused():
     declared = [info("count", TensorProto.INT64, []), floats("x", [3]), floats("s0", [3])]
     body = helper.make_graph(

@@ -128,10 +128,22 @@ ValueId import_max_unpool(Context& c) {
   return c.emit("pad", {y}, attributes_of({{"pads", after}}));
 }
 
+ValueId import_col2im(Context& c) {
+  const Ints kernel = c.constant_ints(2);
+  const size_t rank = kernel.size();
+  return c.emit("fold", {c.input(0)},
+                attributes_of({{"image", c.read_dims(1, {1})},
+                               {"kernel", kernel},
+                               {"strides", c.attribute_ints("strides", Ints(rank, 1))},
+                               {"dilations", c.attribute_ints("dilations", Ints(rank, 1))},
+                               {"pads", c.attribute_ints("pads", Ints(2 * rank, 0))}}));
+}
+
 }  // namespace
 
 std::vector<Rule> pool_rules() {
   return {
+      rule("Col2Im", 18, import_col2im),
       {"MaxPool", "", 1, import_max_pool},
       rule("AveragePool", 1, import_average_pool),
       rule("LpPool", 2,

@@ -123,7 +123,9 @@ ValueId import_resize(Context& c) {
   std::vector<ResizedAxis> plan;
   if (has_elements(c, 3)) {
     const std::string policy = c.attribute_string("keep_aspect_ratio_policy", "stretch");
-    const bool keeps_ratio = policy != "stretch" && !c.is_known(3);
+    const auto is_open = [&](int axis) { return !as_int(dims[axis]); };
+    const bool keeps_ratio =
+        policy != "stretch" && (!c.constant(c.input(3)) || std::any_of(axes.begin(), axes.end(), is_open));
     const std::vector<Expr> sizes = keeps_ratio ? std::vector<Expr>(axes.size(), Expr(1)) : c.read_dims(3, {1});
     if (sizes.size() != axes.size() || !is_const_int(product_of(c.type(c.input(3)).shape), std::ssize(axes)))
       c.refuse("sizes of another length than the axes");
@@ -138,7 +140,6 @@ ValueId import_resize(Context& c) {
     } else if (policy != "stretch") {
       double common = 0;
       for (const ResizedAxis& a : plan) {
-        if (!as_int(a.in) || !as_int(a.out)) c.refuse("keep_aspect_ratio_policy=\"" + policy + "\" of open sizes");
         const double scale = static_cast<double>(*as_int(a.out)) / static_cast<double>(*as_int(a.in));
         common = &a == &plan[0] ? scale : policy == "not_larger" ? std::min(common, scale) : std::max(common, scale);
       }
