@@ -134,7 +134,7 @@ Plan plan_at(const Plan& plan, std::span<const int64_t> symbols) {
   for (ArenaTensor& tensor : result.tensors) tensor.bytes = tensor.bytes.fixed(symbols);
   for (Size& most : result.counters) most = most.at(symbols);
   for (Step& step : result.steps) {
-    step.for_each_size([&](Size& size) { size = size.fixed(symbols); });
+    for_each_size(step, [&](Size& size) { size = size.fixed(symbols); });
   }
   lay_out(result);
   return result;

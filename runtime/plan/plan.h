@@ -88,28 +88,24 @@ struct Step {
   // All earlier steps must have ended before this one starts.  A step that does not wait may run beside the last step
   // that waited and all that came after that one; it starts after all that came before that one.
   bool waits = true;
-  Size workspace_bytes = 0;   // per worker; when > 0 the kernel's last buffer is this worker's scratch.  On GPUs: of
-                              // all blocks of the grid
+  // Per worker; when > 0 the kernel's last buffer is this worker's scratch.  On GPUs: of all blocks of the grid.
+  Size workspace_bytes = 0;
   Size flops = 0, bytes = 0;  // work per run, for profiles
   Size cycles = 0;            // that it takes one core with its data in the caches, about; 0: nobody knows
   std::array<Size, 3> grid = {1, 1, 1};  // of a GPU kernel's launch; an empty one runs nothing
   std::array<uint32_t, 3> block = {1, 1, 1};
   StepKind kind = StepKind::kernel;
   uint32_t target = 0, counter = 0;  // of control
-
-  // Every size in it.
-  template <class F>
-  void for_each_size(F&& f) {
-    for (BufferUse& use : buffers) f(use.offset), f(use.bytes);
-    for (Size& parameter : parameters) f(parameter);
-    for (Size* size : {&tasks, &workspace_bytes, &flops, &bytes, &cycles}) f(*size);
-    for (Size& extent : grid) f(extent);
-  }
-  template <class F>
-  void for_each_size(F&& f) const {
-    const_cast<Step*>(this)->for_each_size([&](const Size& size) { f(size); });
-  }
 };
+
+// Every size in a step, const or not.
+template <class F>
+void for_each_size(auto& step, F&& f) {
+  for (auto& use : step.buffers) f(use.offset), f(use.bytes);
+  for (auto& parameter : step.parameters) f(parameter);
+  for (auto* size : {&step.tasks, &step.workspace_bytes, &step.flops, &step.bytes, &step.cycles}) f(*size);
+  for (auto& extent : step.grid) f(extent);
+}
 
 struct Plan {
   std::vector<TensorInfo> inputs, outputs;

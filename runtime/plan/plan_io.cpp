@@ -279,7 +279,7 @@ std::string find_open_plan_problem(const Plan& plan) {
   for (const EqualSizes& equal : plan.equalities) check_size(equal.a), check_size(equal.b);
   for (const Size& most : plan.counters) check_size(most);
   for (const Step& step : plan.steps) {
-    step.for_each_size([&](const Size& size) { check_size(size, plan.counters.size()); });
+    for_each_size(step, [&](const Size& size) { check_size(size, plan.counters.size()); });
     for (const BufferUse& use : step.buffers)
       fits =
           fits && use.storage != Storage::placed && (use.storage != Storage::arena || use.index < plan.tensors.size());
@@ -454,7 +454,7 @@ std::string find_plan_problem(const Plan& plan) {
   for (const TensorInfo& output : plan.outputs)
     for (const Size& dim : output.dims) may_have_counters(dim);
   for (const ArenaTensor& tensor : plan.tensors) may_have_counters(tensor.bytes);
-  for (const Step& step : plan.steps) step.for_each_size(may_have_counters);
+  for (const Step& step : plan.steps) for_each_size(step, may_have_counters);
   if (!is_known) return "a size in it depends on dimensions or counters that it does not have";
   ControlCheck control(plan);
   if (problem = control.run(); !problem.empty()) return problem;

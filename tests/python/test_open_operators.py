@@ -15,8 +15,11 @@ import open_cases  # noqa: E402
 
 IS_OPEN = r"dimension \d of .* is open, which this use of the operator cannot be"
 MANY = "as many sizes as a run says"
-# What is refused: the scale of a head, and how its elements are turned, need its size; and results of any rank.
+PARTS = "not numbers of one part or two"
+# What is refused: the scale of a head, and how its elements are turned, need its size; results of any rank; and
+# whether numbers are complex is in their last dimension.
 REFUSED = {
+    **{(operator, opening): PARTS for operator in ("DFT", "STFT") for opening in open_cases.OPENINGS},
     ("ConstantOfShape", "one"): MANY,
     ("ConstantOfShape", "two"): MANY,
     ("ConstantOfShape", "all"): MANY,

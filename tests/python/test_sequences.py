@@ -151,10 +151,10 @@ def branches(first, second):
     )
 
 
-def test_branches_with_sequences_of_one_length():
+@pytest.mark.parametrize("second", ["n1 a", "n1 a b"])  # of the same length, and of another
+def test_branches_with_sequences(second):
     feeds = [{"c": np.array(c), "a": floats(n), "b": floats(n)} for c in (True, False) for n in (1, 5)]
-    require_agreement(branches("a n0", "n1 a"), feeds)
-    refused(branches("a n0", "n1 a b"), "If", "branches with other sequences or optional values")
+    require_agreement(branches("a n0", second), feeds)
 
 
 def test_sequences_within_branches_and_loops():

@@ -179,6 +179,21 @@ TEST(Cuda, SixteenBitTypes) {
   }
 }
 
+// Of a tile's images one pixel is staged, and not the row that it is in.
+TEST(Cuda, WhatATileOfImagesStagesFitsSharedMemory) {
+  const LoweredFunc lowered = expect_right(parse_func(R"(
+func conv(X: f32[64, 8, 7, 7], W: f32[64, 8]) -> (C: f32[64, 64, 7, 7]) {
+  for n in 0..64 { for m in 0..64 { for h in 0..7 { for w in 0..7 { for k in 0..8 {
+    block C(spatial vn: 64 = n, spatial vm: 64 = m, spatial vh: 7 = h, spatial vw: 7 = w, reduce vk: 8 = k) {
+      init { C[vn, vm, vh, vw] = 0.0f }
+      C[vn, vm, vh, vw] = C[vn, vm, vh, vw] + X[vn, vk, vh, vw] * W[vm, vk]
+    }
+  } } } } }
+})"));
+  const std::string text = cuda::emit_cuda(lowered.kernels);
+  EXPECT_EQ(test::count_of(text, " X_shared[512];"), 1) << text;
+}
+
 TEST(Cuda, SymbolicExtentsBecomeArgumentsOfKernelAndGrid) {
   const Func func = parse_func(R"(
 func scaled[n](A: f32[n, 70]) -> (C: f32[n, 70], S: f32[n]) {
