@@ -69,6 +69,33 @@ ValueId emit_squeeze(Builder& b, ValueId x, ValueId is_gone, int gone) {
   return reshaped(b, x, b.emit("gather", {known, places}, attributes_of({{"axis", int64_t{0}}})));
 }
 
+ValueId emit_along(Builder& b, ValueId x, ValueId axis, int kept, const std::function<ValueId(ValueId)>& f) {
+  Integers n(b);
+  const std::vector<Expr> dims = b.type(x).shape;
+  const int rank = static_cast<int>(dims.size()), count = rank - kept;
+  const std::vector<Expr> taken(dims.begin(), dims.begin() + count);
+  const ValueId sizes = b.emit_sizes(taken, {count});
+  const ValueId is_axis = emit_slice(b, emit_is_chosen(b, axis, rank), 0, Expr(0), Expr(count));
+  const ValueId at_axis = emit_cast(b, is_axis, i64);
+  const ValueId reached = b.emit("cumulate", {at_axis}, attributes_of({{"axis", int64_t{0}}}));
+  const ValueId part = n("subtract", n("add", reached, reached), at_axis);  // 0: before the axis, 1: it, 2: behind it
+  const auto product = [&](int64_t of) {
+    const ValueId chosen = n.where(n("equal", part, n.number(of)), sizes, n.number(1));
+    return b.emit_item(emit_reduce(b, "reduce_prod", chosen, {0}, false));
+  };
+  const Expr before = product(0), behind = product(2);
+  // An axis that is none of them has no extent, which ends the run.
+  const Expr extent = b.emit_item(emit_reduce(b, "reduce_sum", n("multiply", at_axis, sizes), {0}, false), {1});
+  std::vector<Expr> as_three{before, extent, behind};
+  as_three.insert(as_three.end(), dims.begin() + count, dims.end());
+  const ValueId y = f(emit_reshape_open(b, x, as_three));
+  const std::vector<Expr> have = b.type(y).shape;
+  std::vector<Expr> result =
+      is_same_dim(have[1], extent) ? taken : b.emit_items(n.where(is_axis, n.size(have[1]), sizes));
+  result.insert(result.end(), have.begin() + 3, have.end());
+  return emit_reshape_open(b, y, result);
+}
+
 ValueId emit_computed_slice(Builder& b, ValueId x, int axis, ValueId start, ValueId end, ValueId step) {
   Integers n(b);
   const Expr extent = b.type(x).shape[axis];

@@ -2,6 +2,8 @@
 // What is made of them is read as a size at the end (Builder::emit_items).
 #pragma once
 
+#include <functional>
+
 #include "frontends/control.h"
 #include "frontends/emit.h"
 
@@ -15,6 +17,9 @@ ValueId emit_by_axis(Builder& b, ValueId values, ValueId axes, int rank, int64_t
 ValueId emit_unsqueeze(Builder& b, ValueId x, ValueId is_new, int rank);
 // x without the axes that `is_gone` chooses, `gone` of them, which are 1.
 ValueId emit_squeeze(Builder& b, ValueId x, ValueId is_gone, int gone);
+// f(x) along the axis, which is one of all but the last `kept` of x.  f sees these as three, and gives them back: what
+// is before the axis, the axis, which may get another length, and what is behind it.
+ValueId emit_along(Builder& b, ValueId x, ValueId axis, int kept, const std::function<ValueId(ValueId)>& f);
 // Elements start, start + step … of an axis, before `end`, as numpy has it: each i64[].
 ValueId emit_computed_slice(Builder& b, ValueId x, int axis, ValueId start, ValueId end, ValueId step);
 

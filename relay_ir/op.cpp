@@ -70,7 +70,11 @@ bool is_proportional(const Measured& a, const Measured& b, std::span<const std::
 void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known, const std::string& where) {
   if (is_same_size(a, b) || is_same_size(as_known_equal(a, known), as_known_equal(b, known))) return;
   std::vector<std::pair<Measured, Measured>> sides;
-  for (const Equality& equal : known) sides.emplace_back(Measured(equal.a), Measured(equal.b));
+  for (const Equality& equal : known) {
+    // What is 0, as `0 <= n` is written, makes all products with it equal.
+    const bool is_size = as_int(equal.a).value_or(1) > 0 && as_int(equal.b).value_or(1) > 0;
+    if (is_size) sides.emplace_back(Measured(equal.a), Measured(equal.b));
+  }
   if (is_proportional(Measured(a), Measured(b), sides)) return;
   if (as_int(a) && as_int(b)) throw Error(ErrorCode::shape, where);
   throw UnprovenDimensions(

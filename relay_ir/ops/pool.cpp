@@ -255,17 +255,24 @@ OpDef max_unpool_op() {
   return op;
 }
 
-// Windows of an image of this size.
-Window fold_window(const OpCall& c, std::vector<Expr>& blocks) {
-  const Ints& kernel = c.attributes.get_ints("kernel");
-  OpCall image = c;
-  image.inputs[0].shape.resize(2, Expr(1));
-  for (const Expr& dim : c.attributes.get_dims("image")) image.inputs[0].shape.push_back(dim);
-  const Window window = window_of(image, kernel);
-  TensorType result;
-  append_window_shape(image, window, image.inputs[0], result);
-  blocks = result.shape;
-  return window;
+// Windows whose extents may be open: how they step over an image, and how many there are in each dimension.
+struct FoldWindows {
+  std::vector<Expr> extents, counts;
+  Window step;
+};
+
+FoldWindows fold_windows(const OpCall& c) {
+  const std::vector<Expr>&image = c.attributes.get_dims("image"), &extents = c.attributes.get_dims("kernel");
+  OpCall of_image = c;
+  of_image.inputs[0].shape.resize(2, Expr(1));
+  of_image.inputs[0].shape.insert(of_image.inputs[0].shape.end(), image.begin(), image.end());
+  FoldWindows windows{extents, {}, window_of(of_image, Ints(extents.size(), 1))};
+  for (size_t d = 0; d < extents.size(); ++d) {
+    c.require(as_int(extents[d]).value_or(1) >= 1, "kernel is at least 1");
+    const Expr reach = simplify((extents[d] - 1) * windows.step.dilations[d] + 1);
+    windows.counts.push_back(window_count(c, windows.step, d, image[d], reach));
+  }
+  return windows;
 }
 
 OpDef fold_op() {
@@ -274,43 +281,38 @@ OpDef fold_op() {
   op.kind = OpKind::reduction;
   op.doc =
       "An image [n, c, d…] as the sum of its windows, columns of x [n, c · kernel, windows].  f16 and bf16 accumulate "
-      "in "
-      "f32.";
+      "in f32.";
   op.input_names = {"x"};
-  op.attributes = pool_attributes();
+  op.attributes = window_attributes();
+  op.attributes.push_back({"kernel", std::vector<Expr>{}, true, "size of the window in each dimension"});
   op.attributes.push_back({"image", std::vector<Expr>{}, true, "its size in each dimension"});
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType& x = c.inputs[0];
     c.require(!x.dtype.is_bool() && x.rank() == 3, "takes numbers [n, c · kernel, windows]");
-    std::vector<Expr> blocks;
-    const Window window = fold_window(c, blocks);
-    int64_t size = 1;
-    for (const int64_t extent : window.kernel) size *= extent;
-    const Expr channels = simplify(floor_div(x.shape[1], size));
+    const FoldWindows windows = fold_windows(c);
+    const Expr size = simplify(product_of(windows.extents)), channels = simplify(floor_div(x.shape[1], size));
     c.require_equal(x.shape[1], simplify(channels * size), "the rows of x are those of a window, for each channel");
-    c.require_equal(x.shape[2], simplify(product_of(blocks)), "the columns of x are the windows of the image");
+    c.require_equal(x.shape[2], simplify(product_of(windows.counts)), "the columns of x are the windows of the image");
     TensorType y{x.dtype, {x.shape[0], channels}};
     for (const Expr& dim : c.attributes.get_dims("image")) y.shape.push_back(dim);
     return {y};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const te::Tensor& x = in[0];
-    std::vector<Expr> blocks;
-    const Window window = fold_window(c, blocks);
-    const std::vector<Expr> extents = extents_of(window);
+    const auto [extents, counts, step] = fold_windows(c);
     const te::Tensor sum = te::reduce(
         "fold", c.outputs[0].shape, extents, te::Combiner::sum, in, [&](const te::Indices& s, const te::Indices& r) {
           Expr inside = bool_imm(true);
           te::Indices block;
           for (size_t d = 0; d < extents.size(); ++d) {
-            const Expr start = s[2 + d] + window.pads[d] - r[d] * window.dilations[d];
-            block.push_back(floor_div(start, window.strides[d]));
-            inside = inside && start >= 0 && block[d] < blocks[d];
-            if (window.strides[d] > 1) inside = inside && equal(floor_mod(start, window.strides[d]), 0);
+            const Expr start = s[2 + d] + step.pads[d] - r[d] * step.dilations[d];
+            block.push_back(floor_div(start, step.strides[d]));
+            inside = inside && start >= 0 && block[d] < counts[d];
+            if (step.strides[d] > 1) inside = inside && equal(floor_mod(start, step.strides[d]), 0);
           }
           const Expr row = s[1] * product_of(extents) + flatten_index(r, extents);
-          return cast(accumulator_of(x.dtype()), load(x.buffer(), {s[0], row, flatten_index(block, blocks)}, inside));
+          return cast(accumulator_of(x.dtype()), load(x.buffer(), {s[0], row, flatten_index(block, counts)}, inside));
         });
     return {cast_stage(sum, x.dtype())};
   };

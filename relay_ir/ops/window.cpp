@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tensor_ir/arith/simplify.h"
+
 namespace tw::relay {
 
 std::vector<AttributeDef> window_attributes() {
@@ -35,15 +37,17 @@ Window window_of(const OpCall& c, std::vector<int64_t> kernel) {
   return window;
 }
 
+Expr window_count(const OpCall& c, const Window& window, size_t d, const Expr& extent, const Expr& reach) {
+  const Expr room = extent + simplify(window.pads[d] + window.pads[window.kernel.size() + d] - reach);
+  // Of no data, a window of one element makes no results.
+  const bool is_one = !as_int(room) && is_const_int(reach, 1);
+  c.require_at_most(Expr(is_one ? -1 : 0), room, "the window is larger than the padded data");
+  return floor_div(room, window.strides[d]) + 1;
+}
+
 void append_window_shape(const OpCall& c, const Window& window, const TensorType& x, TensorType& y) {
-  const size_t rank = window.kernel.size();
-  for (size_t d = 0; d < rank; ++d) {
-    const Expr room = x.shape[2 + d] + (window.pads[d] + window.pads[rank + d] - window.reach(d));
-    // Of no data, a window of one element makes no results.
-    const bool is_one = !as_int(room) && window.reach(d) == 1;
-    c.require_at_most(Expr(is_one ? -1 : 0), room, "the window is larger than the padded data");
-    y.shape.push_back(floor_div(room, window.strides[d]) + 1);
-  }
+  for (size_t d = 0; d < window.kernel.size(); ++d)
+    y.shape.push_back(window_count(c, window, d, x.shape[2 + d], Expr(window.reach(d))));
 }
 
 AxisUses window_axes(const OpCall& call, const Window& window) {

@@ -13,6 +13,8 @@ struct Window {
 
 std::vector<AttributeDef> window_attributes();  // strides, dilations, pads
 Window window_of(const OpCall& call, std::vector<int64_t> kernel);
+// How many windows there are along a dimension of this extent, where each reaches over so many rows.
+Expr window_count(const OpCall& call, const Window& window, size_t d, const Expr& extent, const Expr& reach);
 // The spatial extents of the result, appended to y.
 void append_window_shape(const OpCall& call, const Window& window, const TensorType& x, TensorType& y);
 // How positions of [n, c, d…] read those of input 0; nothing is known of other inputs.

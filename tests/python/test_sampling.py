@@ -121,6 +121,31 @@ def test_the_image_of_columns(strides, dilations, pads):
     require_agreement(model, [{"x": array(n, 12, int(np.prod(blocks)))} for n in (1, 3)], by_reference(model))
 
 
+def list_of(name, length):
+    return helper.make_tensor_value_info(name, TensorProto.INT64, [length])
+
+
+@pytest.mark.parametrize("strides, dilations, pads", [([1, 1], [1, 1], [0] * 4), ([2, 1], [1, 2], [1, 0, 2, 1])])
+def test_the_image_of_columns_in_windows_of_a_run(strides, dilations, pads):
+    node = helper.make_node("Col2Im", ["x", "image", "kernel"], ["y"], strides=strides, dilations=dilations, pads=pads)
+    model = model_of([node], [floats("x", ["n", 12, "m"]), list_of("image", 2), list_of("kernel", 2)])
+
+    def feeds(kernel, image):
+        room = [image[d] + pads[d] + pads[2 + d] - dilations[d] * (kernel[d] - 1) - 1 for d in (0, 1)]
+        blocks = [room[d] // strides[d] + 1 for d in (0, 1)]
+        return {"x": array(2, 12, int(np.prod(blocks))), "image": np.array(image), "kernel": np.array(kernel)}
+
+    cases = [feeds(*sizes) for sizes in (([2, 3], [7, 8]), ([1, 1], [3, 4]), ([4, 3], [6, 9]), ([3, 1], [3, 2]))]
+    require_agreement(model, cases, by_reference(model))
+    executable = tw.compile(tw.load(model.SerializeToString()))
+    with pytest.raises(tw.Error, match="TW1101.*the one is 10, the other 12"):
+        executable.run(feeds([1, 5], [7, 8]))
+    with pytest.raises(tw.Error, match="TW1101"):
+        executable.run(cases[0] | {"kernel": np.array([0, 3])})
+    with pytest.raises(tw.Error, match="TW1101"):
+        executable.run(cases[0] | {"kernel": np.array([12, 1])})
+
+
 def test_determinants():
     model = model_of([helper.make_node("Det", ["x"], ["y"])], [floats("x", ["n", "m", "m"])])
     feeds = [{"x": array(n, m, m)} for n, m in ((3, 1), (2, 2), (1, 5))]
@@ -159,6 +184,25 @@ def test_fourier_transforms_of_another_length(axis, length):
     node = helper.make_node("DFT", ["x", "length", "axis"], ["y"], onesided=1)
     model = model_of([node], [floats("x", ["n", 12, "m", 1])], constants)
     require_agreement(model, [{"x": array(2, 12, m, 1)} for m in (3, 9)], by_reference(model))
+
+
+@pytest.mark.parametrize("length", [None, 5, 20])
+def test_fourier_transforms_along_an_axis_of_a_run(length):
+    axis = helper.make_tensor_value_info("axis", TensorProto.INT64, [])
+    for parts, inverse, onesided in [(1, 0, 0), (2, 0, 0), (2, 1, 0), (1, 0, 1), (2, 1, 1)]:
+        if inverse and onesided and length:
+            continue  # the reference evaluator takes it for another length
+        node = helper.make_node(
+            "DFT", ["x", "length" if length else "", "axis"], ["y"], inverse=inverse, onesided=onesided
+        )
+        constants = [numbers("length", length)] if length else []
+        model = model_of([node], [floats("x", ["n", 6, "m", parts]), axis], constants)
+        feeds = [{"x": array(3, 6, 10, parts), "axis": np.array(k)} for k in (0, 1, 2, -2, -4)]
+        require_agreement(model, feeds, by_reference(model))
+        executable = tw.compile(tw.load(model.SerializeToString()))
+        for k in (-1, 3, 4):
+            with pytest.raises(tw.Error, match="TW1101"):
+                executable.run({"x": array(3, 6, 10, parts), "axis": np.array(k)})
 
 
 @pytest.mark.parametrize("onesided", [0, 1])

@@ -232,9 +232,20 @@ def test_lists_that_only_a_run_knows_are_refused():
     refused(
         model_of(made, [info("x", FLOAT, [2]), info("i", INT64, [])], outputs), "SequenceAt", "input 1 must be known"
     )
+    length = "the length of the sequence is known only in a run: "
     split = node("SplitToSequence", "x size", "y", axis=0)
     refused(
-        model_of([split], [info("x", FLOAT, [4]), info("size", INT64, [])], [sequence("y")]), "input 1 must be known"
+        model_of([split], [info("x", FLOAT, [4]), info("size", INT64, [])], [sequence("y")]),
+        length + "`split`, the size of its tensors, is computed; give it as a constant, or as a list of sizes",
+    )
+    refused(
+        model_of([split], [info("x", FLOAT, [4]), info("size", INT64, ["k"])], [sequence("y")]),
+        length + "dimension 0 of i64[k] is open",
+        "fix `k` with shapes=",
     )
     split = node("SplitToSequence", "x", "y", axis=0)
-    refused(model_of([split], [info("x", FLOAT, ["n"])], [sequence("y")]), "SplitToSequence", "`n`")
+    refused(
+        model_of([split], [info("x", FLOAT, ["n"])], [sequence("y")]),
+        length + "dimension 0 of f32[n] is open",
+        "fix `n` with shapes=, or give `split` as a list of sizes",
+    )

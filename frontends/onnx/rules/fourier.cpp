@@ -1,15 +1,15 @@
 // DFT and STFT.
 #include "frontends/fourier.h"
 
+#include "frontends/computed.h"
 #include "frontends/onnx/rules.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
 namespace {
 
-ValueId import_dft(Context& c, int64_t given_axis) {
-  const ValueId x = c.input(0);
-  const int rank = rank_of(c, x), axis = rule_axis(c, given_axis, rank);
+ValueId transform_along(Context& c, ValueId x, int axis) {
+  const int rank = rank_of(c, x);
   if (rank < 2 || axis == rank - 1) c.refuse("a transform along the parts of numbers");
   Fourier fourier;
   fourier.is_inverse = c.attribute_int("inverse", 0) != 0;
@@ -21,6 +21,16 @@ ValueId import_dft(Context& c, int64_t given_axis) {
   for (int d = 0; d < rank; ++d) order.push_back(d);
   std::swap(order[axis], order[rank - 2]);
   return emit_transpose(c, emit_fourier(c, emit_transpose(c, x, order), fourier), order);
+}
+
+ValueId import_dft(Context& c, int64_t axis) {
+  return transform_along(c, c.input(0), rule_axis(c, axis, rank_of(c, c.input(0))));
+}
+
+ValueId import_dft_20(Context& c) {
+  if (!c.has_input(2)) return import_dft(c, -2);
+  if (c.is_known(2)) return import_dft(c, c.constant_ints(2).at(0));
+  return emit_along(c, c.input(0), c.input(2), 1, [&](ValueId x) { return transform_along(c, x, 1); });
 }
 
 // Frames of the signal, each times the window, transformed alone.
@@ -46,7 +56,7 @@ ValueId import_stft(Context& c) {
 std::vector<Rule> fourier_rules() {
   return {
       rule("DFT", 17, [](Context& c) { return import_dft(c, c.attribute_int("axis", 1)); }),
-      rule("DFT", 20, [](Context& c) { return import_dft(c, c.has_input(2) ? c.constant_ints(2).at(0) : -2); }),
+      rule("DFT", 20, import_dft_20),
       rule("STFT", 17, import_stft),
   };
 }

@@ -129,7 +129,7 @@ ValueId import_max_unpool(Context& c) {
 }
 
 ValueId import_col2im(Context& c) {
-  const Ints kernel = c.constant_ints(2);
+  const std::vector<Expr> kernel = c.read_dims(2, {1});
   const size_t rank = kernel.size();
   return c.emit("fold", {c.input(0)},
                 attributes_of({{"image", c.read_dims(1, {1})},

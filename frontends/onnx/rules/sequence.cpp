@@ -59,7 +59,15 @@ ValueId import_split_to_sequence(Context& c) {
   constexpr int64_t most_parts = 1 << 12;
   const ValueId x = c.input(0);
   const int axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, x));
-  if (c.has_input(1) && rank_of(c, c.input(1)) > 0) return emit_sequence(c, emit_split(c, x, axis, c.read_dims(1)));
+  const std::string is_open = "the length of the sequence is known only in a run: ";
+  if (c.has_input(1) && rank_of(c, c.input(1)) > 0) {
+    if (!static_shape(c.type(c.input(1)))) c.refuse(is_open + open_dimension_text(c.type(c.input(1))));
+    return emit_sequence(c, emit_split(c, x, axis, c.read_dims(1)));
+  }
+  if (c.has_input(1) && !c.is_known(1))
+    c.refuse(is_open + "`split`, the size of its tensors, is computed; give it as a constant, or as a list of sizes");
+  if (!as_int(c.type(x).shape[axis]))
+    c.refuse(is_open + open_dimension_text(c.type(x), axis) + ", or give `split` as a list of sizes");
   const int64_t extent = dim_of(c, x, axis), size = c.has_input(1) ? c.constant_ints(1)[0] : 1;
   if (size < 1) bad_sequence(c, "parts of size " + std::to_string(size));
   if ((extent - 1) / size >= most_parts) c.refuse("a sequence of more than " + std::to_string(most_parts) + " tensors");

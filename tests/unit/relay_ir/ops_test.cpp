@@ -198,6 +198,12 @@ TEST(Ops, ManyKnownEqualitiesAreSoonTried) {
   EXPECT_NO_THROW(require_equal(n * known[9].a * known[90].b, known[9].b * n * known[90].a, known, ""));
 }
 
+TEST(Ops, WhatIsNotNegativeSaysNothingOfProducts) {
+  const Var n = dimension("n", {1}), m = dimension("m", {1}), k = dimension("k", {1});
+  const std::vector<Equality> known{{min(n - k, 0), Expr(0), ""}, {min(m - k, 0), Expr(0), ""}};
+  EXPECT_THROW(require_equal(n, m, known, ""), UnprovenDimensions);
+}
+
 TEST(Ops, BroadcastAsNumpyDoes) {
   std::mt19937 random(11);
   for (int round = 0; round < 60; ++round) {
