@@ -90,8 +90,8 @@ struct Step {
   bool waits = true;
   // Per worker; when > 0 the kernel's last buffer is this worker's scratch.  On GPUs: of all blocks of the grid.
   Size workspace_bytes = 0;
-  Size flops = 0, bytes = 0;  // work per run, for profiles
-  Size cycles = 0;            // that it takes one core with its data in the caches, about; 0: nobody knows
+  Size flops = 0, bytes = 0;             // work per run, for profiles
+  Size cycles = 0;                       // that it takes one core with its data in the caches, about; 0: nobody knows
   std::array<Size, 3> grid = {1, 1, 1};  // of a GPU kernel's launch; an empty one runs nothing
   std::array<uint32_t, 3> block = {1, 1, 1};
   StepKind kind = StepKind::kernel;
