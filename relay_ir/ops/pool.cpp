@@ -268,7 +268,8 @@ FoldWindows fold_windows(const OpCall& c) {
   of_image.inputs[0].shape.insert(of_image.inputs[0].shape.end(), image.begin(), image.end());
   FoldWindows windows{extents, {}, window_of(of_image, Ints(extents.size(), 1))};
   for (size_t d = 0; d < extents.size(); ++d) {
-    c.require(as_int(extents[d]).value_or(1) >= 1, "kernel is at least 1");
+    const int64_t extent = as_int(extents[d]).value_or(1);
+    c.require(extent >= 1 && extent < window_limit, "kernel is at least 1");
     const Expr reach = simplify((extents[d] - 1) * windows.step.dilations[d] + 1);
     windows.counts.push_back(window_count(c, windows.step, d, image[d], reach));
   }

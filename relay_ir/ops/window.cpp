@@ -25,14 +25,13 @@ Window window_of(const OpCall& c, std::vector<int64_t> kernel) {
   c.require(c.inputs[0].rank() == static_cast<int>(rank) + 2, "data has two dimensions more than the window");
   c.require(window.strides.size() == rank && window.dilations.size() == rank && window.pads.size() == 2 * rank,
             "strides, dilations and pads fit the window's rank");
-  constexpr int64_t limit = int64_t{1} << 31;
   for (size_t d = 0; d < rank; ++d) {
-    c.require(window.kernel[d] >= 1 && window.kernel[d] < limit && window.strides[d] >= 1 &&
-                  window.strides[d] < limit && window.dilations[d] >= 1 && window.dilations[d] < limit,
+    c.require(window.kernel[d] >= 1 && window.kernel[d] < window_limit && window.strides[d] >= 1 &&
+                  window.strides[d] < window_limit && window.dilations[d] >= 1 && window.dilations[d] < window_limit,
               "kernel, strides and dilations are at least 1");
-    c.require(
-        window.pads[d] >= 0 && window.pads[rank + d] >= 0 && window.pads[d] < limit && window.pads[rank + d] < limit,
-        "pads are not negative");
+    c.require(window.pads[d] >= 0 && window.pads[rank + d] >= 0 && window.pads[d] < window_limit &&
+                  window.pads[rank + d] < window_limit,
+              "pads are not negative");
   }
   return window;
 }

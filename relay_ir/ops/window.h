@@ -5,6 +5,9 @@
 
 namespace tw::relay {
 
+// Of each attribute, so that no sum of them overflows.
+inline constexpr int64_t window_limit = int64_t{1} << 31;
+
 struct Window {
   std::vector<int64_t> kernel, strides, dilations;
   std::vector<int64_t> pads;  // begin of each dimension, then end of each

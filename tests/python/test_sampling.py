@@ -146,6 +146,14 @@ def test_the_image_of_columns_in_windows_of_a_run(strides, dilations, pads):
         executable.run(cases[0] | {"kernel": np.array([12, 1])})
 
 
+def test_windows_of_no_size_or_of_huge_ones_are_refused():
+    node = helper.make_node("Col2Im", ["x", "image", "kernel"], ["y"])
+    for extent in (0, -1, 2**62):
+        constants = [numbers("image", [7, 8]), numbers("kernel", [extent, 3])]
+        with pytest.raises(tw.Error, match="kernel is at least 1"):
+            tw.load(model_of([node], [floats("x", ["n", 12, "m"])], constants).SerializeToString())
+
+
 def test_determinants():
     model = model_of([helper.make_node("Det", ["x"], ["y"])], [floats("x", ["n", "m", "m"])])
     feeds = [{"x": array(n, m, m)} for n, m in ((3, 1), (2, 2), (1, 5))]
