@@ -506,18 +506,6 @@ TEST(Compile, RegistersThatVariablesIndexAreMemoryAndReported) {
   for (int64_t i = 0; i < got.size(); ++i) EXPECT_EQ(got.get_float(i), expected.get_float(i));
 }
 
-TEST(Compile, OpenDimensionsForCudaAreAnErrorThatSaysHow) {
-  const Graph graph = parse_graph("graph g (x: f32[n, 3]) {\n y = relu(x)\n return y\n}");
-  try {
-    compile(graph, parse_target("cuda:sm_90"));
-    FAIL() << "compiled";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::shape);
-    EXPECT_NE(std::string(error.what()).find("`x`: f32[n, 3]"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("shapes={\"x\""), std::string::npos) << error.what();
-  }
-}
-
 // Every pass, alone, on a graph that gives it work: the same answer.
 TEST(Passes, KeepTheMeaning) {
   const Graph graph = parse_graph(R"(graph g (x: f32[1, 2, 5, 5]) {

@@ -185,7 +185,6 @@ TEST(Ops, RefuseWrongTypes) {
   EXPECT_TRUE(fails("relu", {real}, attributes_of({{"alpha", 1.0}})));
 }
 
-// a + b of random shapes that fit each other, element by element.
 // Tried one by one, each product of two of them costs a proof: here hundreds of thousands.
 TEST(Ops, ManyKnownEqualitiesAreSoonTried) {
   const Var n = dimension("n", {1}), m = dimension("m", {1});
@@ -204,6 +203,7 @@ TEST(Ops, WhatIsNotNegativeSaysNothingOfProducts) {
   EXPECT_THROW(require_equal(n, m, known, ""), UnprovenDimensions);
 }
 
+// a + b of random shapes that fit each other, element by element.
 TEST(Ops, BroadcastAsNumpyDoes) {
   std::mt19937 random(11);
   for (int round = 0; round < 60; ++round) {
