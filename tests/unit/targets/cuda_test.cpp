@@ -191,7 +191,7 @@ func conv(X: f32[64, 8, 7, 7], W: f32[64, 8]) -> (C: f32[64, 64, 7, 7]) {
   } } } } }
 })"));
   const std::string text = cuda::emit_cuda(lowered.kernels);
-  EXPECT_EQ(test::count_of(text, " X_shared[512];"), 1) << text;
+  EXPECT_EQ(test::count_of(text, " X_shared_0[512];"), 1) << text;
 }
 
 TEST(Cuda, SymbolicExtentsBecomeArgumentsOfKernelAndGrid) {
@@ -267,6 +267,25 @@ std::string emit_error(const std::string& text) {
   return "";
 }
 
+// What a kernel of one thread allocates is its own where it is small, and else in the workspace, which grows with
+// sizes.
+TEST(Cuda, LargeScratchOfOneThreadIsInTheWorkspace) {
+  const Func func = parse_func(R"(
+func sums[n: 1..](X: f32[2, n]) -> (C: f32[2]) {
+  for j in 0..2 {
+    alloc S: f32[n]
+    for i in 0..n { S[i] = X[j, i] + 1.0f }
+    C[j] = 0.0f
+    for i in 0..n { C[j] = C[j] + S[n - 1 - i] }
+  }
+})");
+  const LoweredFunc lowered = lower(func, sm_90(), "sums");
+  ASSERT_EQ(lowered.kernels.size(), 1u);
+  EXPECT_TRUE(lowered.kernels[0].has_workspace());
+  const std::string text = cuda::emit_cuda(lowered.kernels);
+  EXPECT_EQ(test::count_of(text, "(workspace_0 + blockIdx.x * "), 1) << text;
+}
+
 TEST(Cuda, WhatAGpuCannotHoldIsRefused) {
   EXPECT_NE(emit_error("func f[n]() -> (C: f32[4]) { for t in 0..4 thread.x { alloc B: f32[n] in local C[t] = B[0] } }")
                 .find("extent that is not constant"),
@@ -284,7 +303,8 @@ TEST(Cuda, WhatAGpuCannotHoldIsRefused) {
       std::string::npos);
   EXPECT_NE(emit_error("func f() -> (C: f32[4]) { alloc S: f32[4] in fragment C[0] = S[0] }").find("fragment"),
             std::string::npos);
-  EXPECT_NE(emit_error("func f() -> (C: f32[4]) { alloc S: f32[4] C[0] = S[0] }").find("global memory"),
+  EXPECT_NE(emit_error("func f() -> (C: f32[4]) { for t in 0..4 thread.x { alloc S: f32[4] C[t] = S[0] } }")
+                .find("global memory"),
             std::string::npos);
   EXPECT_NE(emit_error("func f[n, m]() -> (C: f32[4]) { for t in 0..n thread.x { C[t] = 0.0f } for t in 0..m thread.x "
                        "{ C[t] = 0.0f } }")
