@@ -64,8 +64,7 @@ OpDef grid_sample_op() {
   op.kind = OpKind::composite;
   op.doc =
       "x [n, c, d…] at the positions grid [n, …, k], from -1 to 1 along each d, the last one first: [n, c, …].  f16 "
-      "and "
-      "bf16 are computed in f32.";
+      "and bf16 are computed in f32.";
   op.input_names = {"x", "grid"};
   op.attributes = {{"mode", "linear", false, "between elements: nearest, linear or cubic"},
                    {"padding", "zeros", false, "outside x: zeros, border or reflection"},
@@ -149,8 +148,7 @@ OpDef roi_align_op() {
   op.doc =
       "Boxes x1, y1, x2, y2 of images x [n, c, h, w], each from the image that `images` says, in bins: the mean or the "
       "largest of samples that are interpolated between elements: [boxes, c, height, width].  f16 and bf16 are "
-      "computed "
-      "in f32.";
+      "computed in f32.";
   op.input_names = {"x", "boxes", "images"};
   op.attributes = {
       {"size", Ints{}, true, "height and width of the result"},

@@ -2,6 +2,7 @@
 // memory and ends a run.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -13,7 +14,7 @@ namespace tw {
 Error failed_check(const Step& step, int64_t a, int64_t b);
 Error failed_read(const Step& step, int64_t number, int64_t low, int64_t high);
 
-// The number behind a buffer of a step of control: a truth, or an integer.
+// What a step of control finds in its buffer of so many bytes: a truth (0 or 1), or an integer.
 int64_t number_at(const void* address, int64_t bytes);
 
 // The step behind steps[i], which is of control; steps.size(): the run ends.  None, as of what it calls: the run goes

@@ -21,7 +21,7 @@ inline constexpr int64_t warp = 32;  // threads that a GPU runs together
 
 Schedule default_schedule(const Func& func, const Target& target);
 
-// The templates: whether each applies (constant extents, an access pattern) and, if so, applies it.
+// The templates: whether each applies (an access pattern, for some of them constant extents) and, if so, applies it.
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_rows(Schedule& schedule);  // all blocks at once, when they are stages over the same rows
@@ -41,7 +41,8 @@ struct FlatBinding {
 // The loops, adjacent and outermost first, as blocks of at most `threads` threads: whole inner loops and a piece of the
 // next one are the threads of a block, so that every index stays a sum of products; of open loops a piece each.
 FlatBinding bind_flat(Schedule& schedule, const std::vector<LoopRef>& loops, int64_t threads);
-// The loops of a copy into shared memory, dealt out to y × x threads: the last loop, which runs along memory, to x.
+// The loops of a copy into shared memory, dealt out to y × x threads: the last loop of more than one step, which runs
+// along memory, to x.
 void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, int64_t y, int64_t x);
 
 }  // namespace tw::cuda

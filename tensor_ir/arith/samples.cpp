@@ -6,25 +6,12 @@
 #include "tensor_ir/arith/simplifier.h"
 #include "tensor_ir/digest.h"
 #include "tensor_ir/dimension.h"
+#include "tensor_ir/scalar_meaning.h"
 
 namespace tw {
 namespace {
 
 using Value = std::optional<int64_t>;
-
-Value divided(BinaryOp op, int64_t a, int64_t b) {
-  if (b == 0 || b == -1) return std::nullopt;  // an error, or what may overflow
-  switch (op) {
-    case BinaryOp::div:
-      return a / b;
-    case BinaryOp::mod:
-      return a % b;
-    case BinaryOp::floor_div:
-      return arith::floor_divide(a, b);
-    default:
-      return arith::floor_modulo(a, b);
-  }
-}
 
 Value combined(BinaryOp op, int64_t a, int64_t b) {
   int64_t result = 0;
@@ -39,26 +26,18 @@ Value combined(BinaryOp op, int64_t a, int64_t b) {
     case BinaryOp::mod:
     case BinaryOp::floor_div:
     case BinaryOp::floor_mod:
-      return divided(op, a, b);
-    case BinaryOp::min:
-      return std::min(a, b);
-    case BinaryOp::max:
-      return std::max(a, b);
-    case BinaryOp::eq:
-      return a == b;
-    case BinaryOp::ne:
-      return a != b;
-    case BinaryOp::lt:
-      return a < b;
-    case BinaryOp::le:
-      return a <= b;
-    case BinaryOp::logical_and:
-      return a && b;
-    case BinaryOp::logical_or:
-      return a || b;
+      if (b == 0 || b == -1) return std::nullopt;  // an error, or what may overflow
+      break;
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_or:
+    case BinaryOp::bit_xor:
+    case BinaryOp::shift_left:
+    case BinaryOp::shift_right:
+      return std::nullopt;  // sizes have none
     default:
-      return std::nullopt;
+      break;
   }
+  return meaning::apply(op, i64, a, b);
 }
 
 class Sampling {
