@@ -220,6 +220,7 @@ struct BufferNode {
   int alignment = 64;  // bytes, of the first element
   // Of parameters.
   bool is_constant = false;  // known when the Func is compiled (weights): a schedule may transform its layout for free
+  bool is_cached = false;    // read again and again, a constant that stays in the cache that cores share
   bool is_streamed = false;  // stores may go past the caches: it is not read again while it would be there
 };
 

@@ -20,6 +20,7 @@ Attributes attributes_with_facts(const Func& f) {
   for (size_t i = 0; i < f.buffers.size(); ++i) {
     const std::string position = "#" + std::to_string(i);
     if (f.buffers[i]->is_constant) result["constant:" + position] = int64_t{1};
+    if (f.buffers[i]->is_cached) result["cached:" + position] = int64_t{1};
     if (f.buffers[i]->is_streamed) result["streaming:" + position] = int64_t{1};
   }
   return result;

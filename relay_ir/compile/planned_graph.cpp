@@ -75,16 +75,27 @@ void align_used(const Node& node, const PlannedGraph& planned, std::vector<Plann
   }
 }
 
-// Kernels assume it of every value, so that equal layers are equal work wherever they stand.
-Func with_caller_alignment(Func func, const PlannedGraph& planned, const Group& group, int alignment) {
+// Whether the steps of a loop find its constants in the cache that cores share, where others leave them some room.
+bool stays_cached(const PlannedGraph& region, const Target& target) {
+  int64_t bytes = 0;
+  for (const Value& value : region.graph.values)
+    if (value.constant) bytes += value.constant->byte_size();
+  return bytes <= target.l3.bytes / 4 * 3;
+}
+
+// What kernels may assume of where their buffers are.  Of the alignment they assume it of every value, so that equal
+// layers are equal work wherever they stand.
+Func with_facts_of_buffers(Func func, const PlannedGraph& planned, const Group& group, int alignment, bool is_cached) {
   const std::vector<ValueId> values = buffer_values(planned.graph, group);
   for (size_t i = 0; i < values.size(); ++i) {
-    if (planned.graph.is_constant(values[i])) continue;
+    const bool is_constant = planned.graph.is_constant(values[i]);
+    if (is_constant && !is_cached) continue;
     BufferNode node = *func.buffers[i].get();
-    node.alignment = alignment_of(planned, values[i], alignment);
-    const Buffer relaxed{std::move(node)};
-    func.body = replace_buffer(func.body, func.buffers[i], relaxed);
-    func.buffers[i] = relaxed;
+    if (!is_constant) node.alignment = alignment_of(planned, values[i], alignment);
+    node.is_cached = is_constant;
+    const Buffer known{std::move(node)};
+    func.body = replace_buffer(func.body, func.buffers[i], known);
+    func.buffers[i] = known;
   }
   return func;
 }
@@ -133,16 +144,17 @@ void for_each_group(const PlannedGraph& planned,
   }
 }
 
-void UniqueFuncs::add(PlannedGraph& planned) {
+void UniqueFuncs::add(PlannedGraph& planned, bool is_cached) {
   for (const Group& group : planned.groups) {
     if (const Node* control = control_of(planned.graph, group)) {
       std::vector<PlannedGraph>& regions = planned.regions.at(control->name);
       align_used(*control, planned, regions, caller_alignment(target_));
-      for (PlannedGraph& region : regions) add(region);
+      for (PlannedGraph& region : regions) add(region, is_loop(*control) ? stays_cached(region, target_) : is_cached);
       planned.func_of.emplace_back();
       continue;
     }
-    Func func = with_caller_alignment(lower_group(planned.graph, group), planned, group, caller_alignment(target_));
+    Func func =
+        with_facts_of_buffers(lower_group(planned.graph, group), planned, group, caller_alignment(target_), is_cached);
     if (target_.backend->merges_axes) func = merge_axes(func);
     auto [named, parameters] = name_extents(func);
     planned.func_of.push_back({add(std::move(named)), std::move(parameters)});

@@ -44,8 +44,8 @@ void for_each_group(const PlannedGraph& planned,
 class UniqueFuncs {
  public:
   explicit UniqueFuncs(const Target& target) : target_(target) {}
-  // Adds the Funcs of all groups, and says which is whose.
-  void add(PlannedGraph& planned);
+  // Adds the Funcs of all groups, and says which is whose.  `is_cached`: of their constants.
+  void add(PlannedGraph& planned, bool is_cached = false);
   const std::vector<Func>& funcs() const { return funcs_; }
 
  private:

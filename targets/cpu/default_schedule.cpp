@@ -220,7 +220,7 @@ void share_out(Schedule& schedule, const LoopRef& loop) {
 
 bool is_memory_bound(const Buffer& operand, int64_t uses, const Target& target) {
   constexpr int64_t most_uses = 8;
-  return uses <= most_uses && bytes_of(operand) > target.l2.bytes;
+  return uses <= most_uses && bytes_of(operand) > target.l2.bytes && !operand->is_cached;
 }
 
 void prefetch_from_memory(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,

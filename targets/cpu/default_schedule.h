@@ -146,8 +146,8 @@ TileLoops fuse_shared(Schedule& schedule, std::vector<LoopRef> loops);
 // Parallel where the iterations are proven independent.  Where the proof is not found the loop stays serial, which
 // costs time but no model; the loop is marked "independence_unproven".
 void share_out(Schedule& schedule, const LoopRef& loop);
-// Whether the operand is too large for a core's caches and read once, for `uses` rows that are few: then the stream
-// from memory is what takes the time.
+// Whether the operand is too large for a core's caches, does not stay in that of all cores, and is read once, for
+// `uses` rows that are few: then the stream from memory is what takes the time.
 bool is_memory_bound(const Buffer& operand, int64_t uses, const Target& target);
 // …and the loop asks for it ahead.
 void prefetch_from_memory(Schedule& schedule, const Access& operand, int64_t uses, const LoopRef& loop,

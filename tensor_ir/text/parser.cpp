@@ -107,6 +107,7 @@ class Parser : public ExprParser {
       advance();
     }
     node.is_constant = is_parameter && accept("constant");
+    node.is_cached = is_parameter && accept("cached");
     node.is_streamed = is_parameter && accept("streamed");
     Buffer buffer(std::move(node));
     if (auto problem = type_problem(buffer)) fail(name.span, problem->message, problem->help);

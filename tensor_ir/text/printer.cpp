@@ -305,6 +305,7 @@ class Printer {
       if (buffer->scope != Scope::global) out += std::string(" in ") + word(buffer->scope);
       if (buffer->alignment != 64) out += " align " + std::to_string(buffer->alignment);
       if (buffer->is_constant) out += " constant";
+      if (buffer->is_cached) out += " cached";
       if (buffer->is_streamed) out += " streamed";
     });
     out += declare(buffer.get(), buffer->name) + type;

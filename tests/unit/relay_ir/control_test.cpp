@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/planned_graph.h"
 #include "relay_ir/text/parser.h"
 #include "relay_ir/text/printer.h"
 #include "relay_ir/verify.h"
@@ -270,6 +271,36 @@ TEST_P(Control, ComputesWhatTheOracleDoes) {
 INSTANTIATE_TEST_SUITE_P(Cases, Control,
                          testing::Values(&control_cases[0], &control_cases[1], &control_cases[2], &control_cases[3],
                                          &control_cases[4], &control_cases[5], &control_cases[6]));
+
+// Its steps find them in the cache that cores share, but not what is larger than that.
+TEST(Loops, ConstantsOfStepsStayCached) {
+  const auto cached = [](int64_t l3_bytes) {
+    Target target = parse_target("x86:avx2");
+    target.l3.bytes = l3_bytes;
+    PlannedGraph planned = plan_groups(parse_graph(R"(graph g (x: f32[16]) {
+      w = constant [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]: f32[16]
+      first = multiply(x, w)
+      last = loop(_, first) {steps = [9], carried = 1}
+      region[step: 0..] (a: f32[16]) {
+        v = constant [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]: f32[16]
+        next = add(a, v)
+        return next
+      }
+      return last
+    })"),
+                                       {});
+    UniqueFuncs funcs(target);
+    funcs.add(planned);
+    std::vector<std::pair<std::string, bool>> found;
+    for (const Func& func : funcs.funcs())
+      for (const Buffer& buffer : func.buffers)
+        if (buffer->is_constant) found.emplace_back(func.name, buffer->is_cached);
+    return found;
+  };
+  using Found = std::vector<std::pair<std::string, bool>>;
+  EXPECT_EQ(cached(1 << 20), (Found{{"multiply", false}, {"add", true}}));
+  EXPECT_EQ(cached(64), (Found{{"multiply", false}, {"add", false}}));
+}
 
 // What a step picks is read where it lies, and is all that it reads.
 TEST(Loops, PickWithoutACopy) {

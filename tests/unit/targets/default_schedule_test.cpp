@@ -458,6 +458,24 @@ std::vector<std::string> asked_for(const Schedule& schedule) {
   return found;
 }
 
+// Weights for few rows come from memory, which is asked for them ahead; but from the cache that cores share they come
+// faster than one can ask.
+TEST(DefaultSchedule, WeightsThatStayCachedAreNotAskedFor) {
+  const Target target = core(512, 32);
+  Func func = test::matmul(1, 2048, 512, false, true);
+  EXPECT_EQ(asked_for(cpu::decided_schedule(func, target, {})), std::vector<std::string>{"prefetch_l1:B 1024"});
+  for (Buffer& buffer : func.buffers) {
+    if (!buffer->is_constant) continue;
+    BufferNode node = *buffer.get();
+    node.is_cached = true;
+    const Buffer cached(std::move(node));
+    func.body = replace_buffer(func.body, buffer, cached);
+    buffer = cached;
+  }
+  EXPECT_EQ(asked_for(cpu::decided_schedule(func, target, {})), std::vector<std::string>{});
+  expect_same_meaning(func, target);
+}
+
 // A later row of a softmax or normalisation is asked for by the last stage that reads this one: the next, where rows
 // stay in the first cache, and one that is well ahead, too, where they come from memory.
 TEST(DefaultSchedule, StagesOfARowAskForALaterOne) {

@@ -61,6 +61,7 @@ class RandomFunc {
     node.scope = scope;
     if (pick(3) == 0) node.alignment = 1 << pick(8);
     node.is_constant = is_parameter && pick(3) == 0, node.is_streamed = is_parameter && pick(3) == 0;
+    node.is_cached = node.is_constant && pick(3) == 0;
     return Buffer(std::move(node));
   }
 
