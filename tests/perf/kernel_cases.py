@@ -328,6 +328,21 @@ def gather(name: str, words: int, width: int, tokens: int) -> Case:
     return Case(f"gather/{name}/{words}x{width}-{tokens}", "copy", 0, 8 * tokens * width, model)
 
 
+def resize(network: str, channels: int, size: int, output: int) -> Case:
+    """Bilinear, as decoders of segmentation networks have it."""
+
+    def model():
+        sizes = numpy_helper.from_array(np.array([1, channels, output, output], np.int64), "sizes")
+        values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, channels, size, size))]
+        result = helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, channels, output, output))
+        node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear")
+        graph = helper.make_graph([node], "Resize", values, [result], [sizes])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+    name, elements = f"resize/{network}/{size}x{size}x{channels}-{output}x{output}", channels * output**2
+    return Case(name, "copy", 6 * elements, 4 * (channels * size**2 + elements), model)
+
+
 def pool(op: str, network: str, channels: int, size: int, kernel: int, stride: int) -> Case:
     output = (size + 2 * (kernel // 2) - kernel) // stride + 1
     name = f"{op}/{network}/{size}x{size}x{channels}-{kernel}x{kernel}s{stride}"
@@ -376,6 +391,8 @@ def streams() -> Iterator[Case]:
         inputs = {f"x{i}": (1, channels, size, size) for i, channels in enumerate(parts)}
         text = f"{size}x{size}x{'+'.join(map(str, parts))}"
         yield case(f"concat/{name}/{text}", "copy", 0, "Concat", inputs, {}, (1, sum(parts), size, size), axis=1)
+    for network, channels, size, output in (("segformer", 256, 14, 56), ("fcn", 21, 28, 224), ("picture", 3, 256, 512)):
+        yield resize(network, channels, size, output)
     yield pool("max_pool", "large", 128, 512, 3, 2)
     yield pool("max_pool", "resnet50", 64, 112, 3, 2)
     yield pool("average_pool", "large", 128, 512, 3, 2)
