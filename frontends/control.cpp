@@ -1,11 +1,13 @@
 #include "frontends/control.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "frontends/emit.h"
 #include "frontends/open_dimensions.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/dimension.h"
+#include "tensor_ir/match.h"
 
 namespace tw::frontends {
 
@@ -49,6 +51,13 @@ ValueId Region::add_input(const std::string& name, const TensorType& type) {
   const ValueId id = import_.graph.add_value(name, type);
   import_.graph.inputs.push_back(id);
   return id;
+}
+
+bool Region::is_known_outside(const Expr& e) const {
+  const std::vector<Var> variables = variables_of(graph_), own = free_vars(e);
+  return std::all_of(own.begin(), own.end(), [&](const Var& var) {
+    return std::find(variables.begin(), variables.end(), var) != variables.end();
+  });
 }
 
 ValueId Region::capture(ValueId outside) {
@@ -100,35 +109,108 @@ std::vector<ValueId> emit_branch(Builder& b, ValueId condition, Region::Result f
   return b.emit_control("branch", std::move(inputs), {}, std::move(regions));
 }
 
+namespace {
+
+constexpr int64_t most_kept = int64_t{1} << 24;  // steps of a loop that keeps something of each
+
+// By carried value and dimension, how much larger it is after each step.
+using Growth = std::vector<std::vector<Expr>>;
+
+// What the types before a step, which grow so, and those after it say of the growth: the same where it is right.
+Growth growth_of(const Builder& b, const Region& region, const Var& step, const std::vector<ValueId>& before,
+                 const std::vector<ValueId>& after, const Growth& assumed) {
+  Growth found;
+  for (size_t i = 0; i < after.size(); ++i) {
+    const TensorType &x = b.type(before[i]), &y = b.type(after[i]);
+    const std::string both = to_string(x) + " before and " + to_string(y) + " after a step";
+    if (x.dtype != y.dtype || x.rank() != y.rank()) b.refuse("a value that is " + both);
+    found.emplace_back(x.rank(), Expr(0));
+    const bool is_asked = assumed.empty();
+    for (int d = 0; d < x.rank(); ++d) {
+      const Expr before_next = simplify(substitute(x.shape[d], {{step, Expr(step) + 1}}));
+      const Expr more = simplify(y.shape[d] - x.shape[d]);
+      const bool is_constant = is_known_equal(before_next, y.shape[d]);
+      found[i][d] = is_constant ? (is_asked ? Expr(0) : assumed[i][d]) : more;
+      if (is_constant) continue;
+      const bool is_growth = as_int(more) ? *as_int(more) > 0 : region.is_known_outside(more) && can_prove(more >= 0);
+      const bool may_be_equal = !as_int(more) && as_int(x.shape[d]).has_value() == as_int(y.shape[d]).has_value();
+      if (is_asked && is_growth) continue;
+      // Sizes that only a run knows may be the same, which the loop demands.
+      if (is_asked && may_be_equal) {
+        found[i][d] = Expr(0);
+        continue;
+      }
+      b.refuse("a value that " + std::string(as_int(more).value_or(1) < 0 ? "shrinks" : "grows") +
+               " by more than a number that is known before the loop: " + both +
+               "; begin with as much as it can become, and write into it");
+    }
+  }
+  return found;
+}
+
+bool grows(const std::vector<Expr>& growth) {
+  return std::any_of(growth.begin(), growth.end(), [](const Expr& more) { return !is_const_int(more, 0); });
+}
+
+}  // namespace
+
 std::vector<ValueId> emit_loop(
     Builder& b, const Expr& steps, ValueId condition, std::vector<ValueId> carried,
     const std::vector<int64_t>& reversed,
     const std::function<LoopStep(Region&, const Var& step, const std::vector<ValueId>&)>& body) {
-  Region region(b.import());
-  const Var step = region.add_step(steps);
-  std::vector<ValueId> before, outputs;
-  for (const ValueId id : carried) {
-    const Value& value = region.outside(id);
-    before.push_back(region.add_input(value.name, value.type));
+  Import& import = b.import();
+  const auto at_first = std::tuple(import.nodes, import.operators, import.items);
+  Growth growth;  // empty: nothing is known of it
+  LoopStep after;
+  Region::Result result;
+  bool is_growing = false;
+  for (bool is_found = false; !is_found;) {
+    std::tie(import.nodes, import.operators, import.items) = at_first;
+    Region region(import);
+    const Var step = region.add_step(steps);
+    std::vector<ValueId> before, outputs;
+    for (size_t i = 0; i < carried.size(); ++i) {
+      const Value& value = region.outside(carried[i]);
+      TensorType type = value.type;
+      for (int d = 0; d < type.rank() && i < growth.size(); ++d)
+        if (!is_const_int(growth[i][d], 0)) type.shape[d] = simplify(type.shape[d] + step * growth[i][d]);
+      before.push_back(region.add_input(value.name, type));
+    }
+    after = body(region, step, before);
+    const Growth next = growth_of(b, region, step, before, after.carried, growth);
+    is_growing = std::any_of(next.begin(), next.end(), grows);
+    is_found = !growth.empty() || !is_growing;
+    growth = next;
+    if (!is_found) continue;
+    region.keep_inputs(after.carried.size());
+    if (after.condition != no_value) outputs.push_back(after.condition);
+    outputs.insert(outputs.end(), after.carried.begin(), after.carried.end());
+    outputs.insert(outputs.end(), after.kept.begin(), after.kept.end());
+    result = region.finish(outputs);
   }
-  const LoopStep after = body(region, step, before);
   carried.resize(after.carried.size());
-  region.keep_inputs(carried.size());
-  if (after.condition != no_value) outputs.push_back(after.condition);
-  outputs.insert(outputs.end(), after.carried.begin(), after.carried.end());
-  outputs.insert(outputs.end(), after.kept.begin(), after.kept.end());
-  Region::Result result = region.finish(outputs);
+  const bool is_ended = after.condition != no_value, is_counted = is_ended && (is_growing || !after.kept.empty());
+  if (as_int(steps).value_or(0) > most_kept && !after.kept.empty())
+    b.refuse("results of each step of a loop that only its condition ends");
+  if (as_int(steps).value_or(0) > most_kept && is_growing)
+    b.refuse("a value that grows in a loop that only its condition ends; say how many steps there are at most");
   std::vector<ValueId> inputs{no_value};
-  if (after.condition != no_value) inputs[0] = condition == no_value ? emit_scalar(b, boolean, 1) : condition;
+  if (is_ended) inputs[0] = condition == no_value ? emit_scalar(b, boolean, 1) : condition;
   inputs.insert(inputs.end(), carried.begin(), carried.end());
   inputs.insert(inputs.end(), result.captured.begin(), result.captured.end());
+  std::vector<Expr> done;
+  if (is_counted) done.push_back(b.new_number({0, bounds_of(steps).high.value_or(DimensionBounds{}.high)}));
   std::vector<Graph> regions;
   regions.push_back(std::move(result.graph));
-  return b.emit_control("loop", std::move(inputs),
-                        attributes_of({{"steps", std::vector<Expr>{steps}},
-                                       {"carried", static_cast<int64_t>(carried.size())},
-                                       {"reversed", reversed}}),
-                        std::move(regions));
+  std::vector<ValueId> results = b.emit_control("loop", std::move(inputs),
+                                                attributes_of({{"steps", std::vector<Expr>{steps}},
+                                                               {"carried", static_cast<int64_t>(carried.size())},
+                                                               {"done", done},
+                                                               {"reversed", reversed}}),
+                                                std::move(regions));
+  for (size_t i = carried.size(); i < results.size() && is_counted; ++i)
+    results[i] = emit_slice(b, results[i], 0, Expr(0), done[0]);
+  return results;
 }
 
 ValueId emit_pick(Builder& b, ValueId x, int axis, const Expr& index) {

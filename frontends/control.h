@@ -24,6 +24,7 @@ class Region {
   Var add_step(const Expr& count);
   ValueId add_input(const std::string& name, const TensorType& type);
   const Value& outside(ValueId id) const { return graph_.values[id]; }  // of the graph before
+  bool is_known_outside(const Expr& e) const;                           // what it is made of
   // The last inputs that were added go again.
   void keep_inputs(size_t count) { import_.graph.inputs.resize(count); }
   // A value of the graph before, in the region: constants and known sizes are there, others become inputs.  A list:
@@ -58,7 +59,8 @@ struct LoopStep {
 };
 // `body`: emits a step, whose number is the symbol, in the region.  `condition`: bool[] or no_value.  `reversed`: that
 // the last step's part comes first in what is kept, by position; empty: of none.  Results: the carried values, then
-// what was kept.
+// what was kept of the steps that were done.  Carried values may grow by as much in each step, which is found by
+// running the body more than once.
 std::vector<ValueId> emit_loop(
     Builder& b, const Expr& steps, ValueId condition, std::vector<ValueId> carried,
     const std::vector<int64_t>& reversed,

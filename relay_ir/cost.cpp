@@ -76,7 +76,10 @@ Expr flops_of(const Graph& graph, const Node& node) {
       for (const Node& inner : region.nodes) flops = flops + flops_of(region, inner);
       most = max(most, flops);
     }
-    return simplify(is_loop(node) ? most * steps_of(node) : most);
+    if (!is_loop(node)) return simplify(most);
+    // Of a step in the middle, where they grow.
+    const Expr middle = floor_div(max(steps_of(node) - 1, Expr(0)), 2);
+    return simplify(substitute(most, {{node.regions[0].symbols.back(), middle}}) * steps_of(node));
   }
   if (is_item(node)) return 0;
   const OpCall call = make_call(graph, node);

@@ -64,7 +64,8 @@ bool is_true(const NDArray& condition) {
   return condition.get_int(0) != 0;
 }
 
-std::vector<NDArray> run_loop(const Node& node, const std::vector<NDArray>& arguments, const Substitution& symbols) {
+// Adds how many steps it did, where the loop has a variable for that.
+std::vector<NDArray> run_loop(const Node& node, const std::vector<NDArray>& arguments, Substitution& symbols) {
   const Graph& region = node.regions[0];
   const auto carried = static_cast<ptrdiff_t>(carried_by(node));
   const int64_t steps = number_of(steps_of(node), symbols);
@@ -84,6 +85,8 @@ std::vector<NDArray> run_loop(const Node& node, const std::vector<NDArray>& argu
     std::copy(results.begin(), results.begin() + carried, inputs.begin());
     kept.emplace_back(results.begin() + carried, results.end());
   }
+  for (const Expr& done : node.attributes.get_dims("done"))
+    symbols[Var::of(done)] = Expr(static_cast<int64_t>(kept.size()));
   std::vector<NDArray> outputs(inputs.begin(), inputs.begin() + carried);
   const size_t first = static_cast<size_t>(carried) + (has_condition ? 1 : 0);
   for (size_t i = first; i < region.outputs.size(); ++i) {
@@ -105,7 +108,7 @@ std::vector<NDArray> run_loop(const Node& node, const std::vector<NDArray>& argu
   return outputs;
 }
 
-std::vector<NDArray> run_node(const Node& node, const std::vector<NDArray>& arguments, const Substitution& symbols) {
+std::vector<NDArray> run_node(const Node& node, const std::vector<NDArray>& arguments, Substitution& symbols) {
   if (node.regions.empty()) return evaluate_op(*node.op, closed(node.attributes, symbols), arguments);
   if (is_loop(node)) return run_loop(node, arguments, symbols);
   return evaluate(node.regions[is_true(arguments[0]) ? 0 : 1], {arguments.begin() + 1, arguments.end()}, symbols);

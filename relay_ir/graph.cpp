@@ -121,6 +121,19 @@ const Expr& steps_of(const Node& loop) {
   return loop.attributes.get_dims("steps")[0];
 }
 
+Expr done_by(const Node& loop) {
+  const std::vector<Expr>& done = loop.attributes.get_dims("done");
+  return done.empty() ? simplify(max(steps_of(loop), Expr(0))) : done[0];
+}
+
+TensorType type_at_step(TensorType type, const Var& number, const Expr& step) {
+  for (Expr& dim : type.shape) {
+    const auto vars = as_int(dim) ? std::vector<Var>() : free_vars(dim);
+    if (std::find(vars.begin(), vars.end(), number) != vars.end()) dim = simplify(substitute(dim, {{number, step}}));
+  }
+  return type;
+}
+
 bool is_item(const Node& node) {
   return node.op->reads_number;
 }
@@ -131,6 +144,8 @@ const Expr& number_of(const Node& item) {
 std::vector<Var> numbers_read_by(const Graph& graph, const Node& node) {
   if (is_item(node) && number_of(node).kind() == NodeKind::Var) return {Var::of(number_of(node))};
   std::vector<Var> numbers;
+  if (is_loop(node))
+    for (const Expr& done : node.attributes.get_dims("done")) numbers.push_back(Var::of(done));
   if (!is_branch(node)) return numbers;
   for (const ValueId id : node.outputs) {
     for (const Expr& dim : graph.values[id].type.shape) {

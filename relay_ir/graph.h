@@ -105,6 +105,10 @@ bool is_loop(const Node& node);
 ValueId condition_of(const Node& loop);
 size_t carried_by(const Node& loop);
 const Expr& steps_of(const Node& loop);  // at most
+// How many were done: a variable that is known from the loop on, where it says so, or all.
+Expr done_by(const Node& loop);
+// The type of a value that a loop carries, which may grow with the number of the step: before this one.
+TensorType type_at_step(TensorType type, const Var& number, const Expr& step);
 // Of the node that reads a number: what it is from there on, a variable of its own or what it has to be equal to.
 bool is_item(const Node& node);
 const Expr& number_of(const Node& item);
@@ -147,8 +151,8 @@ struct Graph {
 // What the nodes of a region rely on beside what those around it do.
 std::vector<Equality> own_equalities(const Graph& region, const Graph& around);
 
-// The graph's symbols, then the numbers that its nodes read: items, and branches that read one for sizes of their
-// results whichever way they go.
+// The graph's symbols, then the numbers that its nodes read: items, loops that say how many steps were done, and
+// branches that read one for sizes of their results whichever way they go.
 std::vector<Var> variables_of(const Graph& graph);
 std::vector<Var> numbers_read_by(const Graph& graph, const Node& node);
 

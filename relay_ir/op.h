@@ -70,6 +70,7 @@ struct AttributeDef {
   AttributeValue default_value;  // its type is the attribute's type
   bool is_required = false;
   std::string doc;
+  bool is_number = false;  // of dimensions: it may be a variable that is known from the node on
 };
 
 // What passes may decide about a node: how it is computed, not what.
@@ -94,7 +95,7 @@ struct OpDef {
   int optional_inputs = 0;        // so many of the last may be absent
   bool takes_any_number = false;  // one input or more, which share the one name
   int regions = 0;                // of control flow, which takes any number of inputs, none too
-  bool reads_number = false;      // its attribute `number` may be a variable that is known from the node on
+  bool reads_number = false;      // an item
   std::vector<AttributeDef> attributes;
   std::vector<DecisionDef> decisions = {};
   OpFacts facts{};

@@ -172,24 +172,6 @@ std::vector<ValueId> import_sequence_map(Context& context, const std::string& na
   return sequences;
 }
 
-// What a step changes has one type.
-void require_carried(const Region& region, const std::vector<ValueId>& before, const std::vector<ValueId>& after,
-                     Context& context) {
-  for (size_t i = 0; i < after.size(); ++i) {
-    const TensorType &x = region.outside(before[i]).type, &y = context.type(after[i]);
-    if (x.dtype != y.dtype || x.rank() != y.rank()) {
-      context.refuse("a value that is " + to_string(x) + " before and " + to_string(y) + " after a step");
-    }
-    for (int d = 0; d < x.rank(); ++d) {
-      const auto m = as_int(x.shape[d]), n = as_int(y.shape[d]);
-      if ((m && n && *m != *n) || (m.has_value() != n.has_value()))
-        context.refuse("a value that grows: " + to_string(x) + " before and " + to_string(y) + " after a step");
-    }
-  }
-}
-
-constexpr int64_t most_kept = int64_t{1} << 24;  // steps of a loop that keeps something of each
-
 // As many steps as are known, or as there can be: then a condition ends the loop.
 std::vector<ValueId> import_loop(Context& context, const std::string& name, const Surroundings& around) {
   const Graph& graph = context.attribute_graph("body");
@@ -212,37 +194,21 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
     if (condition != no_value) context.refuse("sequences that grow while a condition of the run holds");
     return unroll_loop(context, name, around, graph, simplify(steps));
   }
-  const bool has_kept = graph.outputs.size() > carried_count + 1;
-  bool is_ended = condition != no_value;  // by a condition: the steps that were done are counted
-  if (has_kept) carried.push_back(emit_scalar(context, i64, 0));
-  std::vector<ValueId> results =
-      emit_loop(context, simplify(steps), condition, carried, {},
-                [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
-                  std::vector<ValueId> inputs{context.emit_sizes({step}, {}), emit_scalar(context, boolean, 1)};
-                  inputs.insert(inputs.end(), before.begin(), before.begin() + carried_count);
-                  const std::vector<ValueId> results = around.add_graph(graph, name, &region, inputs);
-                  require_tensors(results, context);
-                  LoopStep after;
-                  const Expr truth = context.known_truth(results[0]);
-                  const bool goes_on = truth.is_defined() && as_int(truth).value_or(0) != 0;
-                  if (!goes_on) after.condition = emit_reshape(context, results[0], {});
-                  if (goes_on && condition != no_value) after.condition = emit_scalar(context, boolean, 1);
-                  is_ended = is_ended || after.condition != no_value;
-                  after.carried.assign(results.begin() + 1, results.begin() + 1 + carried_count);
-                  after.kept.assign(results.begin() + 1 + carried_count, results.end());
-                  if (has_kept && is_ended) after.carried.push_back(context.emit_sizes({Expr(step) + 1}, {}));
-                  require_carried(region, carried, after.carried, context);
-                  if (has_kept && as_int(simplify(steps)).value_or(0) > most_kept)
-                    context.refuse("results of each step of a loop that only its condition ends");
-                  return after;
-                });
-  if (!has_kept || !is_ended) return results;
-  const ValueId done = results[carried_count];
-  results.erase(results.begin() + static_cast<ptrdiff_t>(carried_count));
-  const Expr count_done = context.emit_item(done);
-  for (size_t i = carried_count; i < results.size(); ++i)
-    results[i] = emit_slice(context, results[i], 0, Expr(0), count_done);
-  return results;
+  return emit_loop(context, simplify(steps), condition, carried, {},
+                   [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
+                     std::vector<ValueId> inputs{context.emit_sizes({step}, {}), emit_scalar(context, boolean, 1)};
+                     inputs.insert(inputs.end(), before.begin(), before.end());
+                     const std::vector<ValueId> results = around.add_graph(graph, name, &region, inputs);
+                     require_tensors(results, context);
+                     LoopStep after;
+                     const Expr truth = context.known_truth(results[0]);
+                     const bool goes_on = truth.is_defined() && as_int(truth).value_or(0) != 0;
+                     if (!goes_on) after.condition = emit_reshape(context, results[0], {});
+                     if (goes_on && condition != no_value) after.condition = emit_scalar(context, boolean, 1);
+                     after.carried.assign(results.begin() + 1, results.begin() + 1 + carried_count);
+                     after.kept.assign(results.begin() + 1 + carried_count, results.end());
+                     return after;
+                   });
 }
 
 std::vector<ValueId> import_scan(Context& context, const std::string& name, const Surroundings& around) {
@@ -288,7 +254,6 @@ std::vector<ValueId> import_scan(Context& context, const std::string& name, cons
                   LoopStep after;
                   after.carried.assign(results.begin(), results.begin() + carried_count);
                   after.kept.assign(results.begin() + carried_count, results.end());
-                  require_carried(region, carried, after.carried, context);
                   return after;
                 });
   for (size_t i = 0; i < kept_count; ++i) {

@@ -48,19 +48,19 @@ class Places {
   void place(ValueId id, const BufferUse& use) { at_[id] = use; }
 
   // Memory for a value twice, of which a loop's steps read one and write the other.
-  void place_twice(ValueId id) {
-    if (at_.count(id) == 0) at_[id] = plan_.add_temporary(stride(id) * 2);
+  void place_twice(ValueId id, const Expr& room) {
+    if (at_.count(id) == 0) at_[id] = plan_.add_temporary(stride(room) * 2);
   }
   // …the one of that number.
-  BufferUse one_of_two(ValueId id, const Expr& which) {
+  BufferUse one_of_two(ValueId id, const Expr& room, const Expr& which) {
     BufferUse use = at_.at(id);
-    use.offset = use.offset.plus(plan_.size_of(which * stride(id)));
+    use.offset = use.offset.plus(plan_.size_of(which * stride(room)));
     use.bytes = plan_.extent_of(storage_bytes(graph_.values[id]));
     return use;
   }
 
  private:
-  Expr stride(ValueId id) const { return floor_div(storage_bytes(graph_.values[id]) + 63, 64) * 64; }
+  static Expr stride(const Expr& room) { return floor_div(room + 63, 64) * 64; }
 
   // A view that no pass has folded is the same bytes with the view's shape.
   NDArray constant(ValueId id, int64_t offset) const {
@@ -102,7 +102,8 @@ class NetworkPlan {
         }
         continue;
       }
-      if (group.nodes.empty() && planned.is_carried(group.outputs[0])) places.place_twice(group.outputs[0]);
+      const auto room = planned.room.find(group.outputs[0]);
+      if (room != planned.room.end()) places.place_twice(room->first, room->second);
       const auto& [number, parameters] = planned.func_of[i];
       const ScheduledFunc& func = funcs_[number];
       const std::vector<ValueId> values = buffer_values(planned.graph, group);
@@ -142,7 +143,10 @@ class NetworkPlan {
     std::vector<BufferUse> used, kept;  // outside
     for (size_t i = 1 + carried.size(); i < node.inputs.size(); ++i) used.push_back(places.use(node.inputs[i]));
     for (size_t i = carried.size(); i < node.outputs.size(); ++i) kept.push_back(places.use(node.outputs[i]));
-    for (const ValueId id : carried) places.place_twice(id);
+    const auto one_of_two = [&](ValueId id, const Expr& which) {
+      return places.one_of_two(id, planned.room.at(id), which);
+    };
+    for (const ValueId id : carried) places.place_twice(id, planned.room.at(id));
     const bool has_condition = condition_of(node) != no_value;
     std::optional<BufferUse> condition;
     if (has_condition) condition = places.use(node.inputs[0]);
@@ -150,8 +154,8 @@ class NetworkPlan {
     std::vector<BufferUse> inputs, outputs;
     if (has_condition) outputs.push_back(plan_.add_temporary(1));
     for (const ValueId id : carried) {
-      inputs.push_back(places.one_of_two(id, read));
-      outputs.push_back(places.one_of_two(id, written));
+      inputs.push_back(one_of_two(id, read));
+      outputs.push_back(one_of_two(id, written));
     }
     inputs.insert(inputs.end(), used.begin(), used.end());
     const std::vector<int64_t>& reversed = node.attributes.get_ints("reversed");
@@ -165,8 +169,9 @@ class NetworkPlan {
     Places within(region, plan_, inputs, outputs);
     add(region, within);
     plan_.end_loop(loop, has_condition ? std::optional(outputs[0]) : std::nullopt);
+    for (const Var& asked : numbers_read_by(planned.graph, node)) plan_.add_set(node.name, asked, done, loop.counter);
     for (size_t i = 0; i < carried.size(); ++i)
-      places.place(node.outputs[i], places.one_of_two(carried[i], floor_mod(done, 2)));
+      places.place(node.outputs[i], one_of_two(carried[i], floor_mod(done, 2)));
   }
 
   const std::vector<ScheduledFunc>& funcs_;

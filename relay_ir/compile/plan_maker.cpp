@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "relay_ir/compile/over_steps.h"
 #include "relay_ir/cost.h"
 #include "runtime/memory.h"
 #include "schedule/tree.h"
@@ -80,9 +81,14 @@ BufferUse PlanMaker::add_output(const std::string& name, const TensorType& type,
           size_of(bytes_of(type.dtype, type.shape))};
 }
 
+Expr PlanMaker::most_in_loops(Expr e) const {
+  for (size_t i = around_.size(); i-- > 0;) e = most_over(e, around_[i].number, around_[i].last);
+  return e;
+}
+
 BufferUse PlanMaker::add_temporary(const Expr& bytes) {
   const int next = static_cast<int>(plan_.steps.size());
-  plan_.tensors.push_back({extent_of(bytes), next, next, -1});
+  plan_.tensors.push_back({extent_of(most_in_loops(bytes)), next, next, -1});
   return {Storage::arena, static_cast<uint32_t>(plan_.tensors.size() - 1), 0, plan_.tensors.back().bytes};
 }
 
@@ -130,7 +136,7 @@ void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, co
     }
     // Of a worker's, or of all blocks' of a grid.
     const Expr workers = target_.backend->launch_of ? kernel.tasks : Expr(1);
-    step.workspace_bytes = extent_of(here(kernel.workspace_bytes * workers));
+    step.workspace_bytes = extent_of(most_in_loops(here(kernel.workspace_bytes * workers)));
     if (operations > 0) {
       constexpr int64_t whole = 1 << 10;
       const double share = smallest(here(flops_of(kernel.func))) / operations * whole;
@@ -243,6 +249,23 @@ void PlanMaker::add_read(const std::string& name, const BufferUse& x, const Expr
   plan_.steps.push_back(std::move(place));
 }
 
+void PlanMaker::add_set(const std::string& name, const Var& number, const Expr& value, uint32_t counter) {
+  if (announced_.count(number) == 0) announce(number);
+  announced_.erase(number);
+  Step set;
+  set.kind = StepKind::set;
+  set.name = "node `" + name + "`";
+  set.parameters = {size_of(value)};
+  set.counter = static_cast<uint32_t>(counters_.at(number));
+  plan_.counters[set.counter] = plan_.counters[counter];
+  Step place = set;
+  place.kind = StepKind::place;
+  place.parameters.clear();
+  plan_.steps.push_back(std::move(set));
+  add_known_checks();
+  plan_.steps.push_back(std::move(place));
+}
+
 PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& number, const Var& done, const Expr& steps,
                                          const std::optional<BufferUse>& condition) {
   const auto at = static_cast<uint32_t>(plan_.steps.size());
@@ -259,6 +282,7 @@ PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& num
   plan_.counters.push_back(is_of_dimensions ? step.tasks
                                             : Size(bounds_of(steps).high.value_or(DimensionBounds{}.high)));
   plan_.steps.push_back(std::move(step));
+  around_.push_back({number, simplify(max(steps - 1, Expr(0)))});
   return {at, counter, {}};
 }
 
@@ -273,6 +297,7 @@ void PlanMaker::end_loop(Control loop, const std::optional<BufferUse>& condition
   if (condition) step.buffers = {until(static_cast<int>(at), *condition)};
   plan_.steps.push_back(std::move(step));
   plan_.steps[loop.step].target = at + 1;
+  around_.pop_back();
   loops_.emplace_back(loop.step, at);
 }
 

@@ -31,6 +31,7 @@ class PlanMaker {
     return constants_.add(name, original, layouts);
   }
   // Memory that lives from the first to the last step that uses it; through a loop that both lie on different sides of.
+  // Of what grows with the steps of loops around it, as much as the largest takes.
   BufferUse add_temporary(const Expr& bytes);
 
   // The kernels of a Func, which together move so many bytes.  `parameters`: what its parameters are here.  `use`:
@@ -53,6 +54,8 @@ class PlanMaker {
   void announce(const Var& number);
   // `number`: what is in `x`, from there on (ops/control.cpp, item).
   void add_read(const std::string& name, const BufferUse& x, const Expr& number);
+  // `number` is `value` from there on, at most what the counter can be.
+  void add_set(const std::string& name, const Var& number, const Expr& value, uint32_t counter);
   // In expressions, `number` is the step's within the loop, and `done` that of all steps behind it.
   Control begin_loop(const std::string& name, const Var& number, const Var& done, const Expr& steps,
                      const std::optional<BufferUse>& condition);
@@ -69,6 +72,7 @@ class PlanMaker {
   bool is_known(const Expr& e) const;
   TensorInfo info(const std::string& name, const TensorType& type) const;
   double smallest(const Expr& e) const;
+  Expr most_in_loops(Expr e) const;
   BufferUse until(int step, BufferUse use);
   void keep_through_loops();
 
@@ -76,9 +80,14 @@ class PlanMaker {
   std::vector<Var> symbols_;
   ConstantPool& constants_;
   Counters counters_;
-  std::unordered_set<Var> announced_;       // numbers that are still to be read
-  std::vector<Equality> unknown_;           // made of such
-  int branches_ = 0;                        // around the next step
+  std::unordered_set<Var> announced_;  // numbers that are still to be read
+  std::vector<Equality> unknown_;      // made of such
+  int branches_ = 0;                   // around the next step
+  struct Steps {
+    Var number;
+    Expr last;
+  };
+  std::vector<Steps> around_;               // loops around the next step, outer ones first
   std::vector<std::pair<int, int>> loops_;  // their first and last steps, inner ones first
   Plan plan_;
 };

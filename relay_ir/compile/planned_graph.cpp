@@ -5,6 +5,7 @@
 #include "relay_ir/compile/layout.h"
 #include "relay_ir/compile/merge_axes.h"
 #include "relay_ir/compile/name_extents.h"
+#include "relay_ir/compile/over_steps.h"
 #include "relay_ir/compile/plan_maker.h"
 #include "relay_ir/in_place.h"
 #include "targets/backend.h"
@@ -34,6 +35,9 @@ void copy_carried(PlannedGraph& planned) {
         const ValueId from = control->inputs[1 + i];
         const Value value = planned.graph.values[from];
         copies.push_back(planned.graph.add_value(value.name, value.type));
+        const Graph& region = control->regions[0];
+        planned.room[copies.back()] = most_over(storage_bytes(region.values[region.inputs[i]]), region.symbols.back(),
+                                                max(steps_of(*control), Expr(0)));
         planned.aliases.root.push_back(copies.back());
         planned.aliases.offset.emplace_back(0);
         if (!is_const_int(storage_bytes(value), 0))
@@ -106,12 +110,6 @@ const Node* control_of(const Graph& graph, const Group& group) {
   if (group.nodes.size() != 1) return nullptr;
   const Node& node = graph.nodes[group.nodes[0]];
   return node.regions.empty() && !is_item(node) ? nullptr : &node;
-}
-
-bool PlannedGraph::is_carried(ValueId copy) const {
-  return std::any_of(carried.begin(), carried.end(), [&](const auto& of_loop) {
-    return std::find(of_loop.second.begin(), of_loop.second.end(), copy) != of_loop.second.end();
-  });
 }
 
 PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& in_place) {

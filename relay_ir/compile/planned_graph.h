@@ -25,9 +25,8 @@ struct PlannedGraph {
   std::vector<FuncUse> func_of;
   std::map<std::string, std::vector<PlannedGraph>> regions;  // by node
   std::map<std::string, std::vector<ValueId>> carried;       // by loop: copies of what it carries into its first step
+  std::unordered_map<ValueId, Expr> room;                    // of these copies: bytes of the largest that they become
   std::unordered_map<ValueId, int64_t> alignment;            // of values that begin elsewhere than others: bytes
-
-  bool is_carried(ValueId copy) const;
 };
 
 // The node of control flow that the group is; null: another group.

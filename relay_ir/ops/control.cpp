@@ -6,8 +6,10 @@
 //   loop    a region is computed again and again.  Inputs: a condition or none, the carried values as they are before
 //           the first step, then what the region uses besides.  The region takes the carried values and what it uses,
 //           and gives: whether there is another step, if there is a condition; the carried values after the step; then
-//           what is kept of each step.  Its last symbol is the number of the step.  Results: the carried values after
-//           the last step, then what was kept, one step after the other; of steps that were not done it is anything.
+//           what is kept of each step.  Its last symbol is the number of the step, with which carried values may grow:
+//           one is of type T(step) before a step and T(step + 1) behind it, T(0) where it comes from.  Results: the
+//           carried values after the last step, of type T(steps), or T(done) where `done` is a variable for how many
+//           were done; then what was kept, one step after the other; of steps that were not done it is anything.
 //   pick    what one position along an axis holds: how a step of a loop reads what it works on.
 //   item    a number that a run has computed becomes a size.  Its attribute `number` is a variable that nothing before
 //           knows, or an expression to which the run makes sure it is equal.  It has no results: what comes after it
@@ -45,15 +47,23 @@ bool is_same_in(const Graph& region, const Expr& a, const Expr& b) {
   return is_known_equal(as_known_equal(a, region.equalities), as_known_equal(b, region.equalities));
 }
 
-// The region's inputs are those of the node from `first` on.
-void require_inputs(const OpCall& c, const Graph& region, size_t first) {
+// The region's inputs are those of the node from `first` on; `type_of`: what they are when it begins.
+template <class F>
+void require_inputs(const OpCall& c, const Graph& region, size_t first, F&& type_of) {
   c.require(region.inputs.size() + first == std::max(c.inputs.size(), first),
             "the region takes " + std::to_string(region.inputs.size()) + " values, not those that are given");
   for (size_t i = 0; i < region.inputs.size(); ++i) {
     c.require(c.has_input(first + i), "a value that a region takes is missing");
-    require_same(c, c.inputs[first + i], region.values[region.inputs[i]].type, region.equalities,
+    require_same(c, c.inputs[first + i], type_of(region.values[region.inputs[i]].type), region.equalities,
                  "a region's input is");
   }
+}
+
+bool depends_on(const TensorType& type, const Var& number) {
+  return std::any_of(type.shape.begin(), type.shape.end(), [&](const Expr& dim) {
+    const auto vars = free_vars(dim);
+    return std::find(vars.begin(), vars.end(), number) != vars.end();
+  });
 }
 
 void require_condition(const OpCall& c, const TensorType& type) {
@@ -72,7 +82,8 @@ OpDef branch_op() {
   op.infer = [](const OpCall& c) {
     c.require(c.has_input(0), "the condition is missing");
     require_condition(c, c.inputs[0]);
-    for (const Graph& region : c.regions) require_inputs(c, region, 1);
+    const auto as_it_is = [](const TensorType& type) { return type; };
+    for (const Graph& region : c.regions) require_inputs(c, region, 1, as_it_is);
     std::vector<TensorType> types = output_types(c.regions[0]);
     const std::vector<TensorType> others = output_types(c.regions[1]);
     c.require(types.size() == others.size(), "both regions have as many results");
@@ -98,16 +109,19 @@ OpDef loop_op() {
   op.regions = 1;
   op.attributes = {{"steps", Dims{}, true, "how many there are at most"},
                    {"carried", int64_t{0}, true, "how many values are carried from step to step"},
+                   {"done", Dims{}, false, "a variable for how many are done; empty: all, or nobody asks", true},
                    {"reversed", Ints{}, false, "of what is kept, whether the last step's comes first; empty: of none"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) {
     const Graph& region = c.regions[0];
-    const Dims& steps = c.attributes.get_dims("steps");
+    const Dims &steps = c.attributes.get_dims("steps"), &done = c.attributes.get_dims("done");
     const int64_t carried = c.attributes.get_int("carried");
     c.require(steps.size() == 1 && as_int(steps[0]).value_or(0) >= 0, "steps are one number");
-    require_inputs(c, region, 1);
-    c.require(carried >= 0 && static_cast<size_t>(carried) <= region.inputs.size(), "carried values are inputs");
+    c.require(done.empty() || (done.size() == 1 && done[0].kind() == NodeKind::Var), "what is done is one variable");
     c.require(!region.symbols.empty(), "the region has a symbol for the number of the step");
+    const Var number = region.symbols.back();
+    require_inputs(c, region, 1, [&](const TensorType& type) { return type_at_step(type, number, 0); });
+    c.require(carried >= 0 && static_cast<size_t>(carried) <= region.inputs.size(), "carried values are inputs");
     const bool has_condition = c.has_input(0);
     if (has_condition) require_condition(c, c.inputs[0]);
     std::vector<TensorType> types = output_types(region);
@@ -118,17 +132,17 @@ OpDef loop_op() {
     c.require(reversed.empty() || reversed.size() + first + static_cast<size_t>(carried) == types.size(),
               "reversed says something of all that is kept");
     types.erase(types.begin(), types.begin() + static_cast<ptrdiff_t>(first));
-    for (const Value& value : region.values) {
-      for (const Expr& dim : value.type.shape) {
-        const auto vars = free_vars(dim);
-        c.require(std::find(vars.begin(), vars.end(), region.symbols.back()) == vars.end(),
-                  "`" + value.name + "` has another size in each step: " + to_string(value.type));
-      }
-    }
     for (size_t i = 0; i < types.size(); ++i) {
       if (i < static_cast<size_t>(carried)) {
-        require_same(c, c.inputs[1 + i], types[i], region.equalities, "a carried value is before and after a step");
+        const TensorType& before = region.values[region.inputs[i]].type;
+        require_same(c, type_at_step(before, number, Expr(number) + 1), types[i], region.equalities,
+                     "a carried value is before and after a step");
+        types[i] = c.inputs[1 + i];
+        if (!depends_on(before, number)) continue;
+        c.require(!has_condition || !done.empty(), "what grows until a condition ends it needs `done`");
+        types[i] = type_at_step(before, number, done.empty() ? simplify(max(steps[0], Expr(0))) : done[0]);
       } else {
+        c.require(!depends_on(types[i], number), "what is kept has another size in each step: " + to_string(types[i]));
         types[i].shape.insert(types[i].shape.begin(), steps[0]);
       }
     }
@@ -201,7 +215,7 @@ OpDef item_op() {
   op.doc = "The only element as a number that what comes after it may have as a size, or must be equal to one.";
   op.input_names = {"x"};
   op.reads_number = true;
-  op.attributes = {{"number", Dims{}, true, "a variable for it, within its bounds; or what it has to be"}};
+  op.attributes = {{"number", Dims{}, true, "a variable for it, within its bounds; or what it has to be", true}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     c.require(c.inputs[0].dtype == i64 || c.inputs[0].dtype == i32, "a number is i32 or i64");

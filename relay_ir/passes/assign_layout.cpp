@@ -14,6 +14,7 @@
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "targets/analysis/lanes.h"
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/text/printer.h"
 
@@ -111,6 +112,20 @@ class LayoutAssignment {
     return std::gcd(out / groups, block_) * 4 >= block_ && in / groups > 1 && out / groups > 1;
   }
 
+  // A window's sums for so few filters that vectors of neighbours along the map's rows are better filled: at least
+  // twice as well as vectors of filters.
+  bool has_few_filters(const Node& node, const Linear& form) {
+    if (form.groups != 1 || !may_take_words(node) || graph_.values[node.inputs[0]].type.dtype != f32) return false;
+    const auto is_window = [](const AxisUse& use) { return use.kind == AxisUse::Kind::window && use.size > 1; };
+    const std::vector<AxisUse> data = axes_of(graph_, node)[0];
+    if (std::none_of(data.begin() + 2, data.end(), is_window) || data.back().stride != 1) return false;
+    const TensorType& type = graph_.values[node.outputs[0]].type;
+    const auto row = as_int(type.shape.back());
+    const int lanes = static_cast<int>(block_);
+    return 2 * analysis::share_of_lanes(shape(node.outputs[0])[1], lanes) <=
+           (row ? analysis::share_of_lanes(*row, lanes) : 1);
+  }
+
   // Every output element comes from input elements of its own channel, or of whole blocks, and of its own image.
   bool keeps_channels(const Node& node) {
     if (node.op->kind != OpKind::elementwise && node.op->kind != OpKind::injective &&
@@ -202,7 +217,8 @@ class LayoutAssignment {
   // Whether the node is as well off with blocked inputs.
   bool reads_blocks(const Node& node) {
     if (count_blocked_inputs(node) == 0) return false;
-    if (const auto form = convolution(node)) return !is_blocked_[node.inputs[1]] && is_blockable(node, *form);
+    if (const auto form = convolution(node))
+      return !is_blocked_[node.inputs[1]] && is_blockable(node, *form) && !has_few_filters(node, *form);
     if (node.outputs.size() != 1 || !keeps_channels(node)) return false;
     return is_blocked_[node.outputs[0]] || node.op->kind == OpKind::reduction;
   }

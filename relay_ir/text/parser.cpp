@@ -362,7 +362,7 @@ class GraphParser : public ParserBase {
       std::vector<Expr> dims;
       expect("[", "before the dimensions");
       while (!at("]")) {
-        dims.push_back(op.reads_number ? parse_number() : parse_dimension());
+        dims.push_back(def->is_number ? parse_number() : parse_dimension());
         if (!accept(",")) break;
       }
       expect("]", "after the dimensions");
@@ -383,7 +383,7 @@ class GraphParser : public ParserBase {
     }
   }
 
-  // What an item reads: a variable that is new, with its bounds, or a dimension.
+  // What a run says there: a variable that is new, with its bounds, or a dimension.
   Expr parse_number() {
     if (token().kind != TokenKind::name || symbols_.count(std::string(token().value))) {
       const Expr known = parse_dimension();

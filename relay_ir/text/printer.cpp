@@ -108,8 +108,7 @@ std::string constant_hash(const NDArray& array) {
 namespace {
 
 // With its bounds where it is a variable of its own.
-std::string number_text(const Graph& graph, const Node& item) {
-  const Expr& number = number_of(item);
+std::string number_text(const Graph& graph, const Expr& number) {
   if (number.kind() != NodeKind::Var) return tw::to_text(number);
   const Var var = Var::of(number);
   const bool is_symbol = std::find(graph.symbols.begin(), graph.symbols.end(), var) != graph.symbols.end();
@@ -153,7 +152,9 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
       const AttributeValue& value = node.attributes.all().at(def.name);
       if (is_default(def, value)) continue;
       attributes += (attributes.empty() ? "" : ", ") + quote_name(def.name) + " = " +
-                    (is_item(node) ? "[" + number_text(graph, node) + "]" : attribute_text(value));
+                    (def.is_number ? list_text(std::get<std::vector<Expr>>(value),
+                                               [&](const Expr& number) { return number_text(graph, number); })
+                                   : attribute_text(value));
     }
     if (!attributes.empty()) text += " {" + attributes + "}";
     if (!node.decisions.empty()) text += " decided " + syntax::quote_string(tw::to_text(node.decisions));

@@ -46,6 +46,9 @@ std::optional<size_t> next_step(std::span<const Step> steps, size_t i, std::span
       fail(failed_read(step, *number, low, high));
       return steps.size();
     }
+    case StepKind::set:
+      counter = step.parameters[0].at({}, counters);
+      return i + 1;
     case StepKind::place: {
       const std::optional<bool> is_placed = place();
       if (!is_placed) return std::nullopt;

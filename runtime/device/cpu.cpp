@@ -347,10 +347,11 @@ class CpuProgram final : public Program {
 
   std::optional<bool> place(Team& team, int w, Worker& worker, const StepCode& code) {
     const size_t counter = code.step.counter;
-    if (!placing_.places_any(counter)) return true;
+    if (!placing_.places_any(counter) && !code.has_barrier) return true;
     if (w != 0) {
       if (!hear(team, w)) return std::nullopt;
     } else {
+      if (code.has_barrier) (void)meet(team, w);
       try {
         placing_.place(counter, worker.counters, workers_.size(), code_->placed);
       } catch (const Error& error) {

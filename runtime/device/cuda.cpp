@@ -263,7 +263,9 @@ class CudaProgram final : public Program {
   }
 
   bool place(const Step& step) {
-    if (placing_.places_any(step.counter)) placing_.place(step.counter, counters_, 1, code_->placed);
+    if (!placing_.places_any(step.counter)) return true;
+    code_->synchronize("run the kernels before `" + step.name + "`");  // that may still use what was there
+    placing_.place(step.counter, counters_, 1, code_->placed);
     return true;
   }
 

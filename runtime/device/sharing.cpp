@@ -76,7 +76,7 @@ void place_barriers(const Plan& plan, Sharing& sharing) {
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
     if (meets[i]) all_on_worker_0 &= is_serial, spared = true, is_first = false;
-    if (step.kind == StepKind::check || step.kind == StepKind::place) continue;
+    if (step.kind == StepKind::check || step.kind == StepKind::set) continue;
     if (!is_kernel(step)) {
       if (i >= range_end && goes_elsewhere(step)) {
         range_end = step.target;
@@ -85,8 +85,9 @@ void place_barriers(const Plan& plan, Sharing& sharing) {
         is_serial = all_on_worker_0;
         for (size_t k = i; k < range_end; ++k) is_serial = is_serial && !sharing.is_shared[k];
       }
-      if (step.buffers.empty()) continue;
-      // Worker 0 reads what others may have written, and the others wait for what it says.
+      if (step.buffers.empty() && step.kind != StepKind::place) continue;
+      // Worker 0 reads what others may have written, or gives memory that they may still use, and the others wait for
+      // what it says.
       sharing.has_barrier[i] = !all_on_worker_0;
       all_on_worker_0 = true, spared = false, is_first = false;
       continue;

@@ -71,10 +71,11 @@ struct BufferUse {
 //   repeat   adds 1 to the counter; goes to `target`, behind its `loop`, where there is another step to do
 //   read     sets the counter to the integer in buffer 0, of 4 or 8 bytes; ends the run with Error(input) where it is
 //            not from the first to the second of its parameters; `kernel` says what it is
+//   set      sets the counter to its parameter
 //   place    gives memory to the tensors and outputs whose sizes depend on the counter, and on none that is read later
 // A loop does as many steps as `tasks` says, and none after its condition is false.  Its counter is the number of the
 // step within, and how many were done behind it.  A condition is buffer 0 where there is one: a byte, 0 is false.
-enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check, read, place };
+enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check, read, place, set };
 
 // Of thread blocks, in each direction, that every GPU since compute capability 5.0 launches.
 inline constexpr std::array<int64_t, 3> most_blocks = {INT32_MAX, 65535, 65535};
@@ -117,7 +118,7 @@ struct Plan {
   std::vector<Symbol> symbols;         // none: the plan is not open, and every Size is known
   std::vector<EqualSizes> equalities;  // of an open plan
   std::vector<ArenaTensor> tensors;    // of an open plan: what shares the arena; of others: what is placed in the run
-  std::vector<Size> counters;          // by number: the steps that a loop does at most, or the most that is read
+  std::vector<Size> counters;          // by number: the steps that a loop does at most, or the most that is read or set
   std::vector<Step> steps;
   std::map<std::string, std::string> metadata;  // compiler version, model name, …
 };

@@ -108,7 +108,7 @@ void write_step(ByteWriter& out, const Step& step) {
 Step read_step(ByteReader& in) {
   Step step;
   const auto kind = in.get<uint8_t>();
-  if (kind > static_cast<uint8_t>(StepKind::place)) in.fail("an unknown kind of step");
+  if (kind > static_cast<uint8_t>(StepKind::set)) in.fail("an unknown kind of step");
   step.kind = static_cast<StepKind>(kind);
   step.target = in.get<uint32_t>();
   step.counter = in.get<uint32_t>();
@@ -317,6 +317,16 @@ class ControlCheck {
     if (never_ == 0 && most_.empty()) steps_[step] = {0};
   }
 
+  bool is_within(const Size& size, int64_t most) const {
+    if (never_ > 0) return true;
+    try {
+      const Size::Range range = size.range(most_);
+      return range.low >= 0 && range.high <= most;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
   void check(size_t begin, size_t end, int depth) {
     if (depth > deepest) return fail(begin, "loops and branches lie too deep in each other");
     for (size_t i = begin; i < end && problem_.empty();) i = check_step(i, end, depth);
@@ -337,6 +347,13 @@ class ControlCheck {
         if (!number.bytes.is_known() || (number.bytes != 4 && number.bytes != 8)) fail(i, "it reads no number");
       for (const Size& bound : step.parameters)
         if (!bound.is_known()) fail(i, "its bounds are not known");
+      return i + 1;
+    }
+    if (step.kind == StepKind::set) {
+      if (step.counter >= most_.size() || step.parameters.size() != 1 || !step.buffers.empty() ||
+          step.workspace_bytes != 0)
+        return fail(i, "it has no counter"), end;
+      if (!is_within(step.parameters[0], most_[step.counter])) fail(i, "it sets a counter to more than it can be");
       return i + 1;
     }
     const bool has_condition = step.buffers.size() == 1 && step.buffers[0].bytes == 1;

@@ -5,6 +5,7 @@
 
 #include "runtime/memory.h"
 #include "runtime/ndarray.h"
+#include "targets/analysis/lanes.h"
 #include "targets/analysis/templates.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
@@ -45,6 +46,21 @@ int64_t block_along(const Schedule& schedule, const Buffer& buffer, size_t axis,
   return lanes;
 }
 
+// The filters of such a window are so few that they fill less of their vectors than half of what a row of results does
+// of its own: then vectors are of neighbours along the row, which are read as they lie.
+bool has_few_filters(const BlockAnalysis& analysis, const Access& read, int lanes) {
+  if (read.buffer->dtype != f32) return false;  // words of small elements are along channels
+  int64_t filters = 1;
+  Var row;
+  for (const Var& v : analysis.spatial()) {
+    if (!read.uses(v)) filters *= analysis.extent(v);
+    if (uses_var(read.indices.back(), v)) row = v;
+  }
+  if (!row.is_defined() || unit_stride(read, row, analysis.iters, lanes) != 1) return false;
+  const double of_row = analysis.is_open(row) ? 1 : share_of_lanes(analysis.extent(row), lanes);
+  return 2 * share_of_lanes(filters, lanes) <= of_row;
+}
+
 // A product sums over this axis of the intermediate, whole blocks of it, and over a window of the others: what it reads
 // of the axis for one window position is one line when it is blocked, and a line for each element when it is not.
 bool is_summed_in_windows(const Schedule& schedule, const Buffer& buffer, size_t axis, int lanes) {
@@ -54,6 +70,7 @@ bool is_summed_in_windows(const Schedule& schedule, const Buffer& buffer, size_t
     if (analysis.block_class != BlockClass::contraction || analysis.reduce().size() < 2) return false;
     for (const Access& read : analysis.reads) {
       if (read.buffer != buffer) continue;
+      if (has_few_filters(analysis, read, lanes)) return false;
       for (const Var& k : analysis.reduce())
         if (read.indices[axis].get() == k.get()) return analysis.extent(k) % lanes == 0;
     }

@@ -1,8 +1,8 @@
 // Reductions that are no contraction with a broadcast operand: sums, extrema, pooling, depthwise convolution, dot
 // products.
 //
-// Over a spatial axis that is contiguous in memory the lanes are independent results.  Where only the reduced axis is
-// contiguous, each lane makes a partial result (rfactor), and a second block joins them.
+// Over a spatial axis that is contiguous in memory the lanes are independent results, whose data may be gathered. Where
+// only the reduced axis is contiguous, each lane makes a partial result (rfactor), and a second block joins them.
 #include <algorithm>
 
 #include "targets/cpu/contraction_match.h"
@@ -24,8 +24,10 @@ bool moves_by_zero_or_one(const BlockAnalysis& analysis, const Var& v, int granu
 
 // Weights that move with the vector axis, but not by one element (a depthwise filter [c, 1, kh, kw]), become vectors.
 void pack_filters(Schedule& schedule, const BlockAnalysis& analysis, const Var& axis, int lanes) {
+  std::vector<Buffer> packed;  // a table may be read several times
   for (const Access& read : analysis.reads) {
     if (!read.buffer->is_constant || !read.uses(axis)) continue;
+    if (std::find(packed.begin(), packed.end(), read.buffer) != packed.end()) continue;
     if (unit_stride(read, axis, analysis.iters, lanes) == 1) continue;
     const int dimension = dimension_of(read, axis);
     if (dimension < 0) continue;
@@ -35,6 +37,7 @@ void pack_filters(Schedule& schedule, const BlockAnalysis& analysis, const Var& 
       if (static_cast<int>(d) != dimension) map.to.push_back(map.from[d]);
     map.to.push_back(floor_mod(map.from[dimension], lanes));
     schedule.transform_layout(read.buffer->name, map);
+    packed.push_back(read.buffer);
   }
 }
 
@@ -177,6 +180,15 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   share_out(schedule, parallel);
 }
 
+// Where the element lies is read from memory.
+bool is_looked_up(const Access& read) {
+  return std::any_of(read.indices.begin(), read.indices.end(), [](const Expr& index) {
+    bool has_load = false;
+    visit(index, [&](const Load&) { has_load = true; });
+    return has_load;
+  });
+}
+
 // Lanes are partial results along the reduced axis; the results' own loops are shared out.
 void schedule_over_reduced(Schedule& schedule, const BlockRef& block, const Var& axis, int lanes,
                            const Target& target) {
@@ -263,16 +275,21 @@ bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
   if (analysis.block_class != BlockClass::reduction && analysis.block_class != BlockClass::contraction) return false;
   const int lanes = compute_lanes(analysis.write.buffer->dtype, target);
   const std::vector<Var> spatial = analysis.spatial();
-  for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
-    if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;
-    const bool is_filter_only = std::all_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
-      const auto stride = unit_stride(read, *v, analysis.iters, lanes);
-      return (stride && *stride >= 0 && *stride <= largest_stride) || read.buffer->is_constant;
-    });
-    if (!is_filter_only) continue;
-    schedule_over_spatial(schedule, block, *v, lanes, target);
-    return true;
-  }
+  const auto is_vector = [&](const Access& read, const Var& v) {
+    const auto stride = unit_stride(read, v, analysis.iters, lanes);
+    return (stride && *stride >= 0 && *stride <= largest_stride) || read.buffer->is_constant;
+  };
+  const auto schedule_over_results = [&](const auto& is_readable) {
+    for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
+      if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;
+      const auto& reads = analysis.reads;
+      if (!std::all_of(reads.begin(), reads.end(), [&](const Access& read) { return is_readable(read, *v); })) continue;
+      schedule_over_spatial(schedule, block, *v, lanes, target);
+      return true;
+    }
+    return false;
+  };
+  if (schedule_over_results(is_vector)) return true;
   const std::vector<Var> reduce = analysis.reduce();
   for (auto v = reduce.rbegin(); v != reduce.rend(); ++v) {
     if (analysis.extent(*v) < 2 * lanes || !moves_by_zero_or_one(analysis, *v, static_cast<int>(analysis.extent(*v))))
@@ -280,6 +297,9 @@ bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
     schedule_over_reduced(schedule, block, *v, lanes, target);
     return true;
   }
+  // What tables say to read is gathered, for several rows by one look at the tables.
+  if (schedule_over_results([&](const Access& read, const Var& v) { return is_vector(read, v) || is_looked_up(read); }))
+    return true;
   // Neither: results are shared out, each computed alone.
   std::vector<LoopRef> outer;
   for (const Var& v : spatial)

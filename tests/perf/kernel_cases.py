@@ -233,6 +233,37 @@ def mobile() -> Iterator[Case]:
     yield from convs("shufflenet_v2", 1, ((58, 58, 28), (116, 116, 14), (232, 232, 7), (464, 1024, 7)))
 
 
+def conv_transpose(network, channels, filters, kernel, size, stride, pad=0, groups=1) -> Case:
+    output = (size - 1) * stride + kernel - 2 * pad
+    name = f"{size}x{size}x{channels}-{filters}-{kernel}x{kernel}s{stride}" + f"g{groups}" * (groups > 1)
+    return case(
+        f"conv_transpose/{network}/{name}",
+        "compute",
+        2.0 * size * size * channels * (filters // groups) * kernel**2,
+        "ConvTranspose",
+        {"x": (1, channels, size, size)},
+        {"w": (channels, filters // groups, kernel, kernel), "b": (filters,)},
+        (1, filters, output, output),
+        pads=[pad] * 4,
+        strides=[stride, stride],
+        group=groups,
+    )
+
+
+def transposed() -> Iterator[Case]:
+    for channels, filters, size in ((512, 256, 14), (256, 128, 28), (128, 64, 56)):
+        yield conv_transpose("unet", channels, filters, 2, size, 2)
+    yield conv_transpose("pose", 256, 256, 4, 16, 2, 1)
+    yield conv_transpose("gan", 64, 3, 4, 64, 2, 1)
+    yield conv_transpose("dla", 64, 64, 4, 28, 2, 1, groups=64)
+    yield conv_transpose("fcn8s", 21, 21, 16, 28, 8, 4, groups=21)
+
+
+def heads() -> Iterator[Case]:
+    """Maps of depth, flow and colours from a window of many channels."""
+    yield from convs("head", 3, ((32, 1, 112), (64, 1, 56), (128, 2, 55), (64, 3, 128)))
+
+
 def other_convolutions() -> Iterator[Case]:
     rows = ((3, 64, 224), (64, 64, 224), (64, 128, 112), (128, 128, 112), (128, 256, 56), (256, 256, 56))
     yield from convs("vgg16", 3, (*rows, (256, 512, 28), (512, 512, 28), (512, 512, 14)))
@@ -297,6 +328,21 @@ def gather(name: str, words: int, width: int, tokens: int) -> Case:
     return Case(f"gather/{name}/{words}x{width}-{tokens}", "copy", 0, 8 * tokens * width, model)
 
 
+def resize(network: str, channels: int, size: int, output: int) -> Case:
+    """Bilinear, as decoders of segmentation networks have it."""
+
+    def model():
+        sizes = numpy_helper.from_array(np.array([1, channels, output, output], np.int64), "sizes")
+        values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, channels, size, size))]
+        result = helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, channels, output, output))
+        node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear")
+        graph = helper.make_graph([node], "Resize", values, [result], [sizes])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+    name, elements = f"resize/{network}/{size}x{size}x{channels}-{output}x{output}", channels * output**2
+    return Case(name, "copy", 6 * elements, 4 * (channels * size**2 + elements), model)
+
+
 def pool(op: str, network: str, channels: int, size: int, kernel: int, stride: int) -> Case:
     output = (size + 2 * (kernel // 2) - kernel) // stride + 1
     name = f"{op}/{network}/{size}x{size}x{channels}-{kernel}x{kernel}s{stride}"
@@ -345,6 +391,8 @@ def streams() -> Iterator[Case]:
         inputs = {f"x{i}": (1, channels, size, size) for i, channels in enumerate(parts)}
         text = f"{size}x{size}x{'+'.join(map(str, parts))}"
         yield case(f"concat/{name}/{text}", "copy", 0, "Concat", inputs, {}, (1, sum(parts), size, size), axis=1)
+    for network, channels, size, output in (("segformer", 256, 14, 56), ("fcn", 21, 28, 224), ("picture", 3, 256, 512)):
+        yield resize(network, channels, size, output)
     yield pool("max_pool", "large", 128, 512, 3, 2)
     yield pool("max_pool", "resnet50", 64, 112, 3, 2)
     yield pool("average_pool", "large", 128, 512, 3, 2)
@@ -361,4 +409,14 @@ def overhead() -> Case:
 
 
 def all_cases() -> list[Case]:
-    return [overhead(), *products(), *attentions(), *resnet50(), *mobile(), *other_convolutions(), *streams()]
+    return [
+        overhead(),
+        *products(),
+        *attentions(),
+        *resnet50(),
+        *mobile(),
+        *other_convolutions(),
+        *transposed(),
+        *heads(),
+        *streams(),
+    ]

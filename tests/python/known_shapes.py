@@ -33,3 +33,24 @@ def cases():
         yield one(name, "ReduceLogSumExp", array(16, 40, *behind), axes, keepdims=0)
     yield one("Softmax-few", "Softmax", array(2, 32, 5), axis=1)
     yield one("Softmax-short", "Softmax", array(16, 6, 9), axis=1)
+    # Transposed convolutions by phases: windows shorter and longer than the steps, in one to three dimensions, cut and
+    # extended, with groups, and with pads beyond the window, where elements of x are used nowhere.
+    for name, shape, weights, attributes in (
+        ("4s2", (1, 20, 7, 9), (20, 12, 4, 4), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ("3s2", (2, 20, 7, 9), (20, 12, 3, 3), {"strides": [2, 2], "pads": [1, 0, 0, 1], "output_padding": [1, 1]}),
+        ("2s2", (1, 32, 6, 6), (32, 16, 2, 2), {"strides": [2, 2]}),
+        ("3s1", (1, 32, 6, 6), (32, 16, 3, 3), {"pads": [1, 1, 1, 1]}),
+        ("2s3", (1, 8, 5, 5), (8, 3, 2, 2), {"strides": [3, 3], "output_padding": [2, 1]}),
+        ("16s8", (1, 21, 5, 6), (21, 1, 16, 16), {"strides": [8, 8], "pads": [4] * 4, "group": 21}),
+        ("5x2s3x1", (1, 8, 5, 6), (8, 2, 5, 2), {"strides": [3, 1], "pads": [3, 0, 1, 1], "group": 4}),
+        ("beyond", (1, 4, 9), (4, 4, 2), {"strides": [2], "pads": [2, 2]}),
+        ("1d", (1, 32, 50), (32, 16, 16), {"strides": [8], "pads": [4, 4]}),
+        ("3d", (1, 4, 3, 4, 5), (4, 6, 3, 3, 3), {"strides": [2, 2, 1], "pads": [1] * 6}),
+    ):
+        yield one(f"ConvTranspose-{name}", "ConvTranspose", array(*shape), {"w": array(*weights)}, **attributes)
+    # Windows for one filter or a few, whose vectors lie along the rows; rows of whole vectors, and with a rest.
+    for filters in (1, 2, 3):
+        for channels, width in ((32, 48), (16, 37), (3, 20)):
+            weights = {"w": array(filters, channels, 3, 3), "b": array(filters)}
+            x = array(2, channels, 9, width)
+            yield one(f"Conv-few-{filters}-{channels}-{width}", "Conv", x, weights, pads=[1] * 4)

@@ -224,22 +224,6 @@ def test_branches_of_different_ranks_go_on_to_one_type():
         tw.load(model_of([node], declared, [floats("y", None)]).SerializeToString())
 
 
-def test_what_cannot_be_is_refused():
-    declared = [info("count", TensorProto.INT64, []), floats("x", [3]), floats("s0", [3])]
-    body = helper.make_graph(
-        [
-            helper.make_node("Concat", ["s_in", "x"], ["s_out"], axis=0),
-            helper.make_node("Identity", ["go"], ["go_on"]),
-        ],
-        "body",
-        [info("i", TensorProto.INT64, []), info("go", TensorProto.BOOL, []), floats("s_in", [None])],
-        [info("go_on", TensorProto.BOOL, []), floats("s_out", [None])],
-    )
-    node = helper.make_node("Loop", ["count", "", "s0"], ["s"], body=body)
-    with pytest.raises(tw.Error, match="(?s)TW1003.*a value that grows"):
-        tw.load(model_of([node], declared, [floats("s", [None])]).SerializeToString())
-
-
 @pytest.mark.parametrize("first", range(0, 160, 20))
 def test_random_models(first):
     assert not random_control.problems(range(first, first + 20))

@@ -151,6 +151,72 @@ const ControlCase control_cases[] = {
        return all, flags
      })",
      {{rows(1, 3), number(i8, 1)}, {rows(5, 3), number(i8, 1)}, {rows(40, 3), number(i8, 1)}}},
+    {"rows that are added in each step, at both ends and in front",
+     R"(graph g (x: f32[n, 8], none: f32[0, 8], wide: f32[3, 2]) {
+       all, sums = loop(_, none, wide, x) {steps = [n], carried = 2}
+       region[step: 0..] (a: f32[step, 8], b: f32[3, 4 * step + 2], xs: f32[n, 8]) {
+         row = pick(xs) {index = [step]}
+         one = reshape(row) {shape = [1, 8]}
+         old = tanh(a)
+         more = concat(old, one) {axis = 0}
+         four = constant [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]: f32[3, 4]
+         sum = reduce_sum(more) {axes = [0, 1], keepdims = 0}
+         part = add(four, sum)
+         wider = concat(part, b) {axis = 1}
+         return more, wider
+       }
+       y = negate(sums)
+       return all, y
+     })",
+     {{rows(1, 8), rows(0, 8), rows(3, 2)},
+      {rows(2, 8), rows(0, 8), rows(3, 2)},
+      {rows(37, 8), rows(0, 8), rows(3, 2)}}},
+    {"rows that are added until a condition is false",
+     R"(graph g (x: f32[3, 8], w: f32[8, 8], goes: bool[], limit: i64[]) {
+       all, kept = loop(goes, x, w, limit) {steps = [40], carried = 1, done = [n: 0..40]}
+       region[step: 0..39] (a: f32[2 * step + 3, 8], b: f32[8, 8], most: i64[]) {
+         p = matmul(a, b)
+         s = softmax(p) {axis = 1}
+         row = slice(s) {axes = [0], starts = [0], sizes = [2]}
+         more = concat(a, row) {axis = 0}
+         at = sizes() {values = [step + 1], shape = []}
+         again = less(at, most)
+         first = slice(row) {axes = [0], starts = [0], sizes = [1]}
+         return again, more, first
+       }
+       y = tanh(all)
+       at = range() {count = [n]}
+       those = gather(kept, at) {axis = 0}
+       return y, all, those
+     })",
+     {{rows(3, 8), rows(8, 8), number(boolean, 1), number(i64, 40)},
+      {rows(3, 8), rows(8, 8), number(boolean, 1), number(i64, 5)},
+      {rows(3, 8), rows(8, 8), number(boolean, 0), number(i64, 5)}}},
+    {"what grows in loops in each other",
+     R"(graph g (x: f32[n, 4], none: f32[0, 4], flag: bool[]) {
+       all = loop(_, none, x, flag) {steps = [n], carried = 1}
+       region[step: 0..] (a: f32[step * 3, 4], xs: f32[n, 4], c: bool[]) {
+         row = pick(xs) {index = [step]}
+         one = reshape(row) {shape = [1, 4]}
+         inner = loop(_, a, one, c) {steps = [3], carried = 1}
+         region[turn: 0..2] (b: f32[turn + step * 3, 4], r: f32[1, 4], d: bool[]) {
+           t = exp(r)
+           y = concat(t, b) {axis = 0}
+           return y
+         }
+         twice = loop(c, inner, one, c) {steps = [2], carried = 1, done = [m: 0..2]}
+         region[turn: 0..1] (b: f32[2 * turn + step * 3 + 3, 4], r: f32[1, 4], d: bool[]) {
+           y = concat(b, r, r) {axis = 0}
+           return d, y
+         }
+         all = slice(twice) {axes = [0], starts = [0], sizes = [3 * step + 3]}
+         more = concat(a, one, one, one) {axis = 0}
+         q = add(more, all)
+         return q
+       }
+       return all
+     })",
+     {{rows(1, 4), rows(0, 4), number(boolean, 1)}, {rows(9, 4), rows(0, 4), number(boolean, 1)}}},
     {"parts that steps within take on",
      R"(graph g (x: f32[n, 3], s: f32[3], flag: bool[]) {
        all = loop(_, s, x, flag) {steps = [n], carried = 0}
@@ -268,9 +334,11 @@ TEST_P(Control, ComputesWhatTheOracleDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Control,
-                         testing::Values(&control_cases[0], &control_cases[1], &control_cases[2], &control_cases[3],
-                                         &control_cases[4], &control_cases[5], &control_cases[6]));
+INSTANTIATE_TEST_SUITE_P(Cases, Control, testing::ValuesIn([] {
+                           std::vector<const ControlCase*> cases;
+                           for (const ControlCase& each : control_cases) cases.push_back(&each);
+                           return cases;
+                         }()));
 
 // Its steps find them in the cache that cores share, but not what is larger than that.
 TEST(Loops, ConstantsOfStepsStayCached) {
