@@ -128,6 +128,7 @@ OpDef loop_op() {
     for (size_t i = 0; i < types.size(); ++i) {
       if (i < static_cast<size_t>(carried)) {
         require_same(c, c.inputs[1 + i], types[i], region.equalities, "a carried value is before and after a step");
+        types[i] = c.inputs[1 + i];  // what steps rely on need not hold where there are none
       } else {
         types[i].shape.insert(types[i].shape.begin(), steps[0]);
       }
