@@ -196,28 +196,11 @@ bool OpenDimensions::set(const Var& var, const Expr& value, const std::string& n
   return true;
 }
 
-// A run makes sure of it; the model goes on with b.
-bool OpenDimensions::rely_on(const Expr& x, const Expr& y, const std::string& node, const std::string& branch) {
-  // What follows from both sides is known of one of them already.
-  Expr a = as_known_equal(x, equalities_[branch]), b = as_known_equal(y, equalities_[branch]);
-  if (as_int(a)) std::swap(a, b);
-  const Interval difference = bounds_of(a - b);
-  const bool is_possible = difference.low.value_or(0) <= 0 && difference.high.value_or(0) >= 0;
-  std::vector<Equality>& equalities = equalities_[branch];
-  const bool is_known = std::any_of(equalities.begin(), equalities.end(), [&](const Equality& known) {
-    return (is_known_equal(known.a, a) && is_known_equal(known.b, b)) ||
-           (is_known_equal(known.a, b) && is_known_equal(known.b, a));
-  });
-  if (is_known || !is_possible) return false;
-  equalities.push_back({a, b, node});
-  return true;
-}
-
 OpenDimensions::Learned OpenDimensions::learn(const UnprovenDimensions& unproven, const std::string& node,
                                               const std::string& branch) {
   const Expr a = simplify(unproven.a), b = simplify(unproven.b);
   const auto relies_on = [&](const Expr& x, const Expr& y) {
-    return rely_on(x, y, node, branch) ? Learned::equality : Learned::nothing;
+    return relay::rely_on(x, y, node, equalities_[branch]) ? Learned::equality : Learned::nothing;
   };
   if (unproven.relation == UnprovenDimensions::Relation::at_most) {
     const bool is_held = branch.empty() && hold_to(a - b, node);

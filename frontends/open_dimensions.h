@@ -54,7 +54,6 @@ class OpenDimensions {
   bool hold_to(const Expr& condition, const std::string& node);
   bool set(const Var& var, const Expr& value, const std::string& node);
   void replace(const Var& var, const Expr& by);
-  bool rely_on(const Expr& a, const Expr& b, const std::string& node, const std::string& branch);
 
   std::vector<Entry> entries_;
   std::map<std::string, std::vector<Equality>> equalities_;  // by branch

@@ -221,15 +221,21 @@ std::vector<ValueId> Graph::add_node(OpRef op, std::vector<ValueId> inputs, Node
   }
   node.name = unique_name(node_names_, name.empty() ? node.op->name : name);
   std::vector<TensorType> results;
-  try {
-    results = infer_types(*op, types, present, constants, attributes, equalities, regions);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::shape) throw;
-    node_names_.erase(node.name);
-    const std::string text = "node `" + node.name + "`: " + error.message();
-    if (const auto* unproven = dynamic_cast<const UnprovenDimensions*>(&error))
-      throw UnprovenDimensions(unproven->a, unproven->relation, unproven->b, text);
-    throw Error(ErrorCode::shape, text);
+  for (bool is_known = false; !is_known;) {
+    for (Graph& region : regions)
+      if (may_rely_on_more) region.inherit(*this);
+    try {
+      results = infer_types(*op, types, present, constants, attributes, equalities, regions);
+      is_known = true;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::shape) throw;
+      const auto* unproven = dynamic_cast<const UnprovenDimensions*>(&error);
+      if (unproven && may_rely_on_more && rely_on(*unproven, "node `" + node.name + "`", equalities)) continue;
+      node_names_.erase(node.name);
+      const std::string text = "node `" + node.name + "`: " + error.message();
+      if (unproven) throw UnprovenDimensions(unproven->a, unproven->relation, unproven->b, text);
+      throw Error(ErrorCode::shape, text);
+    }
   }
   node.inputs = std::move(inputs);
   node.attributes = std::move(attributes);
@@ -244,6 +250,14 @@ std::vector<ValueId> Graph::add_node(OpRef op, std::vector<ValueId> inputs, Node
 void Graph::shorten(size_t node_count, size_t value_count) {
   for (; nodes.size() > node_count; nodes.pop_back()) node_names_.erase(nodes.back().name);
   for (; values.size() > value_count; values.pop_back()) value_names_.erase(values.back().name);
+}
+
+void Graph::inherit(const Graph& around) {
+  if (own_equalities(around, *this).empty()) return;
+  std::vector<Equality> all = around.equalities;
+  for (Equality& own : own_equalities(*this, around)) all.push_back(std::move(own));
+  equalities = std::move(all);
+  *this = GraphCopy(Graph(*this)).rewrite([](const Node&) { return no_value; });
 }
 
 std::vector<Equality> own_equalities(const Graph& region, const Graph& around) {
@@ -273,6 +287,7 @@ GraphCopy::GraphCopy(const Graph& from) : from_(from), map_(from.values.size(), 
   to_.name = from.name;
   to_.symbols = from.symbols;
   to_.equalities = from.equalities;
+  to_.may_rely_on_more = true;
   to_.output_names = from.output_names;
   for (const ValueId id : from.inputs) {
     map_[id] = to_.add_value(from.values[id].name, from.values[id].type);
@@ -336,7 +351,22 @@ const Node* GraphCopy::made_by(ValueId now, std::string_view op) {
 }
 
 Graph GraphCopy::finish() {
-  for (const ValueId id : from_.outputs) to_.outputs.push_back((*this)[id]);
+  for (const ValueId id : from_.outputs) {
+    to_.outputs.push_back((*this)[id]);
+    const std::vector<Expr>&was = from_.values[id].type.shape, &is = to_.values[to_.outputs.back()].type.shape;
+    check(was.size() == is.size(), "GraphCopy: an output keeps its rank");
+    for (size_t d = 0; d < was.size(); ++d) {
+      try {
+        require_equal(is[d], was[d], to_.equalities, "output `" + from_.values[id].name + "`");
+      } catch (const UnprovenDimensions& unproven) {
+        if (!rely_on(is[d], was[d], "output `" + from_.values[id].name + "`", to_.equalities)) throw;
+      }
+    }
+  }
+  to_.may_rely_on_more = false;
+  // What came before an equality has the types of all that it says, too.
+  if (to_.equalities.size() > from_.equalities.size())
+    return GraphCopy(to_).rewrite([](const Node&) { return no_value; });
   return std::move(to_);
 }
 

@@ -130,16 +130,22 @@ struct Graph {
   std::vector<std::string> output_names;  // by position: what the model calls its outputs; empty: as their values
   std::vector<Var> symbols;               // symbolic dimensions
   std::vector<Equality> equalities;       // that nodes rely on
+  // Whether add_node may add to them, as passes do: what was established once, need not be provable of what a pass has
+  // made of it.
+  bool may_rely_on_more = false;
 
   ValueId add_value(std::string name, TensorType type);  // makes the name unique
   ValueId add_constant(std::string name, NDArray value);
-  // Appends a node, inferring its result types: Error(shape) that names the node.
+  // Appends a node, inferring its result types: Error(shape) that names the node, UnprovenDimensions where it depends
+  // on open dimensions and the graph may not rely on more.
   std::vector<ValueId> add_node(OpRef op, std::vector<ValueId> inputs, NodeAttributes attributes = {},
                                 std::string name = {}, std::vector<Graph> regions = {});
   std::string output_name(size_t i) const { return output_names.empty() ? values[outputs[i]].name : output_names[i]; }
   void rename_value(ValueId id, const std::string& name);  // to this name, or to one made unique from it
   // Forgets the last nodes and values: as many are left.
   void shorten(size_t node_count, size_t value_count);
+  // Takes over what is relied on around it, and infers its types anew where some of it is new.
+  void inherit(const Graph& around);
   const Value& value(ValueId id) const { return values[id]; }
   bool is_constant(ValueId id) const { return id != no_value && values[id].constant.has_value(); }
 
@@ -157,7 +163,8 @@ std::vector<Var> variables_of(const Graph& graph);
 std::vector<Var> numbers_read_by(const Graph& graph, const Node& node);
 
 // Copies a graph value by value and node by node, so that a pass says only what it changes.  Nodes go through add():
-// with their inputs replaced by what the old values became.
+// with their inputs replaced by what the old values became.  What cannot be proven of open dimensions there, runs make
+// sure of: the copy has these equalities besides.  Its outputs are as large as they were.
 class GraphCopy {
  public:
   explicit GraphCopy(const Graph& from);  // copies inputs and symbols

@@ -97,6 +97,29 @@ Expr as_known_equal(const Expr& dim, std::span<const Equality> known) {
   return result;
 }
 
+bool rely_on(const Expr& x, const Expr& y, const std::string& demanded_by, std::vector<Equality>& equalities) {
+  // What follows from both sides is known of one of them already.
+  Expr a = as_known_equal(x, equalities), b = as_known_equal(y, equalities);
+  if (as_int(a)) std::swap(a, b);
+  const Interval difference = bounds_of(a - b);
+  const bool is_possible = difference.low.value_or(0) <= 0 && difference.high.value_or(0) >= 0;
+  const bool is_known = std::any_of(equalities.begin(), equalities.end(), [&](const Equality& known) {
+    return (is_known_equal(known.a, a) && is_known_equal(known.b, b)) ||
+           (is_known_equal(known.a, b) && is_known_equal(known.b, a));
+  });
+  if (is_known || !is_possible) return false;
+  equalities.push_back({a, b, demanded_by});
+  return true;
+}
+
+bool rely_on(const UnprovenDimensions& unproven, const std::string& demanded_by, std::vector<Equality>& equalities) {
+  const Expr a = simplify(unproven.a), b = simplify(unproven.b);
+  if (unproven.relation == UnprovenDimensions::Relation::at_most)
+    return rely_on(simplify(min(a, b)), a, demanded_by, equalities);
+  const bool is_shorter = to_text(a).size() < to_text(b).size();
+  return rely_on(is_shorter ? b : a, is_shorter ? a : b, demanded_by, equalities);
+}
+
 std::string OpCall::text() const {
   std::string text = op.name + "(";
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -115,10 +138,9 @@ void OpCall::require_equal(const Expr& a, const Expr& b, const std::string& mess
 }
 
 void OpCall::require_at_most(const Expr& a, const Expr& b, const std::string& message) const {
-  const auto is_known = [&](const Equality& equal) {
-    return is_known_equal(equal.a, min(a, b)) && is_known_equal(equal.b, a);
-  };
-  if (can_prove(a <= b) || std::any_of(equalities.begin(), equalities.end(), is_known)) return;
+  if (can_prove(a <= b)) return;
+  const bool is_known = is_known_equal(as_known_equal(min(a, b), equalities), as_known_equal(a, equalities));
+  if (!equalities.empty() && is_known) return;
   const Expr more = simplify(a - b);
   if (as_int(more)) fail(message);
   throw UnprovenDimensions(a, UnprovenDimensions::Relation::at_most, b,

@@ -64,6 +64,9 @@ class UnprovenDimensions : public Error {
 void require_equal(const Expr& a, const Expr& b, std::span<const Equality> known, const std::string& where);
 // One expression for what is equal, so that what is computed together has the same extents.
 Expr as_known_equal(const Expr& dim, std::span<const Equality> known);
+// From here on runs make sure that `a` is `b`, which is what both are called.  False: it cannot be, or is known.
+bool rely_on(const Expr& a, const Expr& b, const std::string& demanded_by, std::vector<Equality>& equalities);
+bool rely_on(const UnprovenDimensions& unproven, const std::string& demanded_by, std::vector<Equality>& equalities);
 
 struct AttributeDef {
   std::string name;

@@ -151,6 +151,7 @@ class NetworkPlan {
     std::optional<BufferUse> condition;
     if (has_condition) condition = places.use(node.inputs[0]);
     const auto loop = plan_.begin_loop(node.name, number, done, steps_of(node), condition);
+    for (const Equality& equal : own_equalities(region.graph, planned.graph)) plan_.rely_on(equal);
     std::vector<BufferUse> inputs, outputs;
     if (has_condition) outputs.push_back(plan_.add_temporary(1));
     for (const ValueId id : carried) {

@@ -137,7 +137,7 @@ OpDef loop_op() {
         const TensorType& before = region.values[region.inputs[i]].type;
         require_same(c, type_at_step(before, number, Expr(number) + 1), types[i], region.equalities,
                      "a carried value is before and after a step");
-        types[i] = c.inputs[1 + i];
+        types[i] = c.inputs[1 + i];  // what steps rely on need not hold where there are none
         if (!depends_on(before, number)) continue;
         c.require(!has_condition || !done.empty(), "what grows until a condition ends it needs `done`");
         types[i] = type_at_step(before, number, done.empty() ? simplify(max(steps[0], Expr(0))) : done[0]);

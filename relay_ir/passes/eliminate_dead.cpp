@@ -37,26 +37,26 @@ void note(const Graph& graph, Variables& used) {
 
 Graph eliminate_dead(const Graph& graph) {
   const Uses uses(graph);
-  const bool has_numbers = variables_of(graph).size() > graph.symbols.size();
+  const bool reads_numbers =
+      variables_of(graph).size() > graph.symbols.size() || std::any_of(graph.nodes.begin(), graph.nodes.end(), is_item);
   Variables used;
   for (const Equality& equal : graph.equalities) note({equal.a, equal.b}, used);
   std::vector<bool> is_needed(graph.nodes.size(), false);
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     if (is_item(graph.nodes[i])) {
       const Expr& number = number_of(graph.nodes[i]);
-      is_needed[i] = number.kind() != NodeKind::Var || used.count(Var::of(number)) > 0 ||
+      is_needed[i] = number.kind() != NodeKind::Var ||
                      std::find(graph.symbols.begin(), graph.symbols.end(), Var::of(number)) != graph.symbols.end();
     }
-    if (is_loop(graph.nodes[i]))
-      for (const Var& done : numbers_read_by(graph, graph.nodes[i]))
-        is_needed[i] = is_needed[i] || used.count(done) > 0;
+    for (const Var& number : numbers_read_by(graph, graph.nodes[i]))
+      is_needed[i] = is_needed[i] || used.count(number) > 0;
     for (const ValueId id : graph.nodes[i].outputs) {
       if (uses.is_output[id]) is_needed[i] = true;
       for (const int user : uses.users[id]) {
         if (is_needed[user]) is_needed[i] = true;
       }
     }
-    if (has_numbers && is_needed[i]) note(graph, graph.nodes[i], used);
+    if (reads_numbers && is_needed[i]) note(graph, graph.nodes[i], used);
   }
   GraphCopy copy(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {

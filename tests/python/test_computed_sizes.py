@@ -358,6 +358,18 @@ def test_branches_with_results_of_other_sizes():
     require_agreement(model, feeds)
 
 
+def test_sizes_of_branches_that_nobody_reads_else():
+    some = helper.make_graph([node("NonZero", "x", "y1")], "some", [], [info("y1", INT64, [1, None])])
+    others = [node("Neg", "x", "n"), node("Relu", "n", "r"), node("NonZero", "r", "y2")]
+    other = helper.make_graph(others, "other", [], [info("y2", INT64, [1, None])])
+    model = model_of(
+        [helper.make_node("If", ["c"], ["y"], then_branch=some, else_branch=other), node("Shape", "y", "z")],
+        [info("c", BOOL, []), info("x", FLOAT, ["n"])],
+        [info("z", INT64, [2])],
+    )
+    require_agreement(model, [{"c": np.array(c), "x": x} for c in (True, False) for x in masks(7)])
+
+
 def filtered():
     return model_of(
         [node("NonZero", "x", "at"), node("Gather", "x at", "rows"), node("Squeeze", "rows zero", "y")],

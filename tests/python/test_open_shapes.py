@@ -56,6 +56,17 @@ def test_what_is_left_over_divides(case):
         executable.run({"x": random(1, 8, 5, 4)})
 
 
+def test_what_passes_make_of_equal_sizes():
+    """A product of rows with rows, as of all positions of two images, before the size that they are is another one."""
+    text = """g (float[batch,1,height,4] x) => (float[a,b] y, float[c,d,e,f] z)
+        { p=MaxPool<kernel_shape=[1,1],strides=[8,1]>(x) t=Transpose<perm=[0,1,3,2]>(p) m=MatMul(p,t)
+          n=Shape<end=1>(m) h=Shape<start=2,end=3>(m) rows=Mul(n,h) s=Concat<axis=0>(rows,h) y=Reshape(m,s)
+          q=MaxPool<kernel_shape=[8,1],strides=[8,1]>(x) z=Add(p,q) }"""
+    executable = check(parsed(text), {"x": random(1, 1, 16, 4)}, {"x": random(3, 1, 40, 4)})
+    with pytest.raises(tw.Error, match=r"TW1101 .*height \+ 7\) // 8` is 3, but `height // 8` is 2; .*Add"):
+        executable.run({"x": random(1, 1, 17, 4)})
+
+
 def test_what_grows_with_a_dimension_bounds_it():
     """A vision transformer whose positions are those of one size: (height // 32)² + 1 = 50."""
     model = parsed("""g (float[1,1,height,height] x, float[1,50] positions) => (float[a,b] y)
