@@ -190,7 +190,23 @@ class LayoutAssignment {
     if (is_permutation(graph_, node)) return true;
     if (node.op->kind != OpKind::view || node.outputs.size() != 1) return false;
     const auto& users = uses_.users[node.outputs[0]];
-    return std::any_of(users.begin(), users.end(), [&](int user) { return transposes(graph_.nodes[user]); });
+    return std::any_of(users.begin(), users.end(), [&](int user) {
+      return transposes(graph_.nodes[user]) && !interleaves(node, graph_.nodes[user]);
+    });
+  }
+
+  // The view splits the channels, and the transpose puts an outer part of them last: neighbours of a block are apart.
+  bool interleaves(const Node& view, const Node& transpose) const {
+    if (!is_permutation(graph_, transpose)) return false;
+    const Shape from = shape(view.inputs[0]), to = shape(view.outputs[0]);
+    if (from.size() < 2) return false;
+    const int last = axes_of(graph_, transpose)[0].back().axis;
+    int64_t images = 1, channels = 1;
+    int axis = 0, first = 0;
+    while (axis < static_cast<int>(to.size()) && images < from[0]) images *= to[static_cast<size_t>(axis++)];
+    first = axis;
+    while (axis < static_cast<int>(to.size()) && channels < from[1]) channels *= to[static_cast<size_t>(axis++)];
+    return images == from[0] && channels == from[1] && last >= first && last + 1 < axis;
   }
 
   // What a convolution makes, alone or with operators on its elements, stays row-major where everything that reads it

@@ -52,7 +52,10 @@ double predict(const Contraction& c, int lanes, const Target& target) {
   constexpr double cycles_to_transpose = 7;  // a vector
   const BlockAnalysis& analysis = c.analysis;
   const int64_t m = c.m(), n_vectors = divide_up(analysis.extent(c.vector_axis), lanes), k = c.k_count();
-  const auto times = static_cast<double>(count_iterations(analysis, c.batch) * count_iterations(analysis, c.rows));
+  // Of an open axis as many, be it of rows or of vectors.
+  const int64_t inner = c.has_rows() && analysis.is_open(c.rows.back()) ? m : 1;
+  const auto times =
+      static_cast<double>(count_iterations(analysis, c.batch) * count_iterations(analysis, c.rows) * inner);
   const double product = tile_cost(choose_tile(m, n_vectors, k, target), m, n_vectors, k, target);
   const double across = c.is_across ? cycles_to_transpose * static_cast<double>(n_vectors) : 0;
   return times * (product / static_cast<double>(m) + across);
