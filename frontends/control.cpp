@@ -192,8 +192,7 @@ std::vector<ValueId> emit_loop(
   const bool is_ended = after.condition != no_value, is_counted = is_ended && (is_growing || !after.kept.empty());
   if (as_int(steps).value_or(0) > most_kept && !after.kept.empty())
     b.refuse("results of each step of a loop that only its condition ends");
-  if (as_int(steps).value_or(0) > most_kept && is_growing)
-    b.refuse("a value that grows in a loop that only its condition ends; say how many steps there are at most");
+  if (as_int(steps).value_or(0) > most_kept && is_growing && !is_ended) b.refuse("a value that grows without end");
   std::vector<ValueId> inputs{no_value};
   if (is_ended) inputs[0] = condition == no_value ? emit_scalar(b, boolean, 1) : condition;
   inputs.insert(inputs.end(), carried.begin(), carried.end());

@@ -107,6 +107,19 @@ struct Parameters {
   }
 };
 
+// Of what a loop carries, what is larger from step to step.
+std::string grown_text(const Graph& graph, const Node& loop) {
+  const Graph& region = loop.regions[0];
+  std::string text;
+  for (size_t i = 0; i < carried_by(loop); ++i) {
+    const TensorType& type = region.values[region.inputs[i]].type;
+    if (type_at_step(type, region.symbols.back(), 0) == type) continue;
+    text += (text.empty() ? "; what grows: " : ", ") + in_quotes(graph.values[loop.outputs[i]].name) + " " +
+            to_string(type);
+  }
+  return text;
+}
+
 // What a run decides: a line for each node of control flow, those within others too.
 void add_control(const Graph& graph, std::vector<std::string>& lines) {
   for (const Node& node : graph.nodes) {
@@ -123,7 +136,7 @@ void add_control(const Graph& graph, std::vector<std::string>& lines) {
       const bool has_end = !is_const_int(steps, std::numeric_limits<int64_t>::max());
       lines.push_back(in_quotes(node.name) + " is repeated" +
                       (has_end ? (has_condition ? " up to " : " ") + to_text(steps) + " times" : "") +
-                      (has_condition ? " while its condition holds" : ""));
+                      (has_condition ? " while its condition holds" : "") + grown_text(graph, node));
     }
     for (const Graph& region : node.regions) add_control(region, lines);
   }

@@ -1,7 +1,9 @@
 #include "relay_ir/compile/network_plan.h"
 
 #include <optional>
+#include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "relay_ir/in_place.h"
 #include "tensor_ir/dimension.h"
@@ -59,6 +61,14 @@ class Places {
     return use;
   }
 
+  // The same where the two get memory in each step: where the value is when no step is done, or all are, and before
+  // one.
+  void place_growing(ValueId id, const Expr& room) {
+    if (at_.count(id) == 0) std::tie(before_[id], at_[id]) = plan_.add_growing(room);
+  }
+  BufferUse before_step(ValueId id) { return before_.at(id); }
+  BufferUse after_step(ValueId id) { return at_.at(id); }
+
  private:
   static Expr stride(const Expr& room) { return floor_div(room + 63, 64) * 64; }
 
@@ -73,7 +83,7 @@ class Places {
   const Graph& graph_;
   const Aliases& aliases_;
   PlanMaker& plan_;
-  std::unordered_map<ValueId, BufferUse> at_;
+  std::unordered_map<ValueId, BufferUse> at_, before_;
 };
 
 // That the group reads and writes; of an update in place what it writes and where.
@@ -102,8 +112,7 @@ class NetworkPlan {
         }
         continue;
       }
-      const auto room = planned.room.find(group.outputs[0]);
-      if (room != planned.room.end()) places.place_twice(room->first, room->second);
+      if (planned.room.count(group.outputs[0]) > 0) give_room(planned, group.outputs[0], places);
       const auto& [number, parameters] = planned.func_of[i];
       const ScheduledFunc& func = funcs_[number];
       const std::vector<ValueId> values = buffer_values(planned.graph, group);
@@ -113,6 +122,15 @@ class NetworkPlan {
   }
 
  private:
+  // For what a loop carries.
+  void give_room(const PlannedGraph& planned, ValueId copy, Places& places) {
+    const auto& [loop, bytes, is_of_steps] = planned.room.at(copy);
+    if (!is_of_steps) return places.place_twice(copy, bytes);
+    const Var& grown = planned.grown.at(loop);
+    if (begun_.insert(grown).second) plan_.add_set(loop, grown, Expr(0));
+    places.place_growing(copy, bytes);
+  }
+
   // Both regions read and write the same.
   void add_branch(const PlannedGraph& planned, const Node& node, Places& places) {
     const std::vector<PlannedGraph>& regions = planned.regions.at(node.name);
@@ -143,20 +161,27 @@ class NetworkPlan {
     std::vector<BufferUse> used, kept;  // outside
     for (size_t i = 1 + carried.size(); i < node.inputs.size(); ++i) used.push_back(places.use(node.inputs[i]));
     for (size_t i = carried.size(); i < node.outputs.size(); ++i) kept.push_back(places.use(node.outputs[i]));
-    const auto one_of_two = [&](ValueId id, const Expr& which) {
-      return places.one_of_two(id, planned.room.at(id), which);
-    };
-    for (const ValueId id : carried) places.place_twice(id, planned.room.at(id));
+    for (const ValueId id : carried) give_room(planned, id, places);
     const bool has_condition = condition_of(node) != no_value;
     std::optional<BufferUse> condition;
     if (has_condition) condition = places.use(node.inputs[0]);
-    const auto loop = plan_.begin_loop(node.name, number, done, steps_of(node), condition);
+    const auto grown = planned.grown.find(node.name);
+    const auto loop = plan_.begin_loop(node.name, number, done, steps_of(node), condition,
+                                       grown == planned.grown.end() ? std::nullopt : std::optional(grown->second));
     for (const Equality& equal : own_equalities(region.graph, planned.graph)) plan_.rely_on(equal);
+    const auto before = [&](ValueId id) {
+      const auto& [name, bytes, is_of_steps] = planned.room.at(id);
+      return is_of_steps ? places.before_step(id) : places.one_of_two(id, bytes, read);
+    };
+    const auto after = [&](ValueId id, const Expr& which) {
+      const auto& [name, bytes, is_of_steps] = planned.room.at(id);
+      return is_of_steps ? places.after_step(id) : places.one_of_two(id, bytes, which);
+    };
     std::vector<BufferUse> inputs, outputs;
     if (has_condition) outputs.push_back(plan_.add_temporary(1));
     for (const ValueId id : carried) {
-      inputs.push_back(one_of_two(id, read));
-      outputs.push_back(one_of_two(id, written));
+      inputs.push_back(before(id));
+      outputs.push_back(after(id, written));
     }
     inputs.insert(inputs.end(), used.begin(), used.end());
     const std::vector<int64_t>& reversed = node.attributes.get_ints("reversed");
@@ -171,12 +196,12 @@ class NetworkPlan {
     add(region, within);
     plan_.end_loop(loop, has_condition ? std::optional(outputs[0]) : std::nullopt);
     for (const Var& asked : numbers_read_by(planned.graph, node)) plan_.add_set(node.name, asked, done, loop.counter);
-    for (size_t i = 0; i < carried.size(); ++i)
-      places.place(node.outputs[i], one_of_two(carried[i], floor_mod(done, 2)));
+    for (size_t i = 0; i < carried.size(); ++i) places.place(node.outputs[i], after(carried[i], floor_mod(done, 2)));
   }
 
   const std::vector<ScheduledFunc>& funcs_;
   PlanMaker& plan_;
+  std::unordered_set<Var> begun_;  // of loops that give memory in each step, whose first values have theirs
 };
 
 }  // namespace

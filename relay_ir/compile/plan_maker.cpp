@@ -82,8 +82,17 @@ BufferUse PlanMaker::add_output(const std::string& name, const TensorType& type,
 }
 
 Expr PlanMaker::most_in_loops(Expr e) const {
-  for (size_t i = around_.size(); i-- > 0;) e = most_over(e, around_[i].number, around_[i].last);
+  for (size_t i = around_.size(); i-- > 0;) {
+    const auto& [number, last, grown] = around_[i];
+    e = grown ? simplify(substitute(e, {{number, *grown - 1}})) : most_over(e, number, last);
+  }
   return e;
+}
+
+std::pair<BufferUse, BufferUse> PlanMaker::add_growing(const Expr& bytes) {
+  const BufferUse before = add_temporary(bytes), after = add_temporary(bytes);
+  plan_.tensors[after.index].before = static_cast<int32_t>(before.index);
+  return {before, after};
 }
 
 BufferUse PlanMaker::add_temporary(const Expr& bytes) {
@@ -249,15 +258,16 @@ void PlanMaker::add_read(const std::string& name, const BufferUse& x, const Expr
   plan_.steps.push_back(std::move(place));
 }
 
-void PlanMaker::add_set(const std::string& name, const Var& number, const Expr& value, uint32_t counter) {
-  if (announced_.count(number) == 0) announce(number);
+void PlanMaker::add_set(const std::string& name, const Var& number, const Expr& value,
+                        std::optional<uint32_t> counter) {
+  if (counters_.count(number) == 0) announce(number);
   announced_.erase(number);
   Step set;
   set.kind = StepKind::set;
   set.name = "node `" + name + "`";
   set.parameters = {size_of(value)};
   set.counter = static_cast<uint32_t>(counters_.at(number));
-  plan_.counters[set.counter] = plan_.counters[counter];
+  if (counter) plan_.counters[set.counter] = plan_.counters[*counter];
   Step place = set;
   place.kind = StepKind::place;
   place.parameters.clear();
@@ -267,7 +277,7 @@ void PlanMaker::add_set(const std::string& name, const Var& number, const Expr& 
 }
 
 PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& number, const Var& done, const Expr& steps,
-                                         const std::optional<BufferUse>& condition) {
+                                         const std::optional<BufferUse>& condition, const std::optional<Var>& grown) {
   const auto at = static_cast<uint32_t>(plan_.steps.size());
   Step step;
   step.kind = StepKind::loop;
@@ -282,7 +292,8 @@ PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& num
   plan_.counters.push_back(is_of_dimensions ? step.tasks
                                             : Size(bounds_of(steps).high.value_or(DimensionBounds{}.high)));
   plan_.steps.push_back(std::move(step));
-  around_.push_back({number, simplify(max(steps - 1, Expr(0)))});
+  around_.push_back({number, simplify(max(steps - 1, Expr(0))), grown});
+  if (grown) add_set(name, *grown, Expr(number) + 1);
   return {at, counter, {}};
 }
 

@@ -34,6 +34,10 @@ class PlanMaker {
   // Of what grows with the steps of loops around it, as much as the largest takes.
   BufferUse add_temporary(const Expr& bytes);
 
+  // Memory that is given again and again as it grows in a loop's steps (`begin_loop`): for what is there before a step,
+  // and what the step makes of it, which is there behind the loop.
+  std::pair<BufferUse, BufferUse> add_growing(const Expr& bytes);
+
   // The kernels of a Func, which together move so many bytes.  `parameters`: what its parameters are here.  `use`:
   // where a buffer of the Func is, by position; asked for those that a kernel uses.
   void add_steps(const std::string& name, const ScheduledFunc& func, const std::vector<Expr>& parameters,
@@ -54,11 +58,13 @@ class PlanMaker {
   void announce(const Var& number);
   // `number`: what is in `x`, from there on (ops/control.cpp, item).
   void add_read(const std::string& name, const BufferUse& x, const Expr& number);
-  // `number` is `value` from there on, at most what the counter can be.
-  void add_set(const std::string& name, const Var& number, const Expr& value, uint32_t counter);
-  // In expressions, `number` is the step's within the loop, and `done` that of all steps behind it.
+  // `number` is `value` from there on; at most what the counter can be, if one is given.
+  void add_set(const std::string& name, const Var& number, const Expr& value, std::optional<uint32_t> counter = {});
+  // In expressions, `number` is the step's within the loop, and `done` that of all steps behind it.  `grown`: a
+  // variable that is set to 0 before the loop and here to the steps done after this one, where memory is given in each
+  // step.
   Control begin_loop(const std::string& name, const Var& number, const Var& done, const Expr& steps,
-                     const std::optional<BufferUse>& condition);
+                     const std::optional<BufferUse>& condition, const std::optional<Var>& grown);
   void end_loop(Control loop, const std::optional<BufferUse>& condition);
 
   Size size_of(const Expr& e) const;
@@ -86,6 +92,7 @@ class PlanMaker {
   struct Steps {
     Var number;
     Expr last;
+    std::optional<Var> grown;  // `number` + 1, for which memory is given in each step
   };
   std::vector<Steps> around_;               // loops around the next step, outer ones first
   std::vector<std::pair<int, int>> loops_;  // their first and last steps, inner ones first

@@ -10,6 +10,7 @@
 #include "relay_ir/in_place.h"
 #include "targets/backend.h"
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/dimension.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
 
@@ -24,6 +25,25 @@ void drop_empty(const Graph& graph, std::vector<Group>& groups) {
   });
 }
 
+bool has_few_steps(const Node& loop) {
+  constexpr int64_t most_steps = 1 << 16;
+  return bounds_of(steps_of(loop)).high.value_or(DimensionBounds{}.high) <= most_steps;
+}
+
+bool has_number(const Expr& e, const Var& number) {
+  const auto vars = free_vars(e);
+  return std::find(vars.begin(), vars.end(), number) != vars.end();
+}
+
+bool has_sizes_of(const Graph& graph, const Var& number) {
+  const auto is_of_number = [&](const Expr& dim) { return has_number(dim, number); };
+  return std::ranges::any_of(graph.values,
+                             [&](const Value& value) { return std::ranges::any_of(value.type.shape, is_of_number); }) ||
+         std::ranges::any_of(graph.nodes, [&](const Node& node) {
+           return std::ranges::any_of(node.regions, [&](const Graph& inner) { return has_sizes_of(inner, number); });
+         });
+}
+
 // A loop carries copies, which its steps may overwrite.
 void copy_carried(PlannedGraph& planned) {
   std::vector<Group> groups;
@@ -31,13 +51,21 @@ void copy_carried(PlannedGraph& planned) {
     const Node* control = control_of(planned.graph, group);
     if (control && is_loop(*control)) {
       std::vector<ValueId>& copies = planned.carried[control->name];
+      const Graph& region = control->regions[0];
+      const Var& number = region.symbols.back();
+      if (condition_of(*control) != no_value && !has_few_steps(*control) && has_sizes_of(region, number))
+        planned.grown.emplace(control->name, dimension("grown", {0}));
+      const auto grown = planned.grown.find(control->name);
       for (size_t i = 0; i < carried_by(*control); ++i) {
         const ValueId from = control->inputs[1 + i];
         const Value value = planned.graph.values[from];
         copies.push_back(planned.graph.add_value(value.name, value.type));
-        const Graph& region = control->regions[0];
-        planned.room[copies.back()] = most_over(storage_bytes(region.values[region.inputs[i]]), region.symbols.back(),
-                                                max(steps_of(*control), Expr(0)));
+        const Expr bytes = storage_bytes(region.values[region.inputs[i]]), steps = max(steps_of(*control), Expr(0));
+        const bool is_of_steps = grown != planned.grown.end() && has_number(bytes, number);
+        planned.room[copies.back()] = {
+            control->name,
+            is_of_steps ? simplify(substitute(bytes, {{number, grown->second}})) : most_over(bytes, number, steps),
+            is_of_steps};
         planned.aliases.root.push_back(copies.back());
         planned.aliases.offset.emplace_back(0);
         if (!is_const_int(storage_bytes(value), 0))

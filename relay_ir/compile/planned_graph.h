@@ -25,8 +25,18 @@ struct PlannedGraph {
   std::vector<FuncUse> func_of;
   std::map<std::string, std::vector<PlannedGraph>> regions;  // by node
   std::map<std::string, std::vector<ValueId>> carried;       // by loop: copies of what it carries into its first step
-  std::unordered_map<ValueId, Expr> room;                    // of these copies: bytes of the largest that they become
-  std::unordered_map<ValueId, int64_t> alignment;            // of values that begin elsewhere than others: bytes
+  // Of these copies: their loops, and bytes of the largest that they become; or of each step, where they get memory in
+  // each.
+  struct Room {
+    std::string loop;
+    Expr bytes;
+    bool is_of_steps = false;
+  };
+  std::unordered_map<ValueId, Room> room;
+  // By loop in whose steps sizes grow, and of which nobody knows how many steps it does: how many are done after this.
+  // What its steps make gets memory in each.
+  std::map<std::string, Var> grown;
+  std::unordered_map<ValueId, int64_t> alignment;  // of values that begin elsewhere than others: bytes
 };
 
 // The node of control flow that the group is; null: another group.

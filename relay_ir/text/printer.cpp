@@ -121,8 +121,9 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
   using syntax::quote_name;
   auto name = [&](ValueId id) { return id == no_value ? std::string("_") : quote_name(graph.values[id].name); };
   std::string symbols;  // those that are not any integer
+  const std::vector<Var> known = around ? variables_of(*around) : std::vector<Var>();
   for (const Var& symbol : graph.symbols) {
-    if (around && std::find(around->symbols.begin(), around->symbols.end(), symbol) != around->symbols.end()) continue;
+    if (std::find(known.begin(), known.end(), symbol) != known.end()) continue;
     const std::string bounds = syntax::bounds_text(dimension_bounds(symbol));
     if (!bounds.empty()) symbols += (symbols.empty() ? "" : ", ") + quote_name(symbol.name()) + bounds;
   }

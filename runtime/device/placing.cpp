@@ -1,6 +1,8 @@
 #include "runtime/device/placing.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "runtime/memory.h"
@@ -33,8 +35,9 @@ char* GrowingMemory::at_least(size_t number, int64_t bytes) {
   if (pieces_.size() <= number) pieces_.resize(number + 1);
   Piece& piece = pieces_[number];
   if (bytes > piece.bytes) {
+    const int64_t room = std::max(bytes, piece.bytes + piece.bytes / 2);
     piece = {};
-    piece = {allocate_(static_cast<size_t>(bytes)), bytes};
+    piece = {allocate_(static_cast<size_t>(room)), room};
   }
   return static_cast<char*>(piece.memory.get());
 }
@@ -48,6 +51,7 @@ Placing::Placing(const Plan& plan, Outputs outputs)
     : plan_(plan),
       places_(plan.counters.size()),
       tensors_(plan.tensors.size()),
+      turns_(plan.tensors.size()),
       workspaces_(plan.steps.size()),
       outputs_(plan.outputs.size()),
       outputs_are_on_device_(outputs == Outputs::on_device),
@@ -58,12 +62,27 @@ Placing::Placing(const Plan& plan, Outputs outputs)
       if (counters[i] >= 0) (places_[static_cast<size_t>(counters[i])].*list).push_back(i);
   };
   sort(placements.tensors, &Place::tensors);
+  std::vector<bool> is_before(plan.tensors.size(), false);
+  for (const ArenaTensor& tensor : plan.tensors)
+    if (tensor.before >= 0) is_before[static_cast<size_t>(tensor.before)] = true;
+  for (Place& place : places_) {
+    const auto has_before = [&](size_t i) { return plan.tensors[i].before >= 0; };
+    std::copy_if(place.tensors.begin(), place.tensors.end(), std::back_inserter(place.by_turns), has_before);
+    std::erase_if(place.tensors, [&](size_t i) { return has_before(i) || is_before[i]; });
+  }
   sort(placements.workspaces, &Place::workspaces);
   sort(placements.outputs, &Place::outputs);
 }
 
 void Placing::place(size_t counter, std::span<const int64_t> counters, size_t workers, GrowingMemory& memory) {
   const Place& all = places_[counter];
+  for (const size_t i : all.by_turns) {
+    const ArenaTensor& tensor = plan_.tensors[i];
+    tensors_[static_cast<size_t>(tensor.before)] = tensors_[i];
+    turns_[i] = 1 - turns_[i];
+    const size_t piece = places_.size() + 2 * i + turns_[i];
+    tensors_[i] = memory.at_least(piece, checked_bytes(tensor.bytes.at({}, counters)));
+  }
   std::vector<ArenaTensor> layout;
   for (const size_t i : all.tensors) {
     const ArenaTensor& tensor = plan_.tensors[i];

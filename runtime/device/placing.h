@@ -11,7 +11,8 @@
 
 namespace tw {
 
-// Pieces of memory, by number, that grow only: runs at any sizes share them.
+// Pieces of memory, by number, that grow only, by half at least: runs at any sizes share them, and what is larger from
+// step to step of a loop seldom asks for more.
 class GrowingMemory {
  public:
   explicit GrowingMemory(std::function<std::shared_ptr<void>(size_t bytes)> allocate)
@@ -57,7 +58,8 @@ class Placing {
  private:
   struct Place {
     std::vector<size_t> tensors, workspaces, outputs;  // of the plan; workspaces by step
-    bool is_empty() const { return tensors.empty() && workspaces.empty() && outputs.empty(); }
+    std::vector<size_t> by_turns;                      // tensors that have one before them
+    bool is_empty() const { return tensors.empty() && workspaces.empty() && outputs.empty() && by_turns.empty(); }
   };
   struct Workspaces {
     char* first = nullptr;
@@ -67,6 +69,7 @@ class Placing {
   const Plan& plan_;
   std::vector<Place> places_;           // by counter
   std::vector<char*> tensors_;          // where they are
+  std::vector<size_t> turns_;           // by tensor: in which of its two pieces, of one that has another before it
   std::vector<Workspaces> workspaces_;  // by step
   std::vector<NDArray> outputs_;
   const bool outputs_are_on_device_;

@@ -40,6 +40,8 @@ void lay_out(Plan& plan) {
     index.push_back(list.size());
     list.push_back(tensor);
   }
+  for (ArenaTensor& tensor : placed)
+    if (tensor.before >= 0) tensor.before = static_cast<int32_t>(index[static_cast<size_t>(tensor.before)]);
   plan.arena_bytes = plan_memory(arena);
   for (Step& step : plan.steps) {
     for (BufferUse& use : step.buffers) {

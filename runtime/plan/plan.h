@@ -72,7 +72,8 @@ struct BufferUse {
 //   read     sets the counter to the integer in buffer 0, of 4 or 8 bytes; ends the run with Error(input) where it is
 //            not from the first to the second of its parameters; `kernel` says what it is
 //   set      sets the counter to its parameter
-//   place    gives memory to the tensors and outputs whose sizes depend on the counter, and on none that is read later
+//   place    gives memory to the tensors and outputs whose sizes depend on the counter, and on none that is read later;
+//            what was there is lost, but for tensors that have one before them (ArenaTensor)
 // A loop does as many steps as `tasks` says, and none after its condition is false.  Its counter is the number of the
 // step within, and how many were done behind it.  A condition is buffer 0 where there is one: a byte, 0 is false.
 enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check, read, place, set };

@@ -174,6 +174,7 @@ void write_plan(ByteWriter& out, const Plan& plan) {
     write_size(out, tensor.bytes);
     out.put(static_cast<int32_t>(tensor.first));
     out.put(static_cast<int32_t>(tensor.last));
+    out.put(tensor.before);
   }
   write_sizes(out, plan.counters);
   out.put(static_cast<uint32_t>(plan.steps.size()));
@@ -207,11 +208,12 @@ Plan read_plan(ByteReader& in) {
     equal.b = read_size(in);
     equal.demanded_by = in.get_text();
   }
-  plan.tensors.resize(in.get_count(20));
+  plan.tensors.resize(in.get_count(24));
   for (ArenaTensor& tensor : plan.tensors) {
     tensor.bytes = read_size(in);
     tensor.first = in.get<int32_t>();
     tensor.last = in.get<int32_t>();
+    tensor.before = in.get<int32_t>();
   }
   plan.counters = read_sizes(in);
   plan.steps.resize(in.get_count(94));
@@ -252,6 +254,19 @@ Plans read_plans(std::span<const std::byte> bytes, const std::string& where) {
 
 namespace {
 
+// Whether each tensor is before one other at most, and none of these has one before it.
+bool take_turns(const Plan& plan) {
+  std::vector<bool> is_taken(plan.tensors.size(), false);
+  for (const ArenaTensor& tensor : plan.tensors) {
+    if (tensor.before == -1) continue;
+    const auto before = static_cast<size_t>(tensor.before);
+    if (tensor.before < 0 || before >= plan.tensors.size() || is_taken[before] || plan.tensors[before].before != -1)
+      return false;
+    is_taken[before] = true;
+  }
+  return true;
+}
+
 // What must hold before the sizes can be computed at all; then the plan of a small run is checked.
 std::string find_open_plan_problem(const Plan& plan) {
   bool fits = true;
@@ -276,6 +291,7 @@ std::string find_open_plan_problem(const Plan& plan) {
   if (std::find(is_found.begin(), is_found.end(), false) != is_found.end())
     return "an open dimension is in none of its inputs";
   for (const ArenaTensor& tensor : plan.tensors) check_size(tensor.bytes, plan.counters.size());
+  if (!take_turns(plan)) return "its tensors cannot take turns";
   for (const EqualSizes& equal : plan.equalities) check_size(equal.a), check_size(equal.b);
   for (const Size& most : plan.counters) check_size(most);
   for (const Step& step : plan.steps) {
@@ -475,6 +491,7 @@ std::string find_plan_problem(const Plan& plan) {
   if (!is_known) return "a size in it depends on dimensions or counters that it does not have";
   ControlCheck control(plan);
   if (problem = control.run(); !problem.empty()) return problem;
+  if (!take_turns(plan)) return "its tensors cannot take turns";
   if (!are_placed(plan)) return "nothing gives memory to what depends on a counter";
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];

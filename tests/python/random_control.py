@@ -187,6 +187,11 @@ class Model:
     def loop(self, scope: Scope, depth: int) -> None:
         carried, step, given, goes_on = int(self.random.integers(1, 3)), self.name("i"), self.name("b"), self.name("b")
         before, after, inner = self.body(scope, depth, carried, step, [])
+        grows = self.chance(0.4)
+        axis = int(self.random.integers(2)) if grows else 0
+        if grows:
+            before.append(self.name("s"))
+            after.append(self.grown(inner, before[-1], axis))
         ends = self.chance(0.4)
         if ends:
             limit = self.emit(inner, "Less", [step, self.constant(np.int64(self.random.integers(4)))])
@@ -209,15 +214,31 @@ class Model:
             "none": lambda: "",
         }[count]()
         first = self.condition(scope) if ends and self.chance(0.3) else ""
+        shapes = [None] * carried + [[None, WIDTH] if axis == 0 else [self.rows, None]] * grows
+        counted = [self.info(step, TensorProto.INT64, []), self.info(given, TensorProto.BOOL, [])]
         graph = self.graph(
             inner,
-            [self.info(step, TensorProto.INT64, []), self.info(given, TensorProto.BOOL, []), *map(self.info, before)],
-            [self.info(goes_on, TensorProto.BOOL, []), *map(self.info, after + kept)],
+            counted + [self.info(name, shape=shape) for name, shape in zip(before, shapes, strict=True)],
+            [self.info(goes_on, TensorProto.BOOL, [])]
+            + [self.info(name, shape=shape) for name, shape in zip(after, shapes, strict=True)]
+            + [self.info(name) for name in kept],
         )
         results = [self.name("v") for _ in after + kept]
         start = [self.any_float(scope) for _ in before]
         scope.nodes.append(helper.make_node("Loop", [steps, first, *start], results, self.name("Loop"), body=graph))
-        scope.floats += results[:carried] + [self.join(scope, name) for name in results[carried:]]
+        if grows:
+            scope.floats.append(self.with_sum(scope, results[carried], axis))
+        scope.floats += results[:carried] + [self.join(scope, name) for name in results[carried + grows :]]
+
+    def with_sum(self, scope: Scope, grown: str, axis: int) -> str:
+        summed = self.emit(scope, "ReduceSum", [grown, self.constant([axis])], keepdims=1)
+        return self.emit(scope, "Tanh", [self.emit(scope, "Add", [self.any_float(scope), summed])])
+
+    def grown(self, inner: Scope, before: str, axis: int) -> str:
+        """It and something [rows, 4], which is perhaps made of it."""
+        inner.floats.append(self.with_sum(inner, before, axis))
+        parts = [before, self.any_float(inner)]
+        return self.emit(inner, "Concat", parts[:: -1 if self.chance(0.5) else 1], axis=axis)
 
     def scan(self, scope: Scope, depth: int) -> None:
         part = self.name("e")

@@ -62,6 +62,7 @@ def test_rows_are_added(axis, is_behind, first):
         [floats("y", [None, None]), floats("s", [None, None])],
         [*constants, empty("none", *shape)],
     )
+    assert "; what grows: `s` f32[" in tw.load(model.SerializeToString()).explain()
     executable = require_agreement(model, [{"x": array(9, 5), "count": np.array(k)} for k in (3, 0, 9, 1)])
     require_agreement(model, [{"x": array(40, 5), "count": np.array(33)}], executable)
 
@@ -96,7 +97,7 @@ def fixed(model, shapes):
     return fixed
 
 
-@pytest.mark.parametrize("most", [12, "count"])
+@pytest.mark.parametrize("most", [12, "count", unbounded])
 def test_rows_are_added_until_a_condition(most):
     nodes = [
         *a_row,

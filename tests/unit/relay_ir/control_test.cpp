@@ -192,6 +192,26 @@ const ControlCase control_cases[] = {
      {{rows(3, 8), rows(8, 8), number(boolean, 1), number(i64, 40)},
       {rows(3, 8), rows(8, 8), number(boolean, 1), number(i64, 5)},
       {rows(3, 8), rows(8, 8), number(boolean, 0), number(i64, 5)}}},
+    {"rows that are added in as many steps as it takes",
+     R"(graph g (x: f32[3, 8], w: f32[8, 8], goes: bool[], limit: i64[], k: i64[]) {
+       item(k) {number = [most: 0..]}
+       all, last = loop(goes, x, limit, w, limit) {steps = [most], carried = 2, done = [n: 0..]}
+       region[step: 0..] (a: f32[2 * step + 3, 8], l: i64[], b: f32[8, 8], end: i64[]) {
+         p = matmul(a, b)
+         s = softmax(p) {axis = 1}
+         row = slice(s) {axes = [0], starts = [0], sizes = [2]}
+         more = concat(a, row) {axis = 0}
+         at = sizes() {values = [step + 1], shape = []}
+         again = less(at, end)
+         return again, more, at
+       }
+       y = tanh(all)
+       return y, all, last
+     })",
+     {{rows(3, 8), rows(8, 8), number(boolean, 1), number(i64, 400), number(i64, INT64_MAX)},
+      {rows(3, 8), rows(8, 8), number(boolean, 1), number(i64, 5), number(i64, INT64_MAX)},
+      {rows(3, 8), rows(8, 8), number(boolean, 1), number(i64, 9), number(i64, 4)},
+      {rows(3, 8), rows(8, 8), number(boolean, 0), number(i64, 5), number(i64, 8)}}},
     {"what grows in loops in each other",
      R"(graph g (x: f32[n, 4], none: f32[0, 4], flag: bool[]) {
        all = loop(_, none, x, flag) {steps = [n], carried = 1}

@@ -3,6 +3,8 @@
 
 #include <functional>
 
+#include "runtime/device/placing.h"
+#include "runtime/memory.h"
 #include "runtime/plan/plan_io.h"
 #include "tests/unit/runtime/test_model.h"
 
@@ -166,6 +168,71 @@ TEST(PlacingPlan, EveryRuleIsChecked) {
       {"reaches outside", [](Plan& p) { p.inputs[0].dtype = i32, p.inputs[0].shape = {1}; }},
   };
   for (const auto& [part, change] : cases) EXPECT_NE(problem(change).find(part), std::string::npos) << problem(change);
+}
+
+// loop { set; place; kernel }: in each step a tensor of one row more is made of the one before.
+Plan growing_plan() {
+  Plan plan;
+  const Size rows({{Op::counter, 1}, {Op::number, 64}, {Op::multiply}});
+  plan.counters = {5, 9};
+  plan.tensors = {{rows, 0, 4}, {rows, 0, 4, -1, 0}};
+  Step set = control(StepKind::set, 0), place = control(StepKind::place, 0);
+  set.counter = place.counter = 1;
+  set.parameters = {Size({{Op::counter, 0}, {Op::number, 1}, {Op::add}})};
+  Step kernel;
+  kernel.kernel = "k", kernel.name = "work";
+  kernel.buffers = {{Storage::placed, 0, 0, rows}, {Storage::placed, 1, 0, rows}};
+  plan.steps = {control(StepKind::loop, 5), set, place, kernel, control(StepKind::repeat, 1)};
+  return plan;
+}
+
+TEST(GrowingPlan, IsSoundAndSurvivesTheRoundTrip) {
+  const Plan plan = growing_plan();
+  EXPECT_EQ(find_plan_problem(plan), "");
+  const std::vector<std::byte> bytes = write_plans(plan);
+  const Plans again = read_plans(bytes, "test");
+  EXPECT_EQ(write_plans(again), bytes);
+  EXPECT_EQ(again.general.tensors[1].before, 0);
+}
+
+TEST(GrowingPlan, EveryRuleIsChecked) {
+  const auto problem = [](const std::function<void(Plan&)>& change) {
+    Plan plan = growing_plan();
+    change(plan);
+    return find_plan_problem(plan);
+  };
+  const std::pair<const char*, std::function<void(Plan&)>> cases[] = {
+      {"it has no counter", [](Plan& p) { p.steps[1].counter = 7; }},
+      {"it has no counter", [](Plan& p) { p.steps[1].parameters.clear(); }},
+      {"more than it can be", [](Plan& p) { p.counters[1] = 4; }},
+      {"more than it can be", [](Plan& p) { p.steps[1].parameters = {-1}; }},
+      {"cannot take turns", [](Plan& p) { p.tensors[1].before = 2; }},
+      {"cannot take turns", [](Plan& p) { p.tensors[1].before = -2; }},
+      {"cannot take turns", [](Plan& p) { p.tensors[1].before = 1; }},
+      {"cannot take turns", [](Plan& p) { p.tensors[0].before = 1; }},
+  };
+  for (const auto& [part, change] : cases) EXPECT_NE(problem(change).find(part), std::string::npos) << problem(change);
+}
+
+// What is placed again lies by turns in two pieces, and what was there before stays.
+TEST(GrowingPlan, KeepsWhatWasThere) {
+  const Plan plan = growing_plan();
+  Placing placing(plan);
+  int pieces = 0;
+  GrowingMemory memory([&](size_t bytes) {
+    ++pieces;
+    return allocate_storage(bytes);
+  });
+  const BufferUse before{Storage::placed, 0}, after{Storage::placed, 1};
+  for (int64_t rows = 1; rows < 200; ++rows) {
+    const char* last = rows > 1 ? placing.start_of(after) : nullptr;
+    const std::vector<int64_t> counters{rows - 1, rows};
+    placing.place(1, counters, 1, memory);
+    ASSERT_EQ(placing.start_of(before), last);
+    if (last) ASSERT_EQ(*last, static_cast<char>(rows - 1));
+    *placing.start_of(after) = static_cast<char>(rows);
+  }
+  EXPECT_LT(pieces, 40);
 }
 
 // Of two numbers, what depends on both is placed when the second one is read; what is known is in the arena.
