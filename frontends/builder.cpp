@@ -28,6 +28,10 @@ int64_t max_folded_elements(OpKind kind) {
   }
 }
 
+std::string place_of(const SourceNode& node) {
+  return "node " + in_quotes(node.name) + " (" + node.op + ")";
+}
+
 bool all_known(const std::vector<Expr>& values) {
   return std::all_of(values.begin(), values.end(), [](const Expr& value) { return as_int(value).has_value(); });
 }
@@ -48,6 +52,19 @@ ValueId Import::add_sizes(const std::string& name, std::vector<Expr> values, con
   return id;
 }
 
+void Import::hold_to_one(const SourceNode& node) {
+  if (!dimensions || open_regions > 0 || !refusals.empty()) return;
+  std::vector<Expr> of_node;
+  for (const ValueId id : node.inputs) {
+    if (id == no_value || is_list(id)) continue;
+    const std::vector<Expr>& shape = graph.values[id].type.shape;
+    of_node.insert(of_node.end(), shape.begin(), shape.end());
+    if (const auto known = sizes.find(id); known != sizes.end())
+      of_node.insert(of_node.end(), known->second.begin(), known->second.end());
+  }
+  if (dimensions->hold_to_one(of_node, place_of(node))) throw BeginAnew();
+}
+
 bool Import::attempt(const SourceNode& node, bool is_plain, const std::function<void()>& rule) {
   const size_t node_count = graph.nodes.size(), value_count = graph.values.size();
   const int item_count = items[node.name];
@@ -56,15 +73,16 @@ bool Import::attempt(const SourceNode& node, bool is_plain, const std::function<
       rule();
       return true;
     } catch (const RefusedNode& refused) {
+      hold_to_one(node);
       refuse(node, refused.why);
     } catch (const UnprovenDimensions& unproven) {
       if (dimensions && !(dimensions->is_of_dimensions(unproven.a) && dimensions->is_of_dimensions(unproven.b))) {
+        hold_to_one(node);
         refuse(node, std::string("sizes that are not the same in each step of a loop: ") + unproven.message());
         return false;
       }
       using Learned = OpenDimensions::Learned;
-      const std::string place = "node " + in_quotes(node.name) + " (" + node.op + ")";
-      const Learned learned = dimensions ? dimensions->learn(unproven, place, branch) : Learned::nothing;
+      const Learned learned = dimensions ? dimensions->learn(unproven, place_of(node), branch) : Learned::nothing;
       // What is there already was right without the equality.
       if (learned == Learned::equality && is_plain && open_regions == 0 && refusals.empty()) {
         graph.shorten(node_count, value_count);
@@ -74,8 +92,10 @@ bool Import::attempt(const SourceNode& node, bool is_plain, const std::function<
         continue;
       }
       if (learned != Learned::nothing) throw BeginAnew();
+      hold_to_one(node);
       if (refusals.empty()) throw;
     } catch (const Error& error) {
+      if (error.code() == ErrorCode::unsupported || error.code() == ErrorCode::shape) hold_to_one(node);
       // What follows from a refused node's guessed types is not the model's mistake.
       if (error.code() != ErrorCode::unsupported && (error.code() != ErrorCode::shape || refusals.empty())) throw;
       if (error.code() == ErrorCode::unsupported) refuse(node, error.what());

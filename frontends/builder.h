@@ -60,6 +60,10 @@ struct Import {
   // Runs what imports the node.  False: it was refused, or failed for what an earlier refusal left unknown.
   // `is_plain`: it imports no other nodes, and so may be run again.
   bool attempt(const SourceNode& node, bool is_plain, const std::function<void()>& rule);
+
+ private:
+  // Where the node fails and dimensions may be 0, these begin at 1 instead, and the import begins anew.
+  void hold_to_one(const SourceNode& node);
 };
 
 // How a rule sees one node of the model, and how it emits nodes of ours, which get its name.

@@ -17,9 +17,9 @@ std::map<std::string, DimensionBounds> given_bounds(const ImportOptions& options
       const auto [found, is_new] = bounds.emplace(option.name, option.bounds);
       found->second.low = std::max(found->second.low, option.bounds.low);
       found->second.high = std::min(found->second.high, option.bounds.high);
-      if (found->second.low < 1 || found->second.high < found->second.low) {
+      if (found->second.low < 0 || found->second.high < found->second.low) {
         throw Error(ErrorCode::shape, "no size is within the bounds of dimension " + in_quotes(option.name) +
-                                          "\n  help: low and high are both included, and low is at least 1");
+                                          "\n  help: low and high are both included, and low is at least 0");
       }
     }
   }
@@ -127,7 +127,7 @@ ValueId Inputs::add(const DeclaredInput& input, DType dtype) {
     } else {
       const std::string parameter =
           dim->parameter.empty() ? name + "_" + std::to_string(i) : std::string(dim->parameter);
-      if (!dimensions_.count(parameter)) dimensions_[parameter] = open_dimension(parameter, {1});
+      if (!dimensions_.count(parameter)) dimensions_[parameter] = open_dimension(parameter, {0});
       type.shape.push_back(dimensions_[parameter]);
     }
   }

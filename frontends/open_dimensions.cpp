@@ -182,6 +182,27 @@ bool OpenDimensions::hold_to(const Expr& condition, const std::string& node) {
   return true;
 }
 
+bool OpenDimensions::hold_to_one(const std::vector<Expr>& of_node, const std::string& node) {
+  const auto hold = [&](const auto& is_meant) {
+    std::vector<Expr> conditions;
+    for (const Entry& entry : entries_) {
+      const bool may_be_0 = entry.source == Source::inputs && !entry.value.is_defined();
+      if (may_be_0 && dimension_bounds(entry.var).low == 0 && is_meant(entry.var))
+        conditions.push_back(Expr(1) - entry.var);
+    }
+    bool is_new = false;
+    for (const Expr& condition : conditions) is_new = hold_to(condition, node) || is_new;
+    return is_new;
+  };
+  const auto is_of_node = [&](const Var& var) {
+    return std::any_of(of_node.begin(), of_node.end(), [&](const Expr& e) {
+      const auto vars = free_vars(e);
+      return std::find(vars.begin(), vars.end(), var) != vars.end();
+    });
+  };
+  return hold(is_of_node) || hold([](const Var&) { return true; });
+}
+
 // The dimension is this.
 bool OpenDimensions::set(const Var& var, const Expr& value, const std::string& node) {
   Entry* entry = find(var);

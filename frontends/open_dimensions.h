@@ -29,6 +29,9 @@ class OpenDimensions {
   // another equality that runs make sure of; or that a dimension is another than it was.
   enum class Learned { nothing, equality, dimension };
   Learned learn(const UnprovenDimensions& unproven, const std::string& node, const std::string& branch);
+  // What the node demands holds where its dimensions, and those of these expressions, have an element or more, or where
+  // all have: they begin at 1.  False: they do.
+  bool hold_to_one(const std::vector<Expr>& of_node, const std::string& node);
   // Whether it is made of open dimensions alone, and not of numbers of steps, which change within a run.
   bool is_of_dimensions(const Expr& e) const;
   // What else runs have to make sure of: all, or those that take the branch.

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "python/array.h"
 #include "python/bind.h"
 #include "runtime/artifact/artifact.h"
@@ -11,15 +13,17 @@ py::list dimensions(const Plan& plan) {
   py::list rows;
   for (const Symbol& symbol : plan.symbols) {
     const bool has_end = symbol.high != Symbol().high;
-    rows.append(py::make_tuple(symbol.name, symbol.low, has_end ? py::cast(symbol.high) : py::none()));
+    rows.append(py::make_tuple(symbol.name, symbol.may_be_empty ? 0 : symbol.low,
+                               has_end ? py::cast(symbol.high) : py::none()));
   }
   return rows;
 }
 
-// By special plan: (name, low, high) of each dimension.
+// By special plan of sizes that the general one is for, too: (name, low, high) of each dimension.
 py::list profiles(const Plans& plans) {
   py::list result;
   for (const SpecialPlan& special : plans.special) {
+    if (std::ranges::any_of(special.sizes, [](const auto& sizes) { return sizes.low == 0; })) continue;
     py::list rows;
     for (size_t i = 0; i < special.sizes.size(); ++i) {
       const auto [low, high] = special.sizes[i];

@@ -39,6 +39,9 @@ struct PassContext {
 // where it has none that are worth using.
 double product_rate(DType storage, const Target& target);
 
+// Whether one of its dimensions is known to be 0.
+bool has_no_elements(const TensorType& type);
+
 // All passes that the target's graphs go through.
 Graph run_passes(const Graph& graph, const PassContext& context);
 

@@ -88,7 +88,7 @@ def parse_shapes(options: list[str]) -> dict[str, tuple[int | tw.Dim | None, ...
 
 def parse_sizes(options: list[str], dimensions: dict[str, tuple[int, int | None]]) -> dict[str, int]:
     """A size for each open dimension."""
-    sizes = {name: low for name, (low, _) in dimensions.items()}
+    sizes = {name: max(low, 1) for name, (low, _) in dimensions.items()}
     for option in options:
         name, _, size = option.rpartition("=")
         if name not in sizes or not size.isdecimal():

@@ -15,12 +15,12 @@ class Dim:
     """An open dimension; those of one name have one size in a run.  Both bounds are included; no `high`: no end."""
 
     name: str
-    low: int = 1
+    low: int = 0
     high: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.name or self.low < 1 or (self.high is not None and self.high < self.low):
-            raise Error("TW1004", f"{self!r} is no dimension\nhelp: it has a name, and 1 <= low <= high")
+        if not self.name or self.low < 0 or (self.high is not None and self.high < self.low):
+            raise Error("TW1004", f"{self!r} is no dimension\nhelp: it has a name, and 0 <= low <= high")
 
 
 # Of one input: numbers fix a dimension, a name or a Dim opens it, None or -1 leaves it as the model has it.

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "relay_ir/compile/empty_runs.h"
 #include "relay_ir/compile/layout.h"
 #include "relay_ir/compile/network_plan.h"
 #include "relay_ir/compile/planned_graph.h"
@@ -13,6 +14,7 @@
 #include "tensor_ir/match.h"
 #include "tensor_ir/parallel.h"
 #include "tensor_ir/pass_scope.h"
+#include "tensor_ir/plan_size.h"
 
 namespace tw::relay {
 namespace {
@@ -49,17 +51,25 @@ struct Network {
   std::string label;                   // for people, " at batch=1"; of the model itself empty
   std::vector<GraphDecision> decisions;
   PlannedGraph planned;
+  bool is_empty_run = false;  // in which a dimension is 0, of which nobody may ever have thought
 };
 
 // The model's first.
 std::vector<Network> networks_of(const Graph& model, const std::vector<Profile>& profiles) {
   std::vector<Network> networks(1);
-  networks[0].graph = model;
+  networks[0].graph = with_elements(model);
   for (const Profile& profile : profiles) {
     Network& network = networks.emplace_back();
     SpecialGraph special = specialise(model, profile);
     network.graph = std::move(special.graph), network.sizes = std::move(special.sizes);
     network.label = " at " + to_string(profile);
+  }
+  for (SpecialGraph& special : empty_runs(model)) {
+    Network& network = networks.emplace_back();
+    network.graph = std::move(special.graph), network.sizes = std::move(special.sizes);
+    network.is_empty_run = true;
+    for (size_t i = 0; i < model.symbols.size(); ++i)
+      if (network.sizes[i].high == 0) network.label = " at " + model.symbols[i].name() + "=0";
   }
   return networks;
 }
@@ -111,13 +121,30 @@ void require_some_sizes(const Plan& plan, const std::string& label) {
   }
 }
 
-Plans plan_networks(const std::vector<Network>& networks, const std::vector<ScheduledFunc>& scheduled,
-                    const Target& target, ConstantPool& constants) {
+// What every run is held to, those in which dimensions are 0 too.
+void admit_empty_runs(const Graph& model, Plan& general) {
+  check(general.symbols.size() == model.symbols.size(), "compile: the general plan is for all sizes");
+  for (size_t i = 0; i < model.symbols.size(); ++i) general.symbols[i].may_be_empty = may_be_empty(model.symbols[i]);
+  for (size_t i = 0; i < model.inputs.size(); ++i) {
+    const std::vector<Expr>& shape = model.values[model.inputs[i]].type.shape;
+    for (size_t d = 0; d < general.inputs[i].dims.size(); ++d)
+      general.inputs[i].dims[d] = plan_size(shape[d], model.symbols);
+  }
+  general.equalities.clear();
+  for (const Equality& equal : model.equalities) {
+    const auto a = as_size(equal.a, model.symbols), b = as_size(equal.b, model.symbols);
+    if (a && b) general.equalities.push_back({*a, *b, equal.demanded_by});
+  }
+}
+
+Plans plan_networks(const Graph& model, const std::vector<Network>& networks,
+                    const std::vector<ScheduledFunc>& scheduled, const Target& target, ConstantPool& constants) {
   Plans plans;
   for (const Network& network : networks) {
     Plan plan = plan_network(network.planned, scheduled, target, constants);
     if (&network == &networks.front()) {
       plans.general = std::move(plan);
+      admit_empty_runs(model, plans.general);
       continue;
     }
     SpecialPlan& special = plans.special.emplace_back();
@@ -147,11 +174,17 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
     report.phases.push_back({name, std::chrono::duration<double>(now - std::exchange(start, now)).count()});
   };
   require_no_updates(options, target);
-  std::vector<Network> networks = networks_of(model, options.profiles);
-  for (Network& network : networks) {
-    Graph graph = optimise(network.graph, target, options, &network.decisions);
-    require_sizes_within_limits(graph);
-    network.planned = plan_groups(std::move(graph), options.in_place);
+  std::vector<Network> networks;
+  for (Network& network : networks_of(model, options.profiles)) {
+    try {
+      Graph graph = optimise(network.graph, target, options, &network.decisions);
+      require_sizes_within_limits(graph);
+      network.planned = plan_groups(std::move(graph), options.in_place);
+    } catch (const Error&) {
+      if (!network.is_empty_run) throw;
+      continue;  // that such runs cannot be had says nothing against others
+    }
+    networks.push_back(std::move(network));
   }
   end_phase("graph passes and fusion");
 
@@ -175,7 +208,7 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
   end_phase("machine code");
 
   ConstantPool constants;
-  Plans plans = plan_networks(networks, scheduled, target, constants);
+  Plans plans = plan_networks(model, networks, scheduled, target, constants);
   std::vector<NDArray> packed = constants.pack(options.jobs);
   small_sizes(plans.general);  // Error(shape): none meet what the model demands of them
   end_phase("memory plan and packing of constants");

@@ -44,7 +44,7 @@ PlanMaker::PlanMaker(const std::string& model, std::vector<Var> symbols, const s
   plan_.caller_alignment = static_cast<uint32_t>(caller_alignment(target));
   for (const Var& symbol : symbols_) {
     const DimensionBounds bounds = dimension_bounds(symbol);
-    plan_.symbols.push_back({symbol.name(), std::max<int64_t>(bounds.low, 1), bounds.high, bounds_demanded_by(symbol)});
+    plan_.symbols.push_back({symbol.name(), bounds.low < 0 ? 1 : bounds.low, bounds.high, bounds_demanded_by(symbol)});
   }
   for (const Equality& equal : equalities) rely_on(equal);
 }

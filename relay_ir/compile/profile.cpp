@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "relay_ir/op.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/text/printer.h"
@@ -12,11 +13,18 @@ namespace {
 
 constexpr int64_t no_end = DimensionBounds{}.high;
 
-// A size is at least 1.
+// A size is at least 1 where nobody says that it may be 0.
 DimensionBounds sizes_of(const Var& symbol) {
   DimensionBounds bounds = dimension_bounds(symbol);
-  bounds.low = std::max<int64_t>(bounds.low, 1);
+  if (bounds.low < 0) bounds.low = 1;
   return bounds;
+}
+
+// Those that have an element.
+Var from_one(const Var& symbol) {
+  if (!may_be_empty(symbol)) return symbol;
+  return dimension(symbol.name(), {1, dimension_bounds(symbol).high}, bounds_demanded_by(symbol),
+                   typical_size(*symbol.get()));
 }
 
 std::string text_of(int64_t low, int64_t high) {
@@ -27,11 +35,30 @@ std::string text_of(int64_t low, int64_t high) {
 // Holds the model's dimensions to a profile.
 class Specialiser {
  public:
-  Specialiser(const Graph& model, const Profile& profile) : model_(model), profile_(profile) {
-    require_known_dimensions();
-    for (const Var& symbol : model.symbols) values_[symbol] = symbol;
+  Specialiser(const Graph& model, const Profile& profile, bool others_may_be_empty) : model_(model), profile_(profile) {
+    for (const Var& symbol : model.symbols) values_[symbol] = others_may_be_empty ? symbol : from_one(symbol);
     for (const Var& symbol : model.symbols)
       if (const auto wanted = profile.find(symbol.name()); wanted != profile.end()) hold(symbol, wanted->second);
+  }
+
+  void require_known_dimensions() const {
+    std::string known;
+    for (const Var& symbol : model_.symbols) {
+      const auto [low, high] = sizes_of(symbol);
+      known += (known.empty() ? "`" : ", `") + symbol.name() + "` " + text_of(low, high);
+    }
+    if (known.empty())
+      refuse("the model has no open dimensions",
+             "leave profiles out, or open dimensions with shapes={\"x\": (\"batch\", …)}");
+    if (profile_.empty()) refuse("it names no dimension", "the model's open dimensions are " + known);
+    for (const auto& [name, sizes] : profile_) {
+      const auto is_named = [&name = name](const Var& symbol) { return symbol.name() == name; };
+      if (std::none_of(model_.symbols.begin(), model_.symbols.end(), is_named))
+        refuse("the model has no open dimension `" + name + "`", "its open dimensions are " + known);
+    }
+  }
+
+  void follow_equalities() {
     while (follow_equality()) {
     }
   }
@@ -62,6 +89,11 @@ class Specialiser {
         if (!std::holds_alternative<std::vector<Expr>>(attribute)) continue;
         std::vector<Expr> dims = attributes.get_dims(name);
         replace(dims);
+        // Beside a 0 nobody can infer what is left.
+        const auto has = [&](int64_t n) {
+          return std::any_of(dims.begin(), dims.end(), [&](const Expr& e) { return is_const_int(e, n); });
+        };
+        if (node.op->kind == OpKind::view && has(-1) && has(0)) dims = graph.values[node.outputs[0]].type.shape;
         node.attributes.set(name, std::move(dims));
       }
       for (Graph& region : node.regions) {
@@ -79,23 +111,6 @@ class Specialiser {
     throw Error(ErrorCode::shape, "profile {" + to_string(profile_) + "}: " + problem + "\n  help: " + help);
   }
 
-  void require_known_dimensions() const {
-    std::string known;
-    for (const Var& symbol : model_.symbols) {
-      const auto [low, high] = sizes_of(symbol);
-      known += (known.empty() ? "`" : ", `") + symbol.name() + "` " + text_of(low, high);
-    }
-    if (known.empty())
-      refuse("the model has no open dimensions",
-             "leave profiles out, or open dimensions with shapes={\"x\": (\"batch\", …)}");
-    if (profile_.empty()) refuse("it names no dimension", "the model's open dimensions are " + known);
-    for (const auto& [name, sizes] : profile_) {
-      const auto is_named = [&name = name](const Var& symbol) { return symbol.name() == name; };
-      if (std::none_of(model_.symbols.begin(), model_.symbols.end(), is_named))
-        refuse("the model has no open dimension `" + name + "`", "its open dimensions are " + known);
-    }
-  }
-
   void hold(const Var& symbol, const SizeRange& wanted) {
     const auto [low, high, typical] = wanted;
     const std::string name = "`" + symbol.name() + "`";
@@ -110,8 +125,9 @@ class Specialiser {
           "sizes of " + name + " are " + text_of(sizes.low, sizes.high) + (by.empty() ? "" : ", as " + by + " demands"),
           by.empty() ? "choose others, or open it further with shapes=" : "choose others");
     }
+    const int64_t least = std::max<int64_t>(low, 1);
     values_[symbol] =
-        low == high ? Expr(low) : dimension(symbol.name(), {low, high}, bounds_demanded_by(symbol), typical);
+        low == high ? Expr(low) : dimension(symbol.name(), {least, high}, bounds_demanded_by(symbol), typical);
   }
 
   Expr value_of(const Expr& e) const { return as_int(e) ? e : simplify(substitute(e, values_)); }
@@ -151,7 +167,7 @@ class Specialiser {
   }
 
   const Graph& model_;
-  const Profile& profile_;
+  const Profile profile_;
   Substitution values_;  // of each symbol of the model: a number or a dimension
 };
 
@@ -164,8 +180,19 @@ std::string to_string(const Profile& profile) {
   return text;
 }
 
-SpecialGraph specialise(const Graph& model, const Profile& profile) {
-  return Specialiser(model, profile).finish();
+SpecialGraph specialise(const Graph& model, const Profile& profile, bool others_may_be_empty) {
+  Specialiser specialiser(model, profile, others_may_be_empty);
+  specialiser.require_known_dimensions();
+  specialiser.follow_equalities();
+  return specialiser.finish();
+}
+
+Graph with_elements(const Graph& model) {
+  return Specialiser(model, {}, false).finish().graph;
+}
+
+bool may_be_empty(const Var& symbol) {
+  return dimension_bounds(symbol).low == 0;
 }
 
 }  // namespace tw::relay

@@ -23,8 +23,14 @@ struct SpecialGraph {
   Graph graph;                         // the same inputs, outputs and nodes; dimensions of one size are numbers
   std::vector<DimensionBounds> sizes;  // by symbol of the model: for which it is
 };
-// What the profile says, and what follows from it by the model's equalities.  Error(shape): the model has no such
-// dimension, or cannot have that size.
-SpecialGraph specialise(const Graph& model, const Profile& profile);
+// What the profile says, and what follows from it by the model's equalities; every other dimension has an element or
+// more, and so has one whose range begins at 0.  Error(shape): the model has no such dimension, or cannot have that
+// size.  `others_may_be_empty`: unless that is said.
+SpecialGraph specialise(const Graph& model, const Profile& profile, bool others_may_be_empty = false);
+
+// The model for runs in which every open dimension has an element.
+Graph with_elements(const Graph& model);
+// Whether 0 is one of its sizes.
+bool may_be_empty(const Var& symbol);
 
 }  // namespace tw::relay

@@ -100,6 +100,11 @@ Expr data_index(Expr index, const Expr& extent) {
   return max(min(select(index < 0, index + extent, index), extent - 1), Expr(0));
 }
 
+Expr loaded_where(const Expr& condition, const te::Tensor& x, const te::Indices& at) {
+  if (const auto known = as_int(condition)) return *known ? x(at) : zero_of(x.dtype());
+  return load(x.buffer(), at, condition);
+}
+
 Expr in_bounds(const Expr& index, const Expr& extent) {
   return index >= 0 && index < extent;
 }

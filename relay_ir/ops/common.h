@@ -34,6 +34,8 @@ Expr maximum_of(Expr a, Expr b);
 // An index that comes from data: negative ones count from the end, those outside are moved to the nearest valid one, so
 // that no run can read foreign memory.
 Expr data_index(Expr index, const Expr& extent);
+// The element where the condition holds, else 0; it need not exist then.
+Expr loaded_where(const Expr& condition, const te::Tensor& x, const te::Indices& at);
 // 0 ≤ index < extent
 Expr in_bounds(const Expr& index, const Expr& extent);
 // Row-major offset of `indices`, and back.

@@ -19,8 +19,7 @@ Expr selected(const te::Tensor& x, const te::Indices& at) {
   Expr has_some = bool_imm(true);
   for (const Expr& extent : x.shape())
     if (!can_prove(extent > 0)) has_some = has_some && extent > 0;
-  if (const auto known = as_int(has_some)) return *known ? x(at) : zero_of(x.dtype());
-  return load(x.buffer(), at, has_some);
+  return loaded_where(has_some, x, at);
 }
 
 const AttributeDef select_axis{"axis", 0, false, "the axis that indices select from"};

@@ -1,6 +1,7 @@
 // Resize and Upsample: interpolation along one axis at a time, from tables that the rule computes.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "relay_ir/ops/common.h"
 
@@ -37,7 +38,8 @@ OpDef interpolate_op() {
     c.require(c.inputs[2].dtype == accumulator_of(y.dtype) && c.inputs[2].rank() == 2,
               "weights are floats [out, taps]");
     const int axis = normal_axis(c, c.attributes.get_int("axis"), y.rank());
-    y.shape[axis] = c.inputs[1].shape[0];
+    const Expr extent = std::exchange(y.shape[axis], c.inputs[1].shape[0]);
+    if (as_int(y.shape[axis]).value_or(0) > 0) c.require_at_most(Expr(1), extent, "the axis is empty");
     return {y};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {

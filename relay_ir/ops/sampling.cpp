@@ -101,7 +101,7 @@ OpDef grid_sample_op() {
         taps.push_back(taps_around(mode, align_corners ? along * (extent - one) : along * extent - half, -0.75));
       }
       const std::function<Expr(int, te::Indices, Expr)> read = [&](int d, te::Indices at, const Expr& inside) -> Expr {
-        if (d == count) return cast(sum_dtype, as_int(inside) ? x(at) : load(x.buffer(), at, inside));
+        if (d == count) return cast(sum_dtype, loaded_where(inside, x, at));
         Expr sum;
         at.emplace_back();
         for (const Tap& tap : taps[d]) {
@@ -215,7 +215,7 @@ OpDef roi_align_op() {
         for (const int axis : {0, 2, 3})
           if (!can_prove(x.shape()[axis] > 0)) has_some = has_some && x.shape()[axis] > 0;
         const te::Indices from{data_index(images({s[0]}), x.shape()[0]), s[1], y, at_x};
-        const Expr part = weight * cast(wide, as_int(has_some) ? x(from) : load(x.buffer(), from, has_some));
+        const Expr part = weight * cast(wide, loaded_where(has_some, x, from));
         result = !result.is_defined() ? part : is_mean ? result + part : max(result, part);
       }
       return select(inside, result, number(0));

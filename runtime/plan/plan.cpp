@@ -150,6 +150,15 @@ bool is_for(const SpecialPlan& special, std::span<const int64_t> symbols) {
   return true;
 }
 
+void require_elements(const Plan& general, std::span<const int64_t> symbols) {
+  std::string empty;
+  for (size_t i = 0; i < symbols.size(); ++i)
+    if (symbols[i] == 0) empty += (empty.empty() ? "'" : ", '") + general.symbols[i].name + "'";
+  if (!empty.empty())
+    throw Error(ErrorCode::input, "the model cannot run where " + empty +
+                                      " is 0 and other sizes are these\n  help: give inputs that have elements");
+}
+
 size_t position_of(const Plan& plan, const std::string& symbol) {
   const auto found = std::ranges::find(plan.symbols, symbol, &Symbol::name);
   check(found != plan.symbols.end(), "plan: a special plan's symbols are the model's");
@@ -160,7 +169,10 @@ size_t position_of(const Plan& plan, const std::string& symbol) {
 
 Plan plan_at(const Plans& plans, std::span<const int64_t> symbols) {
   const auto found = std::ranges::find_if(plans.special, [&](const SpecialPlan& s) { return is_for(s, symbols); });
-  if (found == plans.special.end()) return plan_at(plans.general, symbols);
+  if (found == plans.special.end()) {
+    require_elements(plans.general, symbols);
+    return plan_at(plans.general, symbols);
+  }
   std::vector<int64_t> own;
   for (const Symbol& symbol : found->plan.symbols) own.push_back(symbols[position_of(plans.general, symbol.name)]);
   Plan plan = plan_at(found->plan, own);
@@ -205,11 +217,13 @@ std::vector<int64_t> symbol_sizes(const Plan& plan, const std::vector<Shape>& in
   std::vector<int64_t> sizes;
   for (size_t s = 0; s < found.size(); ++s) {
     const Symbol& symbol = plan.symbols[s];
-    if (found[s].size < symbol.low || found[s].size > symbol.high) {
+    const bool is_empty = symbol.may_be_empty && found[s].size == 0;
+    if (!is_empty && (found[s].size < symbol.low || found[s].size > symbol.high)) {
       const bool has_end = symbol.high != std::numeric_limits<int64_t>::max();
       throw Error(ErrorCode::input,
                   "'" + symbol.name + "', " + place(found[s].input, found[s].dimension) + ", is " +
-                      std::to_string(found[s].size) + ", but the model was compiled for " + std::to_string(symbol.low) +
+                      std::to_string(found[s].size) + ", but the model was compiled for " +
+                      std::to_string(symbol.may_be_empty ? 0 : symbol.low) +
                       (has_end ? " to " + std::to_string(symbol.high) : " or more") +
                       (symbol.demanded_by.empty()
                            ? "\n  help: compile it with other bounds, tw.Dim(\"" + symbol.name + "\", low, high)"

@@ -43,6 +43,7 @@ struct Symbol {
   std::string name;
   int64_t low = 1, high = std::numeric_limits<int64_t>::max();
   std::string demanded_by = {};  // for people: what sets the bounds; "" when the caller does
+  bool may_be_empty = false;     // 0 is a size, too: of runs that special plans are for, and not the general one
 };
 
 // Sizes that have to be equal in a run.
@@ -124,7 +125,8 @@ struct Plan {
   std::map<std::string, std::string> metadata;  // compiler version, model name, …
 };
 
-// What a model's plan does, for some sizes only and made for them.
+// What a model's plan does, for some sizes only and made for them: faster ones, or that some are 0.  Kernels of the
+// general plan may rely on every open dimension having an element.
 struct SpecialPlan {
   struct Range {
     int64_t low = 1, high = 1;  // both included
@@ -134,7 +136,8 @@ struct SpecialPlan {
   Plan plan;
 };
 
-// A model's plan, which serves every run, and those that serve some runs better.  All take and give the same.
+// A model's plan, which serves every run in which no open dimension is 0, and those that serve some runs better or do
+// serve these.  All take and give the same.
 struct Plans {
   Plan general;
   std::vector<SpecialPlan> special;  // none where the model's plan is not open
@@ -160,6 +163,7 @@ Placements placements_of(const Plan& plan);
 // else.  Error(limit).
 Plan plan_at(const Plan& plan, std::span<const int64_t> symbols);
 // The same of the first special plan that is for these sizes of the general one's symbols, else of that one.
+// Error(input): one is 0, and no plan is for that.
 Plan plan_at(const Plans& plans, std::span<const int64_t> symbols);
 // The sizes of plan.symbols in inputs of these shapes.  Error(input): two of them disagree, one is out of bounds, what
 // the model demands of them does not hold, or the ranks are not the inputs'.

@@ -162,6 +162,7 @@ void write_plan(ByteWriter& out, const Plan& plan) {
     out.put(symbol.low);
     out.put(symbol.high);
     out.put_text(symbol.demanded_by);
+    out.put(static_cast<uint8_t>(symbol.may_be_empty));
   }
   out.put(static_cast<uint32_t>(plan.equalities.size()));
   for (const EqualSizes& equal : plan.equalities) {
@@ -195,12 +196,13 @@ Plan read_plan(ByteReader& in) {
   plan.caller_alignment = in.get<uint32_t>();
   plan.arena_bytes = in.get<int64_t>();
   plan.workspace_bytes = in.get<int64_t>();
-  plan.symbols.resize(in.get_count(24));
+  plan.symbols.resize(in.get_count(25));
   for (Symbol& symbol : plan.symbols) {
     symbol.name = in.get_text();
     symbol.low = in.get<int64_t>();
     symbol.high = in.get<int64_t>();
     symbol.demanded_by = in.get_text();
+    symbol.may_be_empty = in.get<uint8_t>() != 0;
   }
   plan.equalities.resize(in.get_count(28));
   for (EqualSizes& equal : plan.equalities) {
@@ -541,7 +543,8 @@ bool is_within_bounds(const Plan& general, const SpecialPlan& special) {
   if (special.sizes.size() != general.symbols.size()) return false;
   for (size_t i = 0; i < special.sizes.size(); ++i) {
     const auto [low, high] = special.sizes[i];
-    if (low > high || low < general.symbols[i].low || high > general.symbols[i].high) return false;
+    const Symbol& symbol = general.symbols[i];
+    if (low > high || low < (symbol.may_be_empty ? 0 : symbol.low) || high > symbol.high) return false;
   }
   return std::ranges::all_of(special.plan.symbols, [&](const Symbol& symbol) {
     const auto found = std::ranges::find(general.symbols, symbol.name, &Symbol::name);

@@ -140,6 +140,9 @@ class OpenGraph:
         yield {name: (7 if ends_at_one else 3) + 2 * k for k, name in enumerate(self.names)}
         for large in self.names:
             yield {name: 37 if name == large else 6 for name in self.names}
+        yield dict.fromkeys(self.names, 0)
+        for none in self.names:
+            yield {name: 0 if name == none else 6 for name in self.names}
 
 
 # ----------------------------------------------------------------------------------------------------------------------
