@@ -125,12 +125,10 @@ std::vector<ValueId> Builder::inputs() const {
   return ids;
 }
 
-std::vector<ValueId> Builder::list(size_t i, List::Kind kind) const {
+ValueId Builder::sequence(size_t i) const {
   const ValueId id = input_or_list(i);
-  if (!has_list(i, kind))
-    malformed(place() + ": input " + std::to_string(i) + " is no " +
-              (kind == List::Kind::sequence ? "sequence" : "optional value"));
-  return import_.lists[id].values;
+  if (!has_sequence(i)) malformed(place() + ": input " + std::to_string(i) + " is no sequence");
+  return id;
 }
 
 const TensorType& Builder::type(ValueId id) const {
@@ -233,6 +231,10 @@ Expr Builder::emit_item(ValueId x, DimensionBounds bounds) {
   attributes.set("number", std::vector<Expr>{number});
   graph_.add_node("item", {wide}, attributes, node_.name);
   return number;
+}
+
+void Builder::emit_required(ValueId x, int64_t number) {
+  graph_.add_node("item", {x}, attributes_of({{"number", std::vector<Expr>{Expr(number)}}}), node_.name);
 }
 
 std::vector<Expr> Builder::emit_items(ValueId x, DimensionBounds bounds) {

@@ -78,13 +78,11 @@ class Builder {
   ValueId input(size_t i) const;  // Error(malformed_model) when absent, or a list
   ValueId optional_input(size_t i) const { return has_input(i) ? input(i) : no_value; }
   ValueId input_or_list(size_t i) const;  // Error(malformed_model) when absent
-  // Whether it is a list of that kind.
-  bool has_list(size_t i, List::Kind kind) const {
-    return has_input(i) && is_list(node_.inputs[i]) && import_.lists[node_.inputs[i]].kind == kind;
+  bool has_sequence(size_t i) const {
+    return has_input(i) && is_list(node_.inputs[i]) && import_.lists[node_.inputs[i]].is_sequence();
   }
-  // What is in it; Error(malformed_model) when it is none of that kind.
-  std::vector<ValueId> list(size_t i, List::Kind kind) const;
-  std::vector<ValueId> sequence(size_t i) const { return list(i, List::Kind::sequence); }
+  bool has_optional(size_t i) const { return has_input(i) && is_list(node_.inputs[i]) && !has_sequence(i); }
+  ValueId sequence(size_t i) const;  // Error(malformed_model) when it is none
   const TensorType& type(ValueId id) const;
   // The value when it is known at import (a constant of the model, or folded from such): null when not.
   const NDArray* constant(ValueId id) const { return graph_.is_constant(id) ? &*graph_.values[id].constant : nullptr; }
@@ -115,13 +113,13 @@ class Builder {
   }
   // A number of one element, or each of a list, as sizes: known, or read by the run.
   Expr emit_item(ValueId x, DimensionBounds bounds = {0});
+  // An integer that a run finds to be this, or ends.
+  void emit_required(ValueId x, int64_t number);
   Expr new_number(DimensionBounds bounds);  // that an item of this node is to read
   std::vector<Expr> emit_items(ValueId x, DimensionBounds bounds = {0});
   // Numbers of which some depend on open dimensions.
   ValueId emit_sizes(std::vector<Expr> values, const Shape& shape);
-  ValueId emit_list(List::Kind kind, std::vector<ValueId> values) {
-    return import_.lists.add({kind, std::move(values)});
-  }
+  ValueId emit_list(ListKind kind, std::vector<ValueId> values) { return import_.lists.add({kind, std::move(values)}); }
   Import& import() { return import_; }
   ValueId emit_constant(NDArray value) { return graph_.add_constant(node_.name, std::move(value)); }
   void require_equal(const Expr& a, const Expr& b, const std::string& message) const {

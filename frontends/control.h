@@ -10,8 +10,8 @@
 
 namespace tw::frontends {
 
-// While one is open, all that is emitted goes into a region of the graph that was there before.  Regions are finished,
-// or left behind by an exception, in the opposite order.
+// While one is open, all that is emitted goes into a region of the graph that was there before.  Regions are left,
+// finished, or abandoned by an exception, in the opposite order.
 class Region {
  public:
   // `branch`: its name, if a run may go by another one.
@@ -19,6 +19,12 @@ class Region {
   ~Region();
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
+
+  // While it is left, what is emitted goes into the graph before again.
+  void leave() { swap(); }
+  void enter() { swap(); }
+  // The region's graph, when it is left.
+  const Graph& inside() const { return graph_; }
 
   // A symbol of the region: 0 … count - 1.
   Var add_step(const Expr& count);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,11 @@ struct DimensionOption {
 };
 
 struct ImportOptions {
-  std::map<std::string, std::vector<DimensionOption>> shapes;  // of inputs, by name
-  std::filesystem::path folder;                                // for data beside the model; empty: none allowed
-  std::string file_name;                                       // for messages; empty: as the format calls its files
+  // Of inputs, by name.  A sequence `x` has as many tensors as there are shapes of x.0, x.1 …, or none with one of `x`.
+  std::map<std::string, std::vector<DimensionOption>> shapes;
+  std::set<std::string> absent;  // of optional inputs; others are there
+  std::filesystem::path folder;  // for data beside the model; empty: none allowed
+  std::string file_name;         // for messages; empty: as the format calls its files
 };
 
 // What the model says of one dimension.  Neither: unknown.

@@ -1,6 +1,7 @@
-// Sequences and optional values, which some formats have beside tensors: lists of values that are known when the model
-// is imported.  A list is no value of a graph; it has an id that no value has, and what is made of it is made of its
-// tensors.  A list whose length only a run knows cannot be had.
+// Sequences and optional values, which some formats have beside tensors.  A list is no value of a graph; it has an id
+// that no value has, and what is made of it is made of its tensors.  Where its length is known at import these are what
+// is in it; where only a run knows, they are one tensor of all parts and where it is cut (sequences.h), and an optional
+// value has a truth beside it.
 #pragma once
 
 #include <functional>
@@ -21,9 +22,14 @@ inline bool is_list(ValueId id) {
 }
 
 struct List {
-  enum class Kind { sequence, optional } kind;
-  // Of a sequence: tensors.  Of an optional value: nothing, or what is there, a tensor or a sequence.
+  ListKind kind = ListKind::sequence;
+  // Of a sequence: its tensors, or the one or two of what is packed or stacked.  Of an optional value: nothing, or what
+  // is there, a tensor or a sequence; or a truth, bool[], and what is there where it holds.
   std::vector<ValueId> values;
+  int axis = 0;  // of what is packed or stacked
+
+  bool is_sequence() const { return kind != ListKind::optional; }
+  bool is_decided() const { return kind == ListKind::optional && values.size() == 2; }  // by a run
 };
 
 class Lists {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "relay_ir/cost.h"
+#include "relay_ir/text/printer.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/dimension.h"
 #include "tensor_ir/text/printer.h"
@@ -147,9 +148,18 @@ void add_control(const Graph& graph, std::vector<std::string>& lines) {
 std::string explain(const Import& import) {
   std::string text = import.file_name + ": " + coverage(import);
   if (!import.producer.empty()) text += ", written by " + import.producer;
-  for (const ValueId id : import.graph.inputs) {
-    text += "\n  input       " + import.graph.values[id].name + " " + to_string(import.graph.values[id].type);
-  }
+  const Graph& graph = import.graph;
+  const auto values = [&](const char* kind, const std::vector<ListInfo>& lists, const std::vector<ValueId>& ids,
+                          const std::function<std::string(size_t)>& name) {
+    const auto type = [&](size_t i) { return to_string(graph.values[ids[i]].type); };
+    const std::string start = std::string("\n  ") + kind;
+    const std::string lines = values_text(
+        lists, ids.size(), start, [&](size_t i) { return name(i) + " " + type(i); },
+        [&](const ListInfo& list, size_t& at) { return list.name + " " + made_of_text(lists, at, type); });
+    return lines.empty() ? "" : start + lines;
+  };
+  text += values("input       ", graph.input_lists, graph.inputs,
+                 [&](size_t i) { return graph.values[graph.inputs[i]].name; });
   for (const std::string& line : import.demands) text += "\n  dimension   " + line;
   constexpr size_t most_lines = 20;
   std::vector<std::string> control;
@@ -157,10 +167,8 @@ std::string explain(const Import& import) {
   for (size_t i = 0; i < std::min(control.size(), most_lines); ++i) text += "\n  control     " + control[i];
   if (control.size() > most_lines)
     text += "\n  control     … and " + std::to_string(control.size() - most_lines) + " more";
-  for (size_t i = 0; i < import.graph.outputs.size(); ++i) {
-    text += "\n  output      " + import.graph.output_names[i] + " " +
-            to_string(import.graph.values[import.graph.outputs[i]].type);
-  }
+  text +=
+      values("output      ", graph.output_lists, graph.outputs, [&](size_t i) { return import.graph.output_names[i]; });
   std::vector<std::pair<int64_t, std::string>> operators;
   for (const auto& [name, count] : import.operators) operators.emplace_back(-count, name);
   std::sort(operators.begin(), operators.end());

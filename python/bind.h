@@ -32,6 +32,8 @@ void bind_tune(py::module_& module);
 std::string type_text(const TensorInfo& tensor, const Plan& plan);
 using Signature = std::vector<std::pair<std::string, std::string>>;
 Signature signature(const std::vector<TensorInfo>& tensors, const Plan& plan);
+// (name, kind, first, count, axis) of each.
+py::list described(const std::vector<ListInfo>& lists);
 
 // What a template asked for: dicts of name, candidates, costs, analytic and chosen (positions).
 py::list asked_of(const Schedule& schedule);

@@ -148,6 +148,8 @@ void bind_executable(py::module_& module) {
   py::class_<Executable>(module, "Executable")
       .def_property_readonly("inputs", [](const Executable& e) { return signature(e.plan().inputs, e.plan()); })
       .def_property_readonly("outputs", [](const Executable& e) { return signature(e.plan().outputs, e.plan()); })
+      .def_property_readonly("input_lists", [](const Executable& e) { return described(e.plan().input_lists); })
+      .def_property_readonly("output_lists", [](const Executable& e) { return described(e.plan().output_lists); })
       .def_property_readonly("dimensions", [](const Executable& e) { return dimensions(e.plan()); })
       .def_property_readonly("profiles", [](const Executable& e) { return profiles(e.plans()); })
       .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })

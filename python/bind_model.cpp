@@ -17,7 +17,8 @@ namespace {
 
 // A number, or (name, low, high) of an open dimension, where high is -1 for no end and the name may be empty.
 using Dimension = std::variant<int64_t, std::tuple<std::string, int64_t, int64_t>>;
-using Shapes = std::map<std::string, std::vector<Dimension>>;
+// Nothing: an optional input that is not there.
+using Shapes = std::map<std::string, std::optional<std::vector<Dimension>>>;
 
 std::span<const std::byte> bytes_of(const std::string& data) {
   return std::as_bytes(std::span(data.data(), data.size()));
@@ -26,8 +27,12 @@ std::span<const std::byte> bytes_of(const std::string& data) {
 frontends::ImportOptions options_for(const Shapes& shapes) {
   frontends::ImportOptions options;
   for (const auto& [input, shape] : shapes) {
+    if (!shape) {
+      options.absent.insert(input);
+      continue;
+    }
     std::vector<frontends::DimensionOption>& dims = options.shapes[input];
-    for (const Dimension& dim : shape) {
+    for (const Dimension& dim : *shape) {
       if (const auto* size = std::get_if<int64_t>(&dim)) {
         dims.emplace_back(*size);
         continue;
@@ -209,6 +214,8 @@ void bind_model(py::module_& module) {
   py::class_<relay::Graph>(module, "Graph")
       .def_property_readonly("inputs", &inputs_of)
       .def_property_readonly("outputs", &outputs_of)
+      .def_property_readonly("input_lists", [](const relay::Graph& graph) { return described(graph.input_lists); })
+      .def_property_readonly("output_lists", [](const relay::Graph& graph) { return described(graph.output_lists); })
       .def_property_readonly("text", [](const relay::Graph& g) { return relay::to_text(g); });
   module.def("load_onnx", &load_onnx, unlocked);
   module.def("explain_onnx", &explain_onnx, unlocked);

@@ -32,6 +32,13 @@ Signature signature(const std::vector<TensorInfo>& tensors, const Plan& plan) {
   return rows;
 }
 
+py::list described(const std::vector<ListInfo>& lists) {
+  py::list rows;
+  for (const ListInfo& list : lists)
+    rows.append(py::make_tuple(list.name, to_string(list.kind), list.first, list.count, list.axis));
+  return rows;
+}
+
 }  // namespace tw::python
 
 PYBIND11_MODULE(_core, module) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "runtime/ndarray.h"
+#include "runtime/plan/list_info.h"
 #include "schedule/decisions.h"
 #include "tensor_ir/ir.h"
 
@@ -128,6 +129,8 @@ struct Graph {
   std::vector<Node> nodes;    // in topological order
   std::vector<ValueId> inputs, outputs;
   std::vector<std::string> output_names;  // by position: what the model calls its outputs; empty: as their values
+  // That some inputs and outputs make up, in their order.
+  std::vector<ListInfo> input_lists, output_lists;
   std::vector<Var> symbols;               // symbolic dimensions
   std::vector<Equality> equalities;       // that nodes rely on
   // Whether add_node may add to them, as passes do: what was established once, need not be provable of what a pass has

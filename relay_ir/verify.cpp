@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "relay_ir/op.h"
+#include "runtime/plan/plan.h"
 #include "tensor_ir/match.h"
 
 namespace tw::relay {
@@ -115,6 +116,15 @@ void verify(const Graph& graph) {
   for (const ValueId id : graph.inputs) {
     if (is_value(id)) require(graph.values[id].channel_block == 0, "input `" + graph.values[id].name + "` is blocked");
   }
+  const auto check_lists = [&](const std::vector<ListInfo>& lists, const std::vector<ValueId>& ids) {
+    std::vector<TensorInfo> tensors;
+    for (const ValueId id : ids)
+      if (is_value(id)) tensors.push_back({"", graph.values[id].type.dtype, Shape(graph.values[id].type.shape.size())});
+    const std::string problem = find_list_problem(lists, tensors);
+    require(problem.empty(), problem);
+  };
+  check_lists(graph.input_lists, graph.inputs);
+  check_lists(graph.output_lists, graph.outputs);
   require(graph.output_names.empty() || graph.output_names.size() == graph.outputs.size(), "every output has a name");
   if (!problems.empty()) throw Error(ErrorCode::verify, "graph `" + graph.name + "`:" + problems);
 }

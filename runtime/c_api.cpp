@@ -75,6 +75,15 @@ int get_tensor(const std::vector<tw_executable::Tensor>& tensors, int32_t index,
   });
 }
 
+int get_list(const std::vector<tw::ListInfo>& lists, int32_t index, tw_list* result) {
+  return guarded([&] {
+    require(result && index >= 0 && static_cast<size_t>(index) < lists.size(), "no list has this index");
+    const tw::ListInfo& list = lists[index];
+    *result = {list.name.c_str(), to_string(list.kind), static_cast<int32_t>(list.first),
+               static_cast<int32_t>(list.count), static_cast<int32_t>(list.axis)};
+  });
+}
+
 std::vector<tw::Shape> shapes_of(const tw::Plan& plan, const int64_t* const* shapes) {
   std::vector<tw::Shape> result;
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
@@ -165,6 +174,21 @@ int tw_input(const tw_executable* executable, int32_t index, tw_tensor* result) 
 
 int tw_output(const tw_executable* executable, int32_t index, tw_tensor* result) {
   return get_tensor(executable->outputs, index, result);
+}
+
+int32_t tw_input_list_count(const tw_executable* executable) {
+  return static_cast<int32_t>(executable->executable.plan().input_lists.size());
+}
+int32_t tw_output_list_count(const tw_executable* executable) {
+  return static_cast<int32_t>(executable->executable.plan().output_lists.size());
+}
+
+int tw_input_list(const tw_executable* executable, int32_t index, tw_list* result) {
+  return get_list(executable->executable.plan().input_lists, index, result);
+}
+
+int tw_output_list(const tw_executable* executable, int32_t index, tw_list* result) {
+  return get_list(executable->executable.plan().output_lists, index, result);
 }
 
 int32_t tw_in_place(const tw_executable* executable, int32_t output) {

@@ -39,6 +39,22 @@ TW_API int32_t tw_output_count(const tw_executable* executable);
 TW_API int tw_input(const tw_executable* executable, int32_t index, tw_tensor* result);
 TW_API int tw_output(const tw_executable* executable, int32_t index, tw_tensor* result);
 
+/* A sequence or an optional value that inputs or outputs first, first + 1 … make up, `count` of them:
+ *   "sequence"  these tensors: of `y`, y.0, y.1 …
+ *   "packed"    y, and y.sizes, i64[n]: the sizes of its n parts, which follow one another along the axis
+ *   "stacked"   y: its parts along the axis, without that axis
+ *   "optional"  y.present, a bool[]: whether there is something; then that, `y` or, in the list of this name that
+ *               comes next, the tensors of a sequence.  With no tensor at all there is nothing. */
+typedef struct tw_list {
+  const char* name;
+  const char* kind;
+  int32_t first, count, axis;
+} tw_list;
+TW_API int32_t tw_input_list_count(const tw_executable* executable);
+TW_API int32_t tw_output_list_count(const tw_executable* executable);
+TW_API int tw_input_list(const tw_executable* executable, int32_t index, tw_list* result);
+TW_API int tw_output_list(const tw_executable* executable, int32_t index, tw_list* result);
+
 /* The input whose array the output is, too: the run changes elements of it, so it must be writable.  -1: none; the
  * output has an array of its own. */
 TW_API int32_t tw_in_place(const tw_executable* executable, int32_t output);

@@ -3,7 +3,8 @@
 //   onnx_node_runner oracle | import | TARGET    folders on stdin, one a line; other machines are emulated
 //
 // A folder holds model.onnx and inputs.onnx: a model whose initializers are the inputs, by name.  The results go to
-// outputs.bin: for each output a line "dtype d0 d1 …", then its bytes.  One line a folder goes to stdout:
+// outputs.bin: for each output a line "dtype d0 d1 …", then its bytes.  Which of them make up sequences and optional
+// values is in lists.txt, a line "name kind first count axis" for each.  One line a folder goes to stdout:
 //
 //   ok | refused | error    TAB    folder    TAB    message
 //
@@ -47,6 +48,24 @@ Arrays read_inputs(const std::filesystem::path& path) {
   return result;
 }
 
+// Of inputs that are sequences or optional: those whose tensors are there.
+void say_what_lists_are(frontends::ImportOptions& options, std::span<const std::byte> bytes, const Arrays& inputs) {
+  const frontends::onnx::Model model = frontends::onnx::parse_model(bytes);
+  for (const frontends::onnx::ValueInfo& info : model.graph.inputs) {
+    const std::string name(info.name);
+    using frontends::onnx::ValueKind;
+    if (info.kind != ValueKind::sequence && info.kind != ValueKind::optional) continue;
+    size_t length = 0;
+    for (; inputs.contains(name + "." + std::to_string(length)); ++length) {
+      const std::string part = name + "." + std::to_string(length);
+      for (const int64_t extent : inputs.at(part).shape()) options.shapes[part].emplace_back(extent);
+      options.shapes.try_emplace(part);
+    }
+    if (length == 0 && info.kind == ValueKind::optional && !inputs.contains(name)) options.absent.insert(name);
+    if (length == 0 && info.kind == ValueKind::sequence) options.shapes[name] = {};
+  }
+}
+
 NDArray input_named(const Arrays& inputs, const std::string& name) {
   const auto found = inputs.find(name);
   if (found == inputs.end()) throw Error(ErrorCode::input, "no input is called " + name);
@@ -83,6 +102,14 @@ void write_outputs(const std::filesystem::path& path, const std::vector<NDArray>
   if (!file.flush()) throw Error(ErrorCode::file, "cannot write " + path.string());
 }
 
+void write_lists(const std::filesystem::path& path, const std::vector<ListInfo>& lists) {
+  std::ofstream file(path);
+  for (const ListInfo& list : lists)
+    file << list.name << ' ' << to_string(list.kind) << ' ' << list.first << ' ' << list.count << ' ' << list.axis
+         << '\n';
+  if (!file.flush()) throw Error(ErrorCode::file, "cannot write " + path.string());
+}
+
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   std::replace(text.begin(), text.end(), '\t', ' ');
@@ -99,11 +126,14 @@ int run(const std::string& mode) {
     try {
       frontends::ImportOptions options;
       options.folder = folder;
-      const relay::Graph graph = frontends::import_onnx(read_file(folder + "/model.onnx"), options);
+      const std::vector<std::byte> model = read_file(folder + "/model.onnx");
+      const Arrays inputs = is_import ? Arrays() : read_inputs(folder + "/inputs.onnx");
+      say_what_lists_are(options, model, inputs);
+      const relay::Graph graph = frontends::import_onnx(model, options);
       if (!is_import) {
-        const Arrays inputs = read_inputs(folder + "/inputs.onnx");
         write_outputs(folder + "/outputs.bin",
                       is_oracle ? run_oracle(graph, inputs) : run_compiled(graph, target, inputs));
+        write_lists(folder + "/lists.txt", graph.output_lists);
       }
     } catch (const Error& error) {
       status = error.code() == ErrorCode::unsupported ? "refused" : "error";

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <tuple>
 
 #include "frontends/emit.h"
+#include "frontends/sequences.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
@@ -48,13 +50,18 @@ void unite_types(relay::Graph& a, relay::Graph& b, Context& context) {
 }
 
 struct Branches {
-  std::vector<Region::Result> regions;
+  std::unique_ptr<Region> regions[2];
   std::vector<ValueId> results[2];
 
-  bool have_alike_types() const {
-    const relay::Graph &a = regions[0].graph, &b = regions[1].graph;
-    return std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(),
-                      [&](ValueId x, ValueId y) { return is_alike(a.values[x].type, b.values[y].type); });
+  bool have_alike_types(const Lists& lists) const {
+    const std::vector<ValueId> a = lists.tensors(results[0]), b = lists.tensors(results[1]);
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](ValueId x, ValueId y) {
+      return is_alike(regions[0]->inside().values[x].type, regions[1]->inside().values[y].type);
+    });
+  }
+  bool have_alike_lists(const Lists& lists) const {
+    return std::equal(results[0].begin(), results[0].end(), results[1].begin(), results[1].end(),
+                      [&](ValueId a, ValueId b) { return lists.is_alike(a, b); });
   }
 };
 
@@ -63,13 +70,39 @@ Branches import_branches(Context& context, const std::string& name, const Surrou
   Branches branches;
   for (const bool is_first : {true, false}) {
     const std::string place = name + (is_first ? "/then" : "/else");
-    std::vector<ValueId>& results = branches.results[is_first ? 0 : 1];
-    Region region(context.import(), place);
-    results = around.add_graph(context.attribute_graph(is_first ? "then_branch" : "else_branch"), place, &region, {});
-    if (goes_on) results = around.add_rest(place, region, results);
-    branches.regions.push_back(region.finish(context.import().lists.tensors(results)));
+    const size_t at = is_first ? 0 : 1;
+    std::vector<ValueId>& results = branches.results[at];
+    auto region = std::make_unique<Region>(context.import(), place);
+    results =
+        around.add_graph(context.attribute_graph(is_first ? "then_branch" : "else_branch"), place, region.get(), {});
+    if (goes_on) results = around.add_rest(place, *region, results);
+    region->leave();
+    branches.regions[at] = std::move(region);
   }
   return branches;
+}
+
+// Gives the branches' sequences and optional values one form each, which serves what either of them gives; false: there
+// is none.
+bool unite_lists(Branches& branches, Context& context) {
+  const Lists& lists = context.import().lists;
+  if (branches.have_alike_lists(lists)) return true;
+  const size_t count = branches.results[0].size();
+  if (count != branches.results[1].size()) return false;
+  std::vector<United> forms;
+  for (size_t i = 0; i < count; ++i) {
+    const auto form = unite(lists, branches.regions[0]->inside(), branches.results[0][i], branches.regions[1]->inside(),
+                            branches.results[1][i]);
+    if (!form) return false;
+    forms.push_back(*form);
+  }
+  for (const size_t branch : {0, 1}) {
+    branches.regions[branch]->enter();
+    for (size_t i = 0; i < count; ++i)
+      branches.results[branch][i] = emit_united(context, branches.results[branch][i], forms[i]);
+    branches.regions[branch]->leave();
+  }
+  return true;
 }
 
 std::vector<ValueId> import_if(Context& context, const std::string& name, const Surroundings& around) {
@@ -82,9 +115,11 @@ std::vector<ValueId> import_if(Context& context, const std::string& name, const 
     return around.replace(context.attribute_graph(*known ? "then_branch" : "else_branch"));
   }
   Import& import = context.import();
+  Lists& lists = import.lists;
   const auto counted = std::pair(import.nodes, import.operators);
   Branches branches = import_branches(context, name, around, false);
-  if (!branches.have_alike_types()) {
+  bool is_united = unite_lists(branches, context);
+  if (!is_united || !branches.have_alike_types(lists)) {
     // On sizes, the model goes on with one of them.  Exporters write so what takes a dimension away where it is 1.
     const auto* comparison = truth.is_defined() ? truth.as<Binary>() : nullptr;
     if (comparison && (comparison->op == BinaryOp::eq || comparison->op == BinaryOp::ne))
@@ -92,15 +127,18 @@ std::vector<ValueId> import_if(Context& context, const std::string& name, const 
     // On data, it goes on in both ways, until what comes of them is of one type again.
     std::tie(import.nodes, import.operators) = counted;
     branches = import_branches(context, name, around, true);
+    is_united = unite_lists(branches, context);
   }
-  Lists& lists = import.lists;
+  if (!is_united) context.refuse("branches with other sequences or optional values, on a condition that a run decides");
+  std::vector<Region::Result> regions;
+  for (const size_t branch : {0, 1}) {
+    branches.regions[branch]->enter();
+    regions.push_back(branches.regions[branch]->finish(lists.tensors(branches.results[branch])));
+  }
+  unite_types(regions[0].graph, regions[1].graph, context);
+  const std::vector<ValueId> tensors =
+      emit_branch(context, emit_reshape(context, condition, {}), std::move(regions[0]), std::move(regions[1]));
   std::vector<ValueId>& results = branches.results[0];
-  if (!std::equal(results.begin(), results.end(), branches.results[1].begin(), branches.results[1].end(),
-                  [&](ValueId a, ValueId b) { return lists.is_alike(a, b); }))
-    context.refuse("branches with other sequences or optional values, on a condition that a run decides");
-  unite_types(branches.regions[0].graph, branches.regions[1].graph, context);
-  const std::vector<ValueId> tensors = emit_branch(context, emit_reshape(context, condition, {}),
-                                                   std::move(branches.regions[0]), std::move(branches.regions[1]));
   size_t next = 0;
   for (ValueId& result : results) result = lists.map(result, [&](ValueId) { return tensors[next++]; });
   return results;
@@ -144,12 +182,43 @@ std::vector<ValueId> unroll_loop(Context& context, const std::string& name, cons
   return carried;
 }
 
+// The steps of a run: as many as the sequence is long, over what is stacked.
+std::vector<ValueId> map_in_steps(Context& context, const std::string& name, const Surroundings& around,
+                                  const Graph& graph) {
+  const Expr length = sequence_length(context, context.sequence(0));
+  std::vector<ValueId> values;
+  for (size_t i = 0; i < context.input_count(); ++i) {
+    values.push_back(context.input_or_list(i));
+    if (!is_list(values[i])) continue;
+    context.require_equal(sequence_length(context, context.sequence(i)), length, "sequences of one length");
+    values[i] = emit_stacked(context, values[i]);
+  }
+  std::vector<ValueId> results =
+      emit_loop(context, length, no_value, {}, {}, [&](Region& region, const Var& step, const std::vector<ValueId>&) {
+        std::vector<ValueId> inputs;
+        for (size_t i = 0; i < values.size(); ++i) {
+          inputs.push_back(region.capture(values[i]));
+          if (context.has_sequence(i)) inputs[i] = emit_pick(context, inputs[i], 0, step);
+        }
+        LoopStep after;
+        after.kept = around.add_graph(graph, name, &region, inputs);
+        require_tensors(after.kept, context);
+        return after;
+      });
+  for (ValueId& result : results) result = context.import().lists.add({ListKind::stacked, {result}, 0});
+  return results;
+}
+
 // The same graph for each tensor of a sequence; further sequences are as long, and tensors the same in each step.
 std::vector<ValueId> import_sequence_map(Context& context, const std::string& name, const Surroundings& around) {
   const Graph& graph = context.attribute_graph("body");
   if (graph.inputs.size() != context.input_count())
     malformed("node " + in_quotes(name) + ": the body of SequenceMap does not fit its inputs");
-  const size_t length = context.sequence(0).size();
+  const Lists& lists = context.import().lists;
+  for (size_t i = 0; i < context.input_count(); ++i)
+    if (context.has_sequence(i) && lists[context.sequence(i)].kind != ListKind::sequence)
+      return map_in_steps(context, name, around, graph);
+  const size_t length = lists[context.sequence(0)].values.size();
   std::vector<std::vector<ValueId>> results(graph.outputs.size());
   for (size_t step = 0; step < length; ++step) {
     std::vector<ValueId> inputs;
@@ -158,7 +227,7 @@ std::vector<ValueId> import_sequence_map(Context& context, const std::string& na
         inputs.push_back(context.input(i));
         continue;
       }
-      const std::vector<ValueId> values = context.sequence(i);
+      const std::vector<ValueId>& values = lists[context.sequence(i)].values;
       if (values.size() != length) malformed("node " + in_quotes(name) + ": its sequences differ in length");
       inputs.push_back(values[step]);
     }
@@ -167,8 +236,7 @@ std::vector<ValueId> import_sequence_map(Context& context, const std::string& na
     for (size_t i = 0; i < results.size(); ++i) results[i].push_back(of_step[i]);
   }
   std::vector<ValueId> sequences;
-  for (const std::vector<ValueId>& values : results)
-    sequences.push_back(context.emit_list(List::Kind::sequence, values));
+  for (const std::vector<ValueId>& values : results) sequences.push_back(emit_sequence(context, values));
   return sequences;
 }
 

@@ -3,6 +3,7 @@
 // control flow becomes regions (frontends/control.h).
 #include "frontends/onnx/importer.h"
 
+#include <deque>
 #include <functional>
 #include <queue>
 #include <span>
@@ -11,6 +12,7 @@
 
 #include "frontends/control.h"
 #include "frontends/onnx/control.h"
+#include "frontends/onnx/list_inputs.h"
 #include "frontends/onnx/rules.h"
 
 namespace tw::frontends::onnx {
@@ -150,39 +152,54 @@ class Importer {
     }
   }
 
-  static std::string why_no_input(const ValueInfo& info) {
-    switch (info.kind) {
-      case ValueKind::tensor:
-        return data_type_name(info.element_type) + " elements";
-      case ValueKind::sequence:
-        return "a sequence, whose length only a run knows; export the model with an input for each of its tensors";
-      case ValueKind::optional:
-        return "an optional value, of which only a run knows whether it is there; export the model with a tensor";
-      default:
-        return "a value that is no tensor";
-    }
-  }
-
   // Of the graph's inputs those that are no initializers.
   void add_inputs(Scope& scope) {
-    std::vector<DeclaredInput> declared;
     std::vector<const ValueInfo*> infos;
+    std::deque<std::string> names;  // of tensors
+    std::vector<DeclaredInput> declared;
+    ImportOptions options = options_;
     for (const ValueInfo& info : model_.graph.inputs) {
       if (scope.initializers.count(info.name)) continue;
-      declared.push_back({info.name, info.shape});
-      infos.push_back(&info);
-    }
-    Inputs inputs(import_, *import_.dimensions, options_, declared);
-    for (size_t i = 0; i < infos.size(); ++i) {
-      const ValueInfo& info = *infos[i];
       if (info.name.empty()) malformed("an input has no name");
-      const auto dtype = to_dtype(info.element_type);
-      if (info.kind != ValueKind::tensor || !dtype) {
-        import_.refuse({"input", std::string(info.name), {}}, why_no_input(info));
-        scope.values[info.name] = unknown_value;
-      } else if (!scope.values.emplace(info.name, inputs.add(declared[i], *dtype)).second) {
-        malformed("two inputs are called " + in_quotes(info.name));
-      }
+      infos.push_back(&info);
+      const size_t first = declared.size();
+      input_of(info, std::string(info.name), options_, import_.lists,
+               [&](const ValueInfo& tensor, const std::string& name) {
+                 names.push_back(name);
+                 declared.push_back({names.back(), tensor.shape});
+                 return ValueId{0};
+               });
+      const bool is_list = info.kind == ValueKind::sequence || info.kind == ValueKind::optional;
+      const auto given = options.shapes.find(std::string(info.name));
+      if (is_list && given != options.shapes.end() && given->second.empty() && declared.size() == first)
+        options.shapes.erase(given);  // it says that the sequence is empty
+      if (!is_list && (info.kind != ValueKind::tensor || !to_dtype(info.element_type)))
+        declared.push_back({info.name, info.shape});  // which is refused
+    }
+    for (const std::string& name : options.absent) {
+      const auto is_it = [&](const ValueInfo* info) { return info->name == name && info->kind == ValueKind::optional; };
+      if (std::none_of(infos.begin(), infos.end(), is_it))
+        throw Error(ErrorCode::shape, in_quotes(name) + " is said to be absent, but no optional input is called so");
+    }
+    Inputs inputs(import_, *import_.dimensions, options, declared);
+    for (const ValueInfo* info : infos) {
+      const std::string name(info->name);
+      const size_t first = import_.graph.inputs.size();
+      const auto value =
+          input_of(*info, name, options_, import_.lists, [&](const ValueInfo& tensor, const std::string& own) {
+            return inputs.add({own, tensor.shape}, *to_dtype(tensor.element_type));
+          });
+      if (!value) import_.refuse({"input", name, {}}, why_no_input(*info, name));
+      if (!scope.values.emplace(info->name, value.value_or(unknown_value)).second)
+        malformed("two inputs are called " + in_quotes(name));
+      if (!value || !is_list(*value)) continue;
+      const List& list = import_.lists[*value];
+      const bool is_tensor = list.kind == ListKind::optional && list.values.size() == 1 && !is_list(list.values[0]);
+      if (is_tensor) continue;
+      const bool is_absent = list.kind == ListKind::optional && list.values.empty();
+      import_.graph.input_lists.push_back({name, is_absent ? ListKind::optional : ListKind::sequence,
+                                           static_cast<uint32_t>(first),
+                                           static_cast<uint32_t>(import_.graph.inputs.size() - first)});
     }
   }
 
@@ -496,22 +513,24 @@ class Importer {
     }
   }
 
-  // The tensors of a sequence `y` are y.0, y.1 …
+  // What a list is made of gets names of its own (runtime/plan/list_info.h).
   void add_output(const std::string& name, ValueId id) {
     if (!is_list(id)) {
       import_.graph.outputs.push_back(id);
       import_.graph.output_names.push_back(name);
       return;
     }
-    const auto [kind, values] = import_.lists[id];
-    const bool is_optional = kind == List::Kind::optional;
-    if (values.empty())
-      import_.refuse({"output", name, {}}, is_optional ? "an optional value that is not there" : "an empty sequence");
-    for (size_t i = 0; i < values.size(); ++i) {
-      const std::string own = is_optional ? name : name + "." + std::to_string(i);
-      if (!is_optional) add_output_name(own);
-      add_output(own, values[i]);
+    const List list = import_.lists[id];
+    if (list.kind == ListKind::optional && list.values.size() == 1) return add_output(name, list.values[0]);
+    std::vector<ListInfo>& lists = import_.graph.output_lists;
+    const size_t at = lists.size(), first = import_.graph.outputs.size();
+    lists.push_back({name, list.kind, static_cast<uint32_t>(first), 0, static_cast<uint32_t>(list.axis)});
+    const std::vector<std::string> names = tensor_names(name, list.kind, list.values.size());
+    for (size_t i = 0; i < list.values.size(); ++i) {
+      if (i < names.size() && names[i] != name) add_output_name(names[i]);
+      add_output(i < names.size() ? names[i] : name, list.values[i]);
     }
+    lists[at].count = static_cast<uint32_t>(import_.graph.outputs.size() - first);
   }
 
   void add_output_name(const std::string& name) {

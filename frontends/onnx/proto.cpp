@@ -234,8 +234,17 @@ class Reader {
     return result;
   }
 
-  void type(pbf_reader message, ValueInfo& into) {
+  void type(pbf_reader message, ValueInfo& into, int depth = 0) {
     const auto is = [&](ValueKind kind) { message.skip(), into.kind = kind; };
+    const auto holds = [&](ValueKind kind) {
+      into.kind = kind;
+      into.element.assign(1, ValueInfo{});
+      count_message();
+      pbf_reader holder = message.get_message();
+      read(holder, Field{bytes(1), [&] { type(holder.get_message(), into.element[0], depth + 1); }});
+    };
+    constexpr int deepest = 8;
+    if (depth > deepest) throw Error(ErrorCode::limit, "types are nested more than 8 deep");
     read(message,
          Field{bytes(1),
                [&] {
@@ -244,8 +253,8 @@ class Reader {
                  read(tensor_type, Field{varint(1), [&] { into.element_type = tensor_type.get_int32(); }},
                       Field{bytes(2), [&] { into.shape = shape(tensor_type.get_message()); }});
                }},
-         Field{bytes(4), [&] { is(ValueKind::sequence); }}, Field{bytes(5), [&] { is(ValueKind::other); }},
-         Field{bytes(8), [&] { is(ValueKind::other); }}, Field{bytes(9), [&] { is(ValueKind::optional); }});
+         Field{bytes(4), [&] { holds(ValueKind::sequence); }}, Field{bytes(5), [&] { is(ValueKind::other); }},
+         Field{bytes(8), [&] { is(ValueKind::other); }}, Field{bytes(9), [&] { holds(ValueKind::optional); }});
   }
 
   std::vector<Dimension> shape(pbf_reader message) {

@@ -56,6 +56,7 @@ struct ValueInfo {
   ValueKind kind = ValueKind::unknown;
   int32_t element_type = 0;
   std::optional<std::vector<Dimension>> shape;
+  std::vector<ValueInfo> element;  // one: what is in a sequence or an optional value
 };
 
 struct Graph;

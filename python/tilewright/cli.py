@@ -241,13 +241,13 @@ def run(
     executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile, specialise)
     feed = read_inputs(input)
     if not feed:
-        feed = made_up_inputs(executable.inputs, seed, parse_sizes(size, executable.dimensions))
+        feed = made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
         report.note("no --input: seeded random inputs")
     outputs = executable.run(feed)
     report.outputs(outputs)
     if output:
         try:
-            np.savez(output, **outputs)
+            np.savez(output, **report.tensors_of(outputs))
         except OSError as error:
             raise tw.Error("TW1001", f"{output} cannot be written: {error.strerror}") from None
 
@@ -273,7 +273,7 @@ def bench(
 ) -> None:
     """Measure the latency with its spread; with --kernels, each kernel's bound and the share reached."""
     executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile, specialise)
-    feed = made_up_inputs(executable.inputs, seed, parse_sizes(size, executable.dimensions))
+    feed = made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
     samples, end = [], time.perf_counter() + seconds
     executable.run(feed)
     while len(samples) < 5 or time.perf_counter() < end:

@@ -38,8 +38,19 @@ def described(dimension: int | str | Dim | None) -> int | tuple[str, int, int]:
     return int(dimension)
 
 
-def described_shapes(shapes: Mapping[str, Shape] | None) -> dict[str, list[int | tuple[str, int, int]]]:
-    return {name: [described(dimension) for dimension in shape] for name, shape in (shapes or {}).items()}
+# Of an input that is a sequence: a list of its tensors' shapes.  None: of an optional one that is absent.
+InputShape = Shape | Sequence[Shape] | None
+
+
+def described_shapes(shapes: Mapping[str, InputShape] | None) -> dict[str, list[int | tuple[str, int, int]] | None]:
+    result = {}
+    for name, shape in (shapes or {}).items():
+        parts = list(shape or ())
+        if parts and all(isinstance(part, (list, tuple)) for part in parts):
+            result |= {f"{name}.{k}": [described(d) for d in part] for k, part in enumerate(parts)}
+        else:
+            result[name] = None if shape is None else [described(dimension) for dimension in parts]
+    return result
 
 
 # Of one open dimension: its size, (min, max), or (min, opt, max), where choices for all of them are made for opt.

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from .dimension import Shape, SizeProfile, described_profiles
+from .dimension import InputShape, SizeProfile, described_profiles
 from .error import Error
+from .lists import Values
 from .model import Model, load
 from .profile import Kernel, Profile, Span
 from .schedule import Schedule
@@ -48,16 +49,23 @@ class Executable:
         self._inputs, self._outputs = list(core.inputs), list(core.outputs)  # (name, type) in order
         self._input_names = [name for name, _ in self._inputs]
         self._output_names = [name for name, _ in self._outputs]
+        self._taken, self._values = Values(self._inputs, core.input_lists), Values(self._outputs, core.output_lists)
         self._changed = {at for at in core.in_place if at >= 0}  # inputs in whose place an output is
 
     @property
     def inputs(self) -> dict[str, str]:
-        """Name → type ("f32[1,3,224,224]") of each input, in order."""
+        """Name → type ("f32[1,3,224,224]") of each input, in order; of a sequence, those of its tensors."""
+        return self._taken.types
+
+    @property
+    def input_tensors(self) -> dict[str, str]:
+        """Name → type of each array that a run takes: those of a sequence `x` are x.0, x.1 …"""
         return dict(self._inputs)
 
     @property
     def outputs(self) -> dict[str, str]:
-        return dict(self._outputs)
+        """Name → type of each output; of a sequence or an optional value, what it is made of."""
+        return self._values.types
 
     @property
     def target(self) -> str:
@@ -103,22 +111,23 @@ class Executable:
         return [array if at in self._changed else as_array(array) for at, array in enumerate(arrays)]
 
     def _ordered(self, inputs: dict[str, Any]) -> list[np.ndarray]:
-        names = self._input_names
+        names, inputs = self._input_names, self._taken.tensors(inputs, "input")
         if len(inputs) != len(names) or not all(name in inputs for name in names):
             problems = [f"input {name!r} is missing" for name in names if name not in inputs]
             problems += [f"there is no input {name!r}" for name in inputs if name not in names]
-            needed = ", ".join(f"{name}: {kind}" for name, kind in self._inputs)
+            needed = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
             raise Error("TW1101", "; ".join(problems) + f"\nhelp: the inputs are {needed}")
         return self._checked([inputs[name] for name in names])
 
     def _given_outputs(self, out: dict[str, np.ndarray], inputs: list[np.ndarray]) -> list[np.ndarray]:
         """The arrays of `out` in order, if a run can write to all of them in place."""
-        names, shared = self._output_names, {}
+        names, shared, out = self._output_names, {}, self._values.tensors(out, "out")
         if self._changed:
             shared = {name: inputs[at] for name, at in zip(names, self._core.in_place, strict=True) if at >= 0}
             out = {**shared, **out}
         if len(out) != len(names) or not all(name in out for name in names):
-            raise Error("TW1101", f"out has {', '.join(out) or 'nothing'}\nhelp: the outputs are {', '.join(names)}")
+            known = ", ".join(self._values.names)
+            raise Error("TW1101", f"out has {', '.join(out) or 'nothing'}\nhelp: the outputs are {known}")
         for name, array in shared.items():
             if out[name] is not array:
                 raise Error("TW1101", f"out[{name!r}] is not the array of its input\nhelp: leave it out")
@@ -142,8 +151,11 @@ class Executable:
                     self._core, self._special[shapes] = core, sizes
         return self._core
 
-    def run(self, inputs: dict[str, Any], out: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+    def run(self, inputs: dict[str, Any], out: dict[str, Any] | None = None) -> dict[str, Any]:
         """Runs on arrays by name; gives the outputs by name, in the graph's order.
+
+        A sequence is a list of arrays, which may be views of one that they are parts of; an optional value is None
+        where it is absent.
 
         `out`: arrays to write them to, one for each output, instead of new ones.  Outputs in place of an input are
         that input's array and may be left out.
@@ -154,15 +166,15 @@ class Executable:
             self._core_for(arrays).run_into(arrays, outputs)
         else:
             outputs = self._core_for(arrays).run(arrays)
-        return dict(zip(self._output_names, outputs, strict=True))
+        return dict(zip(self._values.names, self._values.of(outputs), strict=True))
 
-    def __call__(self, *inputs: Any) -> list[np.ndarray]:
-        """Runs on arrays in the order of the inputs; gives a list."""
-        names = self._input_names
+    def __call__(self, *inputs: Any) -> list[Any]:
+        """Runs on arrays in the order of the inputs; gives a list of what `run` gives."""
+        names = self._taken.names
         if len(inputs) != len(names):
             raise Error("TW1101", f"{len(inputs)} inputs were given, {len(names)} are needed: {', '.join(names)}")
-        arrays = self._checked(list(inputs))
-        return self._core_for(arrays).run(arrays)
+        arrays = self._checked(list(self._taken.tensors(dict(zip(names, inputs, strict=True)), "input").values()))
+        return self._values.of(self._core_for(arrays).run(arrays))
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a .twa artifact, for this machine or the one it was compiled for."""
@@ -277,7 +289,7 @@ def compile(
     precision: str = "f32",
     db: str | os.PathLike | None = None,
     winograd: bool = True,
-    shapes: dict[str, Shape] | None = None,
+    shapes: dict[str, InputShape] | None = None,
     in_place: dict[str, str] | None = None,
     template: Callable[[Schedule], bool] | None = None,
     profiles: Sequence[SizeProfile] | None = None,

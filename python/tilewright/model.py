@@ -7,23 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from . import _core
-from .dimension import Shape, described_shapes
+from .dimension import InputShape, described_shapes
+from .lists import Values
 
 
 class Model:
     """A network as a graph, ready to be compiled for any target."""
 
-    def __init__(self, core: _core.Graph, source: tuple[str, bytes], shapes: dict[str, list[Any]]):
+    def __init__(self, core: _core.Graph, source: tuple[str, bytes], shapes: dict[str, Any]):
         self._core, self._source, self._shapes = core, source, shapes
 
     @property
     def inputs(self) -> dict[str, str]:
         """Name → type ("f32[1,3,224,224]") of each input, in the graph's order."""
-        return dict(self._core.inputs)
+        return Values(self._core.inputs, self._core.input_lists).types
 
     @property
     def outputs(self) -> dict[str, str]:
-        return dict(self._core.outputs)
+        """Name → type of each output; of a sequence or an optional value, what it is made of."""
+        return Values(self._core.outputs, self._core.output_lists).types
 
     @property
     def text(self) -> str:
@@ -50,19 +52,20 @@ def source_of(source: Any) -> tuple[str, bytes]:
     raise TypeError(f"a path, bytes or an onnx.ModelProto is needed, not {type(source).__name__}")
 
 
-def load(source: Any, shapes: dict[str, Shape] | None = None) -> Model:
+def load(source: Any, shapes: dict[str, InputShape] | None = None) -> Model:
     """Reads an ONNX model: a path, its bytes, or an onnx.ModelProto.
 
     `shapes` says what is known of the inputs' shapes: {"x": (1, 3, 224, 224)} fixes them, {"x": ("batch", 3, 224, 224)}
     or {"x": (Dim("batch", 1, 64), 3, 224, 224)} leave a dimension open, so that one compiled model runs at every size
-    within the bounds.  What it does not name stays as the model has it.  A dimension that the model fixes may be given
-    another size, or be opened, where its nodes allow that; Error (TW1004) names the first that does not.  Raises Error
-    with every problem at once.
+    within the bounds.  {"x": [(2, 3), (4, 3)]} says how many tensors an input has that is a sequence, and {"x": None}
+    that an optional one is absent, which else is there.  What it does not name stays as the model has it.  A dimension
+    that the model fixes may be given another size, or be opened, where its nodes allow that; Error (TW1004) names the
+    first that does not.  Raises Error with every problem at once.
     """
     origin, described = source_of(source), described_shapes(shapes)
     return Model(_core.load_onnx(*origin, described), origin, described)
 
 
-def explain(source: Any, shapes: dict[str, Shape] | None = None) -> str:
+def explain(source: Any, shapes: dict[str, InputShape] | None = None) -> str:
     """What Model.explain says, also for models that are not fully supported and so cannot be loaded."""
     return _core.explain_onnx(*source_of(source), described_shapes(shapes))

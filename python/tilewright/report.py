@@ -7,6 +7,7 @@ import re
 import shutil
 import statistics
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -102,9 +103,23 @@ def compiled(executable: tw.Executable, path: Path, seconds: float) -> None:
     )
 
 
-def outputs(arrays: dict[str, np.ndarray]) -> None:
+def tensors_of(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays by name, those of a sequence `y` as y.0, y.1 …; without optional values that are absent."""
+    lists = {name: value if isinstance(value, list) else [value] for name, value in outputs.items()}
+    return {
+        f"{name}.{k}" if isinstance(outputs[name], list) else name: array
+        for name, arrays in lists.items()
+        for k, array in enumerate(arrays)
+        if array is not None
+    }
+
+
+def outputs(values: dict[str, Any]) -> None:
     table = tilewright_table("output", "type", ">min", ">mean", ">max", "first values")
-    for name, array in arrays.items():
+    for name, value in values.items():
+        if value is None or value == []:
+            table.add_row(name, "absent" if value is None else "an empty sequence", "", "", "", "")
+    for name, array in tensors_of(values).items():
         values = array.astype(np.float64).ravel()
         spread = [f"{f(values):.6g}" for f in (np.min, np.mean, np.max)] if values.size else ["", "", ""]
         first = " ".join(f"{v:.6g}" for v in values[:4])

@@ -23,6 +23,7 @@ class Places {
       at_[aliases.root[id]] = plan.add_output(graph.output_name(i), graph.values[id].type,
                                               input == aliases.in_place.end() ? -1 : input->second);
     }
+    plan.set_lists(graph);
   }
 
   // Of a region, whose inputs and outputs lie there.

@@ -70,6 +70,10 @@ class PlanMaker {
   Size size_of(const Expr& e) const;
   // …of memory or work: in a branch that a run does not take they may be negative, and are 0.
   Size extent_of(const Expr& e) const;
+  void set_lists(const Graph& graph) {
+    plan_.input_lists = graph.input_lists;
+    plan_.output_lists = graph.output_lists;
+  }
   Plan finish() &&;  // without constants, which are the pool's
 
  private:

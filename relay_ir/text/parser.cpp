@@ -42,12 +42,7 @@ class GraphParser : public ParserBase {
     }
     expect("(", "before the inputs");
     while (!at(")")) {
-      const Name name = expect_name("an input's name");
-      expect(":", "before the type");
-      const TensorType type = parse_type();
-      const ValueId id = define(name, graph_.add_value(name.text, type));
-      graph_.values[id].channel_block = parse_layout();
-      graph_.inputs.push_back(id);
+      parse_input();
       if (!accept(",")) break;
     }
     expect(")", "after the inputs");
@@ -62,6 +57,35 @@ class GraphParser : public ParserBase {
     while (!at("return")) parse_statement();
     parse_return();
     expect("}", "after the return");
+  }
+
+  // x: f32[2], y = sequence(y0: f32[2], y1: f32[3]), or z = optional().
+  void parse_input() {
+    const Name name = expect_name("an input's name");
+    if (accept("=")) {
+      ListInfo list{name.text, parse_list_kind(), static_cast<uint32_t>(graph_.inputs.size())};
+      expect("(", "before its tensors");
+      while (!at(")")) {
+        parse_input();
+        if (!accept(",")) break;
+      }
+      expect(")", "after its tensors");
+      list.count = static_cast<uint32_t>(graph_.inputs.size()) - list.first;
+      graph_.input_lists.push_back(list);
+      return;
+    }
+    expect(":", "before the type");
+    const TensorType type = parse_type();
+    const ValueId id = define(name, graph_.add_value(name.text, type));
+    graph_.values[id].channel_block = parse_layout();
+    graph_.inputs.push_back(id);
+  }
+
+  ListKind parse_list_kind() {
+    const Name name = expect_name("a kind of list");
+    for (const ListKind kind : {ListKind::sequence, ListKind::packed, ListKind::stacked, ListKind::optional})
+      if (name.text == to_string(kind)) return kind;
+    fail(name.span, "there is no list of this kind");
   }
 
   using Symbols = std::unordered_map<std::string, Var>;
@@ -451,6 +475,35 @@ class GraphParser : public ParserBase {
     return value;
   }
 
+  // sequence(a, b), packed(x, sizes, axis = 0), stacked(x, axis = 0), optional(truth, x), optional(truth, sequence(a)).
+  void parse_list(const std::string& name) {
+    ListInfo list{name, parse_list_kind(), static_cast<uint32_t>(graph_.outputs.size())};
+    const size_t place = graph_.output_lists.size();
+    graph_.output_lists.push_back(list);
+    expect("(", "before its tensors");
+    bool is_first = true;
+    for (; !at(")"); is_first = false) {
+      if (!is_first) expect(",", "between tensors");
+      if (token().value == "axis" && ahead().is("=")) {
+        advance(), advance();
+        const int64_t axis = parse_int();
+        list.axis = static_cast<uint32_t>(std::clamp<int64_t>(axis, 0, 64));
+      } else if (list.kind == ListKind::optional && !is_first && ahead().is("(")) {
+        parse_list(name);
+      } else {
+        const Span span = token().span;
+        graph_.outputs.push_back(use());
+        if (graph_.outputs.back() == no_value) fail(span, "an output is a value");
+        graph_.output_names.push_back(name);
+      }
+    }
+    expect(")", "after its tensors");
+    list.count = static_cast<uint32_t>(graph_.outputs.size()) - list.first;
+    graph_.output_lists[place] = list;
+    const std::vector<std::string> names = tensor_names(name, list.kind, list.count);
+    for (size_t i = 0; i < names.size() && i < list.count; ++i) graph_.output_names[list.first + i] = names[i];
+  }
+
   void parse_return() {
     expect("return", "at the end of the body");
     bool is_renamed = false;
@@ -461,6 +514,10 @@ class GraphParser : public ParserBase {
         expect_name("an output's name");
         advance();
         is_renamed = true;
+      }
+      if (ahead().is("(")) {
+        parse_list(name);
+        continue;
       }
       const ValueId id = use();
       if (id == no_value) fail(span, "an output is a value");

@@ -105,6 +105,33 @@ std::string constant_hash(const NDArray& array) {
   return digest_of({bytes, array.byte_size()}, hash_of(to_string(type_of(array))));
 }
 
+std::string made_of_text(const std::vector<ListInfo>& lists, size_t& at,
+                         const std::function<std::string(size_t)>& tensor) {
+  const ListInfo& list = lists[at++];
+  const bool holds_list = at < lists.size() && lists[at].name == list.name;
+  const uint32_t own = holds_list && list.count > 0 ? 1 : list.count;
+  std::string text;
+  for (uint32_t i = list.first; i < list.first + own; ++i) text += (text.empty() ? "" : ", ") + tensor(i);
+  if (holds_list) text += ", " + made_of_text(lists, at, tensor);
+  const bool has_axis = list.kind == ListKind::packed || list.kind == ListKind::stacked;
+  return std::string(to_string(list.kind)) + "(" + text + (has_axis ? ", axis = " + std::to_string(list.axis) : "") +
+         ")";
+}
+
+std::string values_text(const std::vector<ListInfo>& lists, size_t count, const std::string& separator,
+                        const std::function<std::string(size_t)>& tensor,
+                        const std::function<std::string(const ListInfo&, size_t& at)>& list) {
+  std::string text;
+  for (size_t i = 0, at = 0; i < count || at < lists.size();) {
+    const bool is_list = at < lists.size() && lists[at].first <= i;
+    const size_t first = i;
+    i += is_list ? lists[at].count : 1;
+    const std::string value = is_list ? list(lists[at], at) : tensor(first);
+    text += (text.empty() ? "" : separator) + value;
+  }
+  return text;
+}
+
 namespace {
 
 // With its bounds where it is a variable of its own.
@@ -128,9 +155,10 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
     if (!bounds.empty()) symbols += (symbols.empty() ? "" : ", ") + quote_name(symbol.name()) + bounds;
   }
   std::string text = (symbols.empty() ? "" : "[" + symbols + "]") + " (";
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    text += (i ? ", " : "") + name(graph.inputs[i]) + ": " + type_text(graph.values[graph.inputs[i]]);
-  }
+  const auto input = [&](size_t i) { return name(graph.inputs[i]) + ": " + type_text(graph.values[graph.inputs[i]]); };
+  text += values_text(graph.input_lists, graph.inputs.size(), ", ", input, [&](const ListInfo& list, size_t& at) {
+    return quote_name(list.name) + " = " + made_of_text(graph.input_lists, at, input);
+  });
   text += ")";
   const std::vector<Equality> own = around ? own_equalities(graph, *around) : graph.equalities;
   for (size_t i = 0; i < own.size(); ++i)
@@ -167,11 +195,15 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
     for (const Graph& region : node.regions)
       text += indent + "region" + body_text(region, constants, indent + "  ", &graph);
   }
-  text += indent + "return ";
-  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+  const auto output = [&](size_t i) {
     const std::string output = quote_name(graph.output_name(i)), value = name(graph.outputs[i]);
-    text += (i ? ", " : "") + (output == value ? value : output + " = " + value);
-  }
+    return output == value ? value : output + " = " + value;
+  };
+  text += indent + "return " +
+          values_text(graph.output_lists, graph.outputs.size(), ", ", output, [&](const ListInfo& list, size_t& at) {
+            return quote_name(list.name) + " = " +
+                   made_of_text(graph.output_lists, at, [&](size_t i) { return name(graph.outputs[i]); });
+          });
   return text + "\n" + indent.substr(2) + "}\n";
 }
 

@@ -10,9 +10,11 @@
 //
 // Names that are no identifiers stand in backticks; `_` is an absent input.  A node's name follows `as` where it
 // differs from its first result's.  Attributes that have their default are left out.  Types that follow a node are
-// checked, not needed.  A blocked layout is part of what is written: f32[1, 64, 8, 8] in c16.
+// checked, not needed.  Outputs that are lists stand so, with names of their own: return y = packed(x, sizes, axis =
+// 0).  A blocked layout is part of what is written: f32[1, 64, 8, 8] in c16.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -24,6 +26,14 @@ using ConstantTable = std::map<std::string, NDArray>;  // by hash
 
 std::string to_text(const Graph& graph, ConstantTable* constants = nullptr);
 std::string attribute_text(const AttributeValue& value);
+// packed(x, sizes, axis = 0) of the list `at`, which becomes that of the one behind it and those in it.
+std::string made_of_text(const std::vector<ListInfo>& lists, size_t& at,
+                         const std::function<std::string(size_t)>& tensor);
+// So many tensors, and lists that they make up: tensor(i), and list(it, its place), which becomes that of the one
+// behind.
+std::string values_text(const std::vector<ListInfo>& lists, size_t count, const std::string& separator,
+                        const std::function<std::string(size_t)>& tensor,
+                        const std::function<std::string(const ListInfo&, size_t& at)>& list);
 std::string constant_hash(const NDArray& array);  // of type and bytes: 32 hexadecimal digits
 
 }  // namespace tw::relay

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "runtime/ndarray.h"
+#include "runtime/plan/list_info.h"
 #include "runtime/plan/memory_plan.h"
 #include "runtime/plan/size.h"
 
@@ -112,6 +113,7 @@ void for_each_size(auto& step, F&& f) {
 
 struct Plan {
   std::vector<TensorInfo> inputs, outputs;
+  std::vector<ListInfo> input_lists, output_lists;  // that some of them make up, in their order
   // Bytes at a multiple of which the arrays of inputs and outputs must begin: a power of two.  Others are copied.
   uint32_t caller_alignment = 64;
   std::vector<TensorInfo> constants;  // their data travel beside the plan

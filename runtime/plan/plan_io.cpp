@@ -81,6 +81,31 @@ std::vector<TensorInfo> read_tensors(ByteReader& in) {
   return tensors;
 }
 
+void write_lists(ByteWriter& out, const std::vector<ListInfo>& lists) {
+  out.put(static_cast<uint32_t>(lists.size()));
+  for (const ListInfo& list : lists) {
+    out.put_text(list.name);
+    out.put(static_cast<uint8_t>(list.kind));
+    out.put(list.first);
+    out.put(list.count);
+    out.put(list.axis);
+  }
+}
+
+std::vector<ListInfo> read_lists(ByteReader& in) {
+  std::vector<ListInfo> lists(in.get_count(17));
+  for (ListInfo& list : lists) {
+    list.name = in.get_text();
+    const auto kind = in.get<uint8_t>();
+    if (kind > static_cast<uint8_t>(ListKind::optional)) in.fail("an unknown kind of list");
+    list.kind = static_cast<ListKind>(kind);
+    list.first = in.get<uint32_t>();
+    list.count = in.get<uint32_t>();
+    list.axis = in.get<uint32_t>();
+  }
+  return lists;
+}
+
 void write_step(ByteWriter& out, const Step& step) {
   out.put(static_cast<uint8_t>(step.kind));
   out.put(step.target);
@@ -152,6 +177,8 @@ void write_plan(ByteWriter& out, const Plan& plan) {
   write_tensors(out, plan.inputs);
   write_tensors(out, plan.outputs);
   for (const TensorInfo& output : plan.outputs) out.put(output.in_place);
+  write_lists(out, plan.input_lists);
+  write_lists(out, plan.output_lists);
   write_tensors(out, plan.constants);
   out.put(plan.caller_alignment);
   out.put(plan.arena_bytes);
@@ -192,6 +219,8 @@ Plan read_plan(ByteReader& in) {
   plan.inputs = read_tensors(in);
   plan.outputs = read_tensors(in);
   for (TensorInfo& output : plan.outputs) output.in_place = in.get<int32_t>();
+  plan.input_lists = read_lists(in);
+  plan.output_lists = read_lists(in);
   plan.constants = read_tensors(in);
   plan.caller_alignment = in.get<uint32_t>();
   plan.arena_bytes = in.get<int64_t>();
@@ -464,6 +493,8 @@ std::string find_plan_problem(const Plan& plan) {
                                         {plan.arena_bytes},
                                         std::vector<int64_t>(plan.tensors.size(), unknown_size)};
   const char* storages[] = {"input", "output", "constant", "arena", "tensor"};
+  if (problem.empty()) problem = find_list_problem(plan.input_lists, plan.inputs);
+  if (problem.empty()) problem = find_list_problem(plan.output_lists, plan.outputs);
   if (!problem.empty()) return problem;
   std::vector<bool> is_taken(plan.inputs.size(), false);
   for (const TensorInfo& output : plan.outputs) {

@@ -21,6 +21,8 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
+from tilewright.lists import Values
+
 DTYPES = {
     "f32": np.float32,
     "f64": np.float64,
@@ -68,7 +70,10 @@ def bind(model, inputs, first):
 def write_case(folder, model, inputs):
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
-    tensors = [as_tensor(v, i.name) for i, v in zip(model.graph.input, inputs, strict=False)]
+    named = []
+    for info, v in zip(model.graph.input, inputs, strict=False):
+        named += [(f"{info.name}.{k}", part) for k, part in enumerate(v)] if isinstance(v, list) else [(info.name, v)]
+    tensors = [as_tensor(v, name) for name, v in named]
     graph = helper.make_graph([], "inputs", [], [], initializer=[t for t in tensors if t is not None])
     (folder / "inputs.onnx").write_bytes(helper.make_model(graph).SerializeToString())
 
@@ -85,14 +90,19 @@ def read_outputs(path):
     return outputs
 
 
-def check(expected, actual, rtol, atol):
-    """The comparison of onnx.backend.test.runner, but for float16.  AssertionError.
+def read_lists(path):
+    rows = [line.split(" ") for line in path.read_text().splitlines()]
+    return [(name, kind, *map(int, numbers)) for name, kind, *numbers in rows]
 
-    Of sequences we give the tensors, as outputs of their own.
-    """
-    expected = [tensor for value in expected for tensor in (value if isinstance(value, list) else [value])]
-    assert len(expected) == len(actual), f"{len(actual)} outputs, not {len(expected)}"
+
+def check(expected, actual, rtol, atol):
+    """The comparison of onnx.backend.test.runner, but for float16.  AssertionError."""
+    assert len(expected) == len(actual), f"{len(actual)} values, not {len(expected)}"
     for want, have in zip(expected, actual, strict=True):
+        if isinstance(have, list) or have is None:
+            assert isinstance(want, list) == isinstance(have, list), f"{have}, not {want}"
+            check(want or [], have or [], rtol, atol)
+            continue
         if isinstance(want, onnx.TensorProto):
             want = numpy_helper.to_array(want)
         want = np.asarray(want)
@@ -159,7 +169,9 @@ def run_suite(runner, mode, pattern="", bound_from=None, timeout=900, jobs=None,
                 try:
                     with np.errstate(all="ignore"):
                         atol = ROUNDED_ZEROS.get(case.name, case.atol)
-                        check(outputs, read_outputs(Path(folder) / "outputs.bin"), case.rtol, atol)
+                        arrays, lists = read_outputs(Path(folder) / "outputs.bin"), Path(folder) / "lists.txt"
+                        values = Values([("", "")] * len(arrays), read_lists(lists)).of(arrays)
+                        check(outputs, values, case.rtol, atol)
                 except AssertionError as error:
                     status, message = "wrong", " ".join(str(error).split())
             elif status == "error":

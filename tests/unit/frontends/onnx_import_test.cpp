@@ -7,6 +7,7 @@
 
 #include "frontends/onnx/import.h"
 #include "frontends/onnx/rules.h"
+#include "relay_ir/text/printer.h"
 #include "relay_ir/verify.h"
 #include "tests/unit/frontends/onnx_builder.h"
 
@@ -229,6 +230,18 @@ TEST(OnnxImport, KnowsWhatIsInSequences) {
   expect_error(model(parts), ErrorCode::malformed_model, {"two outputs are called `s.1`"});
 }
 
+TEST(OnnxImport, KnowsWhatOutputsAreMadeOf) {
+  GraphParts parts;
+  parts.inputs = {value_info("x", 1, {6}), value_info("size", 7, {})};
+  parts.nodes = {node("SplitToSequence", {"x", "size"}, {"s"}), node("SequenceEmpty", {}, {"e"}),
+                 node("Optional", {}, {"o"}), node("Optional", {"x"}, {"there"})};
+  parts.outputs = {list_info("e", 4), list_info("s", 4), list_info("o", 9), list_info("there", 9)};
+  const Graph graph = import(model(parts));
+  EXPECT_NE(to_text(graph).find("return e = sequence(), s = packed(x, "), std::string::npos);
+  EXPECT_NE(to_text(graph).find(", o = optional(), there = x"), std::string::npos);
+  EXPECT_EQ(graph.output_name(1), "s.sizes");
+}
+
 TEST(OnnxImport, SaysWhatIsWrongWithASequence) {
   GraphParts parts = split_parts();
   const auto with = [&](const Message& last, const Message& output) {
@@ -245,18 +258,15 @@ TEST(OnnxImport, SaysWhatIsWrongWithASequence) {
                {"input 1 is no tensor"});
   expect_error(with(node("SequenceLength", {"x"}, {"y"}), y), ErrorCode::malformed_model, {"input 0 is no sequence"});
   expect_error(with(node("Identity", {"s"}, {"y"}), y), ErrorCode::malformed_model, {"declared as float", "no tensor"});
-  expect_error(with(node("SequenceEmpty", {}, {"y"}), list_info("y", 4)), ErrorCode::unsupported,
-               {"an empty sequence"});
-  expect_error(with(node("Optional", {}, {"y"}), list_info("y", 9)), ErrorCode::unsupported, {"is not there"});
   expect_error(with(node("SequenceConstruct", {"x", "last"}, {"y"}), list_info("y", 4)), ErrorCode::shape,
                {"tensors of different types"});
-  parts.inputs.push_back(value_info("at", 7, {}));
-  expect_error(with(node("SequenceAt", {"s", "at"}, {"y"}), y), ErrorCode::unsupported, {"computed by the model"});
+  parts.inputs.push_back(value_info("at", 7, {2}));
+  expect_error(with(node("SequenceAt", {"s", "at"}, {"y"}), y), ErrorCode::shape, {"a position is one number"});
   parts.inputs.back() = list_info("t", 4);
   expect_error(with(node("SequenceAt", {"t", "last"}, {"y"}), y), ErrorCode::unsupported,
-               {"a sequence, whose length only a run knows"});
+               {"a sequence, whose length is not known"});
   parts.inputs.back() = list_info("t", 9);
-  expect_error(with(node("OptionalGetElement", {"t"}, {"y"}), y), ErrorCode::unsupported, {"whether it is there"});
+  expect_error(with(node("OptionalGetElement", {"t"}, {"y"}), y), ErrorCode::unsupported, {"a value that is no tensor"});
 }
 
 TEST(OnnxImport, InlinesFunctionsWithTheirAttributes) {

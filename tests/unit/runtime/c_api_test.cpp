@@ -96,6 +96,26 @@ TEST_F(CApi, OutputsInPlaceAreTheInputsArrays) {
   EXPECT_EQ(example.status, 0) << example.output;
 }
 
+TEST_F(CApi, SaysWhatOutputsMakeUp) {
+  Plan plan = small_plan();
+  plan.input_lists = {{"none", ListKind::optional, 0, 0}};
+  plan.output_lists = {{"pair", ListKind::sequence, 0, 2}, {"empty", ListKind::sequence, 2, 0}};
+  Executable(kernel_image(), plan, small_constants(), small_requirements()).save(folder / "lists.twa");
+  tw_executable* executable = nullptr;
+  ASSERT_EQ(TW_FUNCTION(tw_load)((folder / "lists.twa").c_str(), &executable), 0);
+  EXPECT_EQ(TW_FUNCTION(tw_input_list_count)(executable), 1);
+  EXPECT_EQ(TW_FUNCTION(tw_output_list_count)(executable), 2);
+  tw_list list;
+  ASSERT_EQ(TW_FUNCTION(tw_output_list)(executable, 0, &list), 0);
+  EXPECT_EQ(std::string(list.name) + " " + list.kind, "pair sequence");
+  EXPECT_EQ(list.first, 0);
+  EXPECT_EQ(list.count, 2);
+  ASSERT_EQ(TW_FUNCTION(tw_input_list)(executable, 0, &list), 0);
+  EXPECT_EQ(std::string(list.name) + " " + list.kind, "none optional");
+  EXPECT_EQ(TW_FUNCTION(tw_output_list)(executable, 2, &list), 1101);
+  TW_FUNCTION(tw_free)(executable);
+}
+
 TEST_F(CApi, ErrorsBelongToTheThread) {
   auto* load = TW_FUNCTION(tw_load);
   tw_executable* executable = nullptr;

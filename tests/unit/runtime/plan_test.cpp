@@ -264,5 +264,28 @@ TEST(SpecialPlans, AKernelThatOneOfThemLacksIsAnErrorBeforeARun) {
             ErrorCode::artifact);
 }
 
+TEST(Plan, ListsAreMadeOfTensorsThatFit) {
+  const std::vector<TensorInfo> tensors = {{"t", DType{DTypeKind::boolean}, {}}, {"x", f32, {6, 2}}, {"s", i64, {3}}};
+  const auto problem = [&](std::vector<ListInfo> lists) { return find_list_problem(lists, tensors); };
+  using enum ListKind;
+  EXPECT_EQ(problem({{"e", sequence, 0, 0}, {"y", sequence, 0, 3}, {"f", ListKind::optional, 3, 0}}), "");
+  EXPECT_EQ(problem({{"y", packed, 1, 2, 1}}), "");
+  EXPECT_EQ(problem({{"y", ListKind::optional, 0, 2}}), "");
+  EXPECT_EQ(problem({{"y", ListKind::optional, 0, 3}, {"y", packed, 1, 2}}), "");
+  for (const std::vector<ListInfo>& wrong : std::vector<std::vector<ListInfo>>{
+           {{"y", sequence, 0, 4}},
+           {{"a", sequence, 1, 1}, {"b", sequence, 0, 1}},
+           {{"a", sequence, 0, 2}, {"b", sequence, 1, 1}},
+           {{"y", packed, 1, 2, 2}},
+           {{"y", packed, 0, 2}},
+           {{"y", stacked, 0, 1}},
+           {{"y", ListKind::optional, 1, 2}},
+           {{"y", ListKind::optional, 0, 3}},
+           {{"y", ListKind::optional, 0, 3}, {"y", stacked, 1, 1}},
+           {{"y", ListKind::optional, 0, 1}},
+       })
+    EXPECT_NE(problem(wrong), "");
+}
+
 }  // namespace
 }  // namespace tw

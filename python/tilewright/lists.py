@@ -1,0 +1,94 @@
+"""Inputs and outputs that are no tensors: a sequence is a list of arrays, an optional value None or what it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .error import Error
+
+
+class Values:
+    """What a model takes or gives by name, and the tensors that it is made of.
+
+    A list is (name, kind, first, count, axis), as runtime/plan/list_info.h has it.
+    """
+
+    def __init__(self, tensors: list[tuple[str, str]], lists: list[tuple[str, str, int, int, int]]):
+        self._tensors, self._lists = tensors, lists
+        self.names: list[str] = []
+        self._items: list[tuple[int, int]] = []  # by name: its first tensor, and its list or -1
+        at, row = 0, 0
+        while at < len(tensors) or row < len(lists):
+            if row < len(lists) and lists[row][2] == at:
+                name, _, _, count, _ = lists[row]
+                self._items.append((at, row))
+                at += count
+                row += 1 + self._holds_list(row)
+            else:
+                name = tensors[at][0]
+                self._items.append((at, -1))
+                at += 1
+            self.names.append(name)
+
+    def _holds_list(self, row: int) -> bool:
+        return row + 1 < len(self._lists) and self._lists[row + 1][0] == self._lists[row][0]
+
+    @property
+    def types(self) -> dict[str, str]:
+        """ "f32[1,3]", "sequence(f32[1,3],f32[2,3])", "packed(f32[6,3],i64[n],axis=0)", "optional(bool[],f32[3])"."""
+        return {name: self._type(*item) for name, item in zip(self.names, self._items, strict=True)}
+
+    def _type(self, at: int, row: int) -> str:
+        if row < 0:
+            return self._tensors[at][1]
+        _, kind, first, count, axis = self._lists[row]
+        holds_list = self._holds_list(row)
+        parts = [kind for _, kind in self._tensors[first : first + (min(count, 1) if holds_list else count)]]
+        parts += [self._type(first + 1, row + 1)] if holds_list else []
+        parts += [f"axis={axis}"] if kind in ("packed", "stacked") else []
+        return f"{kind}({','.join(parts)})"
+
+    def of(self, arrays: list[np.ndarray]) -> list[Any]:
+        """The values in order, given all tensors in order; parts of one tensor are views of it."""
+        if not self._lists:
+            return arrays
+        return [self._value(arrays, *item) for item in self._items]
+
+    def _value(self, arrays: list[np.ndarray], at: int, row: int) -> Any:
+        if row < 0:
+            return arrays[at]
+        _, kind, first, count, axis = self._lists[row]
+        if kind == "sequence":
+            return arrays[first : first + count]
+        if kind == "stacked":
+            return list(np.moveaxis(arrays[first], axis, 0))
+        if kind == "packed":
+            sizes = arrays[first + 1]
+            return np.split(arrays[first], np.cumsum(sizes)[:-1], axis) if len(sizes) else []
+        if count == 0 or not arrays[first]:
+            return None
+        return self._value(arrays, first + 1, row + 1 if self._holds_list(row) else -1)
+
+    def tensors(self, values: dict[str, Any], what: str) -> dict[str, Any]:
+        """Tensors by name, given `what` by name, in which sequences are lists of arrays."""
+        if not self._lists:
+            return values
+        tensors = {}
+        for name, value in values.items():
+            row = self._items[self.names.index(name)][1] if name in self.names else -1
+            if row < 0:
+                tensors[name] = value
+                continue
+            _, kind, first, count, _ = self._lists[row]
+            if kind == "optional" and count == 0:
+                if value is not None:
+                    raise Error("TW1101", f"{what}[{name!r}] is absent in this model\nhelp: give None, or nothing")
+            elif kind != "sequence":
+                raise Error("TW1101", f"{what}[{name!r}]: only a run knows how many arrays it is\nhelp: leave it out")
+            elif not isinstance(value, (list, tuple)) or len(value) != count:
+                raise Error("TW1101", f"{what}[{name!r}] is no list of {count} arrays\nhelp: one for each tensor of it")
+            else:
+                tensors |= {self._tensors[first + k][0]: part for k, part in enumerate(value)}
+        return tensors
