@@ -136,7 +136,7 @@ Growth growth_of(const Builder& b, const Region& region, const Var& step, const 
       const bool may_be_equal = !as_int(more) && as_int(x.shape[d]).has_value() == as_int(y.shape[d]).has_value();
       if (is_asked && is_growth) continue;
       // Sizes that only a run knows may be the same, which the loop demands.
-      if (is_asked && may_be_equal) {
+      if (may_be_equal && (is_asked || is_const_int(assumed[i][d], 0))) {
         found[i][d] = Expr(0);
         continue;
       }
@@ -146,6 +146,14 @@ Growth growth_of(const Builder& b, const Region& region, const Var& step, const 
     }
   }
   return found;
+}
+
+// A variable for the steps that a loop has done.  Nothing is learned of it, since its bounds are not checked in a run.
+Var new_count(const Graph& graph, const Expr& steps) {
+  const std::vector<Var> taken = variables_of(graph);
+  std::string name = "done";
+  while (std::ranges::any_of(taken, [&](const Var& other) { return other.name() == name; })) name += "_";
+  return dimension(name, {0, bounds_of(steps).high.value_or(DimensionBounds{}.high)});
 }
 
 bool grows(const std::vector<Expr>& growth) {
@@ -198,7 +206,7 @@ std::vector<ValueId> emit_loop(
   inputs.insert(inputs.end(), carried.begin(), carried.end());
   inputs.insert(inputs.end(), result.captured.begin(), result.captured.end());
   std::vector<Expr> done;
-  if (is_counted) done.push_back(b.new_number({0, bounds_of(steps).high.value_or(DimensionBounds{}.high)}));
+  if (is_counted) done.push_back(new_count(import.graph, steps));
   std::vector<Graph> regions;
   regions.push_back(std::move(result.graph));
   std::vector<ValueId> results = b.emit_control("loop", std::move(inputs),
@@ -207,8 +215,12 @@ std::vector<ValueId> emit_loop(
                                                                {"done", done},
                                                                {"reversed", reversed}}),
                                                 std::move(regions));
-  for (size_t i = carried.size(); i < results.size() && is_counted; ++i)
-    results[i] = emit_slice(b, results[i], 0, Expr(0), done[0]);
+  if (!is_counted || results.size() == carried.size()) return results;
+  // What the model demands of their number is checked where it is read.
+  const Expr count = b.new_number({0});
+  const ValueId size = import.graph.add_node("sizes", {}, attributes_of({{"values", done}, {"shape", Shape{}}}))[0];
+  import.graph.add_node("item", {size}, attributes_of({{"number", std::vector<Expr>{count}}}));
+  for (size_t i = carried.size(); i < results.size(); ++i) results[i] = emit_slice(b, results[i], 0, Expr(0), count);
   return results;
 }
 

@@ -26,7 +26,7 @@ void drop_empty(const Graph& graph, std::vector<Group>& groups) {
 }
 
 bool has_few_steps(const Node& loop) {
-  constexpr int64_t most_steps = 1 << 16;
+  constexpr int64_t most_steps = 1 << 10;
   return bounds_of(steps_of(loop)).high.value_or(DimensionBounds{}.high) <= most_steps;
 }
 

@@ -302,3 +302,15 @@ def test_what_grows_by_other_numbers_is_refused(what):
     model = model_of([loop], inputs, [floats("s", [None, 2])], [*constants, empty("none", 1, 2)])
     with pytest.raises(tw.Error, match=r"(?s)TW1003.*a value that grows by more than a number that is known before"):
         tw.load(model.SerializeToString())
+
+
+@pytest.mark.parametrize("most", ["count", "most"])
+def test_artifacts_grow_too(most, tmp_path):
+    nodes = [*a_row, node("Concat", ["all", "row"], ["more"], axis=0), node("Less", ["i", "limit"], ["again"])]
+    loop = loop_of(nodes, {"all": ("none", "more", 2)}, ["s"], count=most, goes_on="again")
+    constant = [*constants, empty("none", 0, 5), ints("most", unbounded)]
+    model = model_of([loop], [*x_and_count, info("limit", INT, [])], [floats("s", [None, 5])], constant)
+    tw.compile(tw.load(model.SerializeToString())).save(tmp_path / "model.twa")
+    executable = tw.load_executable(tmp_path / "model.twa")
+    feeds = [{"x": array(90, 5), "count": np.array(80), "limit": np.array(n)} for n in (0, 3, 70, 5)]
+    require_agreement(model, feeds, executable)
