@@ -131,8 +131,8 @@ struct Graph {
   std::vector<std::string> output_names;  // by position: what the model calls its outputs; empty: as their values
   // That some inputs and outputs make up, in their order.
   std::vector<ListInfo> input_lists, output_lists;
-  std::vector<Var> symbols;               // symbolic dimensions
-  std::vector<Equality> equalities;       // that nodes rely on
+  std::vector<Var> symbols;          // symbolic dimensions
+  std::vector<Equality> equalities;  // that nodes rely on
   // Whether add_node may add to them, as passes do: what was established once, need not be provable of what a pass has
   // made of it.
   bool may_rely_on_more = false;
