@@ -340,9 +340,11 @@ class CpuProgram final : public Program {
   static void say(Team& team, Worker& worker) {
     team.add(0, std::exchange(worker.due, 0) + 1, std::exchange(worker.done, 0) + 1);
   }
+  // What they have done they say before: worker 0 may sleep until it is.
   [[nodiscard]] bool hear(Team& team, int w) {
-    ++workers_[w].due;
-    return meet(team, w);
+    Worker& worker = workers_[w];
+    team.add(w, std::exchange(worker.due, 0), std::exchange(worker.done, 0));
+    return team.wait(w, 1, 0);
   }
 
   std::optional<bool> place(Team& team, int w, Worker& worker, const StepCode& code) {
