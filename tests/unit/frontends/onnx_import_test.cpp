@@ -266,7 +266,8 @@ TEST(OnnxImport, SaysWhatIsWrongWithASequence) {
   expect_error(with(node("SequenceAt", {"t", "last"}, {"y"}), y), ErrorCode::unsupported,
                {"a sequence, whose length is not known"});
   parts.inputs.back() = list_info("t", 9);
-  expect_error(with(node("OptionalGetElement", {"t"}, {"y"}), y), ErrorCode::unsupported, {"a value that is no tensor"});
+  expect_error(with(node("OptionalGetElement", {"t"}, {"y"}), y), ErrorCode::unsupported,
+               {"a value that is no tensor"});
 }
 
 TEST(OnnxImport, InlinesFunctionsWithTheirAttributes) {
