@@ -127,7 +127,7 @@ ValueId Inputs::add(const DeclaredInput& input, DType dtype) {
     } else {
       const std::string parameter =
           dim->parameter.empty() ? name + "_" + std::to_string(i) : std::string(dim->parameter);
-      if (!dimensions_.count(parameter)) dimensions_[parameter] = open_dimension(parameter, {0});
+      if (!dimensions_.count(parameter)) dimensions_[parameter] = open_dimension(parameter, {1});
       type.shape.push_back(dimensions_[parameter]);
     }
   }

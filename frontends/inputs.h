@@ -16,7 +16,7 @@ namespace tw::frontends {
 struct DimensionOption {
   std::optional<int64_t> size;   // fixed
   std::string name;              // open, under this name; empty: as the model has it
-  DimensionBounds bounds = {0};  // of an open one
+  DimensionBounds bounds = {1};  // of an open one
 
   DimensionOption() = default;
   DimensionOption(int64_t fixed) {  // NOLINT: a number is a dimension; a negative one leaves it as it is

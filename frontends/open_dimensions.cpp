@@ -271,6 +271,23 @@ std::vector<std::string> OpenDimensions::demands() const {
   return lines;
 }
 
+namespace {
+
+// What was demanded of numbers that no node reads any more, since it is known by now what they are.
+void forget_unread(Graph& graph, std::vector<Var> known) {
+  const std::vector<Var> own = variables_of(graph);
+  known.insert(known.end(), own.begin(), own.end());
+  std::erase_if(graph.equalities, [&](const Equality& equal) {
+    const std::vector<Var> vars = free_vars(equal.a - equal.b);
+    return !std::all_of(vars.begin(), vars.end(),
+                        [&](const Var& var) { return std::find(known.begin(), known.end(), var) != known.end(); });
+  });
+  for (relay::Node& node : graph.nodes)
+    for (Graph& region : node.regions) forget_unread(region, known);
+}
+
+}  // namespace
+
 Import with_open_dimensions(const std::function<Import(OpenDimensions&)>& read) {
   // Each round learns of one dimension or equality; bounds that shrink by one a round would take for ever.
   constexpr int most_rounds = 256;
@@ -279,6 +296,7 @@ Import with_open_dimensions(const std::function<Import(OpenDimensions&)>& read) 
     try {
       Import import = read(dimensions);
       import.dimensions = nullptr;
+      forget_unread(import.graph, {});
       import.demands = dimensions.demands();
       return import;
     } catch (const BeginAnew&) {

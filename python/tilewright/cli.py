@@ -71,7 +71,7 @@ def parse_dimension(text: str, option: str) -> int | tw.Dim | None:
             "help: write --shape NAME=1,3,224,224 or --shape NAME=batch:1..64,3,224,224",
         )
     name, low, high = match.groups()
-    return tw.Dim(name, int(low or 0), int(high) if high else None)
+    return tw.Dim(name, int(low or 1), int(high) if high else None)
 
 
 def parse_shapes(options: list[str]) -> dict[str, tuple[int | tw.Dim | None, ...]]:

@@ -15,7 +15,7 @@ class Dim:
     """An open dimension; those of one name have one size in a run.  Both bounds are included; no `high`: no end."""
 
     name: str
-    low: int = 0
+    low: int = 1
     high: int | None = None
 
     def __post_init__(self) -> None:

@@ -117,7 +117,7 @@ def tensors_of(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
 def outputs(values: dict[str, Any]) -> None:
     table = tilewright_table("output", "type", ">min", ">mean", ">max", "first values")
     for name, value in values.items():
-        if value is None or value == []:
+        if value is None or (isinstance(value, list) and not value):
             table.add_row(name, "absent" if value is None else "an empty sequence", "", "", "", "")
     for name, array in tensors_of(values).items():
         values = array.astype(np.float64).ravel()

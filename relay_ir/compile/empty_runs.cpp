@@ -23,6 +23,12 @@ std::optional<SpecialGraph> try_specialise(const Graph& model, const Profile& pr
   try {
     SpecialGraph special = specialise(model, profile, others_may_be_empty);
     special.graph = eliminate_dead(without_empty(special.graph));
+    const auto is_possible = [&](ValueId id) {
+      const std::vector<Expr>& shape = special.graph.values[id].type.shape;
+      return std::none_of(shape.begin(), shape.end(), [](const Expr& dim) { return as_int(dim).value_or(0) < 0; });
+    };
+    const std::vector<ValueId>& outputs = special.graph.outputs;
+    if (!std::all_of(outputs.begin(), outputs.end(), is_possible)) return std::nullopt;
     return special;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::shape) throw;

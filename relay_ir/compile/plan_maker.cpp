@@ -324,7 +324,8 @@ void PlanMaker::keep_through_loops() {
 
 // Of an open plan the temporaries are laid out when a run says their sizes.
 Plan PlanMaker::finish() && {
-  check(unknown_.empty(), "compile: all that nodes rely on is read");
+  for (const Equality& equal : unknown_)
+    internal_error("compile: " + equal.demanded_by + " relies on " + to_string(equal) + ", which no run reads");
   keep_through_loops();
   if (plan_.symbols.empty()) lay_out(plan_);
   return std::move(plan_);

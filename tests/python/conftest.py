@@ -11,6 +11,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import tilewright as tw
+
 # What one run of the tests has compiled, no other finds; test_compile_cache.py says otherwise for itself.
 os.environ["TW_CACHE"] = "off"
 
@@ -112,3 +114,13 @@ def trials_of_a_task(monkeypatch):
 @pytest.fixture
 def x():
     return np.random.default_rng(1).standard_normal((1, 3, 16, 16)).astype(np.float32)
+
+
+def from_zero(model):
+    """shapes= in which every dimension that the model leaves open may be 0."""
+    dims = {i.name: i.type.tensor_type.shape.dim for i in model.graph.input}
+    return {
+        name: tuple(tw.Dim(d.dim_param, 0) if d.dim_param else d.dim_value for d in shape)
+        for name, shape in dims.items()
+        if any(d.dim_param for d in shape)
+    }

@@ -376,7 +376,7 @@ def test_attention_of_open_batch_and_sequence():
         lambda size: {"x": [1 + size % 3, size, 64], "mask": [1 + size % 3, size]},
         [1, 2, 15, 16, 17, 37, 64, 101],
     )
-    assert executable.dimensions == {"batch": (0, None), "sequence": (0, None)}
+    assert executable.dimensions == {"batch": (1, None), "sequence": (1, None)}
     assert executable.inputs["x"] == executable.outputs["y"] == "f32[batch,sequence,64]"
 
 
@@ -394,7 +394,7 @@ def test_saved_and_loaded(tmp_path):
     executable = tw.compile(attention(), shapes={"x": (tw.Dim("batch", 1, 8), "sequence", 64)})
     executable.save(tmp_path / "m.twa")
     loaded = tw.load_executable(tmp_path / "m.twa")
-    assert loaded.dimensions == executable.dimensions == {"batch": (1, 8), "sequence": (0, None)}
+    assert loaded.dimensions == executable.dimensions == {"batch": (1, 8), "sequence": (1, None)}
     rng = np.random.default_rng(0)
     feed = {"x": random(rng, (2, 19, 64)), "mask": random(rng, (2, 19))}
     np.testing.assert_array_equal(loaded.run(feed)["y"], executable.run(feed)["y"])
@@ -469,10 +469,10 @@ def positions_up_to(most):
 def test_a_table_bounds_the_sequence():
     model = positions_up_to(20)
     executable = check(model, lambda size: {"x": [3, size, 8]}, [1, 7, 20])
-    assert executable.dimensions == {"batch": (0, None), "sequence": (0, 20)}
-    with pytest.raises(tw.Error, match=r"TW1101 'sequence', .* is 21, .* 0 to 20, as node `\w*` \(Add\) demands"):
+    assert executable.dimensions == {"batch": (1, None), "sequence": (1, 20)}
+    with pytest.raises(tw.Error, match=r"TW1101 'sequence', .* is 21, .* 1 to 20, as node `\w*` \(Add\) demands"):
         executable.run({"x": zeros(3, 21, 8)})
-    assert "`sequence` is 0..20, as node" in tw.load(model).explain()
+    assert "`sequence` is 1..20, as node" in tw.load(model).explain()
 
 
 def test_a_slice_needs_what_it_leaves_out():
@@ -496,7 +496,7 @@ def test_a_squeezed_dimension_is_one():
         {"axes": np.array([2])},
     )
     executable = check(model, lambda size: {"x": [1, 3, 6, size]}, [1, 5, 20])
-    assert executable.dimensions == {"height": (4, 7), "width": (0, None)}
+    assert executable.dimensions == {"height": (4, 7), "width": (1, None)}
 
 
 def test_added_inputs_have_the_same_batch(tmp_path):
@@ -504,7 +504,7 @@ def test_added_inputs_have_the_same_batch(tmp_path):
         [("Add", ["a", "b"], ["y"])], [value("a", ["batch", 4]), value("b", ["b_batch", 4])], [value("y", None)]
     )
     executable = check(model, lambda size: {"a": [size, 4], "b": [size, 4]})
-    assert executable.dimensions == {"batch": (0, None)}
+    assert executable.dimensions == {"batch": (1, None)}
     executable.save(tmp_path / "m.twa")
     for runs in (executable, tw.load_executable(tmp_path / "m.twa")):
         with pytest.raises(tw.Error, match="TW1101 'batch' is 3 as dimension 0 of input 'a', but 2"):

@@ -27,9 +27,6 @@ REFUSED = {
     ("Attention", "all"): IS_OPEN,
     ("RotaryEmbedding", "two"): IS_OPEN,
     ("RotaryEmbedding", "all"): IS_OPEN,
-    # Into as many parts as the axis has elements, which is the length of a list.
-    ("SplitToSequence", "two"): IS_OPEN,
-    ("SplitToSequence", "all"): IS_OPEN,
 }
 # Sizes of the result that are inputs are drawn, and fit neither windows nor blocks (test_sampling.py has such that do).
 NEVER_RUN = {"test_maxunpool_export_with_output_shape", "test_col2im", "test_affine_grid_2d"}

@@ -181,7 +181,7 @@ def error_of(profiles, model=None, **options):
 
 
 def test_what_a_model_cannot_have_is_refused():
-    assert "`batch` 0.., `seq` 1..40" in error_of([{"sequence": 1}])
+    assert "`batch` 1.., `seq` 1..40" in error_of([{"sequence": 1}])
     assert "are 1..40" in error_of([{"batch": 1}, {"seq": 41}])
     assert "are 1..40" in error_of([{"seq": (0, 5)}])
     assert "the smallest first" in error_of([{"seq": (9, 5)}])
@@ -210,7 +210,7 @@ def test_the_models_equalities_hold_in_profiles():
 
 def test_every_check_of_a_run_stays():
     executable = tw.compile(bounded(), profiles=[{"batch": 1, "seq": 8}])
-    for shape in ((1, 41), (8,)):
+    for shape in ((1, 41), (0, 8), (8,)):
         with pytest.raises(tw.Error, match="TW1101"):
             executable.run({"ids": np.zeros(shape, np.int64)})
     with pytest.raises(tw.Error, match="TW1101"):
