@@ -28,15 +28,15 @@ int64_t max_folded_elements(OpKind kind) {
   }
 }
 
-std::string place_of(const SourceNode& node) {
-  return "node " + in_quotes(node.name) + " (" + node.op + ")";
-}
-
 bool all_known(const std::vector<Expr>& values) {
   return std::all_of(values.begin(), values.end(), [](const Expr& value) { return as_int(value).has_value(); });
 }
 
 }  // namespace
+
+std::string place_of(const SourceNode& node) {
+  return "node " + in_quotes(node.name) + " (" + node.op + ")";
+}
 
 void Import::refuse(const SourceNode& node, const std::string& why) {
   const bool has_type = !node.inputs.empty() && node.inputs[0] >= 0;

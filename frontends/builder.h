@@ -27,6 +27,7 @@ struct SourceNode {  // of the model that is read
   std::string name;
   std::vector<ValueId> inputs;  // no_value: an optional input that is absent
 };
+std::string place_of(const SourceNode& node);  // for people: "node `conv1` (Conv)"
 
 struct Refusal {
   std::string op, node;
@@ -131,7 +132,7 @@ class Builder {
   [[noreturn]] void refuse(const std::string& why) const;
 
  protected:
-  std::string place() const { return "node " + in_quotes(node_.name) + " (" + node_.op + ")"; }
+  std::string place() const { return place_of(node_); }
 
  private:
   // The elements of a value that is known, perhaps in terms of open dimensions.  Nothing: it is not, or it is long.

@@ -54,10 +54,7 @@ ValueId Region::add_input(const std::string& name, const TensorType& type) {
 }
 
 bool Region::is_known_outside(const Expr& e) const {
-  const std::vector<Var> variables = variables_of(graph_), own = free_vars(e);
-  return std::all_of(own.begin(), own.end(), [&](const Var& var) {
-    return std::find(variables.begin(), variables.end(), var) != variables.end();
-  });
+  return relay::is_made_of(e, variables_of(graph_));
 }
 
 ValueId Region::capture(ValueId outside) {

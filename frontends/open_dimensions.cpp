@@ -195,10 +195,7 @@ bool OpenDimensions::hold_to_one(const std::vector<Expr>& of_node, const std::st
     return is_new;
   };
   const auto is_of_node = [&](const Var& var) {
-    return std::any_of(of_node.begin(), of_node.end(), [&](const Expr& e) {
-      const auto vars = free_vars(e);
-      return std::find(vars.begin(), vars.end(), var) != vars.end();
-    });
+    return std::any_of(of_node.begin(), of_node.end(), [&](const Expr& e) { return uses_var(e, var); });
   };
   return hold(is_of_node) || hold([](const Var&) { return true; });
 }
@@ -278,9 +275,7 @@ void forget_unread(Graph& graph, std::vector<Var> known) {
   const std::vector<Var> own = variables_of(graph);
   known.insert(known.end(), own.begin(), own.end());
   std::erase_if(graph.equalities, [&](const Equality& equal) {
-    const std::vector<Var> vars = free_vars(equal.a - equal.b);
-    return !std::all_of(vars.begin(), vars.end(),
-                        [&](const Var& var) { return std::find(known.begin(), known.end(), var) != known.end(); });
+    return !relay::is_made_of(equal.a, known) || !relay::is_made_of(equal.b, known);
   });
   for (relay::Node& node : graph.nodes)
     for (Graph& region : node.regions) forget_unread(region, known);

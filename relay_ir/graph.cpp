@@ -127,10 +127,8 @@ Expr done_by(const Node& loop) {
 }
 
 TensorType type_at_step(TensorType type, const Var& number, const Expr& step) {
-  for (Expr& dim : type.shape) {
-    const auto vars = as_int(dim) ? std::vector<Var>() : free_vars(dim);
-    if (std::find(vars.begin(), vars.end(), number) != vars.end()) dim = simplify(substitute(dim, {{number, step}}));
-  }
+  for (Expr& dim : type.shape)
+    if (uses_var(dim, number)) dim = simplify(substitute(dim, {{number, step}}));
   return type;
 }
 
@@ -162,6 +160,13 @@ std::vector<Var> numbers_read_by(const Graph& graph, const Node& node) {
     });
   });
   return numbers;
+}
+
+bool is_made_of(const Expr& e, const std::vector<Var>& variables) {
+  const std::vector<Var> used = free_vars(e);
+  return std::all_of(used.begin(), used.end(), [&](const Var& var) {
+    return std::find(variables.begin(), variables.end(), var) != variables.end();
+  });
 }
 
 std::vector<Var> variables_of(const Graph& graph) {

@@ -163,6 +163,8 @@ std::vector<Equality> own_equalities(const Graph& region, const Graph& around);
 // The graph's symbols, then the numbers that its nodes read: items, loops that say how many steps were done, and
 // branches that read one for sizes of their results whichever way they go.
 std::vector<Var> variables_of(const Graph& graph);
+// Whether the expression has no variables but these.
+bool is_made_of(const Expr& e, const std::vector<Var>& variables);
 std::vector<Var> numbers_read_by(const Graph& graph, const Node& node);
 
 // Copies a graph value by value and node by node, so that a pass says only what it changes.  Nodes go through add():

@@ -51,7 +51,7 @@ struct Network {
   std::string label;                   // for people, " at batch=1"; of the model itself empty
   std::vector<GraphDecision> decisions;
   PlannedGraph planned;
-  bool is_empty_run = false;  // in which a dimension is 0, of which nobody may ever have thought
+  bool is_empty_run = false;  // in which a dimension is 0
 };
 
 // The model's first.
@@ -180,8 +180,8 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
       Graph graph = optimise(network.graph, target, options, &network.decisions);
       require_sizes_within_limits(graph);
       network.planned = plan_groups(std::move(graph), options.in_place);
-    } catch (const Error&) {
-      if (!network.is_empty_run) throw;
+    } catch (const Error& error) {
+      if (!network.is_empty_run || error.code() == ErrorCode::internal) throw;
       continue;  // that such runs cannot be had says nothing against others
     }
     networks.push_back(std::move(network));

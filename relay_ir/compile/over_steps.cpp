@@ -1,7 +1,5 @@
 #include "relay_ir/compile/over_steps.h"
 
-#include <algorithm>
-
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/text/printer.h"
@@ -43,10 +41,7 @@ class Ends {
   }
 
  private:
-  bool depends(const Expr& e) const {
-    const auto vars = free_vars(e);
-    return std::find(vars.begin(), vars.end(), var_) != vars.end();
-  }
+  bool depends(const Expr& e) const { return uses_var(e, var_); }
 
   Expr product(const Expr& a, const Expr& b, bool is_high) const {
     if (!depends(b)) {

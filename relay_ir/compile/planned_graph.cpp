@@ -30,13 +30,8 @@ bool has_few_steps(const Node& loop) {
   return bounds_of(steps_of(loop)).high.value_or(DimensionBounds{}.high) <= most_steps;
 }
 
-bool has_number(const Expr& e, const Var& number) {
-  const auto vars = free_vars(e);
-  return std::find(vars.begin(), vars.end(), number) != vars.end();
-}
-
 bool has_sizes_of(const Graph& graph, const Var& number) {
-  const auto is_of_number = [&](const Expr& dim) { return has_number(dim, number); };
+  const auto is_of_number = [&](const Expr& dim) { return uses_var(dim, number); };
   return std::ranges::any_of(graph.values,
                              [&](const Value& value) { return std::ranges::any_of(value.type.shape, is_of_number); }) ||
          std::ranges::any_of(graph.nodes, [&](const Node& node) {
@@ -61,7 +56,7 @@ void copy_carried(PlannedGraph& planned) {
         const Value value = planned.graph.values[from];
         copies.push_back(planned.graph.add_value(value.name, value.type));
         const Expr bytes = storage_bytes(region.values[region.inputs[i]]), steps = max(steps_of(*control), Expr(0));
-        const bool is_of_steps = grown != planned.grown.end() && has_number(bytes, number);
+        const bool is_of_steps = grown != planned.grown.end() && uses_var(bytes, number);
         planned.room[copies.back()] = {
             control->name,
             is_of_steps ? simplify(substitute(bytes, {{number, grown->second}})) : most_over(bytes, number, steps),

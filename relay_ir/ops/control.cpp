@@ -60,10 +60,7 @@ void require_inputs(const OpCall& c, const Graph& region, size_t first, F&& type
 }
 
 bool depends_on(const TensorType& type, const Var& number) {
-  return std::any_of(type.shape.begin(), type.shape.end(), [&](const Expr& dim) {
-    const auto vars = free_vars(dim);
-    return std::find(vars.begin(), vars.end(), number) != vars.end();
-  });
+  return std::any_of(type.shape.begin(), type.shape.end(), [&](const Expr& dim) { return uses_var(dim, number); });
 }
 
 void require_condition(const OpCall& c, const TensorType& type) {
