@@ -211,12 +211,15 @@ std::vector<ValueId> emit_gru(Builder& b, const RecurrentNetwork& network) {
           const ValueId y = product(b, state, rows(b, weights.state, first, count, s.hidden));
           return weights.bias == no_value ? y : b.emit("add", {y, rows(b, weights.bias, first, count, s.hidden)});
         };
-        const ValueId zr = b.emit("add", {columns(b, gates, 0, 2, s.hidden), from_state(states[0], 0, 2)});
-        const ValueId z = (*f)(columns(b, zr, 0, 1, s.hidden));
-        const ValueId r = (*f)(columns(b, zr, 1, 1, s.hidden));
+        const bool is_joined = network.linear_before_reset;  // one product for all three
+        const ValueId sums = from_state(states[0], 0, is_joined ? 3 : 2);
+        const auto gate = [&](int64_t index) {
+          return b.emit("add", {columns(b, gates, index, 1, s.hidden), columns(b, sums, index, 1, s.hidden)});
+        };
+        const ValueId z = (*f)(gate(0)), r = (*f)(gate(1));
         const ValueId h_in = columns(b, gates, 2, 1, s.hidden);
-        const ValueId h_state = network.linear_before_reset ? b.emit("multiply", {r, from_state(states[0], 2, 1)})
-                                                            : from_state(b.emit("multiply", {r, states[0]}), 2, 1);
+        const ValueId h_state = is_joined ? b.emit("multiply", {r, columns(b, sums, 2, 1, s.hidden)})
+                                          : from_state(b.emit("multiply", {r, states[0]}), 2, 1);
         const ValueId h = (*g)(b.emit("add", {h_in, h_state}));
         const ValueId one = emit_scalar(b, dtype_of(b, z), 1);
         return {

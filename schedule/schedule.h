@@ -92,6 +92,8 @@ class Schedule {
   // new shape, layout_changes() the maps): for weights, and for layouts that the graph has agreed on.  Padding elements
   // of an input are never read as values; those of an output are written as zero or left.
   void transform_layout(const std::string& buffer, const IndexMap& map);
+  // The block's iteration number `axis` as two, the second of which has `extent` values; loops stay as they are.
+  void split_iteration(const BlockRef& block, int axis, int64_t extent);
   void pad(const BlockRef& block,
            const std::vector<int64_t>& multiples);  // iteration extents up to multiples; extra instances are masked
 

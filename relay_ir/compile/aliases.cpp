@@ -1,9 +1,11 @@
 #include "relay_ir/compile/aliases.h"
 
+#include <algorithm>
 #include <set>
 
 #include "relay_ir/compile/layout.h"
 #include "relay_ir/in_place.h"
+#include "relay_ir/op.h"
 #include "relay_ir/view.h"
 #include "tensor_ir/arith/simplify.h"
 
@@ -34,6 +36,25 @@ std::set<ValueId> carried_results(const Graph& graph) {
   return results;
 }
 
+// By the group that makes it, element by element, or by a group of its own.
+void copy_output(const Graph& graph, std::vector<Group>& groups, ValueId output, ValueId copy) {
+  const auto makes_it = [&](const Group& group) {
+    const auto is_by_element = [&](int index) {
+      const Node& node = graph.nodes[index];
+      return node.op->kind == OpKind::elementwise || node.op->kind == OpKind::contraction || is_strided(graph, node);
+    };
+    return !group.nodes.empty() && std::all_of(group.nodes.begin(), group.nodes.end(), is_by_element) &&
+           std::find(group.outputs.begin(), group.outputs.end(), output) != group.outputs.end();
+  };
+  const auto maker = std::find_if(groups.begin(), groups.end(), makes_it);
+  if (maker == groups.end()) {
+    groups.push_back({{}, {output}, {copy}, {{copy, output}}, "copy of " + graph.values[output].name});
+    return;
+  }
+  maker->outputs.push_back(copy);
+  maker->copies[copy] = output;
+}
+
 }  // namespace
 
 Aliases resolve_aliases(Graph& graph, std::vector<Group>& groups, const std::map<std::string, std::string>& in_place) {
@@ -57,7 +78,7 @@ Aliases resolve_aliases(Graph& graph, std::vector<Group>& groups, const std::map
     const bool is_whole = is_known_equal(storage_bytes(graph.values[root]), storage_bytes(graph.values[output]));
     if (!graph.is_constant(root) && is_whole && taken.insert(root).second) continue;
     const ValueId copy = graph.add_value(graph.output_names[i], graph.values[output].type);
-    groups.push_back({{}, {output}, {copy}, "copy of " + graph.values[output].name});
+    copy_output(graph, groups, output, copy);
     aliases.root.push_back(copy);
     aliases.offset.emplace_back(0);
     output = copy;

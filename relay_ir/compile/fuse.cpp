@@ -1,7 +1,8 @@
 // Which nodes become one Func.
 //
-// A group has one last node, its sink, whose results alone leave the group; what is inside is used inside only.  So
-// groups in the order of their sinks are in topological order.  A group is grown from each node towards its producers:
+// A group has one last node, its sink, whose results leave the group; what else leaves it is used by what comes after
+// the sink only.  So groups in the order of their sinks are in topological order.  A group is grown from each node
+// towards its producers:
 //
 //   elementwise  takes up elementwise and injective producers of its own shape; and one contraction, reduction or
 //                composite of its own shape, whose epilogue it then is
@@ -10,6 +11,11 @@
 //   depthwise    takes up the contraction that makes its channels, with its epilogue, where a pass has decided so
 //   attention    takes up transposes and slices of its inputs, and the transpose of its result: it reads and writes
 //                with any strides
+//
+// Where the columns of a product are equal parts that are combined element by element (the gates of a recurrent
+// network, the halves of a GLU), the product takes up all that does so: none of it can be done before all parts are
+// there, and then they are in registers.  Results in between leave the group where others use them, as the state of an
+// LSTM's cell.
 //
 // Large concatenations stand alone, but channels in blocks that are put together take an epilogue like a contraction's.
 // Views are in no group: they are other names of the same bytes.  Updates in place are groups of their own, and what
@@ -42,6 +48,7 @@ struct Cluster {
   bool is_selection = false;       // of channels in blocks, alone
   bool reads_overwritten = false;  // elements of before an update in place
   bool is_absorbed = false;
+  std::vector<ValueId> exports;  // results of nodes before the sink that leave the group
 };
 
 class Fuser {
@@ -71,6 +78,8 @@ class Fuser {
       while (absorb_one(static_cast<int>(i))) {
       }
     }
+    // From the last on: what is made of all parts takes up what is made of some.
+    for (size_t i = graph_.nodes.size(); i-- > 0;) absorb_parts(static_cast<int>(i));
     std::vector<Group> groups;
     for (size_t i = 0; i < clusters_.size(); ++i) {
       if (!clusters_[i].is_absorbed && !is_view(i)) groups.push_back(make_group(clusters_[i]));
@@ -198,18 +207,131 @@ class Fuser {
     Cluster& cluster = clusters_[sink];
     for (const int producer : candidate_producers(cluster)) {
       if (!may_absorb(sink, producer)) continue;
-      Cluster& other = clusters_[producer];
-      cluster.nodes.insert(cluster.nodes.end(), other.nodes.begin(), other.nodes.end());
-      std::sort(cluster.nodes.begin(), cluster.nodes.end());
-      if (other.weight != Weight::light) cluster.weight = other.weight;
-      cluster.is_elementwise = cluster.is_elementwise && other.is_elementwise;
-      cluster.has_contraction = cluster.has_contraction || other.has_contraction;
-      cluster.takes_strides = cluster.takes_strides || other.takes_strides;
-      cluster.only_moves = cluster.only_moves && other.only_moves;
-      other.is_absorbed = true;
+      absorb(cluster, clusters_[producer]);
       return true;
     }
     return false;
+  }
+
+  void absorb(Cluster& cluster, Cluster& other) {
+    cluster.nodes.insert(cluster.nodes.end(), other.nodes.begin(), other.nodes.end());
+    std::sort(cluster.nodes.begin(), cluster.nodes.end());
+    if (other.weight != Weight::light) cluster.weight = other.weight;
+    cluster.is_elementwise = cluster.is_elementwise && other.is_elementwise;
+    cluster.has_contraction = cluster.has_contraction || other.has_contraction;
+    cluster.takes_strides = cluster.takes_strides || other.takes_strides;
+    cluster.only_moves = cluster.only_moves && other.only_moves;
+    cluster.exports.insert(cluster.exports.end(), other.exports.begin(), other.exports.end());
+    other.is_absorbed = true;
+  }
+
+  // The cluster that a node is in.
+  int cluster_of(int node) const {
+    for (size_t sink = static_cast<size_t>(node); sink < clusters_.size(); ++sink) {
+      const Cluster& cluster = clusters_[sink];
+      if (!cluster.is_absorbed && std::binary_search(cluster.nodes.begin(), cluster.nodes.end(), node))
+        return static_cast<int>(sink);
+    }
+    return -1;
+  }
+
+  // One of several equal parts along the last axis: the number of a node that takes it from a sum of products with
+  // weights along that axis.
+  bool is_part(int index, const std::vector<Expr>& shape) const {
+    const Node& node = graph_.nodes[index];
+    if (!is_strided(graph_, node) || !is_same_shape(graph_.values[node.outputs[0]].type.shape, shape)) return false;
+    const auto uses = axes_of(graph_, node)[0];
+    const auto extent = as_int(shape.back()), whole = as_int(graph_.values[node.inputs[0]].type.shape.back());
+    for (size_t d = 0; d + 1 < uses.size(); ++d)
+      if (!uses[d].is_same(static_cast<int>(d))) return false;
+    const AxisUse& last = uses.back();
+    return last.kind == AxisUse::Kind::runs && last.axis + 1 == static_cast<int>(uses.size()) &&
+           last.runs.size() == 1 && last.runs[0].step == 1 && extent && whole && *whole % *extent == 0 &&
+           last.runs[0].from % *extent == 0;
+  }
+
+  // A product of f32 with weights, whose columns are the last axis.  (Those of fewer bits are made by other
+  // instructions, whose tiles hold no parts.)
+  bool has_columns(const Cluster& cluster) const {
+    if (cluster.weight != Weight::anchored || !cluster.has_contraction) return false;
+    const Node& node = graph_.nodes[*std::find_if(cluster.nodes.begin(), cluster.nodes.end(), [&](int index) {
+      return graph_.nodes[index].op->kind == OpKind::contraction;
+    })];
+    const auto linear = linear_of(graph_, node);
+    return linear && linear->groups == 1 && !linear->has_window && graph_.is_constant(node.inputs[1]) &&
+           linear->result_axis + 1 == graph_.values[node.outputs[0]].type.rank() &&
+           graph_.values[node.inputs[0]].type.dtype == f32 && graph_.values[node.inputs[1]].type.dtype == f32;
+  }
+
+  // Works element by element on values of this shape, wherever they lie, and on parts of this value.
+  bool combines_parts(const Cluster& cluster, ValueId whole, const std::vector<Expr>& shape) const {
+    return cluster.weight == Weight::light && !cluster.is_absorbed &&
+           std::all_of(cluster.nodes.begin(), cluster.nodes.end(), [&](int index) {
+             const Node& node = graph_.nodes[index];
+             const bool is_moved = is_strided(graph_, node);
+             if (is_moved && node.inputs[0] == whole) return is_part(index, shape);
+             return (is_moved || node.op->kind == OpKind::elementwise) &&
+                    is_same_shape(graph_.values[node.outputs[0]].type.shape, shape);
+           });
+  }
+
+  // The value of which a node of the cluster, or a view that it reads, is a part.
+  ValueId whole_of_parts(const Cluster& cluster, const std::vector<Expr>& shape) const {
+    for (const int index : cluster.nodes) {
+      if (is_part(index, shape)) return graph_.nodes[index].inputs[0];
+      for (const ValueId input : graph_.nodes[index].inputs) {
+        const int producer = input == no_value ? -1 : uses_.producer[input];
+        if (producer >= 0 && is_part(producer, shape)) return graph_.nodes[producer].inputs[0];
+      }
+    }
+    return no_value;
+  }
+
+  // The product of whose parts the sink is made, and what else is made of them.
+  void absorb_parts(int sink) {
+    Cluster& cluster = clusters_[sink];
+    if (cluster.weight != Weight::light || cluster.is_absorbed || graph_.nodes[sink].outputs.size() != 1) return;
+    const std::vector<Expr> shape = graph_.values[graph_.nodes[sink].outputs[0]].type.shape;
+    const ValueId whole = shape.empty() ? no_value : whole_of_parts(cluster, shape);
+    if (whole == no_value || uses_.is_output[whole] || uses_.producer[whole] < 0) return;
+    Cluster& product = clusters_[uses_.producer[whole]];
+    if (product.is_absorbed || product.reads_overwritten || !has_columns(product)) return;
+    std::set<int> together{sink}, views;
+    for (const int user : uses_.users[whole]) {
+      if (!is_part(user, shape)) return;
+      if (!is_view(static_cast<size_t>(user))) {
+        together.insert(cluster_of(user));
+        continue;
+      }
+      if (uses_.is_output[graph_.nodes[user].outputs[0]]) return;
+      views.insert(user);
+      for (const int reader : uses_.users[graph_.nodes[user].outputs[0]]) together.insert(cluster_of(reader));
+    }
+    size_t count = product.nodes.size() + views.size();
+    for (const int other : together) {
+      if (other < 0 || other > sink || clusters_[other].reads_overwritten) return;
+      if (!combines_parts(clusters_[other], whole, shape)) return;
+      count += clusters_[other].nodes.size();
+    }
+    if (count > max_group_nodes) return;
+    std::vector<ValueId> made;
+    for (const int other : together) {
+      if (other == sink) continue;
+      made.push_back(graph_.nodes[other].outputs[0]);
+      for (const int user : uses_.users[made.back()])
+        if (user < sink && together.count(cluster_of(user)) == 0) return;
+    }
+    for (const int view : views) absorb(cluster, clusters_[view]);
+    absorb(cluster, product);
+    for (const int other : together)
+      if (other != sink) absorb(cluster, clusters_[other]);
+    for (const ValueId id : made) {
+      const auto& users = uses_.users[id];
+      const bool is_inside = std::all_of(users.begin(), users.end(), [&](int user) {
+        return std::binary_search(cluster.nodes.begin(), cluster.nodes.end(), user);
+      });
+      if (uses_.is_output[id] || !is_inside) cluster.exports.push_back(id);
+    }
   }
 
   Group make_group(const Cluster& cluster) const {
@@ -218,7 +340,9 @@ class Fuser {
       name += (i ? "+" : "") + graph_.nodes[cluster.nodes[i]].name;
     }
     if (cluster.nodes.size() > 3) name += "+" + std::to_string(cluster.nodes.size() - 3);
-    return group_of(graph_, cluster.nodes, name);
+    Group group = group_of(graph_, cluster.nodes, name);
+    group.outputs.insert(group.outputs.end(), cluster.exports.begin(), cluster.exports.end());
+    return group;
   }
 
   const Graph& graph_;
@@ -235,7 +359,7 @@ std::vector<Group> fuse(const Graph& graph) {
 }
 
 Group group_of(const Graph& graph, std::vector<int> nodes, std::string name) {
-  Group group{std::move(nodes), {}, {}, std::move(name)};
+  Group group{std::move(nodes), {}, {}, {}, std::move(name)};
   group.outputs = graph.nodes[group.nodes.back()].outputs;
   std::set<ValueId> seen;
   for (const int index : group.nodes) {

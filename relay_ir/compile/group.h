@@ -1,6 +1,7 @@
 // Groups of nodes, and the mathematics of each as one Func.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@ namespace tw::relay {
 struct Group {
   std::vector<int> nodes;  // indices into the graph's, in order
   std::vector<ValueId> inputs, outputs;
-  std::string name;  // "conv1+relu1"
+  std::map<ValueId, ValueId> copies = {};  // outputs that are other values once more
+  std::string name;                        // "conv1+relu1"
 };
 std::vector<Group> fuse(const Graph& graph);
 

@@ -159,7 +159,10 @@ Func lower_nodes(const Graph& graph, const Group& group) {
     }
   }
   std::vector<te::Tensor> outputs;
-  for (const ValueId id : group.outputs) outputs.push_back(tensors.at(group.nodes.empty() ? group.inputs[0] : id));
+  for (const ValueId id : group.outputs) {
+    const auto copied = group.copies.find(id);
+    outputs.push_back(tensors.at(copied == group.copies.end() ? id : copied->second));
+  }
   const std::string name = group.nodes.empty() ? "copy" : graph.nodes[group.nodes.front()].op->name;
   return apply_layouts(graph, group, te::make_func(name, inputs, outputs, variables_of(graph)));
 }

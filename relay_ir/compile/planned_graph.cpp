@@ -64,7 +64,7 @@ void copy_carried(PlannedGraph& planned) {
         planned.aliases.root.push_back(copies.back());
         planned.aliases.offset.emplace_back(0);
         if (!is_const_int(storage_bytes(value), 0))
-          groups.push_back({{}, {from}, {copies.back()}, "copy of " + value.name});
+          groups.push_back({{}, {from}, {copies.back()}, {{copies.back(), from}}, "copy of " + value.name});
       }
     }
     groups.push_back(std::move(group));

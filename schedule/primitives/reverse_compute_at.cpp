@@ -9,7 +9,8 @@
 //   }
 //
 // The block runs for the elements that one iteration of the loop has finished.  Legal when each element is finished in
-// just one iteration, and nothing between uses what the block writes or writes what it reads.
+// just one iteration, all that an iteration of the block reads in the same one, and nothing between uses what the block
+// writes or writes what it reads.
 #include <algorithm>
 
 #include "schedule/primitives/move.h"
@@ -157,37 +158,34 @@ void Schedule::reverse_compute_at(const BlockRef& ref, const LoopRef& loop_ref) 
       }
     }
     const auto region = region_of(writes, input, outer, ranges);
-    std::optional<std::vector<Expr>> indices;
-    auto look = [&](const Load& l) {
+    // Of several elements that an iteration reads, each has to say the same of it.
+    std::vector<std::vector<Expr>> read;
+    const auto look = [&](const Load& l) {
       if (l.buffer != input) return;
-      bool is_same = !indices || indices->size() == l.indices.size();
-      for (size_t d = 0; indices && is_same && d < l.indices.size(); ++d)
-        is_same = structural_equal((*indices)[d], l.indices[d]);
-      if (!is_same)
-        edit.refuse(
-            "block " + quoted(ref.name) + " reads several elements of " + quoted(input->name) + " for each of its own",
-            here, "compute_at(producer, loop of this block) computes what it needs instead");
-      indices = l.indices;
+      const auto is_same = [&](const std::vector<Expr>& known) {
+        return std::equal(known.begin(), known.end(), l.indices.begin(), l.indices.end(),
+                          [](const Expr& a, const Expr& b) { return structural_equal(a, b); });
+      };
+      if (std::none_of(read.begin(), read.end(), is_same)) read.push_back(l.indices);
     };
     visit(block.body, look);
     visit(block.init, look);
-    const auto needed = iterations_for(block, *indices, input, region, ranges);
-    if (!needed.is_exact) {
-      edit.refuse("one iteration of loop " + quoted(loop_ref.name()) + " does not finish whole iterations of block " +
-                      quoted(ref.name),
-                  here, "choose a loop further out, where all that an iteration of the block reads is made");
-    }
-    if (iterations.empty()) {
-      iterations = needed.ranges;
-      continue;
-    }
-    for (size_t i = 0; i < iterations.size(); ++i) {
-      if (is_known_equal(iterations[i].base, needed.ranges[i].base, ranges) &&
-          is_known_equal(iterations[i].extent, needed.ranges[i].extent, ranges))
-        continue;
-      edit.refuse("the inputs of block " + quoted(ref.name) + " are made in different pieces inside of loop " +
-                      quoted(loop_ref.name()),
-                  here, "choose a loop further out");
+    for (const std::vector<Expr>& indices : read) {
+      const auto needed = iterations_for(block, indices, input, region, ranges);
+      if (!needed.is_exact) {
+        edit.refuse("one iteration of loop " + quoted(loop_ref.name()) + " does not finish whole iterations of block " +
+                        quoted(ref.name),
+                    here, "choose a loop further out, where all that an iteration of the block reads is made");
+      }
+      if (iterations.empty()) iterations = needed.ranges;
+      for (size_t i = 0; i < iterations.size(); ++i) {
+        if (is_known_equal(iterations[i].base, needed.ranges[i].base, ranges) &&
+            is_known_equal(iterations[i].extent, needed.ranges[i].extent, ranges))
+          continue;
+        edit.refuse("what an iteration of block " + quoted(ref.name) +
+                        " reads is made in different pieces inside of loop " + quoted(loop_ref.name()),
+                    here, "choose a loop further out");
+      }
     }
   }
   std::vector<const For*> block_loops = loops_of(block_path);

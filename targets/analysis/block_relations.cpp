@@ -71,6 +71,29 @@ size_t count_shared_axes(const std::vector<BlockAnalysis>& blocks) {
   return shared;
 }
 
+// At the place of each iteration of the block itself.
+bool is_at(const Access& access, const std::vector<Var>& spatial) {
+  return std::equal(access.indices.begin(), access.indices.end(), spatial.begin(), spatial.end(),
+                    [](const Expr& index, const Var& v) { return index.get() == v.get(); });
+}
+
+// Which dimensions of what is read are parts (Epilogue), where the others are read at the block's own iterations.
+std::optional<std::vector<bool>> parts_of(const Access& read, const std::vector<Var>& spatial,
+                                          const std::vector<Expr>& extents) {
+  const std::vector<Expr>& shape = read.buffer->shape;
+  std::vector<bool> is_part(shape.size());
+  size_t own = 0;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const bool is_single = is_const_int(shape[d], 1) && is_const_int(read.indices[d], 0);
+    is_part[d] = !is_single && as_int(read.indices[d]).has_value();
+    if (is_part[d]) continue;
+    if (own == spatial.size() || (read.indices[d].get() != spatial[own].get() && !is_single)) return std::nullopt;
+    if (!is_known_equal(extents[own], shape[d])) return std::nullopt;
+    ++own;
+  }
+  return own == spatial.size() ? std::optional(is_part) : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<BlockRef> readers_of(const Schedule& schedule, const Buffer& buffer) {
@@ -85,33 +108,115 @@ std::vector<BlockRef> readers_of(const Schedule& schedule, const Buffer& buffer)
   return result;
 }
 
-std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& block) {
+std::optional<size_t> Epilogue::axis(size_t axis) const {
+  if (is_part[axis]) return std::nullopt;
+  return axis - static_cast<size_t>(std::count(is_part.begin(), is_part.begin() + static_cast<ptrdiff_t>(axis), true));
+}
+
+Epilogue find_epilogues(const Schedule& schedule, const BlockRef& block) {
   const BlockAnalysis producer = analyse(schedule.node(block));
   const Buffer& buffer = producer.write.buffer;
-  if (schedule.func().is_parameter(buffer)) return std::nullopt;
-  const auto consumers = readers_of(schedule, buffer);
-  if (consumers.size() != 1) return std::nullopt;
-  const BlockAnalysis consumer = analyse(schedule.node(consumers[0]));
-  if (consumer.block_class != BlockClass::injective || !has_identity_write(producer)) return std::nullopt;
-  const std::vector<Var> spatial = consumer.spatial();
-  if (spatial.size() != static_cast<size_t>(buffer.rank())) return std::nullopt;
-  for (const Access& read : consumer.reads) {
-    if (read.buffer != buffer) continue;
-    for (size_t d = 0; d < spatial.size(); ++d) {
-      const bool is_single = is_const_int(buffer->shape[d], 1) && is_const_int(read.indices[d], 0);
-      if (read.indices[d].get() != spatial[d].get() && !is_single) return std::nullopt;
-      if (!is_known_equal(consumer.iter(spatial[d]).extent, buffer->shape[d])) return std::nullopt;
+  if (schedule.func().is_parameter(buffer) || !has_identity_write(producer)) return {};
+  Epilogue epilogue;
+  std::vector<Buffer> made;  // that leave the Func
+  std::vector<Expr> extents;
+  bool is_in_order = true;
+  for (const BlockRef& reader : schedule.blocks()) {
+    const BlockAnalysis consumer = analyse(schedule.node(reader));
+    const auto reads = [&](const Buffer& b) {
+      return std::any_of(consumer.reads.begin(), consumer.reads.end(), [&](const Access& r) { return r.buffer == b; });
+    };
+    const bool is_reader = reads(buffer);
+    if (reader == block || (!is_reader && std::none_of(made.begin(), made.end(), reads))) continue;
+    const std::vector<Var> spatial = consumer.spatial();
+    if (epilogue.blocks.empty())
+      for (const Var& v : spatial) extents.push_back(consumer.iter(v).extent);
+    const auto is_one = [&] {
+      if (consumer.block_class != BlockClass::injective || spatial.size() != extents.size()) return false;
+      for (size_t i = 0; i < spatial.size(); ++i)
+        if (!is_known_equal(consumer.iter(spatial[i]).extent, extents[i])) return false;
+      for (const Access& read : consumer.reads) {
+        if (std::find(made.begin(), made.end(), read.buffer) != made.end() && !is_at(read, spatial)) return false;
+        if (read.buffer != buffer) continue;
+        const auto parts = parts_of(read, spatial, extents);
+        if (!parts || (!epilogue.is_part.empty() && *parts != epilogue.is_part)) return false;
+        epilogue.is_part = *parts;
+      }
+      return true;
+    };
+    if (!is_one()) {
+      if (is_reader) return {};
+      continue;
     }
+    is_in_order = is_in_order && has_identity_write(consumer);
+    if (schedule.func().is_parameter(consumer.write.buffer)) made.push_back(consumer.write.buffer);
+    epilogue.blocks.push_back(reader);
   }
-  return consumers[0];
+  return is_in_order || epilogue.blocks.size() == 1 ? epilogue : Epilogue();
+}
+
+std::optional<BlockRef> find_epilogue(const Schedule& schedule, const BlockRef& block) {
+  const Epilogue epilogue = find_epilogues(schedule, block);
+  const bool has_parts = std::find(epilogue.is_part.begin(), epilogue.is_part.end(), true) != epilogue.is_part.end();
+  return epilogue.blocks.size() == 1 && !has_parts ? std::optional(epilogue.blocks[0]) : std::nullopt;
 }
 
 std::optional<int64_t> result_stride(const Schedule& schedule, const BlockRef& block, const Var& axis, int granule) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  const auto epilogue = find_epilogue(schedule, block);
-  if (!epilogue) return unit_stride(analysis.write, axis, analysis.iters, granule);
-  const BlockAnalysis last = analyse(schedule.node(*epilogue));
-  return unit_stride(last.write, last.spatial().at(position_of(analysis, axis)), last.iters, granule);
+  const Epilogue epilogue = find_epilogues(schedule, block);
+  if (epilogue.blocks.empty()) return unit_stride(analysis.write, axis, analysis.iters, granule);
+  const auto own = epilogue.axis(position_of(analysis, axis));
+  if (!own) return std::nullopt;
+  const BlockAnalysis last = analyse(schedule.node(epilogue.blocks.back()));
+  return unit_stride(last.write, last.spatial().at(*own), last.iters, granule);
+}
+
+std::optional<EqualParts> find_equal_parts(const Schedule& schedule, const BlockRef& block) {
+  const BlockAnalysis producer = analyse(schedule.node(block));
+  const Buffer& buffer = producer.write.buffer;
+  if (schedule.func().is_parameter(buffer) || !has_identity_write(producer)) return std::nullopt;
+  std::optional<EqualParts> parts;
+  for (const BlockRef& reader : readers_of(schedule, buffer)) {
+    const BlockAnalysis consumer = analyse(schedule.node(reader));
+    const std::vector<Var> spatial = consumer.spatial();
+    if (spatial.size() != producer.spatial().size()) return std::nullopt;
+    for (const Access& read : consumer.reads) {
+      if (read.buffer != buffer) continue;
+      for (size_t d = 0; d < spatial.size(); ++d) {
+        const auto extent = as_int(consumer.iter(spatial[d]).extent), whole = as_int(buffer->shape[d]);
+        const auto shift = as_int(simplify(read.indices[d] - spatial[d]));
+        if (shift == 0 && is_known_equal(consumer.iter(spatial[d]).extent, buffer->shape[d])) continue;
+        const bool is_part = shift && extent && whole && *whole % *extent == 0 && *shift % *extent == 0;
+        if (!is_part || (parts && (parts->axis != d || parts->extent != *extent))) return std::nullopt;
+        parts = EqualParts{d, *extent};
+      }
+    }
+  }
+  return parts;
+}
+
+void separate_parts(Schedule& schedule, const BlockRef& block, const EqualParts& parts) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const Var axis = analysis.spatial().at(parts.axis);
+  const auto& iters = analysis.iters;
+  const auto at = std::find_if(iters.begin(), iters.end(), [&](const IterVar& iter) { return iter.var == axis; });
+  schedule.split(loops_of(schedule, block, axis).at(0), {std::nullopt, parts.extent});
+  schedule.split_iteration(block, static_cast<int>(at - iters.begin()), parts.extent);
+  const auto separate = [&](const Buffer& buffer, size_t dimension) {
+    IndexMap map;
+    for (size_t d = 0; d < buffer->shape.size(); ++d) {
+      const Var from("d" + std::to_string(d));
+      map.from.push_back(from);
+      if (d == dimension) map.to.push_back(floor_div(from, parts.extent));
+      map.to.push_back(d == dimension ? floor_mod(from, parts.extent) : Expr(from));
+    }
+    schedule.transform_layout(buffer->name, map);
+  };
+  separate(analysis.write.buffer, parts.axis);
+  for (const Access& read : analysis.reads) {
+    for (size_t d = 0; d < read.indices.size(); ++d)
+      if (read.indices[d].get() == axis.get()) separate(read.buffer, d);
+  }
 }
 
 std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& block) {

@@ -12,11 +12,17 @@
 // Weights are stored in panels.  Another B is packed by the worker that uses a panel, or by a pass before; A, where it
 // is contiguous along the rows instead of k, by blocks of rows, which are outermost then (operand_packing.h).
 //
+// Where what is made of C takes elements of several equal parts of it along j (gates, the two halves of a GLU), the
+// tile has as many vectors of each part, which lie beside each other in a panel.
+//
 // A tile's rows are of A's innermost axis, or several whole rows of it where they are short (maps of 7 × 7).  Where C
 // is contiguous along the rows instead of j, the tile is transposed on its way out (contraction_output.h).
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "runtime/ndarray.h"
+#include "targets/analysis/templates.h"
 #include "targets/cpu/contraction_output.h"
 #include "targets/cpu/default_schedule.h"
 #include "targets/cpu/operand_packing.h"
@@ -43,6 +49,7 @@ struct FmaContraction : Contraction {
   bool is_packed_at_use() const { return packing == Packing::panel || packs_a(); }
   int64_t tile_rows() const { return tile.rows * tile_around; }
   int64_t panel() const { return int64_t{tile.vectors} * lanes; }
+  int64_t panel_of_part() const { return panel() / n_parts(); }
   int64_t panels() const { return divide_up(n_vectors, tile.vectors); }
   bool is_blocked(const Var& v) const { return std::find(blocked.begin(), blocked.end(), v) != blocked.end(); }
 };
@@ -75,7 +82,7 @@ std::optional<Contraction> match_fma(const Schedule& schedule, const BlockRef& b
 void choose_sizes(Schedule& schedule, FmaContraction& c, const Target& target) {
   const BlockAnalysis& analysis = c.analysis;
   const int64_t m = c.m(), k_count = c.k_count();
-  c.n_vectors = divide_up(analysis.extent(c.vector_axis), c.lanes);
+  c.n_vectors = c.n_parts() * divide_up(analysis.extent(c.vector_axis), c.lanes);
   const std::vector<Var> outer_rows(c.rows.begin(), c.rows.end() - (c.has_rows() ? 1 : 0));
   const int64_t outer_count = count_iterations(analysis, outer_rows);
   c.is_scattered = c.reduce.size() == 1 && unit_stride(c.read_a(), c.reduce[0], analysis.iters,
@@ -87,7 +94,9 @@ void choose_sizes(Schedule& schedule, FmaContraction& c, const Target& target) {
   const int64_t batches = count_iterations(analysis, c.batch);
   const auto around = axis_around_rows(c);
   const int64_t rows_around = around ? analysis.extent(*around) : 1;
-  c.tile = decide_tile(schedule, {m, c.n_vectors, k_count, rows_around, sweep, batches, c.is_memory_bound}, target);
+  Product product{m, c.n_vectors, k_count, rows_around, sweep, batches, c.is_memory_bound};
+  product.parts = c.n_parts();
+  c.tile = decide_tile(schedule, product, target);
   if (c.tile.rows > m) c.tile_around = c.tile.rows / m, c.tile.rows = static_cast<int>(m);
 }
 
@@ -121,7 +130,7 @@ struct PackedOperands {
 PackedOperands pack_operands(Schedule& schedule, const BlockRef& block, const FmaContraction& c, const Target& target) {
   PackedOperands packed;
   if (c.packing != Packing::none) {
-    const IndexMap map = packing_map(c.read_b(), c, c.vector_axis, c.panel(), c.blocked, c.lanes);
+    const IndexMap map = packing_map(c.read_b(), c, c.vector_axis, c.panel_of_part(), c.blocked, c.lanes);
     if (c.packing == Packing::constant)
       schedule.transform_layout(c.read_b().buffer->name, map);
     else
@@ -143,7 +152,8 @@ struct ContractionLoops {
   std::vector<LoopRef> reduce;   // then k
   std::optional<LoopRef> steps;  // unrolled ones along k
   std::vector<LoopRef> rows;     // then the tile's rows
-  LoopRef vectors, lanes;        // and columns
+  std::optional<LoopRef> parts;  // and columns, of each part
+  LoopRef vectors, lanes;
 
   // The innermost along k that is left when loops of one iteration are gone; nothing when none is.
   std::optional<LoopRef> innermost(const Schedule& schedule) const {
@@ -198,7 +208,8 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Fm
     loops.reduce.back() = parts[0];
     loops.steps = parts[1];
   }
-  const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, c.tile.vectors, c.lanes});
+  if (c.parts.is_defined()) loops.parts = loop_of(c.parts);
+  const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, c.panel_of_part() / c.lanes, c.lanes});
   loops.vectors = j[1], loops.lanes = j[2];
   if (c.tile_around > 1) {
     const auto i = schedule.split(loop_of(*around), {std::nullopt, c.tile_around});
@@ -231,7 +242,8 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Fm
   }
   loops.panel_tasks = rows.size();
   loops.tasks = in_order(loops.tasks, outside, j[0], rows);
-  schedule.reorder(in_order(loops.tasks, loops.reduce, loops.steps, loops.rows, loops.vectors, loops.lanes));
+  schedule.reorder(
+      in_order(loops.tasks, loops.reduce, loops.steps, loops.rows, loops.parts, loops.vectors, loops.lanes));
   return loops;
 }
 
@@ -291,9 +303,7 @@ void prefetch_epilogue(Schedule& schedule, const BlockRef& out, const LoopRef& t
   }
 }
 
-}  // namespace
-
-bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
+bool schedule_tiles(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const int lanes = target.lanes(analysis.write.buffer.is_defined() ? analysis.write.buffer->dtype : f32);
   const auto matched = match_fma(schedule, block, lanes, target);
@@ -319,9 +329,10 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   use.count_usual_tiles(schedule, c.tile.rows);
   const auto& [parallel, tile_loop] = use.outside;
 
-  const BlockRef out = write_tile(schedule, block, c, tile_loop, loops.reduce.front(), lanes);
+  const std::vector<BlockRef> out = write_tile(schedule, block, c, tile_loop, loops.reduce.front(), lanes);
   if (c.skipped > 0) schedule.skip_padding(block, loops.reduce[c.skipped - 1]);
-  if (!c.is_across && c.has_rows()) prefetch_epilogue(schedule, out, tile_loop, target);
+  if (!c.is_across && c.has_rows())
+    for (const BlockRef& last : out) prefetch_epilogue(schedule, last, tile_loop, target);
   if (c.is_memory_bound) {
     prefetch_from_memory(schedule, analyse(schedule.node(block)).reads[c.b], count_most_iterations(c.analysis, c.rows),
                          loops.innermost(schedule).value_or(loops.reduce.back()), target);
@@ -330,6 +341,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   }
   if (loops.steps) schedule.unroll(*loops.steps);
   for (const LoopRef& loop : loops.rows) schedule.unroll(loop);
+  if (loops.parts) schedule.unroll(*loops.parts);
   schedule.unroll(loops.vectors);
   schedule.vectorize(loops.lanes);
   if (c.packing == Packing::panel)
@@ -337,6 +349,54 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   if (c.packs_a()) pack_at(schedule, *packed.a, parallel, dimension_of(c.read_a(), c.rows.back()), c.tile.rows);
   share_out(schedule, parallel);
   return true;
+}
+
+// The decision "join_parts": whether a tile has vectors of each of the equal parts along the columns of weights, so
+// that what is made of the parts is made in registers; otherwise another pass makes it.  Tiles of many parts are less
+// even.
+std::optional<EqualParts> decide_parts(Schedule& schedule, const BlockRef& block, const Target& target) {
+  const auto parts = find_equal_parts(schedule, block);
+  if (!parts) return std::nullopt;
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const Var axis = analysis.spatial().at(parts->axis);
+  const auto c = contraction_along(analysis, axis);
+  if (!c || c->is_grouped() || !is_weight(schedule, c->read_b()) || !has_plain_indices(c->read_b()))
+    return std::nullopt;
+  const int lanes = target.lanes(analysis.write.buffer->dtype);
+  const int64_t m = c->m(), k = c->k_count(), columns = analysis.extent(axis), count = columns / parts->extent;
+  const auto product = [&](int64_t n_vectors, int64_t together) {
+    std::vector<RegisterTile> tiles = tiles_that_fit(m, n_vectors, target);
+    std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.vectors % together != 0; });
+    double least = std::numeric_limits<double>::infinity();
+    for (const RegisterTile& tile : tiles) least = std::min(least, tile_cost(tile, m, n_vectors, k, target));
+    return least;
+  };
+  const double joined = product(count * divide_up(parts->extent, lanes), count);
+  if (!std::isfinite(joined)) return std::nullopt;
+  // The other pass waits for this one, and reads what it has written.
+  constexpr double cycles_to_wait = 1000, bytes_a_cycle = 32;
+  const bool is_open = c->has_rows() && analysis.is_open(c->rows.back());
+  const double rows = is_open ? 1 : static_cast<double>(count_iterations(analysis, c->rows)) / static_cast<double>(m);
+  const double times = rows * static_cast<double>(count_iterations(analysis, c->batch));
+  const double moved = 2.0 * static_cast<double>(m * columns * analysis.write.buffer->dtype.bytes());
+  const double together = times * joined,
+               apart = times * (product(divide_up(columns, lanes), 1) + moved / bytes_a_cycle) + cycles_to_wait;
+  const Choice analytic{
+      together <= apart || is_memory_bound(c->read_b().buffer, count_most_iterations(analysis, c->rows), target) ? 1
+                                                                                                                 : 0};
+  const bool is_joined = schedule.decide("join_parts", {{{0}, apart}, {{1}, together}}, analytic)[0] == 1;
+  return is_joined ? parts : std::nullopt;
+}
+
+}  // namespace
+
+bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
+  const auto parts = decide_parts(schedule, block, target);
+  const auto of_parts = [&](Schedule& separated) {
+    separate_parts(separated, block, *parts);
+    return schedule_tiles(separated, block, target);
+  };
+  return (parts && apply_template(schedule, of_parts)) || schedule_tiles(schedule, block, target);
 }
 
 }  // namespace tw::cpu

@@ -31,6 +31,21 @@ std::optional<Contraction> contraction_along(const BlockAnalysis& analysis, cons
   return c;
 }
 
+namespace {
+
+// What the epilogue takes together is no batch: one axis of B's, if any.
+bool take_parts(const Epilogue& epilogue, Contraction& c) {
+  const std::vector<Var> spatial = c.analysis.spatial();
+  for (size_t d = 0; d < epilogue.is_part.size(); ++d) {
+    if (!epilogue.is_part[d]) continue;
+    if (c.parts.is_defined() || std::erase(c.batch, spatial[d]) == 0) return false;
+    c.parts = spatial[d];
+  }
+  return true;
+}
+
+}  // namespace
+
 std::optional<Contraction> match_contraction(const Schedule& schedule, const BlockRef& block, int lanes,
                                              const std::function<bool(const Contraction&)>& accepts) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
@@ -38,7 +53,8 @@ std::optional<Contraction> match_contraction(const Schedule& schedule, const Blo
   const std::vector<Var> spatial = analysis.spatial();
   for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
     if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;
-    if (const auto c = contraction_along(analysis, *v); c && accepts(*c)) return c;
+    auto c = contraction_along(analysis, *v);
+    if (c && take_parts(find_epilogues(schedule, block), *c) && accepts(*c)) return c;
   }
   return std::nullopt;
 }
@@ -55,6 +71,7 @@ std::optional<Contraction> match_across(const Schedule& schedule, const BlockRef
     if (analysis.extent(v) < 2 || is_contiguous(v)) continue;
     auto c = contraction_along(analysis, v);
     if (!c || c->rows.empty() || !is_contiguous(c->rows.back())) continue;
+    if (!take_parts(find_epilogues(schedule, block), *c) || c->parts.is_defined()) continue;
     if (!analysis.reads[c->b].buffer->is_constant) continue;
     c->is_across = true;
     if (accepts(*c)) return c;

@@ -18,6 +18,7 @@ struct Contraction {
   int64_t group = 0;       // neighbours along the vector axis that share A's elements: all of them, or those of a group
   int a = -1, b = -1;      // indices of reads: the broadcast operand and the vector operand
   std::vector<Var> batch;  // in both operands
+  Var parts;               // not in A: the epilogue takes all of them (Epilogue); not defined: there are none
   std::vector<Var> rows;   // in A only
   std::vector<Var> reduce;
   bool is_across = false;  // C is contiguous along the last of the rows instead: tiles are transposed on their way out
@@ -25,6 +26,7 @@ struct Contraction {
   bool is_grouped() const { return group != analysis.extent(vector_axis); }
   bool has_rows() const { return !rows.empty(); }
   int64_t m() const { return has_rows() ? analysis.extent(rows.back()) : 1; }  // rows that make tiles: the innermost
+  int64_t n_parts() const { return parts.is_defined() ? analysis.extent(parts) : 1; }
   int64_t k_count() const { return count_iterations(analysis, reduce); }
   const Access& read_a() const { return analysis.reads[static_cast<size_t>(a)]; }
   const Access& read_b() const { return analysis.reads[static_cast<size_t>(b)]; }

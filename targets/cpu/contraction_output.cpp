@@ -5,16 +5,17 @@
 namespace tw::cpu {
 
 StackTile keep_on_stack(Schedule& schedule, const BlockRef& block, const LoopRef& tile) {
-  const auto epilogue = find_epilogue(schedule, block);
   const std::string result = written_by(schedule, block)->name;
   StackTile on_stack;
-  on_stack.out = epilogue ? *epilogue : schedule.cache_write(block, result, Scope::stack);
+  on_stack.out = find_epilogues(schedule, block).blocks;
+  const bool has_epilogue = !on_stack.out.empty();
+  if (!has_epilogue) on_stack.out = {schedule.cache_write(block, result, Scope::stack)};
   on_stack.in_memory = written_by(schedule, block)->name;
   on_stack.copy = schedule.cache_write(block, on_stack.in_memory, Scope::register_);
   on_stack.in_registers = written_by(schedule, block);
   schedule.reverse_compute_at(on_stack.copy, tile);
-  schedule.reverse_compute_at(on_stack.out, tile);
-  if (epilogue) schedule.set_scope(on_stack.in_memory, Scope::stack);
+  for (const BlockRef& out : on_stack.out) schedule.reverse_compute_at(out, tile);
+  if (has_epilogue) schedule.set_scope(on_stack.in_memory, Scope::stack);
   return on_stack;
 }
 
@@ -38,14 +39,16 @@ void vectorize_columns(Schedule& schedule, const BlockRef& out, const Contractio
   if (row) schedule.vectorize(*row);
 }
 
-BlockRef write_tile(Schedule& schedule, const BlockRef& block, const Contraction& c, const LoopRef& tile,
-                    const LoopRef& first_k, int lanes) {
+std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, const Contraction& c, const LoopRef& tile,
+                                 const LoopRef& first_k, int lanes) {
   const size_t axis = position_of(c.analysis, c.vector_axis);
   if (!c.is_across) {
-    const BlockRef out = keep_in_registers(schedule, block, tile, axis);
+    const Epilogue epilogue = find_epilogues(schedule, block);
+    const size_t axis_of_result = epilogue.blocks.empty() ? axis : epilogue.axis(axis).value();
+    const std::vector<BlockRef> out = keep_in_registers(schedule, block, tile, axis);
     const BlockRef init = schedule.decompose_reduction(block, first_k);
     vectorize_below(schedule, init, tile, axis, lanes);
-    vectorize_below(schedule, out, tile, axis, lanes);
+    for (const BlockRef& last : out) vectorize_below(schedule, last, tile, axis_of_result, lanes);
     return out;
   }
   const StackTile on_stack = keep_on_stack(schedule, block, tile);
@@ -54,7 +57,7 @@ BlockRef write_tile(Schedule& schedule, const BlockRef& block, const Contraction
   const BlockRef init = schedule.decompose_reduction(block, first_k);
   vectorize_below(schedule, init, tile, axis, lanes);
   vectorize_below(schedule, on_stack.copy, tile, axis, lanes);
-  vectorize_columns(schedule, on_stack.out, c, tile, lanes);
+  for (const BlockRef& last : on_stack.out) vectorize_columns(schedule, last, c, tile, lanes);
   return on_stack.out;
 }
 

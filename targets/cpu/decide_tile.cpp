@@ -22,6 +22,8 @@ RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& tar
   if (p.around > 1)
     std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.rows > p.m && tile.rows % p.m != 0; });
   if (p.is_group) std::erase_if(tiles, [&](const RegisterTile& tile) { return p.n_vectors % tile.vectors != 0; });
+  std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.vectors % p.parts != 0; });
+  check(!tiles.empty(), "decide_tile: the registers hold a vector of each part");
   RegisterTile analytic = std::ranges::min(tiles, {}, cost_of);
   const double least = cost_of(analytic);
   if (p.is_memory_bound) analytic = panels_for_all(analytic, p.n_vectors, p.batches, target);

@@ -163,13 +163,14 @@ IndexMap axis_last(size_t rank, size_t axis) {
   return map;
 }
 
-BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis) {
-  const auto epilogue = find_epilogue(schedule, block);
+std::vector<BlockRef> keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis) {
+  std::vector<BlockRef> out = find_epilogues(schedule, block).blocks;
+  const bool has_epilogue = !out.empty();
   const std::string result = written_by(schedule, block)->name;
-  const BlockRef out = epilogue ? *epilogue : schedule.cache_write(block, result, Scope::register_);
-  schedule.reverse_compute_at(out, tile);
+  if (!has_epilogue) out = {schedule.cache_write(block, result, Scope::register_)};
+  for (const BlockRef& last : out) schedule.reverse_compute_at(last, tile);
   const Buffer buffer = written_by(schedule, block);
-  if (epilogue) schedule.set_scope(buffer->name, Scope::register_);
+  if (has_epilogue) schedule.set_scope(buffer->name, Scope::register_);
   // The vector axis last: neighbouring lanes are neighbours in the tile.  A blocked result has it there already.
   if (has_identity_write(analyse(schedule.node(block))) && axis + 1 < static_cast<size_t>(buffer.rank())) {
     schedule.transform_layout(buffer->name, axis_last(buffer->shape.size(), axis));
@@ -434,7 +435,6 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
     switch (analysis.block_class) {
       case BlockClass::contraction:
       case BlockClass::reduction: {
-        const auto epilogue = find_epilogue(schedule, block);
         const auto padding = find_padding(schedule, block);
         const Var window_axis = padding ? find_window_axis(schedule, block, *padding) : Var();
         const bool is_tiled = (analysis.block_class == BlockClass::contraction &&
@@ -442,7 +442,8 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
                                 applies(schedule_contraction, block) || applies(schedule_grouped, block))) ||
                               applies(schedule_reduction, block);
         // A template that kept the tile in registers has placed the epilogue, too.
-        if (is_tiled && epilogue && share_a_loop(*epilogue, block)) done.push_back(epilogue->name);
+        for (const BlockRef& later : schedule.blocks())
+          if (is_tiled && !(later == block) && share_a_loop(later, block)) done.push_back(later.name);
         if (padding && !share_a_loop(*padding, block)) schedule_elementwise(schedule, *padding, target, window_axis);
         break;
       }

@@ -94,6 +94,7 @@ struct Product {
   int64_t batches = 1;
   bool is_memory_bound = false;
   bool is_group = false;  // panels divide the n vectors: a batch ends with them
+  int64_t parts = 1;      // of the n vectors, of each of which a tile has as many
 };
 RegisterTile decide_tile(Schedule& schedule, const Product& product, const Target& target);
 
@@ -126,8 +127,8 @@ IndexMap layout_of(size_t rank);
 // The layout of a tile whose neighbours along the axis are to lie side by side: the other axes, then this one.
 IndexMap axis_last(size_t rank, size_t axis);
 // Keeps the results of `block` within `tile` in registers: computes the epilogue there or, when there is none, the
-// copy-out. Returns the block that writes the memory.
-BlockRef keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis);
+// copy-out. Returns the blocks that write the memory.
+std::vector<BlockRef> keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis);
 struct TileLoops {
   LoopRef parallel, tile;  // the same, where nothing is left between them
 };

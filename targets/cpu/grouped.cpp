@@ -124,10 +124,10 @@ bool schedule_grouped(Schedule& schedule, const BlockRef& block, const Target& t
   if (!is_own) tile = parallel;
 
   const size_t axis = position_of(analysis, c.vector_axis);
-  const BlockRef out = keep_in_registers(schedule, block, tile, axis);
+  const std::vector<BlockRef> out = keep_in_registers(schedule, block, tile, axis);
   const BlockRef init = schedule.decompose_reduction(block, reduce[0]);
   vectorize_below(schedule, init, tile, axis, static_cast<int>(choice.width));
-  vectorize_below(schedule, out, tile, axis, static_cast<int>(piece));
+  for (const BlockRef& last : out) vectorize_below(schedule, last, tile, axis, static_cast<int>(piece));
   if (row) schedule.unroll(*row);
   schedule.vectorize(channel[2]);
   share_out(schedule, parallel);

@@ -195,10 +195,10 @@ bool schedule_inverted_residual(Schedule& original, const Target& target) {
   // Unrolled, columns of the window tell by themselves which positions are inside.
   const size_t unrolled = decide_window_unroll(schedule, reduce, positions);
   const LoopRef task = schedule.fuse(outer);
-  const BlockRef out = keep_in_registers(schedule, stages->window, row[0], 1);
+  const std::vector<BlockRef> out = keep_in_registers(schedule, stages->window, row[0], 1);
   const BlockRef init = schedule.decompose_reduction(stages->window, reduce[0]);
   vectorize_below(schedule, init, row[0], 1, lanes);
-  vectorize_below(schedule, out, row[0], 1, lanes);
+  for (const BlockRef& last : out) vectorize_below(schedule, last, row[0], 1, lanes);
   for (size_t l = reduce.size() - unrolled; l < reduce.size(); ++l) schedule.unroll(reduce[l]);
   schedule.unroll(row[1]);
   schedule.vectorize(channels[2]);

@@ -168,6 +168,7 @@ IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int
     if (const Expr d = layout.dimension(v); d.is_defined()) layout.add(is_blocked(v) ? floor_div(d, granule) : d);
   for (const Var& v : c.reduce)
     if (const Expr d = layout.dimension(v); d.is_defined() && is_blocked(v)) layout.add(floor_mod(d, granule));
+  if (c.parts.is_defined()) layout.add(std::vector<Var>{c.parts});
   layout.add(floor_mod(layout.dimension(axis), panel));
   return layout.map();
 }

@@ -169,10 +169,10 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   const auto [parallel, tile] = inner.empty() ? fuse_around_tiles(schedule, outer, row_tiles)
                                               : TileLoops{as_one(schedule, outer), as_one(schedule, inner)};
   const size_t position = position_of(analysis, axis);
-  const BlockRef out = keep_in_registers(schedule, block, tile, position);
+  const std::vector<BlockRef> out = keep_in_registers(schedule, block, tile, position);
   const BlockRef init = schedule.decompose_reduction(block, reduce[0]);
   vectorize_below(schedule, init, tile, position, lanes);
-  vectorize_below(schedule, out, tile, position, lanes);
+  for (const BlockRef& last : out) vectorize_below(schedule, last, tile, position, lanes);
   for (size_t l = reduce.size() - unrolled; l < reduce.size(); ++l) schedule.unroll(reduce[l]);
   if (row) schedule.unroll(*row);
   schedule.vectorize(lane[1]);

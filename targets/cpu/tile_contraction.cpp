@@ -239,7 +239,7 @@ bool is_for_tiles(const Schedule& schedule, const BlockRef& block, const TileUni
   if (c.m() < 4 || count_most_iterations(analysis, c.rows) < 5) return false;
   // A tile reads whole columns; those that a copy pads hold nothing.
   if (!is_weight(schedule, c.read_b()) && analysis.extent(c.vector_axis) % width != 0) return false;
-  return find_epilogue(schedule, block) || has_identity_write(analysis);
+  return !find_epilogues(schedule, block).blocks.empty() || has_identity_write(analysis);
 }
 
 }  // namespace
@@ -279,10 +279,12 @@ bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const 
   }
   tensorize_tiles(schedule, init, c, tiles.rows, width, tile_loop, "tile_zero" + c.suffix);
   tensorize_tiles(schedule, copy, c, tiles.rows, width, tile_loop, "tile_store" + c.suffix);
-  if (c.is_across)
-    vectorize_columns(schedule, out, c, tile_loop, lanes);
-  else
-    vectorize_in_memory(schedule, out, tile_loop, axis, lanes);
+  for (const BlockRef& last : out) {
+    if (c.is_across)
+      vectorize_columns(schedule, last, c, tile_loop, lanes);
+    else
+      vectorize_in_memory(schedule, last, tile_loop, axis, lanes);
+  }
   for (const LoopRef& loop : nest.tiles) schedule.unroll(loop);
   schedule.tensorize(nest.product, c.product->name);
   share_out(schedule, outside.parallel);

@@ -196,6 +196,7 @@ class RandomTrace {
                                                    "cache_write",
                                                    "set_scope",
                                                    "transform_layout",
+                                                   "split_iteration",
                                                    "pad",
                                                    "decompose_reduction",
                                                    "decompose_reduction",
@@ -284,6 +285,10 @@ class RandomTrace {
     } else if (name == "transform_layout") {
       const auto buffers = used_by(block, below(2) == 0);
       if (!buffers.empty()) transform(pick(buffers));
+    } else if (name == "split_iteration") {
+      const size_t rank = s().node(block).iters.size();
+      if (rank > 0 && rank < 8)
+        s().split_iteration(block, static_cast<int>(below(rank)), pick(std::vector<int64_t>{2, 3, 4}));
     } else if (name == "pad") {
       std::vector<int64_t> multiples;
       for (size_t i = 0; i < s().node(block).iters.size(); ++i)

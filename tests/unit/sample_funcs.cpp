@@ -72,6 +72,35 @@ Func matmul_epilogue(int64_t m, int64_t n, int64_t k) {
   return f;
 }
 
+Func glu(int64_t m, int64_t n, int64_t k) {
+  const Tensor a = te::placeholder("A", {m, k}), b = te::placeholder("B", {k, 2 * n});
+  const Tensor c = product("C", a, b, false);
+  const Tensor out = te::compute(
+      "out", {m, n}, {c}, [&](const Indices& s) { return c(s) * call(Intrinsic::sigmoid, {c({s[0], s[1] + n})}); });
+  Func f = te::make_func("glu", {a, b}, {out});
+  mark_constant(f, "B");
+  return f;
+}
+
+Func lstm_step(int64_t m, int64_t n, int64_t k) {
+  const Tensor a = te::placeholder("A", {m, k}), b = te::placeholder("B", {4 * n, k});
+  const Tensor x = te::placeholder("x", {m, 4 * n}), before = te::placeholder("before", {m, n});
+  const Tensor sums = product("C", a, b, true);
+  const auto gate = [&](const Indices& s, int64_t part, Intrinsic f) {
+    const Indices place{s[0], s[1] + part * n};
+    return call(f, {sums(place) + x(place)});
+  };
+  const Tensor cell = te::compute("cell", {m, n}, {sums, x, before}, [&](const Indices& s) {
+    return gate(s, 2, Intrinsic::sigmoid) * before(s) + gate(s, 0, Intrinsic::sigmoid) * gate(s, 3, Intrinsic::tanh);
+  });
+  const Tensor out = te::compute("out", {m, n}, {sums, x, cell}, [&](const Indices& s) {
+    return gate(s, 1, Intrinsic::sigmoid) * call(Intrinsic::tanh, {cell(s)});
+  });
+  Func f = te::make_func("lstm_step", {a, b, x, before}, {out, cell, out});
+  mark_constant(f, "B");
+  return f;
+}
+
 Func batched_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool is_transposed) {
   const Tensor a = te::placeholder("A", {batch, m, k});
   const Tensor b = is_transposed ? te::placeholder("B", {batch, n, k}) : te::placeholder("B", {batch, k, n});
@@ -329,6 +358,9 @@ std::vector<SampleFunc> sample_funcs() {
       {"matmul_transposed_weights", matmul(30, 33, 20, true, true)},
       {"matrix_vector", matmul(1, 70, 33, false, true)},
       {"matmul_epilogue", matmul_epilogue(15, 40, 18)},
+      {"glu", glu(11, 20, 24)},
+      {"lstm_step", lstm_step(1, 24, 18)},
+      {"lstm_step_rows", lstm_step(7, 20, 18)},
       {"batched_matmul", batched_matmul(3, 9, 17, 20, false)},
       {"batched_matmul_transposed", batched_matmul(2, 11, 18, 16, true)},
       {"conv_3x3", conv2d(5, 18, 9, 3, 1, 1)},

@@ -28,6 +28,10 @@ Func narrow_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType a, DTyp
                    bool has_constant_weights);
 // The same of a 3×3 window, over channels in blocks of 16 (channels: a multiple); the result has its channels last.
 Func narrow_conv(int64_t channels, int64_t filters, int64_t size, DType dtype, DType sum, int64_t groups = 1);
+// The halves of the columns, of weights: C[:, :n] * sigmoid(C[:, n:]).
+Func glu(int64_t m, int64_t n, int64_t k);
+// Gates i o f c of A·Bᵀ + x, n units each: the state, the cell, and the state once more.
+Func lstm_step(int64_t m, int64_t n, int64_t k);
 Func batched_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool is_transposed);
 // NCHW, weights OIHW (constant), padded on all sides, then bias and relu.
 Func conv2d(int64_t channels, int64_t filters, int64_t size, int64_t kernel, int64_t stride, int64_t padding,

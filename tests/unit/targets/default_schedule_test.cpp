@@ -193,6 +193,41 @@ TEST(DefaultSchedule, ProductsEndInRegisters) {
   }
 }
 
+// What is made of equal parts of the columns is made where a tile of all parts is in registers: nothing of the product
+// is ever in memory.
+TEST(DefaultSchedule, PartsOfColumnsAreCombinedInRegisters) {
+  for (const Target& target : cores()) {
+    if (target.lanes(f32) == 1) continue;
+    for (const Func& func : {glu(64, 96, 32), lstm_step(1, 96, 64), lstm_step(1, 100, 64)}) {
+      const Func scheduled = cpu::default_schedule(func, target).func();
+      const auto where = func.name + " on a " + target.name;
+      int products = 0;
+      visit(scheduled.body, [&](const Allocate& a) {
+        products += a.buffer->name == "C";
+        EXPECT_EQ(a.buffer->scope, Scope::register_) << where;
+      });
+      EXPECT_EQ(products, 1) << where;
+      int parallel = 0;
+      visit(scheduled.body, [&](const For& loop) { parallel += loop.loop_kind == LoopKind::parallel; });
+      EXPECT_EQ(parallel, 1) << where;
+    }
+  }
+}
+
+// Tiles of four parts would be a row each, of many: another pass costs less.
+TEST(DefaultSchedule, PartsOfColumnsAreSeparateWhereTilesWouldBeUneven) {
+  Target target = core(256, 16);
+  const Schedule joined = cpu::default_schedule(lstm_step(1, 96, 64), target),
+                 separate = cpu::default_schedule(lstm_step(512, 96, 512), target);
+  const auto decided = [](const Schedule& schedule) {
+    for (const AskedDecision& asked : schedule.asked())
+      if (asked.name == "join_parts") return asked.value()[0];
+    return int64_t{-1};
+  };
+  EXPECT_EQ(decided(joined), 1);
+  EXPECT_EQ(decided(separate), 0);
+}
+
 // Tails of tiles and of vectors included: 24 columns to a tile are a vector and a half of 16 lanes.
 TEST(DefaultSchedule, LoopsAreProvenIndependent) {
   std::vector<Func> funcs = {conv2d(3, 8, 192, 3, 2, 1), conv2d(16, 8, 48, 1, 1, 0)};
