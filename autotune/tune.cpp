@@ -159,10 +159,16 @@ class Job {
     return profile;
   }
 
+  // With the same random numbers in every network.
+  std::vector<NDArray> first_run(Executable& network) const {
+    network.set_seed(0);
+    return network.run(inputs_);
+  }
+
   // From what the network by analysis computes.
   std::string find_difference(Executable& network) {
     if (options_.find_difference) return options_.find_difference(network);
-    return find_network_difference(network.run(inputs_), expected_);
+    return find_network_difference(first_run(network), expected_);
   }
 
   void find_decisions(const relay::CompileReport& compiled, const std::vector<StepProfile>& profile) {
@@ -198,7 +204,7 @@ class Job {
                            " s would be enough"}});
       return false;
     }
-    expected_ = options_.find_difference ? std::vector<NDArray>() : by_analysis.run(inputs_);
+    expected_ = options_.find_difference ? std::vector<NDArray>() : first_run(by_analysis);
     for (const std::vector<Record>& variant : variants)
       if (elapsed() < until && !is_stopping()) try_variant(variant, by_analysis, compiled);
     const auto compare_tasks = [&](const std::vector<Record>& records, Executable& tuned,
@@ -493,7 +499,7 @@ class Job {
   std::vector<Record> adopt(std::vector<Proposal> proposals, Executable& without, const CompareTasks& compare_tasks,
                             double until) {
     if (proposals.empty()) return {};
-    if (expected_.empty() && !options_.find_difference) expected_ = without.run(inputs_);
+    if (expected_.empty() && !options_.find_difference) expected_ = first_run(without);
     bool is_first = true;
     Confirming with;
     std::vector<Record> records;  // of the last one compiled

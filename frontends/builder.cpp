@@ -38,6 +38,12 @@ std::string place_of(const SourceNode& node) {
   return "node " + in_quotes(node.name) + " (" + node.op + ")";
 }
 
+ValueId Import::emit_random_state() {
+  if (region) return region->capture_random_state();
+  if (random_state == no_value) random_state = graph.add_value("random_state", {u64, {Expr(2)}});
+  return random_state;
+}
+
 void Import::refuse(const SourceNode& node, const std::string& why) {
   const bool has_type = !node.inputs.empty() && node.inputs[0] >= 0;
   refusals.push_back({node.op, node.name, has_type ? to_string(graph.values[node.inputs[0]].type) : "", why});
@@ -67,7 +73,7 @@ void Import::hold_to_one(const SourceNode& node) {
 
 bool Import::attempt(const SourceNode& node, bool is_plain, const std::function<void()>& rule) {
   const size_t node_count = graph.nodes.size(), value_count = graph.values.size();
-  const int item_count = items[node.name];
+  const int item_count = items[node.name], random_count = random_nodes;
   while (true) {
     try {
       rule();
@@ -88,6 +94,8 @@ bool Import::attempt(const SourceNode& node, bool is_plain, const std::function<
         graph.shorten(node_count, value_count);
         sizes.erase(sizes.lower_bound(static_cast<ValueId>(value_count)), sizes.end());
         items[node.name] = item_count;
+        random_nodes = random_count;
+        if (random_state >= static_cast<ValueId>(value_count)) random_state = no_value;
         graph.equalities = dimensions->equalities();
         continue;
       }

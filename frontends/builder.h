@@ -36,6 +36,7 @@ struct Refusal {
 };
 
 class OpenDimensions;
+class Region;
 
 // One model on its way into a graph.
 struct Import {
@@ -57,7 +58,12 @@ struct Import {
   std::map<std::string, int> items;      // by node: how many numbers it reads in the run
   std::string branch;                    // of control flow, around the node that is imported; "": none
   int open_regions = 0;                  // that `graph` is within
+  Region* region = nullptr;              // the innermost of these
+  ValueId random_state = no_value;       // of the whole graph, once a node has asked for it
+  int random_nodes = 0;                  // that draw numbers of their own
   std::vector<std::string> demands;      // that the model makes on them, for people
+  // What random numbers are made of (Graph::has_random_state), in the graph or region that nodes are put in now.
+  ValueId emit_random_state();
   // Runs what imports the node.  False: it was refused, or failed for what an earlier refusal left unknown.
   // `is_plain`: it imports no other nodes, and so may be run again.
   bool attempt(const SourceNode& node, bool is_plain, const std::function<void()>& rule);

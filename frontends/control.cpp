@@ -12,7 +12,7 @@
 namespace tw::frontends {
 
 Region::Region(Import& import, const std::string& branch)
-    : import_(import), branch_(branch.empty() ? import.branch : branch) {
+    : import_(import), branch_(branch.empty() ? import.branch : branch), around_(this) {
   graph_.name = import.graph.name;
   graph_.symbols = variables_of(import.graph);
   graph_.equalities = import.graph.equalities;
@@ -31,6 +31,7 @@ void Region::swap() {
   std::swap(import_.graph, graph_);
   std::swap(import_.sizes, sizes_);
   std::swap(import_.branch, branch_);
+  std::swap(import_.region, around_);
   import_.open_regions += is_open_ ? -1 : 1;
   is_open_ = !is_open_;
 }
@@ -44,7 +45,21 @@ Var Region::add_step(const Expr& count) {
   DimensionBounds bounds{0};
   if (most) bounds.high = std::max<int64_t>(0, *most - 1);
   symbols.push_back(dimension(name, bounds));
-  return symbols.back();
+  step_ = {symbols.back()};
+  return step_[0];
+}
+
+std::vector<Var> Region::steps() const {
+  std::vector<Var> all = around_ ? around_->steps() : std::vector<Var>();
+  all.insert(all.end(), step_.begin(), step_.end());
+  return all;
+}
+
+ValueId Region::capture_random_state() {
+  leave();
+  const ValueId outside = import_.emit_random_state();
+  enter();
+  return capture(outside);
 }
 
 ValueId Region::add_input(const std::string& name, const TensorType& type) {
@@ -164,13 +179,13 @@ std::vector<ValueId> emit_loop(
     const std::vector<int64_t>& reversed,
     const std::function<LoopStep(Region&, const Var& step, const std::vector<ValueId>&)>& body) {
   Import& import = b.import();
-  const auto at_first = std::tuple(import.nodes, import.operators, import.items);
+  const auto at_first = std::tuple(import.nodes, import.operators, import.items, import.random_nodes);
   Growth growth;  // empty: nothing is known of it
   LoopStep after;
   Region::Result result;
   bool is_growing = false;
   for (bool is_found = false; !is_found;) {
-    std::tie(import.nodes, import.operators, import.items) = at_first;
+    std::tie(import.nodes, import.operators, import.items, import.random_nodes) = at_first;
     Region region(import);
     const Var step = region.add_step(steps);
     std::vector<ValueId> before, outputs;

@@ -36,6 +36,9 @@ class Region {
   // A value of the graph before, in the region: constants and known sizes are there, others become inputs.  A list:
   // each of its tensors.
   ValueId capture(ValueId outside);
+  ValueId capture_random_state();
+  // The number of the step, of each loop around what is emitted now; the outer ones first.
+  std::vector<Var> steps() const;
 
   struct Result {
     Graph graph;                    // its inputs: those that were added, then what was captured
@@ -52,6 +55,8 @@ class Region {
   std::vector<ValueId> captured_, captures_;    // outside and inside
   std::map<ValueId, ValueId> known_;            // by the value outside
   std::string branch_;                          // around it
+  Region* around_ = nullptr;                    // while it is open; else the one that is entered next
+  std::vector<Var> step_;                       // of a loop: one
   bool is_open_ = false;
 };
 

@@ -76,7 +76,13 @@ Import with_file_name(const std::string& name, const std::function<Import()>& re
 }
 
 Graph finish(Import import) {
-  if (import.refusals.empty()) return std::move(import.graph);
+  if (import.refusals.empty()) {
+    if (import.random_state != no_value) {
+      import.graph.inputs.push_back(import.random_state);
+      import.graph.has_random_state = true;
+    }
+    return std::move(import.graph);
+  }
   const auto [lines, operators] = refused_lines(import.refusals);
   const size_t refused = import.refusals.size();
   throw Error(
@@ -160,6 +166,9 @@ std::string explain(const Import& import) {
   };
   text += values("input       ", graph.input_lists, graph.inputs,
                  [&](size_t i) { return graph.values[graph.inputs[i]].name; });
+  if (import.random_state != no_value)
+    text += "\n  random      " + std::to_string(import.random_nodes) +
+            (import.random_nodes == 1 ? " node draws" : " nodes draw") + " numbers, which are other ones in each run";
   for (const std::string& line : import.demands) text += "\n  dimension   " + line;
   constexpr size_t most_lines = 20;
   std::vector<std::string> control;

@@ -155,6 +155,8 @@ void bind_executable(py::module_& module) {
       .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })
       .def_property("threads", &Executable::threads, &Executable::set_threads)
       .def_property_readonly("in_place", &in_place)
+      .def("seed", &Executable::set_seed, unlocked)
+      .def("share_random_state", &Executable::share_random_state, unlocked)
       // Of the open dimensions in inputs of these shapes, by name.
       .def("sizes",
            [](const Executable& e, const std::vector<Shape>& inputs) {

@@ -67,7 +67,10 @@ std::string text_of(const relay::TensorType& type) {
 
 Signature inputs_of(const relay::Graph& graph) {
   Signature rows;
-  for (const relay::ValueId id : graph.inputs) rows.emplace_back(graph.value(id).name, text_of(graph.value(id).type));
+  for (size_t i = 0; i < graph.inputs_of_caller(); ++i) {
+    const relay::Value& value = graph.value(graph.inputs[i]);
+    rows.emplace_back(value.name, text_of(value.type));
+  }
   return rows;
 }
 

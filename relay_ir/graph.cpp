@@ -295,6 +295,7 @@ GraphCopy::GraphCopy(const Graph& from) : from_(from), map_(from.values.size(), 
   to_.may_rely_on_more = true;
   to_.output_names = from.output_names;
   to_.input_lists = from.input_lists;
+  to_.has_random_state = from.has_random_state;
   to_.output_lists = from.output_lists;
   for (const ValueId id : from.inputs) {
     map_[id] = to_.add_value(from.values[id].name, from.values[id].type);

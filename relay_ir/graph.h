@@ -131,6 +131,8 @@ struct Graph {
   std::vector<std::string> output_names;  // by position: what the model calls its outputs; empty: as their values
   // That some inputs and outputs make up, in their order.
   std::vector<ListInfo> input_lists, output_lists;
+  // Whether the last input is what random numbers are made of, u64[2] (RandomState): no caller gives it, runs have it.
+  bool has_random_state = false;
   std::vector<Var> symbols;          // symbolic dimensions
   std::vector<Equality> equalities;  // that nodes rely on
   // Whether add_node may add to them, as passes do: what was established once, need not be provable of what a pass has
@@ -143,6 +145,7 @@ struct Graph {
   // on open dimensions and the graph may not rely on more.
   std::vector<ValueId> add_node(OpRef op, std::vector<ValueId> inputs, NodeAttributes attributes = {},
                                 std::string name = {}, std::vector<Graph> regions = {});
+  size_t inputs_of_caller() const { return inputs.size() - (has_random_state ? 1 : 0); }
   std::string output_name(size_t i) const { return output_names.empty() ? values[outputs[i]].name : output_names[i]; }
   void rename_value(ValueId id, const std::string& name);  // to this name, or to one made unique from it
   // Forgets the last nodes and values: as many are left.

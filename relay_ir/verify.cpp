@@ -116,6 +116,11 @@ void verify(const Graph& graph) {
   for (const ValueId id : graph.inputs) {
     if (is_value(id)) require(graph.values[id].channel_block == 0, "input `" + graph.values[id].name + "` is blocked");
   }
+  if (graph.has_random_state) {
+    const bool holds = !graph.inputs.empty() && is_value(graph.inputs.back()) &&
+                       graph.values[graph.inputs.back()].type == TensorType{u64, {Expr(2)}};
+    require(holds, "the random state is no last input of type u64[2]");
+  }
   const auto check_lists = [&](const std::vector<ListInfo>& lists, const std::vector<ValueId>& ids) {
     std::vector<TensorInfo> tensors;
     for (const ValueId id : ids)

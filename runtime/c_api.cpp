@@ -200,6 +200,10 @@ int tw_set_threads(tw_executable* executable, int32_t threads) {
   return guarded([&] { executable->executable.set_threads(threads); });
 }
 
+int tw_set_seed(tw_executable* executable, uint64_t seed) {
+  return guarded([&] { executable->executable.set_seed(seed); });
+}
+
 int tw_run(tw_executable* executable, const void* const* inputs, const size_t* input_bytes, void* const* outputs,
            const size_t* output_bytes) {
   return guarded([&] {

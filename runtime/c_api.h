@@ -62,6 +62,10 @@ TW_API int32_t tw_in_place(const tw_executable* executable, int32_t output);
 /* 0: one thread a core that this process may use, which is how it starts. */
 TW_API int tw_set_threads(tw_executable* executable, int32_t threads);
 
+/* Each run of a model that draws random numbers draws other ones, which the seed and the number of the run since this
+ * call decide, whatever the machine.  Executables begin with seed 0. */
+TW_API int tw_set_seed(tw_executable* executable, uint64_t seed);
+
 /* Reads inputs[i] (input_bytes[i] bytes, which must be what tw_input says) and writes outputs[i].  The arrays do not
  * overlap; those that start at a multiple of 64 are used as they are, others are copied.  Of an output in place of an
  * input, outputs[i] is that input's array or NULL. */

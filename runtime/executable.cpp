@@ -78,6 +78,25 @@ void check_arrays(const std::vector<NDArray>& arrays, const Plan& plan, const st
   }
 }
 
+// What numbers the runs that draw from it.
+class RandomSource {
+ public:
+  void seed(uint64_t seed) {
+    std::lock_guard lock(mutex_);
+    next_ = {seed, 0};
+  }
+  RandomState next() {
+    std::lock_guard lock(mutex_);
+    const RandomState state = next_;
+    ++next_.run;
+    return state;
+  }
+
+ private:
+  std::mutex mutex_;
+  RandomState next_;
+};
+
 }  // namespace
 
 struct Executable::State {
@@ -105,6 +124,8 @@ struct Executable::State {
 
   std::mutex mutex;               // one run at a time: there is one arena
   std::shared_ptr<Sized> latest;  // guarded by it: one whose program was made; others share its code
+  RandomState random;             // guarded by it: of the current or last run; programs refer to it
+  std::shared_ptr<RandomSource> random_source = std::make_shared<RandomSource>();
 
   std::shared_ptr<Sized> sized_for(const std::vector<int64_t>& symbols) {
     constexpr size_t most = 8;
@@ -170,8 +191,8 @@ struct Executable::State {
 
   Program& ready_program(const std::shared_ptr<Sized>& wanted) {
     if (!wanted->program) {
-      wanted->program =
-          latest ? latest->program->at(wanted->plan) : make_program({image, wanted->plan, constants, requirements});
+      wanted->program = latest ? latest->program->at(wanted->plan)
+                               : make_program({image, wanted->plan, constants, requirements, random});
       check(wanted->program != nullptr, "Executable: the device runs plans of this kind");
       latest = wanted;
     }
@@ -319,9 +340,22 @@ void Executable::State::run(const std::shared_ptr<Sized>& sized, const std::vect
   Addresses addresses(inputs, outputs);
   std::lock_guard lock(mutex);
   Program& program = ready_program(sized);
+  random = random_source->next();
   program.run(addresses.inputs, addresses.outputs, threads);
   for (size_t i = 0; i < outputs.size(); ++i)
     if (!sized->plan.outputs[i].dims.empty()) outputs[i] = program.take_output(i);
+}
+
+void Executable::set_seed(uint64_t seed) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  s.random_source->seed(seed);
+}
+
+void Executable::share_random_state(const Executable& other) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  s.random_source = other.state_->random_source;
 }
 
 void Executable::fill_scratch(std::byte value) {
@@ -354,7 +388,9 @@ auto Executable::measure(const std::vector<NDArray>& inputs, int repetitions, F&
                                           : NDArray());
   Addresses addresses(inputs, outputs);
   std::lock_guard lock(s.mutex);
-  return by_program(s.ready_program(sized), addresses, sized->plan);
+  Program& program = s.ready_program(sized);
+  s.random = s.random_source->next();
+  return by_program(program, addresses, sized->plan);
 }
 
 std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {

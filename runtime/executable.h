@@ -51,6 +51,12 @@ class Executable {
   void set_threads(int threads);
   int threads() const;
 
+  // Each run draws other random numbers, which its number since set_seed and the seed decide, whatever the target and
+  // the threads: executables of one model with the same seed have the same runs.  They begin with seed 0.
+  void set_seed(uint64_t seed);
+  // Runs of both count as those of one.
+  void share_random_state(const Executable& other);
+
   // Fills all memory that kernels have between and within steps (on a CPU) with a value: after it a kernel that reads
   // what none has written gives other results.  For tests of generated code, which fresh memory, all zero, would let
   // pass.

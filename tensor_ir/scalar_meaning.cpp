@@ -273,6 +273,17 @@ int64_t tile_dot(Intrinsic intrinsic, int64_t accumulator, int k, const uint32_t
   return accumulator;
 }
 
+std::array<uint32_t, 4> philox(uint64_t key, uint64_t low, uint64_t high) {
+  const auto upper = [](uint64_t x) { return static_cast<uint32_t>(x >> 32); };
+  auto k0 = static_cast<uint32_t>(key), k1 = upper(key);
+  std::array<uint32_t, 4> c = {static_cast<uint32_t>(low), upper(low), static_cast<uint32_t>(high), upper(high)};
+  for (int round = 0; round < philox_rounds; ++round, k0 += philox_weyl[0], k1 += philox_weyl[1]) {
+    const uint64_t p0 = uint64_t{philox_factors[0]} * c[0], p1 = uint64_t{philox_factors[1]} * c[2];
+    c = {upper(p1) ^ c[1] ^ k0, static_cast<uint32_t>(p1), upper(p0) ^ c[3] ^ k1, static_cast<uint32_t>(p0)};
+  }
+  return c;
+}
+
 int64_t apply(Intrinsic intrinsic, DType dtype, const int64_t* x) {
   const bool is_unsigned = dtype.is_unsigned_integer();
   switch (intrinsic) {
@@ -287,6 +298,10 @@ int64_t apply(Intrinsic intrinsic, DType dtype, const int64_t* x) {
     case Intrinsic::popcount: {
       const uint64_t mask = dtype.bits == 64 ? ~uint64_t{0} : (uint64_t{1} << dtype.bits) - 1;
       return std::popcount(static_cast<uint64_t>(x[0]) & mask);
+    }
+    case Intrinsic::philox: {
+      const auto words = philox(static_cast<uint64_t>(x[0]), static_cast<uint64_t>(x[1]), static_cast<uint64_t>(x[2]));
+      return static_cast<int64_t>(uint64_t{words[1]} << 32 | words[0]);
     }
     default:
       throw Error(ErrorCode::verify,

@@ -5,6 +5,7 @@
 // dtype.
 #pragma once
 
+#include <array>
 #include <cmath>
 
 #include "tensor_ir/ir.h"
@@ -39,7 +40,12 @@ bool compare(BinaryOp op, double a, double b);
 // A math intrinsic of floats.  f32 is the correctly rounded value of a double computation of the C library.
 double apply(Intrinsic intrinsic, DType dtype, const double* arguments);
 bool test(Intrinsic intrinsic, double a);  // is_nan, is_inf
-// Those that integers have too: abs, sign, minimum, maximum, popcount.
+// Philox4x32-10: four words of a key of 64 bits and a counter of 128.
+inline constexpr int philox_rounds = 10;
+inline constexpr std::array<uint32_t, 2> philox_factors = {0xD2511F53, 0xCD9E8D57},
+                                         philox_weyl = {0x9E3779B9, 0xBB67AE85};
+std::array<uint32_t, 4> philox(uint64_t key, uint64_t low, uint64_t high);
+// Those that integers have too (abs, sign, minimum, maximum), and bits.
 int64_t apply(Intrinsic intrinsic, DType dtype, const int64_t* arguments);
 
 // Dot products of words.  f32 and i32 accumulators.

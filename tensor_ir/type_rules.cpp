@@ -203,8 +203,9 @@ Problem check_call(const Call& n) {
   for (const Expr& argument : n.arguments) {
     DType dtype = argument.dtype();
     if (dtype != n.arguments[0].dtype()) return mismatch("the arguments of " + name, n.arguments[0].dtype(), dtype);
-    bool fits = kind == IntrinsicKind::bits ? dtype.is_integer()
-                                            : dtype.is_float() || (dtype.is_integer() && takes_integers(n.intrinsic));
+    bool fits = n.intrinsic == Intrinsic::philox ? dtype.element() == u64
+                : kind == IntrinsicKind::bits ? dtype.is_integer()
+                                              : dtype.is_float() || (dtype.is_integer() && takes_integers(n.intrinsic));
     if (!fits) return problem(name + " does not take an argument of type " + text(dtype));
   }
   std::optional<DType> result = call_dtype(n.intrinsic, n.arguments);

@@ -74,7 +74,8 @@ NDArray input_named(const Arrays& inputs, const std::string& name) {
 
 std::vector<NDArray> run_oracle(const relay::Graph& graph, const Arrays& inputs) {
   std::vector<NDArray> arguments;
-  for (const relay::ValueId id : graph.inputs) arguments.push_back(input_named(inputs, graph.values[id].name));
+  for (size_t i = 0; i < graph.inputs_of_caller(); ++i)
+    arguments.push_back(input_named(inputs, graph.values[graph.inputs[i]].name));
   return relay::evaluate(graph, arguments);
 }
 

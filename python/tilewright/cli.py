@@ -243,6 +243,7 @@ def run(
     if not feed:
         feed = made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
         report.note("no --input: seeded random inputs")
+    executable.seed(seed)
     outputs = executable.run(feed)
     report.outputs(outputs)
     if output:

@@ -85,6 +85,14 @@ class Executable:
     def threads(self, count: int) -> None:
         self._core.threads = checked_threads(count)
 
+    def seed(self, seed: int) -> None:
+        """Begins the random numbers that runs draw anew: runs from here on are those of any executable of the model
+        after the same seed, whatever its target and threads, and each draws other numbers than the one before it.
+        An executable begins with seed 0."""
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
+            raise Error("TW1101", f"seed={seed!r} is no seed\nhelp: use a number from 0 to 2**64 - 1")
+        self._core.seed(int(seed))
+
     @property
     def in_place(self) -> dict[str, str]:
         """Output → the input whose array it is: a run changes elements of that array and gives it back."""
@@ -148,6 +156,7 @@ class Executable:
                     sizes, threads = self._core.sizes(shapes), self._core.threads
                     core, self._report = self._recompile([*self._special.values(), sizes])
                     core.threads = threads
+                    core.share_random_state(self._core)
                     self._core, self._special[shapes] = core, sizes
         return self._core
 

@@ -66,7 +66,7 @@ Aliases resolve_aliases(Graph& graph, std::vector<Group>& groups, const std::map
   graph.output_names = std::move(names);
   std::set<std::string> updated;  // inputs; of an output that is listed twice the first is in place
   std::map<std::string, size_t> inputs;
-  for (size_t i = 0; i < graph.inputs.size(); ++i) inputs[graph.values[graph.inputs[i]].name] = i;
+  for (size_t i = 0; i < graph.inputs_of_caller(); ++i) inputs[graph.values[graph.inputs[i]].name] = i;
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     ValueId& output = graph.outputs[i];
     const ValueId root = aliases.root[output];

@@ -125,7 +125,7 @@ void require_some_sizes(const Plan& plan, const std::string& label) {
 void admit_empty_runs(const Graph& model, Plan& general) {
   check(general.symbols.size() == model.symbols.size(), "compile: the general plan is for all sizes");
   for (size_t i = 0; i < model.symbols.size(); ++i) general.symbols[i].may_be_empty = may_be_empty(model.symbols[i]);
-  for (size_t i = 0; i < model.inputs.size(); ++i) {
+  for (size_t i = 0; i < model.inputs_of_caller(); ++i) {
     const std::vector<Expr>& shape = model.values[model.inputs[i]].type.shape;
     for (size_t d = 0; d < general.inputs[i].dims.size(); ++d)
       general.inputs[i].dims[d] = plan_size(shape[d], model.symbols);

@@ -16,7 +16,11 @@ namespace {
 class Places {
  public:
   Places(const Graph& graph, const Aliases& aliases, PlanMaker& plan) : graph_(graph), aliases_(aliases), plan_(plan) {
-    for (const ValueId id : graph.inputs) at_[id] = plan.add_input(graph.values[id].name, graph.values[id].type);
+    for (size_t i = 0; i < graph.inputs_of_caller(); ++i) {
+      const Value& value = graph.values[graph.inputs[i]];
+      at_[graph.inputs[i]] = plan.add_input(value.name, value.type);
+    }
+    if (graph.has_random_state) at_[graph.inputs.back()] = plan.random_state();
     for (size_t i = 0; i < graph.outputs.size(); ++i) {
       const ValueId id = graph.outputs[i];
       const auto input = aliases.in_place.find(i);

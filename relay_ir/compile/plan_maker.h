@@ -25,6 +25,7 @@ class PlanMaker {
             const Target& target, ConstantPool& constants);
 
   BufferUse add_input(const std::string& name, const TensorType& type);
+  BufferUse random_state() const { return {Storage::random, 0, 0, 16}; }
   // `in_place`: the input whose array it is, too; -1: none.
   BufferUse add_output(const std::string& name, const TensorType& type, int32_t in_place = -1);
   BufferUse add_constant(const std::string& name, const NDArray& original, const std::vector<IndexMap>& layouts) {

@@ -26,7 +26,7 @@ class Updater {
   void update(const std::string& output, const std::string& input) {
     std::vector<std::string> outputs, inputs;
     for (size_t i = 0; i < graph_.outputs.size(); ++i) outputs.push_back(graph_.output_name(i));
-    for (const ValueId id : graph_.inputs) inputs.push_back(graph_.values[id].name);
+    for (size_t i = 0; i < graph_.inputs_of_caller(); ++i) inputs.push_back(graph_.values[graph_.inputs[i]].name);
     ValueId value = graph_.outputs[position_of("output", output, outputs)];
     const ValueId past = graph_.inputs[position_of("input", input, inputs)];
     const std::string pair = "output `" + output + "` cannot take the place of input `" + input + "`: ";

@@ -59,9 +59,10 @@ class GraphParser : public ParserBase {
     expect("}", "after the return");
   }
 
-  // x: f32[2], y = sequence(y0: f32[2], y1: f32[3]), or z = optional().
+  // x: f32[2], y = sequence(y0: f32[2], y1: f32[3]), or z = optional(); the last one may be state: u64[2] random.
   void parse_input() {
     const Name name = expect_name("an input's name");
+    if (graph_.has_random_state) fail(name.span, "the random state is the last input");
     if (accept("=")) {
       ListInfo list{name.text, parse_list_kind(), static_cast<uint32_t>(graph_.inputs.size())};
       expect("(", "before its tensors");
@@ -79,6 +80,7 @@ class GraphParser : public ParserBase {
     const ValueId id = define(name, graph_.add_value(name.text, type));
     graph_.values[id].channel_block = parse_layout();
     graph_.inputs.push_back(id);
+    graph_.has_random_state = accept("random");
   }
 
   ListKind parse_list_kind() {

@@ -155,7 +155,10 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
     if (!bounds.empty()) symbols += (symbols.empty() ? "" : ", ") + quote_name(symbol.name()) + bounds;
   }
   std::string text = (symbols.empty() ? "" : "[" + symbols + "]") + " (";
-  const auto input = [&](size_t i) { return name(graph.inputs[i]) + ": " + type_text(graph.values[graph.inputs[i]]); };
+  const auto input = [&](size_t i) {
+    return name(graph.inputs[i]) + ": " + type_text(graph.values[graph.inputs[i]]) +
+           (i == graph.inputs_of_caller() ? " random" : "");
+  };
   text += values_text(graph.input_lists, graph.inputs.size(), ", ", input, [&](const ListInfo& list, size_t& at) {
     return quote_name(list.name) + " = " + made_of_text(graph.input_lists, at, input);
   });

@@ -1,6 +1,6 @@
 // tw-run: runs a compiled model on this machine.  One static program, for boards that have nothing else.
 //
-//   tw-run MODEL.twa [--input NAME=FILE.npy …] [--output-dir DIR] [--threads N] [--repeat N] [--poison]
+//   tw-run MODEL.twa [--input NAME=FILE.npy …] [--output-dir DIR] [--threads N] [--repeat N] [--seed N] [--poison]
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -18,17 +18,19 @@ namespace {
 
 constexpr const char* usage =
     "usage: tw-run MODEL.twa [--input NAME=FILE.npy ...] [--output-dir DIR] [--threads N] [--repeat N] "
-    "[--poison]\n"
+    "[--seed N] [--poison]\n"
     "  --input NAME=FILE.npy  an input; all of the model's are needed\n"
     "  --output-dir DIR       writes DIR/NAME.npy for each output ('/' and ':' in names become '_')\n"
     "  --threads N            default: one a core\n"
     "  --repeat N             runs N times and prints the latencies\n"
+    "  --seed N               of the random numbers that the model draws, other ones in each run; default: 0\n"
     "  --poison               memory that the model uses holds NaN before each run: for tests of compiled code\n";
 
 struct Options {
   std::string model, output_folder;
   std::map<std::string, std::string> inputs;
   int threads = 0, repeat = 1;
+  uint64_t seed = 0;
   bool poisons = false;
 };
 
@@ -36,11 +38,13 @@ struct Options {
   throw Error(ErrorCode::input, problem + "\n  help: tw-run --help");
 }
 
-int parse_number(std::string_view flag, std::string_view text) {
-  int number = 0;
+template <class Number = int>
+Number parse_number(std::string_view flag, std::string_view text, Number least = 1) {
+  Number number = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1)
-    refuse(std::string(flag) + ": '" + std::string(text) + "' is not a number of 1 or more");
+  if (error != std::errc() || end != text.data() + text.size() || number < least)
+    refuse(std::string(flag) + ": '" + std::string(text) + "' is not a number of " + std::to_string(least) +
+           " or more");
   return number;
 }
 
@@ -68,6 +72,8 @@ Options parse_options(int count, char** arguments) {
       options.threads = parse_number(flag, value());
     } else if (flag == "--repeat") {
       options.repeat = parse_number(flag, value());
+    } else if (flag == "--seed") {
+      options.seed = parse_number<uint64_t>(flag, value(), 0);
     } else if (flag == "--poison") {
       options.poisons = true;
     } else {
@@ -98,6 +104,7 @@ std::vector<NDArray> read_inputs(const Plan& plan, Options& options) {
 void run(Options options) {
   Executable executable = Executable::load(options.model);
   executable.set_threads(options.threads);
+  executable.set_seed(options.seed);
   std::vector<NDArray> inputs = read_inputs(executable.plan(), options), outputs;
   std::vector<double> times;
   for (int i = 0; i < options.repeat; ++i) {

@@ -81,7 +81,7 @@ constexpr uint64_t remembered_answers = 64;
 
 // What programs of the same code share, whatever the sizes that they are for.
 struct CpuCode {
-  explicit CpuCode(const ProgramSource& source) : image(source.image) {
+  explicit CpuCode(const ProgramSource& source) : image(source.image), random(source.random) {
     for (const NDArray& constant : source.constants) {
       constants.push_back(is_aligned(constant.data()) ? constant : constant.clone());
     }
@@ -105,6 +105,7 @@ struct CpuCode {
   }
 
   ElfImage image;
+  const RandomState& random;
   GrowingMemory placed{allocate_lasting_storage};
   std::vector<NDArray> constants;
   std::shared_ptr<void> arena;
@@ -404,6 +405,8 @@ class CpuProgram final : public Program {
         return static_cast<char*>(code_->constants[use.index].data());
       case Storage::arena:
         return static_cast<char*>(code_->arena.get());
+      case Storage::random:
+        return reinterpret_cast<char*>(const_cast<RandomState*>(&code_->random));
       case Storage::placed:
         break;
     }
@@ -491,7 +494,8 @@ class CpuProgram final : public Program {
       Worker& worker = workers[w];
       for (const Step& step : plan_.steps) {
         for (const BufferUse& use : step.buffers) {
-          const bool is_ours = use.storage == Storage::arena || use.storage == Storage::constant;
+          const bool is_ours =
+              use.storage == Storage::arena || use.storage == Storage::constant || use.storage == Storage::random;
           worker.pointers.push_back(is_ours && use.offset.is_known() ? start_of(use) + use.offset : nullptr);
         }
         if (!step.workspace_bytes.is_known()) {

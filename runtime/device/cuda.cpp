@@ -64,7 +64,7 @@ class CurrentContext {
 // is current while it is made and used.
 class CudaCode {
  public:
-  explicit CudaCode(const ProgramSource& source) {
+  explicit CudaCode(const ProgramSource& source) : random(source.random) {
     CurrentContext current(context_.get());
     try {
       load(source);
@@ -122,7 +122,8 @@ class CudaCode {
   static CudaDriver::Address address_of(const void* pointer) { return reinterpret_cast<CudaDriver::Address>(pointer); }
   static CudaDriver::Address address_of(const std::shared_ptr<void>& memory) { return address_of(memory.get()); }
 
-  // By input, by output and by counter; the arena and the workspace.
+  const RandomState& random;  // on the host
+  // By input, by output and by counter; the arena, the workspace and the random state.
   GrowingMemory inputs{allocate}, outputs{allocate}, placed{allocate}, between{allocate};
 
  private:
@@ -177,6 +178,9 @@ class CudaProgram final : public Program {
     CurrentContext current(code_->context());
     for (const Step& step : plan_.steps)
       functions_.push_back(step.kind == StepKind::kernel ? code_->function(step.kernel) : nullptr);
+    draws_ = std::ranges::any_of(plan_.steps, [](const Step& step) {
+      return std::ranges::any_of(step.buffers, [](const BufferUse& use) { return use.storage == Storage::random; });
+    });
   }
 
   std::unique_ptr<Program> at(const Plan& plan) const override { return std::make_unique<CudaProgram>(plan, code_); }
@@ -221,6 +225,10 @@ class CudaProgram final : public Program {
   void begin(std::span<const void* const> inputs) {
     arena_ = code_->between.at_least(0, plan_.arena_bytes);
     workspace_ = code_->between.at_least(1, plan_.workspace_bytes);
+    if (draws_) {
+      random_ = code_->between.at_least(2, sizeof(RandomState));
+      code_->copy_in(CudaCode::address_of(random_), &code_->random, sizeof(RandomState));
+    }
     inputs_.clear();
     outputs_.clear();
     for (size_t i = 0; i < plan_.inputs.size(); ++i) {
@@ -281,6 +289,8 @@ class CudaProgram final : public Program {
         return code_->constant(use.index) + offset;
       case Storage::arena:
         return arena_ + offset;
+      case Storage::random:
+        return random_ + offset;
       case Storage::placed:
         break;
     }
@@ -332,8 +342,9 @@ class CudaProgram final : public Program {
   Placing placing_;
   std::vector<CudaDriver::Function> functions_;  // by step; null: of control
   std::vector<int64_t> counters_;
+  bool draws_ = false;  // random numbers
   // For the current run: where they are.
-  char *arena_ = nullptr, *workspace_ = nullptr;
+  char *arena_ = nullptr, *workspace_ = nullptr, *random_ = nullptr;
   std::vector<char*> inputs_, outputs_;
   // Of the kernel that is started.
   std::vector<int64_t> values_;

@@ -10,12 +10,15 @@
 
 namespace tw {
 
+inline const RandomState first_random_state;
+
 // What a Program is made from; all of it outlives the Program.  The plan is valid (plan_io.h).
 struct ProgramSource {
   std::span<const std::byte> image;
   const Plan& plan;
   const std::vector<NDArray>& constants;
   const MachineRequirements& requirements;
+  const RandomState& random = first_random_state;  // which changes between runs
 };
 
 // One worker's share of one step within a run.

@@ -53,12 +53,18 @@ struct EqualSizes {
   std::string demanded_by;
 };
 
+// What the random numbers of a run are made of: u64[2], which the executable has.
+struct alignas(64) RandomState {
+  uint64_t seed = 0, run = 0;  // which run it is since the seed was set
+};
+
 // Where a step's buffer lives.
-enum class Storage : uint32_t { input, output, constant, arena, placed };
+enum class Storage : uint32_t { input, output, constant, arena, placed, random };
 
 struct BufferUse {
   Storage storage = Storage::arena;
-  // input/output/constant: its index; arena: 0, or of an open plan the index into `tensors`; placed: likewise.
+  // input/output/constant: its index; arena: 0, or of an open plan the index into `tensors`; placed: likewise; random,
+  // which is the run's RandomState: 0.
   uint32_t index = 0;
   // Bytes from the start of that storage.
   Size offset = 0;

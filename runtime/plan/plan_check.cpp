@@ -9,6 +9,7 @@ namespace {
 constexpr int64_t most_tasks = int64_t{1} << 40;
 constexpr int largest_rank = 64;
 constexpr size_t most_special_plans = 1024;
+constexpr int64_t random_state_bytes = sizeof(RandomState::seed) + sizeof(RandomState::run);
 
 bool is_launch(const std::array<Size, 3>& grid, const std::array<uint32_t, 3>& block) {
   const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
@@ -227,8 +228,9 @@ std::string find_plan_problem(const Plan& plan) {
                                         sizes_of(plan.outputs, "output"),
                                         sizes_of(plan.constants, "constant"),
                                         {plan.arena_bytes},
-                                        std::vector<int64_t>(plan.tensors.size(), unknown_size)};
-  const char* storages[] = {"input", "output", "constant", "arena", "tensor"};
+                                        std::vector<int64_t>(plan.tensors.size(), unknown_size),
+                                        {random_state_bytes}};
+  const char* storages[] = {"input", "output", "constant", "arena", "tensor", "random state"};
   if (problem.empty()) problem = find_list_problem(plan.input_lists, plan.inputs);
   if (problem.empty()) problem = find_list_problem(plan.output_lists, plan.outputs);
   if (!problem.empty()) return problem;
@@ -275,7 +277,7 @@ std::string find_plan_problem(const Plan& plan) {
     for (size_t b = 0; b < step.buffers.size(); ++b) {
       const BufferUse& use = step.buffers[b];
       const auto kind = static_cast<size_t>(use.storage);
-      if (kind > 4 || use.index >= sizes[kind].size())
+      if (kind >= std::size(sizes) || use.index >= sizes[kind].size())
         return where + "buffer " + std::to_string(b) + " lies in a storage that the plan does not have";
       const std::vector<int64_t>* counters = control.most_in(i);
       // Where a number that is read says how much it is, the step that gives it memory knows.

@@ -138,7 +138,7 @@ Step read_step(ByteReader& in) {
   step.buffers.resize(in.get_count(24));
   for (BufferUse& use : step.buffers) {
     auto storage = in.get<uint32_t>();
-    if (storage > static_cast<uint32_t>(Storage::placed)) in.fail("an unknown storage");
+    if (storage > static_cast<uint32_t>(Storage::random)) in.fail("an unknown storage");
     use.storage = static_cast<Storage>(storage);
     use.index = in.get<uint32_t>();
     use.offset = read_size(in);

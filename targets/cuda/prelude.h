@@ -68,6 +68,15 @@ TW_FUNCTION double tw_fma(double a, double b, double c) { return fma(a, b, c); }
 template <class T> TW_FUNCTION bool tw_is_nan(T x) { return x != x; }
 TW_FUNCTION bool tw_is_inf(float x) { return fabsf(x) == __uint_as_float(0x7f800000u); }
 TW_FUNCTION bool tw_is_inf(double x) { return fabs(x) == __longlong_as_double(0x7ff0000000000000ll); }
+TW_FUNCTION u64 tw_philox(u64 key, u64 low, u64 high) {
+  unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);
+  unsigned c0 = (unsigned)low, c1 = (unsigned)(low >> 32), c2 = (unsigned)high, c3 = (unsigned)(high >> 32);
+  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+    u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
+    c0 = (unsigned)(p1 >> 32) ^ c1 ^ k0, c1 = (unsigned)p1, c2 = (unsigned)(p0 >> 32) ^ c3 ^ k1, c3 = (unsigned)p0;
+  }
+  return (u64)c1 << 32 | c0;
+}
 template <class T> TW_FUNCTION T tw_popcount(T x) { return (T)__popcll((u64)x & (~0ull >> (64 - 8 * sizeof(T)))); }
 )cuda";
 

@@ -132,7 +132,7 @@ const Instr* math_call(const Instr* in, Frame& f) {
 
 const Instr* integer_call(const Instr* in, Frame& f) {
   for (int l = 0; l < in->lanes; ++l) {
-    const int64_t arguments[] = {f.slots[in->a + l].i, f.slots[in->b + l].i};
+    const int64_t arguments[] = {f.slots[in->a + l].i, f.slots[in->b + l].i, f.slots[in->c + l].i};
     f.slots[in->dst + l].i = meaning::apply(static_cast<Intrinsic>(in->target), in->from, arguments);
   }
   return in + 1;

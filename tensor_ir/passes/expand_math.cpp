@@ -72,22 +72,24 @@ Expr expansion(Builder& b, Intrinsic intrinsic, const std::vector<Expr>& x) {
       return math::fmod(b, x[0], x[1]);
     case Intrinsic::sign:
       return select(b.real(0) < x[0], b.real(1), select(x[0] < b.real(0), b.real(-1), x[0]));
+    case Intrinsic::philox:
+      return math::philox(b, x[0], x[1], x[2]);
     default:
       return {};
   }
 }
 
 Expr expand(const Call& node, const math::MathFeatures& features) {
-  if (!node.dtype.is_float()) return {};
+  if (!node.dtype.is_float() && node.intrinsic != Intrinsic::philox) return {};
   // The remainders of numbers near the largest would overflow in a product without the instruction: left to be refused.
   if (node.intrinsic == Intrinsic::fmod && node.dtype.bits == 64 && !features.has_fma) return {};
   const bool is_narrow = node.dtype.bits == 16;
   Builder b(is_narrow ? f32.with_lanes(node.dtype.lanes) : node.dtype, features);
   std::vector<Expr> arguments;
   for (const Expr& argument : node.arguments) {
-    if (!argument.dtype().is_float()) return {};
+    if (argument.dtype() != node.dtype) return {};
     Expr value = cast(b.dtype, argument);
-    const bool is_plain = value.kind() == NodeKind::Var || as_float(value);
+    const bool is_plain = value.kind() == NodeKind::Var || as_float(value) || as_int(value);
     arguments.push_back(is_plain ? value : b.name("x", value));
   }
   Expr value = expansion(b, node.intrinsic, arguments);

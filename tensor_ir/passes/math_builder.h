@@ -127,5 +127,7 @@ Expr acos(Builder& b, const Expr& x);
 Expr atan(Builder& b, const Expr& x);
 Expr pow(Builder& b, const Expr& x, const Expr& y);
 Expr fmod(Builder& b, const Expr& x, const Expr& y);
+// The builder's numbers are u64.
+Expr philox(Builder& b, const Expr& key, const Expr& low, const Expr& high);
 
 }  // namespace tw::math

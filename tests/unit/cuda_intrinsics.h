@@ -41,6 +41,7 @@ inline Func every_intrinsic() {
       for (const char* op : {" & ", " | ", " ^ ", " << ", " >> "}) add(dtype, x + op + y);
       add(dtype, "~" + x);
       add(dtype, "popcount(" + x + ")");
+      if (dtype == u64) add(dtype, "philox(" + x + ", " + y + ", " + x + " ^ " + y + ")");
       continue;
     }
     for (const char* name : {"exp",   "exp2",  "log",   "log2", "sqrt",  "rsqrt",      "tanh",      "erf",  "sigmoid",

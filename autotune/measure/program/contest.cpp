@@ -85,6 +85,8 @@ class Contender {
   }
   // Fresh memory is zero, which may be just what a kernel that forgets to write it needs.
   void poison_scratch() { executable_.fill_scratch(candidate_poison); }
+  // Both draw the same random numbers in the next run.
+  void reseed() { executable_.set_seed(0); }
   double run() {
     const Clock::time_point start = Clock::now();
     executable_.run_into(inputs_, outputs_);
@@ -157,6 +159,7 @@ void measure(Exchange& exchange, char* memory, int64_t bytes, const char* candid
     for (Contender* contender : {&incumbent, &candidate}) {
       contender->prepare(set);
       contender->poison();
+      contender->reseed();
       contender->run();
     }
   }

@@ -74,23 +74,6 @@ ValueId import_bitcast(Context& c) {
   return c.emit("bitcast", {c.input(0)}, attributes_of({{"to", to_string(to)}}));
 }
 
-std::vector<ValueId> import_dropout(Context& c) {
-  if (c.has_input(2)) {
-    const NDArray* training = c.constant(c.input(2));
-    if (!training || training->size() != 1) c.refuse("training_mode is not constant");
-    if (training->get_int(0) != 0) {
-      const NDArray* ratio = c.has_input(1) ? c.constant(c.input(1)) : nullptr;
-      if (!ratio || ratio->size() != 1 || ratio->get_float(0) != 0) c.refuse("training mode");
-    }
-  }
-  std::vector<ValueId> outputs{c.input(0)};
-  if (c.output_count() > 1) {
-    outputs.push_back(c.wants_output(1) ? emit_broadcast_open(c, emit_scalar(c, boolean, 1), c.type(c.input(0)).shape)
-                                        : no_value);
-  }
-  return outputs;
-}
-
 // Attributes: ONNX's name, ours, the default.
 Rule float_rule(const std::string& op_type, const std::string& op, int since,
                 std::vector<std::tuple<std::string, std::string, double>> attributes) {
@@ -182,7 +165,6 @@ std::vector<Rule> elementwise_rules() {
       rule("Cast", 6, import_cast),
       rule("CastLike", 15, [](Context& c) { return emit_cast(c, c.input(0), dtype_of(c, c.input(1))); }),
       rule("BitCast", 26, import_bitcast),
-      {"Dropout", "", 1, import_dropout},
       rule("Mod", 10,
            [](Context& c) {
              const bool is_c = c.attribute_int("fmod", 0) != 0;

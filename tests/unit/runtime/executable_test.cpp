@@ -398,6 +398,9 @@ TEST(Plan, EveryRuleIsChecked) {
   EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[0].offset = INT64_MAX; }), "");
   EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[0].bytes = INT64_MAX; }), "");
   EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[0].storage = static_cast<Storage>(9); }), "");
+  EXPECT_EQ(problem([](Plan& p) { p.steps[0].buffers[0] = {Storage::random, 0, 0, 16}; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[0] = {Storage::random, 1, 0, 16}; }), "");
+  EXPECT_NE(problem([](Plan& p) { p.steps[0].buffers[0] = {Storage::random, 0, 8, 16}; }), "");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // float: about an hour.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/passes.h"
+#include "tensor_ir/scalar_meaning.h"
 
 namespace tw {
 namespace {
@@ -334,6 +336,35 @@ TEST(Math, PowIsClose) {
 TEST(Math, FmodIsExact) {
   expect_close_pairs<float>(Intrinsic::fmod, 0, [](Real x, Real y) { return std::fmod(x, y); });
   expect_close_pairs<double>(Intrinsic::fmod, 0, [](Real x, Real y) { return std::fmod(x, y); }, true);
+}
+
+// The known answers of Random123 for Philox4x32-10 (Salmon et al., SC'11), and that code computes the same.
+TEST(Math, PhiloxIsThatOfItsAuthors) {
+  struct Known {
+    uint64_t key, low, high;
+    std::array<uint32_t, 4> words;
+  };
+  const uint64_t ones = ~uint64_t{0};
+  const Known all[] = {
+      {0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+      {ones, ones, ones, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+      {0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+  };
+  for (const auto& [key, low, high, words] : all) {
+    EXPECT_EQ(meaning::philox(key, low, high), words);
+    const auto number = [](uint64_t value) { return int_imm(u64, static_cast<int64_t>(value)); };
+    Func f;
+    f.name = "f";
+    f.buffers.emplace_back("C", u64, std::vector<Expr>{Expr(1)});
+    f.output_count = 1;
+    f.body = store(f.buffers[0], {Expr(0)}, call(Intrinsic::philox, {number(key), number(low), number(high)}));
+    for (const bool is_expanded : {false, true}) {
+      NDArray result(u64, {1});
+      std::vector<NDArray> arrays = {result};
+      interpret(is_expanded ? expand_math(f) : f, arrays);
+      EXPECT_EQ(static_cast<uint64_t>(result.get_int(0)), uint64_t{words[1]} << 32 | words[0]);
+    }
+  }
 }
 
 TEST(Math, CommonFunctionsAreShort) {
