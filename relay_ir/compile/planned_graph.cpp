@@ -51,16 +51,23 @@ void copy_carried(PlannedGraph& planned) {
       if (condition_of(*control) != no_value && !has_few_steps(*control) && has_sizes_of(region, number))
         planned.grown.emplace(control->name, dimension("grown", {0}));
       const auto grown = planned.grown.find(control->name);
+      Substitution after;
+      for (const LoopSize& size : sizes_of(*control)) {
+        const Var next = dimension("next_" + size.within.name(), {0});
+        after[size.within] = next;
+        planned.next[control->name].push_back(next);
+      }
       for (size_t i = 0; i < carried_by(*control); ++i) {
         const ValueId from = control->inputs[1 + i];
         const Value value = planned.graph.values[from];
         copies.push_back(planned.graph.add_value(value.name, value.type));
         const Expr bytes = storage_bytes(region.values[region.inputs[i]]), steps = max(steps_of(*control), Expr(0));
-        const bool is_of_steps = grown != planned.grown.end() && uses_var(bytes, number);
-        planned.room[copies.back()] = {
-            control->name,
-            is_of_steps ? simplify(substitute(bytes, {{number, grown->second}})) : most_over(bytes, number, steps),
-            is_of_steps};
+        const bool grows = grown != planned.grown.end() && uses_var(bytes, number);
+        const Expr room =
+            grows ? simplify(substitute(bytes, {{number, grown->second}})) : most_over(bytes, number, steps);
+        const bool is_of_steps =
+            grows || std::ranges::any_of(after, [&](const auto& size) { return uses_var(bytes, size.first); });
+        planned.room[copies.back()] = {control->name, room, is_of_steps ? simplify(substitute(room, after)) : Expr()};
         planned.aliases.root.push_back(copies.back());
         planned.aliases.offset.emplace_back(0);
         if (!is_const_int(storage_bytes(value), 0))

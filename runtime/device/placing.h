@@ -58,8 +58,10 @@ class Placing {
  private:
   struct Place {
     std::vector<size_t> tensors, workspaces, outputs;  // of the plan; workspaces by step
-    std::vector<size_t> by_turns;                      // tensors that have one before them
-    bool is_empty() const { return tensors.empty() && workspaces.empty() && outputs.empty() && by_turns.empty(); }
+    std::vector<size_t> by_turns, taking;              // tensors that have one before them, and that are one
+    bool is_empty() const {
+      return tensors.empty() && workspaces.empty() && outputs.empty() && by_turns.empty() && taking.empty();
+    }
   };
   struct Workspaces {
     char* first = nullptr;
@@ -70,6 +72,7 @@ class Placing {
   std::vector<Place> places_;           // by counter
   std::vector<char*> tensors_;          // where they are
   std::vector<size_t> turns_;           // by tensor: in which of its two pieces, of one that has another before it
+  std::vector<size_t> taken_;           // by tensor: the one that it is before
   std::vector<Workspaces> workspaces_;  // by step
   std::vector<NDArray> outputs_;
   const bool outputs_are_on_device_;

@@ -133,10 +133,15 @@ class ControlCheck {
       return i + 1;
     }
     if (step.kind == StepKind::set) {
-      if (step.counter >= most_.size() || step.parameters.size() != 1 || !step.buffers.empty() ||
+      const bool is_checked = step.parameters.size() == 3;
+      if (step.counter >= most_.size() || (step.parameters.size() != 1 && !is_checked) || !step.buffers.empty() ||
           step.workspace_bytes != 0)
         return fail(i, "it has no counter"), end;
-      if (!is_within(step.parameters[0], most_[step.counter])) fail(i, "it sets a counter to more than it can be");
+      if (is_checked && (!step.parameters[1].is_known() || !step.parameters[2].is_known()))
+        return fail(i, "its bounds are not known"), end;
+      const bool fits = is_checked ? step.parameters[1] >= 0 && step.parameters[2] <= most_[step.counter]
+                                   : is_within(step.parameters[0], most_[step.counter]);
+      if (!fits) fail(i, "it sets a counter to more than it can be");
       return i + 1;
     }
     const bool has_condition = step.buffers.size() == 1 && step.buffers[0].bytes == 1;
