@@ -50,14 +50,14 @@ class Places {
   }
   void place(ValueId id, const BufferUse& use) { at_[id] = use; }
 
-  // Memory for a value twice, of which a loop's steps read one and write the other.
-  void place_twice(ValueId id, const Expr& room) {
-    if (at_.count(id) == 0) at_[id] = plan_.add_temporary(stride(room) * 2);
+  // Memory for a value twice, of which a loop's steps read one and write the other; or once, where it stays.
+  void place_twice(ValueId id, const PlannedGraph::Room& room) {
+    if (at_.count(id) == 0) at_[id] = plan_.add_temporary(stride(room.bytes) * (room.stays ? 1 : 2));
   }
   // …the one of that number.
-  BufferUse one_of_two(ValueId id, const Expr& room, const Expr& which) {
+  BufferUse one_of_two(ValueId id, const PlannedGraph::Room& room, const Expr& which) {
     BufferUse use = at_.at(id);
-    use.offset = use.offset.plus(plan_.size_of(which * stride(room)));
+    if (!room.stays) use.offset = use.offset.plus(plan_.size_of(which * stride(room.bytes)));
     use.bytes = plan_.extent_of(storage_bytes(graph_.values[id]));
     return use;
   }
@@ -65,7 +65,12 @@ class Places {
   // The same where the two get memory in each step: where the value is when no step is done, or all are, and before
   // one.
   void place_growing(ValueId id, const PlannedGraph::Room& room) {
-    if (at_.count(id) == 0) std::tie(before_[id], at_[id]) = plan_.add_growing(room.bytes, room.after);
+    if (at_.count(id) > 0) return;
+    if (room.stays) {
+      before_[id] = at_[id] = plan_.add_growing(room.after);
+    } else {
+      std::tie(before_[id], at_[id]) = plan_.add_growing(room.bytes, room.after);
+    }
   }
   BufferUse before_step(ValueId id) { return before_.at(id); }
   BufferUse after_step(ValueId id) { return at_.at(id); }
@@ -126,7 +131,7 @@ class NetworkPlan {
   // For what a loop carries.
   void give_room(const PlannedGraph& planned, ValueId copy, Places& places) {
     const PlannedGraph::Room& room = planned.room.at(copy);
-    if (!room.is_of_steps()) return places.place_twice(copy, room.bytes);
+    if (!room.is_of_steps()) return places.place_twice(copy, room);
     begin(planned, room.loop);
     places.place_growing(copy, room);
   }
@@ -200,11 +205,11 @@ class NetworkPlan {
       plan_.set_when_known(node.name, planned.next.at(node.name)[k], size_after(node, sizes[k]));
     const auto before = [&](ValueId id) {
       const PlannedGraph::Room& room = planned.room.at(id);
-      return room.is_of_steps() ? places.before_step(id) : places.one_of_two(id, room.bytes, read);
+      return room.is_of_steps() ? places.before_step(id) : places.one_of_two(id, room, read);
     };
     const auto after = [&](ValueId id, const Expr& which) {
       const PlannedGraph::Room& room = planned.room.at(id);
-      return room.is_of_steps() ? places.after_step(id) : places.one_of_two(id, room.bytes, which);
+      return room.is_of_steps() ? places.after_step(id) : places.one_of_two(id, room, which);
     };
     std::vector<BufferUse> inputs, outputs;
     if (has_condition) outputs.push_back(plan_.add_temporary(1));

@@ -95,6 +95,12 @@ std::pair<BufferUse, BufferUse> PlanMaker::add_growing(const Expr& before, const
   return {taking, made};
 }
 
+BufferUse PlanMaker::add_growing(const Expr& bytes) {
+  const BufferUse made = add_temporary(bytes);
+  plan_.tensors[made.index].before = static_cast<int32_t>(made.index);
+  return made;
+}
+
 BufferUse PlanMaker::add_temporary(const Expr& bytes) {
   const int next = static_cast<int>(plan_.steps.size());
   plan_.tensors.push_back({extent_of(most_in_loops(bytes)), next, next, -1});

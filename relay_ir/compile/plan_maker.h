@@ -38,6 +38,8 @@ class PlanMaker {
   // before a step, which takes what is there when a number in them is set, and of others for what the step makes of it,
   // which is there behind the loop.
   std::pair<BufferUse, BufferUse> add_growing(const Expr& before, const Expr& after);
+  // The same in one place, where what is there before a step stays.
+  BufferUse add_growing(const Expr& bytes);
 
   // The kernels of a Func, which together move so many bytes.  `parameters`: what its parameters are here.  `use`:
   // where a buffer of the Func is, by position; asked for those that a kernel uses.

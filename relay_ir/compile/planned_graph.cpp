@@ -79,6 +79,27 @@ void copy_carried(PlannedGraph& planned) {
   planned.groups = std::move(groups);
 }
 
+// What a step only adds something to, behind all that is there, stays where it lies: pairs of what the region gives and
+// takes.  Who reads the old elements finds them there whenever.
+std::map<std::string, std::string> append_in_place(const Node& loop, Graph& region) {
+  std::map<std::string, std::string> pairs;
+  const Uses uses(region);
+  const size_t first = condition_of(loop) == no_value ? 0 : 1;
+  for (size_t i = 0; i < carried_by(loop); ++i) {
+    const ValueId before = region.inputs[i], after = region.outputs[first + i];
+    if (uses.producer[after] < 0 || std::ranges::count(region.outputs, after) > 1) continue;
+    Node& node = region.nodes[uses.producer[after]];
+    if (!joins_whole(region, node) || node.inputs[0] != before || region.values[after].channel_block > 0) continue;
+    const std::vector<AxisUse> axes = axes_of(region, node)[0];
+    const auto joined = std::ranges::find(axes, AxisUse::Kind::runs, &AxisUse::kind) - axes.begin();
+    const std::vector<Expr>& shape = region.values[before].type.shape;
+    if (!is_const_int(product_of({shape.begin(), shape.begin() + joined}), 1)) continue;
+    node.decisions["in_place"] = {1};
+    pairs[region.output_name(first + i)] = region.values[before].name;
+  }
+  return pairs;
+}
+
 // What a loop keeps of each step lies where all steps' do, one after the other.
 void align_kept(const Node& loop, PlannedGraph& region) {
   const size_t kept = loop.outputs.size() - carried_by(loop);
@@ -154,8 +175,14 @@ PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& 
     const Node* control = control_of(planned.graph, group);
     if (!control) continue;
     std::vector<PlannedGraph>& regions = planned.regions[control->name];
-    for (const Graph& region : control->regions) regions.push_back(plan_groups(region, {}));
-    if (is_loop(*control)) align_kept(*control, regions[0]);
+    for (Graph region : control->regions) {
+      const auto pairs = is_loop(*control) ? append_in_place(*control, region) : std::map<std::string, std::string>();
+      regions.push_back(plan_groups(std::move(region), pairs));
+    }
+    if (!is_loop(*control)) continue;
+    align_kept(*control, regions[0]);
+    for (const auto& [output, input] : regions[0].aliases.in_place)
+      planned.room.at(planned.carried.at(control->name)[static_cast<size_t>(input)]).stays = true;
   }
   return planned;
 }

@@ -31,6 +31,7 @@ struct PlannedGraph {
     std::string loop;
     Expr bytes;
     Expr after = {};
+    bool stays = false;  // what is there before a step is where it was behind it, and more behind it
     bool is_of_steps() const { return after.is_defined(); }
   };
   std::unordered_map<ValueId, Room> room;

@@ -123,7 +123,10 @@ class CudaCode {
   static CudaDriver::Address address_of(const std::shared_ptr<void>& memory) { return address_of(memory.get()); }
 
   // By input, by output and by counter; the arena and the workspace.
-  GrowingMemory inputs{allocate}, outputs{allocate}, placed{allocate}, between{allocate};
+  GrowingMemory inputs{allocate}, outputs{allocate}, between{allocate};
+  GrowingMemory placed{allocate, [this](void* to, const void* from, size_t bytes) {
+                         require(driver().copy(address_of(to), address_of(from), bytes, stream_), "move what grows");
+                       }};
 
  private:
   // Memory of the GPU; its address is none that the host may follow.

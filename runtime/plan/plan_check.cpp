@@ -21,13 +21,14 @@ bool fits_memory(int64_t bytes) {
   return bytes >= 0 && bytes <= static_cast<int64_t>(PTRDIFF_MAX) / 2;
 }
 
-// Whether each tensor is before one other at most, and none of these has one before it.
+// Whether each tensor is before one at most, and none that is before another has one before it.
 bool take_turns(const Plan& plan) {
   std::vector<bool> is_taken(plan.tensors.size(), false);
   for (const ArenaTensor& tensor : plan.tensors) {
     if (tensor.before == -1) continue;
     const auto before = static_cast<size_t>(tensor.before);
-    if (tensor.before < 0 || before >= plan.tensors.size() || is_taken[before] || plan.tensors[before].before != -1)
+    if (tensor.before < 0 || before >= plan.tensors.size() || is_taken[before] ||
+        (plan.tensors[before].before != -1 && &plan.tensors[before] != &tensor))
       return false;
     is_taken[before] = true;
   }

@@ -133,6 +133,35 @@ def test_two_values_of_one_size():
     require_agreement(model, feeds((9, 3), (20, 5), (3, 0)))
 
 
+@pytest.mark.parametrize("what", ["row", "rows", "itself"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_was_there_is_read_beside_what_is_added(what, axis):
+    """The old value, two that grow from it, and what comes of both, in memory that the old one may share."""
+    added = {"row": "one_row", "rows": "rows", "itself": "all"}[what] if axis == 0 else "all"
+    nodes = [
+        *chosen_rows,
+        node("Slice", ["x", "zero", "one"], ["one_row"]),
+        node("Concat", ["all", added], ["more"], axis=axis),
+        node("Concat", ["all", "all", added], ["other"], axis=axis),
+        node("Exp", ["all"], ["bent"]),
+        node("ReduceSum", ["bent"], ["old_sum"], keepdims=0),
+        node("ReduceMax", ["other"], ["other_most"], keepdims=0),
+        node("ReduceMax", ["more"], ["most"], keepdims=0),
+        node("Sum", ["t", "old_sum", "other_most", "most"], ["t_out"]),
+        node("Identity", ["all"], ["before_out"]),
+    ]
+    carried = {"all": ("start", "more", 2), "t": ("nothing", "t_out", 0), "before": ("start", "before_out", 2)}
+    loop = loop_of(nodes, carried, ["s", "u", "b"])
+    model = model_of(
+        [loop],
+        x_and_count,
+        [floats("s", [None, None]), floats("u", []), floats("b", [None, None])],
+        [*constants, *numbers, numpy_helper.from_array(np.float32(0), "nothing")]
+        + [numpy_helper.from_array(array(2, 5), "start")],
+    )
+    require_agreement(model, feeds((9, 3), (20, 5), (3, 0), (5, 8)))
+
+
 @pytest.mark.parametrize("inner_count", ["three", "i", "count"])
 def test_loops_in_each_other(inner_count):
     inner = helper.make_graph(

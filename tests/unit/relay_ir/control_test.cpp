@@ -281,7 +281,7 @@ const ControlCase control_cases[] = {
            return u
          }
          inner = loop(_, some, xs) {steps = [step], carried = 1, sizes = [v: 0..]}
-         region[w: 0.., turn: 0..] (b: f32[w, 4], o: f32[n, 4]) {
+         region[w: 1.., turn: 0..] (b: f32[w, 4], o: f32[n, 4]) {
            row = slice(b) {axes = [0], starts = [0], sizes = [1]}
            y = concat(row, b, row) {axis = 0}
            return y
@@ -446,6 +446,44 @@ TEST(Loops, ConstantsOfStepsStayCached) {
   using Found = std::vector<std::pair<std::string, bool>>;
   EXPECT_EQ(cached(1 << 20), (Found{{"multiply", false}, {"add", true}}));
   EXPECT_EQ(cached(64), (Found{{"multiply", false}, {"add", false}}));
+}
+
+// Rows behind all others are written where these lie: in memory of a size that is known, or that grows.
+TEST(Loops, AppendInPlace) {
+  const auto moved = [](const std::string& steps, const std::string& rows, const std::string& sizes, const char* parts,
+                        size_t staying) {
+    const Graph graph = parse_graph(
+        "graph g (x: f32[2, 64], flag: bool[]) {\n"
+        "  all = loop(flag, x, flag) {steps = [" +
+        steps + "], carried = 1, done = [m: 0..]" + sizes +
+        "}\n"
+        "  region[" +
+        (sizes.empty() ? "" : "r: 1.., ") + "step: 0..] (a: f32[" + rows +
+        ", 64], c: bool[]) {\n"
+        "    row = slice(a) {axes = [0], starts = [0], sizes = [1]}\n"
+        "    e = tanh(row)\n"
+        "    b = concat(" +
+        parts +
+        ") {axis = 0}\n"
+        "    return c, b\n"
+        "  }\n"
+        "  return all\n"
+        "}");
+    const Executable executable = compile(graph, parse_target("cpu"), {});
+    const Plan& plan = executable.plan();
+    size_t found = 0;
+    for (size_t i = 0; i < plan.tensors.size(); ++i) found += plan.tensors[i].before == static_cast<int32_t>(i) ? 1 : 0;
+    EXPECT_EQ(found, staying);
+    const auto makes_it = [](const Step& step) { return step.kind == StepKind::kernel && step.name.ends_with("b"); };
+    const auto step = std::ranges::find_if(plan.steps, makes_it);
+    EXPECT_NE(step, plan.steps.end());
+    return step->bytes.is_known() ? int64_t{step->bytes} : -1;
+  };
+  EXPECT_EQ(moved("100", "step + 2", "", "a, e", 0), 256);
+  EXPECT_EQ(moved("10000", "step + 2", "", "a, e", 1), 256);
+  EXPECT_GT(moved("100", "r", ", sizes = [s: 0..]", "a, e, e", 1), 0);
+  EXPECT_EQ(moved("100", "step + 2", "", "e, a", 0), -1);
+  EXPECT_EQ(moved("10000", "step + 2", "", "e, a", 0), -1);
 }
 
 // What a step picks is read where it lies, and is all that it reads.
