@@ -74,6 +74,14 @@ void Import::hold_to_one(const SourceNode& node) {
 bool Import::attempt(const SourceNode& node, bool is_plain, const std::function<void()>& rule) {
   const size_t node_count = graph.nodes.size(), value_count = graph.values.size();
   const int item_count = items[node.name], random_count = random_nodes;
+  // What is there already was right without another equality.
+  const auto begin_node_anew = [&] {
+    graph.shorten(node_count, value_count);
+    sizes.erase(sizes.lower_bound(static_cast<ValueId>(value_count)), sizes.end());
+    items[node.name] = item_count;
+    random_nodes = random_count;
+    if (random_state >= static_cast<ValueId>(value_count)) random_state = no_value;
+  };
   while (true) {
     try {
       rule();
@@ -83,19 +91,19 @@ bool Import::attempt(const SourceNode& node, bool is_plain, const std::function<
       refuse(node, refused.why);
     } catch (const UnprovenDimensions& unproven) {
       if (dimensions && !(dimensions->is_of_dimensions(unproven.a) && dimensions->is_of_dimensions(unproven.b))) {
+        // Of a number of a step, which is none of the model's: each step makes sure of it.
+        if (is_plain && refusals.empty() && relay::rely_on(unproven, place_of(node), graph.equalities)) {
+          begin_node_anew();
+          continue;
+        }
         hold_to_one(node);
         refuse(node, std::string("sizes that are not the same in each step of a loop: ") + unproven.message());
         return false;
       }
       using Learned = OpenDimensions::Learned;
       const Learned learned = dimensions ? dimensions->learn(unproven, place_of(node), branch) : Learned::nothing;
-      // What is there already was right without the equality.
       if (learned == Learned::equality && is_plain && open_regions == 0 && refusals.empty()) {
-        graph.shorten(node_count, value_count);
-        sizes.erase(sizes.lower_bound(static_cast<ValueId>(value_count)), sizes.end());
-        items[node.name] = item_count;
-        random_nodes = random_count;
-        if (random_state >= static_cast<ValueId>(value_count)) random_state = no_value;
+        begin_node_anew();
         graph.equalities = dimensions->equalities();
         continue;
       }
@@ -224,9 +232,13 @@ std::optional<FoldedDims> Builder::fold_sizes(const OpDef& op, const std::vector
   return folded && !folded->elements.empty() ? folded : std::nullopt;
 }
 
-Expr Builder::new_number(DimensionBounds bounds) {
+Expr Builder::number(const std::string& what, DimensionBounds bounds) {
   check(import_.dimensions != nullptr, "import: numbers that a run reads are dimensions");
-  return import_.dimensions->number(node_.name + "." + std::to_string(import_.items[node_.name]++), bounds);
+  return import_.dimensions->number(node_.name + "." + what, bounds);
+}
+
+Expr Builder::new_number(DimensionBounds bounds) {
+  return number(std::to_string(import_.items[node_.name]++), bounds);
 }
 
 Expr Builder::emit_item(ValueId x, DimensionBounds bounds) {

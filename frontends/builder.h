@@ -123,6 +123,8 @@ class Builder {
   // An integer that a run finds to be this, or ends.
   void emit_required(ValueId x, int64_t number);
   Expr new_number(DimensionBounds bounds);  // that an item of this node is to read
+  // A number of the run that the node calls so.
+  Expr number(const std::string& what, DimensionBounds bounds);
   std::vector<Expr> emit_items(ValueId x, DimensionBounds bounds = {0});
   // Numbers of which some depend on open dimensions.
   ValueId emit_sizes(std::vector<Expr> values, const Shape& shape);

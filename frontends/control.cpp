@@ -125,39 +125,46 @@ namespace {
 
 constexpr int64_t most_kept = int64_t{1} << 24;  // steps of a loop that keeps something of each
 
-// By carried value and dimension, how much larger it is after each step.
-using Growth = std::vector<std::vector<Expr>>;
+// What steps do to a size of a carried value: nothing, or make it larger by as much each time, or something that they
+// decide themselves: then it is a number of the run.
+struct Change {
+  Expr more = 0;
+  bool is_decided = false;
+};
+using Changes = std::vector<std::vector<Change>>;  // by carried value and dimension
 
-// What the types before a step, which grow so, and those after it say of the growth: the same where it is right.
-Growth growth_of(const Builder& b, const Region& region, const Var& step, const std::vector<ValueId>& before,
-                 const std::vector<ValueId>& after, const Growth& assumed) {
-  Growth found;
+bool grows(const std::vector<Change>& changes) {
+  return std::ranges::any_of(changes, [](const Change& change) { return !is_const_int(change.more, 0); });
+}
+
+// What the types before a step, which change so, and those after it say of the changes.  The same: they are right.
+// `is_asked`: nothing is known of them.
+bool learn_changes(const Builder& b, const Region& region, const Var& step, const std::vector<ValueId>& before,
+                   const std::vector<ValueId>& after, bool is_asked, Changes& changes) {
+  bool are_right = true;
   for (size_t i = 0; i < after.size(); ++i) {
     const TensorType &x = b.type(before[i]), &y = b.type(after[i]);
-    const std::string both = to_string(x) + " before and " + to_string(y) + " after a step";
-    if (x.dtype != y.dtype || x.rank() != y.rank()) b.refuse("a value that is " + both);
-    found.emplace_back(x.rank(), Expr(0));
-    const bool is_asked = assumed.empty();
+    if (x.dtype != y.dtype || x.rank() != y.rank())
+      b.refuse("a value that is " + to_string(x) + " before and " + to_string(y) + " after a step");
     for (int d = 0; d < x.rank(); ++d) {
+      Change& change = changes[i][d];
       const Expr before_next = simplify(substitute(x.shape[d], {{step, Expr(step) + 1}}));
+      if (change.is_decided || is_known_equal(before_next, y.shape[d])) continue;
       const Expr more = simplify(y.shape[d] - x.shape[d]);
-      const bool is_constant = is_known_equal(before_next, y.shape[d]);
-      found[i][d] = is_constant ? (is_asked ? Expr(0) : assumed[i][d]) : more;
-      if (is_constant) continue;
-      const bool is_growth = as_int(more) ? *as_int(more) > 0 : region.is_known_outside(more) && can_prove(more >= 0);
-      const bool may_be_equal = !as_int(more) && as_int(x.shape[d]).has_value() == as_int(y.shape[d]).has_value();
-      if (is_asked && is_growth) continue;
-      // Sizes that only a run knows may be the same, which the loop demands.
-      if (may_be_equal && (is_asked || is_const_int(assumed[i][d], 0))) {
-        found[i][d] = Expr(0);
-        continue;
+      const bool is_outside = region.is_known_outside(more);
+      const bool is_growth = as_int(more) ? *as_int(more) > 0 : is_outside && can_prove(more >= 0);
+      if (is_asked && is_growth) {
+        change.more = more;
+      } else if (is_outside && !as_int(more) && !as_int(x.shape[d]) && !as_int(y.shape[d]) &&
+                 is_const_int(change.more, 0)) {
+        continue;  // sizes that inputs say may be the same, which the loop demands
+      } else {
+        change = {Expr(0), true};
       }
-      b.refuse("a value that " + std::string(as_int(more).value_or(1) < 0 ? "shrinks" : "grows") +
-               " by more than a number that is known before the loop: " + both +
-               "; begin with as much as it can become, and write into it");
+      are_right = false;
     }
   }
-  return found;
+  return are_right;
 }
 
 // A variable for the steps that a loop has done.  Nothing is learned of it, since its bounds are not checked in a run.
@@ -168,8 +175,16 @@ Var new_count(const Graph& graph, const Expr& steps) {
   return dimension(name, {0, bounds_of(steps).high.value_or(DimensionBounds{}.high)});
 }
 
-bool grows(const std::vector<Expr>& growth) {
-  return std::any_of(growth.begin(), growth.end(), [](const Expr& more) { return !is_const_int(more, 0); });
+bool is_symbol(const Graph& graph, const Var& var) {
+  return std::ranges::find(graph.symbols, var) != graph.symbols.end();
+}
+
+// Numbers of the run for sizes of the value, each before a step or behind the loop.
+std::vector<Expr> numbers_for(Builder& b, size_t value, int rank, const std::string& suffix) {
+  std::vector<Expr> numbers;
+  for (int d = 0; d < rank; ++d)
+    numbers.push_back(b.number(std::to_string(value) + "." + std::to_string(d) + suffix, {0}));
+  return numbers;
 }
 
 }  // namespace
@@ -180,27 +195,41 @@ std::vector<ValueId> emit_loop(
     const std::function<LoopStep(Region&, const Var& step, const std::vector<ValueId>&)>& body) {
   Import& import = b.import();
   const auto at_first = std::tuple(import.nodes, import.operators, import.items, import.random_nodes);
-  Growth growth;  // empty: nothing is known of it
+  std::vector<TensorType> first;
+  std::vector<std::vector<Expr>> numbers;  // which are known before what steps read
+  Changes changes;
+  for (size_t i = 0; i < carried.size(); ++i) {
+    first.push_back(b.type(carried[i]));
+    numbers.push_back(numbers_for(b, i, first[i].rank(), ""));
+    changes.emplace_back(first[i].rank());
+  }
   LoopStep after;
   Region::Result result;
-  bool is_growing = false;
-  for (bool is_found = false; !is_found;) {
+  std::vector<std::pair<size_t, int>> decided;  // by symbol: the value and the dimension that it is
+  for (bool is_found = false, is_asked = true; !is_found; is_asked = false) {
     std::tie(import.nodes, import.operators, import.items, import.random_nodes) = at_first;
     Region region(import);
+    decided.clear();
+    for (size_t i = 0; i < carried.size(); ++i)
+      for (int d = 0; d < first[i].rank(); ++d)
+        if (changes[i][d].is_decided && !region.is_known_outside(numbers[i][d]) &&
+            numbers[i][d].kind() == NodeKind::Var && !is_symbol(import.graph, Var::of(numbers[i][d]))) {
+          region.add_symbol(Var::of(numbers[i][d]));
+          decided.emplace_back(i, d);
+        }
     const Var step = region.add_step(steps);
     std::vector<ValueId> before, outputs;
     for (size_t i = 0; i < carried.size(); ++i) {
-      const Value& value = region.outside(carried[i]);
-      TensorType type = value.type;
-      for (int d = 0; d < type.rank() && i < growth.size(); ++d)
-        if (!is_const_int(growth[i][d], 0)) type.shape[d] = simplify(type.shape[d] + step * growth[i][d]);
-      before.push_back(region.add_input(value.name, type));
+      TensorType type = first[i];
+      for (int d = 0; d < type.rank(); ++d) {
+        const Change& change = changes[i][d];
+        if (change.is_decided) type.shape[d] = numbers[i][d];
+        if (!is_const_int(change.more, 0)) type.shape[d] = simplify(type.shape[d] + step * change.more);
+      }
+      before.push_back(region.add_input(region.outside(carried[i]).name, type));
     }
     after = body(region, step, before);
-    const Growth next = growth_of(b, region, step, before, after.carried, growth);
-    is_growing = std::any_of(next.begin(), next.end(), grows);
-    is_found = !growth.empty() || !is_growing;
-    growth = next;
+    is_found = learn_changes(b, region, step, before, after.carried, is_asked, changes);
     if (!is_found) continue;
     region.keep_inputs(after.carried.size());
     if (after.condition != no_value) outputs.push_back(after.condition);
@@ -208,6 +237,7 @@ std::vector<ValueId> emit_loop(
     outputs.insert(outputs.end(), after.kept.begin(), after.kept.end());
     result = region.finish(outputs);
   }
+  const bool is_growing = std::any_of(changes.begin(), changes.end(), grows);
   carried.resize(after.carried.size());
   const bool is_ended = after.condition != no_value, is_counted = is_ended && (is_growing || !after.kept.empty());
   if (as_int(steps).value_or(0) > most_kept && !after.kept.empty())
@@ -219,12 +249,15 @@ std::vector<ValueId> emit_loop(
   inputs.insert(inputs.end(), result.captured.begin(), result.captured.end());
   std::vector<Expr> done;
   if (is_counted) done.push_back(new_count(import.graph, steps));
+  std::vector<Expr> sizes;
+  for (const auto& [value, d] : decided) sizes.push_back(numbers_for(b, value, first[value].rank(), ".last")[d]);
   std::vector<Graph> regions;
   regions.push_back(std::move(result.graph));
   std::vector<ValueId> results = b.emit_control("loop", std::move(inputs),
                                                 attributes_of({{"steps", std::vector<Expr>{steps}},
                                                                {"carried", static_cast<int64_t>(carried.size())},
                                                                {"done", done},
+                                                               {"sizes", sizes},
                                                                {"reversed", reversed}}),
                                                 std::move(regions));
   if (!is_counted || results.size() == carried.size()) return results;

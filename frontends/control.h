@@ -25,7 +25,10 @@ class Region {
   void enter() { swap(); }
   // The region's graph, when it is left.
   const Graph& inside() const { return graph_; }
+  // The graph before, while it is entered.
+  const Graph& around() const { return graph_; }
 
+  void add_symbol(const Var& symbol) { import_.graph.symbols.push_back(symbol); }
   // A symbol of the region: 0 … count - 1.
   Var add_step(const Expr& count);
   ValueId add_input(const std::string& name, const TensorType& type);
@@ -70,8 +73,8 @@ struct LoopStep {
 };
 // `body`: emits a step, whose number is the symbol, in the region.  `condition`: bool[] or no_value.  `reversed`: that
 // the last step's part comes first in what is kept, by position; empty: of none.  Results: the carried values, then
-// what was kept of the steps that were done.  Carried values may grow by as much in each step, which is found by
-// running the body more than once.
+// what was kept of the steps that were done.  Sizes of carried values may grow by as much in each step, or change as
+// the step or data decide, which is found by running the body more than once.
 std::vector<ValueId> emit_loop(
     Builder& b, const Expr& steps, ValueId condition, std::vector<ValueId> carried,
     const std::vector<int64_t>& reversed,

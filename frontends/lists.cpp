@@ -34,7 +34,7 @@ ValueId Lists::map(ValueId id, const std::function<ValueId(ValueId)>& f) {
 bool Lists::is_alike(ValueId a, ValueId b) const {
   if (!is_list(a) || !is_list(b)) return is_list(a) == is_list(b);
   const List &x = (*this)[a], &y = (*this)[b];
-  return x.kind == y.kind && x.axis == y.axis &&
+  return x.kind == y.kind && x.axis == y.axis && x.rank == y.rank &&
          std::equal(x.values.begin(), x.values.end(), y.values.begin(), y.values.end(),
                     [&](ValueId v, ValueId w) { return is_alike(v, w); });
 }

@@ -23,10 +23,11 @@ inline bool is_list(ValueId id) {
 
 struct List {
   ListKind kind = ListKind::sequence;
-  // Of a sequence: its tensors, or the one or two of what is packed or stacked.  Of an optional value: nothing, or what
-  // is there, a tensor or a sequence; or a truth, bool[], and what is there where it holds.
+  // Of a sequence: its tensors, or the one or two of what is packed, stacked or ragged.  Of an optional value: nothing,
+  // or what is there, a tensor or a sequence; or a truth, bool[], and what is there where it holds.
   std::vector<ValueId> values;
-  int axis = 0;  // of what is packed or stacked
+  int axis = 0;  // of what is packed or stacked; of what is ragged: the least rank of its parts
+  int rank = 0;  // of what is ragged: the most
 
   bool is_sequence() const { return kind != ListKind::optional; }
   bool is_decided() const { return kind == ListKind::optional && values.size() == 2; }  // by a run

@@ -104,6 +104,12 @@ Expr OpenDimensions::value_of(const std::string& wanted, DimensionBounds bounds,
     while (std::any_of(entries_.begin(), entries_.end(), is_taken)) name += "_";
     found = entries_.insert(entries_.end(), {wanted, source, tw::dimension(name, bounds), Expr(), ""});
   }
+  // A step of a loop that is imported again, with sizes that grow, may read more.
+  if (source == Source::run && found->node.empty() && bounds != dimension_bounds(found->var)) {
+    const Var other = tw::dimension(found->var.name(), bounds);
+    replace(found->var, other);
+    found->var = other;
+  }
   const Expr value = found->value.is_defined() ? found->value : Expr(found->var);
   for (const Var& var : free_vars(value)) {
     if (std::find(symbols.begin(), symbols.end(), var) == symbols.end()) symbols.push_back(var);
@@ -207,7 +213,8 @@ bool OpenDimensions::set(const Var& var, const Expr& value, const std::string& n
   const bool is_within = can_prove(value >= Expr(bounds.low)) &&
                          (bounds.high == DimensionBounds{}.high || can_prove(value <= Expr(bounds.high)));
   if (!entry || entry->value.is_defined() || !is_within) return false;
-  if (entry->source == Source::inputs && last_read(value) > 0) return false;  // it is there first
+  const size_t own = entry->source == Source::inputs ? 0 : static_cast<size_t>(entry - entries_.data());
+  if (last_read(value) > own) return false;  // it is there first
   replace(var, value);
   entry->value = value;
   entry->node = node;

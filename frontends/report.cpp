@@ -9,6 +9,7 @@
 #include "relay_ir/text/printer.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/dimension.h"
+#include "tensor_ir/match.h"
 #include "tensor_ir/text/printer.h"
 #include "tensor_ir/text/syntax.h"
 
@@ -114,13 +115,18 @@ struct Parameters {
   }
 };
 
-// Of what a loop carries, what is larger from step to step.
+// Of what a loop carries, what is of another size from step to step.
 std::string grown_text(const Graph& graph, const Node& loop) {
   const Graph& region = loop.regions[0];
+  std::vector<Var> numbers{region.symbols.back()};
+  for (const LoopSize& size : sizes_of(loop)) numbers.push_back(size.within);
   std::string text;
   for (size_t i = 0; i < carried_by(loop); ++i) {
     const TensorType& type = region.values[region.inputs[i]].type;
-    if (type_at_step(type, region.symbols.back(), 0) == type) continue;
+    const auto changes = [&](const Expr& dim) {
+      return std::ranges::any_of(numbers, [&](const Var& var) { return uses_var(dim, var); });
+    };
+    if (std::ranges::none_of(type.shape, changes)) continue;
     text += (text.empty() ? "; what grows: " : ", ") + in_quotes(graph.values[loop.outputs[i]].name) + " " +
             to_string(type);
   }

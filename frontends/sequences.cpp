@@ -20,149 +20,17 @@ const List& list_of(Builder& b, ValueId id) {
   return b.import().lists[id];
 }
 
-// The only axis along which they differ; nothing: they are of one shape.
-std::optional<int> axis_of_differences(const Builder& b, const std::vector<TensorType>& types) {
-  std::optional<int> axis;
-  for (const TensorType& type : types) {
-    if (type.rank() != types[0].rank()) b.refuse("tensors of different ranks, in a sequence whose length a run says");
-    for (int d = 0; d < type.rank(); ++d) {
-      if (is_same_dim(type.shape[d], types[0].shape[d])) continue;
-      if (axis.value_or(d) != d)
-        b.refuse("tensors that differ in more than one dimension, in a sequence whose length or places a run says");
-      axis = d;
-    }
-  }
-  return axis;
-}
-
 std::vector<TensorType> types_of(const Builder& b, const std::vector<ValueId>& ids) {
   std::vector<TensorType> types;
   for (const ValueId id : ids) types.push_back(b.type(id));
   return types;
 }
 
-// Of what is stacked or packed: of its parts; along the axis of those that are packed it is the whole's.
-TensorType part_type(const TensorType& whole, const List& list) {
-  TensorType type = whole;
-  if (list.kind == ListKind::stacked) type.shape.erase(type.shape.begin() + list.axis);
-  return type;
-}
-
-// A sequence that is one tensor.
-class Parts {
- public:
-  Parts(Builder& b, const List& list)
-      : b_(b), n_(b), list_(list), whole_(list.values[0]), sizes_(list.values.size() > 1 ? list.values[1] : no_value) {}
-
-  bool is_stacked() const { return list_.kind == ListKind::stacked; }
-  int axis() const { return list_.axis; }
-  ValueId whole() const { return whole_; }
-  const Expr& extent() const { return b_.type(whole_).shape[axis()]; }
-  Expr length() const { return is_stacked() ? extent() : b_.type(sizes_).shape[0]; }
-
-  Expr place(const Position& position) {
-    if (position.known) return *position.known < 0 ? simplify(length() + *position.known) : Expr(*position.known);
-    const ValueId at = emit_reshape(b_, emit_cast(b_, position.computed, i64), {});
-    const ValueId from_end = n_("add", at, n_.size(length()));
-    return b_.emit_item(n_.where(n_("less", at, n_.number(0)), from_end, at), {0});
-  }
-
-  ValueId at(const Expr& place) {
-    if (is_stacked()) return emit_without_axis(b_, emit_slice(b_, whole_, axis(), place, Expr(1)), axis());
-    return emit_slice(b_, whole_, axis(), cut(place), size(place));
-  }
-
-  ValueId insert(const Expr& place, ValueId x) {
-    const Expr begin = cut(place);
-    if (is_stacked()) x = emit_new_axis(b_, x, axis());
-    return with(inserted(whole_, axis(), begin, x),
-                is_stacked() ? no_value : inserted(sizes_, 0, place, b_.emit_sizes({b_.type(x).shape[axis()]}, {1})));
-  }
-
-  ValueId erase(const Expr& place) {
-    const Expr begin = cut(place);
-    if (!is_stacked()) return with(erased(whole_, axis(), begin, size(place)), erased(sizes_, 0, place, Expr(1)));
-    emit_slice(b_, whole_, axis(), place, Expr(1));  // there is one
-    return with(erased(whole_, axis(), begin, Expr(1)), no_value);
-  }
-
-  // All of one shape, or the run ends.
-  ValueId stacked() {
-    if (is_stacked()) return moved(whole_, axis(), 0);
-    const ValueId largest =
-        emit_reduce(b_, "reduce_max", emit_concat(b_, {emit_ints(b_, {0}, {1}, i64), sizes_}, 0), {0}, false);
-    const Expr size = b_.emit_item(largest, {0});
-    std::vector<Expr> shape = b_.type(whole_).shape;
-    shape[axis()] = length();
-    shape.insert(shape.begin() + axis() + 1, size);
-    return moved(emit_reshape_open(b_, whole_, shape), axis(), 0);
-  }
-
-  // Along that axis of the parts.
-  List packed(int along) {
-    if (!is_stacked() && along == axis()) return list_;
-    const ValueId stack = stacked();
-    std::vector<Expr> shape = b_.type(stack).shape;
-    const ValueId sizes = emit_broadcast_open(b_, b_.emit_sizes({shape[along + 1]}, {1}), {shape[0]});
-    const ValueId beside = moved(stack, 0, along);
-    shape = b_.type(beside).shape;
-    shape[along] = simplify(shape[along] * shape[along + 1]);
-    shape.erase(shape.begin() + along + 1);
-    return {ListKind::packed, {emit_reshape_open(b_, beside, shape), sizes}, along};
-  }
-
- private:
-  // Where the part begins, or the end.
-  Expr cut(const Expr& place) {
-    if (is_stacked() || is_const_int(place, 0)) return place;
-    if (is_same_dim(place, length())) return extent();
-    const ValueId ends = b_.emit("cumulate", {sizes_}, attributes_of({{"axis", int64_t{0}}}));
-    const ValueId cuts = emit_concat(b_, {emit_ints(b_, {0}, {1}, i64), ends}, 0);
-    return b_.emit_item(emit_slice(b_, cuts, 0, place, Expr(1)), {0});
-  }
-  Expr size(const Expr& place) { return b_.emit_item(emit_slice(b_, sizes_, 0, place, Expr(1)), {0}); }
-
-  ValueId with(ValueId whole, ValueId sizes) {
-    std::vector<ValueId> values{whole};
-    if (sizes != no_value) values.push_back(sizes);
-    return b_.import().lists.add({list_.kind, values, axis()});
-  }
-  Expr rest(ValueId x, int axis, const Expr& begin) { return simplify(b_.type(x).shape[axis] - begin); }
-  ValueId inserted(ValueId x, int axis, const Expr& begin, ValueId y) {
-    std::vector<ValueId> all{emit_slice(b_, x, axis, Expr(0), begin), y};
-    if (!is_const_int(rest(x, axis, begin), 0)) all.push_back(emit_slice(b_, x, axis, begin, rest(x, axis, begin)));
-    if (is_const_int(begin, 0)) all.erase(all.begin());
-    return emit_concat(b_, all, axis);
-  }
-  ValueId erased(ValueId x, int axis, const Expr& begin, const Expr& size) {
-    const Expr behind = simplify(begin + size);
-    return emit_concat(
-        b_, {emit_slice(b_, x, axis, Expr(0), begin), emit_slice(b_, x, axis, behind, rest(x, axis, behind))}, axis);
-  }
-  ValueId moved(ValueId x, int from, int to) {
-    std::vector<int64_t> order;
-    for (int d = 0; d < rank_of(b_, x); ++d)
-      if (d != from) order.push_back(d);
-    order.insert(order.begin() + to, from);
-    return emit_transpose(b_, x, order);
-  }
-
-  Builder& b_;
-  Integers n_;
-  List list_;
-  ValueId whole_, sizes_;
-};
-
 // Known tensors as one, together with others that are to go into it.
 List as_one(Builder& b, const std::vector<ValueId>& tensors, std::vector<TensorType> others = {}) {
   if (tensors.empty()) bad_sequence(b, "an empty sequence");
   for (const TensorType& type : types_of(b, tensors)) others.push_back(type);
-  const std::optional<int> axis = axis_of_differences(b, others);
-  if (!axis) return {ListKind::stacked, {emit_stack(b, tensors, 0)}, 0};
-  std::vector<Expr> sizes;
-  for (const ValueId id : tensors) sizes.push_back(b.type(id).shape[*axis]);
-  const auto count = static_cast<int64_t>(sizes.size());
-  return {ListKind::packed, {emit_concat(b, tensors, *axis), b.emit_sizes(sizes, {count})}, *axis};
+  return Parts::of(b, tensors, form_of(others));
 }
 
 bool is_known(const List& list) {
@@ -209,10 +77,6 @@ ValueId emit_sequence_insert(Builder& b, ValueId sequence, ValueId x, const std:
     return emit_sequence(b, list.values);
   }
   if (is_known(list)) list = as_one(b, list.values, {b.type(x)});
-  if (list.kind == ListKind::stacked) {
-    const TensorType own = part_type(b.type(list.values[0]), list);
-    if (const auto axis = axis_of_differences(b, {own, b.type(x)})) list = Parts(b, list).packed(*axis);
-  }
   Parts parts(b, list);
   return parts.insert(position ? parts.place(*position) : parts.length(), x);
 }
@@ -238,7 +102,7 @@ Expr sequence_length(Builder& b, ValueId sequence) {
 ValueId emit_joined(Builder& b, ValueId sequence, int64_t given_axis, bool is_new) {
   const List list = list_of(b, sequence);
   if (list.values.empty()) bad_sequence(b, "an empty sequence");
-  const int rank = part_type(b.type(list.values[0]), list).rank();
+  const int rank = list.kind == ListKind::ragged ? list.rank : part_type(b.type(list.values[0]), list).rank();
   const int axis = rule_axis(b, given_axis, rank + (is_new ? 1 : 0));
   if (is_known(list)) {
     for (const ValueId part : list.values)
@@ -293,36 +157,57 @@ ValueId emit_stacked(Builder& b, ValueId sequence) {
 
 namespace {
 
-// What `unite` looks at: the types of the parts of both, and whether there is a common form.
-struct PartTypes {
-  std::vector<TensorType> types;
-  std::optional<int> axis;  // along which they differ, or are packed
-  bool fits = true;
+// What both of two sequences can be together; nothing: there is no such form.
+class CommonForm {
+ public:
+  explicit CommonForm(const std::function<bool(const Expr&)>& is_fixed) : is_fixed_(is_fixed) {}
 
-  void need(int d) {
-    fits = fits && axis.value_or(d) == d;
-    axis = d;
-  }
   void add(const Lists& lists, const Graph& graph, ValueId id) {
     const List& list = lists[id];
     const size_t count = is_known(list) ? list.values.size() : 1;
-    for (size_t i = 0; i < count; ++i) types.push_back(part_type(graph.values[list.values[i]].type, list));
-    if (list.kind == ListKind::packed) need(list.axis);
-  }
-  void compare() {
-    for (const TensorType& type : types) {
-      fits = fits && type.dtype == types[0].dtype && type.rank() == types[0].rank();
-      for (int d = 0; fits && d < type.rank(); ++d)
-        if (!is_same_dim(type.shape[d], types[0].shape[d]) && axis.value_or(-1) != d) need(d);
+    for (size_t i = 0; i < count; ++i) {
+      const TensorType& type = graph.values[list.values[i]].type;
+      fits_ = fits_ && (dtypes_.empty() || dtypes_[0] == type.dtype);
+      dtypes_.push_back(type.dtype);
+      if (list.kind != ListKind::ragged) types_.push_back(part_type(type, list));
     }
+    if (!is_known(list)) forms_.push_back({list.kind, list.axis, list.kind == ListKind::ragged ? list.rank : -1});
   }
+
+  std::optional<United> form() const {
+    if (!fits_ || dtypes_.empty()) return std::nullopt;
+    PartsForm form = types_.empty() ? PartsForm{ListKind::stacked, 0, -1} : form_of(types_, is_fixed_);
+    for (const PartsForm& other : forms_) form = joined(form, other);
+    TensorType type = types_.empty() ? TensorType{dtypes_[0], {}} : types_[0];
+    return United{.kind = form.kind, .axis = form.axis, .rank = form.rank, .type = std::move(type)};
+  }
+
+ private:
+  static PartsForm joined(const PartsForm& a, const PartsForm& b) {
+    const auto least = [&](const PartsForm& form) { return form.kind == ListKind::ragged ? form.axis : form.rank; };
+    const int rank = std::max(a.rank, b.rank);
+    if (b.kind == ListKind::stacked) return a;
+    if (a.kind == ListKind::stacked && b.kind == ListKind::packed) return {ListKind::packed, b.axis, rank};
+    if (a.kind == b.kind && a.axis == b.axis) return {a.kind, a.axis, rank};
+    const int of_a = least(a), of_b = b.kind == ListKind::ragged ? b.axis : of_a;
+    return {ListKind::ragged, of_a < 0 ? of_b : std::min(of_a, of_b), rank};
+  }
+
+  const std::function<bool(const Expr&)>& is_fixed_;
+  std::vector<TensorType> types_;
+  std::vector<DType> dtypes_;
+  std::vector<PartsForm> forms_;
+  bool fits_ = true;
 };
+
+}  // namespace
 
 United as_it_is(const Lists& lists, const Graph& graph, ValueId id) {
   if (!is_list(id)) return {.kind = {}, .type = graph.values[id].type};
   const List& list = lists[id];
   United form{.kind = list.kind, .is_decided = list.is_decided()};
-  if (list.kind == ListKind::packed) form.axis = list.axis;  // emit_united stacks along axis 0
+  if (list.kind != ListKind::stacked) form.axis = list.axis;  // emit_united stacks along axis 0
+  form.rank = list.rank;
   if (list.is_sequence() && !is_known(list)) form.type = part_type(graph.values[list.values[0]].type, list);
   const size_t first = list.is_decided() ? 1 : 0;
   if (is_known(list) || !list.is_sequence())
@@ -330,9 +215,14 @@ United as_it_is(const Lists& lists, const Graph& graph, ValueId id) {
   return form;
 }
 
-}  // namespace
+bool is_same_form(const United& a, const United& b) {
+  const bool is_ragged = a.kind == ListKind::ragged;
+  return a.kind == b.kind && (a.axis == b.axis || a.kind == ListKind::stacked) && (a.rank == b.rank || !is_ragged) &&
+         a.is_decided == b.is_decided && std::ranges::equal(a.parts, b.parts, is_same_form);
+}
 
-std::optional<United> unite(const Lists& lists, const Graph& of_a, ValueId a, const Graph& of_b, ValueId b) {
+std::optional<United> unite(const Lists& lists, const Graph& of_a, ValueId a, const Graph& of_b, ValueId b,
+                            const std::function<bool(const Expr&)>& is_fixed) {
   if (lists.is_alike(a, b)) return as_it_is(lists, of_a, a);
   if (!is_list(a) || !is_list(b) || lists[a].is_sequence() != lists[b].is_sequence()) return std::nullopt;
   const List &x = lists[a], &y = lists[b];
@@ -343,19 +233,15 @@ std::optional<United> unite(const Lists& lists, const Graph& of_a, ValueId a, co
                                             : as_it_is(lists, of_a, x.values.back()));
       return form;
     }
-    const auto part = unite(lists, of_a, x.values.back(), of_b, y.values.back());
+    const auto part = unite(lists, of_a, x.values.back(), of_b, y.values.back(), is_fixed);
     if (!part) return std::nullopt;
     form.parts.push_back(*part);
     return form;
   }
-  PartTypes parts;
-  parts.add(lists, of_a, a);
-  parts.add(lists, of_b, b);
-  parts.compare();
-  if (!parts.fits || parts.types.empty()) return std::nullopt;
-  return United{.kind = parts.axis ? ListKind::packed : ListKind::stacked,
-                .axis = parts.axis.value_or(0),
-                .type = parts.types[0]};
+  CommonForm form(is_fixed);
+  form.add(lists, of_a, a);
+  form.add(lists, of_b, b);
+  return form.form();
 }
 
 namespace {
@@ -369,6 +255,19 @@ ValueId emit_nothing(Builder& b, TensorType type) {
     if (std::any_of(used.begin(), used.end(), is_unknown)) dim = 0;
   }
   return emit_broadcast_open(b, emit_scalar(b, type.dtype, 0), type.shape);
+}
+
+List no_parts(Builder& b, const PartsForm& form, TensorType type) {
+  if (form.kind == ListKind::ragged)
+    return {form.kind,
+            {emit_nothing(b, {type.dtype, {Expr(0)}}), emit_ints(b, {}, {0, form.rank}, i64)},
+            form.axis,
+            form.rank};
+  if (form.kind == ListKind::stacked) type.shape.insert(type.shape.begin(), Expr(0));
+  type.shape[form.axis] = 0;
+  std::vector<ValueId> values{emit_nothing(b, type)};
+  if (form.kind == ListKind::packed) values.push_back(emit_ints(b, {}, {0}, i64));
+  return {form.kind, values, form.axis};
 }
 
 }  // namespace
@@ -389,24 +288,10 @@ ValueId emit_united(Builder& b, ValueId value, const United& form) {
     for (size_t i = 0; i < values.size(); ++i) values[i] = emit_united(b, values[i], form.parts[i]);
     return b.emit_list(ListKind::sequence, values);
   }
-  if (list.values.empty()) {
-    TensorType none = form.type;
-    if (form.kind == ListKind::stacked) none.shape.insert(none.shape.begin() + form.axis, Expr(0));
-    none.shape[form.axis] = 0;
-    std::vector<ValueId> values{emit_nothing(b, none)};
-    if (form.kind == ListKind::packed) values.push_back(emit_ints(b, {}, {0}, i64));
-    return b.import().lists.add({*form.kind, values, form.axis});
-  }
-  if (form.kind == ListKind::packed && is_known(list)) {
-    std::vector<Expr> sizes;
-    for (const ValueId id : list.values) sizes.push_back(b.type(id).shape[form.axis]);
-    const auto count = static_cast<int64_t>(sizes.size());
-    return b.import().lists.add(
-        {ListKind::packed, {emit_concat(b, list.values, form.axis), b.emit_sizes(sizes, {count})}, form.axis});
-  }
-  Parts parts = parts_of(b, list);
-  if (form.kind == ListKind::packed) return b.import().lists.add(parts.packed(form.axis));
-  return b.import().lists.add({ListKind::stacked, {parts.stacked()}, 0});
+  const PartsForm as{*form.kind, form.axis, form.rank};
+  if (list.values.empty()) return b.import().lists.add(no_parts(b, as, form.type));
+  if (is_known(list)) return b.import().lists.add(Parts::of(b, list.values, as));
+  return b.import().lists.add(Parts(b, list).in(as));
 }
 
 }  // namespace tw::frontends

@@ -41,8 +41,7 @@ void require_equalities(const Graph& graph, const Substitution& symbols) {
   }
 }
 
-void read_item(const Node& node, int64_t number, Substitution& symbols) {
-  const Expr& wanted = number_of(node);
+void read_number(const Node& node, const Expr& wanted, int64_t number, Substitution& symbols) {
   const bool is_new = wanted.kind() == NodeKind::Var && !symbols.count(Var::of(wanted));
   const DimensionBounds bounds = is_new ? dimension_bounds(Var::of(wanted)) : DimensionBounds();
   if (number < bounds.low || number > bounds.high || (!is_new && number_of(wanted, symbols) != number))
@@ -88,6 +87,8 @@ std::vector<NDArray> run_loop(const Node& node, const std::vector<NDArray>& argu
   for (const Expr& done : node.attributes.get_dims("done"))
     symbols[Var::of(done)] = Expr(static_cast<int64_t>(kept.size()));
   std::vector<NDArray> outputs(inputs.begin(), inputs.begin() + carried);
+  for (const LoopSize& size : sizes_of(node))
+    read_number(node, size.behind, outputs[size.value].shape()[size.axis], symbols);
   const size_t first = static_cast<size_t>(carried) + (has_condition ? 1 : 0);
   for (size_t i = first; i < region.outputs.size(); ++i) {
     const TensorType& type = region.values[region.outputs[i]].type;
@@ -137,13 +138,14 @@ std::vector<NDArray> evaluate_values(const Graph& graph, const std::vector<NDArr
     std::vector<NDArray> arguments;
     for (const ValueId id : node.inputs) arguments.push_back(id == no_value ? NDArray() : values[id]);
     if (is_item(node)) {
-      read_item(node, arguments[0].get_int(0), symbols);
+      read_number(node, number_of(node), arguments[0].get_int(0), symbols);
       require_equalities(graph, symbols);
       continue;
     }
     const auto results = run_node(node, arguments, symbols);
     for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = results[i];
     if (is_branch(node)) note_sizes(graph, node, results, symbols);
+    if (is_loop(node)) require_equalities(graph, symbols);
   }
   return values;
 }

@@ -126,9 +126,46 @@ Expr done_by(const Node& loop) {
   return done.empty() ? simplify(max(steps_of(loop), Expr(0))) : done[0];
 }
 
-TensorType type_at_step(TensorType type, const Var& number, const Expr& step) {
+std::vector<LoopSize> sizes_of(const Graph& region, const NodeAttributes& loop) {
+  const std::vector<Expr>& behind = loop.get_dims("sizes");
+  const auto carried = static_cast<size_t>(loop.get_int("carried"));
+  std::vector<LoopSize> sizes;
+  for (size_t k = 0; k < behind.size(); ++k) {
+    LoopSize size{region.symbols[region.symbols.size() - 1 - behind.size() + k], behind[k]};
+    bool is_found = false;
+    for (size_t i = 0; i < carried && !is_found; ++i) {
+      const std::vector<Expr>& shape = region.values[region.inputs[i]].type.shape;
+      const auto at = std::ranges::find_if(shape, [&](const Expr& dim) { return dim.is_same(size.within); });
+      is_found = at != shape.end();
+      if (is_found) size.value = i, size.axis = static_cast<size_t>(at - shape.begin());
+    }
+    if (!is_found)
+      throw Error(ErrorCode::shape, "loop: `" + size.within.name() + "` is the size of nothing that it carries");
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+std::vector<LoopSize> sizes_of(const Node& loop) {
+  return sizes_of(loop.regions[0], loop.attributes);
+}
+
+const Expr& size_before(const Graph& around, const Node& loop, const LoopSize& size) {
+  return around.values[loop.inputs[1 + size.value]].type.shape[size.axis];
+}
+
+const Expr& size_after(const Node& loop, const LoopSize& size) {
+  const Graph& region = loop.regions[0];
+  const size_t first = condition_of(loop) == no_value ? 0 : 1;
+  return region.values[region.outputs[first + size.value]].type.shape[size.axis];
+}
+
+TensorType type_with(TensorType type, const Substitution& numbers) {
+  const auto is_of_them = [&](const Expr& dim) {
+    return std::ranges::any_of(numbers, [&](const auto& number) { return uses_var(dim, number.first); });
+  };
   for (Expr& dim : type.shape)
-    if (uses_var(dim, number)) dim = simplify(substitute(dim, {{number, step}}));
+    if (is_of_them(dim)) dim = simplify(substitute(dim, numbers));
   return type;
 }
 
@@ -142,8 +179,11 @@ const Expr& number_of(const Node& item) {
 std::vector<Var> numbers_read_by(const Graph& graph, const Node& node) {
   if (is_item(node) && number_of(node).kind() == NodeKind::Var) return {Var::of(number_of(node))};
   std::vector<Var> numbers;
-  if (is_loop(node))
+  if (is_loop(node)) {
     for (const Expr& done : node.attributes.get_dims("done")) numbers.push_back(Var::of(done));
+    for (const Expr& size : node.attributes.get_dims("sizes"))
+      if (size.kind() == NodeKind::Var) numbers.push_back(Var::of(size));
+  }
   if (!is_branch(node)) return numbers;
   for (const ValueId id : node.outputs) {
     for (const Expr& dim : graph.values[id].type.shape) {

@@ -24,6 +24,7 @@
 #include "runtime/plan/list_info.h"
 #include "schedule/decisions.h"
 #include "tensor_ir/ir.h"
+#include "tensor_ir/match.h"
 
 namespace tw::relay {
 
@@ -108,8 +109,22 @@ size_t carried_by(const Node& loop);
 const Expr& steps_of(const Node& loop);  // at most
 // How many were done: a variable that is known from the loop on, where it says so, or all.
 Expr done_by(const Node& loop);
-// The type of a value that a loop carries, which may grow with the number of the step: before this one.
-TensorType type_at_step(TensorType type, const Var& number, const Expr& step);
+// A size of what a loop carries that each step may change: the first of the carried values whose size along the axis is
+// this symbol of the region, and what it is behind the loop.
+struct LoopSize {
+  Var within;
+  Expr behind;
+  size_t value = 0;
+  size_t axis = 0;
+};
+// Error(shape): one is the size of nothing that is carried.
+std::vector<LoopSize> sizes_of(const Graph& region, const NodeAttributes& loop);
+std::vector<LoopSize> sizes_of(const Node& loop);
+// …before the first step, and after one in terms of the region's numbers.
+const Expr& size_before(const Graph& around, const Node& loop, const LoopSize& size);
+const Expr& size_after(const Node& loop, const LoopSize& size);
+// The type of a value that a loop carries, with numbers of its region replaced.
+TensorType type_with(TensorType type, const Substitution& numbers);
 // Of the node that reads a number: what it is from there on, a variable of its own or what it has to be equal to.
 bool is_item(const Node& node);
 const Expr& number_of(const Node& item);

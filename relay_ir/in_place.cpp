@@ -24,17 +24,21 @@ Stmt loops_over(const std::vector<Expr>& extents, const std::function<Stmt(const
 }
 
 bool is_in_place(const Node& node) {
-  return node.op->facts.update && decided(node.decisions, "in_place") != 0;
+  return decided(node.decisions, "in_place") != 0;
+}
+
+bool overwrites(const Node& node) {
+  return node.op->facts.update && is_in_place(node);
 }
 
 void order_groups(const Graph& graph, std::vector<Group>& groups) {
-  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_in_place)) return;
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), overwrites)) return;
   const std::vector<ValueId> seen = viewed_values(graph);  // an updated value is one of its own
   std::unordered_map<ValueId, size_t> made_by, overwritten_by;
   for (size_t g = 0; g < groups.size(); ++g) {
     for (const ValueId id : groups[g].outputs) made_by[seen[id]] = g;
     for (const int node : groups[g].nodes) {
-      if (is_in_place(graph.nodes[node])) overwritten_by[seen[graph.nodes[node].inputs[0]]] = g;
+      if (overwrites(graph.nodes[node])) overwritten_by[seen[graph.nodes[node].inputs[0]]] = g;
     }
   }
   std::vector<std::vector<size_t>> after(groups.size());

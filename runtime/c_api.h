@@ -43,6 +43,8 @@ TW_API int tw_output(const tw_executable* executable, int32_t index, tw_tensor* 
  *   "sequence"  these tensors: of `y`, y.0, y.1 …
  *   "packed"    y, and y.sizes, i64[n]: the sizes of its n parts, which follow one another along the axis
  *   "stacked"   y: its parts along the axis, without that axis
+ *   "ragged"    y, the elements of all parts one after the other, and y.shapes, i64[n, rank]: the sizes of each part,
+ *               -1 where it has no such axis
  *   "optional"  y.present, a bool[]: whether there is something; then that, `y` or, in the list of this name that
  *               comes next, the tensors of a sequence.  With no tensor at all there is nothing. */
 typedef struct tw_list {

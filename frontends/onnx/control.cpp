@@ -92,7 +92,7 @@ bool unite_lists(Branches& branches, Context& context) {
   std::vector<United> forms;
   for (size_t i = 0; i < count; ++i) {
     const auto form = unite(lists, branches.regions[0]->inside(), branches.results[0][i], branches.regions[1]->inside(),
-                            branches.results[1][i]);
+                            branches.results[1][i], [](const Expr&) { return true; });
     if (!form) return false;
     forms.push_back(*form);
   }
@@ -150,18 +150,29 @@ void require_tensors(const std::vector<ValueId>& results, Context& context) {
     context.refuse("sequences or optional values as results of a step");
 }
 
-// Sequences grow in the steps of a loop, which are then steps of the import: how many there are is known.
+// Whether a step says, as it is imported, that there is another one: as far as the first one tells.
+bool is_counted(Context& context, const std::string& name, const Surroundings& around, const Graph& graph,
+                const std::vector<ValueId>& carried) {
+  Import& import = context.import();
+  const auto at_first = std::tuple(import.nodes, import.operators, import.items);
+  Region tried(import);
+  std::vector<ValueId> inputs{emit_scalar(context, i64, 0), emit_scalar(context, boolean, 1)};
+  for (const ValueId id : carried) inputs.push_back(tried.capture(id));
+  const std::vector<ValueId> results = around.add_graph(graph, name + "/0", &tried, inputs);
+  require_tensors({results.front()}, context);
+  const Expr truth = context.known_truth(results[0]);
+  std::tie(import.nodes, import.operators, import.items) = at_first;
+  return truth.is_defined() && as_int(truth).has_value();
+}
+
+constexpr int64_t most_unrolled = 1024;  // steps
+
+// Sequences grow in the steps of a loop, which are then steps of the import.
 std::vector<ValueId> unroll_loop(Context& context, const std::string& name, const Surroundings& around,
-                                 const Graph& graph, const Expr& steps) {
-  constexpr int64_t most_steps = 1024;
-  const auto count = as_int(steps);
-  if (!count) context.refuse("sequences that grow in as many steps as a run says");
-  std::vector<ValueId> carried;
-  for (size_t i = 2; i < context.input_count(); ++i) carried.push_back(context.input_or_list(i));
+                                 const Graph& graph, int64_t count, std::vector<ValueId> carried) {
   std::vector<std::vector<ValueId>> kept(graph.outputs.size() - 1 - carried.size());
   bool goes_on = true;
-  for (int64_t step = 0; goes_on && step < *count; ++step) {
-    if (step == most_steps) context.refuse("sequences that grow in more than " + std::to_string(most_steps) + " steps");
+  for (int64_t step = 0; goes_on && step < count; ++step) {
     std::vector<ValueId> inputs{emit_scalar(context, i64, static_cast<double>(step)), emit_scalar(context, boolean, 1)};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     const std::vector<ValueId> results = around.add_graph(graph, name + "/" + std::to_string(step), nullptr, inputs);
@@ -240,6 +251,58 @@ std::vector<ValueId> import_sequence_map(Context& context, const std::string& na
   return sequences;
 }
 
+// What steps carry, where that may be lists: in forms that serve what is there before the first step and what each of
+// them gives.
+class CarriedValues {
+ public:
+  struct OtherForms {};  // are needed than a step was given
+
+  CarriedValues(Context& context, std::vector<ValueId> first)
+      : context_(context), import_(context.import()), given_(first), first_(std::move(first)) {
+    for (const ValueId id : first_) forms_.push_back(as_it_is(import_.lists, import_.graph, id));
+  }
+
+  std::vector<ValueId> first_tensors() const { return import_.lists.tensors(first_); }
+  // What these tensors are, which come in the order of those.
+  std::vector<ValueId> made_of(const std::vector<ValueId>& tensors) {
+    size_t next = 0;
+    std::vector<ValueId> values;
+    for (const ValueId id : first_) values.push_back(import_.lists.map(id, [&](ValueId) { return tensors[next++]; }));
+    return values;
+  }
+  // What a step gives, in the region.
+  std::vector<ValueId> tensors_after(const Region& region, std::vector<ValueId> results) {
+    Lists& lists = import_.lists;
+    std::vector<United> forms;
+    for (size_t i = 0; i < results.size(); ++i) {
+      // A body's type may say optional of what it takes alone.
+      const bool is_content = !is_list(results[i]) || lists[results[i]].is_sequence();
+      if (forms_[i].kind == ListKind::optional && is_content)
+        results[i] = context_.emit_list(ListKind::optional, {results[i]});
+      const auto form = unite(lists, region.around(), first_[i], import_.graph, results[i],
+                              [&](const Expr& size) { return region.is_known_outside(size); });
+      if (!form) context_.refuse("a step that gives another kind of value than it is given");
+      forms.push_back(*form);
+    }
+    if (!std::ranges::equal(forms, forms_, is_same_form)) {
+      forms_ = std::move(forms);
+      throw OtherForms();
+    }
+    for (size_t i = 0; i < results.size(); ++i) results[i] = emit_united(context_, results[i], forms[i]);
+    return lists.tensors(results);
+  }
+  // What is there before the first step, in the forms that were found.
+  void begin_anew() {
+    for (size_t i = 0; i < first_.size(); ++i) first_[i] = emit_united(context_, given_[i], forms_[i]);
+  }
+
+ private:
+  Context& context_;
+  Import& import_;
+  std::vector<ValueId> given_, first_;
+  std::vector<United> forms_;
+};
+
 // As many steps as are known, or as there can be: then a condition ends the loop.
 std::vector<ValueId> import_loop(Context& context, const std::string& name, const Surroundings& around) {
   const Graph& graph = context.attribute_graph("body");
@@ -256,27 +319,47 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
     if (known && *known == 0) steps = 0;
     condition = known ? no_value : emit_reshape(context, condition, {});
   }
-  std::vector<ValueId> carried;
-  for (size_t i = 0; i < carried_count; ++i) carried.push_back(context.input_or_list(2 + i));
-  if (std::any_of(carried.begin(), carried.end(), is_list)) {
-    if (condition != no_value) context.refuse("sequences that grow while a condition of the run holds");
-    return unroll_loop(context, name, around, graph, simplify(steps));
+  steps = simplify(steps);
+  std::vector<ValueId> first;
+  for (size_t i = 0; i < carried_count; ++i) first.push_back(context.input_or_list(2 + i));
+  const auto known = as_int(steps);
+  if (std::ranges::any_of(first, is_list) && known.value_or(most_unrolled + 1) <= most_unrolled &&
+      condition == no_value && (*known == 0 || is_counted(context, name, around, graph, first)))
+    return unroll_loop(context, name, around, graph, *known, first);
+  CarriedValues carried(context, first);
+  const auto body = [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
+    std::vector<ValueId> inputs{context.emit_sizes({step}, {}), emit_scalar(context, boolean, 1)};
+    const std::vector<ValueId> given = carried.made_of(before);
+    inputs.insert(inputs.end(), given.begin(), given.end());
+    const std::vector<ValueId> results = around.add_graph(graph, name, &region, inputs);
+    const auto kept = results.begin() + 1 + static_cast<ptrdiff_t>(carried_count);
+    LoopStep after;
+    after.kept.assign(kept, results.end());
+    require_tensors({results[0]}, context);
+    require_tensors(after.kept, context);
+    const Expr truth = context.known_truth(results[0]);
+    const bool goes_on = truth.is_defined() && as_int(truth).value_or(0) != 0;
+    if (!goes_on) after.condition = emit_reshape(context, results[0], {});
+    if (goes_on && condition != no_value) after.condition = emit_scalar(context, boolean, 1);
+    after.carried = carried.tensors_after(region, {results.begin() + 1, kept});
+    return after;
+  };
+  constexpr int most_forms = 8;  // one after the other
+  Import& import = context.import();
+  const auto at_first = std::tuple(import.nodes, import.operators, import.items);
+  for (int round = 0; round < most_forms; ++round) {
+    try {
+      const std::vector<ValueId> tensors = carried.first_tensors();
+      const std::vector<ValueId> results = emit_loop(context, steps, condition, tensors, {}, body);
+      std::vector<ValueId> values = carried.made_of(results);
+      values.insert(values.end(), results.begin() + static_cast<ptrdiff_t>(tensors.size()), results.end());
+      return values;
+    } catch (const CarriedValues::OtherForms&) {
+      std::tie(import.nodes, import.operators, import.items) = at_first;
+      carried.begin_anew();
+    }
   }
-  return emit_loop(context, simplify(steps), condition, carried, {},
-                   [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
-                     std::vector<ValueId> inputs{context.emit_sizes({step}, {}), emit_scalar(context, boolean, 1)};
-                     inputs.insert(inputs.end(), before.begin(), before.end());
-                     const std::vector<ValueId> results = around.add_graph(graph, name, &region, inputs);
-                     require_tensors(results, context);
-                     LoopStep after;
-                     const Expr truth = context.known_truth(results[0]);
-                     const bool goes_on = truth.is_defined() && as_int(truth).value_or(0) != 0;
-                     if (!goes_on) after.condition = emit_reshape(context, results[0], {});
-                     if (goes_on && condition != no_value) after.condition = emit_scalar(context, boolean, 1);
-                     after.carried.assign(results.begin() + 1, results.begin() + 1 + carried_count);
-                     after.kept.assign(results.begin() + 1 + carried_count, results.end());
-                     return after;
-                   });
+  context.refuse("sequences that become something else in each step");
 }
 
 std::vector<ValueId> import_scan(Context& context, const std::string& name, const Surroundings& around) {

@@ -524,7 +524,8 @@ class Importer {
     if (list.kind == ListKind::optional && list.values.size() == 1) return add_output(name, list.values[0]);
     std::vector<ListInfo>& lists = import_.graph.output_lists;
     const size_t at = lists.size(), first = import_.graph.outputs.size();
-    lists.push_back({name, list.kind, static_cast<uint32_t>(first), 0, static_cast<uint32_t>(list.axis)});
+    const int axis = list.kind == ListKind::ragged ? 0 : list.axis;
+    lists.push_back({name, list.kind, static_cast<uint32_t>(first), 0, static_cast<uint32_t>(axis)});
     const std::vector<std::string> names = tensor_names(name, list.kind, list.values.size());
     for (size_t i = 0; i < list.values.size(); ++i) {
       if (i < names.size() && names[i] != name) add_output_name(names[i]);

@@ -64,6 +64,10 @@ class Values:
             return arrays[first : first + count]
         if kind == "stacked":
             return list(np.moveaxis(arrays[first], axis, 0))
+        if kind == "ragged":
+            shapes = [tuple(row[row >= 0]) for row in arrays[first + 1]]
+            ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+            return [part.reshape(s) for part, s in zip(np.split(arrays[first], ends[:-1]), shapes, strict=False)]
         if kind == "packed":
             sizes = arrays[first + 1]
             return np.split(arrays[first], np.cumsum(sizes)[:-1], axis) if len(sizes) else []

@@ -56,7 +56,7 @@ class Fuser {
   explicit Fuser(const Graph& graph)
       : graph_(graph), uses_(graph), viewed_(viewed_values(graph)), clusters_(graph.nodes.size()) {
     for (const Node& node : graph.nodes)
-      if (is_in_place(node)) overwritten_.insert(viewed_[node.inputs[0]]);
+      if (overwrites(node)) overwritten_.insert(viewed_[node.inputs[0]]);
   }
 
   std::vector<Group> run() {

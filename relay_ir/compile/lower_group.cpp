@@ -28,8 +28,8 @@ std::vector<Expr> rows_of(const std::vector<Expr>& shape, size_t axis) {
   return rows;
 }
 
-// A concatenation alone: each part is copied to its place by a block of its own.  (Within other work it is an
-// expression that selects, element by element.)
+// A concatenation alone: each part is copied to its place by a block of its own, but for the first one where the result
+// lies in its place.  (Within other work it is an expression that selects, element by element.)
 Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map<ValueId, te::Tensor>& tensors,
                   const std::vector<te::Tensor>& inputs) {
   const TensorType& type = graph.values[node.outputs[0]].type;
@@ -59,7 +59,7 @@ Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map
     const size_t stored_axis = is_row_major ? 1 : axis;
     const Expr begin = offset;
     offset = offset + shape[stored_axis];
-    if (is_const_int(shape[stored_axis], 0)) continue;
+    if (is_const_int(shape[stored_axis], 0) || (part == 0 && is_in_place(node))) continue;
     statements.push_back(loops_over(shape, [&](const te::Indices& loops) {
       std::vector<IterVar> iters;
       te::Indices from;

@@ -1,9 +1,9 @@
 #include "relay_ir/compile/network_plan.h"
 
 #include <optional>
+#include <set>
 #include <tuple>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "relay_ir/in_place.h"
 #include "tensor_ir/dimension.h"
@@ -54,22 +54,27 @@ class Places {
   }
   void place(ValueId id, const BufferUse& use) { at_[id] = use; }
 
-  // Memory for a value twice, of which a loop's steps read one and write the other.
-  void place_twice(ValueId id, const Expr& room) {
-    if (at_.count(id) == 0) at_[id] = plan_.add_temporary(stride(room) * 2);
+  // Memory for a value twice, of which a loop's steps read one and write the other; or once, where it stays.
+  void place_twice(ValueId id, const PlannedGraph::Room& room) {
+    if (at_.count(id) == 0) at_[id] = plan_.add_temporary(stride(room.bytes) * (room.stays ? 1 : 2));
   }
   // …the one of that number.
-  BufferUse one_of_two(ValueId id, const Expr& room, const Expr& which) {
+  BufferUse one_of_two(ValueId id, const PlannedGraph::Room& room, const Expr& which) {
     BufferUse use = at_.at(id);
-    use.offset = use.offset.plus(plan_.size_of(which * stride(room)));
+    if (!room.stays) use.offset = use.offset.plus(plan_.size_of(which * stride(room.bytes)));
     use.bytes = plan_.extent_of(storage_bytes(graph_.values[id]));
     return use;
   }
 
   // The same where the two get memory in each step: where the value is when no step is done, or all are, and before
   // one.
-  void place_growing(ValueId id, const Expr& room) {
-    if (at_.count(id) == 0) std::tie(before_[id], at_[id]) = plan_.add_growing(room);
+  void place_growing(ValueId id, const PlannedGraph::Room& room) {
+    if (at_.count(id) > 0) return;
+    if (room.stays) {
+      before_[id] = at_[id] = plan_.add_growing(room.after);
+    } else {
+      std::tie(before_[id], at_[id]) = plan_.add_growing(room.bytes, room.after);
+    }
   }
   BufferUse before_step(ValueId id) { return before_.at(id); }
   BufferUse after_step(ValueId id) { return at_.at(id); }
@@ -129,11 +134,24 @@ class NetworkPlan {
  private:
   // For what a loop carries.
   void give_room(const PlannedGraph& planned, ValueId copy, Places& places) {
-    const auto& [loop, bytes, is_of_steps] = planned.room.at(copy);
-    if (!is_of_steps) return places.place_twice(copy, bytes);
-    const Var& grown = planned.grown.at(loop);
-    if (begun_.insert(grown).second) plan_.add_set(loop, grown, Expr(0));
-    places.place_growing(copy, bytes);
+    const PlannedGraph::Room& room = planned.room.at(copy);
+    if (!room.is_of_steps()) return places.place_twice(copy, room);
+    begin(planned, room.loop);
+    places.place_growing(copy, room);
+  }
+
+  // What sizes are before the first step of a loop that gives memory in each, once.
+  void begin(const PlannedGraph& planned, const std::string& loop) {
+    if (!begun_.emplace(&planned, loop).second) return;
+    const auto node = std::ranges::find(planned.graph.nodes, loop, &Node::name);
+    const auto grown = planned.grown.find(loop);
+    if (grown != planned.grown.end()) plan_.add_set(loop, grown->second, Expr(0));
+    std::vector<std::pair<Var, Expr>> first;
+    for (const LoopSize& size : sizes_of(*node)) {
+      plan_.announce(size.within);
+      first.emplace_back(planned.next.at(loop)[first.size()], size_before(planned.graph, *node, size));
+    }
+    plan_.add_sets(loop, first);
   }
 
   // Both regions read and write the same.
@@ -152,9 +170,16 @@ class NetworkPlan {
 
   void add_way(const PlannedGraph& around, const PlannedGraph& region, const std::vector<BufferUse>& inputs,
                const std::vector<BufferUse>& outputs) {
+    announce_numbers(region.graph);
     for (const Equality& equal : own_equalities(region.graph, around.graph)) plan_.rely_on(equal);
     Places places(region, plan_, inputs, outputs);
     add(region, places);
+  }
+
+  // That a region reads: sizes of what is written before may be made of them.
+  void announce_numbers(const Graph& region) {
+    for (const Node& node : region.nodes)
+      for (const Var& number : numbers_read_by(region, node)) plan_.announce(number);
   }
 
   void add_loop(const PlannedGraph& planned, const Node& node, Places& places) {
@@ -167,20 +192,28 @@ class NetworkPlan {
     for (size_t i = 1 + carried.size(); i < node.inputs.size(); ++i) used.push_back(places.use(node.inputs[i]));
     for (size_t i = carried.size(); i < node.outputs.size(); ++i) kept.push_back(places.use(node.outputs[i]));
     for (const ValueId id : carried) give_room(planned, id, places);
+    const std::vector<LoopSize> sizes = sizes_of(node);
+    if (!sizes.empty()) begin(planned, node.name);
     const bool has_condition = condition_of(node) != no_value;
     std::optional<BufferUse> condition;
     if (has_condition) condition = places.use(node.inputs[0]);
     const auto grown = planned.grown.find(node.name);
     const auto loop = plan_.begin_loop(node.name, number, done, steps_of(node), condition,
                                        grown == planned.grown.end() ? std::nullopt : std::optional(grown->second));
+    announce_numbers(region.graph);
+    std::vector<std::pair<Var, Expr>> at_step, behind;
+    for (size_t k = 0; k < sizes.size(); ++k) at_step.emplace_back(sizes[k].within, planned.next.at(node.name)[k]);
+    plan_.add_sets(node.name, at_step);
     for (const Equality& equal : own_equalities(region.graph, planned.graph)) plan_.rely_on(equal);
+    for (size_t k = 0; k < sizes.size(); ++k)
+      plan_.set_when_known(node.name, planned.next.at(node.name)[k], size_after(node, sizes[k]));
     const auto before = [&](ValueId id) {
-      const auto& [name, bytes, is_of_steps] = planned.room.at(id);
-      return is_of_steps ? places.before_step(id) : places.one_of_two(id, bytes, read);
+      const PlannedGraph::Room& room = planned.room.at(id);
+      return room.is_of_steps() ? places.before_step(id) : places.one_of_two(id, room, read);
     };
     const auto after = [&](ValueId id, const Expr& which) {
-      const auto& [name, bytes, is_of_steps] = planned.room.at(id);
-      return is_of_steps ? places.after_step(id) : places.one_of_two(id, bytes, which);
+      const PlannedGraph::Room& room = planned.room.at(id);
+      return room.is_of_steps() ? places.after_step(id) : places.one_of_two(id, room, which);
     };
     std::vector<BufferUse> inputs, outputs;
     if (has_condition) outputs.push_back(plan_.add_temporary(1));
@@ -200,13 +233,23 @@ class NetworkPlan {
     Places within(region, plan_, inputs, outputs);
     add(region, within);
     plan_.end_loop(loop, has_condition ? std::optional(outputs[0]) : std::nullopt);
-    for (const Var& asked : numbers_read_by(planned.graph, node)) plan_.add_set(node.name, asked, done, loop.counter);
+    for (const Expr& asked : node.attributes.get_dims("done"))
+      plan_.add_set(node.name, Var::of(asked), done, loop.counter);
+    for (size_t k = 0; k < sizes.size(); ++k) {
+      const Var& next = planned.next.at(node.name)[k];
+      if (sizes[k].behind.kind() != NodeKind::Var || plan_.is_known(sizes[k].behind)) {
+        plan_.rely_on({next, sizes[k].behind, "node `" + node.name + "`"});
+      } else {
+        behind.emplace_back(Var::of(sizes[k].behind), next);
+      }
+    }
+    plan_.add_sets(node.name, behind);
     for (size_t i = 0; i < carried.size(); ++i) places.place(node.outputs[i], after(carried[i], floor_mod(done, 2)));
   }
 
   const std::vector<ScheduledFunc>& funcs_;
   PlanMaker& plan_;
-  std::unordered_set<Var> begun_;  // of loops that give memory in each step, whose first values have theirs
+  std::set<std::pair<const PlannedGraph*, std::string>> begun_;  // loops, of which it is said how large things begin
 };
 
 }  // namespace

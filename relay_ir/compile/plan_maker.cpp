@@ -89,10 +89,16 @@ Expr PlanMaker::most_in_loops(Expr e) const {
   return e;
 }
 
-std::pair<BufferUse, BufferUse> PlanMaker::add_growing(const Expr& bytes) {
-  const BufferUse before = add_temporary(bytes), after = add_temporary(bytes);
-  plan_.tensors[after.index].before = static_cast<int32_t>(before.index);
-  return {before, after};
+std::pair<BufferUse, BufferUse> PlanMaker::add_growing(const Expr& before, const Expr& after) {
+  const BufferUse taking = add_temporary(before), made = add_temporary(after);
+  plan_.tensors[made.index].before = static_cast<int32_t>(taking.index);
+  return {taking, made};
+}
+
+BufferUse PlanMaker::add_growing(const Expr& bytes) {
+  const BufferUse made = add_temporary(bytes);
+  plan_.tensors[made.index].before = static_cast<int32_t>(made.index);
+  return made;
 }
 
 BufferUse PlanMaker::add_temporary(const Expr& bytes) {
@@ -179,7 +185,7 @@ PlanMaker::Control PlanMaker::begin_branch(const std::string& name, const Buffer
   step.buffers = {until(static_cast<int>(at), condition)};
   plan_.steps.push_back(std::move(step));
   ++branches_;
-  return {at, 0, announced_};
+  return {at, 0, announced_, unknown_, waiting_};
 }
 
 PlanMaker::Control PlanMaker::turn(Control branch) {
@@ -189,8 +195,10 @@ PlanMaker::Control PlanMaker::turn(Control branch) {
   step.name = plan_.steps[branch.step].name;
   plan_.steps.push_back(std::move(step));
   plan_.steps[branch.step].target = at + 1;
-  announced_ = branch.announced;
-  return {at, 0, {}};
+  announced_ = std::move(branch.announced);
+  unknown_ = std::move(branch.unknown);
+  waiting_ = std::move(branch.waiting);
+  return {at, 0};
 }
 
 void PlanMaker::end_branch(Control branch) {
@@ -230,8 +238,8 @@ void PlanMaker::add_known_checks() {
 }
 
 void PlanMaker::announce(const Var& number) {
-  counters_[number] = static_cast<int64_t>(plan_.counters.size());
-  plan_.counters.push_back(std::max<int64_t>(dimension_bounds(number).high, 0));
+  if (counters_.emplace(number, static_cast<int64_t>(plan_.counters.size())).second)
+    plan_.counters.push_back(std::max<int64_t>(dimension_bounds(number).high, 0));
   announced_.insert(number);
 }
 
@@ -256,6 +264,7 @@ void PlanMaker::add_read(const std::string& name, const BufferUse& x, const Expr
   if (!is_new) add_check({read, number, place.name});
   add_known_checks();
   plan_.steps.push_back(std::move(place));
+  set_known();
 }
 
 void PlanMaker::add_set(const std::string& name, const Var& number, const Expr& value,
@@ -274,6 +283,45 @@ void PlanMaker::add_set(const std::string& name, const Var& number, const Expr& 
   plan_.steps.push_back(std::move(set));
   add_known_checks();
   plan_.steps.push_back(std::move(place));
+  set_known();
+}
+
+void PlanMaker::add_sets(const std::string& name, const std::vector<std::pair<Var, Expr>>& numbers) {
+  std::vector<Step> places;
+  for (const auto& [number, value] : numbers) {
+    const DimensionBounds bounds = dimension_bounds(number);
+    announce(number);
+    announced_.erase(number);
+    Step set;
+    set.kind = StepKind::set;
+    set.kernel = "`" + number.name() + "`";
+    set.name = "node `" + name + "`";
+    set.parameters = {size_of(value), std::max<int64_t>(bounds.low, 0), bounds.high};
+    set.counter = static_cast<uint32_t>(counters_.at(number));
+    Step place = set;
+    place.kind = StepKind::place;
+    place.parameters.clear();
+    plan_.steps.push_back(std::move(set));
+    places.push_back(std::move(place));
+  }
+  add_known_checks();
+  for (Step& place : places) plan_.steps.push_back(std::move(place));
+  set_known();
+}
+
+void PlanMaker::set_when_known(const std::string& name, const Var& number, const Expr& value) {
+  waiting_.push_back({name, number, value});
+  set_known();
+}
+
+void PlanMaker::set_known() {
+  for (Waiting& one : std::exchange(waiting_, {})) {
+    if (is_known(one.value)) {
+      add_sets(one.name, {{one.number, one.value}});
+    } else {
+      waiting_.push_back(std::move(one));
+    }
+  }
 }
 
 PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& number, const Var& done, const Expr& steps,
@@ -294,7 +342,7 @@ PlanMaker::Control PlanMaker::begin_loop(const std::string& name, const Var& num
   plan_.steps.push_back(std::move(step));
   around_.push_back({number, simplify(max(steps - 1, Expr(0))), grown});
   if (grown) add_set(name, *grown, Expr(number) + 1);
-  return {at, counter, {}};
+  return {at, counter};
 }
 
 void PlanMaker::end_loop(Control loop, const std::optional<BufferUse>& condition) {
@@ -326,6 +374,7 @@ void PlanMaker::keep_through_loops() {
 Plan PlanMaker::finish() && {
   for (const Equality& equal : unknown_)
     internal_error("compile: " + equal.demanded_by + " relies on " + to_string(equal) + ", which no run reads");
+  check(waiting_.empty(), "compile: steps of a loop know how large is what they give");
   keep_through_loops();
   if (plan_.symbols.empty()) lay_out(plan_);
   return std::move(plan_);

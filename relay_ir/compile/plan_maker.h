@@ -35,24 +35,38 @@ class PlanMaker {
   // Of what grows with the steps of loops around it, as much as the largest takes.
   BufferUse add_temporary(const Expr& bytes);
 
-  // Memory that is given again and again as it grows in a loop's steps (`begin_loop`): for what is there before a step,
-  // and what the step makes of it, which is there behind the loop.
-  std::pair<BufferUse, BufferUse> add_growing(const Expr& bytes);
+  // Memory that is given again and again as a loop's steps give it another size: of so many bytes for what is there
+  // before a step, which takes what is there when a number in them is set, and of others for what the step makes of it,
+  // which is there behind the loop.
+  std::pair<BufferUse, BufferUse> add_growing(const Expr& before, const Expr& after);
+  // The same in one place, where what is there before a step stays.
+  BufferUse add_growing(const Expr& bytes);
 
   // The kernels of a Func, which together move so many bytes.  `parameters`: what its parameters are here.  `use`:
   // where a buffer of the Func is, by position; asked for those that a kernel uses.
   void add_steps(const std::string& name, const ScheduledFunc& func, const std::vector<Expr>& parameters,
                  const Expr& bytes, const std::function<BufferUse(size_t)>& use);
 
+  // A number that is set when its value is known.
+  struct Waiting {
+    std::string name;
+    Var number;
+    Expr value;
+  };
+
   // Steps of control (StepKind): `begin` adds the first of a branch, which leads to where `end` is called; `turn` ends
   // its first way and begins the other.
   struct Control {
     uint32_t step = 0, counter = 0;
-    std::unordered_set<Var> announced = {};  // before a branch, of which both ways may read a number
+    // Before a branch, of which both ways may read a number.
+    std::unordered_set<Var> announced = {};
+    std::vector<Equality> unknown = {};
+    std::vector<Waiting> waiting = {};
   };
   Control begin_branch(const std::string& name, const BufferUse& condition);
   Control turn(Control branch);
   void end_branch(Control branch);
+  bool is_known(const Expr& e) const;  // by then
   // The run ends where both differ: before it begins, or as soon as both are known.
   void rely_on(const Equality& equal);
   // A number that will be read: sizes of outputs may be made of it.
@@ -61,6 +75,11 @@ class PlanMaker {
   void add_read(const std::string& name, const BufferUse& x, const Expr& number);
   // `number` is `value` from there on; at most what the counter can be, if one is given.
   void add_set(const std::string& name, const Var& number, const Expr& value, std::optional<uint32_t> counter = {});
+  // Several numbers, each a variable and its value; the run ends where one is outside of its bounds.  Memory is given
+  // when all are known.
+  void add_sets(const std::string& name, const std::vector<std::pair<Var, Expr>>& numbers);
+  // The same of one as soon as its value is known, now or behind a step that comes.
+  void set_when_known(const std::string& name, const Var& number, const Expr& value);
   // In expressions, `number` is the step's within the loop, and `done` that of all steps behind it.  `grown`: a
   // variable that is set to 0 before the loop and here to the steps done after this one, where memory is given in each
   // step.
@@ -80,7 +99,7 @@ class PlanMaker {
  private:
   void add_check(const Equality& equal);
   void add_known_checks();
-  bool is_known(const Expr& e) const;
+  void set_known();
   TensorInfo info(const std::string& name, const TensorType& type) const;
   double smallest(const Expr& e) const;
   Expr most_in_loops(Expr e) const;
@@ -93,6 +112,7 @@ class PlanMaker {
   Counters counters_;
   std::unordered_set<Var> announced_;  // numbers that are still to be read
   std::vector<Equality> unknown_;      // made of such
+  std::vector<Waiting> waiting_;       // likewise
   int branches_ = 0;                   // around the next step
   struct Steps {
     Var number;

@@ -51,16 +51,23 @@ void copy_carried(PlannedGraph& planned) {
       if (condition_of(*control) != no_value && !has_few_steps(*control) && has_sizes_of(region, number))
         planned.grown.emplace(control->name, dimension("grown", {0}));
       const auto grown = planned.grown.find(control->name);
+      Substitution after;
+      for (const LoopSize& size : sizes_of(*control)) {
+        const Var next = dimension("next_" + size.within.name(), {0});
+        after[size.within] = next;
+        planned.next[control->name].push_back(next);
+      }
       for (size_t i = 0; i < carried_by(*control); ++i) {
         const ValueId from = control->inputs[1 + i];
         const Value value = planned.graph.values[from];
         copies.push_back(planned.graph.add_value(value.name, value.type));
         const Expr bytes = storage_bytes(region.values[region.inputs[i]]), steps = max(steps_of(*control), Expr(0));
-        const bool is_of_steps = grown != planned.grown.end() && uses_var(bytes, number);
-        planned.room[copies.back()] = {
-            control->name,
-            is_of_steps ? simplify(substitute(bytes, {{number, grown->second}})) : most_over(bytes, number, steps),
-            is_of_steps};
+        const bool grows = grown != planned.grown.end() && uses_var(bytes, number);
+        const Expr room =
+            grows ? simplify(substitute(bytes, {{number, grown->second}})) : most_over(bytes, number, steps);
+        const bool is_of_steps =
+            grows || std::ranges::any_of(after, [&](const auto& size) { return uses_var(bytes, size.first); });
+        planned.room[copies.back()] = {control->name, room, is_of_steps ? simplify(substitute(room, after)) : Expr()};
         planned.aliases.root.push_back(copies.back());
         planned.aliases.offset.emplace_back(0);
         if (!is_const_int(storage_bytes(value), 0))
@@ -70,6 +77,27 @@ void copy_carried(PlannedGraph& planned) {
     groups.push_back(std::move(group));
   }
   planned.groups = std::move(groups);
+}
+
+// What a step only adds something to, behind all that is there, stays where it lies: pairs of what the region gives and
+// takes.  Who reads the old elements finds them there whenever.
+std::map<std::string, std::string> append_in_place(const Node& loop, Graph& region) {
+  std::map<std::string, std::string> pairs;
+  const Uses uses(region);
+  const size_t first = condition_of(loop) == no_value ? 0 : 1;
+  for (size_t i = 0; i < carried_by(loop); ++i) {
+    const ValueId before = region.inputs[i], after = region.outputs[first + i];
+    if (uses.producer[after] < 0 || std::ranges::count(region.outputs, after) > 1) continue;
+    Node& node = region.nodes[uses.producer[after]];
+    if (!joins_whole(region, node) || node.inputs[0] != before || region.values[after].channel_block > 0) continue;
+    const std::vector<AxisUse> axes = axes_of(region, node)[0];
+    const auto joined = std::ranges::find(axes, AxisUse::Kind::runs, &AxisUse::kind) - axes.begin();
+    const std::vector<Expr>& shape = region.values[before].type.shape;
+    if (!is_const_int(product_of({shape.begin(), shape.begin() + joined}), 1)) continue;
+    node.decisions["in_place"] = {1};
+    pairs[region.output_name(first + i)] = region.values[before].name;
+  }
+  return pairs;
 }
 
 // What a loop keeps of each step lies where all steps' do, one after the other.
@@ -147,8 +175,14 @@ PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& 
     const Node* control = control_of(planned.graph, group);
     if (!control) continue;
     std::vector<PlannedGraph>& regions = planned.regions[control->name];
-    for (const Graph& region : control->regions) regions.push_back(plan_groups(region, {}));
-    if (is_loop(*control)) align_kept(*control, regions[0]);
+    for (Graph region : control->regions) {
+      const auto pairs = is_loop(*control) ? append_in_place(*control, region) : std::map<std::string, std::string>();
+      regions.push_back(plan_groups(std::move(region), pairs));
+    }
+    if (!is_loop(*control)) continue;
+    align_kept(*control, regions[0]);
+    for (const auto& [output, input] : regions[0].aliases.in_place)
+      planned.room.at(planned.carried.at(control->name)[static_cast<size_t>(input)]).stays = true;
   }
   return planned;
 }

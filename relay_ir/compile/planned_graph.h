@@ -25,17 +25,21 @@ struct PlannedGraph {
   std::vector<FuncUse> func_of;
   std::map<std::string, std::vector<PlannedGraph>> regions;  // by node
   std::map<std::string, std::vector<ValueId>> carried;       // by loop: copies of what it carries into its first step
-  // Of these copies: their loops, and bytes of the largest that they become; or of each step, where they get memory in
-  // each.
+  // Of these copies: their loops, and bytes of the largest that they become; or where they get memory in each step, of
+  // what is there before it and behind it.
   struct Room {
     std::string loop;
     Expr bytes;
-    bool is_of_steps = false;
+    Expr after = {};
+    bool stays = false;  // what is there before a step is where it was behind it, and more behind it
+    bool is_of_steps() const { return after.is_defined(); }
   };
   std::unordered_map<ValueId, Room> room;
   // By loop in whose steps sizes grow, and of which nobody knows how many steps it does: how many are done after this.
   // What its steps make gets memory in each.
   std::map<std::string, Var> grown;
+  std::map<std::string, std::vector<Var>>
+      next;  // by loop: of each size that its steps decide, what it is behind a step
   std::unordered_map<ValueId, int64_t> alignment;  // of values that begin elsewhere than others: bytes
 };
 

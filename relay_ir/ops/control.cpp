@@ -7,9 +7,12 @@
 //           the first step, then what the region uses besides.  The region takes the carried values and what it uses,
 //           and gives: whether there is another step, if there is a condition; the carried values after the step; then
 //           what is kept of each step.  Its last symbol is the number of the step, with which carried values may grow:
-//           one is of type T(step) before a step and T(step + 1) behind it, T(0) where it comes from.  Results: the
-//           carried values after the last step, of type T(steps), or T(done) where `done` is a variable for how many
-//           were done; then what was kept, one step after the other; of steps that were not done it is anything.
+//           one is of type T(step) before a step and T(step + 1) behind it, T(0) where it comes from.  Sizes that a
+//           step decides, by numbers that it reads or in another way, are symbols before that one: each is a size of a
+//           carried value, and in types before a step stands for what it is there.  `sizes` says what they are behind
+//           the loop: variables, or to what a run makes sure that they are equal.  Results: the carried values after
+//           the last step, of type T(steps), or T(done) where `done` is a variable for how many were done; then what
+//           was kept, one step after the other; of steps that were not done it is anything.
 //   pick    what one position along an axis holds: how a step of a loop reads what it works on.
 //   item    a number that a run has computed becomes a size.  Its attribute `number` is a variable that nothing before
 //           knows, or an expression to which the run makes sure it is equal.  It has no results: what comes after it
@@ -59,8 +62,10 @@ void require_inputs(const OpCall& c, const Graph& region, size_t first, F&& type
   }
 }
 
-bool depends_on(const TensorType& type, const Var& number) {
-  return std::any_of(type.shape.begin(), type.shape.end(), [&](const Expr& dim) { return uses_var(dim, number); });
+bool depends_on(const TensorType& type, const Substitution& numbers) {
+  return std::ranges::any_of(type.shape, [&](const Expr& dim) {
+    return std::ranges::any_of(numbers, [&](const auto& number) { return uses_var(dim, number.first); });
+  });
 }
 
 void require_condition(const OpCall& c, const TensorType& type) {
@@ -107,6 +112,7 @@ OpDef loop_op() {
   op.attributes = {{"steps", Dims{}, true, "how many there are at most"},
                    {"carried", int64_t{0}, true, "how many values are carried from step to step"},
                    {"done", Dims{}, false, "a variable for how many are done; empty: all, or nobody asks", true},
+                   {"sizes", Dims{}, false, "variables for what sizes become that steps decide", true},
                    {"reversed", Ints{}, false, "of what is kept, whether the last step's comes first; empty: of none"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) {
@@ -115,15 +121,26 @@ OpDef loop_op() {
     const int64_t carried = c.attributes.get_int("carried");
     c.require(steps.size() == 1 && as_int(steps[0]).value_or(0) >= 0, "steps are one number");
     c.require(done.empty() || (done.size() == 1 && done[0].kind() == NodeKind::Var), "what is done is one variable");
-    c.require(!region.symbols.empty(), "the region has a symbol for the number of the step");
-    const Var number = region.symbols.back();
-    require_inputs(c, region, 1, [&](const TensorType& type) { return type_at_step(type, number, 0); });
+    c.require(region.symbols.size() > c.attributes.get_dims("sizes").size(),
+              "the region has a symbol for the number of the step");
     c.require(carried >= 0 && static_cast<size_t>(carried) <= region.inputs.size(), "carried values are inputs");
     const bool has_condition = c.has_input(0);
-    if (has_condition) require_condition(c, c.inputs[0]);
     std::vector<TensorType> types = output_types(region);
     const size_t first = has_condition ? 1 : 0;
     c.require(types.size() >= first + static_cast<size_t>(carried), "the region gives what it carries");
+    const Var number = region.symbols.back();
+    const Expr steps_done = done.empty() ? simplify(max(steps[0], Expr(0))) : done[0];
+    Substitution before{{number, Expr(0)}}, after{{number, Expr(number) + 1}}, behind{{number, steps_done}};
+    for (const LoopSize& size : sizes_of(region, c.attributes)) {
+      c.require(size.value + 1 < c.inputs.size() && c.inputs[1 + size.value].shape.size() > size.axis &&
+                    types[first + size.value].shape.size() > size.axis,
+                "a carried value has its axes before and after a step");
+      before[size.within] = c.inputs[1 + size.value].shape[size.axis];
+      after[size.within] = types[first + size.value].shape[size.axis];
+      behind[size.within] = size.behind;
+    }
+    require_inputs(c, region, 1, [&](const TensorType& type) { return type_with(type, before); });
+    if (has_condition) require_condition(c, c.inputs[0]);
     if (has_condition) require_condition(c, types[0]);
     const Ints& reversed = c.attributes.get_ints("reversed");
     c.require(reversed.empty() || reversed.size() + first + static_cast<size_t>(carried) == types.size(),
@@ -131,15 +148,16 @@ OpDef loop_op() {
     types.erase(types.begin(), types.begin() + static_cast<ptrdiff_t>(first));
     for (size_t i = 0; i < types.size(); ++i) {
       if (i < static_cast<size_t>(carried)) {
-        const TensorType& before = region.values[region.inputs[i]].type;
-        require_same(c, type_at_step(before, number, Expr(number) + 1), types[i], region.equalities,
+        const TensorType& type = region.values[region.inputs[i]].type;
+        require_same(c, type_with(type, after), types[i], region.equalities,
                      "a carried value is before and after a step");
         types[i] = c.inputs[1 + i];  // what steps rely on need not hold where there are none
-        if (!depends_on(before, number)) continue;
-        c.require(!has_condition || !done.empty(), "what grows until a condition ends it needs `done`");
-        types[i] = type_at_step(before, number, done.empty() ? simplify(max(steps[0], Expr(0))) : done[0]);
+        if (!depends_on(type, behind)) continue;
+        c.require(!has_condition || !done.empty() || !depends_on(type, {{number, Expr(0)}}),
+                  "what grows until a condition ends it needs `done`");
+        types[i] = type_with(type, behind);
       } else {
-        c.require(!depends_on(types[i], number), "what is kept has another size in each step: " + to_string(types[i]));
+        c.require(!depends_on(types[i], behind), "what is kept has another size in each step: " + to_string(types[i]));
         types[i].shape.insert(types[i].shape.begin(), steps[0]);
       }
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/text/printer.h"
@@ -207,6 +208,7 @@ OpDef concat_op() {
   op.input_names = {"inputs"};
   op.takes_any_number = true;
   op.attributes = {{"axis", 0, true, "the axis that grows"}};
+  op.decisions = {in_place_decision()};
   op.facts = plain_facts(concat_axes, Rounding::moves);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     TensorType y = c.inputs[0];

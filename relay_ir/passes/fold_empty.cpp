@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 
 namespace tw::relay {
@@ -36,6 +37,11 @@ Graph fold_empty(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     // Its region has nothing to work on.
     if (is_loop(node) && is_const_int(steps_of(node), 0)) {
+      for (const LoopSize& size : sizes_of(node)) {
+        const std::vector<Expr> values{size_before(graph, node, size)};
+        const auto number = copy.to().add_node("sizes", {}, attributes_of({{"values", values}, {"shape", Shape{}}}));
+        copy.to().add_node("item", number, attributes_of({{"number", std::vector<Expr>{size.behind}}}), node.name);
+      }
       for (size_t i = 0; i < node.outputs.size(); ++i)
         copy.set(node.outputs[i], i < carried_by(node) ? copy[node.inputs[1 + i]] : none_of(node.outputs[i], node));
       continue;

@@ -85,7 +85,8 @@ class GraphParser : public ParserBase {
 
   ListKind parse_list_kind() {
     const Name name = expect_name("a kind of list");
-    for (const ListKind kind : {ListKind::sequence, ListKind::packed, ListKind::stacked, ListKind::optional})
+    for (const ListKind kind :
+         {ListKind::sequence, ListKind::packed, ListKind::stacked, ListKind::optional, ListKind::ragged})
       if (name.text == to_string(kind)) return kind;
     fail(name.span, "there is no list of this kind");
   }
@@ -477,7 +478,8 @@ class GraphParser : public ParserBase {
     return value;
   }
 
-  // sequence(a, b), packed(x, sizes, axis = 0), stacked(x, axis = 0), optional(truth, x), optional(truth, sequence(a)).
+  // sequence(a, b), packed(x, sizes, axis = 0), stacked(x, axis = 0), ragged(x, shapes), optional(truth, x),
+  // optional(truth, sequence(a)).
   void parse_list(const std::string& name) {
     ListInfo list{name, parse_list_kind(), static_cast<uint32_t>(graph_.outputs.size())};
     const size_t place = graph_.output_lists.size();

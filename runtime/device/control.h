@@ -46,9 +46,21 @@ std::optional<size_t> next_step(std::span<const Step> steps, size_t i, std::span
       fail(failed_read(step, *number, low, high));
       return steps.size();
     }
-    case StepKind::set:
-      counter = step.parameters[0].at({}, counters);
-      return i + 1;
+    case StepKind::set: {
+      if (step.parameters.size() == 1) {
+        counter = step.parameters[0].at({}, counters);
+        return i + 1;
+      }
+      try {
+        const int64_t low = step.parameters[1], high = step.parameters[2];
+        counter = step.parameters[0].at({}, counters);
+        if (counter >= low && counter <= high) return i + 1;
+        fail(failed_read(step, counter, low, high));
+      } catch (const Error& error) {  // it does not fit
+        fail(error);
+      }
+      return steps.size();
+    }
     case StepKind::place: {
       const std::optional<bool> is_placed = place();
       if (!is_placed) return std::nullopt;

@@ -124,7 +124,10 @@ class CudaCode {
 
   const RandomState& random;  // on the host
   // By input, by output and by counter; the arena, the workspace and the random state.
-  GrowingMemory inputs{allocate}, outputs{allocate}, placed{allocate}, between{allocate};
+  GrowingMemory inputs{allocate}, outputs{allocate}, between{allocate};
+  GrowingMemory placed{allocate, [this](void* to, const void* from, size_t bytes) {
+                         require(driver().copy(address_of(to), address_of(from), bytes, stream_), "move what grows");
+                       }};
 
  private:
   // Memory of the GPU; its address is none that the host may follow.

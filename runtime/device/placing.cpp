@@ -31,13 +31,19 @@ NDArray new_output(const TensorInfo& output, std::span<const int64_t> counters) 
 
 }  // namespace
 
-char* GrowingMemory::at_least(size_t number, int64_t bytes) {
+GrowingMemory::GrowingMemory(Allocate allocate)
+    : GrowingMemory(std::move(allocate),
+                    [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }) {}
+
+char* GrowingMemory::at_least(size_t number, int64_t bytes, bool keeps) {
   if (pieces_.size() <= number) pieces_.resize(number + 1);
   Piece& piece = pieces_[number];
   if (bytes > piece.bytes) {
     const int64_t room = std::max(bytes, piece.bytes + piece.bytes / 2);
+    const Piece old = keeps ? std::move(piece) : Piece();
     piece = {};
     piece = {allocate_(static_cast<size_t>(room)), room};
+    if (old.bytes > 0) copy_(piece.memory.get(), old.memory.get(), static_cast<size_t>(old.bytes));
   }
   return static_cast<char*>(piece.memory.get());
 }
@@ -52,6 +58,7 @@ Placing::Placing(const Plan& plan, Outputs outputs)
       places_(plan.counters.size()),
       tensors_(plan.tensors.size()),
       turns_(plan.tensors.size()),
+      taken_(plan.tensors.size(), plan.tensors.size()),
       workspaces_(plan.steps.size()),
       outputs_(plan.outputs.size()),
       outputs_are_on_device_(outputs == Outputs::on_device),
@@ -62,13 +69,17 @@ Placing::Placing(const Plan& plan, Outputs outputs)
       if (counters[i] >= 0) (places_[static_cast<size_t>(counters[i])].*list).push_back(i);
   };
   sort(placements.tensors, &Place::tensors);
-  std::vector<bool> is_before(plan.tensors.size(), false);
-  for (const ArenaTensor& tensor : plan.tensors)
-    if (tensor.before >= 0) is_before[static_cast<size_t>(tensor.before)] = true;
+  for (size_t i = 0; i < plan.tensors.size(); ++i)
+    if (plan.tensors[i].before >= 0 && plan.tensors[i].before != static_cast<int32_t>(i))
+      taken_[static_cast<size_t>(plan.tensors[i].before)] = i;
   for (Place& place : places_) {
-    const auto has_before = [&](size_t i) { return plan.tensors[i].before >= 0; };
-    std::copy_if(place.tensors.begin(), place.tensors.end(), std::back_inserter(place.by_turns), has_before);
-    std::erase_if(place.tensors, [&](size_t i) { return has_before(i) || is_before[i]; });
+    const auto is_own = [&](size_t i) { return plan.tensors[i].before == static_cast<int32_t>(i); };
+    const auto has_before = [&](size_t i) { return plan.tensors[i].before >= 0 && !is_own(i); };
+    const auto is_before = [&](size_t i) { return taken_[i] < taken_.size(); };
+    std::ranges::copy_if(place.tensors, std::back_inserter(place.by_turns), has_before);
+    std::ranges::copy_if(place.tensors, std::back_inserter(place.taking), is_before);
+    std::ranges::copy_if(place.tensors, std::back_inserter(place.staying), is_own);
+    std::erase_if(place.tensors, [&](size_t i) { return has_before(i) || is_before(i) || is_own(i); });
   }
   sort(placements.workspaces, &Place::workspaces);
   sort(placements.outputs, &Place::outputs);
@@ -76,9 +87,11 @@ Placing::Placing(const Plan& plan, Outputs outputs)
 
 void Placing::place(size_t counter, std::span<const int64_t> counters, size_t workers, GrowingMemory& memory) {
   const Place& all = places_[counter];
+  for (const size_t i : all.taking) tensors_[i] = tensors_[taken_[i]];
+  for (const size_t i : all.staying)
+    tensors_[i] = memory.at_least(places_.size() + 2 * i, checked_bytes(plan_.tensors[i].bytes.at({}, counters)), true);
   for (const size_t i : all.by_turns) {
     const ArenaTensor& tensor = plan_.tensors[i];
-    tensors_[static_cast<size_t>(tensor.before)] = tensors_[i];
     turns_[i] = 1 - turns_[i];
     const size_t piece = places_.size() + 2 * i + turns_[i];
     tensors_[i] = memory.at_least(piece, checked_bytes(tensor.bytes.at({}, counters)));

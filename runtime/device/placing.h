@@ -15,10 +15,12 @@ namespace tw {
 // step to step of a loop seldom asks for more.
 class GrowingMemory {
  public:
-  explicit GrowingMemory(std::function<std::shared_ptr<void>(size_t bytes)> allocate)
-      : allocate_(std::move(allocate)) {}
-  // What was in it is lost where it grows.
-  char* at_least(size_t piece, int64_t bytes);
+  using Allocate = std::function<std::shared_ptr<void>(size_t bytes)>;
+  using Copy = std::function<void(void* to, const void* from, size_t bytes)>;
+  GrowingMemory(Allocate allocate, Copy copy) : allocate_(std::move(allocate)), copy_(std::move(copy)) {}
+  explicit GrowingMemory(Allocate allocate);  // of memory of the host
+  // What was in it is lost where it grows, unless it keeps that.
+  char* at_least(size_t piece, int64_t bytes, bool keeps = false);
   void clear() { pieces_.clear(); }
   // Of memory of the host.
   void fill(std::byte value);
@@ -28,7 +30,8 @@ class GrowingMemory {
     std::shared_ptr<void> memory;
     int64_t bytes = 0;
   };
-  std::function<std::shared_ptr<void>(size_t bytes)> allocate_;
+  Allocate allocate_;
+  Copy copy_;
   std::vector<Piece> pieces_;
 };
 
@@ -58,8 +61,11 @@ class Placing {
  private:
   struct Place {
     std::vector<size_t> tensors, workspaces, outputs;  // of the plan; workspaces by step
-    std::vector<size_t> by_turns;                      // tensors that have one before them
-    bool is_empty() const { return tensors.empty() && workspaces.empty() && outputs.empty() && by_turns.empty(); }
+    std::vector<size_t> by_turns, taking, staying;     // tensors that have one before them, are one, are their own
+    bool is_empty() const {
+      return tensors.empty() && workspaces.empty() && outputs.empty() && by_turns.empty() && taking.empty() &&
+             staying.empty();
+    }
   };
   struct Workspaces {
     char* first = nullptr;
@@ -70,6 +76,7 @@ class Placing {
   std::vector<Place> places_;           // by counter
   std::vector<char*> tensors_;          // where they are
   std::vector<size_t> turns_;           // by tensor: in which of its two pieces, of one that has another before it
+  std::vector<size_t> taken_;           // by tensor: the one that it is before
   std::vector<Workspaces> workspaces_;  // by step
   std::vector<NDArray> outputs_;
   const bool outputs_are_on_device_;

@@ -14,6 +14,8 @@ const char* to_string(ListKind kind) {
       return "stacked";
     case ListKind::optional:
       return "optional";
+    case ListKind::ragged:
+      return "ragged";
   }
   return "";
 }
@@ -21,6 +23,7 @@ const char* to_string(ListKind kind) {
 std::vector<std::string> tensor_names(const std::string& name, ListKind kind, size_t count) {
   std::vector<std::string> names;
   if (kind == ListKind::packed) return {name, name + ".sizes"};
+  if (kind == ListKind::ragged) return {name, name + ".shapes"};
   if (kind == ListKind::stacked) return {name};
   if (kind == ListKind::optional && count > 0) return {name + ".present"};
   for (size_t i = 0; i < count; ++i) names.push_back(name + "." + std::to_string(i));
@@ -42,6 +45,10 @@ std::string find_list_problem(std::span<const ListInfo> lists, const std::vector
         break;
       case ListKind::packed:
         if (own.size() != 2 || !has_axis || own[1].dtype != i64 || own[1].shape.size() != 1) return problem;
+        break;
+      case ListKind::ragged:
+        if (own.size() != 2 || own[0].shape.size() != 1 || own[1].dtype != i64 || own[1].shape.size() != 2)
+          return problem;
         break;
       case ListKind::stacked:
         if (own.size() != 1 || !has_axis) return problem;

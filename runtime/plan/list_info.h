@@ -15,7 +15,8 @@ enum class ListKind : uint8_t {
   sequence,  // these tensors
   packed,    // a tensor, and i64[n]: the sizes of its n parts along the axis
   stacked,   // a tensor: its parts along the axis, each without that axis
-  optional   // bool[]: whether there is something, and that, a tensor or another list; without any tensor: there is not
+  optional,  // bool[]: whether there is something, and that, a tensor or another list; without any tensor: there is not
+  ragged  // the elements of n parts one after the other, and i64[n, rank]: their shapes, -1 where one has no such axis
 };
 const char* to_string(ListKind kind);
 
@@ -27,7 +28,7 @@ struct ListInfo {
 };
 
 // Names of so many tensors of a list but for those of what is in it: y.0, y.1 … of a sequence `y`, y and y.sizes of
-// what is packed, y of what is stacked, y.present of what is optional.
+// what is packed, y and y.shapes of what is ragged, y of what is stacked, y.present of what is optional.
 std::vector<std::string> tensor_names(const std::string& name, ListKind kind, size_t count);
 // Why these cannot be lists of such tensors; empty: they can.
 std::string find_list_problem(std::span<const ListInfo> lists, const std::vector<TensorInfo>& tensors);

@@ -12,8 +12,8 @@ struct ArenaTensor {
   Size bytes = 0;
   int first = 0, last = 0;  // steps (or phases of steps) that it must survive, both included
   int64_t offset = -1;      // the answer
-  // Of one that is placed again and again, as a loop's steps make it larger: the tensor that then takes what was in
-  // it, in memory of their own, by turns; -1: what was in it is lost.
+  // Of one that is placed again and again, as a loop's steps give it another size, in memory of its own: the tensor
+  // that takes what was in it when that one is placed, by turns, or itself, where it stays; -1: what was in it is lost.
   int32_t before = -1;
 };
 

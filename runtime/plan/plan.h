@@ -79,7 +79,8 @@ struct BufferUse {
 //   repeat   adds 1 to the counter; goes to `target`, behind its `loop`, where there is another step to do
 //   read     sets the counter to the integer in buffer 0, of 4 or 8 bytes; ends the run with Error(input) where it is
 //            not from the first to the second of its parameters; `kernel` says what it is
-//   set      sets the counter to its parameter
+//   set      sets the counter to its first parameter; where there are two more, ends the run with Error(input) where
+//            that is not from the one to the other; `kernel` says what it is
 //   place    gives memory to the tensors and outputs whose sizes depend on the counter, and on none that is read later;
 //            what was there is lost, but for tensors that have one before them (ArenaTensor)
 // A loop does as many steps as `tasks` says, and none after its condition is false.  Its counter is the number of the

@@ -22,13 +22,14 @@ bool fits_memory(int64_t bytes) {
   return bytes >= 0 && bytes <= static_cast<int64_t>(PTRDIFF_MAX) / 2;
 }
 
-// Whether each tensor is before one other at most, and none of these has one before it.
+// Whether each tensor is before one at most, and none that is before another has one before it.
 bool take_turns(const Plan& plan) {
   std::vector<bool> is_taken(plan.tensors.size(), false);
   for (const ArenaTensor& tensor : plan.tensors) {
     if (tensor.before == -1) continue;
     const auto before = static_cast<size_t>(tensor.before);
-    if (tensor.before < 0 || before >= plan.tensors.size() || is_taken[before] || plan.tensors[before].before != -1)
+    if (tensor.before < 0 || before >= plan.tensors.size() || is_taken[before] ||
+        (plan.tensors[before].before != -1 && &plan.tensors[before] != &tensor))
       return false;
     is_taken[before] = true;
   }
@@ -134,10 +135,15 @@ class ControlCheck {
       return i + 1;
     }
     if (step.kind == StepKind::set) {
-      if (step.counter >= most_.size() || step.parameters.size() != 1 || !step.buffers.empty() ||
+      const bool is_checked = step.parameters.size() == 3;
+      if (step.counter >= most_.size() || (step.parameters.size() != 1 && !is_checked) || !step.buffers.empty() ||
           step.workspace_bytes != 0)
         return fail(i, "it has no counter"), end;
-      if (!is_within(step.parameters[0], most_[step.counter])) fail(i, "it sets a counter to more than it can be");
+      if (is_checked && (!step.parameters[1].is_known() || !step.parameters[2].is_known()))
+        return fail(i, "its bounds are not known"), end;
+      const bool fits = is_checked ? step.parameters[1] >= 0 && step.parameters[2] <= most_[step.counter]
+                                   : is_within(step.parameters[0], most_[step.counter]);
+      if (!fits) fail(i, "it sets a counter to more than it can be");
       return i + 1;
     }
     const bool has_condition = step.buffers.size() == 1 && step.buffers[0].bytes == 1;

@@ -93,7 +93,7 @@ std::vector<ListInfo> read_lists(ByteReader& in) {
   for (ListInfo& list : lists) {
     list.name = in.get_text();
     const auto kind = in.get<uint8_t>();
-    if (kind > static_cast<uint8_t>(ListKind::optional)) in.fail("an unknown kind of list");
+    if (kind > static_cast<uint8_t>(ListKind::ragged)) in.fail("an unknown kind of list");
     list.kind = static_cast<ListKind>(kind);
     list.first = in.get<uint32_t>();
     list.count = in.get<uint32_t>();

@@ -235,6 +235,11 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), success;
 }
 
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+  if (!stream || depth == 0 || !is_memory(from, bytes) || !is_memory(to, bytes)) return invalid_value;
+  return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes), success;
+}
+
 int cuModuleLoadData(LoadedModule** module, const void* image) {
   if (depth == 0) return invalid_context;
   if (std::memcmp(image, ELFMAG, SELFMAG) != 0) return no_binary;

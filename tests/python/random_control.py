@@ -116,11 +116,14 @@ class Model:
             count = self.emit(scope, "Reshape", ["count", self.constant(np.array([1]))])
             some = self.emit(scope, "Slice", [x, self.constant(np.array([0])), count, self.constant(np.array([0]))])
         else:
-            column = self.emit(scope, "Gather", [x, self.constant(np.int64(self.random.integers(WIDTH)))], axis=1)
-            mask = self.emit(scope, "Greater", [column, self.constant(np.float32(self.random.normal()))])
-            some = self.emit(scope, "Compress", [x, mask], axis=0)
+            some = self.chosen_rows(scope, x)
         grown = self.emit(scope, "Sin", [some])
         return self.emit(scope, "ReduceSum", [grown, self.constant(np.array([0]))], keepdims=1)
+
+    def chosen_rows(self, scope: Scope, x: str) -> str:
+        column = self.emit(scope, "Gather", [x, self.constant(np.int64(self.random.integers(WIDTH)))], axis=1)
+        mask = self.emit(scope, "Greater", [column, self.constant(np.float32(self.random.normal()))])
+        return self.emit(scope, "Compress", [x, mask], axis=0)
 
     def weights(self):
         return self.random.standard_normal((WIDTH, WIDTH)).astype(np.float32) * np.float32(0.5)
@@ -235,9 +238,16 @@ class Model:
         return self.emit(scope, "Tanh", [self.emit(scope, "Add", [self.any_float(scope), summed])])
 
     def grown(self, inner: Scope, before: str, axis: int) -> str:
-        """It and something [rows, 4], which is perhaps made of it."""
+        """It and something [rows, 4], which is perhaps made of it, or some of its rows, or it once more."""
         inner.floats.append(self.with_sum(inner, before, axis))
         parts = [before, self.any_float(inner)]
+        kind = self.random.integers(4)
+        if kind == 0 and axis == 0:
+            parts[1] = self.chosen_rows(inner, parts[1])
+        elif kind == 1 and inner.step:
+            parts[1] = self.emit(inner, "Tanh", [before])
+        elif kind == 2 and axis == 0:  # what is there is chosen, too
+            parts[0] = self.chosen_rows(inner, before)
         return self.emit(inner, "Concat", parts[:: -1 if self.chance(0.5) else 1], axis=axis)
 
     def scan(self, scope: Scope, depth: int) -> None:

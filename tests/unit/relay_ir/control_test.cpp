@@ -237,6 +237,64 @@ const ControlCase control_cases[] = {
        return all
      })",
      {{rows(1, 4), rows(0, 4), number(boolean, 1)}, {rows(9, 4), rows(0, 4), number(boolean, 1)}}},
+    {"as much as data says, and twice as much",
+     R"(graph g (x: f32[n, 4], none: f32[0, 4], limit: f32[]) {
+       all, twice = loop(_, none, x, x, limit) {steps = [4], carried = 2, sizes = [s: 0.., t: 0..]}
+       region[r: 0.., q: 0.., step: 0..3] (a: f32[r, 4], b: f32[q, 4], xs: f32[n, 4], l: f32[]) {
+         sums = reduce_sum(xs) {axes = [1], keepdims = 0}
+         mask = less(sums, l)
+         ones = cast(mask) {to = "i64"}
+         found = reduce_sum(ones) {axes = [0], keepdims = 0}
+         item(found) {number = [k: 0..]}
+         at, same = positions(mask) {count = [k]}
+         rows = gather(xs, at) {axis = 0}
+         bent = tanh(rows)
+         more = concat(bent, a, rows) {axis = 0}
+         c = negate(b)
+         d = concat(b, c) {axis = 0}
+         return more, d
+       }
+       y = exp(all)
+       return y, all, twice
+     })",
+     {{rows(1, 4), rows(0, 4), test::random_array({}, 2)},
+      {rows(9, 4), rows(0, 4), test::random_array({}, 2)},
+      {rows(300, 4), rows(0, 4), test::random_array({}, 3)}}},
+    {"sizes that branches and loops within decide",
+     R"(graph g (x: f32[n, 4], first: f32[2, 4], flag: bool[]) {
+       all = loop(flag, first, x, flag) {steps = [5], carried = 1, done = [m: 0..5], sizes = [s: 0..]}
+       region[r: 0.., step: 0..4] (a: f32[r, 4], xs: f32[n, 4], c: bool[]) {
+         some = branch(c, a, xs)
+         region (p: f32[r, 4], q: f32[n, 4]) {
+           t = concat(p, q) {axis = 0}
+           size = sizes() {values = [r + n], shape = []}
+           item(size) {number = [k: 0..]}
+           at = range() {count = [k]}
+           u = gather(t, at) {axis = 0}
+           return u
+         }
+         region (p: f32[r, 4], q: f32[n, 4]) {
+           size = sizes() {values = [r], shape = []}
+           item(size) {number = [k: 0..]}
+           at = range() {count = [k]}
+           u = gather(p, at) {axis = 0}
+           return u
+         }
+         inner = loop(_, some, xs) {steps = [step], carried = 1, sizes = [v: 0..]}
+         region[w: 1.., turn: 0..] (b: f32[w, 4], o: f32[n, 4]) {
+           row = slice(b) {axes = [0], starts = [0], sizes = [1]}
+           y = concat(row, b, row) {axis = 0}
+           return y
+         }
+         again = constant [true]: bool[]
+         return again, inner
+       }
+       y = tanh(all)
+       return y
+     })",
+     {{rows(1, 4), rows(2, 4), number(boolean, 1)},
+      {rows(7, 4), rows(2, 4), number(boolean, 1)},
+      {rows(7, 4), rows(2, 4), number(boolean, 0)}}},
     {"parts that steps within take on",
      R"(graph g (x: f32[n, 3], s: f32[3], flag: bool[]) {
        all = loop(_, s, x, flag) {steps = [n], carried = 0}
@@ -388,6 +446,44 @@ TEST(Loops, ConstantsOfStepsStayCached) {
   using Found = std::vector<std::pair<std::string, bool>>;
   EXPECT_EQ(cached(1 << 20), (Found{{"multiply", false}, {"add", true}}));
   EXPECT_EQ(cached(64), (Found{{"multiply", false}, {"add", false}}));
+}
+
+// Rows behind all others are written where these lie: in memory of a size that is known, or that grows.
+TEST(Loops, AppendInPlace) {
+  const auto moved = [](const std::string& steps, const std::string& rows, const std::string& sizes, const char* parts,
+                        size_t staying) {
+    const Graph graph = parse_graph(
+        "graph g (x: f32[2, 64], flag: bool[]) {\n"
+        "  all = loop(flag, x, flag) {steps = [" +
+        steps + "], carried = 1, done = [m: 0..]" + sizes +
+        "}\n"
+        "  region[" +
+        (sizes.empty() ? "" : "r: 1.., ") + "step: 0..] (a: f32[" + rows +
+        ", 64], c: bool[]) {\n"
+        "    row = slice(a) {axes = [0], starts = [0], sizes = [1]}\n"
+        "    e = tanh(row)\n"
+        "    b = concat(" +
+        parts +
+        ") {axis = 0}\n"
+        "    return c, b\n"
+        "  }\n"
+        "  return all\n"
+        "}");
+    const Executable executable = compile(graph, parse_target("cpu"), {});
+    const Plan& plan = executable.plan();
+    size_t found = 0;
+    for (size_t i = 0; i < plan.tensors.size(); ++i) found += plan.tensors[i].before == static_cast<int32_t>(i) ? 1 : 0;
+    EXPECT_EQ(found, staying);
+    const auto makes_it = [](const Step& step) { return step.kind == StepKind::kernel && step.name.ends_with("b"); };
+    const auto step = std::ranges::find_if(plan.steps, makes_it);
+    EXPECT_NE(step, plan.steps.end());
+    return step->bytes.is_known() ? int64_t{step->bytes} : -1;
+  };
+  EXPECT_EQ(moved("100", "step + 2", "", "a, e", 0), 256);
+  EXPECT_EQ(moved("10000", "step + 2", "", "a, e", 1), 256);
+  EXPECT_GT(moved("100", "r", ", sizes = [s: 0..]", "a, e, e", 1), 0);
+  EXPECT_EQ(moved("100", "step + 2", "", "e, a", 0), -1);
+  EXPECT_EQ(moved("10000", "step + 2", "", "e, a", 0), -1);
 }
 
 // What a step picks is read where it lies, and is all that it reads.

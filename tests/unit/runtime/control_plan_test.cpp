@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "runtime/device/control.h"
 #include "runtime/device/placing.h"
 #include "runtime/memory.h"
 #include "runtime/plan/plan_io.h"
@@ -206,9 +207,13 @@ TEST(GrowingPlan, EveryRuleIsChecked) {
       {"it has no counter", [](Plan& p) { p.steps[1].parameters.clear(); }},
       {"more than it can be", [](Plan& p) { p.counters[1] = 4; }},
       {"more than it can be", [](Plan& p) { p.steps[1].parameters = {-1}; }},
+      {"more than it can be", [](Plan& p) { p.steps[1].parameters = {p.steps[1].parameters[0], -1, 9}; }},
+      {"more than it can be", [](Plan& p) { p.steps[1].parameters = {p.steps[1].parameters[0], 0, 10}; }},
+      {"bounds are not known", [](Plan& p) { p.steps[1].parameters = {1, 0, p.steps[1].parameters[0]}; }},
+      {"it has no counter", [](Plan& p) { p.steps[1].parameters = {1, 0}; }},
       {"cannot take turns", [](Plan& p) { p.tensors[1].before = 2; }},
       {"cannot take turns", [](Plan& p) { p.tensors[1].before = -2; }},
-      {"cannot take turns", [](Plan& p) { p.tensors[1].before = 1; }},
+      {"cannot take turns", [](Plan& p) { p.tensors[0].before = 0; }},
       {"cannot take turns", [](Plan& p) { p.tensors[0].before = 1; }},
   };
   for (const auto& [part, change] : cases) EXPECT_NE(problem(change).find(part), std::string::npos) << problem(change);
@@ -233,6 +238,79 @@ TEST(GrowingPlan, KeepsWhatWasThere) {
     *placing.start_of(after) = static_cast<char>(rows);
   }
   EXPECT_LT(pieces, 40);
+}
+
+// What only gets more behind it stays, in memory that seldom is another.
+TEST(GrowingPlan, StaysWhereItIs) {
+  Plan plan = growing_plan();
+  plan.tensors[0].before = 0;
+  plan.tensors[1].before = -1;
+  ASSERT_EQ(find_plan_problem(plan), "");
+  Placing placing(plan);
+  int pieces = 0, moved = 0;
+  GrowingMemory memory([&](size_t bytes) {
+    ++pieces;
+    return allocate_storage(bytes);
+  });
+  const BufferUse all{Storage::placed, 0};
+  const char* last = nullptr;
+  for (int64_t rows = 1; rows < 200; ++rows) {
+    placing.place(1, std::vector<int64_t>{rows - 1, rows}, 1, memory);
+    for (int64_t row = 0; row + 1 < rows; ++row) ASSERT_EQ(placing.start_of(all)[row * 64], static_cast<char>(row));
+    placing.start_of(all)[(rows - 1) * 64] = static_cast<char>(rows - 1);
+    moved += placing.start_of(all) != last ? 1 : 0;
+    last = placing.start_of(all);
+  }
+  EXPECT_LT(moved, 20);
+}
+
+// Where a step decides how large its result is, what was there is taken before the step, and memory given within it.
+TEST(GrowingPlan, TakesWhenItsOwnNumberIsSet) {
+  Plan plan = growing_plan();
+  const Size after({{Op::counter, 2}});
+  plan.counters.push_back(INT64_MAX);
+  plan.tensors[1].bytes = after;
+  Step set = control(StepKind::set, 0), place = control(StepKind::place, 0);
+  set.counter = place.counter = 2;
+  set.parameters = {Size({{Op::counter, 1}, {Op::number, 3}, {Op::multiply}}), 0, INT64_MAX};
+  plan.steps.insert(plan.steps.begin() + 3, {set, place});
+  plan.steps[0].target = 7;
+  plan.steps[6].target = 1;
+  plan.steps[5].buffers[1].bytes = after;
+  ASSERT_EQ(find_plan_problem(plan), "");
+  Placing placing(plan);
+  GrowingMemory memory([](size_t bytes) { return allocate_storage(bytes); });
+  const BufferUse taking{Storage::placed, 0}, made{Storage::placed, 1};
+  placing.place(2, std::vector<int64_t>{0, 0, 10}, 1, memory);
+  const char* first = placing.start_of(made);
+  placing.place(1, std::vector<int64_t>{0, 10, 10}, 1, memory);
+  EXPECT_EQ(placing.start_of(taking), first);
+  placing.place(2, std::vector<int64_t>{0, 10, 30}, 1, memory);
+  EXPECT_EQ(placing.start_of(taking), first);
+  EXPECT_NE(placing.start_of(made), first);
+  const char* second = placing.start_of(made);
+  placing.place(1, std::vector<int64_t>{1, 30, 30}, 1, memory);
+  EXPECT_EQ(placing.start_of(taking), second);
+}
+
+// A number that is set is within its bounds, or the run ends.
+TEST(ControlPlan, ChecksWhatIsSet) {
+  Step set = control(StepKind::set, 0);
+  set.kernel = "`rows`", set.name = "node `more`";
+  set.parameters = {Size({{Op::counter, 0}, {Op::counter, 0}, {Op::multiply}}), 0, 50};
+  set.counter = 1;
+  const std::vector<Step> steps{set};
+  const auto run = [&](int64_t rows) {
+    std::vector<int64_t> counters{rows, -1};
+    std::string text = "?";
+    const auto next = next_step(
+        steps, 0, counters, [] { return std::optional<int64_t>(); }, [] { return std::optional<bool>(); },
+        [&](const Error& error) { text = error.what(); });
+    return std::pair(text, *next == 1 ? counters[1] : -1);
+  };
+  EXPECT_EQ(run(7), std::pair(std::string("?"), int64_t{49}));
+  EXPECT_NE(run(8).first.find("TW1101 `rows` is 64, but node `more` can take 0 to 50"), std::string::npos);
+  EXPECT_NE(run(INT64_MAX).first.find("TW"), std::string::npos);
 }
 
 // Of two numbers, what depends on both is placed when the second one is read; what is known is in the arena.

@@ -285,6 +285,11 @@ TEST(Plan, ListsAreMadeOfTensorsThatFit) {
            {{"y", ListKind::optional, 0, 1}},
        })
     EXPECT_NE(problem(wrong), "");
+  const std::vector<TensorInfo> parts = {{"x", f32, {6}}, {"s", i64, {3, 2}}, {"t", i32, {3, 2}}};
+  EXPECT_EQ(find_list_problem(std::vector<ListInfo>{{"y", ragged, 0, 2}}, parts), "");
+  EXPECT_NE(find_list_problem(std::vector<ListInfo>{{"y", ragged, 0, 1}}, parts), "");
+  EXPECT_NE(find_list_problem(std::vector<ListInfo>{{"y", ragged, 1, 2}}, parts), "");
+  EXPECT_NE(find_list_problem(std::vector<ListInfo>{{"y", ragged, 0, 2}}, {parts[0], parts[2]}), "");
 }
 
 }  // namespace
