@@ -235,8 +235,7 @@ class Fuser {
     return -1;
   }
 
-  // One of several equal parts along the last axis: the number of a node that takes it from a sum of products with
-  // weights along that axis.
+  // Whether the node takes one of several equal parts, of this shape, along the last axis of its input.
   bool is_part(int index, const std::vector<Expr>& shape) const {
     const Node& node = graph_.nodes[index];
     if (!is_strided(graph_, node) || !is_same_shape(graph_.values[node.outputs[0]].type.shape, shape)) return false;
