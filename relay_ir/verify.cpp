@@ -128,7 +128,7 @@ void verify(const Graph& graph) {
     const std::string problem = find_list_problem(lists, tensors);
     require(problem.empty(), problem);
   };
-  check_lists(graph.input_lists, graph.inputs);
+  check_lists(graph.input_lists, {graph.inputs.begin(), graph.inputs.begin() + graph.inputs_of_caller()});
   check_lists(graph.output_lists, graph.outputs);
   require(graph.output_names.empty() || graph.output_names.size() == graph.outputs.size(), "every output has a name");
   if (!problems.empty()) throw Error(ErrorCode::verify, "graph `" + graph.name + "`:" + problems);

@@ -54,7 +54,9 @@ Profiles = Annotated[
 ]
 Specialise = Annotated[bool, typer.Option("--specialise", help="Compile for the sizes of the run before it.")]
 Records = Annotated[Path | None, typer.Option("--db", help="Tuned schedules: the database that `tw tune` made.")]
-Seed = Annotated[int, typer.Option(help="Of the inputs that are made up.")]
+Seed = Annotated[
+    int, typer.Option(help="Of the inputs that are made up; in `tw run`, of random numbers that the model draws, too.")
+]
 
 
 def parse_dimension(text: str, option: str) -> int | tw.Dim | None:

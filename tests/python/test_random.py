@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tilewright as tw
-from conftest import ROOT, model_of, run_tw, value
+from conftest import FLOAT, ROOT, model_of, run_tw, value
 from tilewright import _core
 from tilewright.tune import MEASURE_PROGRAM
 
@@ -259,6 +259,54 @@ def test_loops_within_loops_and_branches():
     np.testing.assert_array_equal(seen[0], seen[2])
     numbers = np.concatenate([part.ravel() for part in (seen[0], seen[1], seen[3])])
     assert len(np.unique(numbers)) == numbers.size
+
+
+def test_parts_of_sequences_and_steps_of_scans_differ():
+    part = helper.make_graph(
+        [helper.make_node("RandomUniformLike", ["a"], ["b"])], "part", [value("a", [4])], [value("b", [4])]
+    )
+    sequences = [helper.make_tensor_sequence_value_info(name, FLOAT, [4]) for name in ("parts", "y")]
+    step = helper.make_graph(
+        [helper.make_node("RandomUniformLike", ["row"], ["r"]), helper.make_node("Add", ["before", "r"], ["after"])],
+        "step",
+        [value("before", [4]), value("row", [4])],
+        [value("after", [4]), value("r", [4])],
+    )
+    model = model_of(
+        [
+            ("SequenceMap", ["parts"], ["y"], {"body": part}),
+            ("Scan", ["start", "rows"], ["last", "kept"], {"body": step, "num_scan_inputs": 1}),
+        ],
+        [sequences[0], value("start", [4]), value("rows", ["n", 4])],
+        [sequences[1], value("last", [4]), value("kept", ["n", 4])],
+    )
+    executable = tw.compile(tw.load(model, shapes={"parts": [(4,)] * 3}))
+    zeros = np.zeros((6, 4), np.float32)
+    outputs = executable.run({"parts": list(zeros[:3]), "start": zeros[0], "rows": zeros})
+    numbers = np.concatenate([*outputs["y"], outputs["kept"].ravel()])
+    assert len(np.unique(numbers)) == numbers.size == 36
+    np.testing.assert_allclose(outputs["last"], outputs["kept"].sum(axis=0), rtol=1e-6)
+
+
+def test_what_follows_branches_of_different_ranks_draws():
+    branches = [
+        helper.make_graph([helper.make_node(op, inputs, [op])], op, [], [value(op, None)])
+        for op, inputs in (("Squeeze", ["x", "axis"]), ("Identity", ["x"]))
+    ]
+    executable = compiled(
+        [
+            ("If", ["flag"], ["z"], {"then_branch": branches[0], "else_branch": branches[1]}),
+            ("RandomUniformLike", ["z"], ["r"]),
+            ("ReduceMax", ["r"], ["y"], {"keepdims": 0}),
+        ],
+        [value("x", [1, 5]), value("flag", [], TensorProto.BOOL)],
+        [value("y", [])],
+        {"axis": np.int64([0])},
+        opset=17,
+    )
+    x = np.zeros((1, 5), np.float32)
+    drawn = [float(executable.run({"x": x, "flag": np.array(flag)})["y"]) for flag in (True, False, True)]
+    assert len(set(drawn)) == 3 and all(0 < v < 1 for v in drawn)
 
 
 def test_a_sampler_like_that_of_speech_models():

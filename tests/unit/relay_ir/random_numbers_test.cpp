@@ -79,6 +79,7 @@ TEST(Random, TextsParseAndPrint) {
   EXPECT_EQ(graph.inputs_of_caller(), 1u);
   EXPECT_EQ(to_text(parse_graph(to_text(graph))), to_text(graph));
   EXPECT_THROW(parse_graph("graph g (state: u64[2] random, x: f32[2]) {\n  return x\n}"), Error);
+  EXPECT_THROW(verify(parse_graph("graph g (x = sequence(state: u64[2] random)) {\n  return state\n}")), Error);
   EXPECT_THROW(verify(parse_graph("graph g (x: f32[2], state: u64[3] random) {\n  return x\n}")), Error);
 }
 
