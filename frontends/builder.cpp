@@ -234,7 +234,7 @@ std::optional<FoldedDims> Builder::fold_sizes(const OpDef& op, const std::vector
 
 Expr Builder::number(const std::string& what, DimensionBounds bounds) {
   check(import_.dimensions != nullptr, "import: numbers that a run reads are dimensions");
-  return import_.dimensions->number(node_.name + "." + what, bounds);
+  return import_.dimensions->number(node_.name + "." + what + import_.times, bounds);
 }
 
 Expr Builder::new_number(DimensionBounds bounds) {

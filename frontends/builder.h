@@ -56,6 +56,7 @@ struct Import {
   void refuse(const SourceNode& node, const std::string& why);
   OpenDimensions* dimensions = nullptr;  // what is learned of them
   std::map<std::string, int> items;      // by node: how many numbers it reads in the run
+  std::string times;                     // for how many times a node is imported with other types: of its numbers
   std::string branch;                    // of control flow, around the node that is imported; "": none
   int open_regions = 0;                  // that `graph` is within
   Region* region = nullptr;              // the innermost of these

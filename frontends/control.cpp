@@ -206,7 +206,9 @@ std::vector<ValueId> emit_loop(
   LoopStep after;
   Region::Result result;
   std::vector<std::pair<size_t, int>> decided;  // by symbol: the value and the dimension that it is
-  for (bool is_found = false, is_asked = true; !is_found; is_asked = false) {
+  bool is_found = false;
+  for (int time = 0; !is_found; ++time) {
+    const AnotherTime another(import, time, '+');
     std::tie(import.nodes, import.operators, import.items, import.random_nodes) = at_first;
     Region region(import);
     decided.clear();
@@ -229,7 +231,7 @@ std::vector<ValueId> emit_loop(
       before.push_back(region.add_input(region.outside(carried[i]).name, type));
     }
     after = body(region, step, before);
-    is_found = learn_changes(b, region, step, before, after.carried, is_asked, changes);
+    is_found = learn_changes(b, region, step, before, after.carried, time == 0, changes);
     if (!is_found) continue;
     region.keep_inputs(after.carried.size());
     if (after.condition != no_value) outputs.push_back(after.condition);

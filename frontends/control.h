@@ -66,6 +66,22 @@ class Region {
 // One of two regions of results of the same types, each finished.
 std::vector<ValueId> emit_branch(Builder& b, ValueId condition, Region::Result first, Region::Result second);
 
+// While it is there, what steps of a loop read are other numbers than those of the times before, in which they were
+// imported with values of other types: what was learned of these does not hold.
+class AnotherTime {
+ public:
+  AnotherTime(Import& import, int time, char mark) : import_(import), before_(import.times) {
+    import.times += std::string(static_cast<size_t>(time), mark);
+  }
+  ~AnotherTime() { import_.times = before_; }
+  AnotherTime(const AnotherTime&) = delete;
+  AnotherTime& operator=(const AnotherTime&) = delete;
+
+ private:
+  Import& import_;
+  const std::string before_;
+};
+
 struct LoopStep {
   ValueId condition = no_value;  // whether there is another step
   // The carried values after the step, but for last ones that no step has used and nobody wants; what is kept of it.

@@ -104,12 +104,6 @@ Expr OpenDimensions::value_of(const std::string& wanted, DimensionBounds bounds,
     while (std::any_of(entries_.begin(), entries_.end(), is_taken)) name += "_";
     found = entries_.insert(entries_.end(), {wanted, source, tw::dimension(name, bounds), Expr(), ""});
   }
-  // A step of a loop that is imported again, with sizes that grow, may read more.
-  if (source == Source::run && found->node.empty() && bounds != dimension_bounds(found->var)) {
-    const Var other = tw::dimension(found->var.name(), bounds);
-    replace(found->var, other);
-    found->var = other;
-  }
   const Expr value = found->value.is_defined() ? found->value : Expr(found->var);
   for (const Var& var : free_vars(value)) {
     if (std::find(symbols.begin(), symbols.end(), var) == symbols.end()) symbols.push_back(var);

@@ -348,6 +348,7 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
   Import& import = context.import();
   const auto at_first = std::tuple(import.nodes, import.operators, import.items);
   for (int round = 0; round < most_forms; ++round) {
+    const AnotherTime another(import, round, '*');
     try {
       const std::vector<ValueId> tensors = carried.first_tensors();
       const std::vector<ValueId> results = emit_loop(context, steps, condition, tensors, {}, body);
