@@ -154,14 +154,14 @@ void require_tensors(const std::vector<ValueId>& results, Context& context) {
 bool is_counted(Context& context, const std::string& name, const Surroundings& around, const Graph& graph,
                 const std::vector<ValueId>& carried) {
   Import& import = context.import();
-  const auto at_first = std::tuple(import.nodes, import.operators, import.items);
+  const auto at_first = std::tuple(import.nodes, import.operators, import.items, import.random_nodes);
   Region tried(import);
   std::vector<ValueId> inputs{emit_scalar(context, i64, 0), emit_scalar(context, boolean, 1)};
   for (const ValueId id : carried) inputs.push_back(tried.capture(id));
   const std::vector<ValueId> results = around.add_graph(graph, name + "/0", &tried, inputs);
   require_tensors({results.front()}, context);
   const Expr truth = context.known_truth(results[0]);
-  std::tie(import.nodes, import.operators, import.items) = at_first;
+  std::tie(import.nodes, import.operators, import.items, import.random_nodes) = at_first;
   return truth.is_defined() && as_int(truth).has_value();
 }
 
@@ -346,7 +346,7 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
   };
   constexpr int most_forms = 8;  // one after the other
   Import& import = context.import();
-  const auto at_first = std::tuple(import.nodes, import.operators, import.items);
+  const auto at_first = std::tuple(import.nodes, import.operators, import.items, import.random_nodes);
   for (int round = 0; round < most_forms; ++round) {
     const AnotherTime another(import, round, '*');
     try {
@@ -356,7 +356,7 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
       values.insert(values.end(), results.begin() + static_cast<ptrdiff_t>(tensors.size()), results.end());
       return values;
     } catch (const CarriedValues::OtherForms&) {
-      std::tie(import.nodes, import.operators, import.items) = at_first;
+      std::tie(import.nodes, import.operators, import.items, import.random_nodes) = at_first;
       carried.begin_anew();
     }
   }
