@@ -274,13 +274,18 @@ class Fuser {
            });
   }
 
-  // The value of which a node of the cluster, or a view that it reads, is a part.
+  // The product of which a node of the cluster, or a view that it reads, is a part.
   ValueId whole_of_parts(const Cluster& cluster, const std::vector<Expr>& shape) const {
+    const auto is_of_product = [&](int index) {
+      if (index < 0 || !is_part(index, shape)) return false;
+      const int product = uses_.producer[graph_.nodes[index].inputs[0]];
+      return product >= 0 && !clusters_[product].is_absorbed && has_columns(clusters_[product]);
+    };
     for (const int index : cluster.nodes) {
-      if (is_part(index, shape)) return graph_.nodes[index].inputs[0];
+      if (is_of_product(index)) return graph_.nodes[index].inputs[0];
       for (const ValueId input : graph_.nodes[index].inputs) {
         const int producer = input == no_value ? -1 : uses_.producer[input];
-        if (producer >= 0 && is_part(producer, shape)) return graph_.nodes[producer].inputs[0];
+        if (is_of_product(producer)) return graph_.nodes[producer].inputs[0];
       }
     }
     return no_value;
@@ -292,9 +297,9 @@ class Fuser {
     if (cluster.weight != Weight::light || cluster.is_absorbed || graph_.nodes[sink].outputs.size() != 1) return;
     const std::vector<Expr> shape = graph_.values[graph_.nodes[sink].outputs[0]].type.shape;
     const ValueId whole = shape.empty() ? no_value : whole_of_parts(cluster, shape);
-    if (whole == no_value || uses_.is_output[whole] || uses_.producer[whole] < 0) return;
+    if (whole == no_value || uses_.is_output[whole]) return;
     Cluster& product = clusters_[uses_.producer[whole]];
-    if (product.is_absorbed || product.reads_overwritten || !has_columns(product)) return;
+    if (product.reads_overwritten) return;
     std::set<int> together{sink}, views;
     for (const int user : uses_.users[whole]) {
       if (!is_part(user, shape)) return;

@@ -16,6 +16,7 @@ StackTile keep_on_stack(Schedule& schedule, const BlockRef& block, const LoopRef
   schedule.reverse_compute_at(on_stack.copy, tile);
   for (const BlockRef& out : on_stack.out) schedule.reverse_compute_at(out, tile);
   if (has_epilogue) schedule.set_scope(on_stack.in_memory, Scope::stack);
+  keep_results_between(schedule, on_stack.out, Scope::stack);
   return on_stack;
 }
 

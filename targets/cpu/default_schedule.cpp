@@ -163,6 +163,18 @@ IndexMap axis_last(size_t rank, size_t axis) {
   return map;
 }
 
+void keep_results_between(Schedule& schedule, const std::vector<BlockRef>& epilogue, Scope scope) {
+  const auto is_of_epilogue = [&](const BlockRef& b) {
+    return std::find(epilogue.begin(), epilogue.end(), b) != epilogue.end();
+  };
+  for (const BlockRef& block : epilogue) {
+    const Buffer buffer = written_by(schedule, block);
+    const std::vector<BlockRef> readers = readers_of(schedule, buffer);
+    const bool is_between = !readers.empty() && std::all_of(readers.begin(), readers.end(), is_of_epilogue);
+    if (is_between && !schedule.func().is_parameter(buffer)) schedule.set_scope(buffer->name, scope);
+  }
+}
+
 std::vector<BlockRef> keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis) {
   std::vector<BlockRef> out = find_epilogues(schedule, block).blocks;
   const bool has_epilogue = !out.empty();
@@ -171,6 +183,7 @@ std::vector<BlockRef> keep_in_registers(Schedule& schedule, const BlockRef& bloc
   for (const BlockRef& last : out) schedule.reverse_compute_at(last, tile);
   const Buffer buffer = written_by(schedule, block);
   if (has_epilogue) schedule.set_scope(buffer->name, Scope::register_);
+  keep_results_between(schedule, out, Scope::register_);
   // The vector axis last: neighbouring lanes are neighbours in the tile.  A blocked result has it there already.
   if (has_identity_write(analyse(schedule.node(block))) && axis + 1 < static_cast<size_t>(buffer.rank())) {
     schedule.transform_layout(buffer->name, axis_last(buffer->shape.size(), axis));

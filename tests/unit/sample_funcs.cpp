@@ -101,6 +101,24 @@ Func lstm_step(int64_t m, int64_t n, int64_t k) {
   return f;
 }
 
+Func gru_step(int64_t m, int64_t n, int64_t k) {
+  const Tensor a = te::placeholder("A", {m, k}), b = te::placeholder("B", {3 * n, k});
+  const Tensor x = te::placeholder("x", {m, 3 * n}), before = te::placeholder("before", {m, n});
+  const Tensor sums = product("C", a, b, true);
+  const auto part = [&](const Tensor& t, const Indices& s, int64_t index) { return t({s[0], s[1] + index * n}); };
+  const Tensor update = te::compute("update", {m, n}, {sums, x}, [&](const Indices& s) {
+    return call(Intrinsic::sigmoid, {part(sums, s, 0) + part(x, s, 0)});
+  });
+  const Tensor out = te::compute("out", {m, n}, {sums, x, update, before}, [&](const Indices& s) {
+    const Expr reset = call(Intrinsic::sigmoid, {part(sums, s, 1) + part(x, s, 1)});
+    const Expr next = call(Intrinsic::tanh, {part(x, s, 2) + reset * part(sums, s, 2)});
+    return (const_of(f32, 1) - update(s)) * next + update(s) * before(s);
+  });
+  Func f = te::make_func("gru_step", {a, b, x, before}, {out});
+  mark_constant(f, "B");
+  return f;
+}
+
 Func batched_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool is_transposed) {
   const Tensor a = te::placeholder("A", {batch, m, k});
   const Tensor b = is_transposed ? te::placeholder("B", {batch, n, k}) : te::placeholder("B", {batch, k, n});
@@ -360,6 +378,7 @@ std::vector<SampleFunc> sample_funcs() {
       {"matmul_epilogue", matmul_epilogue(15, 40, 18)},
       {"glu", glu(11, 20, 24)},
       {"lstm_step", lstm_step(1, 24, 18)},
+      {"gru_step", gru_step(1, 40, 18)},
       {"lstm_step_rows", lstm_step(7, 20, 18)},
       {"batched_matmul", batched_matmul(3, 9, 17, 20, false)},
       {"batched_matmul_transposed", batched_matmul(2, 11, 18, 16, true)},

@@ -32,6 +32,8 @@ Func narrow_conv(int64_t channels, int64_t filters, int64_t size, DType dtype, D
 Func glu(int64_t m, int64_t n, int64_t k);
 // Gates i o f c of A·Bᵀ + x, n units each: the state, the cell, and the state once more.
 Func lstm_step(int64_t m, int64_t n, int64_t k);
+// Gates z r h likewise, reset after the product: two of its stages use the update gate.
+Func gru_step(int64_t m, int64_t n, int64_t k);
 Func batched_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool is_transposed);
 // NCHW, weights OIHW (constant), padded on all sides, then bias and relu.
 Func conv2d(int64_t channels, int64_t filters, int64_t size, int64_t kernel, int64_t stride, int64_t padding,

@@ -68,5 +68,38 @@ TEST(Compile, AStepOfAnLstmIsOneKernel) {
   }
 }
 
+// Of a GRU the input's parts are parts of another value, which is no product here.
+TEST(Compile, AStepOfAGruIsOneKernel) {
+  for (const std::string rows : {"1", "3"}) {
+    const std::string text = "graph g (x: f32[" + rows + ", 72], h: f32[" + rows + R"(, 24]) {
+      w = constant [0.25]: f32[72, 24]
+      bias = constant [0.5]: f32[72]
+      p = matmul(h, w) {transpose_b = 1}
+      all = add(p, bias)
+      xz = slice(x) {axes = [1], starts = [0], sizes = [24]}
+      pz = slice(all) {axes = [1], starts = [0], sizes = [24]}
+      az = add(xz, pz)
+      z = sigmoid(az)
+      xr = slice(x) {axes = [1], starts = [24], sizes = [24]}
+      pr = slice(all) {axes = [1], starts = [24], sizes = [24]}
+      ar = add(xr, pr)
+      r = sigmoid(ar)
+      pn = slice(all) {axes = [1], starts = [48], sizes = [24]}
+      reset = multiply(r, pn)
+      xn = slice(x) {axes = [1], starts = [48], sizes = [24]}
+      an = add(xn, reset)
+      n = tanh(an)
+      one = constant [1]: f32[]
+      rest = subtract(one, z)
+      new = multiply(rest, n)
+      kept = multiply(z, h)
+      state = add(new, kept)
+      return state
+    })";
+    expect_compiles_right_with_random_constants(text);
+    EXPECT_EQ(kernels_of(text), 1u) << rows;
+  }
+}
+
 }  // namespace
 }  // namespace tw::relay

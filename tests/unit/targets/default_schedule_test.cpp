@@ -198,7 +198,7 @@ TEST(DefaultSchedule, ProductsEndInRegisters) {
 TEST(DefaultSchedule, PartsOfColumnsAreCombinedInRegisters) {
   for (const Target& target : cores()) {
     if (target.lanes(f32) == 1) continue;
-    for (const Func& func : {glu(64, 96, 32), lstm_step(1, 96, 64), lstm_step(1, 100, 64)}) {
+    for (const Func& func : {glu(64, 96, 32), lstm_step(1, 96, 64), lstm_step(1, 100, 64), gru_step(1, 96, 64)}) {
       const Func scheduled = cpu::default_schedule(func, target).func();
       const auto where = func.name + " on a " + target.name;
       int products = 0;
