@@ -280,3 +280,22 @@ def test_artifacts_and_threads(threads, tmp_path):
     executable = tw.load_executable(tmp_path / "model.twa")
     executable.threads = threads
     require_agreement(model, feeds((3, 4), (4000, 3), (1, 0), (90, 60)), executable)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_products_of_chosen_rows_in_16_bits(precision):
+    nodes = [
+        *chosen_rows,
+        node("MatMul", ["rows", "w"], ["product"]),
+        node("Tanh", ["product"], ["bent"]),
+        node("Concat", ["all", "bent"], ["more"], axis=0),
+    ]
+    loop = loop_of(nodes, {"all": ("none", "more", 2)}, ["s"])
+    weights = numpy_helper.from_array(array(5, 5), "w")
+    outputs = [floats("s", [None, 5])]
+    model = model_of([loop], x_and_count, outputs, [*constants, *numbers, weights, empty("none", 0, 5)])
+    exact, rounded = (tw.compile(tw.load(model.SerializeToString()), precision=p) for p in ("f32", precision))
+    for feed in feeds((9, 3), (4, 0), (30, 5)):
+        wanted, got = exact.run(feed)["s"], rounded.run(feed)["s"]
+        assert got.shape == wanted.shape
+        np.testing.assert_allclose(got, wanted, atol=0.02)
