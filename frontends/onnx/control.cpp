@@ -262,6 +262,13 @@ class CarriedValues {
     for (const ValueId id : first_) forms_.push_back(as_it_is(import_.lists, import_.graph, id));
   }
 
+  size_t count() const { return first_.size(); }
+  // Another value, of which there is nothing before the first step.
+  void add_sequence() {
+    given_.push_back(emit_sequence(context_, {}));
+    first_.push_back(given_.back());
+    forms_.push_back(as_it_is(import_.lists, import_.graph, given_.back()));
+  }
   std::vector<ValueId> first_tensors() const { return import_.lists.tensors(first_); }
   // What these tensors are, which come in the order of those.
   std::vector<ValueId> made_of(const std::vector<ValueId>& tensors) {
@@ -327,21 +334,35 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
       condition == no_value && (*known == 0 || is_counted(context, name, around, graph, first)))
     return unroll_loop(context, name, around, graph, *known, first);
   CarriedValues carried(context, first);
+  // Of what is kept: what is of sizes that steps read.  Sequences carry it, and are put together behind the loop.
+  std::vector<ptrdiff_t> collected;
   const auto body = [&](Region& region, const Var& step, const std::vector<ValueId>& before) -> LoopStep {
     std::vector<ValueId> inputs{context.emit_sizes({step}, {}), emit_scalar(context, boolean, 1)};
     const std::vector<ValueId> given = carried.made_of(before);
-    inputs.insert(inputs.end(), given.begin(), given.end());
+    inputs.insert(inputs.end(), given.begin(), given.begin() + static_cast<ptrdiff_t>(carried_count));
     const std::vector<ValueId> results = around.add_graph(graph, name, &region, inputs);
     const auto kept = results.begin() + 1 + static_cast<ptrdiff_t>(carried_count);
     LoopStep after;
-    after.kept.assign(kept, results.end());
+    std::vector<ValueId> carried_after(results.begin() + 1, kept);
     require_tensors({results[0]}, context);
-    require_tensors(after.kept, context);
+    require_tensors({kept, results.end()}, context);
+    for (auto id = kept; id != results.end(); ++id) {
+      if (std::ranges::count(collected, id - kept) > 0) continue;
+      const std::vector<Expr>& shape = context.type(*id).shape;
+      if (!std::ranges::all_of(shape, [&](const Expr& size) { return region.is_known_outside(size); })) {
+        collected.push_back(id - kept);
+        throw CarriedValues::OtherForms();
+      }
+      after.kept.push_back(*id);
+    }
+    for (size_t k = 0; k < collected.size(); ++k)
+      carried_after.push_back(
+          emit_sequence_insert(context, given[carried_count + k], *(kept + collected[k]), std::nullopt));
     const Expr truth = context.known_truth(results[0]);
     const bool goes_on = truth.is_defined() && as_int(truth).value_or(0) != 0;
     if (!goes_on) after.condition = emit_reshape(context, results[0], {});
     if (goes_on && condition != no_value) after.condition = emit_scalar(context, boolean, 1);
-    after.carried = carried.tensors_after(region, {results.begin() + 1, kept});
+    after.carried = carried.tensors_after(region, carried_after);
     return after;
   };
   constexpr int most_forms = 8;  // one after the other
@@ -352,11 +373,20 @@ std::vector<ValueId> import_loop(Context& context, const std::string& name, cons
     try {
       const std::vector<ValueId> tensors = carried.first_tensors();
       const std::vector<ValueId> results = emit_loop(context, steps, condition, tensors, {}, body);
-      std::vector<ValueId> values = carried.made_of(results);
-      values.insert(values.end(), results.begin() + static_cast<ptrdiff_t>(tensors.size()), results.end());
+      std::vector<ValueId> values = carried.made_of(results), kept;
+      auto tensor = results.begin() + static_cast<ptrdiff_t>(tensors.size());
+      for (ptrdiff_t i = 0; i < std::ssize(graph.outputs) - 1 - static_cast<ptrdiff_t>(carried_count); ++i) {
+        const auto listed = std::ranges::find(collected, i) - collected.begin();
+        kept.push_back(listed < std::ssize(collected)
+                           ? emit_stacked(context, values[carried_count + static_cast<size_t>(listed)])
+                           : *tensor++);
+      }
+      values.resize(carried_count);
+      values.insert(values.end(), kept.begin(), kept.end());
       return values;
     } catch (const CarriedValues::OtherForms&) {
       std::tie(import.nodes, import.operators, import.items, import.random_nodes) = at_first;
+      if (carried.count() < carried_count + collected.size()) carried.add_sequence();
       carried.begin_anew();
     }
   }

@@ -95,7 +95,7 @@ class Precision {
     const bool is_exact = needs_all_bits(node, chosen_.is_precise);
     std::vector<ValueId> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(is_exact ? copy_[id] : widened(id));
-    finish(node, copy_.add(node, *node.op, inputs, node.attributes));
+    finish(node, copy_.add(node, *node.op, inputs, node.attributes, node.regions));
   }
 
   void window_product(const Node& node) {

@@ -133,6 +133,40 @@ def test_two_values_of_one_size():
     require_agreement(model, feeds((9, 3), (20, 5), (3, 0)))
 
 
+def test_what_is_kept_is_of_a_size_that_data_decides():
+    """The rows that are chosen are the same in each step, as many as the data says."""
+    nodes = [
+        node("Gather", ["x", "first"], ["column"], axis=1),
+        node("Greater", ["column", "two"], ["mask"]),
+        node("Compress", ["x", "mask"], ["rows"], axis=0),
+        node("Cast", ["i"], ["step"], to=TensorProto.FLOAT),
+        node("Mul", ["rows", "step"], ["kept_rows"]),
+        node("ReduceSum", ["kept_rows"], ["kept_sum"], keepdims=0),
+        node("NonZero", ["mask"], ["places"]),
+        node("Cast", ["places"], ["kept_places"], to=TensorProto.FLOAT),
+        node("Identity", ["s_in"], ["s_out"]),
+    ]
+    kept = ["kept_rows", "kept_sum", "kept_places"]
+    loop = loop_of(nodes, {"s_in": ("two", "s_out", 0)}, ["s", "k", "t", "p"], kept=kept)
+    model = model_of(
+        [loop],
+        x_and_count,
+        [floats("s", []), floats("k", [None, None, 5]), floats("t", [None]), floats("p", [None, None, None])],
+        [*constants, *numbers],
+    )
+    require_agreement(model, feeds((9, 3), (20, 9), (3, 1)))
+
+
+def test_what_is_kept_is_of_one_size():
+    """Another number of rows in each step cannot be put together, as a run says."""
+    nodes = [*chosen_rows, node("Identity", ["rows"], ["kept_rows"]), node("Identity", ["s_in"], ["s_out"])]
+    loop = loop_of(nodes, {"s_in": ("two", "s_out", 0)}, ["s", "k"], kept=["kept_rows"])
+    model = model_of([loop], x_and_count, [floats("s", []), floats("k", [None, None, 5])], [*constants, *numbers])
+    executable = tw.compile(tw.load(model.SerializeToString()))
+    with pytest.raises(tw.Error, match="TW1101"):
+        executable.run(feeds((9, 4))[0])
+
+
 @pytest.mark.parametrize("what", ["row", "rows", "itself"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_what_was_there_is_read_beside_what_is_added(what, axis):
@@ -246,3 +280,22 @@ def test_artifacts_and_threads(threads, tmp_path):
     executable = tw.load_executable(tmp_path / "model.twa")
     executable.threads = threads
     require_agreement(model, feeds((3, 4), (4000, 3), (1, 0), (90, 60)), executable)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_products_of_chosen_rows_in_16_bits(precision):
+    nodes = [
+        *chosen_rows,
+        node("MatMul", ["rows", "w"], ["product"]),
+        node("Tanh", ["product"], ["bent"]),
+        node("Concat", ["all", "bent"], ["more"], axis=0),
+    ]
+    loop = loop_of(nodes, {"all": ("none", "more", 2)}, ["s"])
+    weights = numpy_helper.from_array(array(5, 5), "w")
+    outputs = [floats("s", [None, 5])]
+    model = model_of([loop], x_and_count, outputs, [*constants, *numbers, weights, empty("none", 0, 5)])
+    exact, rounded = (tw.compile(tw.load(model.SerializeToString()), precision=p) for p in ("f32", precision))
+    for feed in feeds((9, 3), (4, 0), (30, 5)):
+        wanted, got = exact.run(feed)["s"], rounded.run(feed)["s"]
+        assert got.shape == wanted.shape
+        np.testing.assert_allclose(got, wanted, atol=0.02)
