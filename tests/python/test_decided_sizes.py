@@ -299,19 +299,3 @@ def test_products_of_chosen_rows_in_16_bits(precision):
         wanted, got = exact.run(feed)["s"], rounded.run(feed)["s"]
         assert got.shape == wanted.shape
         np.testing.assert_allclose(got, wanted, atol=0.02)
-
-
-def test_the_element_of_a_step_and_steps_behind_the_last():
-    nodes = [
-        node("Unsqueeze", ["i", "first"], ["from"]),
-        node("Add", ["from", "one"], ["to"]),
-        node("Slice", ["x", "from", "to"], ["row"]),
-        node("Add", ["sum", "row"], ["next"]),
-        node("Neg", ["next"], ["kept"]),
-    ]
-    loop = loop_of(nodes, {"sum": ("start", "next", 2)}, ["s", "y"], kept=["kept"])
-    outputs = [floats("s", [1, 5]), floats("y", [None, 1, 5])]
-    model = model_of([loop], x_and_count, outputs, [*constants, ints("first", 0), empty("start", 1, 5)])
-    executable = require_agreement(model, feeds((9, 3), (4, 4), (30, 1)))
-    with pytest.raises(tw.Error, match="TW1101.*Add"):
-        executable.run(feeds((4, 5))[0])
