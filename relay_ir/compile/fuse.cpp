@@ -221,7 +221,6 @@ class Fuser {
     cluster.has_contraction = cluster.has_contraction || other.has_contraction;
     cluster.takes_strides = cluster.takes_strides || other.takes_strides;
     cluster.only_moves = cluster.only_moves && other.only_moves;
-    cluster.exports.insert(cluster.exports.end(), other.exports.begin(), other.exports.end());
     other.is_absorbed = true;
   }
 

@@ -71,6 +71,10 @@ size_t count_shared_axes(const std::vector<BlockAnalysis>& blocks) {
   return shared;
 }
 
+bool reads(const BlockAnalysis& block, const Buffer& buffer) {
+  return std::any_of(block.reads.begin(), block.reads.end(), [&](const Access& r) { return r.buffer == buffer; });
+}
+
 // At the place of each iteration of the block itself.
 bool is_at(const Access& access, const std::vector<Var>& spatial) {
   return std::equal(access.indices.begin(), access.indices.end(), spatial.begin(), spatial.end(),
@@ -99,11 +103,7 @@ std::optional<std::vector<bool>> parts_of(const Access& read, const std::vector<
 std::vector<BlockRef> readers_of(const Schedule& schedule, const Buffer& buffer) {
   std::vector<BlockRef> result;
   for (const BlockRef& block : schedule.blocks()) {
-    const BlockAnalysis analysis = analyse(schedule.node(block));
-    if (std::any_of(analysis.reads.begin(), analysis.reads.end(),
-                    [&](const Access& r) { return r.buffer == buffer; })) {
-      result.push_back(block);
-    }
+    if (reads(analyse(schedule.node(block)), buffer)) result.push_back(block);
   }
   return result;
 }
@@ -123,11 +123,9 @@ Epilogue find_epilogues(const Schedule& schedule, const BlockRef& block) {
   bool is_in_order = true;
   for (const BlockRef& reader : schedule.blocks()) {
     const BlockAnalysis consumer = analyse(schedule.node(reader));
-    const auto reads = [&](const Buffer& b) {
-      return std::any_of(consumer.reads.begin(), consumer.reads.end(), [&](const Access& r) { return r.buffer == b; });
-    };
-    const bool is_reader = reads(buffer);
-    if (reader == block || (!is_reader && std::none_of(made.begin(), made.end(), reads))) continue;
+    const bool is_reader = reads(consumer, buffer);
+    const auto reads_it = [&](const Buffer& b) { return reads(consumer, b); };
+    if (reader == block || (!is_reader && std::none_of(made.begin(), made.end(), reads_it))) continue;
     const std::vector<Var> spatial = consumer.spatial();
     if (epilogue.blocks.empty())
       for (const Var& v : spatial) extents.push_back(consumer.iter(v).extent);

@@ -129,7 +129,7 @@ IndexMap axis_last(size_t rank, size_t axis);
 // Keeps the results of `block` within `tile` in registers: computes the epilogue there or, when there is none, the
 // copy-out. Returns the blocks that write the memory.
 std::vector<BlockRef> keep_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis);
-// What blocks of an epilogue make for others of it alone.
+// Puts what blocks of an epilogue make for others of it alone there.
 void keep_results_between(Schedule& schedule, const std::vector<BlockRef>& epilogue, Scope scope);
 struct TileLoops {
   LoopRef parallel, tile;  // the same, where nothing is left between them
