@@ -104,7 +104,12 @@ bool Import::attempt(const SourceNode& node, bool is_plain, const std::function<
       const Learned learned = dimensions ? dimensions->learn(unproven, place_of(node), branch) : Learned::nothing;
       if (learned == Learned::equality && is_plain && open_regions == 0 && refusals.empty()) {
         begin_node_anew();
-        graph.equalities = dimensions->equalities();
+        // What is of other numbers was found here alone.
+        std::erase_if(graph.equalities, [&](const Equality& equal) {
+          return dimensions->is_of_dimensions(equal.a) && dimensions->is_of_dimensions(equal.b);
+        });
+        const std::vector<Equality>& own = dimensions->equalities();
+        graph.equalities.insert(graph.equalities.begin(), own.begin(), own.end());
         continue;
       }
       if (learned != Learned::nothing) throw BeginAnew();
@@ -255,6 +260,12 @@ Expr Builder::emit_item(ValueId x, DimensionBounds bounds) {
 
 void Builder::emit_required(ValueId x, int64_t number) {
   graph_.add_node("item", {x}, attributes_of({{"number", std::vector<Expr>{Expr(number)}}}), node_.name);
+}
+
+void Builder::rely_on_equal(const Expr& a, const Expr& b) {
+  const OpenDimensions* dimensions = import_.dimensions;
+  if (dimensions && dimensions->is_of_dimensions(a) && dimensions->is_of_dimensions(b)) return require_equal(a, b, "");
+  relay::rely_on(a, b, place_of(node_), graph_.equalities);
 }
 
 std::vector<Expr> Builder::emit_items(ValueId x, DimensionBounds bounds) {

@@ -123,6 +123,8 @@ class Builder {
   Expr emit_item(ValueId x, DimensionBounds bounds = {0});
   // An integer that a run finds to be this, or ends.
   void emit_required(ValueId x, int64_t number);
+  // Sizes of which one at least is none of the model's dimensions: runs, or steps, make sure that they are equal.
+  void rely_on_equal(const Expr& a, const Expr& b);
   Expr new_number(DimensionBounds bounds);  // that an item of this node is to read
   // A number of the run that the node calls so.
   Expr number(const std::string& what, DimensionBounds bounds);

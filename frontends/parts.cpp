@@ -153,6 +153,7 @@ ValueId Parts::stacked() {
   std::vector<Expr> shape = b_.type(whole_).shape;
   shape[axis()] = length();
   shape.insert(shape.begin() + axis() + 1, size);
+  b_.rely_on_equal(simplify(product_of(b_.type(whole_).shape)), simplify(product_of(shape)));
   return moved(emit_reshape_open(b_, whole_, shape), axis(), 0);
 }
 

@@ -17,8 +17,11 @@
 namespace tw::relay {
 namespace {
 
+// What has no elements, and says no number that others read.
 void drop_empty(const Graph& graph, std::vector<Group>& groups) {
   std::erase_if(groups, [&](const Group& group) {
+    const Node* control = control_of(graph, group);
+    if (control && !numbers_read_by(graph, *control).empty()) return false;
     return !group.outputs.empty() && std::all_of(group.outputs.begin(), group.outputs.end(), [&](ValueId id) {
       return is_const_int(storage_bytes(graph.values[id]), 0);
     });

@@ -49,7 +49,9 @@ Graph fold_empty(const Graph& graph) {
     const auto is_empty = [&](ValueId id) { return has_no_elements(graph.values[id].type); };
     const bool is_known =
         std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) { return graph.is_constant(id); });
-    if (node.outputs.empty() || is_known || !std::all_of(node.outputs.begin(), node.outputs.end(), is_empty)) {
+    const bool says_numbers = !numbers_read_by(graph, node).empty();  // how many steps were done, say
+    const bool has_elements = !std::all_of(node.outputs.begin(), node.outputs.end(), is_empty);
+    if (node.outputs.empty() || is_known || says_numbers || has_elements) {
       copy.copy(node);
       continue;
     }

@@ -299,3 +299,29 @@ def test_products_of_chosen_rows_in_16_bits(precision):
         wanted, got = exact.run(feed)["s"], rounded.run(feed)["s"]
         assert got.shape == wanted.shape
         np.testing.assert_allclose(got, wanted, atol=0.02)
+
+
+def test_the_element_of_a_step_and_steps_behind_the_last():
+    nodes = [
+        node("Unsqueeze", ["i", "first"], ["from"]),
+        node("Add", ["from", "one"], ["to"]),
+        node("Slice", ["x", "from", "to"], ["row"]),
+        node("Add", ["sum", "row"], ["next"]),
+        node("Neg", ["next"], ["kept"]),
+    ]
+    loop = loop_of(nodes, {"sum": ("start", "next", 2)}, ["s", "y"], kept=["kept"])
+    outputs = [floats("s", [1, 5]), floats("y", [None, 1, 5])]
+    model = model_of([loop], x_and_count, outputs, [*constants, ints("first", 0), empty("start", 1, 5)])
+    executable = require_agreement(model, feeds((9, 3), (4, 4), (30, 1)))
+    with pytest.raises(tw.Error, match="TW1101.*Add"):
+        executable.run(feeds((4, 5))[0])
+
+
+def test_how_many_steps_are_done_is_known_where_nothing_has_elements():
+    nodes = [node("Neg", ["s"], ["next"]), node("Less", ["i", "two0"], ["again"])]
+    loop = loop_of(nodes, {"s": ("x", "next", 2)}, ["last", "y"], goes_on="again", kept=["next"])
+    inputs = [floats("x", ["n", 5]), info("count", INT, [])]
+    model = model_of([loop], inputs, [floats("last", None), floats("y", None)], [ints("two0", 2)])
+    executable = tw.compile(tw.load(model.SerializeToString(), shapes={"x": (tw.Dim("n", 0), 5)}))
+    pairs = [(n, count) for n in (0, 2) for count in (1, 2, 9)]
+    require_agreement(model, feeds(*pairs), executable)

@@ -214,7 +214,15 @@ struct Cut {
   Expr start, size;
 };
 
-// A slice where the extent or a bound is open.  It begins within the extent: a run makes sure.
+// Of the number of a step, which may be any.
+bool is_of_step(Context& c, const Expr& e) {
+  if (!c.import().region) return false;
+  const std::vector<Var> steps = c.import().region->steps();
+  return std::ranges::any_of(steps, [&](const Var& step) { return uses_var(e, step); });
+}
+
+// A slice where the extent or a bound is open.  It begins within the extent: a run makes sure, but of what begins at
+// the number of a step: that has nothing where it would begin behind.
 Cut open_cut(Context& c, const Expr& extent, const Expr& given_start, const Expr& given_end, int64_t step) {
   if (step == 0 || step == INT64_MIN) bad_shape(c, "a step of 0");
   const bool forward = step > 0;
@@ -233,10 +241,13 @@ Cut open_cut(Context& c, const Expr& extent, const Expr& given_start, const Expr
     return simplify(index + extent * is_negative);
   };
   const Expr first = at_least(from_front(given_start), Expr(0)), end_given = at_least(from_front(given_end), before);
-  const Expr start = forward ? first : at_most(first, behind), end = forward ? at_most(end_given, behind) : end_given;
+  const Expr start = forward && !is_of_step(c, first) ? first : at_most(first, behind);
+  const Expr end = forward ? at_most(end_given, behind) : end_given;
   const int64_t stride = std::abs(step);
-  const Expr room = forward ? end - start : start - end;
-  return {at_least(start, Expr(0)), at_least(simplify(floor_div(room + (stride - 1), stride)), Expr(0))};
+  const Expr size = simplify(floor_div((forward ? end - start : start - end) + (stride - 1), stride));
+  // Both are cut at the same place, so their order stays.
+  const bool is_ordered = forward && can_prove(end_given >= first);
+  return {at_least(start, Expr(0)), is_ordered ? size : at_least(size, Expr(0))};
 }
 
 // By bounds, axes or steps of which some are known only in a run.
