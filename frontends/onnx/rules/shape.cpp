@@ -241,12 +241,13 @@ Cut open_cut(Context& c, const Expr& extent, const Expr& given_start, const Expr
     return simplify(index + extent * is_negative);
   };
   const Expr first = at_least(from_front(given_start), Expr(0)), end_given = at_least(from_front(given_end), before);
-  const Expr start = forward && !is_of_step(c, first) ? first : at_most(first, behind);
+  const bool is_cut = !forward || is_of_step(c, first);
+  const Expr start = is_cut ? at_most(first, behind) : first;
   const Expr end = forward ? at_most(end_given, behind) : end_given;
   const int64_t stride = std::abs(step);
   const Expr size = simplify(floor_div((forward ? end - start : start - end) + (stride - 1), stride));
-  // Both are cut at the same place, so their order stays.
-  const bool is_ordered = forward && can_prove(end_given >= first);
+  // Where both are cut, it is at the same place, so their order stays.
+  const bool is_ordered = forward && is_cut && can_prove(end_given >= first);
   return {at_least(start, Expr(0)), is_ordered ? size : at_least(size, Expr(0))};
 }
 
