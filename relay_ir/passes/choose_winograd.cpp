@@ -39,7 +39,6 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
   };
   if (!std::all_of(uses.begin() + 2, uses.end(), is_of_three)) return std::nullopt;
   const TensorType& type = graph.values[node.outputs[0]].type;
-  if (!as_int(type.shape[2]) || !as_int(type.shape[3])) return std::nullopt;  // no schedule is good for open maps
   const Shape out = typical_shape(type);
   return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2], out[3]};
 }

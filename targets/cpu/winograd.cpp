@@ -32,7 +32,6 @@ std::optional<Sizes> sizes_of(const Schedule& schedule) {
   const BlockAnalysis p = analyse(schedule.node(product)), c = analyse(schedule.node(columns));
   const std::vector<Var> axes = p.spatial(), of_columns = c.spatial();
   const Var tile = axes.at(axes.size() - 2);
-  if (!as_int(p.iter(tile).extent)) return std::nullopt;
   const Sizes sizes{c.extent(of_columns.at(of_columns.size() - 2)),
                     p.extent(axes.at(0)),
                     p.extent(tile),

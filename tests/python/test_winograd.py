@@ -63,6 +63,30 @@ def test_open_batch(height, width, residual):
         assert np.abs(executable.run(feed)["y"] - expected).max() <= 5e-5 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize(("pads", "residual"), [([1, 1, 1, 1], True), ([0, 2, 1, 0], False)])
+@pytest.mark.parametrize("batch", [2, "batch"])
+def test_open_maps(batch, pads, residual):
+    """Only a run knows how many tiles there are, and in how many columns."""
+    fixed = batch if batch != "batch" else 1
+    model = onnx.load_model_from_string(convolution(48, 72, 9, 9, pads, fixed, residual)[0])
+    for tensor, names in [(model.graph.input[0], "hw"), *[(t, "rc") for t in model.graph.input[1:]]]:
+        for axis, name in zip((2, 3), names, strict=True):
+            tensor.type.tensor_type.shape.dim[axis].dim_param = name
+        if batch == "batch":
+            tensor.type.tensor_type.shape.dim[0].dim_param = batch
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model = model.SerializeToString()
+    executable = tw.compile(tw.load(model), threads=2)
+    assert uses_winograd(executable)
+    assert "On one core" not in executable.report()
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    for height, width in [(2, 3), (4, 4), (7, 5), (14, 14), (31, 6), (40, 57)]:
+        for images in (1, 3) if batch == "batch" else (batch,):
+            feed = convolution(48, 72, height, width, pads, images, residual)[1]
+            expected = session.run(None, feed)[0]
+            assert np.abs(executable.run(feed)["y"] - expected).max() <= 5e-5 * np.abs(expected).max()
+
+
 @pytest.mark.parametrize("residual", [False, True])
 def test_a_map_of_many_blocks(residual):
     check(*convolution(64, 64, 56, 56, [1, 1, 1, 1], residual=residual))

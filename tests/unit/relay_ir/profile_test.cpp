@@ -45,7 +45,26 @@ TEST(Profile, RangesNarrowWhatStaysOpen) {
   const SpecialGraph special = specialise(parse_graph(flat_rows), {{"n", {3, 9, 8}}});
   EXPECT_EQ(special.sizes[0], (DimensionBounds{3, 9}));
   EXPECT_EQ(special.sizes[1].low, 2);
-  EXPECT_EQ(typical_shape(special.graph.values[special.graph.nodes[0].outputs[0]].type), (Shape{16, 4}));
+  EXPECT_EQ(typical_shape(special.graph.values[special.graph.nodes[0].outputs[0]].type), (Shape{8 * 128, 4}));
+}
+
+TEST(Profile, WhatNobodySaysIsAsUsual) {
+  const auto typical = [](const Graph& graph, size_t node) {
+    return typical_shape(graph.values[graph.nodes[node].outputs[0]].type);
+  };
+  const Graph model = parse_graph(R"(graph g [n: 1.., h: 1.., w: 1..100, s: 256.., t: 0..]
+      (x: f32[n, 3, h, w], y: f32[n, s], z: f32[t]) {
+    a = relu(x)
+    b = relu(y)
+    c = relu(z)
+    return a, b, c
+  })");
+  const Graph usual = with_elements(model);
+  EXPECT_EQ(typical(usual, 0), (Shape{1, 3, 224, 100}));  // an image
+  EXPECT_EQ(typical(usual, 1), (Shape{1, 256}));          // texts of this length or more
+  EXPECT_EQ(typical(usual, 2), (Shape{128}));
+  const Graph special = specialise(model, {{"h", {32, 640, 64}}, {"w", {8, 16}}}).graph;
+  EXPECT_EQ(typical(special, 0), (Shape{1, 3, 64, 16}));
 }
 
 const char* const halves = R"(graph g [n: 2..64, m: 1..32] (x: f32[n], w: f32[m]) where n // 2 == m {
