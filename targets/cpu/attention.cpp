@@ -17,34 +17,11 @@
 #include "targets/cpu/attention_stages.h"
 
 namespace tw::cpu {
-namespace {
 
 using namespace attention;
 
-// Many rows and two vectors: keys and values stream from the second cache, and each vector of them serves all rows.  Of
-// the tallest tiles the one whose last rows are most in use.
-RegisterTile tall_tile(int64_t rows, int64_t vectors, const Target& target) {
-  RegisterTile tile{1, static_cast<int>(std::min<int64_t>(vectors, 2))};
-  const int most = std::max(1, (target.vector_registers - 2 - tile.vectors) / tile.vectors);
-  const auto computed = [&](int64_t r) { return divide_up(rows, r) * r; };
-  tile.rows = static_cast<int>(std::min<int64_t>(rows, std::min(most, 12)));
-  for (int r = tile.rows - 1; r >= (tile.rows * 2 + 2) / 3; --r) {
-    if (computed(r) < computed(tile.rows)) tile.rows = r;
-  }
-  return tile;
-}
-
-// As many vectors beside `rows` as registers hold, without a last panel of little use.
-int vectors_beside(int rows, int64_t vectors, const Target& target) {
-  int best = 1;
-  const auto waste = [&](int v) { return divide_up(vectors, v) * v - vectors; };
-  for (int v = 1; v <= std::min<int64_t>(vectors, 4); ++v) {
-    if (fits_registers({rows, v}, target) && waste(v) <= waste(best)) best = v;
-  }
-  return best;
-}
-
-}  // namespace
+// Where their number is open, a last tile has code of its own for each that may be left.
+constexpr int most_open_rows = 6;
 
 bool schedule_attention(Schedule& schedule, const Target& target) {
   if (!has_block(schedule, mixed) || !has_block(schedule, scores)) return false;
@@ -58,9 +35,10 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
 
   // Rows of a tile: queries of one head or, where there is one query only, heads that share their keys.
   const bool is_decoding = extents.queries == 1;
-  const RegisterTile tile = is_decoding ? choose_group_tile(extents, lanes, target)
-                                        : tall_tile(extents.queries, divide_up(extents.columns, lanes), target);
   const bool packs_keys = !is_decoding || extents.size % lanes != 0 || extents.size < 2 * lanes;
+  TileChoice choice{.has_keys = packs_keys, .divides_rows = is_decoding};
+  if (is_open(schedule, output.queries)) choice.most_rows = most_open_rows;
+  const Tile tile = decide_tile(schedule, extents, choice, lanes, target);
 
   // The result's loops: [batch, head, …] | rows, columns | the tile.
   std::vector<LoopRef> outer = output.batch, within;
@@ -85,7 +63,7 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
       within = {queries[2]};
     }
   }
-  const auto columns = schedule.split(output.columns, {std::nullopt, tile.vectors, lanes});
+  const auto columns = schedule.split(output.columns, {std::nullopt, tile.columns, lanes});
   schedule.reorder(in_order(outer, row_tile, columns[0], within, columns[1], columns[2]));
   const LoopRef task = as_one(schedule, outer);
   const LoopRef row = row_tile.value_or(task);
@@ -101,10 +79,9 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
     set_scope_of(schedule, stage, Scope::stack);
   }
   if (packs_keys) {
-    const int panel = vectors_beside(tile.rows, divide_up(extents.keys, lanes), target);
-    const BlockRef copy = pack_keys(schedule, static_cast<int64_t>(panel) * lanes, Scope::stack);
+    const BlockRef copy = pack_keys(schedule, static_cast<int64_t>(tile.keys) * lanes, Scope::stack);
     std::vector<LoopRef> loops = loops_below(schedule, scored, row);
-    const auto keys = schedule.split(loops.back(), {std::nullopt, panel, lanes});
+    const auto keys = schedule.split(loops.back(), {std::nullopt, tile.keys, lanes});
     loops.pop_back();
     schedule.reorder(in_order(keys[0], loops, keys[1], keys[2]));
     tile_in_registers(schedule, scores, keys[0], lanes);

@@ -35,7 +35,7 @@ using namespace attention;
 
 // Σ weights · v of one part within `task`: a tile in registers whose rows are the innermost ones of the axis.
 // `out` takes it from there to memory.
-void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, const Var& row, const RegisterTile& tile,
+void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, const Var& row, const Tile& tile,
                 int lanes, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(mixed));
   const std::vector<Var> axes = analysis.spatial();  // batch …, head of k, group, query, part, column
@@ -46,7 +46,7 @@ void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, co
   std::vector<LoopRef> order = loops_below(schedule, mixed, task);
   std::erase(order, key), std::erase(order, of_row), std::erase(order, of_column);
   const auto rows = schedule.split(of_row, {std::nullopt, tile.rows});
-  const auto columns = schedule.split(of_column, {std::nullopt, tile.vectors, lanes});
+  const auto columns = schedule.split(of_column, {std::nullopt, tile.columns, lanes});
   schedule.reorder(in_order(order, rows[0], columns[0], key, rows[1], columns[1], columns[2]));
   const size_t axis = axes.size() - 1;
   schedule.reverse_compute_at(out, columns[0]);
@@ -101,7 +101,7 @@ void schedule_one_query(Schedule& schedule, const Output& output, const Extents&
   for (const BlockRef& stage : {largest, weights, sum, mixed, out}) schedule.reverse_compute_at(stage, task);
   for (const BlockRef& stage : {scores, query}) schedule.compute_at(stage, task);
   for (const BlockRef& stage : {scores, query, scored, weights}) set_scope_of(schedule, stage, Scope::stack);
-  const RegisterTile tile = choose_group_tile(extents, lanes, target);
+  const Tile tile = decide_tile(schedule, extents, {.has_keys = false}, lanes, target);
   const std::vector<Var> axes = analyse(schedule.node(mixed)).spatial();
   mix_values(schedule, out, task, axes[axes.size() - 4], tile, lanes, target);
   reduce_rows(schedule, sum, task, lanes);
@@ -117,9 +117,9 @@ void schedule_one_query(Schedule& schedule, const Output& output, const Extents&
 
 void schedule_many_queries(Schedule& schedule, const Output& output, const Extents& extents, int lanes,
                            const Target& target) {
-  const RegisterTile tile{even_rows(extents.queries, target), extents.columns > lanes ? 2 : 1};
-  const int64_t tiles = tiles_of_block(extents.queries, tile.rows);
-  const int64_t panel = extents.keys % (2 * lanes) == 0 ? 2 : 1;
+  const TileChoice choice{.divides_keys = true, .most_rows = even_rows(extents.queries, target)};
+  const Tile tile = decide_tile(schedule, extents, choice, lanes, target);
+  const int64_t tiles = tiles_of_block(extents.queries, tile.rows), panel = tile.keys;
   const BlockRef copy = pack_keys(schedule, panel * lanes, Scope::global);
   schedule_elementwise(schedule, copy, target);
 
@@ -152,7 +152,7 @@ void schedule_many_queries(Schedule& schedule, const Output& output, const Exten
   // The join, row by row.
   vectorize_keys(schedule, share, lanes);
   const LoopRef of_column = schedule.loops(output.block).back();
-  const auto columns = schedule.split(of_column, {std::nullopt, tile.vectors, lanes});
+  const auto columns = schedule.split(of_column, {std::nullopt, tile.columns, lanes});
   tile_in_registers(schedule, joined, columns[0], lanes);
   schedule.unroll(columns[1]);
   schedule.vectorize(columns[2]);

@@ -71,10 +71,32 @@ BlockRef finish_scores(Schedule& schedule, Scope scope) {
   return has_block(schedule, masked) ? masked : schedule.cache_write(scores, written_by(schedule, scores)->name, scope);
 }
 
-RegisterTile choose_group_tile(const Extents& extents, int lanes, const Target& target) {
-  RegisterTile tile = choose_tile(extents.group, divide_up(extents.columns, lanes), extents.keys, target);
-  while (extents.group % tile.rows != 0) --tile.rows;
-  return tile;
+Tile decide_tile(Schedule& schedule, const Extents& e, const TileChoice& choice, int lanes, const Target& target) {
+  constexpr double worst_cost = 1.5;  // of a candidate, by the best one's
+  constexpr int64_t most_keys = 4;
+  const int64_t rows = e.queries > 1 ? e.queries : e.group;
+  const int64_t column_vectors = divide_up(e.columns, lanes), key_vectors = divide_up(e.keys, lanes);
+  const Sweep sweep{.swept_bytes = e.keys * (e.size + e.columns) * f32.bytes()};
+  // One step an iteration: the loop's own instructions take part of its time.
+  constexpr double loop_cycles = 1;
+  const auto cost = [&](const RegisterTile& tile, int64_t vectors, int64_t k) {
+    const auto steps = static_cast<double>(divide_up(rows, tile.rows) * divide_up(vectors, tile.vectors) * k);
+    return tile_cost(tile, rows, vectors, k, target, sweep) + loop_cycles * steps;
+  };
+  std::vector<Candidate> candidates;
+  for (const RegisterTile& of_columns : tiles_that_fit(rows, column_vectors, target)) {
+    if (of_columns.rows > choice.most_rows || (choice.divides_rows && rows % of_columns.rows != 0)) continue;
+    for (int keys = choice.has_keys ? 1 : 0; keys <= (choice.has_keys ? std::min(key_vectors, most_keys) : 0); ++keys) {
+      const RegisterTile of_keys{of_columns.rows, keys};
+      if (keys > 0 && (!fits_registers(of_keys, target) || (choice.divides_keys && key_vectors % keys != 0))) continue;
+      candidates.push_back({{of_columns.rows, of_columns.vectors, keys},
+                            cost(of_columns, column_vectors, e.keys) + (keys > 0 ? cost(of_keys, key_vectors, e.size) : 0)});
+    }
+  }
+  const Candidate best = *std::ranges::min_element(candidates, {}, &Candidate::cost);
+  std::erase_if(candidates, [&](const Candidate& c) { return c.cost > worst_cost * best.cost; });
+  const Choice decided = schedule.decide("attention_tile", candidates, best.value);
+  return {static_cast<int>(decided[0]), static_cast<int>(decided[1]), static_cast<int>(decided[2])};
 }
 
 std::optional<Output> match_output(const Schedule& schedule, const BlockRef& source_block) {
@@ -130,15 +152,15 @@ BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope) {
 void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
   schedule.compute_at(block, tile);
   set_scope_of(schedule, block, Scope::register_);
+  const BlockAnalysis analysis = analyse(schedule.node(block));
   std::vector<LoopRef> loops = loops_below(schedule, block, tile);
-  const LoopRef reduced = loops.back();
-  loops.pop_back();
-  loops.insert(loops.begin(), reduced);
-  schedule.reorder(loops);
-  const BlockRef init = schedule.decompose_reduction(block, reduced);
-  const size_t axis = analyse(schedule.node(block)).spatial().size() - 1;
+  std::vector<LoopRef> reduced = loops_below(schedule, block, tile, analysis.reduce().at(0));
+  std::erase_if(loops, [&](const LoopRef& l) { return std::ranges::find(reduced, l) != reduced.end(); });
+  schedule.reorder(in_order(reduced, loops));
+  const BlockRef init = schedule.decompose_reduction(block, reduced.front());
+  const size_t axis = analysis.spatial().size() - 1;
   vectorize_below(schedule, init, tile, axis, lanes);
-  vectorize_below(schedule, block, reduced, axis, lanes);
+  vectorize_below(schedule, block, reduced.back(), axis, lanes);
 }
 
 void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {

@@ -22,8 +22,22 @@ Extents extents_of(const Schedule& schedule);
 
 // The block that writes the finished scores: the mask's or, where there is none, a copy of sums made in `scope`.
 BlockRef finish_scores(Schedule& schedule, Scope scope);
-// The tile of weights · v whose rows are heads that share their keys: a divisor of them.
-RegisterTile choose_group_tile(const Extents& extents, int lanes, const Target& target);
+
+// Of rows × vectors of weights · v, and × vectors of keys of the scores.
+struct Tile {
+  int rows = 1, columns = 1;
+  int keys = 0;  // 0: scores are dot products along the elements
+};
+// Which tiles there are: rows are queries or, of one query, heads that share their keys.
+struct TileChoice {
+  bool has_keys = true;      // scores are tiles, too
+  bool divides_rows = true;  // no tile is partial…
+  bool divides_keys = false;
+  int most_rows = 24;
+};
+// The decision "attention_tile": all keys and values go by for each tile of rows.
+Tile decide_tile(Schedule& schedule, const Extents& extents, const TileChoice& choice, int lanes,
+                 const Target& target);
 
 // Transposes and slices of the operands become indices of the stages, and those of the result indices of the last one.
 void inline_moves(Schedule& schedule);

@@ -65,8 +65,8 @@ double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, i
   double cycles = conflict_cycles(tile, sweep.row_stride, target);  // of a tile and step
   // The panel is one stream, which prefetching hides the better the less of the cache's rate it takes.
   const double panel_bytes = tile.vectors * vector_bytes;
-  if (const double rate = bytes_a_cycle(static_cast<int64_t>(panel_bytes) * k, target);
-      rate > 0 && tiles * sweep.outer_rows > 1) {
+  const int64_t swept = sweep.swept_bytes > 0 ? sweep.swept_bytes : static_cast<int64_t>(panel_bytes) * k;
+  if (const double rate = bytes_a_cycle(swept, target); rate > 0 && tiles * sweep.outer_rows > 1) {
     const double share = std::min(0.9, panel_bytes / step / rate);
     cycles += 0.12 * panel_bytes / rate / (1 - share);
   }

@@ -27,6 +27,7 @@ struct Sweep {
   int64_t scattered_bytes = 0;  // of A, where each row is contiguous along k; 0: rows lie side by side
   int64_t row_stride = 0;       // bytes from one row of A to the next; 0: not known
   bool packs_panels = false;    // of B, which is no weight, while the kernel runs
+  int64_t swept_bytes = 0;      // that come between two uses of a panel; 0: its own, it serves all tiles first
 };
 
 // Cycles of a step along k in which the core waits for lines of A that do not stay in the first cache until all of a
