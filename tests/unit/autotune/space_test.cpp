@@ -80,6 +80,17 @@ Func winograd(int64_t inputs, int64_t outputs, int64_t size) {
   return relay::lower_group(graph, relay::fuse(graph).at(0));
 }
 
+// Scores and weights of `queries` a head, of 12 keys more.
+Func attention(int64_t heads, int64_t queries, int64_t size) {
+  relay::Graph graph;
+  const auto input = [&](const char* name, int64_t rows) {
+    return graph.add_value(name, relay::TensorType{f32, {Expr(heads), Expr(rows), Expr(size)}});
+  };
+  graph.inputs = {input("q", queries), input("k", queries + 12), input("v", queries + 12)};
+  graph.outputs = graph.add_node("attention", graph.inputs, {}, "a");
+  return relay::lower_group(graph, relay::fuse(graph).at(0));
+}
+
 // Samples that leave something open which others do not.
 std::vector<test::SampleFunc> samples_of_decisions() {
   std::vector<test::SampleFunc> samples = test::sample_funcs();
@@ -87,6 +98,7 @@ std::vector<test::SampleFunc> samples_of_decisions() {
   samples.push_back({"image", test::narrow_conv(32, 48, 8, f32, f32)});
   samples.push_back({"winograd", winograd(16, 32, 10)});
   samples.push_back({"rows", test::softmax(4, 272)});
+  samples.push_back({"scores", attention(2, 19, 24)});
   return samples;
 }
 
@@ -109,7 +121,7 @@ TEST(SpaceOfTemplates, offers_what_the_templates_name) {
       if (asked.candidates.size() > 1) names.insert(asked.name);
   }
   for (const char* name : {"tile", "row_a_task", "vectors_a_task", "rows", "row_blocks", "k_unroll", "panel_prefetch",
-                           "row_prefetch", "streams", "window_unroll", "strip", "winograd_block"})
+                           "row_prefetch", "streams", "window_unroll", "strip", "winograd_block", "attention_tile"})
     EXPECT_TRUE(names.count(name)) << name;
 }
 
