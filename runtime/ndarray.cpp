@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/artifact/file_map.h"
 #include "runtime/memory.h"
 
 namespace tw {
@@ -92,6 +93,12 @@ NDArray::NDArray(DType dtype, Shape shape, void* data, std::shared_ptr<const voi
     : dtype_(dtype), shape_(std::move(shape)), data_(data), owner_(std::move(owner)) {
   check(!dtype.is_vector(), "NDArray: elements are scalars");
   (void)checked_bytes(dtype_, shape_);
+}
+
+NDArray::NDArray(DType dtype, Shape shape, std::shared_ptr<const FileMap> file)
+    : NDArray(dtype, std::move(shape), const_cast<std::byte*>(file->bytes().data()), file) {
+  check(byte_size() <= file->bytes().size(), "NDArray: the file has all of it");
+  file_ = file.get();
 }
 
 double NDArray::get_float(int64_t index) const {

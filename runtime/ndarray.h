@@ -14,6 +14,8 @@ namespace tw {
 
 using Shape = std::vector<int64_t>;
 
+class FileMap;
+
 int64_t element_count(std::span<const int64_t> shape);
 
 // Shares its storage when copied (as a numpy array does); `clone` copies the data.
@@ -24,6 +26,8 @@ class NDArray {
   NDArray(DType dtype, Shape shape);
   // Views memory that `owner` keeps alive.
   NDArray(DType dtype, Shape shape, void* data, std::shared_ptr<const void> owner);
+  // Of a file's bytes, as many as it takes from the first on; nobody may write to it.
+  NDArray(DType dtype, Shape shape, std::shared_ptr<const FileMap> file);
 
   template <class T>
   static NDArray from(DType dtype, Shape shape, std::span<const T> values) {
@@ -57,8 +61,10 @@ class NDArray {
   void set_float(int64_t index, double value);
   void set_int(int64_t index, int64_t value);
 
-  // Whether nobody else holds the storage.
-  bool is_sole_owner() const { return owner_.use_count() == 1; }
+  // Where the elements are; null when they are in memory of their own.
+  const FileMap* file() const { return file_; }
+  // Whether nobody else holds the storage, which may be written.
+  bool is_sole_owner() const { return !file_ && owner_.use_count() == 1; }
 
   NDArray reshape(Shape shape) const;  // same storage
   NDArray clone() const;
@@ -68,6 +74,7 @@ class NDArray {
   Shape shape_;
   void* data_ = nullptr;
   std::shared_ptr<const void> owner_;
+  const FileMap* file_ = nullptr;  // `owner_` keeps it
 };
 
 }  // namespace tw

@@ -150,110 +150,143 @@ NDArray apply_layout(const NDArray& array, const IndexMap& map, const Shape& phy
 }
 
 void apply_layout(const NDArray& array, const IndexMap& map, NDArray& result) {
-  const size_t rank = map.from.size();
-  const Shape& physical = result.shape();
-  check(rank == array.shape().size() && map.to.size() == physical.size() && result.dtype() == array.dtype(),
-        "apply_layout: the map fits the arrays");
-  const size_t width = static_cast<size_t>(array.dtype().bytes());
   if (result.size() > array.size()) std::memset(result.data(), 0, result.byte_size());
-  if (array.size() == 0) return;
+  const LayoutCopy moves(array, map, result.shape());
+  moves.copy(array, result, 0, moves.rows());
+}
 
-  // Where an element goes is a sum over the old indices when each part of the map depends on one of them; almost always
-  // so.
-  std::vector<std::vector<int64_t>> offsets(rank);
-  for (size_t i = 0; i < rank; ++i) offsets[i].assign(static_cast<size_t>(array.shape()[i]), 0);
-  int64_t constant = 0, stride = 1;
-  bool is_separable = true;
+// Where an element goes is a sum over the old indices when each part of the map depends on one of them; almost always
+// so.
+LayoutCopy::LayoutCopy(const NDArray& array, const IndexMap& map, const Shape& physical)
+    : shape_(array.shape()), physical_(physical), map_(map) {
+  const size_t rank = map.from.size();
+  check(rank == shape_.size() && map.to.size() == physical.size(), "LayoutCopy: the map fits the arrays");
+  for (const int64_t extent : shape_) offsets_.emplace_back(static_cast<size_t>(extent), 0);
+  int64_t stride = 1;
   for (size_t t = map.to.size(); t-- > 0; stride *= physical[t]) {
     const LinearForm form = linear_form(map.to[t]);
-    constant += form.constant * stride;
+    constant_ += form.constant * stride;
     for (const auto& [atom, coefficient] : form.terms) {
       const auto vars = free_vars(atom);
       if (vars.size() != 1) {
-        is_separable = false;
-        break;
+        is_separable_ = false;
+        return;
       }
       const size_t i = static_cast<size_t>(std::find(map.from.begin(), map.from.end(), vars[0]) - map.from.begin());
-      check(i < rank, "apply_layout: the map uses its own variables");
+      check(i < rank, "LayoutCopy: the map uses its own variables");
       const Size program = index_program(atom, {map.from[i]});
-      for (int64_t v = 0; v < array.shape()[i]; ++v)
-        offsets[i][static_cast<size_t>(v)] += program.at({&v, 1}) * coefficient * stride;
+      for (int64_t v = 0; v < shape_[i]; ++v)
+        offsets_[i][static_cast<size_t>(v)] += program.at({&v, 1}) * coefficient * stride;
     }
   }
-  auto* to = static_cast<char*>(result.data());
-  const auto* from = static_cast<const char*>(array.data());
-  if (!is_separable) {
-    std::vector<Size> programs;
-    for (const Expr& e : map.to) programs.push_back(index_program(e, map.from));
-    std::vector<int64_t> index(rank, 0);
-    for (int64_t k = 0; k < array.size(); ++k) {
-      int64_t place = 0;
-      for (size_t t = 0; t < programs.size(); ++t) place = place * physical[t] + programs[t].at(index);
-      std::memcpy(to + place * width, from + k * width, width);
-      for (size_t i = rank; i-- > 0 && ++index[i] == array.shape()[i];) index[i] = 0;
-    }
-    return;
-  }
-  if (rank == 0) {
-    std::memcpy(to + constant * width, from, width);
-    return;
-  }
+  while (part_axis_ + 1 < rank && shape_[part_axis_] == 1) ++part_axis_;
+  if (rank == 0 || array.size() == 0) return;
+  const std::vector<int64_t>& along = offsets_.back();
+  const auto follows = [&](size_t c) { return along[c] == along[c - 1] + 1; };
+  size_t run = 1;
+  while (run < along.size() && follows(run)) ++run;
+  for (size_t c = run; c < along.size(); ++c)
+    if (c % run != 0 && !follows(c)) return;
+  run_ = static_cast<int64_t>(run);
+}
 
-  // Rows along the last index are read in order.  Of the others, the index that moves least in the result is walked
-  // beside it in tiles, so that lines and pages of both arrays stay in cache.
-  std::vector<int64_t> strides(rank, 1);
-  for (size_t i = rank - 1; i-- > 0;) strides[i] = strides[i + 1] * array.shape()[i + 1];
+int64_t LayoutCopy::rows() const {
+  return is_separable_ && !shape_.empty() ? shape_[part_axis_] : 1;
+}
+
+void LayoutCopy::copy(const NDArray& array, NDArray& result, int64_t begin, int64_t end) const {
+  check(array.shape() == shape_ && result.shape() == physical_ && result.dtype() == array.dtype(),
+        "LayoutCopy: the arrays are of the given shapes");
+  if (array.size() == 0 || begin >= end) return;
+  if (!is_separable_) return copy_each(array, result);
+  switch (array.dtype().bytes()) {
+    case 1:
+      return copy_separable<uint8_t>(array, result, begin, end);
+    case 2:
+      return copy_separable<uint16_t>(array, result, begin, end);
+    case 4:
+      return copy_separable<uint32_t>(array, result, begin, end);
+    default:
+      check(array.dtype().bytes() == 8, "LayoutCopy: elements of 1, 2, 4 or 8 bytes");
+      return copy_separable<uint64_t>(array, result, begin, end);
+  }
+}
+
+void LayoutCopy::copy_each(const NDArray& array, NDArray& result) const {
+  const size_t rank = shape_.size(), width = static_cast<size_t>(array.dtype().bytes());
+  std::vector<Size> programs;
+  for (const Expr& e : map_.to) programs.push_back(index_program(e, map_.from));
+  std::vector<int64_t> index(rank, 0);
+  for (int64_t k = 0; k < array.size(); ++k) {
+    int64_t place = 0;
+    for (size_t t = 0; t < programs.size(); ++t) place = place * physical_[t] + programs[t].at(index);
+    std::memcpy(static_cast<char*>(result.data()) + place * width, static_cast<const char*>(array.data()) + k * width,
+                width);
+    for (size_t i = rank; i-- > 0 && ++index[i] == shape_[i];) index[i] = 0;
+  }
+}
+
+// Rows along the last index are read in order.  Of the others, the index that moves least in the result is walked
+// beside it in tiles, so that lines and pages of both arrays stay in cache.
+template <class Element>
+void LayoutCopy::copy_separable(const NDArray& array, NDArray& result, int64_t begin, int64_t end) const {
+  constexpr int64_t shortest_run = 4;
+  const auto* source = array.as<Element>();
+  auto* target = result.as<Element>();
+  const size_t rank = shape_.size();
+  if (rank == 0) {
+    target[constant_] = source[0];
+    return;
+  }
+  std::vector<int64_t> strides(rank, 1), first(rank, 0), last = shape_;
+  for (size_t i = rank - 1; i-- > 0;) strides[i] = strides[i + 1] * shape_[i + 1];
+  first[part_axis_] = begin, last[part_axis_] = end;
   const size_t row = rank - 1;
   size_t column = row == 0 ? row : 0;
-  auto step_of = [&](size_t i) { return offsets[i].size() > 1 ? std::abs(offsets[i][1] - offsets[i][0]) : INT64_MAX; };
+  const auto step_of = [&](size_t i) {
+    return offsets_[i].size() > 1 ? std::abs(offsets_[i][1] - offsets_[i][0]) : INT64_MAX;
+  };
   for (size_t i = 0; i < row; ++i) {
     if (step_of(i) < step_of(column)) column = i;
   }
-  auto copy = [&]<class Element>(Element) {
-    const auto* source = reinterpret_cast<const Element*>(from);
-    auto* target = reinterpret_cast<Element*>(to);
-    const int64_t rows = column == row ? 1 : array.shape()[column], columns = array.shape()[row];
-    const int64_t row_stride = strides[column];
-    std::vector<int64_t> index(rank, 0);
-    while (true) {
-      int64_t source_base = 0, target_base = constant;
-      for (size_t i = 0; i < rank; ++i) {
-        if (i == row || i == column) continue;
-        source_base += index[i] * strides[i];
-        target_base += offsets[i][static_cast<size_t>(index[i])];
-      }
-      for (int64_t r0 = 0; r0 < rows; r0 += 16) {
-        for (int64_t c0 = 0; c0 < columns; c0 += 64) {
-          for (int64_t r = r0; r < std::min(rows, r0 + 16); ++r) {
-            const int64_t row_base = target_base + (column == row ? 0 : offsets[column][static_cast<size_t>(r)]);
-            const Element* line = source + source_base + (column == row ? 0 : r * row_stride);
-            for (int64_t c = c0; c < std::min(columns, c0 + 64); ++c)
-              target[row_base + offsets[row][static_cast<size_t>(c)]] = line[c];
-          }
-        }
-      }
-      size_t i = rank;
-      while (i-- > 0) {
-        if (i == row || i == column) continue;
-        if (++index[i] < array.shape()[i]) break;
-        index[i] = 0;
-      }
-      if (i == static_cast<size_t>(-1)) return;
+  const bool has_column = column != row, has_runs = run_ >= shortest_run;
+  const int64_t tile_rows = 16, tile_columns = has_runs ? std::max<int64_t>(1, 256 / run_) * run_ : 64;
+  const int64_t* along = offsets_[row].data();
+  const auto copy_line = [&](Element* to, const Element* from, int64_t c, int64_t stop) {
+    if (!has_runs) {
+      for (; c < stop; ++c) to[along[c]] = from[c];
+      return;
+    }
+    for (int64_t count = 0; c < stop; c += count) {
+      count = std::min(run_ - c % run_, stop - c);
+      std::memcpy(to + along[c], from + c, static_cast<size_t>(count) * sizeof(Element));
     }
   };
-  switch (width) {
-    case 1:
-      copy(uint8_t{});
-      break;
-    case 2:
-      copy(uint16_t{});
-      break;
-    case 4:
-      copy(uint32_t{});
-      break;
-    default:
-      check(width == 8, "apply_layout: elements of 1, 2, 4 or 8 bytes");
-      copy(uint64_t{});
+  std::vector<int64_t> index = first;
+  while (true) {
+    int64_t source_base = 0, target_base = constant_;
+    for (size_t i = 0; i < rank; ++i) {
+      if (i == row || i == column) continue;
+      source_base += index[i] * strides[i];
+      target_base += offsets_[i][static_cast<size_t>(index[i])];
+    }
+    const int64_t r_begin = has_column ? first[column] : 0, r_end = has_column ? last[column] : 1;
+    for (int64_t r0 = r_begin; r0 < r_end; r0 += tile_rows) {
+      for (int64_t c0 = first[row]; c0 < last[row]; c0 += tile_columns) {
+        for (int64_t r = r0; r < std::min(r_end, r0 + tile_rows); ++r) {
+          const int64_t moved = has_column ? offsets_[column][static_cast<size_t>(r)] : 0;
+          copy_line(target + target_base + moved, source + source_base + (has_column ? r * strides[column] : 0), c0,
+                    std::min(last[row], c0 + tile_columns));
+        }
+      }
+    }
+    size_t i = rank;
+    while (i-- > 0) {
+      if (i == row || i == column) continue;
+      if (++index[i] < last[i]) break;
+      index[i] = first[i];
+    }
+    if (i == static_cast<size_t>(-1)) return;
   }
 }
 

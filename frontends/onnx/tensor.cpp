@@ -4,6 +4,8 @@
 #include <charconv>
 #include <fstream>
 
+#include "runtime/artifact/file_map.h"
+
 namespace tw::frontends::onnx {
 namespace {
 
@@ -131,6 +133,12 @@ void read_external(const Tensor& tensor, const fs::path& folder, size_t bytes, N
     throw Error(ErrorCode::external_data, label(tensor) + ": external data `" + place.location + "` ends before byte " +
                                               std::to_string(place.offset) + " + " + std::to_string(bytes) +
                                               "\n  help: the weights file is truncated, or of another model");
+  }
+  // Large ones stay in the file until they are packed.
+  constexpr size_t mapped_from = 1 << 20;
+  if (bytes >= mapped_from && place.offset % static_cast<uint64_t>(dtype.bytes()) == 0 && !dtype.is_bool()) {
+    array = NDArray(dtype, shape, FileMap::open(path, place.offset, bytes));
+    return;
   }
   array = NDArray(dtype, shape);
   std::ifstream file(path, std::ios::binary);

@@ -1,8 +1,10 @@
 #include "relay_ir/compile/layout.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "relay_ir/op.h"
+#include "runtime/artifact/file_map.h"
 #include "runtime/memory.h"
 #include "schedule/layout.h"
 #include "tensor_ir/arith/simplify.h"
@@ -11,11 +13,17 @@
 namespace tw::relay {
 namespace {
 
-// [n, c, h, w] → [n, c // b, h, w, c % b] for a value of this rank.
-IndexMap blocked_map(int rank, int64_t block) {
+IndexMap identity_map(int rank) {
   IndexMap map;
   for (int i = 0; i < rank; ++i) map.from.push_back(Var("d" + std::to_string(i)));
-  for (int i = 0; i < rank; ++i) map.to.push_back(i == 1 ? floor_div(map.from[1], Expr(block)) : Expr(map.from[i]));
+  map.to.assign(map.from.begin(), map.from.end());
+  return map;
+}
+
+// [n, c, h, w] → [n, c // b, h, w, c % b] for a value of this rank.
+IndexMap blocked_map(int rank, int64_t block) {
+  IndexMap map = identity_map(rank);
+  map.to[1] = floor_div(map.from[1], Expr(block));
   map.to.push_back(floor_mod(map.from[1], Expr(block)));
   return map;
 }
@@ -72,29 +80,72 @@ Shape Packing::packed_shape() const {
   return static_shape(type).value();
 }
 
+namespace {
+
+// A part of a constant on its way to its place.
+struct Part {
+  size_t constant;
+  int64_t begin, end;  // rows of it
+};
+
+bool moves(const Packing& packing) {
+  return !packing.layouts.empty() || packing.original.file();
+}
+
+void fill_with_zeros(NDArray& array) {
+  std::memset(array.data(), 0, array.byte_size());
+}
+
+}  // namespace
+
+// Large constants are moved in parts, so that all threads have work to the end, and what was read of a file is given
+// back part by part: there are never two of everything.
 std::vector<NDArray> pack_constants(const std::vector<Packing>& packings, int jobs) {
+  constexpr int64_t part_bytes = 4 << 20;
   std::vector<NDArray> packed;
   std::vector<size_t> starts;
   size_t total = 0;
   for (const Packing& packing : packings) {
     starts.push_back(total);
-    if (packing.layouts.empty()) continue;
+    if (!moves(packing)) continue;
     const auto bytes = static_cast<size_t>(element_count(packing.packed_shape()) * packing.original.dtype().bytes());
     total += (bytes + storage_alignment - 1) / storage_alignment * storage_alignment;
   }
   const std::shared_ptr<void> storage = allocate_lasting_storage(total);
   for (size_t i = 0; i < packings.size(); ++i) {
-    const auto& [original, layouts] = packings[i];
-    packed.push_back(layouts.empty() ? original
-                                     : NDArray(original.dtype(), packings[i].packed_shape(),
-                                               static_cast<char*>(storage.get()) + starts[i], storage));
+    const Packing& packing = packings[i];
+    packed.push_back(moves(packing) ? NDArray(packing.original.dtype(), packing.packed_shape(),
+                                              static_cast<char*>(storage.get()) + starts[i], storage)
+                                    : packing.original);
   }
+  // All layouts but the last, which parts are moved to.
+  std::vector<NDArray> sources(packings.size());
+  std::vector<std::optional<LayoutCopy>> copies(packings.size());
   for_each_in_parallel(packings.size(), jobs, [&](size_t i) {
-    const auto& layouts = packings[i].layouts;
-    if (layouts.empty()) return;
-    NDArray array = packings[i].original;
-    for (size_t step = 0; step + 1 < layouts.size(); ++step) array = pack_array(array, layouts[step]);
-    apply_layout(array, layouts.back(), packed[i]);
+    const auto& [original, layouts] = packings[i];
+    if (!moves(packings[i])) return;
+    sources[i] = original;
+    for (size_t step = 0; step + 1 < layouts.size(); ++step) sources[i] = pack_array(sources[i], layouts[step]);
+    const IndexMap map = layouts.empty() ? identity_map(original.rank()) : layouts.back();
+    copies[i].emplace(sources[i], map, packed[i].shape());
+    if (packed[i].size() > sources[i].size()) fill_with_zeros(packed[i]);
+  });
+  std::vector<Part> parts;
+  for (size_t i = 0; i < packings.size(); ++i) {
+    if (!copies[i]) continue;
+    const int64_t rows = copies[i]->rows(), bytes = static_cast<int64_t>(sources[i].byte_size());
+    const int64_t together = std::max<int64_t>(1, rows * part_bytes / std::max<int64_t>(1, bytes));
+    for (int64_t begin = 0; begin < rows; begin += together)
+      parts.push_back({i, begin, std::min(rows, begin + together)});
+  }
+  for_each_in_parallel(parts.size(), jobs, [&](size_t p) {
+    const auto& [i, begin, end] = parts[p];
+    copies[i]->copy(sources[i], packed[i], begin, end);
+    if (const FileMap* file = sources[i].file()) {
+      const size_t row = sources[i].byte_size() / static_cast<size_t>(copies[i]->rows());
+      file->forget({static_cast<const std::byte*>(sources[i].data()) + static_cast<size_t>(begin) * row,
+                    static_cast<size_t>(end - begin) * row});
+    }
   });
   return packed;
 }

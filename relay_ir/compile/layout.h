@@ -22,7 +22,7 @@ struct Packing {
   Shape packed_shape() const;
 };
 // All of them.  What is packed lies side by side in one storage, in the given order, and so on huge pages however small
-// each constant is; what keeps its layout keeps its storage.
+// each constant is; what keeps its layout keeps its storage, unless that is a file.
 std::vector<NDArray> pack_constants(const std::vector<Packing>& packings, int jobs);
 
 }  // namespace tw::relay

@@ -144,9 +144,10 @@ class Specialiser {
           "sizes of " + name + " are " + text_of(sizes.low, sizes.high) + (by.empty() ? "" : ", as " + by + " demands"),
           by.empty() ? "choose others, or open it further with shapes=" : "choose others");
     }
-    values_[symbol] = low == high ? Expr(low)
-                                  : Expr(from_one(model_, dimension(symbol.name(), {low, high},
-                                                                    bounds_demanded_by(symbol), typical)));
+    values_[symbol] =
+        low == high
+            ? Expr(low)
+            : Expr(from_one(model_, dimension(symbol.name(), {low, high}, bounds_demanded_by(symbol), typical)));
   }
 
   Expr value_of(const Expr& e) const { return as_int(e) ? e : simplify(substitute(e, values_)); }

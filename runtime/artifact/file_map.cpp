@@ -31,26 +31,44 @@ struct Descriptor {
 }  // namespace
 
 std::shared_ptr<const FileMap> FileMap::open(const std::filesystem::path& path) {
+  return open(path, 0, UINT64_MAX);
+}
+
+std::shared_ptr<const FileMap> FileMap::open(const std::filesystem::path& path, uint64_t first, uint64_t count) {
   // O_NONBLOCK: a FIFO without a writer must not hang us before fstat tells what it is.
   Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) refuse_file(path, "open it", std::strerror(errno));
   struct stat status;
   if (fstat(file.fd, &status) != 0) refuse_file(path, "read it", std::strerror(errno));
   if (!S_ISREG(status.st_mode)) refuse_file(path, "read it", "it is not an ordinary file");
-  if (static_cast<uint64_t>(status.st_size) > uint64_t{PTRDIFF_MAX})
-    refuse_file(path, "map it", std::to_string(status.st_size) + " bytes exceed this machine's address space");
+  const auto size = static_cast<uint64_t>(status.st_size);
+  if (count == UINT64_MAX) count = size - std::min(first, size);
+  if (first > size || count > size - first) refuse_file(path, "read it", "it is too short");
+  const uint64_t before = first % static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  if (count > uint64_t{PTRDIFF_MAX} - before)
+    refuse_file(path, "map it", std::to_string(count) + " bytes exceed this machine's address space");
 
   std::shared_ptr<FileMap> map(new FileMap);
-  if (status.st_size == 0) return map;
-  void* data = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (count == 0) return map;
+  void* data = mmap(nullptr, static_cast<size_t>(before + count), PROT_READ, MAP_PRIVATE, file.fd,
+                    static_cast<off_t>(first - before));
   if (data == MAP_FAILED) refuse_file(path, "map it", std::strerror(errno));
-  map->data_ = static_cast<const std::byte*>(data);
-  map->size_ = static_cast<size_t>(status.st_size);
+  map->before_ = static_cast<size_t>(before);
+  map->data_ = static_cast<const std::byte*>(data) + before;
+  map->size_ = static_cast<size_t>(count);
   return map;
 }
 
 FileMap::~FileMap() {
-  if (data_) munmap(const_cast<std::byte*>(data_), size_);
+  if (data_) munmap(const_cast<std::byte*>(data_ - before_), before_ + size_);
+}
+
+void FileMap::forget(std::span<const std::byte> part) const {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
+  // Of a private mapping that nobody can write: what is read again is the file's.
+  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {

@@ -89,8 +89,9 @@ Tile decide_tile(Schedule& schedule, const Extents& e, const TileChoice& choice,
     for (int keys = choice.has_keys ? 1 : 0; keys <= (choice.has_keys ? std::min(key_vectors, most_keys) : 0); ++keys) {
       const RegisterTile of_keys{of_columns.rows, keys};
       if (keys > 0 && (!fits_registers(of_keys, target) || (choice.divides_keys && key_vectors % keys != 0))) continue;
-      candidates.push_back({{of_columns.rows, of_columns.vectors, keys},
-                            cost(of_columns, column_vectors, e.keys) + (keys > 0 ? cost(of_keys, key_vectors, e.size) : 0)});
+      candidates.push_back(
+          {{of_columns.rows, of_columns.vectors, keys},
+           cost(of_columns, column_vectors, e.keys) + (keys > 0 ? cost(of_keys, key_vectors, e.size) : 0)});
     }
   }
   const Candidate best = *std::ranges::min_element(candidates, {}, &Candidate::cost);

@@ -36,8 +36,7 @@ struct TileChoice {
   int most_rows = 24;
 };
 // The decision "attention_tile": all keys and values go by for each tile of rows.
-Tile decide_tile(Schedule& schedule, const Extents& extents, const TileChoice& choice, int lanes,
-                 const Target& target);
+Tile decide_tile(Schedule& schedule, const Extents& extents, const TileChoice& choice, int lanes, const Target& target);
 
 // Transposes and slices of the operands become indices of the stages, and those of the result indices of the last one.
 void inline_moves(Schedule& schedule);

@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -214,6 +216,57 @@ def test_external_weights_beside_the_model_are_read(tmp_path):
     weights = np.arange(6, dtype=np.float32).reshape(2, 3)
     path = with_external_weights(tmp_path, offset=8, length=24, content=bytes(8) + weights.tobytes())
     np.testing.assert_array_equal(tw.compile(tw.load(path))(np.ones((2, 3), np.float32))[0], weights + 1)
+
+
+@pytest.mark.parametrize("offset", [0, 4, 4097])
+def test_large_external_weights_stay_in_their_file_until_they_are_packed(offset, tmp_path):
+    """Also where they begin at no page, or at no element."""
+    rng = np.random.default_rng(1)
+    weights = rng.standard_normal((700, 800), np.float32)
+    model = model_of([("MatMul", ["x", "w"], ["y"])], [value("x", [3, 700])], [value("y", [3, 800])])
+    tensor = TensorProto(name="w", data_type=FLOAT, dims=weights.shape, data_location=TensorProto.EXTERNAL)
+    for key, entry in (("location", "weights.bin"), ("offset", offset), ("length", weights.nbytes)):
+        tensor.external_data.add(key=key, value=str(entry))
+    model.graph.initializer.append(tensor)
+    (tmp_path / "weights.bin").write_bytes(bytes(offset) + weights.tobytes())
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    executable = tw.compile(tw.load(tmp_path / "model.onnx"))
+    (tmp_path / "weights.bin").unlink()
+    x = rng.standard_normal((3, 700), np.float32)
+    np.testing.assert_allclose(executable(x)[0], x @ weights, rtol=1e-4, atol=1e-3)
+
+
+PEAK_MEMORY = """
+import sys, tilewright as tw
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+model = tw.load(sys.argv[1])
+tw.compile(tw.load(sys.argv[2]))
+before = peak()
+tw.compile(model)
+print(peak() - before)
+"""
+
+
+def test_weights_are_in_memory_once(tmp_path):
+    """To compile takes the packed weights and little more than one tensor of the model's."""
+    size, count = 2048, 12
+    nodes = [("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(count)]
+    model = model_of(nodes, [value("x0", [1, size])], [value(f"x{count}", [1, size])])
+    with open(tmp_path / "weights.bin", "wb") as file:
+        for i in range(count):
+            tensor = TensorProto(name=f"w{i}", data_type=FLOAT, dims=[size, size], data_location=TensorProto.EXTERNAL)
+            for key, entry in (("location", "weights.bin"), ("offset", file.tell())):
+                tensor.external_data.add(key=key, value=str(entry))
+            model.graph.initializer.append(tensor)
+            file.write(np.full((size, size), i + 1, np.float32).tobytes())
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    small = small_network().SerializeToString()
+    (tmp_path / "small.onnx").write_bytes(small)
+    command = [sys.executable, "-c", PEAK_MEMORY, str(tmp_path / "model.onnx"), str(tmp_path / "small.onnx")]
+    grown = 1024 * int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    weights = 4 * size * size * count
+    assert grown < 1.6 * weights
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <random>
 
@@ -13,6 +14,7 @@
 #include "relay_ir/pass.h"
 #include "relay_ir/text/parser.h"
 #include "relay_ir/verify.h"
+#include "runtime/artifact/file_map.h"
 #include "targets/backend.h"
 #include "targets/llvm/compile_image.h"
 #include "tensor_ir/pass.h"
@@ -511,6 +513,33 @@ TEST(PackConstants, PackedOnesLieSideBySide) {
   EXPECT_EQ(packed[2].as<char>(), packed[0].as<char>() + 128) << "in one storage";
   EXPECT_EQ(packed[2].get_float(6), last.get_float(5));
   EXPECT_EQ(packed[2].get_float(7), 0.0) << "padding";
+}
+
+TEST(PackConstants, LargeOnesMoveInParts) {
+  std::mt19937 random(7);
+  const NDArray array = random_array({f32, {1, 1500, 1700}}, random);
+  const auto path = std::filesystem::temp_directory_path() / ("tw_pack_" + std::to_string(getpid()));
+  const std::span<const std::byte> bytes(array.as<std::byte>(), array.byte_size());
+  write_file(path, {{bytes}});
+  const NDArray in_file(f32, array.shape(), FileMap::open(path));
+  const IndexMap panels = parse_index_map("(b, i, j) -> (b, j // 24, i, j % 24)"),
+                 transposed = parse_index_map("(b, i, j) -> (b, i // 16, j, i % 16)");
+  const auto packed = pack_constants({{array, {panels}}, {in_file, {transposed}}, {in_file, {}}}, 2);
+  EXPECT_EQ(packed[0].shape(), (Shape{1, 71, 1500, 24}));
+  EXPECT_EQ(packed[1].shape(), (Shape{1, 94, 1700, 16}));
+  const auto* from = array.as<float>();
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < 1500; ++i) {
+    for (int64_t j = 0; j < 1700; ++j) {
+      wrong += packed[0].as<float>()[(j / 24 * 1500 + i) * 24 + j % 24] != from[i * 1700 + j];
+      wrong += packed[1].as<float>()[(i / 16 * 1700 + j) * 16 + i % 16] != from[i * 1700 + j];
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(packed[0].as<float>()[packed[0].size() - 1], 0.0f) << "padding";
+  EXPECT_EQ(std::memcmp(packed[2].data(), from, array.byte_size()), 0);
+  EXPECT_FALSE(packed[2].file()) << "an executable needs no file of the model's";
+  std::filesystem::remove(path);
 }
 
 }  // namespace

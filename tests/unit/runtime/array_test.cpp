@@ -1,10 +1,16 @@
 // Element types, their 16-bit conversions, and arrays.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
 #include <limits>
+#include <numeric>
 
+#include "runtime/artifact/file_map.h"
 #include "runtime/memory.h"
 #include "runtime/ndarray.h"
 
@@ -28,6 +34,26 @@ TEST(Storage, LastingBlocksLieOnHugePages) {
 #endif
   EXPECT_TRUE(is_aligned(allocate_lasting_storage(1).get()));
   EXPECT_NE(allocate_lasting_storage(0), nullptr);
+}
+
+TEST(NDArray, MayLieInAFile) {
+  const auto path = std::filesystem::temp_directory_path() / ("tw_array_" + std::to_string(getpid()));
+  std::vector<float> values(1 << 15);
+  std::iota(values.begin(), values.end(), 0.0f);
+  const std::array<std::byte, 12> before{};
+  const std::span<const std::byte> parts[] = {before, std::as_bytes(std::span(values))};
+  write_file(path, parts);
+  const size_t bytes = values.size() * sizeof(float);
+  const NDArray array(f32, {2, 1 << 14}, FileMap::open(path, 12, bytes));
+  ASSERT_TRUE(array.file());
+  EXPECT_FALSE(array.is_sole_owner()) << "nobody may write to it";
+  EXPECT_EQ(array.reshape({1 << 15}).get_float((1 << 15) - 1), values.back());
+  array.file()->forget(array.file()->bytes());
+  EXPECT_EQ(std::memcmp(array.data(), values.data(), bytes), 0) << "it is read again";
+  EXPECT_FALSE(array.clone().file());
+  EXPECT_EQ(code_of([&] { FileMap::open(path, 13, bytes); }), ErrorCode::file) << "too short";
+  EXPECT_EQ(code_of([&] { FileMap::open(path, bytes + 13, 0); }), ErrorCode::file);
+  std::filesystem::remove(path);
 }
 
 TEST(DType, TextRoundTrips) {
