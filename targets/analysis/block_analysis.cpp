@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/dimension.h"
 #include "tensor_ir/match.h"
 
 namespace tw::analysis {
@@ -87,6 +88,14 @@ std::vector<Var> BlockAnalysis::axes(IterKind kind) const {
 
 int64_t BlockAnalysis::extent(const Var& var) const {
   return as_int(iter(var).extent).value_or(open_extent);
+}
+
+int64_t BlockAnalysis::typical_extent(const Var& var) const {
+  const Expr& extent = iter(var).extent;
+  Substitution typical;
+  for (const Var& v : free_vars(extent))
+    if (const auto size = typical_size(*v.get())) typical[v] = Expr(*size);
+  return as_int(typical.empty() ? extent : simplify(substitute(extent, typical))).value_or(open_extent);
 }
 
 BlockAnalysis analyse(const Block& block) {

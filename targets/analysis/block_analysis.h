@@ -41,6 +41,8 @@ struct BlockAnalysis {
   std::vector<Var> reduce() const { return axes(IterKind::reduce); }
   // Extent of an iteration; `open_extent` when symbolic.
   int64_t extent(const Var& var) const;
+  // …of a usual run, where that is said: for costs alone.
+  int64_t typical_extent(const Var& var) const;
   bool is_open(const Var& var) const { return !as_int(iter(var).extent); }
 };
 

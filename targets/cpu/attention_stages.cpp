@@ -76,22 +76,31 @@ Tile decide_tile(Schedule& schedule, const Extents& e, const TileChoice& choice,
   constexpr int64_t most_keys = 4;
   const int64_t rows = e.queries > 1 ? e.queries : e.group;
   const int64_t column_vectors = divide_up(e.columns, lanes), key_vectors = divide_up(e.keys, lanes);
-  const Sweep sweep{.swept_bytes = e.keys * (e.size + e.columns) * f32.bytes()};
+  // Keys and values have the second cache to themselves: three quarters of it, where other sweeps count on half.
+  const Sweep sweep{.swept_bytes = e.keys * (e.size + e.columns) * f32.bytes() * 2 / 3};
   // One step an iteration: the loop's own instructions take part of its time.
   constexpr double loop_cycles = 1;
   const auto cost = [&](const RegisterTile& tile, int64_t vectors, int64_t k) {
     const auto steps = static_cast<double>(divide_up(rows, tile.rows) * divide_up(vectors, tile.vectors) * k);
     return tile_cost(tile, rows, vectors, k, target, sweep) + loop_cycles * steps;
   };
+  // Scores and weights of a tile's rows pass by five times, and once more for each panel of columns: for nothing in the
+  // first cache.
+  const auto waiting = [&](const RegisterTile& of_columns) {
+    const auto row_bytes = static_cast<double>(e.keys) * f32.bytes();
+    if (2 * row_bytes * of_columns.rows <= 0.8 * static_cast<double>(target.l1.bytes)) return 0.0;
+    const auto passes = static_cast<double>(5 + divide_up(column_vectors, of_columns.vectors));
+    return static_cast<double>(rows) * row_bytes * passes / target.l2.rate;
+  };
   std::vector<Candidate> candidates;
   for (const RegisterTile& of_columns : tiles_that_fit(rows, column_vectors, target)) {
     if (of_columns.rows > choice.most_rows || (choice.divides_rows && rows % of_columns.rows != 0)) continue;
-    for (int keys = choice.has_keys ? 1 : 0; keys <= (choice.has_keys ? std::min(key_vectors, most_keys) : 0); ++keys) {
+    const double mixing = cost(of_columns, column_vectors, e.keys) + waiting(of_columns);
+    if (!choice.has_keys) candidates.push_back({{of_columns.rows, of_columns.vectors, 0}, mixing});
+    for (int keys = 1; choice.has_keys && keys <= std::min(key_vectors, most_keys); ++keys) {
       const RegisterTile of_keys{of_columns.rows, keys};
-      if (keys > 0 && (!fits_registers(of_keys, target) || (choice.divides_keys && key_vectors % keys != 0))) continue;
-      candidates.push_back(
-          {{of_columns.rows, of_columns.vectors, keys},
-           cost(of_columns, column_vectors, e.keys) + (keys > 0 ? cost(of_keys, key_vectors, e.size) : 0)});
+      if (!fits_registers(of_keys, target) || (choice.divides_keys && key_vectors % keys != 0)) continue;
+      candidates.push_back({{of_columns.rows, of_columns.vectors, keys}, mixing + cost(of_keys, key_vectors, e.size)});
     }
   }
   const Candidate best = *std::ranges::min_element(candidates, {}, &Candidate::cost);

@@ -22,9 +22,9 @@ const BlockRef padded{"winograd_pad"}, rows{"winograd_rows"}, data{"winograd_dat
     columns{"winograd_columns"}, convolved{"winograd_conv"};
 
 struct Sizes {
-  int64_t tile, size;  // m and m + 2
-  int64_t tiles, inputs, outputs;
-  bool is_open_batch;  // the tiles are of one image
+  int64_t tile, size;              // m and m + 2
+  int64_t tiles, inputs, outputs;  // of open maps as many tiles as usual
+  bool is_open_batch;              // the tiles are of one image
 };
 
 // The stages' axes are xi, nu, an image where the batch is open, a tile (of it), a channel; or tile and channel first.
@@ -34,7 +34,7 @@ std::optional<Sizes> sizes_of(const Schedule& schedule) {
   const Var tile = axes.at(axes.size() - 2);
   const Sizes sizes{c.extent(of_columns.at(of_columns.size() - 2)),
                     p.extent(axes.at(0)),
-                    p.extent(tile),
+                    p.typical_extent(tile),
                     p.extent(p.reduce().at(0)),
                     p.extent(axes.back()),
                     axes.size() > 4};

@@ -4,7 +4,7 @@ Weights are seeded and scaled so that outputs stay near 1.  Shapes are those of 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -62,18 +62,23 @@ def matmul(name: str, m: int, n: int, k: int, constant: bool = True) -> Case:
     return case(f"matmul/{name}/{shape}", bound, 2.0 * m * n * k, "MatMul", inputs, weights, (m, n))
 
 
-def open_matmul(m: int, n: int, k: int) -> Case:
-    """Of rows whose number only a run knows: `m` of them."""
-    weights, output = {"b": (k, n)}, ("rows", n)
-    size = 4 * (m * k + k * n + m * n)
-    return Case(
-        f"matmul/open/{m}x{k}x{n}",
-        "compute",
-        2.0 * m * n * k,
-        size,
-        lambda: one_operator("MatMul", {"a": ("rows", k)}, weights, output),
-        {"a": (m, k)},
-    )
+def opened(fixed: Case, names: dict[int, str]) -> Case:
+    """The same where only a run knows these dimensions of the inputs: "conv/open/…" for "conv/resnet50/…"."""
+    operator, _, shape = fixed.name.split("/")
+    inputs = {
+        value.name: tuple(d.dim_value for d in value.type.tensor_type.shape.dim) for value in fixed.model().graph.input
+    }
+
+    def model() -> onnx.ModelProto:
+        result = fixed.model()
+        for value in result.graph.input:
+            for axis, name in names.items():
+                value.type.tensor_type.shape.dim[axis].dim_param = name
+        for value in result.graph.output:
+            value.type.tensor_type.ClearField("shape")
+        return result
+
+    return replace(fixed, name=f"{operator}/open/{shape}", model=model, open_shapes=inputs)
 
 
 def batched_matmul(name: str, batch: int, m: int, n: int, k: int) -> Case:
@@ -89,7 +94,7 @@ def products() -> Iterator[Case]:
     for n, k in ((768, 768), (3072, 768), (768, 3072)):
         yield matmul("bert", 128, n, k)
         yield matmul("bert", 128, n, k, constant=False)
-        yield open_matmul(128, n, k)
+        yield opened(matmul("bert", 128, n, k), {0: "rows"})
     yield batched_matmul("attention", 12, 128, 128, 64)
     yield batched_matmul("attention", 12, 128, 64, 128)
     for rows, n, k in ((3136, 384, 96), (3136, 96, 384), (784, 768, 192), (196, 1536, 384), (49, 3072, 768)):
@@ -158,6 +163,9 @@ def attentions() -> Iterator[Case]:
     for tokens in (512, 2048):
         yield attention("llama", 16, tokens, tokens, 64, shared=4, mask="causal")
     yield attention("bert", 12, 384, 384, 64, mask="given")
+    yield attention("swin", 192, 49, 49, 32)
+    for tokens in (64, 128, 197):
+        yield opened(attention("bert", 12, tokens, tokens, 64), {2: "tokens"})
     yield attention("decode", 16, 1, 256, 64, shared=4)
     yield attention("decode", 32, 1, 4096, 128, shared=8)
     yield attention("decode", 4, 1, 16384, 128, shared=1)
@@ -214,6 +222,16 @@ def resnet50() -> Iterator[Case]:
         yield conv("resnet50", width, width, 3, size)
         yield conv("resnet50", width, 4 * width, 1, size)
         yield conv("resnet50", 4 * width, width, 1, size)
+
+
+def open_maps() -> Iterator[Case]:
+    sides = {2: "height", 3: "width"}
+    for case in (
+        *convs("resnet50", 3, ((64, 64, 56), (128, 128, 28), (256, 256, 14), (128, 128, 56, 2))),
+        *convs("resnet50", 1, ((64, 256, 56), (1024, 256, 14), (256, 512, 56, 2))),
+        *depthwise("mobilenet_v2", ((144, 3, 56), (576, 3, 14), (960, 3, 7))),
+    ):
+        yield opened(case, sides)
 
 
 def mobile() -> Iterator[Case]:
@@ -414,6 +432,7 @@ def all_cases() -> list[Case]:
         *products(),
         *attentions(),
         *resnet50(),
+        *open_maps(),
         *mobile(),
         *other_convolutions(),
         *transposed(),

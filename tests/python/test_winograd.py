@@ -74,7 +74,7 @@ def test_open_maps(batch, pads, residual):
             tensor.type.tensor_type.shape.dim[axis].dim_param = name
         if batch == "batch":
             tensor.type.tensor_type.shape.dim[0].dim_param = batch
-    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].type.tensor_type.ClearField("shape")
     model = model.SerializeToString()
     executable = tw.compile(tw.load(model), threads=2)
     assert uses_winograd(executable)
