@@ -71,11 +71,10 @@ def opened(fixed: Case, names: dict[int, str]) -> Case:
 
     def model() -> onnx.ModelProto:
         result = fixed.model()
-        for value in result.graph.input:
-            for axis, name in names.items():
-                value.type.tensor_type.shape.dim[axis].dim_param = name
-        for value in result.graph.output:
-            value.type.tensor_type.ClearField("shape")
+        for values, suffix in ((result.graph.input, ""), (result.graph.output, "_of_result")):
+            for value in values:
+                for axis, name in names.items():
+                    value.type.tensor_type.shape.dim[axis].dim_param = name + suffix
         return result
 
     return replace(fixed, name=f"{operator}/open/{shape}", model=model, open_shapes=inputs)

@@ -63,8 +63,7 @@ def test_open_batch(height, width, residual):
         assert np.abs(executable.run(feed)["y"] - expected).max() <= 5e-5 * np.abs(expected).max()
 
 
-@pytest.mark.parametrize(("pads", "residual"), [([1, 1, 1, 1], True), ([0, 2, 1, 0], False)])
-@pytest.mark.parametrize("batch", [2, "batch"])
+@pytest.mark.parametrize(("batch", "pads", "residual"), [("batch", [1, 1, 1, 1], True), (2, [0, 2, 1, 0], False)])
 def test_open_maps(batch, pads, residual):
     """Only a run knows how many tiles there are, and in how many columns."""
     fixed = batch if batch != "batch" else 1
