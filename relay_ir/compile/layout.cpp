@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "relay_ir/op.h"
 #include "runtime/artifact/file_map.h"
@@ -88,12 +89,8 @@ struct Part {
   int64_t begin, end;  // rows of it
 };
 
-bool moves(const Packing& packing) {
+bool gets_a_place(const Packing& packing) {
   return !packing.layouts.empty() || packing.original.file();
-}
-
-void fill_with_zeros(NDArray& array) {
-  std::memset(array.data(), 0, array.byte_size());
 }
 
 }  // namespace
@@ -107,44 +104,47 @@ std::vector<NDArray> pack_constants(const std::vector<Packing>& packings, int jo
   size_t total = 0;
   for (const Packing& packing : packings) {
     starts.push_back(total);
-    if (!moves(packing)) continue;
+    if (!gets_a_place(packing)) continue;
     const auto bytes = static_cast<size_t>(element_count(packing.packed_shape()) * packing.original.dtype().bytes());
     total += (bytes + storage_alignment - 1) / storage_alignment * storage_alignment;
   }
   const std::shared_ptr<void> storage = allocate_lasting_storage(total);
   for (size_t i = 0; i < packings.size(); ++i) {
     const Packing& packing = packings[i];
-    packed.push_back(moves(packing) ? NDArray(packing.original.dtype(), packing.packed_shape(),
-                                              static_cast<char*>(storage.get()) + starts[i], storage)
-                                    : packing.original);
+    packed.push_back(gets_a_place(packing) ? NDArray(packing.original.dtype(), packing.packed_shape(),
+                                                     static_cast<char*>(storage.get()) + starts[i], storage)
+                                           : packing.original);
   }
-  // All layouts but the last, which parts are moved to.
-  std::vector<NDArray> sources(packings.size());
   std::vector<std::optional<LayoutCopy>> copies(packings.size());
   for_each_in_parallel(packings.size(), jobs, [&](size_t i) {
     const auto& [original, layouts] = packings[i];
-    if (!moves(packings[i])) return;
-    sources[i] = original;
-    for (size_t step = 0; step + 1 < layouts.size(); ++step) sources[i] = pack_array(sources[i], layouts[step]);
-    const IndexMap map = layouts.empty() ? identity_map(original.rank()) : layouts.back();
-    copies[i].emplace(sources[i], map, packed[i].shape());
-    if (packed[i].size() > sources[i].size()) fill_with_zeros(packed[i]);
+    if (!gets_a_place(packings[i])) return;
+    if (layouts.size() > 1) {  // what is between two layouts goes as soon as it has been moved on
+      NDArray array = original;
+      for (size_t step = 0; step + 1 < layouts.size(); ++step) array = pack_array(array, layouts[step]);
+      apply_layout(array, layouts.back(), packed[i]);
+      if (const FileMap* file = original.file()) file->forget(file->bytes());
+      return;
+    }
+    copies[i].emplace(original, layouts.empty() ? identity_map(original.rank()) : layouts[0], packed[i].shape());
+    if (packed[i].size() > original.size()) std::memset(packed[i].data(), 0, packed[i].byte_size());
   });
   std::vector<Part> parts;
   for (size_t i = 0; i < packings.size(); ++i) {
     if (!copies[i]) continue;
-    const int64_t rows = copies[i]->rows(), bytes = static_cast<int64_t>(sources[i].byte_size());
+    const int64_t rows = copies[i]->rows(), bytes = static_cast<int64_t>(packings[i].original.byte_size());
     const int64_t together = std::max<int64_t>(1, rows * part_bytes / std::max<int64_t>(1, bytes));
     for (int64_t begin = 0; begin < rows; begin += together)
       parts.push_back({i, begin, std::min(rows, begin + together)});
   }
   for_each_in_parallel(parts.size(), jobs, [&](size_t p) {
     const auto& [i, begin, end] = parts[p];
-    copies[i]->copy(sources[i], packed[i], begin, end);
-    if (const FileMap* file = sources[i].file()) {
-      const size_t row = sources[i].byte_size() / static_cast<size_t>(copies[i]->rows());
-      file->forget({static_cast<const std::byte*>(sources[i].data()) + static_cast<size_t>(begin) * row,
-                    static_cast<size_t>(end - begin) * row});
+    const NDArray& original = packings[i].original;
+    copies[i]->copy(original, packed[i], begin, end);
+    if (const FileMap* file = original.file()) {
+      const size_t row = original.byte_size() / static_cast<size_t>(copies[i]->rows());
+      file->forget(
+          {original.as<std::byte>() + static_cast<size_t>(begin) * row, static_cast<size_t>(end - begin) * row});
     }
   });
   return packed;

@@ -20,30 +20,26 @@ DimensionBounds sizes_of(const Var& symbol) {
   return bounds;
 }
 
-// What a dimension is usually, where nobody says: by its place in the model's inputs a batch of one, a side of an
-// image, or a length of a text.
+// What a dimension is usually: by its place in the model's inputs a batch of one, a side of an image, or a length of a
+// text.
 std::optional<int64_t> usual_size(const Graph& model, const Var& symbol) {
   constexpr int64_t side = 224, length = 128;
-  const auto [low, high] = dimension_bounds(symbol);
-  const auto is_named = [&](const Expr& dim) {
-    return dim.kind() == NodeKind::Var && Var::of(dim).name() == symbol.name();
-  };
   for (const ValueId input : model.inputs) {
     const std::vector<Expr>& shape = model.values[input].type.shape;
-    const auto found = std::find_if(shape.begin(), shape.end(), is_named);
+    const auto found = std::find_if(shape.begin(), shape.end(), [&](const Expr& dim) { return dim.is_same(symbol); });
     if (found == shape.end()) continue;
     const bool is_batch = found == shape.begin() && shape.size() > 1;
-    return std::clamp<int64_t>(is_batch ? 1 : shape.size() >= 4 ? side : length, std::max<int64_t>(low, 1), high);
+    return is_batch ? 1 : shape.size() >= 4 ? side : length;
   }
   return std::nullopt;
 }
 
-// Of sizes that have an element.
-Var from_one(const Graph& model, const Var& symbol) {
-  const auto stated = typical_size(*symbol.get()), typical = stated ? stated : usual_size(model, symbol);
-  if (!may_be_empty(symbol) && typical == stated) return symbol;
-  const auto [low, high] = dimension_bounds(symbol);
-  return dimension(symbol.name(), {low == 0 ? 1 : low, high}, bounds_demanded_by(symbol), typical);
+// The model's symbol for these of its sizes that have an element, of which nobody may say which is typical.
+Var from_one(const Graph& model, const Var& symbol, DimensionBounds sizes, std::optional<int64_t> typical) {
+  if (sizes.low == 0) sizes.low = 1;
+  if (const auto usual = typical ? std::nullopt : usual_size(model, symbol))
+    typical = std::clamp<int64_t>(*usual, std::max<int64_t>(sizes.low, 1), sizes.high);
+  return dimension(symbol.name(), sizes, bounds_demanded_by(symbol), typical);
 }
 
 std::string text_of(int64_t low, int64_t high) {
@@ -55,7 +51,9 @@ std::string text_of(int64_t low, int64_t high) {
 class Specialiser {
  public:
   Specialiser(const Graph& model, const Profile& profile, bool others_may_be_empty) : model_(model), profile_(profile) {
-    for (const Var& symbol : model.symbols) values_[symbol] = others_may_be_empty ? symbol : from_one(model, symbol);
+    for (const Var& symbol : model.symbols)
+      values_[symbol] =
+          others_may_be_empty ? symbol : from_one(model, symbol, dimension_bounds(symbol), typical_size(*symbol.get()));
     for (const Var& symbol : model.symbols)
       if (const auto wanted = profile.find(symbol.name()); wanted != profile.end()) hold(symbol, wanted->second);
   }
@@ -144,10 +142,7 @@ class Specialiser {
           "sizes of " + name + " are " + text_of(sizes.low, sizes.high) + (by.empty() ? "" : ", as " + by + " demands"),
           by.empty() ? "choose others, or open it further with shapes=" : "choose others");
     }
-    values_[symbol] =
-        low == high
-            ? Expr(low)
-            : Expr(from_one(model_, dimension(symbol.name(), {low, high}, bounds_demanded_by(symbol), typical)));
+    values_[symbol] = low == high ? Expr(low) : Expr(from_one(model_, symbol, {low, high}, typical));
   }
 
   Expr value_of(const Expr& e) const { return as_int(e) ? e : simplify(substitute(e, values_)); }

@@ -162,15 +162,15 @@ BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope) {
 void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
   schedule.compute_at(block, tile);
   set_scope_of(schedule, block, Scope::register_);
-  const BlockAnalysis analysis = analyse(schedule.node(block));
   std::vector<LoopRef> loops = loops_below(schedule, block, tile);
-  std::vector<LoopRef> reduced = loops_below(schedule, block, tile, analysis.reduce().at(0));
-  std::erase_if(loops, [&](const LoopRef& l) { return std::ranges::find(reduced, l) != reduced.end(); });
-  schedule.reorder(in_order(reduced, loops));
-  const BlockRef init = schedule.decompose_reduction(block, reduced.front());
-  const size_t axis = analysis.spatial().size() - 1;
+  const LoopRef reduced = loops.back();
+  loops.pop_back();
+  loops.insert(loops.begin(), reduced);
+  schedule.reorder(loops);
+  const BlockRef init = schedule.decompose_reduction(block, reduced);
+  const size_t axis = analyse(schedule.node(block)).spatial().size() - 1;
   vectorize_below(schedule, init, tile, axis, lanes);
-  vectorize_below(schedule, block, reduced.back(), axis, lanes);
+  vectorize_below(schedule, block, reduced, axis, lanes);
 }
 
 void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
