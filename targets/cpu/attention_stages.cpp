@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "targets/cpu/operand_packing.h"
+#include "targets/cpu/contraction/packing.h"
 #include "tensor_ir/match.h"
 
 namespace tw::cpu::attention {
@@ -157,20 +157,6 @@ BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope) {
   }
   map.to.insert(map.to.end(), {floor_div(of_key, width), of_element, floor_mod(of_key, width)});
   return pack_copy(schedule, scores, read, scope, map);
-}
-
-void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {
-  schedule.compute_at(block, tile);
-  set_scope_of(schedule, block, Scope::register_);
-  std::vector<LoopRef> loops = loops_below(schedule, block, tile);
-  const LoopRef reduced = loops.back();
-  loops.pop_back();
-  loops.insert(loops.begin(), reduced);
-  schedule.reorder(loops);
-  const BlockRef init = schedule.decompose_reduction(block, reduced);
-  const size_t axis = analyse(schedule.node(block)).spatial().size() - 1;
-  vectorize_below(schedule, init, tile, axis, lanes);
-  vectorize_below(schedule, block, reduced, axis, lanes);
 }
 
 void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {

@@ -2,8 +2,8 @@
 // share.
 #pragma once
 
+#include "targets/cpu/contraction/output.h"
 #include "targets/cpu/default_schedule.h"
-#include "targets/cpu/tile_model.h"
 
 namespace tw::cpu::attention {
 
@@ -51,8 +51,6 @@ std::optional<Output> match_output(const Schedule& schedule, const BlockRef& sou
 
 // A copy of k as panels of `width` keys, each [element][key].
 BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope);
-// rows × columns of a contraction within `tile`, kept in registers: its own loops there are … rows, columns, reduced.
-void tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
 // Largest or sum of each row within `tile`.
 void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
 // Scores as dot products along the elements, key by key: the loop over keys.

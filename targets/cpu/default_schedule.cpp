@@ -274,49 +274,6 @@ void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffe
   schedule.annotate(loop, key, asked);
 }
 
-std::vector<int64_t> extents_of_rows(const Schedule& schedule, const std::vector<LoopRef>& rows) {
-  std::vector<int64_t> extents{1};
-  for (const LoopRef& loop : rows) extents.push_back(is_open(schedule, loop) ? 1 : extent_of(schedule, loop));
-  return extents;
-}
-
-int64_t PanelUse::tiles() const {
-  return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>());
-}
-
-void PanelUse::count_usual_tiles(const Schedule& schedule, int64_t tile_rows) {
-  constexpr int64_t usual_rows = 96;
-  if (is_open(schedule, outside.tile) && !(outside.tile == outside.parallel))
-    extents.back() = std::max<int64_t>(1, usual_rows / tile_rows);
-}
-
-void prefetch_in_parts(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes) {
-  const auto& [outside, extents, all_along_k] = use;
-  std::vector<LoopRef> reduce = all_along_k;
-  const int64_t tiles = use.tiles();
-  const bool is_one = outside.parallel == outside.tile;
-  if (!is_one && extents.back() > 1) schedule.annotate(outside.tile, prefetch_parts_attribute, extents.back());
-  if (const int64_t parts = is_one ? tiles : tiles / extents.back(); parts > 1)
-    schedule.annotate(outside.parallel, prefetch_parts_attribute, parts);
-  std::erase_if(reduce, [&](const LoopRef& loop) { return extent_of(schedule, loop) == 1; });
-  size_t inner = 0;
-  for (int64_t steps = extent_of(schedule, reduce[0]); inner + 1 < reduce.size(); ++inner) {
-    steps *= extent_of(schedule, reduce[inner + 1]);
-    if (steps * tiles * line_bytes > panel_bytes) break;
-  }
-  schedule.annotate(reduce[inner], prefetch_next_attribute, BufferBytes{{panels->name, panel_bytes}});
-}
-
-void decide_panel_prefetch(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes,
-                           const Target& target) {
-  const auto is_long = [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; };
-  if (std::none_of(use.reduce.begin(), use.reduce.end(), is_long)) return;
-  const bool fits = panel_bytes <= target.l2.bytes / 2;
-  const std::vector<Candidate> candidates{{{0}, 1.02}, {{2}, fits ? 1.0 : 1.05}};
-  if (schedule.decide("panel_prefetch", candidates, {fits ? 2 : 0})[0] == 2)
-    prefetch_in_parts(schedule, use, panels, panel_bytes);
-}
-
 namespace {
 
 // The loops of the block below `tile` but for the innermost one along the axis, which becomes vectors.
@@ -451,8 +408,7 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
         const auto padding = find_padding(schedule, block);
         const Var window_axis = padding ? find_window_axis(schedule, block, *padding) : Var();
         const bool is_tiled = (analysis.block_class == BlockClass::contraction &&
-                               (applies(schedule_tile_contraction, block) || applies(schedule_dot_contraction, block) ||
-                                applies(schedule_contraction, block) || applies(schedule_grouped, block))) ||
+                               schedule_contraction(schedule, block, analysis, target)) ||
                               applies(schedule_reduction, block);
         // A template that kept the tile in registers has placed the epilogue, too.
         for (const BlockRef& later : schedule.blocks())

@@ -2,8 +2,7 @@
 //
 // Blocks are inlined where that is cheap; what remains falls into three shapes, each with its template:
 //   contraction   a register tile over packed weights, with the epilogue applied while the tile is in registers
-//                 (tile_contraction: by the target's unit for products of tiles; dot_contraction: by its dot products
-//                 of small elements)
+//                 (contraction/plan.h)
 //   reduction     vectorised over a spatial axis or, by partial sums, over the reduced one
 //   elementwise   loops in the order of the output's memory, merged, shared out and vectorised
 //
@@ -15,7 +14,6 @@
 #include "schedule/schedule.h"
 #include "targets/analysis/block_analysis.h"
 #include "targets/analysis/block_relations.h"
-#include "targets/cpu/tile_model.h"
 #include "targets/target.h"
 #include "tensor_ir/passes/prefetch.h"
 
@@ -29,10 +27,8 @@ Schedule default_schedule(const Func& func, const Target& target);
 Schedule decided_schedule(const Func& func, const Target& target, const Decisions& decisions);
 
 // The templates.  Each schedules the block, and its epilogue where it has one, or says that it does not apply.
-bool schedule_tile_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
-bool schedule_dot_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
-bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
-bool schedule_grouped(Schedule& schedule, const BlockRef& block, const Target& target);
+bool schedule_contraction(Schedule& schedule, const BlockRef& block, const BlockAnalysis& analysis,
+                          const Target& target);
 bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
 // Workers take parts of the axis `first` where one is given, else of the output's memory.
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target, const Var& first = {});
@@ -83,20 +79,6 @@ int decide_rows(Schedule& schedule, std::optional<int64_t> extent, int64_t windo
 // window's row, where there are neighbours.  The decision "window_unroll".
 size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows);
 void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop, int64_t vector_lanes);
-
-// A product as its register tile sees it: of `batches`, each m × (n vectors) × k.  The tile is the decision "tile",
-// which choose_tile makes for analysis, and panels_for_all where B is a stream from memory; costs are cycles of one
-// core.
-struct Product {
-  int64_t m = 1, n_vectors = 1, k = 1;
-  int64_t around = 1;  // …and so many m rows, of which a tile may have several
-  Sweep sweep;
-  int64_t batches = 1;
-  bool is_memory_bound = false;
-  bool is_group = false;  // panels divide the n vectors: a batch ends with them
-  int64_t parts = 1;      // of the n vectors, of each of which a tile has as many
-};
-RegisterTile decide_tile(Schedule& schedule, const Product& product, const Target& target);
 
 // Loops one after the other: parts are loops, loops that may be missing, and lists of loops.
 std::vector<LoopRef> in_order(const auto&... parts) {
@@ -160,24 +142,6 @@ Cache cache_for(int64_t bytes_ahead);
 // The loop asks for what its body reads of the buffer so many bytes ahead, to come to this cache or the one above.
 void prefetch_ahead(Schedule& schedule, const LoopRef& loop, const Buffer& buffer, int64_t bytes,
                     std::optional<Cache> cache = {});
-// Of the loops over rows that use one panel, after 1; open ones count as 1.
-std::vector<int64_t> extents_of_rows(const Schedule& schedule, const std::vector<LoopRef>& rows);
-// What uses one panel of an operand: the loops outside of a tile, and those along k, both outermost first.
-struct PanelUse {
-  TileLoops outside;
-  std::vector<int64_t> extents;  // of the loops over rows (extents_of_rows)
-  std::vector<LoopRef> reduce;
-
-  int64_t tiles() const;
-  // Where any number of tiles may come, as many are taken for what share a panel.
-  void count_usual_tiles(const Schedule& schedule, int64_t tile_rows);
-};
-// While tiles use a panel, each asks for an equal part of the next one, in the loop along k that has a line for each
-// iteration.
-void prefetch_in_parts(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes);
-// The decision "panel_prefetch" of products that are too fast to wait for weights: 2 in parts, or 0 not at all.
-void decide_panel_prefetch(Schedule& schedule, const PanelUse& use, const Buffer& panels, int64_t panel_bytes,
-                           const Target& target);
 // The loops of the block below `tile`: those of its spatial axis number `axis` become vectors, the others are unrolled.
 void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
 // The same without unrolling: the block reads memory, not registers.

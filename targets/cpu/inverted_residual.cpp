@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "targets/cpu/contraction/output.h"
 #include "targets/cpu/default_schedule.h"
 #include "tensor_ir/arith/simplify.h"
 
@@ -120,23 +121,10 @@ void schedule_product(Schedule& schedule, const Stages& stages, const LoopRef& t
   order_below(schedule, out, task,
               {own_loop(schedule, out, made.spatial()[2]), w[0], w[1], own_loop(schedule, out, made.spatial()[1])});
   const LoopRef tile = w[0];
-  schedule.compute_at(stages.product, tile);
   const BlockAnalysis product = analyse(schedule.node(stages.product));
-  const std::string registers = product.write.buffer->name;
-  schedule.set_scope(registers, Scope::register_);
-  schedule.transform_layout(registers, axis_last(4, 1));
-  const Var along = product.reduce()[0];
-  const auto k = schedule.split(own_loop(schedule, stages.product, along),
-                                {std::nullopt, std::gcd<int64_t>(product.extent(along), 4)});
-  const LoopRef row = own_loop(schedule, stages.product, product.spatial()[3]);
-  const auto c = schedule.split(own_loop(schedule, stages.product, product.spatial()[1]), {std::nullopt, lanes});
-  order_below(schedule, stages.product, tile, {k[0], k[1], row, c[0], c[1]});
-  const BlockRef zero = schedule.decompose_reduction(stages.product, k[0]);
-  const std::vector<LoopRef> around = schedule.loops(stages.product);
-  vectorize_below(schedule, zero, *(std::find(around.begin(), around.end(), k[0]) - 1), 1, lanes);
+  const int64_t steps = std::gcd<int64_t>(product.extent(product.reduce()[0]), 4);
+  tile_in_registers(schedule, stages.product, tile, lanes, 1, steps);
   vectorize_below(schedule, out, tile, 1, lanes);
-  for (const LoopRef& loop : {k[1], row, c[0]}) schedule.unroll(loop);
-  schedule.vectorize(c[1]);
 }
 
 }  // namespace
@@ -166,7 +154,8 @@ bool schedule_inverted_residual(Schedule& original, const Target& target) {
   Product tiles;
   tiles.m = width, tiles.n_vectors = vectors, tiles.k = product.extent(product.reduce()[0]);
   tiles.batches = sum.extent(axes[0]) * height;
-  tiles.is_group = true;
+  tiles.group = vectors * lanes;
+  tiles.atom.n = lanes;
   const RegisterTile tile = decide_tile(schedule, tiles, target);
   if (tile.rows == 1 && width > 1) return false;  // no tile
   const int64_t panel = int64_t{tile.vectors} * lanes;

@@ -5,9 +5,8 @@
 // only the reduced axis is contiguous, each lane makes a partial result (rfactor), and a second block joins them.
 #include <algorithm>
 
-#include "targets/cpu/contraction_match.h"
+#include "targets/cpu/contraction/tile_model.h"
 #include "targets/cpu/default_schedule.h"
-#include "targets/cpu/tile_model.h"
 #include "tensor_ir/match.h"
 
 namespace tw::cpu {

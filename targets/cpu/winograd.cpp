@@ -12,8 +12,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "targets/cpu/contraction/output.h"
 #include "targets/cpu/default_schedule.h"
-#include "targets/cpu/tile_model.h"
 
 namespace tw::cpu {
 namespace {
@@ -190,27 +190,14 @@ void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& pa
   const auto i = schedule.split(tiles.back(), {std::nullopt, tile.rows});
   tiles.back() = i[0];
   schedule.reorder(in_order(xi, nu, tiles, i[1], own_loop(schedule, out, axes.back())));
-  schedule.compute_at(product, i[0]);
-  const BlockAnalysis analysis = analyse(schedule.node(product));
-  const std::vector<Var> spatial = analysis.spatial();
-  const auto j = schedule.split(own_loop(schedule, product, spatial.back()), {std::nullopt, lanes});
-  const LoopRef k = own_loop(schedule, product, analysis.reduce().at(0));
-  tiles = tiles_of(schedule, product, spatial);
-  const LoopRef row = tiles.back(), of_xi = own_loop(schedule, product, spatial[0]),
-                of_nu = own_loop(schedule, product, spatial[1]);
-  schedule.reorder(in_order(k, of_xi, of_nu, tiles, j[0], j[1]));
-  const BlockRef init = schedule.decompose_reduction(product, k);
+  const LoopRef k = tile_in_registers(schedule, product, i[0], lanes);
+  vectorize_below(schedule, out, i[0], axes.size() - 1, lanes);
   // While one point's tiles compute, the next one's weights are on their way.
-  for (const Access& read : analysis.reads) {
+  for (const Access& read : analyse(schedule.node(product)).reads) {
     if (read.buffer->is_constant)
       prefetch_ahead(schedule, k, read.buffer,
                      extent_of(schedule, k) * tile.vectors * lanes * read.buffer->dtype.bytes());
   }
-  vectorize_below(schedule, init, i[0], axes.size() - 1, lanes);
-  vectorize_below(schedule, out, i[0], axes.size() - 1, lanes);
-  schedule.unroll(row);
-  schedule.unroll(j[0]);
-  schedule.vectorize(j[1]);
 }
 
 }  // namespace

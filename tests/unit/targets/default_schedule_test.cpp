@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "schedule/layout.h"
-#include "targets/cpu/row_blocks.h"
+#include "targets/cpu/contraction/row_blocks.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"

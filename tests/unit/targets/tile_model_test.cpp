@@ -1,5 +1,5 @@
 // What register tiles are predicted to cost, and which one is chosen.
-#include "targets/cpu/tile_model.h"
+#include "targets/cpu/contraction/tile_model.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "targets/cpu/row_blocks.h"
+#include "targets/cpu/contraction/row_blocks.h"
 
 #include <algorithm>
 
@@ -41,7 +41,8 @@ RowSweep sweep_rows(const Contraction& c, int64_t panels, int64_t columns) {
 
 int64_t choose_tiles_of_block(const Contraction& c, const RowSweep& sweep, int64_t tile_rows, const Target& target) {
   constexpr int64_t fewest_tiles = 4, usual_rows = 96;
-  if (!c.has_rows() || !c.analysis.is_open(c.rows.back()) || c.reduce.size() != 1 || !c.batch.empty()) return 1;
+  if (!c.has_rows() || !c.analysis.is_open(c.rows.back()) || c.reduce.size() != 1) return 1;
+  if (!c.batch.empty() || c.is_grouped()) return 1;
   if (sweep.panels == 1 || sweep.b_bytes > target.l2.bytes * 5 / 8) return 1;
   const int64_t tile_bytes = tile_rows * c.k_count() * c.read_a().buffer->dtype.bytes();
   const int64_t tiles = std::min(target.l2.bytes / 4 / tile_bytes, divide_up(usual_rows, tile_rows));

@@ -1,8 +1,14 @@
-#include "targets/cpu/contraction_match.h"
+#include "targets/cpu/contraction/match.h"
+
+#include <numeric>
 
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::cpu {
+
+int Contraction::stored_lanes(int lanes) const {
+  return is_grouped() ? static_cast<int>(std::gcd<int64_t>(group, lanes)) : lanes;
+}
 
 int64_t group_along(const Access& operand, const Var& axis, const BlockAnalysis& analysis) {
   const int64_t extent = analysis.extent(axis);
@@ -46,23 +52,21 @@ bool take_parts(const Epilogue& epilogue, Contraction& c) {
 
 }  // namespace
 
-std::optional<Contraction> match_contraction(const Schedule& schedule, const BlockRef& block, int lanes,
+std::optional<Contraction> match_contraction(const Schedule& schedule, const BlockRef& block,
+                                             const BlockAnalysis& analysis, int lanes,
                                              const std::function<bool(const Contraction&)>& accepts) {
-  const BlockAnalysis analysis = analyse(schedule.node(block));
-  if (analysis.block_class != BlockClass::contraction) return std::nullopt;
   const std::vector<Var> spatial = analysis.spatial();
   for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
-    if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;
+    if (analysis.extent(*v) < 2) continue;
     auto c = contraction_along(analysis, *v);
-    if (c && take_parts(find_epilogues(schedule, block), *c) && accepts(*c)) return c;
+    if (!c || result_stride(schedule, block, *v, c->stored_lanes(lanes)) != 1) continue;
+    if (take_parts(find_epilogues(schedule, block), *c) && accepts(*c)) return c;
   }
   return std::nullopt;
 }
 
-std::optional<Contraction> match_across(const Schedule& schedule, const BlockRef& block,
+std::optional<Contraction> match_across(const Schedule& schedule, const BlockRef& block, const BlockAnalysis& analysis,
                                         const std::function<bool(const Contraction&)>& accepts) {
-  const BlockAnalysis analysis = analyse(schedule.node(block));
-  if (analysis.block_class != BlockClass::contraction) return std::nullopt;
   const auto is_contiguous = [&](const Var& v) {
     const int64_t extent = analysis.extent(v);
     return extent > 1 && result_stride(schedule, block, v, static_cast<int>(extent)) == 1;
@@ -92,14 +96,36 @@ std::optional<Words> find_words(const Contraction& c, int64_t g, int lanes) {
   return std::nullopt;
 }
 
-std::vector<int64_t> Words::sizes(std::vector<int64_t> steps) const {
-  if (is_blocked) steps.insert(steps.begin(), granule);
-  return steps;
+SplitAxis Words::split(const std::vector<int64_t>& steps) const {
+  SplitAxis result{axis, steps};
+  for (size_t i = steps.size() - 1; i-- > 0;) result.sizes[i] *= result.sizes[i + 1];
+  if (is_blocked) result.sizes.insert(result.sizes.begin(), granule);
+  return result;
+}
+
+std::vector<SplitAxis> find_blocked(const Contraction& c, int lanes) {
+  std::vector<SplitAxis> blocked;
+  for (const Var& k : c.reduce) {
+    const int64_t extent = c.analysis.extent(k);
+    if (extent <= lanes || extent % lanes != 0) continue;
+    if (!unit_stride(c.read_a(), k, c.analysis.iters, static_cast<int>(extent)) &&
+        unit_stride(c.read_a(), k, c.analysis.iters, lanes))
+      blocked.push_back({k, {lanes}});
+  }
+  return blocked;
 }
 
 int64_t row_stride(const Contraction& c) {
   if (!c.has_rows()) return 0;
   return unit_stride(c.read_a(), c.rows.back(), c.analysis.iters, 2).value_or(0) * c.read_a().buffer->dtype.bytes();
+}
+
+std::optional<Var> axis_around_rows(const Contraction& c) {
+  if (!c.has_rows() || c.analysis.is_open(c.rows.back())) return std::nullopt;
+  const auto found = std::find_if(c.rows.rbegin() + 1, c.rows.rend(), [&](const Var& v) {
+    return c.analysis.extent(v) > 1;  // also of one that is open
+  });
+  return found == c.rows.rend() || c.analysis.is_open(*found) ? std::nullopt : std::optional(*found);
 }
 
 int dimension_of(const Access& access, const Var& iteration) {

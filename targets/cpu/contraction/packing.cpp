@@ -1,4 +1,4 @@
-#include "targets/cpu/operand_packing.h"
+#include "targets/cpu/contraction/packing.h"
 
 #include <algorithm>
 #include <numeric>
@@ -55,22 +55,21 @@ BlockRef pack_copy(Schedule& schedule, const BlockRef& block, const Access& oper
   return copy;
 }
 
-void pack_words(Schedule& schedule, const BlockRef& block, const Contraction& c, const Words& words, int64_t g,
-                const IndexMap& map, int lanes) {
+namespace {
+
+// Vectors along the panel, one for each of a word's elements: their stores interleave.
+void interleave_words(Schedule& schedule, const BlockRef& copy, const Plan& c) {
   const Access& b = c.read_b();
-  if (is_weight(schedule, b)) return schedule.transform_layout(b.buffer->name, map);
-  const BlockRef copy = pack_copy(schedule, block, b, Scope::global, map);
-  // Vectors along the panel, one for each of a word's elements: their stores interleave.
   std::vector<LoopRef> outer, inner;
-  const size_t rank = analyse(schedule.node(copy)).spatial().size();
-  for (size_t d = 0; d < rank; ++d) {
-    const LoopRef loop = loops_of(schedule, copy, analyse(schedule.node(copy)).spatial().at(d)).at(0);
-    if (static_cast<int>(d) == dimension_of(b, words.axis)) {
-      const auto parts = schedule.split(loop, {std::nullopt, g});
+  const std::vector<Var> axes = analyse(schedule.node(copy)).spatial();
+  for (size_t d = 0; d < axes.size(); ++d) {
+    const LoopRef loop = loops_of(schedule, copy, axes[d]).at(0);
+    if (static_cast<int>(d) == dimension_of(b, c.split[0].axis)) {
+      const auto parts = schedule.split(loop, {std::nullopt, c.atom.steps.back()});
       outer.push_back(parts[0]);
       inner.insert(inner.begin(), parts[1]);
     } else if (static_cast<int>(d) == dimension_of(b, c.vector_axis)) {
-      const auto parts = schedule.split(loop, {std::nullopt, lanes});
+      const auto parts = schedule.split(loop, {std::nullopt, c.atom.n});
       outer.push_back(parts[0]);
       inner.push_back(parts[1]);
     } else {
@@ -84,93 +83,104 @@ void pack_words(Schedule& schedule, const BlockRef& block, const Contraction& c,
   share_out(schedule, shared);
 }
 
-std::optional<Packing> choose_packing(const Schedule& schedule, const Contraction& c, const RegisterTile& tile,
-                                      int64_t n_vectors, int lanes, bool packs_a, const Target& target) {
-  const Access& b = c.read_b();
-  const bool is_plain = has_plain_indices(b);
-  if (is_plain && is_weight(schedule, b)) return Packing::constant;
-  const int64_t rows = count_iterations(c.analysis, c.rows);
-  const bool is_contiguous = unit_stride(b, c.vector_axis, c.analysis.iters, lanes) == 1;
-  const bool is_reused = rows >= 4 * tile.rows;
-  if (is_contiguous && !is_reused) return Packing::none;
-  if (!is_plain || rows < 4) return is_contiguous ? std::optional(Packing::none) : std::nullopt;
-  if (packs_a || c.k_count() * tile.vectors * lanes * b.buffer->dtype.bytes() > target.l2.bytes) return Packing::ahead;
-  // All rows of a panel are one task then.
-  const int64_t tasks = count_iterations(c.analysis, c.batch) * ((n_vectors + tile.vectors - 1) / tile.vectors);
-  return is_even_share(tasks, target.threads) ? Packing::panel : Packing::ahead;
-}
-
-PackedLayout::PackedLayout(const Access& operand) : operand_(operand), map_(layout_of(operand.indices.size())) {
-  for (size_t d = 0; d < operand.indices.size(); ++d)
-    if (is_const_int(operand.buffer->shape[d], 1)) add(map_.from[d]);
-}
-
-Expr PackedLayout::dimension(const Var& iteration) const {
-  for (size_t d = 0; d < operand_.indices.size(); ++d)
-    if (operand_.indices[d].get() == iteration.get() && !is_const_int(operand_.buffer->shape[d], 1))
-      return map_.from[d];
-  return Expr();
-}
-
-void PackedLayout::add(const std::vector<Var>& iterations) {
-  for (const Var& v : iterations)
-    if (const Expr d = dimension(v); d.is_defined()) add(d);
-}
-
-std::vector<Expr> PackedLayout::add_words(const Contraction& c, const Words& words, const std::vector<int64_t>& steps) {
-  const std::vector<int64_t> sizes = words.sizes(steps);
-  const Expr k = dimension(words.axis);
-  std::vector<Expr> digits;
-  for (size_t i = 0; i + 1 < sizes.size(); ++i) digits.push_back(floor_div(floor_mod(k, sizes[i]), sizes[i + 1]));
-  digits.push_back(floor_mod(k, sizes.back()));
-  for (const Var& v : c.reduce) {
-    if (v == words.axis)
-      add(floor_div(k, sizes[0]));
-    else
-      add(std::vector<Var>{v});
+// The layout of a packed operand, dimension by dimension, after those of one element.
+class PackedLayout {
+ public:
+  explicit PackedLayout(const Access& operand) : operand_(operand), map_(layout_of(operand.indices.size())) {
+    for (size_t d = 0; d < operand.indices.size(); ++d)
+      if (is_const_int(operand.buffer->shape[d], 1)) add(map_.from[d]);
   }
-  const auto within = digits.end() - static_cast<std::ptrdiff_t>(steps.size());
-  map_.to.insert(map_.to.end(), digits.begin(), within);
-  return {within, digits.end()};
-}
-
-WordLoops split_words(Schedule& schedule, const BlockRef& block, const Contraction& c, const Words& words,
-                      const std::vector<int64_t>& steps) {
-  WordLoops loops;
-  std::vector<LoopRef> of_block;
-  for (const Var& v : c.reduce) {
-    loops.reduce.push_back(loops_of(schedule, block, v).at(0));
-    if (!(v == words.axis)) continue;
-    const std::vector<int64_t> sizes = words.sizes(steps);
-    std::vector<std::optional<int64_t>> factors{std::nullopt};
-    for (size_t i = 0; i + 1 < sizes.size(); ++i) factors.push_back(sizes[i] / sizes[i + 1]);
-    factors.push_back(sizes.back());
-    const auto parts = schedule.split(loops.reduce.back(), factors);
-    const auto within = parts.end() - static_cast<std::ptrdiff_t>(steps.size());
-    loops.reduce.back() = parts[0];
-    of_block.assign(parts.begin() + 1, within);
-    loops.steps.assign(within, parts.end());
+  // The operand's dimension that is this iteration; not defined where there is none of more than one element.
+  Expr dimension(const Var& iteration) const {
+    for (size_t d = 0; d < operand_.indices.size(); ++d)
+      if (operand_.indices[d].get() == iteration.get() && !is_const_int(operand_.buffer->shape[d], 1))
+        return map_.from[d];
+    return Expr();
   }
-  loops.reduce.insert(loops.reduce.end(), of_block.begin(), of_block.end());
-  return loops;
-}
+  void add(const Expr& dimension) { map_.to.push_back(dimension); }
+  void add(const std::vector<Var>& iterations) {  // those that the operand has
+    for (const Var& v : iterations)
+      if (const Expr d = dimension(v); d.is_defined()) add(d);
+  }
+  const IndexMap& map() const { return map_; }
 
-IndexMap packing_map(const Access& b, const Contraction& c, const Var& axis, int64_t panel,
-                     const std::vector<Var>& blocked, int granule) {
-  PackedLayout layout(b);
-  const auto is_blocked = [&](const Var& v) { return std::find(blocked.begin(), blocked.end(), v) != blocked.end(); };
+ private:
+  const Access& operand_;
+  IndexMap map_;
+};
+
+}  // namespace
+
+IndexMap packing_map(const Plan& c, const Access& operand, const Var& axis, int64_t panel) {
+  PackedLayout layout(operand);
   layout.add(c.batch);
   std::vector<Var> rows = c.rows;
   std::erase(rows, axis);
   layout.add(rows);
-  layout.add(floor_div(layout.dimension(axis), panel));
-  for (const Var& v : c.reduce)
-    if (const Expr d = layout.dimension(v); d.is_defined()) layout.add(is_blocked(v) ? floor_div(d, granule) : d);
-  for (const Var& v : c.reduce)
-    if (const Expr d = layout.dimension(v); d.is_defined() && is_blocked(v)) layout.add(floor_mod(d, granule));
+  const Expr j = layout.dimension(axis);
+  layout.add(floor_div(j, panel));
+  // The axes of k by their loops, those of the atom last.
+  std::vector<Expr> within, steps;
+  for (const Var& v : c.reduce) {
+    const Expr k = layout.dimension(v);
+    if (!k.is_defined()) continue;
+    const SplitAxis* split = c.find_split(v);
+    layout.add(split ? floor_div(k, split->sizes[0]) : k);
+    if (!split) continue;
+    std::vector<Expr> digits;
+    for (size_t i = 0; i + 1 < split->sizes.size(); ++i)
+      digits.push_back(floor_div(floor_mod(k, split->sizes[i]), split->sizes[i + 1]));
+    digits.push_back(floor_mod(k, split->sizes.back()));
+    const auto of_atom = digits.end() - static_cast<std::ptrdiff_t>(c.atom.steps.size());
+    within.insert(within.end(), digits.begin(), of_atom);
+    steps.insert(steps.end(), of_atom, digits.end());
+  }
+  for (const Expr& digit : within) layout.add(digit);
   if (c.parts.is_defined()) layout.add(std::vector<Var>{c.parts});
-  layout.add(floor_mod(layout.dimension(axis), panel));
+  if (steps.size() > 1) {  // all words that an atom takes lie together
+    layout.add(floor_mod(floor_div(j, c.atom.n), panel / c.atom.n));
+    for (size_t i = 0; i + 1 < steps.size(); ++i) layout.add(steps[i]);
+    layout.add(floor_mod(j, c.atom.n));
+  } else {
+    layout.add(floor_mod(j, panel));
+  }
+  if (!steps.empty()) layout.add(steps.back());
   return layout.map();
+}
+
+PackedOperands pack_operands(Schedule& schedule, const BlockRef& block, const Plan& c, const Target& target) {
+  PackedOperands packed;
+  if (c.packing != Packing::none) {
+    const IndexMap map = packing_map(c, c.read_b(), c.vector_axis, c.panel_of_part());
+    if (c.packing == Packing::constant)
+      schedule.transform_layout(c.read_b().buffer->name, map);
+    else
+      packed.b =
+          pack_copy(schedule, block, c.read_b(), c.packing == Packing::panel ? Scope::stack : Scope::global, map);
+    if (c.packing == Packing::ahead && c.atom.steps.empty()) schedule_elementwise(schedule, *packed.b, target);
+    if (c.packing == Packing::ahead && !c.atom.steps.empty()) interleave_words(schedule, *packed.b, c);
+  }
+  if (c.packs_a())
+    packed.a = pack_copy(schedule, block, c.read_a(), Scope::stack,
+                         packing_map(c, c.read_a(), c.rows.back(), c.atom.m * c.tile.rows));
+  packed.panels = analyse(schedule.node(block)).reads[c.b];
+  return packed;
+}
+
+std::optional<Packing> choose_packing(const Schedule& schedule, const Plan& c, const Target& target) {
+  const Access& b = c.read_b();
+  const bool is_plain = has_plain_indices(b);
+  if (is_plain && is_weight(schedule, b)) return Packing::constant;
+  if (!c.atom.steps.empty()) return is_plain ? std::optional(Packing::ahead) : std::nullopt;
+  const int64_t rows = count_iterations(c.analysis, c.rows);
+  const bool is_contiguous = unit_stride(b, c.vector_axis, c.analysis.iters, static_cast<int>(c.atom.n)) == 1;
+  const bool is_reused = rows >= 4 * c.tile.rows;
+  if (is_contiguous && !is_reused) return Packing::none;
+  if (!is_plain || rows < 4) return is_contiguous ? std::optional(Packing::none) : std::nullopt;
+  if (c.packs_a() || c.k_count() * c.panel() * b.buffer->dtype.bytes() > target.l2.bytes) return Packing::ahead;
+  // All rows of a panel are one task then.
+  const int64_t tasks = count_iterations(c.analysis, c.batch) * c.panels();
+  return is_even_share(tasks, target.threads) ? Packing::panel : Packing::ahead;
 }
 
 namespace {
@@ -220,30 +230,22 @@ int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, con
 
 }  // namespace
 
-int64_t decide_row_packing(Schedule& schedule, const BlockRef& block, const Contraction& c, const RegisterTile& tile,
-                           int64_t n_vectors, const Target& target) {
-  const int64_t together = rows_packed_together(c, tile, target);
+int64_t decide_row_packing(Schedule& schedule, const BlockRef& block, const Plan& c, const Target& target) {
+  const RegisterTile& tile = c.tile;
+  const int64_t together = tile.around > 1 ? 0 : rows_packed_together(c, tile, target);
   if (together == 0) return 0;
   // Of what a tile reads in a step: a piece of a line, which packing waits for once, and its use by a panel where it
   // is in the second cache or beyond.
   constexpr double cycles_to_pack = 16, cycles_near = 0.9, cycles_far = 12;
   auto stride = loop_stride(schedule, block, c.read_a(), loops_of(schedule, block, c.reduce[0]).at(0));
   if (stride) *stride *= c.read_a().buffer->dtype.bytes();
-  const int64_t panels = (n_vectors + tile.vectors - 1) / tile.vectors;
+  const int64_t panels = c.panels();
   const bool is_near = are_lines_near(stride, c.analysis.extent(c.reduce[0]), target);
   const double as_is = static_cast<double>(panels) * (is_near ? cycles_near : cycles_far);
   const double products = static_cast<double>(panels * tile.rows * tile.vectors) / target.fma_ports;
   const std::vector<Candidate> candidates{{{0}, 1 + as_is / products}, {{1}, 1 + cycles_to_pack / products}};
   const Choice analytic{as_is > cycles_to_pack ? 1 : 0};
   return schedule.decide("row_packing", candidates, analytic)[0] == 1 ? together : 0;
-}
-
-std::optional<Var> axis_around_rows(const Contraction& c) {
-  if (!c.has_rows() || c.analysis.is_open(c.rows.back())) return std::nullopt;
-  const auto found = std::find_if(c.rows.rbegin() + 1, c.rows.rend(), [&](const Var& v) {
-    return c.analysis.extent(v) > 1;  // also of one that is open
-  });
-  return found == c.rows.rend() || c.analysis.is_open(*found) ? std::nullopt : std::optional(*found);
 }
 
 }  // namespace tw::cpu

@@ -15,6 +15,7 @@ namespace tw::cpu {
 struct RegisterTile {
   int rows = 1;
   int vectors = 1;
+  int around = 1;  // so many times these rows: of neighbours along another axis
 };
 
 // Cycles of one core for m × (n vectors) × k with this tile, compute only; partial tiles at the edge of m cost what

@@ -1,4 +1,4 @@
-#include "targets/cpu/tile_model.h"
+#include "targets/cpu/contraction/tile_model.h"
 
 #include <algorithm>
 #include <map>

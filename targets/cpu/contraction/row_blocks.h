@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "schedule/schedule.h"
-#include "targets/cpu/contraction_match.h"
+#include "targets/cpu/contraction/match.h"
 #include "targets/target.h"
 
 namespace tw::cpu {

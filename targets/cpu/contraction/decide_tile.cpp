@@ -1,0 +1,126 @@
+// The register tile of a contraction as a decision.
+#include <algorithm>
+#include <numeric>
+
+#include "targets/cpu/contraction/packing.h"
+#include "targets/cpu/default_schedule.h"
+
+namespace tw::cpu {
+namespace {
+
+struct TileOption {
+  RegisterTile tile;
+  Choice value;
+  double cost = 0;  // of all batches
+};
+
+// Of vector registers: rows, those around among them, and vectors.
+std::vector<TileOption> options_of_vectors(const Product& p, const Target& target) {
+  std::vector<TileOption> options;
+  for (const RegisterTile& tile : tiles_that_fit(p.m * p.around, p.n_vectors, target)) {
+    if (p.around > 1 && tile.rows > p.m && tile.rows % p.m != 0) continue;
+    const int64_t width = panel_width(p, tile.vectors);
+    if (width == 0 || tile.vectors % p.parts != 0) continue;
+    Sweep sweep = p.sweep;
+    int64_t m = p.m;
+    if (tile.rows > m) sweep.outer_rows /= p.around, m *= p.around;
+    // Panels of a group are equal, and need not fill their last vector.
+    const int64_t panels = p.group > 0 ? p.group / width : 1, n_vectors = p.group > 0 ? tile.vectors : p.n_vectors;
+    const auto times = static_cast<double>(panels * (tile.rows <= p.m ? p.around : 1));
+    const auto count = static_cast<double>(p.batches * std::max<int64_t>(1, p.sweep.outer_rows / p.around));
+    options.push_back(
+        {tile, {tile.rows, tile.vectors}, count * times * tile_cost(tile, m, n_vectors, p.k, target, sweep)});
+  }
+  for (TileOption& option : options)
+    if (option.tile.rows > p.m)
+      option.tile.around = static_cast<int>(option.tile.rows / p.m), option.tile.rows = static_cast<int>(p.m);
+  return options;
+}
+
+// Cycles with these registers of the target's unit for tiles.  Products that add to one tile wait for each other, and
+// B's words come from the second cache where all of k does not fit the first one, at two thirds of its rate, since
+// nothing asks for them ahead; A's are used for several panels or window positions.
+double predict(const RegisterTile& tile, const Product& p, const Target& target) {
+  const TileUnit& unit = target.tiles;
+  const int64_t rows = int64_t{tile.rows} * tile.around * p.atom.m;
+  const auto products = static_cast<double>(rows * tile.vectors);
+  const double loads = unit.load_cycles * (tile.vectors + static_cast<double>(rows) / unit.rows);
+  const double words = static_cast<double>(tile.vectors) * unit.rows * unit.row_bytes;
+  const double transfer =
+      words * static_cast<double>(p.k) > 0.5 * target.l1.bytes ? words / (target.l2.rate * 2 / 3) : 0;
+  const double step = std::max({products, loads, static_cast<double>(unit.product_latency + p.atom.m), transfer});
+  const double around = 60 + 4.0 * products;  // zeros, stores, the epilogue
+  const int64_t blocks = p.batches * divide_up(p.m, p.atom.m * tile.rows) * divide_up(p.around, tile.around) *
+                         divide_up(p.n_vectors, tile.vectors);
+  return static_cast<double>(blocks) * (static_cast<double>(p.k) * step + around);
+}
+
+// Of the unit's registers, half of which hold operands: along the rows, around them, and along the columns.
+std::vector<TileOption> options_of_tiles(const Product& p, const Target& target) {
+  std::vector<TileOption> options;
+  RegisterTile tile;
+  for (tile.rows = 1; tile.rows <= std::min<int64_t>(divide_up(p.m, p.atom.m), 4); ++tile.rows) {
+    for (tile.around = 1; tile.around <= std::min<int64_t>(p.around, 4); ++tile.around) {
+      for (tile.vectors = 1; tile.vectors <= std::min<int64_t>(p.n_vectors, 4); ++tile.vectors) {
+        if (2 * tile.rows * tile.around * tile.vectors > target.tiles.registers) continue;
+        if (panel_width(p, tile.vectors) == 0) continue;
+        options.push_back({tile, {tile.rows, tile.around, tile.vectors}, predict(tile, p, target)});
+      }
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+int64_t panel_width(const Product& p, int vectors) {
+  if (p.group == 0) return vectors * p.atom.n;
+  const int64_t piece = std::gcd(p.group, p.atom.n);
+  for (int64_t width = vectors * p.atom.n; width > (vectors - 1) * p.atom.n; width -= piece)
+    if (p.group % width == 0) return width;
+  return 0;
+}
+
+RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& target) {
+  constexpr double worst_cost = 2;  // of a candidate, by the least: beyond, the model is not that wrong
+  const std::vector<TileOption> options =
+      p.atom.is_on_tiles() ? options_of_tiles(p, target) : options_of_vectors(p, target);
+  check(!options.empty(), "decide_tile: the registers hold a vector of each part");
+  const TileOption best = *std::ranges::min_element(options, {}, &TileOption::cost);
+  const auto option_of = [&](const Choice& value) { return std::ranges::find(options, value, &TileOption::value); };
+  Choice analytic = best.value;
+  if (p.is_memory_bound) analytic.back() = panels_for_all(best.tile, p.n_vectors, p.batches, target).vectors;
+  if (option_of(analytic) == options.end()) analytic = best.value;
+  std::vector<Candidate> candidates;
+  for (const TileOption& option : options) {
+    const bool is_analytic = option.value == analytic;
+    if (option.cost > worst_cost * best.cost && !is_analytic) continue;
+    // Whoever waits for memory has time for any of them.
+    candidates.push_back({option.value, p.is_memory_bound ? best.cost * (is_analytic ? 1 : 1.02) : option.cost});
+  }
+  const Choice decided = schedule.decide(p.atom.is_on_tiles() ? "tiles" : "tile", candidates, analytic);
+  return option_of(decided)->tile;
+}
+
+Product product_of(const Plan& c) {
+  const BlockAnalysis& analysis = c.analysis;
+  Product product;
+  product.atom = c.atom;
+  product.m = c.m(), product.k = c.k_steps();
+  product.n_vectors = c.n_parts() * divide_up(c.group, c.atom.n);
+  product.batches = count_iterations(analysis, c.batch) * (analysis.extent(c.vector_axis) / c.group);
+  product.is_memory_bound = c.is_memory_bound;
+  product.group = c.is_grouped() ? c.group : 0;
+  product.parts = c.n_parts();
+  if (const auto around = c.axis_around()) product.around = analysis.extent(*around);
+  Sweep& sweep = product.sweep;
+  sweep.row_stride = row_stride(c);
+  if (!c.atom.steps.empty()) return product;
+  const std::vector<Var> outer_rows(c.rows.begin(), c.rows.end() - (c.has_rows() ? 1 : 0));
+  sweep.outer_rows = count_iterations(analysis, outer_rows);
+  if (c.is_scattered) sweep.scattered_bytes = sweep.outer_rows * c.m() * c.k_count() * c.read_a().buffer->dtype.bytes();
+  sweep.packs_panels = !c.read_b().buffer->is_constant;
+  return product;
+}
+
+}  // namespace tw::cpu

@@ -1,0 +1,147 @@
+#include "targets/cpu/contraction/output.h"
+
+#include <algorithm>
+
+#include "targets/cpu/default_schedule.h"
+
+namespace tw::cpu {
+namespace {
+
+// A tile that goes through memory.
+struct StackTile {
+  BlockRef copy;              // of the registers to memory
+  std::vector<BlockRef> out;  // what is made of it: the epilogue, or a copy
+  Buffer in_registers;        // both are still stored as the result is
+  std::string in_memory;
+};
+
+StackTile keep_on_stack(Schedule& schedule, const BlockRef& block, const LoopRef& tile) {
+  const std::string result = written_by(schedule, block)->name;
+  StackTile on_stack;
+  on_stack.out = find_epilogues(schedule, block).blocks;
+  const bool has_epilogue = !on_stack.out.empty();
+  if (!has_epilogue) on_stack.out = {schedule.cache_write(block, result, Scope::stack)};
+  on_stack.in_memory = written_by(schedule, block)->name;
+  on_stack.copy = schedule.cache_write(block, on_stack.in_memory, Scope::register_);
+  on_stack.in_registers = written_by(schedule, block);
+  schedule.reverse_compute_at(on_stack.copy, tile);
+  for (const BlockRef& out : on_stack.out) schedule.reverse_compute_at(out, tile);
+  if (has_epilogue) schedule.set_scope(on_stack.in_memory, Scope::stack);
+  keep_results_between(schedule, on_stack.out, Scope::stack);
+  return on_stack;
+}
+
+// Vectors of a tile in memory along its rows, for some of its columns at a time.
+void vectorize_columns(Schedule& schedule, const BlockRef& out, const Contraction& c, const LoopRef& tile, int lanes) {
+  std::vector<LoopRef> order = loops_below(schedule, out, tile);
+  // Takes the innermost loop along the axis out of the order, in parts of `lanes` where it is longer.
+  const auto take = [&](const Var& axis) -> std::optional<LoopRef> {
+    const Var own = analyse(schedule.node(out)).spatial().at(position_of(c.analysis, axis));
+    const auto loop = innermost_within(schedule, out, tile, own);
+    if (!loop) return std::nullopt;
+    std::erase(order, *loop);
+    if (extent_of(schedule, *loop) <= lanes) return loop;
+    const auto parts = schedule.split(*loop, {std::nullopt, lanes});
+    order.push_back(parts[0]);
+    return parts[1];
+  };
+  const auto row = take(c.rows.back()), column = take(c.vector_axis);
+  order = in_order(order, column, row);
+  if (order.size() > 1) schedule.reorder(order);
+  if (column) schedule.unroll(*column);
+  if (row) schedule.vectorize(*row);
+}
+
+// The layout of tiles of the unit: blocks of columns outside, then everything else, one tile's columns last.
+IndexMap tile_map(const Plan& c, size_t rank, size_t axis) {
+  IndexMap map = layout_of(rank);
+  const Expr& j = map.from[axis];
+  map.to = {floor_div(j, c.panel()), floor_mod(floor_div(j, c.atom.n), c.tile.vectors)};
+  for (size_t d = 0; d < rank; ++d)
+    if (d != axis) map.to.push_back(map.from[d]);
+  map.to.push_back(floor_mod(j, c.atom.n));
+  return map;
+}
+
+// A block on whole tiles of the unit: loops over tiles, then a tile's rows and columns, which are one instruction.
+void tensorize_tiles(Schedule& schedule, const BlockRef& block, const Plan& c, const LoopRef& tile,
+                     const std::string& instruction) {
+  const std::vector<Var> axes = analyse(schedule.node(block)).spatial();
+  std::vector<LoopRef> over, last;
+  for (size_t d = 0; d < axes.size(); ++d) {
+    std::vector<LoopRef> loops = loops_below(schedule, block, tile, axes[d]);
+    const bool is_row = d == position_of(c.analysis, c.rows.back());
+    if (is_row || d == position_of(c.analysis, c.vector_axis)) {
+      if (loops.size() == 1) loops = schedule.split(loops[0], {std::nullopt, is_row ? c.atom.m : c.atom.n});
+      last.insert(is_row ? last.begin() : last.end(), loops.back());
+      loops.pop_back();
+    }
+    over.insert(over.end(), loops.begin(), loops.end());
+  }
+  schedule.reorder(in_order(over, last));
+  for (const LoopRef& loop : over) schedule.unroll(loop);
+  schedule.tensorize(last[0], instruction);
+}
+
+}  // namespace
+
+std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, const Plan& c, const LoopRef& tile,
+                                 const LoopRef& first_k, const Target& target) {
+  const size_t axis = position_of(c.analysis, c.vector_axis);
+  const DType dtype = c.analysis.write.buffer->dtype;
+  const auto width = static_cast<int>(c.atom.n);
+  if (!c.is_across && !c.atom.is_on_tiles()) {
+    const Epilogue epilogue = find_epilogues(schedule, block);
+    const size_t axis_of_result = epilogue.blocks.empty() ? axis : epilogue.axis(axis).value();
+    const std::vector<BlockRef> out = keep_in_registers(schedule, block, tile, axis);
+    const BlockRef init = schedule.decompose_reduction(block, first_k);
+    vectorize_below(schedule, init, tile, axis, width);
+    for (const BlockRef& last : out) vectorize_below(schedule, last, tile, axis_of_result, c.stored_lanes(width));
+    return out;
+  }
+  const auto [copy, out, in_registers, in_memory] = keep_on_stack(schedule, block, tile);
+  const size_t rank = in_registers->shape.size();
+  for (const std::string& buffer : {in_registers->name, in_memory})
+    schedule.transform_layout(buffer, c.atom.is_on_tiles() ? tile_map(c, rank, axis) : axis_last(rank, axis));
+  const BlockRef init = schedule.decompose_reduction(block, first_k);
+  if (c.atom.is_on_tiles()) {
+    const std::string suffix = dtype == f32 ? "_f32" : "_i32";
+    tensorize_tiles(schedule, init, c, tile, "tile_zero" + suffix);
+    tensorize_tiles(schedule, copy, c, tile, "tile_store" + suffix);
+  } else {
+    vectorize_below(schedule, init, tile, axis, width);
+    vectorize_below(schedule, copy, tile, axis, width);
+  }
+  const int lanes = target.lanes(dtype);
+  for (const BlockRef& last : out) {
+    if (c.is_across)
+      vectorize_columns(schedule, last, c, tile, lanes);
+    else
+      vectorize_in_memory(schedule, last, tile, axis, lanes);
+  }
+  return out;
+}
+
+LoopRef tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes,
+                          std::optional<size_t> of, int64_t steps) {
+  schedule.compute_at(block, tile);
+  set_scope_of(schedule, block, Scope::register_);
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const size_t rank = analysis.write.buffer->shape.size(), axis = of.value_or(analysis.spatial().size() - 1);
+  if (of && axis + 1 < rank) schedule.transform_layout(analysis.write.buffer->name, axis_last(rank, axis));
+  std::vector<LoopRef> loops = loops_below(schedule, block, tile);
+  std::rotate(loops.begin(), loops.end() - 1, loops.end());
+  if (steps > 1) {
+    const auto parts = schedule.split(loops[0], {std::nullopt, steps});
+    loops[0] = parts[0];
+    loops.insert(loops.begin() + 1, parts[1]);
+  }
+  schedule.reorder(loops);
+  const LoopRef k = loops[0];
+  const BlockRef init = schedule.decompose_reduction(block, k);
+  vectorize_below(schedule, init, tile, axis, lanes);
+  vectorize_below(schedule, block, k, axis, lanes);
+  return k;
+}
+
+}  // namespace tw::cpu

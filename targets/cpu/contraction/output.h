@@ -1,0 +1,20 @@
+// How the tile of a contraction leaves the registers.
+#pragma once
+
+#include "targets/cpu/contraction/plan.h"
+
+namespace tw::cpu {
+
+// The block's results within `tile` in registers, set to zero in front of the loop `first_k`, and the epilogue or a
+// copy on vectors of them.  Tiles of a unit, and those that code generation transposes because results are contiguous
+// along their columns, go through memory that stays in the first cache.  Gives the blocks that write the results.
+std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, const Plan& plan, const LoopRef& tile,
+                                 const LoopRef& first_k, const Target& target);
+
+// A product that is a stage of something: computed within `tile`, its results in registers, with vectors along spatial
+// axis number `axis`, or the last, which their layout then has last.  k, the last of its loops, comes first, `steps` of
+// it unrolled.  Gives the loop along k.
+LoopRef tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes,
+                          std::optional<size_t> axis = {}, int64_t steps = 1);
+
+}  // namespace tw::cpu

@@ -1,0 +1,73 @@
+// Contractions of small elements whose atom is a product of tiles by the target's unit:
+//
+//   alloc Cr: f32[…, R·16] in register         one tile for each i and j
+//   Cr = 0                                     tile_zero
+//   for k … {
+//     for i in 0..I unrolled { for j in 0..J unrolled {
+//       for m in 0..R tensorized { for n in 0..16 { for l in 0..K { for t in 0..g {        tile_dot
+//         Cr[i, j, m, n] += A[… i·R + m, k·K·g + l·g + t] * B_packed[panel, k, j, l, n, t]
+//   }}}}}}
+//   S = Cr                                     tile_store: to memory that stays in the first cache
+//   C[…] = epilogue(S)
+//
+// Rows of A are read as they lie in memory.  B is packed: the words of one tile are 1 KiB without gaps, and those that
+// a step multiplies stand one after the other.  A last tile of rows is a smaller one; the last columns are computed
+// whole and left out when C is written.
+#include <algorithm>
+
+#include "targets/cpu/contraction/packing.h"
+#include "targets/cpu/default_schedule.h"
+
+namespace tw::cpu {
+namespace {
+
+// The most words that a product can take so that all products of a granule take as many; 0: less than two.
+int64_t words_of_product(int64_t granule, const Atom& atom) {
+  const int64_t words = granule / atom.steps.back();
+  for (int64_t taken = std::min(words, atom.steps[0]); taken >= 2; --taken)
+    if (words % taken == 0) return taken;
+  return 0;
+}
+
+// Whether tiles can and should do it.
+bool is_for_tiles(const Schedule& schedule, const BlockRef& block, const Contraction& c, const Atom& atom) {
+  const BlockAnalysis& analysis = c.analysis;
+  // The last tile of rows is code of its own, which has to know its rows.
+  if (!c.has_rows() || analysis.is_open(c.rows.back())) return false;
+  // Few rows leave the unit idle: vectors do as well.
+  if (c.m() < 4 || count_most_iterations(analysis, c.rows) < 5) return false;
+  // A tile reads whole columns; those that a copy pads hold nothing.
+  if (!is_weight(schedule, c.read_b()) && analysis.extent(c.vector_axis) % atom.n != 0) return false;
+  return !find_epilogues(schedule, block).blocks.empty() || has_identity_write(analysis);
+}
+
+}  // namespace
+
+std::optional<Plan> plan_on_tile_unit(Schedule& schedule, const BlockRef& block, const BlockAnalysis& analysis,
+                                      const Target& target) {
+  const DType sum = analysis.write.buffer->dtype;
+  const int lanes = target.lanes(sum);
+  Plan found;
+  const auto has_words = [&](const Contraction& c) {
+    const auto atom = tile_product_of(c.read_a().buffer->dtype, c.read_b().buffer->dtype, sum, target);
+    if (!atom || (c.is_grouped() && c.group % atom->n != 0)) return false;
+    const auto words = find_words(c, atom->steps.back(), lanes);
+    if (!words || !has_plain_indices(c.read_b())) return false;
+    found.atom = *atom;
+    found.atom.steps[0] = words_of_product(words->granule, *atom);
+    if (found.atom.steps[0] == 0) return false;
+    found.split = {words->split(found.atom.steps)};
+    return true;
+  };
+  auto matched = match_contraction(schedule, block, analysis, lanes, has_words);
+  if (!matched) matched = match_across(schedule, block, analysis, has_words);
+  if (!matched || !is_for_tiles(schedule, block, *matched, found.atom)) return std::nullopt;
+  static_cast<Contraction&>(found) = *matched;
+  found.atom.m =
+      divide_up(found.m(), divide_up(found.m(), found.atom.m));  // tiles of a row are as equal as they can be
+  found.packing = choose_packing(schedule, found, target).value();
+  found.tile = decide_tile(schedule, product_of(found), target);
+  return found;
+}
+
+}  // namespace tw::cpu
