@@ -1,5 +1,6 @@
 // From a plan to a schedule.
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "runtime/memory.h"
@@ -33,11 +34,15 @@ struct ContractionLoops {
 };
 
 // Steps of k an iteration: the loop's own instructions take the ports of multiply-adds, 3 % of them where four steps
-// share them, and more in small tiles; but not where each step has an address of its own.
+// share them, and more in small tiles; but not where each step has an address of its own.  A loop of few steps, which a
+// window's loops begin again and again, is better none at all: 2 to 3 % of a tile of 12 vectors, 12 % of one of 9.
 int64_t usual_steps(const Plan& c, int64_t extent) {
   const Var& k = c.reduce.back();
   const bool is_linear = !c.split.empty() || unit_stride(c.read_a(), k, c.analysis.iters, static_cast<int>(extent));
   if (c.is_memory_bound || c.tile_rows() == 1 || extent <= 2 || !is_linear) return 1;
+  constexpr int64_t few_steps = 8, most_instructions = 128;
+  if (c.reduce.size() > 1 && extent <= few_steps && extent * c.tile_rows() * c.tile.vectors <= most_instructions)
+    return extent;
   return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1;
 }
 
@@ -48,8 +53,8 @@ int64_t decide_k_unroll(Schedule& schedule, const Plan& c, const LoopRef& k, con
   const double step = std::max<double>(static_cast<double>(c.tile_rows()) * c.tile.vectors / target.fma_ports,
                                        static_cast<double>(target.fma_latency));
   std::vector<Candidate> candidates;
-  for (const int64_t steps : {1, 2, 4, 8, 16}) {
-    if (extent % steps != 0) continue;
+  for (int64_t steps = 1; steps <= std::min<int64_t>(extent, 32); ++steps) {
+    if (extent % steps != 0 || (steps != extent && !std::has_single_bit(static_cast<uint64_t>(steps)))) continue;
     // What a loop takes for itself, of which most hides behind the arithmetic.
     candidates.push_back({{steps}, 1 + 0.4 / (step * static_cast<double>(steps))});
   }

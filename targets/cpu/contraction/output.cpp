@@ -89,14 +89,14 @@ std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, cons
                                  const LoopRef& first_k, const Target& target) {
   const size_t axis = position_of(c.analysis, c.vector_axis);
   const DType dtype = c.analysis.write.buffer->dtype;
-  const auto width = static_cast<int>(c.atom.n);
+  const int width = static_cast<int>(c.atom.n), lanes = target.lanes(dtype);
   if (!c.is_across && !c.atom.is_on_tiles()) {
     const Epilogue epilogue = find_epilogues(schedule, block);
     const size_t axis_of_result = epilogue.blocks.empty() ? axis : epilogue.axis(axis).value();
     const std::vector<BlockRef> out = keep_in_registers(schedule, block, tile, axis);
     const BlockRef init = schedule.decompose_reduction(block, first_k);
     vectorize_below(schedule, init, tile, axis, width);
-    for (const BlockRef& last : out) vectorize_below(schedule, last, tile, axis_of_result, c.stored_lanes(width));
+    for (const BlockRef& last : out) vectorize_below(schedule, last, tile, axis_of_result, c.stored_lanes(lanes));
     return out;
   }
   const auto [copy, out, in_registers, in_memory] = keep_on_stack(schedule, block, tile);
@@ -112,7 +112,6 @@ std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, cons
     vectorize_below(schedule, init, tile, axis, width);
     vectorize_below(schedule, copy, tile, axis, width);
   }
-  const int lanes = target.lanes(dtype);
   for (const BlockRef& last : out) {
     if (c.is_across)
       vectorize_columns(schedule, last, c, tile, lanes);
