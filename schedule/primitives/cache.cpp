@@ -17,6 +17,11 @@ Buffer cache_buffer(const Func& f, const Buffer& original, Scope scope) {
 
 Stmt copy_nest(const ScheduleEdit& edit, const Buffer& original, const std::string& block_name, const Buffer& from,
                const Buffer& to) {
+  for (const Block* writer : writers_of(edit.func.body, original)) {
+    if (writer->attributes.count(partial_attribute))
+      edit.refuse("block " + quoted(writer->name) + " writes only what is read of " + quoted(original->name),
+                  path_to_block(edit.func.body, writer->name).back(), "copy the buffer before skip_padding");
+  }
   const auto* layout = edit.padded_layout(original);
   const std::vector<Expr>& shape = layout ? layout->logical : original->shape;
   std::vector<NewLoop> loops;

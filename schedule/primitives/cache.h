@@ -5,8 +5,11 @@
 
 namespace tw {
 
+// Of a block that leaves elements of its buffer out, which nobody reads (skip_padding): the buffer cannot be copied.
+inline constexpr const char* partial_attribute = "partial";
+
 Buffer cache_buffer(const Func& f, const Buffer& original, Scope scope);
-// Both have the layout of `original`.
+// Both have the layout of `original`.  Refused where a block writes only parts of it.
 Stmt copy_nest(const ScheduleEdit& edit, const Buffer& original, const std::string& block_name, const Buffer& from,
                const Buffer& to);
 // In one block: Loads and Stores of a buffer go to another one.

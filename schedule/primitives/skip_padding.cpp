@@ -8,9 +8,11 @@
 //
 // Terms for which all iterations inside of the loop read padding, which adds zero, do not run.  Legal for a sum of
 // products that begins elsewhere (decompose_reduction): one factor is a copy with zeros around it, the other one a
-// constant, whose elements are finite.
+// constant, whose elements are finite.  What no term reads any more is not copied either, where the copy has a loop of
+// its own along the dimension and nobody else reads it: here elements 1 to 14, which share a term with one inside.
 #include <algorithm>
 
+#include "schedule/primitives/cache.h"
 #include "schedule/primitives/rebind.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/skip_iterations.h"
@@ -68,15 +70,97 @@ std::optional<PaddedProduct> find_padded_product(const Func& func, const Block& 
   return std::nullopt;
 }
 
-// The largest value of e while the loops run; nothing where it does not move by a constant with one of them.
-std::optional<Expr> largest_within(Expr e, const std::vector<const For*>& loops, const Assumptions& ranges) {
+struct Extremes {
+  Expr least, most;
+};
+
+// Of e while the loops run; nothing where it does not move by a constant with one of them.
+std::optional<Extremes> extremes_within(const Expr& e, const std::vector<const For*>& loops,
+                                        const Assumptions& ranges) {
+  Extremes found{e, e};
   for (const For* loop : loops) {
     if (!uses_var(e, loop->var)) continue;
     const auto step = as_int(simplify(substitute(e, {{loop->var, loop->var + 1}}) - e, ranges));
     if (!step) return std::nullopt;
-    e = simplify(substitute(e, {{loop->var, *step > 0 ? loop->extent - 1 : Expr(0)}}), ranges);
+    const Expr first(0), last = loop->extent - 1;
+    found.least = simplify(substitute(found.least, {{loop->var, *step > 0 ? first : last}}), ranges);
+    found.most = simplify(substitute(found.most, {{loop->var, *step > 0 ? last : first}}), ranges);
   }
-  return e;
+  return found;
+}
+
+// Elements of the copy along one of its iterations that are still read: from `begin` on, up to `end`; not defined: all.
+struct Read {
+  Var iteration;
+  Expr begin, end;
+};
+
+// What `slack`, which is at least -span where the copy is read, says of the copy's iterations.
+std::optional<Read> read_where(const Block& copy, const Expr& slack, int64_t span) {
+  Read read;
+  for (const IterVar& iter : copy.iters) {
+    if (!uses_var(slack, iter.var)) continue;
+    if (read.iteration.is_defined()) return std::nullopt;
+    read.iteration = iter.var;
+  }
+  if (!read.iteration.is_defined()) return std::nullopt;
+  const auto step = as_int(simplify(substitute(slack, {{read.iteration, read.iteration + 1}}) - slack));
+  if (step == 1) read.begin = simplify(read.iteration - slack - span);
+  if (step == -1) read.end = simplify(slack + read.iteration + span + 1);
+  return read;
+}
+
+// Both ends of what is read along an iteration together.
+std::vector<Read> merged(const std::vector<Read>& reads) {
+  std::vector<Read> result;
+  for (const Read& read : reads) {
+    const auto known =
+        std::find_if(result.begin(), result.end(), [&](const Read& r) { return r.iteration == read.iteration; });
+    if (known == result.end()) {
+      result.push_back(read);
+    } else {
+      if (read.begin.is_defined()) known->begin = read.begin;
+      if (read.end.is_defined()) known->end = read.end;
+    }
+  }
+  return result;
+}
+
+// The copy's own loop along the iteration; null where there is none.
+const For* own_loop_of(const Stmt& root, const Block& copy, const IterVar& iter) {
+  const Path path = path_to_block(root, copy.name);
+  for (const For* loop : loops_of(path)) {
+    if (!iter.binding.is_same(loop->var)) continue;
+    int blocks = 0;
+    visit(loop->body, [&](const Block&) { ++blocks; });
+    const bool is_own = std::none_of(copy.iters.begin(), copy.iters.end(), [&](const IterVar& other) {
+      return !(other.var == iter.var) && uses_var(other.binding, loop->var);
+    });
+    return blocks == 1 && is_own && !uses_var(copy.predicate, loop->var) && is_known_equal(loop->extent, iter.extent)
+               ? loop
+               : nullptr;
+  }
+  return nullptr;
+}
+
+// The copy's loop along the iteration runs over what is read only.
+Stmt narrowed(const Stmt& root, const std::string& name, const Read& read) {
+  const Block& copy = *path_to_block(root, name).back().as<Block>();
+  const auto iter =
+      std::find_if(copy.iters.begin(), copy.iters.end(), [&](const IterVar& i) { return i.var == read.iteration; });
+  const For* loop = own_loop_of(root, copy, *iter);
+  if (!loop) return root;
+  const bool has_begin = read.begin.is_defined() && can_prove(read.begin >= 0);
+  const bool has_end = read.end.is_defined() && can_prove(read.end <= iter->extent);
+  if (!has_begin && !has_end) return root;
+  const Expr begin = has_begin ? read.begin : Expr(0), end = has_end ? read.end : iter->extent;
+  BlockEdit changed(copy);
+  changed.iters[static_cast<size_t>(iter - copy.iters.begin())].binding = simplify(loop->var + begin);
+  changed.attributes[partial_attribute] = int64_t{1};
+  const Stmt body = replace_node(loop->body, &copy, changed.make());
+  return replace_node(root, loop,
+                      make_stmt<For>(loop->var, simplify(end - begin), loop->loop_kind, body, loop->thread,
+                                     loop->attributes, loop->span));
 }
 
 // a < b or a <= b as a value that is then at least 0.
@@ -127,6 +211,7 @@ void Schedule::skip_padding(const BlockRef& ref, const LoopRef& loop_ref) {
   const std::vector<const For*> inner(at + 1, loops.end());
   Expr predicate = block.predicate;
   std::vector<Var> skipping;
+  std::vector<Read> reads;  // of the copy
   for (const Expr& condition : conjuncts(nonzero_where(copied->value))) {
     const std::vector<Var> vars = free_vars(condition);
     const auto is_known = [&](const Var& v) {
@@ -135,11 +220,13 @@ void Schedule::skip_padding(const BlockRef& ref, const LoopRef& loop_ref) {
     };
     const auto slack = slack_of(condition);
     if (!slack || !std::all_of(vars.begin(), vars.end(), is_known)) continue;
-    const auto most = largest_within(simplify(substitute(*slack, element), ranges), inner, ranges);
-    if (!most || can_prove(*most >= 0, ranges)) continue;
-    predicate = and_also(predicate, simplify(Expr(0) <= *most, ranges));
+    const auto within = extremes_within(simplify(substitute(*slack, element), ranges), inner, ranges);
+    if (!within || can_prove(within->most >= 0, ranges)) continue;
+    predicate = and_also(predicate, simplify(Expr(0) <= within->most, ranges));
     for (auto l = loops.begin(); l != at + 1; ++l)
-      if (is_reduce_loop(block, (*l)->var) && uses_var(*most, (*l)->var)) skipping.push_back((*l)->var);
+      if (is_reduce_loop(block, (*l)->var) && uses_var(within->most, (*l)->var)) skipping.push_back((*l)->var);
+    const auto span = as_int(simplify(within->most - within->least, ranges));
+    if (const auto read = span ? read_where(*padding, *slack, *span) : std::nullopt) reads.push_back(*read);
   }
   BlockEdit changed(block);
   changed.predicate = predicate;
@@ -151,6 +238,9 @@ void Schedule::skip_padding(const BlockRef& ref, const LoopRef& loop_ref) {
     attributes[skip_iterations_attribute] = int64_t{1};
     body = replace_node(body, &old,
                         make_stmt<For>(old.var, old.extent, old.loop_kind, old.body, old.thread, attributes, old.span));
+  }
+  if (readers_of(body, padded->buffer).size() == 1) {
+    for (const Read& read : merged(reads)) body = narrowed(body, padding->name, read);
   }
   edit.commit(body);
 }

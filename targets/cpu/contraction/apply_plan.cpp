@@ -17,13 +17,13 @@ namespace tw::cpu {
 namespace {
 
 struct ContractionLoops {
-  std::vector<LoopRef> tasks;    // outside of the register tile
-  size_t block_tasks = 0;        // the first ones, up to the blocks that are packed where they are used
-  std::vector<LoopRef> panel;    // the last ones, which use one panel
-  bool has_partial_tile = false; // of these, the last
-  std::vector<LoopRef> reduce;   // then k
-  std::vector<LoopRef> tile;     // then unrolled ones: steps along k, rows, parts and columns
-  std::vector<LoopRef> atom;     // rows where it has several, columns, steps along k
+  std::vector<LoopRef> tasks;     // outside of the register tile
+  size_t block_tasks = 0;         // the first ones, up to the blocks that are packed where they are used
+  std::vector<LoopRef> panel;     // the last ones, which use one panel
+  bool has_partial_tile = false;  // of these, the last
+  std::vector<LoopRef> reduce;    // then k
+  std::vector<LoopRef> tile;      // then unrolled ones: steps along k, rows, parts and columns
+  std::vector<LoopRef> atom;      // rows where it has several, columns, steps along k
 
   // The innermost along k that has more than one iteration, if any.
   LoopRef innermost(const Schedule& schedule) const {
@@ -34,14 +34,15 @@ struct ContractionLoops {
 };
 
 // Steps of k an iteration: the loop's own instructions take the ports of multiply-adds, 3 % of them where four steps
-// share them, and more in small tiles; but not where each step has an address of its own.  A loop of few steps, which a
-// window's loops begin again and again, is better none at all: 2 to 3 % of a tile of 12 vectors, 12 % of one of 9.
+// share them, and more in small tiles; but not where each step has an address of its own.  A loop over a block of
+// eight, which a window's loops begin again and again, is better none at all: 2 to 3 % of a tile of 12 vectors, 12 % of
+// one of 9.
 int64_t usual_steps(const Plan& c, int64_t extent) {
   const Var& k = c.reduce.back();
   const bool is_linear = !c.split.empty() || unit_stride(c.read_a(), k, c.analysis.iters, static_cast<int>(extent));
   if (c.is_memory_bound || c.tile_rows() == 1 || extent <= 2 || !is_linear) return 1;
   constexpr int64_t few_steps = 8, most_instructions = 128;
-  if (c.reduce.size() > 1 && extent <= few_steps && extent * c.tile_rows() * c.tile.vectors <= most_instructions)
+  if (c.reduce.size() > 1 && extent == few_steps && extent * c.tile_rows() * c.tile.vectors <= most_instructions)
     return extent;
   return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1;
 }
@@ -229,7 +230,8 @@ void prefetch_next_panel(Schedule& schedule, const Plan& c, const ContractionLoo
   std::vector<Candidate> candidates{{{0}, 1 + std::min(0.2, waits / (tile_cycles * static_cast<double>(tiles)))},
                                     {{1}, fits ? 1.02 : 1.05}};
   // A part costs a tile a line a few steps, which nothing was seen to lose by.
-  const bool has_parts = (tiles > 1 || c.atom.is_on_tiles()) && steps > 1 && c.batch.empty(), parts_fit = panel_bytes <= target.l2.bytes / 2;
+  const bool has_parts = (tiles > 1 || c.atom.is_on_tiles()) && steps > 1 && c.batch.empty(),
+             parts_fit = panel_bytes <= target.l2.bytes / 2;
   if (has_parts) candidates.push_back({{2}, parts_fit ? 1 : 1.05});
   const int64_t how = schedule.decide("panel_prefetch", candidates, {has_parts && parts_fit ? 2 : fits ? 1 : 0})[0];
   if (how == 1) prefetch_ahead(schedule, inner, panels, panel_bytes);
@@ -271,13 +273,13 @@ void apply_plan(Schedule& schedule, const BlockRef& block, const Plan& c, const 
   else
     prefetch_next_panel(schedule, c, loops, use, packed.panels.buffer, target);
   for (const LoopRef& loop : loops.tile) schedule.unroll(loop);
-  if (c.atom.instruction) schedule.tensorize(c.atom.is_on_tiles() ? loops.atom.front() : loops.atom.back(), c.atom.instruction->name);
+  if (c.atom.instruction)
+    schedule.tensorize(c.atom.is_on_tiles() ? loops.atom.front() : loops.atom.back(), c.atom.instruction->name);
   if (!c.atom.is_on_tiles()) schedule.vectorize(loops.atom.front());
   const auto lanes = static_cast<int>(c.atom.n);
   if (c.packing == Packing::panel)
     pack_at(schedule, *packed.b, parallel, dimension_of(c.read_b(), c.vector_axis), lanes);
-  if (c.packs_a())
-    pack_at(schedule, *packed.a, parallel, dimension_of(c.read_a(), c.rows.back()), c.tile.rows);
+  if (c.packs_a()) pack_at(schedule, *packed.a, parallel, dimension_of(c.read_a(), c.rows.back()), c.tile.rows);
   share_out(schedule, parallel);
 }
 
@@ -297,9 +299,8 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Block
     separate_parts(separated, block, *parts);
     return plan_of_multiply_adds(separated, block, analyse(separated.node(block)), target);
   };
-  return (parts && tries(of_parts)) || tries([&](Schedule& attempt) {
-           return plan_of_multiply_adds(attempt, block, analysis, target);
-         });
+  return (parts && tries(of_parts)) ||
+         tries([&](Schedule& attempt) { return plan_of_multiply_adds(attempt, block, analysis, target); });
 }
 
 }  // namespace tw::cpu

@@ -14,6 +14,16 @@ struct TileOption {
   double cost = 0;  // of all batches
 };
 
+// Cycles for m rows; of an open m, as by its usual sizes.
+double cost_of_rows(const RegisterTile& tile, const Product& p, int64_t m, int64_t n_vectors, const Sweep& sweep,
+                    const Target& target) {
+  if (p.usual_m.empty()) return tile_cost(tile, m, n_vectors, p.k, target, sweep);
+  double a_row = 0;
+  for (const int64_t usual : p.usual_m)
+    a_row += tile_cost(tile, usual, n_vectors, p.k, target, sweep) / static_cast<double>(usual);
+  return a_row * static_cast<double>(m) / static_cast<double>(p.usual_m.size());
+}
+
 // Of vector registers: rows, those around among them, and vectors.
 std::vector<TileOption> options_of_vectors(const Product& p, const Target& target) {
   std::vector<TileOption> options;
@@ -29,7 +39,7 @@ std::vector<TileOption> options_of_vectors(const Product& p, const Target& targe
     const auto times = static_cast<double>(panels * (tile.rows <= p.m ? p.around : 1));
     const auto count = static_cast<double>(p.batches * std::max<int64_t>(1, p.sweep.outer_rows / p.around));
     options.push_back(
-        {tile, {tile.rows, tile.vectors}, count * times * tile_cost(tile, m, n_vectors, p.k, target, sweep)});
+        {tile, {tile.rows, tile.vectors}, count * times * cost_of_rows(tile, p, m, n_vectors, sweep, target)});
   }
   for (TileOption& option : options)
     if (option.tile.rows > p.m)
@@ -112,6 +122,14 @@ Product product_of(const Plan& c) {
   product.is_memory_bound = c.is_memory_bound;
   product.group = c.is_grouped() ? c.group : 0;
   product.parts = c.n_parts();
+  if (c.has_rows() && analysis.is_open(c.rows.back())) {
+    // Where rows are few, tiles should be even: sides of maps for images of 224 are so for 256, 320 and 512 as well.
+    // One row is that of a usual batch, which says nothing of others.
+    constexpr int64_t few_rows = 64;
+    const int64_t usual = analysis.typical_extent(c.rows.back());
+    for (const int64_t side : {224, 256, 320, 512})
+      if (usual > 1 && usual < few_rows) product.usual_m.push_back(divide_up(usual * side, 224));
+  }
   if (const auto around = c.axis_around()) product.around = analysis.extent(*around);
   Sweep& sweep = product.sweep;
   sweep.row_stride = row_stride(c);

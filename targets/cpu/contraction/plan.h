@@ -77,7 +77,8 @@ std::optional<EqualParts> decide_parts(Schedule& schedule, const BlockRef& block
 // atom.  Costs are cycles of one core.
 struct Product {
   int64_t m = 1, n_vectors = 1, k = 1;
-  int64_t around = 1;  // …and so many m rows, of which a tile may have several
+  std::vector<int64_t> usual_m;  // of an open m: what tiles are compared by
+  int64_t around = 1;            // …and so many m rows, of which a tile may have several
   Sweep sweep;
   int64_t batches = 1;
   bool is_memory_bound = false;
