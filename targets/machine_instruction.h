@@ -13,8 +13,9 @@ class Value;
 
 namespace tw {
 
-// An intrinsic of kind `dot` that the machine has in vectors of some numbers of lanes, ascending.  `emit` takes an
-// accumulator of one of them and as many i32 words of each operand.
+// An intrinsic of kind `dot` that the machine has in vectors of some numbers of lanes, ascending, or one of kind
+// `matrix`, whose lanes are those of its sums.  `emit` takes an accumulator of one of them and the i32 words of each
+// operand: as many.
 struct MachineInstruction {
   Intrinsic intrinsic;
   std::vector<int> lanes;

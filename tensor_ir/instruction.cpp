@@ -14,7 +14,7 @@ namespace {
 
 struct InstructionRow {
   const char* description;
-  const char* replacement;  // the body of a Func with the same buffers; of a tile it is made for its sizes (Matcher)
+  const char* replacement;  // the body of a Func with the same buffers; that of vectors is made by Matcher
 };
 
 const InstructionRow instruction_rows[] = {
@@ -30,6 +30,16 @@ const InstructionRow instruction_rows[] = {
      "  for t in 0..4 { c[] = c[] + i32(a[t]) * i32(b[t]) }"
      "}",
      "c[] = dot_s8s8(c[], word_at:u32(a[0]), word_at:u32(b[0]))"},
+    // Matrices: rows of a by rows of b, of which the latter and the sums lie in memory without gaps.
+    {"func matrix_u8s8[sa](a: u8[2, 8] strides [sa, 1], b: i8[2, 8]) -> (c: i32[2, 2]) {"
+     "  for i in 0..2 { for j in 0..2 { for t in 0..8 { c[i, j] = c[i, j] + i32(a[i, t]) * i32(b[j, t]) } } }"
+     "}",
+     nullptr},
+    {"func matrix_s8s8[sa](a: i8[2, 8] strides [sa, 1], b: i8[2, 8]) -> (c: i32[2, 2]) {"
+     "  for i in 0..2 { for j in 0..2 { for t in 0..8 { c[i, j] = c[i, j] + i32(a[i, t]) * i32(b[j, t]) } } }"
+     "}",
+     nullptr},
+    {"func matrix_zero_i32() -> (c: i32[2, 2]) { for i in 0..2 { for j in 0..2 { c[i, j] = 0i32 } } }", nullptr},
     // Tiles: rows of words of a by rows of words of b, into an accumulator without gaps.
     {"func tile_dot_bf16[m, n, k, sa, sb](a: bf16[m, k * 2] strides [sa, 1], b: bf16[k, n * 2] strides [sb, 1])"
      "    -> (c: f32[m, n]) {"
@@ -71,6 +81,10 @@ TensorInstruction make(const InstructionRow& row) {
   const For* innermost = instruction.description.body.as<For>();
   while (const auto* inner = innermost->body.as<For>()) innermost = inner;
   instruction.extent = as_int(innermost->extent).value_or(0);
+  const Buffer& written = instruction.description.buffers.back();
+  instruction.result = written->shape.empty()                  ? InstructionResult::element
+                       : as_int(written->shape[0]).has_value() ? InstructionResult::matrix
+                                                               : InstructionResult::tile;
   if (!row.replacement) return instruction;
   const std::string text = row.description;
   const Func replacement = parse_func(text.substr(0, text.find('{')) + "{ " + row.replacement + " }");
@@ -171,7 +185,8 @@ class Matcher {
     for (const Expr& index : found_indices) operand.first.push_back(simplify(substitute(index, first_), assumptions_));
     const Expr step = simplify(flat_offset(found, found_indices) - flat_offset(found, operand.first), assumptions_);
     const Expr wanted_step = substitute(flat_offset(wanted, wanted_indices), loops_);
-    if (instruction_.is_tile() ? !moves_as(wanted_step, step) : !is_known_equal(step, wanted_step, assumptions_)) {
+    const bool has_parameters = !instruction_.description.parameters.empty();
+    if (has_parameters ? !moves_as(wanted_step, step) : !is_known_equal(step, wanted_step, assumptions_)) {
       problem_ = "elements of `" + found->name + "` are " + to_text(step) + " from the first, not " +
                  to_text(simplify(wanted_step));
       return false;
@@ -220,10 +235,12 @@ class Matcher {
     return place;
   }
 
-  int64_t size(const char* name) const {
-    for (const Var& parameter : instruction_.description.parameters)
-      if (parameter.name() == name) return *as_int(sizes_.at(parameter));
-    internal_error("instruction: a parameter of the description");
+  int64_t size(const Expr& of_description) const { return *as_int(simplify(substitute(of_description, sizes_))); }
+  // The description's buffer of that name.
+  const BufferNode& described(const char* name) const {
+    for (const Buffer& buffer : instruction_.description.buffers)
+      if (buffer->name == name) return *buffer.get();
+    internal_error("instruction: a buffer of the description");
   }
   const Operand& operand(const char* name) const {
     for (const Buffer& buffer : instruction_.description.buffers)
@@ -237,9 +254,10 @@ class Matcher {
                            std::vector<Expr>{base, Expr(row_stride), Expr(rows), Expr(column_stride), Expr(columns)});
   }
 
-  // Whole tiles as vectors.
-  Stmt replaced_tile() const {
-    const int64_t m = size("m"), n = size("n");
+  // Whole tiles and matrices as vectors.
+  Stmt replaced_whole() const {
+    const std::vector<Expr>& shape = described("c").shape;
+    const int64_t m = size(shape[0]), n = size(shape[1]);
     const int lanes = static_cast<int>(m * n);
     const Operand& c = operand("c");
     const Expr accumulator = ramp(first_element(c), Expr(1), lanes);
@@ -247,22 +265,28 @@ class Matcher {
       return store(c.buffer, {accumulator}, broadcast(zero_of(c.buffer->dtype), lanes));
     if (instruction_.description.buffers.size() == 2) {
       const Operand& d = operand("d");
-      return store(d.buffer, {tile_at(first_element(d), size("sd"), m, 1, n)}, load(c.buffer, {accumulator}));
+      const int64_t stride = size(described("d").strides[0]);
+      return store(d.buffer, {tile_at(first_element(d), stride, m, 1, n)}, load(c.buffer, {accumulator}));
     }
-    const int64_t k = size("k"), g = instruction_.extent;
-    const auto words = [&](const Operand& source, int64_t stride, int64_t rows, int64_t columns) {
-      const Expr at = tile_at(first_element(source), stride, rows, g, columns);
+    const auto words_at = [&](const Operand& source, const Expr& at) {
       return make_expr<Call>(u32.with_lanes(at.dtype().lanes), Intrinsic::word_at,
                              std::vector<Expr>{load(source.buffer, {at})});
     };
-    const Expr sum = call(
-        intrinsic_named(instruction_.name),
-        {load(c.buffer, {accumulator}), words(operand("a"), size("sa"), m, k), words(operand("b"), size("sb"), k, n)});
+    // Of rows that have some stride, or none between them.
+    const auto words = [&](const char* name) {
+      const Operand& source = operand(name);
+      const BufferNode& of = described(name);
+      const int64_t elements = 32 / of.dtype.bits, rows = size(of.shape[0]), columns = size(of.shape[1]) / elements;
+      if (of.strides.empty())
+        return words_at(source, ramp(first_element(source), Expr(elements), static_cast<int>(rows * columns)));
+      return words_at(source, tile_at(first_element(source), size(of.strides[0]), rows, elements, columns));
+    };
+    const Expr sum = call(intrinsic_named(instruction_.name), {load(c.buffer, {accumulator}), words("a"), words("b")});
     return store(c.buffer, {accumulator}, sum);
   }
 
   Stmt replaced() const {
-    if (instruction_.is_tile()) return replaced_tile();
+    if (instruction_.result != InstructionResult::element) return replaced_whole();
     const auto load_of = [&](const Load& l) -> Expr {
       return load(operands_.at(l.buffer).buffer, place_of(l.buffer, l.indices));
     };

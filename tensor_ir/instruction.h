@@ -16,14 +16,21 @@
 
 namespace tw {
 
-// Instructions on tiles (tile_dot_bf16, tile_zero_f32, …) are of any size: their descriptions have parameters, extents
-// and strides, which the nest that is matched gives as constants.
+// Parameters of a description, extents and strides, are what the nest that is matched has, as constants.
+//
+//   element   of lanes that do not know of each other: a vectorized loop around it makes them
+//   matrix    of a size of its own, in one vector; rows of `a` lie any stride apart
+//   tile      of any size, in a register of a unit for tiles (tile_dot_bf16, tile_zero_f32, …)
+enum class InstructionResult : uint8_t { element, matrix, tile };
+
 struct TensorInstruction {
   std::string name;  // of a product also its intrinsic's
   Func description;
-  Func replacement;  // its body is not defined where it depends on the sizes of a tile
+  Func replacement;  // its body is not defined where `match_instruction` makes it: of matrices and tiles
   int64_t extent;    // of the description's innermost loop when that is constant: elements of a word; else 0
-  bool is_tile() const { return !description.parameters.empty(); }
+  InstructionResult result;
+  bool is_tile() const { return result == InstructionResult::tile; }
+  bool is_matrix() const { return result == InstructionResult::matrix; }
 };
 
 const std::vector<TensorInstruction>& tensor_instructions();

@@ -268,7 +268,10 @@ double tile_dot(Intrinsic intrinsic, double accumulator, int k, const uint32_t* 
 }
 
 int64_t tile_dot(Intrinsic intrinsic, int64_t accumulator, int k, const uint32_t* a, const uint32_t* b) {
-  const Intrinsic of_words = intrinsic == Intrinsic::tile_dot_s8s8 ? Intrinsic::dot_s8s8 : Intrinsic::dot_u8s8;
+  const bool is_a_signed = intrinsic == Intrinsic::tile_dot_s8s8 || intrinsic == Intrinsic::matrix_s8s8;
+  check(is_a_signed || intrinsic == Intrinsic::tile_dot_u8s8 || intrinsic == Intrinsic::matrix_u8s8,
+        "meaning::tile_dot: an intrinsic with an i32 accumulator");
+  const Intrinsic of_words = is_a_signed ? Intrinsic::dot_s8s8 : Intrinsic::dot_u8s8;
   for (int l = 0; l < k; ++l) accumulator = dot(of_words, accumulator, a[l], b[l]);
   return accumulator;
 }

@@ -52,7 +52,7 @@ int64_t apply(Intrinsic intrinsic, DType dtype, const int64_t* arguments);
 double dot(Intrinsic intrinsic, double accumulator, uint32_t a, uint32_t b);
 int64_t dot(Intrinsic intrinsic, int64_t accumulator, uint32_t a, uint32_t b);
 
-// One element of a product of tiles: of the words of a row of a and of a column of b, k of each.
+// One element of a product of tiles or matrices: of the k words of a row of a and the k words of b that it multiplies.
 double tile_dot(Intrinsic intrinsic, double accumulator, int k, const uint32_t* a, const uint32_t* b);
 int64_t tile_dot(Intrinsic intrinsic, int64_t accumulator, int k, const uint32_t* a, const uint32_t* b);
 

@@ -171,6 +171,20 @@ Problem check_tile(const Call& n) {
   return {};
 }
 
+Problem check_matrix(const Call& n) {
+  const std::string name = syntax::word(n.intrinsic);
+  const auto [m, columns, k] = matrix_sizes;
+  const DType sum = i32.with_lanes(m * columns), accumulator = n.arguments[0].dtype();
+  if (accumulator != sum) return problem(name + " adds to " + text(sum) + ", not to " + text(accumulator));
+  const DType words[] = {u32.with_lanes(m * k), u32.with_lanes(columns * k)};
+  for (size_t i = 0; i < 2; ++i) {
+    if (n.arguments[i + 1].dtype() != words[i])
+      return mismatch("the words of a product of matrices", words[i], n.arguments[i + 1].dtype());
+  }
+  if (n.dtype != accumulator) return mismatch("a product of matrices and its accumulator", n.dtype, accumulator);
+  return {};
+}
+
 bool takes_integers(Intrinsic intrinsic) {
   return intrinsic == Intrinsic::abs || intrinsic == Intrinsic::sign || intrinsic == Intrinsic::minimum ||
          intrinsic == Intrinsic::maximum;
@@ -190,6 +204,7 @@ Problem check_call(const Call& n) {
   if (kind == IntrinsicKind::convert) return check_convert(n);
   if (kind == IntrinsicKind::dot) return check_dot(n);
   if (kind == IntrinsicKind::tile) return check_tile(n);
+  if (kind == IntrinsicKind::matrix) return check_matrix(n);
   if (kind == IntrinsicKind::effect) {
     if (n.intrinsic == Intrinsic::prefetch) {
       if (!n.arguments[0].as<Load>())
@@ -292,6 +307,7 @@ std::optional<DType> call_dtype(Intrinsic intrinsic, const std::vector<Expr>& ar
     case IntrinsicKind::bits:
     case IntrinsicKind::dot:
     case IntrinsicKind::tile:
+    case IntrinsicKind::matrix:
       return arguments.empty() ? std::optional<DType>() : arguments[0].dtype();
     case IntrinsicKind::predicate:
       return arguments.empty() ? std::optional<DType>() : bool_of(arguments[0].dtype());

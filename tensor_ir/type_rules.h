@@ -18,7 +18,7 @@ std::optional<TypeProblem> type_problem(const Expr& e);
 std::optional<TypeProblem> type_problem(const Stmt& s);
 std::optional<TypeProblem> type_problem(const Buffer& buffer);
 
-enum class IntrinsicKind : uint8_t { math, predicate, bits, convert, dot, tile, effect };
+enum class IntrinsicKind : uint8_t { math, predicate, bits, convert, dot, tile, matrix, effect };
 IntrinsicKind kind_of(Intrinsic intrinsic);
 int arity_of(Intrinsic intrinsic);  // -1: any
 
@@ -28,6 +28,8 @@ struct TileSizes {
   int m = 0, n = 0, k = 0;
 };
 std::optional<TileSizes> tile_sizes(DType accumulator, DType a, DType b);
+// …and a product of matrices: a is m × k, b n × k words.
+inline constexpr TileSizes matrix_sizes{2, 2, 2};
 
 // The dtype that follows from the operands.  `reinterpret`, `lane_slice`, `word_at` and `tile_at` take theirs from the
 // Call, so they have none.

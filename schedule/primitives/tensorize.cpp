@@ -6,8 +6,8 @@
 //
 // Lowering puts the instruction in the loop's place.  Legal when the loop and those inside of it are around one block
 // that has no init left, and do what the instruction's description (tensor_ir/instruction.h) does, up to names and to
-// where operands lie; no guard of the block may depend on them, but on rows and columns of tiles.  Floats may be
-// rounded otherwise: an instruction has a rounding of its own (tensor_ir/intrinsics.def).
+// where operands lie; no guard of the block may depend on them, but on rows and columns of tiles and matrices.  Floats
+// may be rounded otherwise: an instruction has a rounding of its own (tensor_ir/intrinsics.def).
 #include "schedule/edit.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/diagnostic.h"
@@ -33,16 +33,19 @@ bool stays_inside(const Buffer& buffer, const std::vector<Expr>& indices, const 
 }
 
 // Tiles get smaller by a guard of their rows.  One of their columns is as if it were not there, where all that they
-// reach beyond it is padding of the layouts: elements of no other index, in memory that only this worker sees.
+// reach beyond it is padding of the layouts: elements of no other index, in memory that only this worker sees.  So are
+// sums of rows of a matrix, whose operand reads a row again instead of one that is left out.
 bool may_be_guarded(const TensorInstruction& instruction, const std::vector<const For*>& nest, const For& loop,
                     const Block& block, Assumptions ranges) {
-  if (!instruction.is_tile() || (&loop != nest[0] && (nest.size() < 2 || &loop != nest[1]))) return false;
-  if (&loop == nest[0]) return true;
+  if (instruction.result == InstructionResult::element) return false;
+  const bool is_of_rows = &loop == nest[0];
+  if (!is_of_rows && (nest.size() < 2 || &loop != nest[1])) return false;
+  if (is_of_rows && instruction.is_tile()) return true;
   for (const For* inner : nest) ranges.bind_range(inner->var, inner->extent);
   const Stmt plain = substitute(block.body, bindings_of(block));
   bool is_inside = true;
   visit(
-      plain, [&](const Load& l) { is_inside &= stays_inside(l.buffer, l.indices, loop.var, ranges); },
+      plain, [&](const Load& l) { is_inside &= is_of_rows || stays_inside(l.buffer, l.indices, loop.var, ranges); },
       [&](const Store& s) {
         is_inside &= s.buffer->scope != Scope::global && stays_inside(s.buffer, s.indices, loop.var, ranges);
       });

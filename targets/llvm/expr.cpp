@@ -284,7 +284,8 @@ llvm::Value* KernelCodegen::emit_instruction(const Call& e) {
 
 llvm::Value* KernelCodegen::emit_call(const Call& e) {
   const auto& arguments = e.arguments;
-  if (kind_of(e.intrinsic) == IntrinsicKind::dot) return emit_instruction(e);
+  if (kind_of(e.intrinsic) == IntrinsicKind::dot || kind_of(e.intrinsic) == IntrinsicKind::matrix)
+    return emit_instruction(e);
   if (e.intrinsic == Intrinsic::word_at) return load_words(*arguments[0].as<Load>(), e.dtype);
   if (e.intrinsic == Intrinsic::lane_slice) {
     llvm::Value* vector = emit(arguments[0]);

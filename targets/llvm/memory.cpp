@@ -1,4 +1,5 @@
 // Addresses, loads and stores.
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
@@ -172,7 +173,7 @@ llvm::Value* KernelCodegen::load_scalar(const Buffer& buffer, DType dtype, const
   return from_memory(phi, dtype);
 }
 
-// Words of neighbouring elements: consecutive ones as a vector, any others one by one or gathered.
+// Words of neighbouring elements: consecutive ones, and rows of them, as vectors, any others one by one or gathered.
 llvm::Value* KernelCodegen::load_words(const Load& first, DType words) {
   check(first.indices.size() == 1 && first.buffer->scope != Scope::register_, "codegen: words lie in flat memory");
   const Expr& index = first.indices[0];
@@ -193,6 +194,16 @@ llvm::Value* KernelCodegen::load_words(const Load& first, DType words) {
         builder_.CreateMaskedLoad(type, at.pointer, at.alignment, predicate, llvm::Constant::getNullValue(type));
     mark_invariant(value, first.buffer);
     return value;
+  }
+  const auto* rows = index.as<Call>();
+  const int64_t columns = rows && rows->intrinsic == Intrinsic::tile_at ? *as_int(rows->arguments[4]) : 1;
+  if (columns > 1 && !predicate && is_const_int(rows->arguments[3], word.bits / first.buffer->dtype.bits)) {
+    const auto &base = rows->arguments[0], &stride = rows->arguments[1];
+    llvm::Type* row_type = memory_type_of(word.with_lanes(static_cast<int>(columns)));
+    std::vector<llvm::Value*> parts;
+    for (int64_t r = 0; r < *as_int(rows->arguments[2]); ++r)
+      parts.push_back(make_load(row_type, address(first.buffer, base + Expr(r) * stride), first.buffer));
+    return llvm::concatenateVectors(builder_, parts);
   }
   const Expr each = index.dtype().is_vector() ? index : broadcast(index, lanes);
   return builder_.CreateMaskedGather(type, addresses(first.buffer, each), llvm::Align(first.buffer->dtype.bytes()),

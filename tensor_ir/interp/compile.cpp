@@ -211,7 +211,9 @@ class Compiler {
       }
       case Intrinsic::tile_dot_bf16:
       case Intrinsic::tile_dot_u8s8:
-      case Intrinsic::tile_dot_s8s8: {
+      case Intrinsic::tile_dot_s8s8:
+      case Intrinsic::matrix_u8s8:
+      case Intrinsic::matrix_s8s8: {
         const auto sizes = tile_sizes(node.dtype, node.arguments[1].dtype(), node.arguments[2].dtype());
         if (!sizes)
           throw Error(ErrorCode::verify, "a product of tiles whose sizes do not fit\n  help: verify the Func");

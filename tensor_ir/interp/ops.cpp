@@ -256,11 +256,13 @@ const Instr* tile_call(const Instr* in,
                        Frame& f) {  // lanes: k; target: the intrinsic; dtype: with m · n lanes; from.lanes: n
   const auto intrinsic = static_cast<Intrinsic>(in->target);
   const int k = in->lanes, n = in->from.lanes;
+  // Words of b lie row by row: those of a column are apart in a tile, and together in a matrix.
+  const bool is_matrix = kind_of(intrinsic) == IntrinsicKind::matrix;
   std::vector<uint32_t> a(static_cast<size_t>(k)), b(a.size());
   for (int i = 0; i < in->dtype.lanes; ++i) {
     for (int l = 0; l < k; ++l) {
       a[l] = static_cast<uint32_t>(f.slots[in->b + i / n * k + l].i);
-      b[l] = static_cast<uint32_t>(f.slots[in->c + l * n + i % n].i);
+      b[l] = static_cast<uint32_t>(f.slots[in->c + (is_matrix ? i % n * k + l : l * n + i % n)].i);
     }
     Slot& result = f.slots[in->dst + i];
     if constexpr (is_float)
@@ -409,7 +411,8 @@ Handler binary_handler(BinaryOp op, DType dtype) {
 
 Handler call_handler(Intrinsic intrinsic, DType operands, DType result) {
   if (intrinsic == Intrinsic::tile_at) return tile_places;
-  if (kind_of(intrinsic) == IntrinsicKind::tile) return operands.is_float() ? tile_call<true> : tile_call<false>;
+  if (kind_of(intrinsic) == IntrinsicKind::tile || kind_of(intrinsic) == IntrinsicKind::matrix)
+    return operands.is_float() ? tile_call<true> : tile_call<false>;
   if (kind_of(intrinsic) == IntrinsicKind::dot) return operands.is_float() ? dot_call<true> : dot_call<false>;
   if (!operands.is_float()) return integer_call;
   if (result.is_bool()) return test_call;

@@ -10,7 +10,8 @@
 //   } }
 //     ⇒   S[tile_at:i64x256(0, 32, 16, 1, 16)] = Cr[ramp(0, 1, 256)]
 //
-// A guard of their rows makes them smaller, where it leaves a constant number.
+// A guard of their rows makes them smaller, where it leaves a constant number.  Matrices have a size of their own: one
+// whose second row a guard leaves out multiplies the first row twice, and what that gives is of no use.
 #include <algorithm>
 
 #include "tensor_ir/arith/simplify.h"
@@ -56,6 +57,25 @@ std::optional<int64_t> rows_left(const Expr& guard, const For& rows, const Assum
   return left;
 }
 
+// Whether a guard that leaves a row out leaves out those after it, too.
+bool is_upper_bound(const Expr& guard, const Var& row) {
+  const auto* less = guard.as<Binary>();
+  if (!less || less->op != BinaryOp::lt) return false;
+  const auto difference = as_affine(less->a - less->b);
+  return difference && difference->coefficient(row) > 0;
+}
+
+// The instruction's operands whose rows have a stride read the first row again where there is no second one.
+Stmt with_row_left_out(const Stmt& instruction, const Expr& has_second) {
+  return rewrite(instruction, [&](const Call& c) -> Expr {
+    if (c.intrinsic != Intrinsic::tile_at) return Expr();
+    check(is_const_int(c.arguments[2], 2), "tensorize_loops: matrices have two rows");
+    std::vector<Expr> arguments = c.arguments;
+    arguments[1] = select(has_second, arguments[1], Expr(0));
+    return make_expr<Call>(c.dtype, c.intrinsic, std::move(arguments));
+  });
+}
+
 Stmt instruction_of(const For& loop, const Assumptions& assumptions) {
   const auto attribute = loop.attributes.find("instruction");
   const auto* name = attribute == loop.attributes.end() ? nullptr : std::get_if<std::string>(&attribute->second);
@@ -67,7 +87,7 @@ Stmt instruction_of(const For& loop, const Assumptions& assumptions) {
   if (buffers_written(nest).empty()) return make_stmt<Seq>(std::vector<Stmt>{});  // guards left nothing of it
   std::vector<Var> inner;
   visit(nest, [&](const For& l) { inner.push_back(l.var); });
-  Expr outside;
+  Expr outside, has_second;
   for (const Expr& guard : guards) {
     const auto uses = [&](const Var& v) { return uses_var(guard, v); };
     const auto used = std::count_if(inner.begin(), inner.end(), uses);
@@ -79,14 +99,23 @@ Stmt instruction_of(const For& loop, const Assumptions& assumptions) {
       if (*left == 0) return make_stmt<Seq>(std::vector<Stmt>{});
       const For& rows = *nest.as<For>();
       nest = make_stmt<For>(rows.var, Expr(*left), rows.loop_kind, rows.body, rows.thread, rows.attributes, rows.span);
-    } else if (instruction->is_tile() && used == 1 && inner.size() > 1 && uses(inner[1])) {
+    } else if (instruction->is_matrix() && used == 1 && uses(inner[0]) && is_upper_bound(guard, inner[0])) {
+      const auto holds_at = [&](int64_t row) {
+        return simplify(substitute(guard, {{inner[0], Expr(row)}}), assumptions);
+      };
+      const Expr first = holds_at(0), second = holds_at(1);
+      outside = outside.is_defined() ? outside && first : first;
+      has_second = has_second.is_defined() ? has_second && second : second;
+    } else if (instruction->result != InstructionResult::element && used == 1 && inner.size() > 1 && uses(inner[1])) {
       // Whole rows: what they hold beyond the guard is padding of the layouts, as the primitive has seen.
     } else {
       refuse(loop, "the guard `" + to_text(guard) + "` leaves out part of it");
     }
   }
-  const InstructionMatch match = match_instruction(*instruction, *nest.as<For>(), assumptions);
+  InstructionMatch match = match_instruction(*instruction, *nest.as<For>(), assumptions);
   if (!match.is_found()) refuse(loop, "it is no " + instruction->name + ": " + match.problem);
+  if (has_second.is_defined() && !is_const_int(has_second, 1))
+    match.replacement = with_row_left_out(match.replacement, has_second);
   if (!outside.is_defined()) return match.replacement;
   const Expr condition = simplify(outside, assumptions);
   if (const auto known = as_int(condition)) return *known ? match.replacement : make_stmt<Seq>(std::vector<Stmt>{});
