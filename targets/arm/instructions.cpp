@@ -24,6 +24,14 @@ llvm::Value* emit_usdot(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Va
   return emit_dot(builder, llvm::Intrinsic::aarch64_neon_usdot, sum, a, b);
 }
 
+llvm::Value* emit_smmla(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
+  return emit_dot(builder, llvm::Intrinsic::aarch64_neon_smmla, sum, a, b);
+}
+
+llvm::Value* emit_usmmla(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
+  return emit_dot(builder, llvm::Intrinsic::aarch64_neon_usmmla, sum, a, b);
+}
+
 // bfdot rounds in a way of its own (to odd, products apart); bfmlalt and bfmlalb are the two fused steps that dot_bf16
 // means.  Runs flush subnormals (FPCR.FZ).
 llvm::Value* emit_bfmlal(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
@@ -39,6 +47,8 @@ std::vector<MachineInstruction> instructions_of(const Target& target) {
   std::vector<MachineInstruction> result;
   if (target.has("bf16")) result.push_back({Intrinsic::dot_bf16, {4}, emit_bfmlal});
   if (target.has("i8mm")) result.push_back({Intrinsic::dot_u8s8, {4}, emit_usdot});
+  if (target.has("i8mm")) result.push_back({Intrinsic::matrix_u8s8, {4}, emit_usmmla});
+  if (target.has("i8mm")) result.push_back({Intrinsic::matrix_s8s8, {4}, emit_smmla});
   if (target.has("dotprod")) result.push_back({Intrinsic::dot_s8s8, {4}, emit_sdot});
   return result;
 }

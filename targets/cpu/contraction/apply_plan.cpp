@@ -274,8 +274,8 @@ void apply_plan(Schedule& schedule, const BlockRef& block, const Plan& c, const 
     prefetch_next_panel(schedule, c, loops, use, packed.panels.buffer, target);
   for (const LoopRef& loop : loops.tile) schedule.unroll(loop);
   if (c.atom.instruction)
-    schedule.tensorize(c.atom.is_on_tiles() ? loops.atom.front() : loops.atom.back(), c.atom.instruction->name);
-  if (!c.atom.is_on_tiles()) schedule.vectorize(loops.atom.front());
+    schedule.tensorize(c.atom.spans_rows() ? loops.atom.front() : loops.atom.back(), c.atom.instruction->name);
+  if (!c.atom.spans_rows()) schedule.vectorize(loops.atom.front());
   const auto lanes = static_cast<int>(c.atom.n);
   if (c.packing == Packing::panel)
     pack_at(schedule, *packed.b, parallel, dimension_of(c.read_b(), c.vector_axis), lanes);

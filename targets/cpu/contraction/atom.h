@@ -23,6 +23,9 @@ struct Atom {
   std::vector<int64_t> steps;
 
   bool is_on_tiles() const { return instruction && instruction->is_tile(); }  // sums are in registers of the tile unit
+  bool is_matrix() const { return instruction && instruction->is_matrix(); }  // a vector has sums of m rows
+  // It takes several rows, with a loop of its own over them; sums leave through memory.
+  bool spans_rows() const { return is_on_tiles() || is_matrix(); }
   int64_t k() const {
     int64_t elements = 1;
     for (const int64_t extent : steps) elements *= extent;
@@ -32,6 +35,8 @@ struct Atom {
 
 // The target's instruction on vectors that adds products of words of these types, in either order.
 std::optional<Atom> dot_of(DType a, DType b, DType sum, const Target& target);
+// …that does so on matrices in vectors: of these types in this order.
+std::optional<Atom> matrix_product_of(DType a, DType b, DType sum, const Target& target);
 // …and on tiles; m and the loops along k are as large as they can be.
 std::optional<Atom> tile_product_of(DType a, DType b, DType sum, const Target& target);
 

@@ -28,6 +28,8 @@ double cost_of_rows(const RegisterTile& tile, const Product& p, int64_t m, int64
 std::vector<TileOption> options_of_vectors(const Product& p, const Target& target) {
   std::vector<TileOption> options;
   for (const RegisterTile& tile : tiles_that_fit(p.m * p.around, p.n_vectors, target)) {
+    // A vector of two rows of A is made of one for each.
+    if (p.atom.is_matrix() && registers_of(tile) + 1 > target.vector_registers) continue;
     if (p.around > 1 && tile.rows > p.m && tile.rows % p.m != 0) continue;
     const int64_t width = panel_width(p, tile.vectors);
     if (width == 0 || tile.vectors % p.parts != 0) continue;
@@ -38,8 +40,11 @@ std::vector<TileOption> options_of_vectors(const Product& p, const Target& targe
     const int64_t panels = p.group > 0 ? p.group / width : 1, n_vectors = p.group > 0 ? tile.vectors : p.n_vectors;
     const auto times = static_cast<double>(panels * (tile.rows <= p.m ? p.around : 1));
     const auto count = static_cast<double>(p.batches * std::max<int64_t>(1, p.sweep.outer_rows / p.around));
-    options.push_back(
-        {tile, {tile.rows, tile.vectors}, count * times * cost_of_rows(tile, p, m, n_vectors, sweep, target)});
+    double cost = cost_of_rows(tile, p, m, n_vectors, sweep, target);
+    // The two halves of each vector of A are joined in each step.
+    if (p.atom.is_matrix())
+      cost += static_cast<double>(m * divide_up(n_vectors, tile.vectors) * p.k) / target.fma_ports;
+    options.push_back({tile, {tile.rows, tile.vectors}, count * times * cost});
   }
   for (TileOption& option : options)
     if (option.tile.rows > p.m)
@@ -81,6 +86,12 @@ std::vector<TileOption> options_of_tiles(const Product& p, const Target& target)
   return options;
 }
 
+std::vector<TileOption> options_of(const Product& p, const Target& target) {
+  auto options = p.atom.is_on_tiles() ? options_of_tiles(p, target) : options_of_vectors(p, target);
+  check(!options.empty(), "decide_tile: the registers hold a vector of each part");
+  return options;
+}
+
 }  // namespace
 
 int64_t panel_width(const Product& p, int vectors) {
@@ -91,11 +102,14 @@ int64_t panel_width(const Product& p, int vectors) {
   return 0;
 }
 
+double least_cost(const Product& p, const Target& target) {
+  const std::vector<TileOption> options = options_of(p, target);
+  return std::ranges::min_element(options, {}, &TileOption::cost)->cost;
+}
+
 RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& target) {
   constexpr double worst_cost = 2;  // of a candidate, by the least: beyond, the model is not that wrong
-  const std::vector<TileOption> options =
-      p.atom.is_on_tiles() ? options_of_tiles(p, target) : options_of_vectors(p, target);
-  check(!options.empty(), "decide_tile: the registers hold a vector of each part");
+  const std::vector<TileOption> options = options_of(p, target);
   const TileOption best = *std::ranges::min_element(options, {}, &TileOption::cost);
   const auto option_of = [&](const Choice& value) { return std::ranges::find(options, value, &TileOption::value); };
   Choice analytic = best.value;
@@ -108,7 +122,8 @@ RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& tar
     // Whoever waits for memory has time for any of them.
     candidates.push_back({option.value, p.is_memory_bound ? best.cost * (is_analytic ? 1 : 1.02) : option.cost});
   }
-  const Choice decided = schedule.decide(p.atom.is_on_tiles() ? "tiles" : "tile", candidates, analytic);
+  const std::string name = p.atom.is_on_tiles() ? "tiles" : p.atom.is_matrix() ? "matrices" : "tile";
+  const Choice decided = schedule.decide(name, candidates, analytic);
   return option_of(decided)->tile;
 }
 
@@ -116,7 +131,7 @@ Product product_of(const Plan& c) {
   const BlockAnalysis& analysis = c.analysis;
   Product product;
   product.atom = c.atom;
-  product.m = c.m(), product.k = c.k_steps();
+  product.m = c.atom.is_matrix() ? divide_up(c.m(), c.atom.m) : c.m(), product.k = c.k_steps();
   product.n_vectors = c.n_parts() * divide_up(c.group, c.atom.n);
   product.batches = count_iterations(analysis, c.batch) * (analysis.extent(c.vector_axis) / c.group);
   product.is_memory_bound = c.is_memory_bound;
@@ -132,7 +147,7 @@ Product product_of(const Plan& c) {
   }
   if (const auto around = c.axis_around()) product.around = analysis.extent(*around);
   Sweep& sweep = product.sweep;
-  sweep.row_stride = row_stride(c);
+  sweep.row_stride = row_stride(c) * (c.atom.is_matrix() ? c.atom.m : 1);
   if (!c.atom.steps.empty()) return product;
   const std::vector<Var> outer_rows(c.rows.begin(), c.rows.end() - (c.has_rows() ? 1 : 0));
   sweep.outer_rows = count_iterations(analysis, outer_rows);

@@ -52,18 +52,31 @@ void vectorize_columns(Schedule& schedule, const BlockRef& out, const Contractio
   if (row) schedule.vectorize(*row);
 }
 
-// The layout of tiles of the unit: blocks of columns outside, then everything else, one tile's columns last.
+// The layout of tiles of the unit: blocks of columns outside, then everything else, one tile's columns last.  That of
+// matrices has blocks of rows, too: those that are left out are padding.
 IndexMap tile_map(const Plan& c, size_t rank, size_t axis) {
   IndexMap map = layout_of(rank);
   const Expr& j = map.from[axis];
   map.to = {floor_div(j, c.panel()), floor_mod(floor_div(j, c.atom.n), c.tile.vectors)};
-  for (size_t d = 0; d < rank; ++d)
-    if (d != axis) map.to.push_back(map.from[d]);
+  std::vector<Expr> last;
+  for (size_t d = 0; d < rank; ++d) {
+    const Expr& i = map.from[d];
+    if (d == axis) continue;
+    if (c.atom.is_matrix() && d == position_of(c.analysis, c.rows.back())) {
+      map.to.push_back(floor_div(i, c.tile_rows()));
+      map.to.push_back(floor_mod(floor_div(i, c.atom.m), c.tile.rows));
+      last.push_back(floor_mod(i, c.atom.m));
+    } else {
+      map.to.push_back(i);
+    }
+  }
+  map.to.insert(map.to.end(), last.begin(), last.end());
   map.to.push_back(floor_mod(j, c.atom.n));
   return map;
 }
 
-// A block on whole tiles of the unit: loops over tiles, then a tile's rows and columns, which are one instruction.
+// A block on whole tiles of the unit, or matrices: loops over tiles, then a tile's rows and columns, which are one
+// instruction.
 void tensorize_tiles(Schedule& schedule, const BlockRef& block, const Plan& c, const LoopRef& tile,
                      const std::string& instruction) {
   const std::vector<Var> axes = analyse(schedule.node(block)).spatial();
@@ -90,7 +103,7 @@ std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, cons
   const size_t axis = position_of(c.analysis, c.vector_axis);
   const DType dtype = c.analysis.write.buffer->dtype;
   const int width = static_cast<int>(c.atom.n), lanes = target.lanes(dtype);
-  if (!c.is_across && !c.atom.is_on_tiles()) {
+  if (!c.is_across && !c.atom.spans_rows()) {
     const Epilogue epilogue = find_epilogues(schedule, block);
     const size_t axis_of_result = epilogue.blocks.empty() ? axis : epilogue.axis(axis).value();
     const std::vector<BlockRef> out = keep_in_registers(schedule, block, tile, axis);
@@ -101,15 +114,18 @@ std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, cons
   }
   const auto [copy, out, in_registers, in_memory] = keep_on_stack(schedule, block, tile);
   const size_t rank = in_registers->shape.size();
-  for (const std::string& buffer : {in_registers->name, in_memory})
-    schedule.transform_layout(buffer, c.atom.is_on_tiles() ? tile_map(c, rank, axis) : axis_last(rank, axis));
+  schedule.transform_layout(in_registers->name, c.atom.spans_rows() ? tile_map(c, rank, axis) : axis_last(rank, axis));
+  schedule.transform_layout(in_memory, c.atom.is_on_tiles() ? tile_map(c, rank, axis) : axis_last(rank, axis));
   const BlockRef init = schedule.decompose_reduction(block, first_k);
+  const std::string suffix = dtype == f32 ? "_f32" : "_i32";
   if (c.atom.is_on_tiles()) {
-    const std::string suffix = dtype == f32 ? "_f32" : "_i32";
     tensorize_tiles(schedule, init, c, tile, "tile_zero" + suffix);
     tensorize_tiles(schedule, copy, c, tile, "tile_store" + suffix);
   } else {
-    vectorize_below(schedule, init, tile, axis, width);
+    if (c.atom.is_matrix())
+      tensorize_tiles(schedule, init, c, tile, "matrix_zero" + suffix);
+    else
+      vectorize_below(schedule, init, tile, axis, width);
     vectorize_below(schedule, copy, tile, axis, width);
   }
   for (const BlockRef& last : out) {

@@ -6,8 +6,9 @@
 namespace tw::cpu {
 
 // The block's results within `tile` in registers, set to zero in front of the loop `first_k`, and the epilogue or a
-// copy on vectors of them.  Tiles of a unit, and those that code generation transposes because results are contiguous
-// along their columns, go through memory that stays in the first cache.  Gives the blocks that write the results.
+// copy on vectors of them.  Tiles of a unit, those of matrices, and those that code generation transposes because
+// results are contiguous along their columns, go through memory that stays in the first cache.  Gives the blocks that
+// write the results.
 std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, const Plan& plan, const LoopRef& tile,
                                  const LoopRef& first_k, const Target& target);
 

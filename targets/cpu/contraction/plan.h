@@ -9,8 +9,8 @@
 //   }
 //
 // Its templates are a matcher and a source of candidates each: multiply_adds.cpp (f32, one element of k at a time, also
-// of groups), words.cpp (dot products of small elements), tile_unit.cpp (a unit for products of tiles).  All of them
-// ask the same chooser for the tile.
+// of groups), words.cpp (dot products and matrices of small elements), tile_unit.cpp (a unit for products of tiles).
+// All of them ask the same chooser for the tile.
 //
 // Weights are stored in panels.  Another B is packed by the worker that uses a panel, or by a pass before; A, where it
 // is contiguous along the rows instead of k, by blocks of rows, which are outermost then (packing.h).
@@ -76,9 +76,9 @@ std::optional<EqualParts> decide_parts(Schedule& schedule, const BlockRef& block
 // A product as its register tile sees it: of `batches`, each m × n_vectors × k, where vectors and steps of k are of the
 // atom.  Costs are cycles of one core.
 struct Product {
-  int64_t m = 1, n_vectors = 1, k = 1;
-  std::vector<int64_t> usual_m;  // of an open m: what tiles are compared by
-  int64_t around = 1;            // …and so many m rows, of which a tile may have several
+  int64_t m = 1, n_vectors = 1, k = 1;  // m: of matrices, as many rows as they have are one
+  std::vector<int64_t> usual_m;         // of an open m: what tiles are compared by
+  int64_t around = 1;                   // …and so many m rows, of which a tile may have several
   Sweep sweep;
   int64_t batches = 1;
   bool is_memory_bound = false;
@@ -88,9 +88,11 @@ struct Product {
 };
 // Columns of a panel of so many vectors: 0 where such panels do not divide the group.
 int64_t panel_width(const Product& product, int vectors);
-// The decision "tile", or "tiles" of the unit for these: what is predicted to take the fewest cycles, and panels for
-// all workers where B is a stream from memory.
+// The decision "tile", "matrices" for these, or "tiles" of the unit for these: what is predicted to take the fewest
+// cycles, and panels for all workers where B is a stream from memory.
 RegisterTile decide_tile(Schedule& schedule, const Product& product, const Target& target);
+// The cycles that the best tile is predicted to take.
+double least_cost(const Product& product, const Target& target);
 // The product of a plan that has no tile yet.
 Product product_of(const Plan& plan);
 

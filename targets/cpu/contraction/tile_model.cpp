@@ -25,10 +25,14 @@ double bytes_a_cycle(int64_t bytes, const Target& target) {
 
 }  // namespace
 
-bool fits_registers(const RegisterTile& tile, const Target& target) {
+int registers_of(const RegisterTile& tile) {
   // Vectors that several rows use wait in registers.  One more is for the broadcast, one for the code generator.
   const int waiting = tile.rows > 1 ? tile.vectors : 0;
-  return tile.rows * tile.vectors + waiting + 1 <= target.vector_registers - 1;
+  return tile.rows * tile.vectors + waiting + 2;
+}
+
+bool fits_registers(const RegisterTile& tile, const Target& target) {
+  return registers_of(tile) <= target.vector_registers;
 }
 
 double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Target& target) {

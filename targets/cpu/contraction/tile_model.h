@@ -40,6 +40,8 @@ double conflict_cycles(const RegisterTile& tile, int64_t row_stride, const Targe
 double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Sweep& sweep,
                        const Target& target);
 
+// Vector registers that it takes.
+int registers_of(const RegisterTile& tile);
 // Whether the registers hold it.
 bool fits_registers(const RegisterTile& tile, const Target& target);
 // Every tile that the registers hold, for m rows and n vectors.

@@ -8,6 +8,7 @@
 #include "tensor_ir/match.h"
 #include "tensor_ir/text/parser.h"
 #include "tensor_ir/text/printer.h"
+#include "tensor_ir/type_rules.h"
 #include "tests/unit/sample_funcs.h"
 
 namespace tw::test {
@@ -313,10 +314,60 @@ std::vector<KernelCase> transposition_cases(const Target& target) {
   return cases;
 }
 
+namespace {
+
+// A convolution by 1 × 1 of bytes, channels last, to bytes again: stored likewise, or channel by channel.
+Func requantized_conv(int64_t channels, int64_t filters, int64_t height, int64_t width, bool is_channels_last) {
+  const te::Tensor x = te::placeholder("X", {1, height, width, channels}, i8),
+                   w = te::placeholder("W", {filters, channels}, i8);
+  const auto filter = [&](const te::Indices& s) { return is_channels_last ? s[3] : s[1]; };
+  const auto pixel = [&](const te::Indices& s) {
+    return is_channels_last ? std::pair{s[1], s[2]} : std::pair{s[2], s[3]};
+  };
+  const std::vector<Expr> shape =
+      is_channels_last ? std::vector<Expr>{1, height, width, filters} : std::vector<Expr>{1, filters, height, width};
+  const te::Tensor y =
+      te::reduce("Y", shape, {channels}, te::Combiner::sum, {x, w}, [&](const te::Indices& s, const te::Indices& r) {
+        return cast(i32, x({s[0], pixel(s).first, pixel(s).second, r[0]})) * cast(i32, w({filter(s), r[0]}));
+      });
+  const te::Tensor out = te::compute("out", shape, {y}, [&](const te::Indices& s) {
+    const Expr scaled = call(Intrinsic::round_even, {cast(f32, y(s)) * const_of(f32, 0.004)});
+    return cast(i8, max(min(scaled, const_of(f32, 127)), const_of(f32, -128)));
+  });
+  Func f = te::make_func("requantized_conv", {x, w}, {out});
+  mark_constant(f, "W");
+  return f;
+}
+
+}  // namespace
+
+std::vector<KernelCase> small_element_cases(const Target& target) {
+  std::vector<KernelCase> cases;
+  if (target.instructions.empty()) return cases;
+  const auto add = [&](const Func& func, const DType a) {
+    const std::string name = "small_" + std::to_string(cases.size()) + "_" + to_string(a);
+    cases.push_back(make_case(name, target.default_schedule(func, target).func(), 5 + cases.size(), 0));
+  };
+  for (const DType a : {i8, u8}) {
+    for (const auto& [batch, m, n, k] :
+         {std::array{1, 16, 24, 96}, std::array{1, 15, 37, 104}, std::array{1, 2, 3, 64}, std::array{1, 3, 9, 8},
+          std::array{1, 1, 40, 64}, std::array{1, 61, 65, 136}, std::array{1, 15, 40, 92}})
+      add(narrow_matmul(batch, m, n, k, a, i8, i32, i32, true), a);
+    for (const int64_t n : {17, 18}) add(narrow_matmul(3, 21, n, 64, a, i8, i32, i32, false), a);
+  }
+  add(narrow_conv(32, 48, 9, i8, i32), i8);
+  for (const bool is_channels_last : {false, true}) {
+    add(requantized_conv(64, 45, 7, 9, is_channels_last), i8);
+    add(requantized_conv(32, 40, 6, 8, is_channels_last), i8);
+  }
+  return cases;
+}
+
 std::vector<KernelCase> instruction_cases(const Target& target) {
   std::vector<KernelCase> cases;
   std::mt19937_64 random(3);
   for (const MachineInstruction& instruction : target.instructions) {
+    if (kind_of(instruction.intrinsic) != IntrinsicKind::dot) continue;
     const std::string name = to_text(instruction.intrinsic);
     const bool is_float = instruction.intrinsic == Intrinsic::dot_bf16;
     const DType sum = is_float ? f32 : i32, word = u32;

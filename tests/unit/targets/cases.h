@@ -39,6 +39,8 @@ std::vector<KernelCase> math_cases(const Target& target);
 
 // The target's instructions on vectors of every length, with and without a tail: to the bit.
 std::vector<KernelCase> instruction_cases(const Target& target);
+// Products of small elements by the default schedule, with rows, columns and batches of every remainder.
+std::vector<KernelCase> small_element_cases(const Target& target);
 std::vector<KernelCase> tile_cases(const Target& target);
 
 // Array by array; the worst difference that exceeds the case's tolerance is the message, otherwise it is empty.

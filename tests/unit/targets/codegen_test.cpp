@@ -30,6 +30,7 @@ const Group groups[] = {
     {"stride", stride_cases},
     {"transposition", transposition_cases},
     {"instruction", instruction_cases},
+    {"small_element", small_element_cases},
     {"tile", tile_cases},
 };
 
@@ -132,6 +133,28 @@ TEST(TargetsCodegen, TilesStayInTheirRegisters) {
   const std::string row = assembly_of(narrow_matmul(1, 1, 64, 256, bf16, bf16, f32, f32, true));
   EXPECT_EQ(test::count_of(row, "dpbf16ps"), 0);
   EXPECT_GT(test::count_of(row, "vfmadd"), 0);
+}
+
+// A step of eight elements of k is one instruction for each two rows and two columns; sums do not leave their registers
+// before the last one.
+TEST(TargetsCodegen, RowsOfBytesAreMatrices) {
+  const Target target = parse_target("neoverse-v1");
+  const auto report_of = [&](DType a) {
+    const Func product = narrow_matmul(1, 64, 96, 256, a, i8, i32, i32, true);
+    const LoweredFunc lowered = lower(target.default_schedule(product, target).func(), target, "k");
+    CodegenReport report;
+    CodegenOptions options;
+    options.wants_report = true;
+    compile_image(lowered.kernels, target, options, &report);
+    return std::pair{report, emit_text(lowered.kernels, target, EmitForm::assembly)};
+  };
+  for (const auto& [a, name] : {std::pair{i8, "\tsmmla\t"}, std::pair{u8, "\tusmmla\t"}}) {
+    const auto [report, assembly] = report_of(a);
+    EXPECT_GE(test::count_of(assembly, name), 12) << assembly;
+    EXPECT_EQ(test::count_of(assembly, "dot\t"), 0);
+    ASSERT_FALSE(report.inner_loops.empty());
+    for (const auto& loop : report.inner_loops) EXPECT_EQ(loop.vector_spills + loop.vector_reloads, 0) << assembly;
+  }
 }
 
 }  // namespace

@@ -29,6 +29,14 @@ inline Target core_with_tiles() {
   return target;
 }
 
+inline Target core_with_matrices() {
+  Target target = core(128, 32);
+  target.name += " and matrices";
+  for (const Intrinsic i : {Intrinsic::matrix_u8s8, Intrinsic::matrix_s8s8})
+    target.instructions.push_back({i, {4}, nullptr});
+  return target;
+}
+
 inline std::vector<Target> cores_without_tiles() {
   if (is_sanitized) return {core(512, 32)};
   return {core(128, 16), core(128, 32), core(256, 16), core(512, 32)};
@@ -37,6 +45,7 @@ inline std::vector<Target> cores_without_tiles() {
 inline std::vector<Target> cores() {
   if (is_sanitized) return {core_with_tiles()};
   std::vector<Target> all = cores_without_tiles();
+  all.push_back(core_with_matrices());
   all.push_back(core_with_tiles());
   return all;
 }

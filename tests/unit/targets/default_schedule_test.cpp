@@ -290,6 +290,27 @@ TEST(DefaultSchedule, ProductsOfSmallElementsEndInTiles) {
   EXPECT_EQ(product_of(narrow_matmul(1, 64, 33, 17, bf16, bf16, f32, f32, true)), "");
 }
 
+// Rows and columns that pair up and that do not, batches, windows; what gives no rows of eight bytes stays with dot
+// products, as does a single row.
+TEST(DefaultSchedule, ProductsOfSmallElementsEndInMatrices) {
+  const Target target = core_with_matrices();
+  using Names = std::vector<std::string>;
+  const auto of = [](const char* product) { return Names{"matrix_zero_i32", product}; };
+  const auto expect = [&](const Func& f, const Names& names) {
+    EXPECT_EQ(instructions_in(cpu::default_schedule(f, target).func()), names) << f.name;
+    expect_same_meaning(f, target);
+  };
+  expect(narrow_matmul(1, 16, 24, 96, i8, i8, i32, i32, true), of("matrix_s8s8"));
+  expect(narrow_matmul(1, 15, 40, 104, u8, i8, i32, i32, true), of("matrix_u8s8"));
+  expect(narrow_matmul(1, 15, 37, 96, i8, i8, i32, i32, true), of("matrix_s8s8"));
+  expect(narrow_matmul(1, 2, 3, 64, i8, i8, i32, i32, true), of("matrix_s8s8"));
+  expect(narrow_matmul(3, 21, 18, 64, i8, i8, i32, i32, false), of("matrix_s8s8"));
+  expect(narrow_conv(32, 48, 9, i8, i32), of("matrix_s8s8"));
+  expect(narrow_matmul(3, 21, 17, 64, i8, i8, i32, i32, false), Names{"dot_s8s8"});
+  expect(narrow_matmul(1, 15, 40, 92, i8, i8, i32, i32, true), Names{"dot_s8s8"});
+  expect(narrow_matmul(1, 1, 40, 64, i8, i8, i32, i32, true), Names{"dot_s8s8"});
+}
+
 // A second operand that is no weight is packed by the worker that uses it, panel by panel; where panels do not divide
 // among the workers, by a pass of its own.
 TEST(DefaultSchedule, PacksPanelsWhereTheyAreUsed) {
