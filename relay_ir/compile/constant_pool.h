@@ -3,11 +3,11 @@
 
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "relay_ir/compile/layout.h"
+#include "relay_ir/equal_constants.h"
 #include "runtime/plan/plan.h"
 
 namespace tw::relay {
@@ -22,13 +22,10 @@ class ConstantPool {
   std::vector<NDArray> pack(int jobs) const { return pack_constants(packings_, jobs); }  // in their order
 
  private:
-  NDArray first_equal(const NDArray& array);
-
   std::vector<TensorInfo> infos_;
   std::vector<Packing> packings_;
   std::map<std::pair<const void*, std::string>, uint32_t> by_use_;  // by data, type and layouts
-  std::map<std::pair<const void*, size_t>, NDArray> known_;         // by data and bytes: the first with such
-  std::unordered_map<size_t, std::vector<NDArray>> different_;      // by hash of their beginnings
+  EqualConstants equal_;
 };
 
 }  // namespace tw::relay

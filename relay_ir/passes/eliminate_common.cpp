@@ -2,8 +2,9 @@
 //
 //   a = exp(x); b = exp(x); c = a + b   ⇒   a = exp(x); c = a + a
 #include <map>
-#include <unordered_map>
+#include <utility>
 
+#include "relay_ir/equal_constants.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/text/printer.h"
@@ -13,11 +14,13 @@ namespace tw::relay {
 
 Graph eliminate_common(const Graph& graph) {
   GraphCopy copy(graph);
-  std::unordered_map<std::string, ValueId> constants;
+  EqualConstants equal;
+  std::map<std::pair<const void*, std::string>, ValueId> constants;  // by data and type
   for (size_t id = 0; id < graph.values.size(); ++id) {
     const auto& constant = graph.values[id].constant;
     if (!constant) continue;
-    const auto [found, is_new] = constants.emplace(constant_hash(*constant), no_value);
+    const auto [found, is_new] =
+        constants.emplace(std::pair(equal.first_equal(*constant).data(), to_string(type_of(*constant))), no_value);
     if (is_new) found->second = copy[static_cast<ValueId>(id)];
     copy.set(static_cast<ValueId>(id), found->second);
   }

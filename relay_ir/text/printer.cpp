@@ -11,6 +11,12 @@
 namespace tw::relay {
 namespace {
 
+// Of type and bytes.
+std::string constant_hash(const NDArray& array) {
+  const auto* bytes = static_cast<const char*>(array.data());
+  return digest_of({bytes, array.byte_size()}, hash_of(to_string(type_of(array))));
+}
+
 constexpr int64_t max_written_elements = 16;
 
 std::string float_text(double value, const char* format) {
@@ -98,11 +104,6 @@ std::string attribute_text(const AttributeValue& value) {
     const auto number = as_int(dim);
     return number ? std::to_string(*number) : to_text(dim);
   });
-}
-
-std::string constant_hash(const NDArray& array) {
-  const auto* bytes = static_cast<const char*>(array.data());
-  return digest_of({bytes, array.byte_size()}, hash_of(to_string(type_of(array))));
 }
 
 std::string made_of_text(const std::vector<ListInfo>& lists, size_t& at,

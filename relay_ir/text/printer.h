@@ -34,6 +34,5 @@ std::string made_of_text(const std::vector<ListInfo>& lists, size_t& at,
 std::string values_text(const std::vector<ListInfo>& lists, size_t count, const std::string& separator,
                         const std::function<std::string(size_t)>& tensor,
                         const std::function<std::string(const ListInfo&, size_t& at)>& list);
-std::string constant_hash(const NDArray& array);  // of type and bytes: 32 hexadecimal digits
 
 }  // namespace tw::relay
