@@ -16,7 +16,7 @@ class EqualConstants {
   const NDArray& first_equal(const NDArray& array);
 
  private:
-  std::map<std::pair<const void*, size_t>, NDArray> known_;  // by data and bytes
+  std::map<std::pair<const void*, size_t>, NDArray> known_;     // by data and bytes
   std::unordered_map<size_t, std::vector<NDArray>> different_;  // by hash of their beginnings
 };
 

@@ -4,6 +4,7 @@
 //   for i0 in 0..2 { for k in 0..3 { for i1 in 0..4 {
 //     block C(spatial v: 8 = i0 * 4 + i1, reduce r: 3 = k) { C[v] = C[v] + P[v + r * 4] * W[r] } } } }
 // ⇒
+//   for w in 0..14 { block P(spatial v: 16 = w + 1) … }
 //   … block C(…) where 0 < i0 + k && i0 + k < 3 { … }
 //
 // Terms for which all iterations inside of the loop read padding, which adds zero, do not run.  Legal for a sum of

@@ -1,9 +1,7 @@
 #include "targets/cpu/default_schedule.h"
 
 #include <algorithm>
-#include <numeric>
 
-#include "runtime/memory.h"
 #include "runtime/ndarray.h"
 #include "targets/analysis/lanes.h"
 #include "targets/analysis/templates.h"

@@ -209,6 +209,7 @@ void prefetch_in_parts(Schedule& schedule, const PanelUse& use, const Buffer& pa
 // "panel_prefetch": 0 not, 1 each tile asks for all of it, 2 for its part of it.
 void prefetch_next_panel(Schedule& schedule, const Plan& c, const ContractionLoops& loops, const PanelUse& use,
                          const Buffer& panels, const Target& target) {
+  // What a pass made of words stays in a cache as a rule: nobody has measured that asking for it pays.
   const bool is_panelled = c.packing == Packing::constant || (c.packing == Packing::ahead && !c.atom.instruction);
   const bool is_open_k =
       std::any_of(c.reduce.begin(), c.reduce.end(), [&](const Var& v) { return c.analysis.is_open(v); });
@@ -229,7 +230,8 @@ void prefetch_next_panel(Schedule& schedule, const Plan& c, const ContractionLoo
   const int64_t tiles = use.tiles();
   std::vector<Candidate> candidates{{{0}, 1 + std::min(0.2, waits / (tile_cycles * static_cast<double>(tiles)))},
                                     {{1}, fits ? 1.02 : 1.05}};
-  // A part costs a tile a line a few steps, which nothing was seen to lose by.
+  // A part costs a tile a line a few steps, which nothing was seen to lose by.  Of a single tile the part is all of it,
+  // which is asked of products of tiles only.
   const bool has_parts = (tiles > 1 || c.atom.is_on_tiles()) && steps > 1 && c.batch.empty(),
              parts_fit = panel_bytes <= target.l2.bytes / 2;
   if (has_parts) candidates.push_back({{2}, parts_fit ? 1 : 1.05});

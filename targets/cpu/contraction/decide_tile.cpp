@@ -1,5 +1,6 @@
 // The register tile of a contraction as a decision.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "targets/cpu/contraction/packing.h"
@@ -65,8 +66,8 @@ double predict(const RegisterTile& tile, const Product& p, const Target& target)
       words * static_cast<double>(p.k) > 0.5 * target.l1.bytes ? words / (target.l2.rate * 2 / 3) : 0;
   const double step = std::max({products, loads, static_cast<double>(unit.product_latency + p.atom.m), transfer});
   const double around = 60 + 4.0 * products;  // zeros, stores, the epilogue
-  const int64_t blocks = p.batches * divide_up(p.m, p.atom.m * tile.rows) * divide_up(p.around, tile.around) *
-                         divide_up(p.n_vectors, tile.vectors);
+  const int64_t blocks =
+      p.batches * divide_up(p.m, tile.rows) * divide_up(p.around, tile.around) * divide_up(p.n_vectors, tile.vectors);
   return static_cast<double>(blocks) * (static_cast<double>(p.k) * step + around);
 }
 
@@ -74,7 +75,7 @@ double predict(const RegisterTile& tile, const Product& p, const Target& target)
 std::vector<TileOption> options_of_tiles(const Product& p, const Target& target) {
   std::vector<TileOption> options;
   RegisterTile tile;
-  for (tile.rows = 1; tile.rows <= std::min<int64_t>(divide_up(p.m, p.atom.m), 4); ++tile.rows) {
+  for (tile.rows = 1; tile.rows <= std::min<int64_t>(p.m, 4); ++tile.rows) {
     for (tile.around = 1; tile.around <= std::min<int64_t>(p.around, 4); ++tile.around) {
       for (tile.vectors = 1; tile.vectors <= std::min<int64_t>(p.n_vectors, 4); ++tile.vectors) {
         if (2 * tile.rows * tile.around * tile.vectors > target.tiles.registers) continue;
@@ -87,9 +88,7 @@ std::vector<TileOption> options_of_tiles(const Product& p, const Target& target)
 }
 
 std::vector<TileOption> options_of(const Product& p, const Target& target) {
-  auto options = p.atom.is_on_tiles() ? options_of_tiles(p, target) : options_of_vectors(p, target);
-  check(!options.empty(), "decide_tile: the registers hold a vector of each part");
-  return options;
+  return p.atom.is_on_tiles() ? options_of_tiles(p, target) : options_of_vectors(p, target);
 }
 
 }  // namespace
@@ -103,13 +102,15 @@ int64_t panel_width(const Product& p, int vectors) {
 }
 
 double least_cost(const Product& p, const Target& target) {
-  const std::vector<TileOption> options = options_of(p, target);
-  return std::ranges::min_element(options, {}, &TileOption::cost)->cost;
+  double least = std::numeric_limits<double>::infinity();
+  for (const TileOption& option : options_of(p, target)) least = std::min(least, option.cost);
+  return least;
 }
 
 RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& target) {
   constexpr double worst_cost = 2;  // of a candidate, by the least: beyond, the model is not that wrong
   const std::vector<TileOption> options = options_of(p, target);
+  check(!options.empty(), "decide_tile: the registers hold a vector of each part");
   const TileOption best = *std::ranges::min_element(options, {}, &TileOption::cost);
   const auto option_of = [&](const Choice& value) { return std::ranges::find(options, value, &TileOption::value); };
   Choice analytic = best.value;
@@ -131,7 +132,7 @@ Product product_of(const Plan& c) {
   const BlockAnalysis& analysis = c.analysis;
   Product product;
   product.atom = c.atom;
-  product.m = c.atom.is_matrix() ? divide_up(c.m(), c.atom.m) : c.m(), product.k = c.k_steps();
+  product.m = divide_up(c.m(), c.atom.m), product.k = c.k_steps();
   product.n_vectors = c.n_parts() * divide_up(c.group, c.atom.n);
   product.batches = count_iterations(analysis, c.batch) * (analysis.extent(c.vector_axis) / c.group);
   product.is_memory_bound = c.is_memory_bound;
@@ -147,7 +148,7 @@ Product product_of(const Plan& c) {
   }
   if (const auto around = c.axis_around()) product.around = analysis.extent(*around);
   Sweep& sweep = product.sweep;
-  sweep.row_stride = row_stride(c) * (c.atom.is_matrix() ? c.atom.m : 1);
+  sweep.row_stride = row_stride(c) * c.atom.m;
   if (!c.atom.steps.empty()) return product;
   const std::vector<Var> outer_rows(c.rows.begin(), c.rows.end() - (c.has_rows() ? 1 : 0));
   sweep.outer_rows = count_iterations(analysis, outer_rows);

@@ -5,7 +5,7 @@
 // no multiple of the vector (24 = 16 + 8 lanes) has vectors as wide as its panels.
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <map>
 
 #include "targets/cpu/contraction/packing.h"
 #include "targets/cpu/default_schedule.h"
@@ -22,7 +22,7 @@ double predict(const Contraction& c, int lanes, const Target& target) {
   const int64_t inner = c.has_rows() && analysis.is_open(c.rows.back()) ? m : 1;
   const auto times =
       static_cast<double>(count_iterations(analysis, c.batch) * count_iterations(analysis, c.rows) * inner);
-  const double product = tile_cost(choose_tile(m, n_vectors, k, target), m, n_vectors, k, target);
+  const double product = least_cost({.m = m, .n_vectors = n_vectors, .k = k}, target);
   const double across = c.is_across ? cycles_to_transpose * static_cast<double>(n_vectors) : 0;
   return times * (product / static_cast<double>(m) + across);
 }
@@ -107,11 +107,7 @@ std::optional<EqualParts> decide_parts(Schedule& schedule, const BlockRef& block
   const int lanes = target.lanes(analysis.write.buffer->dtype);
   const int64_t m = c->m(), k = c->k_count(), columns = analysis.extent(axis), count = columns / parts->extent;
   const auto product = [&](int64_t n_vectors, int64_t together) {
-    std::vector<RegisterTile> tiles = tiles_that_fit(m, n_vectors, target);
-    std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.vectors % together != 0; });
-    double least = std::numeric_limits<double>::infinity();
-    for (const RegisterTile& tile : tiles) least = std::min(least, tile_cost(tile, m, n_vectors, k, target));
-    return least;
+    return least_cost({.m = m, .n_vectors = n_vectors, .k = k, .parts = together}, target);
   };
   const double joined = product(count * divide_up(parts->extent, lanes), count);
   if (!std::isfinite(joined)) return std::nullopt;

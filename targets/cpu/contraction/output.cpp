@@ -138,12 +138,12 @@ std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, cons
 }
 
 LoopRef tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes,
-                          std::optional<size_t> of, int64_t steps) {
+                          std::optional<size_t> vector_axis, int64_t steps) {
   schedule.compute_at(block, tile);
   set_scope_of(schedule, block, Scope::register_);
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  const size_t rank = analysis.write.buffer->shape.size(), axis = of.value_or(analysis.spatial().size() - 1);
-  if (of && axis + 1 < rank) schedule.transform_layout(analysis.write.buffer->name, axis_last(rank, axis));
+  const size_t rank = analysis.write.buffer->shape.size(), axis = vector_axis.value_or(analysis.spatial().size() - 1);
+  if (vector_axis && axis + 1 < rank) schedule.transform_layout(analysis.write.buffer->name, axis_last(rank, axis));
   std::vector<LoopRef> loops = loops_below(schedule, block, tile);
   std::rotate(loops.begin(), loops.end() - 1, loops.end());
   if (steps > 1) {

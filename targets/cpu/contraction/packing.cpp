@@ -157,12 +157,16 @@ PackedOperands pack_operands(Schedule& schedule, const BlockRef& block, const Pl
     else
       packed.b =
           pack_copy(schedule, block, c.read_b(), c.packing == Packing::panel ? Scope::stack : Scope::global, map);
-    if (c.packing == Packing::ahead && c.atom.steps.empty()) schedule_elementwise(schedule, *packed.b, target);
-    if (c.packing == Packing::ahead && !c.atom.steps.empty()) interleave_words(schedule, *packed.b, c);
+    if (c.packing == Packing::ahead) {
+      if (c.atom.steps.empty())
+        schedule_elementwise(schedule, *packed.b, target);
+      else
+        interleave_words(schedule, *packed.b, c);
+    }
   }
   if (c.packs_a())
-    packed.a = pack_copy(schedule, block, c.read_a(), Scope::stack,
-                         packing_map(c, c.read_a(), c.rows.back(), c.atom.m * c.tile.rows));
+    packed.a =
+        pack_copy(schedule, block, c.read_a(), Scope::stack, packing_map(c, c.read_a(), c.rows.back(), c.tile.rows));
   packed.panels = analyse(schedule.node(block)).reads[c.b];
   return packed;
 }

@@ -73,25 +73,25 @@ std::optional<Plan> plan_of_multiply_adds(Schedule& schedule, const BlockRef& bl
 std::optional<EqualParts> decide_parts(Schedule& schedule, const BlockRef& block, const BlockAnalysis& analysis,
                                        const Target& target);
 
-// A product as its register tile sees it: of `batches`, each m × n_vectors × k, where vectors and steps of k are of the
-// atom.  Costs are cycles of one core.
+// A product as its register tile sees it: of `batches`, each m × n_vectors × k, where rows, vectors and steps of k are
+// of the atom.  Costs are cycles of one core.
 struct Product {
-  int64_t m = 1, n_vectors = 1, k = 1;  // m: of matrices, as many rows as they have are one
-  std::vector<int64_t> usual_m;         // of an open m: what tiles are compared by
-  int64_t around = 1;                   // …and so many m rows, of which a tile may have several
-  Sweep sweep;
+  int64_t m = 1, n_vectors = 1, k = 1;
+  std::vector<int64_t> usual_m = {};  // of an open m: what tiles are compared by
+  int64_t around = 1;                 // …and so many m rows, of which a tile may have several
+  Sweep sweep = {};
   int64_t batches = 1;
   bool is_memory_bound = false;
   int64_t group = 0;  // of so many columns, which panels divide: a batch ends with them
   int64_t parts = 1;  // of the n vectors, of each of which a tile has as many
-  Atom atom;          // columns a vector are its n
+  Atom atom = {};     // columns a vector are its n
 };
 // Columns of a panel of so many vectors: 0 where such panels do not divide the group.
 int64_t panel_width(const Product& product, int vectors);
 // The decision "tile", "matrices" for these, or "tiles" of the unit for these: what is predicted to take the fewest
 // cycles, and panels for all workers where B is a stream from memory.
 RegisterTile decide_tile(Schedule& schedule, const Product& product, const Target& target);
-// The cycles that the best tile is predicted to take.
+// The cycles that the best tile is predicted to take; infinite where no registers hold one.
 double least_cost(const Product& product, const Target& target);
 // The product of a plan that has no tile yet.
 Product product_of(const Plan& plan);
