@@ -141,6 +141,7 @@ double apply(Intrinsic intrinsic, DType dtype, const double* x) {
   auto rounded = [&](double value) { return round_to(dtype, value); };
   switch (intrinsic) {
     case Intrinsic::exp:
+    case Intrinsic::exp_nonpositive:
       return rounded(std::exp(x[0]));
     case Intrinsic::exp2:
       return rounded(std::exp2(x[0]));

@@ -165,7 +165,7 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
   const auto shift_of = [&](const Expr& value) { return call(Intrinsic::maximum, {value, number(-3e38)}); };
   const te::Tensor weights = te::compute("attention_weights", scored, {scores, largest}, [&](const te::Indices& i) {
     const Expr shift = largest(head_of(i));
-    return call(Intrinsic::exp, {scores(i) - (is_zero_if_masked || is_cut ? shift_of(shift) : shift)});
+    return call(Intrinsic::exp_nonpositive, {scores(i) - (is_zero_if_masked || is_cut ? shift_of(shift) : shift)});
   });
   const te::Tensor sum =
       te::reduce("attention_sum", parts, key_extent, te::Combiner::sum, {weights},
@@ -183,7 +183,7 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
         te::reduce("attention_top", rows, count, te::Combiner::max, {largest},
                    [&](const te::Indices& i, const te::Indices& r) { return largest(appended(i, r[0])); });
     const te::Tensor share = te::compute("attention_share", parts, {largest, top}, [&](const te::Indices& i) {
-      return call(Intrinsic::exp, {largest(i) - shift_of(top(row(i)))});
+      return call(Intrinsic::exp_nonpositive, {largest(i) - shift_of(top(row(i)))});
     });
     total = te::reduce(
         "attention_total", rows, count, te::Combiner::sum, {share, sum},

@@ -57,14 +57,14 @@ OpDef softmax_op(bool is_log) {
     if (is_log) {
       const te::Tensor sum = te::reduce(name + "_sum", rows, {extent}, te::Combiner::sum, {x, largest},
                                         [&](const te::Indices& s, const te::Indices& r) {
-                                          return call(Intrinsic::exp, {shifted(with(s, axis, r[0]))});
+                                          return call(Intrinsic::exp_nonpositive, {shifted(with(s, axis, r[0]))});
                                         });
       return {te::compute(name, x.shape(), {x, largest, sum}, [&](const te::Indices& i) {
         return cast(dtype, shifted(i) - call(Intrinsic::log, {sum(without(i, axis))}));
       })};
     }
     const te::Tensor power = te::compute(name + "_exp", x.shape(), {x, largest},
-                                         [&](const te::Indices& i) { return call(Intrinsic::exp, {shifted(i)}); });
+                                         [&](const te::Indices& i) { return call(Intrinsic::exp_nonpositive, {shifted(i)}); });
     const te::Tensor sum =
         te::reduce(name + "_sum", rows, {extent}, te::Combiner::sum, {power},
                    [&](const te::Indices& s, const te::Indices& r) { return power(with(s, axis, r[0])); });

@@ -15,6 +15,7 @@
 #include <algorithm>
 
 #include "targets/cpu/attention_stages.h"
+#include "targets/cpu/contraction/packing.h"
 
 namespace tw::cpu {
 
@@ -79,13 +80,15 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
     set_scope_of(schedule, stage, Scope::stack);
   }
   if (packs_keys) {
+    const BlockAnalysis of_scores = analyse(schedule.node(scores));
+    const int key_axis = dimension_of(of_scores.reads.at(1), of_scores.spatial().back());
     const BlockRef copy = pack_keys(schedule, static_cast<int64_t>(tile.keys) * lanes, Scope::stack);
     std::vector<LoopRef> loops = loops_below(schedule, scored, row);
     const auto keys = schedule.split(loops.back(), {std::nullopt, tile.keys, lanes});
     loops.pop_back();
     schedule.reorder(in_order(keys[0], loops, keys[1], keys[2]));
     tile_in_registers(schedule, scores, keys[0], lanes);
-    schedule.compute_at(copy, task);
+    pack_at(schedule, copy, task, key_axis, lanes);
     unroll_all(schedule, loops);
     schedule.unroll(keys[1]);
     schedule.vectorize(keys[2]);

@@ -28,6 +28,8 @@ Expr expansion(Builder& b, Intrinsic intrinsic, const std::vector<Expr>& x) {
   switch (intrinsic) {
     case Intrinsic::exp:
       return math::exp(b, x[0]);
+    case Intrinsic::exp_nonpositive:
+      return math::exp_nonpositive(b, x[0]);
     case Intrinsic::exp2:
       return math::exp2(b, x[0]);
     case Intrinsic::log:

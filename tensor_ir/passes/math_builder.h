@@ -104,6 +104,7 @@ class Builder {
 // The functions.  `x` is a variable or constant (it is used more than once); the result uses the builder's names.
 Expr exp(Builder& b, const Expr& x);
 Expr half_exp(Builder& b, const Expr& x);  // exp(x) / 2, without overflow before the half does
+Expr exp_nonpositive(Builder& b, const Expr& x);
 Expr exp2(Builder& b, const Expr& x);
 Expr log(Builder& b, const Expr& x);
 Expr log2(Builder& b, const Expr& x);

@@ -1,8 +1,8 @@
 // exp, log and what is made of them.
 //
 // exp: x = n·ln 2 + r by Cody and Waite (Software Manual for the Elementary Functions, 1980); adding 1.5·2^p rounds to
-// the integer n and leaves it in the low bits.  2^n is applied in two halves, so that results overflow to infinity and
-// round once into denormals.
+// the integer n and leaves it in the low bits; what is added with it biases n, so that shifted into place these bits are
+// a power.  2^n is applied in two halves, so that results overflow to infinity and round once into denormals.
 // log: x = 2^e·m with √½ ≤ m < √2, and a polynomial of m − 1 (f32) or of s = f / (2 + f), log(1 + f) = 2·atanh(s) (f64;
 // as Tang, ACM TOMS 16, 1990, and Sun's fdlibm arrange it).
 #include <cmath>
@@ -14,50 +14,70 @@
 namespace tw::math {
 namespace {
 
+// x = n·ln 2 + r, or n + r: `biased` has n + bias in its low bits.
+struct Reduced {
+  Expr biased, r;
+};
+
 double rounder(const Builder& b) {
   return std::ldexp(1.5, b.fraction_bits());
 }
 
-struct Reduced {
-  Expr shifted;  // rounder + n: n is in the low bits
-  Expr r;
-};
-
-Reduced reduce_by_ln2(Builder& b, const Expr& x) {
-  const auto ln2 = b.pick(ln2_f32, ln2_f64);
-  const Expr shifted = b.name("t", x * b.real(log2_e_f64[0]) + b.real(rounder(b)));
-  const Expr n = b.name("n", shifted - b.real(rounder(b)));
-  const Expr r = b.name("r", (x - n * b.real(ln2[0])) - n * b.real(ln2[1]));
-  return {shifted, r};
+// n is `value` rounded, and biased.
+Expr round_biased(Builder& b, const Expr& value, int64_t bias) {
+  return b.name("t", value + b.real(rounder(b) + static_cast<double>(bias)));
 }
 
-// p·2^(n + offset), shifted = rounder + n.
-Expr scale_by_power(Builder& b, const Expr& p, const Expr& shifted, int offset) {
-  if (b.features.has_power_scaling) return call(Intrinsic::scale_by_power, {p, shifted - b.real(rounder(b) - offset)});
-  const int shift = b.fraction_bits();
-  const Expr m = b.name("m", b.bits_of(shifted));
+Expr whole_part(Builder& b, const Expr& biased, int64_t bias) {
+  return b.name("n", biased - b.real(rounder(b) + static_cast<double>(bias)));
+}
+
+Reduced reduce_by_ln2(Builder& b, const Expr& x, int64_t bias) {
+  const auto ln2 = b.pick(ln2_f32, ln2_f64);
+  const Expr biased = round_biased(b, x * b.real(log2_e_f64[0]), bias);
+  const Expr n = whole_part(b, biased, bias);
+  return {biased, b.name("r", (x - n * b.real(ln2[0])) - n * b.real(ln2[1]))};
+}
+
+Reduced reduce_to_fraction(Builder& b, const Expr& x, int64_t bias) {
+  const Expr biased = round_biased(b, x, bias);
+  return {biased, b.name("r", x - whole_part(b, biased, bias))};
+}
+
+// Bits that are an exponent, in place: what is above them is shifted out.
+Expr power_of(Builder& b, const Expr& exponent) {
+  return b.from_bits(Builder::shift_left(exponent, b.fraction_bits()));
+}
+
+// The bias of n + offset for scale_by_power: halves of the sum are biased exponents.
+int64_t bias_of_halves(const Builder& b, int offset = 0) {
+  return b.features.has_power_scaling ? 0 : 2 * b.bias() + offset;
+}
+
+// p·2^(n + offset), n biased with bias_of_halves.
+Expr scale_by_power(Builder& b, const Expr& p, const Expr& biased, int offset = 0) {
+  if (b.features.has_power_scaling) return call(Intrinsic::scale_by_power, {p, biased - b.real(rounder(b) - offset)});
+  const Expr m = b.name("m", b.bits_of(biased));
   const Expr half = b.name("h", Builder::shift_right(m, 1));
   // Factors, not additions to the bits of p: those would make a number of NaN.
-  const Expr first = b.from_bits(Builder::shift_left(half, shift) + b.integer(static_cast<int64_t>(b.bias()) << shift));
-  const Expr second =
-      b.from_bits(Builder::shift_left(m - half, shift) + b.integer(static_cast<int64_t>(b.bias() + offset) << shift));
-  return p * first * second;
+  return p * power_of(b, half) * power_of(b, m - half);
+}
+
+Expr exp_of_rest(Builder& b, const Expr& r) {
+  return (r * b.polynomial(r, b.pick(exp_f32, exp_f64)) + b.real(1)) * r + b.real(1);
 }
 
 Expr exp_between(Builder& b, const Expr& x, int offset) {
-  const auto [shifted, r] = reduce_by_ln2(b, x);
-  const Expr p = (r * b.polynomial(r, b.pick(exp_f32, exp_f64)) + b.real(1)) * r + b.real(1);
-  return scale_by_power(b, p, shifted, offset);
+  const Reduced reduced = reduce_by_ln2(b, x, bias_of_halves(b, offset));
+  return scale_by_power(b, exp_of_rest(b, reduced.r), reduced.biased, offset);
 }
 
 // exp(x) − 1 for 0 ≤ x, far from overflow: 2^n·expm1(r) + (2^n − 1).
 Expr expm1_of_positive(Builder& b, const Expr& x) {
-  const auto [shifted, r] = reduce_by_ln2(b, x);
-  const Expr m = b.bits_of(shifted);
+  const Reduced reduced = reduce_by_ln2(b, x, b.bias());
+  const Expr& r = reduced.r;
   const Expr q = r * r * b.polynomial(r, b.pick(expm1_f32, expm1_f64)) + r;
-  const int shift = b.fraction_bits();
-  const Expr power =
-      b.name("s", b.from_bits(Builder::shift_left(m, shift) + b.integer(static_cast<int64_t>(b.bias()) << shift)));
+  const Expr power = b.name("s", power_of(b, b.bits_of(reduced.biased)));
   return power * q + (power - b.real(1));
 }
 
@@ -101,6 +121,14 @@ Expr exp(Builder& b, const Expr& x) {
   return exp_between(b, b.name("y", b.at_least(y, b.is_single() ? -104 : -745.5)), 0);
 }
 
+// One factor: for the least n its exponent is 0, and so is the result.
+Expr exp_nonpositive(Builder& b, const Expr& x) {
+  const Expr y = b.name("y", b.at_least(x, b.is_single() ? -88 : -709.1));
+  if (b.features.has_power_scaling) return exp_between(b, y, 0);
+  const Reduced reduced = reduce_by_ln2(b, y, b.bias());
+  return exp_of_rest(b, reduced.r) * power_of(b, b.bits_of(reduced.biased));
+}
+
 Expr half_exp(Builder& b, const Expr& x) {
   return exp_between(b, b.name("y", b.at_most(x, b.is_single() ? 90 : 711)), -1);
 }
@@ -108,10 +136,9 @@ Expr half_exp(Builder& b, const Expr& x) {
 Expr exp2(Builder& b, const Expr& x) {
   const Expr upper = b.name("y", b.at_most(x, b.is_single() ? 129 : 1025));
   const Expr y = b.name("y", b.at_least(upper, b.is_single() ? -151 : -1076));
-  const Expr shifted = b.name("t", y + b.real(rounder(b)));
-  const Expr r = b.name("r", y - (shifted - b.real(rounder(b))));
-  const Expr p = r * b.polynomial(r, b.pick(exp2_f32, exp2_f64)) + b.real(1);
-  return scale_by_power(b, p, shifted, 0);
+  const Reduced reduced = reduce_to_fraction(b, y, bias_of_halves(b));
+  const Expr p = reduced.r * b.polynomial(reduced.r, b.pick(exp2_f32, exp2_f64)) + b.real(1);
+  return scale_by_power(b, p, reduced.biased);
 }
 
 Expr log(Builder& b, const Expr& x) {
@@ -169,10 +196,9 @@ Expr erf(Builder& b, const Expr& x) {
     const Expr z = b.name("z", a * a);
     const Expr small = b.name("small", a * b.polynomial(z, erf_small_f32) + a);
     const Expr power = b.name("y", b.polynomial(a, erf_large_f32));
-    const Expr shifted = b.name("t", power + b.real(rounder(b)));
-    const Expr r = b.name("r", power - (shifted - b.real(rounder(b))));
+    const auto [biased, r] = reduce_to_fraction(b, power, 0);
     const Expr p = r * b.polynomial(r, exp2_short_f32) + b.real(1);
-    const Expr scaled = b.from_bits(b.bits_of(p) + Builder::shift_left(b.bits_of(shifted), b.fraction_bits()));
+    const Expr scaled = b.from_bits(b.bits_of(p) + Builder::shift_left(b.bits_of(biased), b.fraction_bits()));
     // NaN goes with `small`.
     return Builder::with_sign_of(select(b.real(1) <= a, b.real(1) - scaled, small), x);
   }
@@ -193,10 +219,9 @@ Expr normal_cdf(Builder& b, const Expr& x) {
   }
   const Expr a = b.name("a", b.at_most(Builder::absolute(x), 15));
   const Expr power = b.name("y", a * b.polynomial(a, normal_tail_f32));
-  const Expr shifted = b.name("t", power + b.real(rounder(b)));
-  const Expr r = b.name("r", power - (shifted - b.real(rounder(b))));
-  const Expr p = r * b.polynomial(r, exp2_short_f32) + b.real(1);
-  const Expr q = b.name("q", scale_by_power(b, p, shifted, -1));
+  const Reduced reduced = reduce_to_fraction(b, power, bias_of_halves(b, -1));
+  const Expr p = reduced.r * b.polynomial(reduced.r, exp2_short_f32) + b.real(1);
+  const Expr q = b.name("q", scale_by_power(b, p, reduced.biased, -1));
   return select(x < b.real(0), q, b.real(1) - q);
 }
 

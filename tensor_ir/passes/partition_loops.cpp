@@ -151,12 +151,18 @@ Split split_slack(const Linear& slack, const Body& body) {
   return split;
 }
 
+// The conditions of statements, of choices between values and of loads.
 void for_each_guard(const Stmt& s, const std::function<void(const Expr& guard)>& use) {
-  visit(s, [&](const If& branch) {
+  const auto use_parts = [&](const Expr& condition) {
     std::vector<Expr> parts;
-    split_conjunction(branch.condition, parts);
+    split_conjunction(condition, parts);
     for (const Expr& part : parts) use(part);
-  });
+  };
+  visit(
+      s, [&](const If& branch) { use_parts(branch.condition); }, [&](const Select& e) { use_parts(e.condition); },
+      [&](const Load& e) {
+        if (e.predicate.is_defined()) use_parts(e.predicate);
+      });
 }
 
 // Stores as vectors, copied out as unrolled loops will be.
@@ -179,8 +185,22 @@ Stmt replace_guards(const Stmt& s, const std::vector<const ExprNode*>& guards,
     if (const auto* b = e.as<Binary>(); b && b->op == BinaryOp::logical_and) return condition(b->a) && condition(b->b);
     return e;
   };
+  std::function<Expr(const Expr&)> value = [&](const Expr& e) -> Expr {
+    Expr mapped = map_children(e, value);
+    if (const auto* choice = mapped.as<Select>()) {
+      const Expr replaced = condition(choice->condition);
+      if (replaced.is_same(choice->condition)) return mapped;
+      return select(replaced, choice->then_value, choice->else_value);
+    }
+    if (const auto* load = mapped.as<Load>(); load && load->predicate.is_defined()) {
+      const Expr replaced = condition(load->predicate);
+      if (replaced.is_same(load->predicate)) return mapped;
+      return make_expr<Load>(load->dtype, load->buffer, load->indices, is_const_int(replaced, 1) ? Expr() : replaced);
+    }
+    return mapped;
+  };
   std::function<Stmt(const Stmt&)> statement = [&](const Stmt& stmt) -> Stmt {
-    Stmt mapped = map_children(stmt, [](const Expr& e) { return e; }, statement);
+    Stmt mapped = map_children(stmt, value, statement);
     const auto* branch = mapped.as<If>();
     if (!branch) return mapped;
     const Expr replaced = condition(branch->condition);

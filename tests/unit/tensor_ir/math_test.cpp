@@ -367,6 +367,36 @@ TEST(Math, PhiloxIsThatOfItsAuthors) {
   }
 }
 
+// Within the rounding of exp down to the smallest normal number, and no further from it than that below.
+template <class T>
+void expect_close_nonpositive(double limit) {
+  std::mt19937_64 random(29);
+  constexpr bool is_single = sizeof(T) == 4;
+  std::vector<T> values;
+  for (const T x : special_values<T>()) values.push_back(x > 0 ? -x : x);
+  for (int k = 0; k < 40000; ++k) {
+    const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
+    values.push_back(static_cast<T>(-std::ldexp(unit, k % 2 ? 3 : (is_single ? 7 : 10))));
+  }
+  const NDArray input = array_of(values);
+  const double least = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
+  for (const bool contract : {false, true}) {
+    const NDArray result = apply<T>(Intrinsic::exp_nonpositive, {input}, contract, contract);
+    const NDArray without_scaling = apply<T>(Intrinsic::exp_nonpositive, {input}, contract);
+    for (int64_t i = 0; i < input.size(); ++i) {
+      const T x = input.as<T>()[i];
+      const Real expected = std::exp(static_cast<Real>(x));
+      EXPECT_LE(distance(result.as<T>()[i], expected, least), limit) << x;
+      EXPECT_LE(distance(without_scaling.as<T>()[i], expected, least), limit) << x;
+    }
+  }
+}
+
+TEST(Math, ExpOfNonpositive) {
+  expect_close_nonpositive<float>(2);
+  expect_close_nonpositive<double>(4);
+}
+
 TEST(Math, CommonFunctionsAreShort) {
   auto operations = [](Intrinsic intrinsic) {
     Func f;
@@ -381,7 +411,8 @@ TEST(Math, CommonFunctionsAreShort) {
         [&](const Call& e) { count += e.intrinsic != Intrinsic::reinterpret; });
     return count;
   };
-  EXPECT_LE(operations(Intrinsic::exp), 20);
+  EXPECT_LE(operations(Intrinsic::exp), 18);
+  EXPECT_LE(operations(Intrinsic::exp_nonpositive), 13);
   EXPECT_LE(operations(Intrinsic::tanh), 24);
   EXPECT_LE(operations(Intrinsic::sigmoid), 24);
   EXPECT_LE(operations(Intrinsic::erf), 28);
