@@ -37,12 +37,14 @@ std::optional<Shapes> shapes_of(const Graph& graph, const Node& node) {
                 shapes[2].back()};
 }
 
-// The largest divisor of `keys` from most / 2 to most that is a number of whole vectors; `most` if there is none.
+// The largest divisor of `keys` from most / 2 to most that is a number of whole vectors; if there is none, as many keys
+// as leave the fewest places without one.
 int64_t even_part(int64_t keys, int64_t most, int64_t lanes) {
   for (int64_t part = most; part >= most / 2; part -= lanes) {
     if (keys % part == 0) return part;
   }
-  return most;
+  const int64_t parts = (keys + most - 1) / most;
+  return (keys + parts * lanes - 1) / (parts * lanes) * lanes;
 }
 
 // The part that suits, about; 0: none does.
@@ -60,9 +62,12 @@ Preference prefer(const Shapes& s, const Target& target) {
   const int64_t lanes = target.lanes(f32);
   if (s.queries > 1) {
     // In parts when k and v would leave the second cache between tiles of queries.
+    constexpr int64_t part = 256;
     const bool is_large = s.keys * (s.size + s.columns) * 4 > target.l2.bytes / 2;
-    return {analysis::even_rows(s.queries, target) > 0 && s.keys >= most ? 256 - 256 % lanes : 0,
-            is_large && s.queries > 96};
+    // Places without a key cost more than parts save.
+    const bool is_even = s.keys % even_part(s.keys, part, lanes) == 0;
+    return {analysis::even_rows(s.queries, target) > 0 && s.keys >= 2 * part ? part - part % lanes : 0,
+            is_large && is_even && s.queries > 96};
   }
   // Scores are dot products along whole vectors.
   if (s.size % lanes != 0 || s.size < 2 * lanes) return {};

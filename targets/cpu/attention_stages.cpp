@@ -72,7 +72,7 @@ BlockRef finish_scores(Schedule& schedule, Scope scope) {
 }
 
 Tile decide_tile(Schedule& schedule, const Extents& e, const TileChoice& choice, int lanes, const Target& target) {
-  constexpr double worst_cost = 1.5;  // of a candidate, by the best one's
+  constexpr double worst_cost = 2;  // of a candidate, by the best one's
   constexpr int64_t most_keys = 4;
   const int64_t rows = e.queries > 1 ? e.queries : e.group;
   const int64_t column_vectors = divide_up(e.columns, lanes), key_vectors = divide_up(e.keys, lanes);

@@ -3,10 +3,11 @@
     ./dev test --campaign convergence [--trials 2000] [--threads 2] [-o curves.html]
     ./dev test --campaign convergence --models ../shared/models     the heaviest kernels of networks in a folder
 
-Six kernels, two each of ResNet-50, MobileNetV2 and BERT, are searched twice: by the search (64 trials) and by random
-points followed by evolution (2,000 by default, or until its space has nothing new).  The winners of both and the
-default are compiled several times each and run in turn, and the share is the speed of the search's winner by that of
-the other's: 1 is all of it.  Nothing fails on times: the figures are printed and drawn.
+Eight kernels, two each of ResNet-50, MobileNetV2 and BERT and the attention of ViT and GPT-2, are searched twice: by
+the search (64 trials) and by random points followed by evolution (2,000 by default, or until its space has nothing
+new).  The winners of both and the default are compiled several times each and run in turn, and the share is the speed
+of the search's winner by that of the other's: 1 is all of it.  Nothing fails on times: the figures are printed and
+drawn.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/perf")]
 
 import tilewright as tw  # noqa: E402
+from kernel_cases import Case, attention  # noqa: E402
 from tilewright import _core  # noqa: E402
 from tilewright.cli import made_up_inputs  # noqa: E402
 from tilewright.profile import Kernel  # noqa: E402
@@ -58,8 +60,13 @@ def layer(path: Path, nodes: list, inputs: dict[str, tuple], weights: dict[str, 
     return path
 
 
+def case(path: Path, kernel: Case) -> Path:
+    onnx.save(kernel.model(), path)
+    return path
+
+
 def layers(folder: Path) -> list[Path]:
-    """Of the three networks, those that take much of their time, without anything from elsewhere."""
+    """Of these networks, those that take much of their time, without anything from elsewhere."""
     node = helper.make_node
     conv = {"x": (1, 128, 28, 28)}
     relu = [node("Relu", ["c"], ["y"])]
@@ -104,6 +111,8 @@ def layers(folder: Path) -> list[Path]:
             {"x": (128, 3072), "r": (128, 768)},
             {"w": (3072, 768), "b": (768,)},
         ),
+        case(folder / "vit attention.onnx", attention("vit", 12, 197, 197, 64)),
+        case(folder / "gpt2 attention.onnx", attention("gpt2", 12, 512, 512, 64, mask="causal")),
     ]
 
 
