@@ -1,5 +1,5 @@
-// Guards of tiles that do not divide hold in all tiles but the last: that one gets code of its own, and the others
-// none.
+// Guards of tiles that do not divide (conditions of statements, of values that are chosen, of loads) hold in all tiles
+// but the last: that one gets code of its own, and the others none.
 //
 //   for i in 0..37 {                                         for i in 0..36 { for j in 0..14 unrolled { S(i, j) } }
 //     for j in 0..14 unrolled {                        ⇒     for j in 0..14 unrolled { if (36*14 + j < 512) S(36, j) }
