@@ -63,8 +63,9 @@ OpDef softmax_op(bool is_log) {
         return cast(dtype, shifted(i) - call(Intrinsic::log, {sum(without(i, axis))}));
       })};
     }
-    const te::Tensor power = te::compute(name + "_exp", x.shape(), {x, largest},
-                                         [&](const te::Indices& i) { return call(Intrinsic::exp_nonpositive, {shifted(i)}); });
+    const te::Tensor power = te::compute(name + "_exp", x.shape(), {x, largest}, [&](const te::Indices& i) {
+      return call(Intrinsic::exp_nonpositive, {shifted(i)});
+    });
     const te::Tensor sum =
         te::reduce(name + "_sum", rows, {extent}, te::Combiner::sum, {power},
                    [&](const te::Indices& s, const te::Indices& r) { return power(with(s, axis, r[0])); });

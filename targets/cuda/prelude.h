@@ -57,6 +57,7 @@ TW_MATH1(asinh) TW_MATH1(acosh) TW_MATH1(atanh) TW_MATH1(floor) TW_MATH1(ceil) T
 TW_MATH2(pow) TW_MATH2(fmod) TW_MATH2(copysign)
 TW_FUNCTION float tw_round_even(float x) { return rintf(x); }
 TW_FUNCTION double tw_round_even(double x) { return rint(x); }
+template <class T> TW_FUNCTION T tw_exp_nonpositive(T x) { return tw_exp(x); }
 template <class T> TW_FUNCTION T tw_sigmoid(T x) { return (T)1 / ((T)1 + tw_exp(-x)); }
 template <class T> TW_FUNCTION T tw_normal_cdf(T x) { return (T)0.5 * tw_erfc(-x * (T)0.70710678118654752440); }
 template <class T> TW_FUNCTION T tw_abs(T x) { return x < 0 ? (T)(0 - x) : x; }

@@ -26,8 +26,9 @@ from onnx import TensorProto, helper, numpy_helper
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/perf")]
 
-import tilewright as tw  # noqa: E402
 from kernel_cases import Case, attention  # noqa: E402
+
+import tilewright as tw  # noqa: E402
 from tilewright import _core  # noqa: E402
 from tilewright.cli import made_up_inputs  # noqa: E402
 from tilewright.profile import Kernel  # noqa: E402

@@ -165,7 +165,7 @@ struct PanelUse {
 
 // What is packed where it is used is so once for all tasks of a panel, or of a block of rows: these are one.
 PanelUse fuse_tasks(Schedule& schedule, const Plan& c, const ContractionLoops& loops, const Target& target) {
-  constexpr int64_t usual_rows = 96;  // where any number of tiles may come
+  constexpr int64_t most_rows = 96;  // of an open number: what fewer tiles ask for is the whole panel, too
   PanelUse use{{}, {1}, loops.reduce};
   for (const LoopRef& loop : loops.panel)
     use.extents.push_back(is_open(schedule, loop) ? 1 : extent_of(schedule, loop));
@@ -180,8 +180,11 @@ PanelUse fuse_tasks(Schedule& schedule, const Plan& c, const ContractionLoops& l
     use.outside = fuse_outside(schedule, tasks, loops.has_partial_tile, target);
   }
   const auto& [parallel, tile] = use.outside;
-  if (is_open(schedule, tile) && !(tile == parallel))
-    use.extents.back() = std::max<int64_t>(1, usual_rows / (c.atom.m * c.tile.rows));
+  if (is_open(schedule, tile) && !(tile == parallel)) {
+    const std::vector<int64_t> usual = c.usual_rows();
+    const int64_t fewest = usual.empty() ? most_rows : std::min(most_rows, usual.front());
+    use.extents.back() = divide_up(fewest, c.atom.m * c.tile.rows);
+  }
   return use;
 }
 
@@ -253,6 +256,18 @@ void prefetch_epilogue(Schedule& schedule, const BlockRef& out, const LoopRef& t
 std::optional<Var> Plan::axis_around() const {
   if (atom.is_on_tiles()) return rows.size() > 1 ? std::optional(rows[rows.size() - 2]) : std::nullopt;
   return atom.instruction ? std::nullopt : axis_around_rows(*this);
+}
+
+std::vector<int64_t> Plan::usual_rows() const {
+  if (!has_rows() || !analysis.is_open(rows.back())) return {};
+  // Where rows are few, tiles should be even: sides of maps for images of 224 are so for 256, 320 and 512 as well.  One
+  // row is that of a usual batch, which says nothing of others.
+  constexpr int64_t few_rows = 64, of_text = 128;
+  const int64_t typical = analysis.typical_extent(rows.back());
+  if (typical > 1 && typical < few_rows)
+    return {typical, divide_up(typical * 256, 224), divide_up(typical * 320, 224), divide_up(typical * 512, 224)};
+  const int64_t usual = typical > 1 ? typical : of_text;
+  return {usual / 16, usual / 4, usual, 4 * usual};
 }
 
 const SplitAxis* Plan::find_split(const Var& k) const {

@@ -138,14 +138,7 @@ Product product_of(const Plan& c) {
   product.is_memory_bound = c.is_memory_bound;
   product.group = c.is_grouped() ? c.group : 0;
   product.parts = c.n_parts();
-  if (c.has_rows() && analysis.is_open(c.rows.back())) {
-    // Where rows are few, tiles should be even: sides of maps for images of 224 are so for 256, 320 and 512 as well.
-    // One row is that of a usual batch, which says nothing of others.
-    constexpr int64_t few_rows = 64;
-    const int64_t usual = analysis.typical_extent(c.rows.back());
-    for (const int64_t side : {224, 256, 320, 512})
-      if (usual > 1 && usual < few_rows) product.usual_m.push_back(divide_up(usual * side, 224));
-  }
+  for (const int64_t rows : c.usual_rows()) product.usual_m.push_back(divide_up(rows, c.atom.m));
   if (const auto around = c.axis_around()) product.around = analysis.extent(*around);
   Sweep& sweep = product.sweep;
   sweep.row_stride = row_stride(c) * c.atom.m;

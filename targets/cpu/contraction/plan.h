@@ -46,6 +46,8 @@ struct Plan : Contraction {
   int64_t rows_together = 0;     // of a block whose A is packed (packing.h); 0: A stays as it is
   Packing packing = Packing::none;
 
+  // Where their number is open, those that tiles should be good for, fewest first.
+  std::vector<int64_t> usual_rows() const;
   bool packs_a() const { return rows_together > 0; }
   bool is_packed_at_use() const { return packing == Packing::panel || packs_a(); }
   int64_t tile_rows() const { return atom.m * tile.rows * tile.around; }

@@ -157,11 +157,29 @@ std::vector<KernelCase> elementwise_cases(const Target& target) {
 }
 
 std::vector<KernelCase> math_cases(const Target& target) {
-  const Intrinsic functions[] = {
-      Intrinsic::exp,   Intrinsic::exp2,    Intrinsic::log,  Intrinsic::log2,      Intrinsic::rsqrt, Intrinsic::tanh,
-      Intrinsic::erf,   Intrinsic::sigmoid, Intrinsic::sin,  Intrinsic::cos,       Intrinsic::tan,   Intrinsic::asin,
-      Intrinsic::acos,  Intrinsic::atan,    Intrinsic::sinh, Intrinsic::cosh,      Intrinsic::asinh, Intrinsic::acosh,
-      Intrinsic::atanh, Intrinsic::pow,     Intrinsic::fmod, Intrinsic::normal_cdf};
+  const Intrinsic functions[] = {Intrinsic::exp,
+                                 Intrinsic::exp2,
+                                 Intrinsic::log,
+                                 Intrinsic::log2,
+                                 Intrinsic::rsqrt,
+                                 Intrinsic::tanh,
+                                 Intrinsic::erf,
+                                 Intrinsic::sigmoid,
+                                 Intrinsic::sin,
+                                 Intrinsic::cos,
+                                 Intrinsic::tan,
+                                 Intrinsic::asin,
+                                 Intrinsic::acos,
+                                 Intrinsic::atan,
+                                 Intrinsic::sinh,
+                                 Intrinsic::cosh,
+                                 Intrinsic::asinh,
+                                 Intrinsic::acosh,
+                                 Intrinsic::atanh,
+                                 Intrinsic::pow,
+                                 Intrinsic::fmod,
+                                 Intrinsic::normal_cdf,
+                                 Intrinsic::exp_nonpositive};
   std::vector<KernelCase> cases;
   for (const DType dtype : {f32, f64, f16, bf16}) {
     for (const Intrinsic function : functions) {
