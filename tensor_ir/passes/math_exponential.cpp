@@ -2,9 +2,10 @@
 //
 // exp: x = n·ln 2 + r by Cody and Waite (Software Manual for the Elementary Functions, 1980); adding 1.5·2^p rounds to
 // the integer n and leaves it in the low bits; what is added with it biases n, so that shifted into place these bits
-// are a power.  2^n is applied in two halves, so that results overflow to infinity and round once into denormals. log:
-// x = 2^e·m with √½ ≤ m < √2, and a polynomial of m − 1 (f32) or of s = f / (2 + f), log(1 + f) = 2·atanh(s) (f64; as
-// Tang, ACM TOMS 16, 1990, and Sun's fdlibm arrange it).
+// are a power.  2^n is applied in two halves, so that results overflow to infinity and round once into denormals.
+//
+// log: x = 2^e·m with √½ ≤ m < √2, and a polynomial of m − 1 (f32) or of s = f / (2 + f), log(1 + f) = 2·atanh(s) (f64;
+// as Tang, ACM TOMS 16, 1990, and Sun's fdlibm arrange it).
 #include <cmath>
 #include <cstdint>
 
