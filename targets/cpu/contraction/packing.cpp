@@ -9,6 +9,7 @@
 namespace tw::cpu {
 
 void pack_at(Schedule& schedule, const BlockRef& copy, const LoopRef& loop, int axis, int lanes) {
+  constexpr int64_t most_vectors = 8;  // side by side: those of a panel
   schedule.compute_at(copy, loop);
   const BlockAnalysis analysis = analyse(schedule.node(copy));
   std::vector<LoopRef> inner = loops_below(schedule, copy, loop);
@@ -40,7 +41,7 @@ void pack_at(Schedule& schedule, const BlockRef& copy, const LoopRef& loop, int 
   if (order.size() > 1) schedule.reorder(order);
   if (columns)
     schedule.unroll(*columns);
-  else if (vectors)
+  else if (vectors && !is_open(schedule, *vectors) && extent_of(schedule, *vectors) <= most_vectors)
     schedule.unroll(*vectors);
   schedule.vectorize(vector);
 }
