@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -29,6 +31,8 @@ namespace {
 constexpr int64_t spin_in_run = 200'000, spin_between_runs = 100'000;
 // Where workers outnumber CPUs the awaited one may need this very CPU.
 constexpr int64_t spin_when_crowded = 2'000;
+// Who comes after the run had to wait for a CPU, and would for the next one, too, if it gave this one back at once.
+constexpr int64_t spin_when_late = 4'000'000;
 // Other programs may crowd us as well; then spins end in vain, and get shorter down to this.
 constexpr int64_t least_patience = 5'000;
 constexpr uint32_t waits_between_trials = 32;
@@ -36,10 +40,14 @@ constexpr uint32_t waits_between_trials = 32;
 // Workers of all teams that are in a run now.
 std::atomic<int> running_workers{0};
 
+int64_t nanoseconds_of(const timespec& time) {
+  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
 int64_t now_nanoseconds() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+  return nanoseconds_of(time);
 }
 
 void pause_cpu() {
@@ -54,8 +62,11 @@ void pause_cpu() {
 
 static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
 
-void futex_wait(std::atomic<uint32_t>* word, uint32_t expected) {
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+// False: for all the time.
+bool futex_wait(std::atomic<uint32_t>* word, uint32_t expected, int64_t nanoseconds) {
+  const timespec time{static_cast<time_t>(nanoseconds / 1'000'000'000), static_cast<long>(nanoseconds % 1'000'000'000)};
+  const timespec* timeout = nanoseconds == INT64_MAX ? nullptr : &time;
+  return syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout, nullptr, 0) == 0 || errno != ETIMEDOUT;
 }
 
 void futex_wake_all(std::atomic<uint32_t>* word) {
@@ -75,13 +86,13 @@ Waited spin_until(int64_t nanoseconds, Holds&& holds) {
   return Waited::sleeping;
 }
 
-// The CPUs of the affinity mask, as numbers; empty when it cannot be read.
-std::vector<int> allowed_cpus() {
+// The CPUs of the thread's affinity mask, as numbers; empty when it cannot be read.
+std::vector<int> allowed_cpus(pthread_t thread = pthread_self()) {
   for (int capacity = 1024; capacity <= 1 << 20; capacity *= 4) {
     cpu_set_t* mask = CPU_ALLOC(capacity);
     size_t bytes = CPU_ALLOC_SIZE(capacity);
     CPU_ZERO_S(bytes, mask);
-    bool known = sched_getaffinity(0, bytes, mask) == 0;
+    bool known = pthread_getaffinity_np(thread, bytes, mask) == 0;
     std::vector<int> cpus;
     for (int cpu = 0; known && cpu < capacity; ++cpu) {
       if (CPU_ISSET_S(cpu, bytes, mask)) cpus.push_back(cpu);
@@ -90,6 +101,26 @@ std::vector<int> allowed_cpus() {
     if (known) return cpus;
   }
   return {};
+}
+
+// Whether the thread may use these CPUs only from now on.
+bool allow_cpus(pthread_t thread, const std::vector<int>& cpus) {
+  const int capacity = cpus.back() + 1;
+  cpu_set_t* mask = CPU_ALLOC(capacity);
+  const size_t bytes = CPU_ALLOC_SIZE(capacity);
+  CPU_ZERO_S(bytes, mask);
+  for (int cpu : cpus) CPU_SET_S(cpu, bytes, mask);
+  const bool is_set = pthread_setaffinity_np(thread, bytes, mask) == 0;
+  CPU_FREE(mask);
+  return is_set;
+}
+
+// How long the thread has run, in all; none where nobody says so.
+std::optional<int64_t> running_nanoseconds(std::thread& thread) {
+  clockid_t clock;
+  timespec time;
+  const bool is_known = pthread_getcpuclockid(thread.native_handle(), &clock) == 0 && clock_gettime(clock, &time) == 0;
+  return is_known ? std::optional(nanoseconds_of(time)) : std::nullopt;
 }
 
 std::string read_line(const std::string& path) {
@@ -153,8 +184,8 @@ void Bell::ring() {
   futex_wake_all(&rings_);
 }
 
-void Bell::sleep(uint32_t rings) {
-  futex_wait(&rings_, rings);
+bool Bell::sleep(uint32_t rings, int64_t nanoseconds) {
+  return futex_wait(&rings_, rings, nanoseconds);
 }
 
 int64_t spin_limit(int running_workers, int cpus) {
@@ -184,7 +215,7 @@ void Patience::end_wait(Waited how) {
 
 Team::Team(int size) : size_(size) {
   check(size >= 1 && size <= max_size, "Team: 1 ≤ size ≤ 1024");
-  size_t cpus = allowed_cpus().size();
+  const size_t cpus = allowed_cpus().size();
   cpus_ = cpus ? static_cast<int>(cpus) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   members_ = std::make_unique<Member[]>(size);
   int started = 1;
@@ -223,10 +254,67 @@ void Team::enter_erased(Function function, void* context, bool is_led) {
   done_.store(0);
   members_[0].due = 0;
   members_[0].spin_limit = spin_limit_;
+  keep_off_callers_cpu();
   start();
   function(context, 0);
   for (int worker = 1; worker < size_; ++worker) part_from(members_[worker], is_led);
   running_workers.fetch_sub(size_, std::memory_order_relaxed);
+}
+
+// By worker 0, before it wakes the others.
+void Team::keep_off_callers_cpu() {
+  const int cpu = sched_getcpu();
+  if (cpu == callers_cpu_) return;
+  callers_cpu_ = cpu;
+  for (int worker = 1; worker < size_; ++worker) {
+    Member& member = members_[worker];
+    member.is_guest.store(false);
+    std::vector<int> found = allowed_cpus(member.thread.native_handle());
+    if (found != member.used) member.allowed = member.used = std::move(found);
+    keep_off(member, cpu);
+  }
+}
+
+// The member may use every other CPU that it is allowed, if each member then has one.
+void Team::keep_off(Member& member, int cpu) const {
+  std::vector<int> cpus = member.allowed;
+  std::erase(cpus, cpu);
+  if (static_cast<int>(cpus.size()) < size_ - 1) cpus = member.allowed;
+  if (cpus != member.used && allow_cpus(member.thread.native_handle(), cpus)) member.used = std::move(cpus);
+}
+
+// By worker 0, which is about to sleep: members that stand still come to its CPU until they have done what they are at.
+// Whether what it waits for has come to hold meanwhile.
+template <class Holds>
+bool Team::lend_cpu(Holds&& holds) {
+  constexpr int64_t a_moment = 10'000;
+  if (cpus_ < size_) return false;
+  const uint64_t inside_run = run_.load() << 2 | inside;
+  for (int worker = 1; worker < size_; ++worker) {
+    Member& member = members_[worker];
+    member.seen_running = member.presence.load() == inside_run ? running_nanoseconds(member.thread) : std::nullopt;
+  }
+  if (spin_until(a_moment, holds) != Waited::sleeping) return true;
+  const int cpu = sched_getcpu();
+  for (int worker = 1; worker < size_; ++worker) {
+    Member& member = members_[worker];
+    const bool stands_still = member.seen_running && member.presence.load() == inside_run &&
+                              running_nanoseconds(member.thread) == member.seen_running;
+    if (!stands_still || member.is_guest.load()) continue;
+    std::lock_guard lock(member.moving);  // it may run before this thread goes on
+    member.is_guest.store(true);
+    if (allow_cpus(member.thread.native_handle(), {cpu})) member.used = {cpu};
+    callers_cpu_ = -1;
+  }
+  return false;
+}
+
+// By worker 0, which has waited in vain.
+template <class Holds>
+void Team::sleep_until(Bell& bell, Holds&& holds) {
+  constexpr int64_t until_next_look = 500'000;
+  while (!lend_cpu(holds) && !bell.sleep_until(holds, until_next_look)) {
+  }
 }
 
 // Whether the member was in the one state, of the run that it knows of, and is in the other now.
@@ -245,7 +333,7 @@ void Team::part_from(Member& member, bool is_led) {
   Patience& patience = members_[0].patience;
   const Waited how = spin_until(patience.begin_wait(members_[0].spin_limit), is_outside);
   patience.end_wait(how);
-  if (how == Waited::sleeping) parting_.sleep_until(is_outside);
+  if (how == Waited::sleeping) sleep_until(parting_, is_outside);
 }
 
 void Team::work(int worker) {
@@ -256,7 +344,10 @@ void Team::work(int worker) {
     const auto has_started = [&] { return run_.load() != me.run; };
     if (spin_until(idle_spin, has_started) == Waited::sleeping) bell_.sleep_until(has_started);
     me.run = run_.load();
-    if (!moves(me, invited, inside)) continue;
+    if (!moves(me, invited, inside)) {
+      idle_spin = spin_when_late;
+      continue;
+    }
     if (ends_) return;
     me.is_inside = true;
     me.due = 0;
@@ -273,6 +364,11 @@ void Team::add(int worker, int64_t due, int64_t done) {
   Member& me = members_[worker];
   me.due += due;
   if (done > 0 && size_ > 1 && done_.fetch_add(done) + done >= me.due) bell_.ring();
+  if (me.is_guest.load()) {
+    std::lock_guard lock(me.moving);
+    keep_off(me, sched_getcpu());
+    me.is_guest.store(false);
+  }
 }
 
 bool Team::wait(int worker, int64_t due, int64_t done) {
@@ -284,7 +380,7 @@ bool Team::wait(int worker, int64_t due, int64_t done) {
   me.patience.end_wait(how);
   if (how != Waited::sleeping) return true;
   if (worker == 0) {
-    bell_.sleep_until(is_done);
+    sleep_until(bell_, is_done);
     return true;
   }
   me.presence.store(me.run << 2 | resting);

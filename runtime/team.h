@@ -9,14 +9,22 @@
 // does not collapse when they have to share, with each other or with other programs: who spun in vain spins less the
 // next time.  Between runs the workers sleep.
 //
+// Where there are CPUs enough, workers keep off the caller's: the system may think of CPUs that slept as taken (a guest
+// of KVM does, vcpu_is_preempted()) and wake all workers on the one that woke them, where they share it for tens of
+// milliseconds.  And where a worker stands still in the middle of its work, because another program has its CPU, the
+// waiting caller lends it its own instead of waiting for the end of the other's time slice.
+//
 // Every word that is waited for has 128 bytes to itself (two lines: the neighbour is prefetched with it).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
 namespace tw {
 
@@ -28,16 +36,19 @@ class alignas(128) Bell {
  public:
   // To be called after something was made to hold, by a sequentially consistent write.
   void ring();
-  // Sleeps until `holds()`, which reads sequentially consistent words.
+  // Sleeps until `holds()`, which reads sequentially consistent words, or for so long.  Whether it holds.
   template <class Holds>
-  void sleep_until(Holds&& holds) {
+  bool sleep_until(Holds&& holds, int64_t nanoseconds = INT64_MAX) {
     sleepers_.fetch_add(1);
-    for (uint32_t rings = rings_.load(); !holds(); rings = rings_.load()) sleep(rings);
+    bool does_hold = false, has_time = true;
+    for (uint32_t rings = rings_.load(); !(does_hold = holds()) && has_time; rings = rings_.load())
+      has_time = sleep(rings, nanoseconds);
     sleepers_.fetch_sub(1);
+    return does_hold;
   }
 
  private:
-  void sleep(uint32_t rings);  // unless it rang since there were so many
+  bool sleep(uint32_t rings, int64_t nanoseconds);  // unless it rang since there were so many; false: for all the time
 
   std::atomic<uint32_t> rings_{0};
   std::atomic<int> sleepers_{0};
@@ -101,6 +112,10 @@ class Team {
   struct alignas(128) Member {
     std::atomic<uint64_t> presence{outside};  // and above the lowest two bits the number of the run
     std::thread thread;                       // none for worker 0
+    std::mutex moving;                        // from one CPU to another, in a run
+    std::atomic<bool> is_guest{false};        // on the CPU of worker 0, which sleeps meanwhile
+    std::vector<int> allowed, used;           // CPUs of its affinity mask: as others set it, and as it is now
+    std::optional<int64_t> seen_running;      // so many nanoseconds, when worker 0 last looked
     // Only this worker touches these.
     uint64_t run = 0;
     bool is_inside = false;
@@ -117,6 +132,12 @@ class Team {
   }
   void enter_erased(Function function, void* context, bool is_led);
   void start();
+  void keep_off_callers_cpu();
+  void keep_off(Member& member, int cpu) const;
+  template <class Holds>
+  bool lend_cpu(Holds&& holds);
+  template <class Holds>
+  void sleep_until(Bell& bell, Holds&& holds);
   void work(int worker);
   static bool moves(Member& member, Presence from, Presence to);
   void part_from(Member& member, bool is_led);
@@ -128,6 +149,7 @@ class Team {
   alignas(128) std::atomic<uint64_t> run_{0};
   // Written by worker 0 before it invites.
   bool ends_ = false;
+  int callers_cpu_ = -1;
   int64_t spin_limit_ = 0;
   Function function_ = nullptr;
   void* context_ = nullptr;

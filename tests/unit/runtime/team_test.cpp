@@ -2,6 +2,7 @@
 #include "runtime/team.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -254,6 +255,81 @@ TEST(Team, DefaultSizeFollowsTheAffinityMask) {
   }).join();
 }
 #endif
+
+std::vector<int> cpus_of_this_thread() {
+  cpu_set_t mask;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+  return cpus;
+}
+
+void use_cpus(const std::vector<int>& cpus, pthread_t thread = pthread_self()) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (int cpu : cpus) CPU_SET(cpu, &mask);
+  ASSERT_EQ(pthread_setaffinity_np(thread, sizeof mask, &mask), 0);
+}
+
+// Calls body(a, b, team) in a thread that may use two CPUs, as the team's worker may.
+template <class Body>
+void with_two_cpus(Body&& body) {
+  const std::vector<int> cpus = cpus_of_this_thread();
+  if (cpus.size() < 2) GTEST_SKIP() << "takes two CPUs";
+  std::thread([&] {
+    use_cpus({cpus[0], cpus[1]});
+    Team team(2);
+    body(cpus[0], cpus[1], team);
+  }).join();
+}
+
+TEST(Team, KeepsOffTheCallersCpu) {
+  with_two_cpus([](int a, int b, Team& team) {
+    pthread_t thread{};
+    const auto cpus_of_worker = [&] {
+      std::vector<int> cpus;
+      team.run([&](int w) {
+        if (w == 1) thread = pthread_self(), cpus = cpus_of_this_thread();
+      });
+      return cpus;
+    };
+    use_cpus({a});
+    EXPECT_EQ(cpus_of_worker(), std::vector{b});
+    use_cpus({b});
+    EXPECT_EQ(cpus_of_worker(), std::vector{a});
+    // Who sets another mask means it.
+    use_cpus({b}, thread);
+    use_cpus({a});
+    EXPECT_EQ(cpus_of_worker(), std::vector{b});
+    use_cpus({b});
+    EXPECT_EQ(cpus_of_worker(), std::vector{b});
+  });
+}
+
+// Another program takes the worker's CPU in the middle of its work.
+TEST(Team, LendsTheCallersCpuToWhoStandsStill) {
+  with_two_cpus([](int a, int b, Team& team) {
+    use_cpus({a});
+    std::atomic<bool> is_over{false};
+    std::thread rival([&] {
+      use_cpus({b});
+      while (!is_over) continue;
+    });
+    bool is_guest = false;
+    std::vector<int> cpus_afterwards;
+    team.run([&](int w) {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (w == 1 && !is_guest && std::chrono::steady_clock::now() < deadline) is_guest = sched_getcpu() == a;
+      team.barrier(w);
+      if (w == 1) cpus_afterwards = cpus_of_this_thread();
+    });
+    is_over = true;
+    rival.join();
+    EXPECT_TRUE(is_guest);
+    EXPECT_EQ(cpus_afterwards, std::vector{b});
+  });
+}
 
 TEST(FlushSubnormals, FlushesAndRestores) {
   volatile float tiny = 1e-39f, one = 1.0f;
