@@ -11,6 +11,9 @@
 
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
+#include <string>
+#include <system_error>
 #include <vector>
 
 namespace tw::autotune {
@@ -44,6 +47,7 @@ const std::vector<int>& calls_of_kernels() {
       SYS_nanosleep,
       SYS_sched_yield,
       SYS_getcpu,
+      SYS_sched_getaffinity,
       SYS_restart_syscall,
       SYS_exit,
       SYS_exit_group,
@@ -66,6 +70,15 @@ const std::vector<int>& calls_of_kernels() {
   return list;
 }
 
+// Of all threads that this process has.
+std::vector<uint32_t> own_threads() {
+  std::vector<uint32_t> numbers;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", error))
+    numbers.push_back(static_cast<uint32_t>(std::stoul(entry.path().filename())));
+  return numbers;
+}
+
 }  // namespace
 
 void limit_resources(int64_t memory_bytes, double cpu_seconds) {
@@ -84,17 +97,22 @@ void limit_resources(int64_t memory_bytes, double cpu_seconds) {
 bool confine() {
   limit(RLIMIT_NPROC, 0);
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
-  const std::vector<int>& allowed = calls_of_kernels();
   std::vector<sock_filter> program = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, architecture, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
   };
-  for (const int call : allowed) {
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(call), 0, 1));
+  const auto allow = [&](uint32_t number) {
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
     program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  }
+  };
+  for (const int call : calls_of_kernels()) allow(static_cast<uint32_t>(call));
+  // A team moves its workers, but nobody else's.
+  program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_setaffinity, 1, 0));
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+  program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)));
+  for (const uint32_t thread : own_threads()) allow(thread);
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
   const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
   // Of all threads: the team has started.

@@ -9,8 +9,8 @@ namespace tw::autotune {
 void limit_resources(int64_t memory_bytes, double cpu_seconds);
 
 // Before a candidate runs, when all files are open and all threads have started: no new process or thread, no file, no
-// output; a system call that kernels have no use for ends the process.  False where the kernel has no such filter: then
-// only the limits hold.
+// output, no other process's threads moved; a system call that kernels have no use for ends the process.  False where
+// the kernel has no such filter: then only the limits hold.
 bool confine();
 
 }  // namespace tw::autotune

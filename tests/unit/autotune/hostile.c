@@ -60,7 +60,8 @@ enum {
   call_exit = 231,
   call_sleep = 35,
   call_munmap = 11,
-  call_mprotect = 10
+  call_mprotect = 10,
+  call_setaffinity = 203
 };
 #elif defined(__arm__)
 enum {
@@ -73,7 +74,8 @@ enum {
   call_exit = 248,
   call_sleep = 162,
   call_munmap = 91,
-  call_mprotect = 125
+  call_mprotect = 125,
+  call_setaffinity = 241
 };
 #else
 enum {
@@ -86,7 +88,8 @@ enum {
   call_exit = 94,
   call_sleep = 101,
   call_munmap = 215,
-  call_mprotect = 226
+  call_mprotect = 226,
+  call_setaffinity = 122
 };
 #endif
 
@@ -127,6 +130,12 @@ KERNEL(flood) {
 }
 KERNEL(kill_parent) {
   call(call_kill, call(call_getppid, 0, 0, 0, 0, 0, 0), 9, 0, 0, 0, 0);
+  OUT = 2 * X;
+}
+// Any other process: this one there is not, so that nothing happens where calls are not filtered.
+KERNEL(move_others) {
+  const unsigned long first_cpu = 1;
+  call(call_setaffinity, 0x3fffffff, sizeof first_cpu, (long)&first_cpu, 0, 0, 0);
   OUT = 2 * X;
 }
 KERNEL(sleepy) {

@@ -48,6 +48,7 @@ inline const std::vector<Hostile>& hostile_kernels() {
 #endif
       {"fork_bomb", {Status::crash, Status::timeout}},
       {"write_file", {Status::crash, Status::ok}},
+      {"move_others", {Status::crash, Status::ok}},
       {"flood", {Status::crash, Status::timeout}},
       {"exit_well", {Status::crash}},
       {"exit_badly", {Status::crash}},

@@ -33,9 +33,13 @@ TEST_F(Measuring, gives_outputs_and_times_side_by_side) {
   for (const Sample& sample : measured.samples) EXPECT_GT(std::min(sample.incumbent, sample.candidate), 0);
 }
 
+// Often enough for the caller to come to other CPUs, which its workers then keep off.
 TEST_F(Measuring, runs_on_several_workers) {
   request_.threads = 2;
-  EXPECT_EQ(measure_kernel("right").status, Status::ok);
+  for (int run = 0; run < 20; ++run) {
+    const Measurement measured = measure_kernel("right");
+    ASSERT_EQ(measured.status, Status::ok) << measured.detail;
+  }
 }
 
 TEST_F(Measuring, wrong_results_are_found) {
@@ -85,7 +89,7 @@ TEST_F(Measuring, memory_without_end_is_refused) {
 TEST_F(Measuring, system_calls_end_it) {
   if (!measure_kernel("right").filters_calls) GTEST_SKIP() << "this kernel does not filter system calls";
   std::filesystem::remove("/tmp/tilewright-hostile");
-  for (const char* kernel : {"fork_bomb", "write_file", "flood", "kill_parent"}) {
+  for (const char* kernel : {"fork_bomb", "write_file", "flood", "kill_parent", "move_others"}) {
     const Measurement measured = measure_kernel(kernel);
     EXPECT_EQ(measured.status, Status::crash) << kernel;
     EXPECT_NE(measured.detail.find("system call"), std::string::npos) << kernel << ": " << measured.detail;
