@@ -65,9 +65,11 @@ inline int compute_lanes(DType dtype, const Target& target) {
   return target.lanes(dtype.is_float() && dtype.bits == 16 ? f32 : dtype);
 }
 
-// How many of the result's rows a task takes when it makes its own part of the copy, for `blocks` tasks over everything
-// else: a divisor of `rows`; 0: the copy stays a pass of its own.  The decision "strip".
-int64_t decide_strip(Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks, const Target& target);
+// How many of the sum's rows along `axis` a task takes when it makes its own part of the copy, for `blocks` tasks over
+// everything else: a divisor of their number, where that is known; 0: the copy stays a pass of its own.  The decision
+// "strip".
+int64_t decide_strip(Schedule& schedule, const BlockRef& padding, const BlockAnalysis& sum, const Var& axis,
+                     int64_t blocks, const Target& target);
 // The axes of a sum's window along which many of the terms are padding that tiles need not add (skip_padding), of so
 // many neighbours `together` along its axes of results; none: everything is added.  The decision "skip_padding".
 std::vector<Var> decide_skipped_window(Schedule& schedule, const BlockRef& block,
@@ -78,6 +80,8 @@ int decide_rows(Schedule& schedule, std::optional<int64_t> extent, int64_t windo
 // How many of a window's innermost loops are unrolled, so that neighbouring positions share what they load: the
 // window's row, where there are neighbours.  The decision "window_unroll".
 size_t decide_window_unroll(Schedule& schedule, const std::vector<LoopRef>& reduce, int rows);
+// Rows of a strip of an open number: the strip's code is the same where some of them are missing.
+void skip_beyond(Schedule& schedule, const std::vector<LoopRef>& loops);
 void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop, int64_t vector_lanes);
 
 // Loops one after the other: parts are loops, loops that may be missing, and lists of loops.

@@ -8,6 +8,7 @@
 
 #include "targets/cpu/default_schedule.h"
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/passes/skip_iterations.h"
 
 namespace tw::cpu {
 namespace {
@@ -68,23 +69,39 @@ std::vector<Var> decide_skipped_window(Schedule& schedule, const BlockRef& block
                                                                                                 : std::vector<Var>();
 }
 
-int64_t decide_strip(Schedule& schedule, const BlockRef& padding, int64_t rows, int64_t blocks, const Target& target) {
+int64_t decide_strip(Schedule& schedule, const BlockRef& padding, const BlockAnalysis& sum, const Var& axis,
+                     int64_t blocks, const Target& target) {
+  constexpr int64_t fewest_rows = 4, most_open_rows = 32;
   const BlockAnalysis copy = analyse(schedule.node(padding));
+  const std::vector<Var> axes = copy.spatial();
+  const int64_t rows = sum.typical_extent(axis);
   int64_t bytes = copy.write.buffer->dtype.bytes();  // of what one block of channels needs
-  const std::vector<Expr>& shape = copy.write.buffer->shape;
-  for (size_t d = 2; d < shape.size(); ++d) bytes *= as_int(shape[d]).value_or(1);
+  for (size_t d = 2; d < axes.size(); ++d) bytes *= copy.typical_extent(axes[d]);
+  if (const auto lanes = as_int(copy.write.buffer->shape.back()); copy.write.buffer->shape.size() > axes.size())
+    bytes *= lanes.value_or(1);
   int64_t best = 0;
   // A pass of its own goes through memory; a strip copies its borders once more.
   std::vector<Candidate> candidates{{{0}, 1.4}};
-  for (int64_t strip = 1; strip <= rows; ++strip) {
-    if (rows % strip != 0 || (strip < 4 && strip < rows)) continue;  // few rows copy their borders too often
-    const bool has_tasks = blocks * (rows / strip) >= 2 * target.threads;
+  const auto consider = [&](int64_t strip) {
+    const int64_t strips = divide_up(rows, strip);
+    const bool has_tasks = blocks * strips >= 2 * target.threads;
     const bool is_near = bytes * strip / rows <= strip_bytes;
     if (has_tasks && is_near) best = strip;
-    const double borders = strip < rows ? 1.0 / static_cast<double>(strip) : 0;
+    const double borders = strips > 1 ? 1.0 / static_cast<double>(strip) : 0;
     candidates.push_back({{strip}, 1 + borders + (has_tasks ? 0 : 0.5) + (is_near ? 0 : 0.25)});
+  };
+  if (sum.is_open(axis)) {
+    for (int64_t strip = fewest_rows; strip <= most_open_rows; strip *= 2) consider(strip);
+  } else {
+    for (int64_t strip = 1; strip <= rows; ++strip)
+      if (rows % strip == 0 && (strip >= fewest_rows || strip == rows)) consider(strip);
   }
   return schedule.decide("strip", candidates, {best})[0];
+}
+
+void skip_beyond(Schedule& schedule, const std::vector<LoopRef>& loops) {
+  for (const LoopRef& loop : loops)
+    if (!is_open(schedule, loop)) schedule.annotate(loop, skip_iterations_attribute, int64_t{1});
 }
 
 void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopRef& loop, int64_t vector_lanes) {
@@ -92,6 +109,8 @@ void compute_padding_at(Schedule& schedule, const BlockRef& padding, const LoopR
   const BlockAnalysis copy = analyse(schedule.node(padding));
   const int lanes = static_cast<int>(as_int(copy.write.buffer->shape.back()).value_or(0));
   std::vector<LoopRef> order = loops_below(schedule, padding, loop);
+  for (const Var& v : copy.spatial())
+    if (copy.is_open(v)) skip_beyond(schedule, loops_below(schedule, padding, loop, v));
   for (const Var& v : copy.spatial()) {
     if (lanes < 2 || unit_stride(copy.write, v, copy.iters, lanes) != 1) continue;
     for (const LoopRef& vector : loops_below(schedule, padding, loop, v)) {

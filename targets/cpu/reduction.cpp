@@ -72,6 +72,7 @@ bool shares_reads(const BlockAnalysis& analysis, const Var& row) {
 // in order, addresses advance by constants, and the row's last tile is known by its number.
 TileLoops fuse_around_tiles(Schedule& schedule, std::vector<LoopRef> outer, const std::optional<LoopRef>& row_tiles) {
   if (!row_tiles || !is_open(schedule, *row_tiles) || outer.size() < 2) {
+    put_open_first(schedule, outer, true);
     const LoopRef all = as_one(schedule, outer);
     return {all, all};
   }
@@ -109,10 +110,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     for (const Var& v : spatial) {
       if (!(v == row_axis) && !(v == strip_axis)) blocks *= count_iterations(analysis, {v});
     }
-    if (as_int(analysis.iter(strip_axis).extent)) {
-      const int64_t others = std::max<int64_t>(1, blocks / lanes);
-      strip = decide_strip(schedule, *padding, analysis.extent(strip_axis), others, target);
-    }
+    strip = decide_strip(schedule, *padding, analysis, strip_axis, std::max<int64_t>(1, blocks / lanes), target);
   } else if (padding && row_axis.is_defined() && spatial.size() > 2 &&
              position_of(analysis, row_axis) + 1 == position_of(analysis, axis) && axis == spatial.back() &&
              as_int(analysis.iter(row_axis).extent)) {
@@ -120,7 +118,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     int64_t blocks = 1;
     for (const Var& v : spatial)
       if (!(v == row_axis) && !(v == axis)) blocks *= count_iterations(analysis, {v});
-    strip = decide_strip(schedule, *padding, analysis.extent(row_axis), blocks, target);
+    strip = decide_strip(schedule, *padding, analysis, row_axis, blocks, target);
     while (strip > 0 && strip % rows != 0) --rows;
   }
 
@@ -145,6 +143,7 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     } else if (strip > 0 && v == strip_axis) {
       const auto halves = schedule.split(loops_of(schedule, block, v).at(0), {std::nullopt, strip});
       outer.push_back(halves[0]), inner.push_back(halves[1]);
+      if (analysis.is_open(v)) skip_beyond(schedule, {halves[1]});
       if (v == row_axis && rows > 1) {
         const auto parts = schedule.split(halves[1], {std::nullopt, rows});
         inner.back() = parts[0], row = parts[1];
@@ -163,10 +162,9 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
   if (at != outer.end() && std::next(at) != outer.end()) std::iter_swap(at, std::next(at));
   schedule.reorder(in_order(outer, inner, reduce, row, lane[1]));
   put_open_first(schedule, outer, true);
-  put_open_first(schedule, inner, true);
   const size_t unrolled = decide_window_unroll(schedule, reduce, rows);
-  const auto [parallel, tile] = inner.empty() ? fuse_around_tiles(schedule, outer, row_tiles)
-                                              : TileLoops{as_one(schedule, outer), as_one(schedule, inner)};
+  auto [parallel, tile] = fuse_around_tiles(schedule, inner.empty() ? outer : inner, row_tiles);
+  if (!inner.empty()) parallel = as_one(schedule, outer);
   const size_t position = position_of(analysis, axis);
   const std::vector<BlockRef> out = keep_in_registers(schedule, block, tile, position);
   const BlockRef init = schedule.decompose_reduction(block, reduce[0]);

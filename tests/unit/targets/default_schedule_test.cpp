@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "schedule/layout.h"
 #include "targets/cpu/contraction/row_blocks.h"
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/dimension.h"
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/prefetch.h"
@@ -45,6 +48,27 @@ void expect_same_meaning(const Func& func, const Target& target, const Decisions
   }
   interpret(func, expected);
   interpret(schedule.func(), actual);
+  EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << to_text(schedule.func());
+}
+
+// At these sizes of the open dimensions.
+void expect_same_meaning_at(const Func& func, const Target& target, const std::map<Var, int64_t>& sizes) {
+  const Schedule schedule = cpu::default_schedule(func, target);
+  InterpretOptions options;
+  Substitution values;
+  for (const auto& [var, size] : sizes) options.parameters[var.name()] = size, values[var] = Expr(size);
+  SCOPED_TRACE(func.name + " on a " + target.name + " of " + std::to_string(sizes.begin()->second));
+  std::vector<NDArray> expected, actual;
+  for (const Buffer& buffer : func.buffers) {
+    Shape shape;
+    for (const Expr& extent : buffer->shape) shape.push_back(*as_int(simplify(substitute(extent, values))));
+    NDArray array(f32, shape);
+    for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, static_cast<double>(e % 11) - 5);
+    actual.push_back(as_scheduled(array.clone(), schedule.trace(), buffer->name));
+    expected.push_back(std::move(array));
+  }
+  interpret(func, expected, options);
+  interpret(schedule.func(), actual, options);
   EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << to_text(schedule.func());
 }
 
@@ -148,26 +172,39 @@ TEST(DefaultSchedule, OpenRowsAreTilesOfSeveral) {
     visit(cpu::default_schedule(matmul, target).func().body,
           [&](const For& loop) { blocks += loop.attributes.count(skip_iterations_attribute) != 0; });
     EXPECT_EQ(blocks, 1) << target.name;
-    for (const int64_t size : {1, 7, 29, 101}) {
-      InterpretOptions options;
-      options.parameters = {{"n", size}};
-      for (const Func& func : {window, matmul}) {
-        const Schedule schedule = cpu::default_schedule(func, target);
-        std::vector<NDArray> expected, actual;
-        for (const Buffer& buffer : func.buffers) {
-          Shape shape;
-          for (const Expr& extent : buffer->shape)
-            shape.push_back(*as_int(simplify(substitute(extent, {{n, Expr(size)}}))));
-          NDArray array(f32, shape);
-          for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, static_cast<double>(e % 11) - 5);
-          actual.push_back(as_scheduled(array.clone(), schedule.trace(), buffer->name));
-          expected.push_back(std::move(array));
-        }
-        interpret(func, expected, options);
-        interpret(schedule.func(), actual, options);
-        EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << func.name << " of " << size;
-      }
-    }
+    for (const int64_t size : {1, 7, 29, 101})
+      for (const Func& func : {window, matmul}) expect_same_meaning_at(func, target, {{n, size}});
+  }
+}
+
+// A task pads its own strip of rows, of any number and length.
+TEST(DefaultSchedule, OpenMapsArePaddedInStrips) {
+  const Var h = dimension("h", {1, 64}, "", 28), w = dimension("w", {1, 64}, "", 28);
+  const auto image = te::placeholder("X", {1, 64, h, w}), filter = te::placeholder("W", {64, 3, 3});
+  const auto padded = te::compute("P", {1, 64, h + 2, w + 2}, {image}, [&](const te::Indices& s) {
+    const Expr y = s[2] - 1, x = s[3] - 1, inside = y >= 0 && y < h && x >= 0 && x < w;
+    return select(inside, load(image.buffer(), {s[0], s[1], y, x}, inside), const_of(f32, 0));
+  });
+  const auto sum = te::reduce("Y", {1, 64, h, w}, {3, 3}, te::Combiner::sum, {padded, filter},
+                              [&](const te::Indices& s, const te::Indices& r) {
+                                return padded({s[0], s[1], s[2] + r[0], s[3] + r[1]}) * filter({s[1], r[0], r[1]});
+                              });
+  Func func = te::make_func("depthwise", {image, filter}, {sum}, {h, w});
+  mark_constant(func, "W");
+  Schedule blocked(func);
+  const Var n("n"), c("c"), y("y"), x("x");
+  for (const char* map : {"X", "Y"})
+    blocked.transform_layout(map, {{n, c, y, x}, {n, floor_div(c, 16), y, x, floor_mod(c, 16)}});
+  const Func depthwise = blocked.func();
+  for (const Target& target : cores()) {
+    bool is_in_task = false;
+    visit(cpu::default_schedule(depthwise, target).func().body, [&](const For& task) {
+      if (task.loop_kind != LoopKind::parallel) return;
+      visit(task.body, [&](const Allocate& a) { is_in_task |= a.buffer->name == "P"; });
+    });
+    EXPECT_EQ(is_in_task, target.lanes(f32) > 1) << target.name;
+    for (const auto& [height, width] : {std::pair{1, 1}, {3, 9}, {8, 14}, {17, 33}})
+      expect_same_meaning_at(depthwise, target, {{h, height}, {w, width}});
   }
 }
 
