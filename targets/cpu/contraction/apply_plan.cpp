@@ -88,6 +88,28 @@ struct RowLoops {
   bool has_partial_tile = false;
 };
 
+// Of an open row as many as usual.
+RowSweep sweep_of(const Plan& c) {
+  RowSweep sweep;
+  sweep.a_bytes = least_bytes(c.read_a().buffer);
+  if (c.has_rows() && c.analysis.is_open(c.rows.back())) sweep.a_bytes *= c.analysis.typical_extent(c.rows.back());
+  sweep.b_bytes = c.k_count() * c.panels() * c.panel() * c.read_b().buffer->dtype.bytes();
+  sweep.panels = c.panels();
+  sweep.is_a_streamed = c.is_scattered;
+  return sweep;
+}
+
+// Products of tiles are too fast to hide that each worker reads all weights, where these are the larger part.
+bool may_block_rows(const Plan& c, const RowSweep& sweep) {
+  return !c.is_packed_at_use() && (!c.atom.is_on_tiles() || sweep.b_bytes <= sweep.a_bytes);
+}
+
+int64_t tiles_of_open_block(Schedule& schedule, const Plan& c, const Target& target) {
+  const RowSweep sweep = sweep_of(c);
+  const bool may_block = c.analysis.is_open(c.rows.back()) && may_block_rows(c, sweep);
+  return may_block ? decide_tiles_of_block(schedule, c, sweep, c.tile_rows(), target) : 1;
+}
+
 RowLoops split_rows(Schedule& schedule, const BlockRef& block, const Plan& c, const Target& target) {
   RowLoops rows;
   const auto around = c.axis_around();
@@ -104,7 +126,7 @@ RowLoops split_rows(Schedule& schedule, const BlockRef& block, const Plan& c, co
     } else {
       std::vector<std::optional<int64_t>> sizes{std::nullopt, c.tile.rows};
       if (c.atom.m > 1) sizes.push_back(c.atom.m);
-      const int64_t tiles = choose_tiles_of_block(c, sweep_rows(c, c.panels(), c.panel()), c.tile_rows(), target);
+      const int64_t tiles = tiles_of_open_block(schedule, c, target);
       if (tiles > 1) sizes.insert(sizes.begin() + 1, tiles);
       std::vector<LoopRef> i = schedule.split(loop, sizes);
       if (tiles > 1) schedule.annotate(i[1], skip_iterations_attribute, int64_t{1});
@@ -143,11 +165,8 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Pl
   }
   loops.block_tasks = c.packs_a() ? loops.tasks.size() : loops.tasks.size() + 1;
   std::vector<LoopRef> outside;  // of the panels
-  RowSweep sweep = sweep_rows(c, c.panels(), c.panel());
-  sweep.is_a_streamed = c.is_scattered;
-  // Products of tiles are too fast to hide that each worker reads all weights, where these are the larger part.
-  const bool may_block = !c.is_packed_at_use() && (!c.atom.is_on_tiles() || sweep.b_bytes <= sweep.a_bytes);
-  if (may_block) outside = decide_row_blocks(schedule, c, sweep, rows, target);
+  const RowSweep sweep = sweep_of(c);
+  if (may_block_rows(c, sweep)) outside = decide_row_blocks(schedule, c, sweep, rows, target);
   loops.panel = rows;
   loops.tasks = in_order(loops.tasks, outside, j[0], rows);
   schedule.reorder(in_order(loops.tasks, loops.reduce, loops.tile, loops.atom));

@@ -31,22 +31,22 @@ double bytes_of_worker(const RowSweep& sweep, int64_t blocks, const Target& targ
 
 }  // namespace
 
-RowSweep sweep_rows(const Contraction& c, int64_t panels, int64_t columns) {
-  RowSweep sweep;
-  sweep.a_bytes = least_bytes(c.read_a().buffer);
-  sweep.b_bytes = c.k_count() * panels * columns * c.read_b().buffer->dtype.bytes();
-  sweep.panels = panels;
-  return sweep;
-}
-
-int64_t choose_tiles_of_block(const Contraction& c, const RowSweep& sweep, int64_t tile_rows, const Target& target) {
-  constexpr int64_t fewest_tiles = 4, usual_rows = 96;
-  if (!c.has_rows() || !c.analysis.is_open(c.rows.back()) || c.reduce.size() != 1) return 1;
-  if (!c.batch.empty() || c.is_grouped()) return 1;
-  if (sweep.panels == 1 || sweep.b_bytes > target.l2.bytes * 5 / 8) return 1;
-  const int64_t tile_bytes = tile_rows * c.k_count() * c.read_a().buffer->dtype.bytes();
-  const int64_t tiles = std::min(target.l2.bytes / 4 / tile_bytes, divide_up(usual_rows, tile_rows));
-  return tiles >= fewest_tiles ? tiles : 1;
+int64_t decide_tiles_of_block(Schedule& schedule, const Contraction& c, const RowSweep& sweep, int64_t tile_rows,
+                              const Target& target) {
+  constexpr int64_t fewest_tiles = 4, rows_beside_panels = 96, most_rows = 512;
+  if (c.reduce.size() != 1 || !c.batch.empty() || c.is_grouped() || sweep.panels == 1) return 1;
+  const int64_t tile_bytes = tile_rows * c.k_count() * c.read_a().buffer->dtype.bytes(),
+                near_tiles = target.l2.bytes / 4 / tile_bytes;
+  const int64_t rows = c.analysis.typical_extent(c.rows.back());
+  std::vector<Candidate> candidates = {{{1}, bytes_of_worker(sweep, 1, target)}};
+  for (int64_t tiles = 2; tiles <= std::min(near_tiles, most_rows / tile_rows); ++tiles)
+    candidates.push_back({{tiles}, bytes_of_worker(sweep, divide_up(rows, tiles * tile_rows), target)});
+  Choice analytic = choose_row_blocks(candidates);
+  if (sweep.b_bytes <= target.l2.bytes * 5 / 8) {
+    const int64_t tiles = std::min(near_tiles, divide_up(rows_beside_panels, tile_rows));
+    analytic = {tiles >= fewest_tiles ? tiles : 1};
+  }
+  return schedule.decide("block_tiles", candidates, analytic)[0];
 }
 
 std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target) {
@@ -77,6 +77,7 @@ std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const Contraction& c,
       std::stable_partition(rows.begin(), rows.end(), [&](const LoopRef& l) { return is_open(schedule, l); });
   std::vector<LoopRef> outside(rows.begin(), closed);
   rows.erase(rows.begin(), closed);
+  if (c.analysis.is_open(c.rows.back())) return outside;
   for (const LoopRef& loop : rows) sweep.extents.push_back(extent_of(schedule, loop));
   const auto candidates = row_block_candidates(sweep, target);
   const Choice blocks = schedule.decide("row_blocks", candidates, choose_row_blocks(candidates));

@@ -23,12 +23,11 @@ struct RowSweep {
   bool is_a_streamed = false;  // its rows are contiguous along k: reading them again is foreseen, and costs little
 };
 
-// What panels of so many columns make of the product.
-RowSweep sweep_rows(const Contraction& c, int64_t panels, int64_t columns);
-
-// Where the number of rows is known only when the kernel runs, and nothing but channels is summed: tiles of a block
-// that stays in the second cache beside all panels.  1: there is no room for several, or nothing comes again.
-int64_t choose_tiles_of_block(const Contraction& c, const RowSweep& sweep, int64_t tile_rows, const Target& target);
+// The decision "block_tiles", where the number of rows is known only when the kernel runs, and nothing but channels is
+// summed: tiles of a block that stays in the second cache, beside all panels or while panels pass.  1: there is no room
+// for several, or nothing comes again.
+int64_t decide_tiles_of_block(Schedule& schedule, const Contraction& c, const RowSweep& sweep, int64_t tile_rows,
+                              const Target& target);
 
 // Blocks are cut from one loop, those before which are outside of the blocks: {number of the loop, blocks in it}.  One
 // candidate is {0, 1}: none.
@@ -38,7 +37,7 @@ Choice choose_row_blocks(const std::vector<Candidate>& candidates);
 
 // The decision "row_blocks" of one product without groups: takes the loops that are outside of the panels, or parts of
 // one, away from `rows`, whose extents it adds to the sweep.  Loops whose extent is known only when the kernel runs are
-// outside, and are counted as one iteration; where the tiles' own is, there are no blocks.
+// outside: what they leave of an open row is a block already.  Where the tiles' own is, there are no blocks.
 std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const Contraction& c, RowSweep sweep,
                                        std::vector<LoopRef>& rows, const Target& target);
 

@@ -4,12 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-
-#include "schedule/layout.h"
-#include "targets/cpu/contraction/row_blocks.h"
 #include "tensor_ir/arith/simplify.h"
-#include "tensor_ir/dimension.h"
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/prefetch.h"
@@ -18,59 +13,10 @@
 #include "tensor_ir/text/printer.h"
 #include "tests/unit/sample_funcs.h"
 #include "tests/unit/targets/cores.h"
+#include "tests/unit/targets/same_meaning.h"
 
 namespace tw::test {
 namespace {
-
-// The array in the layouts that the trace gives to the buffer called `name`.
-NDArray as_scheduled(NDArray array, const Trace& trace, const std::string& name) {
-  for (const Instruction& instruction : trace.instructions) {
-    if (instruction.primitive != "transform_layout") continue;
-    if (std::get<std::string>(instruction.arguments.at(0).value) != name) continue;
-    const IndexMap map = parse_index_map(std::get<std::string>(instruction.arguments.at(1).value));
-    std::vector<Expr> logical;
-    for (const int64_t extent : array.shape()) logical.emplace_back(extent);
-    Shape physical;
-    for (const Expr& extent : physical_shape(map, logical)) physical.push_back(as_int(extent).value());
-    array = apply_layout(array, map, physical);
-  }
-  return array;
-}
-
-void expect_same_meaning(const Func& func, const Target& target, const Decisions& decisions = {}) {
-  SCOPED_TRACE(func.name + " on a " + target.name);
-  const Schedule schedule = cpu::decided_schedule(func, target, decisions);
-  const std::vector<NDArray> inputs = random_buffers(func, 3);
-  std::vector<NDArray> expected, actual;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    expected.push_back(inputs[i].clone());
-    actual.push_back(as_scheduled(inputs[i].clone(), schedule.trace(), func.buffers[i]->name));
-  }
-  interpret(func, expected);
-  interpret(schedule.func(), actual);
-  EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << to_text(schedule.func());
-}
-
-// At these sizes of the open dimensions.
-void expect_same_meaning_at(const Func& func, const Target& target, const std::map<Var, int64_t>& sizes) {
-  const Schedule schedule = cpu::default_schedule(func, target);
-  InterpretOptions options;
-  Substitution values;
-  for (const auto& [var, size] : sizes) options.parameters[var.name()] = size, values[var] = Expr(size);
-  SCOPED_TRACE(func.name + " on a " + target.name + " of " + std::to_string(sizes.begin()->second));
-  std::vector<NDArray> expected, actual;
-  for (const Buffer& buffer : func.buffers) {
-    Shape shape;
-    for (const Expr& extent : buffer->shape) shape.push_back(*as_int(simplify(substitute(extent, values))));
-    NDArray array(f32, shape);
-    for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, static_cast<double>(e % 11) - 5);
-    actual.push_back(as_scheduled(array.clone(), schedule.trace(), buffer->name));
-    expected.push_back(std::move(array));
-  }
-  interpret(func, expected, options);
-  interpret(schedule.func(), actual, options);
-  EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << to_text(schedule.func());
-}
 
 bool has_register_tile(const Func& func) {
   bool found = false;
@@ -141,70 +87,6 @@ TEST(DefaultSchedule, LeavesOutPaddingOfDilatedWindows) {
     }
     EXPECT_EQ(skipping_loops(conv2d(16, 32, 14, 3, 1, 1), target), 0);
     EXPECT_EQ(skipping_loops(conv2d(16, 32, 28, 3, 1, 2, 2), target), 0);
-  }
-}
-
-// Rows of any number: positions side by side, whose rest has code of its own, and blocks of tiles that stay near.
-TEST(DefaultSchedule, OpenRowsAreTilesOfSeveral) {
-  const auto unrolled = [](const Func& func, const Target& target) {
-    int64_t most = 1;
-    visit(cpu::default_schedule(func, target).func().body, [&](const For& loop) {
-      if (loop.loop_kind == LoopKind::unrolled) most = std::max(most, as_int(loop.extent).value_or(1));
-    });
-    return most;
-  };
-  const Var n("n");
-  const auto image = te::placeholder("X", {1, 16, n + 2, 8}), filter = te::placeholder("W", {128, 3});
-  const auto depthwise = te::reduce("Y", {1, 16, n, 8}, {3}, te::Combiner::sum, {image, filter},
-                                    [&](const te::Indices& s, const te::Indices& r) {
-                                      return image({s[0], s[1], s[2] + r[0], s[3]}) * filter({s[1] * 8 + s[3], r[0]});
-                                    });
-  const auto rows = te::placeholder("A", {n, 16}), weights = te::placeholder("B", {16, 512});
-  const auto product = te::reduce(
-      "C", {n, 512}, {16}, te::Combiner::sum, {rows, weights},
-      [&](const te::Indices& s, const te::Indices& r) { return rows({s[0], r[0]}) * weights({r[0], s[1]}); });
-  Func window = te::make_func("window", {image, filter}, {depthwise}, {n});
-  Func matmul = te::make_func("matmul", {rows, weights}, {product}, {n});
-  mark_constant(window, "W"), mark_constant(matmul, "B");
-  for (const Target& target : cores()) {
-    EXPECT_GE(unrolled(window, target), 4) << target.name;
-    int blocks = 0;
-    visit(cpu::default_schedule(matmul, target).func().body,
-          [&](const For& loop) { blocks += loop.attributes.count(skip_iterations_attribute) != 0; });
-    EXPECT_EQ(blocks, 1) << target.name;
-    for (const int64_t size : {1, 7, 29, 101})
-      for (const Func& func : {window, matmul}) expect_same_meaning_at(func, target, {{n, size}});
-  }
-}
-
-// A task pads its own strip of rows, of any number and length.
-TEST(DefaultSchedule, OpenMapsArePaddedInStrips) {
-  const Var h = dimension("h", {1, 64}, "", 28), w = dimension("w", {1, 64}, "", 28);
-  const auto image = te::placeholder("X", {1, 64, h, w}), filter = te::placeholder("W", {64, 3, 3});
-  const auto padded = te::compute("P", {1, 64, h + 2, w + 2}, {image}, [&](const te::Indices& s) {
-    const Expr y = s[2] - 1, x = s[3] - 1, inside = y >= 0 && y < h && x >= 0 && x < w;
-    return select(inside, load(image.buffer(), {s[0], s[1], y, x}, inside), const_of(f32, 0));
-  });
-  const auto sum = te::reduce("Y", {1, 64, h, w}, {3, 3}, te::Combiner::sum, {padded, filter},
-                              [&](const te::Indices& s, const te::Indices& r) {
-                                return padded({s[0], s[1], s[2] + r[0], s[3] + r[1]}) * filter({s[1], r[0], r[1]});
-                              });
-  Func func = te::make_func("depthwise", {image, filter}, {sum}, {h, w});
-  mark_constant(func, "W");
-  Schedule blocked(func);
-  const Var n("n"), c("c"), y("y"), x("x");
-  for (const char* map : {"X", "Y"})
-    blocked.transform_layout(map, {{n, c, y, x}, {n, floor_div(c, 16), y, x, floor_mod(c, 16)}});
-  const Func depthwise = blocked.func();
-  for (const Target& target : cores()) {
-    bool is_in_task = false;
-    visit(cpu::default_schedule(depthwise, target).func().body, [&](const For& task) {
-      if (task.loop_kind != LoopKind::parallel) return;
-      visit(task.body, [&](const Allocate& a) { is_in_task |= a.buffer->name == "P"; });
-    });
-    EXPECT_EQ(is_in_task, target.lanes(f32) > 1) << target.name;
-    for (const auto& [height, width] : {std::pair{1, 1}, {3, 9}, {8, 14}, {17, 33}})
-      expect_same_meaning_at(depthwise, target, {{h, height}, {w, width}});
   }
 }
 
@@ -438,29 +320,6 @@ TEST(DefaultSchedule, CutsRowsIntoBlocks) {
       }
     }
   }
-}
-
-TEST(RowBlocks, AreForManyRowsOfFewWeights) {
-  Target target = core(512, 32);
-  target.l2.bytes = 1 << 20;
-  const auto chosen = [&](const cpu::RowSweep& sweep) {
-    return cpu::choose_row_blocks(cpu::row_block_candidates(sweep, target));
-  };
-  const Choice none = {0, 1};
-  // 56 × 56 pixels of 256 channels and 64 outputs: each worker reads its own rows, all of them once.
-  const cpu::RowSweep wide{{56, 4}, 56 * 56 * 256 * 4, 256 * 64 * 4, 2};
-  EXPECT_NE(chosen(wide), none);
-  for (const int threads : {1, 2, 8}) {
-    target.threads = threads;
-    const Choice blocks = chosen(wide);
-    EXPECT_EQ(wide.extents.at(static_cast<size_t>(blocks[0])) % blocks[1], 0) << "blocks are of one size";
-  }
-  // 7 × 7 pixels: weights are most of what is read, and each panel is read by one worker.
-  EXPECT_EQ(chosen({{7, 1}, 7 * 7 * 2048 * 4, 2048 * 512 * 4, 16}), none);
-  // 1024 × 1024 rows that are contiguous along k: hardware foresees them, so that weights would be what is waited for.
-  EXPECT_EQ(chosen({{171}, 1024 * 1024 * 4, 1024 * 1024 * 4, 16, true}), none);
-  // A panel that fills the second cache leaves no room for a block of rows.
-  EXPECT_EQ(chosen({{22}, 128 * 3072 * 4, 3072 * 768 * 4, 12}), none);
 }
 
 // Weights come from memory: while its tiles use a panel, each asks for its part of the next one, unless panels do not

@@ -1,0 +1,113 @@
+// The CPU's default schedules of Funcs whose sizes are known only when they run, by the oracle.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "targets/cpu/default_schedule.h"
+#include "tensor_ir/dimension.h"
+#include "tensor_ir/match.h"
+#include "tensor_ir/passes/skip_iterations.h"
+#include "tensor_ir/te.h"
+#include "tests/unit/targets/cores.h"
+#include "tests/unit/targets/same_meaning.h"
+
+namespace tw::test {
+namespace {
+
+// Rows of any number: positions side by side, whose rest has code of its own, and blocks of tiles that stay near.
+TEST(OpenSizes, RowsAreTilesOfSeveral) {
+  const auto unrolled = [](const Func& func, const Target& target) {
+    int64_t most = 1;
+    visit(cpu::default_schedule(func, target).func().body, [&](const For& loop) {
+      if (loop.loop_kind == LoopKind::unrolled) most = std::max(most, as_int(loop.extent).value_or(1));
+    });
+    return most;
+  };
+  const Var n("n");
+  const auto image = te::placeholder("X", {1, 16, n + 2, 8}), filter = te::placeholder("W", {128, 3});
+  const auto depthwise = te::reduce("Y", {1, 16, n, 8}, {3}, te::Combiner::sum, {image, filter},
+                                    [&](const te::Indices& s, const te::Indices& r) {
+                                      return image({s[0], s[1], s[2] + r[0], s[3]}) * filter({s[1] * 8 + s[3], r[0]});
+                                    });
+  const auto rows = te::placeholder("A", {n, 16}), weights = te::placeholder("B", {16, 512});
+  const auto product = te::reduce(
+      "C", {n, 512}, {16}, te::Combiner::sum, {rows, weights},
+      [&](const te::Indices& s, const te::Indices& r) { return rows({s[0], r[0]}) * weights({r[0], s[1]}); });
+  Func window = te::make_func("window", {image, filter}, {depthwise}, {n});
+  Func matmul = te::make_func("matmul", {rows, weights}, {product}, {n});
+  mark_constant(window, "W"), mark_constant(matmul, "B");
+  for (const Target& target : cores()) {
+    EXPECT_GE(unrolled(window, target), 4) << target.name;
+    int blocks = 0;
+    visit(cpu::default_schedule(matmul, target).func().body,
+          [&](const For& loop) { blocks += loop.attributes.count(skip_iterations_attribute) != 0; });
+    EXPECT_EQ(blocks, 1) << target.name;
+    for (const int64_t size : {1, 7, 29, 101})
+      for (const Func& func : {window, matmul}) expect_same_meaning_at(func, target, {{n, size}});
+  }
+}
+
+// A task pads its own strip of rows, of any number and length.
+TEST(OpenSizes, MapsArePaddedInStrips) {
+  const Var h = dimension("h", {1, 64}, "", 28), w = dimension("w", {1, 64}, "", 28);
+  const auto image = te::placeholder("X", {1, 64, h, w}), filter = te::placeholder("W", {64, 3, 3});
+  const auto padded = te::compute("P", {1, 64, h + 2, w + 2}, {image}, [&](const te::Indices& s) {
+    const Expr y = s[2] - 1, x = s[3] - 1, inside = y >= 0 && y < h && x >= 0 && x < w;
+    return select(inside, load(image.buffer(), {s[0], s[1], y, x}, inside), const_of(f32, 0));
+  });
+  const auto sum = te::reduce("Y", {1, 64, h, w}, {3, 3}, te::Combiner::sum, {padded, filter},
+                              [&](const te::Indices& s, const te::Indices& r) {
+                                return padded({s[0], s[1], s[2] + r[0], s[3] + r[1]}) * filter({s[1], r[0], r[1]});
+                              });
+  Func func = te::make_func("depthwise", {image, filter}, {sum}, {h, w});
+  mark_constant(func, "W");
+  Schedule blocked(func);
+  const Var n("n"), c("c"), y("y"), x("x");
+  for (const char* map : {"X", "Y"})
+    blocked.transform_layout(map, {{n, c, y, x}, {n, floor_div(c, 16), y, x, floor_mod(c, 16)}});
+  const Func depthwise = blocked.func();
+  for (const Target& target : cores()) {
+    bool is_in_task = false;
+    visit(cpu::default_schedule(depthwise, target).func().body, [&](const For& task) {
+      if (task.loop_kind != LoopKind::parallel) return;
+      visit(task.body, [&](const Allocate& a) { is_in_task |= a.buffer->name == "P"; });
+    });
+    EXPECT_EQ(is_in_task, target.lanes(f32) > 1) << target.name;
+    for (const auto& [height, width] : {std::pair{1, 1}, {3, 9}, {8, 14}, {17, 33}})
+      expect_same_meaning_at(depthwise, target, {{h, height}, {w, width}});
+  }
+}
+
+// Neither the rows nor their weights stay in the second cache: a block of rows does, while panels pass.
+TEST(OpenSizes, ManyRowsAreBlocksWhileLargeWeightsPass) {
+  Target target = core(512, 32);
+  target.l2.bytes = 128 << 10, target.threads = 2;
+  const auto product = [](int64_t usual_rows) {
+    const Var n = dimension("n", {1, 4096}, "", usual_rows);
+    const auto rows = te::placeholder("A", {8, n, 16}), weights = te::placeholder("B", {128, 512});
+    const auto sum = te::reduce("C", {n, 512}, {128}, te::Combiner::sum, {rows, weights},
+                                [&](const te::Indices& s, const te::Indices& r) {
+                                  const Expr k = r[0];
+                                  return rows({floor_div(k, 16), s[0], floor_mod(k, 16)}) * weights({k, s[1]});
+                                });
+    Func func = te::make_func("matmul", {rows, weights}, {sum}, {n});
+    mark_constant(func, "B");
+    return func;
+  };
+  const auto asked = [&](const Func& func) {
+    const Schedule schedule = cpu::default_schedule(func, target);
+    const auto found = std::ranges::find(schedule.asked(), "block_tiles", &AskedDecision::name);
+    EXPECT_TRUE(found != schedule.asked().end());
+    return *found;
+  };
+  EXPECT_GT(asked(product(2048)).value()[0], 1);
+  EXPECT_EQ(asked(product(14)).value()[0], 1);
+  const Func func = product(2048);
+  for (const Candidate& candidate : asked(func).candidates)
+    for (const int64_t size : {1, 30})
+      expect_same_meaning_at(func, target, {{func.parameters[0], size}}, {{"block_tiles", candidate.value}});
+}
+
+}  // namespace
+}  // namespace tw::test
