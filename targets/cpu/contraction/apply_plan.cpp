@@ -155,10 +155,10 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Pl
   loops.tile = in_order(steps, of_tile, c.parts.is_defined() ? std::optional(loop_of(c.parts)) : std::nullopt, j[1]);
   loops.atom = in_order(of_atom, j[2], loops.atom);
   if (c.packs_a()) {
-    const auto around = axis_around_rows(c);
-    const auto at = around ? std::find(c.rows.begin(), c.rows.end(), *around) - c.rows.begin()
-                           : static_cast<std::ptrdiff_t>(rows.size()) - 1;
-    const auto blocks = schedule.split(rows[static_cast<size_t>(at)], {std::nullopt, c.rows_together});
+    const auto at = c.row_packing.has_whole_rows
+                        ? std::find(c.rows.begin(), c.rows.end(), axis_around_rows(c).value()) - c.rows.begin()
+                        : static_cast<std::ptrdiff_t>(rows.size()) - 1;
+    const auto blocks = schedule.split(rows[static_cast<size_t>(at)], {std::nullopt, c.row_packing.together});
     loops.tasks = in_order(loops.tasks, std::vector<LoopRef>(rows.begin(), rows.begin() + at), blocks[0]);
     rows[static_cast<size_t>(at)] = blocks[1];
     rows.erase(rows.begin(), rows.begin() + at);

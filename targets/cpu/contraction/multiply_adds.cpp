@@ -89,7 +89,7 @@ std::optional<Plan> plan_of_multiply_adds(Schedule& schedule, const BlockRef& bl
   if (c.is_grouped() && c.group % lanes != 0) c.atom.n = panel_width(product, c.tile.vectors), c.tile.vectors = 1;
   choose_skipped(schedule, block, c);
   c.split = find_blocked(c, lanes);
-  c.rows_together = decide_row_packing(schedule, block, c, target);
+  c.row_packing = decide_row_packing(schedule, block, c, target);
   const auto packing = choose_packing(schedule, c, target);
   if (!packing) return std::nullopt;
   c.packing = *packing;

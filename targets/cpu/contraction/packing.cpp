@@ -200,21 +200,22 @@ bool are_lines_near(std::optional<int64_t> stride, int64_t steps, const Target& 
 }
 
 // What is packed together, if anything can be.
-int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, const Target& target) {
+RowPacking rows_packed_together(const Contraction& c, const RegisterTile& tile, const Target& target) {
   const Access& a = c.read_a();
-  if (!c.has_rows() || c.reduce.size() != 1 || !has_plain_indices(a)) return 0;
-  if (std::any_of(c.rows.begin(), c.rows.end() - 1, [&](const Var& v) { return c.analysis.is_open(v); })) return 0;
+  if (!c.has_rows() || c.reduce.size() != 1 || !has_plain_indices(a)) return {};
+  if (std::any_of(c.rows.begin(), c.rows.end() - 1, [&](const Var& v) { return c.analysis.is_open(v); })) return {};
   const int64_t m = c.m(), k = c.analysis.extent(c.reduce[0]);
-  const int64_t tiles = (m + tile.rows - 1) / tile.rows;
-  const auto around = axis_around_rows(c);
+  const int64_t tiles = (m + tile.rows - 1) / tile.rows, tile_bytes = a.buffer->dtype.bytes() * k * tile.rows;
+  const int64_t most_bytes = target.l2.bytes / 4;
+  const auto around = tiles * tile_bytes <= most_bytes ? axis_around_rows(c) : std::nullopt;
   const int64_t units = around ? c.analysis.extent(*around) : tiles, tiles_a_unit = around ? tiles : 1;
-  if (units * tiles_a_unit < 2 || m < tile.rows || tile.rows < 2) return 0;
-  if (unit_stride(a, c.rows.back(), c.analysis.iters, static_cast<int>(m)) != 1) return 0;
-  const int64_t unit_bytes = a.buffer->dtype.bytes() * k * tile.rows * tiles_a_unit;
-  if (units * unit_bytes <= target.l1.bytes) return 0;
+  if (units * tiles_a_unit < 2 || m < tile.rows || tile.rows < 2) return {};
+  if (unit_stride(a, c.rows.back(), c.analysis.iters, static_cast<int>(m)) != 1) return {};
+  const int64_t unit_bytes = tile_bytes * tiles_a_unit;
+  if (units * unit_bytes <= target.l1.bytes) return {};
   const int64_t other_rows = std::max<int64_t>(1, count_iterations(c.analysis, c.rows) / m / (around ? units : 1));
   const int64_t batch = count_iterations(c.analysis, c.batch) * other_rows;
-  const int64_t fits = std::clamp<int64_t>(target.l2.bytes / 4 / unit_bytes, 1, units);
+  const int64_t fits = std::clamp<int64_t>(most_bytes / unit_bytes, 1, units);
   // Blocks of equal size that the workers share evenly, if there are any; else as few as possible.
   const int64_t threads = std::max(1, target.threads);
   if (around) {
@@ -224,21 +225,21 @@ int64_t rows_packed_together(const Contraction& c, const RegisterTile& tile, con
     int64_t best = 1;
     for (int64_t together = 2; together <= fits; ++together)
       if (units % together == 0 && most_of_a_worker(together) <= most_of_a_worker(best)) best = together;
-    return best;
+    return {best, true};
   }
   for (int64_t together = fits; 2 * together > fits; --together)
-    if (units % together == 0 && is_even_share(batch * (units / together), target.threads)) return together;
+    if (units % together == 0 && is_even_share(batch * (units / together), target.threads)) return {together};
   const int64_t blocks = (units + fits - 1) / fits;
   const int64_t even = (blocks * batch + threads - 1) / threads * threads / batch;
-  return (units + std::max(blocks, even) - 1) / std::max(blocks, even);
+  return {(units + std::max(blocks, even) - 1) / std::max(blocks, even)};
 }
 
 }  // namespace
 
-int64_t decide_row_packing(Schedule& schedule, const BlockRef& block, const Plan& c, const Target& target) {
+RowPacking decide_row_packing(Schedule& schedule, const BlockRef& block, const Plan& c, const Target& target) {
   const RegisterTile& tile = c.tile;
-  const int64_t together = tile.around > 1 ? 0 : rows_packed_together(c, tile, target);
-  if (together == 0) return 0;
+  const RowPacking packing = tile.around > 1 ? RowPacking{} : rows_packed_together(c, tile, target);
+  if (packing.together == 0) return {};
   // Of what a tile reads in a step: a piece of a line, which packing waits for once, and its use by a panel where it
   // is in the second cache or beyond.
   constexpr double cycles_to_pack = 16, cycles_near = 0.9, cycles_far = 12;
@@ -250,7 +251,7 @@ int64_t decide_row_packing(Schedule& schedule, const BlockRef& block, const Plan
   const double products = static_cast<double>(panels * tile.rows * tile.vectors) / target.fma_ports;
   const std::vector<Candidate> candidates{{{0}, 1 + as_is / products}, {{1}, 1 + cycles_to_pack / products}};
   const Choice analytic{as_is > cycles_to_pack ? 1 : 0};
-  return schedule.decide("row_packing", candidates, analytic)[0] == 1 ? together : 0;
+  return schedule.decide("row_packing", candidates, analytic)[0] == 1 ? packing : RowPacking{};
 }
 
 }  // namespace tw::cpu

@@ -35,9 +35,9 @@ struct PackedOperands {
 PackedOperands pack_operands(Schedule& schedule, const BlockRef& block, const Plan& plan, const Target& target);
 
 // The block of rows whose A is packed, where A is contiguous along the rows: there each step along k reads another line
-// and another page.  So many tiles, or with an axis around the rows so many of its elements, with all their tiles.
-// 0: A stays as it is.  The decision "row_packing", where both are possible: what packing takes for each line once
-// against what each panel takes for it.
-int64_t decide_row_packing(Schedule& schedule, const BlockRef& block, const Plan& plan, const Target& target);
+// and another page.  It has several tiles, or where rows are short and have an axis around them whole rows.  The
+// decision "row_packing", where packing and none are possible: what packing takes for each line once against what each
+// panel takes for it.
+RowPacking decide_row_packing(Schedule& schedule, const BlockRef& block, const Plan& plan, const Target& target);
 
 }  // namespace tw::cpu

@@ -36,6 +36,12 @@ enum class Packing {
   panel,     // the worker that uses a panel packs it, and it stays in that worker's caches
 };
 
+// A block of rows whose A is packed (packing.h): so many tiles, or so many whole rows of the axis around the innermost.
+struct RowPacking {
+  int64_t together = 0;  // 0: A stays as it is
+  bool has_whole_rows = false;
+};
+
 struct Plan : Contraction {
   Atom atom;
   RegisterTile tile;             // atoms along the rows, along the axis around them, and along the columns
@@ -43,12 +49,12 @@ struct Plan : Contraction {
   size_t skipped = 0;            // so many axes of k come first, those of a window: what is padding there is left out
   bool is_scattered = false;     // each row of A is contiguous along k, and rows lie apart
   bool is_memory_bound = false;  // B comes from memory, and takes the time
-  int64_t rows_together = 0;     // of a block whose A is packed (packing.h); 0: A stays as it is
+  RowPacking row_packing;
   Packing packing = Packing::none;
 
   // Where their number is open, those that tiles should be good for, fewest first.
   std::vector<int64_t> usual_rows() const;
-  bool packs_a() const { return rows_together > 0; }
+  bool packs_a() const { return row_packing.together > 0; }
   bool is_packed_at_use() const { return packing == Packing::panel || packs_a(); }
   int64_t tile_rows() const { return atom.m * tile.rows * tile.around; }
   int64_t panel() const { return atom.n * tile.vectors; }
