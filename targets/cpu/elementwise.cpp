@@ -76,13 +76,38 @@ void walk_in_streams(Schedule& schedule, const BlockRef& block, const LoopRef& r
   }
 }
 
+// The result moves linearly along the axis, by what is known only when the kernel runs.
+bool has_open_stride(const Schedule& schedule, const BlockRef& block, const Var& axis) {
+  const auto loops = loops_of(schedule, block, axis);
+  const Expr step =
+      loops.size() == 1 ? loop_step(schedule, block, analyse(schedule.node(block)).write, loops[0]) : Expr();
+  return step.is_defined() && !as_int(step);
+}
+
+// An axis that is written with strides, and read in blocks that are contiguous, is walked as two loops: a block is what
+// tiles are transposed from.
+void split_read_blocks(Schedule& schedule, const BlockRef& block, const Var& axis) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const int64_t extent = analysis.extent(axis);
+  const auto loops = loops_of(schedule, block, axis);
+  if (loops.size() != 1 || loop_stride(schedule, block, analysis.write, loops[0]) == 1) return;
+  for (const int64_t granule : {32, 16, 8, 4}) {
+    for (const Access& read : analysis.reads) {
+      if (extent <= granule || unit_stride(read, axis, analysis.iters, static_cast<int>(extent))) continue;
+      if (unit_stride(read, axis, analysis.iters, static_cast<int>(granule)) != 1) continue;
+      schedule.split(loops[0], {std::nullopt, granule});
+      return;
+    }
+  }
+}
+
 // The loop along which something is contiguous that moves with strides along `inner`.
 std::optional<LoopRef> find_transposed(const Schedule& schedule, const BlockRef& block,
                                        const std::vector<LoopRef>& loops, const LoopRef& inner) {
   if (extent_of(schedule, inner) < fewest_rows) return std::nullopt;
   for (const Access& read : analyse(schedule.node(block)).reads) {
-    const auto stride = loop_stride(schedule, block, read, inner);
-    if (!stride || *stride < fewest_rows) continue;
+    const Expr step = loop_step(schedule, block, read, inner);
+    if (!step.is_defined() || as_int(step).value_or(fewest_rows) < fewest_rows) continue;  // of an open axis: large
     for (const LoopRef& loop : loops) {
       if (!(loop == inner) && extent_of(schedule, loop) > 1 && loop_stride(schedule, block, read, loop) == 1)
         return loop;
@@ -191,7 +216,11 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   const auto block_size = as_int(analysis.write.buffer->shape.back()).value_or(0);
   for (const Var& v : analysis.spatial()) {
     const int64_t extent = analysis.extent(v);
-    if (extent <= 1 || is_linear(analysis.write, v, extent)) continue;
+    if (extent <= 1) continue;
+    if (is_linear(analysis.write, v, extent) || has_open_stride(schedule, block, v)) {
+      split_read_blocks(schedule, block, v);
+      continue;
+    }
     for (const int64_t granule : {block_size, int64_t{lanes}, int64_t{16}, int64_t{8}, int64_t{4}, int64_t{32}}) {
       if (granule < 2 || !is_linear(analysis.write, v, granule)) continue;
       const auto loops = loops_of(schedule, block, v);

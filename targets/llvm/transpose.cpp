@@ -19,7 +19,7 @@ namespace tw {
 namespace {
 
 constexpr int fewest_rows = 4;
-constexpr int64_t least_stride = 4;  // below, whole vectors cover what a column needs
+constexpr int64_t least_stride = 4;  // below, whole vectors cover what a column needs; one that is open counts as large
 constexpr size_t most_vectors_of_a_line = 8;
 constexpr int group_bytes = 16;  // within which machines interleave two vectors
 
@@ -32,8 +32,7 @@ std::vector<const Load*> strided_loads(const Expr& value) {
       [&](const Load& l) {
         if (l.buffer->scope == Scope::register_ || l.indices.size() != 1 || l.buffer->dtype.is_bool()) return;
         const auto* r = l.indices[0].as<Ramp>();
-        const auto stride = r ? as_int(r->stride) : std::nullopt;
-        if (!stride || *stride < least_stride || r->dtype.lanes < fewest_rows) return;
+        if (!r || as_int(r->stride).value_or(least_stride) < least_stride || r->dtype.lanes < fewest_rows) return;
         if (std::find(loads.begin(), loads.end(), &l) == loads.end()) loads.push_back(&l);
       },
       [&](const Let&) { has_let = true; });
@@ -150,9 +149,11 @@ size_t KernelCodegen::load_columns(const std::vector<Stmt>& statements, size_t f
   const auto are_columns_beside = [&](size_t i, size_t j, int64_t distance) {
     const std::vector<const Load*> a = loads_at(i), b = loads_at(j);
     bool are = !a.empty() && a.size() == b.size();
-    // A stride ends before the next row begins, so that no row has a column twice.
-    for (size_t m = 0; are && m < a.size(); ++m)
-      are = distance < *as_int(a[m]->indices[0].as<Ramp>()->stride) && is_column_beside(*a[m], *b[m], distance);
+    // A row ends before the next one begins, as far as is known, so that none has a column twice.
+    for (size_t m = 0; are && m < a.size(); ++m) {
+      const auto stride = as_int(a[m]->indices[0].as<Ramp>()->stride);
+      are = (!stride || distance < *stride) && is_column_beside(*a[m], *b[m], distance);
+    }
     return are;
   };
   if (loads_at(first).empty()) return 0;
@@ -199,7 +200,6 @@ size_t KernelCodegen::load_columns(const std::vector<Stmt>& statements, size_t f
 // What `first` reads, and the `count - 1` columns beside it; nothing where its mask is not a constant.
 std::vector<llvm::Value*> KernelCodegen::load_transposed(const Load& first, size_t count) {
   const Ramp& index = *first.indices[0].as<Ramp>();
-  const int64_t stride = *as_int(index.stride);
   const int lanes = first.dtype.lanes;
   llvm::Value* predicate = first.predicate.is_defined() ? splat(emit(first.predicate), lanes) : nullptr;
   const auto* mask = predicate ? llvm::dyn_cast<llvm::Constant>(predicate) : nullptr;
@@ -214,7 +214,7 @@ std::vector<llvm::Value*> KernelCodegen::load_transposed(const Load& first, size
     if (r >= lanes) {
       row = llvm::PoisonValue::get(type);
     } else if (!is_read || is_read->isAllOnesValue()) {
-      row = make_load(type, address(first.buffer, index.base + Expr(r * stride)), first.buffer);
+      row = make_load(type, address(first.buffer, index.base + Expr(r) * index.stride), first.buffer);
     }
     if (width != static_cast<int>(count)) row = resized(row, width);
     rows.push_back(row);

@@ -36,7 +36,7 @@
 namespace tw {
 namespace {
 
-constexpr int64_t most_copied_stores = 2048;  // stores, as vectors and unrolled, in all copies of one body
+constexpr int64_t most_copied_stores = 4096;  // stores, as vectors and unrolled, in all copies of one body
 constexpr int most_guards_of_a_body = 2;
 constexpr int64_t most_open_rows = 32;  // of a tile that gets a copy for each number of rows
 
