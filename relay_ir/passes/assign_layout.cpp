@@ -126,7 +126,8 @@ class LayoutAssignment {
            (row ? analysis::share_of_lanes(*row, lanes) : 1);
   }
 
-  // Every output element comes from input elements of its own channel, or of whole blocks, and of its own image.
+  // Every output element comes from input elements of its own channel, or of whole blocks, and of its own image: of the
+  // same place, or of one that data says.
   bool keeps_channels(const Node& node) {
     if (node.op->kind != OpKind::elementwise && node.op->kind != OpKind::injective &&
         node.op->kind != OpKind::reduction) {
@@ -141,12 +142,15 @@ class LayoutAssignment {
       const bool has_axes = shape(id).size() == out.size() && stays_in_image(uses[i][0]);
       if (!has_axes || !(uses[i][1].is_same(1) || takes_blocks(node, id, uses[i][1]))) return false;
       for (size_t d = 2; d < out.size(); ++d)
-        if (uses[i][d].kind != AxisUse::Kind::fixed && uses[i][d].axis != static_cast<int>(d)) return false;
+        if (!is_free(uses[i][d]) && uses[i][d].axis != static_cast<int>(d)) return false;
     }
     return true;
   }
 
   static bool is_joined(const AxisUse& use) { return use.kind == AxisUse::Kind::runs; }
+  static bool is_free(const AxisUse& use) {
+    return use.kind == AxisUse::Kind::fixed || use.kind == AxisUse::Kind::unknown;
+  }
   static bool stays_in_image(const AxisUse& use) {
     return use.kind == AxisUse::Kind::fixed || use.is_same(0) || (is_joined(use) && use.axis == 0);
   }

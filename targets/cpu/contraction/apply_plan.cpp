@@ -279,12 +279,13 @@ std::optional<Var> Plan::axis_around() const {
 
 std::vector<int64_t> Plan::usual_rows() const {
   if (!has_rows() || !analysis.is_open(rows.back())) return {};
-  // Where rows are few, tiles should be even: sides of maps for images of 224 are so for 256, 320 and 512 as well.  One
-  // row is that of a usual batch, which says nothing of others.
+  // Where rows are few, tiles should be even: sides of maps for images of 224, which count twice, are so for 256, 320
+  // and 512 as well.  One row is that of a usual batch, which says nothing of others.
   constexpr int64_t few_rows = 64, of_text = 128;
   const int64_t typical = analysis.typical_extent(rows.back());
   if (typical > 1 && typical < few_rows)
-    return {typical, divide_up(typical * 256, 224), divide_up(typical * 320, 224), divide_up(typical * 512, 224)};
+    return {typical, typical, divide_up(typical * 256, 224), divide_up(typical * 320, 224),
+            divide_up(typical * 512, 224)};
   const int64_t usual = typical > 1 ? typical : of_text;
   return {usual / 16, usual / 4, usual, 4 * usual};
 }

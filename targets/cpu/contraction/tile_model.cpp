@@ -64,7 +64,8 @@ double conflict_cycles(const RegisterTile& tile, int64_t row_stride, const Targe
 double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Sweep& sweep,
                        const Target& target) {
   constexpr double fewest_cycles_a_line = 3;
-  const double vector_bytes = target.vector_bits / 8.0, step = step_cycles(tile.rows, tile.vectors, target);
+  const double vector_bytes = target.vector_bits / 8.0;
+  const double step = step_cycles(static_cast<int>(std::min<int64_t>(tile.rows, m)), tile.vectors, target);
   const int64_t panels = (n_vectors + tile.vectors - 1) / tile.vectors, tiles = (m + tile.rows - 1) / tile.rows;
   double cycles = conflict_cycles(tile, sweep.row_stride, target);  // of a tile and step
   // The panel is one stream, which prefetching hides the better the less of the cache's rate it takes.
