@@ -4,6 +4,7 @@
 #include <random>
 
 #include "schedule/schedule.h"
+#include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
 
 namespace tw::test {
@@ -405,15 +406,15 @@ std::vector<SampleFunc> sample_funcs() {
   };
 }
 
-std::vector<NDArray> random_buffers(const Func& f, uint64_t seed) {
+std::vector<NDArray> random_buffers(const Func& f, uint64_t seed, const std::map<std::string, int64_t>& parameters) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> floats(-1, 1);
   std::uniform_int_distribution<int64_t> integers(-4, 4);
   std::vector<NDArray> result;
   for (const Buffer& buffer : f.buffers) {
-    const auto shape = const_shape(buffer);
-    check(shape.has_value(), "random_buffers: static shapes");
-    NDArray array(buffer->dtype, *shape);
+    Shape shape;
+    for (const Expr& extent : buffer->shape) shape.push_back(evaluate(extent, parameters).get_int(0));
+    NDArray array(buffer->dtype, shape);
     std::memset(array.data(), 0, array.byte_size());
     for (int64_t i = 0; !f.is_output(buffer) && i < array.size(); ++i) {
       if (buffer->dtype.is_float())

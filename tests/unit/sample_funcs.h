@@ -1,6 +1,7 @@
 // Small Funcs of every kind that schedules meet, for tests that compare a scheduled or lowered form with the original.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -59,8 +60,9 @@ Func gelu(int64_t rows, int64_t columns);
 // All of them, small enough for the oracle, with extents that do not divide.
 std::vector<SampleFunc> sample_funcs();
 
-// Random arrays for the buffers of f (static shapes), seeded; outputs are zero.
-std::vector<NDArray> random_buffers(const Func& f, uint64_t seed);
+// Random arrays for the buffers of f at these values of its parameters, seeded; outputs are zero.
+std::vector<NDArray> random_buffers(const Func& f, uint64_t seed,
+                                    const std::map<std::string, int64_t>& parameters = {});
 // Largest |a - b| / max(1, |b|) over all elements.
 double largest_difference(const NDArray& a, const NDArray& b);
 

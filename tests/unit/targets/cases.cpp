@@ -14,13 +14,15 @@
 namespace tw::test {
 namespace {
 
-KernelCase make_case(const std::string& name, const Func& func, uint64_t seed, double tolerance) {
-  KernelCase result{name, func, {}, {}, tolerance};
-  std::vector<NDArray> buffers = random_buffers(func, seed);
+KernelCase make_case(const std::string& name, const Func& func, uint64_t seed, double tolerance,
+                     const std::map<std::string, int64_t>& parameters = {}) {
+  KernelCase result{name, func, {}, {}, tolerance, parameters};
+  std::vector<NDArray> buffers = random_buffers(func, seed, parameters);
   const size_t inputs = buffers.size() - static_cast<size_t>(func.output_count);
   result.inputs.assign(buffers.begin(), buffers.begin() + static_cast<std::ptrdiff_t>(inputs));
   InterpretOptions options;
   options.check_races = false;  // the tests of schedules look for them
+  options.parameters = parameters;
   interpret(func, buffers, options);
   result.expected.assign(buffers.begin() + static_cast<std::ptrdiff_t>(inputs), buffers.end());
   return result;
@@ -283,9 +285,10 @@ std::vector<KernelCase> stride_cases(const Target& target) {
 
 std::vector<KernelCase> transposition_cases(const Target& target) {
   std::vector<KernelCase> cases;
-  const auto add = [&](const std::string& name, const Func& f) {
+  const auto add = [&](const std::string& name, const Func& f, const std::map<std::string, int64_t>& sizes = {}) {
     Schedule schedule = target.default_schedule(f, target);
-    cases.push_back(make_case(name, schedule.func(), 17, tolerance_of(f.buffers.back()->dtype)));
+    cases.push_back(make_case(name, schedule.func(), 17, tolerance_of(f.buffers.back()->dtype), sizes));
+    if (!sizes.empty()) return;
     Target without_caches = target;
     without_caches.l2.bytes = without_caches.l3.bytes = 0;
     schedule = target.default_schedule(f, without_caches);
@@ -320,13 +323,20 @@ std::vector<KernelCase> transposition_cases(const Target& target) {
                         return last({s[0], s[2], s[3], s[1]});
                       })}));
     for (const bool is_result : {false, true}) {
-      if (channels % 4 != 0) continue;
-      Schedule schedule(
-          te::make_func("f", {first}, {te::compute("C", first.shape(), {first}, [&](const te::Indices& s) {
-                          return max(first(s), const_of(f32, 0));
-                        })}));
-      schedule.transform_layout(is_result ? "C" : "A", parse_index_map("(n, c, h, w) -> (n, c // 16, h, w, c % 16)"));
-      add(std::string(is_result ? "to_blocks_" : "from_blocks_") + name, schedule.func());
+      if (is_result && channels % 16 != 0) continue;  // nobody writes what fills a block
+      // Of sizes that are known, and of an open height and width.
+      for (const bool is_open : {false, true}) {
+        const Var h("height"), w("width");
+        const auto image =
+            te::placeholder("A", {2, channels, is_open ? Expr(h) : Expr(height), is_open ? Expr(w) : Expr(width)});
+        const auto result = te::compute("C", image.shape(), {image},
+                                        [&](const te::Indices& s) { return max(image(s), const_of(f32, 0)); });
+        Schedule schedule(te::make_func("f", {image}, {result}, is_open ? std::vector{h, w} : std::vector<Var>()));
+        schedule.transform_layout(is_result ? "C" : "A", parse_index_map("(n, c, h, w) -> (n, c // 16, h, w, c % 16)"));
+        const std::string kind = std::string(is_open ? "open_" : "") + (is_result ? "to_blocks_" : "from_blocks_");
+        const std::map<std::string, int64_t> sizes{{"height", height}, {"width", width}};
+        add(kind + name, schedule.func(), is_open ? sizes : std::map<std::string, int64_t>());
+      }
     }
   }
   return cases;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "schedule/layout.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
@@ -87,6 +88,26 @@ TEST(DefaultSchedule, LeavesOutPaddingOfDilatedWindows) {
     }
     EXPECT_EQ(skipping_loops(conv2d(16, 32, 14, 3, 1, 1), target), 0);
     EXPECT_EQ(skipping_loops(conv2d(16, 32, 28, 3, 1, 2, 2), target), 0);
+  }
+}
+
+// What is read in blocks of channels and written row by row: a tile of vectors along a row, for each channel of a
+// block.
+TEST(DefaultSchedule, BlocksOfChannelsAreTransposedIntoRows) {
+  const auto image = te::placeholder("A", {1, 24, 9, 20});
+  Schedule blocked(te::make_func("f", {image}, {te::compute("C", image.shape(), {image}, [&](const te::Indices& s) {
+                                   return max(image(s), const_of(f32, 0));
+                                 })}));
+  blocked.transform_layout("A", parse_index_map("(n, c, h, w) -> (n, c // 8, h, w, c % 8)"));
+  for (const Target& target : cores()) {
+    int64_t channels = 0;  // of the loop around the vectors
+    visit(cpu::default_schedule(blocked.func(), target).func().body, [&](const For& loop) {
+      const auto* inner = loop.body.as<For>();
+      if (inner && inner->loop_kind == LoopKind::vectorized && loop.loop_kind == LoopKind::unrolled)
+        channels = as_int(loop.extent).value_or(0);
+    });
+    EXPECT_GE(channels, 4) << target.name;
+    expect_same_meaning(blocked.func(), target);
   }
 }
 

@@ -79,6 +79,31 @@ TEST(OpenSizes, MapsArePaddedInStrips) {
   }
 }
 
+AskedDecision asked(const Func& func, const char* name, const Target& target) {
+  const Schedule schedule = cpu::default_schedule(func, target);
+  const auto found = std::ranges::find(schedule.asked(), name, &AskedDecision::name);
+  check(found != schedule.asked().end(), "the schedule asks for this decision");
+  return *found;
+}
+
+// Few rows, of a map that is open: one tile has all that are usual, and its registers are in use.
+TEST(OpenSizes, TilesSuitTheUsualNumberOfRows) {
+  Target target = core(512, 32);
+  target.l2.bytes = 1 << 20, target.l2.rate = 48, target.l3.rate = 12, target.load_ports = target.fma_ports = 2;
+  const auto tile_for = [&](int64_t usual_rows) {
+    const Var n = dimension("n", {1, 4096}, "", usual_rows);
+    const auto rows = te::placeholder("A", {n, 8640}), weights = te::placeholder("B", {8640, 256});
+    const auto sum = te::reduce(
+        "C", {n, 256}, {8640}, te::Combiner::sum, {rows, weights},
+        [&](const te::Indices& s, const te::Indices& r) { return rows({s[0], r[0]}) * weights({r[0], s[1]}); });
+    Func func = te::make_func("matmul", {rows, weights}, {sum}, {n});
+    mark_constant(func, "B");
+    return asked(func, "tile", target).value();
+  };
+  EXPECT_EQ(tile_for(14), (Choice{14, 2}));
+  EXPECT_GE(tile_for(1024)[0] * tile_for(1024)[1], 24);
+}
+
 // Neither the rows nor their weights stay in the second cache: a block of rows does, while panels pass.
 TEST(OpenSizes, ManyRowsAreBlocksWhileLargeWeightsPass) {
   Target target = core(512, 32);
@@ -95,16 +120,10 @@ TEST(OpenSizes, ManyRowsAreBlocksWhileLargeWeightsPass) {
     mark_constant(func, "B");
     return func;
   };
-  const auto asked = [&](const Func& func) {
-    const Schedule schedule = cpu::default_schedule(func, target);
-    const auto found = std::ranges::find(schedule.asked(), "block_tiles", &AskedDecision::name);
-    EXPECT_TRUE(found != schedule.asked().end());
-    return *found;
-  };
-  EXPECT_GT(asked(product(2048)).value()[0], 1);
-  EXPECT_EQ(asked(product(14)).value()[0], 1);
+  EXPECT_GT(asked(product(2048), "block_tiles", target).value()[0], 1);
+  EXPECT_EQ(asked(product(14), "block_tiles", target).value()[0], 1);
   const Func func = product(2048);
-  for (const Candidate& candidate : asked(func).candidates)
+  for (const Candidate& candidate : asked(func, "block_tiles", target).candidates)
     for (const int64_t size : {1, 30})
       expect_same_meaning_at(func, target, {{func.parameters[0], size}}, {{"block_tiles", candidate.value}});
 }
