@@ -35,20 +35,18 @@ struct Repetition {
   // […, shared heads, 1, keys, size] → […, shared heads, repetitions, keys, size] → […, heads, keys, size]
   bool fits(const Site& s) const {
     if (!s.has(shared)) return true;
-    const auto from = static_shape(s.type(shared)), wide = static_shape(s.type(expanded)),
-               flat = static_shape(s.type(repeated));
-    if (!from || !wide || !flat || from->size() != wide->size() || flat->size() + 1 != wide->size()) return false;
-    const size_t axis = wide->size() - 3;
-    if (wide->size() < 4) return false;
-    Shape expected = *wide, joined = *wide;
-    expected[axis] = 1;
-    joined[axis - 1] *= joined[axis];
-    joined.erase(joined.begin() + axis);
-    return *from == expected && *flat == joined;
+    const std::vector<Expr>&from = s.type(shared).shape, &wide = s.type(expanded).shape;
+    if (wide.size() < 4) return false;
+    const auto axis = wide.end() - 3;
+    std::vector<Expr> narrow = wide, joined = wide;
+    narrow[wide.size() - 3] = 1;
+    joined[wide.size() - 4] = axis[-1] * axis[0];
+    joined.erase(joined.end() - 3);
+    return is_same_shape(from, narrow) && is_same_shape(s.type(repeated).shape, joined);
   }
   ValueId emit(Site& s) const {
     if (!s.has(shared)) return s[plain];
-    Shape shape = *static_shape(s.type(shared));
+    std::vector<Expr> shape = s.type(shared).shape;
     shape.erase(shape.end() - 3);
     return s.add("reshape", {s[shared]}, attributes_of({{"shape", shape}}));
   }
@@ -115,9 +113,8 @@ std::vector<Recognition> attention_recognitions() {
       }
     }
     if (s.has(k.shared) != s.has(v.shared)) return no_value;
-    if (s.has(k.shared) && as_int(s.type(k.shared).shape[rank - 3]) != as_int(s.type(v.shared).shape[rank - 3])) {
+    if (s.has(k.shared) && !is_known_equal(s.type(k.shared).shape[rank - 3], s.type(v.shared).shape[rank - 3]))
       return no_value;
-    }
     const bool has_mask = s.has(mask) || s.has(condition);
     if (s.has(mask) && !(s.type(mask).rank() <= rank && s.type(mask).dtype.is_float())) return no_value;
     if (s.has(condition) && s.type(condition).rank() > rank) return no_value;

@@ -6,12 +6,14 @@
 //   x / c, 1/c exact              ⇒  x * (1/c)
 //   cast(x) to its own type       ⇒  x
 //   reshape(reshape(x)), transpose(transpose(x)) ⇒ one of them, or x
+//   reshape(transpose(reshape(x))) that merges and splits what the transpose leaves first ⇒ transpose(reshape(x))
 //   transpose that moves only dimensions of extent 1 ⇒ reshape
 //   broadcast_to, slice, pad that change nothing ⇒ x
 //   conv(pad(x, 0))               ⇒  conv with pads
 //   conv whose window begins or ends in padding, wherever it is ⇒ conv with a smaller window
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
@@ -106,10 +108,31 @@ class Simplifier {
     const TensorType& wanted = copy_.from().values[node.outputs[0]].type;
     if (type(in[0]) == wanted) return in[0];
     const Node* inner = copy_.made_by(in[0], "reshape");
-    if (!inner) return no_value;
+    if (!inner) return split_before_transpose(node, in[0], wanted.shape);
     const ValueId source = inner->inputs[0];
     if (type(source) == wanted) return source;
     return add(node, "reshape", {source}, attributes_of({{"shape", wanted.shape}}));
+  }
+
+  // An axis that was merged, and that a transpose leaves first, is split before the transpose.
+  ValueId split_before_transpose(const Node& node, ValueId transposed, const std::vector<Expr>& wanted) {
+    const Node* transpose = copy_.made_by(transposed, "transpose");
+    const Node* merge = transpose ? copy_.made_by(transpose->inputs[0], "reshape") : nullptr;
+    if (!merge) return no_value;
+    const Ints& perm = transpose->attributes.get_ints("perm");
+    const std::vector<Expr>&merged = type(transpose->inputs[0]).shape, &shape = type(transposed).shape;
+    if (perm.empty() || perm[0] != 0 || wanted.size() <= shape.size()) return no_value;
+    const auto behind = wanted.end() - (static_cast<std::ptrdiff_t>(shape.size()) - 1);
+    if (!is_same_shape({behind, wanted.end()}, {shape.begin() + 1, shape.end()})) return no_value;
+    std::vector<Expr> split(wanted.begin(), behind);
+    const auto more = static_cast<int64_t>(split.size()) - 1;
+    split.insert(split.end(), merged.begin() + 1, merged.end());
+    Ints moved(static_cast<size_t>(more) + 1);
+    std::iota(moved.begin(), moved.end(), 0);
+    for (size_t i = 1; i < perm.size(); ++i) moved.push_back(more + (perm[i] < 0 ? perm[i] + std::ssize(perm) : perm[i]));
+    ValueId x = merge->inputs[0];
+    if (!is_same_shape(type(x).shape, split)) x = add(node, "reshape", {x}, attributes_of({{"shape", split}}));
+    return add(node, "transpose", {x}, attributes_of({{"perm", moved}}));
   }
 
   ValueId transpose(const Node& node, const std::vector<ValueId>& in) {

@@ -120,7 +120,8 @@ std::optional<Output> match_output(const Schedule& schedule, const BlockRef& sou
   Var heads, queries, columns;
   std::vector<Var> batch;
   for (const Var& v : analysis.spatial()) {
-    if (uses_var(read->indices[rank - 4], v)) {
+    // The head of k, and the query head of it: one of them is 0 where there is a single one.
+    if (uses_var(read->indices[rank - 4], v) || uses_var(read->indices[rank - 3], v)) {
       heads = v;
     } else if (read->indices[rank - 2].get() == v.get()) {
       queries = v;

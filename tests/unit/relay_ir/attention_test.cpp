@@ -45,6 +45,15 @@ const TextCase cases[] = {
        y = attention(q, k, v, m) {masked = -1e9, zero_if_masked = 1}
        return y
      })"},
+    {"all heads share one", R"(graph g (q: f32[2, 4, 5, 8], k: f32[2, 1, 19, 8], v: f32[2, 1, 19, 8]) {
+       o = attention(q, k, v)
+       y = transpose(o) {perm = [0, 2, 1, 3]}
+       return y
+     })"},
+    {"one query, all heads share one", R"(graph g (q: f32[4, 1, 32], k: f32[1, 21, 32], v: f32[1, 21, 32]) {
+       y = attention(q, k, v)
+       return y
+     })"},
     {"one query, shared heads", R"(graph g (q: f32[1, 6, 1, 32], k: f32[1, 2, 21, 32], v: f32[1, 2, 21, 32]) {
        y = attention(q, k, v)
        return y
