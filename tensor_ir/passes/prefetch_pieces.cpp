@@ -4,7 +4,9 @@
 //     for k in 0..64 attrs {prefetch_next = {B: 8192}} {    for k in 0..64 {
 //       … B[t // 4 * 2048 + k * 32] …                ⇒       prefetch(B[t // 4 * 2048 + … + k * 8], 2)
 //
-// While loops over tiles are whole: the last tile, which gets code of its own afterwards, asks for its part too.
+// While loops over tiles are whole: the last tile, which gets code of its own afterwards, asks for its part too; but not
+// where the number of tiles is open, 0..(n + 7) // 8, and it may be the only one: a piece that is used once comes as
+// fast as its neighbours do, without being asked for.
 #include <algorithm>
 #include <optional>
 
@@ -35,6 +37,7 @@ class Pieces {
   Stmt run(const Stmt& s) {
     return rewrite(s, [&](const For& loop) -> Stmt {
       const Position parts = parts_, steps = steps_;
+      const Expr is_whole = is_whole_;
       const size_t open = inner_.size();
       std::optional<int64_t> count;
       BufferBytes next;
@@ -53,19 +56,28 @@ class Pieces {
       if (count) {
         parts_.add(floor_mod(loop.var, Expr(*count)), *count);
         steps_ = {}, inner_.clear();
+        if (const Expr whole = is_whole_tile(loop); whole.is_defined())
+          is_whole_ = is_whole_.is_defined() ? is_whole_ && whole : whole;
       } else {
         steps_.add(loop.var, as_int(loop.extent).value_or(1));
         inner_.push_back(loop.var);
       }
       Stmt body = run(loop.body);
       for (const auto& [name, bytes] : next) body = ask_ahead(loop, name, bytes, body);
-      parts_ = parts, steps_ = steps;
+      parts_ = parts, steps_ = steps, is_whole_ = is_whole;
       inner_.resize(std::min(open, inner_.size()));
       return make_stmt<For>(loop.var, loop.extent, loop.loop_kind, body, loop.thread, others, loop.span);
     });
   }
 
  private:
+  // Of an open number of tiles, whether the iteration is surely no rest.
+  static Expr is_whole_tile(const For& loop) {
+    const auto* tiles = loop.extent.as<Binary>();
+    const auto size = tiles && tiles->op == BinaryOp::floor_div ? as_int(tiles->b) : std::nullopt;
+    return size ? simplify(loop.var * *size < tiles->a - 2 * (*size - 1)) : Expr();
+  }
+
   // `bytes`: of a piece of the buffer.
   Stmt ask_ahead(const For& loop, const std::string& name, int64_t bytes, const Stmt& body) const {
     Buffer buffer;
@@ -86,16 +98,18 @@ class Pieces {
     step = step > line_bytes ? divide_up(step, line_bytes) * line_bytes : divide_up(step, size) * size;
     const Expr at =
         substitute(first, start) + bytes / size + parts_.number * (part / size) + steps_.number * (step / size);
-    std::vector<Stmt> statements;
+    std::vector<Stmt> asked;
     for (int64_t line = 0; line < step; line += line_bytes) {
       const Expr address = simplify(at + line / size);
-      statements.push_back(make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(buffer, {address}), Expr(2)})));
+      asked.push_back(make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(buffer, {address}), Expr(2)})));
     }
-    statements.push_back(body);
-    return seq(std::move(statements));
+    Stmt all = seq(std::move(asked));
+    if (is_whole_.is_defined()) all = make_stmt<If>(is_whole_, all);
+    return seq({all, body});
   }
 
   Position parts_, steps_;
+  Expr is_whole_;           // that there is something to ask for, where it is open
   std::vector<Var> inner_;  // of the steps
 };
 

@@ -199,10 +199,11 @@ PanelUse fuse_tasks(Schedule& schedule, const Plan& c, const ContractionLoops& l
     use.outside = fuse_outside(schedule, tasks, loops.has_partial_tile, target);
   }
   const auto& [parallel, tile] = use.outside;
+  // Two at least: what a single tile asks for comes no sooner than by itself.
   if (is_open(schedule, tile) && !(tile == parallel)) {
     const std::vector<int64_t> usual = c.usual_rows();
     const int64_t fewest = usual.empty() ? most_rows : std::min(most_rows, usual.front());
-    use.extents.back() = divide_up(fewest, c.atom.m * c.tile.rows);
+    use.extents.back() = std::max<int64_t>(2, divide_up(fewest, c.atom.m * c.tile.rows));
   }
   return use;
 }
