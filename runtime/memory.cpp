@@ -4,9 +4,13 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "runtime/error.h"
+#ifdef __x86_64__
+#include <emmintrin.h>
+#endif
 
 namespace tw {
 namespace {
@@ -62,5 +66,27 @@ std::shared_ptr<void> allocate_storage(size_t bytes) {
 std::shared_ptr<void> allocate_lasting_storage(size_t bytes) {
   return allocate(bytes, lasting_mapped_from);
 }
+
+#ifdef __x86_64__
+void copy_past_caches(void* to, const void* from, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(to) % line_bytes != 0 || bytes % line_bytes != 0) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  auto* target = static_cast<__m128i*>(to);
+  const auto* source = static_cast<const __m128i*>(from);
+  for (size_t i = 0; i < bytes / sizeof(__m128i); ++i) _mm_stream_si128(target + i, _mm_loadu_si128(source + i));
+}
+
+void publish_copies() {
+  _mm_sfence();
+}
+#else
+void copy_past_caches(void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
+void publish_copies() {}
+#endif
 
 }  // namespace tw

@@ -26,4 +26,9 @@ std::shared_ptr<void> allocate_storage(size_t bytes);
 // virtual machine takes longer than to read a page.
 std::shared_ptr<void> allocate_lasting_storage(size_t bytes);
 
+// memcpy of what nobody reads soon.  Whole lines go past the caches, where the machine can do that: they are not read
+// before they are written.  Other threads see them after the copying one has called publish_copies().
+void copy_past_caches(void* to, const void* from, size_t bytes);
+void publish_copies();
+
 }  // namespace tw

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "runtime/memory.h"
 #include "schedule/edit.h"
 #include "tensor_ir/arith/region.h"
 #include "tensor_ir/match.h"
@@ -259,7 +260,7 @@ void LayoutCopy::copy_separable(const NDArray& array, NDArray& result, int64_t b
     }
     for (int64_t count = 0; c < stop; c += count) {
       count = std::min(run_ - c % run_, stop - c);
-      std::memcpy(to + along[c], from + c, static_cast<size_t>(count) * sizeof(Element));
+      copy_past_caches(to + along[c], from + c, static_cast<size_t>(count) * sizeof(Element));
     }
   };
   std::vector<int64_t> index = first;
@@ -286,8 +287,9 @@ void LayoutCopy::copy_separable(const NDArray& array, NDArray& result, int64_t b
       if (++index[i] < last[i]) break;
       index[i] = first[i];
     }
-    if (i == static_cast<size_t>(-1)) return;
+    if (i == static_cast<size_t>(-1)) break;
   }
+  publish_copies();
 }
 
 }  // namespace tw

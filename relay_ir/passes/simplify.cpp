@@ -129,7 +129,8 @@ class Simplifier {
     split.insert(split.end(), merged.begin() + 1, merged.end());
     Ints moved(static_cast<size_t>(more) + 1);
     std::iota(moved.begin(), moved.end(), 0);
-    for (size_t i = 1; i < perm.size(); ++i) moved.push_back(more + (perm[i] < 0 ? perm[i] + std::ssize(perm) : perm[i]));
+    for (size_t i = 1; i < perm.size(); ++i)
+      moved.push_back(more + (perm[i] < 0 ? perm[i] + std::ssize(perm) : perm[i]));
     ValueId x = merge->inputs[0];
     if (!is_same_shape(type(x).shape, split)) x = add(node, "reshape", {x}, attributes_of({{"shape", split}}));
     return add(node, "transpose", {x}, attributes_of({{"perm", moved}}));

@@ -4,9 +4,9 @@
 //     for k in 0..64 attrs {prefetch_next = {B: 8192}} {    for k in 0..64 {
 //       … B[t // 4 * 2048 + k * 32] …                ⇒       prefetch(B[t // 4 * 2048 + … + k * 8], 2)
 //
-// While loops over tiles are whole: the last tile, which gets code of its own afterwards, asks for its part too; but not
-// where the number of tiles is open, 0..(n + 7) // 8, and it may be the only one: a piece that is used once comes as
-// fast as its neighbours do, without being asked for.
+// While loops over tiles are whole: the last tile, which gets code of its own afterwards, asks for its part too; but
+// not where the number of tiles is open, 0..(n + 7) // 8, and it may be the only one: a piece that is used once comes
+// as fast as its neighbours do, without being asked for.
 #include <algorithm>
 #include <optional>
 

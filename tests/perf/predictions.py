@@ -2,7 +2,8 @@
 
     ./dev bench --predictions [--filter resnet50.*1x1] [--tiles 6]
 
-A row is a kernel with its default register tile, `predict` being what analysis expected (targets/cpu/contraction/tile_model.h).
+A row is a kernel with its default register tile, `predict` being what analysis expected
+(targets/cpu/contraction/tile_model.h).
 With --tiles, that many other tiles are measured, too, from the best predicted to the worst, and "ranks" is the rank
 correlation of prediction and measurement: what a search by the model alone would rely on.  Cycles are those of the
 core's clock while it multiplies, which follows from the measured peak.

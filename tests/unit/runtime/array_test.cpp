@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -34,6 +35,22 @@ TEST(Storage, LastingBlocksLieOnHugePages) {
 #endif
   EXPECT_TRUE(is_aligned(allocate_lasting_storage(1).get()));
   EXPECT_NE(allocate_lasting_storage(0), nullptr);
+}
+
+TEST(Storage, CopiesPastCachesAreCopies) {
+  std::array<unsigned char, 512> from;
+  std::iota(from.begin(), from.end(), static_cast<unsigned char>(1));
+  // Whole lines, lines from a source that lies anywhere, and what begins or ends within a line.
+  for (const auto& [at, source, bytes] :
+       {std::array<size_t, 3>{64, 0, 256}, {0, 3, 128}, {8, 0, 128}, {64, 1, 100}, {0, 0, 0}}) {
+    alignas(64) std::array<unsigned char, 512> to{};
+    copy_past_caches(to.data() + at, from.data() + source, bytes);
+    publish_copies();
+    EXPECT_EQ(std::memcmp(to.data() + at, from.data() + source, bytes), 0) << at << " " << bytes;
+    EXPECT_EQ(std::count(to.begin(), to.end(), 0),
+              std::ssize(to) - static_cast<ptrdiff_t>(bytes) +
+                  std::count(from.begin() + source, from.begin() + source + bytes, 0));
+  }
 }
 
 TEST(NDArray, MayLieInAFile) {
