@@ -37,13 +37,13 @@ std::optional<Shapes> shapes_of(const Graph& graph, const Node& node) {
                 shapes[2].back()};
 }
 
-// The largest divisor of `keys` from most / 2 to most that is a number of whole vectors; if there is none, as many keys
-// as leave the fewest places without one.
-int64_t even_part(int64_t keys, int64_t most, int64_t lanes) {
-  for (int64_t part = most; part >= most / 2; part -= lanes) {
+// The largest divisor of `keys` from longest / 2 to longest that is a number of whole vectors; if there is none, as
+// many keys as leave the fewest places without one.
+int64_t even_part(int64_t keys, int64_t longest, int64_t lanes) {
+  for (int64_t part = longest; part >= longest / 2; part -= lanes) {
     if (keys % part == 0) return part;
   }
-  const int64_t parts = (keys + most - 1) / most;
+  const int64_t parts = (keys + longest - 1) / longest;
   return (keys + parts * lanes - 1) / (parts * lanes) * lanes;
 }
 
@@ -62,11 +62,11 @@ Preference prefer(const Shapes& s, const Target& target) {
   const int64_t lanes = target.lanes(f32);
   if (s.queries > 1) {
     // In parts when k and v would leave the second cache between tiles of queries.
-    constexpr int64_t part = 256;
+    constexpr int64_t part = 256;  // whole vectors
     const bool is_large = s.keys * (s.size + s.columns) * 4 > target.l2.bytes / 2;
     // Places without a key cost more than parts save.
     const bool is_even = s.keys % even_part(s.keys, part, lanes) == 0;
-    return {analysis::even_rows(s.queries, target) > 0 && s.keys >= 2 * part ? part - part % lanes : 0,
+    return {analysis::even_rows(s.queries, target) > 0 && s.keys >= 2 * part ? part : 0,
             is_large && is_even && s.queries > 96};
   }
   // Scores are dot products along whole vectors.

@@ -16,6 +16,8 @@
 //   if (i*4 <= n - 4) { whole tile }
 //   else if (n - i*4 == 1) { tile of 1 row } else if (n - i*4 == 2) { … } else { tile of 3 rows }
 //
+// Where that tile is several register tiles and what lies around them, the copies are of each register tile.
+//
 // A loop that may have tiles beyond these rows ends before them:
 //
 //   for i in 0..24 { … }   ⇒   for i in 0..min(24, (n + 3) // 4) { … }
@@ -24,6 +26,7 @@
 // most two for one body, and none where the copies would be too much code: guards then stay as they are.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
@@ -36,7 +39,8 @@
 namespace tw {
 namespace {
 
-constexpr int64_t most_copied_stores = 4096;  // stores, as vectors and unrolled, in all copies of one body
+// Stores, as vectors and unrolled, in all copies of one body, those in copies of what is around it included.
+constexpr int64_t most_copied_stores = 4096;
 constexpr int most_guards_of_a_body = 2;
 constexpr int64_t most_open_rows = 32;  // of a tile that gets a copy for each number of rows
 
@@ -226,6 +230,15 @@ bool has_effect(const Stmt& s) {
   return found;
 }
 
+// Places in the code, one beside the other, that keep something in registers.
+int64_t count_register_tiles(const Stmt& s) {
+  const auto* allocation = s.as<Allocate>();
+  if (allocation && allocation->buffer->scope == Scope::register_) return 1;
+  int64_t count = 0;
+  for_each_child(s, [](const Expr&) {}, [&](const Stmt& child) { count += count_register_tiles(child); });
+  return count;
+}
+
 Stmt replace_guards(const Stmt& s, const std::vector<const ExprNode*>& guards, bool value) {
   return replace_guards(s, guards, [&](const Expr&) { return bool_imm(value); });
 }
@@ -350,23 +363,45 @@ class Partitioner {
       const Stmt tail = replace_expr(with_fresh_names(body), value->first, Expr(value->second));
       return make_stmt<If>(holds, main, choose(var, tail, known, seen, guards_left - 1));
     }
-    const auto tail_of = [&](const Stmt& tail) {
+    const auto tail_of = [&](const Stmt& tail, const Assumptions& known) {
       return choose(var, with_fresh_names(tail), known, seen, guards_left - 1);
     };
-    return make_stmt<If>(holds, main, open_tail(condition, body, known, tail_of));
+    return make_stmt<If>(holds, main, open_tails(condition, body, known, tail_of));
+  }
+
+  using TailOf = std::function<Stmt(const Stmt& tail, const Assumptions& known)>;
+
+  // Of several register tiles each has tails of its own: what lies around them is not copied for each number of rows.
+  Stmt open_tails(const TileCondition& condition, const Stmt& body, const Assumptions& outside, const TailOf& tail_of) {
+    if (!is_open(condition) || count_register_tiles(body) < 2) return open_tail(condition, body, outside, tail_of);
+    // Guards of this condition in the part, of the loop's variable where one is given.
+    const auto has_guard = [&](const Stmt& part, const Var* moved = nullptr) {
+      bool found = false;
+      for_each_guard(part, [&](const Expr& guard) {
+        const bool is_one = std::ranges::find(condition.guards, guard.get()) != condition.guards.end();
+        found |= is_one && (!moved || uses_var(guard, *moved));
+      });
+      return found;
+    };
+    const std::function<Stmt(const Stmt&, const Assumptions&)> apart = [&](const Stmt& part, const Assumptions& known) {
+      const auto* loop = part.as<For>();
+      if (!has_guard(part) || (loop && has_guard(part, &loop->var))) return (*this)(part, known);
+      if (count_register_tiles(part) < 2) return open_tail(condition, part, known, tail_of);
+      Assumptions within = known;
+      if (loop) within.bind_range(loop->var, loop->extent);
+      return map_children(
+          part, [](const Expr& e) { return e; }, [&](const Stmt& child) { return apart(child, within); });
+    };
+    return with_fresh_names(apart(body, outside));
   }
 
   // The tail of a tile whose number of rows is not known yet.  With `rest` the sum of the slack's terms, it is what
   // lies within 1 … most rows.
-  Stmt open_tail(const TileCondition& condition, const Stmt& body, const Assumptions& known,
-                 const std::function<Stmt(const Stmt&)>& tail_of) const {
+  Stmt open_tail(const TileCondition& condition, const Stmt& body, const Assumptions& known, const TailOf& tail_of) {
     const int64_t most = -condition.slack.constant - 1;
-    const bool is_open = std::any_of(condition.slack.terms.begin(), condition.slack.terms.end(), [&](const auto& term) {
-      return term.second == 1 && is_of_parameters(term.first);
-    });
-    if (!is_open || condition.has_lanes || most < 1 || most >= most_open_rows ||
-        (most + 1) * count_stores(body) > most_copied_stores) {
-      return tail_of(body);
+    if (!is_open(condition) || condition.has_lanes || most < 1 || most >= most_open_rows ||
+        copies_ * (most + 1) * count_stores(body) > most_copied_stores) {
+      return tail_of(body, known);
     }
     Linear rest = condition.slack;
     rest.constant = 0;
@@ -381,12 +416,19 @@ class Partitioner {
     };
     // With fewer rows than one there is no tile, but that has to be proven.
     const bool is_never_empty = can_prove(rows > 0, known);
-    Stmt cases = is_never_empty                    ? tail_of(with_rows(1))
-                 : condition.most_without_rows < 0 ? tail_of(replace_guards(body, condition.guards, false))
-                                                   : tail_of(body);
+    const int64_t outside = std::exchange(copies_, copies_ * (most + 1));
+    Stmt cases = is_never_empty                    ? tail_of(with_rows(1), known)
+                 : condition.most_without_rows < 0 ? tail_of(replace_guards(body, condition.guards, false), known)
+                                                   : tail_of(body, known);
     for (int64_t count = is_never_empty ? 2 : 1; count <= most; ++count)
-      cases = make_stmt<If>(equal(rows, count), tail_of(with_rows(count)), cases);
+      cases = make_stmt<If>(equal(rows, count), tail_of(with_rows(count), known), cases);
+    copies_ = outside;
     return cases;
+  }
+
+  bool is_open(const TileCondition& condition) const {
+    return std::ranges::any_of(condition.slack.terms,
+                               [&](const auto& term) { return term.second == 1 && is_of_parameters(term.first); });
   }
 
   bool is_of_parameters(const Expr& e) const {
@@ -478,6 +520,7 @@ class Partitioner {
   }
 
   const std::vector<Var>& parameters_;
+  int64_t copies_ = 1;  // of what is partitioned, for numbers of rows around it
 };
 
 }  // namespace
