@@ -20,7 +20,7 @@ Expr count(const Stmt& s, int64_t least, const F& own) {
   // Of two ways the first, a whole tile; the other one is its rest.
   if (const auto* branch = s.as<If>()) {
     const Expr whole = count(branch->then_body, least, own);
-    return is_const_int(whole, 0) ? count(branch->else_body, least, own) : whole;
+    return own(branch->condition) + (is_const_int(whole, 0) ? count(branch->else_body, least, own) : whole);
   }
   // The init is one in a reduction's many.
   if (const auto* block = s.as<Block>()) return count(block->body, least, own);

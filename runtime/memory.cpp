@@ -69,7 +69,7 @@ std::shared_ptr<void> allocate_lasting_storage(size_t bytes) {
 
 #ifdef __x86_64__
 void copy_past_caches(void* to, const void* from, size_t bytes) {
-  if (reinterpret_cast<uintptr_t>(to) % line_bytes != 0 || bytes % line_bytes != 0) {
+  if (!is_aligned(to, line_bytes) || bytes % line_bytes != 0) {
     std::memcpy(to, from, bytes);
     return;
   }

@@ -37,10 +37,10 @@ struct Repetition {
     if (!s.has(shared)) return true;
     const std::vector<Expr>&from = s.type(shared).shape, &wide = s.type(expanded).shape;
     if (wide.size() < 4) return false;
-    const auto axis = wide.end() - 3;
+    const size_t axis = wide.size() - 3;
     std::vector<Expr> narrow = wide, joined = wide;
-    narrow[wide.size() - 3] = 1;
-    joined[wide.size() - 4] = axis[-1] * axis[0];
+    narrow[axis] = 1;
+    joined[axis - 1] = joined[axis - 1] * joined[axis];
     joined.erase(joined.end() - 3);
     return is_same_shape(from, narrow) && is_same_shape(s.type(repeated).shape, joined);
   }

@@ -71,7 +71,7 @@ class Pieces {
   }
 
  private:
-  // Of an open number of tiles, whether the iteration is surely no rest.
+  // Of an open number of tiles, (n + 7) // 8: whether this one is surely no rest, t * 8 < n - 7.
   static Expr is_whole_tile(const For& loop) {
     const auto* tiles = loop.extent.as<Binary>();
     const auto size = tiles && tiles->op == BinaryOp::floor_div ? as_int(tiles->b) : std::nullopt;
