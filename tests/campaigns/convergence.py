@@ -236,7 +236,7 @@ def draw(results: dict[str, tuple[Curve, Curve]], path: Path) -> None:
     figure.write_html(path, include_plotlyjs=True)
 
 
-def campaign(trials: int, threads: int, models: Path | None, output: Path | None, most: int = 6) -> dict[str, float]:
+def campaign(trials: int, threads: int, models: Path | None, output: Path | None, most: int = 8) -> dict[str, float]:
     results: dict[str, tuple[Curve, Curve]] = {}
     shares: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -277,7 +277,7 @@ if __name__ == "__main__":
     parser.add_argument("--trials", type=int, default=2000, help="of random points and evolution, each kernel")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--models", type=Path, help="a folder of networks, instead of the layers made here")
-    parser.add_argument("--kernels", type=int, default=6, help="at most")
+    parser.add_argument("--kernels", type=int, default=8, help="at most")
     parser.add_argument("-o", "--output", type=Path, default=Path("convergence.html"))
     arguments = parser.parse_args()
     campaign(arguments.trials, arguments.threads, arguments.models, arguments.output, arguments.kernels)
