@@ -6,8 +6,28 @@ namespace py = pybind11;
 
 namespace {
 
+// Types that numpy has from the package ml_dtypes, by their names there.
+constexpr std::pair<DType, const char*> ml_dtypes_names[] = {{bf16, "bfloat16"},
+                                                             {i4, "int4"},
+                                                             {u4, "uint4"},
+                                                             {i2, "int2"},
+                                                             {u2, "uint2"},
+                                                             {f8e4m3fn, "float8_e4m3fn"},
+                                                             {f8e5m2, "float8_e5m2"},
+                                                             {f8e4m3fnuz, "float8_e4m3fnuz"},
+                                                             {f8e8m0, "float8_e8m0fnu"},
+                                                             {f8e5m2fnuz, "float8_e5m2fnuz"},
+                                                             {f4e2m1, "float4_e2m1fn"}};
+
 // By numpy's kind and width: the same on every platform, where names and characters of types are not.
 std::optional<DType> dtype_of(const py::dtype& dtype) {
+  const bool is_of_numpy = dtype.kind() != 'V' && (dtype.kind() != 'f' || dtype.itemsize() > 1);
+  if (!is_of_numpy) {
+    const auto name = dtype.attr("name").cast<std::string>();
+    for (const auto& [known, text] : ml_dtypes_names)
+      if (name == text) return known;
+    return std::nullopt;
+  }
   const int bits = static_cast<int>(dtype.itemsize()) * 8;
   if (dtype.byteorder() == '>') return std::nullopt;
   switch (dtype.kind()) {
@@ -20,9 +40,6 @@ std::optional<DType> dtype_of(const py::dtype& dtype) {
     case 'f':
       if (bits > 64) return std::nullopt;
       return DType{DTypeKind::floating, static_cast<uint8_t>(bits)};
-    case 'V':
-      if (dtype.attr("name").cast<std::string>() == "bfloat16") return bf16;
-      return std::nullopt;
     default:
       return std::nullopt;
   }
@@ -31,11 +48,13 @@ std::optional<DType> dtype_of(const py::dtype& dtype) {
 }  // namespace
 
 py::dtype numpy_dtype(DType dtype) {
-  if (dtype == bf16) {
+  for (const auto& [known, name] : ml_dtypes_names) {
+    if (known != dtype) continue;
     try {
-      return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
+      return py::dtype::from_args(py::module_::import("ml_dtypes").attr(name));
     } catch (py::error_already_set&) {
-      throw Error(ErrorCode::unsupported, "numpy has no bf16 of its own\nhelp: pip install ml_dtypes");
+      throw Error(ErrorCode::unsupported,
+                  "numpy has no " + to_string(dtype) + " of its own\nhelp: pip install ml_dtypes");
     }
   }
   if (dtype == boolean) return py::dtype::of<bool>();

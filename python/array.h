@@ -10,7 +10,7 @@ namespace tw::python {
 // Views `array`, which must be C-contiguous and outlive the result.  Error(input) naming `name` for other dtypes.
 NDArray view_of(const pybind11::array& array, const std::string& name);
 std::vector<NDArray> views_of(const std::vector<pybind11::array>& arrays, const std::string& kind = "input");
-// Shares the storage of `array`.  bf16 arrives as ml_dtypes.bfloat16.
+// Shares the storage of `array`.  bf16 and narrow types are those of the package ml_dtypes.
 pybind11::array to_numpy(const NDArray& array);
 pybind11::dtype numpy_dtype(DType dtype);
 

@@ -177,6 +177,11 @@ void bind_executable(py::module_& module) {
           },
           py::arg("inputs") = std::vector<Shape>())
       .def("save", [](const Executable& e, const std::string& path) { e.save(path); }, unlocked);
+  module.def("numpy_dtype", [](const std::string& name) {
+    const auto dtype = parse_element_type(name);
+    if (!dtype) throw Error(ErrorCode::input, "there is no element type " + name);
+    return numpy_dtype(*dtype);
+  });
   module.def("load_executable", [](const std::string& path) { return Executable::load(path); }, unlocked);
   module.def("inspect_artifact", [](const std::string& path) {
     const Artifact artifact = Artifact::open(path);

@@ -94,7 +94,7 @@ Expr flops_of(const Graph& graph, const Node& node) {
   std::vector<te::Tensor> inputs, placeholders;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     inputs.push_back(call.has_input(i)
-                         ? te::placeholder("x" + std::to_string(i), call.inputs[i].shape, call.inputs[i].dtype)
+                         ? te::placeholder("x" + std::to_string(i), call.inputs[i].shape, call.inputs[i].dtype.stored())
                          : te::Tensor());
     if (call.has_input(i)) placeholders.push_back(inputs.back());
   }

@@ -175,7 +175,7 @@ std::optional<FoldedDims> fold_dims(const OpDef& op, const NodeAttributes& given
   ElementFold fold;
   std::vector<te::Tensor> placeholders;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    placeholders.push_back(te::placeholder("x" + std::to_string(i), types[i].shape, types[i].dtype));
+    placeholders.push_back(te::placeholder("x" + std::to_string(i), types[i].shape, types[i].dtype.stored()));
     std::vector<Expr> elements;
     for (const Expr& element : inputs[i]) elements.push_back(cast(types[i].dtype, element));
     fold.set(placeholders.back(), std::move(elements));

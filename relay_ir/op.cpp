@@ -178,6 +178,9 @@ std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorTyp
                  "attribute `" + def.name + "` is " + kind_name(def.default_value) + ", not " + kind_name(given));
     attributes.set(def.name, *converted);
   }
+  for (int i = 0; i < count && !op.takes_narrow && regions.empty(); ++i)
+    call.require(!present[i] || !inputs[i].dtype.is_narrow(),
+                 "narrow types are stored, moved and converted; nothing is computed in " + to_string(inputs[i].dtype));
   std::vector<TensorType> outputs = op.infer(call);
   for (TensorType& type : outputs) {
     for (Expr& dim : type.shape) {
@@ -277,14 +280,14 @@ std::vector<NDArray> evaluate_op(const OpDef& op, const NodeAttributes& given, c
   for (size_t i = 0; i < inputs.size(); ++i) {
     te::Tensor tensor;
     if (present[i]) {
-      tensor = te::placeholder("x" + std::to_string(i), types[i].shape, types[i].dtype);
+      tensor = te::placeholder("x" + std::to_string(i), types[i].shape, types[i].dtype.stored());
       placeholders.push_back(tensor);
-      buffers.push_back(inputs[i]);
+      buffers.push_back(inputs[i].stored());
     }
     arguments.push_back(tensor);
   }
   const Func func = te::make_func(op.name, placeholders, op.compute(call, arguments));
-  buffers.insert(buffers.end(), outputs.begin(), outputs.end());
+  for (const NDArray& output : outputs) buffers.push_back(output.stored());
   interpret(func, buffers);
   return outputs;
 }

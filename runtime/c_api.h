@@ -21,7 +21,9 @@ typedef struct tw_executable tw_executable;
  * size comes with each run, or of an output is computed by it, and `bytes` is 0. */
 typedef struct tw_tensor {
   const char* name;
-  const char* dtype; /* "f32" "f64" "f16" "bf16" "i8" "i16" "i32" "i64" "u8" "u16" "u32" "u64" "bool" */
+  const char* dtype; /* "f32" "f64" "f16" "bf16" "i8" "i16" "i32" "i64" "u8" "u16" "u32" "u64" "bool";
+                        a byte an element: "i4" "u4" "i2" "u2" "f8e4m3fn" "f8e4m3fnuz" "f8e5m2" "f8e5m2fnuz" "f8e8m0"
+                        "f4e2m1" */
   int32_t rank;
   const int64_t* shape; /* rank extents */
   size_t bytes;

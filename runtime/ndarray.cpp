@@ -33,20 +33,20 @@ T saturate(double value) {
   return static_cast<T>(value);
 }
 
-// Calls `use` with a null pointer of the element's C++ type; the two 16-bit floats are handled by the callers.
+// Calls `use` with a null pointer of the element's C++ type; floats of 16 bits and fewer are handled by the callers.
 template <class Use>
 auto with_type(DType dtype, Use&& use) {
   switch (dtype.kind) {
     case DTypeKind::boolean:
       return use(static_cast<uint8_t*>(nullptr));
     case DTypeKind::signed_integer:
-      if (dtype.bits == 8) return use(static_cast<int8_t*>(nullptr));
+      if (dtype.bits <= 8) return use(static_cast<int8_t*>(nullptr));
       if (dtype.bits == 16) return use(static_cast<int16_t*>(nullptr));
       if (dtype.bits == 32) return use(static_cast<int32_t*>(nullptr));
       if (dtype.bits == 64) return use(static_cast<int64_t*>(nullptr));
       break;
     case DTypeKind::unsigned_integer:
-      if (dtype.bits == 8) return use(static_cast<uint8_t*>(nullptr));
+      if (dtype.bits <= 8) return use(static_cast<uint8_t*>(nullptr));
       if (dtype.bits == 16) return use(static_cast<uint16_t*>(nullptr));
       if (dtype.bits == 32) return use(static_cast<uint32_t*>(nullptr));
       if (dtype.bits == 64) return use(static_cast<uint64_t*>(nullptr));
@@ -55,7 +55,7 @@ auto with_type(DType dtype, Use&& use) {
       if (dtype.bits == 32) return use(static_cast<float*>(nullptr));
       if (dtype.bits == 64) return use(static_cast<double*>(nullptr));
       break;
-    case DTypeKind::brain_floating:
+    default:
       break;
   }
   internal_error("no array elements of type " + to_string(dtype));
@@ -63,6 +63,14 @@ auto with_type(DType dtype, Use&& use) {
 
 bool is_half(DType dtype) {
   return dtype == f16 || dtype == bf16;
+}
+
+// Of a narrow integer the low bits of its byte.
+int64_t narrowed(DType dtype, int64_t value) {
+  if (!dtype.is_narrow()) return value;
+  const int unused = 64 - dtype.bits;
+  const uint64_t high = static_cast<uint64_t>(value) << unused;
+  return dtype.is_signed_integer() ? static_cast<int64_t>(high) >> unused : static_cast<int64_t>(high >> unused);
 }
 
 }  // namespace
@@ -107,13 +115,16 @@ double NDArray::get_float(int64_t index) const {
     uint16_t bits = as<uint16_t>()[index];
     return dtype_ == f16 ? f16_to_float(bits) : bf16_to_float(bits);
   }
+  if (dtype_.is_minifloat()) return minifloat_to_float(dtype_, as<uint8_t>()[index]);
+  if (dtype_.is_narrow()) return static_cast<double>(get_int(index));
   return with_type(dtype_, [&]<class T>(T*) -> double { return static_cast<double>(as<T>()[index]); });
 }
 
 int64_t NDArray::get_int(int64_t index) const {
   check(index >= 0 && index < size(), "NDArray: index in range");
-  if (dtype_.is_float()) return saturate<int64_t>(get_float(index));
-  return with_type(dtype_, [&]<class T>(T*) -> int64_t { return static_cast<int64_t>(as<T>()[index]); });
+  if (dtype_.is_float() || dtype_.is_minifloat()) return saturate<int64_t>(get_float(index));
+  return narrowed(dtype_,
+                  with_type(dtype_, [&]<class T>(T*) -> int64_t { return static_cast<int64_t>(as<T>()[index]); }));
 }
 
 void NDArray::set_float(int64_t index, double value) {
@@ -123,6 +134,11 @@ void NDArray::set_float(int64_t index, double value) {
   } else if (is_half(dtype_)) {
     float narrow = static_cast<float>(value);
     as<uint16_t>()[index] = dtype_ == f16 ? float_to_f16(narrow) : float_to_bf16(narrow);
+  } else if (dtype_.is_minifloat()) {
+    as<uint8_t>()[index] = float_to_minifloat(dtype_, static_cast<float>(value));
+  } else if (dtype_.is_narrow()) {
+    const double most = std::ldexp(1, dtype_.is_signed_integer() ? dtype_.bits - 1 : dtype_.bits) - 1;
+    set_int(index, saturate<int64_t>(std::clamp(value, dtype_.is_signed_integer() ? -most - 1 : 0.0, most)));
   } else {
     with_type(dtype_, [&]<class T>(T*) {
       if constexpr (std::is_floating_point_v<T>)
@@ -134,12 +150,12 @@ void NDArray::set_float(int64_t index, double value) {
 }
 
 void NDArray::set_int(int64_t index, int64_t value) {
-  if (dtype_.is_float()) return set_float(index, static_cast<double>(value));
+  if (dtype_.is_float() || dtype_.is_minifloat()) return set_float(index, static_cast<double>(value));
   check(index >= 0 && index < size(), "NDArray: index in range");
   if (dtype_.is_bool()) {
     as<uint8_t>()[index] = value != 0;
   } else {
-    with_type(dtype_, [&]<class T>(T*) { as<T>()[index] = static_cast<T>(value); });
+    with_type(dtype_, [&]<class T>(T*) { as<T>()[index] = static_cast<T>(narrowed(dtype_, value)); });
   }
 }
 
@@ -147,6 +163,12 @@ NDArray NDArray::reshape(Shape shape) const {
   check(element_count(shape) == size(), "NDArray::reshape: the element count stays");
   NDArray result = *this;
   result.shape_ = std::move(shape);
+  return result;
+}
+
+NDArray NDArray::stored() const {
+  NDArray result = *this;
+  result.dtype_ = dtype_.stored();
   return result;
 }
 

@@ -55,7 +55,7 @@ class NDArray {
     return static_cast<const T*>(data_);
   }
 
-  // Element `index` (flat) widened; f16 and bf16 convert.  For constants and tests, not for speed.
+  // Element `index` (flat) widened; f16, bf16 and narrow types convert.  For constants and tests, not for speed.
   double get_float(int64_t index) const;
   int64_t get_int(int64_t index) const;
   void set_float(int64_t index, double value);
@@ -67,6 +67,7 @@ class NDArray {
   bool is_sole_owner() const { return !file_ && owner_.use_count() == 1; }
 
   NDArray reshape(Shape shape) const;  // same storage
+  NDArray stored() const;              // same storage, as what loops see it (DType::stored)
   NDArray clone() const;
 
  private:

@@ -19,11 +19,15 @@ struct Refusal {
 
 std::string description_of(DType dtype) {
   if (dtype == bf16) return "<V2";
+  if (dtype.is_narrow()) return "|V1";
   const char kind = dtype.is_bool() ? 'b' : dtype.is_float() ? 'f' : dtype.is_signed_integer() ? 'i' : 'u';
   return std::string(1, dtype.bytes() == 1 ? '|' : '<') + kind + std::to_string(dtype.bytes());
 }
 
+// Types that numpy does not have of its own are bytes in its files; `expected` says what these are.
 DType parse_description(const std::string& text, DType expected, const Refusal& refuse) {
+  for (const char* byte : {"|V1", "<V1", "<f1", "|f1", "|i1", "|u1"})
+    if (expected.is_narrow() && text == byte) return expected;
   for (DType dtype : {f32, f64, f16, i8, i16, i32, i64, u8, u16, u32, u64, boolean}) {
     if (text == description_of(dtype)) return dtype == u16 && expected == bf16 ? bf16 : dtype;
   }

@@ -331,6 +331,8 @@ DType access_dtype(const Buffer& buffer, const std::vector<Expr>& indices, const
 
 std::optional<TypeProblem> type_problem(const Buffer& buffer) {
   std::string name = "`" + buffer->name + "`";
+  if (buffer->dtype.is_narrow())
+    return problem(name + " has the narrow type " + text(buffer->dtype) + "; loops see its bytes");
   for (const Expr& extent : buffer->shape) {
     if (!is_scalar(extent, i64)) return problem("a dimension of " + name + " is not of type i64");
   }

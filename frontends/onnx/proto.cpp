@@ -288,13 +288,33 @@ struct ElementType {
 
 // By the numbers of TensorProto.DataType.
 static const ElementType* element_type(int64_t data_type) {
-  static const ElementType types[] = {
-      {"undefined", {}},      {"float", f32},     {"uint8", u8},        {"int8", i8},           {"uint16", u16},
-      {"int16", i16},         {"int32", i32},     {"int64", i64},       {"string", {}},         {"bool", boolean},
-      {"float16", f16},       {"double", f64},    {"uint32", u32},      {"uint64", u64},        {"complex64", {}},
-      {"complex128", {}},     {"bfloat16", bf16}, {"float8e4m3fn", {}}, {"float8e4m3fnuz", {}}, {"float8e5m2", {}},
-      {"float8e5m2fnuz", {}}, {"uint4", {}},      {"int4", {}},         {"float4e2m1", {}},     {"float8e8m0", {}},
-      {"uint2", {}},          {"int2", {}}};
+  static const ElementType types[] = {{"undefined", {}},
+                                      {"float", f32},
+                                      {"uint8", u8},
+                                      {"int8", i8},
+                                      {"uint16", u16},
+                                      {"int16", i16},
+                                      {"int32", i32},
+                                      {"int64", i64},
+                                      {"string", {}},
+                                      {"bool", boolean},
+                                      {"float16", f16},
+                                      {"double", f64},
+                                      {"uint32", u32},
+                                      {"uint64", u64},
+                                      {"complex64", {}},
+                                      {"complex128", {}},
+                                      {"bfloat16", bf16},
+                                      {"float8e4m3fn", f8e4m3fn},
+                                      {"float8e4m3fnuz", f8e4m3fnuz},
+                                      {"float8e5m2", f8e5m2},
+                                      {"float8e5m2fnuz", f8e5m2fnuz},
+                                      {"uint4", u4},
+                                      {"int4", i4},
+                                      {"float4e2m1", f4e2m1},
+                                      {"float8e8m0", f8e8m0},
+                                      {"uint2", u2},
+                                      {"int2", i2}};
   return data_type >= 0 && data_type < static_cast<int64_t>(std::size(types)) ? &types[data_type] : nullptr;
 }
 

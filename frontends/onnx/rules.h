@@ -31,6 +31,9 @@ Rule rule(const std::string& op_type, int since_opset, std::function<ValueId(Con
 Rule rule_of(const std::string& domain, const std::string& op_type, std::function<ValueId(Context&)> import);
 // axes as input `input` (newer opsets) or as attribute: empty when absent.
 Ints axes_of(const Context& c, size_t input);
+// As Cast does it: what is beyond the largest number of a float of 8 bits becomes that number, or, by the attribute
+// `saturate`, infinity or NaN; powers of two are rounded by `round_mode`.
+ValueId emit_onnx_cast(Context& c, ValueId x, DType to);
 // The attribute `axes`: all of x when it is absent.
 std::vector<int> chosen_axes(const Context& c, ValueId x);
 

@@ -42,7 +42,33 @@ int64_t count_of(const Tensor& tensor) {
   return is_empty ? 0 : count;
 }
 
-// The typed field that holds elements of this type (onnx.proto says which), and how many they are.
+// Elements of fewer than 8 bits share bytes, the first in the lowest bits.
+size_t elements_a_byte(DType dtype) {
+  return dtype.is_narrow() ? 8 / dtype.bits : 1;
+}
+size_t bytes_of(DType dtype, size_t count) {
+  const size_t shared = elements_a_byte(dtype);
+  return (count / shared + (count % shared != 0)) * dtype.bytes();
+}
+// Entries of the typed field: as the type's elements are, but for those that share one.
+size_t entries_of(DType dtype, size_t count) {
+  return bytes_of(dtype, count) / dtype.bytes();
+}
+
+// One a byte.  A signed one fills its byte.
+void unpack(DType dtype, std::span<const std::byte> packed, NDArray& array) {
+  const size_t shared = elements_a_byte(dtype);
+  for (int64_t i = 0; i < array.size(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    const int code = std::to_integer<int>(packed[at / shared]) >> (at % shared * dtype.bits);
+    if (dtype.is_integer())
+      array.set_int(i, code);
+    else
+      array.as<uint8_t>()[i] = static_cast<uint8_t>(code & ((1 << dtype.bits) - 1));
+  }
+}
+
+// The typed field that holds elements of this type (onnx.proto says which), and how many entries it has.
 size_t typed_count(const Tensor& tensor, DType dtype) {
   if (dtype == f32) return tensor.float_data.size();
   if (dtype == f64) return tensor.double_data.size();
@@ -64,6 +90,11 @@ void copy_typed(const Tensor& tensor, DType dtype, NDArray& array) {
   if (dtype == u32) return copy_values<uint32_t>(array, tensor.uint64_data);
   if (dtype == u64) return copy_values<uint64_t>(array, tensor.uint64_data);
   if (dtype == i32) return copy_values<int32_t>(array, tensor.int32_data);
+  if (elements_a_byte(dtype) > 1) {
+    std::vector<std::byte> packed;
+    for (const int32_t entry : tensor.int32_data) packed.push_back(static_cast<std::byte>(entry));
+    return unpack(dtype, packed, array);
+  }
   if (dtype.bits == 16) return copy_values<uint16_t>(array, tensor.int32_data);  // f16 and bf16 by their bits
   copy_values<uint8_t>(array, tensor.int32_data);
 }
@@ -136,17 +167,20 @@ void read_external(const Tensor& tensor, const fs::path& folder, size_t bytes, N
   }
   // Large ones stay in the file until they are packed.
   constexpr size_t mapped_from = 1 << 20;
-  if (bytes >= mapped_from && place.offset % static_cast<uint64_t>(dtype.bytes()) == 0 && !dtype.is_bool()) {
+  const bool is_as_stored = elements_a_byte(dtype) == 1 && !dtype.is_bool();
+  if (is_as_stored && bytes >= mapped_from && place.offset % static_cast<uint64_t>(dtype.bytes()) == 0) {
     array = NDArray(dtype, shape, FileMap::open(path, place.offset, bytes));
     return;
   }
   array = NDArray(dtype, shape);
+  std::vector<std::byte> packed(elements_a_byte(dtype) > 1 ? bytes : 0);
   std::ifstream file(path, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(place.offset));
-  file.read(static_cast<char*>(array.data()), static_cast<std::streamsize>(bytes));
+  file.read(static_cast<char*>(packed.empty() ? array.data() : packed.data()), static_cast<std::streamsize>(bytes));
   if (!file && bytes > 0) {
     throw Error(ErrorCode::external_data, label(tensor) + ": external data `" + place.location + "` cannot be read");
   }
+  if (!packed.empty()) unpack(dtype, packed, array);
 }
 
 }  // namespace
@@ -156,21 +190,23 @@ void check_tensor(const Tensor& tensor) {
   const auto dtype = to_dtype(tensor.data_type);
   if (!dtype || tensor.is_external) return;  // of another type: matters only if it is used
   if (tensor.raw_data) {
-    const uint64_t wanted = static_cast<uint64_t>(count) * dtype->bytes();
+    const uint64_t wanted = bytes_of(*dtype, static_cast<size_t>(count));
     if (tensor.raw_data->size() != wanted) {
       malformed(tensor, "holds " + std::to_string(tensor.raw_data->size()) + " bytes, its shape needs " +
                             std::to_string(wanted));
     }
-  } else if (typed_count(tensor, *dtype) != static_cast<size_t>(count)) {
-    malformed(tensor, "holds " + std::to_string(typed_count(tensor, *dtype)) + " elements of type " +
-                          to_string(*dtype) + ", its shape needs " + std::to_string(count));
+  } else if (typed_count(tensor, *dtype) != entries_of(*dtype, static_cast<size_t>(count))) {
+    malformed(tensor, "holds " + std::to_string(typed_count(tensor, *dtype)) +
+                          (elements_a_byte(*dtype) > 1 ? " bytes of elements of type " : " elements of type ") +
+                          to_string(*dtype) + ", its shape needs " +
+                          std::to_string(entries_of(*dtype, static_cast<size_t>(count))));
   }
 }
 
 NDArray to_array(const Tensor& tensor, const fs::path& folder) {
   const DType dtype = dtype_of(tensor);
   check_tensor(tensor);
-  const size_t bytes = static_cast<size_t>(count_of(tensor)) * dtype.bytes();
+  const size_t bytes = bytes_of(dtype, static_cast<size_t>(count_of(tensor)));
   NDArray array;
   if (tensor.is_external) {
     read_external(tensor, folder, bytes, array, dtype, tensor.dims);
@@ -178,6 +214,8 @@ NDArray to_array(const Tensor& tensor, const fs::path& folder) {
     array = NDArray(dtype, tensor.dims);
     if (!tensor.raw_data) {
       copy_typed(tensor, dtype, array);
+    } else if (elements_a_byte(dtype) > 1) {
+      unpack(dtype, std::as_bytes(std::span(*tensor.raw_data)), array);
     } else if (bytes > 0) {
       std::memcpy(array.data(), tensor.raw_data->data(), bytes);
     }

@@ -33,16 +33,10 @@ def dtype_and_shape(kind: str, sizes: dict[str, int] | None = None) -> tuple[np.
     """Of "f32[1,3,224,224]", or "f32[batch,3,224,224]" at these sizes of the open dimensions."""
     name, _, extents = kind.partition("[")
     extents = extents.rstrip("]").replace(" ", "")
-    if name == "bf16":
-        import ml_dtypes
-
-        dtype = np.dtype(ml_dtypes.bfloat16)
-    elif name == "bool":
-        dtype = np.dtype(bool)
-    else:
-        dtype = np.dtype(name[0] + str(int(name[1:]) // 8))
     known = sizes or {}
-    return dtype, tuple(known[extent] if extent in known else int(extent) for extent in extents.split(",") if extent)
+    return _core.numpy_dtype(name), tuple(
+        known[extent] if extent in known else int(extent) for extent in extents.split(",") if extent
+    )
 
 
 def megabytes(count: float) -> str:

@@ -17,8 +17,9 @@ namespace {
 // A known single number is part of the code.
 std::optional<Expr> immediate(const Value& value) {
   if (!value.constant || value.constant->size() != 1) return std::nullopt;
-  const DType dtype = value.type.dtype;
-  return dtype.is_float() ? float_imm(dtype, value.constant->get_float(0)) : int_imm(dtype, value.constant->get_int(0));
+  const NDArray stored = value.constant->stored();
+  const DType dtype = stored.dtype();
+  return dtype.is_float() ? float_imm(dtype, stored.get_float(0)) : int_imm(dtype, stored.get_int(0));
 }
 
 // In row-major order a part is rows of neighbours: what is before the axis, and the axis with all behind it.
@@ -50,7 +51,7 @@ Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map
     func.buffers.emplace_back(std::move(node));
     stored_input[buffer] = func.buffers.back();
   }
-  const Buffer output("concat", type.dtype, stored(type.shape));
+  const Buffer output("concat", type.dtype.stored(), stored(type.shape));
   std::vector<Stmt> statements;
   Expr offset(0);
   for (size_t part = 0; part < node.inputs.size(); ++part) {
@@ -89,7 +90,7 @@ std::vector<te::Tensor> compute_node(const OpCall& call, bool is_in_place, const
   std::vector<te::Tensor> present;
   std::copy_if(arguments.begin(), arguments.end(), std::back_inserter(present),
                [](const te::Tensor& argument) { return argument.is_defined(); });
-  return te::opaque(call.op.name, present, {{type.dtype, type.shape}}, [&](const std::vector<Buffer>& result) {
+  return te::opaque(call.op.name, present, {{type.dtype.stored(), type.shape}}, [&](const std::vector<Buffer>& result) {
     return call.op.facts.update(call, arguments, result[0]);
   });
 }
@@ -135,7 +136,7 @@ Func lower_nodes(const Graph& graph, const Group& group) {
     }
     BufferNode node;
     node.name = (value.constant ? "w" : "x") + std::to_string(inputs.size());
-    node.dtype = value.type.dtype, node.shape = value.type.shape;
+    node.dtype = value.type.dtype.stored(), node.shape = value.type.shape;
     node.is_constant = value.constant.has_value();
     inputs.push_back(te::placeholder(Buffer(std::move(node))));
     tensors[id] = inputs.back();
@@ -153,7 +154,7 @@ Func lower_nodes(const Graph& graph, const Group& group) {
     const std::vector<te::Tensor> results = compute_node(make_call(graph, node), is_in_place(node), arguments);
     check(results.size() == node.outputs.size(), "lower_group: an operator computes all of its results");
     for (size_t i = 0; i < results.size(); ++i) {
-      check(results[i].dtype() == graph.values[node.outputs[i]].type.dtype,
+      check(results[i].dtype() == graph.values[node.outputs[i]].type.dtype.stored(),
             "lower_group: an operator computes what it infers");
       tensors[node.outputs[i]] = results[i];
     }

@@ -78,7 +78,7 @@ Func lower_selection(const Graph& graph, const Group& group, std::unordered_map<
                                   [&](int i) { return is_blocked_selection(graph, graph.nodes[i]); });
   const Node& selection = graph.nodes[index];
   const TensorType& type = graph.values[selection.outputs[0]].type;
-  const te::Tensor selected = te::placeholder("selected", type.shape, type.dtype);
+  const te::Tensor selected = te::placeholder("selected", type.shape, type.dtype.stored());
   te::Tensor result;
   for (const int i : group.nodes) {
     const Node& node = graph.nodes[i];

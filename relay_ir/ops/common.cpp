@@ -42,8 +42,8 @@ bool contains(const std::vector<int>& list, int value) {
 }
 
 DType dtype_attribute(const OpCall& call, const std::string& name) {
-  const auto dtype = parse_dtype(call.attributes.get_string(name));
-  call.require(dtype.has_value() && !dtype->is_vector(), "attribute `" + name + "` is no element type");
+  const auto dtype = parse_element_type(call.attributes.get_string(name));
+  call.require(dtype.has_value(), "attribute `" + name + "` is no element type");
   return *dtype;
 }
 

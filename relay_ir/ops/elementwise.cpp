@@ -1,5 +1,6 @@
 // Elementwise operators: the rows of elementwise_unary.cpp and elementwise_binary.cpp, where and cast.
 #include "relay_ir/ops/elementwise_rows.h"
+#include "relay_ir/ops/narrow.h"
 
 namespace tw::relay {
 namespace {
@@ -45,6 +46,7 @@ std::vector<Expr> read_all(const OpCall& c, const std::vector<te::Tensor>& input
 OpDef where_op() {
   OpDef op;
   op.name = "where";
+  op.takes_narrow = true;
   op.kind = OpKind::elementwise;
   op.doc = "a where the condition holds, otherwise b.";
   op.input_names = {"condition", "a", "b"};
@@ -68,29 +70,35 @@ OpDef where_op() {
 OpDef cast_op() {
   OpDef op;
   op.name = "cast";
+  op.takes_narrow = true;
   op.kind = OpKind::elementwise;
-  op.doc = "Converts elements.  Floats to integers truncate; to bool: whether not 0.";
+  op.doc = "Converts elements.  Floats to integers truncate; to bool: whether not 0; to narrow integers: the low bits.";
   op.input_names = {"x"};
   op.attributes = {{"to", "f32", true, "element type of the result"}};
   op.facts = plain_facts(broadcast_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> { return {{dtype_attribute(c, "to"), c.inputs[0].shape}}; };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
-    const DType to = c.outputs[0].dtype;
     return {te::compute("cast", c.outputs[0].shape, in, [&](const te::Indices& i) {
-      const Expr x = in[0](i);
-      return to.is_bool() && !x.dtype().is_bool() ? not_equal(x, zero_of(x.dtype())) : cast(to, x);
+      return converted(in[0](i), c.inputs[0].dtype, c.outputs[0].dtype);
     })};
   };
   for (const DType to : {f16, bf16, f64, i8, u8, i64, boolean}) {
     op.examples.push_back({{tensor_type(f32, {2, 3})}, attributes_of({{"to", to_string(to)}}), {}, 0, 100});
   }
   op.examples.push_back({{tensor_type(boolean, {4})}, attributes_of({{"to", "f32"}})});
+  for (const DType narrow : narrow_types) {
+    op.examples.push_back({{tensor_type(f32, {5, 7})}, attributes_of({{"to", to_string(narrow)}}), {}, -9, 9});
+    op.examples.push_back({{tensor_type(narrow, {33})}, attributes_of({{"to", "f32"}}), {}, 1, 3});
+  }
+  op.examples.push_back({{tensor_type(i32, {5})}, attributes_of({{"to", "i4"}})});
+  op.examples.push_back({{tensor_type(f8e5m2, {5})}, attributes_of({{"to", "f8e4m3fn"}})});
   return op;
 }
 
 OpDef bitcast_op() {
   OpDef op;
   op.name = "bitcast";
+  op.takes_narrow = true;
   op.kind = OpKind::elementwise;
   op.doc = "The same bits as another element type of the same width.";
   op.input_names = {"x"};
@@ -102,12 +110,13 @@ OpDef bitcast_op() {
     return {{to, c.inputs[0].shape}};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
-    return {te::compute("bitcast", c.outputs[0].shape, in, [&](const te::Indices& i) {
-      return make_expr<Call>(c.outputs[0].dtype, Intrinsic::reinterpret, std::vector<Expr>{in[0](i)});
-    })};
+    return {te::compute("bitcast", c.outputs[0].shape, in,
+                        [&](const te::Indices& i) { return with_same_bits(in[0](i), c.outputs[0].dtype); })};
   };
   op.examples = {{{tensor_type(f32, {3})}, attributes_of({{"to", "i32"}})},
-                 {{tensor_type(u16, {3})}, attributes_of({{"to", "i16"}})}};
+                 {{tensor_type(u16, {3})}, attributes_of({{"to", "i16"}})},
+                 {{tensor_type(i4, {3})}, attributes_of({{"to", "u4"}})},
+                 {{tensor_type(u8, {3})}, attributes_of({{"to", "f8e8m0"}})}};
   return op;
 }
 

@@ -44,6 +44,7 @@ AxisUses gather_axes(const OpCall& c) {
 OpDef gather_op() {
   OpDef op = op_with_indices("gather", gather_axes, Rounding::moves,
                              "Slices of x along an axis, by index; negative indices count from the end.");
+  op.takes_narrow = true;
   op.attributes = {select_axis};
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &indices = c.inputs[1];

@@ -94,6 +94,7 @@ std::vector<Expr> wanted_shape(const OpCall& c) {
 OpDef reshape_op() {
   OpDef op;
   op.name = "reshape";
+  op.takes_narrow = true;
   op.kind = OpKind::view;
   op.doc = "The same elements in the same order under another shape.";
   op.input_names = {"x"};
@@ -116,6 +117,7 @@ OpDef reshape_op() {
 OpDef transpose_op() {
   OpDef op;
   op.name = "transpose";
+  op.takes_narrow = true;
   op.kind = OpKind::injective;
   op.doc = "Dimensions in another order: result dimension i is dimension perm[i] of x.";
   op.input_names = {"x"};
@@ -153,6 +155,7 @@ OpDef transpose_op() {
 OpDef broadcast_op() {
   OpDef op;
   op.name = "broadcast_to";
+  op.takes_narrow = true;
   op.kind = OpKind::injective;
   op.doc = "x repeated along its dimensions of extent 1 and along new ones in front.";
   op.input_names = {"x"};
@@ -203,6 +206,7 @@ AxisUses concat_axes(const OpCall& c) {
 OpDef concat_op() {
   OpDef op;
   op.name = "concat";
+  op.takes_narrow = true;
   op.kind = OpKind::injective;
   op.doc = "Inputs one after the other along an axis.";
   op.input_names = {"inputs"};
@@ -267,6 +271,7 @@ AxisUses slice_axes(const OpCall& c) {
 OpDef slice_op() {
   OpDef op;
   op.name = "slice";
+  op.takes_narrow = true;
   op.kind = OpKind::injective;
   op.doc = "Along each of some axes, `size` elements from `start` on in steps, which may be negative.";
   op.input_names = {"x"};
@@ -349,6 +354,7 @@ AxisUses pad_axes(const OpCall& c) {
 OpDef pad_op() {
   OpDef op;
   op.name = "pad";
+  op.takes_narrow = true;
   op.kind = OpKind::injective;
   op.doc =
       "x with rows before and after each dimension, which hold `value` (an input, otherwise 0) or x again; negative "

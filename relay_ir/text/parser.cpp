@@ -133,8 +133,8 @@ class GraphParser : public ParserBase {
   DType parse_dtype_word() {
     const Span span = token().span;
     const std::string word(token().text);
-    const auto dtype = token().kind == TokenKind::name ? parse_dtype(word) : std::nullopt;
-    if (!dtype || dtype->is_vector()) fail(span, "expected an element type, such as f32", "", "not one");
+    const auto dtype = token().kind == TokenKind::name ? parse_element_type(word) : std::nullopt;
+    if (!dtype) fail(span, "expected an element type, such as f32", "", "not one");
     advance();
     return *dtype;
   }
@@ -271,7 +271,7 @@ class GraphParser : public ParserBase {
     NDArray array(dtype, *shape);
     for (int64_t i = 0; i < count; ++i) {
       const auto& [text, where] = numbers[numbers.size() == 1 ? 0 : i];
-      if (dtype.is_float()) {
+      if (dtype.is_float() || dtype.is_minifloat()) {
         array.set_float(i, to_float(text));
       } else {
         array.set_int(i, to_int(text, where));

@@ -47,7 +47,7 @@ std::string elements_text(const NDArray& array) {
     if (i) text += ", ";
     if (array.dtype().is_bool()) {
       text += array.get_int(i) ? "true" : "false";
-    } else if (array.dtype().is_float()) {
+    } else if (array.dtype().is_float() || array.dtype().is_minifloat()) {
       text += float_text(array.get_float(i), array.dtype().bits == 64 ? "%.17g" : "%.9g");
     } else if (array.dtype() == u64) {
       text += std::to_string(static_cast<uint64_t>(array.get_int(i)));
@@ -61,7 +61,7 @@ std::string elements_text(const NDArray& array) {
 // Written out only when that gives back every bit: NaNs differ in what prints alike.
 bool is_written(const NDArray& array) {
   if (array.size() > max_written_elements) return false;
-  for (int64_t i = 0; array.dtype().is_float() && i < array.size(); ++i) {
+  for (int64_t i = 0; (array.dtype().is_float() || array.dtype().is_minifloat()) && i < array.size(); ++i) {
     if (std::isnan(array.get_float(i))) return false;
   }
   return true;

@@ -224,7 +224,7 @@ std::string find_plan_problem(const Plan& plan) {
       bytes = is_empty ? 0 : bytes;
       if (problem.empty() && (!fits || !fits_memory(bytes)))
         problem = std::string(kind) + " '" + tensor.name + "' has a shape that this machine cannot hold";
-      if (problem.empty() && (tensor.dtype.lanes != 1 || !parse_dtype(to_string(tensor.dtype))))
+      if (problem.empty() && (tensor.dtype.lanes != 1 || !parse_element_type(to_string(tensor.dtype))))
         problem = std::string(kind) + " '" + tensor.name + "' has a type that arrays cannot hold";
       sizes.push_back(bytes);
     }

@@ -54,11 +54,11 @@ TensorInfo read_tensor(ByteReader& in) {
   TensorInfo tensor;
   tensor.name = in.get_text();
   auto kind = in.get<uint8_t>();
-  if (kind > static_cast<uint8_t>(DTypeKind::brain_floating)) in.fail("an unknown element type");
+  if (kind > static_cast<uint8_t>(DTypeKind::e2m1)) in.fail("an unknown element type");
   tensor.dtype.kind = static_cast<DTypeKind>(kind);
   tensor.dtype.bits = in.get<uint8_t>();
   tensor.dtype.lanes = in.get<uint16_t>();
-  if (tensor.dtype.lanes != 1 || parse_dtype(to_string(tensor.dtype)) != tensor.dtype)
+  if (tensor.dtype.lanes != 1 || parse_element_type(to_string(tensor.dtype)) != tensor.dtype)
     in.fail("an unknown element type");
   tensor.shape.resize(in.get_count(sizeof(int64_t)));
   for (int64_t& extent : tensor.shape) extent = in.get<int64_t>();

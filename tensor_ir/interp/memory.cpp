@@ -155,6 +155,8 @@ Handler for_element(DType dtype) {
       return dtype.bits == 16   ? Choose<Half<f16_to_float, float_to_f16>>::handler
              : dtype.bits == 32 ? Choose<Plain<float>>::handler
                                 : Choose<Plain<double>>::handler;
+    default:
+      break;
   }
   internal_error("interpret: an element type");
 }

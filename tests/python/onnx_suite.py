@@ -29,6 +29,17 @@ DTYPES = {
     "f16": np.float16,
     "bf16": ml_dtypes.bfloat16,
     "bool": np.bool_,
+    "f8e4m3fn": ml_dtypes.float8_e4m3fn,
+    "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "f8e5m2": ml_dtypes.float8_e5m2,
+    "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    "f8e8m0": ml_dtypes.float8_e8m0fnu,
+    "f4e2m1": ml_dtypes.float4_e2m1fn,
+    **{
+        f"{kind}{bits}": getattr(ml_dtypes, f"{name}{bits}")
+        for kind, name in (("i", "int"), ("u", "uint"))
+        for bits in (2, 4)
+    },
     **{f"{kind}{bits}": np.dtype(f"{kind}{bits // 8}") for kind in "iu" for bits in (8, 16, 32, 64)},
 }
 

@@ -62,8 +62,28 @@ ValueId import_power(Context& c) {
   return emit_cast(c, c.emit("where", {is_whole, whole, emit_cast(c, real, i64)}), dtype);
 }
 
+// By the exponents of f32, without a look at the sign.
+ValueId emit_power_of_two(Context& c, ValueId x) {
+  const std::string mode = c.attribute_string("round_mode", "up");
+  if (mode != "up" && mode != "down" && mode != "nearest") c.refuse("round_mode=" + mode);
+  const auto number = [&](int64_t value) { return emit_ints(c, {value}, {}, i32); };
+  const ValueId bits = c.emit(
+      "bit_and", {c.emit("bitcast", {emit_cast(c, x, f32)}, attributes_of({{"to", "i32"}})), number(0x7fffffff)});
+  const ValueId exponent = c.emit("shift", {bits, number(23)});
+  const ValueId fraction = c.emit("bit_and", {bits, number(0x7fffff)});
+  // The least fraction that is rounded up.  Below 2^-126 a half of it is a power of two of its own.
+  ValueId least = number(1);
+  if (mode == "nearest")
+    least = c.emit("where", {c.emit("equal", {exponent, number(0)}), number(0x400001), number(0x400000)});
+  ValueId code = exponent;
+  if (mode != "down") code = c.emit("add", {exponent, emit_cast(c, c.emit("less_equal", {least, fraction}), i32)});
+  if (c.attribute_int("saturate", 1) != 0) code = c.emit("minimum", {code, number(254)});
+  code = c.emit("where", {c.emit("equal", {exponent, number(255)}), number(255), code});
+  return c.emit("bitcast", {emit_cast(c, code, u8)}, attributes_of({{"to", to_string(f8e8m0)}}));
+}
+
 ValueId import_cast(Context& c) {
-  return emit_cast(c, c.input(0), c.attribute_dtype("to"));
+  return emit_onnx_cast(c, c.input(0), c.attribute_dtype("to"));
 }
 
 ValueId import_bitcast(Context& c) {
@@ -93,6 +113,16 @@ ValueId silu(Context& c, ValueId x, double alpha) {
 }
 
 }  // namespace
+
+ValueId emit_onnx_cast(Context& c, ValueId x, DType to) {
+  if (dtype_of(c, x) == to) return x;
+  if (to == f8e8m0) return emit_power_of_two(c, x);
+  const bool has_more = to.is_minifloat() && to != f4e2m1;  // infinity or NaN
+  if (!has_more || c.attribute_int("saturate", 1) == 0) return emit_cast(c, x, to);
+  const double largest = minifloat_to_float(to, minifloat_format(to).largest);
+  return emit_cast(c, c.emit("clip", {emit_cast(c, x, f32)}, attributes_of({{"low", -largest}, {"high", largest}})),
+                   to);
+}
 
 std::vector<Rule> elementwise_rules() {
   static constexpr std::pair<const char*, const char*> direct[] = {
@@ -163,7 +193,7 @@ std::vector<Rule> elementwise_rules() {
       rule("Clip", 6, import_clip),
       rule("Pow", 1, import_power),
       rule("Cast", 6, import_cast),
-      rule("CastLike", 15, [](Context& c) { return emit_cast(c, c.input(0), dtype_of(c, c.input(1))); }),
+      rule("CastLike", 15, [](Context& c) { return emit_onnx_cast(c, c.input(0), dtype_of(c, c.input(1))); }),
       rule("BitCast", 26, import_bitcast),
       rule("Mod", 10,
            [](Context& c) {

@@ -39,9 +39,12 @@ std::pair<double, double> limits_of(DType dtype) {
 
 // scaled is x / scale in f32 or f64.
 ValueId saturate(Context& c, ValueId scaled, ValueId zero_point, DType to) {
+  const auto add_zero_point = [&](ValueId y) {
+    return zero_point == no_value ? y : c.emit("add", {y, emit_cast(c, zero_point, dtype_of(c, y))});
+  };
+  if (to.is_minifloat() && to != f8e8m0) return emit_onnx_cast(c, add_zero_point(scaled), to);
   if (!to.is_integer() || to.bits > 16) c.refuse("results of type " + to_string(to));
-  ValueId y = c.emit("round", {scaled});
-  if (zero_point != no_value) y = c.emit("add", {y, emit_cast(c, zero_point, dtype_of(c, y))});
+  const ValueId y = add_zero_point(c.emit("round", {scaled}));
   const auto [low, high] = limits_of(to);
   return emit_cast(c, c.emit("clip", {y}, attributes_of({{"low", low}, {"high", high}})), to);
 }
@@ -64,17 +67,20 @@ ValueId import_quantize(Context& c) {
   return saturate(c, c.emit("divide", {wide, scale}), zero_point, to);
 }
 
-// (x - zero point) · scale
+// (x - zero point) · scale; the difference of integers is taken in i32.
 ValueId dequantize(Context& c, ValueId x, ValueId scale, ValueId zero_point, DType to) {
-  ValueId whole = emit_cast(c, x, i32);
-  if (zero_point != no_value) whole = c.emit("subtract", {whole, emit_cast(c, zero_point, i32)});
+  const DType own = dtype_of(c, x).is_minifloat() ? f32 : i32;
+  ValueId whole = emit_cast(c, x, own);
+  if (zero_point != no_value) whole = c.emit("subtract", {whole, emit_cast(c, zero_point, own)});
   return emit_cast(c, c.emit("multiply", {emit_cast(c, whole, f32), emit_cast(c, scale, f32)}), to);
 }
 
 ValueId import_dequantize(Context& c) {
   const ValueId x = c.input(0);
   const int64_t axis = c.attribute_int("axis", 1), block = c.attribute_int("block_size", 0);
-  if (!dtype_of(c, x).is_integer() || dtype_of(c, x).bits > 32) c.refuse("data of type " + to_string(dtype_of(c, x)));
+  const DType own = dtype_of(c, x);
+  if (!own.is_minifloat() && (!own.is_integer() || own.bits > 32))
+    c.refuse("data of type " + to_string(dtype_of(c, x)));
   DType to = dtype_of(c, c.input(1));
   if (c.attribute_int("output_dtype", 0) != 0) to = c.attribute_dtype("output_dtype");
   return dequantize(c, x, parameter(c, c.input(1), x, axis, block),

@@ -79,6 +79,14 @@ TEST(DType, TextRoundTrips) {
     EXPECT_EQ(parse_dtype(to_string(dtype.with_lanes(16))), dtype.with_lanes(16));
   }
   EXPECT_EQ(to_string(bf16.with_lanes(32)), "bf16x32");
+  for (const DType dtype : narrow_types) {
+    EXPECT_EQ(parse_element_type(to_string(dtype)), dtype);
+    EXPECT_EQ(parse_dtype(to_string(dtype)), std::nullopt) << "no type of loops";
+    EXPECT_EQ(dtype.bytes(), 1);
+    EXPECT_FALSE(dtype.stored().is_narrow());
+  }
+  EXPECT_EQ(parse_element_type("f32"), f32);
+  EXPECT_EQ(parse_element_type("f32x4"), std::nullopt);
   for (const char* wrong : {"", "f", "f33", "f32x", "f32x1", "f32x0", "f32x99999", "f32x4x4", "x4", "F32"}) {
     EXPECT_EQ(parse_dtype(wrong), std::nullopt) << wrong;
   }
@@ -125,6 +133,86 @@ TEST(Half, Bf16RoundsToNearestEven) {
       ASSERT_EQ(float_to_bf16(value), bits);
     }
   }
+}
+
+TEST(Minifloat, EveryCodeSurvivesTheRoundTrip) {
+  for (const DType dtype : narrow_types) {
+    if (!dtype.is_minifloat()) continue;
+    for (int code = 0; code < 1 << dtype.bits; ++code) {
+      const float value = minifloat_to_float(dtype, static_cast<uint8_t>(code));
+      const uint8_t back = float_to_minifloat(dtype, value);
+      if (std::isnan(value)) {
+        EXPECT_TRUE(std::isnan(minifloat_to_float(dtype, back))) << to_string(dtype) << " " << code;
+      } else {
+        EXPECT_EQ(back, code) << to_string(dtype);
+      }
+    }
+  }
+}
+
+// What a number becomes is the code of the nearest one; of two as near, that with an even code.
+TEST(Minifloat, RoundsToTheNearestCode) {
+  for (const DType dtype : narrow_types) {
+    if (!dtype.is_minifloat() || dtype == f8e8m0) continue;
+    const int largest = minifloat_format(dtype).largest;
+    const double most = minifloat_to_float(dtype, static_cast<uint8_t>(largest));
+    for (int i = 0; i <= 3000; ++i) {
+      const auto value = static_cast<float>(i % 2 ? most * i / 3000 : most * std::pow(2.0, -i / 100.0));
+      int nearest = 0;
+      for (int code = 1; code <= largest; ++code) {
+        const auto distance = [&](int c) {
+          return std::fabs(double{value} - minifloat_to_float(dtype, static_cast<uint8_t>(c)));
+        };
+        if (distance(code) < distance(nearest) || (distance(code) == distance(nearest) && code % 2 == 0))
+          nearest = code;
+      }
+      ASSERT_EQ(float_to_minifloat(dtype, value), nearest) << to_string(dtype) << " of " << value;
+    }
+  }
+}
+
+TEST(Minifloat, HasTheLimitsOfItsFormat) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const auto through = [](DType dtype, float value) {
+    return minifloat_to_float(dtype, float_to_minifloat(dtype, value));
+  };
+  EXPECT_EQ(through(f8e4m3fn, 464.0f), 448.0f) << "a tie, to even";
+  EXPECT_TRUE(std::isnan(through(f8e4m3fn, 465.0f)));
+  EXPECT_TRUE(std::isnan(through(f8e4m3fn, -infinity)));
+  EXPECT_EQ(through(f8e4m3fn, 0x1p-9f), 0x1p-9f);
+  EXPECT_EQ(through(f8e4m3fnuz, 240.0f), 240.0f);
+  EXPECT_TRUE(std::isnan(through(f8e4m3fnuz, 300.0f)));
+  EXPECT_EQ(float_to_minifloat(f8e4m3fnuz, -0.0f), 0);
+  EXPECT_EQ(through(f8e5m2, 57344.0f), 57344.0f);
+  EXPECT_EQ(through(f8e5m2, -1e9f), -infinity);
+  EXPECT_EQ(through(f8e5m2fnuz, 0x1p-17f), 0x1p-17f);
+  EXPECT_TRUE(std::isnan(through(f8e5m2fnuz, infinity)));
+  EXPECT_EQ(through(f4e2m1, 1e9f), 6.0f);
+  EXPECT_EQ(through(f4e2m1, 2.5f), 2.0f);
+  EXPECT_EQ(through(f4e2m1, -0.3f), -0.5f);
+  EXPECT_EQ(through(f8e8m0, 3.0f), 4.0f);
+  EXPECT_EQ(through(f8e8m0, 2.9f), 2.0f);
+  EXPECT_EQ(through(f8e8m0, 0x1p-127f), 0x1p-127f);
+  EXPECT_TRUE(std::isnan(through(f8e8m0, -1.0f)));
+}
+
+TEST(NDArray, HoldsNarrowTypes) {
+  NDArray array(i4, {4});
+  for (int i = 0; i < 4; ++i) array.set_int(i, 5 + i);
+  EXPECT_EQ(array.byte_size(), 4u);
+  EXPECT_EQ(array.get_int(2), 7);
+  EXPECT_EQ(array.get_int(3), -8) << "the low bits";
+  array.set_float(0, 100);
+  EXPECT_EQ(array.get_int(0), 7) << "saturates";
+  array.as<uint8_t>()[1] = 0x0f;
+  EXPECT_EQ(array.get_int(1), -1) << "the low bits count";
+  EXPECT_EQ(array.stored().dtype(), i8);
+  NDArray unsigned_array(u2, {1});
+  unsigned_array.set_float(0, -3);
+  EXPECT_EQ(unsigned_array.get_int(0), 0);
+  NDArray floats(f8e5m2, {1});
+  floats.set_int(0, 9);
+  EXPECT_EQ(floats.get_float(0), 8) << "a tie, to even";
 }
 
 TEST(NDArray, HoldsEveryType) {
