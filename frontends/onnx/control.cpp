@@ -451,7 +451,9 @@ std::vector<ValueId> import_scan(Context& context, const std::string& name, cons
 
 }  // namespace
 
-ControlRule find_control_rule(std::string_view op_type) {
+ControlRule find_control_rule(std::string_view domain, std::string_view op_type) {
+  if (domain == "ai.onnx.preview" && op_type == "FlexAttention") return import_flex_attention;
+  if (!domain.empty()) return nullptr;
   if (op_type == "SequenceMap") return import_sequence_map;
   return op_type == "If" ? import_if : op_type == "Loop" ? import_loop : op_type == "Scan" ? import_scan : nullptr;
 }

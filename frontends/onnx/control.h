@@ -1,4 +1,4 @@
-// If, Loop, Scan and SequenceMap: the rules of operators with graphs within them.
+// If, Loop, Scan, SequenceMap and FlexAttention: the rules of operators with graphs within them.
 #pragma once
 
 #include <functional>
@@ -28,6 +28,10 @@ struct Surroundings {
 // `name`: of the node.
 using ControlRule = std::vector<ValueId> (*)(Context& context, const std::string& name, const Surroundings& around);
 
-ControlRule find_control_rule(std::string_view op_type);  // null: no such operator has graphs within it
+// Null: no such operator has graphs within it.
+ControlRule find_control_rule(std::string_view domain, std::string_view op_type);
+
+// flex_attention.cpp
+std::vector<ValueId> import_flex_attention(Context& context, const std::string& name, const Surroundings& around);
 
 }  // namespace tw::frontends::onnx

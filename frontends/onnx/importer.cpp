@@ -350,7 +350,7 @@ class Importer {
     };
     const auto version = scope.opsets->find(domain);
     const int opset = version == scope.opsets->end() ? 1 : static_cast<int>(version->second);
-    const ControlRule control = domain.empty() ? find_control_rule(node.op_type) : nullptr;
+    const ControlRule control = find_control_rule(domain, node.op_type);
     const Rule* rule = find_rule(domain, node.op_type, opset);
     if (!rule && !control) return refuse("");
     if (!is_known) return define_unknown(scope, node);

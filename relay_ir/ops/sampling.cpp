@@ -68,7 +68,8 @@ OpDef grid_sample_op() {
   op.input_names = {"x", "grid"};
   op.attributes = {{"mode", "linear", false, "between elements: nearest, linear or cubic"},
                    {"padding", "zeros", false, "outside x: zeros, border or reflection"},
-                   {"align_corners", 0, false, "1: -1 and 1 are the middles of the first and last element, not edges"}};
+                   {"align_corners", 0, false, "1: -1 and 1 are the middles of the first and last element, not edges"},
+                   {"in_elements", 0, false, "1: positions count elements, from 0 in the middle of the first"}};
   op.facts = plain_facts(grid_sample_axes, Rounding::exact, 1);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &grid = c.inputs[1];
@@ -88,6 +89,7 @@ OpDef grid_sample_op() {
     const te::Tensor &x = in[0], &grid = in[1];
     const std::string &mode = c.attributes.get_string("mode"), &padding = c.attributes.get_string("padding");
     const bool align_corners = c.attributes.get_int("align_corners") != 0;
+    const bool in_elements = c.attributes.get_int("in_elements") != 0;
     const DType wide = accumulator_of(grid.dtype()), sum_dtype = accumulator_of(x.dtype());
     const int count = x.rank() - 2;
     return {te::compute("grid_sample", c.outputs[0].shape, in, [&](const te::Indices& s) {
@@ -97,8 +99,9 @@ OpDef grid_sample_op() {
         at.erase(at.begin() + 1);
         at.emplace_back(count - 1 - d);
         const Expr extent = cast(wide, x.shape()[2 + d]), half = const_of(wide, 0.5), one = const_of(wide, 1);
-        const Expr along = (cast(wide, grid(at)) + one) * half;
-        taps.push_back(taps_around(mode, align_corners ? along * (extent - one) : along * extent - half, -0.75));
+        const Expr given = cast(wide, grid(at)), along = (given + one) * half;
+        const Expr place = align_corners ? along * (extent - one) : along * extent - half;
+        taps.push_back(taps_around(mode, in_elements ? given : place, -0.75));
       }
       const std::function<Expr(int, te::Indices, Expr)> read = [&](int d, te::Indices at, const Expr& inside) -> Expr {
         if (d == count) return cast(sum_dtype, loaded_where(inside, x, at));
@@ -125,6 +128,8 @@ OpDef grid_sample_op() {
         {{tensor_type(f32, {2, 3, 4, 5}), tensor_type(f32, {2, 3, 7, 2})}, attributes_of({{"mode", mode}})});
   op.examples.push_back({{tensor_type(f32, {1, 2, 4, 5}), tensor_type(f32, {1, 6, 1, 2})},
                          attributes_of({{"padding", "reflection"}, {"align_corners", 1}})});
+  op.examples.push_back(
+      {{tensor_type(f32, {1, 2, 4, 5}), tensor_type(f32, {1, 6, 1, 2})}, attributes_of({{"in_elements", 1}}), {}, -1, 5});
   op.examples.push_back(
       {{tensor_type(f16, {1, 2, 3, 4, 5}), tensor_type(f16, {1, 2, 3, 2, 3})}, attributes_of({{"padding", "border"}})});
   return op;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "frontends/onnx/rules.h"
+#include "frontends/onnx/rules/attention.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
@@ -20,16 +20,6 @@ Expr part_of(Context& c, const Expr& whole, int64_t parts, const std::string& wh
   return part;
 }
 
-// [batch, rows, heads · size] → [batch, heads, rows, size]; four dimensions stay.
-ValueId split_heads(Context& c, ValueId x, int64_t heads) {
-  const Dims dims = c.type(x).shape;
-  const std::string why = "q_num_heads or kv_num_heads does not fit its inputs";
-  if (dims.size() == 4) return x;
-  if (dims.size() != 3) c.refuse(why);
-  const Expr size = part_of(c, dims[2], heads, why);
-  return emit_transpose(c, emit_reshape_open(c, x, {dims[0], dims[1], Expr(heads), size}), {0, 2, 1, 3});
-}
-
 // Query heads to each of the others; heads that are open are equal.
 int64_t group_of(Context& c, const Expr& heads, const Expr& shared) {
   const auto a = as_int(heads), b = as_int(shared);
@@ -42,7 +32,17 @@ ValueId matmul(Context& c, ValueId a, ValueId b, bool transpose_b) {
   return c.emit("matmul", {a, b}, attributes_of({{"transpose_b", int64_t{transpose_b}}}));
 }
 
-// a · b for each query head, where several query heads share a head of b: no copies of b are made.
+}  // namespace
+
+ValueId split_heads(Context& c, ValueId x, int64_t heads) {
+  const Dims dims = c.type(x).shape;
+  const std::string why = "q_num_heads or kv_num_heads does not fit its inputs";
+  if (dims.size() == 4) return x;
+  if (dims.size() != 3) c.refuse(why);
+  const Expr size = part_of(c, dims[2], heads, why);
+  return emit_transpose(c, emit_reshape_open(c, x, {dims[0], dims[1], Expr(heads), size}), {0, 2, 1, 3});
+}
+
 ValueId grouped_matmul(Context& c, ValueId a, ValueId b, bool transpose_b) {
   const Dims da = c.type(a).shape, db = c.type(b).shape;
   const int64_t group = group_of(c, da[1], db[1]);
@@ -52,6 +52,8 @@ ValueId grouped_matmul(Context& c, ValueId a, ValueId b, bool transpose_b) {
   const ValueId y = matmul(c, grouped, shared, transpose_b);
   return emit_reshape_open(c, y, {da[0], da[1], da[2], transpose_b ? db[2] : db[3]});
 }
+
+namespace {
 
 ValueId both(Context& c, ValueId a, ValueId b) {
   return a == no_value ? b : b == no_value ? a : c.emit("logical_and", {a, b});
