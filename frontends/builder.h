@@ -144,6 +144,7 @@ class Builder {
 
  protected:
   std::string place() const { return place_of(node_); }
+  const SourceNode& source() const { return node_; }
 
  private:
   // The elements of a value that is known, perhaps in terms of open dimensions.  Nothing: it is not, or it is long.

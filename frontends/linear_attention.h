@@ -1,7 +1,7 @@
 // Linear attention: each head keeps a state of [keys, values], to which every step adds a product of its key and value
-// (Katharopoulos et al., Transformers are RNNs, 2020).  The state may decay before (Yang et al., Gated Linear Attention,
-// 2024), and the value may be what the state does not have yet: the delta rule (Schlag et al., Linear Transformers Are
-// Secretly Fast Weight Programmers, 2021; both: Yang et al., Gated Delta Networks, 2025).
+// (Katharopoulos et al., Transformers are RNNs, 2020).  The state may decay before (Yang et al., Gated Linear
+// Attention, 2024), and the value may be what the state does not have yet: the delta rule (Schlag et al., Linear
+// Transformers Are Secretly Fast Weight Programmers, 2021; both: Yang et al., Gated Delta Networks, 2025).
 #pragma once
 
 #include "frontends/emit.h"

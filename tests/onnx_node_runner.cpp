@@ -48,12 +48,16 @@ Arrays read_inputs(const std::filesystem::path& path) {
   return result;
 }
 
-// Of inputs that are sequences or optional: those whose tensors are there.
-void say_what_lists_are(frontends::ImportOptions& options, std::span<const std::byte> bytes, const Arrays& inputs) {
+// Of inputs that are sequences or optional: those whose tensors are there.  Open dimensions begin at 1 unless it is
+// said that they are 0.
+void say_what_is_given(frontends::ImportOptions& options, std::span<const std::byte> bytes, const Arrays& inputs) {
   const frontends::onnx::Model model = frontends::onnx::parse_model(bytes);
   for (const frontends::onnx::ValueInfo& info : model.graph.inputs) {
     const std::string name(info.name);
     using frontends::onnx::ValueKind;
+    const bool is_empty = inputs.contains(name) && inputs.at(name).size() == 0;
+    if (info.kind == ValueKind::tensor && is_empty)
+      for (const int64_t extent : inputs.at(name).shape()) options.shapes[name].emplace_back(extent);
     if (info.kind != ValueKind::sequence && info.kind != ValueKind::optional) continue;
     size_t length = 0;
     for (; inputs.contains(name + "." + std::to_string(length)); ++length) {
@@ -129,7 +133,7 @@ int run(const std::string& mode) {
       options.folder = folder;
       const std::vector<std::byte> model = read_file(folder + "/model.onnx");
       const Arrays inputs = is_import ? Arrays() : read_inputs(folder + "/inputs.onnx");
-      say_what_lists_are(options, model, inputs);
+      say_what_is_given(options, model, inputs);
       const relay::Graph graph = frontends::import_onnx(model, options);
       if (!is_import) {
         write_outputs(folder + "/outputs.bin",

@@ -18,6 +18,15 @@ class Context : public Builder {
           const std::filesystem::path& folder)
       : Builder(import, source), node_(node), opset_(opset), arguments_(arguments), folder_(folder) {}
 
+  // What the rule gives for the same node with another input `i`.
+  template <class Import>
+  std::vector<ValueId> with_input(size_t i, ValueId value, const Import& rule) {
+    SourceNode changed = source();
+    changed.inputs.at(i) = value;
+    Context context(import(), changed, node_, opset_, arguments_, folder_);
+    return rule(context);
+  }
+
   int opset() const { return opset_; }  // of the node's domain
   size_t output_count() const { return node_.outputs.size(); }
   // Named, so perhaps used.

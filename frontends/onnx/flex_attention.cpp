@@ -31,8 +31,7 @@ std::vector<ValueId> import_flex_attention(Context& context, const std::string& 
   const auto scaled = [&](ValueId x) { return context.emit("multiply", {x, root}); };
   const ValueId scores = emit_cast(context, grouped_matmul(context, scaled(q), scaled(k), true), precision);
   const ValueId probability = context.emit("softmax", {through("score_mod", scores)});
-  const ValueId y =
-      grouped_matmul(context, through("prob_mod", probability), emit_cast(context, v, precision), false);
+  const ValueId y = grouped_matmul(context, through("prob_mod", probability), emit_cast(context, v, precision), false);
   return {emit_cast(context, y, dtype_of(context, v))};
 }
 

@@ -19,7 +19,7 @@ namespace tw::frontends::onnx {
 namespace {
 
 // The newest opset of the standard domain whose operators were looked at when the rules were written.
-constexpr int64_t oldest_opset = 7, newest_opset = 28;
+constexpr int64_t newest_opset = 28;
 constexpr int max_call_depth = 64;  // of functions and branches within each other
 constexpr int max_divisions = 6;    // of one scope: what follows each of them is imported twice
 
@@ -105,10 +105,9 @@ class Importer {
     model_opsets_ = opset_map(model_.opsets);
     if (!model_opsets_.count("")) model_opsets_[""] = model_.opsets.empty() ? 1 : newest_opset;
     const int64_t opset = model_opsets_[""];
-    if (opset < oldest_opset || opset > newest_opset) {
-      throw Error(ErrorCode::unsupported, "opset " + std::to_string(opset) + " is " +
-                                              (opset < oldest_opset ? "older than " : "newer than ") +
-                                              std::to_string(opset < oldest_opset ? oldest_opset : newest_opset) +
+    if (opset > newest_opset) {
+      throw Error(ErrorCode::unsupported, "opset " + std::to_string(opset) + " is newer than " +
+                                              std::to_string(newest_opset) +
                                               "\n  help: onnx.version_converter.convert_version(model, 17)");
     }
     import_.format = "opset " + std::to_string(opset);

@@ -328,6 +328,12 @@ std::string data_type_name(int64_t data_type) {
   return type ? type->name : "element type " + std::to_string(data_type);
 }
 
+std::optional<DType> dtype_named(std::string_view name) {
+  for (int64_t number = 1; const ElementType* type = element_type(number); ++number)
+    if (name == type->name) return type->dtype;
+  return std::nullopt;
+}
+
 const Attribute* Node::find(std::string_view attribute) const {
   for (const Attribute& candidate : attributes) {
     if (candidate.name == attribute) return &candidate;

@@ -128,8 +128,11 @@ OpDef grid_sample_op() {
         {{tensor_type(f32, {2, 3, 4, 5}), tensor_type(f32, {2, 3, 7, 2})}, attributes_of({{"mode", mode}})});
   op.examples.push_back({{tensor_type(f32, {1, 2, 4, 5}), tensor_type(f32, {1, 6, 1, 2})},
                          attributes_of({{"padding", "reflection"}, {"align_corners", 1}})});
-  op.examples.push_back(
-      {{tensor_type(f32, {1, 2, 4, 5}), tensor_type(f32, {1, 6, 1, 2})}, attributes_of({{"in_elements", 1}}), {}, -1, 5});
+  op.examples.push_back({{tensor_type(f32, {1, 2, 4, 5}), tensor_type(f32, {1, 6, 1, 2})},
+                         attributes_of({{"in_elements", 1}}),
+                         {},
+                         -1,
+                         5});
   op.examples.push_back(
       {{tensor_type(f16, {1, 2, 3, 4, 5}), tensor_type(f16, {1, 2, 3, 2, 3})}, attributes_of({{"padding", "border"}})});
   return op;

@@ -5,7 +5,9 @@
 prints what passed, was refused, was wrong and crashed, case by case.
 """
 
+import dataclasses
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -96,22 +98,31 @@ def as_tensor(value, name):
     return None
 
 
+def given_inputs(model):
+    """Old models list their initializers among the inputs, too."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return [info for info in model.graph.input if info.name not in constants]
+
+
 def bind(model, inputs, first):
     """The model with the inputs from `first` on made constants of it, as exporters write shapes, axes and scales."""
     bound = onnx.ModelProto()
     bound.CopyFrom(model)
-    for info, v in list(zip(model.graph.input, inputs, strict=False))[first:]:
+    for info, v in list(zip(given_inputs(model), inputs, strict=False))[first:]:
         if (tensor := as_tensor(v, info.name)) is not None:
             bound.graph.initializer.append(tensor)
     return bound
 
 
-def write_case(folder, model, inputs):
+def write_case(folder, model, inputs, names=None):
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     named = []
-    for info, v in zip(model.graph.input, inputs, strict=False):
-        named += [(f"{info.name}.{k}", part) for k, part in enumerate(v)] if isinstance(v, list) else [(info.name, v)]
+    constants = {tensor.name for tensor in model.graph.initializer}
+    for name, v in zip(names or [info.name for info in given_inputs(model)], inputs, strict=False):
+        if name in constants:
+            continue
+        named += [(f"{name}.{k}", part) for k, part in enumerate(v)] if isinstance(v, list) else [(name, v)]
     tensors = [as_tensor(v, name) for name, v in named]
     graph = helper.make_graph([], "inputs", [], [], initializer=[t for t in tensors if t is not None])
     (folder / "inputs.onnx").write_bytes(helper.make_model(graph).SerializeToString())
@@ -178,20 +189,52 @@ def run_folders(runner, mode, folders, timeout, env=None):
     return results
 
 
-def run_suite(runner, mode, pattern="", bound_from=None, timeout=900, jobs=None, every=1, env=None):
+def loaded(case):
+    """The case with its model and data, which those of files have in a folder."""
+    if case.model is not None:
+        return case
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+
+    def values(data_set, infos, kind):
+        return [read_value(data_set / f"{kind}_{i}.pb", info.type) for i, info in enumerate(infos)]
+
+    data_sets = [
+        (values(data_set, given_inputs(model), "input"), values(data_set, model.graph.output, "output"))
+        for data_set in sorted(folder.glob("test_data_set*"))
+    ]
+    return dataclasses.replace(case, model=model, data_sets=data_sets)
+
+
+def read_value(path, kind):
+    """A tensor, or a list of what is in a sequence."""
+    if kind.HasField("sequence_type"):
+        return numpy_helper.to_list(onnx.SequenceProto.FromString(path.read_bytes()))
+    if kind.HasField("optional_type"):
+        return numpy_helper.to_optional(onnx.OptionalProto.FromString(path.read_bytes()))
+    return numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes()))
+
+
+# Of ONNX's suite those that need no download: single nodes, and small models in files, mostly of old opsets.
+KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted")
+
+
+def run_suite(runner, mode, pattern="", bound_from=None, timeout=900, jobs=None, every=1, env=None, kinds=("node",)):
     """Every case of the suite with the pattern in its name (or one in `every`), as Results.
 
     Inputs from `bound_from` on are constants.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cases = [c for c in load_model_tests(kind="node") if pattern in c.name][::every]
+        cases = [loaded(c) for kind in kinds for c in load_model_tests(kind=kind) if pattern in c.name][::every]
     with tempfile.TemporaryDirectory() as work:
         folders = {}
         for case in cases:
             for k, (inputs, outputs) in enumerate(case.data_sets):
                 folder = Path(work) / f"{case.name}-{k}"
-                write_case(folder, case.model if bound_from is None else bind(case.model, inputs, bound_from), inputs)
+                names = [info.name for info in given_inputs(case.model)]
+                model = case.model if bound_from is None else bind(case.model, inputs, bound_from)
+                write_case(folder, model, inputs, names)
                 folders[str(folder)] = (case, inputs, outputs)
         # Not one after the other, so that the slow ones do not meet in one share.
         jobs = jobs or max(1, len(os.sched_getaffinity(0)))
@@ -223,6 +266,16 @@ def run_suite(runner, mode, pattern="", bound_from=None, timeout=900, jobs=None,
     return results
 
 
+def reason_of(message):
+    """Why a case is refused, in few words: element types, or the operator and what of it."""
+    if found := re.search(r"elements of type (\w+)", message):
+        return f"elements of type {found[1]}"
+    found = re.search(r"% covered\)\s+(\S+)\s+\d+ nodes?:\s+\S+(?: \([^)]*\))?(?:: (.*?))?\s+help", message)
+    if found:
+        return found[1] + (f": {found[2]}" if found[2] else "")
+    return message.split("  help")[0].split(": ", 1)[-1].strip()
+
+
 def summary(results):
     """The counts as one line, and the operators that occur in passed cases."""
     counts = Counter(r.status for r in results)
@@ -230,11 +283,11 @@ def summary(results):
     line = ", ".join(f"{counts[s]} {s}" for s in ("passed", "refused", "wrong", "crashed"))
     drawn = sum(r.status == "passed" and r.name in DRAWN for r in results)
     line += f" ({drawn} of those that passed by the properties of random numbers)" * (drawn > 0)
-    return f"{len(results)} cases of ONNX's node suite: {line}; {len(operators)} operators", counts, operators
+    return f"{len(results)} cases of ONNX's suite: {line}; {len(operators)} operators", counts, operators
 
 
 if __name__ == "__main__":
-    found = run_suite(sys.argv[1], sys.argv[2], *sys.argv[3:4], *map(int, sys.argv[4:5]))
+    found = run_suite(sys.argv[1], sys.argv[2], *sys.argv[3:4], *map(int, sys.argv[4:5]), kinds=KINDS)
     for r in found:
         if r.status != "passed":
             print(f"{r.status:8} {r.name}: {r.message[:300]}")

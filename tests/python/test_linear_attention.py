@@ -3,9 +3,10 @@
 import numpy as np
 import onnx
 import pytest
-import tilewright as tw
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
+
+import tilewright as tw
 
 
 def info(name, shape, kind=TensorProto.FLOAT):
@@ -51,9 +52,7 @@ def feed_of(proto, batch, steps, seed=0):
     random = np.random.default_rng(seed)
     feed = {}
     for i in proto.graph.input:
-        shape = [
-            {"batch": batch, "steps": steps}.get(d.dim_param, d.dim_value) for d in i.type.tensor_type.shape.dim
-        ]
+        shape = [{"batch": batch, "steps": steps}.get(d.dim_param, d.dim_value) for d in i.type.tensor_type.shape.dim]
         array = random.standard_normal(shape).astype(np.float32) * 0.5
         feed[i.name] = -np.abs(array) if i.name == "decay" else 1 / (1 + np.exp(-array)) if i.name == "beta" else array
     return feed

@@ -4,24 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from onnx_suite import DRAWN, run_suite, summary
+from onnx_suite import DRAWN, KINDS, reason_of, run_suite, summary
 
 RUNNER = Path(__file__).resolve().parents[2] / "build/tests/onnx_node_runner"
 
 # How it is run, from which input on inputs are constants (exporters write shapes, axes and scales so; the suite
 # feeds them, and a shape that depends on data is refused), and the counts below which we do not fall again.
 RUNS = {
-    "oracle": ("oracle", None, 1780, 180),
-    "oracle, constant shapes": ("oracle", 1, 1780, 180),
+    "oracle": ("oracle", None, 1960, 190),
+    "oracle, constant shapes": ("oracle", 1, 1960, 190),
     "compiled": ("cpu", None, 900, 110),
 }
+REFUSALS = Path(__file__).with_name("onnx_refusals.txt")  # ./dev test --campaign onnx --refusals FILE writes it
 
 
 @pytest.fixture(scope="module", params=RUNS)
 def run(request):
     assert RUNNER.exists(), "./dev build makes the runner"
     mode, bound_from, passed, operators = RUNS[request.param]
-    return request.param, run_suite(RUNNER, mode, bound_from=bound_from), passed, operators
+    return request.param, run_suite(RUNNER, mode, bound_from=bound_from, kinds=KINDS), passed, operators
 
 
 def test_no_case_of_the_suite_is_wrong(run):
@@ -36,6 +37,11 @@ def test_no_case_of_the_suite_is_wrong(run):
 
 def test_cases_that_draw_are_compared(run):
     assert {r.name for r in run[1] if r.status == "passed" and r.name in DRAWN} == set(DRAWN)
+
+
+def test_what_is_refused_is_known_by_name_and_reason(run):
+    refused = {r.name: reason_of(r.message) for r in run[1] if r.status == "refused"}
+    assert refused == dict(line.split(": ", 1) for line in REFUSALS.read_text().splitlines())
 
 
 def test_what_is_refused_is_refused_with_its_code(run):

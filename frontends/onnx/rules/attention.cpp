@@ -1,10 +1,11 @@
 // ONNX's attention and rotary embedding, composed from matmul, softmax and elementwise operators.
 
+#include "frontends/onnx/rules/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "frontends/onnx/rules/attention.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {

@@ -1,4 +1,6 @@
 // ONNX's elementwise operators.
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 
@@ -83,6 +85,13 @@ ValueId emit_power_of_two(Context& c, ValueId x) {
 }
 
 ValueId import_cast(Context& c) {
+  if (c.opset() < 6) {
+    std::string name = c.attribute_string("to", "");  // "FLOAT"
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) { return std::tolower(letter); });
+    const auto dtype = dtype_named(name);
+    if (!dtype) c.refuse("elements of type " + name);
+    return emit_cast(c, c.input(0), *dtype);
+  }
   return emit_onnx_cast(c, c.input(0), c.attribute_dtype("to"));
 }
 
@@ -123,6 +132,33 @@ ValueId emit_onnx_cast(Context& c, ValueId x, DType to) {
   return emit_cast(c, c.emit("clip", {emit_cast(c, x, f32)}, attributes_of({{"low", -largest}, {"high", largest}})),
                    to);
 }
+
+namespace {
+
+// Before opset 7.
+bool is_broadcast_by_attributes(const std::string& op_type) {
+  static const char* const names[] = {"Add", "Sub",   "Mul",  "Div",     "And", "Or",
+                                      "Xor", "Equal", "Less", "Greater", "Pow", "PRelu"};
+  return std::any_of(std::begin(names), std::end(names), [&](const char* name) { return name == op_type; });
+}
+
+// Its dimensions are those of the first input from the attribute `axis` on, or the last ones; slopes are of channels.
+ValueId old_second_input(Context& c, bool is_slope) {
+  const ValueId x = c.input(1);
+  const std::vector<Expr> own = c.type(x).shape, dims = c.type(c.input(0)).shape;
+  const bool is_one = is_const_int(product_of(own), 1);
+  if (is_one || (is_slope ? own.size() != 1 : c.attribute_int("broadcast", 0) == 0)) return x;
+  const int rank = static_cast<int>(dims.size()), last = rank - static_cast<int>(own.size());
+  const int axis = rule_axis(c, is_slope ? std::min(1, rank - 1) : c.attribute_int("axis", last), rank);
+  if (last < axis)
+    c.refuse("axis=" + std::to_string(axis) + " with inputs of rank " + std::to_string(rank) + " and " +
+             std::to_string(own.size()));
+  std::vector<Expr> shape = own;
+  shape.resize(dims.size() - static_cast<size_t>(axis), Expr(1));
+  return emit_reshape_open(c, x, shape);
+}
+
+}  // namespace
 
 std::vector<Rule> elementwise_rules() {
   static constexpr std::pair<const char*, const char*> direct[] = {
@@ -190,9 +226,9 @@ std::vector<Rule> elementwise_rules() {
              return c.emit("divide", {sum, emit_scalar(c, dtype_of(c, sum), static_cast<double>(c.input_count()))});
            }),
       rule("Identity", 1, [](Context& c) { return c.input_or_list(0); }),
-      rule("Clip", 6, import_clip),
+      rule("Clip", 1, import_clip),
       rule("Pow", 1, import_power),
-      rule("Cast", 6, import_cast),
+      rule("Cast", 1, import_cast),
       rule("CastLike", 15, [](Context& c) { return emit_onnx_cast(c, c.input(0), dtype_of(c, c.input(1))); }),
       rule("BitCast", 26, import_bitcast),
       rule("Mod", 10,
@@ -243,6 +279,14 @@ std::vector<Rule> elementwise_rules() {
   };
   for (const auto& [op_type, op] : direct) {
     rules.push_back({op_type, "", 1, [op = op](Context& c) { return c.emit_all(op, c.inputs()); }});
+  }
+  for (size_t i = 0, count = rules.size(); i < count; ++i) {
+    if (!is_broadcast_by_attributes(rules[i].op_type)) continue;
+    const Rule now = rules[i];
+    rules[i].since_opset = 7;
+    rules.push_back({now.op_type, "", 1, [now](Context& c) {
+                       return c.with_input(1, old_second_input(c, now.op_type == "PRelu"), now.import);
+                     }});
   }
   return rules;
 }

@@ -45,9 +45,9 @@ std::vector<ValueId> import_causal_conv(Context& c) {
   if (rank_of(c, x) != 3 || rank_of(c, weight) != 3) c.refuse("inputs that are not [batch, channels, steps]");
   const std::vector<Expr> dims = c.type(x).shape;
   const int64_t before = dim_of(c, weight, 2) - 1, channels = dim_of(c, weight, 0);
-  const ValueId all =
-      c.has_input(3) ? emit_concat(c, {c.input(3), x}, 2)
-                     : c.emit("pad", {x}, attributes_of({{"pads", std::vector<Expr>{0, 0, before, 0, 0, 0}}}));
+  const ValueId all = c.has_input(3)
+                          ? emit_concat(c, {c.input(3), x}, 2)
+                          : c.emit("pad", {x}, attributes_of({{"pads", std::vector<Expr>{0, 0, before, 0, 0, 0}}}));
   const Ints one{1}, none{0, 0};
   ValueId y = c.emit("conv", {all, weight},
                      attributes_of({{"strides", one}, {"dilations", one}, {"pads", none}, {"groups", channels}}));

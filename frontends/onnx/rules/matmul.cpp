@@ -87,7 +87,7 @@ std::vector<Rule> matmul_rules() {
   return {
       rule("Det", 11, [](Context& c) { return c.emit("determinant", {c.input(0)}); }),
       rule("MatMul", 1, [](Context& c) { return emit_matmul(c, c.input(0), c.input(1)); }),
-      rule("Gemm", 7, import_gemm),
+      rule("Gemm", 1, import_gemm),
       rule("Einsum", 12, import_einsum),
       rule_of(microsoft, "FusedMatMul",
               [](Context& c) {

@@ -50,6 +50,7 @@ Rule hardmax_rule(int since) {
 std::vector<ValueId> import_batch_norm(Context& c) {
   const bool is_training = c.attribute_int("training_mode", 0) != 0;
   if (c.attribute_int("spatial", 1) != 1) c.refuse("spatial=0");
+  if (c.opset() < 7 && c.attribute_int("is_test", 0) == 0) c.refuse("its form for training, is_test=0");
   for (size_t i = is_training ? 3 : 1; i < c.output_count(); ++i) {
     if (c.wants_output(i)) c.refuse("its statistics as outputs");
   }
@@ -226,8 +227,8 @@ std::vector<Rule> normalize_rules() {
       softmax_rule("LogSoftmax", "log_softmax", 13),
       hardmax_rule(1),
       hardmax_rule(13),
-      {"BatchNormalization", "", 7, import_batch_norm},
-      rule("InstanceNormalization", 6,
+      {"BatchNormalization", "", 1, import_batch_norm},
+      rule("InstanceNormalization", 1,
            [](Context& c) {
              const Expr channels = rank_of(c, c.input(0)) < 2 ? Expr(0) : c.type(c.input(0)).shape[1];
              return group_norm(c, channels, c.attribute_float("epsilon", 1e-5), false);

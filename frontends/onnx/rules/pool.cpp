@@ -90,11 +90,19 @@ ValueId lp(Context& c, int64_t p, const std::function<ValueId(ValueId)>& sum) {
   });
 }
 
+// A float in the first opset.
+int64_t norm_of(Context& c) {
+  if (c.opset() >= 2) return c.attribute_int("p", 2);
+  const double p = c.attribute_float("p", 2);
+  if (p != std::floor(p) || p < 1 || p > 1000) c.refuse("p=" + std::to_string(p));
+  return static_cast<int64_t>(p);
+}
+
 Rule global_rule(const std::string& op_type, const std::string& op) {
   return rule(op_type, 1, [=](Context& c) {
     const std::vector<int> axes = axes_from(c, c.input(0), 2);
     if (op == "lp") {
-      return lp(c, c.attribute_int("p", 2), [&](ValueId x) { return emit_reduce(c, "reduce_sum", x, axes, true); });
+      return lp(c, norm_of(c), [&](ValueId x) { return emit_reduce(c, "reduce_sum", x, axes, true); });
     }
     return emit_reduce(c, op, c.input(0), axes, true);
   });
@@ -146,9 +154,9 @@ std::vector<Rule> pool_rules() {
       rule("Col2Im", 18, import_col2im),
       {"MaxPool", "", 1, import_max_pool},
       rule("AveragePool", 1, import_average_pool),
-      rule("LpPool", 2,
+      rule("LpPool", 1,
            [](Context& c) {
-             return lp(c, c.attribute_int("p", 2), [&](ValueId x) {
+             return lp(c, norm_of(c), [&](ValueId x) {
                const RuleWindow window = rule_window(c, x, kernel_of(c), true);
                return c.emit("sum_pool", {emit_open_pads(c, x, window)}, attributes_of_pool(window));
              });

@@ -181,7 +181,9 @@ ValueId import_upsample(Context& c) {
   const bool is_computed = c.input_count() > 1 && !c.constant(c.input(1));
   const Floats scales = is_computed           ? Floats()
                         : c.input_count() > 1 ? constant_floats(c, 1)
-                                              : c.attribute_floats("scales", {});
+                        : c.opset() < 7
+                            ? Floats{1, 1, c.attribute_float("height_scale", 1), c.attribute_float("width_scale", 1)}
+                            : c.attribute_floats("scales", {});
   const std::vector<ResizedAxis> plan =
       is_computed ? axes_by_computed_scales(c, c.input(1), axes) : axes_by_scales(c, scales, axes);
   const bool is_linear = c.attribute_string("mode", "nearest") == "bilinear";
@@ -196,7 +198,7 @@ std::vector<Rule> resize_rules() {
   return {
       rule("Resize", 11, import_resize),
       rule("Resize", 10, import_upsample),
-      rule("Upsample", 7, import_upsample),
+      rule("Upsample", 1, import_upsample),
   };
 }
 

@@ -88,7 +88,8 @@ ValueId emit_window_places(Context& c, const DeformedWindow& w, size_t d) {
 ValueId import_deform_conv(Context& c) {
   const ValueId x = c.input(0), weight = c.input(1), offset = c.input(2);
   const std::vector<Expr> dims = c.type(x).shape, offset_dims = c.type(offset).shape;
-  if (dims.size() != 4 || rank_of(c, weight) != 4 || offset_dims.size() != 4) c.refuse("data of other dimensions than 2");
+  if (dims.size() != 4 || rank_of(c, weight) != 4 || offset_dims.size() != 4)
+    c.refuse("data of other dimensions than 2");
   const Ints weight_dims = dims_of(c, weight);
   const int64_t groups = c.attribute_int("group", 1), parts = c.attribute_int("offset_group", 1);
   const int64_t channels = weight_dims[1] * groups;

@@ -34,16 +34,9 @@ ValueId computed_shape(Context& c, ValueId x, bool zero_is_zero) {
   return n.where(is_inferred, inferred, shape);
 }
 
-ValueId import_reshape(Context& c) {
-  const ValueId x = c.input(0);
+// 0: as in x, unless it stands for itself; one -1: what is left.
+ValueId emit_in_shape(Context& c, ValueId x, std::vector<Expr> shape, bool zero_is_zero) {
   const std::vector<Expr> from = c.type(x).shape;
-  // To one dimension, whatever is said of it: it has all elements.
-  const std::vector<Expr>& wanted = c.type(c.input(1)).shape;
-  if (!c.is_known(1) && wanted.size() == 1 && is_const_int(wanted[0], 1))
-    return emit_reshape_open(c, x, {simplify(product_of(from))});
-  const bool zero_is_zero = c.attribute_int("allowzero", 0) != 0;
-  if (!c.is_known(1)) return emit_reshape_open(c, x, c.emit_items(computed_shape(c, x, zero_is_zero)));
-  std::vector<Expr> shape = c.known_dims(1);
   int inferred = 0;
   Expr rest(1);
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -70,6 +63,18 @@ ValueId import_reshape(Context& c) {
     }
   }
   return emit_reshape_open(c, x, shape);
+}
+
+ValueId import_reshape(Context& c) {
+  const ValueId x = c.input(0);
+  const std::vector<Expr> from = c.type(x).shape;
+  // To one dimension, whatever is said of it: it has all elements.
+  const std::vector<Expr>& wanted = c.type(c.input(1)).shape;
+  if (!c.is_known(1) && wanted.size() == 1 && is_const_int(wanted[0], 1))
+    return emit_reshape_open(c, x, {simplify(product_of(from))});
+  const bool zero_is_zero = c.attribute_int("allowzero", 0) != 0;
+  if (!c.is_known(1)) return emit_reshape_open(c, x, c.emit_items(computed_shape(c, x, zero_is_zero)));
+  return emit_in_shape(c, x, c.known_dims(1), zero_is_zero);
 }
 
 ValueId import_flatten(Context& c) {
@@ -185,12 +190,26 @@ ValueId import_tile(Context& c) {
   return emit_reshape_open(c, emit_broadcast_open(c, emit_reshape_open(c, x, spread), repeated), result);
 }
 
+// The first opset's: so many times along one axis, each a single number.
+ValueId import_tile_of_axis(Context& c) {
+  const ValueId x = c.input(0);
+  std::vector<Expr> dims = c.type(x).shape;
+  const auto number = [&](size_t input) { return emit_reshape(c, emit_cast(c, c.input(input), i64), {}); };
+  const Expr times = c.emit_item(number(1), {0}), along = c.known_number(number(2));
+  if (!along.is_defined() || !as_int(along)) c.refuse("an axis that is not known");
+  const int axis = rule_axis(c, *as_int(along), rank_of(c, x));
+  std::vector<Expr> spread = dims, repeated = dims;
+  spread.insert(spread.begin() + axis, Expr(1)), repeated.insert(repeated.begin() + axis, times);
+  dims[axis] = simplify(dims[axis] * times);
+  return emit_reshape_open(c, emit_broadcast_open(c, emit_reshape_open(c, x, spread), repeated), dims);
+}
+
 ValueId import_concat(Context& c) {
   std::vector<ValueId> parts;
   for (size_t i = 0; i < c.input_count(); ++i) parts.push_back(c.input(i));
   if (parts.empty()) bad_shape(c, "no inputs");
-  if (!c.has_attribute("axis")) bad_shape(c, "no axis");
-  return emit_concat(c, parts, rule_axis(c, c.attribute_int("axis", 0), rank_of(c, parts[0])));
+  if (!c.has_attribute("axis") && c.opset() >= 4) bad_shape(c, "no axis");
+  return emit_concat(c, parts, rule_axis(c, c.attribute_int("axis", 1), rank_of(c, parts[0])));
 }
 
 std::vector<ValueId> import_split(Context& c) {
@@ -341,7 +360,7 @@ ValueId import_pad(Context& c) {
   const std::string mode = c.attribute_string("mode", "constant");
   if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") c.refuse("mode=\"" + mode + "\"");
   const bool by_input = c.opset() >= 11;
-  const Ints stated = c.attribute_ints("pads", {});
+  const Ints stated = c.attribute_ints(c.opset() < 2 ? "paddings" : "pads", {});
   const bool has_computed_axes = by_input && c.has_input(3) && !c.is_known(3);
   std::vector<Expr> given;
   if (has_computed_axes) {
@@ -437,16 +456,22 @@ ValueId import_center_crop_pad(Context& c) {
 std::vector<Rule> shape_rules() {
   return {
       rule("Reshape", 5, import_reshape),
+      rule("Reshape", 1,
+           [](Context& c) {
+             const Ints shape = c.attribute_ints("shape", {});
+             return emit_in_shape(c, c.input(0), {shape.begin(), shape.end()}, false);
+           }),
       rule("Flatten", 1, import_flatten),
       rule("Squeeze", 1, import_squeeze),
       rule("Unsqueeze", 1, import_unsqueeze),
       rule("Transpose", 1, import_transpose),
       rule("Expand", 8, import_expand),
       rule("Tile", 6, import_tile),
-      rule("Concat", 4, import_concat),
-      {"Split", "", 2, import_split},
+      rule("Tile", 1, import_tile_of_axis),
+      rule("Concat", 1, import_concat),
+      {"Split", "", 1, import_split},
       rule("Slice", 1, import_slice),
-      rule("Pad", 2, import_pad),
+      rule("Pad", 1, import_pad),
       rule("DepthToSpace", 1, import_depth_to_space),
       rule("SpaceToDepth", 1, import_space_to_depth),
       rule("CenterCropPad", 18, import_center_crop_pad),
