@@ -133,6 +133,32 @@ TEST_P(EachOp, AxesAreAsStated) {
   }
 }
 
+// Whoever takes narrow types moves their elements as it moves others; cast and bitcast have examples of their own.
+TEST_P(EachOp, MovesNarrowTypes) {
+  const OpDef& op = *GetParam();
+  if (!op.takes_narrow || op.name == "cast" || op.name == "bitcast") return;
+  std::mt19937 random(13);
+  for (const OpExample& example : op.examples) {
+    const std::vector<NDArray> drawn = example_inputs(example, random);
+    for (const DType narrow : {i4, f8e5m2, f4e2m1}) {
+      std::vector<NDArray> wide = drawn, moved = drawn;
+      for (size_t i = 0; i < drawn.size(); ++i) {
+        if (!drawn[i].is_defined() || drawn[i].dtype() != f32) continue;
+        wide[i] = drawn[i].clone(), moved[i] = NDArray(narrow, drawn[i].shape());
+        for (int64_t e = 0; e < drawn[i].size(); ++e) {
+          const auto value = static_cast<int64_t>(random() % 4) - 2;
+          wide[i].set_int(e, value), moved[i].set_int(e, value);
+        }
+      }
+      const NDArray expected = evaluate_op(op, example.attributes, wide)[0];
+      if (expected.dtype() != f32) continue;
+      const NDArray got = evaluate_op(op, example.attributes, moved)[0];
+      ASSERT_EQ(got.dtype(), narrow);
+      for (int64_t e = 0; e < got.size(); ++e) EXPECT_EQ(got.get_float(e), expected.get_float(e)) << to_string(narrow);
+    }
+  }
+}
+
 TEST_P(EachOp, PartsAreAsStated) {
   const OpDef& op = *GetParam();
   std::mt19937 random(12);
