@@ -103,6 +103,7 @@ class Importer {
 
   Import run() {
     model_opsets_ = opset_map(model_.opsets);
+    if (model_.opsets.empty() && model_.ir_version >= 3) malformed("the model says of no opset that it is of");
     if (!model_opsets_.count("")) model_opsets_[""] = model_.opsets.empty() ? 1 : newest_opset;
     const int64_t opset = model_opsets_[""];
     if (opset > newest_opset) {

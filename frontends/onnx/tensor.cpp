@@ -57,14 +57,14 @@ size_t entries_of(DType dtype, size_t count) {
 
 // One a byte.  A signed one fills its byte.
 void unpack(DType dtype, std::span<const std::byte> packed, NDArray& array) {
-  const size_t shared = elements_a_byte(dtype);
-  for (int64_t i = 0; i < array.size(); ++i) {
-    const auto at = static_cast<size_t>(i);
-    const int code = std::to_integer<int>(packed[at / shared]) >> (at % shared * dtype.bits);
-    if (dtype.is_integer())
-      array.set_int(i, code);
-    else
-      array.as<uint8_t>()[i] = static_cast<uint8_t>(code & ((1 << dtype.bits) - 1));
+  const size_t shared = elements_a_byte(dtype), count = static_cast<size_t>(array.size());
+  const int unused = 8 - dtype.bits;
+  const bool is_signed = dtype.is_signed_integer();
+  auto* out = array.as<uint8_t>();
+  for (size_t i = 0; i < count; ++i) {
+    const auto part = std::to_integer<uint8_t>(packed[i / shared] >> (i % shared * dtype.bits));
+    const auto high = static_cast<uint8_t>(part << unused);
+    out[i] = static_cast<uint8_t>(is_signed ? static_cast<int8_t>(high) >> unused : high >> unused);
   }
 }
 

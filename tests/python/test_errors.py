@@ -91,7 +91,7 @@ def no_graph():
     return onnx.ModelProto(ir_version=8, opset_import=[helper.make_opsetid("", 17)])
 
 
-@case(1003, "opset")
+@case(1002, "opset")
 def no_opset():
     model = unary("Relu")
     del model.opset_import[:]
@@ -219,9 +219,12 @@ def an_opset_of_the_future():
     return unary("Relu", opset=999)
 
 
-@case(1003, "opset")
-def an_opset_of_the_past():
-    return unary("Relu", opset=1)
+@case(1003, "is_test=0")
+def a_form_for_training_of_the_past():
+    x, row = helper.make_tensor_value_info("x", 1, [2, 3]), helper.make_tensor_value_info("r", 1, [3])
+    node = helper.make_node("BatchNormalization", ["x", "r", "r", "r", "r"], ["y"])
+    graph = helper.make_graph([node], "g", [x, row], [helper.make_tensor_value_info("y", 1, [2, 3])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=3)
 
 
 @case(1003, "string")

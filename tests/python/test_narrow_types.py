@@ -189,6 +189,43 @@ def test_weights_of_four_bits(block, tmp_path):
     np.testing.assert_array_equal(outside.run({"x": x})["y"], compiled(data).run({"x": x})["y"])
 
 
+@pytest.mark.parametrize("zeros", ["", "packed", "floats"])
+@pytest.mark.parametrize(("bits", "block", "k"), [(4, 32, 96), (4, 16, 88), (8, 32, 64), (2, 64, 128), (4, 32, 32)])
+def test_products_with_packed_weights(bits, block, k, zeros):
+    """com.microsoft's MatMulNBits, beside ONNX Runtime in f32, with and without zero points."""
+    if bits == 8 and zeros == "floats":
+        pytest.skip("not in ONNX Runtime")
+    random = np.random.default_rng(3)
+    n, blocks = 24, -(-k // block)
+    arrays = {
+        "b": random.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8),
+        "scales": random.uniform(0.01, 0.1, (n, blocks)).astype(np.float32),
+    }
+    if zeros == "packed":
+        arrays["zeros"] = random.integers(0, 256, (n, -(-blocks * bits // 8))).astype(np.uint8)
+    elif zeros == "floats":
+        arrays["zeros"] = random.uniform(0, 2**bits, (n, blocks)).astype(np.float32)
+    node = helper.make_node(
+        "MatMulNBits", ["a", *arrays], ["y"], domain="com.microsoft", K=k, N=n, bits=bits, block_size=block
+    )
+    graph = helper.make_graph(
+        [node],
+        "narrow",
+        [helper.make_tensor_value_info("a", TensorProto.FLOAT, ["rows", k])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", n])],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    data = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    executable = compiled(data)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(data, options)
+    for rows in (1, 7):
+        a = random.standard_normal((rows, k)).astype(np.float32)
+        np.testing.assert_allclose(executable.run({"a": a})["y"], session.run(None, {"a": a})[0], rtol=1e-4, atol=1e-4)
+
+
 def test_an_artifact_keeps_narrow_types(tmp_path):
     cast = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT8E5M2)
     executable = compiled(model([cast], [("x", "UINT4", ["n"])], [("y", "FLOAT8E5M2", ["n"])]))

@@ -25,6 +25,10 @@ REFUSED = {
     ("ConstantOfShape", "all"): MANY,
     ("Attention", "two"): IS_OPEN,
     ("Attention", "all"): IS_OPEN,
+    ("FlexAttention", "two"): IS_OPEN,
+    ("FlexAttention", "all"): IS_OPEN,
+    ("LinearAttention", "two"): IS_OPEN,
+    ("LinearAttention", "all"): IS_OPEN,
     ("RotaryEmbedding", "two"): IS_OPEN,
     ("RotaryEmbedding", "all"): IS_OPEN,
 }

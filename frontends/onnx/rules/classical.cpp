@@ -144,9 +144,11 @@ ValueId import_label_encoder(Context& c) {
   const std::vector<int> last{rank_of(c, x)};
   ValueId otherwise = dtype.is_float() ? emit_scalar(c, dtype, c.attribute_float("default_float", -0.0))
                                        : emit_ints(c, {c.attribute_int("default_int64", -1)}, {}, dtype);
-  if (c.has_attribute("default_tensor")) otherwise = emit_reshape(c, c.emit_constant(c.attribute_tensor("default_tensor")), {});
+  if (c.has_attribute("default_tensor"))
+    otherwise = emit_reshape(c, c.emit_constant(c.attribute_tensor("default_tensor")), {});
   const ValueId none = emit_scalar(c, dtype, 0);
-  const ValueId found = emit_reduce(c, "reduce_sum", c.emit("where", {is_key, c.emit_constant(values), none}), last, false);
+  const ValueId found =
+      emit_reduce(c, "reduce_sum", c.emit("where", {is_key, c.emit_constant(values), none}), last, false);
   return c.emit("where", {emit_reduce(c, "reduce_any", is_key, last, false), found, otherwise});
 }
 

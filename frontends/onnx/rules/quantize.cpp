@@ -1,6 +1,7 @@
 // ONNX's quantised operators, composed from elementwise ones, matmul and conv: y = saturate(round(x / scale) + zero
 // point).
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "frontends/onnx/rules/window.h"
@@ -213,6 +214,53 @@ ValueId import_qlinear_conv(Context& c) {
                     scalar_or_refuse(c, c.input(6)), scalar_or_refuse(c, c.input(7)));
 }
 
+// Codes of `bits` that share bytes along the last axis, the first in the lowest bits: `count` of them, in i32.
+ValueId emit_unpacked(Context& c, ValueId bytes, int64_t bits, int64_t count) {
+  const int rank = rank_of(c, bytes);
+  const ValueId mask = emit_scalar(c, u8, std::ldexp(1, static_cast<int>(bits)) - 1);
+  std::vector<ValueId> parts;
+  for (int64_t first = 0; first < 8; first += bits) {
+    const ValueId shifted = c.emit("shift", {bytes, emit_scalar(c, u8, static_cast<double>(first))});
+    parts.push_back(c.emit("bit_and", {shifted, mask}));
+  }
+  std::vector<Expr> dims = c.type(bytes).shape;
+  dims.back() = simplify(dims.back() * static_cast<int64_t>(parts.size()));
+  const ValueId codes = emit_reshape_open(c, emit_stack(c, parts, rank), dims);
+  return emit_cast(c, emit_slice(c, codes, rank - 1, Expr(0), Expr(count)), i32);
+}
+
+// A product with weights of few bits, in blocks of one scale along K: [N, blocks, bytes of a block].  The weights
+// become f32; those that are known do so when the model is compiled.
+ValueId import_matmul_n_bits(Context& c) {
+  const int64_t k = c.attribute_int("K", 0), n = c.attribute_int("N", 0), block = c.attribute_int("block_size", 0);
+  const int64_t bits = c.attribute_int("bits", 4);
+  if (bits != 2 && bits != 4 && bits != 8) c.refuse("bits=" + std::to_string(bits));
+  if (k < 1 || n < 1 || block < 1 || block * bits % 8 != 0) c.refuse("K, N or block_size that do not fit");
+  if (c.has_input(4)) c.refuse("g_idx, an order of its own");
+  const ValueId a = c.input(0), codes = c.input(1);
+  const int64_t blocks = (k + block - 1) / block;
+  if (dtype_of(c, codes) != u8) c.refuse("weights of type " + to_string(dtype_of(c, codes)));
+  c.require_equal(simplify(product_of(c.type(codes).shape)), Expr(n * blocks * (block * bits / 8)), "bytes of weights");
+  const Ints by_block{n, blocks, 1};
+  ValueId weight = emit_unpacked(c, emit_reshape(c, codes, {n, blocks, block * bits / 8}), bits, block);
+  if (c.has_input(3) && dtype_of(c, c.input(3)) != u8) {
+    const ValueId zero = emit_cast(c, emit_reshape(c, c.input(3), by_block), f32);
+    weight = c.emit("subtract", {emit_cast(c, weight, f32), zero});
+  } else {
+    ValueId zero = emit_ints(c, {int64_t{1} << (bits - 1)}, {}, i32);
+    if (c.has_input(3)) {
+      const ValueId packed = emit_reshape(c, c.input(3), {n, (blocks * bits + 7) / 8});
+      zero = emit_reshape(c, emit_unpacked(c, packed, bits, blocks), by_block);
+    }
+    weight = emit_cast(c, c.emit("subtract", {weight, zero}), f32);
+  }
+  weight = c.emit("multiply", {weight, emit_cast(c, emit_reshape(c, c.input(2), by_block), f32)});
+  weight = emit_slice(c, emit_reshape(c, weight, {n, blocks * block}), 1, Expr(0), Expr(k));
+  ValueId y = c.emit("matmul", {emit_cast(c, a, f32), weight}, attributes_of({{"transpose_b", int64_t{1}}}));
+  if (c.has_input(5)) y = c.emit("add", {y, emit_cast(c, c.input(5), f32)});
+  return emit_cast(c, y, dtype_of(c, a));
+}
+
 }  // namespace
 
 std::vector<Rule> quantize_rules() {
@@ -226,6 +274,7 @@ std::vector<Rule> quantize_rules() {
           "ConvInteger", 10,
           [](Context& c) { return integer_conv(c, c.input(0), c.optional_input(2), c.input(1), c.optional_input(3)); }),
       rule("QLinearConv", 10, import_qlinear_conv),
+      rule_of(microsoft, "MatMulNBits", import_matmul_n_bits),
   };
 }
 

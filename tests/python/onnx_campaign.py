@@ -13,10 +13,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[0] = str(ROOT / "tests/python")  # instead of this folder, in which `onnx` is this file
+from onnx_suite import KINDS, reason_of, run_suite, summary
 
-from onnx_suite import KINDS, reason_of, run_suite, summary  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
