@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <unordered_map>
 
 #include "frontends/builder.h"
@@ -19,8 +20,7 @@ class Context : public Builder {
       : Builder(import, source), node_(node), opset_(opset), arguments_(arguments), folder_(folder) {}
 
   // What the rule gives for the same node with another input `i`.
-  template <class Import>
-  std::vector<ValueId> with_input(size_t i, ValueId value, const Import& rule) {
+  std::vector<ValueId> with_input(size_t i, ValueId value, const std::function<std::vector<ValueId>(Context&)>& rule) {
     SourceNode changed = source();
     changed.inputs.at(i) = value;
     Context context(import(), changed, node_, opset_, arguments_, folder_);

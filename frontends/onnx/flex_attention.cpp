@@ -23,7 +23,7 @@ std::vector<ValueId> import_flex_attention(Context& context, const std::string& 
       malformed("node " + in_quotes(name) + ": " + attribute + " has one input and one result");
     const ValueId changed = around.add_graph(graph, name + "/" + attribute, nullptr, {x})[0];
     const bool is_tensor = changed != unknown_value && !is_list(changed);
-    if (!is_tensor || !(context.type(changed).rank() == context.type(x).rank()))
+    if (!is_tensor || rank_of(context, changed) != rank_of(context, x))
       context.refuse(std::string(attribute) + " that gives something else than scores");
     return emit_cast(context, changed, precision);
   };

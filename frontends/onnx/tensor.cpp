@@ -46,13 +46,13 @@ int64_t count_of(const Tensor& tensor) {
 size_t elements_a_byte(DType dtype) {
   return dtype.is_narrow() ? 8 / dtype.bits : 1;
 }
-size_t bytes_of(DType dtype, size_t count) {
-  const size_t shared = elements_a_byte(dtype);
-  return (count / shared + (count % shared != 0)) * dtype.bytes();
-}
-// Entries of the typed field: as the type's elements are, but for those that share one.
+// Of the typed field: one an element, or a byte of them.
 size_t entries_of(DType dtype, size_t count) {
-  return bytes_of(dtype, count) / dtype.bytes();
+  const size_t shared = elements_a_byte(dtype);
+  return count / shared + (count % shared != 0);
+}
+size_t bytes_of(DType dtype, size_t count) {
+  return entries_of(dtype, count) * dtype.bytes();
 }
 
 // One a byte.  A signed one fills its byte.

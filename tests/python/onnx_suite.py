@@ -17,34 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
+from tilewright import _core
 from tilewright.lists import Values
-
-DTYPES = {
-    "f32": np.float32,
-    "f64": np.float64,
-    "f16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "bool": np.bool_,
-    "f8e4m3fn": ml_dtypes.float8_e4m3fn,
-    "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
-    "f8e5m2": ml_dtypes.float8_e5m2,
-    "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
-    "f8e8m0": ml_dtypes.float8_e8m0fnu,
-    "f4e2m1": ml_dtypes.float4_e2m1fn,
-    **{
-        f"{kind}{bits}": getattr(ml_dtypes, f"{name}{bits}")
-        for kind, name in (("i", "int"), ("u", "uint"))
-        for bits in (2, 4)
-    },
-    **{f"{kind}{bits}": np.dtype(f"{kind}{bits // 8}") for kind in "iu" for bits in (8, 16, 32, 64)},
-}
-
 
 # Cases whose expected zeros are rounding errors of f32, larger than the suite's own bound; ours are smaller.
 ROUNDED_ZEROS = {"test_dft_inverse_opset19": 1e-6, "test_dft_inverse": 1e-6}
@@ -133,7 +112,7 @@ def read_outputs(path):
     while data:
         line, data = data.split(b"\n", 1)
         name, *dims = line.decode().split()
-        dtype, shape = np.dtype(DTYPES[name]), tuple(map(int, dims))
+        dtype, shape = _core.numpy_dtype(name), tuple(map(int, dims))
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         outputs.append(np.frombuffer(data[:size], dtype).reshape(shape))
         data = data[size:]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tw
 
@@ -91,6 +91,23 @@ def test_attributes_that_became_inputs():
     np.testing.assert_array_equal(run("Clip", 1, {"x": x}, min=0.75)[0], np.maximum(x, np.float32(0.75)))
     with pytest.raises(tw.Error, match="elements of type complex128"):
         run("Cast", 1, {"x": x}, kinds=[TensorProto.INT32], to="COMPLEX128")
+
+
+def test_tiles_along_one_axis():
+    x = floats(2, 3, 4)
+    node = helper.make_node("Tile", ["x", "tiles", "axis"], ["y"])
+    constants = [numpy_helper.from_array(np.float32(1), "axis")]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", x.shape), ("tiles", []))
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph([node], "g", inputs, outputs, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 1)], ir_version=3)
+    executable = tw.compile(tw.load(model.SerializeToString()))
+    for tiles in (1, 3):
+        np.testing.assert_array_equal(
+            executable.run({"x": x, "tiles": np.float32(tiles)})["y"], np.tile(x, (1, tiles, 1))
+        )
 
 
 def test_other_forms_of_the_first_opset():

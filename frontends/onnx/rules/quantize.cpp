@@ -80,8 +80,7 @@ ValueId import_dequantize(Context& c) {
   const ValueId x = c.input(0);
   const int64_t axis = c.attribute_int("axis", 1), block = c.attribute_int("block_size", 0);
   const DType own = dtype_of(c, x);
-  if (!own.is_minifloat() && (!own.is_integer() || own.bits > 32))
-    c.refuse("data of type " + to_string(dtype_of(c, x)));
+  if (!own.is_minifloat() && (!own.is_integer() || own.bits > 32)) c.refuse("data of type " + to_string(own));
   DType to = dtype_of(c, c.input(1));
   if (c.attribute_int("output_dtype", 0) != 0) to = c.attribute_dtype("output_dtype");
   return dequantize(c, x, parameter(c, c.input(1), x, axis, block),

@@ -65,7 +65,7 @@ ValueId import_roi_align(Context& c) {
 
 // Of a convolution whose elements are moved.
 struct DeformedWindow {
-  std::vector<Expr> extents, results;  // of the data and the result along the axis of each dimension
+  std::vector<Expr> results;  // how many there are along each dimension
   Ints kernel, strides, dilations, pads;
 
   int64_t elements() const { return kernel[0] * kernel[1]; }
@@ -93,7 +93,7 @@ ValueId import_deform_conv(Context& c) {
   const Ints weight_dims = dims_of(c, weight);
   const int64_t groups = c.attribute_int("group", 1), parts = c.attribute_int("offset_group", 1);
   const int64_t channels = weight_dims[1] * groups;
-  DeformedWindow w{{dims[2], dims[3]}, {offset_dims[2], offset_dims[3]}, {weight_dims[2], weight_dims[3]}, {}, {}, {}};
+  DeformedWindow w{{offset_dims[2], offset_dims[3]}, {weight_dims[2], weight_dims[3]}, {}, {}, {}};
   w.strides = c.attribute_ints("strides", {1, 1}), w.dilations = c.attribute_ints("dilations", {1, 1});
   w.pads = c.attribute_ints("pads", {0, 0, 0, 0});
   if (c.attribute_ints("kernel_shape", w.kernel) != w.kernel) c.refuse("a kernel_shape other than the weight's");
