@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "frontends/custom_operator.h"
 #include "frontends/open_dimensions.h"
 
 namespace tw::frontends {
@@ -29,6 +30,7 @@ struct ImportOptions {
   std::map<std::string, std::vector<DimensionOption>> shapes;
   std::set<std::string> absent;  // of optional inputs; others are there
   std::filesystem::path folder;  // for data beside the model; empty: none allowed
+  CustomOperators operators;     // of the caller's own; they come before those that we have
   std::string file_name;         // for messages; empty: as the format calls its files
 };
 

@@ -141,6 +141,10 @@ void add_control(const Graph& graph, std::vector<std::string>& lines) {
       const bool is_new = number.kind() == NodeKind::Var;
       lines.push_back(in_quotes(node.name) + " reads the size " + to_text(number) +
                       (is_new ? syntax::bounds_text(dimension_bounds(Var::of(number))) : "") + " in a run");
+    } else if (node.op->is_on_host) {
+      const std::string& library = node.attributes.get_string("library");
+      lines.push_back(in_quotes(node.name) + " is computed by " + in_quotes(node.attributes.get_string("function")) +
+                      (library.empty() ? ", a function of the host" : " of " + library));
     } else if (is_branch(node)) {
       lines.push_back(in_quotes(node.name) + " goes one of two ways in a run");
     } else if (is_loop(node)) {

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/host_function.h"
 #include "runtime/plan/plan.h"
+#include "tensor_ir/ir.h"
 
 namespace tw {
 class Schedule;
@@ -34,6 +36,14 @@ using Signature = std::vector<std::pair<std::string, std::string>>;
 Signature signature(const std::vector<TensorInfo>& tensors, const Plan& plan);
 // (name, kind, first, count, axis) of each.
 py::list described(const std::vector<ListInfo>& lists);
+
+// Extents: numbers, or expressions of open dimensions.
+std::vector<Expr> shape_of(const py::sequence& extents);
+
+// By name: a function in Python, and whether it looks at attributes (operators.py).
+using PythonFunctions = std::map<std::string, std::pair<py::function, bool>>;
+HostFunction in_python(py::function function, bool takes_attributes);
+std::map<std::string, HostFunction> in_python(const PythonFunctions& functions);
 
 // What a template asked for: dicts of name, candidates, costs, analytic and chosen (positions).
 py::list asked_of(const Schedule& schedule);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "python/array.h"
 #include "python/bind.h"
@@ -50,6 +52,7 @@ py::dict describe(const Plans& plans, const MachineRequirements& machine, int64_
     int64_t executions = step.kind == StepKind::kernel ? 1 : 0;
     for (const Size& steps : repeated) executions *= steps.is_known() ? int64_t{steps} : 1;
     row["kernel"] = step.kind == StepKind::kernel ? step.kernel : "";
+    row["calls"] = step.kind == StepKind::call ? plan.host_calls[step.target].function : "";
     row["name"] = step.name;
     row["executions"] = executions;
     const auto known = [](const Size& size) { return size.is_known() ? int64_t{size} : 0; };  // else the run says
@@ -141,7 +144,64 @@ py::list trace(Executable& executable, const std::vector<py::array>& arrays, int
   return result;
 }
 
+// Arrays that a call sees: the run's memory, which nobody may keep.
+py::list lent_arrays(const std::vector<NDArray>& arrays, bool writable) {
+  py::list result;
+  for (const NDArray& array : arrays) {
+    const py::capsule owner(array.data(), [](void*) {});
+    const std::vector<py::ssize_t> shape(array.shape().begin(), array.shape().end());
+    py::array lent(numpy_dtype(array.dtype()), shape, array.data(), owner);
+    if (!writable) lent.attr("setflags")(py::arg("write") = false);
+    result.append(std::move(lent));
+  }
+  return result;
+}
+
+bool is_kept(const py::list& arrays) {
+  return std::ranges::any_of(arrays,
+                             [](const py::handle& array) { return array.ref_count() > 1; });  // more than the list
+}
+
+// (function, library, attributes) of each that is called.
+std::set<std::tuple<std::string, std::string, std::string>> host_calls(const Executable& executable) {
+  std::set<std::tuple<std::string, std::string, std::string>> result;
+  const auto add = [&](const Plan& plan) {
+    for (const HostCall& call : plan.host_calls) result.emplace(call.function, call.library, call.attributes);
+  };
+  add(executable.plan());
+  for (const SpecialPlan& special : executable.plans().special) add(special.plan);
+  return result;
+}
+
 }  // namespace
+
+// `function` takes the attributes (JSON; "" where it does not want them), and lists of arrays: those that it reads, and
+// those that it writes.
+HostFunction in_python(py::function function, bool takes_attributes) {
+  const auto release = [](py::function* kept) {
+    const py::gil_scoped_acquire locked;
+    delete kept;
+  };
+  const std::shared_ptr<py::function> kept(new py::function(std::move(function)), release);
+  return [kept, takes_attributes](const std::string& attributes, const std::vector<NDArray>& inputs,
+                                  const std::vector<NDArray>& outputs) {
+    const py::gil_scoped_acquire locked;
+    try {
+      const py::list in = lent_arrays(inputs, false), out = lent_arrays(outputs, true);
+      (*kept)(takes_attributes ? attributes : std::string(), in, out);
+      if (is_kept(in) || is_kept(out))
+        throw Error(ErrorCode::host_function, "it has kept an array, whose memory is the run's\n  help: keep a copy");
+    } catch (const py::error_already_set& error) {
+      throw Error(ErrorCode::host_function, error.what());
+    }
+  };
+}
+
+std::map<std::string, HostFunction> in_python(const PythonFunctions& functions) {
+  std::map<std::string, HostFunction> result;
+  for (const auto& [name, each] : functions) result[name] = in_python(each.first, each.second);
+  return result;
+}
 
 void bind_executable(py::module_& module) {
   const auto unlocked = py::call_guard<py::gil_scoped_release>();
@@ -155,6 +215,11 @@ void bind_executable(py::module_& module) {
       .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })
       .def_property("threads", &Executable::threads, &Executable::set_threads)
       .def_property_readonly("in_place", &in_place)
+      .def_property_readonly("host_calls", &host_calls)
+      .def("set_host_function",
+           [](Executable& e, const std::string& name, py::function function, bool takes_attributes) {
+             e.set_host_function(name, in_python(std::move(function), takes_attributes));
+           })
       .def("seed", &Executable::set_seed, unlocked)
       .def("share_random_state", &Executable::share_random_state, unlocked)
       // Of the open dimensions in inputs of these shapes, by name.
@@ -182,6 +247,7 @@ void bind_executable(py::module_& module) {
     if (!dtype) throw Error(ErrorCode::input, "there is no element type " + name);
     return numpy_dtype(*dtype);
   });
+  module.def("dtype_name", [](const py::array& array) { return to_string(view_of(array, "the array").dtype()); });
   module.def("load_executable", [](const std::string& path) { return Executable::load(path); }, unlocked);
   module.def("inspect_artifact", [](const std::string& path) {
     const Artifact artifact = Artifact::open(path);

@@ -1,3 +1,4 @@
+#include <array>
 #include <filesystem>
 #include <set>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include "relay_ir/compile/compile.h"
 #include "relay_ir/text/printer.h"
 #include "runtime/team.h"
+#include "tensor_ir/te.h"
 
 namespace tw::python {
 namespace {
@@ -47,15 +49,65 @@ frontends::ImportOptions options_for(const Shapes& shapes) {
   return options;
 }
 
+// By (domain, type): a function of the node's name, its attributes as JSON, and placeholders of its inputs' types.  It
+// gives a Func of them, or (function, library, [(element type, shape)]).
+using PythonOperators = std::map<std::pair<std::string, std::string>, py::function>;
+
+frontends::CustomResult call_operator(const py::handle& lower, const frontends::CustomUse& use) {
+  const py::gil_scoped_acquire locked;
+  std::vector<te::Tensor> inputs;
+  for (size_t i = 0; i < use.inputs.size(); ++i)
+    inputs.push_back(te::placeholder("x" + std::to_string(i), use.inputs[i].shape, use.inputs[i].dtype));
+  const py::object result = lower(use.node, use.attributes, inputs);
+  frontends::CustomResult custom;
+  if (py::isinstance<Func>(result)) {
+    custom.expression = result.cast<Func>();
+    return custom;
+  }
+  const auto [function, library, outputs] =
+      result.cast<std::tuple<std::string, std::string, std::vector<std::pair<std::string, py::sequence>>>>();
+  custom.function = function, custom.library = library;
+  for (const auto& [dtype, shape] : outputs) {
+    const auto known = parse_element_type(dtype);
+    if (!known) throw Error(ErrorCode::unsupported, "there is no element type " + dtype);
+    custom.outputs.push_back({*known, shape_of(shape)});
+  }
+  return custom;
+}
+
+void add_operators(const PythonOperators& operators, frontends::ImportOptions& options) {
+  for (const auto& [key, lower] : operators)
+    options.operators[key] = [lower = py::handle(lower)](const auto& use) { return call_operator(lower, use); };
+}
+
 // Either `path` or, when it is empty, the model's own bytes.
-relay::Graph load_onnx(const std::string& path, const std::string& data, const Shapes& shapes) {
-  const frontends::ImportOptions options = options_for(shapes);
+relay::Graph load_onnx(const std::string& path, const std::string& data, const Shapes& shapes,
+                       const PythonOperators& operators) {
+  frontends::ImportOptions options = options_for(shapes);
+  add_operators(operators, options);
+  const py::gil_scoped_release unlocked;
   return path.empty() ? frontends::import_onnx(bytes_of(data), options) : frontends::import_onnx_file(path, options);
 }
 
-std::string explain_onnx(const std::string& path, const std::string& data, const Shapes& shapes) {
-  const frontends::ImportOptions options = options_for(shapes);
+std::string explain_onnx(const std::string& path, const std::string& data, const Shapes& shapes,
+                         const PythonOperators& operators) {
+  frontends::ImportOptions options = options_for(shapes);
+  add_operators(operators, options);
+  const py::gil_scoped_release unlocked;
   return path.empty() ? frontends::explain_onnx(bytes_of(data), options) : frontends::explain_onnx_file(path, options);
+}
+
+// (operator, node, why) of each.
+std::vector<std::array<std::string, 3>> find_refusals(const std::string& path, const std::string& data,
+                                                      const Shapes& shapes, const PythonOperators& operators) {
+  frontends::ImportOptions options = options_for(shapes);
+  add_operators(operators, options);
+  const py::gil_scoped_release unlocked;
+  std::vector<std::array<std::string, 3>> rows;
+  for (const frontends::Refusal& refusal : path.empty() ? frontends::find_refusals(bytes_of(data), options)
+                                                        : frontends::find_refusals_in_file(path, options))
+    rows.push_back({refusal.op, refusal.node, refusal.why});
+  return rows;
 }
 
 // As type_text writes it.
@@ -98,10 +150,11 @@ relay::Profile profile_of(const SizeRanges& sizes) {
 py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
                   const std::string& constraints, const std::map<std::string, std::string>& in_place,
                   const std::vector<SizeRanges>& profiles, const std::string& database, const py::object& own_template,
-                  const std::string& template_name) {
+                  const std::string& template_name, const PythonFunctions& functions) {
   relay::CompileReport report;
   std::optional<autotune::TunedSchedules> tuned;
   const Target parsed = with_template(parse_target(target), own_template, template_name);
+  auto host_functions = in_python(functions);
   const auto run = [&] {
     const py::gil_scoped_release unlocked;
     const auto cache = KernelCache::from_environment();
@@ -111,6 +164,7 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
     options.constraints = parse_decisions(constraints);
     options.cache = cache.get();
     options.in_place = in_place;
+    options.host_functions = std::move(host_functions);
     for (const SizeRanges& sizes : profiles) options.profiles.push_back(profile_of(sizes));
     if (!database.empty()) {
       const autotune::Database records(database, autotune::Database::Access::read);
@@ -213,15 +267,15 @@ py::tuple compile_decided(const relay::Graph& graph, const std::string& target, 
 }  // namespace
 
 void bind_model(py::module_& module) {
-  const auto unlocked = py::call_guard<py::gil_scoped_release>();
   py::class_<relay::Graph>(module, "Graph")
       .def_property_readonly("inputs", &inputs_of)
       .def_property_readonly("outputs", &outputs_of)
       .def_property_readonly("input_lists", [](const relay::Graph& graph) { return described(graph.input_lists); })
       .def_property_readonly("output_lists", [](const relay::Graph& graph) { return described(graph.output_lists); })
       .def_property_readonly("text", [](const relay::Graph& g) { return relay::to_text(g); });
-  module.def("load_onnx", &load_onnx, unlocked);
-  module.def("explain_onnx", &explain_onnx, unlocked);
+  module.def("load_onnx", &load_onnx);
+  module.def("explain_onnx", &explain_onnx);
+  module.def("find_refusals", &find_refusals);
   module.def("compile", &compile);
   module.def("specialise", [](const relay::Graph& graph, const SizeRanges& sizes) {
     return relay::specialise(graph, profile_of(sizes)).graph;

@@ -67,12 +67,6 @@ Intrinsic intrinsic_named(const std::string& name) {
   return found->second;
 }
 
-std::vector<Expr> shape_of(const py::sequence& extents) {
-  std::vector<Expr> shape;
-  for (const py::handle extent : extents) shape.push_back(expr_of(extent, i64));
-  return shape;
-}
-
 // The tensors that a lambda indexes are its inputs.  While one is being called, they are collected here.
 thread_local std::vector<te::Tensor>* tensors_in_use = nullptr;
 
@@ -135,6 +129,12 @@ void run_oracle(const Func& func, const std::vector<py::array>& arrays) {
 }
 
 }  // namespace
+
+std::vector<Expr> shape_of(const py::sequence& extents) {
+  std::vector<Expr> shape;
+  for (const py::handle extent : extents) shape.push_back(expr_of(extent, i64));
+  return shape;
+}
 
 void bind_tensor_expressions(py::module_& module) {
   py::class_<Expr> expr(module, "Expr");
@@ -203,6 +203,11 @@ void bind_tensor_expressions(py::module_& module) {
   module.def("maximum", [](const Expr& a, const py::object& b) { return max(a, expr_of(b, a.dtype())); });
   module.def("select", [](const Expr& condition, const Expr& a, const py::object& b) {
     return select(condition, a, expr_of(b, a.dtype()));
+  });
+  // 0 where the condition is false; the element need not be there then.
+  module.def("load_if", [](const Expr& condition, const te::Tensor& tensor, const py::object& indices) {
+    const Expr element = index(tensor, indices);
+    return load(tensor.buffer(), element.as<Load>()->indices, condition);
   });
   module.def("equal", [](const Expr& a, const py::object& b) { return equal(a, expr_of(b, a.dtype())); });
   module.def("cast", [](const std::string& dtype, const Expr& value) { return cast(dtype_named(dtype), value); });

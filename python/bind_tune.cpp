@@ -90,7 +90,7 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
           const std::string& measure_program, const py::function& on_event, const py::function& is_stopping,
           int most_trials, int most_tasks, bool is_evolution, const py::list& devices, bool is_check,
           const py::object& own_template, const std::string& template_name, bool choices,
-          const std::vector<std::string>& only_tasks) {
+          const std::vector<std::string>& only_tasks, const PythonFunctions& functions) {
   const auto fleet = devices.empty() ? nullptr : fleet_of(devices, on_event);
   if (fleet && fleet->facts().is_emulated && !is_check) {
     throw Error(ErrorCode::target,
@@ -99,9 +99,11 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
   }
   const Target parsed = with_template(fleet && target == "cpu" ? machine_target(fleet->facts()) : parse_target(target),
                                       own_template, template_name);
+  auto host_functions = in_python(functions);
   const py::gil_scoped_release unlocked;
   const auto cache = KernelCache::from_environment();
   autotune::TuneOptions options;
+  options.compile.host_functions = std::move(host_functions);
   options.compile.threads = threads;
   options.compile.precision = parse_dtype(precision).value();
   options.compile.constraints = parse_decisions(constraints);
@@ -147,7 +149,8 @@ void bind_tune(py::module_& module) {
              py::arg("measure_program"), py::arg("on_event"), py::arg("is_stopping"), py::arg("most_trials") = 64,
              py::arg("most_tasks") = 0, py::arg("is_evolution") = false, py::arg("devices") = py::list(),
              py::arg("is_check") = false, py::arg("own_template") = py::none(), py::arg("template_name") = "",
-             py::arg("choices") = true, py::arg("only_tasks") = std::vector<std::string>());
+             py::arg("choices") = true, py::arg("only_tasks") = std::vector<std::string>(),
+             py::arg("functions") = PythonFunctions());
   module.def("rank_correlation", &autotune::rank_correlation);
   module.def("database_summary", &summary);
   module.def("database_lines", [](const std::string& path, const std::function<void(const std::string&)>& line) {

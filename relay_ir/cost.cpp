@@ -89,7 +89,7 @@ Expr flops_of(const Graph& graph, const Node& node) {
     const Expr middle = floor_div(max(steps_of(node) - 1, Expr(0)), 2);
     return simplify(substitute(most, {{node.regions[0].symbols.back(), middle}}) * steps_of(node));
   }
-  if (is_item(node)) return 0;
+  if (is_item(node) || node.op->is_on_host) return 0;
   const OpCall call = make_call(graph, node);
   std::vector<te::Tensor> inputs, placeholders;
   for (size_t i = 0; i < call.inputs.size(); ++i) {

@@ -110,6 +110,10 @@ std::vector<NDArray> run_loop(const Node& node, const std::vector<NDArray>& argu
 }
 
 std::vector<NDArray> run_node(const Node& node, const std::vector<NDArray>& arguments, Substitution& symbols) {
+  if (node.op->is_on_host)
+    throw Error(ErrorCode::unsupported, "node `" + node.name + "` is computed by a function of the host, `" +
+                                            node.attributes.get_string("function") +
+                                            "`, which the oracle does not call\n  help: compile the model and run it");
   if (node.regions.empty()) return evaluate_op(*node.op, closed(node.attributes, symbols), arguments);
   if (is_loop(node)) return run_loop(node, arguments, symbols);
   return evaluate(node.regions[is_true(arguments[0]) ? 0 : 1], {arguments.begin() + 1, arguments.end()}, symbols);

@@ -204,6 +204,13 @@ int tw_set_seed(tw_executable* executable, uint64_t seed) {
   return guarded([&] { executable->executable.set_seed(seed); });
 }
 
+int tw_set_function(tw_executable* executable, const char* name, tw_function* function) {
+  return guarded([&] {
+    require(name && function, "tw_set_function: a null argument");
+    executable->executable.set_host_function(name, tw::host_function_of(function));
+  });
+}
+
 int tw_run(tw_executable* executable, const void* const* inputs, const size_t* input_bytes, void* const* outputs,
            const size_t* output_bytes) {
   return guarded([&] {

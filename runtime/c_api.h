@@ -88,6 +88,19 @@ TW_API int tw_output_shape(const tw_executable* executable, const int64_t* const
 /* The extents of an output of the calling thread's last run that succeeded. */
 TW_API int tw_result_shape(int32_t index, int64_t* result);
 
+/* A function of the host that a model calls: an operator of one's own.  It reads inputs and writes all elements of
+ * outputs, whose types and shapes are as the operator's `types` said; `type.name` is "".  The memory is the run's, and
+ * gone after the call.  `attributes` is the node's, as JSON.  Returns NULL, or a message that ends the run, which has
+ * to live until the thread's next call.  One of runs in several threads calls at a time. */
+typedef struct tw_argument {
+  tw_tensor type;
+  void* data;
+} tw_argument;
+typedef const char* tw_function(const char* attributes, int32_t input_count, const tw_argument* inputs,
+                                int32_t output_count, const tw_argument* outputs);
+/* Gives a function that the model calls by this name and that is in no library: "domain.Operator". */
+TW_API int tw_set_function(tw_executable* executable, const char* name, tw_function* function);
+
 /* Of this thread's last failure: its text ("TW1201 …"; "" when there was none) and code (0). */
 TW_API const char* tw_last_error(void);
 TW_API int tw_last_error_code(void);

@@ -17,6 +17,7 @@ enum class ErrorCode : int {
   limit = 1005,            // sizes beyond the stated limits
   external_data = 1006,    // external data missing, too short, or outside the model's folder
   input = 1101,            // a missing, unknown, wrongly shaped or wrongly typed input of a run
+  host_function = 1102,    // a function of the host that a run calls is not there, or failed
   artifact = 1201,         // a damaged or foreign .twa
   wrong_machine = 1202,    // an artifact for another machine
   target = 1301,           // an unknown target, or one this machine cannot serve

@@ -124,7 +124,8 @@ struct Executable::State {
 
   std::mutex mutex;               // one run at a time: there is one arena
   std::shared_ptr<Sized> latest;  // guarded by it: one whose program was made; others share its code
-  RandomState random;             // guarded by it: of the current or last run; programs refer to it
+  HostFunctions host;
+  RandomState random;  // guarded by it: of the current or last run; programs refer to it
   std::shared_ptr<RandomSource> random_source = std::make_shared<RandomSource>();
 
   std::shared_ptr<Sized> sized_for(const std::vector<int64_t>& symbols) {
@@ -192,11 +193,16 @@ struct Executable::State {
   Program& ready_program(const std::shared_ptr<Sized>& wanted) {
     if (!wanted->program) {
       wanted->program = latest ? latest->program->at(wanted->plan)
-                               : make_program({image, wanted->plan, constants, requirements, random});
+                               : make_program({image, wanted->plan, constants, requirements, random, host});
       check(wanted->program != nullptr, "Executable: the device runs plans of this kind");
       latest = wanted;
     }
     return *wanted->program;
+  }
+  void load_libraries(const std::filesystem::path& folder) {
+    for (const HostCall& call : plans.general.host_calls) host.load(call, folder);
+    for (const SpecialPlan& special : plans.special)
+      for (const HostCall& call : special.plan.host_calls) host.load(call, folder);
   }
   // Loads the code and finds the kernels of all plans in it, so that faults show before a run.
   void load_code() {
@@ -237,7 +243,10 @@ Executable::Executable(std::vector<std::byte> image, Plans plans, std::vector<ND
           "Executable: the constants are as the plan says");
   }
   // Code for this machine is loaded at once, so that its faults show here.
-  if (s.requirements.architecture != "cuda" && reason_not_runnable(s.requirements).empty()) s.load_code();
+  if (s.requirements.architecture != "cuda" && reason_not_runnable(s.requirements).empty()) {
+    s.load_libraries({});
+    s.load_code();
+  }
 }
 
 Executable Executable::load(const std::filesystem::path& path) {
@@ -252,6 +261,7 @@ Executable Executable::load(const std::filesystem::path& path) {
   s.requirements = std::move(artifact->requirements);
   s.artifact = std::move(artifact);
   try {
+    s.load_libraries(path.parent_path());
     s.load_code();
   } catch (const Error& error) {
     std::string text = error.what();
@@ -352,6 +362,10 @@ void Executable::set_seed(uint64_t seed) {
   s.random_source->seed(seed);
 }
 
+void Executable::set_host_function(const std::string& name, HostFunction function) {
+  state_->host.set(name, std::move(function));
+}
+
 void Executable::share_random_state(const Executable& other) {
   State& s = *state_;
   std::lock_guard lock(s.mutex);
@@ -393,6 +407,15 @@ auto Executable::measure(const std::vector<NDArray>& inputs, int repetitions, F&
   return by_program(program, addresses, sized->plan);
 }
 
+namespace {
+
+std::string what_runs(const Plan& plan, const Step& step) {
+  if (step.kind == StepKind::call) return plan.host_calls[step.target].function;
+  return step.kind == StepKind::kernel ? step.kernel : "";
+}
+
+}  // namespace
+
 std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {
   return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan& plan) {
     const std::vector<StepTime> times = program.time_steps(addresses.inputs, addresses.outputs, threads(), repetitions);
@@ -401,7 +424,7 @@ std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs,
     for (size_t i = 0; i < times.size(); ++i) {
       const Step& step = plan.steps[i];
       const auto often = static_cast<double>(times[i].executions);
-      profiles.push_back({step.kind == StepKind::kernel ? step.kernel : "", step.name, times[i].seconds,
+      profiles.push_back({what_runs(plan, step), step.name, times[i].seconds,
                           often * static_cast<double>(step.flops.at({}, counters)),
                           often * static_cast<double>(step.bytes.at({}, counters))});
     }

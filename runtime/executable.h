@@ -13,7 +13,7 @@
 namespace tw {
 
 struct StepProfile {
-  std::string kernel, name;  // of a step of control no kernel
+  std::string kernel, name;  // of a call the host's function; of other control no kernel
   double seconds = 0;        // median over the repetitions; of all that a run does of it
   double flops = 0, bytes = 0;
 };
@@ -56,6 +56,9 @@ class Executable {
   void set_seed(uint64_t seed);
   // Runs of both count as those of one.
   void share_random_state(const Executable& other);
+
+  // A function that steps call and no library has (runtime/host_function.h), by its name.  Missing ones end runs.
+  void set_host_function(const std::string& name, HostFunction function);
 
   // Fills all memory that kernels have between and within steps (on a CPU) with a value: after it a kernel that reads
   // what none has written gives other results.  For tests of generated code, which fresh memory, all zero, would let

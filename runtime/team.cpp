@@ -450,26 +450,26 @@ TeamLease::~TeamLease() {
 }
 
 #if defined(__x86_64__)
-FlushSubnormals::FlushSubnormals() : saved_(_mm_getcsr()) {
-  _mm_setcsr(0x1f80 | 0x8040);  // exceptions masked, round to nearest; FTZ | DAZ
+FlushSubnormals::FlushSubnormals(bool flushes) : saved_(_mm_getcsr()) {
+  _mm_setcsr(0x1f80 | (flushes ? 0x8040 : 0));  // exceptions masked, round to nearest; FTZ | DAZ
 }
 FlushSubnormals::~FlushSubnormals() {
   _mm_setcsr(static_cast<unsigned>(saved_));
 }
 #elif defined(__aarch64__)
-FlushSubnormals::FlushSubnormals() {
+FlushSubnormals::FlushSubnormals(bool flushes) {
   asm volatile("mrs %0, fpcr" : "=r"(saved_));
-  asm volatile("msr fpcr, %0" ::"r"(uint64_t{1} << 24));
+  asm volatile("msr fpcr, %0" ::"r"(uint64_t{flushes} << 24));
 }
 FlushSubnormals::~FlushSubnormals() {
   asm volatile("msr fpcr, %0" ::"r"(saved_));
 }
 #elif defined(__arm__)
-FlushSubnormals::FlushSubnormals() {
+FlushSubnormals::FlushSubnormals(bool flushes) {
   uint32_t word;
   asm volatile("vmrs %0, fpscr" : "=r"(word));
   saved_ = word;
-  asm volatile("vmsr fpscr, %0" ::"r"(uint32_t{1} << 24));
+  asm volatile("vmsr fpscr, %0" ::"r"(uint32_t{flushes} << 24));
 }
 FlushSubnormals::~FlushSubnormals() {
   asm volatile("vmsr fpscr, %0" ::"r"(static_cast<uint32_t>(saved_)));

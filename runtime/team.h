@@ -175,7 +175,7 @@ class TeamLease {
 // the caller's modes return.
 class FlushSubnormals {
  public:
-  FlushSubnormals();
+  explicit FlushSubnormals(bool flushes = true);  // false: they are as usual, within a scope of flushing
   ~FlushSubnormals();
   FlushSubnormals(const FlushSubnormals&) = delete;
   FlushSubnormals& operator=(const FlushSubnormals&) = delete;

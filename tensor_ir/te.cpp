@@ -211,4 +211,52 @@ Func make_func(std::string name, const std::vector<Tensor>& inputs, const std::v
   return func;
 }
 
+std::vector<Tensor> inlined(const Func& func, const std::vector<Tensor>& inputs, const Substitution& parameters) {
+  std::vector<std::pair<Buffer, Tensor>> known;  // of the Func's buffers
+  const size_t reads = func.buffers.size() - static_cast<size_t>(func.output_count);
+  check(inputs.size() == reads, "te: a Func is inlined on as many tensors as it reads");
+  for (size_t i = 0; i < reads; ++i) known.emplace_back(func.buffers[i], inputs[i]);
+  const auto find = [&](const Buffer& buffer) {
+    return std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == buffer; });
+  };
+  const auto add_stage = [&](Stmt nest) {
+    auto stage = std::make_shared<Stage>();
+    nest = substitute(nest, parameters);
+    const std::vector<Buffer> written = buffers_written(nest), read = buffers_read(nest);
+    for (const Buffer& buffer : read) {
+      if (std::find(written.begin(), written.end(), buffer) != written.end()) continue;
+      const auto from = find(buffer);
+      check(from != known.end(), "te: a Func that is inlined writes what it reads before");
+      stage->inputs.push_back(from->second);
+      nest = replace_buffer(nest, buffer, from->second.buffer());
+    }
+    for (const Buffer& buffer : written) {
+      check(find(buffer) == known.end(), "te: a Func that is inlined writes each buffer in one place");
+      std::vector<Expr> shape;
+      for (const Expr& extent : buffer->shape) shape.push_back(substitute(extent, parameters));
+      stage->outputs.emplace_back(buffer->name, buffer->dtype, std::move(shape));
+      nest = replace_buffer(nest, buffer, stage->outputs.back());
+    }
+    visit(nest, [&](const Block& block) { stage->name = block.name; });
+    stage->nest = nest;
+    for (size_t i = 0; i < written.size(); ++i) known.emplace_back(written[i], Tensor(stage->outputs[i], stage));
+  };
+  const std::function<void(const Stmt&)> add = [&](const Stmt& s) {
+    if (const auto* allocate = s.as<Allocate>()) return add(allocate->body);
+    if (const auto* sequence = s.as<Seq>()) {
+      for (const Stmt& each : sequence->statements) add(each);
+      return;
+    }
+    add_stage(s);
+  };
+  add(func.body);
+  std::vector<Tensor> outputs;
+  for (size_t i = reads; i < func.buffers.size(); ++i) {
+    const auto made = find(func.buffers[i]);
+    check(made != known.end(), "te: a Func that is inlined writes its outputs");
+    outputs.push_back(made->second);
+  }
+  return outputs;
+}
+
 }  // namespace tw::te

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tensor_ir/ir.h"
+#include "tensor_ir/match.h"
 
 namespace tw::te {
 
@@ -66,5 +67,9 @@ std::vector<Tensor> opaque(std::string name, const std::vector<Tensor>& inputs,
 // also read by another output is fine.  Outputs that are placeholders are copied.
 Func make_func(std::string name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
                std::vector<Var> parameters = {});
+
+// What a Func, as make_func gives it, makes of other inputs of its types: its outputs.  `parameters`: what its
+// parameters are.
+std::vector<Tensor> inlined(const Func& func, const std::vector<Tensor>& inputs, const Substitution& parameters);
 
 }  // namespace tw::te

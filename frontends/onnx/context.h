@@ -32,6 +32,17 @@ class Context : public Builder {
   // Named, so perhaps used.
   bool wants_output(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
 
+  // All, those that the call of a function gives in their places.
+  std::vector<Attribute> attributes() const {
+    std::vector<Attribute> result;
+    for (const Attribute& attribute : node_.attributes) {
+      const Attribute* given = find(std::string(attribute.name));
+      if (!given) continue;
+      result.push_back(*given);
+      result.back().name = attribute.name;
+    }
+    return result;
+  }
   bool has_attribute(const std::string& name) const { return find(name) != nullptr; }
   int64_t attribute_int(const std::string& name, int64_t otherwise) const {
     const Attribute* attribute = find(name, AttributeType::int_);

@@ -12,6 +12,7 @@
 
 #include "frontends/control.h"
 #include "frontends/onnx/control.h"
+#include "frontends/onnx/custom.h"
 #include "frontends/onnx/list_inputs.h"
 #include "frontends/onnx/rules.h"
 
@@ -333,6 +334,8 @@ class Importer {
       throw Error(ErrorCode::limit, "more than " + std::to_string(max_nodes) + " nodes after functions are inlined");
     }
     const std::string domain = standard_domain(node.domain);
+    const auto custom = options_.operators.find({domain, std::string(node.op_type)});
+    const bool is_custom = custom != options_.operators.end();
     const auto function = functions_.find({domain, std::string(node.op_type), std::string(node.overload)});
     std::vector<ValueId> inputs;
     bool is_known = true;
@@ -340,7 +343,7 @@ class Importer {
       inputs.push_back(input.empty() ? no_value : look_up(scope, input));
       is_known = is_known && inputs.back() != unknown_value;
     }
-    if (function != functions_.end()) return call_function(scope, node, name, *function->second, inputs);
+    if (function != functions_.end() && !is_custom) return call_function(scope, node, name, *function->second, inputs);
 
     const SourceNode source{(domain.empty() ? "" : domain + ".") + std::string(node.op_type), name, inputs};
     import_.count(source.op);
@@ -350,15 +353,16 @@ class Importer {
     };
     const auto version = scope.opsets->find(domain);
     const int opset = version == scope.opsets->end() ? 1 : static_cast<int>(version->second);
-    const ControlRule control = find_control_rule(domain, node.op_type);
+    const ControlRule control = is_custom ? nullptr : find_control_rule(domain, node.op_type);
     const Rule* rule = find_rule(domain, node.op_type, opset);
-    if (!rule && !control) return refuse("");
+    if (!rule && !control && !is_custom) return refuse("");
     if (!is_known) return define_unknown(scope, node);
     const auto first_new = static_cast<ValueId>(import_.graph.values.size());
     const bool is_done = import_.attempt(source, !control, [&] {
       Context context(import_, source, node, opset, scope.arguments, options_.folder);
-      const std::vector<ValueId> results =
-          control ? control(context, name, surroundings(scope, name, rest, context)) : rule->import(context);
+      const std::vector<ValueId> results = is_custom ? import_custom(context, name, custom->second)
+                                           : control ? control(context, name, surroundings(scope, name, rest, context))
+                                                     : rule->import(context);
       const std::vector<ValueId>& values = rest.results.empty() ? results : rest.results;
       // The rest may be that of a scope around this one.
       if (rest.is_done && scope.rest && scope.rest->is_done) {

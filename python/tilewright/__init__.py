@@ -13,17 +13,23 @@ from ._core import __version__
 from .dimension import Dim
 from .error import Error
 from .executable import Executable, compile, load_executable
+from .fallback import Fallback, FallbackWarning
 from .machine import add_nvrtc_hints
 from .model import Model, explain, load
+from .operators import ArrayType, Operator
 from .profile import Profile
 from .schedule import Schedule
 from .tune import TuneReport, tune
 
 __all__ = [
+    "ArrayType",
     "Dim",
     "Error",
     "Executable",
+    "Fallback",
+    "FallbackWarning",
     "Model",
+    "Operator",
     "Profile",
     "Schedule",
     "TuneReport",

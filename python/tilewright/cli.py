@@ -6,8 +6,10 @@ Results go to stdout, errors to stderr.  A user's mistake ends with status 2 and
 from __future__ import annotations
 
 import re
+import runpy
 import sys
 import time
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -54,6 +56,12 @@ Profiles = Annotated[
 ]
 Specialise = Annotated[bool, typer.Option("--specialise", help="Compile for the sizes of the run before it.")]
 Records = Annotated[Path | None, typer.Option("--db", help="Tuned schedules: the database that `tw tune` made.")]
+Fallback = Annotated[
+    str | None, typer.Option(help="onnxruntime: it computes nodes that would be refused; says which, to stderr.")
+]
+OperatorFile = Annotated[
+    Path | None, typer.Option("--operators", help="A Python file with a list `operators` of your own tw.Operator.")
+]
 Seed = Annotated[
     int, typer.Option(help="Of the inputs that are made up; in `tw run`, of random numbers that the model draws, too.")
 ]
@@ -122,6 +130,28 @@ def parse_profiles(options: list[str]) -> list[dict[str, tuple[int, ...]]]:
     return profiles
 
 
+def read_operators(path: Path | None) -> list[tw.Operator] | None:
+    """The list `operators` of a Python file."""
+    if path is None:
+        return None
+    try:
+        operators = runpy.run_path(str(path)).get("operators")
+    except OSError as error:
+        raise tw.Error("TW1001", f"{path} cannot be read: {error.strerror}") from None
+    if not isinstance(operators, (list, tuple)):
+        raise tw.Error("TW1003", f"{path} has no list `operators`\nhelp: operators = [tw.Operator(…)]")
+    return list(operators)
+
+
+def load_model(path: Path, shapes: list[str], operators: Path | None, fallback: str | None) -> tw.Model:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", tw.FallbackWarning)
+        model = tw.load(path, parse_shapes(shapes), read_operators(operators), fallback)
+    for each in said:
+        report.note(str(each.message))
+    return model
+
+
 def executable_of(
     path: Path,
     shapes: list[str],
@@ -133,14 +163,16 @@ def executable_of(
     db: Path | None,
     profiles: list[str],
     specialise: bool = False,
+    operators: Path | None = None,
+    fallback: str | None = None,
 ) -> tw.Executable:
     """Loads an artifact, or loads and compiles a model."""
     if path.suffix == ".twa":
-        executable = tw.load_executable(path)
+        executable = tw.load_executable(path, read_operators(operators))
         if threads is not None:
             executable.threads = threads
         return executable
-    model = tw.load(path, parse_shapes(shapes))
+    model = load_model(path, shapes, operators, fallback)
     return tw.compile(
         model,
         target,
@@ -193,9 +225,17 @@ def doctor(measure: Annotated[bool, typer.Option(help="Measure the peak and the 
 
 
 @app.command()
-def explain(model: ModelPath, shape: Shapes = []) -> None:  # noqa: B006
+def explain(
+    model: ModelPath,
+    shape: Shapes = [],  # noqa: B006
+    operators: OperatorFile = None,
+    fallback: Fallback = None,
+) -> None:
     """Show a model's operators, coverage, work and size, without compiling it."""
-    print(tw.explain(model, parse_shapes(shape)))
+    if fallback is None:
+        print(tw.explain(model, parse_shapes(shape), read_operators(operators)))
+    else:
+        print(load_model(model, shape, operators, fallback).explain())
 
 
 @app.command()
@@ -210,12 +250,16 @@ def compile(
     in_place: InPlace = [],  # noqa: B006
     db: Records = None,
     profile: Profiles = [],  # noqa: B006
+    operators: OperatorFile = None,
+    fallback: Fallback = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler did, too.")] = False,
 ) -> None:
     """Compile a model to a .twa artifact."""
     start = time.perf_counter()
     output = output or model.with_suffix(".twa")
-    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile)
+    executable = executable_of(
+        model, shape, target, threads, precision, winograd, in_place, db, profile, False, operators, fallback
+    )
     executable.save(output)
     report.compiled(executable, output, time.perf_counter() - start)
     if verbose:
@@ -238,9 +282,13 @@ def run(
     db: Records = None,
     profile: Profiles = [],  # noqa: B006
     specialise: Specialise = False,
+    operators: OperatorFile = None,
+    fallback: Fallback = None,
 ) -> None:
     """Run a model or an artifact once; inputs that are not given are made up."""
-    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile, specialise)
+    executable = executable_of(
+        model, shape, target, threads, precision, winograd, in_place, db, profile, specialise, operators, fallback
+    )
     feed = read_inputs(input)
     if not feed:
         feed = made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
@@ -273,9 +321,13 @@ def bench(
     db: Records = None,
     profile: Profiles = [],  # noqa: B006
     specialise: Specialise = False,
+    operators: OperatorFile = None,
+    fallback: Fallback = None,
 ) -> None:
     """Measure the latency with its spread; with --kernels, each kernel's bound and the share reached."""
-    executable = executable_of(model, shape, target, threads, precision, winograd, in_place, db, profile, specialise)
+    executable = executable_of(
+        model, shape, target, threads, precision, winograd, in_place, db, profile, specialise, operators, fallback
+    )
     feed = made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
     samples, end = [], time.perf_counter() + seconds
     executable.run(feed)
@@ -319,6 +371,8 @@ def tune(
         bool, typer.Option("--check", help="Try candidates and keep nothing: for emulated devices.")
     ] = False,
     profile: Profiles = [],  # noqa: B006
+    operators: OperatorFile = None,
+    fallback: Fallback = None,
 ) -> None:
     """Search for faster schedules and choices of the network; the same command goes on where it stopped.
 
@@ -329,7 +383,7 @@ def tune(
             raise tw.Error("TW1101", "--explain reads a database\nhelp: --db names it")
         print(tune_report.explained(str(db), explain))
         return
-    loaded = tw.load(model, parse_shapes(shape))
+    loaded = load_model(model, shape, operators, fallback)
     with tune_report.progress() as on_event:
         with device_cli.ray_devices(ray) as devices:
             result = tw.tune(

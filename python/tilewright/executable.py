@@ -14,8 +14,10 @@ import numpy as np
 from . import _core
 from .dimension import InputShape, SizeProfile, described_profiles
 from .error import Error
+from .fallback import operators_of_artifact
 from .lists import Values
 from .model import Model, load
+from .operators import Operators, functions_of, give_functions
 from .profile import Kernel, Profile, Span
 from .schedule import Schedule
 
@@ -192,7 +194,9 @@ class Executable:
     def profile(self, inputs: dict[str, Any], repetitions: int = 10) -> Profile:
         """Times every kernel alone, the median of some repetitions, and watches the workers in a run like any other."""
         arrays = self._ordered(inputs)
-        kernels = [Kernel(*row) for row in self._core.profile(arrays, repetitions)]
+        on_host = {function for function, _, _ in self._core.host_calls}
+        rows = self._core.profile(arrays, repetitions)
+        kernels = [Kernel(name, symbol, *numbers, symbol in on_host) for name, symbol, *numbers in rows]
         return Profile(kernels, [Span(*row) for row in self._core.trace(arrays, repetitions)])
 
     @property
@@ -303,6 +307,8 @@ def compile(
     template: Callable[[Schedule], bool] | None = None,
     profiles: Sequence[SizeProfile] | None = None,
     specialise: bool = False,
+    operators: Operators = None,
+    fallback: str | None = None,
 ) -> Executable:
     """Compiles a model for a target: "cpu" is this machine.  `shapes` is as of `load`, for what is not loaded yet.
 
@@ -320,13 +326,17 @@ def compile(
     those of the first profile that its sizes fit, and the model's where there is none.  `specialise`: sizes that a run
     has for the first time get kernels of their own then, before that run, which takes as long as compiling: once for
     all processes where compiled kernels are kept; up to 32 sizes, later ones run on the model's kernels.
+    `operators`, `fallback`: as of `load`, for what is not loaded yet.
     `template`: schedules of your own: called with a Schedule of each kernel, it schedules that and returns True, or
     returns False and leaves the kernel to the target's templates; what it asks with Schedule.decide can be tuned.
     """
     if not isinstance(model, Model):
-        model = load(model, shapes)
-    elif shapes is not None:
-        raise Error("TW1004", "shapes= is for a model that is not loaded yet\nhelp: tw.load(path, shapes=…)")
+        model = load(model, shapes, operators, fallback)
+    elif (shapes, operators, fallback) != (None,) * 3:
+        raise Error(
+            "TW1004",
+            "shapes=, operators= and fallback= are for a model that is not loaded yet\nhelp: tw.load(path, shapes=…)",
+        )
     checked_precision(precision)
     database = "" if db is None else os.fspath(db)
     if db is not None and not os.path.isfile(database):
@@ -346,6 +356,7 @@ def compile(
             database,
             template,
             name_of_template(template),
+            functions_of(model._operators),
         )
 
     core, report = compiled([])
@@ -359,6 +370,11 @@ def compile(
     return executable
 
 
-def load_executable(path: str | os.PathLike) -> Executable:
-    """Maps a .twa artifact.  Its checksums and the machine it needs are checked before any code is mapped."""
-    return Executable(_core.load_executable(os.fspath(path)))
+def load_executable(path: str | os.PathLike, operators: Operators = None) -> Executable:
+    """Maps a .twa artifact.  Its checksums and the machine it needs are checked before any code is mapped.
+
+    `operators`: those of the model that are functions in Python, which the artifact names.
+    """
+    core = _core.load_executable(os.fspath(path))
+    give_functions(core, [*(operators or ()), *operators_of_artifact(core.host_calls)])
+    return Executable(core)

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 from . import _core
 from .dimension import InputShape, described_shapes
+from .error import Error
+from .fallback import Fallback, FallbackWarning, partition
 from .lists import Values
+from .operators import Operator, Operators, lowered_by
 
 
 class Model:
     """A network as a graph, ready to be compiled for any target."""
 
-    def __init__(self, core: _core.Graph, source: tuple[str, bytes], shapes: dict[str, Any]):
-        self._core, self._source, self._shapes = core, source, shapes
+    def __init__(
+        self,
+        core: _core.Graph,
+        source: tuple[str, bytes],
+        shapes: dict[str, Any],
+        operators: tuple[Operator, ...] = (),
+        fallback: Fallback | None = None,
+    ):
+        self._core, self._source, self._shapes, self._operators = core, source, shapes, operators
+        self.fallback = fallback  # what ONNX Runtime computes of it
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -34,7 +46,8 @@ class Model:
 
     def explain(self) -> str:
         """Coverage, operators, work and size, for people."""
-        return _core.explain_onnx(*self._source, self._shapes)
+        text = _core.explain_onnx(*self._source, self._shapes, lowered_by(self._operators))
+        return f"{text}{self.fallback}\n" if self.fallback else text
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
@@ -52,7 +65,12 @@ def source_of(source: Any) -> tuple[str, bytes]:
     raise TypeError(f"a path, bytes or an onnx.ModelProto is needed, not {type(source).__name__}")
 
 
-def load(source: Any, shapes: dict[str, InputShape] | None = None) -> Model:
+def load(
+    source: Any,
+    shapes: dict[str, InputShape] | None = None,
+    operators: Operators = None,
+    fallback: str | None = None,
+) -> Model:
     """Reads an ONNX model: a path, its bytes, or an onnx.ModelProto.
 
     `shapes` says what is known of the inputs' shapes: {"x": (1, 3, 224, 224)} fixes them, {"x": ("batch", 3, 224, 224)}
@@ -60,12 +78,22 @@ def load(source: Any, shapes: dict[str, InputShape] | None = None) -> Model:
     within the bounds.  {"x": [(2, 3), (4, 3)]} says how many tensors an input has that is a sequence, and {"x": None}
     that an optional one is absent, which else is there.  What it does not name stays as the model has it.  A dimension
     that the model fixes may be given another size, or be opened, where its nodes allow that; Error (TW1004) names the
-    first that does not.  Raises Error with every problem at once.
+    first that does not.  `operators`: what nodes become that use operators of your own.
+    `fallback`: "onnxruntime" leaves nodes that would be refused to ONNX Runtime (packages onnx and onnxruntime), in few
+    parts, says so by a FallbackWarning, and Model.fallback tells which; where nothing is refused it changes nothing.
+    Raises Error with every problem at once.
     """
-    origin, described = source_of(source), described_shapes(shapes)
-    return Model(_core.load_onnx(*origin, described), origin, described)
+    origin, described, own = source_of(source), described_shapes(shapes), tuple(operators or ())
+    if fallback not in (None, "onnxruntime"):
+        raise Error("TW1003", f'fallback={fallback!r} is not supported\nhelp: None, or "onnxruntime"')
+    parts = None
+    if fallback and (found := partition(origin, described, own)):
+        data, own, parts = found
+        origin = "", data
+        warnings.warn(f"{parts}\n  Executable.profile says which share of the time", FallbackWarning, stacklevel=2)
+    return Model(_core.load_onnx(*origin, described, lowered_by(own)), origin, described, own, parts)
 
 
-def explain(source: Any, shapes: dict[str, InputShape] | None = None) -> str:
+def explain(source: Any, shapes: dict[str, InputShape] | None = None, operators: Operators = None) -> str:
     """What Model.explain says, also for models that are not fully supported and so cannot be loaded."""
-    return _core.explain_onnx(*source_of(source), described_shapes(shapes))
+    return _core.explain_onnx(*source_of(source), described_shapes(shapes), lowered_by(tuple(operators or ())))

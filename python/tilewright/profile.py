@@ -15,10 +15,13 @@ class Kernel:
     """One step of a run, timed alone."""
 
     name: str  # the graph's nodes that it computes
-    symbol: str  # "" of control flow, which is timed with the kernels that it goes to
+    symbol: (
+        str  # of a function of the host its name; "" of control flow, which is timed with the kernels that it goes to
+    )
     seconds: float  # of all that a run does of it
     flops: float
     bytes: float
+    is_on_host: bool = False  # a function of the host, no kernel of ours
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,11 @@ class Profile:
     @property
     def seconds(self) -> float:
         return sum(kernel.seconds for kernel in self.kernels)
+
+    @property
+    def host_share(self) -> float:
+        """Of the time: functions of the host, as operators in Python and parts that ONNX Runtime computes."""
+        return sum(kernel.seconds for kernel in self.kernels if kernel.is_on_host) / (self.seconds or 1.0)
 
     def to_perfetto(self, path: str | os.PathLike) -> None:
         """Writes the run as a trace that https://ui.perfetto.dev and chrome://tracing open: a track for each worker.
@@ -93,4 +101,6 @@ class Profile:
         for k in sorted(kernels, key=lambda k: -k.seconds):
             rates = (k.flops / k.seconds / 1e9, k.bytes / k.seconds / 1e9) if k.seconds else (0.0, 0.0)
             lines.append(f"{k.seconds * 1e6:10.1f} {k.seconds / total:6.1%} {rates[0]:8.1f} {rates[1]:7.1f}  {k.name}")
-        return "\n".join([*lines, f"{self.seconds * 1e6:10.1f} in {len(kernels)} kernels"])
+        on_host = sum(kernel.is_on_host for kernel in kernels)
+        calls = f" and {on_host} calls of the host's functions, {self.host_share:.1%} of the time" if on_host else ""
+        return "\n".join([*lines, f"{self.seconds * 1e6:10.1f} in {len(kernels) - on_host} kernels{calls}"])

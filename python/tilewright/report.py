@@ -201,7 +201,7 @@ def artifact(path: Path) -> None:
             f"{step['tasks']}",
             f"{step['flops'] / 1e6:.2f}",
             f"{step['bytes'] / 1e6:.3f}",
-            step["kernel"] or "(control)",
+            step["kernel"] or step["calls"] or "(control)",
             step["name"],
         )
         steps.add_row(*row)

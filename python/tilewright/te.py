@@ -67,6 +67,11 @@ def sigmoid(x: Expr) -> Expr:
     return call("sigmoid", x)
 
 
+def load_if(condition: Expr, tensor: Tensor, *indices: Any) -> Expr:
+    """tensor[indices] where the condition holds, else 0; the element need not exist then."""
+    return _core.load_if(condition, tensor, indices)
+
+
 minimum, maximum, select, equal, cast = _core.minimum, _core.maximum, _core.select, _core.equal, _core.cast
 
 

@@ -22,6 +22,7 @@ from .dimension import SizeProfile, described_profiles
 from .error import Error
 from .executable import checked_precision, checked_threads, constraints_of, name_of_template
 from .model import Model, load
+from .operators import functions_of
 from .schedule import Schedule
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -193,6 +194,7 @@ def tune(
                 template_name=name_of_template(template),
                 devices=reached,
                 is_check=check,
+                functions=functions_of(model._operators),
             )
     report = joined(reports)
     if check:

@@ -216,6 +216,7 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
   Executable executable(std::move(image), std::move(plans), std::move(packed),
                         {target.architecture, target.name, target.features});
   if (options.threads > 0) executable.set_threads(options.threads);
+  for (const auto& [name, function] : options.host_functions) executable.set_host_function(name, function);
   end_phase("loading");
   check_skipped();
   return executable;

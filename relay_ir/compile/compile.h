@@ -33,6 +33,7 @@ struct CompileOptions {
   // Of a model with open dimensions: sizes that get a plan of their own beside the model's, as good as if the model was
   // compiled for them.  Runs take the first one that is for their sizes.
   std::vector<Profile> profiles = {};
+  std::map<std::string, HostFunction> host_functions = {};  // by name: of those that the model calls and no library has
 };
 
 // What a compilation did, for people.

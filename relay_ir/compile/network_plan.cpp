@@ -117,6 +117,8 @@ class NetworkPlan {
       if (const Node* control = control_of(planned.graph, group)) {
         if (is_item(*control)) {
           plan_.add_read(control->name, places.use(control->inputs[0]), number_of(*control));
+        } else if (control->op->is_on_host) {
+          add_call(planned.graph, *control, places);
         } else {
           is_loop(*control) ? add_loop(planned, *control, places) : add_branch(planned, *control, places);
         }
@@ -152,6 +154,25 @@ class NetworkPlan {
       first.emplace_back(planned.next.at(loop)[first.size()], size_before(planned.graph, *node, size));
     }
     plan_.add_sets(loop, first);
+  }
+
+  void add_call(const Graph& graph, const Node& node, Places& places) {
+    HostCall call{node.attributes.get_string("function"),
+                  node.attributes.get_string("library"),
+                  node.attributes.get_string("attributes"),
+                  {},
+                  static_cast<uint32_t>(node.outputs.size())};
+    std::vector<BufferUse> buffers;
+    std::vector<Expr> extents;
+    const auto add = [&](ValueId id) {
+      const TensorType& type = graph.values[id].type;
+      call.arguments.push_back({type.dtype, static_cast<uint32_t>(type.rank())});
+      extents.insert(extents.end(), type.shape.begin(), type.shape.end());
+      buffers.push_back(places.use(id));
+    };
+    for (const ValueId id : node.inputs) add(id);
+    for (const ValueId id : node.outputs) add(id);
+    plan_.add_call(node.name, std::move(call), buffers, extents);
   }
 
   // Both regions read and write the same.

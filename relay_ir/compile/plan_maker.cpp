@@ -177,6 +177,22 @@ void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, co
   }
 }
 
+void PlanMaker::add_call(const std::string& name, HostCall call, const std::vector<BufferUse>& buffers,
+                         const std::vector<Expr>& extents) {
+  if (target_.backend->launch_of)
+    throw Error(ErrorCode::unsupported, "node `" + name + "` is computed by a function of the host, `" + call.function +
+                                            "`, which target " + target_.name +
+                                            " does not call\n  help: compile for a CPU");
+  Step step;
+  step.kind = StepKind::call;
+  step.name = "node `" + name + "`";
+  step.target = static_cast<uint32_t>(plan_.host_calls.size());
+  for (const BufferUse& use : buffers) step.buffers.push_back(until(static_cast<int>(plan_.steps.size()), use));
+  for (const Expr& extent : extents) step.parameters.push_back(size_of(extent));
+  plan_.host_calls.push_back(std::move(call));
+  plan_.steps.push_back(std::move(step));
+}
+
 PlanMaker::Control PlanMaker::begin_branch(const std::string& name, const BufferUse& condition) {
   const auto at = static_cast<uint32_t>(plan_.steps.size());
   Step step;

@@ -47,6 +47,10 @@ class PlanMaker {
   void add_steps(const std::string& name, const ScheduledFunc& func, const std::vector<Expr>& parameters,
                  const Expr& bytes, const std::function<BufferUse(size_t)>& use);
 
+  // A function of the host, with these buffers of these extents.  Error(unsupported): the target has none.
+  void add_call(const std::string& name, HostCall call, const std::vector<BufferUse>& buffers,
+                const std::vector<Expr>& extents);
+
   // A number that is set when its value is known.
   struct Waiting {
     std::string name;

@@ -163,7 +163,7 @@ Func with_facts_of_buffers(Func func, const PlannedGraph& planned, const Group& 
 const Node* control_of(const Graph& graph, const Group& group) {
   if (group.nodes.size() != 1) return nullptr;
   const Node& node = graph.nodes[group.nodes[0]];
-  return node.regions.empty() && !is_item(node) ? nullptr : &node;
+  return node.regions.empty() && !is_item(node) && !node.op->is_on_host ? nullptr : &node;
 }
 
 PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& in_place) {

@@ -43,7 +43,7 @@ struct PlannedGraph {
   std::unordered_map<ValueId, int64_t> alignment;  // of values that begin elsewhere than others: bytes
 };
 
-// The node of control flow that the group is; null: another group.
+// The node that the group is, where no kernel computes it: of control flow, or a function of the host; null: another.
 const Node* control_of(const Graph& graph, const Group& group);
 
 // `in_place`: CompileOptions.

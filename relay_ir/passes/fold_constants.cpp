@@ -37,7 +37,7 @@ class ConstantFolder {
   bool fold(const Node& node) {
     if (node.attributes.are_open() || !node.regions.empty()) return false;
     int64_t in = 0, out = 0;
-    if (is_item(node)) return false;
+    if (is_item(node) || node.op->is_on_host) return false;
     bool is_now = true;
     for (const ValueId id : node.inputs) {
       if (id == no_value) continue;

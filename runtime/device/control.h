@@ -20,11 +20,12 @@ int64_t number_at(const void* address, int64_t bytes);
 // The step behind steps[i], which is of control; steps.size(): the run ends.  None, as of what it calls: the run goes
 // on without this worker.
 //   ask()        what is in the step's buffer: std::optional<int64_t>
-//   place()      whether there is memory for what the step places: std::optional<bool>
+//   perform()    whether there is memory for what the step places, or what it calls has done its work:
+//                std::optional<bool>
 //   fail(Error)  remembers why the run ends
-template <class Ask, class Place, class Fail>
+template <class Ask, class Perform, class Fail>
 std::optional<size_t> next_step(std::span<const Step> steps, size_t i, std::span<int64_t> counters, Ask&& ask,
-                                Place&& place, Fail&& fail) {
+                                Perform&& perform, Fail&& fail) {
   const Step& step = steps[i];
   int64_t& counter = counters[step.counter];
   bool goes_on = true;  // a loop does another step; nothing is skipped
@@ -61,10 +62,11 @@ std::optional<size_t> next_step(std::span<const Step> steps, size_t i, std::span
       }
       return steps.size();
     }
-    case StepKind::place: {
-      const std::optional<bool> is_placed = place();
-      if (!is_placed) return std::nullopt;
-      return *is_placed ? i + 1 : steps.size();
+    case StepKind::place:
+    case StepKind::call: {
+      const std::optional<bool> is_done = perform();
+      if (!is_done) return std::nullopt;
+      return *is_done ? i + 1 : steps.size();
     }
     case StepKind::loop:
     case StepKind::repeat:

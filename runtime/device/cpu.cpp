@@ -15,6 +15,8 @@
 // Numbers that a run computes are read likewise.  What is so large gets its memory from worker 0, in one piece for all
 // that a step of placement knows the sizes of: tensors, workspaces and outputs.
 //
+// Functions of the host are called by worker 0 in the same way, while the others wait.
+//
 // Every storage of ours that a kernel sees (constant, arena, workspace) begins at a 64-byte boundary; a caller's array
 // that does not begin as the plan says is copied.
 #include <algorithm>
@@ -81,7 +83,7 @@ constexpr uint64_t remembered_answers = 64;
 
 // What programs of the same code share, whatever the sizes that they are for.
 struct CpuCode {
-  explicit CpuCode(const ProgramSource& source) : image(source.image), random(source.random) {
+  explicit CpuCode(const ProgramSource& source) : image(source.image), random(source.random), host(source.host) {
     for (const NDArray& constant : source.constants) {
       constants.push_back(is_aligned(constant.data()) ? constant : constant.clone());
     }
@@ -106,6 +108,7 @@ struct CpuCode {
 
   ElfImage image;
   const RandomState& random;
+  const HostFunctions& host;
   GrowingMemory placed{allocate_lasting_storage};
   std::vector<NDArray> constants;
   std::shared_ptr<void> arena;
@@ -187,15 +190,14 @@ class CpuProgram final : public Program {
     threads = useful_threads(threads);
     begin(inputs, outputs, threads);
     std::vector<std::vector<double>> samples(steps_.size());
+    std::vector<int64_t> often(steps_.size());  // of the last repetition
     // A worker may lose its core between the barrier and its clock: a step begins where the first of them does.
-    struct Execution {
-      size_t step;
-      Clock::time_point start, end;
-    };
     std::vector<std::vector<Execution>> executions(threads);  // by worker, in order: the same, but some end early
     TeamLease team(threads);
     for (int repetition = 0; repetition < repetitions; ++repetition) {
       for (auto& of_worker : executions) of_worker.clear();
+      std::vector<Execution> calls;
+      calls_ = &calls;
       lead(*team, [&](const StepCode& step, int w) {
         if (!meet(*team, w)) return false;
         const Clock::time_point start = Clock::now();
@@ -211,13 +213,18 @@ class CpuProgram final : public Program {
             all = {all.step, std::min(all.start, of_worker[i].start), std::max(all.end, of_worker[i].end)};
         seconds[all.step] += std::chrono::duration<double>(all.end - all.start).count();
       }
+      calls_ = nullptr;
+      for (const Execution& call : calls)
+        seconds[call.step] += std::chrono::duration<double>(call.end - call.start).count();
       for (size_t i = 0; i < steps_.size(); ++i) samples[i].push_back(seconds[i]);
+      often.assign(steps_.size(), 0);
+      for (const Execution& execution : executions[0]) ++often[execution.step];
+      for (const Execution& call : calls) ++often[call.step];
     }
     throw_failure();
     end(outputs);
     std::vector<StepTime> times = medians_of(std::move(samples));
-    for (StepTime& time : times) time.executions = 0;
-    for (const Execution& execution : executions[0]) ++times[execution.step].executions;
+    for (size_t i = 0; i < times.size(); ++i) times[i].executions = often[i];
     return times;
   }
 
@@ -229,6 +236,8 @@ class CpuProgram final : public Program {
     TeamLease team(threads);
     for (std::vector<StepSpan>& spans : runs) {
       std::vector<std::vector<StepSpan>> by_worker(threads);
+      std::vector<Execution> calls;
+      calls_ = &calls;
       for (std::vector<StepSpan>& own : by_worker) own.reserve(steps_.size());
       const Clock::time_point origin = Clock::now();
       const auto now = [&] { return std::chrono::duration<double>(Clock::now() - origin).count(); };
@@ -239,6 +248,12 @@ class CpuProgram final : public Program {
           by_worker[w].push_back({w, static_cast<uint32_t>(index_of(step)), start, now()});
         return true;
       });
+      calls_ = nullptr;
+      for (const Execution& call : calls) {
+        const auto since = [&](Clock::time_point time) { return std::chrono::duration<double>(time - origin).count(); };
+        by_worker[0].push_back({0, static_cast<uint32_t>(call.step), since(call.start), since(call.end)});
+      }
+      std::ranges::sort(by_worker[0], {}, &StepSpan::start);
       for (const std::vector<StepSpan>& own : by_worker) spans.insert(spans.end(), own.begin(), own.end());
     }
     throw_failure();
@@ -310,7 +325,7 @@ class CpuProgram final : public Program {
   std::optional<size_t> next_step(Team& team, int w, Worker& worker, const StepCode& code, size_t i) {
     return tw::next_step(
         plan_.steps, i, worker.counters, [&] { return ask(team, w, worker, code); },
-        [&] { return place(team, w, worker, code); },
+        [&] { return code.step.kind == StepKind::call ? call(team, w, worker, code) : place(team, w, worker, code); },
         [&](const Error& error) {
           if (w == 0) fail(error);
         });
@@ -337,6 +352,12 @@ class CpuProgram final : public Program {
     return value;
   }
 
+  // Of a step in a run.
+  struct Execution {
+    size_t step;
+    Clock::time_point start, end;
+  };
+
   // Worker 0 has done what the others need; they wait for it.
   static void say(Team& team, Worker& worker) {
     team.add(0, std::exchange(worker.due, 0) + 1, std::exchange(worker.done, 0) + 1);
@@ -351,12 +372,29 @@ class CpuProgram final : public Program {
   std::optional<bool> place(Team& team, int w, Worker& worker, const StepCode& code) {
     const size_t counter = code.step.counter;
     if (!placing_.places_any(counter) && !code.has_barrier) return true;
+    return alone(team, w, worker, code,
+                 [&] { placing_.place(counter, worker.counters, workers_.size(), code_->placed); });
+  }
+
+  std::optional<bool> call(Team& team, int w, Worker& worker, const StepCode& code) {
+    return alone(team, w, worker, code, [&] {
+      const Clock::time_point start = Clock::now();
+      update_parameters(code, worker), update_pointers(code, worker);
+      code_->host.call(plan_.host_calls[code.step.target], code.step.name, worker.pointers.data() + code.first_pointer,
+                       worker.parameters.data() + code.first_parameter);
+      if (calls_) calls_->push_back({index_of(code), start, Clock::now()});
+    });
+  }
+
+  // What worker 0 does and the others wait for: whether the run goes on.
+  template <class F>
+  std::optional<bool> alone(Team& team, int w, Worker& worker, const StepCode& code, F&& work) {
     if (w != 0) {
       if (!hear(team, w)) return std::nullopt;
     } else {
       if (code.has_barrier) (void)meet(team, w);
       try {
-        placing_.place(counter, worker.counters, workers_.size(), code_->placed);
+        work();
       } catch (const Error& error) {
         fail(error);
       } catch (const std::bad_alloc&) {
@@ -525,7 +563,8 @@ class CpuProgram final : public Program {
   std::vector<CallerEntry> caller_entries_;
   std::vector<Worker> workers_;
   // For the current run.
-  std::vector<uint32_t> executions_;  // worker 0's, as it began
+  std::vector<uint32_t> executions_;         // worker 0's, as it began
+  std::vector<Execution>* calls_ = nullptr;  // of the host, where somebody measures them
   std::vector<const void*> input_starts_;
   std::vector<void*> output_starts_;
   // Copies of arrays that callers gave unaligned; made when first needed.

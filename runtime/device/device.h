@@ -6,11 +6,13 @@
 #include <span>
 #include <vector>
 
+#include "runtime/host_function.h"
 #include "runtime/plan/plan.h"
 
 namespace tw {
 
 inline const RandomState first_random_state;
+inline const HostFunctions no_host_functions{};
 
 // What a Program is made from; all of it outlives the Program.  The plan is valid (plan_io.h).
 struct ProgramSource {
@@ -19,6 +21,7 @@ struct ProgramSource {
   const std::vector<NDArray>& constants;
   const MachineRequirements& requirements;
   const RandomState& random = first_random_state;  // which changes between runs
+  const HostFunctions& host = no_host_functions;   // that steps call; more may come between runs
 };
 
 // One worker's share of one step within a run.

@@ -71,6 +71,22 @@ struct BufferUse {
   Size bytes = 0;
 };
 
+// A function of the host that is no code of the plan's (runtime/host_function.h): what a step calls.
+struct HostCall {
+  struct Argument {
+    DType dtype;
+    uint32_t rank = 0;
+    bool operator==(const Argument&) const = default;
+  };
+  std::string function;    // its name: "domain.Operator", or of a library the symbol
+  std::string library;     // the shared library that has it; "": who runs the plan says what it is
+  std::string attributes;  // JSON, for the function to read
+  std::vector<Argument> arguments;
+  uint32_t outputs = 0;  // so many of the last are written
+
+  bool operator==(const HostCall&) const = default;
+};
+
 // What a step does.  Steps follow one another but where one of control goes elsewhere:
 //   skip     goes to `target` where the condition is false
 //   jump     goes to `target`
@@ -81,11 +97,12 @@ struct BufferUse {
 //            not from the first to the second of its parameters; `kernel` says what it is
 //   set      sets the counter to its first parameter; where there are two more, ends the run with Error(input) where
 //            that is not from the one to the other; `kernel` says what it is
+//   call     host_calls[target] with its buffers, of the extents that its parameters say one after the other
 //   place    gives memory to the tensors and outputs whose sizes depend on the counter, and on none that is read later;
 //            what was there is lost, but for tensors that have one before them (ArenaTensor)
 // A loop does as many steps as `tasks` says, and none after its condition is false.  Its counter is the number of the
 // step within, and how many were done behind it.  A condition is buffer 0 where there is one: a byte, 0 is false.
-enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check, read, place, set };
+enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check, read, place, set, call };
 
 // Of thread blocks, in each direction, that every GPU since compute capability 5.0 launches.
 inline constexpr std::array<int64_t, 3> most_blocks = {INT32_MAX, 65535, 65535};
@@ -129,7 +146,8 @@ struct Plan {
   std::vector<Symbol> symbols;         // none: the plan is not open, and every Size is known
   std::vector<EqualSizes> equalities;  // of an open plan
   std::vector<ArenaTensor> tensors;    // of an open plan: what shares the arena; of others: what is placed in the run
-  std::vector<Size> counters;          // by number: the steps that a loop does at most, or the most that is read or set
+  std::vector<HostCall> host_calls;
+  std::vector<Size> counters;  // by number: the steps that a loop does at most, or the most that is read or set
   std::vector<Step> steps;
   std::map<std::string, std::string> metadata;  // compiler version, model name, …
 };

@@ -97,6 +97,15 @@ class ControlCheck {
     if (problem_.empty()) problem_ = "step " + std::to_string(step) + " (" + plan_.steps[step].name + "): " + what;
   }
 
+  bool is_call(const Step& step) const {
+    if (step.target >= plan_.host_calls.size() || step.workspace_bytes != 0) return false;
+    const HostCall& call = plan_.host_calls[step.target];
+    size_t extents = 0;
+    for (const auto& argument : call.arguments) extents += argument.rank;
+    return !call.function.empty() && call.outputs <= call.arguments.size() &&
+           step.buffers.size() == call.arguments.size() && step.parameters.size() == extents;
+  }
+
   void note(size_t step) {
     if (never_ == 0) steps_[step] = most_;
     if (never_ == 0 && most_.empty()) steps_[step] = {0};
@@ -132,6 +141,10 @@ class ControlCheck {
         if (!number.bytes.is_known() || (number.bytes != 4 && number.bytes != 8)) fail(i, "it reads no number");
       for (const Size& bound : step.parameters)
         if (!bound.is_known()) fail(i, "its bounds are not known");
+      return i + 1;
+    }
+    if (step.kind == StepKind::call) {
+      if (!is_call(step)) fail(i, "it calls nothing of the host with these buffers");
       return i + 1;
     }
     if (step.kind == StepKind::set) {

@@ -40,11 +40,26 @@ std::vector<Size> read_sizes(ByteReader& in) {
   return sizes;
 }
 
+void write_dtype(ByteWriter& out, DType dtype) {
+  out.put(static_cast<uint8_t>(dtype.kind));
+  out.put(dtype.bits);
+  out.put(dtype.lanes);
+}
+
+DType read_dtype(ByteReader& in) {
+  DType dtype;
+  const auto kind = in.get<uint8_t>();
+  if (kind > static_cast<uint8_t>(DTypeKind::e2m1)) in.fail("an unknown element type");
+  dtype.kind = static_cast<DTypeKind>(kind);
+  dtype.bits = in.get<uint8_t>();
+  dtype.lanes = in.get<uint16_t>();
+  if (dtype.lanes != 1 || parse_element_type(to_string(dtype)) != dtype) in.fail("an unknown element type");
+  return dtype;
+}
+
 void write_tensor(ByteWriter& out, const TensorInfo& tensor) {
   out.put_text(tensor.name);
-  out.put(static_cast<uint8_t>(tensor.dtype.kind));
-  out.put(tensor.dtype.bits);
-  out.put(tensor.dtype.lanes);
+  write_dtype(out, tensor.dtype);
   out.put(static_cast<uint32_t>(tensor.shape.size()));
   for (int64_t extent : tensor.shape) out.put(extent);
   write_sizes(out, tensor.dims);
@@ -53,13 +68,7 @@ void write_tensor(ByteWriter& out, const TensorInfo& tensor) {
 TensorInfo read_tensor(ByteReader& in) {
   TensorInfo tensor;
   tensor.name = in.get_text();
-  auto kind = in.get<uint8_t>();
-  if (kind > static_cast<uint8_t>(DTypeKind::e2m1)) in.fail("an unknown element type");
-  tensor.dtype.kind = static_cast<DTypeKind>(kind);
-  tensor.dtype.bits = in.get<uint8_t>();
-  tensor.dtype.lanes = in.get<uint16_t>();
-  if (tensor.dtype.lanes != 1 || parse_element_type(to_string(tensor.dtype)) != tensor.dtype)
-    in.fail("an unknown element type");
+  tensor.dtype = read_dtype(in);
   tensor.shape.resize(in.get_count(sizeof(int64_t)));
   for (int64_t& extent : tensor.shape) extent = in.get<int64_t>();
   tensor.dims = read_sizes(in);
@@ -129,7 +138,7 @@ void write_step(ByteWriter& out, const Step& step) {
 Step read_step(ByteReader& in) {
   Step step;
   const auto kind = in.get<uint8_t>();
-  if (kind > static_cast<uint8_t>(StepKind::set)) in.fail("an unknown kind of step");
+  if (kind > static_cast<uint8_t>(StepKind::call)) in.fail("an unknown kind of step");
   step.kind = static_cast<StepKind>(kind);
   step.target = in.get<uint32_t>();
   step.counter = in.get<uint32_t>();
@@ -156,6 +165,29 @@ Step read_step(ByteReader& in) {
   for (Size& extent : step.grid) extent = read_size(in);
   for (uint32_t& extent : step.block) extent = in.get<uint32_t>();
   return step;
+}
+
+void write_host_call(ByteWriter& out, const HostCall& call) {
+  out.put_text(call.function);
+  out.put_text(call.library);
+  out.put_text(call.attributes);
+  out.put(static_cast<uint32_t>(call.arguments.size()));
+  for (const auto& [dtype, rank] : call.arguments) {
+    write_dtype(out, dtype);
+    out.put(rank);
+  }
+  out.put(call.outputs);
+}
+
+HostCall read_host_call(ByteReader& in) {
+  HostCall call;
+  call.function = in.get_text();
+  call.library = in.get_text();
+  call.attributes = in.get_text();
+  call.arguments.resize(in.get_count(8));
+  for (auto& [dtype, rank] : call.arguments) dtype = read_dtype(in), rank = in.get<uint32_t>();
+  call.outputs = in.get<uint32_t>();
+  return call;
 }
 
 void write_plan(ByteWriter& out, const Plan& plan) {
@@ -189,6 +221,8 @@ void write_plan(ByteWriter& out, const Plan& plan) {
     out.put(static_cast<int32_t>(tensor.last));
     out.put(tensor.before);
   }
+  out.put(static_cast<uint32_t>(plan.host_calls.size()));
+  for (const HostCall& call : plan.host_calls) write_host_call(out, call);
   write_sizes(out, plan.counters);
   out.put(static_cast<uint32_t>(plan.steps.size()));
   for (const Step& step : plan.steps) write_step(out, step);
@@ -231,6 +265,8 @@ Plan read_plan(ByteReader& in) {
     tensor.last = in.get<int32_t>();
     tensor.before = in.get<int32_t>();
   }
+  plan.host_calls.resize(in.get_count(20));
+  for (HostCall& call : plan.host_calls) call = read_host_call(in);
   plan.counters = read_sizes(in);
   plan.steps.resize(in.get_count(94));
   for (Step& step : plan.steps) step = read_step(in);

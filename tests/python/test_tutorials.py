@@ -51,6 +51,14 @@ def test_the_fifth_searches_a_template_of_its_own():
     assert re.search(r"^ours, tuned +[\d.]+ ms$", text, re.M)
 
 
+def test_the_sixth_computes_with_operators_of_its_own():
+    text = run(ROOT / "tutorials/06_an_operator_of_your_own.py")
+    assert "TW1003" in text and "example.Smooth" in text
+    assert all(float(share) > 99 for share in re.findall(r": ([\d.]+)%", text)) and "+smooth" in text
+    assert "ONNX Runtime computes 1 of 3 nodes, in 1 part" in text
+    assert re.search(r"^ONNX Runtime takes \d+% of the time", text, re.M)
+
+
 def test_no_tutorial_is_left_out():
     names = [path.name for path in (ROOT / "tutorials").glob("*.py")]
     assert sorted(names) == [
@@ -59,4 +67,5 @@ def test_no_tutorial_is_left_out():
         "03_cross_compile.py",
         "04_tune_a_model.py",
         "05_a_space_of_your_own.py",
+        "06_an_operator_of_your_own.py",
     ]

@@ -20,7 +20,7 @@ using relay::evaluate_values;
 inline std::vector<const OpDef*> ops_of_arrays() {
   std::vector<const OpDef*> ops;
   std::copy_if(all_ops().begin(), all_ops().end(), std::back_inserter(ops),
-               [](const OpDef* op) { return op->regions == 0 && !op->reads_number; });
+               [](const OpDef* op) { return op->regions == 0 && !op->reads_number && !op->is_on_host; });
   return ops;
 }
 

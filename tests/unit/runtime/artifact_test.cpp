@@ -51,11 +51,12 @@ TEST(Artifact, TheLayoutOfPlansIsThatOfItsVersion) {
   step.flops = 15, step.bytes = 25;
   step.grid = {4, 3, 2}, step.block = {32, 8, 1};
   plan.steps = {step};
+  plan.host_calls = {{"f", "libf.so", "{}", {{f32, 1}, {i8, 2}}, 1}};
   plan.metadata = {{"model", "m"}};
   const std::vector<std::byte> bytes = write_plans(plan);
-  EXPECT_EQ(artifact_format_version, 9u);
-  EXPECT_EQ(bytes.size(), 377u);
-  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x78a00a3f677810abu);
+  EXPECT_EQ(artifact_format_version, 10u);
+  EXPECT_EQ(bytes.size(), 427u);
+  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x62ff8383fe164a2fu);
 }
 
 TEST(Artifact, IsAnElfFileWithANote) {

@@ -120,6 +120,35 @@ TEST(ControlPlan, EveryRuleIsChecked) {
   for (const auto& [part, change] : cases) EXPECT_NE(problem(change).find(part), std::string::npos) << problem(change);
 }
 
+// A function of the host that reads an array of the arena's and writes another, of [3, 4].
+Plan calling_plan() {
+  Plan plan;
+  plan.arena_bytes = 128;
+  plan.host_calls = {{"my.Function", "", R"({"axis":1})", {{f32, 2}, {f32, 2}}, 1}};
+  Step call = control(StepKind::call, 0);
+  call.buffers = {{Storage::arena, 0, 0, 48}, {Storage::arena, 0, 64, 48}};
+  call.parameters = {3, 4, 3, 4};
+  plan.steps = {call};
+  return plan;
+}
+
+TEST(ControlPlan, CallsOfTheHostAreSoundAndSurviveTheRoundTrip) {
+  EXPECT_EQ(find_plan_problem(calling_plan()), "");
+  const std::vector<std::byte> bytes = write_plans(calling_plan());
+  EXPECT_EQ(read_plans(bytes, "test").general.host_calls, calling_plan().host_calls);
+  EXPECT_EQ(write_plans(read_plans(bytes, "test")), bytes);
+  const std::function<void(Plan&)> changes[] = {
+      [](Plan& p) { p.steps[0].target = 1; },         [](Plan& p) { p.steps[0].parameters.pop_back(); },
+      [](Plan& p) { p.steps[0].buffers.pop_back(); }, [](Plan& p) { p.host_calls[0].function.clear(); },
+      [](Plan& p) { p.host_calls[0].outputs = 3; },   [](Plan& p) { p.host_calls[0].arguments[0].rank = 3; },
+  };
+  for (const auto& change : changes) {
+    Plan plan = calling_plan();
+    change(plan);
+    EXPECT_NE(find_plan_problem(plan).find("calls nothing of the host"), std::string::npos) << find_plan_problem(plan);
+  }
+}
+
 // A number of rows is read, and what is so large is placed: a tensor, an output and a kernel's workspace.
 Plan placing_plan() {
   Plan plan;

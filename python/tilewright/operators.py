@@ -1,0 +1,155 @@
+"""Operators of your own, for models with nodes that Tilewright does not know.
+
+def gelu_like(x, alpha=1.0):  # a tensor expression: compiled, fused and tuned like any operator
+    return te.compute("y", x.shape, lambda *i: x[i] * te.sigmoid(x[i] * alpha))
+
+swish = tw.Operator("my.domain", "Swish", expression=gelu_like)
+executable = tw.compile(tw.load("model.onnx", operators=[swish]))
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _core, te
+from .error import Error
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    """What is known of an array when a model is loaded.
+
+    `dtype`: "f32", "i64", …  `shape`: of an open dimension an expression (te.Expr), with which sizes of results can be
+    computed; of others a number.
+    """
+
+    dtype: str
+    shape: tuple[int | te.Expr, ...]
+
+
+class Operator:
+    """An operator that nodes of a model use: they name `domain` and `name`; it comes before one of ours of that name.
+
+    Attributes of a node (numbers, strings, and lists of these) are keyword arguments of the functions that follow.
+    There are three ways to say what it does:
+
+    `expression`: a function of te.Tensors that gives one, or a sequence of them.  It is compiled, fused, checked and
+    tuned like any other operator, on every target.  Inputs of 16 bits come as they are.
+
+    `types` and `function`: `types` takes an ArrayType of each input, and gives that of the result, or a sequence of
+    them, from shapes and attributes alone; `function` takes the arrays of a run (read-only; the run's memory, so keep
+    copies) and gives such results as numpy arrays.  It runs on one thread, and has to give the same for the same
+    inputs, since a node whose result nobody needs, or that is there twice, may not be run.
+
+    `types`, `library` and `symbol`: the same with a function of a shared library, a `tw_function` of tilewright.h.
+    Artifacts name the library, so they run where it can be found: by the loader, or beside the artifact.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        name: str,
+        *,
+        expression: Callable[..., Any] | None = None,
+        types: Callable[..., Any] | None = None,
+        function: Callable[..., Any] | None = None,
+        library: str | os.PathLike | None = None,
+        symbol: str | None = None,
+    ):
+        ways = (
+            expression is not None and (types, function, library, symbol) == (None,) * 4,
+            None not in (types, function) and (expression, library, symbol) == (None,) * 3,
+            None not in (types, library, symbol) and (expression, function) == (None,) * 2,
+        )
+        if sum(ways) != 1:
+            raise Error(
+                "TW1003",
+                f"the operator {domain}.{name} does not say what it does\n"
+                "help: give expression=, or types= and function=, or types=, library= and symbol=",
+            )
+        self.domain, self.name = domain, name
+        self.expression, self.types, self.function = expression, types, function
+        self.library, self.symbol = None if library is None else os.fspath(library), symbol
+
+    takes_attributes = True  # whether `call` looks at them
+
+    @property
+    def full_name(self) -> str:
+        """ The name with its domain: "domain.Name"."""
+        return f"{self.domain}.{self.name}" if self.domain else self.name
+
+    def __repr__(self) -> str:
+        way = "expression" if self.expression else f"library {self.library}" if self.library else "function"
+        return f"<tilewright.Operator {self.full_name} by {way}>"
+
+    def lower(self, node: str, attributes: str, inputs: list[te.Tensor]) -> Any:
+        """What a node becomes, as the importer asks it."""
+        given = json.loads(attributes)
+        try:
+            if self.expression is not None:
+                results = self.expression(*inputs, **given)
+                return te.func(self.name, inputs, [results] if isinstance(results, te.Tensor) else list(results))
+            results = self.types(*(ArrayType(x.dtype, x.shape) for x in inputs), **given)
+            outputs = [results] if isinstance(results, ArrayType) else list(results)
+            return self.symbol or self.full_name, self.library or "", [(x.dtype, tuple(x.shape)) for x in outputs]
+        except Error:
+            raise
+        except Exception as error:
+            shapes = ", ".join(f"{x.dtype}{list(x.shape)}" for x in inputs)
+            raise Error(
+                "TW1003",
+                f"the operator {self.full_name} does not take node `{node}` ({shapes}; {attributes}): "
+                f"{type(error).__name__}: {error}",
+            ) from error
+
+    def call(self, attributes: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        """Runs the function on arrays of a run, and writes its results."""
+        results = self.function(*inputs, **json.loads(attributes))
+        results = [results] if isinstance(results, (np.ndarray, np.generic)) else list(results)
+        if len(results) != len(outputs):
+            raise ValueError(f"it gave {len(results)} results instead of {len(outputs)}")
+        for result, output in zip(results, outputs, strict=True):
+            if np.shape(result) != output.shape:
+                raise ValueError(f"it gave a result of shape {np.shape(result)} instead of {output.shape}")
+            np.copyto(output, result, casting="same_kind")
+
+
+Operators = Iterable[Operator] | None
+
+
+def lowered_by(operators: Operators) -> dict[tuple[str, str], Callable]:
+    """As the importer takes them."""
+    result = {}
+    for each in operators or ():
+        if not isinstance(each, Operator):
+            raise Error("TW1003", f"{each!r} is no operator\nhelp: operators=[tw.Operator(…)]")
+        key = ("" if each.domain == "ai.onnx" else each.domain, each.name)
+        if key in result:
+            raise Error("TW1003", f"there are two operators {each.full_name}")
+        result[key] = each.lower
+    return result
+
+
+def functions_of(operators: Iterable[Operator]) -> dict[str, tuple[Callable, bool]]:
+    """As the compiler takes those that are functions in Python."""
+    return {each.full_name: (each.call, each.takes_attributes) for each in operators if each.function is not None}
+
+
+def give_functions(executable: _core.Executable, operators: Operators) -> None:
+    """Gives an executable the functions in Python that it calls."""
+    wanted = {name for name, library, _ in executable.host_calls if not library}
+    known = functions_of(operators or ())
+    if missing := sorted(wanted - known.keys()):
+        raise Error(
+            "TW1102",
+            f"the model calls functions of Python that are not given: {', '.join(missing)}\n"
+            "help: load_executable(path, operators=[…]), the operators that the model was compiled with",
+        )
+    for name in wanted:
+        executable.set_host_function(name, *known[name])
