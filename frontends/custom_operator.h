@@ -23,9 +23,9 @@ struct CustomUse {
 
 // What it is computed by: an expression (ops/custom.cpp), or a function of the host (runtime/host_function.h).
 struct CustomResult {
-  std::optional<Func> expression;    // of buffers of the inputs' types, then results; in terms of the open dimensions
-  std::string function, library;     // otherwise
-  std::vector<TensorType> outputs;   // of a function
+  std::optional<Func> expression;   // of buffers of the inputs' types, then results; in terms of the open dimensions
+  std::string function, library;    // otherwise
+  std::vector<TensorType> outputs;  // of a function
 };
 
 // Error where it does not take these inputs.

@@ -81,7 +81,7 @@ class Operator:
 
     @property
     def full_name(self) -> str:
-        """ The name with its domain: "domain.Name"."""
+        """The name with its domain: "domain.Name"."""
         return f"{self.domain}.{self.name}" if self.domain else self.name
 
     def __repr__(self) -> str:

@@ -131,12 +131,13 @@ OpDef host_call_op() {
   op.takes_any_number = true;
   op.is_on_host = true;
   op.takes_narrow = true;
-  op.attributes = {{"function", std::string(), true, "its name"},
-                   {"library", std::string(), false, "the shared library that has it; empty: who runs the model gives it"},
-                   {"attributes", std::string(), false, "JSON, for the function"},
-                   {"dtypes", Strings{}, true, "element types of the results"},
-                   {"ranks", Ints{}, true, "their ranks"},
-                   {"dims", Dims{}, false, "their dimensions, one result's after the other's"}};
+  op.attributes = {
+      {"function", std::string(), true, "its name"},
+      {"library", std::string(), false, "the shared library that has it; empty: who runs the model gives it"},
+      {"attributes", std::string(), false, "JSON, for the function"},
+      {"dtypes", Strings{}, true, "element types of the results"},
+      {"ranks", Ints{}, true, "their ranks"},
+      {"dims", Dims{}, false, "their dimensions, one result's after the other's"}};
   op.facts = plain_facts(unknown_axes, Rounding::exact);
   op.infer = [](const OpCall& c) {
     const auto& dtypes = std::get<Strings>(c.attributes.all().at("dtypes"));
@@ -153,8 +154,7 @@ OpDef host_call_op() {
       c.require(ranks[i] >= 0 && static_cast<size_t>(ranks[i]) <= dims.size() - at, "a rank is not that of the dims");
       types.push_back({*dtype, {dims.begin() + at, dims.begin() + at + ranks[i]}});
       at += static_cast<size_t>(ranks[i]);
-      for (const Expr& dim : types.back().shape)
-        c.require(as_int(dim).value_or(0) >= 0, "dimensions are not negative");
+      for (const Expr& dim : types.back().shape) c.require(as_int(dim).value_or(0) >= 0, "dimensions are not negative");
     }
     c.require(at == dims.size(), "all dims are of a result");
     return types;
