@@ -208,28 +208,15 @@ std::vector<ValueId> import_attention(Context& c) {
   return {y, k, v, emit_cast(c, stages[mode], dtype)};
 }
 
-// Pairs (a, b) of the first elements of each head turn by an angle: (a cos - b sin, a sin + b cos).
-ValueId import_rotary_embedding(Context& c) {
-  ValueId x = c.input(0);
-  const Dims original = c.type(x).shape;
-  const bool is_flat = original.size() == 3;
-  if (is_flat) {
-    const int64_t heads = c.attribute_int("num_heads", 0);
-    const Expr part = part_of(c, original[2], heads, "num_heads does not fit its input");
-    x = emit_reshape_open(c, x, {original[0], original[1], Expr(heads), part});
-  } else if (original.size() != 4) {
-    c.refuse("data of rank " + std::to_string(original.size()));
-  }
-  // [batch, rows, heads, size], or [batch, heads, rows, size] as given.
+}  // namespace
+
+ValueId emit_rotation(Context& c, ValueId x, const Rotation& rotation) {
   const Dims dims = c.type(x).shape;
-  const Expr rows = is_flat ? dims[1] : dims[2];
-  const int64_t size = dim_of(c, x, 3);
-  int64_t turned = c.attribute_int("rotary_embedding_dim", 0);
-  if (turned == 0) turned = size;
+  const Expr rows = dims[rotation.rows_axis];
+  const int64_t size = dim_of(c, x, 3), turned = rotation.turned == 0 ? size : rotation.turned;
   if (turned % 2 != 0 || turned > size || turned < 0) c.refuse("rotary_embedding_dim=" + std::to_string(turned));
-  auto table = [&](size_t input) {
-    ValueId t = c.input(input);
-    if (c.has_input(3)) t = c.emit("gather", {t, emit_cast(c, c.input(3), i64)});
+  auto table = [&](ValueId t) {
+    if (rotation.positions != no_value) t = c.emit("gather", {t, emit_cast(c, rotation.positions, i64)});
     const Dims shape = c.type(t).shape;
     const std::string why = "tables of type " + to_string(c.type(t));
     if (shape.size() != 3) c.refuse(why);
@@ -238,30 +225,54 @@ ValueId import_rotary_embedding(Context& c) {
       if (as_int(have) && as_int(wanted) && *as_int(have) != *as_int(wanted)) c.refuse(why);
       c.require_equal(wanted, have, why);
     }
-    return emit_reshape_open(c, t, is_flat ? Dims{shape[0], rows, one, half} : Dims{shape[0], one, rows, half});
+    const bool rows_first = rotation.rows_axis == 1;
+    return emit_reshape_open(c, t, rows_first ? Dims{shape[0], rows, one, half} : Dims{shape[0], one, rows, half});
   };
-  const ValueId cosine = table(1), sine = table(2);
+  const ValueId cosine = table(rotation.cosines), sine = table(rotation.sines);
   const ValueId part = emit_slice(c, x, 3, 0, turned);
-  const bool interleaved = c.attribute_int("interleaved", 0) != 0;
   const int64_t half = turned / 2;
+  const bool interleaved = rotation.interleaved;
   const ValueId a = interleaved ? emit_slice(c, part, 3, 0, half, 2) : emit_slice(c, part, 3, 0, half);
   const ValueId b = interleaved ? emit_slice(c, part, 3, 1, half, 2) : emit_slice(c, part, 3, half, half);
   const ValueId real = c.emit("subtract", {c.emit("multiply", {cosine, a}), c.emit("multiply", {sine, b})});
   const ValueId imaginary = c.emit("add", {c.emit("multiply", {sine, a}), c.emit("multiply", {cosine, b})});
   ValueId y;
-  Dims shape = dims;
-  shape[3] = Expr(turned);
   if (interleaved) {
-    Dims pairs = dims;
-    pairs[3] = Expr(half);
+    Dims pairs = dims, shape = dims;
+    shape[3] = Expr(turned), pairs[3] = Expr(half);
     pairs.emplace_back(1);
     const ValueId both = emit_concat(c, {emit_reshape_open(c, real, pairs), emit_reshape_open(c, imaginary, pairs)}, 4);
     y = emit_reshape_open(c, both, shape);
   } else {
     y = emit_concat(c, {real, imaginary}, 3);
   }
-  if (turned < size) y = emit_concat(c, {y, emit_slice(c, x, 3, turned, size - turned)}, 3);
-  return emit_reshape_open(c, y, original);
+  return turned < size ? emit_concat(c, {y, emit_slice(c, x, 3, turned, size - turned)}, 3) : y;
+}
+
+ValueId split_size(Context& c, ValueId x, int64_t heads, const std::string& why) {
+  const Dims dims = c.type(x).shape;
+  return emit_reshape_open(c, x, {dims[0], dims[1], Expr(heads), part_of(c, dims[2], heads, why)});
+}
+
+namespace {
+
+ValueId import_rotary_embedding(Context& c) {
+  ValueId x = c.input(0);
+  const Dims original = c.type(x).shape;
+  const bool is_flat = original.size() == 3;
+  if (is_flat) {
+    x = split_size(c, x, c.attribute_int("num_heads", 0), "num_heads does not fit its input");
+  } else if (original.size() != 4) {
+    c.refuse("data of rank " + std::to_string(original.size()));
+  }
+  // [batch, rows, heads, size], or [batch, heads, rows, size] as given.
+  const Rotation rotation{c.input(1),
+                          c.input(2),
+                          c.optional_input(3),
+                          is_flat ? 1 : 2,
+                          c.attribute_int("rotary_embedding_dim", 0),
+                          c.attribute_int("interleaved", 0) != 0};
+  return emit_reshape_open(c, emit_rotation(c, x, rotation), original);
 }
 
 }  // namespace
