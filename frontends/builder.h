@@ -62,6 +62,7 @@ struct Import {
   Region* region = nullptr;              // the innermost of these
   ValueId random_state = no_value;       // of the whole graph, once a node has asked for it
   int random_nodes = 0;                  // that draw numbers of their own
+  bool checks_indices = true;            // ImportOptions::checks
   std::vector<std::string> demands;      // that the model makes on them, for people
   // What random numbers are made of (Graph::has_random_state), in the graph or region that nodes are put in now.
   ValueId emit_random_state();
@@ -80,6 +81,7 @@ class Builder {
   Builder(Import& import, const SourceNode& node) : import_(import), graph_(import.graph), node_(node) {}
 
   const std::string& op() const { return node_.op; }
+  std::string place() const { return place_of(node_); }
   std::vector<ValueId> inputs() const;  // Error(malformed_model) when one is a list
   size_t input_count() const { return node_.inputs.size(); }
   bool has_input(size_t i) const { return i < input_count() && node_.inputs[i] != no_value; }
@@ -143,7 +145,6 @@ class Builder {
   [[noreturn]] void refuse(const std::string& why) const;
 
  protected:
-  std::string place() const { return place_of(node_); }
   const SourceNode& source() const { return node_; }
 
  private:

@@ -30,6 +30,7 @@ struct ImportOptions {
   std::map<std::string, std::vector<DimensionOption>> shapes;
   std::set<std::string> absent;  // of optional inputs; others are there
   std::filesystem::path folder;  // for data beside the model; empty: none allowed
+  bool checks = true;            // of indices that are data: a run ends where one is outside of what it is for
   CustomOperators operators;     // of the caller's own; they come before those that we have
   std::string file_name;         // for messages; empty: as the format calls its files
 };

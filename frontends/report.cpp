@@ -136,7 +136,7 @@ std::string grown_text(const Graph& graph, const Node& loop) {
 // What a run decides: a line for each node of control flow, those within others too.
 void add_control(const Graph& graph, std::vector<std::string>& lines) {
   for (const Node& node : graph.nodes) {
-    if (is_item(node)) {
+    if (is_item(node) && !node.op->is_demand) {
       const Expr& number = number_of(node);
       const bool is_new = number.kind() == NodeKind::Var;
       lines.push_back(in_quotes(node.name) + " reads the size " + to_text(number) +

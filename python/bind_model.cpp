@@ -82,8 +82,9 @@ void add_operators(const PythonOperators& operators, frontends::ImportOptions& o
 
 // Either `path` or, when it is empty, the model's own bytes.
 relay::Graph load_onnx(const std::string& path, const std::string& data, const Shapes& shapes,
-                       const PythonOperators& operators) {
+                       const PythonOperators& operators, bool checks) {
   frontends::ImportOptions options = options_for(shapes);
+  options.checks = checks;
   add_operators(operators, options);
   const py::gil_scoped_release unlocked;
   return path.empty() ? frontends::import_onnx(bytes_of(data), options) : frontends::import_onnx_file(path, options);
@@ -273,7 +274,8 @@ void bind_model(py::module_& module) {
       .def_property_readonly("input_lists", [](const relay::Graph& graph) { return described(graph.input_lists); })
       .def_property_readonly("output_lists", [](const relay::Graph& graph) { return described(graph.output_lists); })
       .def_property_readonly("text", [](const relay::Graph& g) { return relay::to_text(g); });
-  module.def("load_onnx", &load_onnx);
+  module.def("load_onnx", &load_onnx, py::arg("path"), py::arg("data"), py::arg("shapes"), py::arg("operators"),
+             py::arg("checks") = true);
   module.def("explain_onnx", &explain_onnx);
   module.def("find_refusals", &find_refusals);
   module.def("compile", &compile);

@@ -1,6 +1,7 @@
 #include "relay_ir/evaluate.h"
 
 #include <cstring>
+#include <limits>
 
 #include "relay_ir/op.h"
 #include "tensor_ir/arith/simplify.h"
@@ -141,6 +142,13 @@ std::vector<NDArray> evaluate_values(const Graph& graph, const std::vector<NDArr
   for (const Node& node : graph.nodes) {
     std::vector<NDArray> arguments;
     for (const ValueId id : node.inputs) arguments.push_back(id == no_value ? NDArray() : values[id]);
+    if (node.op->is_demand) {
+      const int64_t number = arguments[0].get_int(0);
+      if (number != std::numeric_limits<int64_t>::min())
+        throw Error(ErrorCode::input, node.attributes.get_string("text") + " is " + std::to_string(number) +
+                                          ", which is outside\n  help: give other inputs");
+      continue;
+    }
     if (is_item(node)) {
       read_number(node, number_of(node), arguments[0].get_int(0), symbols);
       require_equalities(graph, symbols);

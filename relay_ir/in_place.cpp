@@ -58,7 +58,9 @@ void order_groups(const Graph& graph, std::vector<Group>& groups) {
   }
   // What a size is made of is read before it is used: groups after one that reads stay after it.
   for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].nodes.empty() || !is_item(graph.nodes[groups[g].nodes[0]])) continue;
+    if (groups[g].nodes.empty()) continue;
+    const Node& node = graph.nodes[groups[g].nodes[0]];
+    if (!is_item(node) || node.op->is_demand) continue;
     for (size_t later = g + 1; later < groups.size(); ++later) put_before(g, later);
   }
   std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;

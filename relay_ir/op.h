@@ -99,6 +99,7 @@ struct OpDef {
   bool takes_any_number = false;  // one input or more, which share the one name
   int regions = 0;                // of control flow, which takes any number of inputs, none too
   bool reads_number = false;      // an item
+  bool is_demand = false;         // an item that has to be as it says
   bool is_on_host = false;        // a function of the host computes it
   bool takes_narrow = false;      // narrow types, too: it moves elements without a look at them, or converts them
   std::vector<AttributeDef> attributes;

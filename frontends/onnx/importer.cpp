@@ -100,6 +100,7 @@ class Importer {
   Importer(const Model& model, const ImportOptions& options, OpenDimensions& dimensions)
       : model_(model), options_(options) {
     import_.dimensions = &dimensions;
+    import_.checks_indices = options.checks;
   }
 
   Import run() {

@@ -1,7 +1,12 @@
 // The one list of rules, gathered from the families.
 #include "frontends/onnx/rules.h"
 
+#include <limits>
 #include <map>
+#include <optional>
+
+#include "tensor_ir/match.h"
+#include "tensor_ir/text/printer.h"
 
 namespace tw::frontends::onnx {
 
@@ -64,6 +69,54 @@ Ints axes_of(const Context& c, size_t input) {
 
 std::vector<int> chosen_axes(const Context& c, ValueId x) {
   return c.has_attribute("axes") ? rule_axes(c, c.attribute_ints("axes", {}), rank_of(c, x)) : axes_from(c, x);
+}
+
+namespace {
+
+std::string extents_text(const std::vector<Expr>& extents) {
+  std::string text;
+  for (const Expr& extent : extents) text += (text.empty() ? "" : " × ") + to_text(extent);
+  return text;
+}
+
+// The first of known ones that is outside of known extents.
+std::optional<int64_t> wrong_index(const NDArray& indices, const std::vector<Expr>& extents) {
+  for (int64_t i = 0; i < indices.size(); ++i) {
+    const auto extent = as_int(extents[static_cast<size_t>(i) % extents.size()]);
+    const int64_t index = indices.get_int(i);
+    if (extent && (index < -*extent || index >= *extent)) return index;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Expr> indexed_extents(Context& c, ValueId x, ValueId indices, int64_t batch) {
+  const std::vector<Expr> shape = c.type(x).shape, of_indices = c.type(indices).shape;
+  const int64_t count = of_indices.empty() ? 0 : as_int(of_indices.back()).value_or(0);
+  if (batch < 0 || count < 0 || batch + count > static_cast<int64_t>(shape.size())) return {};  // which is refused
+  return {shape.begin() + batch, shape.begin() + batch + count};
+}
+
+void emit_index_check(Context& c, ValueId indices, const std::vector<Expr>& extents) {
+  if (extents.empty()) return;
+  const std::string text = c.place() + ": an index into " + extents_text(extents);
+  if (const NDArray* known = c.constant(indices)) {
+    if (const auto wrong = wrong_index(*known, extents))
+      malformed(text + " is " + std::to_string(*wrong) + ", which is outside");
+    return;
+  }
+  if (!c.import().checks_indices || c.import().open_regions > 0) return;
+  const ValueId index = emit_cast(c, indices, i64);
+  const bool is_one = extents.size() == 1;
+  const ValueId extent = c.emit_sizes(extents, is_one ? Shape{} : Shape{static_cast<int64_t>(extents.size())});
+  const ValueId least = c.emit("subtract", {emit_ints(c, {0}, {}, i64), extent});
+  const ValueId is_wrong =
+      c.emit("logical_or", {c.emit("less", {index, least}), c.emit("less_equal", {extent, index})});
+  const ValueId nothing = emit_ints(c, {std::numeric_limits<int64_t>::min()}, {}, i64);
+  const ValueId wrong = c.emit("where", {is_wrong, index, nothing});
+  c.emit_control("demand", {emit_reduce(c, "reduce_max", wrong, axes_from(c, wrong), false)},
+                 attributes_of({{"text", text}}), {});
 }
 
 }  // namespace tw::frontends::onnx

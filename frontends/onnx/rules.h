@@ -37,4 +37,13 @@ ValueId emit_onnx_cast(Context& c, ValueId x, DType to);
 // The attribute `axes`: all of x when it is absent.
 std::vector<int> chosen_axes(const Context& c, ValueId x);
 
+// Indices into axes of these extents are from -extent to extent - 1: the run ends where one is not, or the import where
+// they are known.  Of several extents, the last axis of the indices says which is for what.  Within branches and loops
+// nothing is checked, and operators take the nearest index that there is, as they do behind one that is wrong.
+void emit_index_check(Context& c, ValueId indices, const std::vector<Expr>& extents);
+
+// Of GatherND and ScatterND: of the axes of x behind `batch` that each index is for; none where it is not known how
+// many.
+std::vector<Expr> indexed_extents(Context& c, ValueId x, ValueId indices, int64_t batch = 0);
+
 }  // namespace tw::frontends::onnx

@@ -70,6 +70,7 @@ def load(
     shapes: dict[str, InputShape] | None = None,
     operators: Operators = None,
     fallback: str | None = None,
+    checks: bool = True,
 ) -> Model:
     """Reads an ONNX model: a path, its bytes, or an onnx.ModelProto.
 
@@ -81,7 +82,8 @@ def load(
     first that does not.  `operators`: what nodes become that use operators of your own.
     `fallback`: "onnxruntime" leaves nodes that would be refused to ONNX Runtime (packages onnx and onnxruntime), in few
     parts, says so by a FallbackWarning, and Model.fallback tells which; where nothing is refused it changes nothing.
-    Raises Error with every problem at once.
+    `checks`: a run ends with TW1101 where an index that is data lies outside of what it is for; without, and within
+    branches and loops, the nearest one is taken.  Raises Error with every problem at once.
     """
     origin, described, own = source_of(source), described_shapes(shapes), tuple(operators or ())
     if fallback not in (None, "onnxruntime"):
@@ -91,7 +93,7 @@ def load(
         data, own, parts = found
         origin = "", data
         warnings.warn(f"{parts}\n  Executable.profile says which share of the time", FallbackWarning, stacklevel=2)
-    return Model(_core.load_onnx(*origin, described, lowered_by(own)), origin, described, own, parts)
+    return Model(_core.load_onnx(*origin, described, lowered_by(own), checks), origin, described, own, parts)
 
 
 def explain(source: Any, shapes: dict[str, InputShape] | None = None, operators: Operators = None) -> str:

@@ -111,11 +111,17 @@ class NetworkPlan {
  public:
   NetworkPlan(const std::vector<ScheduledFunc>& funcs, PlanMaker& plan) : funcs_(funcs), plan_(plan) {}
 
-  void add(const PlannedGraph& planned, Places& places) {
+  void add(const PlannedGraph& planned, Places& places, bool is_within = false) {
     for (size_t i = 0; i < planned.groups.size(); ++i) {
       const Group& group = planned.groups[i];
       if (const Node* control = control_of(planned.graph, group)) {
-        if (is_item(*control)) {
+        if (control->op->is_demand) {
+          const BufferUse number = places.use(control->inputs[0]);
+          if (is_within)
+            add_demand(*control, number);
+          else
+            demands_.emplace_back(control, number);
+        } else if (is_item(*control)) {
           plan_.add_read(control->name, places.use(control->inputs[0]), number_of(*control));
         } else if (control->op->is_on_host) {
           add_call(planned.graph, *control, places);
@@ -133,7 +139,15 @@ class NetworkPlan {
     }
   }
 
+  void end() {
+    for (const auto& [node, number] : demands_) add_demand(*node, number);
+  }
+
  private:
+  void add_demand(const Node& node, const BufferUse& number) {
+    plan_.add_demand(node.name, node.attributes.get_string("text"), number);
+  }
+
   // For what a loop carries.
   void give_room(const PlannedGraph& planned, ValueId copy, Places& places) {
     const PlannedGraph::Room& room = planned.room.at(copy);
@@ -194,7 +208,7 @@ class NetworkPlan {
     announce_numbers(region.graph);
     for (const Equality& equal : own_equalities(region.graph, around.graph)) plan_.rely_on(equal);
     Places places(region, plan_, inputs, outputs);
-    add(region, places);
+    add(region, places, true);
   }
 
   // That a region reads: sizes of what is written before may be made of them.
@@ -252,7 +266,7 @@ class NetworkPlan {
           {kept[i].storage, kept[i].index, kept[i].offset.plus(plan_.size_of(place * bytes)), plan_.size_of(bytes)});
     }
     Places within(region, plan_, inputs, outputs);
-    add(region, within);
+    add(region, within, true);
     plan_.end_loop(loop, has_condition ? std::optional(outputs[0]) : std::nullopt);
     for (const Expr& asked : node.attributes.get_dims("done"))
       plan_.add_set(node.name, Var::of(asked), done, loop.counter);
@@ -270,6 +284,9 @@ class NetworkPlan {
 
   const std::vector<ScheduledFunc>& funcs_;
   PlanMaker& plan_;
+  // Of the whole network's groups, not of those within control flow.  They end a run behind all else that it does, so
+  // that nothing waits for them.
+  std::vector<std::pair<const Node*, BufferUse>> demands_ = {};
   std::set<std::pair<const PlannedGraph*, std::string>> begun_;  // loops, of which it is said how large things begin
 };
 
@@ -281,7 +298,9 @@ Plan plan_network(const PlannedGraph& planned, const std::vector<ScheduledFunc>&
   const std::vector<Var> variables = variables_of(planned.graph);
   for (size_t i = planned.graph.symbols.size(); i < variables.size(); ++i) plan.announce(variables[i]);
   Places places(planned.graph, planned.aliases, plan);
-  NetworkPlan(funcs, plan).add(planned, places);
+  NetworkPlan network(funcs, plan);
+  network.add(planned, places);
+  network.end();
   return std::move(plan).finish();
 }
 

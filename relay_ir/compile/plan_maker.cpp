@@ -193,6 +193,15 @@ void PlanMaker::add_call(const std::string& name, HostCall call, const std::vect
   plan_.steps.push_back(std::move(step));
 }
 
+void PlanMaker::add_demand(const std::string& name, const std::string& text, const BufferUse& number) {
+  Step step;
+  step.kind = StepKind::demand;
+  step.kernel = text;
+  step.name = "node `" + name + "`";
+  step.buffers = {until(static_cast<int>(plan_.steps.size()), number)};
+  plan_.steps.push_back(std::move(step));
+}
+
 PlanMaker::Control PlanMaker::begin_branch(const std::string& name, const BufferUse& condition) {
   const auto at = static_cast<uint32_t>(plan_.steps.size());
   Step step;

@@ -51,6 +51,9 @@ class PlanMaker {
   void add_call(const std::string& name, HostCall call, const std::vector<BufferUse>& buffers,
                 const std::vector<Expr>& extents);
 
+  // Ends the run where a number is not the least i64 (ops/control.cpp, demand).
+  void add_demand(const std::string& name, const std::string& text, const BufferUse& number);
+
   // A number that is set when its value is known.
   struct Waiting {
     std::string name;

@@ -17,7 +17,9 @@
 //   item    a number that a run has computed becomes a size.  Its attribute `number` is a variable that nothing before
 //           knows, or an expression to which the run makes sure it is equal.  It has no results: what comes after it
 //           has the number in types and attributes.
+//   demand  an item that finds what is wrong: the run ends with the number that it reads, or with none, the least i64.
 #include <algorithm>
+#include <limits>
 
 #include "relay_ir/op.h"
 #include "relay_ir/ops/common.h"
@@ -241,10 +243,20 @@ OpDef item_op() {
   return op;
 }
 
+OpDef demand_op() {
+  OpDef op = item_op();
+  op.name = "demand";
+  op.doc = "Ends the run where the only element is not the least i64, which stands for nothing wrong.";
+  op.is_demand = true;
+  op.attributes = {{"number", Dims{Expr(std::numeric_limits<int64_t>::min())}, false, "what it has to be", true},
+                   {"text", std::string(), true, "what another one is, for people"}};
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpDef> control_family() {
-  return {branch_op(), loop_op(), pick_op(), item_op()};
+  return {branch_op(), loop_op(), pick_op(), item_op(), demand_op()};
 }
 
 }  // namespace tw::relay

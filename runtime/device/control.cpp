@@ -11,6 +11,11 @@ Error failed_check(const Step& step, int64_t a, int64_t b) {
                                 "\n  help: give inputs of other sizes"};
 }
 
+Error failed_demand(const Step& step, int64_t number) {
+  return {ErrorCode::input,
+          step.kernel + " is " + std::to_string(number) + ", which is outside\n  help: give other inputs"};
+}
+
 Error failed_read(const Step& step, int64_t number, int64_t low, int64_t high) {
   const bool has_end = high != std::numeric_limits<int64_t>::max();
   return {ErrorCode::input, step.kernel + " is " + std::to_string(number) + ", but " + step.name + " can take " +

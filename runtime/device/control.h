@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -12,6 +13,7 @@ namespace tw {
 
 // Of a run that a step has ended.
 Error failed_check(const Step& step, int64_t a, int64_t b);
+Error failed_demand(const Step& step, int64_t number);
 Error failed_read(const Step& step, int64_t number, int64_t low, int64_t high);
 
 // What a step of control finds in its buffer of so many bytes: a truth (0 or 1), or an integer.
@@ -45,6 +47,13 @@ std::optional<size_t> next_step(std::span<const Step> steps, size_t i, std::span
       counter = *number;
       if (*number >= low && *number <= high) return i + 1;
       fail(failed_read(step, *number, low, high));
+      return steps.size();
+    }
+    case StepKind::demand: {
+      const std::optional<int64_t> number = ask();
+      if (!number) return std::nullopt;
+      if (*number == std::numeric_limits<int64_t>::min()) return i + 1;
+      fail(failed_demand(step, *number));
       return steps.size();
     }
     case StepKind::set: {

@@ -97,12 +97,14 @@ struct HostCall {
 //            not from the first to the second of its parameters; `kernel` says what it is
 //   set      sets the counter to its first parameter; where there are two more, ends the run with Error(input) where
 //            that is not from the one to the other; `kernel` says what it is
+//   demand   ends the run with Error(input) where the integer in buffer 0, of 8 bytes, is not the least that there is;
+//            `kernel` says what it is, for people
 //   call     host_calls[target] with its buffers, of the extents that its parameters say one after the other
 //   place    gives memory to the tensors and outputs whose sizes depend on the counter, and on none that is read later;
 //            what was there is lost, but for tensors that have one before them (ArenaTensor)
 // A loop does as many steps as `tasks` says, and none after its condition is false.  Its counter is the number of the
 // step within, and how many were done behind it.  A condition is buffer 0 where there is one: a byte, 0 is false.
-enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check, read, place, set, call };
+enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check, read, place, set, call, demand };
 
 // Of thread blocks, in each direction, that every GPU since compute capability 5.0 launches.
 inline constexpr std::array<int64_t, 3> most_blocks = {INT32_MAX, 65535, 65535};

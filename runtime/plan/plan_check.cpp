@@ -143,6 +143,12 @@ class ControlCheck {
         if (!bound.is_known()) fail(i, "its bounds are not known");
       return i + 1;
     }
+    if (step.kind == StepKind::demand) {
+      if (step.buffers.size() != 1 || step.buffers[0].bytes != 8 || !step.parameters.empty() ||
+          step.workspace_bytes != 0)
+        fail(i, "it demands nothing of a number");
+      return i + 1;
+    }
     if (step.kind == StepKind::call) {
       if (!is_call(step)) fail(i, "it calls nothing of the host with these buffers");
       return i + 1;

@@ -138,7 +138,7 @@ void write_step(ByteWriter& out, const Step& step) {
 Step read_step(ByteReader& in) {
   Step step;
   const auto kind = in.get<uint8_t>();
-  if (kind > static_cast<uint8_t>(StepKind::call)) in.fail("an unknown kind of step");
+  if (kind > static_cast<uint8_t>(StepKind::demand)) in.fail("an unknown kind of step");
   step.kind = static_cast<StepKind>(kind);
   step.target = in.get<uint32_t>();
   step.counter = in.get<uint32_t>();

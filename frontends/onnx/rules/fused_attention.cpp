@@ -205,7 +205,8 @@ std::vector<ValueId> import_group_query_attention(Context& c) {
     if (positions == no_value)
       positions = c.emit("add", {emit_range(c, rows, {Expr(1), rows}), c.emit_sizes({before}, {})});
     const int64_t turned = 2 * dim_of(c, c.input(7), 1);
-    const Rotation rotation{c.input(7), c.input(8), positions, 1, turned, c.attribute_int("rotary_interleaved", 0) != 0};
+    const Rotation rotation{c.input(7), c.input(8), positions,
+                            1,          turned,     c.attribute_int("rotary_interleaved", 0) != 0};
     q = emit_rotation(c, q, rotation), k = emit_rotation(c, k, rotation);
   }
   Heads heads{to_heads_first(c, q), to_heads_first(c, k), to_heads_first(c, v)};
@@ -248,7 +249,10 @@ ValueId import_fused_rotary_embedding(Context& c) {
 
 // Words, their positions and their segments, summed and normalised.
 std::vector<ValueId> import_embed_layer_norm(Context& c) {
-  const auto rows_of = [&](size_t table, ValueId ids) { return c.emit("gather", {c.input(table), emit_cast(c, ids, i64)}); };
+  const auto rows_of = [&](size_t table, ValueId ids) {
+    emit_index_check(c, ids, {c.type(c.input(table)).shape.at(0)});
+    return c.emit("gather", {c.input(table), emit_cast(c, ids, i64)});
+  };
   const ValueId words = c.input(0);
   const Dims dims = c.type(words).shape;
   if (dims.size() != 2) c.refuse("words of rank " + std::to_string(dims.size()));

@@ -32,7 +32,22 @@ ValueId import_gather(Context& c) {
       return emit_reshape_open(c, emit_slice(c, x, axis, at, 1), shape);
     }
   }
+  emit_index_check(c, indices_of(c, 1), {c.type(x).shape[static_cast<size_t>(axis)]});
   return c.emit("gather", {x, indices_of(c, 1)}, attributes_of({{"axis", int64_t{axis}}}));
+}
+
+ValueId import_gather_elements(Context& c) {
+  const int axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, c.input(0)));
+  const ValueId indices = indices_of(c, 1);
+  emit_index_check(c, indices, {c.type(c.input(0)).shape[static_cast<size_t>(axis)]});
+  return c.emit("gather_elements", {c.input(0), indices}, attributes_of({{"axis", int64_t{axis}}}));
+}
+
+ValueId import_gather_nd(Context& c) {
+  const ValueId indices = indices_of(c, 1);
+  const int64_t batch = c.attribute_int("batch_dims", 0);
+  emit_index_check(c, indices, indexed_extents(c, c.input(0), indices, batch));
+  return c.emit("gather_nd", {c.input(0), indices}, attributes_of({{"batch_dims", batch}}));
 }
 
 // [i == position ? on : off] over a new axis.  Indices from -depth on count from the end; those outside give `off`
@@ -221,16 +236,8 @@ ValueId import_tensor_scatter(Context& c) {
 std::vector<Rule> index_rules() {
   return {
       rule("Gather", 1, import_gather),
-      rule("GatherElements", 11,
-           [](Context& c) {
-             return c.emit("gather_elements", {c.input(0), indices_of(c, 1)},
-                           attributes_of({{"axis", c.attribute_int("axis", 0)}}));
-           }),
-      rule("GatherND", 11,
-           [](Context& c) {
-             return c.emit("gather_nd", {c.input(0), indices_of(c, 1)},
-                           attributes_of({{"batch_dims", c.attribute_int("batch_dims", 0)}}));
-           }),
+      rule("GatherElements", 11, import_gather_elements),
+      rule("GatherND", 11, import_gather_nd),
       rule("ReverseSequence", 10,
            [](Context& c) {
              return c.emit("reverse_sequence", {c.input(0), c.input(1)},

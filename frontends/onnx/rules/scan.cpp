@@ -53,6 +53,8 @@ std::string reduction_of(Context& c) {
 }
 
 ValueId import_scatter_elements(Context& c) {
+  const int axis = rule_axis(c, c.attribute_int("axis", 0), rank_of(c, c.input(0)));
+  emit_index_check(c, c.input(1), {c.type(c.input(0)).shape[static_cast<size_t>(axis)]});
   return c.emit("scatter_elements", {c.input(0), c.input(1), c.input(2)},
                 attributes_of({{"axis", c.attribute_int("axis", 0)}, {"reduction", reduction_of(c)}}));
 }
@@ -65,6 +67,7 @@ std::vector<Rule> scan_rules() {
       rule("Scatter", 9, import_scatter_elements),
       rule("ScatterND", 11,
            [](Context& c) {
+             emit_index_check(c, c.input(1), indexed_extents(c, c.input(0), c.input(1)));
              return c.emit("scatter_nd", {c.input(0), c.input(1), c.input(2)},
                            attributes_of({{"reduction", reduction_of(c)}}));
            }),
