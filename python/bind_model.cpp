@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <tuple>
@@ -6,11 +7,17 @@
 #include "autotune/database/tuned_source.h"
 #include "autotune/task.h"
 #include "frontends/onnx/import.h"
+#include "python/array.h"
 #include "python/bind.h"
 #include "python/own_template.h"
 #include "relay_ir/compile/compile.h"
+#include "relay_ir/cut.h"
+#include "relay_ir/evaluate.h"
 #include "relay_ir/text/printer.h"
 #include "runtime/team.h"
+#ifdef TW_TESTS
+#include "tests/seeded_fault.h"
+#endif
 
 namespace tw::python {
 namespace {
@@ -74,6 +81,46 @@ Signature inputs_of(const relay::Graph& graph) {
   return rows;
 }
 
+// (name, type, is_known, may_be_given) of each value.
+py::list values_of(const relay::Graph& graph) {
+  py::list rows;
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    const relay::Value& value = graph.values[id];
+    rows.append(py::make_tuple(value.name, text_of(value.type), value.constant.has_value(),
+                               relay::may_be_given(graph, static_cast<relay::ValueId>(id))));
+  }
+  return rows;
+}
+
+// (name, operator, inputs, outputs) of each of the model's nodes; of a value its name and its place in the graph's, -1
+// for none.
+py::list list_onnx(const std::string& path, const std::string& data, const Shapes& shapes) {
+  const frontends::ImportOptions options = options_for(shapes);
+  const auto described = [](const std::vector<frontends::SourceValue>& values) {
+    py::list rows;
+    for (const frontends::SourceValue& value : values) rows.append(py::make_tuple(value.name, value.value));
+    return rows;
+  };
+  py::list rows;
+  for (const frontends::SourceRow& row :
+       path.empty() ? frontends::list_onnx(bytes_of(data), options) : frontends::list_onnx_file(path, options))
+    rows.append(py::make_tuple(row.name, row.op, described(row.inputs), described(row.outputs)));
+  return rows;
+}
+
+// By the oracle; the inputs of a caller, in order.
+py::list evaluate(const relay::Graph& graph, const std::vector<py::array>& arrays) {
+  const std::vector<NDArray> inputs = views_of(arrays);
+  std::vector<NDArray> outputs;
+  {
+    const py::gil_scoped_release unlocked;
+    outputs = relay::evaluate(graph, inputs);
+  }
+  py::list result;
+  for (const NDArray& output : outputs) result.append(to_numpy(output));
+  return result;
+}
+
 Signature outputs_of(const relay::Graph& graph) {
   Signature rows;
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
@@ -98,7 +145,8 @@ relay::Profile profile_of(const SizeRanges& sizes) {
 py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
                   const std::string& constraints, const std::map<std::string, std::string>& in_place,
                   const std::vector<SizeRanges>& profiles, const std::string& database, const py::object& own_template,
-                  const std::string& template_name) {
+                  const std::string& template_name, const std::set<std::string>& kept_nodes,
+                  const std::set<std::string>& skipped_passes) {
   relay::CompileReport report;
   std::optional<autotune::TunedSchedules> tuned;
   const Target parsed = with_template(parse_target(target), own_template, template_name);
@@ -111,6 +159,10 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
     options.constraints = parse_decisions(constraints);
     options.cache = cache.get();
     options.in_place = in_place;
+    options.kept_nodes = kept_nodes, options.skipped_passes = skipped_passes;
+#ifdef TW_TESTS
+    options.after_pass = with_seeded_fault;
+#endif
     for (const SizeRanges& sizes : profiles) options.profiles.push_back(profile_of(sizes));
     if (!database.empty()) {
       const autotune::Database records(database, autotune::Database::Access::read);
@@ -219,8 +271,23 @@ void bind_model(py::module_& module) {
       .def_property_readonly("outputs", &outputs_of)
       .def_property_readonly("input_lists", [](const relay::Graph& graph) { return described(graph.input_lists); })
       .def_property_readonly("output_lists", [](const relay::Graph& graph) { return described(graph.output_lists); })
-      .def_property_readonly("text", [](const relay::Graph& g) { return relay::to_text(g); });
+      .def_property_readonly("text", [](const relay::Graph& g) { return relay::to_text(g); })
+      .def_property_readonly("values", &values_of)
+      // Places among the values.
+      .def_readonly("input_values", &relay::Graph::inputs)
+      .def_readonly("output_values", &relay::Graph::outputs)
+      // Whether something is computed that is called so, as `keep_f32` takes it.
+      .def("has_node",
+           [](const relay::Graph& graph, const std::string& name) {
+             return std::ranges::any_of(graph.nodes,
+                                        [&](const relay::Node& node) { return relay::is_named(node, {name}); });
+           })
+      .def("known_value", [](const relay::Graph& graph, size_t id) { return to_numpy(*graph.values.at(id).constant); })
+      .def("cut", &relay::cut, py::arg("given"), py::arg("wanted"), unlocked)
+      .def("evaluate", &evaluate);
   module.def("load_onnx", &load_onnx, unlocked);
+  module.def("list_onnx", &list_onnx);
+  module.def("optional_passes", &relay::optional_passes);
   module.def("explain_onnx", &explain_onnx, unlocked);
   module.def("compile", &compile);
   module.def("specialise", [](const relay::Graph& graph, const SizeRanges& sizes) {

@@ -31,6 +31,14 @@ Graph import_onnx_file(const std::filesystem::path& path, const ImportOptions& o
   return of_file(path, options, import_onnx);
 }
 
+std::vector<SourceRow> list_onnx(std::span<const std::byte> bytes, const ImportOptions& options) {
+  return read(bytes, options).rows;
+}
+
+std::vector<SourceRow> list_onnx_file(const std::filesystem::path& path, const ImportOptions& options) {
+  return of_file(path, options, list_onnx);
+}
+
 std::string explain_onnx(std::span<const std::byte> bytes, const ImportOptions& options) {
   return explain(read(bytes, options));
 }

@@ -10,6 +10,7 @@ outputs = executable.run({"x": array})
 
 from . import te
 from ._core import __version__
+from .compare import Comparison, compare
 from .dimension import Dim
 from .error import Error
 from .executable import Executable, compile, load_executable
@@ -20,6 +21,7 @@ from .schedule import Schedule
 from .tune import TuneReport, tune
 
 __all__ = [
+    "Comparison",
     "Dim",
     "Error",
     "Executable",
@@ -28,6 +30,7 @@ __all__ = [
     "Schedule",
     "TuneReport",
     "__version__",
+    "compare",
     "compile",
     "explain",
     "load",

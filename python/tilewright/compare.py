@@ -1,0 +1,397 @@
+"""Two ways to compute one model, node by node, and the first node that differs.
+
+    print(tw.compare("model.onnx", against="onnxruntime"))
+    tw.compare(executable, inputs={"x": array}).to_html("differences.html")
+
+Every node is judged by itself: what it made is compared with what the other side makes of the same inputs, so that a
+late node is not blamed for rounding that has accumulated before it.  (Relative debugging: Abramson, Foster, Michalakes
+and Sosič, "Relative Debugging", CACM 39(11), 1996.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .differences import TOLERANCES, Difference, Summary, difference, summary
+from .dimension import InputShape
+from .error import Error
+from .executable import Compilation, Executable
+from .executable import compile as compile_model
+from .made_up import made_up_inputs
+from .model import Model, load
+from .search_f32 import Kept, nodes_to_keep
+from .search_fault import alone, culprit_pass
+from .sides import Arrays, Compiled, Network, OnnxRuntime, Oracle, Side
+
+SHOWN = 20  # rows of the table, the worst
+
+
+@dataclass(frozen=True)
+class NodeDifference:
+    """One output of one node: `own` is what the node adds to equal inputs, `total` what its value is off altogether."""
+
+    node: str
+    operator: str
+    output: str
+    own: Difference | None  # of a value that was known when the model was loaded: None
+    total: Difference
+    differs: bool  # by itself, by more than the tolerance
+    is_off: bool  # its value is, perhaps because what it reads is
+
+
+@dataclass(frozen=True)
+class FirstDifference:
+    """The node with which differences begin."""
+
+    node: str
+    operator: str
+    output: str
+    own: Difference
+    total: Difference
+    ours: Summary
+    theirs: Summary
+    inputs: dict[str, Summary]
+    # "all values": seen in one run that gives all of them.  "single values": that run is right, for it fuses less; a
+    # run that gives this value alone besides the outputs is not.  "accumulated": no node is off by itself.
+    found_by: str
+    beside: list[str] = field(default_factory=list)  # nodes whose values hide the difference when they are asked for
+    without_pass: str | None = None  # an optional pass without which the difference is gone
+
+    def __str__(self) -> str:
+        how = {
+            "all values": "on the same inputs it gives other values",
+            "single values": "its value is right where all values are asked for, and fusion ends at each; in a run "
+            "that asks for this one alone it is not",
+            "accumulated": "no node differs by itself; here what has accumulated is beyond the tolerance first",
+        }[self.found_by]
+        shown = self.total if self.found_by == "accumulated" else self.own
+        lines = [
+            f"first: `{self.node}` ({self.operator}), output `{self.output}`: {how}",
+            f"  difference {shown.absolute:.3g}, {shown.relative:.3g} of the magnitude; worst at {list(shown.index)}: "
+            f"{shown.ours:.8g} for {shown.theirs:.8g}",
+            f"  ours   {self.ours}",
+            f"  theirs {self.theirs}",
+            *(f"  reads  `{name}` {text}" for name, text in self.inputs.items()),
+        ]
+        if self.beside:
+            lines.append(f"  hidden where these values are asked for: {', '.join(self.beside)}")
+        if self.without_pass:
+            lines.append(f"  gone without the pass {self.without_pass}: skip={[self.without_pass]!r} leaves it out")
+        return "\n".join(lines)
+
+
+@dataclass
+class Comparison:
+    """What `tw.compare` found.  `rows` are in the order of nodes, `outputs` by name of the model's outputs."""
+
+    ours: str
+    theirs: str
+    tolerance: float  # of outputs, and of values with what they have inherited
+    node_tolerance: float  # of what a node adds
+    outputs: dict[str, Difference]
+    rows: list[NodeDifference]
+    first: FirstDifference | None
+    kept: Kept | None = None  # nodes that are proposed to stay in f32
+
+    @property
+    def ok(self) -> bool:
+        """No node differs by itself, and the outputs are within the tolerance."""
+        return self.first is None
+
+    @property
+    def explanation(self) -> str:
+        return (
+            "A node differs where on equal inputs it gives a value that is off by more than "
+            f"{self.node_tolerance:.3g} of the value's magnitude, its largest element; outputs may be off by "
+            f"{self.tolerance:.3g}. Whole numbers and truths have to be equal."
+        )
+
+    def worst(self, count: int) -> list[NodeDifference]:
+        """Rows that differ, then those that are furthest off, in the order of nodes."""
+
+        def weight(row: NodeDifference) -> tuple[bool, float]:
+            return row.differs, row.total.relative if row.own is None else row.own.relative
+
+        chosen = {id(row) for row in sorted(self.rows, key=weight, reverse=True)[:count]}
+        return [row for row in self.rows if id(row) in chosen]
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        from .report import tilewright_table
+
+        table = tilewright_table("node", "operator", "output", ">own", ">in all", ">share", "")
+        for row in self.worst(SHOWN):
+            own = "" if row.own is None else f"{row.own.absolute:.2e}"
+            table.add_row(
+                row.node, row.operator, row.output, own, f"{row.total.absolute:.2e}", share(row), verdict(row)
+            )
+        text = io.StringIO()
+        Console(file=text, width=120, highlight=False, markup=False).print(table)
+        lines = [f"{self.ours} against {self.theirs}", self.explanation, "", text.getvalue().rstrip("\n")]
+        if len(self.rows) > SHOWN:
+            lines.append(f"… the worst {SHOWN} of {len(self.rows)} values")
+        lines.append("")
+        lines += [
+            f"output `{name}`: {d.absolute:.3g}, {d.relative:.3g} of its magnitude" for name, d in self.outputs.items()
+        ]
+        lines.append("no node differs" if self.ok else str(self.first))
+        if self.kept:
+            lines.append(str(self.kept))
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: numbers, strings, lists and dicts; infinite differences as strings."""
+        return {"ok": self.ok, **plain(dataclasses.asdict(self))}
+
+    def to_html(self, path: str | os.PathLike) -> None:
+        """Writes one page with a chart and a table of all values, for reading without a network."""
+        from .compare_page import page
+
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(page(self))
+        except OSError as error:
+            raise Error("TW1001", f"{os.fspath(path)} cannot be written: {error.strerror}") from None
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def share(row: NodeDifference) -> str:
+    return f"{(row.total if row.own is None else row.own).relative:.1e}"
+
+
+def verdict(row: NodeDifference) -> str:
+    return "DIFFERS" if row.differs else "inherits" if row.is_off else ""
+
+
+def side_of(network: Network, what: Any) -> Side:
+    if what == "oracle":
+        return Oracle(network)
+    if what == "onnxruntime":
+        return OnnxRuntime(network)
+    if isinstance(what, Mapping):
+        return Compiled(network, compile_model(network.model, **what)._made_from[1])
+    if isinstance(what, Executable) and what._made_from:
+        return Compiled(network, what._made_from[1])
+    raise Error(
+        "TW1101",
+        f"against={what!r} is nothing to compare with\n"
+        "help: 'oracle', 'onnxruntime', options of tw.compile such as {'precision': 'f32'}, or an Executable",
+    )
+
+
+def model_of(executable: Executable) -> Model:
+    made_from = executable._made_from
+    model = made_from[0]() if made_from else None
+    if model is None:
+        raise Error(
+            "TW1101",
+            "the model of this executable is not there any more\n"
+            "help: keep what tw.load gives, or tw.compare(model, target=…, precision=…)",
+        )
+    return model
+
+
+def compare(
+    model: Any,
+    against: Any = "onnxruntime",
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    tolerance: float | None = None,
+    shapes: dict[str, InputShape] | None = None,
+    propose: bool = True,
+    **options: Any,
+) -> Comparison:
+    """Compares two ways to compute a model, node by node.
+
+    `model`: what `tw.load` takes or gives, compiled with `options` (those of `tw.compile`: target, precision, winograd,
+    skip, …), or an Executable of a Model that is still there.  The target has to be one that runs here.
+
+    `against`: "onnxruntime", with its optimisations off, for values that the ONNX model names
+    (`pip install tilewright[compare]`); "oracle", the interpreter of what operators mean, which does some ten million
+    multiplications a second; options of `tw.compile`, such as {"precision": "f32"}; or another Executable of the same
+    model.
+
+    `inputs`: arrays by name, which fix open sizes; else they are made up from `seed`, with `sizes` of open dimensions,
+    or the smallest.  `tolerance`: the share of their magnitude that outputs may be off, and a node by itself; 1e-4 for
+    f32, 2e-2 for bf16 and 2e-3 for f16, which operands of so many bits explain (differences.py).  A smaller one is for
+    outputs only where the precision is of 16 bits.
+
+    First all values are asked for in one run, which ends fusion at each.  Where that is right and the model's outputs
+    are not, single values are asked for, one a compilation, until the first wrong one is known.  Nodes of control flow
+    are one node each.  Where precision is of 16 bits and the outputs are off by more than the tolerance, nodes are
+    looked for that have to stay in f32 (`propose`), and are in `Comparison.kept`.
+
+    Error: what `tw.compile` and runs raise; TW1101: there is nothing to compare with; TW1003: ONNX Runtime is not
+    installed or does not take the model.
+    """
+    if isinstance(model, Executable):
+        if options or shapes is not None:
+            raise Error("TW1101", "options are for a model that is not compiled yet\nhelp: give the model instead")
+        executable, loaded = model, model_of(model)
+    else:
+        loaded = model if isinstance(model, Model) and shapes is None else load(model, shapes)
+        executable = compile_model(loaded, **options)
+    network = Network(loaded)
+    compilation: Compilation = executable._made_from[1]
+    theirs = side_of(network, against)
+    feed = dict(inputs) if inputs is not None else made_up(executable, seed, sizes)
+    return Comparer(network, executable, Compiled(network, compilation), theirs, tolerance, feed).run(propose)
+
+
+def made_up(executable: Executable, seed: int, sizes: Mapping[str, int] | None) -> dict[str, Any]:
+    smallest = {name: max(low, 1) for name, (low, _) in executable.dimensions.items()}
+    if unknown := [name for name in sizes or () if name not in smallest]:
+        known = ", ".join(smallest) or "none"
+        raise Error("TW1101", f"sizes: {unknown[0]!r} is no open dimension\nhelp: the open dimensions are: {known}")
+    return made_up_inputs(executable.input_tensors, seed, smallest | dict(sizes or {}))
+
+
+class Comparer:
+    """One comparison on its way."""
+
+    def __init__(
+        self,
+        network: Network,
+        executable: Executable,
+        ours: Compiled,
+        theirs: Side,
+        tolerance: float | None,
+        feed: dict[str, Any],
+    ):
+        self.network, self.executable, self.ours, self.theirs = network, executable, ours, theirs
+        usual = TOLERANCES[ours.options.precision]
+        self.tolerance = usual if tolerance is None else tolerance
+        self.node_tolerance = self.tolerance if ours.options.precision == "f32" else max(self.tolerance, usual)
+        taken = executable._taken.names
+        if set(feed) == set(executable.input_tensors) != set(taken):  # those of a sequence one by one
+            self.inputs = [np.asarray(feed[name]) for name in executable.input_tensors]
+        else:
+            self.inputs = executable._ordered(feed)
+
+    def run(self, propose: bool) -> Comparison:
+        made = self.ours.values(self.inputs)  # first, for it checks the inputs
+        expected = self.theirs.values(self.inputs)
+        from_equal_inputs = self.theirs.recomputed(self.inputs, made)
+        rows = self.rows(made, expected, from_equal_inputs)
+        outputs = self.outputs(expected)
+        first = self.first_of(rows, made, from_equal_inputs, expected)
+        is_off = any(not d.is_within(self.tolerance) for d in outputs.values())
+        if first is None and is_off:
+            first = alone(self, rows, expected) or self.accumulated(outputs, rows, made, expected)
+        if first is not None and first.found_by != "accumulated":
+            first = dataclasses.replace(first, without_pass=culprit_pass(self, first, made, expected))
+        result = Comparison(
+            self.ours.label, self.theirs.label, self.tolerance, self.node_tolerance, outputs, rows, first
+        )
+        if propose and is_off and self.ours.options.precision != "f32":
+            result.kept = nodes_to_keep(self, rows, expected)
+        return result
+
+    def rows(self, made: Arrays, expected: Arrays, from_equal_inputs: Arrays) -> list[NodeDifference]:
+        result = []
+        for at, node in self.network.maker.items():
+            if at in made and at in expected:
+                own = difference(made[at], from_equal_inputs[at])
+                result.append(self.row(at, node, own, difference(made[at], expected[at])))
+        for at, node in self.network.known.items():
+            if at in expected:  # by ONNX Runtime, which computes what was folded here
+                result.append(self.row(at, node, None, difference(self.network.known_value(at), expected[at])))
+        place = {node.name: k for k, node in enumerate(self.network.nodes)}
+        return sorted(result, key=lambda row: place.get(row.node, len(place)))
+
+    def row(self, at: int, node: Any, own: Difference | None, total: Difference) -> NodeDifference:
+        is_off = not total.is_within(self.tolerance)
+        differs = is_off if own is None else not own.is_within(self.node_tolerance)
+        return NodeDifference(node.name, node.operator, self.network.name_of(at), own, total, differs, is_off)
+
+    def outputs(self, expected: Arrays) -> dict[str, Difference]:
+        """Of the executable itself, without other outputs."""
+        arrays = [np.array(a) if at in self.executable._changed else a for at, a in enumerate(self.inputs)]
+        given = self.executable._core.run(arrays)
+        names = [name for name, _ in self.network.graph.outputs]
+        return {
+            name: difference(array, expected[at])
+            for name, at, array in zip(names, self.network.output_values, given, strict=True)
+            if at in expected
+        }
+
+    def place_of(self, row: NodeDifference) -> int:
+        everywhere = {**self.network.known, **self.network.maker}
+        return next(
+            at for at, node in everywhere.items() if node.name == row.node and self.network.name_of(at) == row.output
+        )
+
+    def first_of(
+        self, rows: Sequence[NodeDifference], made: Arrays, from_equal_inputs: Arrays, expected: Arrays
+    ) -> FirstDifference | None:
+        row = next((row for row in rows if row.differs), None)
+        if row is None:
+            return None
+        at = self.place_of(row)
+        if row.own is None:  # folded wrongly
+            return self.described(
+                row, row.total, row.total, self.network.known_value(at), expected[at], made, "all values"
+            )
+        return self.described(row, row.own, row.total, made[at], from_equal_inputs[at], made, "all values")
+
+    def described(
+        self,
+        row: NodeDifference,
+        own: Difference,
+        total: Difference,
+        ours: np.ndarray,
+        theirs: np.ndarray,
+        made: Arrays,
+        found_by: str,
+        beside: Sequence[str] = (),
+    ) -> FirstDifference:
+        node = next(node for node in self.network.nodes if node.name == row.node)
+        given = dict(zip(self.network.graph.input_values, self.inputs, strict=False)) | made
+        read = {name: given[at] for name, at in node.inputs if at in given}
+        read |= {
+            name: self.network.known_value(at) for name, at in node.inputs if at >= 0 and self.network.is_known(at)
+        }
+        return FirstDifference(
+            row.node,
+            row.operator,
+            row.output,
+            own,
+            total,
+            summary(ours),
+            summary(theirs),
+            {name: summary(array) for name, array in read.items()},
+            found_by,
+            list(beside),
+        )
+
+    def accumulated(
+        self, outputs: dict[str, Difference], rows: Sequence[NodeDifference], made: Arrays, expected: Arrays
+    ) -> FirstDifference:
+        """Where no node is off by itself: the first whose value is, or else the one that makes the output that is."""
+        row = next((row for row in rows if row.is_off), None)
+        if row is None:
+            name = next(name for name, d in outputs.items() if not d.is_within(self.tolerance))
+            names = [name for name, _ in self.network.graph.outputs]
+            at = self.network.output_values[names.index(name)]
+            row = next(row for row in rows if self.place_of(row) == at)
+            row = dataclasses.replace(row, total=outputs[name])
+        at = self.place_of(row)
+        return self.described(row, row.own or row.total, row.total, made[at], expected[at], made, "accumulated")
