@@ -22,8 +22,9 @@ Graph cut(const Graph& graph, const std::vector<ValueId>& given, const std::vect
   for (const ValueId id : given) {
     const Value& value = graph.values[id];
     if (!may_be_given(graph, id))
-      throw Error(ErrorCode::input, "`" + value.name + "` " + to_string(value.type) +
-                                        " cannot be given: only a run knows its sizes\n  help: cut the graph elsewhere");
+      throw Error(ErrorCode::input,
+                  "`" + value.name + "` " + to_string(value.type) +
+                      " cannot be given: only a run knows its sizes\n  help: cut the graph elsewhere");
     if (!inputs.emplace(id, copy.to().add_value(value.name, value.type)).second) continue;
     std::vector<ValueId>& all = copy.to().inputs;
     all.insert(all.end() - (graph.has_random_state ? 1 : 0), inputs[id]);

@@ -1,7 +1,9 @@
 #include "tests/seeded_fault.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "relay_ir/ops/common.h"
@@ -38,6 +40,18 @@ void swapped_operand(Graph&, Node& node) {
   if (node.inputs.size() == 2) std::swap(node.inputs[0], node.inputs[1]);
 }
 
+void error(Graph&, Node& node) {
+  throw Error(ErrorCode::lower, "a fault of `" + node.name + "`");
+}
+
+void crash(Graph&, Node&) {
+  std::abort();
+}
+
+void hang(Graph&, Node&) {
+  for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
 Graph wrong_rounding(const Graph& graph, const std::string& name) {
   GraphCopy copy(graph);
   for (const Node& node : graph.nodes) {
@@ -62,6 +76,9 @@ constexpr Fault faults[] = {
     {"wrong_axis", "hoist_slices", wrong_axis},
     {"wrong_epsilon", "recognise", wrong_epsilon},
     {"swapped_operand", "merge_projections", swapped_operand},
+    {"error", "merge_projections", error},
+    {"crash", "merge_projections", crash},
+    {"hang", "merge_projections", hang},
 };
 
 }  // namespace

@@ -10,13 +10,15 @@ outputs = executable.run({"x": array})
 
 from . import te
 from ._core import __version__
-from .compare import Comparison, compare
+from .compare import compare
+from .comparison import Comparison
 from .dimension import Dim
 from .error import Error
 from .executable import Executable, compile, load_executable
 from .machine import add_nvrtc_hints
 from .model import Model, explain, load
 from .profile import Profile
+from .reduce import Reduction, reduce
 from .schedule import Schedule
 from .tune import TuneReport, tune
 
@@ -27,6 +29,7 @@ __all__ = [
     "Executable",
     "Model",
     "Profile",
+    "Reduction",
     "Schedule",
     "TuneReport",
     "__version__",
@@ -35,6 +38,7 @@ __all__ = [
     "explain",
     "load",
     "load_executable",
+    "reduce",
     "te",
     "tune",
 ]

@@ -16,7 +16,7 @@ import typer
 
 import tilewright as tw
 
-from . import _core, compare_cli, device_cli, report, tune_report, tuning_charts
+from . import _core, compare_cli, device_cli, reduce_cli, report, tune_report, tuning_charts
 from .cli_options import (
     InPlace,
     ModelPath,
@@ -244,6 +244,7 @@ def tune(
 
 
 app.command("compare")(compare_cli.compare_command)
+app.command("reduce")(reduce_cli.reduce_command)
 app.add_typer(device_cli.app)
 db_app = typer.Typer(name="db", help="Work on a database of tuned schedules.", no_args_is_help=True)
 app.add_typer(db_app)

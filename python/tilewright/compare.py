@@ -11,172 +11,22 @@ and Sosič, "Relative Debugging", CACM 39(11), 1996.)
 from __future__ import annotations
 
 import dataclasses
-import io
-import math
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from .differences import TOLERANCES, Difference, Summary, difference, summary
+from .comparison import Comparison, FirstDifference, NodeDifference
+from .differences import TOLERANCES, Difference, difference, summary
 from .dimension import InputShape
 from .error import Error
 from .executable import Compilation, Executable
 from .executable import compile as compile_model
 from .made_up import made_up_inputs
 from .model import Model, load
-from .search_f32 import Kept, nodes_to_keep
+from .search_f32 import nodes_to_keep
 from .search_fault import alone, culprit_pass
 from .sides import Arrays, Compiled, Network, OnnxRuntime, Oracle, Side
-
-SHOWN = 20  # rows of the table, the worst
-
-
-@dataclass(frozen=True)
-class NodeDifference:
-    """One output of one node: `own` is what the node adds to equal inputs, `total` what its value is off altogether."""
-
-    node: str
-    operator: str
-    output: str
-    own: Difference | None  # of a value that was known when the model was loaded: None
-    total: Difference
-    differs: bool  # by itself, by more than the tolerance
-    is_off: bool  # its value is, perhaps because what it reads is
-
-
-@dataclass(frozen=True)
-class FirstDifference:
-    """The node with which differences begin."""
-
-    node: str
-    operator: str
-    output: str
-    own: Difference
-    total: Difference
-    ours: Summary
-    theirs: Summary
-    inputs: dict[str, Summary]
-    # "all values": seen in one run that gives all of them.  "single values": that run is right, for it fuses less; a
-    # run that gives this value alone besides the outputs is not.  "accumulated": no node is off by itself.
-    found_by: str
-    beside: list[str] = field(default_factory=list)  # nodes whose values hide the difference when they are asked for
-    without_pass: str | None = None  # an optional pass without which the difference is gone
-
-    def __str__(self) -> str:
-        how = {
-            "all values": "on the same inputs it gives other values",
-            "single values": "its value is right where all values are asked for, and fusion ends at each; in a run "
-            "that asks for this one alone it is not",
-            "accumulated": "no node differs by itself; here what has accumulated is beyond the tolerance first",
-        }[self.found_by]
-        shown = self.total if self.found_by == "accumulated" else self.own
-        lines = [
-            f"first: `{self.node}` ({self.operator}), output `{self.output}`: {how}",
-            f"  difference {shown.absolute:.3g}, {shown.relative:.3g} of the magnitude; worst at {list(shown.index)}: "
-            f"{shown.ours:.8g} for {shown.theirs:.8g}",
-            f"  ours   {self.ours}",
-            f"  theirs {self.theirs}",
-            *(f"  reads  `{name}` {text}" for name, text in self.inputs.items()),
-        ]
-        if self.beside:
-            lines.append(f"  hidden where these values are asked for: {', '.join(self.beside)}")
-        if self.without_pass:
-            lines.append(f"  gone without the pass {self.without_pass}: skip={[self.without_pass]!r} leaves it out")
-        return "\n".join(lines)
-
-
-@dataclass
-class Comparison:
-    """What `tw.compare` found.  `rows` are in the order of nodes, `outputs` by name of the model's outputs."""
-
-    ours: str
-    theirs: str
-    tolerance: float  # of outputs, and of values with what they have inherited
-    node_tolerance: float  # of what a node adds
-    outputs: dict[str, Difference]
-    rows: list[NodeDifference]
-    first: FirstDifference | None
-    kept: Kept | None = None  # nodes that are proposed to stay in f32
-
-    @property
-    def ok(self) -> bool:
-        """No node differs by itself, and the outputs are within the tolerance."""
-        return self.first is None
-
-    @property
-    def explanation(self) -> str:
-        return (
-            "A node differs where on equal inputs it gives a value that is off by more than "
-            f"{self.node_tolerance:.3g} of the value's magnitude, its largest element; outputs may be off by "
-            f"{self.tolerance:.3g}. Whole numbers and truths have to be equal."
-        )
-
-    def worst(self, count: int) -> list[NodeDifference]:
-        """Rows that differ, then those that are furthest off, in the order of nodes."""
-
-        def weight(row: NodeDifference) -> tuple[bool, float]:
-            return row.differs, row.total.relative if row.own is None else row.own.relative
-
-        chosen = {id(row) for row in sorted(self.rows, key=weight, reverse=True)[:count]}
-        return [row for row in self.rows if id(row) in chosen]
-
-    def __str__(self) -> str:
-        from rich.console import Console
-
-        from .report import tilewright_table
-
-        table = tilewright_table("node", "operator", "output", ">own", ">in all", ">share", "")
-        for row in self.worst(SHOWN):
-            own = "" if row.own is None else f"{row.own.absolute:.2e}"
-            table.add_row(
-                row.node, row.operator, row.output, own, f"{row.total.absolute:.2e}", share(row), verdict(row)
-            )
-        text = io.StringIO()
-        Console(file=text, width=120, highlight=False, markup=False).print(table)
-        lines = [f"{self.ours} against {self.theirs}", self.explanation, "", text.getvalue().rstrip("\n")]
-        if len(self.rows) > SHOWN:
-            lines.append(f"… the worst {SHOWN} of {len(self.rows)} values")
-        lines.append("")
-        lines += [
-            f"output `{name}`: {d.absolute:.3g}, {d.relative:.3g} of its magnitude" for name, d in self.outputs.items()
-        ]
-        lines.append("no node differs" if self.ok else str(self.first))
-        if self.kept:
-            lines.append(str(self.kept))
-        return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON: numbers, strings, lists and dicts; infinite differences as strings."""
-        return {"ok": self.ok, **plain(dataclasses.asdict(self))}
-
-    def to_html(self, path: str | os.PathLike) -> None:
-        """Writes one page with a chart and a table of all values, for reading without a network."""
-        from .compare_page import page
-
-        try:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(page(self))
-        except OSError as error:
-            raise Error("TW1001", f"{os.fspath(path)} cannot be written: {error.strerror}") from None
-
-
-def plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def share(row: NodeDifference) -> str:
-    return f"{(row.total if row.own is None else row.own).relative:.1e}"
-
-
-def verdict(row: NodeDifference) -> str:
-    return "DIFFERS" if row.differs else "inherits" if row.is_off else ""
 
 
 def side_of(network: Network, what: Any) -> Side:
@@ -314,13 +164,13 @@ class Comparer:
         for at, node in self.network.known.items():
             if at in expected:  # by ONNX Runtime, which computes what was folded here
                 result.append(self.row(at, node, None, difference(self.network.known_value(at), expected[at])))
-        place = {node.name: k for k, node in enumerate(self.network.nodes)}
-        return sorted(result, key=lambda row: place.get(row.node, len(place)))
+        order = {node.outputs[0][0]: k for k, node in enumerate(self.network.nodes)}
+        return sorted(result, key=lambda row: order.get(self.network.node_of(row.place).outputs[0][0], len(order)))
 
     def row(self, at: int, node: Any, own: Difference | None, total: Difference) -> NodeDifference:
         is_off = not total.is_within(self.tolerance)
         differs = is_off if own is None else not own.is_within(self.node_tolerance)
-        return NodeDifference(node.name, node.operator, self.network.name_of(at), own, total, differs, is_off)
+        return NodeDifference(at, node.name, node.operator, self.network.name_of(at), own, total, differs, is_off)
 
     def outputs(self, expected: Arrays) -> dict[str, Difference]:
         """Of the executable itself, without other outputs."""
@@ -333,19 +183,13 @@ class Comparer:
             if at in expected
         }
 
-    def place_of(self, row: NodeDifference) -> int:
-        everywhere = {**self.network.known, **self.network.maker}
-        return next(
-            at for at, node in everywhere.items() if node.name == row.node and self.network.name_of(at) == row.output
-        )
-
     def first_of(
         self, rows: Sequence[NodeDifference], made: Arrays, from_equal_inputs: Arrays, expected: Arrays
     ) -> FirstDifference | None:
         row = next((row for row in rows if row.differs), None)
         if row is None:
             return None
-        at = self.place_of(row)
+        at = row.place
         if row.own is None:  # folded wrongly
             return self.described(
                 row, row.total, row.total, self.network.known_value(at), expected[at], made, "all values"
@@ -363,13 +207,14 @@ class Comparer:
         found_by: str,
         beside: Sequence[str] = (),
     ) -> FirstDifference:
-        node = next(node for node in self.network.nodes if node.name == row.node)
+        node = self.network.node_of(row.place)
         given = dict(zip(self.network.graph.input_values, self.inputs, strict=False)) | made
         read = {name: given[at] for name, at in node.inputs if at in given}
         read |= {
             name: self.network.known_value(at) for name, at in node.inputs if at >= 0 and self.network.is_known(at)
         }
         return FirstDifference(
+            row.place,
             row.node,
             row.operator,
             row.output,
@@ -391,7 +236,7 @@ class Comparer:
             name = next(name for name, d in outputs.items() if not d.is_within(self.tolerance))
             names = [name for name, _ in self.network.graph.outputs]
             at = self.network.output_values[names.index(name)]
-            row = next(row for row in rows if self.place_of(row) == at)
+            row = next(row for row in rows if row.place == at)
             row = dataclasses.replace(row, total=outputs[name])
-        at = self.place_of(row)
+        at = row.place
         return self.described(row, row.own or row.total, row.total, made[at], expected[at], made, "accumulated")

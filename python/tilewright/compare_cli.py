@@ -22,6 +22,8 @@ Tolerance = Annotated[
 InputFiles = Annotated[
     list[str], typer.Option("--inputs", "--input", "-i", help="file.npz, or NAME=file.npy; made up if left out.")
 ]
+Skip = Annotated[list[str], typer.Option(help="An optional pass of graphs to leave out; any number.")]
+KeepF32 = Annotated[list[str], typer.Option("--keep-f32", help="A node that stays in f32; any number.")]
 
 
 def parse_against(text: str) -> Any:
@@ -50,8 +52,8 @@ def compare_command(
     winograd: options.Winograd = True,
     size: options.Sizes = [],  # noqa: B006
     db: options.Records = None,
-    skip: Annotated[list[str], typer.Option(help="An optional pass of graphs to leave out; any number.")] = [],  # noqa: B006
-    keep_f32: Annotated[list[str], typer.Option("--keep-f32", help="A node that stays in f32; any number.")] = [],  # noqa: B006
+    skip: Skip = [],  # noqa: B006
+    keep_f32: KeepF32 = [],  # noqa: B006
 ) -> None:
     """Compare a compiled model with ONNX Runtime or the oracle, node by node; status 1 where they differ."""
     network = loaded(model, shape)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .html_page import html_page
 
 if TYPE_CHECKING:
-    from .compare import Comparison, NodeDifference
+    from .comparison import Comparison, NodeDifference
 
 OWN, TOTAL, LIMIT = "#1d4ed8", "#cbd5e1", "#c2410c"
 WIDTH, HEIGHT, LEFT, BOTTOM = 1060, 280, 60, 30
@@ -62,7 +62,7 @@ def own_of(row: NodeDifference) -> float:
 
 
 def table(comparison: Comparison) -> str:
-    from .compare import verdict
+    from .comparison import verdict
 
     lines = ["<tr><th>node</th><th>operator</th><th>output</th><th>own</th><th>share</th><th>in all</th><th></th></tr>"]
     for row in comparison.rows:

@@ -19,9 +19,12 @@ def dtype_and_shape(kind: str, sizes: dict[str, int] | None = None) -> tuple[np.
 
 def made_up_inputs(inputs: dict[str, str], seed: int, sizes: dict[str, int] | None = None) -> dict[str, np.ndarray]:
     """Seeded inputs: normal floats, small integers, all-true masks."""
+    return made_up_arrays({name: dtype_and_shape(kind, sizes) for name, kind in inputs.items()}, seed)
+
+
+def made_up_arrays(types: dict[str, tuple[np.dtype, tuple[int, ...]]], seed: int) -> dict[str, np.ndarray]:
     rng, feed = np.random.default_rng(seed), {}
-    for name, kind in inputs.items():
-        dtype, shape = dtype_and_shape(kind, sizes)
+    for name, (dtype, shape) in types.items():
         if dtype.kind == "b" or "mask" in name:
             feed[name] = np.ones(shape, dtype)
         elif dtype.kind in "iu":

@@ -16,7 +16,8 @@ from .differences import Difference, difference
 from .sides import Arrays
 
 if TYPE_CHECKING:
-    from .compare import Comparer, NodeDifference
+    from .compare import Comparer
+    from .comparison import NodeDifference
 
 
 @dataclass(frozen=True)

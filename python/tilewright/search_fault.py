@@ -12,7 +12,8 @@ from .error import Error
 from .sides import Arrays, run_cut
 
 if TYPE_CHECKING:
-    from .compare import Comparer, FirstDifference, NodeDifference
+    from .compare import Comparer
+    from .comparison import FirstDifference, NodeDifference
 
 # A value that is asked for alone may round otherwise than where all are: so many times what had accumulated there.
 SLACK = 4.0
@@ -23,12 +24,12 @@ class SingleValues:
 
     def __init__(self, comparer: Comparer, rows: Sequence[NodeDifference], expected: Arrays, output: int):
         self.comparer, self.expected, self.output = comparer, expected, output
-        self.clean = {comparer.place_of(row): row.total.relative for row in rows}
+        self.clean = {row.place: row.total.relative for row in rows}
         self._seen: dict[int, Arrays] = {}
 
     def at(self, place: int) -> Arrays:
         if place not in self._seen:
-            made = self.comparer.ours.wanted(self.comparer.inputs, place)
+            made = self.comparer.ours.single(self.comparer.inputs, place)
             self._seen[place] = {key: made[key] for key in (place, self.output)}
         return self._seen[place]
 
@@ -72,7 +73,7 @@ def alone(comparer: Comparer, rows: Sequence[NodeDifference], expected: Arrays) 
     place = order[high]
     while wrong := [at for at in parents(comparer, place) if at in expected and single.is_wrong(at)]:
         place = wrong[0]
-    row = next(row for row in rows if comparer.place_of(row) == place)
+    row = next(row for row in rows if row.place == place)
     made = single.at(place)[place]
     own = difference(made, expected[place])
     read = [at for at in parents(comparer, place) if at in expected]
@@ -83,18 +84,15 @@ def alone(comparer: Comparer, rows: Sequence[NodeDifference], expected: Arrays) 
 def culprit_pass(comparer: Comparer, first: FirstDifference, made: Arrays, expected: Arrays) -> str | None:
     """An optional pass without which the difference is gone: of the node alone, if it differs alone, too."""
     network, ours = comparer.network, comparer.ours
-    place = next(
-        (at for at, n in network.maker.items() if n.name == first.node and network.name_of(at) == first.output), None
-    )
-    if place is None:
-        return None
-    outputs = [at for at in network.output_values if at in network.maker]
+    place = first.place
+    if place not in network.maker:
+        return None  # it is known before any pass
     if first.found_by == "all values":
         reference = comparer.theirs.recomputed(comparer.inputs, made)[place]
         graphs = [(made, [place]), ({}, network.watched)]
     else:
         reference = expected[place]
-        graphs = [({}, list(dict.fromkeys([*outputs, place])))]
+        graphs = [({}, list(dict.fromkeys([*network.computed_outputs, place])))]
 
     def differs(given: Arrays, wanted: list[int], skip: Sequence[str]) -> bool:
         options = dataclasses.replace(ours.options, skip=ours.options.skip | frozenset(skip))

@@ -67,24 +67,31 @@ class Network:
         outputs = [at for at in self.output_values if at not in self.graph.input_values]
         return list(dict.fromkeys([*self.maker, *(at for at in outputs if not self.values[at].is_known)]))
 
+    @property
+    def computed_outputs(self) -> list[int]:
+        return [at for at in self.output_values if at in self.maker]
+
     def is_known(self, at: int) -> bool:
         return self.values[at].is_known
 
     def known_value(self, at: int) -> np.ndarray:
         return self.graph.known_value(at)
 
+    def node_of(self, at: int) -> SourceNode:
+        """That makes it."""
+        return self.maker.get(at) or self.known[at]
+
     def name_of(self, at: int) -> str:
         """What the model calls it."""
-        node = self.maker.get(at) or self.known.get(at)
-        names = [name for name, place in node.outputs if place == at] if node else []
+        names = [name for name, place in self.node_of(at).outputs if place == at]
         return names[0] if names else self.values[at].name
 
 
 class Side(Protocol):
     label: str
 
-    def values(self, inputs: list[np.ndarray]) -> Arrays:
-        """What it makes of the model's inputs, in order."""
+    def values(self, inputs: list[np.ndarray], wanted: list[int] | None = None) -> Arrays:
+        """What it makes of the model's inputs, in order: all that is watched, or what is wanted."""
 
     def recomputed(self, inputs: list[np.ndarray], given: Arrays) -> Arrays:
         """What each node makes of `given` values of the nodes before it."""
@@ -106,16 +113,15 @@ class Compiled:
     def run(self, graph: _core.Graph, inputs: list[np.ndarray]) -> list[np.ndarray]:
         return self.options.run(graph)[0].run(inputs)
 
-    def values(self, inputs: list[np.ndarray]) -> Arrays:
-        return run_cut(self.network, self.run, inputs, {}, self.network.watched)
+    def values(self, inputs: list[np.ndarray], wanted: list[int] | None = None) -> Arrays:
+        return run_cut(self.network, self.run, inputs, {}, wanted or self.network.watched)
 
     def recomputed(self, inputs: list[np.ndarray], given: Arrays) -> Arrays:
         return run_cut(self.network, self.run, inputs, given, self.network.watched)
 
-    def wanted(self, inputs: list[np.ndarray], at: int) -> Arrays:
+    def single(self, inputs: list[np.ndarray], at: int) -> Arrays:
         """The model's outputs, and one value besides: the kernels are those of the model but around that value."""
-        outputs = [place for place in self.network.output_values if place in self.network.maker]
-        return run_cut(self.network, self.run, inputs, {}, list(dict.fromkeys([*outputs, at])))
+        return self.values(inputs, list(dict.fromkeys([*self.network.computed_outputs, at])))
 
 
 @dataclass
@@ -128,8 +134,8 @@ class Oracle:
     def run(self, graph: _core.Graph, inputs: list[np.ndarray]) -> list[np.ndarray]:
         return graph.evaluate(inputs)
 
-    def values(self, inputs: list[np.ndarray]) -> Arrays:
-        return run_cut(self.network, self.run, inputs, {}, self.network.watched)
+    def values(self, inputs: list[np.ndarray], wanted: list[int] | None = None) -> Arrays:
+        return run_cut(self.network, self.run, inputs, {}, wanted or self.network.watched)
 
     def recomputed(self, inputs: list[np.ndarray], given: Arrays) -> Arrays:
         return run_cut(self.network, self.run, inputs, given, self.network.watched)
@@ -141,6 +147,7 @@ def run_cut(network: Network, run: Any, inputs: list[np.ndarray], given: Arrays,
     return dict(zip(wanted, run(network.graph.cut(places, wanted), arrays), strict=True))
 
 
+MOST_BYTES = (1 << 31) - (1 << 20)  # of one protobuf message, with room for all that is no weight
 # What ONNX Runtime draws is not what is drawn here.
 RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
@@ -181,13 +188,13 @@ class OnnxRuntime:
                 if name and at >= 0:
                     self._places.setdefault(name, at)
 
-    def values(self, inputs: list[np.ndarray]) -> Arrays:
-        return self._run(inputs, {})
+    def values(self, inputs: list[np.ndarray], wanted: list[int] | None = None) -> Arrays:
+        return self._run(inputs, {}, wanted)
 
     def recomputed(self, inputs: list[np.ndarray], given: Arrays) -> Arrays:
-        return self._run(inputs, given)
+        return self._run(inputs, given, None)
 
-    def _run(self, inputs: list[np.ndarray], given: Arrays) -> Arrays:
+    def _run(self, inputs: list[np.ndarray], given: Arrays, places: list[int] | None) -> Arrays:
         model = self.onnx.ModelProto()
         model.CopyFrom(self.proto)
         graph = model.graph
@@ -201,10 +208,20 @@ class OnnxRuntime:
                 value.CopyFrom(self._info(value.name, tensor(array.dtype), array.shape))
         for name in replaced:
             graph.input.append(self._info(name, tensor(feed[name].dtype), feed[name].shape))
-        wanted = {at: name for name, at in reversed(self._places.items())}
+        wanted = {at: name for name, at in reversed(self._places.items()) if places is None or at in places}
         del graph.output[:]
         graph.output.extend(self.onnx.ValueInfoProto(name=name) for name in wanted.values())
-        return dict(zip(wanted, self._session(model).run(list(wanted.values()), feed), strict=True))
+        session = session_of(self.runtime, self.proto_bytes(model))
+        return dict(zip(wanted, session.run(list(wanted.values()), feed), strict=True))
+
+    def proto_bytes(self, model: Any) -> bytes:
+        if sum(len(tensor.raw_data) for tensor in model.graph.initializer) >= MOST_BYTES:
+            raise Error(
+                "TW1005",
+                "the model has more than 2 GB of weights, which ONNX Runtime takes from files only\n"
+                "help: compare a part of it (onnx.utils.extract_model), or against {'precision': 'f32'}",
+            )
+        return model.SerializeToString()
 
     def _info(self, name: str, kind: int, shape: tuple[int, ...]) -> Any:
         return self.onnx.helper.make_tensor_value_info(name, kind, shape)
@@ -226,15 +243,17 @@ class OnnxRuntime:
         feed |= {names[name]: given[self._places[name]] for name in used}
         return [names[name] for name in used]
 
-    def _session(self, model: Any) -> Any:
-        options = self.runtime.SessionOptions()
-        options.graph_optimization_level = self.runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.log_severity_level = 3
-        try:
-            return self.runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # of ONNX Runtime's own kinds, which it does not export
-            reason = str(error).splitlines()[0]
-            raise Error("TW1003", f"ONNX Runtime does not take the model: {reason}") from None
+
+def session_of(runtime: Any, model: bytes) -> Any:
+    """Of ONNX Runtime, which computes node by node as the model says."""
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4  # what it refuses is raised
+    try:
+        return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # of ONNX Runtime's own kinds, which it does not export
+        reason = str(error).splitlines()[0]
+        raise Error("TW1003", f"ONNX Runtime does not take the model: {reason}") from None
 
 
 def label_of(options: Compilation) -> str:
