@@ -146,7 +146,7 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
                   const std::string& constraints, const std::map<std::string, std::string>& in_place,
                   const std::vector<SizeRanges>& profiles, const std::string& database, const py::object& own_template,
                   const std::string& template_name, const std::set<std::string>& kept_nodes,
-                  const std::set<std::string>& skipped_passes) {
+                  const std::set<std::string>& unfused_nodes, const std::set<std::string>& skipped_passes) {
   relay::CompileReport report;
   std::optional<autotune::TunedSchedules> tuned;
   const Target parsed = with_template(parse_target(target), own_template, template_name);
@@ -159,7 +159,8 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
     options.constraints = parse_decisions(constraints);
     options.cache = cache.get();
     options.in_place = in_place;
-    options.kept_nodes = kept_nodes, options.skipped_passes = skipped_passes;
+    options.kept_nodes = kept_nodes, options.unfused_nodes = unfused_nodes;
+    options.skipped_passes = skipped_passes;
 #ifdef TW_TESTS
     options.after_pass = with_seeded_fault;
 #endif

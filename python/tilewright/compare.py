@@ -24,7 +24,7 @@ from .executable import Compilation, Executable
 from .executable import compile as compile_model
 from .made_up import made_up_inputs
 from .model import Model, load
-from .search_f32 import nodes_to_keep
+from .proposal import nodes_to_keep, nodes_to_leave_alone
 from .search_fault import alone, culprit_pass
 from .sides import Arrays, Compiled, Network, OnnxRuntime, Oracle, Side
 
@@ -36,12 +36,13 @@ def side_of(network: Network, what: Any) -> Side:
         return OnnxRuntime(network)
     if isinstance(what, Mapping):
         return Compiled(network, compile_model(network.model, **what)._made_from[1])
-    if isinstance(what, Executable) and what._made_from:
+    if isinstance(what, Executable) and what._made_from and what._made_from[0]() is network.model:
         return Compiled(network, what._made_from[1])
     raise Error(
         "TW1101",
         f"against={what!r} is nothing to compare with\n"
-        "help: 'oracle', 'onnxruntime', options of tw.compile such as {'precision': 'f32'}, or an Executable",
+        "help: 'oracle', 'onnxruntime', options of tw.compile such as {'precision': 'f32'}, or an Executable of the "
+        "same tw.Model",
     )
 
 
@@ -86,8 +87,8 @@ def compare(
 
     First all values are asked for in one run, which ends fusion at each.  Where that is right and the model's outputs
     are not, single values are asked for, one a compilation, until the first wrong one is known.  Nodes of control flow
-    are one node each.  Where precision is of 16 bits and the outputs are off by more than the tolerance, nodes are
-    looked for that have to stay in f32 (`propose`), and are in `Comparison.kept`.
+    are one node each.  With `propose`, the fewest nodes are looked for with which the outputs are within the tolerance,
+    as `keep_f32` where the precision is of 16 bits, as `unfused` where fusion makes the difference and no pass does.
 
     Error: what `tw.compile` and runs raise; TW1101: there is nothing to compare with; TW1003: ONNX Runtime is not
     installed or does not take the model.
@@ -152,7 +153,9 @@ class Comparer:
             self.ours.label, self.theirs.label, self.tolerance, self.node_tolerance, outputs, rows, first
         )
         if propose and is_off and self.ours.options.precision != "f32":
-            result.kept = nodes_to_keep(self, rows, expected)
+            result.proposal = nodes_to_keep(self, rows, expected)
+        elif propose and first and first.found_by == "single values" and not first.without_pass:
+            result.proposal = nodes_to_leave_alone(self, first, expected)
         return result
 
     def rows(self, made: Arrays, expected: Arrays, from_equal_inputs: Arrays) -> list[NodeDifference]:

@@ -24,6 +24,7 @@ InputFiles = Annotated[
 ]
 Skip = Annotated[list[str], typer.Option(help="An optional pass of graphs to leave out; any number.")]
 KeepF32 = Annotated[list[str], typer.Option("--keep-f32", help="A node that stays in f32; any number.")]
+Unfused = Annotated[list[str], typer.Option(help="A node that is a kernel of its own; any number.")]
 
 
 def parse_against(text: str) -> Any:
@@ -43,7 +44,7 @@ def compare_command(
     html: Annotated[Path | None, typer.Option(help="Writes a page with all nodes to this .html file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     tolerance: Tolerance = None,
-    propose: Annotated[bool, typer.Option(help="Look for nodes to keep in f32 where 16 bits are not enough.")] = True,
+    propose: Annotated[bool, typer.Option(help="Look for nodes to keep in f32, or unfused.")] = True,
     seed: options.Seed = 0,
     target: options.Target = "cpu",
     shape: options.Shapes = [],  # noqa: B006
@@ -54,10 +55,13 @@ def compare_command(
     db: options.Records = None,
     skip: Skip = [],  # noqa: B006
     keep_f32: KeepF32 = [],  # noqa: B006
+    unfused: Unfused = [],  # noqa: B006
 ) -> None:
     """Compare a compiled model with ONNX Runtime or the oracle, node by node; status 1 where they differ."""
     network = loaded(model, shape)
-    executable = tw.compile(network, target, threads, precision, db, winograd, keep_f32=keep_f32, skip=skip)
+    executable = tw.compile(
+        network, target, threads, precision, db, winograd, keep_f32=keep_f32, unfused=unfused, skip=skip
+    )
     feed = options.read_inputs(inputs)
     if not feed:
         note("no --inputs: seeded random inputs")

@@ -82,14 +82,14 @@ def table(comparison: Comparison) -> str:
 
 def page(comparison: Comparison) -> str:
     verdict = "No node differs." if comparison.ok else str(comparison.first)
-    kept = f"<p>{escape(str(comparison.kept))}</p>" if comparison.kept else ""
+    proposal = f"<p>{escape(str(comparison.proposal))}</p>" if comparison.proposal else ""
     outputs = "".join(
         f"<tr><td>{escape(name)}</td><td>{d.absolute:.3g}</td><td>{d.relative:.3g}</td></tr>"
         for name, d in comparison.outputs.items()
     )
     body = (
         f"<p>{escape(comparison.ours)} against {escape(comparison.theirs)}</p>"
-        f"<h2>Where it begins</h2><pre>{escape(verdict)}</pre>{kept}"
+        f"<h2>Where it begins</h2><pre>{escape(verdict)}</pre>{proposal}"
         f"<h2>Outputs</h2><table><tr><th>output</th><th>difference</th><th>share</th></tr>{outputs}</table>"
         f"<h2>Nodes</h2><p>{escape(comparison.explanation)} Blue: a node's own, as a share of the magnitude; grey: in "
         f"all, with what it reads; the dashed line is the tolerance of nodes.</p>{chart(comparison)}{table(comparison)}"

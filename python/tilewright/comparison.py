@@ -11,7 +11,7 @@ from typing import Any
 
 from .differences import Difference, Summary
 from .error import Error
-from .search_f32 import Kept
+from .proposal import Proposal
 
 SHOWN = 20  # rows of the table, the worst
 
@@ -86,7 +86,7 @@ class Comparison:
     outputs: dict[str, Difference]
     rows: list[NodeDifference]
     first: FirstDifference | None
-    kept: Kept | None = None  # nodes that are proposed to stay in f32
+    proposal: Proposal | None = None  # which nodes to compile otherwise
 
     @property
     def ok(self) -> bool:
@@ -127,12 +127,13 @@ class Comparison:
         if len(self.rows) > SHOWN:
             lines.append(f"… the worst {SHOWN} of {len(self.rows)} values")
         lines.append("")
-        lines += [
-            f"output `{name}`: {d.absolute:.3g}, {d.relative:.3g} of its magnitude" for name, d in self.outputs.items()
-        ]
+        for name, d in self.outputs.items():
+            lines.append(f"output `{name}`: {d.absolute:.3g}, {d.relative:.3g} of its magnitude")
+            if d.finite < 1:
+                lines[-1] += f"; only {d.finite:.1%} of its elements are numbers, give other inputs to compare the rest"
         lines.append("no node differs" if self.ok else str(self.first))
-        if self.kept:
-            lines.append(str(self.kept))
+        if self.proposal:
+            lines.append(str(self.proposal))
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class Difference:
     theirs: float = 0.0
     is_exact: bool = False  # of whole numbers and truths: any difference is one too many
     unit: float = 0.0  # between 1 and the next number of the type
+    finite: float = 1.0  # which share of elements is a number on both sides
 
     def is_within(self, tolerance: float) -> bool:
         """`tolerance` is for f32; types of fewer bits may round at their last place, too."""
@@ -99,4 +100,5 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> Difference:
         share = np.divide(apart, scale, out=np.where(apart > 0, math.inf, 0.0), where=scale > 0)
     at = np.unravel_index(int(np.argmax(share)), share.shape)
     values = (float(np.abs(v[at])) if v.dtype.kind == "c" else float(v[at]) for v in (a, b))
-    return Difference(float(apart.max()), float(share[at]), tuple(int(i) for i in at), *values, is_exact, unit)
+    finite = float(np.mean(np.isfinite(a) & np.isfinite(b)))
+    return Difference(float(apart.max()), float(share[at]), tuple(int(i) for i in at), *values, is_exact, unit, finite)

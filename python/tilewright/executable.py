@@ -53,6 +53,7 @@ class Compilation:
     template: Callable[[Schedule], bool] | None = None
     profiles: list[dict[str, tuple[int, int, int]]] = field(default_factory=list)
     keep_f32: frozenset[str] = frozenset()
+    unfused: frozenset[str] = frozenset()
     skip: frozenset[str] = frozenset()
 
     def run(self, graph: _core.Graph, exact: Sequence[dict[str, int]] = ()) -> tuple[_core.Executable, dict[str, Any]]:
@@ -69,6 +70,7 @@ class Compilation:
             self.template,
             name_of_template(self.template),
             self.keep_f32,
+            self.unfused,
             self.skip,
         )
 
@@ -349,6 +351,7 @@ def compile(
     profiles: Sequence[SizeProfile] | None = None,
     specialise: bool = False,
     keep_f32: Sequence[str] = (),
+    unfused: Sequence[str] = (),
     skip: Sequence[str] = (),
 ) -> Executable:
     """Compiles a model for a target: "cpu" is this machine.  `shapes` is as of `load`, for what is not loaded yet.
@@ -369,9 +372,9 @@ def compile(
     all processes where compiled kernels are kept; up to 32 sizes, later ones run on the model's kernels.
     `template`: schedules of your own: called with a Schedule of each kernel, it schedules that and returns True, or
     returns False and leaves the kernel to the target's templates; what it asks with Schedule.decide can be tuned.
-    `keep_f32`: nodes of the model, by name, that read, compute and give f32 where `precision` is of 16 bits;
-    `tw.compare` proposes which.  `skip`: optional passes of graphs (relay_ir/passes.def) to leave out, for finding what
-    a difference comes from; code is slower without them.
+    `keep_f32`: nodes of the model, by name, that read, compute and give f32 where `precision` is of 16 bits.
+    `unfused`: nodes that are kernels of their own.  `tw.compare` proposes which.  `skip`: optional passes of graphs
+    (relay_ir/passes.def) to leave out, for finding what a difference comes from; code is slower without them.
     """
     if not isinstance(model, Model):
         model = load(model, shapes)
@@ -391,6 +394,7 @@ def compile(
         template,
         described_profiles(profiles),
         checked_names(keep_f32, "keep_f32"),
+        checked_names(unfused, "unfused"),
         checked_names(skip, "skip"),
     )
     core, report = compilation.run(model._core)

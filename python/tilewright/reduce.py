@@ -211,6 +211,8 @@ def reduce(
     Error: TW1101, the model does not fail; TW1003, the packages onnx and onnxruntime are not installed
     (`pip install tilewright[compare]`), or the other side does not take the model; TW1005, more than 2 GB of weights.
     """
+    if "template" in options:
+        raise Error("TW1101", "a template cannot go to another process\nhelp: compile with it in fails=")
     parts, tell = Parts(), on_event or (lambda event: None)
     proto = parts.read(model)
     feed = (

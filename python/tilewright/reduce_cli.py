@@ -10,7 +10,7 @@ import typer
 import tilewright as tw
 
 from . import cli_options as options
-from .compare_cli import Against, InputFiles, KeepF32, Skip, Tolerance, parse_against
+from .compare_cli import Against, InputFiles, KeepF32, Skip, Tolerance, Unfused, parse_against
 from .report import note
 
 
@@ -51,15 +51,15 @@ def reduce_command(
     size: options.Sizes = [],  # noqa: B006
     skip: Skip = [],  # noqa: B006
     keep_f32: KeepF32 = [],  # noqa: B006
+    unfused: Unfused = [],  # noqa: B006
 ) -> None:
     """Shrink a model that differs, or on which the compiler fails, crashes or hangs, to a small one of the kind.
 
     Ctrl-C ends with the smallest so far.
     """
-    chosen: dict[str, Any] = {"target": target, "threads": threads, "precision": precision, "winograd": winograd}
-    defaults: dict[str, Any] = {"target": "cpu", "threads": None, "precision": "f32", "winograd": True}
-    chosen = {name: value for name, value in chosen.items() if value != defaults[name]}
-    chosen |= {name: names for name, names in {"skip": skip, "keep_f32": keep_f32}.items() if names}
+    chosen: dict[str, Any] = {"skip": skip, "keep_f32": keep_f32, "unfused": unfused, "threads": threads}
+    chosen = {name: value for name, value in chosen.items() if value} | {"target": target, "precision": precision}
+    chosen |= {} if winograd else {"winograd": False}
     result = tw.reduce(
         model,
         against=parse_against(against),

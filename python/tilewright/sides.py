@@ -261,4 +261,5 @@ def label_of(options: Compilation) -> str:
     parts += ["winograd=0"] * (not options.winograd)
     parts += [f"without {', '.join(sorted(options.skip))}"] * bool(options.skip)
     parts += [f"{len(options.keep_f32)} nodes in f32"] * bool(options.keep_f32)
+    parts += [f"{len(options.unfused)} nodes unfused"] * bool(options.unfused)
     return "compiled for " + ", ".join(parts)

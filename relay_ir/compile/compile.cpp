@@ -45,14 +45,14 @@ void require_no_updates(const CompileOptions& options, const Target& target) {
               "in_place is for CPUs: a GPU works on copies of the caller's arrays\n  help: leave it out");
 }
 
-void require_nodes(const Graph& model, const std::set<std::string>& kept) {
-  for (const std::string& name : kept) {
+void require_nodes(const Graph& model, const std::string& option, const std::set<std::string>& wanted) {
+  for (const std::string& name : wanted) {
     if (std::any_of(model.nodes.begin(), model.nodes.end(), [&](const Node& node) { return is_named(node, {name}); }))
       continue;
     std::vector<std::string> known;
     for (const Node& node : model.nodes) known.push_back(node.name);
     throw Error(ErrorCode::input,
-                "keep_f32: no node of the graph is called `" + name + "`\n  help: " + suggest_name(name, known));
+                option + ": no node of the graph is called `" + name + "`\n  help: " + suggest_name(name, known));
   }
 }
 
@@ -186,13 +186,14 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
     report.phases.push_back({name, std::chrono::duration<double>(now - std::exchange(start, now)).count()});
   };
   require_no_updates(options, target);
-  require_nodes(model, options.kept_nodes);
+  require_nodes(model, "keep_f32", options.kept_nodes);
+  require_nodes(model, "unfused", options.unfused_nodes);
   std::vector<Network> networks;
   for (Network& network : networks_of(model, options.profiles)) {
     try {
       Graph graph = optimise(network.graph, target, options, &network.decisions);
       require_sizes_within_limits(graph);
-      network.planned = plan_groups(std::move(graph), options.in_place);
+      network.planned = plan_groups(std::move(graph), options.in_place, options.unfused_nodes);
     } catch (const Error& error) {
       if (!network.is_empty_run || error.code() == ErrorCode::internal) throw;
       continue;  // that such runs cannot be had says nothing against others

@@ -14,6 +14,7 @@ from conftest import model_of, run_tw, value
 from fault_networks import FAULTS, network
 from test_tuning_page import chromium
 from tilewright.differences import difference
+from tilewright.executable import Compilation
 
 AGAINST = ["oracle", "onnxruntime"]
 
@@ -61,7 +62,7 @@ def test_a_seeded_fault_is_found_at_its_node(forty, seed_fault, fault, against):
     assert [row.node for row in found.rows if row.differs] in ([], [FAULTS[fault]])
 
 
-def test_a_fault_that_fusion_hides_is_found_by_single_values(forty, seed_fault):
+def test_a_fault_that_all_values_hide_is_found_by_single_values(forty, seed_fault):
     seed_fault("wrong_constant", "scale2")
     found = tw.compare(forty, "onnxruntime")
     assert found.first.found_by == "single values"
@@ -126,11 +127,57 @@ def test_a_node_to_keep_in_f32_is_proposed_and_tried():
     if found.ok:
         pytest.skip("this CPU multiplies no bf16")
     assert found.outputs["y"].relative > 0.1
-    assert found.kept.is_enough and found.kept.nodes == ["first"], str(found)
-    again = tw.compare(model, "onnxruntime", precision="bf16", keep_f32=found.kept.nodes)
-    assert again.ok and again.kept is None
+    assert found.proposal.is_enough and found.proposal.nodes == ["first"], str(found)
+    again = tw.compare(model, "onnxruntime", precision="bf16", keep_f32=found.proposal.nodes)
+    assert again.ok and again.proposal is None
     assert 1e-4 < again.outputs["y"].relative < 2e-2  # the second product still has operands of 16 bits
-    assert again.outputs["y"].relative == pytest.approx(found.kept.worst)
+    assert again.outputs["y"].relative == pytest.approx(found.proposal.worst)
+
+
+def fused(executable):
+    return [step["name"] for step in executable.describe()["steps"] if step["kernel"]]
+
+
+def test_unfused_nodes_are_kernels_of_their_own(forty):
+    x = {"x": np.random.default_rng(0).standard_normal((1, 3, 6, 6)).astype(np.float32)}
+    model = tw.load(forty)
+    together, apart = tw.compile(model), tw.compile(model, unfused=["relu2", "capped"])
+    assert any("+relu2" in name for name in fused(together))
+    assert {"relu2", "capped"} <= set(fused(apart)) and len(fused(apart)) > len(fused(together))
+    np.testing.assert_allclose(apart.run(x)["y"], together.run(x)["y"], rtol=1e-5)
+
+
+class WrongWhereFused:
+    """An executable that gives wrong values from relu2 on, where that is computed with what is before it."""
+
+    BEFORE = {"conv1", "scale1", "relu1", "conv2", "scale2"}
+
+    def __init__(self, core):
+        self._core = core
+        self._is_wrong = all(step["name"] != "relu2" for step in core.describe()["steps"])
+
+    def __getattr__(self, name):
+        return getattr(self._core, name)
+
+    def run(self, arrays):
+        outputs = zip(self._core.outputs, self._core.run(arrays), strict=True)
+        return [a * np.float32(1 + 0.01 * (self._is_wrong and name not in self.BEFORE)) for (name, _), a in outputs]
+
+
+def test_a_node_to_leave_unfused_is_proposed_and_tried(forty, monkeypatch):
+    run = Compilation.run
+
+    def wrong(self, *arguments):
+        core, report = run(self, *arguments)
+        return WrongWhereFused(core), report
+
+    monkeypatch.setattr(Compilation, "run", wrong)
+    found = tw.compare(forty)
+    assert (found.first.node, found.first.found_by) == ("relu2", "single values"), str(found)
+    assert found.first.beside == ["scale2"] and not any(row.differs for row in found.rows)
+    assert (found.proposal.option, found.proposal.is_enough) == ("unfused", True), str(found)
+    assert len(found.proposal.nodes) == 1
+    assert tw.compare(forty, unfused=found.proposal.nodes).ok
 
 
 def test_all_nodes_in_f32_are_f32():
@@ -144,6 +191,8 @@ def test_all_nodes_in_f32_are_f32():
 def test_names_that_nothing_has_are_refused(forty):
     with pytest.raises(tw.Error, match="TW1101.*`conv9`(.|\n)*conv1"):
         tw.compile(forty, precision="bf16", keep_f32=["conv9"])
+    with pytest.raises(tw.Error, match="TW1101.*unfused: no node(.|\n)*`conv9`"):
+        tw.compile(forty, unfused=["conv9"])
     with pytest.raises(tw.Error, match="TW1402.*`fold_batchnorm`(.|\n)*fold_batch_norm"):
         tw.compile(forty, skip=["fold_batchnorm"])
     with pytest.raises(tw.Error, match="TW1402.*`lower_precision` is no optional pass"):
@@ -285,6 +334,13 @@ def test_what_is_no_number_has_to_be_so_on_both_sides():
         other = odd.copy()
         other[at] = 5
         assert difference(odd, other).absolute == math.inf == difference(other, odd).relative
+    assert difference(odd, odd).finite == 0.25
+
+
+def test_what_cannot_be_compared_is_said():
+    model = model_of([("Log", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
+    found = tw.compare(model, inputs={"x": np.array([-1, 1, 2, -3], np.float32)})
+    assert found.ok and "only 50.0% of its elements are numbers" in str(found)
 
 
 def test_whole_numbers_have_to_be_equal():
@@ -348,6 +404,9 @@ def test_mistakes_are_named(forty, monkeypatch):
     with pytest.raises(tw.Error, match="TW1101.*'torch' is nothing to compare with"):
         tw.compare(forty, "torch")
     executable = tw.compile(tw.load(forty))
+    model = tw.load(forty)
+    with pytest.raises(tw.Error, match="TW1101.*nothing to compare with"):
+        tw.compare(tw.compile(model), tw.compile(tw.load(forty)))
     with pytest.raises(tw.Error, match="TW1101.*not there any more"):
         tw.compare(executable)
     with pytest.raises(tw.Error, match="TW1101.*options are for a model"):
