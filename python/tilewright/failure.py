@@ -42,6 +42,7 @@ class Judge:
         self._request = {"against": against, "options": options, "tolerance": tolerance}
         self._time_limit = time_limit
         self._child: subprocess.Popen | None = None
+        self._received = b""  # from it, and not yet looked at
         self._folder = tempfile.TemporaryDirectory(prefix="tw-reduce-")
         self._log = Path(self._folder.name, "log")
 
@@ -68,23 +69,24 @@ class Judge:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
             )
         self._child = child
-        if self._answer(child, 60.0) != b"ready\n":
+        self._received = b""
+        if self._answer(child, 60.0) != b"ready":
             self._end()
             raise Error("TW1001", f"the process that tries models cannot be started: {self._said()}")
         return child
 
-    @staticmethod
-    def _answer(child: subprocess.Popen, seconds: float) -> bytes | None:
+    def _answer(self, child: subprocess.Popen, seconds: float | None) -> bytes | None:
         """A line; b"" when the process has ended, None when it takes too long."""
-        end, line = time.monotonic() + seconds, b""
-        while not line.endswith(b"\n"):
-            ready, _, _ = select.select([child.stdout], [], [], max(0.0, end - time.monotonic()))
-            if not ready:
+        end = None if seconds is None else time.monotonic() + seconds
+        while b"\n" not in self._received:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            if not select.select([child.stdout], [], [], left)[0]:
                 return None
             part = os.read(child.stdout.fileno(), 1 << 16)
             if not part:
                 return b""
-            line += part
+            self._received += part
+        line, _, self._received = self._received.partition(b"\n")
         return line
 
     def judge(self, model: bytes, inputs: dict[str, np.ndarray], wants_node: bool = False) -> Failure:
@@ -99,6 +101,8 @@ class Judge:
             child.stdin.write(json.dumps(request).encode() + b"\n")
             child.stdin.flush()
             line = self._answer(child, self._time_limit)
+            if line == b"ran":  # the other side may take its time
+                line = self._answer(child, None)
         except BrokenPipeError:
             line = b""
         if line:

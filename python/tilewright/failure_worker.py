@@ -1,10 +1,11 @@
-"""The process of `failure.Judge`: a line of JSON in, a line of JSON out, until the input ends."""
+"""The process of `failure.Judge`: a line of JSON in; "ran" when the model has run, and a line of JSON out."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def dtype_named(name: str) -> np.dtype:
         return np.dtype(getattr(ml_dtypes, name))
 
 
-def judged(request: dict[str, Any]) -> dict[str, str]:
+def judged(request: dict[str, Any], say: Callable[[bytes], None]) -> dict[str, str]:
     folder = Path(request["folder"])
     inputs = {
         name: np.load(folder / f"{k}.npy", allow_pickle=False).view(dtype_named(dtype)).reshape(shape)
@@ -39,6 +40,7 @@ def judged(request: dict[str, Any]) -> dict[str, str]:
         return {"kind": f"error {error.code}", "detail": str(error)}
     except Exception as error:  # what escapes the compiler otherwise is a bug of ours, and worth reducing
         return {"kind": f"error {type(error).__name__}", "detail": str(error)}
+    say(b"ran")
     try:
         network = Network(model)
         theirs, ours = side_of(network, request["against"]), Compiled(network, executable._made_from[1])
@@ -60,11 +62,14 @@ def main() -> None:
     # Answers have a pipe of their own; what libraries print does not come between them.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    answers.write(b"ready\n")
-    answers.flush()
-    for line in sys.stdin.buffer:
-        answers.write(json.dumps(judged(json.loads(line))).encode() + b"\n")
+
+    def say(line: bytes) -> None:
+        answers.write(line + b"\n")
         answers.flush()
+
+    say(b"ready")
+    for line in sys.stdin.buffer:
+        say(json.dumps(judged(json.loads(line), say)).encode())
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ print(small.save("small.onnx"))  # how to see it again
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -80,9 +81,11 @@ class Reducer:
 
     def __init__(self, parts: Parts, case: Case, fails: Callable[[Case], bool], on_event: Event):
         self.parts, self.case, self._fails, self._on_event = parts, case, fails, on_event
-        self.tried, self._seen = 0, {}
+        self.tried, self._seen, self._last_told = 0, set(), case
         self.observed: dict[str, np.ndarray] = {}
-        self._runs = self._observe()
+        self._runs, self._is_valid = self._observe(), parts.is_valid(case)
+        if not self._is_valid:
+            on_event({"event": "note", "text": "onnx.checker does not take the model, and so is not asked"})
 
     def _observe(self) -> bool:
         try:
@@ -106,12 +109,14 @@ class Reducer:
 
     def accepts(self, candidate: Case | None) -> bool:
         """Whether the candidate is a model that fails; it takes the place of the case then."""
-        if candidate is None or not candidate.model.graph.output or not self.parts.is_valid(candidate):
+        if candidate is None or not candidate.model.graph.output:
             return False
-        key = candidate.model.SerializeToString(deterministic=True)
+        key = hashlib.sha256(candidate.model.SerializeToString(deterministic=True)).digest()
         if key in self._seen:
             return False
-        self._seen[key] = None
+        self._seen.add(key)
+        if self._is_valid and not self.parts.is_valid(candidate):
+            return False
         observed = None
         if self._runs:  # what ONNX Runtime cannot run shows nothing
             try:
@@ -124,7 +129,10 @@ class Reducer:
         self.case, self.observed = candidate, self.observed if observed is None else observed
         return True
 
-    def _told(self, step: str) -> None:
+    def _tell(self, step: str) -> None:
+        if self.case is self._last_told:
+            return
+        self._last_told = self.case
         sizes = {"nodes": self.case.nodes, "elements": self.case.elements, "tried": self.tried}
         self._on_event({"event": "step", "step": step, **sizes})
 
@@ -133,14 +141,14 @@ class Reducer:
         for kept in around(self.case, node):
             if self.accepts(self.parts.part(self.case, kept, self.observed)):
                 break
-        self._told("around the node")
+        self._tell("around the node")
         before = None
         while before != (size := (self.case.nodes, self.case.elements, len(self.case.model.graph.output))):
             before = size
             self.fewer_nodes()
-            self._told("nodes")
+            self._tell("nodes")
             self.fewer_outputs()
-            self._told("outputs")
+            self._tell("outputs")
             self.repeated("attributes", without_attributes)
             self.repeated("sizes", with_smaller_sizes)
         return self.case
@@ -157,7 +165,7 @@ class Reducer:
     def repeated(self, step: str, proposals: Callable[[Parts, Case], Iterable[Case]]) -> None:
         """Until none of them fails."""
         while any(self.accepts(candidate) for candidate in self._with_output_types(proposals)):
-            self._told(step)
+            self._tell(step)
 
     def _with_output_types(self, proposals: Callable[[Parts, Case], Iterable[Case]]) -> Iterator[Case]:
         """Outputs of the sizes that they have then."""
@@ -198,12 +206,12 @@ def reduce(
     """Shrinks a model that fails to a small one that fails in the same way.
 
     `model`: a path, bytes or an onnx.ModelProto.  It fails where `fails` says so of an onnx.ModelProto, in this
-    process; or else, in a process of its own that may crash or take longer than `time_limit` seconds, where a
-    compilation with `options` (those of `tw.compile`) and a run end with an error, crash or hang, or where the outputs
-    differ from those of `against` as `tw.compare` has it.  Smaller models have to fail in the same way: with the same
+    process; or else, in a process of its own, where a compilation with `options` (those of `tw.compile`) and a run end
+    with an error, crash or take longer than `time_limit` seconds, or where the outputs differ from those of `against`
+    as `tw.compare` has it.  Smaller models have to fail in the same way: with the same
     error code or signal, or by a difference.
 
-    Only valid models are tried (onnx.checker), and only such as ONNX Runtime runs if it runs the first one.  What is
+    Only models that are valid (onnx.checker) and that ONNX Runtime runs are tried, if the first one is such.  What is
     cut off becomes inputs with the values that it had.  `inputs`, `seed` and `sizes` are as of `tw.compare`, sizes that
     are not given are 1.  `on_event` is called with dicts: {"event": "step", "step", "nodes", "elements", "tried"}.
     Ctrl-C ends the search; the smallest model so far is the result.
@@ -259,6 +267,6 @@ def command_of(against: Any, options: dict[str, Any], tolerance: float | None) -
         elif isinstance(value, (list, tuple)):
             for part in value:
                 command += [option, str(part)]
-        elif value is not None:
+        elif value not in (None, "cpu", "f32"):  # the defaults
             command += [option, str(value)]
     return command

@@ -256,6 +256,23 @@ def test_open_sizes_are_fixed_by_inputs_and_sizes(seed_fault, against):
     assert found.first.node == "soft" and found.first.inputs["twice"].type == "float32[6, 5]"
 
 
+@pytest.mark.parametrize("against", AGAINST)
+def test_outputs_in_place_profiles_and_sizes_of_their_own(against):
+    nodes = [
+        ("ScatterElements", ["cache", "at", "new"], ["out"], {"name": "write"}),
+        ("Neg", ["out"], ["y"], {"name": "read"}),
+    ]
+    at = value("at", ["k"], TensorProto.INT64)
+    model = tw.load(
+        model_of(nodes, [value("cache", [8]), at, value("new", ["k"])], [value("out", [8]), value("y", [8])])
+    )
+    inputs = {"cache": np.arange(8, dtype=np.float32), "at": np.array([2, 5]), "new": np.array([7, 9], np.float32)}
+    for options in ({"in_place": {"out": "cache"}}, {"profiles": [{"k": 2}]}, {"specialise": True}):
+        executable = tw.compile(model, **options)
+        assert tw.compare(executable, against, inputs).ok
+        assert inputs["cache"].tolist() == list(range(8))
+
+
 def test_sizes_that_only_a_run_knows():
     nodes = [
         ("NonZero", ["x"], ["where"], {"name": "where"}),
@@ -294,6 +311,10 @@ def test_random_numbers_are_those_of_the_oracle():
     ]
     model = model_of(nodes, [value("x", [50])], [value("y", [50])])
     assert tw.compare(model, "oracle").ok
+    loaded = tw.load(model)
+    executable = tw.compile(loaded)
+    executable.run({"x": np.zeros(50, np.float32)})
+    assert tw.compare(executable, "oracle").ok
     with pytest.raises(tw.Error, match="TW1003.*`draw`.*random"):
         tw.compare(model, "onnxruntime")
 
