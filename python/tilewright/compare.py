@@ -147,11 +147,19 @@ class Comparer:
         first = self.first_of(rows, made, from_equal_inputs, expected)
         is_off = any(not d.is_within(self.tolerance) for d in outputs.values())
         if first is None and is_off:
-            first = alone(self, rows, expected) or self.accumulated(outputs, rows, made, expected)
+            first = alone(self, rows, outputs, expected) or self.accumulated(outputs, rows, made, expected)
         if first is not None and first.found_by != "accumulated":
-            first = dataclasses.replace(first, without_pass=culprit_pass(self, first, made, expected))
+            reference = (from_equal_inputs if first.found_by == "all values" else expected)[first.place]
+            first = dataclasses.replace(first, without_pass=culprit_pass(self, first, made, reference))
         result = Comparison(
-            self.ours.label, self.theirs.label, self.tolerance, self.node_tolerance, outputs, rows, first
+            self.ours.label,
+            self.theirs.label,
+            self.tolerance,
+            self.node_tolerance,
+            outputs,
+            [name for name, _ in self.network.graph.outputs if name not in outputs],
+            rows,
+            first,
         )
         if propose and is_off and self.ours.options.precision != "f32":
             result.proposal = nodes_to_keep(self, rows, expected)
@@ -168,8 +176,8 @@ class Comparer:
         for at, node in self.network.known.items():
             if at in expected:  # by ONNX Runtime, which computes what was folded here
                 result.append(self.row(at, node, None, difference(self.network.known_value(at), expected[at])))
-        order = {node.outputs[0][0]: k for k, node in enumerate(self.network.nodes)}
-        return sorted(result, key=lambda row: order.get(self.network.node_of(row.place).outputs[0][0], len(order)))
+        order = {id(node): k for k, node in enumerate(self.network.nodes)}
+        return sorted(result, key=lambda row: order.get(id(self.network.node_of(row.place)), len(order)))
 
     def row(self, at: int, node: Any, own: Difference | None, total: Difference) -> NodeDifference:
         is_off = not total.is_within(self.tolerance)

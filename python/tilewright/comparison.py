@@ -84,6 +84,7 @@ class Comparison:
     tolerance: float  # of outputs, and of values with what they have inherited
     node_tolerance: float  # of what a node adds
     outputs: dict[str, Difference]
+    not_compared: list[str]  # outputs that the other side does not give as such: they are parts of sequences, or known
     rows: list[NodeDifference]
     first: FirstDifference | None
     proposal: Proposal | None = None  # which nodes to compile otherwise
@@ -131,6 +132,8 @@ class Comparison:
             lines.append(f"output `{name}`: {d.absolute:.3g}, {d.relative:.3g} of its magnitude")
             if d.finite < 1:
                 lines[-1] += f"; only {d.finite:.1%} of its elements are numbers, give other inputs to compare the rest"
+        if self.not_compared:
+            lines.append(f"not compared: {', '.join(self.not_compared)}, which the other side does not give so")
         lines.append("no node differs" if self.ok else str(self.first))
         if self.proposal:
             lines.append(str(self.proposal))

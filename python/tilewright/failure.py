@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .error import Error
+from .onnx_parts import Case
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,14 @@ class Judge:
         line, _, self._received = self._received.partition(b"\n")
         return line
 
-    def judge(self, model: bytes, inputs: dict[str, np.ndarray], wants_node: bool = False) -> Failure:
+    def judge(self, case: Case, wants_node: bool = False) -> Failure:
+        """`wants_node`: where it differs first, by `tw.compare`; else outputs alone are compared."""
         child = self._child or self._start()
         path = Path(self._folder.name)
-        (path / "model.onnx").write_bytes(model)
-        for k, array in enumerate(inputs.values()):
-            np.save(path / f"{k}.npy", array.reshape(-1).view(np.uint8), allow_pickle=False)
-        types = [(name, array.dtype.name, array.shape) for name, array in inputs.items()]
+        (path / "model.onnx").write_bytes(case.model.SerializeToString())
+        for k, array in enumerate(case.inputs.values()):
+            np.save(path / f"{k}.npy", np.ascontiguousarray(array).reshape(-1).view(np.uint8), allow_pickle=False)
+        types = [(name, array.dtype.name, array.shape) for name, array in case.inputs.items()]
         request = {**self._request, "folder": str(path), "inputs": types, "wants_node": wants_node}
         try:
             child.stdin.write(json.dumps(request).encode() + b"\n")

@@ -10,7 +10,6 @@ import hashlib
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,6 +73,19 @@ def types_of(parts: Parts, model: Any, sizes: Mapping[str, int]) -> dict[str, tu
         dims = (d.dim_value if d.HasField("dim_value") else sizes.get(d.dim_param, 1) for d in tensor.shape.dim)
         types[value.name] = parts.onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type), tuple(dims)
     return types
+
+
+def feed_of(
+    parts: Parts, model: Any, inputs: Mapping[str, Any] | None, seed: int, sizes: Mapping[str, int]
+) -> dict[str, np.ndarray]:
+    """What is given, or else made up."""
+    if inputs is None:
+        return made_up_arrays(types_of(parts, model, sizes), seed)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    names = [value.name for value in model.graph.input if value.name not in weights]
+    if set(names) != set(inputs):
+        raise Error("TW1101", f"inputs has {', '.join(inputs) or 'nothing'}\nhelp: the inputs are {', '.join(names)}")
+    return {name: np.asarray(inputs[name]) for name in names}
 
 
 class Reducer:
@@ -219,45 +231,41 @@ def reduce(
     Error: TW1101, the model does not fail; TW1003, the packages onnx and onnxruntime are not installed
     (`pip install tilewright[compare]`), or the other side does not take the model; TW1005, more than 2 GB of weights.
     """
-    if "template" in options:
-        raise Error("TW1101", "a template cannot go to another process\nhelp: compile with it in fails=")
+    if "template" in options or not isinstance(against, (str, dict)):
+        raise Error(
+            "TW1101", "a template or an Executable cannot go to another process\nhelp: compile and compare in fails="
+        )
     parts, tell = Parts(), on_event or (lambda event: None)
     proto = parts.read(model)
-    feed = (
-        {name: np.asarray(array) for name, array in inputs.items()}
-        if inputs is not None
-        else made_up_arrays(types_of(parts, proto, sizes or {}), seed)
-    )
-    case = Case(proto, feed)
+    case = Case(proto, feed_of(parts, proto, inputs, seed, sizes or {}))
     if fails is not None:
         if not fails(proto):
             raise Error("TW1101", "the model does not fail: `fails` says so\nhelp: it takes an onnx.ModelProto")
         reducer = Reducer(parts, case, lambda candidate: bool(fails(candidate.model)), tell)
         small = finished(reducer, "")
         return Reduction(small.model, small.inputs, "fails", case.nodes, reducer.tried, [])
-    with judging(against, options, tolerance, time_limit) as judge:
-        first = judge(case, True)
+    with Judge(against, options, tolerance, time_limit) as judge:
+        first = judge.judge(case, wants_node=True)
         if first.kind == "ok":
             raise Error("TW1101", "the model does not fail\nhelp: give the inputs, options or target that show it")
         if first.kind == "unusable":
             raise Error("TW1003", f"whether the model fails cannot be found out: {first.detail}")
         tell({"event": "start", "failure": first.kind, "node": first.node, "nodes": case.nodes})
-        reducer = Reducer(parts, case, lambda candidate: judge(candidate, False).is_like(first), tell)
+        reducer = Reducer(parts, case, lambda candidate: judge.judge(candidate).is_like(first), tell)
         small = finished(reducer, first.node)
         made_up = Case(small.model, made_up_arrays(types_of(parts, small.model, {}), 0))
-        kept = None if judge(made_up, False).is_like(first) else small.inputs
+        kept = None if judge.judge(made_up).is_like(first) else small.inputs
     command = command_of(against, options, tolerance)
     return Reduction(small.model, kept, first.kind, case.nodes, reducer.tried, command)
 
 
-@contextmanager
-def judging(against: Any, options: dict[str, Any], tolerance: float | None, time_limit: float) -> Iterator[Any]:
-    with Judge(against, options, tolerance, time_limit) as judge:
-        yield lambda case, wants_node: judge.judge(case.model.SerializeToString(), case.inputs, wants_node)
-
-
 def command_of(against: Any, options: dict[str, Any], tolerance: float | None) -> list[str]:
-    """That compiles the model with the options and compares it: it ends with what fails, or shows what differs."""
+    """That compiles the model with the options and compares it: it ends with what fails, or shows what differs.
+
+    Empty where the command line has no such options.
+    """
+    if isinstance(against, dict) and list(against) != ["precision"]:
+        return []
     command = ["tw", "compare", "--against", against["precision"] if isinstance(against, dict) else against]
     command += ["--tolerance", str(tolerance)] if tolerance is not None else []
     for name, value in options.items():

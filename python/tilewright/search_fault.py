@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from . import _core
-from .differences import difference
+from .differences import Difference, difference
 from .error import Error
 from .sides import Arrays, run_cut
 
@@ -56,11 +58,13 @@ def before(comparer: Comparer, place: int) -> list[int]:
     return [at for at in comparer.network.maker if at in found]
 
 
-def alone(comparer: Comparer, rows: Sequence[NodeDifference], expected: Arrays) -> FirstDifference | None:
+def alone(
+    comparer: Comparer, rows: Sequence[NodeDifference], outputs: dict[str, Difference], expected: Arrays
+) -> FirstDifference | None:
     """The first value that is wrong when it is asked for alone, by bisection and then from there to what it reads."""
     network = comparer.network
     names = [name for name, _ in network.graph.outputs]
-    off = [name for name, d in comparer.outputs(expected).items() if not d.is_within(comparer.tolerance)]
+    off = [name for name, d in outputs.items() if not d.is_within(comparer.tolerance)]
     output = network.output_values[names.index(off[0])]
     single = SingleValues(comparer, rows, expected, output)
     if output not in network.maker or not single.is_wrong(output):
@@ -81,17 +85,18 @@ def alone(comparer: Comparer, rows: Sequence[NodeDifference], expected: Arrays) 
     return comparer.described(row, own, own, made, expected[place], expected, "single values", beside)
 
 
-def culprit_pass(comparer: Comparer, first: FirstDifference, made: Arrays, expected: Arrays) -> str | None:
-    """An optional pass without which the difference is gone: of the node alone, if it differs alone, too."""
+def culprit_pass(comparer: Comparer, first: FirstDifference, made: Arrays, reference: np.ndarray) -> str | None:
+    """An optional pass without which the difference is gone: of the node alone, if it differs alone, too.
+
+    `reference`: what the value should be.
+    """
     network, ours = comparer.network, comparer.ours
     place = first.place
     if place not in network.maker:
         return None  # it is known before any pass
     if first.found_by == "all values":
-        reference = comparer.theirs.recomputed(comparer.inputs, made)[place]
         graphs = [(made, [place]), ({}, network.watched)]
     else:
-        reference = expected[place]
         graphs = [({}, list(dict.fromkeys([*network.computed_outputs, place])))]
 
     def differs(given: Arrays, wanted: list[int], skip: Sequence[str]) -> bool:

@@ -294,6 +294,10 @@ def test_sequences_are_compared_where_they_are_tensors():
     model = model_of(nodes, [value("x", [6])], [value("y", [2])], {"two": np.int64(2), "one": np.int64(1)})
     found = tw.compare(model, "onnxruntime")
     assert found.ok and [row.node for row in found.rows] == ["neg", "at"], str(found)
+    assert found.not_compared == []
+    parts = onnx.helper.make_tensor_sequence_value_info("parts", TensorProto.FLOAT, None)
+    found = tw.compare(model_of(nodes[:2], [value("x", [6])], [parts], {"two": np.int64(2)}), "onnxruntime")
+    assert found.not_compared == ["parts.0", "parts.1", "parts.2"] and "not compared: parts.0" in str(found)
 
 
 def test_what_is_known_before_is_compared_with_onnx_runtime():

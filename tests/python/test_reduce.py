@@ -174,6 +174,10 @@ def test_mistakes_are_named(forty, tmp_path, monkeypatch):
         tw.reduce(tmp_path / "none.onnx")
     with pytest.raises(tw.Error, match="TW1002"):
         tw.reduce(b"nothing")
+    with pytest.raises(tw.Error, match="TW1101.*inputs has z(.|\n)*the inputs are x"):
+        tw.reduce(forty, inputs={"z": np.zeros(3)})
+    with pytest.raises(tw.Error, match="TW1101.*another process"):
+        tw.reduce(forty, against=tw.compile(forty))
     with pytest.raises(tw.Error, match="TW1101.*'n' is no open dimension"):
         tw.reduce(forty, sizes={"n": 3})
     with pytest.raises(tw.Error, match="TW1003.*cannot be found out.*`draw`"):

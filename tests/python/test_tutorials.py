@@ -51,6 +51,14 @@ def test_the_fifth_searches_a_template_of_its_own():
     assert re.search(r"^ours, tuned +[\d.]+ ms$", text, re.M)
 
 
+def test_the_sixth_finds_what_differs():
+    text = run(ROOT / "tutorials/06_find_what_differs.py")
+    assert "no node differs" in text
+    assert "first: `wave` (Sin)" in text
+    assert re.search(r"^With keep_f32=\['embed', 'project'\] the scores are off by \d", text, re.M)
+    assert re.search(r"^differs: 6 → \d nodes", text, re.M)
+
+
 def test_no_tutorial_is_left_out():
     names = [path.name for path in (ROOT / "tutorials").glob("*.py")]
     assert sorted(names) == [
@@ -59,4 +67,5 @@ def test_no_tutorial_is_left_out():
         "03_cross_compile.py",
         "04_tune_a_model.py",
         "05_a_space_of_your_own.py",
+        "06_find_what_differs.py",
     ]
