@@ -55,7 +55,7 @@ class Parts:
         self.onnx, self.runtime = needed("onnx", "onnxruntime")
 
     def read(self, source: Any) -> Any:
-        """A copy of the model with names for all nodes; Error(TW1001, TW1002, TW1005)."""
+        """A copy of the model with names for all nodes; Error(TW1001, TW1002, TW1005, TW1006)."""
         if isinstance(source, self.onnx.ModelProto):
             model = self.onnx.ModelProto()
             model.CopyFrom(source)
@@ -73,6 +73,8 @@ class Parts:
                 "the model has more than 2 GB of weights, and no part of it can be written with them\n"
                 "help: cut out what fails with onnx.utils.extract_model first",
             )
+        if any(tensor.data_location == tensor.EXTERNAL for tensor in model.graph.initializer):
+            raise Error("TW1006", "weights of the model lie in another file\nhelp: give the path of the model")
         for k, node in enumerate(model.graph.node):
             node.name = node.name or f"{node.op_type}_{k}"
         return model

@@ -156,6 +156,17 @@ def test_models_that_onnx_runtime_does_not_take_are_shrunk_by_their_types(seed_f
     assert any(event["event"] == "note" and "ONNX Runtime" in event["text"] for event in events)
 
 
+def test_weights_in_a_file_of_their_own_come_along(forty, tmp_path):
+    path = tmp_path / "model.onnx"
+    model = onnx.ModelProto()
+    model.CopyFrom(forty)
+    onnx.save(model, path, save_as_external_data=True, size_threshold=0)
+    small = tw.reduce(path, lambda model: "conv2" in names(model))
+    assert names(small.model) == ["conv2"] and tw.compare(small.model, inputs=small.inputs).ok
+    with pytest.raises(tw.Error, match="TW1006"):
+        tw.reduce(path.read_bytes())
+
+
 def test_ctrl_c_keeps_the_smallest(forty):
     calls = []
 
