@@ -14,6 +14,7 @@ from .error import Error
 from .proposal import Proposal
 
 SHOWN = 20  # rows of the table, the worst
+LONGEST_NAME = 36  # of a node or value in the table
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,8 @@ class Comparison:
         table = tilewright_table("node", "operator", "output", ">own", ">in all", ">share", "")
         for row in self.worst(SHOWN):
             own = "" if row.own is None else f"{row.own.absolute:.2e}"
-            table.add_row(
-                row.node, row.operator, row.output, own, f"{row.total.absolute:.2e}", share(row), verdict(row)
-            )
+            names = (tail(row.node), row.operator, tail(row.output))
+            table.add_row(*names, own, f"{row.total.absolute:.2e}", share(row), verdict(row))
         text = io.StringIO()
         Console(file=text, width=120, highlight=False, markup=False).print(table)
         lines = [f"{self.ours} against {self.theirs}", self.explanation, "", text.getvalue().rstrip("\n")]
@@ -160,6 +160,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(part) for part in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def tail(name: str) -> str:
+    """Of a long name the end, in which names that begin alike differ."""
+    return name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
 
 
 def share(row: NodeDifference) -> str:

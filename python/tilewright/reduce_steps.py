@@ -69,7 +69,7 @@ def without_attributes(parts: Parts, case: Case) -> Iterator[Case]:
                 continue
             model = copied(parts, case)
             inputs = [*node.input[:at], "", *node.input[at + 1 :]]
-            while not inputs[-1]:
+            while inputs and not inputs[-1]:
                 inputs.pop()
             model.graph.node[k].input[:] = inputs
             yield without_unused(Case(model, case.inputs))

@@ -13,7 +13,7 @@ from conftest import model_of, run_tw, value
 from fault_networks import FAULTS, network
 from test_compare import loop_model
 from tilewright.onnx_parts import Case, Parts
-from tilewright.reduce_steps import minimised, with_size
+from tilewright.reduce_steps import minimised, with_size, without_attributes
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +232,17 @@ def test_delta_debugging_finds_what_is_needed(needed):
 
     assert minimised(range(16), fails) == needed
     assert len(tried) < 16 * 5
+
+
+def test_inputs_are_left_out_one_by_one():
+    parts = Parts()
+    model = model_of([("Frobnicate", ["", "x", "c"], ["y"])], [value("x", [2])], [value("y", [2])], {"c": np.ones(3)})
+    proposals = list(without_attributes(parts, Case(model, {"x": np.zeros(2, np.float32)})))
+    assert [list(case.model.graph.node[0].input) for case in proposals] == [["", "x"], ["", "", "c"]]
+    assert [list(case.inputs) for case in proposals] == [["x"], []]
+    assert [len(case.model.graph.initializer) for case in proposals] == [0, 1]
+    proposals = list(without_attributes(parts, proposals[0]))
+    assert [list(case.model.graph.node[0].input) for case in proposals] == [[]]
 
 
 def test_a_size_changes_everywhere():
