@@ -18,7 +18,7 @@ import numpy as np
 
 from .comparison import Comparison, FirstDifference, NodeDifference
 from .differences import TOLERANCES, Difference, difference, summary
-from .dimension import InputShape
+from .dimension import InputShape, described_profiles
 from .error import Error
 from .executable import Compilation, Executable
 from .executable import compile as compile_model
@@ -137,6 +137,10 @@ class Comparer:
             self.inputs = [np.asarray(feed[name]) for name in executable.input_tensors]
         else:
             self.inputs = executable._ordered(feed)
+        if executable._recompile:  # its run has kernels for exactly these sizes
+            sizes = executable._core.sizes([array.shape for array in self.inputs])
+            profiles = described_profiles([sizes]) + ours.options.profiles
+            self.ours = dataclasses.replace(ours, options=dataclasses.replace(ours.options, profiles=profiles))
 
     def run(self, propose: bool) -> Comparison:
         made = self.ours.values(self.inputs)  # first, for it checks the inputs
@@ -148,7 +152,7 @@ class Comparer:
         is_off = any(not d.is_within(self.tolerance) for d in outputs.values())
         if first is None and is_off:
             first = alone(self, rows, outputs, expected) or self.accumulated(outputs, rows, made, expected)
-        if first is not None and first.found_by != "accumulated":
+        if first is not None and first.found_by in ("all values", "single values"):
             reference = (from_equal_inputs if first.found_by == "all values" else expected)[first.place]
             first = dataclasses.replace(first, without_pass=culprit_pass(self, first, made, reference))
         result = Comparison(
@@ -244,12 +248,12 @@ class Comparer:
         self, outputs: dict[str, Difference], rows: Sequence[NodeDifference], made: Arrays, expected: Arrays
     ) -> FirstDifference:
         """Where no node is off by itself: the first whose value is, or else the one that makes the output that is."""
-        row = next((row for row in rows if row.is_off), None)
+        row, found_by = next((row for row in rows if row.is_off), None), "accumulated"
         if row is None:
             name = next(name for name, d in outputs.items() if not d.is_within(self.tolerance))
             names = [name for name, _ in self.network.graph.outputs]
             at = self.network.output_values[names.index(name)]
-            row = next(row for row in rows if row.place == at)
-            row = dataclasses.replace(row, total=outputs[name])
+            row = dataclasses.replace(next(row for row in rows if row.place == at), total=outputs[name])
+            found_by = "outputs alone"
         at = row.place
-        return self.described(row, row.own or row.total, row.total, made[at], expected[at], made, "accumulated")
+        return self.described(row, row.own or row.total, row.total, made[at], expected[at], made, found_by)

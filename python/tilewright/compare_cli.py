@@ -13,6 +13,7 @@ import tilewright as tw
 from . import cli_options as options
 from .report import note
 
+OnnxPath = Annotated[Path, typer.Argument(help="An ONNX model.")]
 Against = Annotated[
     str, typer.Option("--against", "-a", help="onnxruntime, oracle (slow), or a precision: f32, bf16, f16.")
 ]
@@ -38,7 +39,7 @@ def loaded(path: Path, shapes: list[str]) -> tw.Model:
 
 
 def compare_command(
-    model: options.ModelPath,
+    model: OnnxPath,
     against: Against = "onnxruntime",
     inputs: InputFiles = [],  # noqa: B006
     html: Annotated[Path | None, typer.Option(help="Writes a page with all nodes to this .html file.")] = None,

@@ -48,7 +48,8 @@ class FirstDifference:
     theirs: Summary
     inputs: dict[str, Summary]
     # "all values": seen in one run that gives all of them.  "single values": that run is right, for it fuses less; a
-    # run that gives this value alone besides the outputs is not.  "accumulated": no node is off by itself.
+    # run that gives this value alone besides the outputs is not.  "outputs alone": only the executable itself is wrong,
+    # and none that gives any other value besides.  "accumulated": no node is off by itself.
     found_by: str
     beside: list[str] = field(default_factory=list)  # nodes whose values hide the difference when they are asked for
     without_pass: str | None = None  # an optional pass without which the difference is gone
@@ -58,9 +59,10 @@ class FirstDifference:
             "all values": "on the same inputs it gives other values",
             "single values": "its value is right where all values are asked for, and fusion ends at each; in a run "
             "that asks for this one alone it is not",
+            "outputs alone": "only the executable itself gives other values, and none that gives one value more",
             "accumulated": "no node differs by itself; here what has accumulated is beyond the tolerance first",
         }[self.found_by]
-        shown = self.total if self.found_by == "accumulated" else self.own
+        shown = self.total if self.found_by in ("accumulated", "outputs alone") else self.own
         lines = [
             f"first: `{self.node}` ({self.operator}), output `{self.output}`: {how}",
             f"  difference {shown.absolute:.3g}, {shown.relative:.3g} of the magnitude; worst at {list(shown.index)}: "

@@ -37,7 +37,8 @@ def judged(request: dict[str, Any], say: Callable[[bytes], None]) -> dict[str, s
         executable = tw.compile(model, **request["options"])
         executable.run(inputs)
     except tw.Error as error:
-        return {"kind": f"error {error.code}", "detail": str(error)}
+        is_elsewhere = error.code == "TW1202"  # compiled for another machine, and so not run
+        return {"kind": "unusable" if is_elsewhere else f"error {error.code}", "detail": str(error)}
     except Exception as error:  # what escapes the compiler otherwise is a bug of ours, and worth reducing
         return {"kind": f"error {type(error).__name__}", "detail": str(error)}
     say(b"ran")

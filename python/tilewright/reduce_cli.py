@@ -10,7 +10,7 @@ import typer
 import tilewright as tw
 
 from . import cli_options as options
-from .compare_cli import Against, InputFiles, KeepF32, Skip, Tolerance, Unfused, parse_against
+from .compare_cli import Against, InputFiles, KeepF32, OnnxPath, Skip, Tolerance, Unfused, parse_against
 from .report import note
 
 
@@ -37,12 +37,12 @@ def parse_sizes(sizes: list[str]) -> dict[str, int]:
 
 
 def reduce_command(
-    model: Annotated[Path, typer.Argument(help="An ONNX model.")],
+    model: OnnxPath,
     output: Annotated[Path, typer.Option("--output", "-o", help="The small model.")] = Path("small.onnx"),
     against: Against = "onnxruntime",
     inputs: InputFiles = [],  # noqa: B006
     tolerance: Tolerance = None,
-    time_limit: Annotated[float, typer.Option(min=1, help="Seconds after which a compilation and run hang.")] = 60.0,
+    time_limit: Annotated[float, typer.Option(min=1, help="Seconds that a compilation and run may take.")] = 60.0,
     seed: options.Seed = 0,
     target: options.Target = "cpu",
     threads: options.Threads = None,

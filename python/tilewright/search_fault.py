@@ -106,20 +106,20 @@ def culprit_pass(comparer: Comparer, first: FirstDifference, made: Arrays, refer
         return not found.is_within(comparer.node_tolerance)
 
     for given, wanted in graphs:
-        if differs(given, wanted, []):  # else it takes more than the node alone
-            return bisected(lambda skip, given=given, wanted=wanted: differs(given, wanted, skip))
+        try:
+            if differs(given, wanted, []):  # else it takes more than the node alone
+                return bisected(lambda skip, given=given, wanted=wanted: differs(given, wanted, skip))
+        except Error:  # some code needs one of the passes
+            return None
     return None
 
 
 def bisected(differs: Callable[[Sequence[str]], bool]) -> str | None:
     """The pass that has to be left out, if it is one."""
     passes = _core.optional_passes()
-    try:
-        if differs(passes):
-            return None  # it is none of them
-        while len(passes) > 1:
-            half = passes[: len(passes) // 2]
-            passes = passes[len(half) :] if differs(half) else half
-        return None if differs(passes) else passes[0]
-    except Error:  # some code needs one of the passes
-        return None
+    if differs(passes):
+        return None  # it is none of them
+    while len(passes) > 1:
+        half = passes[: len(passes) // 2]
+        passes = passes[len(half) :] if differs(half) else half
+    return None if differs(passes) else passes[0]

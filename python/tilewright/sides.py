@@ -106,8 +106,7 @@ class Compiled:
     label: str = ""
 
     def __post_init__(self) -> None:
-        # Neither changes what nodes compute; the extra outputs would make them illegal or costly.
-        self.options = replace(self.options, in_place={}, profiles=[])
+        self.options = replace(self.options, in_place={})  # elements from before the update are asked for, too
         self.label = self.label or label_of(self.options)
 
     def run(self, graph: _core.Graph, inputs: list[np.ndarray]) -> list[np.ndarray]:

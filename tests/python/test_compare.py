@@ -180,6 +180,24 @@ def test_a_node_to_leave_unfused_is_proposed_and_tried(forty, monkeypatch):
     assert tw.compare(forty, unfused=found.proposal.nodes).ok
 
 
+def test_an_executable_that_alone_is_wrong_is_called_so(forty, monkeypatch):
+    model = tw.load(forty)
+    executable = tw.compile(model)
+    run = executable._core.run
+
+    class Wrong:
+        seed, in_place = executable._core.seed, executable._core.in_place
+
+        def run(self, arrays):
+            return [output + 1 for output in run(arrays)]
+
+    monkeypatch.setattr(executable, "_core", Wrong())
+    monkeypatch.setattr(tw.Executable, "dimensions", {})
+    found = tw.compare(executable)
+    assert (found.first.node, found.first.found_by) == ("y", "outputs alone")
+    assert found.first.total.absolute == pytest.approx(1, abs=1e-4) and "only the executable itself" in str(found)
+
+
 def test_all_nodes_in_f32_are_f32():
     model = tw.load(network())
     names = [node.name for node in network().graph.node]

@@ -194,6 +194,8 @@ def test_mistakes_are_named(forty, tmp_path, monkeypatch):
     with pytest.raises(tw.Error, match="TW1003.*cannot be found out.*`draw`"):
         random = [("RandomNormalLike", ["x"], ["y"], {"name": "draw"})]
         tw.reduce(model_of(random, [value("x", [3])], [value("y", [3])]))
+    with pytest.raises(tw.Error, match="TW1003.*cannot be found out.*TW1202"):
+        tw.reduce(forty, target="rpi4")
     monkeypatch.setattr("tilewright.onnx_parts.MOST_BYTES", 100)
     with pytest.raises(tw.Error, match=r"TW1005.*2 GB(.|\n)*extract_model"):
         tw.reduce(forty)
