@@ -87,9 +87,9 @@ def compare(
 
     First all values are asked for in one run, which ends fusion at each.  Where that is right and the model's outputs
     are not, single values are asked for, one a compilation, until the first wrong one is known.  Nodes of control flow
-    are one node each, and random numbers are those of the first run after seed 0.  With `propose`, the fewest nodes are
-    looked for with which the outputs are within the tolerance, as `keep_f32` where the precision is of 16 bits, as
-    `unfused` where fusion makes the difference and no pass does.
+    are one node each, in whose steps rounding accumulates, and random numbers are those of the first run after seed 0.
+    With `propose`, the fewest nodes are looked for with which the outputs are within the tolerance, as `keep_f32` where
+    the precision is of 16 bits, as `unfused` where fusion makes the difference and no pass does.
 
     Error: what `tw.compile` and runs raise; TW1101: there is nothing to compare with; TW1003: ONNX Runtime is not
     installed or does not take the model.
