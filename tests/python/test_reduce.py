@@ -75,7 +75,7 @@ def test_errors_and_crashes_do_not_end_the_search(seed_fault, fault, failure):
 def test_a_compiler_that_hangs_is_ended(seed_fault):
     nodes = [("Neg", ["x"], ["a"], {"name": "before"}), ("Exp", ["a"], ["y"], {"name": "wrong"})]
     seed_fault("hang", "wrong")
-    small = tw.reduce(model_of(nodes, [value("x", [1])], [value("y", [1])]), time_limit=2)
+    small = tw.reduce(model_of(nodes, [value("x", [1])], [value("y", [1])]), time_limit=3)
     assert small.failure == "hang" and names(small.model) == ["wrong"]
 
 
