@@ -38,6 +38,17 @@ struct Refusal {
 class OpenDimensions;
 class Region;
 
+// A value of the model that is read, and the graph's that it has become: no_value where it is a list, or none.
+struct SourceValue {
+  std::string name;
+  ValueId value = no_value;
+};
+// A node of the model itself, not of a function or branch in it.
+struct SourceRow {
+  std::string op, name;
+  std::vector<SourceValue> inputs, outputs;
+};
+
 // One model on its way into a graph.
 struct Import {
   Graph graph;  // complete only when nothing was refused
@@ -46,6 +57,7 @@ struct Import {
   int64_t nodes = 0;
   std::map<ValueId, std::vector<Expr>> sizes;  // elements of values that depend on open dimensions alone
   Lists lists;                                 // sequences and optional values
+  std::vector<SourceRow> rows;                 // the model's nodes, in an order in which inputs come first
   std::string file_name;
   std::string format;    // "opset 17"
   std::string producer;  // "" when it is not known

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <set>
@@ -7,12 +8,18 @@
 #include "autotune/database/tuned_source.h"
 #include "autotune/task.h"
 #include "frontends/onnx/import.h"
+#include "python/array.h"
 #include "python/bind.h"
 #include "python/own_template.h"
 #include "relay_ir/compile/compile.h"
+#include "relay_ir/cut.h"
+#include "relay_ir/evaluate.h"
 #include "relay_ir/text/printer.h"
 #include "runtime/team.h"
 #include "tensor_ir/te.h"
+#ifdef TW_TESTS
+#include "tests/seeded_fault.h"
+#endif
 
 namespace tw::python {
 namespace {
@@ -127,6 +134,48 @@ Signature inputs_of(const relay::Graph& graph) {
   return rows;
 }
 
+// (name, type, is_known, may_be_given) of each value.
+py::list values_of(const relay::Graph& graph) {
+  py::list rows;
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    const relay::Value& value = graph.values[id];
+    rows.append(py::make_tuple(value.name, text_of(value.type), value.constant.has_value(),
+                               relay::may_be_given(graph, static_cast<relay::ValueId>(id))));
+  }
+  return rows;
+}
+
+// (name, operator, inputs, outputs) of each of the model's nodes; of a value its name and its place in the graph's, -1
+// for none.
+py::list list_onnx(const std::string& path, const std::string& data, const Shapes& shapes,
+                   const PythonOperators& operators) {
+  frontends::ImportOptions options = options_for(shapes);
+  add_operators(operators, options);
+  const auto described = [](const std::vector<frontends::SourceValue>& values) {
+    py::list rows;
+    for (const frontends::SourceValue& value : values) rows.append(py::make_tuple(value.name, value.value));
+    return rows;
+  };
+  py::list rows;
+  for (const frontends::SourceRow& row :
+       path.empty() ? frontends::list_onnx(bytes_of(data), options) : frontends::list_onnx_file(path, options))
+    rows.append(py::make_tuple(row.name, row.op, described(row.inputs), described(row.outputs)));
+  return rows;
+}
+
+// By the oracle; the inputs of a caller, in order.
+py::list evaluate(const relay::Graph& graph, const std::vector<py::array>& arrays) {
+  const std::vector<NDArray> inputs = views_of(arrays);
+  std::vector<NDArray> outputs;
+  {
+    const py::gil_scoped_release unlocked;
+    outputs = relay::evaluate(graph, inputs);
+  }
+  py::list result;
+  for (const NDArray& output : outputs) result.append(to_numpy(output));
+  return result;
+}
+
 Signature outputs_of(const relay::Graph& graph) {
   Signature rows;
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
@@ -151,7 +200,9 @@ relay::Profile profile_of(const SizeRanges& sizes) {
 py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
                   const std::string& constraints, const std::map<std::string, std::string>& in_place,
                   const std::vector<SizeRanges>& profiles, const std::string& database, const py::object& own_template,
-                  const std::string& template_name, const PythonFunctions& functions) {
+                  const std::string& template_name, const std::set<std::string>& kept_nodes,
+                  const std::set<std::string>& unfused_nodes, const std::set<std::string>& skipped_passes,
+                  const PythonFunctions& functions) {
   relay::CompileReport report;
   std::optional<autotune::TunedSchedules> tuned;
   const Target parsed = with_template(parse_target(target), own_template, template_name);
@@ -166,6 +217,11 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
     options.cache = cache.get();
     options.in_place = in_place;
     options.host_functions = std::move(host_functions);
+    options.kept_nodes = kept_nodes, options.unfused_nodes = unfused_nodes;
+    options.skipped_passes = skipped_passes;
+#ifdef TW_TESTS
+    options.after_pass = with_seeded_fault;
+#endif
     for (const SizeRanges& sizes : profiles) options.profiles.push_back(profile_of(sizes));
     if (!database.empty()) {
       const autotune::Database records(database, autotune::Database::Access::read);
@@ -268,14 +324,30 @@ py::tuple compile_decided(const relay::Graph& graph, const std::string& target, 
 }  // namespace
 
 void bind_model(py::module_& module) {
+  const auto unlocked = py::call_guard<py::gil_scoped_release>();
   py::class_<relay::Graph>(module, "Graph")
       .def_property_readonly("inputs", &inputs_of)
       .def_property_readonly("outputs", &outputs_of)
       .def_property_readonly("input_lists", [](const relay::Graph& graph) { return described(graph.input_lists); })
       .def_property_readonly("output_lists", [](const relay::Graph& graph) { return described(graph.output_lists); })
-      .def_property_readonly("text", [](const relay::Graph& g) { return relay::to_text(g); });
+      .def_property_readonly("text", [](const relay::Graph& g) { return relay::to_text(g); })
+      .def_property_readonly("values", &values_of)
+      // Places among the values.
+      .def_readonly("input_values", &relay::Graph::inputs)
+      .def_readonly("output_values", &relay::Graph::outputs)
+      // Whether something is computed that is called so, as `keep_f32` takes it.
+      .def("has_node",
+           [](const relay::Graph& graph, const std::string& name) {
+             return std::ranges::any_of(graph.nodes,
+                                        [&](const relay::Node& node) { return relay::is_named(node, {name}); });
+           })
+      .def("known_value", [](const relay::Graph& graph, size_t id) { return to_numpy(*graph.values.at(id).constant); })
+      .def("cut", &relay::cut, py::arg("given"), py::arg("wanted"), unlocked)
+      .def("evaluate", &evaluate);
   module.def("load_onnx", &load_onnx, py::arg("path"), py::arg("data"), py::arg("shapes"), py::arg("operators"),
              py::arg("checks") = true);
+  module.def("list_onnx", &list_onnx);
+  module.def("optional_passes", &relay::optional_passes);
   module.def("explain_onnx", &explain_onnx);
   module.def("find_refusals", &find_refusals);
   module.def("compile", &compile);

@@ -5,6 +5,7 @@
 #include "relay_ir/text/printer.h"
 #include "relay_ir/verify.h"
 #include "targets/backend.h"
+#include "tensor_ir/diagnostic.h"
 #include "tensor_ir/pass_scope.h"
 
 namespace tw::relay {
@@ -44,13 +45,35 @@ Graph apply(const PassFunction& pass, Graph graph, const PassContext& context) {
 }
 
 Graph run_pass(const PassRow& pass, const Graph& graph, const PassContext& context) {
-  if (pass.is_optional && is_skipped(pass.name)) return graph;
+  if (pass.is_optional && (is_skipped(pass.name) || context.skipped_passes.contains(std::string(pass.name))))
+    return graph;
   Graph after;
-  run_in_scope(pass.name, subject(graph), [&] { return after = apply(pass.function, graph, context), subject(after); });
+  run_in_scope(pass.name, subject(graph), [&] {
+    after = apply(pass.function, graph, context);
+    if (context.after_pass) after = context.after_pass(pass.name, std::move(after));
+    return subject(after);
+  });
   return after;
 }
 
+void require_optional(const std::set<std::string>& skipped) {
+  const std::vector<std::string> optional = optional_passes();
+  for (const std::string& name : skipped)
+    if (std::find(optional.begin(), optional.end(), name) == optional.end())
+      throw Error(ErrorCode::text,
+                  "`" + name + "` is no optional pass of graphs\n  help: " + suggest_name(name, optional));
+}
+
 }  // namespace
+
+bool is_named(const Node& node, const std::set<std::string>& names) {
+  if (names.empty()) return false;
+  if (names.contains(node.name)) return true;
+  const size_t end = node.name.find_last_of("_.");
+  if (end == std::string::npos || end + 1 == node.name.size()) return false;
+  const char* suffix = node.name[end] == '_' ? "0123456789" : "abcdefghijklmnopqrstuvwxyz";
+  return node.name.find_first_not_of(suffix, end + 1) == std::string::npos && names.contains(node.name.substr(0, end));
+}
 
 bool PassContext::allows(const std::string& name, const Choice& value) const {
   const auto constraint = constraints.find(name);
@@ -71,6 +94,7 @@ Choice PassContext::decide(const Graph& graph, const std::vector<size_t>& nodes,
 }
 
 Graph run_passes(const Graph& graph, const PassContext& context) {
+  require_optional(context.skipped_passes);
   const auto& chosen = context.target.backend->graph_passes;
   Graph result = graph;
   for (const PassRow& pass : rows()) {
@@ -91,6 +115,13 @@ PassFunction find_pass(std::string_view name) {
 std::vector<std::string> pass_names() {
   std::vector<std::string> names;
   for (const PassRow& row : rows()) names.emplace_back(row.name);
+  return names;
+}
+
+std::vector<std::string> optional_passes() {
+  std::vector<std::string> names;
+  for (const PassRow& row : rows())
+    if (row.is_optional && std::find(names.begin(), names.end(), row.name) == names.end()) names.emplace_back(row.name);
   return names;
 }
 

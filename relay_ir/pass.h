@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,9 @@
 
 namespace tw::relay {
 
+// What becomes of the graph that a pass has given: a test puts a fault of the compiler there.
+using AfterPass = std::function<Graph(std::string_view pass, Graph graph)>;
+
 // What passes ask for.
 struct PassContext {
   const Target& target;
@@ -21,6 +25,9 @@ struct PassContext {
   Decisions constraints = {};                        // CompileOptions
   DecisionSource source = {};                        // who decides; not set: analysis
   std::vector<GraphDecision>* asked = nullptr;       // what passes asked is added to it
+  std::set<std::string> kept_nodes = {};             // CompileOptions
+  std::set<std::string> skipped_passes = {};         // CompileOptions
+  AfterPass after_pass = {};                         // CompileOptions
 
   // False where a constraint says another value: it need not be a candidate.
   bool allows(const std::string& name, const Choice& value) const;
@@ -35,6 +42,10 @@ struct PassContext {
 #define BACKEND_PASS(name, is_optional) TARGET_PASS(name, is_optional)
 #include "relay_ir/passes.def"
 
+// Whether a node is among those that are named, or was made beside or from one of these: `conv1_2` and `conv1.joined`
+// of the model's node `conv1`.
+bool is_named(const Node& node, const std::set<std::string>& names);
+
 // Multiply-adds of operands of the type, with sums in f32, that the target does in the time of one on f32; below 1
 // where it has none that are worth using.
 double product_rate(DType storage, const Target& target);
@@ -42,11 +53,12 @@ double product_rate(DType storage, const Target& target);
 // Whether one of its dimensions is known to be 0.
 bool has_no_elements(const TensorType& type);
 
-// All passes that the target's graphs go through.
+// All passes that the target's graphs go through.  Error(text) where a skipped one is no optional pass.
 Graph run_passes(const Graph& graph, const PassContext& context);
 
 using PassFunction = std::function<Graph(const Graph&, const PassContext&)>;
 PassFunction find_pass(std::string_view name);  // not set: unknown
 std::vector<std::string> pass_names();          // in the order of passes.def
+std::vector<std::string> optional_passes();     // each once
 
 }  // namespace tw::relay

@@ -39,6 +39,14 @@ std::vector<Refusal> find_refusals_in_file(const std::filesystem::path& path, co
   return of_file(path, options, find_refusals);
 }
 
+std::vector<SourceRow> list_onnx(std::span<const std::byte> bytes, const ImportOptions& options) {
+  return read(bytes, options).rows;
+}
+
+std::vector<SourceRow> list_onnx_file(const std::filesystem::path& path, const ImportOptions& options) {
+  return of_file(path, options, list_onnx);
+}
+
 std::string explain_onnx(std::span<const std::byte> bytes, const ImportOptions& options) {
   return explain(read(bytes, options));
 }

@@ -132,6 +132,7 @@ class Importer {
     add_inputs(scope);
     add_nodes(scope, model_.graph.nodes, names_of(model_.graph.outputs));
     add_outputs(scope);
+    add_rows(scope);
     return std::move(import_);
   }
 
@@ -151,6 +152,24 @@ class Importer {
       if (!scope.initializers.emplace(tensor.name, &tensor).second) {
         malformed("two initializers are called " + in_quotes(tensor.name));
       }
+    }
+  }
+
+  void add_rows(Scope& scope) {
+    const auto described = [&](const Names& names) {
+      std::vector<SourceValue> values;
+      for (const std::string_view name : names) {
+        const auto found = scope.values.find(name);
+        const bool is_tensor = found != scope.values.end() && found->second >= 0;
+        values.push_back({std::string(name), is_tensor ? found->second : no_value});
+      }
+      return values;
+    };
+    for (const size_t i : order_) {
+      const Node& node = model_.graph.nodes[i];
+      const std::string domain = standard_domain(node.domain);
+      import_.rows.push_back({(domain.empty() ? "" : domain + ".") + std::string(node.op_type), label(scope, node, i),
+                              described(node.inputs), described(node.outputs)});
     }
   }
 
@@ -297,6 +316,7 @@ class Importer {
                                         " deep at " + in_quotes(scope.prefix));
     }
     const std::vector<size_t> order = sorted(scope, nodes);
+    if (&nodes == &model_.graph.nodes) order_ = order;
     for (size_t k = 0; k < order.size(); ++k) {
       Rest rest{scope, nodes, std::span(order).subspan(k), wanted};
       add_node(scope, nodes[order[k]], label(scope, nodes[order[k]], order[k]), rest);
@@ -551,6 +571,7 @@ class Importer {
   std::map<const Function*, std::map<std::string, int64_t>> function_opsets_;
   std::unordered_map<std::string_view, const ValueInfo*> value_infos_;
   std::unordered_set<std::string> output_names_;
+  std::vector<size_t> order_;  // of the model's own nodes
   int64_t visited_ = 0;
 };
 

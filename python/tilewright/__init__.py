@@ -10,6 +10,8 @@ outputs = executable.run({"x": array})
 
 from . import te
 from ._core import __version__
+from .compare import compare
+from .comparison import Comparison
 from .dimension import Dim
 from .error import Error
 from .executable import Executable, compile, load_executable
@@ -18,11 +20,13 @@ from .machine import add_nvrtc_hints
 from .model import Model, explain, load
 from .operators import ArrayType, Operator
 from .profile import Profile
+from .reduce import Reduction, reduce
 from .schedule import Schedule
 from .tune import TuneReport, tune
 
 __all__ = [
     "ArrayType",
+    "Comparison",
     "Dim",
     "Error",
     "Executable",
@@ -31,13 +35,16 @@ __all__ = [
     "Model",
     "Operator",
     "Profile",
+    "Reduction",
     "Schedule",
     "TuneReport",
     "__version__",
+    "compare",
     "compile",
     "explain",
     "load",
     "load_executable",
+    "reduce",
     "te",
     "tune",
 ]

@@ -5,7 +5,6 @@ Results go to stdout, errors to stderr.  A user's mistake ends with status 2 and
 
 from __future__ import annotations
 
-import re
 import runpy
 import sys
 import time
@@ -19,7 +18,29 @@ import typer
 
 import tilewright as tw
 
-from . import _core, device_cli, report, tune_report, tuning_charts
+from . import _core, compare_cli, device_cli, reduce_cli, report, tune_report, tuning_charts
+from .cli_options import (
+    Fallback,
+    InPlace,
+    ModelPath,
+    OperatorFile,
+    Precision,
+    Profiles,
+    Records,
+    Seed,
+    Shapes,
+    Sizes,
+    Specialise,
+    Target,
+    Threads,
+    Winograd,
+    parse_in_place,
+    parse_profiles,
+    parse_shapes,
+    parse_sizes,
+    read_inputs,
+)
+from .made_up import made_up_inputs
 
 app = typer.Typer(
     name="tw",
@@ -28,106 +49,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-ModelPath = Annotated[Path, typer.Argument(help="An ONNX model, or a .twa artifact where it can be run.")]
-Shapes = Annotated[
-    list[str],
-    typer.Option(
-        "--shape", "-s", help="NAME=1,3,224,224 fixes the shape of an input; NAME=batch:1..64,3,224,224 leaves it open."
-    ),
-]
-Sizes = Annotated[
-    list[str],
-    typer.Option("--size", help="NAME=8: of an open dimension, for made-up inputs; its least if left out."),
-]
-Target = Annotated[str, typer.Option("--target", "-t", help="cpu, x86:avx2, aarch64, rpi4, cuda:sm_90, …")]
-Threads = Annotated[int | None, typer.Option("--threads", "-j", help="Workers of a run; every core if left out.")]
-Precision = Annotated[str, typer.Option(help="Of convolutions and matrix products: f32, bf16, f16.")]
-Winograd = Annotated[bool, typer.Option(help="3×3 convolutions by Winograd's filtering: faster, rounds a little more.")]
-InPlace = Annotated[
-    list[str], typer.Option("--in-place", help="OUTPUT=INPUT: one array for both, of which a run changes elements.")
-]
-Profiles = Annotated[
-    list[str],
-    typer.Option(
-        "--profile",
-        help="batch=1,seq=128 or batch=1,seq=1..32..64: sizes of open dimensions that get their own kernels.",
-    ),
-]
-Specialise = Annotated[bool, typer.Option("--specialise", help="Compile for the sizes of the run before it.")]
-Records = Annotated[Path | None, typer.Option("--db", help="Tuned schedules: the database that `tw tune` made.")]
-Fallback = Annotated[
-    str | None, typer.Option(help="onnxruntime: it computes nodes that would be refused; says which, to stderr.")
-]
-OperatorFile = Annotated[
-    Path | None, typer.Option("--operators", help="A Python file with a list `operators` of your own tw.Operator.")
-]
-Seed = Annotated[
-    int, typer.Option(help="Of the inputs that are made up; in `tw run`, of random numbers that the model draws, too.")
-]
-
-
-def parse_dimension(text: str, option: str) -> int | tw.Dim | None:
-    """8, batch, batch:1..64, batch:1.., or ? for what the model says."""
-    if text.isdecimal():
-        return int(text)
-    if text == "?":
-        return None
-    match = re.fullmatch(r"([A-Za-z_]\w*)(?::(\d+)\.\.(\d*))?", text)
-    if not match:
-        raise tw.Error(
-            "TW1004",
-            f"--shape {option} does not say a shape: {text!r} is no dimension\n"
-            "help: write --shape NAME=1,3,224,224 or --shape NAME=batch:1..64,3,224,224",
-        )
-    name, low, high = match.groups()
-    return tw.Dim(name, int(low or 1), int(high) if high else None)
-
-
-def parse_shapes(options: list[str]) -> dict[str, tuple[int | tw.Dim | None, ...]]:
-    shapes = {}
-    for option in options:
-        name, equals, extents = option.partition("=") if ":" in option.partition("=")[2] else option.rpartition("=")
-        if not equals:
-            raise tw.Error("TW1004", f"--shape {option} does not say a shape\nhelp: write --shape NAME=1,3,224,224")
-        is_fixed = re.fullmatch(r"\d+([,x]\d+)*|", extents)
-        parts = re.split("[,x]" if is_fixed else ",", extents) if extents else []
-        shapes[name] = tuple(parse_dimension(part, option) for part in parts)
-    return shapes
-
-
-def parse_sizes(options: list[str], dimensions: dict[str, tuple[int, int | None]]) -> dict[str, int]:
-    """A size for each open dimension."""
-    sizes = {name: max(low, 1) for name, (low, _) in dimensions.items()}
-    for option in options:
-        name, _, size = option.rpartition("=")
-        if name not in sizes or not size.isdecimal():
-            known = ", ".join(sizes) or "none"
-            raise tw.Error("TW1101", f"--size {option}\nhelp: write --size NAME=8; the open dimensions are: {known}")
-        sizes[name] = int(size)
-    return sizes
-
-
-def parse_in_place(options: list[str]) -> dict[str, str]:
-    pairs = dict(option.partition("=")[::2] for option in options)
-    if wrong := [option for option in options if "=" not in option]:
-        raise tw.Error("TW1101", f"--in-place {wrong[0]} names no pair\nhelp: write --in-place OUTPUT=INPUT")
-    return pairs
-
-
-def parse_profiles(options: list[str]) -> list[dict[str, tuple[int, ...]]]:
-    """Sizes by name: 8, min..max, or min..opt..max."""
-    profiles = []
-    for option in options:
-        if not re.fullmatch(r"[A-Za-z_]\w*=\d+(\.\.\d+){0,2}(,[A-Za-z_]\w*=\d+(\.\.\d+){0,2})*", option):
-            raise tw.Error(
-                "TW1004",
-                f"--profile {option} does not say sizes of dimensions\n"
-                "help: write --profile batch=1,seq=128 or --profile batch=1,seq=1..32..64",
-            )
-        pairs = [part.split("=") for part in option.split(",")]
-        profiles.append({name: tuple(int(size) for size in sizes.split("..")) for name, sizes in pairs})
-    return profiles
 
 
 def read_operators(path: Path | None) -> list[tw.Operator] | None:
@@ -184,38 +105,6 @@ def executable_of(
         profiles=parse_profiles(profiles),
         specialise=specialise,
     )
-
-
-def made_up_inputs(inputs: dict[str, str], seed: int, sizes: dict[str, int] | None = None) -> dict[str, np.ndarray]:
-    """Seeded inputs: normal floats, small integers, all-true masks."""
-    rng, feed = np.random.default_rng(seed), {}
-    for name, kind in inputs.items():
-        dtype, shape = report.dtype_and_shape(kind, sizes)
-        if dtype.kind == "b" or "mask" in name:
-            feed[name] = np.ones(shape, dtype)
-        elif dtype.kind in "iu":
-            feed[name] = rng.integers(0, 100, shape).astype(dtype)
-        else:
-            feed[name] = rng.standard_normal(shape).astype(dtype)
-    return feed
-
-
-def read_inputs(options: list[str]) -> dict[str, np.ndarray]:
-    """NAME=file.npy options, and .npz files whose entries are named."""
-    feed = {}
-    for option in options:
-        name, _, file = option.rpartition("=")
-        try:
-            loaded = np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise tw.Error("TW1001", f"{file} cannot be read as a NumPy file: {error}") from None
-        if isinstance(loaded, np.ndarray) and name:
-            feed[name] = loaded
-        elif not isinstance(loaded, np.ndarray) and not name:
-            feed.update(loaded)
-        else:
-            raise tw.Error("TW1101", f"--input {option}\nhelp: write --input NAME=file.npy or --input file.npz")
-    return feed
 
 
 @app.command()
@@ -404,6 +293,8 @@ def tune(
     tune_report.finished(result)
 
 
+app.command("compare")(compare_cli.compare_command)
+app.command("reduce")(reduce_cli.reduce_command)
 app.add_typer(device_cli.app)
 db_app = typer.Typer(name="db", help="Work on a database of tuned schedules.", no_args_is_help=True)
 app.add_typer(db_app)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,8 +42,48 @@ Recompile = Callable[[list[dict[str, int]]], tuple[_core.Executable, dict[str, A
 MOST_SPECIAL_SIZES = 32  # that `specialise` compiles for
 
 
+@dataclass(frozen=True)
+class Compilation:
+    """What a graph is compiled with."""
+
+    target: str = "cpu"
+    threads: int = 0
+    precision: str = "f32"
+    winograd: bool = True
+    in_place: dict[str, str] = field(default_factory=dict)
+    database: str = ""
+    template: Callable[[Schedule], bool] | None = None
+    profiles: list[dict[str, tuple[int, int, int]]] = field(default_factory=list)
+    keep_f32: frozenset[str] = frozenset()
+    unfused: frozenset[str] = frozenset()
+    skip: frozenset[str] = frozenset()
+    functions: dict[str, tuple[Callable, bool]] = field(default_factory=dict)  # of the host, by name
+
+    def run(self, graph: _core.Graph, exact: Sequence[dict[str, int]] = ()) -> tuple[_core.Executable, dict[str, Any]]:
+        """`exact`: sizes that have kernels of their own, too."""
+        return _core.compile(
+            graph,
+            self.target,
+            self.threads,
+            self.precision,
+            constraints_of(self.winograd),
+            self.in_place,
+            described_profiles(exact) + self.profiles,
+            self.database,
+            self.template,
+            name_of_template(self.template),
+            self.keep_f32,
+            self.unfused,
+            self.skip,
+            self.functions,
+        )
+
+
 class Executable:
     """A compiled model.  Threads may share one; their runs queue up on its team of workers."""
+
+    # The model that it was compiled from, while that is there, and how; None of an artifact.
+    _made_from: tuple[weakref.ref[Model], Compilation] | None = None
 
     def __init__(
         self, core: _core.Executable, report: dict[str, Any] | None = None, recompile: Recompile | None = None
@@ -281,6 +324,12 @@ def checked_precision(precision: str) -> None:
         raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use one of {', '.join(PRECISIONS)}")
 
 
+def checked_names(names: Sequence[str], option: str) -> frozenset[str]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise Error("TW1101", f"{option}={names!r} is no list of names\nhelp: {option}=['conv1', …]")
+    return frozenset(names)
+
+
 def name_of_template(template: Callable[[Schedule], bool] | None) -> str:
     """What schedules that were tuned with it are for."""
     if template is None:
@@ -309,6 +358,9 @@ def compile(
     specialise: bool = False,
     operators: Operators = None,
     fallback: str | None = None,
+    keep_f32: Sequence[str] = (),
+    unfused: Sequence[str] = (),
+    skip: Sequence[str] = (),
 ) -> Executable:
     """Compiles a model for a target: "cpu" is this machine.  `shapes` is as of `load`, for what is not loaded yet.
 
@@ -329,6 +381,9 @@ def compile(
     `operators`, `fallback`: as of `load`, for what is not loaded yet.
     `template`: schedules of your own: called with a Schedule of each kernel, it schedules that and returns True, or
     returns False and leaves the kernel to the target's templates; what it asks with Schedule.decide can be tuned.
+    `keep_f32`: nodes of the model, by name, that read, compute and give f32 where `precision` is of 16 bits.
+    `unfused`: nodes that are kernels of their own.  `tw.compare` proposes which.  `skip`: optional passes of graphs
+    (relay_ir/passes.def) to leave out, for finding what a difference comes from; code is slower without them.
     """
     if not isinstance(model, Model):
         model = load(model, shapes, operators, fallback)
@@ -341,26 +396,24 @@ def compile(
     database = "" if db is None else os.fspath(db)
     if db is not None and not os.path.isfile(database):
         raise Error("TW1001", f"there is no database {database}\nhelp: `tw tune --db {database}` makes it")
-    pairs = {str(output): str(input) for output, input in (in_place or {}).items()}
-    wanted = described_profiles(profiles)
-
-    def compiled(exact: list[dict[str, int]]) -> tuple[_core.Executable, dict[str, Any]]:
-        return _core.compile(
-            model._core,
-            target,
-            checked_threads(threads),
-            precision,
-            constraints_of(winograd),
-            pairs,
-            described_profiles(exact) + wanted,
-            database,
-            template,
-            name_of_template(template),
-            functions_of(model._operators),
-        )
-
-    core, report = compiled([])
-    executable = Executable(core, report, compiled if specialise and core.dimensions else None)
+    compilation = Compilation(
+        target,
+        checked_threads(threads),
+        precision,
+        winograd,
+        {str(output): str(input) for output, input in (in_place or {}).items()},
+        database,
+        template,
+        described_profiles(profiles),
+        checked_names(keep_f32, "keep_f32"),
+        checked_names(unfused, "unfused"),
+        checked_names(skip, "skip"),
+        functions_of(model._operators),
+    )
+    core, report = compilation.run(model._core)
+    recompile = partial(compilation.run, model._core) if specialise and core.dimensions else None
+    executable = Executable(core, report, recompile)
+    executable._made_from = weakref.ref(model), compilation
     if stale := executable.stale_records:
         warnings.warn(
             f"{stale} of the records of {database} for this model fit no longer or are of another build of Tilewright, "

@@ -20,22 +20,11 @@ import numpy as np
 
 from . import _core
 from .error import Error
+from .onnx_models import MOST_BYTES, names_read, needed, read_model
 from .operators import ArrayType, Operator, lowered_by
 
 DOMAIN = "tilewright.onnxruntime"
-MOST_BYTES = 2**31 - 1  # of a model in protobuf
 LARGE = 1 << 16  # bytes of a weight that stays with our constants, and is given to the part in each run
-
-
-def import_onnx() -> Any:
-    try:
-        import onnx
-        import onnxruntime
-    except ImportError as error:
-        raise Error(
-            "TW1003", f'fallback="onnxruntime" needs a package: {error}\nhelp: pip install onnx onnxruntime'
-        ) from None
-    return onnx, onnxruntime
 
 
 class FallbackWarning(UserWarning):
@@ -90,7 +79,7 @@ DTYPES = {
 
 
 def onnx_type(dtype: str) -> int:
-    onnx, _ = import_onnx()
+    (onnx,) = needed("onnx")
     for name, ours in DTYPES.items():
         if ours == dtype:
             return onnx.TensorProto.DataType.Value(name.removeprefix("tensor(").removesuffix(")").upper())
@@ -98,7 +87,7 @@ def onnx_type(dtype: str) -> int:
 
 
 def element_type(array: np.ndarray) -> Any:
-    onnx, _ = import_onnx()
+    (onnx,) = needed("onnx")
     return onnx.TensorProto.BFLOAT16 if array.dtype.name == "bfloat16" else array.dtype.type
 
 
@@ -110,7 +99,7 @@ class Session:
 
     def open(self, inputs: Iterable[tuple[str, Sequence[int | str]]]) -> Any:
         """For inputs of these (dtype, shape): a name stands for an open dimension."""
-        onnx, onnxruntime = import_onnx()
+        onnx, onnxruntime = needed("onnx", "onnxruntime")
         typed = onnx.load_from_string(self.model)
         for info, (dtype, shape) in zip(typed.graph.input, inputs, strict=True):
             info.CopyFrom(onnx.helper.make_tensor_value_info(info.name, onnx_type(dtype), list(shape)))
@@ -205,17 +194,6 @@ def operators_of_artifact(calls: Iterable[tuple[str, str, str]]) -> list[PartOpe
     return list(result.values())
 
 
-def names_used(node: Any) -> set[str]:
-    """Values that a node reads, those that graphs within it take from outside too."""
-    names = {name for name in node.input if name}
-    for attribute in node.attribute:
-        for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-            inner = {name for each in graph.node for name in names_used(each)} | {x.name for x in graph.output}
-            defined = {name for each in graph.node for name in each.output}
-            names |= inner - defined - {x.name for x in (*graph.input, *graph.initializer)}
-    return names
-
-
 class Partition:
     """A model in which parts are nodes of operators of their own."""
 
@@ -229,7 +207,7 @@ class Partition:
                 name, n = f"{node.name or node.op_type}_{n}", n + 1
             node.name = name
             self.by_name[name] = i
-        self.reads = [names_used(node) for node in self.nodes]
+        self.reads = [names_read(node) for node in self.nodes]
         self.maker = {name: i for i, node in enumerate(self.nodes) for name in node.output if name}
         self.initializers = {x.name: x for x in self.graph.initializer}
         self.refused: set[int] = set()
@@ -243,7 +221,7 @@ class Partition:
             stack = [root]
             while stack:
                 node = stack[-1]
-                needed = [maker[name] for name in names_used(node) if name in maker and id(maker[name]) not in done]
+                needed = [maker[name] for name in names_read(node) if name in maker and id(maker[name]) not in done]
                 needed = [each for each in needed if all(each is not waiting for waiting in stack)]
                 if needed and id(node) not in done:
                     stack.append(needed[0])
@@ -293,7 +271,7 @@ class Partition:
 
     def rewritten(self) -> tuple[bytes, list[PartOperator], list[FallbackPart]]:
         """The model with its parts as nodes, what these are, and how to describe them."""
-        onnx, _ = import_onnx()
+        (onnx,) = needed("onnx")
         parts, operators = [], []
         result = onnx.ModelProto()
         result.CopyFrom(self.model)
@@ -311,7 +289,7 @@ class Partition:
         return result.SerializeToString(), operators, parts
 
     def part(self, name: str, members: list[int]) -> tuple[FallbackPart, bytes]:
-        onnx, _ = import_onnx()
+        (onnx,) = needed("onnx")
         inside, wanted = set(members), {x.name for x in self.graph.output}
         for i, names in enumerate(self.reads):
             if i not in inside:
@@ -335,20 +313,6 @@ class Partition:
         return FallbackPart(name, [self.label(i) for i in members], inputs, outputs), model.SerializeToString()
 
 
-def load_model(path: str, data: bytes) -> Any:
-    """With all its weights."""
-    onnx, _ = import_onnx()
-    try:
-        model = onnx.load(path) if path else onnx.load_from_string(data)
-    except OSError as error:
-        raise Error("TW1001", f"{path} cannot be read: {error.strerror or error}") from None
-    except Exception as error:
-        raise Error("TW1002", f"{path or 'the model'} is no ONNX model: {error}") from None
-    if model.ByteSize() > MOST_BYTES:
-        raise Error("TW1005", 'fallback="onnxruntime" takes models of at most 2 GB, weights included')
-    return model
-
-
 def partition(
     source: tuple[str, bytes], shapes: dict[str, Any], operators: Sequence[Operator]
 ) -> tuple[bytes, tuple[Operator, ...], Fallback] | None:
@@ -358,7 +322,11 @@ def partition(
     """
     if not _core.find_refusals(*source, shapes, lowered_by(operators)):
         return None
-    whole = Partition(load_model(*source))
+    path, data = source
+    model = read_model(path or data)
+    if model.ByteSize() > MOST_BYTES:
+        raise Error("TW1005", 'fallback="onnxruntime" takes models of at most 2 GB, weights included')
+    whole = Partition(model)
     while True:
         data, own, parts = whole.rewritten()
         try:

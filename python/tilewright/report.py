@@ -29,16 +29,6 @@ def note(text: str) -> None:
     notes.print(text, style="dim")
 
 
-def dtype_and_shape(kind: str, sizes: dict[str, int] | None = None) -> tuple[np.dtype, tuple[int, ...]]:
-    """Of "f32[1,3,224,224]", or "f32[batch,3,224,224]" at these sizes of the open dimensions."""
-    name, _, extents = kind.partition("[")
-    extents = extents.rstrip("]").replace(" ", "")
-    known = sizes or {}
-    return _core.numpy_dtype(name), tuple(
-        known[extent] if extent in known else int(extent) for extent in extents.split(",") if extent
-    )
-
-
 def megabytes(count: float) -> str:
     return f"{count / 1e6:.2f} MB" if count >= 1e4 else f"{count:.0f} bytes"
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from . import _core
 from .error import Error
+from .html_page import html_page
 
 STATUSES = {  # with their colours
     "ok": "#15803d",
@@ -386,14 +387,6 @@ def summary(section: Section) -> str:
     return f"<table>{rows}</table>"
 
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #111827; max-width: 1100px; margin: 2rem auto; padding: 0 1rem }
-h1, h2, h3 { line-height: 1.2 } h2 { margin-top: 3rem; border-top: 2px solid #e5e7eb; padding-top: 1.5rem }
-table { border-collapse: collapse; margin: 1rem 0 } th, td { text-align: left; padding: .2rem .8rem .2rem 0 }
-td { overflow-wrap: anywhere } p { color: #4b5563; max-width: 75ch }
-"""
-
-
 def page(sections: list[Section], title: str = "Tuning report") -> str:
     """Error(TW1001) when there is no job to report, or plotly is not installed."""
     if not sections:
@@ -414,8 +407,4 @@ def page(sections: list[Section], title: str = "Tuning report") -> str:
         parts.append("</section>")
     from plotly.offline import get_plotlyjs
 
-    return (
-        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{STYLE}</style><script>{get_plotlyjs()}</script></head>"
-        f"<body><h1>{escape(title)}</h1>{''.join(parts)}</body></html>\n"
-    )
+    return html_page(title, "".join(parts), f"<script>{get_plotlyjs()}</script>")

@@ -11,6 +11,7 @@
 #include "relay_ir/compile/planned_graph.h"
 #include "relay_ir/pass.h"
 #include "targets/backend.h"
+#include "tensor_ir/diagnostic.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/parallel.h"
 #include "tensor_ir/pass_scope.h"
@@ -42,6 +43,17 @@ void require_no_updates(const CompileOptions& options, const Target& target) {
   if (options.in_place.empty() || target.backend->uses_arrays_of_caller) return;
   throw Error(ErrorCode::unsupported,
               "in_place is for CPUs: a GPU works on copies of the caller's arrays\n  help: leave it out");
+}
+
+void require_nodes(const Graph& model, const std::string& option, const std::set<std::string>& wanted) {
+  for (const std::string& name : wanted) {
+    if (std::any_of(model.nodes.begin(), model.nodes.end(), [&](const Node& node) { return is_named(node, {name}); }))
+      continue;
+    std::vector<std::string> known;
+    for (const Node& node : model.nodes) known.push_back(node.name);
+    throw Error(ErrorCode::input,
+                option + ": no node of the graph is called `" + name + "`\n  help: " + suggest_name(name, known));
+  }
 }
 
 // One of the graphs that become plans: the model, or what it is for a profile.
@@ -160,8 +172,8 @@ Plans plan_networks(const Graph& model, const std::vector<Network>& networks,
 
 Graph optimise(const Graph& graph, const Target& target, const CompileOptions& options,
                std::vector<GraphDecision>* decisions) {
-  return run_passes(graph,
-                    {target, options.precision, options.in_place, options.constraints, options.decide, decisions});
+  return run_passes(graph, {target, options.precision, options.in_place, options.constraints, options.decide, decisions,
+                            options.kept_nodes, options.skipped_passes, options.after_pass});
 }
 
 Executable compile(const Graph& model, const Target& target, const CompileOptions& options, CompileReport* wanted) {
@@ -174,12 +186,14 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
     report.phases.push_back({name, std::chrono::duration<double>(now - std::exchange(start, now)).count()});
   };
   require_no_updates(options, target);
+  require_nodes(model, "keep_f32", options.kept_nodes);
+  require_nodes(model, "unfused", options.unfused_nodes);
   std::vector<Network> networks;
   for (Network& network : networks_of(model, options.profiles)) {
     try {
       Graph graph = optimise(network.graph, target, options, &network.decisions);
       require_sizes_within_limits(graph);
-      network.planned = plan_groups(std::move(graph), options.in_place);
+      network.planned = plan_groups(std::move(graph), options.in_place, options.unfused_nodes);
     } catch (const Error& error) {
       if (!network.is_empty_run || error.code() == ErrorCode::internal) throw;
       continue;  // that such runs cannot be had says nothing against others

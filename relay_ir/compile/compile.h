@@ -6,12 +6,14 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "relay_ir/compile/profile.h"
 #include "relay_ir/decision.h"
 #include "relay_ir/graph.h"
+#include "relay_ir/pass.h"
 #include "runtime/executable.h"
 #include "schedule/source.h"
 #include "targets/kernel_cache.h"
@@ -33,6 +35,11 @@ struct CompileOptions {
   // Of a model with open dimensions: sizes that get a plan of their own beside the model's, as good as if the model was
   // compiled for them.  Runs take the first one that is for their sizes.
   std::vector<Profile> profiles = {};
+  // Nodes of the model, by name, whose operands and results keep f32 where `precision` is of 16 bits.  Error(input).
+  std::set<std::string> kept_nodes = {};
+  std::set<std::string> unfused_nodes = {};   // likewise: kernels end before and after them
+  std::set<std::string> skipped_passes = {};  // optional ones (passes.def), as TW_SKIP leaves them out
+  AfterPass after_pass = {};                  // of tests
   std::map<std::string, HostFunction> host_functions = {};  // by name: of those that the model calls and no library has
 };
 

@@ -27,6 +27,7 @@
 #include "relay_ir/compile/lower_selection.h"
 #include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
+#include "relay_ir/pass.h"
 #include "relay_ir/view.h"
 #include "tensor_ir/arith/simplify.h"
 
@@ -53,8 +54,11 @@ struct Cluster {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph)
-      : graph_(graph), uses_(graph), viewed_(viewed_values(graph)), clusters_(graph.nodes.size()) {
+  Fuser(const Graph& graph, const std::set<std::string>& unfused)
+      : graph_(graph),
+        uses_(with_stored(graph, unfused)),
+        viewed_(viewed_values(graph)),
+        clusters_(graph.nodes.size()) {
     for (const Node& node : graph.nodes)
       if (overwrites(node)) overwritten_.insert(viewed_[node.inputs[0]]);
   }
@@ -88,6 +92,18 @@ class Fuser {
   }
 
  private:
+  // What unfused nodes read and give is stored as outputs are.
+  static Uses with_stored(const Graph& graph, const std::set<std::string>& unfused) {
+    Uses uses(graph);
+    for (const Node& node : graph.nodes) {
+      if (!is_named(node, unfused)) continue;
+      for (const ValueId id : node.inputs)
+        if (id != no_value) uses.is_output[id] = true;
+      for (const ValueId id : node.outputs) uses.is_output[id] = true;
+    }
+    return uses;
+  }
+
   bool reads_overwritten(const Node& node) const {
     return std::any_of(node.inputs.begin(), node.inputs.end(),
                        [&](ValueId id) { return id != no_value && overwritten_.count(viewed_[id]); });
@@ -357,8 +373,8 @@ class Fuser {
 
 }  // namespace
 
-std::vector<Group> fuse(const Graph& graph) {
-  return Fuser(graph).run();
+std::vector<Group> fuse(const Graph& graph, const std::set<std::string>& unfused) {
+  return Fuser(graph, unfused).run();
 }
 
 Group group_of(const Graph& graph, std::vector<int> nodes, std::string name) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ struct Group {
   std::map<ValueId, ValueId> copies = {};  // outputs that are other values once more
   std::string name;                        // "conv1+relu1"
 };
-std::vector<Group> fuse(const Graph& graph);
+// `unfused`: names of nodes (is_named) whose values and operands are stored, whatever that costs.
+std::vector<Group> fuse(const Graph& graph, const std::set<std::string>& unfused = {});
 
 // These nodes, in order: what they read of others, and the last one's results.
 Group group_of(const Graph& graph, std::vector<int> nodes, std::string name);

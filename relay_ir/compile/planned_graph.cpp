@@ -166,10 +166,11 @@ const Node* control_of(const Graph& graph, const Group& group) {
   return node.regions.empty() && !is_item(node) && !node.op->is_on_host ? nullptr : &node;
 }
 
-PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& in_place) {
+PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& in_place,
+                         const std::set<std::string>& unfused) {
   PlannedGraph planned;
   planned.graph = std::move(graph);
-  planned.groups = fuse(planned.graph);
+  planned.groups = fuse(planned.graph, unfused);
   planned.aliases = resolve_aliases(planned.graph, planned.groups, in_place);
   drop_empty(planned.graph, planned.groups);
   order_groups(planned.graph, planned.groups);
@@ -180,7 +181,7 @@ PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& 
     std::vector<PlannedGraph>& regions = planned.regions[control->name];
     for (Graph region : control->regions) {
       const auto pairs = is_loop(*control) ? append_in_place(*control, region) : std::map<std::string, std::string>();
-      regions.push_back(plan_groups(std::move(region), pairs));
+      regions.push_back(plan_groups(std::move(region), pairs, unfused));
     }
     if (!is_loop(*control)) continue;
     align_kept(*control, regions[0]);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -46,8 +47,9 @@ struct PlannedGraph {
 // The node that the group is, where no kernel computes it: of control flow, or a function of the host; null: another.
 const Node* control_of(const Graph& graph, const Group& group);
 
-// `in_place`: CompileOptions.
-PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& in_place);
+// `in_place`, `unfused`: CompileOptions.
+PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& in_place,
+                         const std::set<std::string>& unfused = {});
 
 // Each group that becomes a Func, those of regions too.
 void for_each_group(const PlannedGraph& planned,

@@ -33,7 +33,7 @@ class Precision {
       const Node& node = graph_.nodes[i];
       switch (chosen_.nodes[i]) {
         case Narrow::none:
-          plain(node);
+          plain(node, chosen_.is_kept[i]);
           break;
         case Narrow::weights:
           product(node, stored(node.inputs[0]), narrowed(node.inputs[1]));
@@ -91,8 +91,8 @@ class Precision {
     return old == no_value || has_all_bits(old) ? copy_[old] : converted(narrow_.at(old), f32);
   }
 
-  void plain(const Node& node) {
-    const bool is_exact = needs_all_bits(node, chosen_.is_precise);
+  void plain(const Node& node, bool is_kept) {
+    const bool is_exact = is_kept || needs_all_bits(node, chosen_.is_precise);
     std::vector<ValueId> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(is_exact ? copy_[id] : widened(id));
     finish(node, copy_.add(node, *node.op, inputs, node.attributes, node.regions));
@@ -190,7 +190,9 @@ Graph lower_precision(const Graph& graph, const PassContext& context) {
   if (storage == f32) return graph;
   check(storage == bf16 || storage == f16, "lower_precision: a 16-bit float");
   const bool has_products = product_rate(storage, context.target) >= 1;
-  return Precision(graph, storage, choose_narrow_values(graph, storage, has_products, context.target)).run();
+  return Precision(graph, storage,
+                   choose_narrow_values(graph, storage, has_products, context.target, context.kept_nodes))
+      .run();
 }
 
 }  // namespace tw::relay

@@ -17,6 +17,7 @@
 
 #include "relay_ir/compile/group.h"
 #include "relay_ir/op.h"
+#include "relay_ir/pass.h"
 
 namespace tw::relay {
 namespace {
@@ -43,7 +44,8 @@ bool multiplies_values(const Node& node) {
 
 class Chooser {
  public:
-  Chooser(const Graph& graph, DType storage, bool has_products, const Target& target)
+  Chooser(const Graph& graph, DType storage, bool has_products, const Target& target,
+          const std::set<std::string>& kept_nodes)
       : graph_(graph),
         storage_(storage),
         has_products_(has_products),
@@ -51,19 +53,22 @@ class Chooser {
         uses_(graph),
         is_stored_(graph.values.size(), false),
         result_{std::vector<bool>(graph.values.size(), false), std::vector<bool>(graph.values.size(), false),
-                std::vector<Narrow>(graph.nodes.size(), Narrow::none), std::vector<int64_t>(graph.nodes.size(), 1)} {}
+                std::vector<Narrow>(graph.nodes.size(), Narrow::none), std::vector<int64_t>(graph.nodes.size(), 1),
+                std::vector<bool>(graph.nodes.size(), false)} {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) result_.is_kept[i] = is_named(graph.nodes[i], kept_nodes);
+  }
 
   NarrowValues run() {
     find_stored();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      result_.nodes[i] = product_of(graph_.nodes[i]);
+      if (!result_.is_kept[i]) result_.nodes[i] = product_of(graph_.nodes[i]);
       if (result_.nodes[i] == Narrow::group_product) result_.groups_together[i] = *groups_together(graph_.nodes[i]);
     }
     if (!has_products_) return result_;
     for (size_t i = graph_.nodes.size(); i-- > 0;) {
       const Node& node = graph_.nodes[i];
       for (const ValueId id : node.outputs) choose(id);
-      if (node.outputs.size() != 1 || !result_.is_narrow[node.outputs[0]]) continue;
+      if (result_.is_kept[i] || node.outputs.size() != 1 || !result_.is_narrow[node.outputs[0]]) continue;
       if (is_mover(node) || is_native(node)) result_.nodes[i] = Narrow::native;
     }
     for (const ValueId id : graph_.inputs) choose(id);
@@ -202,6 +207,10 @@ class Chooser {
     bool is_demanded = false, is_accepted = !uses_.users[id].empty();
     for (const int user : uses_.users[id]) {
       const Node& node = graph_.nodes[user];
+      if (result_.is_kept[user]) {
+        is_accepted = false, result_.is_precise[id] = true;
+        continue;
+      }
       is_demanded |= demands(node, result_.nodes[user], id);
       is_accepted &= accepts(node, result_.nodes[user], id);
       if (result_.nodes[user] == Narrow::none && needs_all_bits(node, result_.is_precise))
@@ -212,7 +221,7 @@ class Chooser {
 
   bool is_worth_it(ValueId id) const {
     const int producer = uses_.producer[id];
-    if (producer < 0 || uses_.is_output[id]) return false;
+    if (producer < 0 || uses_.is_output[id] || result_.is_kept[producer]) return false;
     const Node& node = graph_.nodes[producer];
     if (node.outputs.size() != 1) return false;
     const bool is_stored = is_stored_[id] || (is_mover(node) && is_stored_[node.inputs[0]]);
@@ -247,8 +256,9 @@ bool needs_all_bits(const Node& reader, const std::vector<bool>& is_precise) {
   return !hands_on || is_precise[reader.outputs[0]];
 }
 
-NarrowValues choose_narrow_values(const Graph& graph, DType storage, bool has_products, const Target& target) {
-  return Chooser(graph, storage, has_products, target).run();
+NarrowValues choose_narrow_values(const Graph& graph, DType storage, bool has_products, const Target& target,
+                                  const std::set<std::string>& kept_nodes) {
+  return Chooser(graph, storage, has_products, target, kept_nodes).run();
 }
 
 }  // namespace tw::relay

@@ -1,6 +1,8 @@
 // Which values lower_precision stores in 16 bits.
 #pragma once
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "relay_ir/graph.h"
@@ -24,10 +26,12 @@ struct NarrowValues {
   std::vector<bool> is_precise;  // by ValueId: some reader wants all bits; it reads the f32 value
   std::vector<Narrow> nodes;     // by index
   std::vector<int64_t> groups_together;
+  std::vector<bool> is_kept;  // by index: computes on f32, and its results are stored so for others like it
 };
 
-// `has_products`: the target multiplies 16-bit operands, and no slower than f32.
-NarrowValues choose_narrow_values(const Graph& graph, DType storage, bool has_products, const Target& target);
+// `has_products`: the target multiplies 16-bit operands, and no slower than f32.  `kept_nodes`: CompileOptions.
+NarrowValues choose_narrow_values(const Graph& graph, DType storage, bool has_products, const Target& target,
+                                  const std::set<std::string>& kept_nodes);
 
 // Whether the reader wants all bits of what it reads, given which values' readers do.
 bool needs_all_bits(const Node& reader, const std::vector<bool>& is_precise);

@@ -89,6 +89,15 @@ def family_questions(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if FAMILY.search(line)]
 
 
+def test_only_builds_with_tests_have_seeded_faults():
+    wrong = re.compile(r"seeded_fault|TW_FAULT|#include \"tests/")
+    inside = re.compile(r"#ifdef TW_TESTS\n.*?#endif\n", re.S)
+    texts = {str(p.relative_to(ROOT)): p.read_text() for p in SOURCES}
+    assert [path for path, text in texts.items() if wrong.search(text)] == ["python/bind_model.cpp"]
+    assert not wrong.search(inside.sub("", texts["python/bind_model.cpp"]))
+    assert 'TW_TESTS = "OFF"' in (ROOT / "pyproject.toml").read_text()
+
+
 def test_only_targets_know_families_of_targets():
     rooms = [room for room in ROOMS if room != "targets"]
     asked = {

@@ -1,4 +1,4 @@
-"""Indices that lie outside of what they are for: an error at load where they are known, of the run where they are data."""
+"""Indices outside of what they are for: an error at load where they are known, of the run where they are data."""
 
 import numpy as np
 import pytest

@@ -59,6 +59,14 @@ def test_the_sixth_computes_with_operators_of_its_own():
     assert re.search(r"^ONNX Runtime takes \d+% of the time", text, re.M)
 
 
+def test_the_seventh_finds_what_differs():
+    text = run(ROOT / "tutorials/07_find_what_differs.py")
+    assert "no node differs" in text
+    assert "first: `wave` (Sin)" in text
+    assert re.search(r"^With keep_f32=\['embed', 'project'\] the scores are off by \d", text, re.M)
+    assert re.search(r"^differs: 6 → \d nodes", text, re.M)
+
+
 def test_no_tutorial_is_left_out():
     names = [path.name for path in (ROOT / "tutorials").glob("*.py")]
     assert sorted(names) == [
@@ -68,4 +76,5 @@ def test_no_tutorial_is_left_out():
         "04_tune_a_model.py",
         "05_a_space_of_your_own.py",
         "06_an_operator_of_your_own.py",
+        "07_find_what_differs.py",
     ]

@@ -1,0 +1,82 @@
+"""`tw compare`: two ways to compute a model, node by node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import tilewright as tw
+
+from . import cli_options as options
+from .report import note
+
+OnnxPath = Annotated[Path, typer.Argument(help="An ONNX model.")]
+Against = Annotated[
+    str, typer.Option("--against", "-a", help="onnxruntime, oracle (slow), or a precision: f32, bf16, f16.")
+]
+Tolerance = Annotated[
+    float | None, typer.Option(help="The share of a value's magnitude that it may be off; by precision if left out.")
+]
+InputFiles = Annotated[
+    list[str], typer.Option("--inputs", "--input", "-i", help="file.npz, or NAME=file.npy; made up if left out.")
+]
+Skip = Annotated[list[str], typer.Option(help="An optional pass of graphs to leave out; any number.")]
+KeepF32 = Annotated[list[str], typer.Option("--keep-f32", help="A node that stays in f32; any number.")]
+Unfused = Annotated[list[str], typer.Option(help="A node that is a kernel of its own; any number.")]
+
+
+def parse_against(text: str) -> Any:
+    return {"precision": text} if text in ("f32", "bf16", "f16") else text
+
+
+def loaded(path: Path, shapes: list[str]) -> tw.Model:
+    if path.suffix == ".twa":
+        raise tw.Error("TW1101", f"{path} is an artifact, in which nothing is left of nodes\nhelp: give the model")
+    return tw.load(path, options.parse_shapes(shapes))
+
+
+def compare_command(
+    model: OnnxPath,
+    against: Against = "onnxruntime",
+    inputs: InputFiles = [],  # noqa: B006
+    html: Annotated[Path | None, typer.Option(help="Writes a page with all nodes to this .html file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    tolerance: Tolerance = None,
+    propose: Annotated[bool, typer.Option(help="Look for nodes to keep in f32, or unfused.")] = True,
+    seed: options.Seed = 0,
+    target: options.Target = "cpu",
+    shape: options.Shapes = [],  # noqa: B006
+    threads: options.Threads = None,
+    precision: options.Precision = "f32",
+    winograd: options.Winograd = True,
+    size: options.Sizes = [],  # noqa: B006
+    db: options.Records = None,
+    skip: Skip = [],  # noqa: B006
+    keep_f32: KeepF32 = [],  # noqa: B006
+    unfused: Unfused = [],  # noqa: B006
+) -> None:
+    """Compare a compiled model with ONNX Runtime or the oracle, node by node; status 1 where they differ."""
+    network = loaded(model, shape)
+    executable = tw.compile(
+        network, target, threads, precision, db, winograd, keep_f32=keep_f32, unfused=unfused, skip=skip
+    )
+    feed = options.read_inputs(inputs)
+    if not feed:
+        note("no --inputs: seeded random inputs")
+    result = tw.compare(
+        executable,
+        parse_against(against),
+        feed or None,
+        seed=seed,
+        sizes=options.parse_sizes(size, executable.dimensions),
+        tolerance=tolerance,
+        propose=propose,
+    )
+    print(json.dumps(result.to_dict()) if as_json else result)
+    if html:
+        result.to_html(html)
+    if not result.ok:
+        raise typer.Exit(1)

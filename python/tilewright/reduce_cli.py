@@ -1,0 +1,76 @@
+"""`tw reduce`: a model that fails, shrunk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import tilewright as tw
+
+from . import cli_options as options
+from .compare_cli import Against, InputFiles, KeepF32, OnnxPath, Skip, Tolerance, Unfused, parse_against
+from .report import note
+
+
+def told(event: dict[str, Any]) -> None:
+    if event["event"] == "start":
+        where = f", first at {event['node']}" if event["node"] else ""
+        note(f"{event['failure']}{where}: {event['nodes']} nodes")
+    elif event["event"] == "step":
+        note(
+            f"{event['step']}: {event['nodes']} nodes, {event['elements']} elements of inputs and weights, "
+            f"{event['tried']} models tried"
+        )
+    else:
+        note(event["text"])
+
+
+def parse_sizes(sizes: list[str]) -> dict[str, int]:
+    parts = [size.rpartition("=") for size in sizes]
+    if wrong := [
+        size for size, (name, _, number) in zip(sizes, parts, strict=True) if not name or not number.isdigit()
+    ]:
+        raise tw.Error("TW1101", f"--size {wrong[0]}\nhelp: write --size NAME=8")
+    return {name: int(number) for name, _, number in parts}
+
+
+def reduce_command(
+    model: OnnxPath,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The small model.")] = Path("small.onnx"),
+    against: Against = "onnxruntime",
+    inputs: InputFiles = [],  # noqa: B006
+    tolerance: Tolerance = None,
+    time_limit: Annotated[float, typer.Option(min=1, help="Seconds that a compilation and run may take.")] = 60.0,
+    seed: options.Seed = 0,
+    target: options.Target = "cpu",
+    threads: options.Threads = None,
+    precision: options.Precision = "f32",
+    winograd: options.Winograd = True,
+    size: options.Sizes = [],  # noqa: B006
+    skip: Skip = [],  # noqa: B006
+    keep_f32: KeepF32 = [],  # noqa: B006
+    unfused: Unfused = [],  # noqa: B006
+) -> None:
+    """Shrink a model that differs, or on which the compiler fails, crashes or hangs, to a small one of the kind.
+
+    Ctrl-C ends with the smallest so far.
+    """
+    chosen: dict[str, Any] = {"skip": skip, "keep_f32": keep_f32, "unfused": unfused, "threads": threads}
+    chosen = {name: value for name, value in chosen.items() if value} | {"target": target, "precision": precision}
+    chosen |= {} if winograd else {"winograd": False}
+    result = tw.reduce(
+        model,
+        against=parse_against(against),
+        inputs=options.read_inputs(inputs) or None,
+        seed=seed,
+        sizes=parse_sizes(size),
+        tolerance=tolerance,
+        time_limit=time_limit,
+        on_event=told,
+        **chosen,
+    )
+    command = result.save(output)
+    print(f"{output}: {result}")
+    print(command)
