@@ -155,5 +155,5 @@ def test_what_is_not_of_numbers_is_refused():
     outputs = [("l", TensorProto.STRING), ("s", TensorProto.FLOAT)]
     with pytest.raises(tw.Error, match="classlabels_strings: strings"):
         tw.load(model("LinearClassifier", {"x": rows(3, 1)}, outputs, **strings))
-    with pytest.raises(tw.Error, match="post_transform=PROBIT"):
-        tw.load(model("LinearRegressor", {"x": rows(3, 1)}, outputs[1:], coefficients=[1.0], post_transform="PROBIT"))
+    with pytest.raises(tw.Error, match="post_transform=CUBE"):
+        tw.load(model("LinearRegressor", {"x": rows(3, 1)}, outputs[1:], coefficients=[1.0], post_transform="CUBE"))

@@ -3,20 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "frontends/onnx/rules.h"
+#include "frontends/onnx/scores.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
 namespace {
 
-using Floats = std::vector<double>;
-
 constexpr size_t most_keys = 1024;  // each is compared with each element
-
-// f64 stays, all else is f32.
-ValueId as_reals(Context& c, ValueId x) {
-  return dtype_of(c, x) == f64 ? x : emit_cast(c, x, f32);
-}
 
 void refuse_strings(Context& c, std::initializer_list<const char*> attributes) {
   for (const char* attribute : attributes)
@@ -179,14 +172,6 @@ ValueId emit_scores(Context& c, ValueId x, int64_t results) {
   if (intercepts.empty()) return y;
   if (static_cast<int64_t>(intercepts.size()) != results) c.refuse("intercepts that do not fit");
   return c.emit("add", {y, c.emit_constant(float_array(intercepts, dtype_of(c, x)))});
-}
-
-ValueId emit_post_transform(Context& c, ValueId scores) {
-  const std::string form = c.attribute_string("post_transform", "NONE");
-  if (form == "LOGISTIC") return c.emit("sigmoid", {scores});
-  if (form == "SOFTMAX") return c.emit("softmax", {scores});
-  if (form != "NONE") c.refuse("post_transform=" + form);
-  return scores;
 }
 
 ValueId import_linear_regressor(Context& c) {
