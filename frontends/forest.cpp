@@ -73,7 +73,8 @@ struct Part {
   size_t first = 0, last = 0;
 };
 
-// Places of nodes: each is that of the child of the one above it, or the one behind, so that neighbours have one parent.
+// Places of nodes: each is that of the child of the one above it, or the one behind, so that neighbours have one
+// parent.
 class Placement {
  public:
   // `lowest`: below all thresholds.
@@ -190,8 +191,8 @@ void set_comparison(TreeNode& node, Comparison comparison, double value, std::ve
     else
       node.bounds.push_back(bound);
   };
-  const bool is_interval = comparison != Comparison::equal && comparison != Comparison::not_equal &&
-                           comparison != Comparison::member;
+  const bool is_interval =
+      comparison != Comparison::equal && comparison != Comparison::not_equal && comparison != Comparison::member;
   const bool is_below = comparison == Comparison::less || comparison == Comparison::at_least;
   node.is_first_true = comparison == Comparison::not_equal ||
                        (!numbers.empty() && (comparison == Comparison::at_most || comparison == Comparison::less));

@@ -18,10 +18,10 @@ int64_t order_of(double value, DType dtype);
 
 struct TreeNode {
   int64_t feature = 0;
-  std::vector<int64_t> bounds;          // ascending, as order_of has them
-  bool is_first_true = false;           // the first interval
-  bool is_missing_true = false;         // NaN
-  int64_t on_true = -1, on_false = -1;  // nodes; -1, -1: a leaf
+  std::vector<int64_t> bounds;                      // ascending, as order_of has them
+  bool is_first_true = false;                       // the first interval
+  bool is_missing_true = false;                     // NaN
+  int64_t on_true = -1, on_false = -1;              // nodes; -1, -1: a leaf
   std::vector<std::pair<int64_t, double>> weights;  // of a leaf: for which columns
 
   bool is_leaf() const { return on_true < 0; }

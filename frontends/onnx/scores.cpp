@@ -6,6 +6,11 @@ ValueId as_reals(Context& c, ValueId x) {
   return dtype_of(c, x) == f64 ? x : emit_cast(c, x, f32);
 }
 
+void require_length(const std::string& name, size_t length, size_t wanted) {
+  if (length != wanted)
+    malformed(name + " has " + std::to_string(length) + " elements, where there are " + std::to_string(wanted));
+}
+
 namespace {
 
 // √2 · erf⁻¹(2x - 1), by Winitzki's approximation with its constants as ONNX Runtime has them.
@@ -51,13 +56,15 @@ ValueId emit_post_transform(Context& c, ValueId scores) {
 
 ClassLabels::ClassLabels(Context& c, const std::string& ints, const std::string& strings)
     : c_(c), ints_(c.attribute_ints(ints, {})), strings_(c.attribute_strings(strings)) {
-  if (!strings_.empty()) c.refuse(strings + ": strings");
   count_ = static_cast<int64_t>(strings_.empty() ? ints_.size() : strings_.size());
   if (count_ < 2) c.refuse(std::to_string(count_) + " classes");
 }
 
 ValueId ClassLabels::emit(ValueId classes) const {
-  return c_.emit("gather", {c_.emit_constant(int_array(ints_)), classes});
+  if (strings_.empty()) return c_.emit("gather", {c_.emit_constant(int_array(ints_)), classes});
+  Ints codes;
+  for (const std::string& word : strings_) codes.push_back(c_.import().words.code_of(word));
+  return c_.emit_text(c_.emit("gather", {c_.emit_constant(int_array(codes)), classes}));
 }
 
 }  // namespace tw::frontends::onnx

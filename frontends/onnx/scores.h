@@ -9,6 +9,8 @@ using Floats = std::vector<double>;
 
 // f64 stays, all else is f32.
 ValueId as_reals(Context& c, ValueId x);
+// Error(malformed_model) where an attribute has another length.
+void require_length(const std::string& name, size_t length, size_t wanted);
 // The attribute post_transform, of scores [rows, columns].
 ValueId emit_post_transform(Context& c, ValueId scores);
 ValueId emit_post_transform(Context& c, ValueId scores, const std::string& form);

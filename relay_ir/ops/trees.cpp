@@ -13,9 +13,9 @@
 namespace tw::relay {
 namespace {
 
-constexpr int64_t rows_aside = 8;      // that walk side by side: as many places as fit registers
-constexpr int64_t most_rows = 512;     // of a task
-constexpr int64_t most_tasks = 16;     // where rows are fewer than these would have
+constexpr int64_t rows_aside = 8;        // that walk side by side: as many places as fit registers
+constexpr int64_t most_rows = 512;       // of a task
+constexpr int64_t most_tasks = 16;       // where rows are fewer than these would have
 constexpr int64_t near_bytes = 1 << 18;  // of a task's rows
 
 enum Input { x_input, nodes_input, thresholds_input, leaves_input, values_input, trees_input };
@@ -126,11 +126,13 @@ Stmt walk(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& resu
     start.push_back(store(places, {Expr(k)}, root));
     const Expr at = load(data, {row_at(k), index(nodes({place(k), Expr(0)}), Expr(features))});
     const Expr is_left = at <= thresholds({place(k)});
-    go_on.push_back(store(places, {Expr(k)}, index(cast(i64, nodes({place(k), Expr(1)})) + cast(i64, is_left), node_count)));
+    go_on.push_back(
+        store(places, {Expr(k)}, index(cast(i64, nodes({place(k), Expr(1)})) + cast(i64, is_left), node_count)));
     const Expr leaf = index(leaves({place(k)}), values.shape()[0]);
     const Var part("part");
     const std::vector<Expr> score{row_at(k), Expr(to) + part};
-    add.push_back(vector_loop(part, width, store(scores, score, combined(how, load(scores, score), cast(wide, values({leaf, part}))))));
+    add.push_back(vector_loop(
+        part, width, store(scores, score, combined(how, load(scores, score), cast(wide, values({leaf, part}))))));
   }
   const Stmt of_group = make_stmt<Allocate>(places, seq({seq(start), loop(step, steps, seq(go_on)), seq(add)}));
   Stmt of_tree = loop(group, groups, of_group);
@@ -164,8 +166,10 @@ OpDef tree_ensemble_op() {
   op.kind = OpKind::opaque;
   op.doc =
       "Decision trees: each row of x [rows, features] goes down every tree, and what the leaves give it is combined: "
-      "[rows, columns].  A node of nodes [n, 2] has a feature and a child: there a row goes on, or at the node after it "
-      "where its feature is at most the node's threshold.  Thresholds are i32 or i64: floats by their order, zero 0 and "
+      "[rows, columns].  A node of nodes [n, 2] has a feature and a child: there a row goes on, or at the node after "
+      "it "
+      "where its feature is at most the node's threshold.  Thresholds are i32 or i64: floats by their order, zero 0 "
+      "and "
       "the next one 1; NaN is above all.  A leaf's child is itself and its threshold the lowest integer; of values "
       "[leaves, width] it has the row that `leaves` says.  trees [t, 3] have a root, as many steps as lead to their "
       "deepest leaf, and the first of the `width` columns that they give.";
@@ -183,10 +187,11 @@ OpDef tree_ensemble_op() {
     c.require(thresholds.dtype == (x.dtype == f32 ? i32 : i64), "thresholds are integers of the width of x");
     c.require(values.dtype == x.dtype, "values have the type of x");
     c.require(nodes.dtype == i32 && leaves.dtype == i32 && trees.dtype == i32, "nodes, leaves and trees are i32");
-    c.require(nodes.rank() == 2 && thresholds.rank() == 1 && leaves.rank() == 1 && values.rank() == 2 &&
-                  trees.rank() == 2,
-              "nodes [n, 2], thresholds [n], leaves [n], values [leaves, width], trees [t, 3]");
-    const auto node_shape = const_dims(c, nodes), value_shape = const_dims(c, values), tree_shape = const_dims(c, trees);
+    c.require(
+        nodes.rank() == 2 && thresholds.rank() == 1 && leaves.rank() == 1 && values.rank() == 2 && trees.rank() == 2,
+        "nodes [n, 2], thresholds [n], leaves [n], values [leaves, width], trees [t, 3]");
+    const auto node_shape = const_dims(c, nodes), value_shape = const_dims(c, values),
+               tree_shape = const_dims(c, trees);
     c.require(as_int(x.shape[1]).has_value(), open_dimension_text(x, 1));
     const int64_t columns = c.attributes.get_int("columns");
     c.require(node_shape[0] >= 1 && node_shape[1] == 2 && const_dims(c, thresholds)[0] == node_shape[0] &&
@@ -208,12 +213,11 @@ OpDef tree_ensemble_op() {
     for (const DType dtype : {f32, f64}) {
       const DType key = dtype == f32 ? i32 : i64;
       const int64_t none = *as_int(lowest_of(key)), half = dtype == f32 ? 0x3f000000 : 0x3fe0000000000000;
-      op.examples.push_back(
-          {{tensor_type(dtype, {11, 3}), tensor_type(i32, {9, 2}), tensor_type(key, {9}), tensor_type(i32, {9}),
-            tensor_type(dtype, {4, 2}), tensor_type(i32, {3, 3})},
-           attributes_of({{"columns", int64_t{3}}, {"combine", how}}),
-           {NDArray(), nodes, int_array({half, -half, none, none, none, none, 0, none, none}, key), leaves,
-            float_array({1, 2, -3, 0.5, 4, -1, 0.25, 8}, dtype).reshape({4, 2}), trees}});
+      op.examples.push_back({{tensor_type(dtype, {11, 3}), tensor_type(i32, {9, 2}), tensor_type(key, {9}),
+                              tensor_type(i32, {9}), tensor_type(dtype, {4, 2}), tensor_type(i32, {3, 3})},
+                             attributes_of({{"columns", int64_t{3}}, {"combine", how}}),
+                             {NDArray(), nodes, int_array({half, -half, none, none, none, none, 0, none, none}, key),
+                              leaves, float_array({1, 2, -3, 0.5, 4, -1, 0.25, 8}, dtype).reshape({4, 2}), trees}});
     }
   }
   return op;

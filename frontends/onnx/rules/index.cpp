@@ -220,7 +220,7 @@ ValueId import_tensor_scatter(Context& c) {
 
 std::vector<Rule> index_rules() {
   return {
-      rule("Gather", 1, import_gather),
+      with_text(rule("Gather", 1, import_gather), TextUse::moved),
       rule("GatherElements", 11,
            [](Context& c) {
              return c.emit("gather_elements", {c.input(0), indices_of(c, 1)},

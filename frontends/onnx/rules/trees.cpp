@@ -49,11 +49,6 @@ Comparison comparison_of(Context& c, const std::string& mode) {
   c.refuse("a node of mode " + mode);
 }
 
-void require_length(const std::string& name, size_t length, size_t wanted) {
-  if (length != wanted)
-    malformed(name + " has " + std::to_string(length) + " elements, where there are " + std::to_string(wanted));
-}
-
 // Nodes by tree and number, as the first opsets have them; `kind`_ids and so on: what leaves give.
 Forest listed_forest(Context& c, const std::string& kind, DType dtype) {
   const Ints trees = c.attribute_ints("nodes_treeids", {}), numbers = c.attribute_ints("nodes_nodeids", {}),
@@ -80,8 +75,7 @@ Forest listed_forest(Context& c, const std::string& kind, DType dtype) {
   }
   const auto place_of = [&](int64_t tree, int64_t number) {
     const auto found = places.find({tree, number});
-    if (found == places.end())
-      malformed("tree " + std::to_string(tree) + " has no node " + std::to_string(number));
+    if (found == places.end()) malformed("tree " + std::to_string(tree) + " has no node " + std::to_string(number));
     return found->second;
   };
   std::set<int64_t> begun;
@@ -162,8 +156,7 @@ std::vector<ValueId> two_classes(Context& c, ValueId s, bool are_positive, const
   const ValueId is_second = c.emit("less", {emit_scalar(c, dtype, are_positive ? 0.5 : 0), s});
   const ValueId label = labels.emit(emit_without_axis(c, emit_cast(c, is_second, i64), 1));
   const bool is_share = are_positive && form != "LOGISTIC";
-  const ValueId other =
-      is_share ? c.emit("subtract", {emit_scalar(c, dtype, 1), s}) : c.emit("negate", {s});
+  const ValueId other = is_share ? c.emit("subtract", {emit_scalar(c, dtype, 1), s}) : c.emit("negate", {s});
   ValueId scores = emit_concat(c, {other, s}, 1);
   if (form == "LOGISTIC") scores = emit_post_transform(c, scores, form);
   return {label, emit_cast(c, scores, f32)};
@@ -186,11 +179,13 @@ std::vector<ValueId> import_tree_ensemble_classifier(Context& c) {
     }
   }
   if (labels.count() == 2 && is_given[0] != is_given[1]) {
-    if (is_given[1] || base.size() > 1) c.refuse("scores of the second of two classes alone, or two base_values of one");
+    if (is_given[1] || base.size() > 1)
+      c.refuse("scores of the second of two classes alone, or two base_values of one");
     const ValueId s = emit_walk(c, x, std::move(forest), 1, "sum");
     return two_classes(c, emit_with_base(c, s, base, 1), are_positive, labels);
   }
-  const ValueId scores = emit_with_base(c, emit_walk(c, x, std::move(forest), labels.count(), "sum"), base, labels.count());
+  const ValueId scores =
+      emit_with_base(c, emit_walk(c, x, std::move(forest), labels.count(), "sum"), base, labels.count());
   // What no leaf gives is no class's score.
   ValueId compared = scores;
   if (base.empty() && std::find(is_given.begin(), is_given.end(), false) != is_given.end()) {
@@ -265,8 +260,8 @@ ValueId import_tree_ensemble(Context& c) {
   const int64_t function = c.attribute_int("aggregate_function", 1), form = c.attribute_int("post_transform", 0);
   if (function < 0 || function > 3) c.refuse("aggregate_function=" + std::to_string(function));
   if (form < 0 || form > 4) c.refuse("post_transform=" + std::to_string(form));
-  const ValueId y = emit_aggregate(c, x, forest_of_tensors(c, dtype_of(c, x)), c.attribute_int("n_targets", 1),
-                                   functions[function]);
+  const ValueId y =
+      emit_aggregate(c, x, forest_of_tensors(c, dtype_of(c, x)), c.attribute_int("n_targets", 1), functions[function]);
   return emit_cast(c, emit_post_transform(c, y, forms[form]), dtype);
 }
 

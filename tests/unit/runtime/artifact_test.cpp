@@ -53,7 +53,7 @@ TEST(Artifact, TheLayoutOfPlansIsThatOfItsVersion) {
   plan.steps = {step};
   plan.metadata = {{"model", "m"}};
   const std::vector<std::byte> bytes = write_plans(plan);
-  EXPECT_EQ(artifact_format_version, 9u);
+  EXPECT_EQ(artifact_format_version, 10u);
   EXPECT_EQ(bytes.size(), 377u);
   EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x78a00a3f677810abu);
 }
