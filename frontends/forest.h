@@ -11,11 +11,11 @@ namespace tw::frontends {
 
 enum class Comparison { at_most, less, at_least, greater, equal, not_equal, member };
 
-// Where a row goes on, by its number for one feature: the bounds cut all numbers into intervals (a bound is the last of
-// its interval), of which every other one goes to `on_true`.  Or a leaf.
 // Floats of this type in their order, as integers: zero is 0, the next one 1.
 int64_t order_of(double value, DType dtype);
 
+// Where a row goes on, by its number for one feature: the bounds cut all numbers into intervals (a bound is the last of
+// its interval), of which every other one goes to `on_true`.  Or a leaf.
 struct TreeNode {
   int64_t feature = 0;
   std::vector<int64_t> bounds;                      // ascending, as order_of has them
@@ -34,7 +34,7 @@ struct Forest {
 };
 
 // Sets what goes to `on_true`: numbers of this type that compare so with `value`, or that are one of `members`; NaN
-// where `is_missing_true`, and where it differs.
+// where `is_missing_true`, and always where what is not equal does.
 void set_comparison(TreeNode& node, Comparison comparison, double value, std::vector<double> members,
                     bool is_missing_true, DType dtype);
 

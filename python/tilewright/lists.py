@@ -107,8 +107,10 @@ class Values:
         return tensors
 
     def _coded(self, name: str, row: int, value: Any) -> np.ndarray:
-        """Strings by their place among the words; -1: none of them."""
+        """Strings by their place among the words; -1: none of them.  Such places themselves are taken, too."""
         array = np.asarray(value)
+        if array.dtype == np.int64:
+            return array
         if array.dtype.kind not in "OUS" and array.size > 0:
             raise Error("TW1101", f"input[{name!r}] is no array of strings, but of {array.dtype}")
         codes = self._codes.setdefault(row, {word: code for code, word in enumerate(self._lists[row][5])})

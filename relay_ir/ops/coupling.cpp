@@ -16,8 +16,9 @@ int64_t pairs_of(int64_t classes) {
 // One row: p minimises pᵀQp, where Q[t, t] is the sum over j of r[j, t]² and Q[t, j] is -r[j, t]·r[t, j]; each round
 // makes one entry after the other the best one.
 Stmt couple_row(const Expr& row, const te::Tensor& pairs, const Buffer& result, int64_t classes) {
-  const Buffer q("q", f64, {Expr(classes), Expr(classes)}, Scope::stack), product("product", f64, {Expr(classes)}, Scope::stack),
-      p("p", f64, {Expr(classes)}, Scope::stack), state("state", f64, {Expr(2)}, Scope::stack);
+  const Buffer q("q", f64, {Expr(classes), Expr(classes)}, Scope::stack),
+      product("product", f64, {Expr(classes)}, Scope::stack), p("p", f64, {Expr(classes)}, Scope::stack),
+      state("state", f64, {Expr(2)}, Scope::stack);
   enum { whole, error };  // of state: pᵀQp; how far the round before was from done
   const auto number = [](double value) { return float_imm(f64, value); };
   const auto get = [&](int64_t which) { return load(state, {Expr(which)}); };
@@ -36,21 +37,20 @@ Stmt couple_row(const Expr& row, const te::Tensor& pairs, const Buffer& result, 
   const Stmt begin = loop([&](const Expr& t) {
     const Stmt of_pair = loop([&](const Expr& j) {
       const Expr other = against(j, t), own = against(t, j);
-      return make_stmt<If>(not_equal(t, j), seq({store(q, {t, t}, load(q, {t, t}) + other * other),
-                                                 store(q, {t, j}, -(other * own))}));
+      return make_stmt<If>(not_equal(t, j),
+                           seq({store(q, {t, t}, load(q, {t, t}) + other * other), store(q, {t, j}, -(other * own))}));
     });
     return seq({store(p, {t}, number(1.0 / static_cast<double>(classes))), store(q, {t, t}, number(0)), of_pair});
   });
-  const Stmt multiply = seq({set(whole, number(0)), set(error, number(0)), loop([&](const Expr& t) {
-                               const Stmt add = loop([&](const Expr& j) {
-                                 return store(product, {t}, at(product, t) + load(q, {t, j}) * at(p, j));
-                               });
-                               return seq({store(product, {t}, number(0)), add,
-                                           set(whole, get(whole) + at(p, t) * at(product, t))});
-                             }),
-                             loop([&](const Expr& t) {
-                               return set(error, max(get(error), call(Intrinsic::abs, {at(product, t) - get(whole)})));
-                             })});
+  const Stmt multiply =
+      seq({set(whole, number(0)), set(error, number(0)), loop([&](const Expr& t) {
+             const Stmt add =
+                 loop([&](const Expr& j) { return store(product, {t}, at(product, t) + load(q, {t, j}) * at(p, j)); });
+             return seq({store(product, {t}, number(0)), add, set(whole, get(whole) + at(p, t) * at(product, t))});
+           }),
+           loop([&](const Expr& t) {
+             return set(error, max(get(error), call(Intrinsic::abs, {at(product, t) - get(whole)})));
+           })});
   const Stmt improve = loop([&](const Expr& t) {
     const Var step("step", f64);
     const Expr one = number(1), q_t = load(q, {t, t});
@@ -82,7 +82,8 @@ OpDef pairwise_coupling_op() {
   op.name = "pairwise_coupling";
   op.kind = OpKind::opaque;
   op.doc =
-      "Probabilities of classes, [rows, classes], from those of the first of two, for all pairs: [rows, pairs], between "
+      "Probabilities of classes, [rows, classes], from those of the first of two, for all pairs: [rows, pairs], "
+      "between "
       "0 and 1.  Wu, Lin and Weng, Probability Estimates for Multi-class Classification by Pairwise Coupling (2004), "
       "algorithm 2 as LIBSVM ends it: after 100 rounds, or when the error is below 0.005 / classes.";
   op.input_names = {"pairs"};

@@ -1,9 +1,9 @@
 // Ensembles of decision trees.
 //
 // A step of a walk through a tree is a few instructions that wait for one another: which feature, what the row has
-// there, whether that is at most the threshold, where to go on.  So several rows walk side by side, without branches
-// and all as many steps as the tree is deep: a leaf leads to itself.  A task has so many rows that a tree, once it is
-// in the nearest caches, is used by all of them.
+// there, whether that is at most the threshold, where to go on.  So several walk side by side, without branches and all
+// as many steps as the tree is deep: a leaf leads to itself.  A task has so many rows that a tree, once it is in the
+// nearest caches, is used by all of them.
 #include <algorithm>
 
 #include "relay_ir/in_place.h"
@@ -13,10 +13,12 @@
 namespace tw::relay {
 namespace {
 
-constexpr int64_t rows_aside = 8;        // that walk side by side: as many places as fit registers
+constexpr int64_t aside = 8;             // that walk side by side: as many places as fit registers
 constexpr int64_t most_rows = 512;       // of a task
 constexpr int64_t most_tasks = 16;       // where rows are fewer than these would have
 constexpr int64_t near_bytes = 1 << 18;  // of a task's rows
+constexpr int64_t near_nodes = 1 << 19;  // bytes of them that stay in a core's caches from one task to the next
+constexpr int64_t least_rows = 128;      // of a task that fetches more than these
 
 enum Input { x_input, nodes_input, thresholds_input, leaves_input, values_input, trees_input };
 enum TreeColumn { root_column, steps_column, first_column, tree_columns };
@@ -77,82 +79,141 @@ Stmt vector_loop(const Var& var, int64_t extent, const Stmt& body) {
   return loop(var, Expr(extent), body, extent <= most ? LoopKind::vectorized : LoopKind::serial);
 }
 
-Buffer of_worker(const char* name, DType dtype, std::vector<Expr> shape, Scope scope = Scope::stack) {
-  return Buffer(name, dtype, std::move(shape), scope);
-}
-
-Stmt walk(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
-  const te::Tensor &x = in[x_input], &nodes = in[nodes_input], &thresholds = in[thresholds_input],
-                   &leaves = in[leaves_input], &values = in[values_input], &trees = in[trees_input];
-  // Sums in f64 are the numbers that they would be in whatever order, to the last bit of f32: equal votes are equal.
-  const DType dtype = x.dtype(), key = thresholds.dtype(), wide = f64;
-  const std::string& how = c.attributes.get_string("combine");
-  const int64_t given = *as_int(x.shape()[1]), features = feature_count(c), columns = c.attributes.get_int("columns"),
-                width = *as_int(values.shape()[1]);
-  const bool is_inside = are_walks_inside(c);
-  const auto index = [&](const Expr& value, const Expr& extent) {
-    const Expr wide = cast(i64, value);
-    return is_inside ? wide : max(min(wide, extent - 1), Expr(0));
-  };
-  const Expr rows = x.shape()[0], node_count = nodes.shape()[0];
-
-  int64_t most = near_bytes / (features * key.bytes()) / rows_aside * rows_aside;
-  most = std::clamp(most, rows_aside, most_rows);
-  const Expr share = floor_div(rows + (most_tasks * rows_aside - 1), Expr(most_tasks * rows_aside)) * rows_aside;
-  const Expr rows_a_task = simplify(min(share, Expr(most)));
-
-  const Buffer data = of_worker("data", key, {Expr(most), Expr(features)});
-  const Buffer scores = of_worker("scores", wide, {Expr(most), Expr(columns)});
-  const Buffer places = of_worker("places", i64, {Expr(rows_aside)}, Scope::register_);
-  const Var task("task"), first("first"), count("count"), groups("groups");
-
-  // Rows beyond the last are zeros.
-  const Var row("row"), column("column");
-  const auto take_part = [&](const Expr& begin, const Expr& missing) {
-    const Var feature("feature"), no_feature("feature");
-    const Expr taken = order_of(x({Expr(first) + row, feature}), missing);
-    return make_stmt<If>(row < count, vector_loop(feature, given, store(data, {row, begin + feature}, taken)),
-                         vector_loop(no_feature, given, store(data, {row, begin + no_feature}, zero_of(key))));
-  };
-  Stmt take = take_part(Expr(0), highest_of(key));
-  if (features > given) take = seq({take, take_part(Expr(given), lowest_of(key) + int_imm(key, 1))});
-  const Stmt begin = vector_loop(column, columns, store(scores, {row, column}, none_of(how, wide)));
-
-  const Var tree("tree"), root("root"), steps("steps"), to("to"), group("group"), step("step");
-  const auto place = [&](int64_t k) { return load(places, {Expr(k)}); };
-  const auto row_at = [&](int64_t k) { return Expr(group) * rows_aside + k; };
-  std::vector<Stmt> start, go_on, add;
-  for (int64_t k = 0; k < rows_aside; ++k) {
-    start.push_back(store(places, {Expr(k)}, root));
-    const Expr at = load(data, {row_at(k), index(nodes({place(k), Expr(0)}), Expr(features))});
-    const Expr is_left = at <= thresholds({place(k)});
-    go_on.push_back(
-        store(places, {Expr(k)}, index(cast(i64, nodes({place(k), Expr(1)})) + cast(i64, is_left), node_count)));
-    const Expr leaf = index(leaves({place(k)}), values.shape()[0]);
-    const Var part("part");
-    const std::vector<Expr> score{row_at(k), Expr(to) + part};
-    add.push_back(vector_loop(
-        part, width, store(scores, score, combined(how, load(scores, score), cast(wide, values({leaf, part}))))));
+// The walks of all rows through all trees.
+class Walks {
+ public:
+  Walks(const OpCall& c, const std::vector<te::Tensor>& in)
+      : x_(in[x_input]),
+        nodes_(in[nodes_input]),
+        thresholds_(in[thresholds_input]),
+        leaves_(in[leaves_input]),
+        values_(in[values_input]),
+        trees_(in[trees_input]),
+        how_(c.attributes.get_string("combine")),
+        features_(feature_count(c)),
+        columns_(c.attributes.get_int("columns")),
+        width_(*as_int(values_.shape()[1])),
+        is_inside_(are_walks_inside(c)),
+        key_(thresholds_.dtype()) {
+    const int64_t bytes = features_ * key_.bytes() + columns_ * wide.bytes();
+    const int64_t most = std::clamp(near_bytes / bytes / aside * aside, aside, most_rows);
+    const int64_t of_nodes = *as_int(nodes_.shape()[0]) * (2 * i32.bytes() + key_.bytes());
+    const int64_t least = std::min(of_nodes <= near_nodes ? aside : least_rows, most);
+    const Expr share = floor_div(x_.shape()[0] + (most_tasks * aside - 1), Expr(most_tasks * aside)) * aside;
+    rows_a_task_ = simplify(max(min(share, Expr(most)), Expr(least)));
+    data_ = Buffer("data", key_, {Expr(most), Expr(features_)}, Scope::stack);
+    scores_ = Buffer("scores", wide, {Expr(most), Expr(columns_)}, Scope::stack);
   }
-  const Stmt of_group = make_stmt<Allocate>(places, seq({seq(start), loop(step, steps, seq(go_on)), seq(add)}));
-  Stmt of_tree = loop(group, groups, of_group);
-  const auto of_trees = [&](int64_t which) { return trees({tree, Expr(which)}); };
-  of_tree = make_stmt<LetStmt>(to, index(of_trees(first_column), Expr(columns - width + 1)), of_tree);
-  of_tree = make_stmt<LetStmt>(steps, index(of_trees(steps_column), node_count + 1), of_tree);
-  of_tree = make_stmt<LetStmt>(root, index(of_trees(root_column), node_count), of_tree);
 
-  const Var done("row"), part("column");
-  const Expr score = cast(dtype, load(scores, {done, part}));
-  const Stmt give = vector_loop(part, columns, store(result, {Expr(first) + done, part}, score));
+  Stmt all(const Buffer& result) const {
+    const Var task("task"), first("first"), count("count");
+    const Expr rows = x_.shape()[0];
+    // Few rows go down several trees at once, many go down a tree together.
+    const Stmt walk = make_stmt<If>(count < aside, row_by_row(count), tree_by_tree(count));
+    Stmt body = seq({take(first, count), walk, give(first, count, result)});
+    body = make_stmt<Allocate>(data_, make_stmt<Allocate>(scores_, body));
+    body = make_stmt<LetStmt>(count, min(rows - first, rows_a_task_), body);
+    body = make_stmt<LetStmt>(first, Expr(task) * rows_a_task_, body);
+    return loop(task, simplify(floor_div(rows + rows_a_task_ - 1, rows_a_task_)), body, LoopKind::parallel);
+  }
 
-  Stmt body = seq({loop(row, Expr(groups) * rows_aside, seq({take, begin})), loop(tree, trees.shape()[0], of_tree),
-                   loop(done, count, give)});
-  body = make_stmt<Allocate>(data, make_stmt<Allocate>(scores, body));
-  body = make_stmt<LetStmt>(groups, floor_div(Expr(count) + (rows_aside - 1), Expr(rows_aside)), body);
-  body = make_stmt<LetStmt>(count, min(rows - first, rows_a_task), body);
-  body = make_stmt<LetStmt>(first, Expr(task) * rows_a_task, body);
-  return loop(task, simplify(floor_div(rows + rows_a_task - 1, rows_a_task)), body, LoopKind::parallel);
-}
+ private:
+  // Sums in f64 are the numbers that they would be in whatever order, to the last bit of f32: equal votes are equal.
+  static constexpr DType wide = f64;
+
+  struct Walker {
+    Expr row, root, to;
+    Expr is_counted;  // not defined: yes
+  };
+
+  Expr index(const Expr& value, const Expr& extent) const {
+    const Expr whole = cast(i64, value);
+    return is_inside_ ? whole : max(min(whole, extent - 1), Expr(0));
+  }
+  Expr root_of(const Expr& tree) const { return index(trees_({tree, Expr(root_column)}), nodes_.shape()[0]); }
+  Expr steps_of(const Expr& tree) const { return index(trees_({tree, Expr(steps_column)}), nodes_.shape()[0] + 1); }
+  Expr first_of(const Expr& tree) const {
+    return width_ == columns_ ? Expr(0) : index(trees_({tree, Expr(first_column)}), Expr(columns_ - width_ + 1));
+  }
+
+  // Rows as integers; those beyond the last, up to as many as walk together, are zeros.
+  Stmt take(const Expr& first, const Expr& count) const {
+    const Var row("row"), column("column");
+    const int64_t given = *as_int(x_.shape()[1]);
+    const auto part = [&](int64_t begin, const Expr& missing) {
+      const Var feature("feature"), no_feature("feature");
+      const Expr taken = order_of(x_({first + row, feature}), missing);
+      return make_stmt<If>(row < count, vector_loop(feature, given, store(data_, {row, feature + begin}, taken)),
+                           vector_loop(no_feature, given, store(data_, {row, no_feature + begin}, zero_of(key_))));
+    };
+    Stmt body = part(0, highest_of(key_));
+    if (features_ > given) body = seq({body, part(given, lowest_of(key_) + int_imm(key_, 1))});
+    const Stmt begin = vector_loop(column, columns_, store(scores_, {row, column}, none_of(how_, wide)));
+    return loop(row, groups(count) * aside, seq({body, begin}));
+  }
+
+  Stmt give(const Expr& first, const Expr& count, const Buffer& result) const {
+    const Var row("row"), column("column");
+    const Expr score = cast(result->dtype, load(scores_, {row, column}));
+    return loop(row, count, vector_loop(column, columns_, store(result, {first + row, column}, score)));
+  }
+
+  Stmt tree_by_tree(const Expr& count) const {
+    const Var tree("tree"), root("root"), steps("steps"), to("to"), group("group");
+    std::vector<Walker> walkers;
+    for (int64_t k = 0; k < aside; ++k) walkers.push_back({Expr(group) * aside + k, root, to, Expr()});
+    Stmt body = loop(group, groups(count), side_by_side(walkers, steps));
+    body = make_stmt<LetStmt>(to, first_of(tree), body);
+    body = make_stmt<LetStmt>(steps, steps_of(tree), body);
+    return loop(tree, trees_.shape()[0], make_stmt<LetStmt>(root, root_of(tree), body));
+  }
+
+  Stmt row_by_row(const Expr& count) const {
+    const Var row("row"), group("group"), steps("steps");
+    const Expr trees = trees_.shape()[0];
+    std::vector<Walker> walkers;
+    Expr most;
+    for (int64_t k = 0; k < aside; ++k) {
+      const Expr tree = Expr(group) * aside + k, inside = min(tree, trees - 1);
+      walkers.push_back({row, root_of(inside), first_of(inside), tree < trees});
+      most = most.is_defined() ? max(most, steps_of(inside)) : steps_of(inside);
+    }
+    const Stmt body = make_stmt<LetStmt>(steps, most, side_by_side(walkers, steps));
+    return loop(row, count, loop(group, groups(trees), body));
+  }
+
+  static Expr groups(const Expr& count) { return floor_div(count + (aside - 1), Expr(aside)); }
+
+  Stmt side_by_side(const std::vector<Walker>& walkers, const Expr& steps) const {
+    const Buffer places("places", i64, {Expr(aside)}, Scope::register_);
+    std::vector<Stmt> begin, go_on, add;
+    for (int64_t k = 0; k < aside; ++k) {
+      const Walker& walker = walkers[k];
+      const Expr place = load(places, {Expr(k)});
+      begin.push_back(store(places, {Expr(k)}, walker.root));
+      const Expr number = load(data_, {walker.row, index(nodes_({place, Expr(0)}), Expr(features_))});
+      const Expr next = cast(i64, nodes_({place, Expr(1)})) + cast(i64, number <= thresholds_({place}));
+      go_on.push_back(store(places, {Expr(k)}, index(next, nodes_.shape()[0])));
+      const Var part("part");
+      const std::vector<Expr> at{walker.row, walker.to + part};
+      const Expr value = cast(wide, values_({index(leaves_({place}), values_.shape()[0]), part}));
+      const Stmt add_leaf = vector_loop(part, width_, store(scores_, at, combined(how_, load(scores_, at), value)));
+      add.push_back(walker.is_counted.is_defined() ? make_stmt<If>(walker.is_counted, add_leaf) : add_leaf);
+    }
+    // Two steps an iteration: places need not change registers, and who is at a leaf stays there.
+    const Var step("step");
+    const Stmt walk = loop(step, floor_div(steps + 1, Expr(2)), seq({seq(go_on), seq(go_on)}));
+    return make_stmt<Allocate>(places, seq({seq(begin), walk, seq(add)}));
+  }
+
+  te::Tensor x_, nodes_, thresholds_, leaves_, values_, trees_;
+  std::string how_;
+  int64_t features_, columns_, width_;
+  bool is_inside_;
+  DType key_;
+  Expr rows_a_task_;
+  Buffer data_, scores_;  // of a task's rows
+};
 
 AxisUses tree_axes(const OpCall& c) {
   AxisUses uses = unknown_axes(c);
@@ -203,7 +264,7 @@ OpDef tree_ensemble_op() {
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     return te::opaque("tree_ensemble", in, {{c.outputs[0].dtype, c.outputs[0].shape}},
-                      [&](const std::vector<Buffer>& out) { return walk(c, in, out[0]); });
+                      [&](const std::vector<Buffer>& out) { return Walks(c, in).all(out[0]); });
   };
   // A tree of three leaves, one that is a leaf, and one of two.
   const NDArray nodes = int_array({1, 1, 0, 3, 0, 2, 0, 3, 0, 4, 0, 5, 2, 7, 0, 7, 0, 8}, i32).reshape({9, 2});

@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import tilewright as tw
+from tilewright.report import tensors_of
 
 KINDS = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("float64"): TensorProto.DOUBLE}
 KINDS |= {np.dtype("int64"): TensorProto.INT64, np.dtype("int32"): TensorProto.INT32}
@@ -182,6 +183,7 @@ def test_maps_of_classes_to_scores(tmp_path):
         assert executable.outputs == {"y": "map(f32[n,3])"}
         wanted = onnxruntime.InferenceSession(data).run(None, x)[0]
         assert executable.run(x)["y"] == wanted
+        assert tensors_of({"y": wanted, "l": np.array(["a"], dtype=object)})["y"].shape == (4, 3)
         executable.save(tmp_path / "maps.twa")
         assert tw.load_executable(tmp_path / "maps.twa").run(x)["y"] == wanted
 

@@ -245,3 +245,23 @@ def test_a_tree_as_deep_as_it_has_nodes():
     source = model_of("TreeEnsembleRegressor", x, [("y", 1)], 3, **nodes, **zeros, **weights)
     got = tw.compile(tw.load(source)).run({"x": x})["y"]
     assert got[:, 0].tolist() == [0, 1, 17, 2999, 3000, 3000]
+
+
+def test_any_number_of_rows():
+    """None, fewer than walk side by side, and several tasks of them, in one executable and in one of its own."""
+    rng = np.random.default_rng(3)
+    nodes, leaves = listed([random_tree(rng, 4, 6, MODES, NUMBERS) for _ in range(21)])
+    weights = {"target_treeids": [t for t, _ in leaves], "target_nodeids": [n for _, n in leaves]}
+    weights |= {"target_ids": [0] * len(leaves), "target_weights": rng.normal(size=len(leaves)).tolist()}
+    x = data(rng, 1500, 4, NUMBERS)
+    source = model_of("TreeEnsembleRegressor", x, [("y", TensorProto.FLOAT)], 3, **nodes, **weights, n_targets=1)
+    every = tw.compile(tw.load(source, shapes={"x": (tw.Dim("rows", 0), 4)}))
+    wanted = every.run({"x": x})["y"]
+    np.testing.assert_allclose(
+        wanted, onnxruntime.InferenceSession(source).run(None, {"x": x})[0], rtol=1e-6, atol=1e-6
+    )
+    for rows in (0, 1, 2, 7, 8, 9, 127, 130, 513):
+        np.testing.assert_array_equal(every.run({"x": x[:rows]})["y"], wanted[:rows])
+    for rows in (1, 13):
+        of_size = tw.compile(tw.load(source, shapes={"x": (rows, 4)}))
+        np.testing.assert_array_equal(of_size.run({"x": x[:rows]})["y"], wanted[:rows])

@@ -36,7 +36,8 @@ ValueId emit_kernel(Context& c, ValueId x, const NDArray& vectors) {
   }
   const ValueId product = c.emit("matmul", {x, support}, attributes_of({{"transpose_b", int64_t{1}}}));
   if (kind == "LINEAR") return product;
-  const ValueId scaled = c.emit("add", {c.emit("multiply", {product, emit_scalar(c, f32, gamma)}), emit_scalar(c, f32, offset)});
+  const ValueId scaled =
+      c.emit("add", {c.emit("multiply", {product, emit_scalar(c, f32, gamma)}), emit_scalar(c, f32, offset)});
   if (kind == "POLY") return emit_power(c, scaled, degree);
   if (kind == "SIGMOID") return c.emit("tanh", {scaled});
   c.refuse("kernel_type=" + kind);
@@ -45,8 +46,7 @@ ValueId emit_kernel(Context& c, ValueId x, const NDArray& vectors) {
 // Sums over the vectors, in f64: weights [results, vectors] may be large and of both signs.
 ValueId emit_weighted(Context& c, ValueId kernel, const NDArray& weights, const Floats& offsets) {
   const ValueId wide = emit_cast(c, kernel, f64);
-  const ValueId sum =
-      c.emit("matmul", {wide, c.emit_constant(weights)}, attributes_of({{"transpose_b", int64_t{1}}}));
+  const ValueId sum = c.emit("matmul", {wide, c.emit_constant(weights)}, attributes_of({{"transpose_b", int64_t{1}}}));
   return c.emit("add", {sum, c.emit_constant(float_array(offsets, f64))});
 }
 
@@ -107,7 +107,8 @@ NDArray pair_weights(const Floats& coefficients, const Ints& counts) {
     for (int64_t v = 0; v < vectors; ++v) weights.set_float(row + v, 0);
     for (int64_t v = starts[i]; v < starts[i] + counts[i]; ++v)
       weights.set_float(row + v, coefficients[(j - 1) * vectors + v]);
-    for (int64_t v = starts[j]; v < starts[j] + counts[j]; ++v) weights.set_float(row + v, coefficients[i * vectors + v]);
+    for (int64_t v = starts[j]; v < starts[j] + counts[j]; ++v)
+      weights.set_float(row + v, coefficients[i * vectors + v]);
   }
   return weights;
 }
@@ -124,8 +125,8 @@ ValueId emit_winner(Context& c, ValueId scores, int64_t classes) {
     second[pairs[p].second] += 1;
   }
   const ValueId is_first = emit_cast(c, c.emit("less", {emit_scalar(c, f64, 0), scores}), f32);
-  const ValueId votes = c.emit("add", {c.emit("matmul", {is_first, c.emit_constant(gains)}),
-                                       c.emit_constant(float_array(second))});
+  const ValueId votes =
+      c.emit("add", {c.emit("matmul", {is_first, c.emit_constant(gains)}), c.emit_constant(float_array(second))});
   return c.emit("arg_max", {votes}, attributes_of({{"axis", int64_t{1}}, {"keepdims", int64_t{0}}}));
 }
 
@@ -158,8 +159,8 @@ std::vector<ValueId> import_svm_classifier(Context& c) {
                                             c.emit_constant(float_array(offsets, f64))});
     const ValueId first = c.emit("sigmoid", {c.emit("negate", {exponent})});
     const double least = 1e-7;
-    const ValueId inside = c.emit("minimum", {c.emit("maximum", {first, emit_scalar(c, f64, least)}),
-                                              emit_scalar(c, f64, 1 - least)});
+    const ValueId inside =
+        c.emit("minimum", {c.emit("maximum", {first, emit_scalar(c, f64, least)}), emit_scalar(c, f64, 1 - least)});
     const ValueId shares = c.emit("pairwise_coupling", {inside}, attributes_of({{"classes", classes}}));
     return {label, emit_cast(c, emit_post_transform(c, shares), f32)};
   }
