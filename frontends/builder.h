@@ -56,7 +56,8 @@ struct Import {
   std::map<std::string, int64_t> operators;  // how often each occurs, functions and branches inlined
   int64_t nodes = 0;
   std::map<ValueId, std::vector<Expr>> sizes;  // elements of values that depend on open dimensions alone
-  Lists lists;                                 // sequences and optional values
+  Lists lists;                                 // sequences, optional values, text
+  Words words;
   std::vector<SourceRow> rows;                 // the model's nodes, in an order in which inputs come first
   std::string file_name;
   std::string format;    // "opset 17"
@@ -103,7 +104,17 @@ class Builder {
   bool has_sequence(size_t i) const {
     return has_input(i) && is_list(node_.inputs[i]) && import_.lists[node_.inputs[i]].is_sequence();
   }
-  bool has_optional(size_t i) const { return has_input(i) && is_list(node_.inputs[i]) && !has_sequence(i); }
+  bool has_optional(size_t i) const {
+    return has_input(i) && is_list(node_.inputs[i]) && import_.lists[node_.inputs[i]].kind == ListKind::optional;
+  }
+  // Strings: their codes (Words), or made of codes.
+  bool has_text(size_t i) const {
+    return has_input(i) && is_list(node_.inputs[i]) && import_.lists[node_.inputs[i]].is_text();
+  }
+  ValueId text(size_t i) const { return import_.lists[node_.inputs[i]].values[0]; }
+  ValueId emit_text(ValueId codes, bool may_be_unknown = false) {
+    return import_.lists.add({.kind = ListKind::text, .values = {codes}, .may_be_unknown = may_be_unknown});
+  }
   ValueId sequence(size_t i) const;  // Error(malformed_model) when it is none
   const TensorType& type(ValueId id) const;
   // The value when it is known at import (a constant of the model, or folded from such): null when not.

@@ -4,6 +4,15 @@
 
 namespace tw::frontends {
 
+int64_t Words::code_of(std::string_view word) {
+  const auto found = codes_.find(word);
+  if (found != codes_.end()) return found->second;
+  const auto code = static_cast<int64_t>(words_.size());
+  words_.emplace_back(word);
+  codes_.emplace(word, code);
+  return code;
+}
+
 ValueId Lists::add(List list) {
   constexpr size_t most_values = size_t{1} << 22;
   if (std::find(list.values.begin(), list.values.end(), unknown_value) != list.values.end()) return unknown_value;

@@ -168,10 +168,16 @@ std::string explain(const Import& import) {
   const auto values = [&](const char* kind, const std::vector<ListInfo>& lists, const std::vector<ValueId>& ids,
                           const std::function<std::string(size_t)>& name) {
     const auto type = [&](size_t i) { return to_string(graph.values[ids[i]].type); };
+    constexpr size_t most_keys = 8;
+    std::vector<ListInfo> short_lists = lists;
+    for (ListInfo& list : short_lists) {
+      if (list.words.size() > most_keys) list.words.resize(most_keys), list.words.emplace_back("…");
+      if (list.numbers.size() > most_keys) list.numbers.resize(most_keys);
+    }
     const std::string start = std::string("\n  ") + kind;
     const std::string lines = values_text(
-        lists, ids.size(), start, [&](size_t i) { return name(i) + " " + type(i); },
-        [&](const ListInfo& list, size_t& at) { return list.name + " " + made_of_text(lists, at, type); });
+        short_lists, ids.size(), start, [&](size_t i) { return name(i) + " " + type(i); },
+        [&](const ListInfo& list, size_t& at) { return list.name + " " + made_of_text(short_lists, at, type); });
     return lines.empty() ? "" : start + lines;
   };
   text += values("input       ", graph.input_lists, graph.inputs,

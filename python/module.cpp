@@ -35,7 +35,8 @@ Signature signature(const std::vector<TensorInfo>& tensors, const Plan& plan) {
 py::list described(const std::vector<ListInfo>& lists) {
   py::list rows;
   for (const ListInfo& list : lists)
-    rows.append(py::make_tuple(list.name, to_string(list.kind), list.first, list.count, list.axis));
+    rows.append(py::make_tuple(list.name, to_string(list.kind), list.first, list.count, list.axis, py::cast(list.words),
+                               py::cast(list.numbers)));
   return rows;
 }
 

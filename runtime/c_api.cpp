@@ -79,9 +79,20 @@ int get_list(const std::vector<tw::ListInfo>& lists, int32_t index, tw_list* res
   return guarded([&] {
     require(result && index >= 0 && static_cast<size_t>(index) < lists.size(), "no list has this index");
     const tw::ListInfo& list = lists[index];
-    *result = {list.name.c_str(), to_string(list.kind), static_cast<int32_t>(list.first),
-               static_cast<int32_t>(list.count), static_cast<int32_t>(list.axis)};
+    *result = {list.name.c_str(),
+               to_string(list.kind),
+               static_cast<int32_t>(list.first),
+               static_cast<int32_t>(list.count),
+               static_cast<int32_t>(list.axis),
+               static_cast<int64_t>(list.words.size()),
+               list.numbers.empty() ? nullptr : list.numbers.data()};
   });
+}
+
+const char* get_word(const std::vector<tw::ListInfo>& lists, int32_t list, int64_t index) {
+  if (list < 0 || static_cast<size_t>(list) >= lists.size()) return nullptr;
+  const std::vector<std::string>& words = lists[list].words;
+  return index < 0 || static_cast<size_t>(index) >= words.size() ? nullptr : words[index].c_str();
 }
 
 std::vector<tw::Shape> shapes_of(const tw::Plan& plan, const int64_t* const* shapes) {
@@ -189,6 +200,14 @@ int tw_input_list(const tw_executable* executable, int32_t index, tw_list* resul
 
 int tw_output_list(const tw_executable* executable, int32_t index, tw_list* result) {
   return get_list(executable->executable.plan().output_lists, index, result);
+}
+
+const char* tw_input_word(const tw_executable* executable, int32_t list, int64_t index) {
+  return get_word(executable->executable.plan().input_lists, list, index);
+}
+
+const char* tw_output_word(const tw_executable* executable, int32_t list, int64_t index) {
+  return get_word(executable->executable.plan().output_lists, list, index);
 }
 
 int32_t tw_in_place(const tw_executable* executable, int32_t output) {

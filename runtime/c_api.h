@@ -41,23 +41,30 @@ TW_API int32_t tw_output_count(const tw_executable* executable);
 TW_API int tw_input(const tw_executable* executable, int32_t index, tw_tensor* result);
 TW_API int tw_output(const tw_executable* executable, int32_t index, tw_tensor* result);
 
-/* A sequence or an optional value that inputs or outputs first, first + 1 … make up, `count` of them:
+/* A sequence, an optional value, strings or maps that inputs or outputs first, first + 1 … make up, `count` of them:
  *   "sequence"  these tensors: of `y`, y.0, y.1 …
  *   "packed"    y, and y.sizes, i64[n]: the sizes of its n parts, which follow one another along the axis
  *   "stacked"   y: its parts along the axis, without that axis
  *   "ragged"    y, the elements of all parts one after the other, and y.shapes, i64[n, rank]: the sizes of each part,
  *               -1 where it has no such axis
  *   "optional"  y.present, a bool[]: whether there is something; then that, `y` or, in the list of this name that
- *               comes next, the tensors of a sequence.  With no tensor at all there is nothing. */
+ *               comes next, the tensors of a sequence.  With no tensor at all there is nothing.
+ *   "text"      y, i64: strings by their place among `words` words; of an input's, -1 is none of them
+ *   "map"       y, [rows, keys]: a map a row, whose keys are the words or, where there are none, the numbers */
 typedef struct tw_list {
   const char* name;
   const char* kind;
   int32_t first, count, axis;
+  int64_t words;          /* how many */
+  const int64_t* numbers; /* as many as the matrix has columns, or NULL */
 } tw_list;
 TW_API int32_t tw_input_list_count(const tw_executable* executable);
 TW_API int32_t tw_output_list_count(const tw_executable* executable);
 TW_API int tw_input_list(const tw_executable* executable, int32_t index, tw_list* result);
 TW_API int tw_output_list(const tw_executable* executable, int32_t index, tw_list* result);
+/* NULL: the list has no such word. */
+TW_API const char* tw_input_word(const tw_executable* executable, int32_t list, int64_t index);
+TW_API const char* tw_output_word(const tw_executable* executable, int32_t list, int64_t index);
 
 /* The input whose array the output is, too: the run changes elements of it, so it must be writable.  -1: none; the
  * output has an array of its own. */

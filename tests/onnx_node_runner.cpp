@@ -4,7 +4,8 @@
 //
 // A folder holds model.onnx and inputs.onnx: a model whose initializers are the inputs, by name.  The results go to
 // outputs.bin: for each output a line "dtype d0 d1 …", then its bytes.  Which of them make up sequences and optional
-// values is in lists.txt, a line "name kind first count axis" for each.  One line a folder goes to stdout:
+// values is in lists.txt, a line "name kind first count axis" for each, with " w" and the bytes of each word in
+// hexadecimal, and " n" and each number.  One line a folder goes to stdout:
 //
 //   ok | refused | error    TAB    folder    TAB    message
 //
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -38,12 +40,21 @@ std::vector<std::byte> read_file(const std::filesystem::path& path) {
   return bytes;
 }
 
-Arrays read_inputs(const std::filesystem::path& path) {
+// Strings by their place among the words of the input that has their name, -1: none of them.
+Arrays read_inputs(const std::filesystem::path& path, const std::vector<ListInfo>& lists = {}) {
   const std::vector<std::byte> bytes = read_file(path);
   const frontends::onnx::Model model = frontends::onnx::parse_model(bytes);
   Arrays result;
   for (const frontends::onnx::Tensor& tensor : model.graph.initializers) {
-    result[std::string(tensor.name)] = frontends::onnx::to_array(tensor, {});
+    const std::string name(tensor.name);
+    const auto list = std::find_if(lists.begin(), lists.end(), [&](const ListInfo& l) { return l.name == name; });
+    const std::vector<std::string> words = list == lists.end() ? std::vector<std::string>() : list->words;
+    const auto code_of = [&](std::string_view word) {
+      const auto found = std::find(words.begin(), words.end(), word);
+      return found == words.end() ? int64_t{-1} : static_cast<int64_t>(found - words.begin());
+    };
+    result[name] = frontends::onnx::is_text(tensor) ? frontends::onnx::codes_of(tensor, code_of)
+                                                    : frontends::onnx::to_array(tensor, {});
   }
   return result;
 }
@@ -109,9 +120,16 @@ void write_outputs(const std::filesystem::path& path, const std::vector<NDArray>
 
 void write_lists(const std::filesystem::path& path, const std::vector<ListInfo>& lists) {
   std::ofstream file(path);
-  for (const ListInfo& list : lists)
-    file << list.name << ' ' << to_string(list.kind) << ' ' << list.first << ' ' << list.count << ' ' << list.axis
-         << '\n';
+  for (const ListInfo& list : lists) {
+    file << list.name << ' ' << to_string(list.kind) << ' ' << list.first << ' ' << list.count << ' ' << list.axis;
+    for (const std::string& word : list.words) {
+      file << " w" << std::hex << std::setfill('0');
+      for (const unsigned char byte : word) file << std::setw(2) << int{byte};
+      file << std::dec;
+    }
+    for (const int64_t number : list.numbers) file << " n" << number;
+    file << '\n';
+  }
   if (!file.flush()) throw Error(ErrorCode::file, "cannot write " + path.string());
 }
 
@@ -132,10 +150,11 @@ int run(const std::string& mode) {
       frontends::ImportOptions options;
       options.folder = folder;
       const std::vector<std::byte> model = read_file(folder + "/model.onnx");
-      const Arrays inputs = is_import ? Arrays() : read_inputs(folder + "/inputs.onnx");
+      Arrays inputs = is_import ? Arrays() : read_inputs(folder + "/inputs.onnx");
       say_what_is_given(options, model, inputs);
       const relay::Graph graph = frontends::import_onnx(model, options);
       if (!is_import) {
+        inputs = read_inputs(folder + "/inputs.onnx", graph.input_lists);
         write_outputs(folder + "/outputs.bin",
                       is_oracle ? run_oracle(graph, inputs) : run_compiled(graph, target, inputs));
         write_lists(folder + "/lists.txt", graph.output_lists);

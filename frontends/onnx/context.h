@@ -7,6 +7,7 @@
 
 #include "frontends/builder.h"
 #include "frontends/onnx/tensor.h"
+#include "relay_ir/ops/common.h"
 
 namespace tw::frontends::onnx {
 
@@ -73,6 +74,22 @@ class Context : public Builder {
     const Attribute* attribute = find(name, AttributeType::tensor);
     if (!attribute) malformed(place() + ": attribute " + in_quotes(name) + " is missing");
     return to_array(*attribute->tensor, folder_);
+  }
+  // Strings as their codes (Words), of a tensor of them or a list.
+  NDArray attribute_text_tensor(const std::string& name) {
+    const Attribute* attribute = find(name, AttributeType::tensor);
+    if (!attribute || !is_text(*attribute->tensor))
+      malformed(place() + ": attribute " + in_quotes(name) + " is no tensor of strings");
+    return codes_of(*attribute->tensor, [&](std::string_view word) { return import().words.code_of(word); });
+  }
+  NDArray attribute_text(const std::string& name) {
+    std::vector<int64_t> codes;
+    for (const std::string& word : attribute_strings(name)) codes.push_back(import().words.code_of(word));
+    return relay::int_array(codes);
+  }
+  bool has_text_tensor(const std::string& name) const {
+    const Attribute* attribute = find(name);
+    return attribute && attribute->type == AttributeType::tensor && is_text(*attribute->tensor);
   }
   const Graph& attribute_graph(const std::string& name) const {
     const Attribute* attribute = find(name);

@@ -15,6 +15,7 @@
 #include "frontends/onnx/custom.h"
 #include "frontends/onnx/list_inputs.h"
 #include "frontends/onnx/rules.h"
+#include "frontends/onnx/text.h"
 
 namespace tw::frontends::onnx {
 namespace {
@@ -133,6 +134,8 @@ class Importer {
     add_nodes(scope, model_.graph.nodes, names_of(model_.graph.outputs));
     add_outputs(scope);
     add_rows(scope);
+    for (ListInfo& list : import_.graph.input_lists)
+      if (list.kind == ListKind::text) list.words = import_.words.all();
     return std::move(import_);
   }
 
@@ -194,8 +197,8 @@ class Importer {
       const auto given = options.shapes.find(std::string(info.name));
       if (is_list && given != options.shapes.end() && given->second.empty() && declared.size() == first)
         options.shapes.erase(given);  // it says that the sequence is empty
-      if (!is_list && (info.kind != ValueKind::tensor || !to_dtype(info.element_type)))
-        declared.push_back({info.name, info.shape});  // which is refused
+      const bool is_tensor = info.kind == ValueKind::tensor && (to_dtype(info.element_type) || is_text(info));
+      if (!is_list && !is_tensor) declared.push_back({info.name, info.shape});  // which is refused
     }
     for (const std::string& name : options.absent) {
       const auto is_it = [&](const ValueInfo* info) { return info->name == name && info->kind == ValueKind::optional; };
@@ -208,7 +211,7 @@ class Importer {
       const size_t first = import_.graph.inputs.size();
       const auto value =
           input_of(*info, name, options_, import_.lists, [&](const ValueInfo& tensor, const std::string& own) {
-            return inputs.add({own, tensor.shape}, *to_dtype(tensor.element_type));
+            return inputs.add({own, tensor.shape}, is_text(tensor) ? i64 : *to_dtype(tensor.element_type));
           });
       if (!value) import_.refuse({"input", name, {}}, why_no_input(*info, name));
       if (!scope.values.emplace(info->name, value.value_or(unknown_value)).second)
@@ -218,8 +221,8 @@ class Importer {
       const bool is_tensor = list.kind == ListKind::optional && list.values.size() == 1 && !is_list(list.values[0]);
       if (is_tensor) continue;
       const bool is_absent = list.kind == ListKind::optional && list.values.empty();
-      import_.graph.input_lists.push_back({name, is_absent ? ListKind::optional : ListKind::sequence,
-                                           static_cast<uint32_t>(first),
+      const ListKind other = list.is_text() ? ListKind::text : ListKind::sequence;
+      import_.graph.input_lists.push_back({name, is_absent ? ListKind::optional : other, static_cast<uint32_t>(first),
                                            static_cast<uint32_t>(import_.graph.inputs.size() - first)});
     }
   }
@@ -230,6 +233,7 @@ class Importer {
     if (const auto found = scope.initializers.find(name); found != scope.initializers.end()) {
       ValueId id = unknown_value;
       try {
+        if (is_text(*found->second)) return scope.values[name] = text_constant(import_, *found->second);
         id = import_.graph.add_constant(scope.prefix + std::string(name), to_array(*found->second, options_.folder));
       } catch (const Error& error) {
         if (error.code() != ErrorCode::unsupported) throw;
@@ -378,12 +382,19 @@ class Importer {
     const Rule* rule = find_rule(domain, node.op_type, opset);
     if (!rule && !control && !is_custom) return refuse("");
     if (!is_known) return define_unknown(scope, node);
+    const bool has_text =
+        std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return is_text_or_map(import_.lists, id); });
+    const TextUse use = rule && has_text && !is_custom ? rule->text : TextUse::none;
+    const auto moved = moved_text(import_.lists, use, inputs);
+    if (has_text && use != TextUse::read && !moved) return refuse("elements of type string");
     const auto first_new = static_cast<ValueId>(import_.graph.values.size());
     const bool is_done = import_.attempt(source, !control, [&] {
-      Context context(import_, source, node, opset, scope.arguments, options_.folder);
-      const std::vector<ValueId> results = is_custom ? import_custom(context, name, custom->second)
-                                           : control ? control(context, name, surroundings(scope, name, rest, context))
-                                                     : rule->import(context);
+      const SourceNode seen{source.op, source.name, moved ? moved->inputs : inputs};
+      Context context(import_, seen, node, opset, scope.arguments, options_.folder);
+      std::vector<ValueId> results = is_custom ? import_custom(context, name, custom->second)
+                                     : control ? control(context, name, surroundings(scope, name, rest, context))
+                                               : rule->import(context);
+      if (moved) results[0] = context.emit_text(results[0], moved->may_be_unknown);
       const std::vector<ValueId>& values = rest.results.empty() ? results : rest.results;
       // The rest may be that of a scope around this one.
       if (rest.is_done && scope.rest && scope.rest->is_done) {
@@ -513,6 +524,7 @@ class Importer {
     for (const std::string_view name : names) {
       results.push_back(look_up(scope, name));
       if (results.back() == no_value) malformed(in_quotes(scope.prefix) + ": nothing defines " + in_quotes(name));
+      if (scope.region && is_text_or_map(import_.lists, results.back())) context.refuse("results of type string");
     }
     // What is unknown in a region was refused, and so is the node.
     const bool is_unknown = std::find(results.begin(), results.end(), unknown_value) != results.end();
@@ -530,7 +542,12 @@ class Importer {
       if (id == unknown_value || !import_.refusals.empty()) continue;
       const auto dtype = to_dtype(info.element_type);
       const bool is_declared = info.kind == ValueKind::tensor && info.element_type != 0;
-      if (is_declared && (is_list(id) || dtype != import_.graph.values[id].type.dtype)) {
+      if (is_text(import_.lists, id) && is_declared && is_text(info)) {
+        if (import_.lists[id].may_be_unknown) {
+          import_.refuse({"output", std::string(info.name), {}}, "strings of an input, which the model may not know");
+          continue;
+        }
+      } else if (is_declared && (is_list(id) || dtype != import_.graph.values[id].type.dtype)) {
         malformed("output " + in_quotes(info.name) + " is declared as " + data_type_name(info.element_type) +
                   ", but it is " + (is_list(id) ? "no tensor" : to_string(import_.graph.values[id].type)));
       }
@@ -550,7 +567,8 @@ class Importer {
     std::vector<ListInfo>& lists = import_.graph.output_lists;
     const size_t at = lists.size(), first = import_.graph.outputs.size();
     const int axis = list.kind == ListKind::ragged ? 0 : list.axis;
-    lists.push_back({name, list.kind, static_cast<uint32_t>(first), 0, static_cast<uint32_t>(axis)});
+    lists.push_back({name, list.kind, static_cast<uint32_t>(first), 0, static_cast<uint32_t>(axis),
+                     list.is_text() ? import_.words.all() : list.words, list.numbers});
     const std::vector<std::string> names = tensor_names(name, list.kind, list.values.size());
     for (size_t i = 0; i < list.values.size(); ++i) {
       if (i < names.size() && names[i] != name) add_output_name(names[i]);

@@ -17,6 +17,11 @@ std::optional<size_t> given_length(const std::string& name, const ImportOptions&
 std::optional<ValueId> input_of(const ValueInfo& info, const std::string& name, const ImportOptions& options,
                                 Lists& lists, const std::function<ValueId(const ValueInfo&, const std::string&)>& f) {
   if (info.kind == ValueKind::tensor && to_dtype(info.element_type)) return f(info, name);
+  if (info.kind == ValueKind::tensor && info.element_type == text_type) {
+    List text{ListKind::text, {f(info, name)}};
+    text.may_be_unknown = true;
+    return lists.add(std::move(text));
+  }
   if (info.kind == ValueKind::optional) {
     if (options.absent.contains(name)) return lists.add({ListKind::optional, {}});
     const auto value = input_of(info.element[0], name, options, lists, f);

@@ -27,6 +27,7 @@ inline constexpr size_t max_rank = 32;
 
 // Of TensorProto.DataType.
 std::optional<DType> to_dtype(int64_t data_type);  // nothing: a type that we do not have
+inline constexpr int32_t text_type = 8;            // strings
 std::string data_type_name(int64_t data_type);     // "float8e4m3fn"
 std::optional<DType> dtype_named(std::string_view name);
 

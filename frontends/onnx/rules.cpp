@@ -56,6 +56,11 @@ Rule rule(const std::string& op_type, int since_opset, std::function<ValueId(Con
           [import = std::move(import)](Context& c) { return std::vector<ValueId>{import(c)}; }};
 }
 
+Rule with_text(Rule rule, TextUse text) {
+  rule.text = text;
+  return rule;
+}
+
 Rule rule_of(const std::string& domain, const std::string& op_type, std::function<ValueId(Context&)> import) {
   Rule result = rule(op_type, 1, std::move(import));
   result.domain = domain;

@@ -11,11 +11,20 @@
 
 namespace tw::frontends::onnx {
 
+// What an operator does with strings.
+enum class TextUse {
+  none,    // the node is refused
+  moved,   // its first input may be, and its result is then, as it moves elements
+  joined,  // the same of all of its inputs together
+  read,    // the rule sees to it
+};
+
 struct Rule {
   std::string op_type;
   std::string domain;                                    // "": the standard one
   int since_opset = 1;                                   // the rule covers this opset and later ones, up to a later row
   std::function<std::vector<ValueId>(Context&)> import;  // one value an output (no_value where not wanted)
+  TextUse text = TextUse::none;
 };
 
 // Null: none covers it.
@@ -28,6 +37,7 @@ using Ints = std::vector<int64_t>;
 
 // A rule with one result.
 Rule rule(const std::string& op_type, int since_opset, std::function<ValueId(Context&)> import);
+Rule with_text(Rule rule, TextUse text);
 Rule rule_of(const std::string& domain, const std::string& op_type, std::function<ValueId(Context&)> import);
 // axes as input `input` (newer opsets) or as attribute: empty when absent.
 Ints axes_of(const Context& c, size_t input);

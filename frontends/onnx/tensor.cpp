@@ -203,6 +203,20 @@ void check_tensor(const Tensor& tensor) {
   }
 }
 
+bool is_text(const Tensor& tensor) {
+  return tensor.data_type == text_type;
+}
+
+NDArray codes_of(const Tensor& tensor, const std::function<int64_t(std::string_view)>& code_of) {
+  const int64_t count = count_of(tensor);
+  if (tensor.is_external || count != static_cast<int64_t>(tensor.string_data.size()))
+    malformed(tensor, "holds " + std::to_string(tensor.string_data.size()) + " strings, its shape needs " +
+                          std::to_string(count));
+  NDArray codes(i64, tensor.dims);
+  for (int64_t i = 0; i < count; ++i) codes.set_int(i, code_of(tensor.string_data[i]));
+  return codes;
+}
+
 NDArray to_array(const Tensor& tensor, const fs::path& folder) {
   const DType dtype = dtype_of(tensor);
   check_tensor(tensor);

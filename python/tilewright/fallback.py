@@ -246,6 +246,19 @@ class Partition:
             self.reasons[self.label(i)] = why
         return bool(new)
 
+    def makers_of_strings(self, parts: Iterable[FallbackPart]) -> set[int]:
+        """Nodes of ours that give strings to parts, as far as ONNX's inference knows the types."""
+        given = {name for part in parts for name in part.inputs if name in self.maker}
+        if not given:
+            return set()
+        (onnx,) = needed("onnx")
+        try:
+            values = onnx.shape_inference.infer_shapes(self.model).graph.value_info
+        except Exception:  # of inference, of several kinds: the types stay unknown
+            return set()
+        string = onnx.TensorProto.STRING
+        return {self.maker[x.name] for x in values if x.name in given and x.type.tensor_type.elem_type == string}
+
     def node_of(self, label: str) -> int | None:
         """The node of the graph in which a refused one lies: what is within it is called "node/inner"."""
         while label:
@@ -340,7 +353,7 @@ def partition(
             continue
         if not refusals:
             return data, (*operators, *own), Fallback(parts, len(whole.nodes), whole.reasons)
-        is_new = False
+        is_new = whole.refuse(whole.makers_of_strings(parts), "it makes strings")
         for operator, name, why in refusals:
             if operator == "initializer":
                 is_new |= whole.refuse(whole.users(name), f"it takes `{name}`: {why}")

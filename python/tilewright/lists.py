@@ -1,4 +1,5 @@
-"""Inputs and outputs that are no tensors: a sequence is a list of arrays, an optional value None or what it is."""
+"""Inputs and outputs that are no tensors of numbers: a sequence is a list of arrays, an optional value None or what it
+is, strings are an array of them, and maps a list of dicts."""
 
 from __future__ import annotations
 
@@ -12,17 +13,18 @@ from .error import Error
 class Values:
     """What a model takes or gives by name, and the tensors that it is made of.
 
-    A list is (name, kind, first, count, axis), as runtime/plan/list_info.h has it.
+    A list is (name, kind, first, count, axis, words, numbers), as runtime/plan/list_info.h has it.
     """
 
-    def __init__(self, tensors: list[tuple[str, str]], lists: list[tuple[str, str, int, int, int]]):
+    def __init__(self, tensors: list[tuple[str, str]], lists: list[tuple]):
         self._tensors, self._lists = tensors, lists
         self.names: list[str] = []
+        self._codes: dict[int, dict[str, int]] = {}  # by list: of its words, once one was asked for
         self._items: list[tuple[int, int]] = []  # by name: its first tensor, and its list or -1
         at, row = 0, 0
         while at < len(tensors) or row < len(lists):
             if row < len(lists) and lists[row][2] == at:
-                name, _, _, count, _ = lists[row]
+                name, _, _, count = lists[row][:4]
                 self._items.append((at, row))
                 at += count
                 row += 1 + self._holds_list(row)
@@ -37,13 +39,14 @@ class Values:
 
     @property
     def types(self) -> dict[str, str]:
-        """ "f32[1,3]", "sequence(f32[1,3],f32[2,3])", "packed(f32[6,3],i64[n],axis=0)", "optional(bool[],f32[3])"."""
+        """ "f32[1,3]", "sequence(f32[1,3],f32[2,3])", "packed(f32[6,3],i64[n],axis=0)", "optional(bool[],f32[3])",
+        "text(i64[n])", "map(f32[n,3])"."""
         return {name: self._type(*item) for name, item in zip(self.names, self._items, strict=True)}
 
     def _type(self, at: int, row: int) -> str:
         if row < 0:
             return self._tensors[at][1]
-        _, kind, first, count, axis = self._lists[row]
+        _, kind, first, count, axis = self._lists[row][:5]
         holds_list = self._holds_list(row)
         parts = [kind for _, kind in self._tensors[first : first + (min(count, 1) if holds_list else count)]]
         parts += [self._type(first + 1, row + 1)] if holds_list else []
@@ -59,7 +62,11 @@ class Values:
     def _value(self, arrays: list[np.ndarray], at: int, row: int) -> Any:
         if row < 0:
             return arrays[at]
-        _, kind, first, count, axis = self._lists[row]
+        _, kind, first, count, axis, words, numbers = self._lists[row]
+        if kind == "text":
+            return np.array(words, dtype=object)[arrays[first]]
+        if kind == "map":
+            return [dict(zip(words or numbers, row, strict=True)) for row in arrays[first].tolist()]
         if kind == "sequence":
             return arrays[first : first + count]
         if kind == "stacked":
@@ -85,8 +92,10 @@ class Values:
             if row < 0:
                 tensors[name] = value
                 continue
-            _, kind, first, count, _ = self._lists[row]
-            if kind == "optional" and count == 0:
+            _, kind, first, count = self._lists[row][:4]
+            if kind in ("text", "map"):
+                tensors[self._tensors[first][0]] = self._coded(name, row, value) if what == "input" else value
+            elif kind == "optional" and count == 0:
                 if value is not None:
                     raise Error("TW1101", f"{what}[{name!r}] is absent in this model\nhelp: give None, or nothing")
             elif kind != "sequence":
@@ -96,3 +105,14 @@ class Values:
             else:
                 tensors |= {self._tensors[first + k][0]: part for k, part in enumerate(value)}
         return tensors
+
+    def _coded(self, name: str, row: int, value: Any) -> np.ndarray:
+        """Strings by their place among the words; -1: none of them.  Such places themselves are taken, too."""
+        array = np.asarray(value)
+        if array.dtype == np.int64:
+            return array
+        if array.dtype.kind not in "OUS" and array.size > 0:
+            raise Error("TW1101", f"input[{name!r}] is no array of strings, but of {array.dtype}")
+        codes = self._codes.setdefault(row, {word: code for code, word in enumerate(self._lists[row][5])})
+        words = [word.decode() if isinstance(word, bytes) else str(word) for word in array.ravel()]
+        return np.array([codes.get(word, -1) for word in words], np.int64).reshape(array.shape)

@@ -88,14 +88,17 @@ def compiled(executable: tw.Executable, path: Path, seconds: float) -> None:
 
 
 def tensors_of(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Arrays by name, those of a sequence `y` as y.0, y.1 …; without optional values that are absent."""
-    lists = {name: value if isinstance(value, list) else [value] for name, value in outputs.items()}
-    return {
-        f"{name}.{k}" if isinstance(outputs[name], list) else name: array
-        for name, arrays in lists.items()
-        for k, array in enumerate(arrays)
-        if array is not None
-    }
+    """Arrays by name, those of a sequence `y` as y.0, y.1 …, of maps the matrix; without optional values that are
+    absent."""
+    tensors: dict[str, np.ndarray] = {}
+    for name, value in outputs.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            tensors[name] = np.array([list(row.values()) for row in value])
+        elif isinstance(value, list):
+            tensors |= {f"{name}.{k}": array for k, array in enumerate(value)}
+        elif value is not None:
+            tensors[name] = value.astype(str) if value.dtype == object else value
+    return tensors
 
 
 def outputs(values: dict[str, Any]) -> None:
@@ -104,6 +107,9 @@ def outputs(values: dict[str, Any]) -> None:
         if value is None or (isinstance(value, list) and not value):
             table.add_row(name, "absent" if value is None else "an empty sequence", "", "", "", "")
     for name, array in tensors_of(values).items():
+        if array.dtype.kind == "U":
+            table.add_row(name, f"strings{list(array.shape)}", "", "", "", " ".join(array.ravel()[:4]))
+            continue
         values = array.astype(np.float64).ravel()
         spread = [f"{f(values):.6g}" for f in (np.min, np.mean, np.max)] if values.size else ["", "", ""]
         first = " ".join(f"{v:.6g}" for v in values[:4])

@@ -67,7 +67,7 @@ class GraphParser : public ParserBase {
       ListInfo list{name.text, parse_list_kind(), static_cast<uint32_t>(graph_.inputs.size())};
       expect("(", "before its tensors");
       while (!at(")")) {
-        parse_input();
+        if (!parse_keys(list)) parse_input();
         if (!accept(",")) break;
       }
       expect(")", "after its tensors");
@@ -83,10 +83,27 @@ class GraphParser : public ParserBase {
     graph_.has_random_state = accept("random");
   }
 
+  // words = ["a", "b"] or numbers = [1, 2]; false: what comes is something else.
+  bool parse_keys(ListInfo& list) {
+    if (!ahead().is("=") || (token().value != "words" && token().value != "numbers")) return false;
+    const bool are_words = token().value == "words";
+    advance(), advance();
+    expect("[", "before the list");
+    while (!at("]")) {
+      if (are_words)
+        list.words.push_back(parse_string());
+      else
+        list.numbers.push_back(parse_int());
+      if (!accept(",")) break;
+    }
+    expect("]", "after the list");
+    return true;
+  }
+
   ListKind parse_list_kind() {
     const Name name = expect_name("a kind of list");
-    for (const ListKind kind :
-         {ListKind::sequence, ListKind::packed, ListKind::stacked, ListKind::optional, ListKind::ragged})
+    for (const ListKind kind : {ListKind::sequence, ListKind::packed, ListKind::stacked, ListKind::optional,
+                                ListKind::ragged, ListKind::text, ListKind::map})
       if (name.text == to_string(kind)) return kind;
     fail(name.span, "there is no list of this kind");
   }
@@ -479,7 +496,7 @@ class GraphParser : public ParserBase {
   }
 
   // sequence(a, b), packed(x, sizes, axis = 0), stacked(x, axis = 0), ragged(x, shapes), optional(truth, x),
-  // optional(truth, sequence(a)).
+  // optional(truth, sequence(a)), text(codes, words = ["a"]), map(x, numbers = [1, 2]).
   void parse_list(const std::string& name) {
     ListInfo list{name, parse_list_kind(), static_cast<uint32_t>(graph_.outputs.size())};
     const size_t place = graph_.output_lists.size();
@@ -488,6 +505,7 @@ class GraphParser : public ParserBase {
     bool is_first = true;
     for (; !at(")"); is_first = false) {
       if (!is_first) expect(",", "between tensors");
+      if (parse_keys(list)) continue;
       if (token().value == "axis" && ahead().is("=")) {
         advance(), advance();
         const int64_t axis = parse_int();

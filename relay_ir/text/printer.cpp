@@ -115,8 +115,11 @@ std::string made_of_text(const std::vector<ListInfo>& lists, size_t& at,
   for (uint32_t i = list.first; i < list.first + own; ++i) text += (text.empty() ? "" : ", ") + tensor(i);
   if (holds_list) text += ", " + made_of_text(lists, at, tensor);
   const bool has_axis = list.kind == ListKind::packed || list.kind == ListKind::stacked;
-  return std::string(to_string(list.kind)) + "(" + text + (has_axis ? ", axis = " + std::to_string(list.axis) : "") +
-         ")";
+  if (has_axis) text += ", axis = " + std::to_string(list.axis);
+  if (!list.words.empty()) text += ", words = " + list_text(list.words, syntax::quote_string);
+  if (!list.numbers.empty())
+    text += ", numbers = " + list_text(list.numbers, [](int64_t number) { return std::to_string(number); });
+  return std::string(to_string(list.kind)) + "(" + text + ")";
 }
 
 std::string values_text(const std::vector<ListInfo>& lists, size_t count, const std::string& separator,

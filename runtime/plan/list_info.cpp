@@ -16,6 +16,10 @@ const char* to_string(ListKind kind) {
       return "optional";
     case ListKind::ragged:
       return "ragged";
+    case ListKind::text:
+      return "text";
+    case ListKind::map:
+      return "map";
   }
   return "";
 }
@@ -24,7 +28,7 @@ std::vector<std::string> tensor_names(const std::string& name, ListKind kind, si
   std::vector<std::string> names;
   if (kind == ListKind::packed) return {name, name + ".sizes"};
   if (kind == ListKind::ragged) return {name, name + ".shapes"};
-  if (kind == ListKind::stacked) return {name};
+  if (kind == ListKind::stacked || kind == ListKind::text || kind == ListKind::map) return {name};
   if (kind == ListKind::optional && count > 0) return {name + ".present"};
   for (size_t i = 0; i < count; ++i) names.push_back(name + "." + std::to_string(i));
   return names;
@@ -53,6 +57,16 @@ std::string find_list_problem(std::span<const ListInfo> lists, const std::vector
       case ListKind::stacked:
         if (own.size() != 1 || !has_axis) return problem;
         break;
+      case ListKind::text:
+        if (own.size() != 1 || own[0].dtype != i64) return problem;
+        break;
+      case ListKind::map: {
+        const size_t keys = list.words.size() + list.numbers.size();
+        const bool is_of_one_kind = list.words.empty() != list.numbers.empty();
+        if (own.size() != 1 || own[0].shape.size() != 2 || !is_of_one_kind) return problem;
+        if (own[0].shape[1] > 0 && static_cast<size_t>(own[0].shape[1]) != keys) return problem;
+        break;
+      }
       case ListKind::optional: {
         if (own.empty()) break;
         const bool holds_list = i + 1 < lists.size() && lists[i + 1].name == list.name;

@@ -94,19 +94,27 @@ void write_lists(ByteWriter& out, const std::vector<ListInfo>& lists) {
     out.put(list.first);
     out.put(list.count);
     out.put(list.axis);
+    out.put(static_cast<uint32_t>(list.words.size()));
+    for (const std::string& word : list.words) out.put_text(word);
+    out.put(static_cast<uint32_t>(list.numbers.size()));
+    for (const int64_t number : list.numbers) out.put(number);
   }
 }
 
 std::vector<ListInfo> read_lists(ByteReader& in) {
-  std::vector<ListInfo> lists(in.get_count(17));
+  std::vector<ListInfo> lists(in.get_count(25));
   for (ListInfo& list : lists) {
     list.name = in.get_text();
     const auto kind = in.get<uint8_t>();
-    if (kind > static_cast<uint8_t>(ListKind::ragged)) in.fail("an unknown kind of list");
+    if (kind > static_cast<uint8_t>(ListKind::map)) in.fail("an unknown kind of list");
     list.kind = static_cast<ListKind>(kind);
     list.first = in.get<uint32_t>();
     list.count = in.get<uint32_t>();
     list.axis = in.get<uint32_t>();
+    list.words.resize(in.get_count(4));
+    for (std::string& word : list.words) word = in.get_text();
+    list.numbers.resize(in.get_count(8));
+    for (int64_t& number : list.numbers) number = in.get<int64_t>();
   }
   return lists;
 }

@@ -8,9 +8,11 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import tilewright as tw
+from tilewright.report import tensors_of
 
 KINDS = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("float64"): TensorProto.DOUBLE}
 KINDS |= {np.dtype("int64"): TensorProto.INT64, np.dtype("int32"): TensorProto.INT32}
+KINDS |= {np.dtype(object): TensorProto.STRING}
 
 
 def model(op, feed, outputs, **attributes):
@@ -92,8 +94,6 @@ def test_labels_by_keys():
     check("LabelEncoder", floats, TensorProto.INT64, keys_floats=[0.5, 3.0], values_int64s=[1, 2])
     with pytest.raises(tw.Error, match="there twice"):
         tw.load(model("LabelEncoder", x, [("y", TensorProto.INT64)], keys_int64s=[1, 1], values_int64s=[2, 3]))
-    with pytest.raises(tw.Error, match="values_strings: strings"):
-        tw.load(model("LabelEncoder", x, [("y", TensorProto.STRING)], keys_int64s=[1], values_strings=["a"]))
 
 
 @pytest.mark.parametrize("zeros", [0, 1])
@@ -150,10 +150,55 @@ def test_two_classes_by_one_score():
     np.testing.assert_allclose(got["scores"], scores, rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_not_of_numbers_is_refused():
-    strings = {"classlabels_strings": ["a", "b"], "coefficients": [1.0, 2.0], "intercepts": [0.0, 0.0]}
-    outputs = [("l", TensorProto.STRING), ("s", TensorProto.FLOAT)]
-    with pytest.raises(tw.Error, match="classlabels_strings: strings"):
-        tw.load(model("LinearClassifier", {"x": rows(3, 1)}, outputs, **strings))
-    with pytest.raises(tw.Error, match="post_transform=PROBIT"):
-        tw.load(model("LinearRegressor", {"x": rows(3, 1)}, outputs[1:], coefficients=[1.0], post_transform="PROBIT"))
+def test_labels_and_categories_that_are_strings():
+    names = ["setosa", "Ärger", "no, none"]
+    x = {"x": rows(30, 2)}
+    labels = {"coefficients": rows(6).tolist(), "intercepts": [0.0, 0.1, 0.2], "classlabels_strings": names}
+    check("LinearClassifier", x, TensorProto.STRING, TensorProto.FLOAT, **labels)
+    words = {"x": np.array([["setosa", "unheard of"], ["no, none", "Ärger"]], dtype=object)}
+    check("LabelEncoder", words, TensorProto.INT64, keys_strings=names, values_int64s=[7, 8, 9], default_int64=-5)
+    check("LabelEncoder", words, TensorProto.STRING, keys_strings=names, values_strings=names[::-1], default_string="?")
+    check("LabelEncoder", {"x": np.array([3, 4])}, TensorProto.STRING, keys_int64s=[4], values_strings=["four"])
+    check("OneHotEncoder", words, cats_strings=names, zeros=1)
+    executable = tw.compile(tw.load(model("OneHotEncoder", words, [("y", TensorProto.FLOAT)], cats_strings=names)))
+    assert executable.inputs == {"x": "text(i64[rows,2])"}
+    fixed = {"x": np.array(words["x"], str)}
+    np.testing.assert_array_equal(executable.run(fixed)["y"], executable.run(words)["y"])
+    with pytest.raises(tw.Error, match="is no array of strings"):
+        executable.run({"x": np.zeros((2, 2))})
+
+
+def test_maps_of_classes_to_scores(tmp_path):
+    x = {"x": rows(4, 3)}
+    for keys in ({"classlabels_strings": ["a", "b", "c"]}, {"classlabels_int64s": [7, -1, 3]}):
+        node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", **keys)
+        (names,) = keys.values()
+        kind = TensorProto.STRING if isinstance(names[0], str) else TensorProto.INT64
+        of_map = helper.make_map_type_proto(kind, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+        y = helper.make_value_info("y", helper.make_sequence_type_proto(of_map))
+        graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])], [y])
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+        data = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+        executable = tw.compile(tw.load(data))
+        assert executable.outputs == {"y": "map(f32[n,3])"}
+        wanted = onnxruntime.InferenceSession(data).run(None, x)[0]
+        assert executable.run(x)["y"] == wanted
+        assert tensors_of({"y": wanted, "l": np.array(["a"], dtype=object)})["y"].shape == (4, 3)
+        executable.save(tmp_path / "maps.twa")
+        assert tw.load_executable(tmp_path / "maps.twa").run(x)["y"] == wanted
+
+
+def test_what_is_not_supported_is_refused():
+    scores = [("s", TensorProto.FLOAT)]
+    with pytest.raises(tw.Error, match="post_transform=CUBE"):
+        tw.load(model("LinearRegressor", {"x": rows(3, 1)}, scores, coefficients=[1.0], post_transform="CUBE"))
+    words = {"x": np.array([["a"]], dtype=object)}
+    with pytest.raises(tw.Error, match="elements of type string"):
+        tw.load(model("Scaler", words, scores, scale=[1.0]))
+    with pytest.raises(tw.Error, match="keys that are strings of numbers"):
+        tw.load(model("LabelEncoder", {"x": rows(3, 1)}, scores, keys_strings=["a"], values_floats=[1.0]))
+    node = helper.make_node("Identity", ["x"], ["y"])
+    values = [helper.make_tensor_value_info(name, TensorProto.STRING, ["n"]) for name in "xy"]
+    graph = helper.make_graph([node], "g", values[:1], values[1:])
+    with pytest.raises(tw.Error, match="strings of an input, which the model may not know"):
+        tw.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString())

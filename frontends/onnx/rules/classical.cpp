@@ -1,27 +1,14 @@
-// Models and preprocessing that scikit-learn's converter writes (ai.onnx.ml), of numbers: scalers, encoders, linear
-// models.  Labels that are strings are refused.
+// Models and preprocessing that scikit-learn's converter writes (ai.onnx.ml): scalers, encoders, linear models.
 #include <algorithm>
 #include <cmath>
 
-#include "frontends/onnx/rules.h"
+#include "frontends/onnx/scores.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
 namespace {
 
-using Floats = std::vector<double>;
-
 constexpr size_t most_keys = 1024;  // each is compared with each element
-
-// f64 stays, all else is f32.
-ValueId as_reals(Context& c, ValueId x) {
-  return dtype_of(c, x) == f64 ? x : emit_cast(c, x, f32);
-}
-
-void refuse_strings(Context& c, std::initializer_list<const char*> attributes) {
-  for (const char* attribute : attributes)
-    if (!c.attribute_strings(attribute).empty()) c.refuse(std::string(attribute) + ": strings");
-}
 
 // One number for all columns, or one for each.
 ValueId of_columns(Context& c, ValueId x, const char* attribute) {
@@ -123,40 +110,62 @@ ValueId emit_is_key(Context& c, ValueId x, const NDArray& keys) {
   return c.emit("equal", {wide, c.emit_constant(keys)});
 }
 
-// `stem` is keys or values: as floats, integers or a tensor.
+bool are_strings(const Context& c, const std::string& stem) {
+  return c.has_attribute(stem + "_strings") || c.has_text_tensor(stem + "_tensor");
+}
+
+// `stem` is keys or values: as floats, integers, strings or a tensor.
 NDArray encoder_list(Context& c, const std::string& stem) {
-  refuse_strings(c, {(stem + "_strings").c_str()});
+  if (c.has_attribute(stem + "_strings")) return c.attribute_text(stem + "_strings");
+  if (are_strings(c, stem)) {
+    const NDArray tensor = c.attribute_text_tensor(stem + "_tensor");
+    return tensor.reshape({tensor.size()});
+  }
   const Floats floats = c.attribute_floats(stem + "_floats", {});
   const Ints ints = c.attribute_ints(stem + "_int64s", {});
   if (!floats.empty()) return float_array(floats);
   if (!ints.empty()) return int_array(ints);
-  if (!c.has_attribute(stem + "_tensor")) c.refuse("without " + stem + " that are numbers");
+  if (!c.has_attribute(stem + "_tensor")) c.refuse("without " + stem);
   const NDArray tensor = c.attribute_tensor(stem + "_tensor");
   return tensor.reshape({tensor.size()});
+}
+
+// The codes of strings, where the keys are strings.
+ValueId encoded_input(Context& c, bool are_strings) {
+  if (c.has_text(0) != are_strings)
+    c.refuse(are_strings ? "keys that are strings of numbers" : "keys that are numbers of strings");
+  return are_strings ? c.text(0) : c.input(0);
 }
 
 ValueId import_label_encoder(Context& c) {
   const NDArray keys = encoder_list(c, "keys"), values = encoder_list(c, "values");
   if (keys.size() != values.size()) c.refuse("as many keys as values");
   const DType dtype = values.dtype();
-  const ValueId x = c.input(0);
+  const ValueId x = encoded_input(c, are_strings(c, "keys"));
   const ValueId is_key = emit_is_key(c, x, keys);
   const std::vector<int> last{rank_of(c, x)};
   ValueId otherwise = dtype.is_float() ? emit_scalar(c, dtype, c.attribute_float("default_float", -0.0))
                                        : emit_ints(c, {c.attribute_int("default_int64", -1)}, {}, dtype);
-  if (c.has_attribute("default_tensor"))
+  const bool gives_text = are_strings(c, "values");
+  if (gives_text) {
+    int64_t code = c.import().words.code_of(c.attribute_string("default_string", "_Unused"));
+    if (c.has_text_tensor("default_tensor")) code = c.attribute_text_tensor("default_tensor").get_int(0);
+    otherwise = emit_ints(c, {code}, {}, i64);
+  } else if (c.has_attribute("default_tensor"))
     otherwise = emit_reshape(c, c.emit_constant(c.attribute_tensor("default_tensor")), {});
   const ValueId none = emit_scalar(c, dtype, 0);
   const ValueId found =
       emit_reduce(c, "reduce_sum", c.emit("where", {is_key, c.emit_constant(values), none}), last, false);
-  return c.emit("where", {emit_reduce(c, "reduce_any", is_key, last, false), found, otherwise});
+  const ValueId y = c.emit("where", {emit_reduce(c, "reduce_any", is_key, last, false), found, otherwise});
+  return gives_text ? c.emit_text(y) : y;
 }
 
 // A category that is unknown is all zeros, or ends the run.
 ValueId import_one_hot_encoder(Context& c) {
-  refuse_strings(c, {"cats_strings"});
-  const ValueId x = c.input(0);
-  const ValueId is_key = emit_is_key(c, x, int_array(c.attribute_ints("cats_int64s", {})));
+  const bool of_strings = c.has_attribute("cats_strings");
+  const ValueId x = encoded_input(c, of_strings);
+  const NDArray keys = of_strings ? c.attribute_text("cats_strings") : int_array(c.attribute_ints("cats_int64s", {}));
+  const ValueId is_key = emit_is_key(c, x, keys);
   if (c.attribute_int("zeros", 1) == 0) {
     const ValueId is_known = emit_reduce(c, "reduce_any", is_key, {rank_of(c, x)}, false);
     const ValueId unknown = emit_cast(c, c.emit("logical_not", {is_known}), i64);
@@ -181,14 +190,6 @@ ValueId emit_scores(Context& c, ValueId x, int64_t results) {
   return c.emit("add", {y, c.emit_constant(float_array(intercepts, dtype_of(c, x)))});
 }
 
-ValueId emit_post_transform(Context& c, ValueId scores) {
-  const std::string form = c.attribute_string("post_transform", "NONE");
-  if (form == "LOGISTIC") return c.emit("sigmoid", {scores});
-  if (form == "SOFTMAX") return c.emit("softmax", {scores});
-  if (form != "NONE") c.refuse("post_transform=" + form);
-  return scores;
-}
-
 ValueId import_linear_regressor(Context& c) {
   const ValueId scores = emit_scores(c, as_reals(c, c.input(0)), c.attribute_int("targets", 1));
   return emit_cast(c, emit_post_transform(c, scores), f32);
@@ -196,18 +197,29 @@ ValueId import_linear_regressor(Context& c) {
 
 // Labels are those of the highest scores; scores of one column are those of the second of two classes.
 std::vector<ValueId> import_linear_classifier(Context& c) {
-  refuse_strings(c, {"classlabels_strings"});
-  const Ints labels = c.attribute_ints("classlabels_ints", {});
-  const auto classes = static_cast<int64_t>(labels.size());
-  if (classes < 2) c.refuse(std::to_string(classes) + " classes");
+  const ClassLabels labels(c, "classlabels_ints", "classlabels_strings");
+  const int64_t classes = labels.count();
   const ValueId x = as_reals(c, c.input(0));
   const size_t rows = c.attribute_floats("intercepts", {}).size();
   ValueId scores = emit_scores(c, x, rows == 1 ? 1 : classes);
   if (rows == 1 && classes != 2) c.refuse("one row of coefficients for " + std::to_string(classes) + " classes");
   if (rows == 1) scores = emit_concat(c, {c.emit("negate", {scores}), scores}, 1);
   const ValueId best = c.emit("arg_max", {scores}, attributes_of({{"axis", int64_t{1}}, {"keepdims", int64_t{0}}}));
-  return {c.emit("gather", {c.emit_constant(int_array(labels)), best}),
-          emit_cast(c, emit_post_transform(c, scores), f32)};
+  return {labels.emit(best), emit_cast(c, emit_post_transform(c, scores), f32)};
+}
+
+// Of each row a map from classes to their scores.
+ValueId import_zip_map(Context& c) {
+  ValueId x = c.input(0);
+  if (rank_of(c, x) == 1) x = emit_new_axis(c, x, 0);
+  if (rank_of(c, x) != 2) c.refuse("data of type " + to_string(c.type(x)));
+  List maps{ListKind::map, {x}};
+  maps.words = c.attribute_strings("classlabels_strings");
+  if (maps.words.empty()) maps.numbers = c.attribute_ints("classlabels_int64s", {});
+  const auto keys = static_cast<int64_t>(maps.words.size() + maps.numbers.size());
+  if (keys < 1) c.refuse("no class labels");
+  c.require_equal(c.type(x).shape[1], Expr(keys), "a label for each column");
+  return c.import().lists.add(std::move(maps));
 }
 
 }  // namespace
@@ -215,16 +227,17 @@ std::vector<ValueId> import_linear_classifier(Context& c) {
 std::vector<Rule> classical_rules() {
   const std::string domain = "ai.onnx.ml";
   return {
-      rule_of(domain, "ArrayFeatureExtractor", import_array_feature_extractor),
+      with_text(rule_of(domain, "ArrayFeatureExtractor", import_array_feature_extractor), TextUse::moved),
       rule_of(domain, "Binarizer", import_binarizer),
       rule_of(domain, "FeatureVectorizer", import_feature_vectorizer),
       rule_of(domain, "Imputer", import_imputer),
-      rule_of(domain, "LabelEncoder", import_label_encoder),
+      with_text(rule_of(domain, "LabelEncoder", import_label_encoder), TextUse::read),
       {"LinearClassifier", domain, 1, import_linear_classifier},
       rule_of(domain, "LinearRegressor", import_linear_regressor),
       rule_of(domain, "Normalizer", import_normalizer),
-      rule_of(domain, "OneHotEncoder", import_one_hot_encoder),
+      with_text(rule_of(domain, "OneHotEncoder", import_one_hot_encoder), TextUse::read),
       rule_of(domain, "Scaler", import_scaler),
+      rule_of(domain, "ZipMap", import_zip_map),
   };
 }
 

@@ -13,12 +13,18 @@ namespace {
 constexpr int64_t max_elements = 1 << 24;  // that a rule writes itself
 
 ValueId import_constant(Context& c) {
+  if (c.has_text_tensor("value")) return c.emit_text(c.emit_constant(c.attribute_text_tensor("value")));
   if (c.has_attribute("value")) return c.emit_constant(c.attribute_tensor("value"));
   if (c.has_attribute("value_int")) return emit_ints(c, {c.attribute_int("value_int", 0)}, {}, i64);
   if (c.has_attribute("value_float")) return emit_scalar(c, f32, c.attribute_float("value_float", 0));
   if (c.has_attribute("value_ints")) return c.emit_constant(int_array(c.attribute_ints("value_ints", {})));
   if (c.has_attribute("value_floats")) return c.emit_constant(float_array(c.attribute_floats("value_floats", {})));
-  c.refuse("strings and sparse tensors");
+  if (c.has_attribute("value_strings")) return c.emit_text(c.emit_constant(c.attribute_text("value_strings")));
+  if (c.has_attribute("value_string")) {
+    const int64_t code = c.import().words.code_of(c.attribute_string("value_string", ""));
+    return c.emit_text(emit_ints(c, {code}, {}, i64));
+  }
+  c.refuse("sparse tensors");
 }
 
 ValueId import_constant_of_shape(Context& c) {

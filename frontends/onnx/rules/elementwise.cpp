@@ -85,6 +85,10 @@ ValueId emit_power_of_two(Context& c, ValueId x) {
 }
 
 ValueId import_cast(Context& c) {
+  if (c.has_text(0)) {
+    if (c.opset() < 6 || c.attribute_int("to", 0) != text_type) c.refuse("elements of type string");
+    return c.input_or_list(0);
+  }
   if (c.opset() < 6) {
     std::string name = c.attribute_string("to", "");  // "FLOAT"
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) { return std::tolower(letter); });
@@ -225,10 +229,10 @@ std::vector<Rule> elementwise_rules() {
              if (c.input_count() == 1) return sum;
              return c.emit("divide", {sum, emit_scalar(c, dtype_of(c, sum), static_cast<double>(c.input_count()))});
            }),
-      rule("Identity", 1, [](Context& c) { return c.input_or_list(0); }),
+      with_text(rule("Identity", 1, [](Context& c) { return c.input_or_list(0); }), TextUse::moved),
       rule("Clip", 1, import_clip),
       rule("Pow", 1, import_power),
-      rule("Cast", 1, import_cast),
+      with_text(rule("Cast", 1, import_cast), TextUse::read),
       rule("CastLike", 15, [](Context& c) { return emit_onnx_cast(c, c.input(0), dtype_of(c, c.input(1))); }),
       rule("BitCast", 26, import_bitcast),
       rule("Mod", 10,

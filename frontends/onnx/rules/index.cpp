@@ -235,7 +235,7 @@ ValueId import_tensor_scatter(Context& c) {
 
 std::vector<Rule> index_rules() {
   return {
-      rule("Gather", 1, import_gather),
+      with_text(rule("Gather", 1, import_gather), TextUse::moved),
       rule("GatherElements", 11, import_gather_elements),
       rule("GatherND", 11, import_gather_nd),
       rule("ReverseSequence", 10,

@@ -455,22 +455,22 @@ ValueId import_center_crop_pad(Context& c) {
 
 std::vector<Rule> shape_rules() {
   return {
-      rule("Reshape", 5, import_reshape),
+      with_text(rule("Reshape", 5, import_reshape), TextUse::moved),
       rule("Reshape", 1,
            [](Context& c) {
              const Ints shape = c.attribute_ints("shape", {});
              return emit_in_shape(c, c.input(0), {shape.begin(), shape.end()}, false);
            }),
-      rule("Flatten", 1, import_flatten),
-      rule("Squeeze", 1, import_squeeze),
-      rule("Unsqueeze", 1, import_unsqueeze),
-      rule("Transpose", 1, import_transpose),
-      rule("Expand", 8, import_expand),
+      with_text(rule("Flatten", 1, import_flatten), TextUse::moved),
+      with_text(rule("Squeeze", 1, import_squeeze), TextUse::moved),
+      with_text(rule("Unsqueeze", 1, import_unsqueeze), TextUse::moved),
+      with_text(rule("Transpose", 1, import_transpose), TextUse::moved),
+      with_text(rule("Expand", 8, import_expand), TextUse::moved),
       rule("Tile", 6, import_tile),
       rule("Tile", 1, import_tile_of_axis),
-      rule("Concat", 1, import_concat),
+      with_text(rule("Concat", 1, import_concat), TextUse::joined),
       {"Split", "", 1, import_split},
-      rule("Slice", 1, import_slice),
+      with_text(rule("Slice", 1, import_slice), TextUse::moved),
       rule("Pad", 1, import_pad),
       rule("DepthToSpace", 1, import_depth_to_space),
       rule("SpaceToDepth", 1, import_space_to_depth),

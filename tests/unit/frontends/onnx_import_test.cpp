@@ -141,7 +141,7 @@ TEST(OnnxImport, ChecksSizesBeforeItAllocates) {
   expect_error(with(tensor_head("w", 1, {int64_t{1} << 40})), ErrorCode::malformed_model, {"0 elements"});
   expect_error(with(tensor_head("w", 1, {-3})), ErrorCode::malformed_model, {"negative"});
   expect_error(with(tensor_head("w", 1, std::vector<int64_t>(40, 1))), ErrorCode::limit, {"40 dimensions"});
-  expect_error(with(tensor_head("w", 8, {1})), ErrorCode::unsupported, {"string"});
+  expect_error(with(tensor_head("w", 8, {1})), ErrorCode::malformed_model, {"0 strings"});
 }
 
 TEST(OnnxImport, KeepsExternalDataInsideTheFolder) {

@@ -98,12 +98,15 @@ TEST_F(CApi, OutputsInPlaceAreTheInputsArrays) {
 
 TEST_F(CApi, SaysWhatOutputsMakeUp) {
   Plan plan = small_plan();
-  plan.input_lists = {{"none", ListKind::optional, 0, 0}};
+  std::vector<int64_t> numbers(columns, 5);
+  plan.input_lists = {{"none", ListKind::optional, 0, 0},
+                      {"words", ListKind::map, 0, 1, 0, std::vector<std::string>(columns, "a word")},
+                      {"numbers", ListKind::map, 1, 1, 0, {}, numbers}};
   plan.output_lists = {{"pair", ListKind::sequence, 0, 2}, {"empty", ListKind::sequence, 2, 0}};
   Executable(kernel_image(), plan, small_constants(), small_requirements()).save(folder / "lists.twa");
   tw_executable* executable = nullptr;
   ASSERT_EQ(TW_FUNCTION(tw_load)((folder / "lists.twa").c_str(), &executable), 0);
-  EXPECT_EQ(TW_FUNCTION(tw_input_list_count)(executable), 1);
+  EXPECT_EQ(TW_FUNCTION(tw_input_list_count)(executable), 3);
   EXPECT_EQ(TW_FUNCTION(tw_output_list_count)(executable), 2);
   tw_list list;
   ASSERT_EQ(TW_FUNCTION(tw_output_list)(executable, 0, &list), 0);
@@ -112,6 +115,15 @@ TEST_F(CApi, SaysWhatOutputsMakeUp) {
   EXPECT_EQ(list.count, 2);
   ASSERT_EQ(TW_FUNCTION(tw_input_list)(executable, 0, &list), 0);
   EXPECT_EQ(std::string(list.name) + " " + list.kind, "none optional");
+  ASSERT_EQ(TW_FUNCTION(tw_input_list)(executable, 1, &list), 0);
+  EXPECT_EQ(list.words, columns);
+  EXPECT_EQ(list.numbers, nullptr);
+  EXPECT_STREQ(TW_FUNCTION(tw_input_word)(executable, 1, columns - 1), "a word");
+  EXPECT_EQ(TW_FUNCTION(tw_input_word)(executable, 1, columns), nullptr);
+  EXPECT_EQ(TW_FUNCTION(tw_output_word)(executable, 7, 0), nullptr);
+  ASSERT_EQ(TW_FUNCTION(tw_input_list)(executable, 2, &list), 0);
+  EXPECT_EQ(list.words, 0);
+  EXPECT_EQ(std::vector<int64_t>(list.numbers, list.numbers + columns), numbers);
   EXPECT_EQ(TW_FUNCTION(tw_output_list)(executable, 2, &list), 1101);
   TW_FUNCTION(tw_free)(executable);
 }

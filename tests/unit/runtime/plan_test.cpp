@@ -285,6 +285,12 @@ TEST(Plan, ListsAreMadeOfTensorsThatFit) {
            {{"y", ListKind::optional, 0, 1}},
        })
     EXPECT_NE(problem(wrong), "");
+  EXPECT_EQ(problem({{"m", map, 1, 1, 0, {"a", "b"}}, {"w", text, 2, 1}}), "");
+  EXPECT_EQ(problem({{"m", map, 1, 1, 0, {}, {7, 9}}}), "");
+  for (const ListInfo& wrong : {ListInfo{"m", map, 1, 1}, ListInfo{"m", map, 1, 1, 0, {"a"}},
+                                ListInfo{"m", map, 1, 1, 0, {"a", "b"}, {1}}, ListInfo{"m", map, 2, 1, 0, {"a", "b"}},
+                                ListInfo{"w", text, 1, 1, 0, {"a"}}, ListInfo{"w", text, 1, 2, 0, {"a"}}})
+    EXPECT_NE(problem({wrong}), "");
   const std::vector<TensorInfo> parts = {{"x", f32, {6}}, {"s", i64, {3, 2}}, {"t", i32, {3, 2}}};
   EXPECT_EQ(find_list_problem(std::vector<ListInfo>{{"y", ragged, 0, 2}}, parts), "");
   EXPECT_NE(find_list_problem(std::vector<ListInfo>{{"y", ragged, 0, 1}}, parts), "");
