@@ -542,12 +542,14 @@ class Importer {
       if (id == unknown_value || !import_.refusals.empty()) continue;
       const auto dtype = to_dtype(info.element_type);
       const bool is_declared = info.kind == ValueKind::tensor && info.element_type != 0;
-      if (is_text(import_.lists, id) && is_declared && is_text(info)) {
-        if (import_.lists[id].may_be_unknown) {
-          import_.refuse({"output", std::string(info.name), {}}, "strings of an input, which the model may not know");
-          continue;
-        }
-      } else if (is_declared && (is_list(id) || dtype != import_.graph.values[id].type.dtype)) {
+      const bool has_text = is_text(import_.lists, id);
+      if (has_text && import_.lists[id].may_be_unknown) {
+        import_.refuse({"output", std::string(info.name), {}}, "strings of an input, which the model may not know");
+        continue;
+      }
+      const bool is_as_declared =
+          has_text ? is_text(info) : !is_list(id) && dtype == import_.graph.values[id].type.dtype;
+      if (is_declared && !is_as_declared) {
         malformed("output " + in_quotes(info.name) + " is declared as " + data_type_name(info.element_type) +
                   ", but it is " + (is_list(id) ? "no tensor" : to_string(import_.graph.values[id].type)));
       }
