@@ -98,7 +98,7 @@ def shapes_at(executable, sizes):
     """The inputs' shapes where the open dimensions have these sizes."""
     return {
         name: [eval(dim, {"min": min, "max": max}, dict(sizes)) for dim in split(re.fullmatch(r"\w+\[(.*)\]", text)[1])]
-        for name, text in executable.inputs.items()
+        for name, text in executable.input_tensors.items()
     }
 
 

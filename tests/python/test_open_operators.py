@@ -16,8 +16,8 @@ import open_cases  # noqa: E402
 IS_OPEN = r"dimension \d of .* is open, which this use of the operator cannot be"
 MANY = "as many sizes as a run says"
 PARTS = "not numbers of one part or two"
-# What is refused: the scale of a head, and how its elements are turned, need its size; results of any rank; and
-# whether numbers are complex is in their last dimension.
+# What is refused: the scale of a head, and how its elements are turned, need its size, and trees that of rows; results
+# of any rank; and whether numbers are complex is in their last dimension.
 REFUSED = {
     **{(operator, opening): PARTS for operator in ("DFT", "STFT") for opening in open_cases.OPENINGS},
     ("ConstantOfShape", "one"): MANY,
@@ -31,6 +31,8 @@ REFUSED = {
     ("LinearAttention", "all"): IS_OPEN,
     ("RotaryEmbedding", "two"): IS_OPEN,
     ("RotaryEmbedding", "all"): IS_OPEN,
+    ("TreeEnsemble", "two"): IS_OPEN,
+    ("TreeEnsemble", "all"): IS_OPEN,
 }
 # Sizes of the result that are inputs are drawn, and fit neither windows nor blocks (test_sampling.py has such that do).
 NEVER_RUN = {"test_maxunpool_export_with_output_shape", "test_col2im", "test_affine_grid_2d"}
