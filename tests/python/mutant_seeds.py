@@ -72,6 +72,13 @@ def matches(names, op):
     return any(re.fullmatch(name, op) for name in names)
 
 
+def is_wrong_there(node):
+    """Where ONNX Runtime itself does not do what is defined."""
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    is_same = attributes.get("auto_pad", b"").startswith(b"SAME")
+    return "Pool" in node.op_type and is_same and max(attributes.get("dilations", [1])) > 1  # it pads for none
+
+
 def has_repeated_updates(node, inputs):
     """Which of several updates of one element stays is open."""
     if node.op_type in ("ScatterND", "ScatterElements", "Scatter", "MaxUnpool"):
