@@ -20,6 +20,7 @@ from mutant_seeds import (
     FLOATS,
     INTS,
     KEPT,
+    MANY_STEPS,
     NOT_HUGE,
     ORDINARY,
     ORDINARY_PROFILES,
@@ -199,7 +200,8 @@ class Mutant:
         rng = self.rng
         profile = rng.choice(ORDINARY_PROFILES if self.is_ordinary else PROFILES)
         op = self.node.op_type
-        if profile == "huge" and any(matches(NOT_HUGE, n.op_type) for n in self.graph.node):
+        is_far = profile == "huge" or (profile == "tiny" and not self.small)
+        if is_far and any(matches(NOT_HUGE, n.op_type) for n in self.graph.node):
             profile = "large"
         extents = [d for a, r in zip(self.inputs, self.roles, strict=True) if r == "data" for d in a.shape]
         reach = min(extents, default=1)
@@ -209,8 +211,8 @@ class Mutant:
             mine = profile if rng.random() < 0.8 else "normal"
             if op in DISTINCT:
                 mine = "distinct"
-            elif op == "Pow" and all(x.dtype.kind in "iu" for x in self.inputs):
-                mine = "small"  # what overflows is open
+            elif op == "Pow" and any(x.dtype.kind in "iu" for x in self.inputs):
+                mine = "unit" if a.dtype.kind == "f" else "small"  # what overflows is open
             elif a.dtype.kind in "iu" and self.is_ordinary:
                 mine = "positive"
             if self.roles[k] == "data":
@@ -370,7 +372,9 @@ class Mutant:
     def takes_bfloat16(self):
         """Whether bfloat16 may stand for each f32; ONNX Runtime computes it in f32, since it has no bfloat16 itself."""
         nodes = self.graph.node
-        if not self.case.is_node or any(a.name in ("to", "dtype", "value") for n in nodes for a in n.attribute):
+        if not self.case.is_node or self.node.op_type in MANY_STEPS:
+            return False
+        if any(a.name in ("to", "dtype", "value") for n in nodes for a in n.attribute):
             return False
         floats = [k for k, i in enumerate(self.infos) if self.inputs_at_first[k].dtype == np.float32]
         return bool(floats) and all(
