@@ -160,6 +160,7 @@ ValueId emit_fourier(Builder& b, ValueId x, const Fourier& fourier) {
     b.refuse("data that are not numbers of one part or two, along the last axis");
   const Expr length = simplify(fourier.length), half = simplify(floor_div(length, 2) + 1);
   if (as_int(length).value_or(1) < 1) b.refuse("a length of 0");
+  if (as_int(length).value_or(1) > longest_transform) b.refuse("a length of " + to_text(length));
   const bool is_of_half = fourier.is_inverse && fourier.is_onesided;
   const Expr in = is_of_half ? half : length, out = !fourier.is_inverse && fourier.is_onesided ? half : length;
   return in_accumulator(b, x, [&](ValueId wide) {

@@ -6,6 +6,8 @@
 
 namespace tw::frontends {
 
+inline constexpr int64_t longest_transform = int64_t{1} << 24;
+
 struct Fourier {
   Expr length;
   bool is_inverse = false;

@@ -18,12 +18,15 @@ ValueId emit_negative_log_likelihood(Builder& b, const Loss& loss) {
   const ValueId picked = b.emit("gather_elements", {loss.log_prob, emit_reshape_open(b, target, with_class)},
                                 attributes_of({{"axis", int64_t{1}}}));
   ValueId result = b.emit("negate", {emit_reshape_open(b, picked, dims)});
-  if (loss.weight != no_value) weight = b.emit("gather", {loss.weight, target});
-  if (loss.ignored) {
-    const ValueId one = loss.weight != no_value ? weight : emit_scalar(b, dtype, 1);
-    weight = b.emit("where", {is_ignored, emit_scalar(b, dtype, 0), one});
+  if (loss.weight != no_value) {
+    weight = b.emit("gather", {loss.weight, target});
+    result = b.emit("multiply", {result, weight});
   }
-  if (weight != no_value) result = b.emit("multiply", {result, weight});
+  if (loss.ignored) {  // 0 whatever its probability, NaN too
+    const ValueId zero = emit_scalar(b, dtype, 0), one = loss.weight != no_value ? weight : emit_scalar(b, dtype, 1);
+    result = b.emit("where", {is_ignored, zero, result});
+    weight = b.emit("where", {is_ignored, zero, one});
+  }
   if (loss.reduction == Loss::Reduction::none) return result;
   const std::vector<int> axes = axes_from(b, result);
   const auto sum = [&](ValueId x) { return emit_reduce(b, "reduce_sum", x, axes, false); };

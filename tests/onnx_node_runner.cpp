@@ -1,6 +1,9 @@
 // Runs ONNX models on given inputs, by the oracle or compiled, for tests that compare the results elsewhere.
 //
-//   onnx_node_runner oracle | import | TARGET    folders on stdin, one a line; other machines are emulated
+//   onnx_node_runner oracle | import | TARGET [bf16 | SEED]    folders on stdin, one a line; other machines are
+//   emulated
+//
+// bf16 is the precision that is compiled for; with a seed, what templates leave to decide is decided at random.
 //
 // A folder holds model.onnx and inputs.onnx: a model whose initializers are the inputs, by name.  The results go to
 // outputs.bin: for each output a line "dtype d0 d1 …", then its bytes.  Which of them make up sequences and optional
@@ -18,6 +21,7 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <random>
 
 #include "frontends/onnx/import.h"
 #include "frontends/onnx/tensor.h"
@@ -94,10 +98,32 @@ std::vector<NDArray> run_oracle(const relay::Graph& graph, const Arrays& inputs)
   return relay::evaluate(graph, arguments);
 }
 
-std::vector<NDArray> run_compiled(const relay::Graph& graph, const Target& target, const Arrays& inputs) {
+// One value of each decision that the default schedule asks; what is asked only after these is as analysis prefers, and
+// so is all of a Func where a primitive refuses the values together.
+ScheduleSource random_schedules(uint64_t seed) {
+  return [engine = std::mt19937_64(seed)](const Func& func, const Target& target) mutable {
+    Decisions decisions;
+    const Schedule by_default = target.decided_schedule(func, target, {});
+    for (const AskedDecision& asked : by_default.asked())
+      decisions[asked.name] = asked.candidates[engine() % asked.candidates.size()].value;
+    try {
+      return target.decided_schedule(func, target, decisions);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::schedule) throw;
+      return by_default;
+    }
+  };
+}
+
+std::vector<NDArray> run_compiled(const relay::Graph& graph, const Target& target, const std::string& form,
+                                  const Arrays& inputs) {
   relay::CompileOptions options;
   options.threads = 1;
   options.jobs = 1;
+  if (form == "bf16")
+    options.precision = bf16;
+  else if (!form.empty())
+    options.schedule = random_schedules(std::stoull(form));
   Executable executable = relay::compile(graph, target, options);
   std::vector<NDArray> arguments;
   for (const TensorInfo& info : executable.plan().inputs) arguments.push_back(input_named(inputs, info.name));
@@ -139,7 +165,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-int run(const std::string& mode) {
+int run(const std::string& mode, const std::string& form) {
   const bool is_oracle = mode == "oracle";
   const bool is_import = mode == "import";
   const Target target = is_oracle || is_import ? Target{} : parse_target(mode);
@@ -156,7 +182,7 @@ int run(const std::string& mode) {
       if (!is_import) {
         inputs = read_inputs(folder + "/inputs.onnx", graph.input_lists);
         write_outputs(folder + "/outputs.bin",
-                      is_oracle ? run_oracle(graph, inputs) : run_compiled(graph, target, inputs));
+                      is_oracle ? run_oracle(graph, inputs) : run_compiled(graph, target, form, inputs));
         write_lists(folder + "/lists.txt", graph.output_lists);
       }
     } catch (const Error& error) {
@@ -175,9 +201,9 @@ int run(const std::string& mode) {
 }  // namespace tw
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: onnx_node_runner oracle | import | TARGET    folders on stdin\n");
+  if (argc != 2 && argc != 3) {
+    std::fprintf(stderr, "usage: onnx_node_runner oracle | import | TARGET [bf16 | SEED]    folders on stdin\n");
     return 2;
   }
-  return tw::run(argv[1]);
+  return tw::run(argv[1], argc == 3 ? argv[2] : "");
 }

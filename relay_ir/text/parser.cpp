@@ -46,17 +46,21 @@ class GraphParser : public ParserBase {
       if (!accept(",")) break;
     }
     expect(")", "after the inputs");
-    if (accept("where")) {
-      do {
-        const Expr a = parse_dimension();
-        expect("==", "between what is equal");
-        graph_.equalities.push_back({a, parse_dimension(), ""});
-      } while (accept(","));
-    }
+    parse_equalities();
     expect("{", "before the body");
     while (!at("return")) parse_statement();
     parse_return();
     expect("}", "after the return");
+  }
+
+  // where n == m, n * 2 == k: before the body, or after a statement that reads numbers.
+  void parse_equalities() {
+    if (!accept("where")) return;
+    do {
+      const Expr a = parse_dimension();
+      expect("==", "between what is equal");
+      graph_.equalities.push_back({a, parse_dimension(), ""});
+    } while (accept(","));
   }
 
   // x: f32[2], y = sequence(y0: f32[2], y1: f32[3]), or z = optional(); the last one may be state: u64[2] random.
@@ -298,6 +302,7 @@ class GraphParser : public ParserBase {
   }
 
   void parse_statement() {
+    if (at("where")) return parse_equalities();
     std::vector<Name> names;  // none of a node without results
     while (!ahead().is("(")) {
       names.push_back(expect_name("a result's name, or `return`"));

@@ -167,9 +167,19 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
     return quote_name(list.name) + " = " + made_of_text(graph.input_lists, at, input);
   });
   text += ")";
-  const std::vector<Equality> own = around ? own_equalities(graph, *around) : graph.equalities;
-  for (size_t i = 0; i < own.size(); ++i)
-    text += (i == 0 ? " where " : ", ") + tw::to_text(own[i].a) + " == " + tw::to_text(own[i].b);
+  // Equalities stand where all that they are made of is known: here, or after the node that reads the last number.
+  std::vector<Equality> own = around ? own_equalities(graph, *around) : graph.equalities;
+  std::vector<Var> numbers = graph.symbols;
+  const auto known_equalities = [&] {
+    std::string found;
+    std::erase_if(own, [&](const Equality& equal) {
+      if (!is_made_of(equal.a, numbers) || !is_made_of(equal.b, numbers)) return false;
+      found += (found.empty() ? "where " : ", ") + tw::to_text(equal.a) + " == " + tw::to_text(equal.b);
+      return true;
+    });
+    return found;
+  };
+  if (const std::string first = known_equalities(); !first.empty()) text += " " + first;
   text += " {\n";
   for (size_t id = 0; id < graph.values.size(); ++id) {
     const Value& value = graph.values[id];
@@ -201,6 +211,10 @@ std::string body_text(const Graph& graph, ConstantTable* constants, const std::s
     text += "\n";
     for (const Graph& region : node.regions)
       text += indent + "region" + body_text(region, constants, indent + "  ", &graph);
+    const std::vector<Var> read = numbers_read_by(graph, node);
+    numbers.insert(numbers.end(), read.begin(), read.end());
+    if (!own.empty() && !read.empty())
+      if (const std::string next = known_equalities(); !next.empty()) text += indent + next + "\n";
   }
   const auto output = [&](size_t i) {
     const std::string output = quote_name(graph.output_name(i)), value = name(graph.outputs[i]);

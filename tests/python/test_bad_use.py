@@ -304,6 +304,25 @@ def test_external_weights_behind_a_symlink_out_of_the_folder(tmp_path):
         tw.load(path)
 
 
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device", "linked folder", "cut name"])
+def test_external_weights_that_are_no_file_of_the_folder(kind, tmp_path):
+    """None is waited for, or read."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "w").write_bytes(bytes(24))
+    location = {"linked folder": "sub/w", "cut name": "weights.bin\0x"}.get(kind, "weights.bin")
+    path = with_external_weights(tmp_path / "model", location=location, content=None)
+    file = tmp_path / "model" / "weights.bin"
+    {
+        "folder": file.mkdir,
+        "pipe": lambda: os.mkfifo(file),
+        "device": lambda: file.symlink_to("/dev/zero"),
+        "linked folder": lambda: (tmp_path / "model" / "sub").symlink_to(tmp_path / "outside"),
+        "cut name": lambda: file.write_bytes(bytes(24)),
+    }[kind]()
+    with raises(1006, "w"):
+        tw.load(path)
+
+
 def test_external_weights_of_a_model_without_a_folder(tmp_path):
     data = with_external_weights(tmp_path).read_bytes()
     with raises(1006):

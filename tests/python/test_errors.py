@@ -445,6 +445,49 @@ def expand_to_absurd_size():
     return with_constant("Expand", [1], np.array([1 << 30, 1 << 30], np.int64))
 
 
+@case(1004, "Tile", "more than memory can hold")
+def tile_to_a_size_that_no_number_holds():
+    return with_constant("Tile", [4, 4], np.array([1 << 62, 4], np.int64))
+
+
+@case(1003, "DFT", "a length of")
+def a_transform_of_absurd_length():
+    return with_constant("DFT", [1, 16, 1], np.int64(1 << 62))
+
+
+@case(1003, "STFT", "frames of")
+def frames_of_absurd_length():
+    lengths = {"step": np.int64(1), "length": np.int64(1 << 62)}
+    return model_of(
+        [("STFT", ["x", "step", "", "length"], ["y"])], [value("x", [1, 16, 1])], [value("y", None)], lengths
+    )
+
+
+def with_functions(*functions):
+    """Calls the first of functions {name: names that it calls one after the other}; "" is Relu."""
+    made = []
+    for name, calls in functions:
+        nodes = [
+            helper.make_node(c or "Relu", [f"v{i}" if i else "x"], [f"v{i + 1}"], domain="my" if c else "")
+            for i, c in enumerate(calls)
+        ]
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my", 1)]
+        made.append(helper.make_function("my", name, ["x"], [f"v{len(calls)}"], nodes, opsets))
+    node = helper.make_node(functions[0][0], ["x"], ["y"], domain="my")
+    graph = helper.make_graph([node], "g", [value("x", [2])], [value("y", [2])])
+    return helper.make_model(graph, functions=made, opset_imports=opsets)
+
+
+@case(1005, "nested")
+def functions_that_call_each_other():
+    return with_functions(("f", ["g"]), ("g", ["f"]))
+
+
+@case(1005, "nodes")
+def functions_that_double_forty_times():
+    return with_functions(*[(f"f{i}", [f"f{i + 1}"] * 2) for i in range(40)], ("f40", [""]))
+
+
 # -----------------------------------------------------------------------------------------------------------------
 
 

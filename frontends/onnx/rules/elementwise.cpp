@@ -52,7 +52,11 @@ ValueId import_power(Context& c) {
     if (*value == 0.5 && dtype.is_float()) return c.emit("sqrt", {base});
   }
   if (dtype == exponent_dtype) return c.emit("power", {base, exponent});
-  if (dtype.is_float()) return c.emit("power", {base, emit_cast(c, exponent, dtype)});
+  if (dtype.is_float()) {  // an exponent keeps its digits: whether it is whole decides what a negative base gives
+    const bool is_wider = exponent_dtype.is_float() && exponent_dtype.bytes() > dtype.bytes();
+    const DType wide = is_wider ? exponent_dtype : exponent_dtype.is_float() ? dtype : accumulator_of(dtype);
+    return emit_cast(c, c.emit("power", {emit_cast(c, base, wide), emit_cast(c, exponent, wide)}), dtype);
+  }
   if (dtype == u64 || exponent_dtype == u64) c.refuse("64-bit unsigned integers beside another type");
   const ValueId wide_base = emit_cast(c, base, i64), wide_exponent = emit_cast(c, exponent, i64);
   const ValueId whole = c.emit("power", {wide_base, wide_exponent});
@@ -107,14 +111,23 @@ ValueId import_bitcast(Context& c) {
   return c.emit("bitcast", {c.input(0)}, attributes_of({{"to", to_string(to)}}));
 }
 
-// Attributes: ONNX's name, ours, the default.
+// Attributes: ONNX's name, ours, the default, which is an f32 as written ones are.
 Rule float_rule(const std::string& op_type, const std::string& op, int since,
-                std::vector<std::tuple<std::string, std::string, double>> attributes) {
+                std::vector<std::tuple<std::string, std::string, float>> attributes) {
   return rule(op_type, since, [=](Context& c) {
     NodeAttributes given;
     for (const auto& [name, target, value] : attributes) given.set(target, c.attribute_float(name, value));
     return c.emit(op, {c.input(0)}, given);
   });
+}
+
+// Of integers, bias and lambda may lie between two.
+ValueId import_shrink(Context& c) {
+  const DType dtype = dtype_of(c, c.input(0));
+  const ValueId x = dtype.is_float() ? c.input(0) : emit_cast(c, c.input(0), f64);
+  const NodeAttributes bounds =
+      attributes_of({{"lambda", c.attribute_float("lambd", 0.5)}, {"bias", c.attribute_float("bias", 0)}});
+  return emit_cast(c, c.emit("shrink", {x}, bounds), dtype);
 }
 
 ValueId gelu(Context& c, ValueId x, bool is_tanh) {
@@ -252,15 +265,15 @@ std::vector<Rule> elementwise_rules() {
                            attributes_of({{"positive", c.attribute_int("detect_positive", 1)},
                                           {"negative", c.attribute_int("detect_negative", 1)}}));
            }),
-      float_rule("LeakyRelu", "leaky_relu", 1, {{"alpha", "alpha", 0.01}}),
-      float_rule("HardSigmoid", "hard_sigmoid", 1, {{"alpha", "alpha", 0.2}, {"beta", "beta", 0.5}}),
-      float_rule("Elu", "elu", 1, {{"alpha", "alpha", 1.0}}),
+      float_rule("LeakyRelu", "leaky_relu", 1, {{"alpha", "alpha", 0.01F}}),
+      float_rule("HardSigmoid", "hard_sigmoid", 1, {{"alpha", "alpha", 0.2F}, {"beta", "beta", 0.5F}}),
+      float_rule("Elu", "elu", 1, {{"alpha", "alpha", 1.0F}}),
       float_rule("Selu", "elu", 1,
-                 {{"alpha", "alpha", 1.67326319217681884765625}, {"gamma", "gamma", 1.05070102214813232421875}}),
-      float_rule("Celu", "elu", 12, {{"alpha", "alpha", 1.0}, {"alpha", "beta", 1.0}}),
-      float_rule("ThresholdedRelu", "thresholded_relu", 10, {{"alpha", "alpha", 1.0}}),
-      float_rule("Shrink", "shrink", 9, {{"lambd", "lambda", 0.5}, {"bias", "bias", 0.0}}),
-      float_rule("Swish", "silu", 24, {{"alpha", "alpha", 1.0}}),
+                 {{"alpha", "alpha", 1.67326319217681884765625F}, {"gamma", "gamma", 1.05070102214813232421875F}}),
+      float_rule("Celu", "elu", 12, {{"alpha", "alpha", 1.0F}, {"alpha", "beta", 1.0F}}),
+      float_rule("ThresholdedRelu", "thresholded_relu", 10, {{"alpha", "alpha", 1.0F}}),
+      rule("Shrink", 9, import_shrink),
+      float_rule("Swish", "silu", 24, {{"alpha", "alpha", 1.0F}}),
       rule("SwiGLU", 28,
            [](Context& c) {
              return c.emit("multiply", {silu(c, c.input(0), c.attribute_float("alpha", 1)), c.input(1)});

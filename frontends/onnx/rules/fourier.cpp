@@ -43,6 +43,7 @@ ValueId import_stft(Context& c) {
                       : c.has_input(2) ? c.type(c.input(2)).shape[0]
                                        : dims[1];
   if (as_int(step).value_or(1) < 1) c.refuse("steps of less than 1");
+  if (as_int(length).value_or(1) > longest_transform) c.refuse("frames of " + to_text(length));
   const Expr frames = simplify(max(floor_div(dims[1] - length, step) + 1, 0));
   const ValueId begin = c.emit("multiply", {emit_range(c, frames, {frames, Expr(1)}), c.emit_sizes({step}, {})});
   const ValueId places = c.emit("add", {begin, emit_range(c, length, {Expr(1), length})});

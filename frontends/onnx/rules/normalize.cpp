@@ -145,8 +145,8 @@ std::vector<ValueId> import_layer_norm(Context& c) {
   std::vector<ValueId> results = layer_norm(c, x, {c.input(1), c.has_input(2) ? c.input(2) : no_value}, axis, epsilon);
   if (c.wants_output(1) || c.wants_output(2)) {
     const Statistics s = statistics(c, emit_cast(c, x, accumulator_of(dtype_of(c, x))), axis, epsilon);
-    results.push_back(s.mean);
-    results.push_back(s.deviation);
+    results.push_back(emit_cast(c, s.mean, f32));  // as stash_type says, whatever the data's type
+    results.push_back(emit_cast(c, s.deviation, f32));
   }
   return results;
 }

@@ -175,6 +175,14 @@ ValueId import_expand(Context& c) {
 }
 
 // [d…] → [1, d, 1, d …] → [r, d, r, d …] → [r·d …]
+// An extent so many times; one that no number holds would come out small.
+Expr times_extent(Context& c, const Expr& extent, const Expr& times) {
+  int64_t product;
+  if (as_int(extent) && as_int(times) && __builtin_mul_overflow(*as_int(extent), *as_int(times), &product))
+    bad_shape(c, to_text(times) + " repeats of " + to_text(extent) + " elements are more than memory can hold");
+  return simplify(extent * times);
+}
+
 ValueId import_tile(Context& c) {
   const ValueId x = c.input(0);
   const std::vector<Expr> dims = c.type(x).shape;
@@ -185,7 +193,7 @@ ValueId import_tile(Context& c) {
     if (as_int(repeats[i]).value_or(0) < 0) bad_shape(c, "a negative number of repeats");
     if (!is_const_int(repeats[i], 1)) spread.emplace_back(1), repeated.push_back(repeats[i]);
     spread.push_back(dims[i]), repeated.push_back(dims[i]);
-    result.push_back(simplify(dims[i] * repeats[i]));
+    result.push_back(times_extent(c, dims[i], repeats[i]));
   }
   return emit_reshape_open(c, emit_broadcast_open(c, emit_reshape_open(c, x, spread), repeated), result);
 }
@@ -200,7 +208,7 @@ ValueId import_tile_of_axis(Context& c) {
   const int axis = rule_axis(c, *as_int(along), rank_of(c, x));
   std::vector<Expr> spread = dims, repeated = dims;
   spread.insert(spread.begin() + axis, Expr(1)), repeated.insert(repeated.begin() + axis, times);
-  dims[axis] = simplify(dims[axis] * times);
+  dims[axis] = times_extent(c, dims[axis], times);
   return emit_reshape_open(c, emit_broadcast_open(c, emit_reshape_open(c, x, spread), repeated), dims);
 }
 
