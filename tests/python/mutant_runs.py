@@ -79,6 +79,7 @@ def epsilon(dtype):
 # What is computed in f32 whatever the type: as `stash_type` says, by constants that are f32 in ONNX's own functions,
 # or, of places between elements, by ONNX Runtime.
 IN_F32 = {"LayerNormalization", "GroupNormalization", "RMSNormalization", "Gelu", "Selu", "Elu", "Celu", "HardSwish"}
+IN_F32 |= {"BatchNormalization", "InstanceNormalization", "MeanVarianceNormalization", "LpNormalization", "LRN"}
 IN_F32 |= {"DeformConv", "GridSample", "Resize", "Upsample", "RoiAlign", "AffineGrid"}
 
 
@@ -106,7 +107,8 @@ def is_close(have, want, rtol, spread):
     a, b, spread = have.astype(wide), want.astype(wide), np.asarray(spread, wide)
     largest = np.abs(b[np.isfinite(b)]).max(initial=0)
     with np.errstate(all="ignore"):
-        close = np.abs(a - b) <= rtol * np.abs(b) + rtol / 8 * largest + spread + float(info.tiny) * 2
+        least = max(2.0**-125, 4 * float(info.smallest_subnormal))
+        close = np.abs(a - b) <= rtol * np.abs(b) + rtol / 8 * largest + spread + least
         near = (1 - 8 * rtol) * float(info.max)
         full = (np.abs(a) >= near) & (np.abs(b) >= near) & (np.sign(a) == np.sign(b))
     return close | (a == b) | (np.isnan(a) & np.isnan(b)) | full | np.isposinf(spread)

@@ -60,6 +60,9 @@ MANY_STEPS = {"LSTM", "GRU", "RNN", "Attention", "LinearAttention", "Loop", "Sca
 # Elements differ from each other, since which of equal ones is first is open.
 DISTINCT = {"TopK"}
 
+# Shapes that are constants.  known: three dimensions by shapes of a run compile for minutes.
+CONSTANT_PARAMETERS = {"Col2Im"}
+
 # Flags that stay as they are: attribute → why.
 KEPT = {
     "sorted": "without it the order is open",
