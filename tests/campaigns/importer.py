@@ -62,8 +62,8 @@ def fuzz(runs: int, seed: int, seeds: Path, keep: Path) -> tuple[int, int, int]:
                 hangs += 1
             else:
                 crashes += 1
-            error = text.find("ERROR: libFuzzer")
-            print(text[max(0, error - 500) : error + 1500], flush=True)
+            error = re.search("^.*(ERROR: |runtime error: |terminate called)", text, re.MULTILINE)
+            print(text[error.start() :][:2000] if error else text[-2000:], flush=True)
             seed += 1000
             if not executed:
                 break
