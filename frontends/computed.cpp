@@ -73,6 +73,7 @@ ValueId emit_along(Builder& b, ValueId x, ValueId axis, int kept, const std::fun
   Integers n(b);
   const std::vector<Expr> dims = b.type(x).shape;
   const int rank = static_cast<int>(dims.size()), count = rank - kept;
+  if (count < 1) b.refuse("an axis of data of rank " + std::to_string(rank));
   const std::vector<Expr> taken(dims.begin(), dims.begin() + count);
   const ValueId sizes = b.emit_sizes(taken, {count});
   const ValueId is_axis = emit_slice(b, emit_is_chosen(b, axis, rank), 0, Expr(0), Expr(count));

@@ -79,12 +79,19 @@ def epsilon(dtype):
 # What is computed in f32 whatever the type: as `stash_type` says, by constants that are f32 in ONNX's own functions,
 # or, of places between elements, by ONNX Runtime.
 IN_F32 = {"LayerNormalization", "GroupNormalization", "RMSNormalization", "Gelu", "Selu", "Elu", "Celu", "HardSwish"}
-IN_F32 |= {"DeformConv", "GridSample", "Resize", "Upsample", "RoiAlign", "AffineGrid"}
+IN_F32 |= {"BatchNormalization", "InstanceNormalization", "MeanVarianceNormalization", "LpNormalization", "LRN"}
+# Places up to 70 are off by some units of 1, and so are the weights of elements beside them.
+PLACES = {"DeformConv", "GridSample", "Resize", "Upsample", "RoiAlign", "AffineGrid"}
+IN_F32 |= PLACES
 
 
 # What is made of numbers about 1, which cancel: gates and their complements, and ONNX Runtime's sigmoid, which is exact
 # to the last place of 1 only.
 OF_ONE = {"LSTM", "GRU", "RNN", "Sigmoid", "Softsign", "Tanh"}
+
+
+def largest_of(arrays):
+    return max([np.abs(a[np.isfinite(a)]).max(initial=0) for a in arrays if a.dtype.kind == "f"], default=0)
 
 
 def coarsest_epsilon(model, arrays):
@@ -106,7 +113,8 @@ def is_close(have, want, rtol, spread):
     a, b, spread = have.astype(wide), want.astype(wide), np.asarray(spread, wide)
     largest = np.abs(b[np.isfinite(b)]).max(initial=0)
     with np.errstate(all="ignore"):
-        close = np.abs(a - b) <= rtol * np.abs(b) + rtol / 8 * largest + spread + float(info.tiny) * 2
+        least = max(2.0**-125, 4 * float(info.smallest_subnormal))
+        close = np.abs(a - b) <= rtol * np.abs(b) + rtol / 8 * largest + spread + least
         near = (1 - 8 * rtol) * float(info.max)
         full = (np.abs(a) >= near) & (np.abs(b) >= near) & (np.sign(a) == np.sign(b))
     return close | (a == b) | (np.isnan(a) & np.isnan(b)) | full | np.isposinf(spread)
@@ -199,6 +207,8 @@ def judge(model, inputs, haves, wants, mode, is_bfloat16=False):
         rtols = [max((32 + largest / max(1, w.size) / 2) * unit, (2 + len(model.graph.node)) * relative) for w in wants]
         if any(n.op_type in OF_ONE for n in model.graph.node):
             spreads = [spread + unit for spread in spreads]
+        if any(n.op_type in PLACES for n in model.graph.node):
+            spreads = [spread + 4 * unit * largest_of(inputs) for spread in spreads]
         first, problem = problem, differences(haves, wants, rtols, spreads)
         if not problem:
             return "rounding", first

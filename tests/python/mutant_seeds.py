@@ -60,6 +60,9 @@ MANY_STEPS = {"LSTM", "GRU", "RNN", "Attention", "LinearAttention", "Loop", "Sca
 # Elements differ from each other, since which of equal ones is first is open.
 DISTINCT = {"TopK"}
 
+# Shapes that are constants.  known: three dimensions by shapes of a run compile for minutes.
+CONSTANT_PARAMETERS = {"Col2Im"}
+
 # Flags that stay as they are: attribute → why.
 KEPT = {
     "sorted": "without it the order is open",
@@ -80,8 +83,11 @@ def matches(names, op):
 def is_wrong_there(node):
     """Where ONNX Runtime itself does not do what is defined."""
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    if "Pool" in node.op_type and attributes.get("auto_pad", b"").startswith(b"SAME"):
+    is_same = attributes.get("auto_pad", b"").startswith(b"SAME")
+    if "Pool" in node.op_type and is_same:
         return max(attributes.get("dilations", [1])) > 1  # it pads for windows without holes
+    if node.op_type == "ConvTranspose" and is_same:
+        return max(attributes.get("strides", [1])) > 1  # it takes pads below zero for none
     if node.op_type == "MaxUnpool":
         return len(node.input) > 2  # indices count in the output that the windows make, not in output_shape
     if node.op_type == "Resize" and "keep_aspect_ratio_policy" in attributes:

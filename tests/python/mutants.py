@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mutant_neighbours import FOLLOWERS
 from mutant_seeds import (
+    CONSTANT_PARAMETERS,
     DISTINCT,
     FLOATS,
     INTS,
@@ -307,7 +308,8 @@ class Mutant:
         rng = self.rng
         self.bound = []
         for k, role in enumerate(self.roles):
-            if rng.random() < (0.6 if role == "parameter" else 0.25 if k else 0.05):
+            is_bound = rng.random() < (0.6 if role == "parameter" else 0.25 if k else 0.05)
+            if is_bound or (k and self.node.op_type in CONSTANT_PARAMETERS):
                 self.bound.append(k)
         self.bound = self.bound if len(self.bound) < len(self.inputs) else self.bound[1:]
         for k in self.bound:

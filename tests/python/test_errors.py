@@ -455,6 +455,19 @@ def a_transform_of_absurd_length():
     return with_constant("DFT", [1, 16, 1], np.int64(1 << 62))
 
 
+@case(1003, "DFT", "rank 0")
+def an_axis_that_is_computed_of_a_number():
+    inputs = [value("x", []), value("axis", [], INT64)]
+    return model_of([("DFT", ["x", "", "axis"], ["y"], {"onesided": 1})], inputs, [value("y", None)], opset=20)
+
+
+@case(1003, "GRU", "a bias of another rank")
+def a_bias_without_directions():
+    weights = {"w": np.ones((1, 15, 3), np.float32), "r": np.ones((1, 15, 5), np.float32), "b": np.ones(30, np.float32)}
+    nodes = [("GRU", ["x", *weights], ["", "y"], {"hidden_size": 5})]
+    return model_of(nodes, [value("x", [2, 3, 3])], [value("y", None)], weights)
+
+
 @case(1003, "STFT", "frames of")
 def frames_of_absurd_length():
     lengths = {"step": np.int64(1), "length": np.int64(1 << 62)}

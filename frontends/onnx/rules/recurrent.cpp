@@ -73,6 +73,16 @@ Rule recurrent_rule(const std::string& op_type, Emit emit, size_t states, std::v
             if (c.attribute_int("input_forget", 0) != 0) c.refuse("input_forget=1");
             for (size_t i = 0; i < states; ++i) network.states.push_back(c.optional_input(5 + i));
             network.peepholes = c.optional_input(7);
+            const auto require_rank = [&](ValueId value, int rank, const char* what) {
+              if (value != no_value && rank_of(c, value) != rank)
+                c.refuse(what + std::string(" of another rank than ") + std::to_string(rank));
+            };
+            require_rank(c.input(1), 3, "weights");
+            require_rank(c.input(2), 3, "weights");
+            require_rank(network.bias, 2, "a bias");
+            require_rank(c.optional_input(4), 1, "lengths");
+            for (const ValueId state : network.states) require_rank(state, 3, "a state");
+            require_rank(network.peepholes, 2, "peepholes");
             network.is_reverse = direction == "reverse";
             network.is_bidirectional = direction == "bidirectional";
             network.activations = activations_of(c, activations, network.is_bidirectional ? 2 : 1);
