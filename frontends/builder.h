@@ -58,7 +58,7 @@ struct Import {
   std::map<ValueId, std::vector<Expr>> sizes;  // elements of values that depend on open dimensions alone
   Lists lists;                                 // sequences, optional values, text
   Words words;
-  std::vector<SourceRow> rows;                 // the model's nodes, in an order in which inputs come first
+  std::vector<SourceRow> rows;  // the model's nodes, in an order in which inputs come first
   std::string file_name;
   std::string format;    // "opset 17"
   std::string producer;  // "" when it is not known

@@ -14,6 +14,7 @@
 #include "frontends/onnx/control.h"
 #include "frontends/onnx/custom.h"
 #include "frontends/onnx/list_inputs.h"
+#include "frontends/onnx/names.h"
 #include "frontends/onnx/rules.h"
 #include "frontends/onnx/text.h"
 
@@ -66,34 +67,6 @@ std::map<std::string, int64_t> opset_map(const std::vector<OpsetId>& opsets) {
     result[standard_domain(opset.domain)] = opset.version;
   }
   return result;
-}
-
-std::unordered_set<std::string_view> names_used(const Node& node);
-
-// Names that a graph's nodes use and that it does not define itself.
-void add_captures(const Graph& graph, std::unordered_set<std::string_view>& into) {
-  std::unordered_set<std::string_view> used, defined;
-  for (const ValueInfo& input : graph.inputs) defined.insert(input.name);
-  for (const Tensor& tensor : graph.initializers) defined.insert(tensor.name);
-  for (const Node& node : graph.nodes) {
-    used.merge(names_used(node));
-    for (const std::string_view name : node.outputs) defined.insert(name);
-  }
-  for (const ValueInfo& output : graph.outputs) used.insert(output.name);
-  for (const std::string_view name : used) {
-    if (!defined.count(name)) into.insert(name);
-  }
-}
-
-std::unordered_set<std::string_view> names_used(const Node& node) {
-  std::unordered_set<std::string_view> names;
-  for (const std::string_view name : node.inputs) {
-    if (!name.empty()) names.insert(name);
-  }
-  for (const Attribute& attribute : node.attributes) {
-    if (attribute.graph) add_captures(*attribute.graph, names);
-  }
-  return names;
 }
 
 class Importer {

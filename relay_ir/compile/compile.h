@@ -37,9 +37,9 @@ struct CompileOptions {
   std::vector<Profile> profiles = {};
   // Nodes of the model, by name, whose operands and results keep f32 where `precision` is of 16 bits.  Error(input).
   std::set<std::string> kept_nodes = {};
-  std::set<std::string> unfused_nodes = {};   // likewise: kernels end before and after them
-  std::set<std::string> skipped_passes = {};  // optional ones (passes.def), as TW_SKIP leaves them out
-  AfterPass after_pass = {};                  // of tests
+  std::set<std::string> unfused_nodes = {};                 // likewise: kernels end before and after them
+  std::set<std::string> skipped_passes = {};                // optional ones (passes.def), as TW_SKIP leaves them out
+  AfterPass after_pass = {};                                // of tests
   std::map<std::string, HostFunction> host_functions = {};  // by name: of those that the model calls and no library has
 };
 

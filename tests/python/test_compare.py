@@ -455,7 +455,7 @@ def test_mistakes_are_named(forty, monkeypatch):
     with pytest.raises(tw.Error, match="TW1101.*options are for a model"):
         tw.compare(executable, precision="bf16")
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
-    with pytest.raises(tw.Error, match=r"TW1003.*onnxruntime is not installed(.|\n)*tilewright\[compare\]"):
+    with pytest.raises(tw.Error, match=r"TW1003.*onnxruntime is not installed(.|\n)*tilewright\[onnxruntime\]"):
         tw.compare(forty)
 
 

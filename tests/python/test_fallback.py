@@ -183,8 +183,9 @@ def test_what_neither_can_compute_is_refused():
                          [value("y", [2], TensorProto.STRING)])  # fmt: skip
     with pytest.raises(tw.Error, match="(?s)^TW1003"):
         tw.load(strings, fallback="onnxruntime")
-    gives = model_with([helper.make_node("Gather", ["words", "x"], ["y"])], [value("x", [2], TensorProto.INT64)],
-                       [value("y", [2], TensorProto.STRING)], {"words": np.array(["a"], object)})  # fmt: skip
+    nodes = [helper.make_node("Gather", ["words", "x"], ["w"]), helper.make_node("StringConcat", ["w", "w"], ["y"])]
+    gives = model_with(nodes, [value("x", [2], TensorProto.INT64)], [value("y", [2], TensorProto.STRING)],
+                       {"words": np.array(["a"], object)})  # fmt: skip
     with pytest.raises(tw.Error, match=r"(?s)^TW1003 `y` is an output.*tensor\(string\)"):
         tw.load(gives, fallback="onnxruntime")
     with pytest.raises(tw.Error, match="(?s)^TW1003 fallback='tvm'"):

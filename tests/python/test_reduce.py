@@ -200,7 +200,7 @@ def test_mistakes_are_named(forty, tmp_path, monkeypatch):
     with pytest.raises(tw.Error, match=r"TW1005.*2 GB(.|\n)*extract_model"):
         tw.reduce(forty)
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
-    with pytest.raises(tw.Error, match=r"TW1003.*onnx is not installed(.|\n)*tilewright\[compare\]"):
+    with pytest.raises(tw.Error, match=r"TW1003.*onnx is not installed(.|\n)*tilewright\[onnxruntime\]"):
         tw.reduce(forty)
 
 
