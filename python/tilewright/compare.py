@@ -77,8 +77,8 @@ def compare(
 
     `against`: "onnxruntime", with its optimisations off, for values that the ONNX model names
     (`pip install tilewright[onnxruntime]`); "oracle", the interpreter of what operators mean, which does some ten
-    million multiplications a second; options of `tw.compile`, such as {"precision": "f32"}; or another Executable of the same
-    model.
+    million multiplications a second; options of `tw.compile`, such as {"precision": "f32"}; or another Executable of
+    the same model.
 
     `inputs`: arrays by name, which fix open sizes; else they are made up from `seed`, with `sizes` of open dimensions,
     or the smallest.  `tolerance`: the share of their magnitude that outputs may be off, and a node by itself; 1e-4 for
