@@ -223,6 +223,8 @@ def change_attribute(rng, node, a, ranks):
         a.i = rng.randint(-rank, rank - 1) if "axis" in a.name else max(0, a.i + rng.choice([-1, 1, 2]))
     elif a.type == AttributeProto.FLOAT:
         a.f = rng.choice([a.f * rng.uniform(0.3, 3), -a.f, 0.0, 1.0, rng.uniform(-2, 2)])
+        if a.name == "softcap":  # what one below 0 means is open
+            a.f = abs(a.f)
     elif a.type == AttributeProto.INTS:
         ints = list(a.ints)
         if a.name == "perm":
