@@ -154,6 +154,8 @@ def is_usable(case):
         return False
     if any(info.type.WhichOneof("value") != "tensor_type" for info in [*graph.input, *graph.output]):
         return False
+    if case.name.startswith("test_layer_normalization") and "expanded" in case.name:
+        return False  # a variance that is a difference of squares: where it is small, rounding makes it anything
     opset = {o.domain: min(o.version, newest_opset()) for o in case.model.opset_import}
     if not all(onnx.defs.has(n.op_type, opset.get(n.domain, 1), n.domain) for n in graph.node):
         return False
