@@ -56,7 +56,7 @@ def fuzz(runs: int, seed: int, seeds: Path, keep: Path) -> tuple[int, int, int]:
             text = ended.stderr.decode(errors="replace")
             executed = re.search(r"number_of_executed_units:\s*(\d+)", text)
             done += int(executed[1]) if executed else 0
-            if ended.returncode == 0:
+            if ended.returncode == 0 or "run interrupted" in text:
                 break
             if "ERROR: libFuzzer: timeout" in text:
                 hangs += 1

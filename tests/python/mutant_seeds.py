@@ -154,6 +154,8 @@ def is_usable(case):
         return False
     if any(info.type.WhichOneof("value") != "tensor_type" for info in [*graph.input, *graph.output]):
         return False
+    if case.name.startswith("test_layer_normalization") and "expanded" in case.name:
+        return False  # a variance that is a difference of squares: where it is small, rounding makes it anything
     opset = {o.domain: min(o.version, newest_opset()) for o in case.model.opset_import}
     if not all(onnx.defs.has(n.op_type, opset.get(n.domain, 1), n.domain) for n in graph.node):
         return False
@@ -223,6 +225,8 @@ def change_attribute(rng, node, a, ranks):
         a.i = rng.randint(-rank, rank - 1) if "axis" in a.name else max(0, a.i + rng.choice([-1, 1, 2]))
     elif a.type == AttributeProto.FLOAT:
         a.f = rng.choice([a.f * rng.uniform(0.3, 3), -a.f, 0.0, 1.0, rng.uniform(-2, 2)])
+        if a.name == "softcap":  # what one below 0 means is open
+            a.f = abs(a.f)
     elif a.type == AttributeProto.INTS:
         ints = list(a.ints)
         if a.name == "perm":
