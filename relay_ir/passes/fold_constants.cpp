@@ -26,13 +26,19 @@ class ConstantFolder {
     if (!deferred_.empty()) evaluate_deferred(is_folded);
     GraphCopy copy(graph_);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (!is_folded[i]) copy.copy(graph_.nodes[i]);
+      if (!is_folded[i] && !is_met(graph_.nodes[i])) copy.copy(graph_.nodes[i]);
     }
     return copy.finish();
   }
 
  private:
   NDArray known(ValueId id) const { return id == no_value ? NDArray() : *graph_.values[id].constant; }
+
+  // Whether it demands what is known to be so.
+  bool is_met(const Node& node) const {
+    if (!node.op->is_demand || !graph_.is_constant(node.inputs[0])) return false;
+    return graph_.values[node.inputs[0]].constant->get_int(0) == as_int(number_of(node));
+  }
 
   bool fold(const Node& node) {
     if (node.attributes.are_open() || !node.regions.empty()) return false;

@@ -58,7 +58,8 @@ class Mutant:
         self.graph = self.model.graph
         self.inputs = [np.array(a) for a in self.case.inputs]
         self.infos = given_inputs(self.model)[: len(self.inputs)]
-        self.opset = {o.domain: o.version for o in self.model.opset_import}.get("", 0)
+        self.opsets = {o.domain: o.version for o in self.model.opset_import}
+        self.opset = self.opsets.get("", 0)
         self.node = self.graph.node[0]
         self.is_ordinary = any(matches(ORDINARY, n.op_type) for n in self.graph.node)
         self.roles = self.find_roles()
@@ -75,7 +76,7 @@ class Mutant:
         roles = []
         formal = {}
         if self.case.is_node:
-            schema = onnx.defs.get_schema(self.node.op_type, self.opset or 1, self.node.domain)
+            schema = onnx.defs.get_schema(self.node.op_type, self.opsets.get(self.node.domain, 1), self.node.domain)
             constraints = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
             for i, name in enumerate(self.node.input):
                 p = schema.inputs[min(i, len(schema.inputs) - 1)] if schema.inputs else None
@@ -189,7 +190,7 @@ class Mutant:
                 else:
                     change_attribute(rng, self.node, a, ranks)
         if rng.random() < 0.3:
-            schema = onnx.defs.get_schema(self.node.op_type, self.opset or 1, self.node.domain)
+            schema = onnx.defs.get_schema(self.node.op_type, self.opsets.get(self.node.domain, 1), self.node.domain)
             there = {a.name for a in attributes} | set(KEPT)
             missing = [a for n, a in sorted(schema.attributes.items()) if n not in there and a.default_value.name]
             if missing:
