@@ -1,6 +1,7 @@
 // The one list of rules, gathered from the families.
 #include "frontends/onnx/rules.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <optional>
@@ -84,6 +85,11 @@ std::string extents_text(const std::vector<Expr>& extents) {
   return text;
 }
 
+// Whether a number that a run computes is in them.
+bool is_sized_by_run(Context& c, const std::vector<Expr>& dims) {
+  return !std::ranges::all_of(dims, [&](const Expr& dim) { return is_made_of(dim, c.import().graph.symbols); });
+}
+
 // The first of known ones that is outside of known extents.
 std::optional<int64_t> wrong_index(const NDArray& indices, const std::vector<Expr>& extents) {
   for (int64_t i = 0; i < indices.size(); ++i) {
@@ -112,6 +118,7 @@ void emit_index_check(Context& c, ValueId indices, const std::vector<Expr>& exte
     return;
   }
   if (!c.import().checks_indices || c.import().open_regions > 0) return;
+  if (is_sized_by_run(c, c.type(indices).shape) || is_sized_by_run(c, extents)) return;
   const ValueId index = emit_cast(c, indices, i64);
   const bool is_one = extents.size() == 1;
   const ValueId extent = c.emit_sizes(extents, is_one ? Shape{} : Shape{static_cast<int64_t>(extents.size())});

@@ -82,8 +82,9 @@ def load(
     first that does not.  `operators`: what nodes become that use operators of your own.
     `fallback`: "onnxruntime" leaves nodes that would be refused to ONNX Runtime (packages onnx and onnxruntime), in few
     parts, says so by a FallbackWarning, and Model.fallback tells which; where nothing is refused it changes nothing.
-    `checks`: a run ends with TW1101 where an index that is data lies outside of what it is for; without, and within
-    branches and loops, the nearest one is taken.  Raises Error with every problem at once.
+    `checks`: a run ends with TW1101 where an index that is data lies outside of what it is for; without, within
+    branches and loops, and for sizes that a run computes, the nearest one is taken.  Raises Error with every problem at
+    once.
     """
     origin, described, own = source_of(source), described_shapes(shapes), tuple(operators or ())
     if fallback not in (None, "onnxruntime"):
