@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "relay_ir/op.h"
+#include "runtime/device/control.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/dimension.h"
 #include "tensor_ir/match.h"
@@ -145,8 +146,7 @@ std::vector<NDArray> evaluate_values(const Graph& graph, const std::vector<NDArr
     if (node.op->is_demand) {
       const int64_t number = arguments[0].get_int(0);
       if (number != std::numeric_limits<int64_t>::min())
-        throw Error(ErrorCode::input, node.attributes.get_string("text") + " is " + std::to_string(number) +
-                                          ", which is outside\n  help: give other inputs");
+        throw failed_demand(node.attributes.get_string("text"), number);
       continue;
     }
     if (is_item(node)) {

@@ -47,7 +47,7 @@ class Operator:
     copies) and gives such results as numpy arrays.  It runs on one thread, and has to give the same for the same
     inputs, since a node whose result nobody needs, or that is there twice, may not be run.
 
-    `types`, `library` and `symbol`: the same with a function of a shared library, a `tw_function` of tilewright.h.
+    `types`, `library` and `symbol`: the same with a function of a shared library, a `tw_function` of runtime/c_api.h.
     Artifacts name the library, so they run where it can be found: by the loader, or beside the artifact.
     """
 

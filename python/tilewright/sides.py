@@ -16,7 +16,7 @@ from . import _core
 from .error import Error
 from .executable import Compilation
 from .model import Model
-from .onnx_models import MOST_BYTES, needed
+from .onnx_models import MOST_BYTES, needed, read_model
 from .operators import lowered_by
 
 Arrays = dict[int, np.ndarray]  # by place of the value in the graph
@@ -164,7 +164,7 @@ class OnnxRuntime:
     def __post_init__(self) -> None:
         self.onnx, self.runtime = needed("onnx", "onnxruntime")
         path, data = self.network.model._source
-        self.proto = self.onnx.load(path) if path else self.onnx.load_from_string(data)
+        self.proto = read_model(path or data)
         for node in self.network.nodes:
             if node.operator in RANDOM:
                 raise Error(

@@ -11,9 +11,9 @@ Error failed_check(const Step& step, int64_t a, int64_t b) {
                                 "\n  help: give inputs of other sizes"};
 }
 
-Error failed_demand(const Step& step, int64_t number) {
+Error failed_demand(const std::string& text, int64_t number) {
   return {ErrorCode::input,
-          step.kernel + " is " + std::to_string(number) + ", which is outside\n  help: give other inputs"};
+          text + " is " + std::to_string(number) + ", which is outside\n  help: give other inputs"};
 }
 
 Error failed_read(const Step& step, int64_t number, int64_t low, int64_t high) {

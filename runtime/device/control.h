@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "runtime/plan/plan.h"
 
@@ -13,7 +14,8 @@ namespace tw {
 
 // Of a run that a step has ended.
 Error failed_check(const Step& step, int64_t a, int64_t b);
-Error failed_demand(const Step& step, int64_t number);
+// Of what a demand says of the number.
+Error failed_demand(const std::string& text, int64_t number);
 Error failed_read(const Step& step, int64_t number, int64_t low, int64_t high);
 
 // What a step of control finds in its buffer of so many bytes: a truth (0 or 1), or an integer.
@@ -53,7 +55,7 @@ std::optional<size_t> next_step(std::span<const Step> steps, size_t i, std::span
       const std::optional<int64_t> number = ask();
       if (!number) return std::nullopt;
       if (*number == std::numeric_limits<int64_t>::min()) return i + 1;
-      fail(failed_demand(step, *number));
+      fail(failed_demand(step.kernel, *number));
       return steps.size();
     }
     case StepKind::set: {

@@ -32,8 +32,8 @@ struct ListInfo {
 };
 
 // Names of so many tensors of a list but for those of what is in it: y.0, y.1 … of a sequence `y`, y and y.sizes of
-// what is packed, y and y.shapes of what is ragged, y of what is stacked, text or a
-// map, y.present of what is optional.
+// what is packed, y and y.shapes of what is ragged, y of what is stacked, text or
+// a map, y.present of what is optional.
 std::vector<std::string> tensor_names(const std::string& name, ListKind kind, size_t count);
 // Why these cannot be lists of such tensors; empty: they can.
 std::string find_list_problem(std::span<const ListInfo> lists, const std::vector<TensorInfo>& tensors);

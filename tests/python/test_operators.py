@@ -1,5 +1,6 @@
 """Operators of one's own: by a tensor expression, by a function in Python, by one in a shared library."""
 
+import ctypes
 import re
 import subprocess
 import threading
@@ -281,6 +282,28 @@ def test_a_library_beside_the_artifact(library, tmp_path):
     with raises(1102, "no function `other`"):
         wrong = tw.Operator("my", "Scale", types=lambda x: x, library=library, symbol="other")
         tw.compile(using(own("Scale")), operators=[wrong])
+
+
+def test_a_function_that_c_gives(library, tmp_path):
+    """An artifact that calls a function in Python runs without Python, too, once somebody gives one of this name."""
+    operator = tw.Operator("my", "Scale", types=lambda x: x, function=lambda x: x * 6)
+    tw.compile(using(own("Scale")), operators=[operator]).save(tmp_path / "model.twa")
+    runtime = ctypes.CDLL(str(ROOT / "build/runtime/libtilewright_runtime.so"))
+    handle, x, y = ctypes.c_void_p(), X / 10, np.zeros_like(X)
+    assert runtime.tw_load(str(tmp_path / "model.twa").encode(), ctypes.byref(handle)) == 0
+
+    def run():
+        inputs, outputs = ((ctypes.c_void_p * 1)(array.ctypes.data) for array in (x, y))
+        size = (ctypes.c_size_t * 1)(x.nbytes)
+        return runtime.tw_run(handle, inputs, size, outputs, size)
+
+    assert run() == 1102
+    function = ctypes.cast(ctypes.CDLL(str(library)).scale, ctypes.c_void_p)
+    assert runtime.tw_set_function(handle, b"my.Scale", None) != 0
+    assert runtime.tw_set_function(handle, b"my.Scale", function) == 0
+    assert run() == 0
+    np.testing.assert_allclose(y, np.exp(6 * np.maximum(x, 0)), rtol=1e-5)
+    runtime.tw_free(handle)
 
 
 def test_wrong_uses_are_told_so(tmp_path):

@@ -32,8 +32,9 @@ ValueId import_gather(Context& c) {
       return emit_reshape_open(c, emit_slice(c, x, axis, at, 1), shape);
     }
   }
-  emit_index_check(c, indices_of(c, 1), {c.type(x).shape[static_cast<size_t>(axis)]});
-  return c.emit("gather", {x, indices_of(c, 1)}, attributes_of({{"axis", int64_t{axis}}}));
+  const ValueId indices = indices_of(c, 1);
+  emit_index_check(c, indices, {c.type(x).shape[static_cast<size_t>(axis)]});
+  return c.emit("gather", {x, indices}, attributes_of({{"axis", int64_t{axis}}}));
 }
 
 ValueId import_gather_elements(Context& c) {
