@@ -57,8 +57,9 @@ void HostFunctions::load(const HostCall& call, const std::filesystem::path& fold
                                               "loader looks (LD_LIBRARY_PATH)");
   tw_function* function = library.symbol(call.function.c_str());
   if (!function)
-    throw Error(ErrorCode::host_function, "the library " + call.library + " has no function `" + call.function +
-                                              "`\n  help: export it with C linkage, as a tw_function of runtime/c_api.h");
+    throw Error(ErrorCode::host_function,
+                "the library " + call.library + " has no function `" + call.function +
+                    "`\n  help: export it with C linkage, as a tw_function of runtime/c_api.h");
   std::lock_guard lock(mutex_);
   functions_[{call.library, call.function}] = host_function_of(function);
 }

@@ -12,8 +12,7 @@ Error failed_check(const Step& step, int64_t a, int64_t b) {
 }
 
 Error failed_demand(const std::string& text, int64_t number) {
-  return {ErrorCode::input,
-          text + " is " + std::to_string(number) + ", which is outside\n  help: give other inputs"};
+  return {ErrorCode::input, text + " is " + std::to_string(number) + ", which is outside\n  help: give other inputs"};
 }
 
 Error failed_read(const Step& step, int64_t number, int64_t low, int64_t high) {
