@@ -113,9 +113,15 @@ class Fuser {
 
   Expr elements(ValueId id) const { return product_of(graph_.values[id].type.shape); }
 
-  // Copying its parts is faster than selecting among them in every element of a larger expression.
+  // Copying its parts is faster than selecting among them in every element of a larger expression: where these are
+  // many, or the parts are, whose sizes are not known.
   bool is_large_concat(const Node& node) const {
-    return joins_whole(graph_, node) && element_count(typical_shape(graph_.values[node.outputs[0]].type)) > 8192;
+    constexpr int64_t most_elements = 8192;
+    constexpr size_t most_parts = 8;
+    if (!joins_whole(graph_, node)) return false;
+    const TensorType& type = graph_.values[node.outputs[0]].type;
+    return element_count(typical_shape(type)) > most_elements ||
+           (node.inputs.size() > most_parts && !static_shape(type));
   }
 
   // Producers of what the cluster alone reads, latest first.

@@ -1,6 +1,7 @@
 // Operators that choose as many elements as the data says.  Their results have room for all, or for as many as are
 // asked for, and say how many there are: a number that is read from it cuts the rest off (ops/control.cpp, item).
 #include <algorithm>
+#include <limits>
 
 #include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
@@ -81,6 +82,35 @@ Expr overlap(const Box& a, const Box& b, const Expr& threshold) {
   return a(area) > zero && b(area) > zero && both > zero && common / both > threshold;
 }
 
+// Boxes that are taken lie in cells, by where they begin on the axis x, so that a box meets only those that may reach
+// it: detectors set the boxes of each class far from the others'.
+struct Cells {
+  static constexpr int64_t lanes = 16;  // of boxes that are compared at once
+  static constexpr int64_t most = 64, boxes_each = 256;
+  Expr number, room;                                  // each cell's boxes begin at a multiple of the lanes
+  Buffer extent = scratch("extent", f32, {Expr(2)});  // from the lowest box to the highest
+  Buffer start, filled, taken;                        // by cell: where its boxes begin, how many are there; the boxes
+  Buffer span = scratch("span", i64, {Expr(1)});      // most cells from a box's first to its last
+
+  Expr can_part;  // boxes without a common area do not overlap: of sensible thresholds
+
+  Cells(const Expr& count, const Expr& threshold)
+      : number(simplify(min(floor_div(count, boxes_each) + 1, Expr(most)))),
+        room(simplify((floor_div(count, lanes) + number + 1) * lanes)),
+        start(scratch("start", i64, {number + 1})),
+        filled(scratch("filled", i64, {number})),
+        taken(scratch("taken_boxes", f32, {Expr(box_parts), room})),
+        can_part(threshold >= const_of(f32, 0)) {}
+
+  // Never falls where x grows, so boxes with a common part have a common cell between their first and last ones.
+  Expr of(const Expr& x) const {
+    const Expr low = load(extent, {Expr(0)}), high = load(extent, {Expr(1)});
+    const Expr at = (x - low) / (high - low) * cast(f32, number);
+    const Expr last = cast(f32, number - 1);
+    return cast(i64, select(can_part && at > const_of(f32, 0), min(at, last), const_of(f32, 0)));  // 0 for NaN
+  }
+};
+
 // Of each class the boxes from the best score down, each of which removes what overlaps it too much.
 OpDef non_max_suppression_op() {
   OpDef op;
@@ -112,53 +142,92 @@ OpDef non_max_suppression_op() {
     std::vector<std::pair<DType, Dims>> types;
     for (const TensorType& type : c.outputs) types.emplace_back(type.dtype, type.shape);
     return te::opaque("non_max_suppression", in, types, [&](const std::vector<Buffer>& out) {
-      constexpr int64_t lanes = 8;
-      const Expr blocks = simplify(floor_div(count + (lanes - 1), lanes)), room = simplify(blocks * lanes);
-      const Buffer order = scratch("order", i64, {Expr(2), count}), is_left = scratch("is_left", boolean, {room});
-      const Buffer boxes_in_order = scratch("corners", f32, {Expr(box_parts), room});
-      const Buffer best = scratch("best", f32, {Expr(box_parts)}), taken = scratch("taken", i64, {Expr(1)});
-      const Expr found = load(out[1], {Expr(0)}), of_class = load(taken, {Expr(0)});
+      const Cells cells(count, threshold);
+      const Buffer order = scratch("order", i64, {Expr(2), count}),
+                   corners = scratch("corners", f32, {box_parts, count});
+      const Buffer is_left = scratch("is_left", boolean, {count}), hides = scratch("hides", boolean, {Cells::lanes});
+      const Buffer first = scratch("first", i64, {count}), last = scratch("last", i64, {count});
+      const Buffer of_class = scratch("of_class", i64, {Expr(1)});
+      const Expr zero(0), one(1), found = load(out[1], {zero});
+      const auto of_box = [&](const Expr& i) { return [&, i](int part) { return load(corners, {Expr(part), i}); }; };
+      const auto set = [&](const Buffer& to, const Expr& value) { return store(to, {zero}, value); };
+
+      const Stmt put_in_cells = loops_over({count}, [&](const te::Indices& i) {
+        const Expr from = load(first, i), to = load(last, i);
+        const Stmt count_it = store(cells.start, {from + 1}, load(cells.start, {from + 1}) + 1);
+        return make_stmt<If>(load(is_left, i), seq({store(first, i, cells.of(of_box(i[0])(low_x))),
+                                                    store(last, i, cells.of(of_box(i[0])(high_x))), count_it,
+                                                    set(cells.span, max(load(cells.span, {zero}), to - from))}));
+      });
+      const Stmt begin_cells = loops_over({cells.number}, [&](const te::Indices& i) {
+        const Expr before = load(cells.start, i), boxes_here = load(cells.start, {i[0] + 1});
+        const Expr rounded = floor_div(boxes_here + (Cells::lanes - 1), Cells::lanes) * Cells::lanes;
+        return seq({store(cells.start, {i[0] + 1}, before + rounded), store(cells.filled, i, zero)});
+      });
+      // Whether a box overlaps one that is taken, in the lanes of `hides`.
+      const auto meet = [&](const Expr& i) {
+        const Expr lowest = max(load(first, {i}) - load(cells.span, {zero}), zero);
+        return loops_over({load(last, {i}) - lowest + 1}, [&](const te::Indices& cell) {
+          const Expr at = lowest + cell[0];
+          const Expr blocks = floor_div(load(cells.filled, {at}) + (Cells::lanes - 1), Cells::lanes);
+          return loops_over({blocks}, [&](const te::Indices& block) {
+            const Var lane("lane");
+            const Expr other = load(cells.start, {at}) + block[0] * Cells::lanes + lane;
+            const Expr is_hidden =
+                overlap([&](int part) { return load(cells.taken, {Expr(part), other}); }, of_box(i), threshold);
+            return make_stmt<For>(lane, Expr(Cells::lanes), LoopKind::vectorized,
+                                  store(hides, {lane}, load(hides, {lane}) || is_hidden));
+          });
+        });
+      };
+      const auto take = [&](const te::Indices& at, const Expr& i) {
+        const Expr cell = load(first, {i}), place = load(cells.start, {cell}) + load(cells.filled, {cell});
+        const Expr row[] = {at[0], at[1], load(order, {zero, i})};
+        std::vector<Stmt> steps;
+        for (int k = 0; k < 3; ++k) steps.push_back(store(out[0], {found, Expr(k)}, row[k]));
+        for (int part = 0; part < box_parts; ++part)
+          steps.push_back(store(cells.taken, {Expr(part), place}, of_box(i)(part)));
+        steps.push_back(store(cells.filled, {cell}, load(cells.filled, {cell}) + 1));
+        steps.push_back(set(out[1], found + 1));
+        steps.push_back(set(of_class, load(of_class, {zero}) + 1));
+        return seq(steps);
+      };
       const Stmt classify = loops_over({images, classes}, [&](const te::Indices& at) {
         const auto score = [&](const Expr& box) { return scores({at[0], at[1], box}); };
         const auto is_better = [&](const Expr& a, const Expr& b) { return score(a) > score(b); };
         const Stmt put_in_order = loops_over({count}, [&](const te::Indices& i) {
-          const Expr box = load(order, {Expr(0), i[0]});
+          const Expr box = load(order, {zero, i[0]});
           const std::vector<Expr> parts = parts_of([&](int k) { return boxes({at[0], box, Expr(k)}); }, is_center);
-          std::vector<Stmt> stores{store(is_left, i, score(box) > least)};
-          for (int part = 0; part < box_parts; ++part)
-            stores.push_back(store(boxes_in_order, {Expr(part), i[0]}, parts[part]));
-          return seq(stores);
+          std::vector<Stmt> steps{store(is_left, i, score(box) > least), store(first, i, zero), store(last, i, zero)};
+          for (int part = 0; part < box_parts; ++part) steps.push_back(store(corners, {Expr(part), i[0]}, parts[part]));
+          const auto widen = [&](const Expr& end, const Expr& value) { return store(cells.extent, {end}, value); };
+          const Expr low = load(cells.extent, {zero}), high = load(cells.extent, {one});
+          steps.push_back(make_stmt<If>(load(is_left, i), seq({widen(zero, min(low, of_box(i[0])(low_x))),
+                                                               widen(one, max(high, of_box(i[0])(high_x)))})));
+          return seq(steps);
         });
         const Stmt rounds = loops_over({count}, [&](const te::Indices& i) {
-          const Var block("block"), lane("lane");
-          const Expr other = Expr(block) * lanes + lane;
-          const Expr is_hidden =
-              overlap([&](int part) { return load(best, {Expr(part)}); },
-                      [&](int part) { return load(boxes_in_order, {Expr(part), other}); }, threshold);
-          const Stmt remove = store(is_left, {other}, load(is_left, {other}) && !is_hidden);
-          const Stmt of_block = make_stmt<For>(lane, Expr(lanes), LoopKind::vectorized, remove);
-          const Stmt suppress = make_stmt<For>(block, blocks, LoopKind::serial,
-                                               make_stmt<If>(i[0] < (Expr(block) + 1) * lanes, of_block));
-          std::vector<Stmt> take;
-          const Expr row[] = {at[0], at[1], load(order, {Expr(0), i[0]})};
-          for (int k = 0; k < 3; ++k) take.push_back(store(out[0], {found, Expr(k)}, row[k]));
-          for (int part = 0; part < box_parts; ++part)
-            take.push_back(store(best, {Expr(part)}, load(boxes_in_order, {Expr(part), i[0]})));
-          take.push_back(store(out[1], {Expr(0)}, found + 1));
-          take.push_back(store(taken, {Expr(0)}, of_class + 1));
-          take.push_back(suppress);
-          return make_stmt<If>(load(is_left, i) && of_class < most, seq(take));
+          const Stmt none =
+              loops_over({Cells::lanes}, [&](const te::Indices& k) { return store(hides, k, bool_imm(false)); });
+          Expr is_hidden = load(hides, {zero});
+          for (int64_t k = 1; k < Cells::lanes; ++k) is_hidden = is_hidden || load(hides, {Expr(k)});
+          return make_stmt<If>(load(is_left, i) && load(of_class, {zero}) < most,
+                               seq({none, meet(i[0]), make_stmt<If>(!is_hidden, take(at, i[0]))}));
         });
-        return seq({merge_sort(order, count, is_better), put_in_order, store(taken, {Expr(0)}, Expr(0)), rounds});
+        const float largest = std::numeric_limits<float>::max();
+        const auto clear = [](const Buffer& buffer, const Expr& value) {
+          return loops_over(buffer->shape, [&](const te::Indices& i) { return store(buffer, i, value); });
+        };
+        return seq({merge_sort(order, count, is_better), store(cells.extent, {zero}, const_of(f32, largest)),
+                    store(cells.extent, {one}, const_of(f32, -largest)), put_in_order, clear(cells.start, zero),
+                    set(cells.span, zero), put_in_cells, begin_cells, clear(cells.taken, const_of(f32, 0)),
+                    set(of_class, zero), rounds});
       });
-      const Stmt none =
-          seq({store(out[1], {Expr(0)}, Expr(0)),
-               loops_over(out[0]->shape, [&](const te::Indices& i) { return store(out[0], i, Expr(0)); }),
-               loops_over({room}, [&](const te::Indices& i) { return store(is_left, i, bool_imm(false)); }),
-               loops_over(boxes_in_order->shape,
-                          [&](const te::Indices& i) { return store(boxes_in_order, i, const_of(f32, 0)); })});
+      const Stmt none = seq(
+          {set(out[1], zero), loops_over(out[0]->shape, [&](const te::Indices& i) { return store(out[0], i, zero); })});
       Stmt body = seq({none, classify});
-      for (const Buffer& buffer : {order, is_left, boxes_in_order, best, taken})
+      for (const Buffer& buffer : {order, corners, is_left, hides, first, last, of_class, cells.extent, cells.start,
+                                   cells.filled, cells.taken, cells.span})
         body = make_stmt<Allocate>(buffer, body);
       return body;
     });

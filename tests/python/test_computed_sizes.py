@@ -165,8 +165,10 @@ def test_windows(op, periodic, kind):
             )
 
 
-def boxes(count, most, overlap, score):
+def boxes(count, most, overlap, score, apart=1):
+    """`apart`: places that the boxes are at, far from one another, as detectors set those of classes apart."""
     corners = random.random((2, count, 4)).astype(np.float32)
+    corners[:, :, :2] += 2 * random.integers(0, apart, (2, count, 1))
     corners[:, :, 2:] = corners[:, :, :2] + corners[:, :, 2:] * 0.5
     return {
         "boxes": corners,
@@ -192,8 +194,16 @@ def test_boxes_that_overlap_no_better_one(center):
         (20, 0, 0.5, 0),
         (20, 5, 0.5, 2),
         (300, 40, 0.1, 0.1),
+        (3000, 1000, 0.3, 0.1),
+        (3000, 2000, 0.5, 0.2, 20),
+        (700, 100, 0.5, 0, 1000),
     ]
-    require_agreement(model, [boxes(*case) for case in cases])
+    feeds = [boxes(*case) for case in cases]
+    wide = boxes(1500, 1000, 0.4, 0, 9)
+    wide["boxes"][:, ::50] *= [0.5, -1, 2, 40]  # over all others, some of them turned around
+    endless = boxes(600, 600, 0.5, 0, 3)
+    endless["boxes"][0, 5:9, 1], endless["boxes"][1, 3:5, 3] = -np.inf, np.inf
+    require_agreement(model, [*feeds, wide, endless])
 
 
 @pytest.mark.parametrize("kind", [INT64, TensorProto.INT32, FLOAT])
