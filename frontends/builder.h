@@ -47,6 +47,7 @@ struct SourceValue {
 struct SourceRow {
   std::string op, name;
   std::vector<SourceValue> inputs, outputs;
+  size_t first = 0, end = 0;  // of the graph's nodes that it became
 };
 
 // One model on its way into a graph.

@@ -161,6 +161,27 @@ void add_control(const Graph& graph, std::vector<std::string>& lines) {
 
 }  // namespace
 
+SourceCost cost_of(const Import& import, const SourceRow& row) {
+  const Graph& graph = import.graph;
+  const auto bytes_of = [&](ValueId id) {
+    const TensorType& type = graph.values[id].type;
+    int64_t bytes = type.dtype.bytes();
+    for (const int64_t size : typical_shape(type)) bytes *= size;
+    return bytes;
+  };
+  SourceCost cost;
+  std::set<ValueId> read;
+  for (size_t i = row.first; i < row.end; ++i) {
+    const Node& node = graph.nodes[i];
+    cost.flops += typical_value(flops_of(graph, node));
+    for (const ValueId id : node.inputs)
+      if (id != no_value && graph.values[id].constant && read.insert(id).second) cost.parameters += bytes_of(id);
+    if (node.op->kind == OpKind::view) continue;
+    for (const ValueId id : node.outputs) cost.written += bytes_of(id);
+  }
+  return cost;
+}
+
 std::string explain(const Import& import) {
   std::string text = import.file_name + ": " + coverage(import);
   if (!import.producer.empty()) text += ", written by " + import.producer;

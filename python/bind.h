@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "relay_ir/graph.h"
 #include "runtime/host_function.h"
 #include "runtime/plan/plan.h"
 #include "tensor_ir/ir.h"
@@ -24,6 +25,7 @@ namespace tw::python {
 namespace py = pybind11;
 
 void bind_executable(py::module_& module);
+void bind_import(py::module_& module);
 void bind_machine(py::module_& module);
 void bind_model(py::module_& module);
 void bind_schedule(py::module_& module);
@@ -32,6 +34,7 @@ void bind_tune(py::module_& module);
 
 // "f32[batch,3,224,224]", and (name, type) of each, in order; open dimensions are the plan's.
 std::string type_text(const TensorInfo& tensor, const Plan& plan);
+std::string text_of(const relay::TensorType& type);
 using Signature = std::vector<std::pair<std::string, std::string>>;
 Signature signature(const std::vector<TensorInfo>& tensors, const Plan& plan);
 // (name, kind, first, count, axis) of each.

@@ -1,13 +1,10 @@
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <set>
 #include <tuple>
-#include <variant>
 
 #include "autotune/database/tuned_source.h"
 #include "autotune/task.h"
-#include "frontends/onnx/import.h"
 #include "python/array.h"
 #include "python/bind.h"
 #include "python/own_template.h"
@@ -23,107 +20,6 @@
 
 namespace tw::python {
 namespace {
-
-// A number, or (name, low, high) of an open dimension, where high is -1 for no end and the name may be empty.
-using Dimension = std::variant<int64_t, std::tuple<std::string, int64_t, int64_t>>;
-// Nothing: an optional input that is not there.
-using Shapes = std::map<std::string, std::optional<std::vector<Dimension>>>;
-
-std::span<const std::byte> bytes_of(const std::string& data) {
-  return std::as_bytes(std::span(data.data(), data.size()));
-}
-
-frontends::ImportOptions options_for(const Shapes& shapes) {
-  frontends::ImportOptions options;
-  for (const auto& [input, shape] : shapes) {
-    if (!shape) {
-      options.absent.insert(input);
-      continue;
-    }
-    std::vector<frontends::DimensionOption>& dims = options.shapes[input];
-    for (const Dimension& dim : *shape) {
-      if (const auto* size = std::get_if<int64_t>(&dim)) {
-        dims.emplace_back(*size);
-        continue;
-      }
-      const auto& [name, low, high] = std::get<1>(dim);
-      frontends::DimensionOption& open = dims.emplace_back();
-      open.name = name;
-      open.bounds.low = low;
-      if (high >= 0) open.bounds.high = high;
-    }
-  }
-  return options;
-}
-
-// By (domain, type): a function of the node's name, its attributes as JSON, and placeholders of its inputs' types.  It
-// gives a Func of them, or (function, library, [(element type, shape)]).
-using PythonOperators = std::map<std::pair<std::string, std::string>, py::function>;
-
-frontends::CustomResult call_operator(const py::handle& lower, const frontends::CustomUse& use) {
-  const py::gil_scoped_acquire locked;
-  std::vector<te::Tensor> inputs;
-  for (size_t i = 0; i < use.inputs.size(); ++i)
-    inputs.push_back(te::placeholder("x" + std::to_string(i), use.inputs[i].shape, use.inputs[i].dtype));
-  const py::object result = lower(use.node, use.attributes, inputs);
-  frontends::CustomResult custom;
-  if (py::isinstance<Func>(result)) {
-    custom.expression = result.cast<Func>();
-    return custom;
-  }
-  const auto [function, library, outputs] =
-      result.cast<std::tuple<std::string, std::string, std::vector<std::pair<std::string, py::sequence>>>>();
-  custom.function = function, custom.library = library;
-  for (const auto& [dtype, shape] : outputs) {
-    const auto known = parse_element_type(dtype);
-    if (!known) throw Error(ErrorCode::unsupported, "there is no element type " + dtype);
-    custom.outputs.push_back({*known, shape_of(shape)});
-  }
-  return custom;
-}
-
-void add_operators(const PythonOperators& operators, frontends::ImportOptions& options) {
-  for (const auto& [key, lower] : operators)
-    options.operators[key] = [lower = py::handle(lower)](const auto& use) { return call_operator(lower, use); };
-}
-
-// Either `path` or, when it is empty, the model's own bytes.
-relay::Graph load_onnx(const std::string& path, const std::string& data, const Shapes& shapes,
-                       const PythonOperators& operators, bool checks) {
-  frontends::ImportOptions options = options_for(shapes);
-  options.checks = checks;
-  add_operators(operators, options);
-  const py::gil_scoped_release unlocked;
-  return path.empty() ? frontends::import_onnx(bytes_of(data), options) : frontends::import_onnx_file(path, options);
-}
-
-std::string explain_onnx(const std::string& path, const std::string& data, const Shapes& shapes,
-                         const PythonOperators& operators) {
-  frontends::ImportOptions options = options_for(shapes);
-  add_operators(operators, options);
-  const py::gil_scoped_release unlocked;
-  return path.empty() ? frontends::explain_onnx(bytes_of(data), options) : frontends::explain_onnx_file(path, options);
-}
-
-// (operator, node, why) of each.
-std::vector<std::array<std::string, 3>> find_refusals(const std::string& path, const std::string& data,
-                                                      const Shapes& shapes, const PythonOperators& operators) {
-  frontends::ImportOptions options = options_for(shapes);
-  add_operators(operators, options);
-  const py::gil_scoped_release unlocked;
-  std::vector<std::array<std::string, 3>> rows;
-  for (const frontends::Refusal& refusal : path.empty() ? frontends::find_refusals(bytes_of(data), options)
-                                                        : frontends::find_refusals_in_file(path, options))
-    rows.push_back({refusal.op, refusal.node, refusal.why});
-  return rows;
-}
-
-// As type_text writes it.
-std::string text_of(const relay::TensorType& type) {
-  std::string text = relay::to_string(type);
-  std::erase(text, ' ');
-  return text;
-}
 
 Signature inputs_of(const relay::Graph& graph) {
   Signature rows;
@@ -142,24 +38,6 @@ py::list values_of(const relay::Graph& graph) {
     rows.append(py::make_tuple(value.name, text_of(value.type), value.constant.has_value(),
                                relay::may_be_given(graph, static_cast<relay::ValueId>(id))));
   }
-  return rows;
-}
-
-// (name, operator, inputs, outputs) of each of the model's nodes; of a value its name and its place in the graph's, -1
-// for none.
-py::list list_onnx(const std::string& path, const std::string& data, const Shapes& shapes,
-                   const PythonOperators& operators) {
-  frontends::ImportOptions options = options_for(shapes);
-  add_operators(operators, options);
-  const auto described = [](const std::vector<frontends::SourceValue>& values) {
-    py::list rows;
-    for (const frontends::SourceValue& value : values) rows.append(py::make_tuple(value.name, value.value));
-    return rows;
-  };
-  py::list rows;
-  for (const frontends::SourceRow& row :
-       path.empty() ? frontends::list_onnx(bytes_of(data), options) : frontends::list_onnx_file(path, options))
-    rows.append(py::make_tuple(row.name, row.op, described(row.inputs), described(row.outputs)));
   return rows;
 }
 
@@ -344,12 +222,7 @@ void bind_model(py::module_& module) {
       .def("known_value", [](const relay::Graph& graph, size_t id) { return to_numpy(*graph.values.at(id).constant); })
       .def("cut", &relay::cut, py::arg("given"), py::arg("wanted"), unlocked)
       .def("evaluate", &evaluate);
-  module.def("load_onnx", &load_onnx, py::arg("path"), py::arg("data"), py::arg("shapes"), py::arg("operators"),
-             py::arg("checks") = true);
-  module.def("list_onnx", &list_onnx);
   module.def("optional_passes", &relay::optional_passes);
-  module.def("explain_onnx", &explain_onnx);
-  module.def("find_refusals", &find_refusals);
   module.def("compile", &compile);
   module.def("specialise", [](const relay::Graph& graph, const SizeRanges& sizes) {
     return relay::specialise(graph, profile_of(sizes)).graph;

@@ -56,6 +56,7 @@ PYBIND11_MODULE(_core, module) {
   bind_tensor_expressions(module);
   bind_schedule(module);
   bind_executable(module);
+  bind_import(module);
   bind_model(module);
   bind_machine(module);
   bind_tune(module);

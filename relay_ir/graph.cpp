@@ -41,15 +41,17 @@ std::optional<Shape> static_shape(const TensorType& type) {
   return shape;
 }
 
+int64_t typical_value(const Expr& size) {
+  Substitution typical;
+  for (const Var& var : free_vars(size))
+    if (const auto known = typical_size(*var.get())) typical[var] = Expr(*known);
+  const auto low = bounds_of(typical.empty() ? size : simplify(substitute(size, typical))).low;
+  return std::max<int64_t>(low.value_or(1), as_int(size) ? 0 : 1);
+}
+
 Shape typical_shape(const TensorType& type) {
   Shape shape;
-  for (const Expr& dim : type.shape) {
-    Substitution typical;
-    for (const Var& var : free_vars(dim))
-      if (const auto size = typical_size(*var.get())) typical[var] = Expr(*size);
-    const auto low = bounds_of(typical.empty() ? dim : simplify(substitute(dim, typical))).low;
-    shape.push_back(std::max<int64_t>(low.value_or(1), as_int(dim) ? 0 : 1));
-  }
+  for (const Expr& dim : type.shape) shape.push_back(typical_value(dim));
   return shape;
 }
 

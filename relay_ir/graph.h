@@ -55,6 +55,7 @@ std::optional<Shape> static_shape(const TensorType& type);  // nothing when a di
 // The shape of a typical run, which is the smallest unless dimensions say another: for decisions about layouts and
 // costs, which have to be made for all runs at once.
 Shape typical_shape(const TensorType& type);
+int64_t typical_value(const Expr& size);
 TensorType type_of(const NDArray& array);
 
 using ValueId = int;

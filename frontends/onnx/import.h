@@ -12,16 +12,9 @@ namespace tw::frontends {
 Graph import_onnx(std::span<const std::byte> bytes, const ImportOptions& options = {});
 Graph import_onnx_file(const std::filesystem::path& path, const ImportOptions& options = {});
 
-// What import_onnx() would refuse: all of it at once.
-std::vector<Refusal> find_refusals(std::span<const std::byte> bytes, const ImportOptions& options = {});
-std::vector<Refusal> find_refusals_in_file(const std::filesystem::path& path, const ImportOptions& options = {});
-
-// The model's nodes, and which values of the graph of import_onnx theirs are.
-std::vector<SourceRow> list_onnx(std::span<const std::byte> bytes, const ImportOptions& options = {});
-std::vector<SourceRow> list_onnx_file(const std::filesystem::path& path, const ImportOptions& options = {});
-
-// What `tw explain` prints; works also when operators are unsupported.
-std::string explain_onnx(std::span<const std::byte> bytes, const ImportOptions& options = {});
-std::string explain_onnx_file(const std::filesystem::path& path, const ImportOptions& options = {});
+// The same, before anybody has asked whether all of it is supported: also its nodes and what was refused, for
+// `explain`.
+Import read_onnx(std::span<const std::byte> bytes, const ImportOptions& options = {});
+Import read_onnx_file(const std::filesystem::path& path, const ImportOptions& options = {});
 
 }  // namespace tw::frontends

@@ -141,11 +141,15 @@ class Importer {
       }
       return values;
     };
-    for (const size_t i : order_) {
-      const Node& node = model_.graph.nodes[i];
+    for (size_t k = 0; k < order_.size(); ++k) {
+      const Node& node = model_.graph.nodes[order_[k]];
       const std::string domain = standard_domain(node.domain);
-      import_.rows.push_back({(domain.empty() ? "" : domain + ".") + std::string(node.op_type), label(scope, node, i),
-                              described(node.inputs), described(node.outputs)});
+      // Nodes behind a branch may have become part of it: then they became none of their own.
+      const size_t first = k < starts_.size() ? starts_[k] : import_.graph.nodes.size();
+      const size_t end = k + 1 < starts_.size() ? starts_[k + 1] : import_.graph.nodes.size();
+      import_.rows.push_back({(domain.empty() ? "" : domain + ".") + std::string(node.op_type),
+                              label(scope, node, order_[k]), described(node.inputs), described(node.outputs), first,
+                              end});
     }
   }
 
@@ -293,8 +297,10 @@ class Importer {
                                         " deep at " + in_quotes(scope.prefix));
     }
     const std::vector<size_t> order = sorted(scope, nodes);
-    if (&nodes == &model_.graph.nodes) order_ = order;
+    const bool is_model = &nodes == &model_.graph.nodes;
+    if (is_model) order_ = order;
     for (size_t k = 0; k < order.size(); ++k) {
+      if (is_model) starts_.push_back(import_.graph.nodes.size());
       Rest rest{scope, nodes, std::span(order).subspan(k), wanted};
       add_node(scope, nodes[order[k]], label(scope, nodes[order[k]], order[k]), rest);
       if (rest.is_done) return;
@@ -564,7 +570,8 @@ class Importer {
   std::map<const Function*, std::map<std::string, int64_t>> function_opsets_;
   std::unordered_map<std::string_view, const ValueInfo*> value_infos_;
   std::unordered_set<std::string> output_names_;
-  std::vector<size_t> order_;  // of the model's own nodes
+  std::vector<size_t> order_;   // of the model's own nodes
+  std::vector<size_t> starts_;  // by place in that order: how many nodes the graph had before
   int64_t visited_ = 0;
 };
 

@@ -40,6 +40,7 @@ from .cli_options import (
     parse_sizes,
     read_inputs,
 )
+from .html_page import write_page
 from .made_up import made_up_inputs
 
 app = typer.Typer(
@@ -119,12 +120,18 @@ def explain(
     shape: Shapes = [],  # noqa: B006
     operators: OperatorFile = None,
     fallback: Fallback = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Writes a page with the parts and what each node costs to this .html file.")
+    ] = None,
 ) -> None:
     """Show a model's operators, coverage, work and size, without compiling it."""
     if fallback is None:
-        print(tw.explain(model, parse_shapes(shape), read_operators(operators)))
-    else:
-        print(load_model(model, shape, operators, fallback).explain())
+        print(tw.explain(model, parse_shapes(shape), read_operators(operators), html))
+        return
+    network = load_model(model, shape, operators, fallback)
+    print(network.explain())
+    if html is not None:
+        network.explain_html(html)
 
 
 @app.command()
@@ -364,10 +371,7 @@ def report_page(
 ) -> None:
     """Write one offline HTML page with charts of what tuning jobs found."""
     text = tuning_charts.page(tuning_charts.read(str(database)), f"Tuning report: {database.name}")
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise tw.Error("TW1001", f"{output} cannot be written: {error.strerror}") from None
+    write_page(output, text)
     print(f"{output}: {len(text.encode()) / 1e6:.1f} MB")
 
 

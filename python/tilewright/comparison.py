@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .differences import Difference, Summary
-from .error import Error
+from .html_page import write_page
 from .proposal import Proposal
 
 SHOWN = 20  # rows of the table, the worst
@@ -149,11 +149,7 @@ class Comparison:
         """Writes one page with a chart and a table of all values, for reading without a network."""
         from .compare_page import page
 
-        try:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(page(self))
-        except OSError as error:
-            raise Error("TW1001", f"{os.fspath(path)} cannot be written: {error.strerror}") from None
+        write_page(path, page(self))
 
 
 def plain(value: Any) -> Any:

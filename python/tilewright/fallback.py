@@ -194,6 +194,19 @@ def operators_of_artifact(calls: Iterable[tuple[str, str, str]]) -> list[PartOpe
     return list(result.values())
 
 
+def levels_of(makers: Sequence[Iterable[int]], aside: set[int]) -> list[int]:
+    """Of nodes, in an order in which those that make values come first: how often a path to each changes sides.
+
+    `makers`: the nodes that it reads of.  `aside`: the nodes of the other side, whose levels are odd.  Two nodes of one
+    level are convex together: no path between them goes through others.
+    """
+    level: list[int] = []
+    for i, before in enumerate(makers):
+        side = i in aside
+        level.append(max([int(side)] + [level[p] + ((p in aside) != side) for p in before]))
+    return level
+
+
 class Partition:
     """A model in which parts are nodes of operators of their own."""
 
@@ -268,18 +281,12 @@ class Partition:
         return None
 
     def parts(self) -> list[list[int]]:
-        """Refused nodes, those together between which no path goes through others.
-
-        A node's level is how often a path to it changes sides; two nodes of one level and side are convex together.
-        """
-        level: list[int] = []
+        """Refused nodes, those together between which no path goes through others."""
+        makers = [[self.maker[name] for name in names if name in self.maker] for names in self.reads]
         by_level: dict[int, list[int]] = {}
-        for i, names in enumerate(self.reads):
-            side = i in self.refused
-            before = (self.maker[name] for name in names if name in self.maker)
-            level.append(max([int(side)] + [level[p] + ((p in self.refused) != side) for p in before]))
-            if side:
-                by_level.setdefault(level[i], []).append(i)
+        for i, level in enumerate(levels_of(makers, self.refused)):
+            if i in self.refused:
+                by_level.setdefault(level, []).append(i)
         return [by_level[at] for at in sorted(by_level)]
 
     def rewritten(self) -> tuple[bytes, list[PartOperator], list[FallbackPart]]:
@@ -333,7 +340,7 @@ def partition(
 
     None: nothing is refused, or what is refused is no node.
     """
-    if not _core.find_refusals(*source, shapes, lowered_by(operators)):
+    if not _core.read_onnx(*source, shapes, lowered_by(operators)).refusals:
         return None
     path, data = source
     model = read_model(path or data)
@@ -343,7 +350,7 @@ def partition(
     while True:
         data, own, parts = whole.rewritten()
         try:
-            refusals = _core.find_refusals("", data, shapes, lowered_by([*operators, *own]))
+            refusals = _core.read_onnx("", data, shapes, lowered_by([*operators, *own])).refusals
         except Unpassable as error:
             for value, why in error.values.items():
                 if not whole.refuse(whole.users(value), f"it takes `{value}`: {why}"):

@@ -1,6 +1,9 @@
 """The frame of pages that are read without a network."""
 
+import os
 from html import escape
+
+from .error import Error
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #111827; max-width: 1100px; margin: 2rem auto; padding: 0 1rem }
@@ -16,3 +19,11 @@ def html_page(title: str, body: str, head: str = "") -> str:
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style>{head}</head><body><h1>{escape(title)}</h1>{body}</body></html>\n"
     )
+
+
+def write_page(path: str | os.PathLike, page: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+    except OSError as error:
+        raise Error("TW1001", f"{os.fspath(path)} cannot be written: {error.strerror}") from None

@@ -11,7 +11,9 @@ from . import _core
 from .dimension import InputShape, described_shapes
 from .error import Error
 from .fallback import Fallback, FallbackWarning, partition
+from .html_page import write_page
 from .lists import Values
+from .model_page import page
 from .operators import Operator, Operators, lowered_by
 
 
@@ -46,8 +48,15 @@ class Model:
 
     def explain(self) -> str:
         """Coverage, operators, work and size, for people."""
-        text = _core.explain_onnx(*self._source, self._shapes, lowered_by(self._operators))
+        text = self._imported().text
         return f"{text}{self.fallback}\n" if self.fallback else text
+
+    def explain_html(self, path: str | os.PathLike) -> None:
+        """Writes a page that needs no network: what `explain` says, the parts, and what each node costs."""
+        write_page(path, page(self._source, self._shapes, self._operators, self.fallback))
+
+    def _imported(self) -> _core.Import:
+        return _core.read_onnx(*self._source, self._shapes, lowered_by(self._operators))
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
@@ -94,9 +103,20 @@ def load(
         data, own, parts = found
         origin = "", data
         warnings.warn(f"{parts}\n  Executable.profile says which share of the time", FallbackWarning, stacklevel=2)
-    return Model(_core.load_onnx(*origin, described, lowered_by(own), checks), origin, described, own, parts)
+    return Model(_core.read_onnx(*origin, described, lowered_by(own), checks).finish(), origin, described, own, parts)
 
 
-def explain(source: Any, shapes: dict[str, InputShape] | None = None, operators: Operators = None) -> str:
-    """What Model.explain says, also for models that are not fully supported and so cannot be loaded."""
-    return _core.explain_onnx(*source_of(source), described_shapes(shapes), lowered_by(tuple(operators or ())))
+def explain(
+    source: Any,
+    shapes: dict[str, InputShape] | None = None,
+    operators: Operators = None,
+    html: str | os.PathLike | None = None,
+) -> str:
+    """What Model.explain says, also for models that are not fully supported and so cannot be loaded.
+
+    `html`: writes the page of Model.explain_html there, too.
+    """
+    origin, described, own = source_of(source), described_shapes(shapes), tuple(operators or ())
+    if html is not None:
+        write_page(html, page(origin, described, own))
+    return _core.read_onnx(*origin, described, lowered_by(own)).text

@@ -17,7 +17,6 @@ from .error import Error
 from .executable import Compilation
 from .model import Model
 from .onnx_models import MOST_BYTES, needed, read_model
-from .operators import lowered_by
 
 Arrays = dict[int, np.ndarray]  # by place of the value in the graph
 
@@ -46,9 +45,7 @@ class Network:
     def __init__(self, model: Model):
         self.model, self.graph = model, model._core
         self.values = [GraphValue(*row) for row in self.graph.values]
-        self.nodes = [
-            SourceNode(*row) for row in _core.list_onnx(*model._source, model._shapes, lowered_by(model._operators))
-        ]
+        self.nodes = [SourceNode(*row) for row in model._imported().rows]
         self.output_values = list(self.graph.output_values)
         self.input_names = [name for name, _ in self.graph.inputs]
         given = set(self.graph.input_values)

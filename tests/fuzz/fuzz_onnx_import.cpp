@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "frontends/onnx/import.h"
+#include "frontends/report.h"
 #include "relay_ir/text/parser.h"
 #include "relay_ir/verify.h"
 
@@ -17,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   tw::relay::verify(graph);
-  (void)tw::frontends::explain_onnx(bytes);
+  (void)tw::frontends::explain(tw::frontends::read_onnx(bytes));
   tw::relay::ConstantTable constants;
   const std::string text = tw::relay::to_text(graph, &constants);
   if (tw::relay::to_text(tw::relay::parse_graph(text, "fuzz", constants)) != text) std::abort();

@@ -102,7 +102,7 @@ TEST(OnnxImport, ListsEverythingThatIsNotSupportedAtOnce) {
                {"2 operators in 3 nodes are not supported (opset 17, 5 nodes, 40.0 % covered)", "Frobnicate",
                 "2 nodes:", "f1 (f32[2, 3]), f2", "com.example.Quux", "help:"});
   const Message data = model(parts);
-  const std::string text = explain_onnx(bytes_of(data));
+  const std::string text = explain(read_onnx(bytes_of(data)));
   EXPECT_NE(text.find("40.0 % covered"), std::string::npos) << text;
   EXPECT_NE(text.find("not supported:"), std::string::npos) << text;
 }
