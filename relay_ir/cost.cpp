@@ -54,7 +54,9 @@ int64_t all_operations(const Expr& e) {
 // 0 where a loop's extent depends on another loop, or on data; but loops that others end early count in full.
 Expr in_parameters(const Expr& count, const Func& func) {
   const auto is_known = [&](const Expr& e) {
-    return std::ranges::all_of(free_vars(e), [&](const Var& var) {
+    bool has_data = false;
+    visit(e, [&](const Load&) { has_data = true; });
+    return !has_data && std::ranges::all_of(free_vars(e), [&](const Var& var) {
       return std::ranges::any_of(func.parameters, [&](const Var& parameter) { return parameter.is_same(var); });
     });
   };

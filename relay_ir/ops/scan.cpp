@@ -1,9 +1,11 @@
 // Operators that are loops rather than tensor expressions: scatters, running sums, selection of the largest.
 #include <algorithm>
+#include <limits>
 
 #include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
 #include "relay_ir/ops/sorting.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {
@@ -148,20 +150,42 @@ OpDef scan_op() {
     const bool product = c.attributes.get_int("product") != 0, exclusive = c.attributes.get_int("exclusive") != 0,
                reverse = c.attributes.get_int("reverse") != 0;
     const DType wide = accumulator_of(x.dtype());
-    auto body = [&](const Buffer& total) {
-      return loops_over(x.shape(), [&](const te::Indices& i) {
-        auto at = [&](const Expr& step) {
-          te::Indices result = i;
-          result[axis] = reverse ? x.shape()[axis] - 1 - step : step;
-          return result;
+    if (x.rank() == 0) {  // one that is first and last
+      const Expr own = cast(wide, x(te::Indices{}));
+      return {te::compute("cumulate", {}, in, [&](const te::Indices&) {
+        return cast(x.dtype(), exclusive ? const_of(wide, product ? 1 : 0) : own);
+      })};
+    }
+    // A row along the axis has a total, or rows that are neighbours have, side by side.
+    constexpr int64_t lanes = 64;
+    const int last = x.rank() - 1;
+    const bool is_single = axis == last;
+    const Expr count = x.shape()[axis], width = is_single ? Expr(1) : x.shape()[last];
+    std::vector<Expr> rows = x.shape();
+    rows[axis] = 1;
+    rows[last] = is_single ? Expr(1) : simplify(floor_div(width + (lanes - 1), lanes));
+    auto body = [&](const Buffer& result) {
+      return rows_in_parallel(rows, simplify(count * min(width, Expr(lanes))), [&](const te::Indices& row) {
+        const Buffer totals = scratch("totals", wide, {Expr(is_single ? 1 : lanes)});
+        const Expr first = row[last] * lanes, neutral = const_of(wide, product ? 1 : 0);
+        const auto element = [&](const Expr& step, const Expr& lane) {
+          te::Indices at = row;
+          if (!is_single) at[last] = first + lane;
+          at[axis] = reverse ? count - 1 - step : step;
+          const Expr before = load(totals, {lane}), own = cast(wide, x(at));
+          const Stmt add = store(totals, {lane}, product ? before * own : before + own);
+          const Stmt give = store(result, at, before);
+          return exclusive ? seq({give, add}) : seq({add, give});
         };
-        const Expr neutral = const_of(wide, product ? 1 : 0), is_first = equal(i[axis], 0);
-        const Expr has_before = not_equal(i[axis], 0);
-        const Expr before = select(is_first, neutral, load(total, at(i[axis] - 1), has_before));
-        const Expr value = exclusive
-                               ? select(is_first, neutral, cast(wide, load(x.buffer(), at(i[axis] - 1), has_before)))
-                               : cast(wide, x(i.empty() ? i : at(i[axis])));
-        return store(total, at(i[axis]), product ? before * value : before + value);
+        const Stmt begin = loops_over(totals->shape, [&](const te::Indices& i) { return store(totals, i, neutral); });
+        const Stmt one_by_one = loops_over({count, is_single ? Expr(1) : min(width - first, Expr(lanes))},
+                                           [&](const te::Indices& i) { return element(i[0], i[1]); });
+        const Stmt together = loops_over({count}, [&](const te::Indices& i) {
+          const Var lane("lane");
+          return make_stmt<For>(lane, Expr(lanes), LoopKind::vectorized, element(i[0], lane));
+        });
+        const Stmt run = is_single ? one_by_one : make_stmt<If>(first + lanes <= width, together, one_by_one);
+        return make_stmt<Allocate>(totals, seq({begin, run}));
       });
     };
     const te::Tensor total = te::opaque("cumulate", in, {{wide, x.shape()}},
@@ -169,13 +193,80 @@ OpDef scan_op() {
     return {cast_stage(total, x.dtype())};
   };
   op.examples = {{{tensor_type(f32, {2, 4})}, attributes_of({{"axis", 1}})},
+                 {{tensor_type(f32, {2, 3, 70})}, attributes_of({{"axis", 1}})},
                  {{tensor_type(i32, {4, 2})}, attributes_of({{"axis", 0}, {"exclusive", 1}, {"reverse", 1}})},
                  {{tensor_type(f16, {4})}, attributes_of({{"axis", 0}, {"product", 1}})}};
   return op;
 }
 
-// Selection: result j is the best element that comes after result j - 1 in the order (value, index).  NaN is the
-// largest.
+// Of a row's elements those that can be among the k first, by bins of their values between the least and the greatest:
+// the bins that hold the first k, in the order of the elements.  Sorting has to look at these only.
+struct Contenders {
+  static constexpr int64_t bins = 512;
+  const Expr count, k;
+  const DType dtype;
+  const bool largest;
+  const Buffer range = scratch("range", f32, {Expr(2)});       // least and greatest, NaN aside
+  const Buffer filled = scratch("filled", i64, {Expr(bins)});  // by bin
+  const Buffer state = scratch("state", i64, {Expr(2)});
+  const Buffer positions, values;
+
+  Contenders(const Expr& count, const Expr& k, DType dtype, bool largest)
+      : count(count),
+        k(k),
+        dtype(dtype),
+        largest(largest),
+        positions(scratch("positions", i64, {count})),
+        values(scratch("values", dtype, {count})) {}
+
+  enum { number, last_bin };  // of `state`
+  Expr get(int64_t which) const { return load(state, {Expr(which)}); }
+  Stmt set(int64_t which, const Expr& value) const { return store(state, {Expr(which)}, value); }
+
+  // The first ones are in bin 0.  In the order of values, which are never in a later bin than those that come after
+  // them, whatever is rounded: NaN and what overflows are the greatest.
+  Expr bin_of(const Expr& value) const {
+    const Expr least = load(range, {Expr(0)}), greatest = load(range, {Expr(1)}), top = const_of(f32, bins - 1);
+    const Expr at = (cast(f32, value) - least) * (const_of(f32, bins) / (greatest - least));
+    const Expr bin = cast(i64, select(at < top, max(at, const_of(f32, 0)), top));  // NaN is no less
+    return largest ? Expr(bins - 1) - bin : bin;
+  }
+
+  Stmt find(const std::function<Expr(const Expr& position)>& value) const {
+    const auto each = [&](const std::function<Stmt(const Expr& value, const Expr& position)>& body) {
+      return loops_over({count}, [&](const te::Indices& i) { return body(value(i[0]), i[0]); });
+    };
+    const auto bound = [&](int64_t end) { return load(range, {Expr(end)}); };
+    const Stmt widen = each([&](const Expr& v, const Expr&) {
+      const Expr x = cast(f32, v);
+      return seq({store(range, {Expr(0)}, select(x < bound(0), x, bound(0))),
+                  store(range, {Expr(1)}, select(x > bound(1), x, bound(1)))});
+    });
+    const Stmt fill = each([&](const Expr& v, const Expr&) {
+      const Expr bin = bin_of(v);
+      return store(filled, {bin}, load(filled, {bin}) + 1);
+    });
+    const Stmt cut = loops_over({Expr(bins)}, [&](const te::Indices& bin) {
+      return make_stmt<If>(get(number) < k, seq({set(number, get(number) + load(filled, bin)), set(last_bin, bin[0])}));
+    });
+    const Stmt collect = each([&](const Expr& v, const Expr& position) {
+      const Stmt put = seq(
+          {store(positions, {get(number)}, position), store(values, {get(number)}, v), set(number, get(number) + 1)});
+      return make_stmt<If>(bin_of(v) <= get(last_bin), put);
+    });
+    const float infinity = std::numeric_limits<float>::infinity();
+    const Stmt clear = loops_over({Expr(bins)}, [&](const te::Indices& bin) { return store(filled, bin, Expr(0)); });
+    return seq({store(range, {Expr(0)}, const_of(f32, infinity)), store(range, {Expr(1)}, const_of(f32, -infinity)),
+                widen, clear, fill, set(number, Expr(0)), set(last_bin, Expr(-1)), cut, set(number, Expr(0)), collect});
+  }
+
+  Stmt allocated(Stmt body) const {
+    for (const Buffer& buffer : {range, filled, state, positions, values}) body = make_stmt<Allocate>(buffer, body);
+    return body;
+  }
+};
+
+// Result j is the best element that comes after result j - 1 in the order (value, index).  NaN is the largest.
 OpDef top_k_op() {
   OpDef op;
   op.name = "top_k";
@@ -201,29 +292,33 @@ OpDef top_k_op() {
     const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
     const bool largest = c.attributes.get_int("largest") != 0;
     auto is_before = [&](const Expr& a, const Expr& b) { return largest ? comes_before(b, a) : comes_before(a, b); };
-    // Few are found one after the other, more by sorting.
-    constexpr int64_t few = 8;
-    const Expr count = x.shape()[axis];
+    // Few of few are found one after the other, others by sorting.
+    constexpr int64_t few = 512;  // comparisons
+    const Expr count = x.shape()[axis], k = c.outputs[0].shape[axis];
     const auto by_sorting = [&](const std::vector<Buffer>& out) {
-      const Buffer order = scratch("order", i64, {Expr(2), count});
       std::vector<Expr> rows = c.outputs[0].shape;
       rows[axis] = 1;
-      const Stmt of_row = loops_over(rows, [&](const te::Indices& s) {
+      return rows_in_parallel(rows, count, [&](const te::Indices& s) {
         const auto from = [&](const Expr& position) {
           te::Indices i = s;
           i[axis] = position;
           return i;
         };
-        const Stmt take = loops_over({c.outputs[0].shape[axis]}, [&](const te::Indices& i) {
-          const Expr position = load(order, {Expr(0), i[0]});
-          return seq({store(out[0], from(i[0]), x(from(position))), store(out[1], from(i[0]), position)});
+        const Contenders contenders(count, k, x.dtype(), largest);
+        const Buffer order = scratch("order", i64, {Expr(2), count});
+        const auto value = [&](const Expr& i) { return load(contenders.values, {i}); };
+        const Stmt sort = merge_sort(order, contenders.get(Contenders::number),
+                                     [&](const Expr& a, const Expr& b) { return is_before(value(a), value(b)); });
+        const Stmt take = loops_over({k}, [&](const te::Indices& i) {
+          const Expr chosen = load(order, {Expr(0), i[0]});
+          return seq({store(out[0], from(i[0]), value(chosen)),
+                      store(out[1], from(i[0]), load(contenders.positions, {chosen}))});
         });
-        const auto order_of = [&](const Expr& a, const Expr& b) { return is_before(x(from(a)), x(from(b))); };
-        return seq({merge_sort(order, count, order_of), take});
+        const Stmt find = contenders.find([&](const Expr& position) { return x(from(position)); });
+        return contenders.allocated(make_stmt<Allocate>(order, seq({find, sort, take})));
       });
-      return make_stmt<Allocate>(order, of_row);
     };
-    if (as_int(c.attributes.get_dims("k")[0]).value_or(few + 1) > few && as_int(count).value_or(few + 1) > few)
+    if (!is_const_int(k, 1) && as_int(simplify(k * count)).value_or(few + 1) > few)
       return te::opaque("top_k", in, {{x.dtype(), c.outputs[0].shape}, {i64, c.outputs[1].shape}}, by_sorting);
     return te::opaque(
         "top_k", in, {{x.dtype(), c.outputs[0].shape}, {i64, c.outputs[1].shape}}, [&](const std::vector<Buffer>& out) {
@@ -247,7 +342,7 @@ OpDef top_k_op() {
   op.examples = {
       {{tensor_type(f32, {2, 5})}, attributes_of({{"k", std::vector<Expr>{3}}})},
       {{tensor_type(i32, {4, 2})}, attributes_of({{"k", std::vector<Expr>{2}}, {"axis", 0}, {"largest", 0}})},
-      {{tensor_type(f32, {2, 13})}, attributes_of({{"k", std::vector<Expr>{11}}})}};
+      {{tensor_type(f32, {2, 70})}, attributes_of({{"k", std::vector<Expr>{11}}})}};
   return op;
 }
 

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "relay_ir/in_place.h"
+#include "relay_ir/ops/common.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
@@ -13,6 +14,20 @@ Buffer scratch(const char* name, DType dtype, std::vector<Expr> shape) {
   node.dtype = dtype;
   node.shape = std::move(shape);
   return Buffer(std::move(node));
+}
+
+Stmt rows_in_parallel(const std::vector<Expr>& rows, const Expr& elements,
+                      const std::function<Stmt(const te::Indices& row)>& body) {
+  constexpr int64_t of_task = 4096;  // elements
+  const Expr count = simplify(product_of(rows));
+  if (as_int(simplify(count * elements)).value_or(2 * of_task) < 2 * of_task || is_const_int(count, 1))
+    return loops_over(rows, body);
+  const Expr each = simplify(max(floor_div(of_task, max(elements, Expr(1))), Expr(1)));
+  const Var task("task"), row("row");
+  const Expr first = Expr(task) * each;
+  const Stmt of_rows = make_stmt<For>(row, simplify(min(each, count - first)), LoopKind::serial,
+                                      body(unflatten_index(first + row, rows)));
+  return make_stmt<For>(task, simplify(floor_div(count + each - 1, each)), LoopKind::parallel, of_rows);
 }
 
 Expr comes_before(const Expr& a, const Expr& b) {
