@@ -5,10 +5,8 @@ Results go to stdout, errors to stderr.  A user's mistake ends with status 2 and
 
 from __future__ import annotations
 
-import runpy
 import sys
 import time
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +17,7 @@ import typer
 import tilewright as tw
 
 from . import _core, compare_cli, device_cli, reduce_cli, report, tune_report, tuning_charts
+from .cli_models import load_model, read_operators
 from .cli_options import (
     Fallback,
     InPlace,
@@ -50,28 +49,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-def read_operators(path: Path | None) -> list[tw.Operator] | None:
-    """The list `operators` of a Python file."""
-    if path is None:
-        return None
-    try:
-        operators = runpy.run_path(str(path)).get("operators")
-    except OSError as error:
-        raise tw.Error("TW1001", f"{path} cannot be read: {error.strerror}") from None
-    if not isinstance(operators, (list, tuple)):
-        raise tw.Error("TW1003", f"{path} has no list `operators`\nhelp: operators = [tw.Operator(…)]")
-    return list(operators)
-
-
-def load_model(path: Path, shapes: list[str], operators: Path | None, fallback: str | None) -> tw.Model:
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", tw.FallbackWarning)
-        model = tw.load(path, parse_shapes(shapes), read_operators(operators), fallback)
-    for each in said:
-        report.note(str(each.message))
-    return model
 
 
 def executable_of(

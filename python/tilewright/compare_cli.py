@@ -11,6 +11,7 @@ import typer
 import tilewright as tw
 
 from . import cli_options as options
+from .cli_models import load_model
 from .report import note
 
 OnnxPath = Annotated[Path, typer.Argument(help="An ONNX model.")]
@@ -32,12 +33,6 @@ def parse_against(text: str) -> Any:
     return {"precision": text} if text in ("f32", "bf16", "f16") else text
 
 
-def loaded(path: Path, shapes: list[str]) -> tw.Model:
-    if path.suffix == ".twa":
-        raise tw.Error("TW1101", f"{path} is an artifact, in which nothing is left of nodes\nhelp: give the model")
-    return tw.load(path, options.parse_shapes(shapes))
-
-
 def compare_command(
     model: OnnxPath,
     against: Against = "onnxruntime",
@@ -57,9 +52,13 @@ def compare_command(
     skip: Skip = [],  # noqa: B006
     keep_f32: KeepF32 = [],  # noqa: B006
     unfused: Unfused = [],  # noqa: B006
+    operators: options.OperatorFile = None,
+    fallback: options.Fallback = None,
 ) -> None:
     """Compare a compiled model with ONNX Runtime or the oracle, node by node; status 1 where they differ."""
-    network = loaded(model, shape)
+    if model.suffix == ".twa":
+        raise tw.Error("TW1101", f"{model} is an artifact, in which nothing is left of nodes\nhelp: give the model")
+    network = load_model(model, shape, operators, fallback)
     executable = tw.compile(
         network, target, threads, precision, db, winograd, keep_f32=keep_f32, unfused=unfused, skip=skip
     )

@@ -27,8 +27,10 @@ class Model:
         shapes: dict[str, Any],
         operators: tuple[Operator, ...] = (),
         fallback: Fallback | None = None,
+        written: tuple[str, bytes] | None = None,
     ):
         self._core, self._source, self._shapes, self._operators = core, source, shapes, operators
+        self._written = written or source  # before parts of it became nodes
         self.fallback = fallback  # what ONNX Runtime computes of it
 
     @property
@@ -95,7 +97,8 @@ def load(
     branches and loops, and for sizes that a run computes, the nearest one is taken.  Raises Error with every problem at
     once.
     """
-    origin, described, own = source_of(source), described_shapes(shapes), tuple(operators or ())
+    written, described, own = source_of(source), described_shapes(shapes), tuple(operators or ())
+    origin = written
     if fallback not in (None, "onnxruntime"):
         raise Error("TW1003", f'fallback={fallback!r} is not supported\nhelp: None, or "onnxruntime"')
     parts = None
@@ -103,7 +106,9 @@ def load(
         data, own, parts = found
         origin = "", data
         warnings.warn(f"{parts}\n  Executable.profile says which share of the time", FallbackWarning, stacklevel=2)
-    return Model(_core.read_onnx(*origin, described, lowered_by(own), checks).finish(), origin, described, own, parts)
+    return Model(
+        _core.read_onnx(*origin, described, lowered_by(own), checks).finish(), origin, described, own, parts, written
+    )
 
 
 def explain(

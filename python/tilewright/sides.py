@@ -15,6 +15,7 @@ import numpy as np
 from . import _core
 from .error import Error
 from .executable import Compilation
+from .fallback import DOMAIN
 from .model import Model
 from .onnx_models import MOST_BYTES, needed, read_model
 
@@ -160,9 +161,16 @@ class OnnxRuntime:
 
     def __post_init__(self) -> None:
         self.onnx, self.runtime = needed("onnx", "onnxruntime")
-        path, data = self.network.model._source
+        path, data = self.network.model._written
         self.proto = read_model(path or data)
+        own = {each.full_name for each in self.network.model._operators if each.domain != DOMAIN}
         for node in self.network.nodes:
+            if node.operator in own:
+                raise Error(
+                    "TW1003",
+                    f"node `{node.name}` ({node.operator}) is of an operator of your own, which ONNX Runtime does not "
+                    'have\nhelp: compare with another executable, {"precision": "f32"}, or the oracle',
+                )
             if node.operator in RANDOM:
                 raise Error(
                     "TW1003",

@@ -256,7 +256,8 @@ class Fuser {
     return -1;
   }
 
-  // Whether the node takes one of several equal parts, of this shape, along the last axis of its input.
+  // Whether the node takes one of several equal parts, of this shape, along the last axis of its input: more than a
+  // column, of which vectors are made.
   bool is_part(int index, const std::vector<Expr>& shape) const {
     const Node& node = graph_.nodes[index];
     if (!is_strided(graph_, node) || !is_same_shape(graph_.values[node.outputs[0]].type.shape, shape)) return false;
@@ -266,8 +267,8 @@ class Fuser {
       if (!uses[d].is_same(static_cast<int>(d))) return false;
     const AxisUse& last = uses.back();
     return last.kind == AxisUse::Kind::runs && last.axis + 1 == static_cast<int>(uses.size()) &&
-           last.runs.size() == 1 && last.runs[0].step == 1 && extent && whole && *whole % *extent == 0 &&
-           last.runs[0].from % *extent == 0;
+           last.runs.size() == 1 && last.runs[0].step == 1 && extent.value_or(1) > 1 && whole &&
+           *whole % *extent == 0 && last.runs[0].from % *extent == 0;
   }
 
   // A product of f32 with weights, whose columns are the last axis.  (Those of fewer bits are made by other

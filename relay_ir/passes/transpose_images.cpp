@@ -174,8 +174,8 @@ class ImageTransposer {
     const auto parts = made_of(shape(transpose.outputs[0]), shape(image));
     if (!is_for_convolution || !parts) return false;
     const Ints& perm = transpose.attributes.get_ints("perm");
-    Dims rows;                                // of what the transpose reads
-    Ints order(shape(image).size());          // of these, by axis of the image
+    Dims rows;                        // of what the transpose reads
+    Ints order(shape(image).size());  // of these, by axis of the image
     for (int64_t axis = 0; axis < static_cast<int64_t>(perm.size()); ++axis) {
       const size_t at = std::find(perm.begin(), perm.end(), axis) - perm.begin();
       for (const int64_t part : (*parts)[at]) {

@@ -26,8 +26,8 @@ int64_t apply(Size::Op op, int64_t a, int64_t b) {
       break;
     case Size::Op::floor_div:
     case Size::Op::floor_mod: {
-      fits = b > 0;
-      if (!fits) break;
+      if (b <= 0)
+        throw Error(ErrorCode::input, "with these sizes of the open dimensions something is split into no parts");
       const int64_t remainder = (a % b + b) % b;
       result = op == Size::Op::floor_mod ? remainder : (a - remainder) / b;
       break;
@@ -51,6 +51,11 @@ bool is_operand(Size::Op op) {
   return op == Size::Op::number || op == Size::Op::symbol || op == Size::Op::counter;
 }
 
+// No run has one below 1.
+Size::Range divisor(Size::Range b) {
+  return {std::max<int64_t>(b.low, 1), std::max<int64_t>(b.high, 1)};
+}
+
 Size::Range apply(Size::Op op, Size::Range a, Size::Range b) {
   switch (op) {
     case Size::Op::subtract:
@@ -61,9 +66,10 @@ Size::Range apply(Size::Op op, Size::Range a, Size::Range b) {
       return {low, high};
     }
     case Size::Op::floor_mod:
-      if (b.low <= 0) refuse_overflow();
+      b = divisor(b);
       return a.low >= 0 && a.high < b.low ? a : Size::Range{0, b.high - 1};
     case Size::Op::floor_div: {
+      b = divisor(b);
       const auto [low, high] = std::minmax(
           {apply(op, a.low, b.low), apply(op, a.low, b.high), apply(op, a.high, b.low), apply(op, a.high, b.high)});
       return {low, high};

@@ -19,8 +19,11 @@ llvm::Value* KernelCodegen::emit_cast(llvm::Value* value, DType from, DType to) 
   if (to.is_bool()) return from.is_float() ? builder_.CreateFCmpUNE(value, zero) : builder_.CreateICmpNE(value, zero);
   const bool is_from_unsigned = from.is_bool() || from.is_unsigned_integer();
   if (from.is_float()) {
-    if (to.is_float())
-      return to.bits > from.bits ? builder_.CreateFPExt(value, type) : builder_.CreateFPTrunc(value, type);
+    if (to.is_float()) {
+      if (to.bits > from.bits) return builder_.CreateFPExt(value, type);
+      // What is rounded twice, to f16 in the end, is not to be rounded once: by a function that targets do not have.
+      return builder_.CreateArithmeticFence(builder_.CreateFPTrunc(value, type), type);
+    }
     return to.is_unsigned_integer() ? builder_.CreateFPToUI(value, type) : builder_.CreateFPToSI(value, type);
   }
   if (to.is_float()) return is_from_unsigned ? builder_.CreateUIToFP(value, type) : builder_.CreateSIToFP(value, type);

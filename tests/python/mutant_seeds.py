@@ -92,6 +92,8 @@ def is_wrong_there(node):
         return len(node.input) > 2  # indices count in the output that the windows make, not in output_shape
     if node.op_type == "Resize" and "keep_aspect_ratio_policy" in attributes:
         return min(attributes.get("axes", [0])) < 0  # it leaves the sizes as they are
+    if node.op_type == "TreeEnsemble":
+        return attributes.get("post_transform", 0) in (1, 2)  # it takes SOFTMAX for LOGISTIC, and the other way around
     return False
 
 

@@ -207,3 +207,17 @@ def test_the_command_line(tmp_path):
     assert run_tw("run", tmp_path / "m.twa", *own).returncode == 0
     assert "TW1102" in run_tw("run", tmp_path / "m.twa").stderr
     assert "com.microsoft.Inverse" in run_tw("inspect", tmp_path / "m.twa").stdout
+
+
+def test_parts_are_compared_node_by_node(tmp_path):
+    """ONNX Runtime runs the model as it was written; the oracle calls no functions of the host."""
+    network = loaded(two_inverses())
+    executable = tw.compile(network)
+    found = tw.compare(executable, "onnxruntime", {"x": X})
+    assert found.ok and [row.node for row in found.rows if "Part" in row.operator] == [
+        "onnxruntime part 0", "onnxruntime part 1"]  # fmt: skip
+    with pytest.raises(tw.Error, match="TW1003.*function of the host"):
+        tw.compare(executable, "oracle", {"x": X})
+    onnx.save(two_inverses(), tmp_path / "model.onnx")
+    result = run_tw("compare", tmp_path / "model.onnx", "--fallback", "onnxruntime")
+    assert result.returncode == 0 and "onnxruntime part 1" in result.stdout and "2 of 8 nodes" in result.stderr

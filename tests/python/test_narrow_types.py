@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tw
+from conftest import model_of, value
 
 FLOATS = {
     "FLOAT8E4M3FN": ml_dtypes.float8_e4m3fn,
@@ -254,3 +255,13 @@ def test_nothing_is_computed_in_them():
     data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString()
     with pytest.raises(tw.Error, match="nothing is computed in i4"):
         tw.load(data)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 16])
+def test_what_is_computed_in_f64_is_rounded_to_f32_before_f16(count):
+    """Of a single element, as of many: there is no conversion from f64 to f16 to link with."""
+    nodes = [("Asinh", ["x"], ["a"]), ("Cast", ["a"], ["b"], {"to": TensorProto.FLOAT16}), ("Tanh", ["b"], ["y"])]
+    model = model_of(nodes, [value("x", [count])], [value("y", [count], TensorProto.FLOAT16)], opset=20)
+    x = np.linspace(0.1, 9.4, count).astype(np.float32)
+    expected = np.tanh(np.arcsinh(x).astype(np.float16).astype(np.float32)).astype(np.float16)
+    np.testing.assert_allclose(tw.compile(model).run({"x": x})["y"], expected, rtol=1e-3)

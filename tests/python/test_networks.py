@@ -5,6 +5,7 @@ import pytest
 
 import networks
 import tilewright as tw
+from conftest import model_of, value
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -56,3 +57,15 @@ def test_bf16_stays_near_onnx_runtime(name):
     executable = tw.compile(tw.load(model.SerializeToString()), precision="bf16")
     for ours, theirs in zip(executable.run(feed).values(), session.run(None, feed), strict=True):
         assert np.abs(ours - theirs).max() <= 3e-2 * np.abs(theirs).max()
+
+
+@pytest.mark.parametrize(("first", "end"), [(7, 8), (0, 1), (6, 8), (0, 4), (2, 7)])
+def test_columns_of_a_product(first, end):
+    """Equal parts of the columns are made with the product, but for a single one, of which there are no vectors."""
+    random = np.random.default_rng(first)
+    w, x = random.standard_normal((8, 8)).astype(np.float32), random.standard_normal((4, 8)).astype(np.float32)
+    constants = {"w": w, "first": np.array([first]), "end": np.array([end]), "axis": np.array([1])}
+    nodes = [("MatMul", ["x", "w"], ["a"]), ("Slice", ["a", "first", "end", "axis"], ["b"]), ("Sigmoid", ["b"], ["y"])]
+    model = model_of(nodes, [value("x", [4, 8])], [value("y", None)], constants)
+    y = tw.compile(tw.load(model)).run({"x": x})["y"]
+    np.testing.assert_allclose(y, 1 / (1 + np.exp(-(x @ w)[:, first:end])), rtol=1e-4)

@@ -36,7 +36,7 @@ REFUSED = {
 }
 # Sizes of the result that are inputs are drawn, and fit neither windows nor blocks (test_sampling.py has such that do).
 NEVER_RUN = {"test_maxunpool_export_with_output_shape", "test_col2im", "test_affine_grid_2d"}
-# By its formula, the scale of a range of 0 is 0; the reference evaluator has 1 / 255.  It takes no notice of an LSTM's
+# Where all is 0 the scale is 1, as ONNX Runtime has it, and 1 / 255 in the reference evaluator.  It takes no notice of an LSTM's
 # sequence_lens (test_control_flow.py compares these with ONNX Runtime).
 DIFFER = {(operator, opening) for operator in ("DynamicQuantizeLinear", "LSTM") for opening in open_cases.OPENINGS}
 
@@ -211,3 +211,25 @@ def test_attention_beside_a_cache():
         feed = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
         for have, want in zip(executable.run(feed).values(), reference.run(None, feed), strict=True):
             np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_that_divide_by_what_may_be_nothing():
+    """Rows from the third to the fourth: of two rows there would be none, and a size is divided by their number."""
+    constants = {"two": [2], "four": [4], "zero": [0], "most": [3, -1]}
+    nodes = [
+        ("Slice", ["x", "two", "four", "zero"], ["rows"]),
+        ("Shape", ["rows"], ["count"], {"start": 0, "end": 1}),
+        ("Concat", ["count", "most"], ["shape"], {"axis": 0}),
+        ("Reshape", ["k", "shape"], ["table"]),
+        ("ReduceSum", ["rows"], ["total"], {"keepdims": 0}),
+        ("Mul", ["table", "total"], ["y"]),
+    ]
+    inputs = [value("x", ["n", 5]), value("k", [2, "m"])]
+    model = model_of(nodes, inputs, [value("y", None)], {n: np.array(a) for n, a in constants.items()}, opset=18)
+    executable, reference = tw.compile(model), ReferenceEvaluator(model)
+    rng = np.random.default_rng(0)
+    for n, m in [(3, 3), (3, 6), (4, 3), (7, 12)]:
+        feed = {"x": rng.random((n, 5), np.float32), "k": rng.random((2, m), np.float32)}
+        np.testing.assert_allclose(executable.run(feed)["y"], reference.run(None, feed)[0], rtol=1e-5)
+    with pytest.raises(tw.Error, match="TW1101"):
+        executable.run({"x": np.ones((2, 5), np.float32), "k": np.ones((2, 3), np.float32)})

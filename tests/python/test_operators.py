@@ -350,3 +350,15 @@ def test_tuning_goes_past_functions(tmp_path, trials_of_a_task):
     assert report.tasks >= 1 and "wrong" not in report.by_status
     y = tw.compile(loaded, db=tmp_path / "t.db").run({"x": X})["y"]
     np.testing.assert_allclose(y, np.exp(np.cumsum(np.maximum(X, 0) @ weights, 1)), rtol=1e-4)
+
+
+def test_own_operators_are_compared_with_all_but_onnxruntime():
+    model = tw.load(using(own("Swish")), operators=[tw.Operator("my", "Swish", expression=swish)])
+    assert tw.compare(model, "oracle", {"x": X}).ok
+    with raises(1003, "node `swish`", "of your own"):
+        tw.compare(model, "onnxruntime", {"x": X})
+    shifted = tw.Operator("my", "Swish", types=lambda x, **_: x, function=lambda x: x / (1 + np.exp(-x)) + 1)
+    other = tw.compile(tw.load(using(own("Swish")), operators=[shifted]))
+    assert tw.compare(tw.compile(model), {"precision": "f32"}, {"x": X}).ok
+    with raises(1101):
+        tw.compare(tw.compile(model), other, {"x": X})  # of another model

@@ -100,7 +100,7 @@ std::vector<ValueId> import_dynamic_quantize(Context& c) {
   const ValueId is_flat = c.emit("equal", {span, zero});
   const ValueId safe = c.emit("where", {is_flat, emit_scalar(c, f32, 1), scale});
   const ValueId zero_point = saturate(c, c.emit("divide", {c.emit("negate", {low}), safe}), no_value, u8);
-  return {saturate(c, c.emit("divide", {x, safe}), zero_point, u8), scale, zero_point};
+  return {saturate(c, c.emit("divide", {x, safe}), zero_point, u8), safe, zero_point};
 }
 
 // x - zero point as i32.  The zero point of a is one for all, or one a row; that of b one for all, or one a column.
