@@ -91,7 +91,7 @@ IN_F32 |= PLACES
 
 # What is made of numbers about 1, which cancel: gates and their complements, and ONNX Runtime's sigmoid, which is exact
 # to the last place of 1 only.
-OF_ONE = {"LSTM", "GRU", "RNN", "Sigmoid", "Softsign", "Tanh"} | WINDOWS
+OF_ONE = {"LSTM", "GRU", "RNN", "Sigmoid", "Softsign", "Tanh", "Gelu"} | WINDOWS
 
 
 def largest_of(arrays):
