@@ -99,7 +99,10 @@ def compare(
             raise Error("TW1101", "options are for a model that is not compiled yet\nhelp: give the model instead")
         executable, loaded = model, model_of(model)
     else:
-        loaded = model if isinstance(model, Model) and shapes is None else load(model, shapes)
+        to_load = {name: options.pop(name) for name in ("operators", "fallback") if name in options}
+        loaded = (
+            model if isinstance(model, Model) and shapes is None and not to_load else load(model, shapes, **to_load)
+        )
         executable = compile_model(loaded, **options)
     network = Network(loaded)
     compilation: Compilation = executable._made_from[1]

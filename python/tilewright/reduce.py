@@ -232,9 +232,11 @@ def reduce(
     (`pip install tilewright[onnxruntime]`), or the other side does not take the model; TW1005, more than 2 GB of
     weights.
     """
-    if "template" in options or not isinstance(against, (str, dict)):
+    if {"template", "operators"} & options.keys() or not isinstance(against, (str, dict)):
         raise Error(
-            "TW1101", "a template or an Executable cannot go to another process\nhelp: compile and compare in fails="
+            "TW1101",
+            "a template, operators of your own and an Executable cannot go to another process\n"
+            "help: compile and compare in fails=",
         )
     parts, tell = Parts(), on_event or (lambda event: None)
     proto = parts.read(model)

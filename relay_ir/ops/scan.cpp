@@ -12,8 +12,20 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
+// body(i) for each index tuple, in vectors along the last axis.
+Stmt rows_in_vectors(const std::vector<Expr>& shape, const std::function<Stmt(const te::Indices&)>& body) {
+  if (shape.empty()) return body({});
+  return loops_over({shape.begin(), shape.end() - 1}, [&](const te::Indices& row) {
+    return in_vectors(shape.back(), [&](const Expr& i) {
+      te::Indices at = row;
+      at.push_back(i);
+      return body(at);
+    });
+  });
+}
+
 Stmt copy(const Buffer& to, const te::Tensor& from) {
-  return loops_over(from.shape(), [&](const te::Indices& i) { return store(to, i, from(i)); });
+  return rows_in_vectors(from.shape(), [&](const te::Indices& i) { return store(to, i, from(i)); });
 }
 
 // The first input copied, then updated.
@@ -55,16 +67,24 @@ Stmt update_elements(const OpCall& c, const std::vector<te::Tensor>& in, const B
 
 Stmt update_slices(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
   const int64_t depth = *as_int(in[1].shape().back());
-  const int lead = in[1].rank() - 1;
-  return loops_over(in[2].shape(), [&](const te::Indices& i) {
-    te::Indices to;
-    for (int64_t k = 0; k < depth; ++k) {
-      te::Indices at(i.begin(), i.begin() + lead);
+  const auto shape = in[2].shape();
+  const auto lead = shape.begin() + in[1].rank() - 1;
+  return loops_over({shape.begin(), lead}, [&](const te::Indices& row) {
+    // Where the slice goes is found once.
+    std::vector<Var> places;
+    for (int64_t k = 0; k < depth; ++k) places.emplace_back("place" + std::to_string(k));
+    Stmt put = rows_in_vectors({lead, shape.end()}, [&](const te::Indices& within) {
+      te::Indices from = row, to(places.begin(), places.end());
+      from.insert(from.end(), within.begin(), within.end());
+      to.insert(to.end(), within.begin(), within.end());
+      return store(result, to, combine(c, load(result, to), in[2](from)));
+    });
+    for (int64_t k = depth; k-- > 0;) {
+      te::Indices at = row;
       at.emplace_back(k);
-      to.push_back(data_index(in[1](at), result->shape[k]));
+      put = make_stmt<LetStmt>(places[static_cast<size_t>(k)], data_index(in[1](at), result->shape[k]), put);
     }
-    to.insert(to.end(), i.begin() + lead, i.end());
-    return store(result, to, combine(c, load(result, to), in[2](i)));
+    return put;
   });
 }
 

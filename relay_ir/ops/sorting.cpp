@@ -30,6 +30,17 @@ Stmt rows_in_parallel(const std::vector<Expr>& rows, const Expr& elements,
   return make_stmt<For>(task, simplify(floor_div(count + each - 1, each)), LoopKind::parallel, of_rows);
 }
 
+Stmt in_vectors(const Expr& extent, const std::function<Stmt(const Expr& i)>& body) {
+  constexpr int64_t lanes = 64;
+  const Var lane("lane"), block("block");
+  if (const auto known = as_int(extent); known && *known <= lanes)
+    return make_stmt<For>(lane, extent, *known > 1 ? LoopKind::vectorized : LoopKind::serial, body(lane));
+  const Expr blocks = simplify(floor_div(extent, lanes)), done = simplify(blocks * lanes);
+  const Stmt whole = make_stmt<For>(lane, Expr(lanes), LoopKind::vectorized, body(Expr(block) * lanes + lane));
+  const Stmt rest = loops_over({simplify(extent - done)}, [&](const te::Indices& i) { return body(done + i[0]); });
+  return seq({make_stmt<For>(block, blocks, LoopKind::serial, whole), rest});
+}
+
 Expr comes_before(const Expr& a, const Expr& b) {
   if (!a.dtype().is_float()) return a < b;
   return a < b || (call(Intrinsic::is_nan, {b}) && !call(Intrinsic::is_nan, {a}));

@@ -21,6 +21,9 @@ Expr comes_before(const Expr& a, const Expr& b);
 Stmt rows_in_parallel(const std::vector<Expr>& rows, const Expr& elements,
                       const std::function<Stmt(const te::Indices& row)>& body);
 
+// body(i) for i in 0 … extent, in vectors as far as these are full.
+Stmt in_vectors(const Expr& extent, const std::function<Stmt(const Expr& i)>& body);
+
 // A buffer for that, or for numbers that loops hand on.
 Buffer scratch(const char* name, DType dtype, std::vector<Expr> shape);
 

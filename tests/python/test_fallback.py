@@ -218,6 +218,12 @@ def test_parts_are_compared_node_by_node(tmp_path):
         "onnxruntime part 0", "onnxruntime part 1"]  # fmt: skip
     with pytest.raises(tw.Error, match="TW1003.*function of the host"):
         tw.compare(executable, "oracle", {"x": X})
+    with pytest.warns(tw.FallbackWarning):
+        assert tw.compare(two_inverses(), "onnxruntime", {"x": X}, fallback="onnxruntime").ok
+    with pytest.raises(tw.Error, match="TW1101 the model does not fail"):
+        tw.reduce(two_inverses(), fallback="onnxruntime")
+    with pytest.raises(tw.Error, match="TW1101.*operators of your own"):
+        tw.reduce(two_inverses(), operators=[])
     onnx.save(two_inverses(), tmp_path / "model.onnx")
     result = run_tw("compare", tmp_path / "model.onnx", "--fallback", "onnxruntime")
     assert result.returncode == 0 and "onnxruntime part 1" in result.stdout and "2 of 8 nodes" in result.stderr
