@@ -66,6 +66,33 @@ def test_updates_outside(op, indices, updates):
         executable.run({"x": X, "i": bad})
 
 
+def test_images_and_positions_outside():
+    """Of regions of interest, and of tables of a rotary embedding."""
+    regions = model_of(
+        [("RoiAlign", ["x", "regions", "i"], ["y"])],
+        [value("x", [2, 1, 8, 8]), value("regions", [3, 4]), value("i", [3], INT64)],
+        [value("y", None)],
+        opset=20,
+    )
+    feed = {"x": RNG.random((2, 1, 8, 8), np.float32), "regions": np.array([[0, 0, 4, 4]] * 3, np.float32)}
+    rotated = model_of(
+        [("RotaryEmbedding", ["x", "cos", "sin", "i"], ["y"])],
+        [value("x", [1, 2, 3, 8]), value("cos", [5, 4]), value("sin", [5, 4]), value("i", [1, 3], INT64)],
+        [value("y", None)],
+        opset=23,
+    )
+    tables = {name: RNG.random((5, 4), np.float32) for name in ("cos", "sin")}
+    tables["x"] = RNG.random((1, 2, 3, 8), np.float32)
+    for model, given, right, wrong in [
+        (regions, feed, [0, 1, 1], [0, 2, 1]),
+        (rotated, tables, [[0, 4, 1]], [[0, 1, 5]]),
+    ]:
+        executable = tw.compile(model)
+        executable.run({**given, "i": np.array(right)})
+        with pytest.raises(tw.Error, match=f"(?s)^TW1101 node .* is {np.max(wrong)}, which is outside"):
+            executable.run({**given, "i": np.array(wrong)})
+
+
 def test_open_dimensions():
     """The same index is right in a run, and wrong in another."""
     model = model_of(

@@ -215,6 +215,8 @@ ValueId emit_rotation(Context& c, ValueId x, const Rotation& rotation) {
   const Expr rows = dims[rotation.rows_axis];
   const int64_t size = dim_of(c, x, 3), turned = rotation.turned == 0 ? size : rotation.turned;
   if (turned % 2 != 0 || turned > size || turned < 0) c.refuse("rotary_embedding_dim=" + std::to_string(turned));
+  if (rotation.positions != no_value && !c.type(rotation.cosines).shape.empty())
+    emit_index_check(c, rotation.positions, {c.type(rotation.cosines).shape[0]});
   auto table = [&](ValueId t) {
     if (rotation.positions != no_value) t = c.emit("gather", {t, emit_cast(c, rotation.positions, i64)});
     const Dims shape = c.type(t).shape;

@@ -55,6 +55,7 @@ ValueId import_affine_grid(Context& c) {
 ValueId import_roi_align(Context& c) {
   const bool is_half =
       c.opset() >= 16 && c.attribute_string("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  if (!c.type(c.input(0)).shape.empty()) emit_index_check(c, c.input(2), {c.type(c.input(0)).shape[0]});
   return c.emit("roi_align", {c.input(0), c.input(1), c.input(2)},
                 attributes_of({{"size", Ints{c.attribute_int("output_height", 1), c.attribute_int("output_width", 1)}},
                                {"samples", c.attribute_int("sampling_ratio", 0)},
