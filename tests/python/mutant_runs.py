@@ -83,7 +83,7 @@ def epsilon(dtype):
 IN_F32 = {"LayerNormalization", "GroupNormalization", "RMSNormalization", "Gelu", "Selu", "Elu", "Celu", "HardSwish"}
 IN_F32 |= {"BatchNormalization", "InstanceNormalization", "MeanVarianceNormalization", "LpNormalization", "LRN"}
 WINDOWS = {"HannWindow", "HammingWindow", "BlackmanWindow"}
-IN_F32 |= WINDOWS
+IN_F32 |= WINDOWS | {"Attention"}  # of whose scale the square root is taken in f32
 # Places up to 70 are off by some units of 1, and so are the weights of elements beside them.
 PLACES = {"DeformConv", "GridSample", "Resize", "Upsample", "RoiAlign", "AffineGrid"}
 IN_F32 |= PLACES
