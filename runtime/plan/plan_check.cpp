@@ -123,7 +123,17 @@ class ControlCheck {
 
   void check(size_t begin, size_t end, int depth) {
     if (depth > deepest) return fail(begin, "loops and branches lie too deep in each other");
-    for (size_t i = begin; i < end && problem_.empty();) i = check_step(i, end, depth);
+    int stopped = 0;  // by sizes that have to be equal, and are not: no run at these comes to what is behind
+    for (size_t i = begin; i < end && problem_.empty();) {
+      const Step& step = plan_.steps[i];
+      i = check_step(i, end, depth);
+      if (step.kind == StepKind::check && problem_.empty() && differ(step.parameters)) ++stopped, ++never_;
+    }
+    never_ -= stopped;
+  }
+
+  static bool differ(const std::vector<Size>& two) {
+    return two[0].is_known() && two[1].is_known() && int64_t{two[0]} != int64_t{two[1]};
   }
 
   // The step behind this one and all that it controls.
@@ -202,7 +212,7 @@ class ControlCheck {
 
   const Plan& plan_;
   std::vector<int64_t> most_;
-  int never_ = 0;  // loops without steps around
+  int never_ = 0;  // loops without steps around, and sizes that differ before
   std::vector<std::vector<int64_t>> steps_;
   std::string problem_;
 };

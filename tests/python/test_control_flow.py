@@ -3,7 +3,7 @@
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import random_control
 import tilewright as tw
@@ -227,3 +227,34 @@ def test_branches_of_different_ranks_go_on_to_one_type():
 @pytest.mark.parametrize("first", range(0, 160, 20))
 def test_random_models(first):
     assert not random_control.problems(range(first, first + 20))
+
+
+def test_a_branch_may_demand_what_the_other_does_not():
+    """A product with four rows in one way, which reads rows of four: sizes at which the plan is tried may be others."""
+    w = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3), "w")
+    ways = [
+        helper.make_graph(
+            [
+                helper.make_node("MatMul", ["x", "w"], ["p"]),
+                helper.make_node("ReduceSum", ["p"], ["a"], keepdims=0),
+            ],
+            "product", [], [helper.make_tensor_value_info("a", TensorProto.FLOAT, [])], [w],
+        ),
+        helper.make_graph(
+            [helper.make_node("ReduceSum", ["x"], ["b"], keepdims=0)],
+            "sum", [], [helper.make_tensor_value_info("b", TensorProto.FLOAT, [])],
+        ),
+    ]  # fmt: skip
+    node = helper.make_node("If", ["go"], ["y"], then_branch=ways[0], else_branch=ways[1])
+    inputs = [helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+              helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, "k", "n"])]  # fmt: skip
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    executable = tw.compile(tw.load(model))
+    x = np.random.default_rng(0).random((2, 3, 4), np.float32)
+    expected = (x @ np.arange(12, dtype=np.float32).reshape(4, 3)).sum()
+    np.testing.assert_allclose(executable.run({"go": np.array(True), "x": x})["y"], expected, rtol=1e-5)
+    five = np.ones((2, 1, 5), np.float32)
+    assert executable.run({"go": np.array(False), "x": five})["y"] == 10
+    with pytest.raises(tw.Error, match="TW1"):
+        executable.run({"go": np.array(True), "x": five})
