@@ -85,7 +85,14 @@ TEST(Size, OverflowAndDivisionByZeroAreErrors) {
     return ErrorCode::internal;
   };
   EXPECT_EQ(code(Size({{Op::symbol, 0}, {Op::number, 4}, {Op::multiply}})), ErrorCode::limit);
-  EXPECT_EQ(code(Size({{Op::symbol, 0}, {Op::symbol, 1}, {Op::floor_div}})), ErrorCode::limit);
+  EXPECT_EQ(code(Size({{Op::symbol, 0}, {Op::symbol, 1}, {Op::floor_div}})), ErrorCode::input);
+}
+
+TEST(Size, RangesAreOfRunsWhichDivideByNothingBelowOne) {
+  const Size share({{Op::number, 12}, {Op::counter, 0}, {Op::floor_div}});
+  const std::vector<int64_t> most = {4};
+  EXPECT_EQ(share.range(most).low, 3);
+  EXPECT_EQ(share.range(most).high, 12);
 }
 
 TEST(Size, ProgramsThatCannotRunAreFound) {
