@@ -220,7 +220,8 @@ OpDef scan_op() {
 }
 
 // Of a row's elements those that can be among the k first, by bins of their values between the least and the greatest:
-// the bins that hold the first k, in the order of the elements.  Sorting has to look at these only.
+// the bins that hold the first k, in the order of the elements.  Sorting has to look at these only; where those of the
+// last bin are all equal, as saturated scores are, at as many of them as are wanted.
 struct Contenders {
   static constexpr int64_t bins = 512;
   const Expr count, k;
@@ -228,8 +229,8 @@ struct Contenders {
   const bool largest;
   const Buffer range = scratch("range", f32, {Expr(2)});       // least and greatest, NaN aside
   const Buffer filled = scratch("filled", i64, {Expr(bins)});  // by bin
-  const Buffer state = scratch("state", i64, {Expr(2)});
-  const Buffer positions, values;
+  const Buffer state = scratch("state", i64, {Expr(states)});
+  const Buffer positions, values, sample;
 
   Contenders(const Expr& count, const Expr& k, DType dtype, bool largest)
       : count(count),
@@ -237,9 +238,12 @@ struct Contenders {
         dtype(dtype),
         largest(largest),
         positions(scratch("positions", i64, {count})),
-        values(scratch("values", dtype, {count})) {}
+        values(scratch("values", dtype, {count})),
+        sample(scratch("sample", dtype, {Expr(1)})) {}
 
-  enum { number, last_bin };  // of `state`
+  // How many there are up to the last bin, and before it; of the last one how many are taken, and whether all are
+  // equal.
+  enum { number, last_bin, before, taken, is_equal, states };
   Expr get(int64_t which) const { return load(state, {Expr(which)}); }
   Stmt set(int64_t which, const Expr& value) const { return store(state, {Expr(which)}, value); }
 
@@ -267,21 +271,34 @@ struct Contenders {
       return store(filled, {bin}, load(filled, {bin}) + 1);
     });
     const Stmt cut = loops_over({Expr(bins)}, [&](const te::Indices& bin) {
-      return make_stmt<If>(get(number) < k, seq({set(number, get(number) + load(filled, bin)), set(last_bin, bin[0])}));
+      return make_stmt<If>(get(number) < k, seq({set(before, get(number)), set(last_bin, bin[0]),
+                                                 set(number, get(number) + load(filled, bin))}));
     });
+    const auto is_last = [&](const Expr& v) { return equal(bin_of(v), get(last_bin)); };
+    // `taken` says whether there is a sample.
+    const Stmt compare = each([&](const Expr& v, const Expr&) {
+      const Stmt look = make_stmt<If>(equal(get(taken), 0), seq({store(sample, {Expr(0)}, v), set(taken, 1)}),
+                                      make_stmt<If>(not_equal(v, load(sample, {Expr(0)})), set(is_equal, 0)));
+      return make_stmt<If>(is_last(v), look);
+    });
+    const Stmt are_equal = make_stmt<If>(get(number) > k * 2, seq({set(is_equal, 1), compare, set(taken, 0)}));
     const Stmt collect = each([&](const Expr& v, const Expr& position) {
       const Stmt put = seq(
           {store(positions, {get(number)}, position), store(values, {get(number)}, v), set(number, get(number) + 1)});
-      return make_stmt<If>(bin_of(v) <= get(last_bin), put);
+      const Expr is_wanted = equal(get(is_equal), 0) || get(taken) < k - get(before);
+      const Stmt put_last = make_stmt<If>(is_wanted, seq({put, set(taken, get(taken) + 1)}));
+      return make_stmt<If>(bin_of(v) < get(last_bin), put, make_stmt<If>(is_last(v), put_last));
     });
     const float infinity = std::numeric_limits<float>::infinity();
     const Stmt clear = loops_over({Expr(bins)}, [&](const te::Indices& bin) { return store(filled, bin, Expr(0)); });
     return seq({store(range, {Expr(0)}, const_of(f32, infinity)), store(range, {Expr(1)}, const_of(f32, -infinity)),
-                widen, clear, fill, set(number, Expr(0)), set(last_bin, Expr(-1)), cut, set(number, Expr(0)), collect});
+                widen, clear, fill, set(number, 0), set(last_bin, -1), set(before, 0), set(taken, 0), set(is_equal, 0),
+                cut, are_equal, set(number, 0), collect});
   }
 
   Stmt allocated(Stmt body) const {
-    for (const Buffer& buffer : {range, filled, state, positions, values}) body = make_stmt<Allocate>(buffer, body);
+    for (const Buffer& buffer : {range, filled, state, positions, values, sample})
+      body = make_stmt<Allocate>(buffer, body);
     return body;
   }
 };
