@@ -48,10 +48,9 @@ ValueId emit_onnx_cast(Context& c, ValueId x, DType to);
 std::vector<int> chosen_axes(const Context& c, ValueId x);
 
 // Indices into axes of these extents are from -extent to extent - 1: the run ends where one is not, or the import where
-// they are known.  Of several extents, the last axis of the indices says which is for what.  Nothing is
-// checked within branches and loops, nor where a run computes how many indices there are or what they are for: those
-// mostly come from what found them (NonZero, TopK).  Operators take the nearest index there, as behind one that is
-// wrong.
+// they are known.  Of several extents, the last axis of the indices says which is for what.  Nothing is checked within
+// branches and loops, nor where a run computes how many indices there are or what they are for: those mostly come from
+// what found them (NonZero, TopK).  Operators take the nearest index there, as behind one that is wrong.
 void emit_index_check(Context& c, ValueId indices, const std::vector<Expr>& extents);
 
 // Of GatherND and ScatterND: of the axes of x behind `batch` that each index is for; none where it is not known how

@@ -225,7 +225,6 @@ OpDef scan_op() {
 struct Contenders {
   static constexpr int64_t bins = 512;
   const Expr count, k;
-  const DType dtype;
   const bool largest;
   const Buffer range = scratch("range", f32, {Expr(2)});       // least and greatest, NaN aside
   const Buffer filled = scratch("filled", i64, {Expr(bins)});  // by bin
@@ -235,7 +234,6 @@ struct Contenders {
   Contenders(const Expr& count, const Expr& k, DType dtype, bool largest)
       : count(count),
         k(k),
-        dtype(dtype),
         largest(largest),
         positions(scratch("positions", i64, {count})),
         values(scratch("values", dtype, {count})),

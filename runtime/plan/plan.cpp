@@ -87,7 +87,7 @@ std::vector<int64_t> small_sizes(const Plan& plan) {
   const auto is_met = [&] {
     try {
       return std::ranges::all_of(plan.equalities, [&](const EqualSizes& e) { return e.a.at(sizes) == e.b.at(sizes); });
-    } catch (const Error&) {  // they are no sizes: something is split into no parts
+    } catch (const Error&) {  // no run has them: something is split into no parts, or too large
       return false;
     }
   };
