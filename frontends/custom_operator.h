@@ -21,10 +21,13 @@ struct CustomUse {
   std::vector<TensorType> inputs;  // those that are there; dimensions may be open
 };
 
-// What it is computed by: an expression (ops/custom.cpp), or a function of the host (runtime/host_function.h).
+// What it is computed by (ops/custom.cpp): an expression, an update, or a function of the host
+// (runtime/host_function.h).  Funcs are of buffers of the inputs' types, then results, in terms of the open dimensions.
 struct CustomResult {
-  std::optional<Func> expression;   // of buffers of the inputs' types, then results; in terms of the open dimensions
-  std::string function, library;    // otherwise
+  std::optional<Func> expression;
+  std::optional<Func> update;       // of the inputs, then the results of the expression, if there is one
+  std::string schedule;             // a name for who schedules kernels with the expression in them; "": nobody
+  std::string function, library;    // where there is neither expression nor update
   std::vector<TensorType> outputs;  // of a function
 };
 

@@ -44,7 +44,7 @@ frontends::ImportOptions options_for(const Shapes& shapes) {
 }
 
 // By (domain, type): a function of the node's name, its attributes as JSON, and placeholders of its inputs' types.  It
-// gives a Func of them, or (function, library, [(element type, shape)]).
+// gives (expression, update, schedule), Funcs or None and a name, or (function, library, [(element type, shape)]).
 using PythonOperators = std::map<std::pair<std::string, std::string>, py::function>;
 
 frontends::CustomResult call_operator(const py::handle& lower, const frontends::CustomUse& use) {
@@ -54,14 +54,15 @@ frontends::CustomResult call_operator(const py::handle& lower, const frontends::
     inputs.push_back(te::placeholder("x" + std::to_string(i), use.inputs[i].shape, use.inputs[i].dtype));
   const py::object result = lower(use.node, use.attributes, inputs);
   frontends::CustomResult custom;
-  if (py::isinstance<Func>(result)) {
-    custom.expression = result.cast<Func>();
+  const auto [first, second, third] = result.cast<std::tuple<py::object, py::object, py::object>>();
+  if (!py::isinstance<py::str>(first)) {
+    if (!first.is_none()) custom.expression = first.cast<Func>();
+    if (!second.is_none()) custom.update = second.cast<Func>();
+    custom.schedule = third.cast<std::string>();
     return custom;
   }
-  const auto [function, library, outputs] =
-      result.cast<std::tuple<std::string, std::string, std::vector<std::pair<std::string, py::sequence>>>>();
-  custom.function = function, custom.library = library;
-  for (const auto& [dtype, shape] : outputs) {
+  custom.function = first.cast<std::string>(), custom.library = second.cast<std::string>();
+  for (const auto& [dtype, shape] : third.cast<std::vector<std::pair<std::string, py::sequence>>>()) {
     const auto known = parse_element_type(dtype);
     if (!known) throw Error(ErrorCode::unsupported, "there is no element type " + dtype);
     custom.outputs.push_back({*known, shape_of(shape)});

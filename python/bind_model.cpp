@@ -7,7 +7,7 @@
 #include "autotune/task.h"
 #include "python/array.h"
 #include "python/bind.h"
-#include "python/own_template.h"
+#include "python/own_schedules.h"
 #include "relay_ir/compile/compile.h"
 #include "relay_ir/cut.h"
 #include "relay_ir/evaluate.h"
@@ -78,12 +78,12 @@ relay::Profile profile_of(const SizeRanges& sizes) {
 py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
                   const std::string& constraints, const std::map<std::string, std::string>& in_place,
                   const std::vector<SizeRanges>& profiles, const std::string& database, const py::object& own_template,
-                  const std::string& template_name, const std::set<std::string>& kept_nodes,
-                  const std::set<std::string>& unfused_nodes, const std::set<std::string>& skipped_passes,
-                  const PythonFunctions& functions) {
+                  const std::string& template_name, const std::map<std::string, py::object>& operator_schedules,
+                  const std::set<std::string>& kept_nodes, const std::set<std::string>& unfused_nodes,
+                  const std::set<std::string>& skipped_passes, const PythonFunctions& functions) {
   relay::CompileReport report;
   std::optional<autotune::TunedSchedules> tuned;
-  const Target parsed = with_template(parse_target(target), own_template, template_name);
+  const Target parsed = with_schedules(parse_target(target), {own_template, template_name, operator_schedules});
   auto host_functions = in_python(functions);
   const auto run = [&] {
     const py::gil_scoped_release unlocked;

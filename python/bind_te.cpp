@@ -4,6 +4,7 @@
 #include "python/array.h"
 #include "python/bind.h"
 #include "python/build_func.h"
+#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/te.h"
 #include "tensor_ir/text/parser.h"
@@ -85,19 +86,24 @@ Expr index(const te::Tensor& tensor, const py::object& indices) {
   return tensor(std::move(exprs));
 }
 
-Expr call_lambda(const py::function& value, const te::Indices& spatial, const te::Indices& reduce) {
+py::object call_lambda(const py::function& value, const te::Indices& spatial, const te::Indices& reduce) {
   py::list arguments;
   for (const Expr& e : spatial) arguments.append(e);
   for (const Expr& e : reduce) arguments.append(e);
-  return expr_of(value(*py::tuple(arguments)), f32);
+  return value(*py::tuple(arguments));
+}
+
+Expr value_at(const py::function& value, const te::Indices& spatial, const te::Indices& reduce, DType dtype = f32) {
+  return expr_of(call_lambda(value, spatial, reduce), dtype);
+}
+
+te::Indices variables(size_t count) {
+  te::Indices indices;
+  for (size_t i = 0; i < count; ++i) indices.push_back(Var("v" + std::to_string(i)));
+  return indices;
 }
 
 std::vector<te::Tensor> tensors_used(const py::function& value, size_t spatial, size_t reduce) {
-  const auto variables = [](size_t count) {
-    te::Indices indices;
-    for (size_t i = 0; i < count; ++i) indices.push_back(Var("v" + std::to_string(i)));
-    return indices;
-  };
   std::vector<te::Tensor> used;
   tensors_in_use = &used;
   try {
@@ -108,6 +114,67 @@ std::vector<te::Tensor> tensors_used(const py::function& value, size_t spatial, 
   }
   tensors_in_use = nullptr;
   return used;
+}
+
+// (stages, update) of te.update on the first input: the Func that computes the tensors between, or None, and the loops
+// that write the changed elements, where these are (ops/custom.cpp).
+py::tuple make_update(const std::string& name, const std::vector<te::Tensor>& inputs, const py::sequence& extents,
+                      const py::function& place, const py::function& value) {
+  const te::Tensor& past = inputs.at(0);
+  const std::vector<Expr> shape = shape_of(extents);
+  std::vector<te::Tensor> stages;
+  for (const py::function& each : {place, value}) {
+    for (const te::Tensor& used : tensors_used(each, shape.size(), 0)) {
+      const auto is_same = [&](const te::Tensor& other) { return other.buffer() == used.buffer(); };
+      if (used.stage() && std::none_of(stages.begin(), stages.end(), is_same)) stages.push_back(used);
+    }
+  }
+  te::Indices loops = variables(shape.size());
+  Assumptions known;
+  for (size_t d = 0; d < shape.size(); ++d) known.bind_range(Var::of(loops[d]), shape[d]);
+  const py::object places = call_lambda(place, loops, {});
+  std::vector<Expr> to;
+  if (py::isinstance<py::tuple>(places)) {
+    for (const py::handle each : places) to.push_back(expr_of(each, i64));
+  } else {
+    to.push_back(expr_of(places, i64));
+  }
+  if (to.size() != past.shape().size())
+    refuse("the place is of " + std::to_string(to.size()) + " indices, " + past.buffer()->name + " has " +
+           std::to_string(past.rank()) + " dimensions");
+  const Expr element = value_at(value, loops, {}, past.dtype());
+  if (element.dtype() != past.dtype())
+    refuse("the value is " + to_string(element.dtype()) + ", " + past.buffer()->name + " is " +
+           to_string(past.dtype()) + "\nhelp: te.cast(dtype, value) converts");
+  Expr within;
+  std::vector<std::pair<Var, Expr>> places_found;  // once, of those that may lie outside
+  for (size_t d = 0; d < to.size(); ++d) {
+    const Expr place = cast(i64, to[d]), &extent = past.shape()[d];
+    to[d] = place;
+    if (can_prove(Expr(0) <= place, known) && can_prove(place < extent, known)) continue;
+    places_found.emplace_back(Var("place" + std::to_string(d)), place);
+    to[d] = places_found.back().first;
+    const Expr is_within = Expr(0) <= to[d] && to[d] < extent;
+    within = within.is_defined() ? within && is_within : is_within;
+  }
+  Func update{name, {}, 1, {}, {}, {}};
+  for (const te::Tensor& input : inputs) update.buffers.push_back(input.buffer());
+  const Buffer result("result", past.dtype(), past.shape());
+  Stmt body = store(result, to, element);
+  if (within.is_defined()) body = make_stmt<If>(within, body, Stmt());
+  for (const auto& [var, found] : places_found) body = make_stmt<LetStmt>(var, found, body);
+  for (size_t d = shape.size(); d-- > 0;) body = make_stmt<For>(Var::of(loops[d]), shape[d], LoopKind::serial, body);
+  body = replace_buffer(body, past.buffer(), result);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const Buffer stage("stage" + std::to_string(i), stages[i].dtype(), stages[i].shape());
+    body = replace_buffer(body, stages[i].buffer(), stage);
+    update.buffers.push_back(stage);
+  }
+  update.buffers.push_back(result);
+  update.body = body;
+  py::object computed = py::none();
+  if (!stages.empty()) computed = py::cast(te::make_func(name, inputs, stages));
+  return py::make_tuple(computed, update);
 }
 
 te::Combiner combiner_named(const std::string& name) {
@@ -179,17 +246,18 @@ void bind_tensor_expressions(py::module_& module) {
   });
   module.def("compute", [](const std::string& name, const py::sequence& shape, const py::function& value) {
     return te::compute(name, shape_of(shape), tensors_used(value, shape.size(), 0),
-                       [&](const te::Indices& spatial) { return call_lambda(value, spatial, {}); });
+                       [&](const te::Indices& spatial) { return value_at(value, spatial, {}); });
   });
   module.def("reduce", [](const std::string& name, const py::sequence& shape, const py::sequence& extents,
                           const py::function& value, const std::string& combiner) {
     return te::reduce(
         name, shape_of(shape), shape_of(extents), combiner_named(combiner),
         tensors_used(value, shape.size(), extents.size()),
-        [&](const te::Indices& spatial, const te::Indices& reduce) { return call_lambda(value, spatial, reduce); });
+        [&](const te::Indices& spatial, const te::Indices& reduce) { return value_at(value, spatial, reduce); });
   });
   module.def("make_func", [](const std::string& name, const std::vector<te::Tensor>& inputs,
                              const std::vector<te::Tensor>& outputs) { return te::make_func(name, inputs, outputs); });
+  module.def("make_update", &make_update);
   module.def("call", [](const std::string& name, const py::args& arguments) {
     DType dtype = f32;
     for (const py::handle argument : arguments) {

@@ -10,7 +10,7 @@
 #include "autotune/task.h"
 #include "autotune/tune.h"
 #include "python/bind.h"
-#include "python/own_template.h"
+#include "python/own_schedules.h"
 #include "targets/machine_target.h"
 
 namespace tw::python {
@@ -89,7 +89,8 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
           const std::string& precision, const std::string& constraints, double budget, uint64_t seed,
           const std::string& measure_program, const py::function& on_event, const py::function& is_stopping,
           int most_trials, int most_tasks, bool is_evolution, const py::list& devices, bool is_check,
-          const py::object& own_template, const std::string& template_name, bool choices,
+          const py::object& own_template, const std::string& template_name,
+          const std::map<std::string, py::object>& operator_schedules, bool choices,
           const std::vector<std::string>& only_tasks, const PythonFunctions& functions) {
   const auto fleet = devices.empty() ? nullptr : fleet_of(devices, on_event);
   if (fleet && fleet->facts().is_emulated && !is_check) {
@@ -97,8 +98,8 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
                 "the devices are emulated, and an emulator's times mean nothing\n"
                 "  help: check=True, or --check, tries candidates there and keeps no record");
   }
-  const Target parsed = with_template(fleet && target == "cpu" ? machine_target(fleet->facts()) : parse_target(target),
-                                      own_template, template_name);
+  const Target parsed = with_schedules(fleet && target == "cpu" ? machine_target(fleet->facts()) : parse_target(target),
+                                       {own_template, template_name, operator_schedules});
   auto host_functions = in_python(functions);
   const py::gil_scoped_release unlocked;
   const auto cache = KernelCache::from_environment();
@@ -149,8 +150,8 @@ void bind_tune(py::module_& module) {
              py::arg("measure_program"), py::arg("on_event"), py::arg("is_stopping"), py::arg("most_trials") = 64,
              py::arg("most_tasks") = 0, py::arg("is_evolution") = false, py::arg("devices") = py::list(),
              py::arg("is_check") = false, py::arg("own_template") = py::none(), py::arg("template_name") = "",
-             py::arg("choices") = true, py::arg("only_tasks") = std::vector<std::string>(),
-             py::arg("functions") = PythonFunctions());
+             py::arg("operator_schedules") = std::map<std::string, py::object>(), py::arg("choices") = true,
+             py::arg("only_tasks") = std::vector<std::string>(), py::arg("functions") = PythonFunctions());
   module.def("rank_correlation", &autotune::rank_correlation);
   module.def("database_summary", &summary);
   module.def("database_lines", [](const std::string& path, const std::function<void(const std::string&)>& line) {

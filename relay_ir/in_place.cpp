@@ -13,16 +13,6 @@ DecisionDef in_place_decision() {
   return {"in_place", "1: the result is stored where the first input is"};
 }
 
-Stmt loops_over(const std::vector<Expr>& extents, const std::function<Stmt(const te::Indices&)>& body) {
-  std::vector<Var> vars;
-  te::Indices indices;
-  for (size_t i = 0; i < extents.size(); ++i)
-    vars.emplace_back("i" + std::to_string(i)), indices.push_back(vars.back());
-  Stmt result = body(indices);
-  for (size_t i = extents.size(); i-- > 0;) result = make_stmt<For>(vars[i], extents[i], LoopKind::serial, result);
-  return result;
-}
-
 bool is_in_place(const Node& node) {
   return decided(node.decisions, "in_place") != 0;
 }

@@ -4,7 +4,6 @@
 // lies: in_place=1 says that it takes the place of that input.  The value is the same either way.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 
@@ -14,8 +13,6 @@
 namespace tw::relay {
 
 DecisionDef in_place_decision();
-// for each index tuple of `extents`: body(tuple)
-Stmt loops_over(const std::vector<Expr>& extents, const std::function<Stmt(const te::Indices&)>& body);
 
 // Whether the node writes its result over its first input, or behind it.
 bool is_in_place(const Node& node);

@@ -113,7 +113,51 @@ print(f"By the function in C: {np.mean(in_c.run({'x': x})['y'] == expected(x)):.
 in_c.save(folder / "model.twa")
 assert (tw.load_executable(folder / "model.twa").run({"x": x})["y"] == in_c.run({"x": x})["y"]).all()
 
-# 5. Or leave what is refused to ONNX Runtime: here an operator of its own.  It says loudly what it computes. ----------
+# 5. An expression may bring a schedule of its own, and an update may be in place. -------------------------------------
+
+
+def rows_in_vectors(schedule: tw.Schedule) -> bool:
+    """Asked about each kernel that the operator is in; False leaves one to the target.  (More: tutorials 02 and 05.)"""
+    if len(schedule.blocks()) != 1:
+        return False  # it is fused with a product, which has templates of its own
+    *_, column = schedule.loops(schedule.blocks()[0])
+    lanes = schedule.decide("lanes", [4, 8, 16], analytic=8)  # which tw.tune tries
+    schedule.vectorize(schedule.split(column, [None, lanes])[1])
+    return True
+
+
+def append(cache: te.Tensor, rows: te.Tensor, at: te.Tensor) -> te.Tensor:
+    """The cache with rows put to position at; what lies outside is left out."""
+    return te.update("append", cache, rows.shape, lambda i, j: (at[0] + i, j), lambda i, j: rows[i, j])
+
+
+graph = helper.make_graph(
+    [
+        helper.make_node("Smooth", ["token"], ["row"], domain="example", sharpness=2.0),
+        helper.make_node("Append", ["past", "row", "at"], ["present"], domain="example"),
+    ],
+    "a_cache",
+    [
+        helper.make_tensor_value_info("past", TensorProto.FLOAT, [128, 64]),
+        helper.make_tensor_value_info("token", TensorProto.FLOAT, [1, 64]),
+        helper.make_tensor_value_info("at", TensorProto.INT64, [1]),
+    ],
+    [helper.make_tensor_value_info("present", TensorProto.FLOAT, [128, 64])],
+)
+model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+operators = [
+    tw.Operator("example", "Smooth", expression=smooth, schedule=rows_in_vectors),
+    tw.Operator("example", "Append", expression=append),
+]
+step = tw.compile(tw.load(model, operators=operators), in_place={"present": "past"})
+cache = np.zeros((128, 64), np.float32)
+for position in range(3):
+    outputs = step.run({"past": cache, "token": x[position : position + 1], "at": np.array([position])})
+assert outputs["present"] is cache
+np.testing.assert_allclose(cache[:3], x[:3] / (1 + np.exp(-2 * x[:3])), rtol=1e-5)
+print(f"Rows of the cache that are filled: {np.count_nonzero(cache.any(axis=1))}")
+
+# 6. Or leave what is refused to ONNX Runtime: here an operator of its own.  It says loudly what it computes. ----------
 
 graph = helper.make_graph(
     [

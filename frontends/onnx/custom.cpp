@@ -107,6 +107,12 @@ bool is_map(const Func& func) {
   return is_plain;
 }
 
+void require_proven(const Context& c, const Func& func) {
+  if (const std::string access = find_unproven_access(func); !access.empty())
+    c.refuse("its expression may read outside of " + access +
+             "\n    help: bring the index within with te.minimum and te.maximum, or read with te.load_if");
+}
+
 }  // namespace
 
 std::vector<ValueId> import_custom(Context& c, const std::string& name, const CustomOperator& custom) {
@@ -121,12 +127,19 @@ std::vector<ValueId> import_custom(Context& c, const std::string& name, const Cu
   }
   if (inputs.empty()) c.refuse("it has no inputs");
   const CustomResult result = custom(use);
-  if (!result.expression) return c.emit_control("host_call", inputs, attributes_of_call(result, use.attributes), {});
-  if (const std::string access = find_unproven_access(*result.expression); !access.empty())
-    c.refuse("its expression may read outside of " + access +
-             "\n    help: bring the index within with te.minimum and te.maximum, or read with te.load_if");
-  const char* op = is_map(*result.expression) ? "map_expression" : "expression";
-  return c.emit_all(op, inputs, attributes_of_expression(*result.expression, use.inputs));
+  if (!result.expression && !result.update)
+    return c.emit_control("host_call", inputs, attributes_of_call(result, use.attributes), {});
+  std::vector<ValueId> made;
+  if (result.expression) {
+    require_proven(c, *result.expression);
+    NodeAttributes attributes = attributes_of_expression(*result.expression, use.inputs);
+    attributes.set("schedule", result.schedule);
+    made = c.emit_all(is_map(*result.expression) ? "map_expression" : "expression", inputs, std::move(attributes));
+  }
+  if (!result.update) return made;
+  require_proven(c, *result.update);
+  inputs.insert(inputs.end(), made.begin(), made.end());
+  return c.emit_all("update", inputs, attributes_of_expression(*result.update, use.inputs));
 }
 
 }  // namespace tw::frontends::onnx

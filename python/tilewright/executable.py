@@ -20,9 +20,9 @@ from .error import Error
 from .fallback import operators_of_artifact
 from .lists import Values
 from .model import Model, load
-from .operators import Operators, functions_of, give_functions
+from .operators import Operators, functions_of, give_functions, schedules_of
 from .profile import Kernel, Profile, Span
-from .schedule import Schedule
+from .schedule import Schedule, name_of_template
 
 
 def as_array(value: Any) -> np.ndarray:
@@ -53,6 +53,7 @@ class Compilation:
     in_place: dict[str, str] = field(default_factory=dict)
     database: str = ""
     template: Callable[[Schedule], bool] | None = None
+    operator_schedules: dict[str, Callable[[Schedule], bool]] = field(default_factory=dict)  # by what kernels name
     profiles: list[dict[str, tuple[int, int, int]]] = field(default_factory=list)
     keep_f32: frozenset[str] = frozenset()
     unfused: frozenset[str] = frozenset()
@@ -72,6 +73,7 @@ class Compilation:
             self.database,
             self.template,
             name_of_template(self.template),
+            self.operator_schedules,
             self.keep_f32,
             self.unfused,
             self.skip,
@@ -330,15 +332,6 @@ def checked_names(names: Sequence[str], option: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def name_of_template(template: Callable[[Schedule], bool] | None) -> str:
-    """What schedules that were tuned with it are for."""
-    if template is None:
-        return ""
-    if not callable(template):
-        raise Error("TW1401", f"{template!r} is no template\nhelp: a function that takes a Schedule and returns a bool")
-    return f"{getattr(template, '__module__', '')}.{getattr(template, '__qualname__', type(template).__qualname__)}"
-
-
 def constraints_of(winograd: bool) -> str:
     """What passes of graphs must not decide otherwise, as decisions are written."""
     return "" if winograd else "winograd=0"
@@ -369,8 +362,8 @@ def compile(
     does so with weights only, as "bf16" does where the CPU has no bf16 products (with those that a run waits for).
     `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
     rounding error of at most 5e-5 of its output's magnitude.  `in_place`: output → input, such as
-    {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements or
-    TensorScatter change in it; what cannot be done so is refused.  `db`: a database of tuned schedules and
+    {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements,
+    TensorScatter, GroupQueryAttention or a te.update changes in it; what cannot be done so is refused.  `db`: a database of tuned schedules and
     choices of the network (tw.tune); what it has no record of for exactly this target and number of threads stays as
     it is by default.
     `profiles`: sizes of open dimensions, such as [{"batch": 1, "seq": 128}, {"batch": 1, "seq": (1, 32, 64)}], that get
@@ -404,6 +397,7 @@ def compile(
         {str(output): str(input) for output, input in (in_place or {}).items()},
         database,
         template,
+        schedules_of(model._operators),
         described_profiles(profiles),
         checked_names(keep_f32, "keep_f32"),
         checked_names(unfused, "unfused"),

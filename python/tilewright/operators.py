@@ -19,6 +19,7 @@ import numpy as np
 
 from . import _core, te
 from .error import Error
+from .schedule import Schedule, name_of_template
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,12 @@ class Operator:
     There are three ways to say what it does:
 
     `expression`: a function of te.Tensors that gives one, or a sequence of them.  It is compiled, fused, checked and
-    tuned like any other operator, on every target.  Inputs of 16 bits come as they are.
+    tuned like any other operator, on every target.  Inputs of 16 bits come as they are.  Or it gives a te.update of its
+    first input, which can be in place (in_place= of tw.compile).
+
+    `schedule`, beside an expression: called with a tw.Schedule of each kernel that the operator is in, perhaps fused
+    with its neighbours; it schedules that and returns True, or returns False and leaves it to the target.  What it asks
+    with Schedule.decide is tuned.
 
     `types` and `function`: `types` takes an ArrayType of each input, and gives that of the result, or a sequence of
     them, from shapes and attributes alone; `function` takes the arrays of a run (read-only; the run's memory, so keep
@@ -57,6 +63,7 @@ class Operator:
         name: str,
         *,
         expression: Callable[..., Any] | None = None,
+        schedule: Callable[[Schedule], bool] | None = None,
         types: Callable[..., Any] | None = None,
         function: Callable[..., Any] | None = None,
         library: str | os.PathLike | None = None,
@@ -73,7 +80,14 @@ class Operator:
                 f"the operator {domain}.{name} does not say what it does\n"
                 "help: give expression=, or types= and function=, or types=, library= and symbol=",
             )
+        if schedule is not None and expression is None:
+            raise Error(
+                "TW1003",
+                f"the operator {domain}.{name} has a schedule, and nothing to schedule\n"
+                "help: a schedule is of an expression; functions run as they are",
+            )
         self.domain, self.name = domain, name
+        self.schedule, self._schedule_name = schedule, name_of_template(schedule)
         self.expression, self.types, self.function = expression, types, function
         self.library, self.symbol = None if library is None else os.fspath(library), symbol
 
@@ -83,6 +97,11 @@ class Operator:
     def full_name(self) -> str:
         """The name with its domain: "domain.Name"."""
         return f"{self.domain}.{self.name}" if self.domain else self.name
+
+    @property
+    def schedule_name(self) -> str:
+        """What kernels of it name its schedule by, so that what was tuned with another is not taken; "": none."""
+        return f"{self.full_name} ({self._schedule_name})" if self.schedule else ""
 
     def __repr__(self) -> str:
         way = "expression" if self.expression else f"library {self.library}" if self.library else "function"
@@ -94,19 +113,28 @@ class Operator:
         try:
             if self.expression is not None:
                 results = self.expression(*inputs, **given)
-                return te.func(self.name, inputs, [results] if isinstance(results, te.Tensor) else list(results))
+                if isinstance(results, te.Update):
+                    return *self.lower_update(results, inputs), ""
+                results = [results] if isinstance(results, te.Tensor) else list(results)
+                return te.func(self.name, inputs, results), None, self.schedule_name
             results = self.types(*(ArrayType(x.dtype, x.shape) for x in inputs), **given)
             outputs = [results] if isinstance(results, ArrayType) else list(results)
             return self.symbol or self.full_name, self.library or "", [(x.dtype, tuple(x.shape)) for x in outputs]
-        except Error:
-            raise
         except Exception as error:
             shapes = ", ".join(f"{x.dtype}{list(x.shape)}" for x in inputs)
             raise Error(
                 "TW1003",
                 f"the operator {self.full_name} does not take node `{node}` ({shapes}; {attributes}): "
-                f"{type(error).__name__}: {error}",
+                f"{error if isinstance(error, Error) else f'{type(error).__name__}: {error}'}",
             ) from error
+
+    def lower_update(self, update: te.Update, inputs: list[te.Tensor]) -> Any:
+        """The expression of what is between, or None, and the loops that write the changed elements."""
+        if not inputs or update.past is not inputs[0]:
+            raise ValueError("te.update changes the operator's first input")
+        if self.schedule is not None:
+            raise ValueError("te.update takes no schedule: its loops run in order")
+        return _core.make_update(self.name, inputs, update.shape, update.place, update.value)
 
     def call(self, attributes: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         """Runs the function on arrays of a run, and writes its results."""
@@ -139,6 +167,11 @@ def lowered_by(operators: Operators) -> dict[tuple[str, str], Callable]:
 def functions_of(operators: Iterable[Operator]) -> dict[str, tuple[Callable, bool]]:
     """As the compiler takes those that are functions in Python."""
     return {each.full_name: (each.call, each.takes_attributes) for each in operators if each.function is not None}
+
+
+def schedules_of(operators: Iterable[Operator]) -> dict[str, Callable[[Schedule], bool]]:
+    """By what kernels name them."""
+    return {each.schedule_name: each.schedule for each in operators if each.schedule is not None}
 
 
 def give_functions(executable: _core.Executable, operators: Operators) -> None:

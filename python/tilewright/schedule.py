@@ -10,6 +10,20 @@
 An illegal primitive raises Error with code TW1401 that locates and suggests; the schedule stays as it was.
 """
 
-from ._core import Loop, Schedule
+from __future__ import annotations
 
-__all__ = ["Loop", "Schedule"]
+from collections.abc import Callable
+
+from ._core import Loop, Schedule
+from .error import Error
+
+__all__ = ["Loop", "Schedule", "name_of_template"]
+
+
+def name_of_template(template: Callable[[Schedule], bool] | None) -> str:
+    """What schedules that were tuned with it are for."""
+    if template is None:
+        return ""
+    if not callable(template):
+        raise Error("TW1401", f"{template!r} is no template\nhelp: a function that takes a Schedule and returns a bool")
+    return f"{getattr(template, '__module__', '')}.{getattr(template, '__qualname__', type(template).__qualname__)}"

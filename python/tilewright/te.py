@@ -8,6 +8,7 @@ f = te.func("matmul", [A, B], [C])
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,30 @@ def reduce(name: str, shape: Extents, over: Extents, value: Callable[..., Expr],
     Combiners: sum, product, min, max, logical_and, logical_or.
     """
     return _core.reduce(name, tuple(shape), tuple(over), value, combiner)
+
+
+@dataclass(frozen=True)
+class Update:
+    """The first input of an operator of your own (tw.Operator) but for some elements."""
+
+    name: str
+    past: Tensor
+    shape: Extents
+    place: Callable[..., Any]
+    value: Callable[..., Expr]
+
+
+def update(name: str, past: Tensor, shape: Extents, place: Callable[..., Any], value: Callable[..., Expr]) -> Update:
+    """`past` with the element at `place(i…)` replaced by `value(i…)`, for each index of `shape`, one after the other.
+
+    `place` gives an index, or a tuple of them; those outside of `past` change nothing.  `past[…]` in `value` is the
+    element as it is by then, so that past[…] + x adds up.  As the result of an operator (tw.Operator) whose first input
+    is `past`; `in_place=` of tw.compile then takes one array for both:
+
+        def append(cache, row, at):
+            return te.update("append", cache, row.shape, lambda i, j: (at[0] + i, j), lambda i, j: row[i, j])
+    """
+    return Update(name, past, tuple(shape), place, value)
 
 
 def func(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Func:

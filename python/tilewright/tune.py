@@ -20,10 +20,10 @@ from .device import Device, open_devices
 from .device_worker import MEASURE_PROGRAM
 from .dimension import SizeProfile, described_profiles
 from .error import Error
-from .executable import checked_precision, checked_threads, constraints_of, name_of_template
+from .executable import checked_precision, checked_threads, constraints_of
 from .model import Model, load
-from .operators import functions_of
-from .schedule import Schedule
+from .operators import functions_of, schedules_of
+from .schedule import Schedule, name_of_template
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -192,6 +192,7 @@ def tune(
                 is_stopping,
                 own_template=template,
                 template_name=name_of_template(template),
+                operator_schedules=schedules_of(model._operators),
                 devices=reached,
                 is_check=check,
                 functions=functions_of(model._operators),

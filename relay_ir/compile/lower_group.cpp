@@ -9,6 +9,7 @@
 #include "relay_ir/compile/lower_selection.h"
 #include "relay_ir/in_place.h"
 #include "relay_ir/op.h"
+#include "relay_ir/ops/loops.h"
 #include "tensor_ir/match.h"
 
 namespace tw::relay {
@@ -120,7 +121,15 @@ std::vector<ValueId> buffer_values(const Graph& graph, const Group& group) {
 }
 
 Func lower_group(const Graph& graph, const Group& group) {
-  return with_used_parameters(lower_nodes(graph, group));
+  Func func = with_used_parameters(lower_nodes(graph, group));
+  std::string schedules;
+  for (const int n : group.nodes) {
+    const NodeAttributes& attributes = graph.nodes[n].attributes;
+    if (!attributes.has("schedule") || attributes.get_string("schedule").empty()) continue;
+    schedules += (schedules.empty() ? "" : "\n") + attributes.get_string("schedule");
+  }
+  if (!schedules.empty()) func.attributes["schedules"] = schedules;
+  return func;
 }
 
 namespace {

@@ -1,7 +1,6 @@
 // Probabilities of classes from those of one class against another.
-#include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
-#include "relay_ir/ops/sorting.h"
+#include "relay_ir/ops/loops.h"
 
 namespace tw::relay {
 namespace {

@@ -2,14 +2,18 @@
 //
 //   map_expression  element by element, like any elementwise operator
 //   expression      anything that tensor expressions say: reductions, several stages, several results
+//   update          the first input but for some elements, which loops write in order; in its place where that is asked
 //   host_call       a function of the host computes it (runtime/host_function.h): it is not scheduled or fused, runs on
 //                   one thread, and its result depends on its inputs and attributes alone
 //
 // An expression is a Func in its text form, of the types that the node has: its buffers are the inputs, then the
-// results, and its parameters stand for the sizes that the attribute `parameters` gives.
+// results, and its parameters stand for the sizes that the attribute `parameters` gives.  So is an update, whose Func
+// writes the changed elements alone.  `schedule` names who is asked first to schedule kernels that the node is in.
 #include <algorithm>
 
+#include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
+#include "relay_ir/ops/loops.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/text/parser.h"
 
@@ -74,8 +78,10 @@ OpDef expression_op(std::string name, OpKind kind, AxesFunction axes) {
   op.kind = kind;
   op.input_names = {"inputs"};
   op.takes_any_number = true;
-  op.attributes = {{"func", std::string(), true, "a Func, as text"},
-                   {"parameters", Dims{}, false, "what its parameters are"}};
+  op.attributes = {
+      {"func", std::string(), true, "a Func, as text"},
+      {"parameters", Dims{}, false, "what its parameters are"},
+      {"schedule", std::string(), false, "a name of the caller's: who schedules its kernels; empty: nobody"}};
   op.facts = plain_facts(axes, Rounding::exact);
   op.infer = infer_expression;
   op.compute = compute_expression;
@@ -122,6 +128,46 @@ OpDef any_expression_op() {
   return op;
 }
 
+// The Func reads its first buffer as far as it has not changed it: that is the result.
+Stmt update(const OpCall& c, const std::vector<te::Tensor>& in, const Buffer& result) {
+  const auto [func, sizes] = expression_of(c);
+  Stmt body = substitute(with_fresh_names(func.body), sizes);
+  for (size_t i = 1; i < in.size(); ++i) body = replace_buffer(body, func.buffers[i], in[i].buffer());
+  return replace_buffer(replace_buffer(body, func.buffers[0], result), func.buffers.back(), result);
+}
+
+OpDef update_op() {
+  OpDef op;
+  op.name = "update";
+  op.kind = OpKind::opaque;
+  op.doc = "The first input but for the elements that a user's own loops write, one after the other.";
+  op.input_names = {"inputs"};
+  op.takes_any_number = true;
+  op.attributes = {{"func", std::string(), true, "a Func, as text, that writes the changed elements"},
+                   {"parameters", Dims{}, false, "what its parameters are"}};
+  op.decisions = {in_place_decision()};
+  op.facts = updated_facts(update, all_inputs);
+  op.infer = [](const OpCall& c) {
+    const std::vector<TensorType> types = infer_expression(c);
+    c.require(types.size() == 1 && types[0] == c.inputs[0], "the result has the type of the first input");
+    return types;
+  };
+  op.compute = copied_and_updated("update", update);
+  const std::string put = R"(func put(x: f32[6, 2], at: i64[1], rows: f32[3, 2]) -> (y: f32[6, 2]) {
+  for i in 0..3 {
+    for j in 0..2 {
+      if 0 <= at[0] + i && at[0] + i < 6 {
+        y[at[0] + i, j] = y[at[0] + i, j] + rows[i, j]
+      }
+    }
+  }
+})";
+  op.examples = {{{tensor_type(f32, {6, 2}), tensor_type(i64, {1}), tensor_type(f32, {3, 2})},
+                  attributes_of({{"func", put}}),
+                  {NDArray(), int_array({4})}}};
+  return op;
+}
+
 OpDef host_call_op() {
   OpDef op;
   op.name = "host_call";
@@ -165,7 +211,7 @@ OpDef host_call_op() {
 }  // namespace
 
 std::vector<OpDef> custom_family() {
-  return {map_expression_op(), any_expression_op(), host_call_op()};
+  return {map_expression_op(), any_expression_op(), update_op(), host_call_op()};
 }
 
 }  // namespace tw::relay

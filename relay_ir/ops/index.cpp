@@ -4,6 +4,7 @@
 
 #include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
+#include "relay_ir/ops/loops.h"
 
 namespace tw::relay {
 namespace {

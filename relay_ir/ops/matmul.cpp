@@ -2,9 +2,8 @@
 #include <algorithm>
 #include <map>
 
-#include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
-#include "relay_ir/ops/sorting.h"
+#include "relay_ir/ops/loops.h"
 
 namespace tw::relay {
 namespace {

@@ -1,9 +1,8 @@
 // Images read between their elements, at places that data says: grids of positions, and boxes.
 #include <algorithm>
 
-#include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
-#include "relay_ir/ops/sorting.h"
+#include "relay_ir/ops/loops.h"
 
 namespace tw::relay {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
+#include "relay_ir/ops/loops.h"
 #include "relay_ir/ops/sorting.h"
 #include "tensor_ir/arith/simplify.h"
 
@@ -11,31 +12,6 @@ namespace tw::relay {
 namespace {
 
 using Ints = std::vector<int64_t>;
-
-// body(i) for each index tuple, in vectors along the last axis.
-Stmt rows_in_vectors(const std::vector<Expr>& shape, const std::function<Stmt(const te::Indices&)>& body) {
-  if (shape.empty()) return body({});
-  return loops_over({shape.begin(), shape.end() - 1}, [&](const te::Indices& row) {
-    return in_vectors(shape.back(), [&](const Expr& i) {
-      te::Indices at = row;
-      at.push_back(i);
-      return body(at);
-    });
-  });
-}
-
-Stmt copy(const Buffer& to, const te::Tensor& from) {
-  return rows_in_vectors(from.shape(), [&](const te::Indices& i) { return store(to, i, from(i)); });
-}
-
-// The first input copied, then updated.
-decltype(OpDef::compute) copied_and_updated(const char* name, UpdateFunction update) {
-  return [=](const OpCall& c, const std::vector<te::Tensor>& in) {
-    return te::opaque(name, in, {{in[0].dtype(), in[0].shape()}}, [&](const std::vector<Buffer>& out) {
-      return seq({copy(out[0], in[0]), update(c, in, out[0])});
-    });
-  };
-}
 
 Expr combine(const OpCall& c, const Expr& old, const Expr& update) {
   const std::string& reduction = c.attributes.get_string("reduction");

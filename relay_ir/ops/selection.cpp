@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
+#include "relay_ir/ops/loops.h"
 #include "relay_ir/ops/sorting.h"
 #include "tensor_ir/arith/simplify.h"
 

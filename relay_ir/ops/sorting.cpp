@@ -2,44 +2,11 @@
 
 #include <bit>
 
-#include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
+#include "relay_ir/ops/loops.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
-
-Buffer scratch(const char* name, DType dtype, std::vector<Expr> shape) {
-  BufferNode node;
-  node.name = name;
-  node.dtype = dtype;
-  node.shape = std::move(shape);
-  return Buffer(std::move(node));
-}
-
-Stmt rows_in_parallel(const std::vector<Expr>& rows, const Expr& elements,
-                      const std::function<Stmt(const te::Indices& row)>& body) {
-  constexpr int64_t of_task = 4096;  // elements
-  const Expr count = simplify(product_of(rows));
-  if (as_int(simplify(count * elements)).value_or(2 * of_task) < 2 * of_task || is_const_int(count, 1))
-    return loops_over(rows, body);
-  const Expr each = simplify(max(floor_div(of_task, max(elements, Expr(1))), Expr(1)));
-  const Var task("task"), row("row");
-  const Expr first = Expr(task) * each;
-  const Stmt of_rows = make_stmt<For>(row, simplify(min(each, count - first)), LoopKind::serial,
-                                      body(unflatten_index(first + row, rows)));
-  return make_stmt<For>(task, simplify(floor_div(count + each - 1, each)), LoopKind::parallel, of_rows);
-}
-
-Stmt in_vectors(const Expr& extent, const std::function<Stmt(const Expr& i)>& body) {
-  constexpr int64_t lanes = 64;
-  const Var lane("lane"), block("block");
-  if (const auto known = as_int(extent); known && *known <= lanes)
-    return make_stmt<For>(lane, extent, *known > 1 ? LoopKind::vectorized : LoopKind::serial, body(lane));
-  const Expr blocks = simplify(floor_div(extent, lanes)), done = simplify(blocks * lanes);
-  const Stmt whole = make_stmt<For>(lane, Expr(lanes), LoopKind::vectorized, body(Expr(block) * lanes + lane));
-  const Stmt rest = loops_over({simplify(extent - done)}, [&](const te::Indices& i) { return body(done + i[0]); });
-  return seq({make_stmt<For>(block, blocks, LoopKind::serial, whole), rest});
-}
 
 Expr comes_before(const Expr& a, const Expr& b) {
   if (!a.dtype().is_float()) return a < b;

@@ -6,7 +6,6 @@
 // nearest caches, is used by all of them.
 #include <algorithm>
 
-#include "relay_ir/in_place.h"
 #include "relay_ir/ops/common.h"
 #include "tensor_ir/arith/simplify.h"
 

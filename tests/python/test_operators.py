@@ -362,3 +362,165 @@ def test_own_operators_are_compared_with_all_but_onnxruntime():
     assert tw.compare(tw.compile(model), {"precision": "f32"}, {"x": X}).ok
     with raises(1101):
         tw.compare(tw.compile(model), other, {"x": X})  # of another model
+
+
+def rows_of_four(schedule):
+    """Each row a task, in vectors of four: of a kernel with one block of [6, 8], whatever else is fused into it."""
+    *inlined, root = schedule.blocks()
+    for block in inlined:
+        schedule.compute_inline(block)
+    *outer, last = schedule.loops(root)
+    lanes = schedule.decide("lanes", [2, 4, 8], analytic=4)
+    *_, lane = schedule.split(last, [None, lanes])
+    schedule.vectorize(lane)
+    return True
+
+
+@pytest.mark.parametrize("rows", [6, "n"], ids=["fixed", "open"])
+def test_an_expression_brings_its_schedule(rows):
+    asked = []
+
+    def schedule(s):
+        asked.append(len(s.blocks()))
+        return rows_of_four(s)
+
+    operator = tw.Operator("my", "Swish", expression=swish, schedule=schedule)
+    model = using(helper.make_node("Sin", ["a"], ["c"]), own("Swish", ["c"], beta=0.5), rows=rows)
+    executable = tw.compile(model, operators=[operator])
+    assert len(asked) == 1
+    c = np.sin(np.maximum(X, 0))
+    np.testing.assert_allclose(executable.run({"x": X})["y"], np.exp(c / (1 + np.exp(-0.5 * c))), rtol=1e-5)
+    asked.clear()
+    tw.compile(using(helper.make_node("Sin", ["a"], ["b"]), rows=rows), operators=[operator])
+    assert not asked, "of a model without the operator"
+    left = tw.Operator("my", "Swish", expression=swish, schedule=lambda s: False)
+    y = tw.compile(model, operators=[left]).run({"x": X})["y"]
+    np.testing.assert_allclose(y, np.exp(c / (1 + np.exp(-0.5 * c))), rtol=1e-5)
+
+
+def test_a_schedule_is_asked_about_its_kernels_alone():
+    """Among products and reductions, and behind a template of the whole network's."""
+    weights = RNG.standard_normal((8, 8)).astype(np.float32)
+    nodes = [
+        helper.make_node("Softmax", ["a"], ["c"]),
+        own("Centred", ["c"], ["d"]),
+        helper.make_node("MatMul", ["d", "w"], ["b"]),
+    ]
+    model = using(*nodes)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    seen, all_kernels = [], []
+
+    def schedule(s):
+        seen.append(s.blocks())
+        return False
+
+    operator = tw.Operator("my", "Centred", expression=centred, schedule=schedule)
+    loaded = tw.load(model, operators=[operator])
+    y = tw.compile(loaded, template=lambda s: all_kernels.append(s.blocks()) or False).run({"x": X})["y"]
+    assert len(seen) == 1 < len(all_kernels) and seen[0] in all_kernels
+    a = np.exp(np.maximum(X, 0))
+    a /= a.sum(1, keepdims=True)
+    np.testing.assert_allclose(y, np.exp((a - a.mean(1, keepdims=True)) @ weights), rtol=1e-4)
+
+
+def test_the_decisions_of_a_schedule_are_tuned(tmp_path, trials_of_a_task):
+    x = RNG.standard_normal((64, 512)).astype(np.float32)
+    graph = helper.make_graph([own("Swish", ["x"], ["y"])], "g", [value("x", x.shape)], [value("y", x.shape)])
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("my", 1)], ir_version=10
+    )
+    loaded = tw.load(model, operators=[tw.Operator("my", "Swish", expression=swish, schedule=rows_of_four)])
+    tried = set()
+    report = tw.tune(loaded, db=tmp_path / "t.db", budget="20s", threads=1,
+                     on_event=lambda e: e["event"] == "trial" and tried.add(e["decisions"]))  # fmt: skip
+    assert report.tasks == 1 and "wrong" not in report.by_status and "lanes=8" in tried
+    y = tw.compile(loaded, db=tmp_path / "t.db", threads=1).run({"x": x})["y"]
+    np.testing.assert_allclose(y, x / (1 + np.exp(-x)), rtol=1e-5)
+
+
+def test_a_schedule_that_fails():
+    def compile_with(schedule, target="cpu"):
+        return tw.compile(using(own("Swish")), target, operators=[tw.Operator("my", "Swish", expression=swish,
+                                                                              schedule=schedule)])  # fmt: skip
+
+    with raises(1401, "my.Swish", "ZeroDivisionError"):
+        compile_with(lambda s: 1 / 0)
+    with raises(1401, "my.Swish", "neither True nor False"):
+        compile_with(lambda s: None)
+    with raises(1401, "is no template"):
+        compile_with(7)
+    with raises(1401, "cuda", "schedules of your own"):
+        compile_with(rows_of_four, "cuda:sm_80")
+    with raises(1003, "nothing to schedule"):
+        tw.Operator("my", "F", types=lambda x: x, function=lambda x: x, schedule=rows_of_four)
+
+
+def append(cache, row, at):
+    return te.update("append", cache, row.shape, lambda i, j: (at[0] + i, j), lambda i, j: row[i, j])
+
+
+def cache_model(op="Append", rows=6, new=2, **attributes):
+    """past, with rows put to at …, and its sum."""
+    nodes = [
+        helper.make_node("Relu", ["row"], ["r"]),
+        own(op, ["past", "r", "at"], ["present"], **attributes),
+        helper.make_node("ReduceSum", ["present"], ["total"], keepdims=0),
+    ]
+    inputs = [value("past", [rows, 8]), value("row", [new, 8]), value("at", [1], TensorProto.INT64)]
+    graph = helper.make_graph(nodes, "g", inputs, [value("present", [rows, 8]), value("total", [])])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("my", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.parametrize("rows", [6, "n"], ids=["fixed", "open"])
+@pytest.mark.parametrize("at", [0, 3, 5, -1, 9, -(2**63), 2**63 - 1])
+def test_an_update_is_in_place_where_that_is_asked(rows, at):
+    operator = tw.Operator("my", "Append", expression=append)
+    model = tw.load(cache_model(rows=rows), operators=[operator])
+    row = RNG.standard_normal((2, 8)).astype(np.float32)
+    expected = X.copy()
+    for i in range(2):
+        if 0 <= at + i < 6:
+            expected[at + i] = np.maximum(row[i], 0)
+    for in_place in (None, {"present": "past"}):
+        executable = tw.compile(model, in_place=in_place)
+        past = X.copy()
+        outputs = executable.run({"past": past, "row": row, "at": np.array([at])})
+        np.testing.assert_array_equal(outputs["present"], expected)
+        np.testing.assert_allclose(outputs["total"], expected.sum(), rtol=1e-4)
+        assert (outputs["present"] is past) == (in_place is not None)
+        np.testing.assert_array_equal(past, expected if in_place else X)
+
+
+def test_an_update_sees_what_it_has_changed():
+    """A histogram, of stages that are computed before, in place and not."""
+
+    def count(past, row, at):
+        squares = te.compute("squares", row.shape, lambda i, j: row[i, j] * row[i, j] + past[0, 0])
+        return te.update(
+            "count", past, row.shape, lambda i, j: (at[0], 0), lambda i, j: past[at[0] * 0, 0] + squares[i, j]
+        )
+
+    model = tw.load(cache_model(), operators=[tw.Operator("my", "Append", expression=count)])
+    row = RNG.standard_normal((2, 8)).astype(np.float32)
+    expected = X.copy()
+    expected[0, 0] += (np.maximum(row, 0) ** 2 + X[0, 0]).sum()
+    for in_place in (None, {"present": "past"}):
+        y = tw.compile(model, in_place=in_place).run({"past": X.copy(), "row": row, "at": np.array([0])})["present"]
+        np.testing.assert_allclose(y, expected, rtol=1e-5)
+
+
+def test_updates_that_do_not_fit():
+    def load(expression, **options):
+        return tw.load(cache_model(), operators=[tw.Operator("my", "Append", expression=expression, **options)])
+
+    with raises(1003, "first input"):
+        load(lambda past, row, at: append(row, row, at))
+    with raises(1003, "takes no schedule"):
+        load(append, schedule=rows_of_four)
+    with raises(1003, "of 1 indices", "2 dimensions"):
+        load(lambda past, row, at: te.update("u", past, (2,), lambda i: i, lambda i: row[i, 0]))
+    with raises(1003, "the value is i64"):
+        load(lambda past, row, at: te.update("u", past, (2,), lambda i: (i, i), lambda i: at[0]))
+    with raises(1003, "may read outside", "v0"):
+        load(lambda past, row, at: te.update("u", past, (3,), lambda i: (i, i), lambda i: row[i, 0]))
