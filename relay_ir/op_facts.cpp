@@ -10,7 +10,7 @@ namespace {
 using Kind = AxisUse::Kind;
 
 bool is_one_to_one(const AxisUse& use) {
-  return use.kind == Kind::same || (use.kind == Kind::runs && use.runs.size() == 1);
+  return use.kind == Kind::same || (use.kind == Kind::runs && use.runs.size() <= 1);
 }
 
 // Elements of its input along as many axes.

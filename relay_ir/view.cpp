@@ -32,7 +32,7 @@ std::optional<int64_t> slice_offset(const Graph& graph, const Node& node) {
   for (size_t d = uses.size(); d-- > 0; stride *= (*from)[d]) {
     if (uses[d].axis != static_cast<int>(d)) return std::nullopt;
     if (uses[d].kind == AxisUse::Kind::same) continue;
-    if (uses[d].runs[0].step != 1) return std::nullopt;
+    if (uses[d].runs.empty() || uses[d].runs[0].step != 1) return std::nullopt;
     offset += uses[d].runs[0].from * stride;
   }
   return offset % alignment == 0 ? std::optional(offset) : std::nullopt;

@@ -14,17 +14,21 @@ namespace tw::frontends::onnx {
 // Attributes that the call of a function gives to its body.
 using FunctionArguments = std::unordered_map<std::string_view, const Attribute*>;
 
+// What a model says of its values, by name.
+using ValueInfos = std::unordered_map<std::string_view, const ValueInfo*>;
+
 class Context : public Builder {
  public:
+  // `infos`: null where values go by other names, in functions and branches.
   Context(Import& import, const SourceNode& source, const Node& node, int opset, const FunctionArguments& arguments,
-          const std::filesystem::path& folder)
-      : Builder(import, source), node_(node), opset_(opset), arguments_(arguments), folder_(folder) {}
+          const std::filesystem::path& folder, const ValueInfos* infos)
+      : Builder(import, source), node_(node), opset_(opset), arguments_(arguments), folder_(folder), infos_(infos) {}
 
   // What the rule gives for the same node with another input `i`.
   std::vector<ValueId> with_input(size_t i, ValueId value, const std::function<std::vector<ValueId>(Context&)>& rule) {
     SourceNode changed = source();
     changed.inputs.at(i) = value;
-    Context context(import(), changed, node_, opset_, arguments_, folder_);
+    Context context(import(), changed, node_, opset_, arguments_, folder_, infos_);
     return rule(context);
   }
 
@@ -32,6 +36,12 @@ class Context : public Builder {
   size_t output_count() const { return node_.outputs.size(); }
   // Named, so perhaps used.
   bool wants_output(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
+
+  // Whether the model says that an input and an output have this dimension in common: one name, or one number.
+  bool declares_equal(size_t input, size_t output, size_t axis) const {
+    const Dimension *a = declared(node_.inputs, input, axis), *b = declared(node_.outputs, output, axis);
+    return a && b && a->value == b->value && a->parameter == b->parameter && (a->value || !a->parameter.empty());
+  }
 
   // All, those that the call of a function gives in their places.
   std::vector<Attribute> attributes() const {
@@ -105,6 +115,12 @@ class Context : public Builder {
   }
 
  private:
+  const Dimension* declared(const std::vector<std::string_view>& names, size_t i, size_t axis) const {
+    if (!infos_ || i >= names.size()) return nullptr;
+    const auto found = infos_->find(names[i]);
+    if (found == infos_->end() || !found->second->shape || axis >= found->second->shape->size()) return nullptr;
+    return &found->second->shape->at(axis);
+  }
   const Attribute* find(const std::string& name) const {
     const Attribute* attribute = node_.find(name);
     if (!attribute || attribute->reference.empty()) return attribute;
@@ -123,6 +139,7 @@ class Context : public Builder {
   int opset_;
   const FunctionArguments& arguments_;
   const std::filesystem::path& folder_;
+  const ValueInfos* infos_;
 };
 
 }  // namespace tw::frontends::onnx

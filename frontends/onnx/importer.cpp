@@ -101,6 +101,7 @@ class Importer {
     Scope scope;
     scope.opsets = &model_opsets_;
     for (const ValueInfo& info : model_.graph.value_infos) value_infos_[info.name] = &info;
+    for (const ValueInfo& info : model_.graph.inputs) value_infos_[info.name] = &info;
     for (const ValueInfo& info : model_.graph.outputs) value_infos_[info.name] = &info;
     add_initializers(scope, model_.graph);
     add_inputs(scope);
@@ -369,7 +370,8 @@ class Importer {
     const auto first_new = static_cast<ValueId>(import_.graph.values.size());
     const bool is_done = import_.attempt(source, !control, [&] {
       const SourceNode seen{source.op, source.name, moved ? moved->inputs : inputs};
-      Context context(import_, seen, node, opset, scope.arguments, options_.folder);
+      const bool is_model = !scope.parent && scope.prefix.empty();
+      Context context(import_, seen, node, opset, scope.arguments, options_.folder, is_model ? &value_infos_ : nullptr);
       std::vector<ValueId> results = is_custom ? import_custom(context, name, custom->second)
                                      : control ? control(context, name, surroundings(scope, name, rest, context))
                                                : rule->import(context);
@@ -568,7 +570,7 @@ class Importer {
   std::map<std::string, int64_t> model_opsets_;
   std::map<FunctionKey, const Function*> functions_;
   std::map<const Function*, std::map<std::string, int64_t>> function_opsets_;
-  std::unordered_map<std::string_view, const ValueInfo*> value_infos_;
+  ValueInfos value_infos_;
   std::unordered_set<std::string> output_names_;
   std::vector<size_t> order_;   // of the model's own nodes
   std::vector<size_t> starts_;  // by place in that order: how many nodes the graph had before

@@ -169,6 +169,99 @@ def test_group_query_attention_with_open_sizes_and_what_does_not_fit():
             executable.run({**feed, **wrong})
 
 
+ROOM = 16
+BEHIND = {"cos": None, "sin": None, "positions": None, "bias": None}  # inputs before the sink
+
+
+@pytest.mark.parametrize("options", [{"softcap": 1.5}, {"smooth_softmax": 1}, {"softcap": 3.0, "smooth_softmax": 1}])
+@pytest.mark.parametrize("open_dimensions", [(), (1, 6)], ids=["fixed", "open"])
+def test_group_query_attention_with_other_scores(options, open_dimensions):
+    check("GroupQueryAttention", grouped(6), 3, open_dimensions=open_dimensions, num_heads=6, kv_num_heads=2, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"softcap": 2.0}, {"local_window_size": 3}])
+def test_group_query_attention_with_a_sink(options):
+    feed = {**grouped(6), **BEHIND, "sink": floats(6)}
+    check("GroupQueryAttention", feed, 3, constants=("sink",), num_heads=6, kv_num_heads=2, **options)
+
+
+def with_room(last, total, rows, open_batch=False, **attributes):
+    """A model whose cache has ROOM places, a feed for it, and what ONNX Runtime makes of these in one array."""
+    batch = len(last)
+    feed = grouped(ROOM - rows, lengths=last, batch=batch, rows=rows)
+    feed["past_k"], feed["past_v"] = floats(batch, 2, ROOM, 16), floats(batch, 2, ROOM, 16)
+    feed["total"] = np.array(total, np.int32)
+    if attributes.get("do_rotary"):
+        feed |= tables(8)
+    model = model_of_node("GroupQueryAttention", feed, 3, num_heads=6, kv_num_heads=2, **attributes)
+    for past, output in zip(("past_k", "past_v"), model.graph.output[1:], strict=True):
+        output.CopyFrom(next(each for each in model.graph.input if each.name == past))
+    for output, name in zip(model.graph.output, ("y0", "y1", "y2"), strict=True):
+        output.name = name
+    kept = {name: array.copy() for name, array in feed.items()}
+    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in kept.items()}
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    binding = session.io_binding()
+    for name, array in values.items():
+        binding.bind_ortvalue_input(name, array)
+    binding.bind_output("y0")
+    binding.bind_ortvalue_output("y1", values["past_k"])
+    binding.bind_ortvalue_output("y2", values["past_v"])
+    session.run_with_iobinding(binding)
+    return model, feed, [binding.get_outputs()[0].numpy(), kept["past_k"], kept["past_v"]]
+
+
+@pytest.mark.parametrize(
+    ("last", "total", "rows"),
+    [([9], 10, 1), ([9, 4, 15], 16, 1), ([9], 10, 5), ([4, 2], 5, 5), ([ROOM - 1], ROOM, ROOM), ([0], 1, 1)],
+    ids=["token", "tokens", "more", "prompts", "full", "first"],
+)
+@pytest.mark.parametrize(
+    "attributes", [{}, {"do_rotary": 1}, {"softcap": 2.0}, {"smooth_softmax": 1, "local_window_size": 3}], ids=str
+)
+def test_group_query_attention_with_room(last, total, rows, attributes):
+    model, feed, (y, *caches) = with_room(last, total, rows, **attributes)
+    in_place = {"y1": "past_k", "y2": "past_v"}
+    for pairs in (None, in_place):
+        given = {name: array.copy() for name, array in feed.items()}
+        results = tw.compile(model, in_place=pairs).run(given)
+        assert (results["y1"] is given["past_k"]) == (pairs is not None)
+        for sequence, end in enumerate(last):
+            valid = min(rows, end + 1)  # what is behind it is nobody's
+            np.testing.assert_allclose(
+                results["y0"][sequence, :valid], y[sequence, :valid], rtol=1e-4, atol=1e-5, err_msg=str(pairs)
+            )
+            for name, cache in zip(("y1", "y2"), caches, strict=True):
+                np.testing.assert_allclose(
+                    results[name][sequence, :, : end + 1], cache[sequence, :, : end + 1], rtol=1e-5, atol=1e-6
+                )
+
+
+def test_a_cache_with_room_in_a_loop_of_tokens():
+    """As a script decodes: one executable of one row, whose cache is one array, beside attention over all rows."""
+    model, feed, _ = with_room([0], 1, 1)
+    executable = tw.compile(model, in_place={"y1": "past_k", "y2": "past_v"})
+    tokens = [grouped(0) for _ in range(ROOM)]
+    cache = {name: np.full_like(feed[name], np.nan) for name in ("past_k", "past_v")}
+    for position, token in enumerate(tokens):
+        step = {name: token[name][:, :1] for name in ("q", "k", "v")}
+        step |= {"last": np.array([position], np.int32), "total": np.array(position + 1, np.int32), **cache}
+        y = executable.run(step)["y0"]
+    q, k, v = (np.concatenate([token[name][:, :1] for token in tokens], 1) for name in ("q", "k", "v"))
+    whole = {"q": q, "k": k, "v": v, "past_k": None, "past_v": None,
+             "last": np.array([ROOM - 1], np.int32), "total": np.array(ROOM, np.int32)}  # fmt: skip
+    same = model_of_node("GroupQueryAttention", whole, 3, num_heads=6, kv_num_heads=2)
+    given = {name: array for name, array in whole.items() if array is not None}
+    expected = onnxruntime.InferenceSession(same.SerializeToString()).run(None, given)[0]
+    np.testing.assert_allclose(y[:, 0], expected[:, -1], rtol=1e-4, atol=1e-5)
+    step["last"] = np.array([ROOM], np.int32)
+    with pytest.raises(tw.Error, match="TW1101"):
+        executable.run(step)
+    step |= {"last": np.array([3], np.int32), "total": np.array(ROOM + 1, np.int32)}
+    with pytest.raises(tw.Error, match="TW1101"):
+        executable.run(step)
+
+
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("positions", [np.array([3]), RNG.integers(0, 16, (BATCH, ROWS))], ids=["first", "each"])
 def test_rotary_embedding(interleaved, positions):
@@ -200,9 +293,33 @@ def test_embed_layer_normalization(segments, positions):
 def test_forms_that_are_missing_are_refused():
     cases = [
         ("MultiHeadAttention", {"q": floats(2, 5, 12)}, {"num_heads": 3}, "without key"),
-        ("GroupQueryAttention", grouped(6), {"num_heads": 6, "kv_num_heads": 2, "softcap": 1.0}, "softcap"),
-        ("GroupQueryAttention", grouped(6), {"num_heads": 6, "kv_num_heads": 2, "smooth_softmax": 1}, "smooth_softmax"),
+        ("GroupQueryAttention", grouped(6), {"num_heads": 6, "kv_num_heads": 2, "qk_output": 1}, "qk_output"),
+        ("GroupQueryAttention", grouped(6), {"num_heads": 6, "kv_num_heads": 2, "kv_cache_bit_width": 8}, "bit_width"),
     ]
     for op, feed, attributes, why in cases:
         with pytest.raises(tw.Error, match=f"(?s)TW1003.*{why}"):
             tw.load(model_of_node(op, feed, 1, **attributes))
+
+
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_group_query_attention_of_heads_that_are_normalised(rotary):
+    """For which ONNX Runtime has no kernel on CPUs: it gets heads that are normalised before."""
+    q_weight, k_weight, epsilon = floats(16), floats(16), 0.05
+
+    def normalised(x, weight):
+        heads = x.reshape(*x.shape[:2], -1, 16)
+        heads = heads / np.sqrt((heads**2).mean(-1, keepdims=True) + epsilon) * weight
+        return heads.reshape(x.shape)
+
+    feed = {**grouped(6), **(tables(8) if rotary else {"cos": None, "sin": None})}
+    options = {"num_heads": 6, "kv_num_heads": 2, "do_rotary": rotary}
+    before = {**feed, "q": normalised(feed["q"], q_weight), "k": normalised(feed["k"], k_weight)}
+    given = {name: array for name, array in before.items() if array is not None}
+    plain = model_of_node("GroupQueryAttention", before, 3, **options)
+    expected = onnxruntime.InferenceSession(plain.SerializeToString()).run(None, given)
+    absent = dict.fromkeys(("positions", "bias", "sink", "k_scale", "v_scale"))
+    feed = {**feed, **absent, "q_norm": q_weight, "k_norm": k_weight}
+    model = model_of_node("GroupQueryAttention", feed, 3, qk_norm_epsilon=epsilon, **options)
+    results = tw.compile(model).run({name: array for name, array in feed.items() if array is not None})
+    for name, wanted in zip(results, expected, strict=True):
+        np.testing.assert_allclose(results[name], wanted, rtol=1e-4, atol=1e-5, err_msg=name)

@@ -13,6 +13,19 @@ ValueId grouped_matmul(Context& c, ValueId a, ValueId b, bool transpose_b);
 // [batch, rows, heads · size] → [batch, rows, heads, size].
 ValueId split_size(Context& c, ValueId x, int64_t heads, const std::string& why);
 
+// [batch, rows, heads, size] → [batch, heads, rows, size], and back.
+ValueId to_heads_first(Context& c, ValueId x);
+// [batch, heads, rows, size] → [batch, rows, heads · size].
+ValueId join_heads(Context& c, ValueId x);
+
+struct Heads {
+  ValueId q, k, v;  // [batch, heads, rows, size]
+};
+// The attribute `scale`, or what follows from the size of a head.
+double scale_of(Context& c, const Heads& heads);
+// Attention with a bias of scores, and perhaps what a query may not see at all.
+ValueId emit_attention(Context& c, const Heads& heads, ValueId bias, ValueId allowed);
+
 // Rotary position embedding (Su et al., "RoFormer", 2021): pairs (a, b) of the first elements of each head turn by an
 // angle, to (a cos - b sin, a sin + b cos).
 struct Rotation {

@@ -7,7 +7,6 @@
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
-namespace {
 
 using Dims = std::vector<Expr>;
 
@@ -15,11 +14,26 @@ ValueId to_heads_first(Context& c, ValueId x) {
   return emit_transpose(c, x, {0, 2, 1, 3});
 }
 
-// [batch, heads, rows, size] → [batch, rows, heads · size]
-ValueId joined(Context& c, ValueId x) {
+ValueId join_heads(Context& c, ValueId x) {
   const Dims dims = c.type(x).shape;
   return emit_reshape_open(c, to_heads_first(c, x), {dims[0], dims[2], simplify(dims[1] * dims[3])});
 }
+
+double scale_of(Context& c, const Heads& heads) {
+  const double scale = c.attribute_float("scale", 0);
+  return scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(dim_of(c, heads.q, 3)));
+}
+
+ValueId emit_attention(Context& c, const Heads& heads, ValueId bias, ValueId allowed) {
+  if (allowed != no_value) {
+    const DType dtype = bias == no_value ? accumulator_of(dtype_of(c, heads.q)) : dtype_of(c, bias);
+    const ValueId lowest = emit_scalar(c, dtype, -std::numeric_limits<double>::infinity());
+    bias = bias == no_value ? allowed : c.emit("where", {allowed, bias, lowest});
+  }
+  return c.emit("attention", {heads.q, heads.k, heads.v, bias}, attributes_of({{"scale", scale_of(c, heads)}}));
+}
+
+namespace {
 
 ValueId sum_of(Context& c, ValueId a, ValueId b) {
   return a == no_value ? b : b == no_value ? a : c.emit("add", {a, b});
@@ -58,26 +72,9 @@ ValueId causal(Context& c, const Expr& rows, const Expr& keys, const Expr& past)
   return c.emit("less_equal", {key, query});
 }
 
-struct Heads {
-  ValueId q, k, v;  // [batch, heads, rows, size]
-};
-
 struct Past {
   ValueId k = no_value, v = no_value;  // [batch, heads, past, size]
 };
-
-// Attention with a bias of scores, and perhaps what a query may not see at all.
-ValueId emit_attention(Context& c, const Heads& heads, ValueId bias, ValueId allowed) {
-  const double size = static_cast<double>(dim_of(c, heads.q, 3));
-  double scale = c.attribute_float("scale", 0);
-  if (scale == 0) scale = 1 / std::sqrt(size);
-  if (allowed != no_value) {
-    const DType dtype = bias == no_value ? accumulator_of(dtype_of(c, heads.q)) : dtype_of(c, bias);
-    const ValueId lowest = emit_scalar(c, dtype, -std::numeric_limits<double>::infinity());
-    bias = bias == no_value ? allowed : c.emit("where", {allowed, bias, lowest});
-  }
-  return c.emit("attention", {heads.q, heads.k, heads.v, bias}, attributes_of({{"scale", scale}}));
-}
 
 double mask_filter_value(const Context& c) {
   return c.attribute_float("mask_filter_value", -10000);
@@ -98,7 +95,7 @@ std::vector<ValueId> import_heads(Context& c, Heads heads, const Past& past, Val
   if (mask != no_value) bias = key_mask_bias(c, mask, dq[0], dk[2], wide, mask_filter_value(c));
   if (added != no_value) bias = sum_of(c, bias, emit_cast(c, added, wide));
   const ValueId allowed = c.attribute_int("unidirectional", 0) ? causal(c, dq[2], dk[2], before) : no_value;
-  std::vector<ValueId> results{joined(c, emit_attention(c, heads, bias, allowed))};
+  std::vector<ValueId> results{join_heads(c, emit_attention(c, heads, bias, allowed))};
   if (stacks_cache) {
     if (c.wants_output(1)) results.push_back(emit_stack(c, {heads.k, heads.v}, 0));
   } else {
@@ -165,67 +162,6 @@ std::vector<ValueId> import_multi_head_attention(Context& c) {
                       {c.optional_input(6), c.optional_input(7)}, c.optional_input(4), c.optional_input(5), false);
 }
 
-// Query heads that share heads of a cache, turned by their positions, causal.
-std::vector<ValueId> import_group_query_attention(Context& c) {
-  for (const char* attribute : {"smooth_softmax", "kv_cache_bit_width", "qk_output", "sliding_window_cache"})
-    if (c.attribute_int(attribute, 0) != 0) c.refuse(attribute);
-  for (const char* attribute : {"k_quant_type", "v_quant_type"})
-    if (c.attribute_string(attribute, "NONE") != "NONE") c.refuse(attribute);
-  for (size_t i = 11; i < c.input_count(); ++i)
-    if (c.has_input(i)) c.refuse("its input " + std::to_string(i));
-  if (c.attribute_int("causal", 1) != 1) c.refuse("causal=0");
-  if (c.attribute_float("softcap", 0) != 0) c.refuse("softcap");
-  const int64_t q_heads = c.attribute_int("num_heads", 0), kv_heads = c.attribute_int("kv_num_heads", 0);
-  ValueId q = c.input(0), k = c.optional_input(1), v = c.optional_input(2);
-  if (k == no_value) {
-    const int64_t columns = dim_of(c, q, 2);
-    if (q_heads < 1 || kv_heads < 1 || columns % (q_heads + 2 * kv_heads) != 0) c.refuse("num_heads or kv_num_heads");
-    const int64_t size = columns / (q_heads + 2 * kv_heads);
-    const Expr shared(size * kv_heads);
-    const std::vector<ValueId> parts = emit_split(c, q, 2, {Expr(size * q_heads), shared, shared});
-    q = parts[0], k = parts[1], v = parts[2];
-  }
-  q = split_size(c, q, q_heads, "num_heads does not fit its inputs");
-  k = split_size(c, k, kv_heads, "kv_num_heads does not fit its inputs");
-  v = split_size(c, v, kv_heads, "kv_num_heads does not fit its inputs");
-  const Expr batch = c.type(q).shape[0], rows = c.type(q).shape[1];
-  Expr before(0);
-  if (c.has_input(3) != c.has_input(4)) c.refuse("past_key without past_value, or the other way round");
-  if (c.has_input(3)) before = c.type(c.input(3)).shape[2];
-  // The cache grows by the rows: one that has room for later tokens is another form.
-  const Expr total = simplify(before + rows);
-  c.rely_on_equal(c.emit_item(c.input(6)), total);
-  const ValueId last = emit_reshape_open(c, emit_cast(c, c.input(5), i64), {batch, Expr(1), Expr(1), Expr(1)});
-  if (!is_const_int(before, 0)) {  // a shorter sequence would have its new rows elsewhere
-    const ValueId least = emit_reduce(c, "reduce_min", last, {0, 1, 2, 3}, false);
-    c.rely_on_equal(c.emit_item(least), simplify(total - 1));
-  }
-  if (c.attribute_int("do_rotary", 0) != 0) {
-    ValueId positions = c.optional_input(9);
-    if (positions == no_value)
-      positions = c.emit("add", {emit_range(c, rows, {Expr(1), rows}), c.emit_sizes({before}, {})});
-    const int64_t turned = 2 * dim_of(c, c.input(7), 1);
-    const Rotation rotation{c.input(7), c.input(8), positions,
-                            1,          turned,     c.attribute_int("rotary_interleaved", 0) != 0};
-    q = emit_rotation(c, q, rotation), k = emit_rotation(c, k, rotation);
-  }
-  Heads heads{to_heads_first(c, q), to_heads_first(c, k), to_heads_first(c, v)};
-  if (c.has_input(3)) {
-    heads.k = emit_concat(c, {c.input(3), heads.k}, 2);
-    heads.v = emit_concat(c, {c.input(4), heads.v}, 2);
-  }
-  const ValueId key = emit_range(c, total, {total});
-  ValueId allowed = causal(c, rows, total, before);
-  allowed = c.emit("logical_and", {allowed, c.emit("less_equal", {key, last})});
-  if (const int64_t window = c.attribute_int("local_window_size", -1); window >= 0) {
-    const ValueId query = c.emit("add", {emit_range(c, rows, {rows, Expr(1)}), c.emit_sizes({before}, {})});
-    const ValueId behind = c.emit("add", {key, emit_ints(c, {window}, {}, i64)});
-    allowed = c.emit("logical_and", {allowed, c.emit("less", {query, behind})});
-  }
-  const ValueId bias = c.has_input(10) ? emit_cast(c, c.input(10), accumulator_of(dtype_of(c, q))) : no_value;
-  return {joined(c, emit_attention(c, heads, bias, allowed)), heads.k, heads.v};
-}
-
 ValueId import_fused_rotary_embedding(Context& c) {
   if (c.attribute_int("is_packed_batching", 0) != 0) c.refuse("is_packed_batching");
   ValueId x = c.input(0), positions = c.input(1);
@@ -278,7 +214,6 @@ std::vector<Rule> fused_attention_rules() {
   return {
       {"Attention", microsoft, 1, import_projected_attention},
       {"MultiHeadAttention", microsoft, 1, import_multi_head_attention},
-      {"GroupQueryAttention", microsoft, 1, import_group_query_attention},
       {"EmbedLayerNormalization", microsoft, 1, import_embed_layer_norm},
       rule_of(microsoft, "RotaryEmbedding", import_fused_rotary_embedding),
   };
