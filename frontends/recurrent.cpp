@@ -58,7 +58,8 @@ ValueId initial_state(Builder& b, const Sequence& s, ValueId state, int64_t d) {
 }
 
 // x · weightᵀ
-ValueId product(Builder& b, ValueId x, ValueId weight) {
+ValueId product(Builder& b, const Sequence& s, ValueId x, ValueId weight) {
+  if (s.network.operand) x = s.network.operand(x);
   return b.emit("matmul", {x, weight}, attributes_of({{"transpose_b", int64_t{1}}}));
 }
 
@@ -142,8 +143,8 @@ std::vector<ValueId> run_directions(Builder& b, const Sequence& s, bool has_bias
   std::vector<ValueId> outputs;
   std::vector<States> last(network.states.size());
   for (int64_t d = 0; d < s.directions; ++d) {
-    ValueId gates =
-        product(b, emit_reshape_open(b, s.x, {s.steps * s.batch, Expr(s.inputs)}), of_direction(b, network.weight, d));
+    ValueId gates = product(b, s, emit_reshape_open(b, s.x, {s.steps * s.batch, Expr(s.inputs)}),
+                            of_direction(b, network.weight, d));
     if (network.bias != no_value) gates = b.emit("add", {gates, input_bias(d)});
     gates = emit_reshape_open(b, gates, {s.steps, s.batch, Expr(s.gates * s.hidden)});
     StepWeights weights{of_direction(b, network.state_weight, d)};
@@ -172,7 +173,7 @@ std::vector<ValueId> emit_rnn(Builder& b, const RecurrentNetwork& network) {
   auto bias = [&](int64_t d) { return whole_bias(b, s, d); };
   return run_directions(b, s, false, bias,
                         [&](int64_t d, const StepWeights& weights, ValueId gates, const States& states) -> States {
-                          const ValueId from_state = product(b, states[0], weights.state);
+                          const ValueId from_state = product(b, s, states[0], weights.state);
                           return {network.activations[d](b.emit("add", {gates, from_state}))};
                         });
 }
@@ -183,7 +184,7 @@ std::vector<ValueId> emit_lstm(Builder& b, const RecurrentNetwork& network) {
   return run_directions(
       b, s, false, bias, [&](int64_t d, const StepWeights& weights, ValueId gates, const States& states) -> States {
         const Activation *f = &network.activations[3 * d], *g = f + 1, *h = f + 2;
-        const ValueId all = b.emit("add", {gates, product(b, states[0], weights.state)});
+        const ValueId all = b.emit("add", {gates, product(b, s, states[0], weights.state)});
         auto gate = [&](int64_t index, int64_t peephole, ValueId cell) {
           ValueId x = columns(b, all, index, 1, s.hidden);
           if (network.peepholes != no_value) {
@@ -208,7 +209,7 @@ std::vector<ValueId> emit_gru(Builder& b, const RecurrentNetwork& network) {
       b, s, true, bias, [&](int64_t d, const StepWeights& weights, ValueId gates, const States& states) -> States {
         const Activation *f = &network.activations[2 * d], *g = f + 1;
         auto from_state = [&](ValueId state, int64_t first, int64_t count) {
-          const ValueId y = product(b, state, rows(b, weights.state, first, count, s.hidden));
+          const ValueId y = product(b, s, state, rows(b, weights.state, first, count, s.hidden));
           return weights.bias == no_value ? y : b.emit("add", {y, rows(b, weights.bias, first, count, s.hidden)});
         };
         const bool is_joined = network.linear_before_reset;  // one product for all three

@@ -8,13 +8,15 @@ namespace tw::frontends {
 using Activation = std::function<ValueId(ValueId)>;
 
 struct RecurrentNetwork {
-  ValueId x;                                 // [steps, batch, inputs]
-  ValueId weight;                            // [directions, gates · hidden, inputs]
-  ValueId state_weight;                      // [directions, gates · hidden, hidden]
-  ValueId bias = no_value;                   // [directions, 2 · gates · hidden]: of x, then of the state
-  ValueId lengths = no_value;                // [batch]; absent: all steps
-  std::vector<ValueId> states = {};          // the first of each state [directions, batch, hidden], or no_value
-  ValueId peepholes = no_value;              // of an LSTM, i o f: [directions, 3 · hidden]
+  ValueId x;                         // [steps, batch, inputs]
+  ValueId weight;                    // [directions, gates · hidden, inputs]
+  ValueId state_weight;              // [directions, gates · hidden, hidden]
+  ValueId bias = no_value;           // [directions, 2 · gates · hidden]: of x, then of the state
+  ValueId lengths = no_value;        // [batch]; absent: all steps
+  std::vector<ValueId> states = {};  // the first of each state [directions, batch, hidden], or no_value
+  ValueId peepholes = no_value;      // of an LSTM, i o f: [directions, 3 · hidden]
+  // What becomes of the data and of each step's state before they are multiplied with weights; nothing: they stay.
+  std::function<ValueId(ValueId)> operand = {};
   std::vector<Activation> activations = {};  // of each direction, one after the other
   bool is_reverse = false, is_bidirectional = false;
   bool batch_first = false;          // batch stands before steps and directions in x, states and results

@@ -24,12 +24,19 @@ class Context : public Builder {
           const std::filesystem::path& folder, const ValueInfos* infos)
       : Builder(import, source), node_(node), opset_(opset), arguments_(arguments), folder_(folder), infos_(infos) {}
 
-  // What the rule gives for the same node with another input `i`.
-  std::vector<ValueId> with_input(size_t i, ValueId value, const std::function<std::vector<ValueId>(Context&)>& rule) {
+  // What the rule gives for the same node with other inputs, in this opset.
+  std::vector<ValueId> with_inputs(std::vector<ValueId> inputs, int opset,
+                                   const std::function<std::vector<ValueId>(Context&)>& rule) {
     SourceNode changed = source();
-    changed.inputs.at(i) = value;
-    Context context(import(), changed, node_, opset_, arguments_, folder_, infos_);
+    changed.inputs = std::move(inputs);
+    Context context(import(), changed, node_, opset, arguments_, folder_, infos_);
     return rule(context);
+  }
+  // …with another input `i`.
+  std::vector<ValueId> with_input(size_t i, ValueId value, const std::function<std::vector<ValueId>(Context&)>& rule) {
+    std::vector<ValueId> inputs = source().inputs;
+    inputs.at(i) = value;
+    return with_inputs(std::move(inputs), opset_, rule);
   }
 
   int opset() const { return opset_; }  // of the node's domain

@@ -222,6 +222,16 @@ ValueId import_zip_map(Context& c) {
   return c.import().lists.add(std::move(maps));
 }
 
+// Of each row of a from each row of b, as converters of scikit-learn write it.
+ValueId import_distances(Context& c) {
+  const std::string metric = c.attribute_string("metric", "sqeuclidean");
+  if (metric != "euclidean" && metric != "sqeuclidean") c.refuse("metric=\"" + metric + "\"");
+  if (rank_of(c, c.input(0)) != 2 || rank_of(c, c.input(1)) != 2) c.refuse("data that is no matrix");
+  const ValueId difference = c.emit("subtract", {emit_new_axis(c, c.input(0), 1), emit_new_axis(c, c.input(1), 0)});
+  const ValueId squares = emit_reduce(c, "reduce_sum", c.emit("multiply", {difference, difference}), {2}, false);
+  return metric == "euclidean" ? c.emit("sqrt", {squares}) : squares;
+}
+
 }  // namespace
 
 std::vector<Rule> classical_rules() {
@@ -238,6 +248,7 @@ std::vector<Rule> classical_rules() {
       with_text(rule_of(domain, "OneHotEncoder", import_one_hot_encoder), TextUse::read),
       rule_of(domain, "Scaler", import_scaler),
       rule_of(domain, "ZipMap", import_zip_map),
+      rule_of(microsoft, "CDist", import_distances),
   };
 }
 

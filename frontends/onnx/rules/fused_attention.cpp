@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "frontends/onnx/rules/attention.h"
+#include "frontends/onnx/rules/quantize.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
@@ -104,14 +105,11 @@ std::vector<ValueId> import_heads(Context& c, Heads heads, const Past& past, Val
   return results;
 }
 
-// Of the data's projections to q, k and v.
-std::vector<ValueId> import_projected_attention(Context& c) {
-  if (c.has_input(6)) c.refuse("past_sequence_length");
+// Of q, k and v, which lie in one array, one behind the other.
+std::vector<ValueId> import_projected(Context& c, ValueId all, ValueId mask, ValueId stacked_past, ValueId added) {
   if (c.attribute_int("do_rotary", 0) || c.attribute_int("past_present_share_buffer", 0))
     c.refuse("do_rotary or past_present_share_buffer");
   const int64_t heads = c.attribute_int("num_heads", 0);
-  ValueId all = emit_matmul(c, c.input(0), c.input(1));
-  if (c.has_input(2)) all = c.emit("add", {all, c.input(2)});
   const int64_t columns = dim_of(c, all, 2);
   Ints sizes = c.attribute_ints("qkv_hidden_sizes", {});
   if (sizes.empty()) sizes = Ints(3, columns / 3);
@@ -120,11 +118,27 @@ std::vector<ValueId> import_projected_attention(Context& c) {
   const std::vector<ValueId> parts = emit_split(c, all, 2, {Expr(sizes[0]), Expr(sizes[1]), Expr(sizes[2])});
   const auto head = [&](size_t i) { return to_heads_first(c, split_size(c, parts[i], heads, "num_heads")); };
   Past past;
-  if (c.has_input(4)) {
-    past.k = emit_without_axis(c, emit_slice(c, c.input(4), 0, 0, 1), 0);
-    past.v = emit_without_axis(c, emit_slice(c, c.input(4), 0, 1, 1), 0);
+  if (stacked_past != no_value) {
+    past.k = emit_without_axis(c, emit_slice(c, stacked_past, 0, 0, 1), 0);
+    past.v = emit_without_axis(c, emit_slice(c, stacked_past, 0, 1, 1), 0);
   }
-  return import_heads(c, {head(0), head(1), head(2)}, past, c.optional_input(3), c.optional_input(5), true);
+  return import_heads(c, {head(0), head(1), head(2)}, past, mask, added, true);
+}
+
+std::vector<ValueId> import_projected_attention(Context& c) {
+  if (c.has_input(6)) c.refuse("past_sequence_length");
+  ValueId all = emit_matmul(c, c.input(0), c.input(1));
+  if (c.has_input(2)) all = c.emit("add", {all, c.input(2)});
+  return import_projected(c, all, c.optional_input(3), c.optional_input(4), c.optional_input(5));
+}
+
+// The projections are products of bytes.
+std::vector<ValueId> import_quantized_attention(Context& c) {
+  const ValueId sum = emit_integer_matmul(c, c.input(0), c.optional_input(6), c.input(1), c.optional_input(7));
+  const ValueId weight_scale = c.input(4), scale = c.emit("multiply", {scalar_or_refuse(c, c.input(3)), weight_scale});
+  ValueId all = c.emit("multiply", {emit_cast(c, sum, f32), scale});
+  if (c.has_input(2)) all = c.emit("add", {all, c.input(2)});
+  return import_projected(c, all, c.optional_input(5), c.optional_input(8), no_value);
 }
 
 std::vector<ValueId> import_multi_head_attention(Context& c) {
@@ -213,6 +227,7 @@ std::vector<ValueId> import_embed_layer_norm(Context& c) {
 std::vector<Rule> fused_attention_rules() {
   return {
       {"Attention", microsoft, 1, import_projected_attention},
+      {"QAttention", microsoft, 1, import_quantized_attention},
       {"MultiHeadAttention", microsoft, 1, import_multi_head_attention},
       {"EmbedLayerNormalization", microsoft, 1, import_embed_layer_norm},
       rule_of(microsoft, "RotaryEmbedding", import_fused_rotary_embedding),

@@ -73,7 +73,8 @@ Places places_within(Context& c, const Expr& room, const Expr& rows, ValueId las
   const ValueId count = c.emit_sizes({rows}, {});
   ValueId first = c.emit("subtract", {c.emit("add", {last, emit_ints(c, {1}, {}, i64)}), count});
   const ValueId total = emit_reshape(c, emit_cast(c, c.input(6), i64), {});
-  if (!is_const_int(rows, 1)) first = c.emit("where", {c.emit("equal", {total, count}), emit_ints(c, {0}, {}, i64), first});
+  if (!is_const_int(rows, 1))
+    first = c.emit("where", {c.emit("equal", {total, count}), emit_ints(c, {0}, {}, i64), first});
   return {first, last, c.emit_item(c.input(6), {1, as_int(room).value_or(std::numeric_limits<int64_t>::max())})};
 }
 
@@ -83,8 +84,8 @@ ValueId emit_capped_attention(Context& c, const Heads& heads, ValueId bias, Valu
                               ValueId sink) {
   const DType dtype = dtype_of(c, heads.q), wide = accumulator_of(dtype);
   const ValueId scale = emit_scalar(c, wide, scale_of(c, heads));
-  ValueId scores = grouped_matmul(c, c.emit("multiply", {emit_cast(c, heads.q, wide), scale}),
-                                  emit_cast(c, heads.k, wide), true);
+  ValueId scores =
+      grouped_matmul(c, c.emit("multiply", {emit_cast(c, heads.q, wide), scale}), emit_cast(c, heads.k, wide), true);
   if (softcap != 0) {
     const ValueId limit = emit_scalar(c, wide, softcap);
     scores = c.emit("multiply", {c.emit("tanh", {c.emit("divide", {scores, limit})}), limit});
@@ -111,7 +112,8 @@ std::vector<ValueId> import_group_query_attention(Context& c) {
   const bool has_room = c.has_input(3) && c.declares_equal(3, 1, 2);
   const ValueId last = emit_reshape_open(c, emit_cast(c, c.input(5), i64), {batch, Expr(1)});
   const Places places = has_room ? places_within(c, before, rows, last) : places_behind(c, before, rows, last);
-  const ValueId row_numbers = c.emit("add", {emit_range(c, rows, {Expr(1), rows}), places.first});  // [batch or 1, rows]
+  const ValueId row_numbers =
+      c.emit("add", {emit_range(c, rows, {Expr(1), rows}), places.first});  // [batch or 1, rows]
   if (c.attribute_int("do_rotary", 0) != 0) {
     const ValueId positions = c.has_input(9) ? c.input(9) : row_numbers;
     const int64_t turned = 2 * dim_of(c, c.input(7), 1);
@@ -124,14 +126,16 @@ std::vector<ValueId> import_group_query_attention(Context& c) {
   for (size_t i = 0; i < 2 && c.has_input(3); ++i) {
     const ValueId past = c.input(3 + i);
     if (has_room) {
-      const ValueId at = emit_broadcast_open(c, emit_reshape_open(c, places.first, {c.type(places.first).shape[0]}), {batch});
+      const ValueId at =
+          emit_broadcast_open(c, emit_reshape_open(c, places.first, {c.type(places.first).shape[0]}), {batch});
       caches[i] = c.emit("cache_update", {past, caches[i], at}, attributes_of({{"axis", int64_t{2}}}));
     } else {
       caches[i] = emit_concat(c, {past, caches[i]}, 2);
     }
   }
   heads.k = caches[0], heads.v = caches[1];
-  if (has_room) heads.k = emit_slice(c, heads.k, 2, 0, places.keys), heads.v = emit_slice(c, heads.v, 2, 0, places.keys);
+  if (has_room)
+    heads.k = emit_slice(c, heads.k, 2, 0, places.keys), heads.v = emit_slice(c, heads.v, 2, 0, places.keys);
   // [batch or 1, 1, rows, keys]
   const auto spread = [&](ValueId x, const Expr& columns, bool is_row) {
     const Expr first = c.type(x).shape[0], one(1);

@@ -247,6 +247,7 @@ std::vector<Rule> index_rules() {
            }),
       rule("OneHot", 9, import_one_hot),
       rule("Trilu", 14, import_trilu),
+      rule_of(microsoft, "Trilu", import_trilu),
       rule("Compress", 9, import_compress),
       rule("NonZero", 9, import_non_zero),
       {"Unique", "", 11, import_unique},

@@ -1,5 +1,7 @@
 // ONNX's quantised operators, composed from elementwise ones, matmul and conv: y = saturate(round(x / scale) + zero
 // point).
+#include "frontends/onnx/rules/quantize.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -87,20 +89,9 @@ ValueId import_dequantize(Context& c) {
                     c.has_input(2) ? parameter(c, c.input(2), x, axis, block) : no_value, to);
 }
 
-// The range of x, widened to hold 0, onto 0 … 255.
 std::vector<ValueId> import_dynamic_quantize(Context& c) {
-  const ValueId x = c.input(0);
-  if (dtype_of(c, x) != f32) c.refuse("data of type " + to_string(dtype_of(c, x)));
-  const std::vector<int> axes = axes_from(c, x);
-  const ValueId zero = emit_scalar(c, f32, 0);
-  const ValueId high = c.emit("maximum", {emit_reduce(c, "reduce_max", x, axes, false), zero});
-  const ValueId low = c.emit("minimum", {emit_reduce(c, "reduce_min", x, axes, false), zero});
-  const ValueId span = c.emit("subtract", {high, low});
-  const ValueId scale = c.emit("divide", {span, emit_scalar(c, f32, 255)});
-  const ValueId is_flat = c.emit("equal", {span, zero});
-  const ValueId safe = c.emit("where", {is_flat, emit_scalar(c, f32, 1), scale});
-  const ValueId zero_point = saturate(c, c.emit("divide", {c.emit("negate", {low}), safe}), no_value, u8);
-  return {saturate(c, c.emit("divide", {x, safe}), zero_point, u8), safe, zero_point};
+  const Quantized y = emit_quantized_dynamically(c, c.input(0));
+  return {y.codes, y.scale, y.zero_point};
 }
 
 // x - zero point as i32.  The zero point of a is one for all, or one a row; that of b one for all, or one a column.
@@ -140,9 +131,11 @@ ValueId emit_sums(Context& c, const NDArray& array, size_t kept) {
   return c.emit_constant(int_array(sums, i32));
 }
 
+}  // namespace
+
 // Σ (a - zero point) · b as a product of bytes: Σ a·b - zero point · Σ b.  i32 wraps, so both are the same to the bit.
 // Worth it where the sums of b are known, and b has no zero point of its own.
-ValueId centred_matmul(Context& c, ValueId a, ValueId zero_a, ValueId b, ValueId zero_b) {
+ValueId emit_integer_matmul(Context& c, ValueId a, ValueId zero_a, ValueId b, ValueId zero_b) {
   const bool is_plain = is_byte(c, a) && is_byte(c, b) && c.constant(b) && rank_of(c, b) == 2 && rank_of(c, a) >= 2 &&
                         is_symmetric(c, zero_b);
   if (!is_plain) return emit_matmul(c, centred(c, a, zero_a, true), centred(c, b, zero_b, false));
@@ -156,8 +149,39 @@ ValueId centred_matmul(Context& c, ValueId a, ValueId zero_a, ValueId b, ValueId
   return c.emit("subtract", {product, c.emit("multiply", {z, emit_sums(c, *c.constant(b), 1)})});
 }
 
+ValueId emit_dequantized(Context& c, const Quantized& x) {
+  const auto spread = [&](ValueId p) { return p == no_value ? p : parameter(c, p, x.codes, 1, 0); };
+  return dequantize(c, x.codes, spread(x.scale), spread(x.zero_point), f32);
+}
+
+ValueId emit_quantized(Context& c, ValueId x, ValueId scale, ValueId zero_point, DType to) {
+  const auto spread = [&](ValueId p) { return p == no_value ? p : parameter(c, p, x, 1, 0); };
+  return saturate(c, c.emit("divide", {x, spread(scale)}), spread(zero_point), to);
+}
+
+Quantized emit_quantized_dynamically(Context& c, ValueId x) {
+  if (dtype_of(c, x) != f32) c.refuse("data of type " + to_string(dtype_of(c, x)));
+  const std::vector<int> axes = axes_from(c, x);
+  const ValueId zero = emit_scalar(c, f32, 0);
+  const ValueId high = c.emit("maximum", {emit_reduce(c, "reduce_max", x, axes, false), zero});
+  const ValueId low = c.emit("minimum", {emit_reduce(c, "reduce_min", x, axes, false), zero});
+  const ValueId span = c.emit("subtract", {high, low});
+  const ValueId scale = c.emit("divide", {span, emit_scalar(c, f32, 255)});
+  const ValueId is_flat = c.emit("equal", {span, zero});
+  const ValueId safe = c.emit("where", {is_flat, emit_scalar(c, f32, 1), scale});
+  const ValueId zero_point = saturate(c, c.emit("divide", {c.emit("negate", {low}), safe}), no_value, u8);
+  return {saturate(c, c.emit("divide", {x, safe}), zero_point, u8), safe, zero_point};
+}
+
+ValueId scalar_or_refuse(Context& c, ValueId p) {
+  if (!is_const_int(product_of(c.type(p).shape), 1)) c.refuse("scales that differ by row or column");
+  return emit_reshape(c, p, {});
+}
+
+namespace {
+
 ValueId import_matmul_integer(Context& c) {
-  return centred_matmul(c, c.input(0), c.optional_input(2), c.input(1), c.optional_input(3));
+  return emit_integer_matmul(c, c.input(0), c.optional_input(2), c.input(1), c.optional_input(3));
 }
 
 // A scale of one element a channel, along axis 1 of the result.
@@ -173,21 +197,16 @@ ValueId requantize(Context& c, ValueId sum, ValueId scale_a, ValueId scale_b, Va
   return saturate(c, c.emit("multiply", {wide(sum), factor}), zero_y, dtype_of(c, zero_y));
 }
 
-ValueId scalar_or_refuse(Context& c, ValueId p) {
-  if (!is_const_int(product_of(c.type(p).shape), 1)) c.refuse("scales that differ by row or column");
-  return emit_reshape(c, p, {});
-}
-
 ValueId import_qlinear_matmul(Context& c) {
   const ValueId sum =
-      centred_matmul(c, c.input(0), scalar_or_refuse(c, c.input(2)), c.input(3), scalar_or_refuse(c, c.input(5)));
+      emit_integer_matmul(c, c.input(0), scalar_or_refuse(c, c.input(2)), c.input(3), scalar_or_refuse(c, c.input(5)));
   return requantize(c, sum, scalar_or_refuse(c, c.input(1)), scalar_or_refuse(c, c.input(4)),
                     scalar_or_refuse(c, c.input(6)), scalar_or_refuse(c, c.input(7)));
 }
 
 // Zero points of the data are subtracted before padding, so that pads are zero; those of the weight belong to o.
 ValueId integer_conv(Context& c, ValueId x, ValueId zero_x, ValueId w, ValueId zero_w) {
-  // As centred_matmul; pads are zero points, so that every window has all of its terms.
+  // As emit_integer_matmul; pads are zero points, so that every window has all of its terms.
   if (is_byte(c, x) && is_byte(c, w) && c.constant(w) && is_symmetric(c, zero_w)) {
     if (is_symmetric(c, zero_x)) return emit_conv(c, x, w, "i32");
     const ValueId zero = scalar_or_refuse(c, zero_x);
@@ -273,6 +292,9 @@ std::vector<Rule> quantize_rules() {
           "ConvInteger", 10,
           [](Context& c) { return integer_conv(c, c.input(0), c.optional_input(2), c.input(1), c.optional_input(3)); }),
       rule("QLinearConv", 10, import_qlinear_conv),
+      // Those of ONNX Runtime also take 16 bits, as those of ONNX do by now.
+      rule_of(microsoft, "QuantizeLinear", import_quantize),
+      rule_of(microsoft, "DequantizeLinear", import_dequantize),
       rule_of(microsoft, "MatMulNBits", import_matmul_n_bits),
   };
 }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "frontends/onnx/rules.h"
+#include "frontends/onnx/rules/quantize.h"
 
 namespace tw::frontends::onnx {
 namespace {
@@ -62,34 +62,66 @@ std::vector<Activation> activations_of(Context& c, const std::vector<std::string
 
 using Emit = std::vector<ValueId> (*)(Builder&, const RecurrentNetwork&);
 
-// `states`: how many initial states are inputs, from the fifth on.
+// `states`: how many initial states are inputs, from the fifth on.  `weights`: the second input and the third, which
+// may be made of these.
+RecurrentNetwork network_of(Context& c, std::pair<ValueId, ValueId> weights, size_t states,
+                            const std::vector<std::string>& activations) {
+  RecurrentNetwork network{c.input(0), weights.first, weights.second, c.optional_input(3), c.optional_input(4)};
+  const std::string direction = c.attribute_string("direction", "forward");
+  if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
+    c.refuse("direction=\"" + direction + "\"");
+  if (c.has_attribute("clip")) c.refuse("clip");
+  if (c.attribute_int("input_forget", 0) != 0) c.refuse("input_forget=1");
+  for (size_t i = 0; i < states; ++i) network.states.push_back(c.optional_input(5 + i));
+  network.peepholes = c.optional_input(7);
+  const auto require_rank = [&](ValueId value, int rank, const char* what) {
+    if (value != no_value && rank_of(c, value) != rank)
+      c.refuse(what + std::string(" of another rank than ") + std::to_string(rank));
+  };
+  require_rank(network.weight, 3, "weights");
+  require_rank(network.state_weight, 3, "weights");
+  require_rank(network.bias, 2, "a bias");
+  require_rank(c.optional_input(4), 1, "lengths");
+  for (const ValueId state : network.states) require_rank(state, 3, "a state");
+  require_rank(network.peepholes, 2, "peepholes");
+  network.is_reverse = direction == "reverse";
+  network.is_bidirectional = direction == "bidirectional";
+  network.activations = activations_of(c, activations, network.is_bidirectional ? 2 : 1);
+  network.batch_first = c.attribute_int("layout", 0) != 0;
+  network.linear_before_reset = c.attribute_int("linear_before_reset", 0) != 0;
+  return network;
+}
+
+using Emit = std::vector<ValueId> (*)(Builder&, const RecurrentNetwork&);
+
 Rule recurrent_rule(const std::string& op_type, Emit emit, size_t states, std::vector<std::string> activations) {
-  return {op_type, "", 7, [=](Context& c) {
-            RecurrentNetwork network{c.input(0), c.input(1), c.input(2), c.optional_input(3), c.optional_input(4)};
-            const std::string direction = c.attribute_string("direction", "forward");
-            if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
-              c.refuse("direction=\"" + direction + "\"");
-            if (c.has_attribute("clip")) c.refuse("clip");
-            if (c.attribute_int("input_forget", 0) != 0) c.refuse("input_forget=1");
-            for (size_t i = 0; i < states; ++i) network.states.push_back(c.optional_input(5 + i));
-            network.peepholes = c.optional_input(7);
-            const auto require_rank = [&](ValueId value, int rank, const char* what) {
-              if (value != no_value && rank_of(c, value) != rank)
-                c.refuse(what + std::string(" of another rank than ") + std::to_string(rank));
-            };
-            require_rank(c.input(1), 3, "weights");
-            require_rank(c.input(2), 3, "weights");
-            require_rank(network.bias, 2, "a bias");
-            require_rank(c.optional_input(4), 1, "lengths");
-            for (const ValueId state : network.states) require_rank(state, 3, "a state");
-            require_rank(network.peepholes, 2, "peepholes");
-            network.is_reverse = direction == "reverse";
-            network.is_bidirectional = direction == "bidirectional";
-            network.activations = activations_of(c, activations, network.is_bidirectional ? 2 : 1);
-            network.batch_first = c.attribute_int("layout", 0) != 0;
-            network.linear_before_reset = c.attribute_int("linear_before_reset", 0) != 0;
-            return emit(c, network);
-          }};
+  return {op_type, "", 7,
+          [=](Context& c) { return emit(c, network_of(c, {c.input(1), c.input(2)}, states, activations)); }};
+}
+
+const std::vector<std::string> lstm_activations = {"Sigmoid", "Tanh", "Tanh"};
+
+// Of weights of 8 bits, transposed, with one scale a direction or one a column of it; the data, and each step's state,
+// are rounded to 8 bits of their own range before they are multiplied.
+std::vector<ValueId> import_dynamic_quantize_lstm(Context& c) {
+  const auto weights = [&](size_t i, size_t scale) {
+    const ValueId codes = c.input(i);
+    if (rank_of(c, codes) != 3) c.refuse("weights of another rank than 3");
+    const auto spread = [&](ValueId p) {
+      const std::vector<Expr> dims = c.type(p).shape;
+      return emit_reshape_open(c, p, {dims.at(0), Expr(1), dims.size() == 2 ? dims[1] : Expr(1)});
+    };
+    const ValueId zero = emit_cast(c, spread(c.input(scale + 1)), i32);
+    const ValueId whole = c.emit("subtract", {emit_cast(c, codes, i32), zero});
+    const ValueId real = c.emit("multiply", {emit_cast(c, whole, f32), spread(c.input(scale))});
+    return emit_transpose(c, real, {0, 2, 1});
+  };
+  RecurrentNetwork network = network_of(c, {weights(1, 8), weights(2, 10)}, 2, lstm_activations);
+  network.operand = [&](ValueId x) {
+    const Quantized rounded = emit_quantized_dynamically(c, x);
+    return emit_dequantized(c, rounded);
+  };
+  return emit_lstm(c, network);
 }
 
 }  // namespace
@@ -97,7 +129,8 @@ Rule recurrent_rule(const std::string& op_type, Emit emit, size_t states, std::v
 std::vector<Rule> recurrent_rules() {
   return {
       recurrent_rule("RNN", emit_rnn, 1, {"Tanh"}),
-      recurrent_rule("LSTM", emit_lstm, 2, {"Sigmoid", "Tanh", "Tanh"}),
+      recurrent_rule("LSTM", emit_lstm, 2, lstm_activations),
+      {"DynamicQuantizeLSTM", microsoft, 1, import_dynamic_quantize_lstm},
       recurrent_rule("GRU", emit_gru, 1, {"Sigmoid", "Tanh"}),
   };
 }

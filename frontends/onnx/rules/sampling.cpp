@@ -141,6 +141,7 @@ std::vector<Rule> sampling_rules() {
       rule("DeformConv", 19, import_deform_conv),
       rule("RoiAlign", 10, import_roi_align),
       rule("GridSample", 16, import_grid_sample),
+      rule_of(microsoft, "GridSample", import_grid_sample),
   };
 }
 
