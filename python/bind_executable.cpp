@@ -241,7 +241,13 @@ void bind_executable(py::module_& module) {
             return describe(e.plans(), e.requirements(), 0, sizes);
           },
           py::arg("inputs") = std::vector<Shape>())
-      .def("save", [](const Executable& e, const std::string& path) { e.save(path); }, unlocked);
+      .def(
+          "save", [](const Executable& e, const std::string& path) { e.save(path); }, unlocked)
+      .def("clone", &Executable::clone, unlocked)
+      .def("to_bytes", [](const Executable& e) {
+        const std::vector<std::byte> bytes = e.to_bytes();
+        return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      });
   module.def("numpy_dtype", [](const std::string& name) {
     const auto dtype = parse_element_type(name);
     if (!dtype) throw Error(ErrorCode::input, "there is no element type " + name);
@@ -249,6 +255,11 @@ void bind_executable(py::module_& module) {
   });
   module.def("dtype_name", [](const py::array& array) { return to_string(view_of(array, "the array").dtype()); });
   module.def("load_executable", [](const std::string& path) { return Executable::load(path); }, unlocked);
+  module.def("load_executable_bytes", [](const py::bytes& data) {
+    const std::string_view view = data;
+    const py::gil_scoped_release released;
+    return Executable::load(std::as_bytes(std::span(view.data(), view.size())));
+  });
   module.def("inspect_artifact", [](const std::string& path) {
     const Artifact artifact = Artifact::open(path);
     artifact.verify_constants();

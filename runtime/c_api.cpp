@@ -164,6 +164,14 @@ int tw_load(const char* path, tw_executable** result) {
   });
 }
 
+int tw_load_memory(const void* data, size_t bytes, tw_executable** result) {
+  return guarded([&] {
+    require(data && result, "tw_load_memory: a null argument");
+    *result = nullptr;
+    *result = new tw_executable(tw::Executable::load({static_cast<const std::byte*>(data), bytes}));
+  });
+}
+
 void tw_free(tw_executable* executable) {
   delete executable;
 }

@@ -31,6 +31,8 @@ typedef struct tw_tensor {
 
 /* Loads and checks; the model's constants stay in the file, mapped. */
 TW_API int tw_load(const char* path, tw_executable** result);
+/* The same of the bytes of such a file, which are copied. */
+TW_API int tw_load_memory(const void* data, size_t bytes, tw_executable** result);
 TW_API void tw_free(tw_executable* executable); /* NULL is allowed */
 
 /* Compares the constants with their checksum, which loading leaves out. */

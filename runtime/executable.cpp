@@ -100,9 +100,9 @@ class RandomSource {
 }  // namespace
 
 struct Executable::State {
-  // One of: given by the compiler, or mapped.
-  std::vector<std::byte> owned_image;
-  std::unique_ptr<Artifact> artifact;
+  // One of: given by the compiler, or mapped.  Shared with clones.
+  std::shared_ptr<const std::vector<std::byte>> owned_image;
+  std::shared_ptr<const Artifact> artifact;
 
   std::span<const std::byte> image;
   Plans plans;
@@ -229,8 +229,8 @@ Executable::Executable(std::vector<std::byte> image, Plans plans, std::vector<ND
                        MachineRequirements requires_)
     : state_(std::make_shared<State>()) {
   State& s = *state_;
-  s.owned_image = std::move(image);
-  s.image = s.owned_image;
+  s.owned_image = std::make_shared<const std::vector<std::byte>>(std::move(image));
+  s.image = *s.owned_image;
   s.plans = std::move(plans);
   s.constants = std::move(constants);
   s.requirements = std::move(requires_);
@@ -250,7 +250,16 @@ Executable::Executable(std::vector<std::byte> image, Plans plans, std::vector<ND
 }
 
 Executable Executable::load(const std::filesystem::path& path) {
-  auto artifact = std::make_unique<Artifact>(Artifact::open(path));
+  return of(Artifact::open(path), path);
+}
+
+Executable Executable::load(std::span<const std::byte> bytes) {
+  const char* name = "the artifact in memory";
+  return of(Artifact::read(FileMap::copy_of(bytes), name), name);
+}
+
+Executable Executable::of(Artifact loaded, const std::filesystem::path& path) {
+  const auto artifact = std::make_shared<Artifact>(std::move(loaded));
   if (artifact->requirements.architecture != "cuda") require_runnable(artifact->requirements, path.string());
   Executable result;
   result.state_ = std::make_shared<State>();
@@ -259,7 +268,7 @@ Executable Executable::load(const std::filesystem::path& path) {
   s.plans = std::move(artifact->plans);
   s.constants = std::move(artifact->constants);
   s.requirements = std::move(artifact->requirements);
-  s.artifact = std::move(artifact);
+  s.artifact = artifact;
   try {
     s.load_libraries(path.parent_path());
     s.load_code();
@@ -267,6 +276,22 @@ Executable Executable::load(const std::filesystem::path& path) {
     std::string text = error.what();
     throw Error(error.code(), path.string() + ": " + text.substr(error.code_text().size() + 1));
   }
+  return result;
+}
+
+Executable Executable::clone() const {
+  const State& from = *state_;
+  Executable result;
+  result.state_ = std::make_shared<State>();
+  State& s = *result.state_;
+  s.owned_image = from.owned_image;
+  s.artifact = from.artifact;
+  s.image = from.image;
+  s.plans = from.plans;
+  s.constants = from.constants;
+  s.requirements = from.requirements;
+  s.threads = from.threads.load();
+  s.host.add(from.host);
   return result;
 }
 
@@ -278,6 +303,13 @@ void Executable::save(const std::filesystem::path& path) const {
   } else {
     write_artifact(path, s.image, s.plans, s.constants, s.requirements);
   }
+}
+
+std::vector<std::byte> Executable::to_bytes() const {
+  const State& s = *state_;
+  if (!s.artifact) return artifact_bytes(s.image, s.plans, s.constants, s.requirements);
+  const std::span<const std::byte> bytes = s.artifact->file->bytes();
+  return {bytes.begin(), bytes.end()};
 }
 
 void Executable::verify() const {

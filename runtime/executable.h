@@ -5,12 +5,15 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "runtime/device/device.h"
 #include "runtime/plan/plan.h"
 
 namespace tw {
+
+class Artifact;
 
 struct StepProfile {
   std::string kernel, name;  // of a call the host's function; of other control no kernel
@@ -28,8 +31,14 @@ class Executable {
   // Loads a .twa.  Its note (magic, version, checksums, requirements) is checked before any code is mapped;
   // constants are mapped, not copied.  Error(file | artifact | wrong_machine).
   static Executable load(const std::filesystem::path& path);
+  // The bytes of a .twa, which are copied.  Libraries that it calls have to be where the loader finds them.
+  static Executable load(std::span<const std::byte> bytes);
+  // One with its own arrays, so that both may run at once; code and constants are shared.  Its random numbers begin
+  // with seed 0.
+  Executable clone() const;
   // Writes to a temporary file beside `path`, then renames.
   void save(const std::filesystem::path& path) const;
+  std::vector<std::byte> to_bytes() const;  // of the file that `save` writes
   // Of a loaded one: reads all constants and compares their checksum, which load leaves out.  Error(artifact).
   void verify() const;
 
@@ -72,6 +81,7 @@ class Executable {
 
  private:
   Executable() = default;
+  static Executable of(Artifact artifact, const std::filesystem::path& name);
   // by_program(Program&, addresses, plan) on checked inputs and new outputs, alone.
   template <class F>
   auto measure(const std::vector<NDArray>& inputs, int repetitions, F&& by_program);

@@ -64,6 +64,11 @@ void HostFunctions::load(const HostCall& call, const std::filesystem::path& fold
   functions_[{call.library, call.function}] = host_function_of(function);
 }
 
+void HostFunctions::add(const HostFunctions& others) {
+  const std::scoped_lock lock(mutex_, others.mutex_);
+  for (const auto& [name, function] : others.functions_) functions_[name] = function;
+}
+
 bool HostFunctions::has(const HostCall& call) const {
   std::lock_guard lock(mutex_);
   return functions_.count({call.library, call.function}) != 0;

@@ -33,6 +33,8 @@ class HostFunctions {
   // Opens the call's library and finds its function there (tw_function of c_api.h), where it has one.  A library that
   // the loader does not find is looked for in the folder.  Error(host_function).
   void load(const HostCall& call, const std::filesystem::path& folder);
+  // All of others.
+  void add(const HostFunctions& others);
   bool has(const HostCall& call) const;
   // `buffers` and `extents` are those of the step of this name.  Error(host_function): there is none, or it failed.
   void call(const HostCall& call, const std::string& step, void* const* buffers, const int64_t* extents) const;

@@ -7,7 +7,7 @@
 namespace tw::frontends {
 
 Import read_onnx(std::span<const std::byte> bytes, const ImportOptions& options) {
-  const std::string name = options.file_name.empty() ? "model.onnx" : options.file_name;
+  const std::string name = options.file_name.empty() ? "the model" : options.file_name;
   return with_file_name(name, [&] { return onnx::import_model(onnx::parse_model(bytes), options); });
 }
 

@@ -21,6 +21,7 @@ from .cli_models import load_model, read_operators
 from .cli_options import (
     Fallback,
     InPlace,
+    ModelFile,
     ModelPath,
     OperatorFile,
     Precision,
@@ -38,6 +39,7 @@ from .cli_options import (
     parse_shapes,
     parse_sizes,
     read_inputs,
+    refuse_options_of_compiling,
 )
 from .html_page import write_page
 from .made_up import made_up_inputs
@@ -46,12 +48,28 @@ app = typer.Typer(
     name="tw",
     help="Compile neural networks to machine code, run them, measure them.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tilewright {tw.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
 def executable_of(
+    context: typer.Context,
     path: Path,
     shapes: list[str],
     target: str,
@@ -67,6 +85,7 @@ def executable_of(
 ) -> tw.Executable:
     """Loads an artifact, or loads and compiles a model."""
     if path.suffix == ".twa":
+        refuse_options_of_compiling(context, path)
         executable = tw.load_executable(path, read_operators(operators))
         if threads is not None:
             executable.threads = threads
@@ -93,7 +112,7 @@ def doctor(measure: Annotated[bool, typer.Option(help="Measure the peak and the 
 
 @app.command()
 def explain(
-    model: ModelPath,
+    model: ModelFile,
     shape: Shapes = [],  # noqa: B006
     operators: OperatorFile = None,
     fallback: Fallback = None,
@@ -113,7 +132,8 @@ def explain(
 
 @app.command()
 def compile(
-    model: ModelPath,
+    context: typer.Context,
+    model: ModelFile,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The artifact; MODEL.twa if left out.")] = None,
     target: Target = "cpu",
     shape: Shapes = [],  # noqa: B006
@@ -129,9 +149,11 @@ def compile(
 ) -> None:
     """Compile a model to a .twa artifact."""
     start = time.perf_counter()
+    if model.suffix == ".twa":
+        raise tw.Error("TW1101", f"{model} is compiled\nhelp: give the model that it was made from")
     output = output or model.with_suffix(".twa")
     executable = executable_of(
-        model, shape, target, threads, precision, winograd, in_place, db, profile, False, operators, fallback
+        context, model, shape, target, threads, precision, winograd, in_place, db, profile, False, operators, fallback
     )
     executable.save(output)
     report.compiled(executable, output, time.perf_counter() - start)
@@ -141,6 +163,7 @@ def compile(
 
 @app.command()
 def run(
+    context: typer.Context,
     model: ModelPath,
     input: Annotated[list[str], typer.Option("--input", "-i", help="NAME=file.npy, or file.npz.")] = [],  # noqa: B006
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Writes the outputs to this .npz file.")] = None,
@@ -160,7 +183,19 @@ def run(
 ) -> None:
     """Run a model or an artifact once; inputs that are not given are made up."""
     executable = executable_of(
-        model, shape, target, threads, precision, winograd, in_place, db, profile, specialise, operators, fallback
+        context,
+        model,
+        shape,
+        target,
+        threads,
+        precision,
+        winograd,
+        in_place,
+        db,
+        profile,
+        specialise,
+        operators,
+        fallback,
     )
     feed = read_inputs(input)
     if not feed:
@@ -178,6 +213,7 @@ def run(
 
 @app.command()
 def bench(
+    context: typer.Context,
     model: ModelPath,
     kernels: Annotated[bool, typer.Option("--kernels", "-k", help="Show every kernel, too.")] = False,
     roofline: Annotated[Path | None, typer.Option(help="Writes the kernels' roofline to this .svg file.")] = None,
@@ -199,7 +235,19 @@ def bench(
 ) -> None:
     """Measure the latency with its spread; with --kernels, each kernel's bound and the share reached."""
     executable = executable_of(
-        model, shape, target, threads, precision, winograd, in_place, db, profile, specialise, operators, fallback
+        context,
+        model,
+        shape,
+        target,
+        threads,
+        precision,
+        winograd,
+        in_place,
+        db,
+        profile,
+        specialise,
+        operators,
+        fallback,
     )
     feed = made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
     samples, end = [], time.perf_counter() + seconds
@@ -220,8 +268,11 @@ def bench(
 
 @app.command()
 def tune(
-    model: ModelPath,
-    db: Annotated[Path | None, typer.Option("--db", help="Where records are kept; made where there is none.")] = None,
+    model: ModelFile,
+    db: Annotated[
+        Path | None,
+        typer.Option("--db", help="Where records are kept; made where there is none.  Needed, except with --check."),
+    ] = None,
     budget: Annotated[str, typer.Option(help="How long to search: 60s, 10m, 8h.")] = "10m",
     seed: Annotated[int, typer.Option(help="Of the search and of made-up inputs.")] = 0,
     target: Target = "cpu",
@@ -354,12 +405,14 @@ def report_page(
 
 @app.command()
 def inspect(
+    context: typer.Context,
     path: ModelPath,
     text: Annotated[bool, typer.Option(help="Print the graph of a model in its text form.")] = False,
     shape: Shapes = [],  # noqa: B006
 ) -> None:
     """Show what is inside an artifact (of any machine) or a model."""
     if path.suffix == ".twa":
+        refuse_options_of_compiling(context, path)
         report.artifact(path)
     elif text:
         print(tw.load(path, parse_shapes(shape)).text)
@@ -369,7 +422,7 @@ def inspect(
 
 def main() -> None:
     try:
-        app()
+        app(prog_name="tw")
     except tw.Error as error:
         print(error, file=sys.stderr)
         sys.exit(2)

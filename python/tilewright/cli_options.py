@@ -11,7 +11,8 @@ import typer
 
 import tilewright as tw
 
-ModelPath = Annotated[Path, typer.Argument(help="An ONNX model, or a .twa artifact where it can be run.")]
+ModelPath = Annotated[Path, typer.Argument(help="An ONNX model, or a .twa artifact.")]
+ModelFile = Annotated[Path, typer.Argument(help="An ONNX model.")]
 Shapes = Annotated[
     list[str],
     typer.Option(
@@ -47,6 +48,26 @@ OperatorFile = Annotated[
 Seed = Annotated[
     int, typer.Option(help="Of the inputs that are made up; in `tw run`, of random numbers that the model draws, too.")
 ]
+
+
+OF_COMPILING = {
+    "target", "shape", "precision", "winograd", "in_place", "db", "profile", "specialise", "fallback",
+}  # fmt: skip
+
+
+def refuse_options_of_compiling(context: typer.Context, artifact: Path) -> None:
+    """An artifact is compiled: what says how has no effect, and is told so by its name."""
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in OF_COMPILING and context.get_parameter_source(parameter.name).name == "COMMANDLINE"
+    ]
+    if given:
+        raise tw.Error(
+            "TW1101",
+            f"{artifact} is compiled, and what says how cannot change it: {', '.join(given)}\n"
+            "help: compile the model with that, or leave it out",
+        )
 
 
 def parse_dimension(text: str, option: str) -> int | tw.Dim | None:

@@ -7,7 +7,7 @@ import threading
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,6 +21,16 @@ from .fallback import operators_of_artifact
 from .lists import Values
 from .model import Model, load
 from .operators import Operators, functions_of, give_functions, schedules_of
+from .options import (
+    checked_database,
+    checked_in_place,
+    checked_names,
+    checked_path,
+    checked_precision,
+    checked_target,
+    checked_threads,
+    constraints_of,
+)
 from .profile import Kernel, Profile, Span
 from .schedule import Schedule, name_of_template
 
@@ -165,7 +175,15 @@ class Executable:
                     )
         return [array if at in self._changed else as_array(array) for at, array in enumerate(arrays)]
 
-    def _ordered(self, inputs: dict[str, Any]) -> list[np.ndarray]:
+    def _ordered(self, inputs: Mapping[str, Any]) -> list[np.ndarray]:
+        if not isinstance(inputs, Mapping):
+            names = ", ".join(self.inputs)
+            raise Error(
+                "TW1101",
+                f"inputs are given by name, as a dict, not as {type(inputs).__name__}\n"
+                f"help: executable.run({{{', '.join(f'{name!r}: …' for name in self.inputs)}}}), or executable(…) with "
+                f"arrays in the order of the inputs: {names}",
+            )
         names, inputs = self._input_names, self._taken.tensors(inputs, "input")
         if len(inputs) != len(names) or not all(name in inputs for name in names):
             problems = [f"input {name!r} is missing" for name in names if name not in inputs]
@@ -174,8 +192,10 @@ class Executable:
             raise Error("TW1101", "; ".join(problems) + f"\nhelp: the inputs are {needed}")
         return self._checked([inputs[name] for name in names])
 
-    def _given_outputs(self, out: dict[str, np.ndarray], inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def _given_outputs(self, out: Mapping[str, np.ndarray], inputs: list[np.ndarray]) -> list[np.ndarray]:
         """The arrays of `out` in order, if a run can write to all of them in place."""
+        if not isinstance(out, Mapping):
+            raise Error("TW1101", f"out is a dict of arrays by name, not {type(out).__name__}")
         names, shared, out = self._output_names, {}, self._values.tensors(out, "out")
         if self._changed:
             shared = {name: inputs[at] for name, at in zip(names, self._core.in_place, strict=True) if at >= 0}
@@ -234,7 +254,25 @@ class Executable:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a .twa artifact, for this machine or the one it was compiled for."""
-        self._core.save(os.fspath(path))
+        self._core.save(checked_path(path, "path"))
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes; `load_executable` takes it."""
+        return self._core.to_bytes()
+
+    def __reduce__(self) -> tuple:
+        """Pickled as its artifact.  What calls functions in Python is not: they would have to be there, too."""
+        if any(not library for _, library, _ in self._core.host_calls):
+            raise Error("TW1102", "an executable that calls functions in Python cannot be pickled")
+        return _from_bytes, (self.to_bytes(), self.threads)
+
+    def clone(self) -> Executable:
+        """One with memory of its own, so that both run at once; code and constants are shared.
+
+        One executable runs for one caller at a time: give each thread of a server a clone, with threads=1 or few.  Its
+        random numbers begin with seed 0.
+        """
+        return Executable(self._core.clone(), self._report)
 
     def profile(self, inputs: dict[str, Any], repetitions: int = 10) -> Profile:
         """Times every kernel alone, the median of some repetitions, and watches the workers in a run like any other."""
@@ -309,37 +347,9 @@ def sizes_text(sizes: dict[str, tuple[int, int | None]]) -> str:
     )
 
 
-def checked_threads(count: int | None) -> int:
-    """0 stands for one thread a core."""
-    if count is None:
-        return 0
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= 1024:
-        raise Error("TW1301", f"threads={count!r} is no number of threads\nhelp: use 1 to 1024, or None for every core")
-    return int(count)
-
-
-PRECISIONS = ("f32", "bf16", "f16")
-
-
-def checked_precision(precision: str) -> None:
-    if precision not in PRECISIONS:
-        raise Error("TW1003", f"precision {precision!r} is not supported\nhelp: use one of {', '.join(PRECISIONS)}")
-
-
-def checked_names(names: Sequence[str], option: str) -> frozenset[str]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise Error("TW1101", f"{option}={names!r} is no list of names\nhelp: {option}=['conv1', …]")
-    return frozenset(names)
-
-
-def constraints_of(winograd: bool) -> str:
-    """What passes of graphs must not decide otherwise, as decisions are written."""
-    return "" if winograd else "winograd=0"
-
-
 def compile(
     model: Any,
-    target: str = "cpu",
+    target: str | None = "cpu",
     threads: int | None = None,
     precision: str = "f32",
     db: str | os.PathLike | None = None,
@@ -355,7 +365,7 @@ def compile(
     unfused: Sequence[str] = (),
     skip: Sequence[str] = (),
 ) -> Executable:
-    """Compiles a model for a target: "cpu" is this machine.  `shapes` is as of `load`, for what is not loaded yet.
+    """Compiles a model for a target: "cpu", or None, is this machine.  `shapes` is as of `load`, for what is not loaded yet.
 
     `threads`: workers of a run, one for each core if None.  `precision`: "f32"; "bf16" rounds weights, operands of
     convolutions and matrix products, and large values between kernels to bf16, with sums and arithmetic in f32; "f16"
@@ -386,15 +396,14 @@ def compile(
             "shapes=, operators= and fallback= are for a model that is not loaded yet\nhelp: tw.load(path, shapes=…)",
         )
     checked_precision(precision)
-    database = "" if db is None else os.fspath(db)
-    if db is not None and not os.path.isfile(database):
-        raise Error("TW1001", f"there is no database {database}\nhelp: `tw tune --db {database}` makes it")
+    constraints_of(winograd)
+    database = checked_database(db)
     compilation = Compilation(
-        target,
+        checked_target(target),
         checked_threads(threads),
         precision,
         winograd,
-        {str(output): str(input) for output, input in (in_place or {}).items()},
+        checked_in_place(in_place),
         database,
         template,
         schedules_of(model._operators),
@@ -417,11 +426,21 @@ def compile(
     return executable
 
 
-def load_executable(path: str | os.PathLike, operators: Operators = None) -> Executable:
-    """Maps a .twa artifact.  Its checksums and the machine it needs are checked before any code is mapped.
+def load_executable(source: str | os.PathLike | bytes, operators: Operators = None) -> Executable:
+    """Maps a .twa artifact, or copies the bytes of one.  Its checksums and the machine it needs are checked before any
+    code is mapped.
 
     `operators`: those of the model that are functions in Python, which the artifact names.
     """
-    core = _core.load_executable(os.fspath(path))
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        core = _core.load_executable_bytes(bytes(source))
+    else:
+        core = _core.load_executable(checked_path(source, "source"))
     give_functions(core, [*(operators or ()), *operators_of_artifact(core.host_calls)])
     return Executable(core)
+
+
+def _from_bytes(data: bytes, threads: int) -> Executable:
+    executable = load_executable(data)
+    executable.threads = threads
+    return executable

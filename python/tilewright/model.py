@@ -28,9 +28,11 @@ class Model:
         operators: tuple[Operator, ...] = (),
         fallback: Fallback | None = None,
         written: tuple[str, bytes] | None = None,
+        text: str = "",
     ):
         self._core, self._source, self._shapes, self._operators = core, source, shapes, operators
         self._written = written or source  # before parts of it became nodes
+        self._text = text  # what is said of it, also once its file has gone
         self.fallback = fallback  # what ONNX Runtime computes of it
 
     @property
@@ -50,8 +52,7 @@ class Model:
 
     def explain(self) -> str:
         """Coverage, operators, work and size, for people."""
-        text = self._imported().text
-        return f"{text}{self.fallback}\n" if self.fallback else text
+        return f"{self._text}{self.fallback}\n" if self.fallback else self._text
 
     def explain_html(self, path: str | os.PathLike) -> None:
         """Writes a page that needs no network: what `explain` says, the parts, and what each node costs."""
@@ -65,10 +66,24 @@ class Model:
         return f"<tilewright.Model ({inputs}) -> {', '.join(self.outputs)}>"
 
 
+ELF = b"\x7fELF"  # as artifacts begin
+
+
+def refuse_artifact(name: str) -> None:
+    raise Error(
+        "TW1002",
+        f"{name} is an artifact, compiled from a model\nhelp: tw.load_executable loads it; tw inspect shows it",
+    )
+
+
 def source_of(source: Any) -> tuple[str, bytes]:
     """(path, b"") or ("", bytes) of what `load` and `explain` take."""
     if isinstance(source, (bytes, bytearray, memoryview)):
+        if bytes(source[:4]) == ELF:
+            refuse_artifact("what was given")
         return "", bytes(source)
+    if isinstance(source, (str, os.PathLike)) and Path(source).suffix == ".twa":
+        refuse_artifact(str(source))
     if isinstance(source, (str, os.PathLike)):
         return str(Path(source)), b""
     if hasattr(source, "SerializeToString"):
@@ -106,9 +121,9 @@ def load(
         data, own, parts = found
         origin = "", data
         warnings.warn(f"{parts}\n  Executable.profile says which share of the time", FallbackWarning, stacklevel=2)
-    return Model(
-        _core.read_onnx(*origin, described, lowered_by(own), checks).finish(), origin, described, own, parts, written
-    )
+    read = _core.read_onnx(*origin, described, lowered_by(own), checks)
+    text = read.text
+    return Model(read.finish(), origin, described, own, parts, written, text)
 
 
 def explain(

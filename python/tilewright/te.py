@@ -120,7 +120,8 @@ def interpret(program: Any, *arrays: np.ndarray) -> None:
 
 def build(program: Any, target: str = "cpu", threads: int | None = None):
     """Machine code for a Schedule as it stands, or for a Func with the target's default schedule."""
-    from .executable import Executable, checked_threads
+    from .executable import Executable
+    from .options import checked_threads
 
     if isinstance(program, Func):
         program = _core.Schedule.default(program, target)

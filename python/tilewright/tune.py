@@ -20,9 +20,9 @@ from .device import Device, open_devices
 from .device_worker import MEASURE_PROGRAM
 from .dimension import SizeProfile, described_profiles
 from .error import Error
-from .executable import checked_precision, checked_threads, constraints_of
 from .model import Model, load
 from .operators import functions_of, schedules_of
+from .options import checked_path, checked_precision, checked_target, checked_threads, constraints_of
 from .schedule import Schedule, name_of_template
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -180,8 +180,8 @@ def tune(
             reports.append(TuneReport())
             _core.tune(
                 graph,
-                target,
-                os.path.join(folder, "check.db") if check else os.fspath(db),
+                checked_target(target),
+                os.path.join(folder, "check.db") if check else checked_path(db, "db"),
                 workers,
                 precision,
                 constraints_of(winograd),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 
 #include "runtime/artifact/bytes.h"
 #include "runtime/artifact/elf_image.h"
@@ -141,10 +142,11 @@ std::vector<size_t> constant_offsets(const std::vector<NDArray>& constants, size
   return offsets;
 }
 
-}  // namespace
+using Parts = std::span<const std::span<const std::byte>>;
 
-void write_artifact(const std::filesystem::path& path, std::span<const std::byte> image, const Plans& plans,
-                    const std::vector<NDArray>& constants, const MachineRequirements& requirements) {
+// The parts of the file in order, to who writes them.
+void make_artifact(std::span<const std::byte> image, const Plans& plans, const std::vector<NDArray>& constants,
+                   const MachineRequirements& requirements, const std::function<void(Parts)>& write) {
   const bool is_elf32 = image.size() > EI_CLASS && static_cast<unsigned char>(image[EI_CLASS]) == ELFCLASS32;
   check(image.size() >= sizeof(Elf64_Ehdr) && std::memcmp(image.data(), ELFMAG, SELFMAG) == 0,
         "write_artifact: the image is an ELF file");
@@ -204,8 +206,7 @@ void write_artifact(const std::filesystem::path& path, std::span<const std::byte
   append(sections.names);
   append(sections.table);
   if (is_elf32 && position + note_bytes > UINT32_MAX)
-    throw Error(ErrorCode::limit,
-                path.string() + ": the artifact would exceed 4 GB, which a 32-bit machine cannot load");
+    throw Error(ErrorCode::limit, "the artifact would exceed 4 GB, which a 32-bit machine cannot load");
 
   Tail tail{};
   Hash code, constant;
@@ -221,13 +222,33 @@ void write_artifact(const std::filesystem::path& path, std::span<const std::byte
   note.put_bytes(std::as_bytes(std::span(&tail, 1)).first(offsetof(Tail, note_checksum)));
   note.put(Hash().add(note.bytes()).value());
   append(note.bytes());
-  write_file(path, parts);
+  write(parts);
+}
+
+}  // namespace
+
+void write_artifact(const std::filesystem::path& path, std::span<const std::byte> image, const Plans& plans,
+                    const std::vector<NDArray>& constants, const MachineRequirements& requirements) {
+  make_artifact(image, plans, constants, requirements, [&](Parts parts) { write_file(path, parts); });
+}
+
+std::vector<std::byte> artifact_bytes(std::span<const std::byte> image, const Plans& plans,
+                                      const std::vector<NDArray>& constants, const MachineRequirements& requirements) {
+  std::vector<std::byte> bytes;
+  make_artifact(image, plans, constants, requirements, [&](Parts parts) {
+    for (const std::span<const std::byte> part : parts) bytes.insert(bytes.end(), part.begin(), part.end());
+  });
+  return bytes;
 }
 
 Artifact Artifact::open(const std::filesystem::path& path) {
+  return read(FileMap::open(path), path);
+}
+
+Artifact Artifact::read(std::shared_ptr<const FileMap> file, const std::filesystem::path& path) {
   Artifact result;
   result.path_ = path;
-  result.file = FileMap::open(path);
+  result.file = std::move(file);
   const std::span<const std::byte> bytes = result.file->bytes();
 
   Tail tail;

@@ -32,6 +32,8 @@ class Artifact {
  public:
   // For any machine.  Error(file | artifact), never anything worse, whatever the file holds.
   static Artifact open(const std::filesystem::path& path);
+  // `name`: of the file, for messages.
+  static Artifact read(std::shared_ptr<const FileMap> file, const std::filesystem::path& name);
 
   std::shared_ptr<const FileMap> file;
   std::span<const std::byte> image;
@@ -51,5 +53,8 @@ class Artifact {
 // The bytes of `image` must be an ELF file; the constants those that the plan describes.
 void write_artifact(const std::filesystem::path& path, std::span<const std::byte> image, const Plans& plans,
                     const std::vector<NDArray>& constants, const MachineRequirements& requirements);
+// What that writes.
+std::vector<std::byte> artifact_bytes(std::span<const std::byte> image, const Plans& plans,
+                                      const std::vector<NDArray>& constants, const MachineRequirements& requirements);
 
 }  // namespace tw

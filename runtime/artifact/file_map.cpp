@@ -59,11 +59,26 @@ std::shared_ptr<const FileMap> FileMap::open(const std::filesystem::path& path, 
   return map;
 }
 
+std::shared_ptr<const FileMap> FileMap::copy_of(std::span<const std::byte> bytes) {
+  std::shared_ptr<FileMap> map(new FileMap);
+  map->is_copy_ = true;
+  if (bytes.empty()) return map;
+  void* data = mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED)
+    throw Error(ErrorCode::limit, "no memory for a copy of " + std::to_string(bytes.size()) + " bytes");
+  map->data_ = static_cast<const std::byte*>(data);
+  map->size_ = bytes.size();
+  std::memcpy(data, bytes.data(), bytes.size());
+  (void)mprotect(data, bytes.size(), PROT_READ);
+  return map;
+}
+
 FileMap::~FileMap() {
   if (data_) munmap(const_cast<std::byte*>(data_ - before_), before_ + size_);
 }
 
 void FileMap::forget(std::span<const std::byte> part) const {
+  if (is_copy_) return;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
   const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;

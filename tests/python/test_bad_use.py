@@ -425,3 +425,71 @@ def test_tensor_expressions_with_mistakes():
 
 def test_small_network_is_what_the_other_tests_think():
     onnx.checker.check_model(small_network(), full_check=True)
+
+
+# --- forms that other libraries take, and options of other types --------------------------------------------------
+
+
+def test_a_run_as_elsewhere_says_how_it_is_here(executable, x):
+    with raises(1101, "as a dict", "NoneType", "executable.run({'x': …})"):
+        executable.run(None, {"x": x})
+    with raises(1101, "as a dict", "ndarray", "executable(…)"):
+        executable.run(x)
+    with raises(1101, "out is a dict"):
+        executable.run({"x": x}, out=[x])
+
+
+def test_no_target_is_this_machine(network):
+    model = tw.load(network)
+    assert tw.compile(model, target=None).target == tw.compile(model).target
+    with raises(1301, "target=3"):
+        tw.compile(model, target=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "mentions"),
+    [
+        ({"winograd": "no"}, 1101, "winograd='no'"),
+        ({"winograd": None}, 1101, "winograd=None"),
+        ({"precision": None}, 1003, "None"),
+        ({"in_place": ["y"]}, 1101, "in_place=['y']"),
+        ({"db": 5}, 1001, "db=5"),
+        ({"threads": "all"}, 1301, "threads='all'"),
+        ({"profiles": "x"}, 1004, "profiles='x'"),
+    ],
+    ids=str,
+)
+def test_options_of_another_type(network, options, code, mentions):
+    with raises(code, mentions):
+        tw.compile(network, **options)
+
+
+@pytest.mark.parametrize("shapes", [[(1, 3, 16, 16)], {"x": 3}, {"x": "1,3"}], ids=str)
+def test_shapes_of_another_type(network, shapes):
+    with raises(1004, "help: shapes={'x': (1, 3, 224, 224)}"):
+        tw.load(network, shapes=shapes)
+
+
+def test_an_artifact_is_no_model(executable, tmp_path):
+    executable.save(tmp_path / "m.twa")
+    for source in (tmp_path / "m.twa", executable.to_bytes()):
+        for function in (tw.load, tw.explain):
+            with raises(1002, "artifact", "tw.load_executable"):
+                function(source)
+    with raises(1001, "path=None"):
+        executable.save(None)
+    with raises(1001, "source=3"):
+        tw.load_executable(3)
+
+
+def test_a_model_explains_itself_when_its_file_has_gone(network, tmp_path):
+    onnx.save(network, tmp_path / "m.onnx")
+    model = tw.load(tmp_path / "m.onnx")
+    expected = tw.explain(tmp_path / "m.onnx")
+    (tmp_path / "m.onnx").unlink()
+    assert model.explain() == expected and "m.onnx" in expected
+
+
+def test_a_model_without_a_file_has_no_name_of_one():
+    with raises(1002, "the model: not a readable ONNX file"):
+        tw.load(b"garbage")

@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
+import tilewright as tw
 from conftest import model_of, reference, run_tw, value
 
 
@@ -104,6 +105,10 @@ MISTAKES = {
     "input_without_name": (["run", "model.onnx", "-i", "two.npy"], "TW1101"),
     "input_of_wrong_shape": (["run", "model.onnx", "-i", "x=two.npy"], "TW1101"),
     "input_of_wrong_name": (["run", "model.onnx", "-i", "y=two.npy"], "TW1101"),
+    "artifact_is_compiled": (["compile", "model.twa", "-t", "rpi4", "--precision", "bf16", "-o", "z.twa"], "TW1101"),
+    "artifact_is_not_explained": (["explain", "model.twa"], "TW1002"),
+    "artifact_is_not_tuned": (["tune", "model.twa", "--db", "t.db"], "TW1002"),
+    "tune_without_database": (["tune", "model.onnx"], "TW1101"),
     "output_folder": (["compile", "model.onnx", "-o", "no/such/folder/m.twa"], "TW1001"),
     "output_npz_folder": (["run", "model.onnx", "-o", "no/such/folder/m.npz"], "TW1001"),
 }
@@ -115,6 +120,7 @@ def folder(network, tmp_path_factory):
     onnx.save(network, folder / "model.onnx")
     onnx.save(model_of([("Relu", ["x"], ["y"])], [value("x", ["n"])], [value("y", ["n"])]), folder / "open.onnx")
     onnx.save(model_of([("Frob", ["x"], ["y"])], [value("x", [2])], [value("y", [2])]), folder / "unsupported.onnx")
+    tw.compile(network).save(folder / "model.twa")
     (folder / "garbage.onnx").write_bytes(b"garbage " * 100)
     (folder / "garbage.twa").write_bytes(b"garbage " * 100)
     np.save(folder / "two.npy", np.zeros((1, 2), np.float32))
@@ -128,6 +134,37 @@ def test_a_mistake_ends_with_2_and_its_code(name, folder):
     assert done.returncode == 2, done.stdout + done.stderr
     assert code in done.stderr and code not in done.stdout
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--precision", "bf16"],
+        ["--precision", "f32"],
+        ["--target", "rpi4"],
+        ["--shape", "x=1,3,16,16", "--db", "nosuch.db"],
+        ["--no-winograd", "--in-place", "y=x"],
+        ["--profile", "n=1", "--specialise", "--fallback", "onnxruntime"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_options_that_an_artifact_cannot_take_are_refused_by_name(command, options, folder):
+    done = run_tw(command, "model.twa", *options, cwd=folder)
+    assert done.returncode == 2 and done.stderr.startswith("TW1101")
+    for option in options:
+        if option.startswith("--"):
+            assert option.replace("no-", "") in done.stderr
+    assert run_tw("run", "model.twa", "-j", "1", cwd=folder).returncode == 0
+
+
+def test_version_and_short_help(folder):
+    assert run_tw("--version").stdout == f"tilewright {tw.__version__}\n"
+    for arguments in (["-h"], ["compile", "-h"]):
+        done = run_tw(*arguments)
+        assert done.returncode == 0 and "Usage: tw" in done.stdout
+    for command in ("explain", "tune", "compile"):
+        assert "or a .twa" not in run_tw(command, "-h").stdout
 
 
 @pytest.mark.parametrize(

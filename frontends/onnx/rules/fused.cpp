@@ -41,8 +41,9 @@ std::vector<Rule> fused_rules() {
               }),
       rule_of(microsoft, "FusedGemm",
               [](Context& c) {
-                return emit_activation(c, emit_plain(c, "Gemm", 3),
-                                       {c.attribute_float("activation_alpha", 0.01), c.attribute_float("activation_beta", 0.5)});
+                return emit_activation(
+                    c, emit_plain(c, "Gemm", 3),
+                    {c.attribute_float("activation_alpha", 0.01), c.attribute_float("activation_beta", 0.5)});
               }),
   };
 }

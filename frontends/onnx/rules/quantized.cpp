@@ -13,7 +13,7 @@ namespace {
 struct QuantizedForm {
   std::string_view op_type, of;  // the operator of ONNX
   size_t first, quantized, result;
-  int opset = 13;                // of ONNX, whose attributes the node has
+  int opset = 13;  // of ONNX, whose attributes the node has
 };
 
 constexpr size_t all_others = 0;
@@ -78,7 +78,8 @@ ValueId import_quantized_gemm(Context& c) {
   const ValueId y = as_floats(c, sum, c.emit("multiply", {scale, alpha}));
   if (!c.has_input(7)) return y;
   const ValueId zero_point = c.optional_input(8);
-  return emit_quantized(c, y, scalar_or_refuse(c, c.input(7)), zero_point == no_value ? zero_point : scalar_or_refuse(c, zero_point),
+  return emit_quantized(c, y, scalar_or_refuse(c, c.input(7)),
+                        zero_point == no_value ? zero_point : scalar_or_refuse(c, zero_point),
                         zero_point == no_value ? u8 : dtype_of(c, zero_point));
 }
 
@@ -110,7 +111,8 @@ std::vector<Rule> quantized_rules() {
        }},
   };
   for (const QuantizedForm& form : quantized_forms)
-    rules.push_back({std::string(form.op_type), microsoft, 1, [&form](Context& c) { return import_quantized(c, form); }});
+    rules.push_back(
+        {std::string(form.op_type), microsoft, 1, [&form](Context& c) { return import_quantized(c, form); }});
   return rules;
 }
 

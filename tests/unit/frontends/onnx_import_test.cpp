@@ -80,7 +80,7 @@ TEST(OnnxImport, FindsCyclesDuplicatesAndMissingNames) {
 
 TEST(OnnxImport, RefusesWhatIsNoModel) {
   expect_error("", ErrorCode::malformed_model, {"empty"});
-  expect_error("hello, world", ErrorCode::malformed_model, {"model.onnx: "});
+  expect_error("hello, world", ErrorCode::malformed_model, {"the model: "});
   expect_error(std::string(100, '\xff'), ErrorCode::malformed_model, {});
   const Message whole = model(relu_parts());
   for (size_t size = 1; size < whole.size(); ++size) {
@@ -324,7 +324,7 @@ TEST(OnnxImport, NamesTheNodeOfAShapeError) {
   GraphParts parts = relu_parts();
   parts.inputs.push_back(value_info("z", 1, {2, 4}));
   parts.nodes = {node("Add", {"x", "z"}, {"y"}, {}, "sum")};
-  expect_error(model(parts), ErrorCode::shape, {"model.onnx: ", "`sum`", "f32[2, 3]", "f32[2, 4]"});
+  expect_error(model(parts), ErrorCode::shape, {"the model: ", "`sum`", "f32[2, 3]", "f32[2, 4]"});
 }
 
 TEST(OnnxImport, LimitsNesting) {

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <thread>
 
 #include "tests/unit/runtime/test_model.h"
@@ -70,6 +71,29 @@ TEST_F(CApi, LoadsDescribesAndRuns) {
   EXPECT_EQ(TW_FUNCTION(tw_set_threads)(executable, -3), 1005);
   TW_FUNCTION(tw_free)(executable);
   TW_FUNCTION(tw_free)(nullptr);
+}
+
+TEST_F(CApi, LoadsBytesWhichItCopies) {
+  std::string bytes;
+  {
+    std::ifstream file(folder / "small.twa", std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  tw_executable* executable = nullptr;
+  ASSERT_EQ(TW_FUNCTION(tw_load_memory)(bytes.data(), bytes.size(), &executable), 0) << TW_FUNCTION(tw_last_error)();
+  bytes.assign(bytes.size(), 'x');
+  ASSERT_EQ(TW_FUNCTION(tw_verify)(executable), 0);
+  std::vector<NDArray> inputs = small_inputs();
+  std::vector<float> sums(rows), total(1);
+  const void* in[] = {inputs[0].data(), inputs[1].data()};
+  void* out[] = {sums.data(), total.data()};
+  size_t in_bytes[] = {inputs[0].byte_size(), inputs[1].byte_size()}, out_bytes[] = {rows * 4, 4};
+  ASSERT_EQ(TW_FUNCTION(tw_run)(executable, in, in_bytes, out, out_bytes), 0);
+  EXPECT_EQ(sums, small_answer()[0]);
+  TW_FUNCTION(tw_free)(executable);
+  EXPECT_EQ(TW_FUNCTION(tw_load_memory)(bytes.data(), bytes.size(), &executable), 1201);
+  EXPECT_EQ(executable, nullptr);
+  EXPECT_EQ(TW_FUNCTION(tw_load_memory)(nullptr, 3, &executable), 1101);
 }
 
 TEST_F(CApi, OutputsInPlaceAreTheInputsArrays) {
