@@ -5,6 +5,8 @@ Results go to stdout, errors to stderr.  A user's mistake ends with status 2 and
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from contextlib import nullcontext
@@ -51,6 +53,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+INTERRUPTED = 130  # status of a command that Ctrl-C has ended, as shells have it
 
 
 def show_version(wanted: bool) -> None:
@@ -300,7 +305,7 @@ def tune(
 ) -> None:
     """Search for faster schedules and choices of the network; the same command goes on where it stopped.
 
-    Ctrl-C ends after the current candidate.
+    Ctrl-C ends after the current candidate, twice at once; the exit status is 130 then.
     """
     if explain is not None:
         if db is None:
@@ -308,24 +313,34 @@ def tune(
         print(tune_report.explained(str(db), explain))
         return
     loaded = load_model(model, shape, operators, fallback)
-    with tune_report.progress() as on_event:
-        with device_cli.ray_devices(ray) as devices:
-            result = tw.tune(
-                loaded,
-                target,
-                db,
-                budget,
-                seed,
-                on_event,
-                threads,
-                precision,
-                winograd,
-                [*device, *devices],
-                key_file,
-                check,
-                profiles=parse_profiles(profile),
-            )
-    tune_report.finished(result)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with tune_report.progress() as on_event:
+            with device_cli.ray_devices(ray) as devices:
+                result = tw.tune(
+                    loaded,
+                    target,
+                    db,
+                    budget,
+                    seed,
+                    on_event,
+                    threads,
+                    precision,
+                    winograd,
+                    [*device, *devices],
+                    key_file,
+                    check,
+                    profiles=parse_profiles(profile),
+                )
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        tune_report.finished(result)
+        was_stopped = result.was_stopped
+    except KeyboardInterrupt:
+        report.note("ended by Ctrl-C; what was tried is kept, and the same command goes on")
+        was_stopped = True
+    if was_stopped:
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)  # the job may be in compiled code, which nobody waits for
 
 
 app.command("compare")(compare_cli.compare_command)
@@ -421,6 +436,8 @@ def inspect(
 
 
 def main() -> None:
+    # Compiled code does not hear of Ctrl-C: it ends the command at once, but for those that have something to finish.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         app(prog_name="tw")
     except tw.Error as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,6 +74,7 @@ def serve(
     server = device_worker.Server(worker, device_wire.Key(key_file), host, port, most_megabytes << 20)
     server.log = lambda line: print(line, file=sys.stderr, flush=True)
     print(f"{machine_line(worker.facts)} measures at {server.address}", flush=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         server.serve_forever()
     except KeyboardInterrupt:

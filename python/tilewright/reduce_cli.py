@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,6 +61,7 @@ def reduce_command(
     chosen: dict[str, Any] = {"skip": skip, "keep_f32": keep_f32, "unfused": unfused, "threads": threads}
     chosen = {name: value for name, value in chosen.items() if value} | {"target": target, "precision": precision}
     chosen |= {} if winograd else {"winograd": False}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it ends with the smallest case so far
     result = tw.reduce(
         model,
         against=parse_against(against),

@@ -6,13 +6,11 @@ import json
 import math
 import os
 import re
-import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from . import _core
@@ -20,6 +18,7 @@ from .device import Device, open_devices
 from .device_worker import MEASURE_PROGRAM
 from .dimension import SizeProfile, described_profiles
 from .error import Error
+from .interrupt import run_stoppable
 from .model import Model, load
 from .operators import functions_of, schedules_of
 from .options import checked_path, checked_precision, checked_target, checked_threads, constraints_of
@@ -58,6 +57,11 @@ class TuneReport:
         return "\n".join(lines)
 
 
+def tell(report: TuneReport, send: Callable[[Any], None], line: str) -> None:
+    """An event of a job that has this report."""
+    send((report, line))
+
+
 def joined(reports: Sequence[TuneReport]) -> TuneReport:
     """Of jobs that follow each other, one a profile; milliseconds are those of a run at each."""
     whole = TuneReport()
@@ -87,26 +91,6 @@ def seconds_of(budget: str | float) -> float:
     return seconds
 
 
-@contextmanager
-def stopped_by_interrupt():
-    """Yields a function that says whether Ctrl-C came once; the second time ends everything at once."""
-    stopping = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopping.is_set
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def stop(number, frame):
-        stopping.set()
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, stop)
-    try:
-        yield stopping.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def tune(
     model: Any,
     target: str = "cpu",
@@ -132,7 +116,8 @@ def tune(
     Every candidate runs in a process of its own, with limits, and its outputs are checked before its time counts.
     `tw.compile(model, db=db)` with the same target, threads, precision, winograd and template uses what made the model
     no slower.  The same call again goes on where this one ended.  `on_event` is called with each event as a dict.
-    Ctrl-C once ends the search after the current candidate, twice at once.
+    Ctrl-C once ends the search after the current candidate, with an event "stopping" at once; twice it raises
+    KeyboardInterrupt within a second.
 
     `devices` measure instead of this machine, all at once: addresses where `tw device serve` runs with the same key
     file, or objects (tilewright.device.Device).  They are machines of one kind, which target="cpu" then means.  With
@@ -159,8 +144,8 @@ def tune(
     graphs = [_core.specialise(model._core, sizes) for sizes in described_profiles(profiles)] or [model._core]
     reports, start = [], time.monotonic()
 
-    def receive(line: str) -> None:
-        report = reports[-1]
+    def receive(sent: tuple[TuneReport, str]) -> None:
+        report, line = sent
         event = {"seconds": time.monotonic() - start, **json.loads(line)}
         if event["event"] == "device_lost":
             report.lost_devices.append(f"{event['device']}: {event['reason']}")
@@ -173,7 +158,11 @@ def tune(
         if on_event:
             on_event(event)
 
-    with stopped_by_interrupt() as is_stopping, tempfile.TemporaryDirectory() as folder:
+    def stopping() -> None:
+        if on_event:
+            on_event({"event": "stopping", "seconds": time.monotonic() - start})
+
+    def search(send: Callable[[Any], None], is_stopping: Callable[[], bool]) -> None:
         for at, graph in enumerate(graphs):
             if reports and is_stopping():
                 break
@@ -188,7 +177,7 @@ def tune(
                 max(start + seconds - time.monotonic(), 1e-3) / (len(graphs) - at),
                 int(seed) & (2**64 - 1),
                 str(MEASURE_PROGRAM),
-                receive,
+                partial(tell, reports[-1], send),
                 is_stopping,
                 own_template=template,
                 template_name=name_of_template(template),
@@ -197,6 +186,9 @@ def tune(
                 is_check=check,
                 functions=functions_of(model._operators),
             )
+
+    with tempfile.TemporaryDirectory() as folder:
+        run_stoppable(search, receive, stopping)
     report = joined(reports)
     if check:
         report.adopted = report.choices = 0

@@ -49,6 +49,8 @@ def progress() -> Iterator[Callable[[dict[str, Any]], None]]:
                 start.update(event)
                 row = bar.add_task("the network", total=event["budget"])
                 console.print(f"{event['milliseconds']:.3f} ms, {event['open_choices']} choices of the network")
+            if event["event"] == "stopping":
+                console.print("stopping after the current candidate; Ctrl-C again ends at once")
             if row is None:
                 return
             bar.update(row, completed=min(event["seconds"], start["budget"]))
