@@ -136,4 +136,35 @@ ValueId Inputs::add(const DeclaredInput& input, DType dtype) {
   return id;
 }
 
+NDArray constant_input(const DeclaredInput& input, DType dtype, const NDArray& given) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::shape, "input " + in_quotes(input.name) + " cannot be the constant that is given: " + why);
+  };
+  Shape shape = given.shape();
+  if (input.shape) {
+    Shape declared;
+    for (const Dimension& dim : *input.shape) declared.push_back(dim.value.value_or(-1));
+    const bool is_fixed = std::find(declared.begin(), declared.end(), -1) == declared.end();
+    if (given.size() == 1 && is_fixed) shape = declared;
+    bool fits = shape.size() == declared.size();
+    for (size_t d = 0; fits && d < shape.size(); ++d) fits = declared[d] < 0 || declared[d] == shape[d];
+    if (!fits) refuse("it has " + std::to_string(given.rank()) + " dimensions or other sizes than the model declares");
+  }
+  NDArray constant(dtype, shape);
+  for (int64_t i = 0; i < constant.size(); ++i) {
+    const int64_t from = given.size() == 1 ? 0 : i;
+    const double number = given.get_float(from);
+    if (dtype.is_float()) {
+      constant.set_float(i, number);
+      continue;
+    }
+    const int64_t whole =
+        given.dtype().is_float() ? static_cast<int64_t>(std::clamp(number, -0x1p62, 0x1p62)) : given.get_int(from);
+    constant.set_int(i, whole);
+    if ((given.dtype().is_float() && static_cast<double>(whole) != number) || constant.get_int(i) != whole)
+      refuse("it is no " + to_string(dtype));
+  }
+  return constant;
+}
+
 }  // namespace tw::frontends

@@ -29,6 +29,9 @@ struct ImportOptions {
   // Of inputs, by name.  A sequence `x` has as many tensors as there are shapes of x.0, x.1 …, or none with one of `x`.
   std::map<std::string, std::vector<DimensionOption>> shapes;
   std::set<std::string> absent;  // of optional inputs; others are there
+  // Of tensors: what they are in every run, so that they are inputs no more.  Of their own element type or, where none
+  // is lost, of another; one element is all of an input whose dimensions are fixed.
+  std::map<std::string, NDArray> constants;
   std::filesystem::path folder;  // for data beside the model; empty: none allowed
   bool checks = true;            // of indices that are data: a run ends where one is outside of what it is for
   CustomOperators operators;     // of the caller's own; they come before those that we have
@@ -48,6 +51,9 @@ struct DeclaredInput {
 
 // Which fixed dimensions the caller gives another size, for people: "dimension 0 of `x` from 1 to 8"; empty: none.
 std::string changed_dimensions(const ImportOptions& options, const std::vector<DeclaredInput>& inputs);
+
+// What a caller says that an input is, as the model declares it.  Error(shape) where it does not fit.
+NDArray constant_input(const DeclaredInput& input, DType dtype, const NDArray& given);
 
 class Inputs {
  public:

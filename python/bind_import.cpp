@@ -3,6 +3,7 @@
 
 #include "frontends/onnx/import.h"
 #include "frontends/report.h"
+#include "python/array.h"
 #include "python/bind.h"
 #include "tensor_ir/te.h"
 
@@ -72,9 +73,10 @@ frontends::CustomResult call_operator(const py::handle& lower, const frontends::
 
 // Either `path` or, when it is empty, the model's own bytes.
 Import read_onnx(const std::string& path, const std::string& data, const Shapes& shapes,
-                 const PythonOperators& operators, bool checks) {
+                 const PythonOperators& operators, bool checks, const std::map<std::string, py::array>& constants) {
   frontends::ImportOptions options = options_for(shapes);
   options.checks = checks;
+  for (const auto& [name, array] : constants) options.constants[name] = view_of(array, name);
   for (const auto& [key, lower] : operators)
     options.operators[key] = [lower = py::handle(lower)](const auto& use) { return call_operator(lower, use); };
   const py::gil_scoped_release unlocked;
@@ -137,7 +139,7 @@ void bind_import(py::module_& module) {
       .def_property_readonly("text", &frontends::explain)
       .def("finish", [](Import& import) { return frontends::finish(std::move(import)); });
   module.def("read_onnx", &read_onnx, py::arg("path"), py::arg("data"), py::arg("shapes"), py::arg("operators"),
-             py::arg("checks") = true);
+             py::arg("checks") = true, py::arg("constants") = std::map<std::string, py::array>());
 }
 
 }  // namespace tw::python

@@ -161,6 +161,10 @@ class Importer {
     std::vector<DeclaredInput> declared;
     ImportOptions options = options_;
     for (const ValueInfo& info : model_.graph.inputs) {
+      if (const auto known = constant_of(info, options_)) {
+        scope.values.emplace(info.name, import_.graph.add_constant(std::string(info.name), *known));
+        continue;
+      }
       if (scope.initializers.count(info.name)) continue;
       if (info.name.empty()) malformed("an input has no name");
       infos.push_back(&info);
@@ -178,11 +182,7 @@ class Importer {
       const bool is_tensor = info.kind == ValueKind::tensor && (to_dtype(info.element_type) || is_text(info));
       if (!is_list && !is_tensor) declared.push_back({info.name, info.shape});  // which is refused
     }
-    for (const std::string& name : options.absent) {
-      const auto is_it = [&](const ValueInfo* info) { return info->name == name && info->kind == ValueKind::optional; };
-      if (std::none_of(infos.begin(), infos.end(), is_it))
-        throw Error(ErrorCode::shape, in_quotes(name) + " is said to be absent, but no optional input is called so");
-    }
+    check_named_inputs(model_.graph.inputs, options_);
     Inputs inputs(import_, *import_.dimensions, options, declared);
     for (const ValueInfo* info : infos) {
       const std::string name(info->name);

@@ -54,4 +54,27 @@ std::string why_no_input(const ValueInfo& info, const std::string& name) {
   }
 }
 
+std::optional<NDArray> constant_of(const ValueInfo& info, const ImportOptions& options) {
+  const auto given = options.constants.find(std::string(info.name));
+  if (given == options.constants.end()) return std::nullopt;
+  const auto dtype = to_dtype(info.element_type);
+  if (info.kind != ValueKind::tensor || is_text(info) || !dtype)
+    throw Error(ErrorCode::shape, "input " + in_quotes(info.name) + " is no tensor of numbers, and cannot be a constant");
+  return constant_input({info.name, info.shape}, *dtype, given->second);
+}
+
+void check_named_inputs(const std::vector<ValueInfo>& inputs, const ImportOptions& options) {
+  const auto find = [&](const std::string& name) {
+    return std::find_if(inputs.begin(), inputs.end(), [&](const ValueInfo& info) { return info.name == name; });
+  };
+  for (const std::string& name : options.absent) {
+    const auto found = find(name);
+    if (found == inputs.end() || found->kind != ValueKind::optional)
+      throw Error(ErrorCode::shape, in_quotes(name) + " is said to be absent, but no optional input is called so");
+  }
+  for (const auto& [name, value] : options.constants)
+    if (find(name) == inputs.end())
+      throw Error(ErrorCode::shape, in_quotes(name) + " is said to be a constant, but no input is called so");
+}
+
 }  // namespace tw::frontends::onnx

@@ -18,4 +18,9 @@ std::optional<ValueId> input_of(const ValueInfo& info, const std::string& name, 
 // For people, where it cannot.
 std::string why_no_input(const ValueInfo& info, const std::string& name);
 
+// What the caller says that it is in every run, if he does.  Error(shape) where that cannot be.
+std::optional<NDArray> constant_of(const ValueInfo& info, const ImportOptions& options);
+// Error(shape) where the caller names inputs that are none, or absent ones that have to be there.
+void check_named_inputs(const std::vector<ValueInfo>& inputs, const ImportOptions& options);
+
 }  // namespace tw::frontends::onnx

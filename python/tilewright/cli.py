@@ -21,6 +21,7 @@ import tilewright as tw
 from . import _core, compare_cli, device_cli, reduce_cli, report, tune_report, tuning_charts
 from .cli_models import load_model, read_operators
 from .cli_options import (
+    Constants,
     Fallback,
     InPlace,
     ModelFile,
@@ -36,6 +37,7 @@ from .cli_options import (
     Target,
     Threads,
     Winograd,
+    parse_constants,
     parse_in_place,
     parse_profiles,
     parse_shapes,
@@ -84,9 +86,10 @@ def executable_of(
     in_place: list[str],
     db: Path | None,
     profiles: list[str],
-    specialise: bool = False,
-    operators: Path | None = None,
-    fallback: str | None = None,
+    specialise: bool,
+    operators: Path | None,
+    fallback: str | None,
+    constants: list[str],
 ) -> tw.Executable:
     """Loads an artifact, or loads and compiles a model."""
     if path.suffix == ".twa":
@@ -95,7 +98,7 @@ def executable_of(
         if threads is not None:
             executable.threads = threads
         return executable
-    model = load_model(path, shapes, operators, fallback)
+    model = load_model(path, shapes, operators, fallback, constants)
     return tw.compile(
         model,
         target,
@@ -119,6 +122,7 @@ def doctor(measure: Annotated[bool, typer.Option(help="Measure the peak and the 
 def explain(
     model: ModelFile,
     shape: Shapes = [],  # noqa: B006
+    constants: Constants = [],  # noqa: B006
     operators: OperatorFile = None,
     fallback: Fallback = None,
     html: Annotated[
@@ -127,9 +131,9 @@ def explain(
 ) -> None:
     """Show a model's operators, coverage, work and size, without compiling it."""
     if fallback is None:
-        print(tw.explain(model, parse_shapes(shape), read_operators(operators), html))
+        print(tw.explain(model, parse_shapes(shape), read_operators(operators), html, parse_constants(constants)))
         return
-    network = load_model(model, shape, operators, fallback)
+    network = load_model(model, shape, operators, fallback, constants)
     print(network.explain())
     if html is not None:
         network.explain_html(html)
@@ -142,6 +146,7 @@ def compile(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The artifact; MODEL.twa if left out.")] = None,
     target: Target = "cpu",
     shape: Shapes = [],  # noqa: B006
+    constants: Constants = [],  # noqa: B006
     threads: Threads = None,
     precision: Precision = "f32",
     winograd: Winograd = True,
@@ -158,7 +163,20 @@ def compile(
         raise tw.Error("TW1101", f"{model} is compiled\nhelp: give the model that it was made from")
     output = output or model.with_suffix(".twa")
     executable = executable_of(
-        context, model, shape, target, threads, precision, winograd, in_place, db, profile, False, operators, fallback
+        context,
+        model,
+        shape,
+        target,
+        threads,
+        precision,
+        winograd,
+        in_place,
+        db,
+        profile,
+        False,
+        operators,
+        fallback,
+        constants,
     )
     executable.save(output)
     report.compiled(executable, output, time.perf_counter() - start)
@@ -175,6 +193,7 @@ def run(
     seed: Seed = 0,
     target: Target = "cpu",
     shape: Shapes = [],  # noqa: B006
+    constants: Constants = [],  # noqa: B006
     threads: Threads = None,
     precision: Precision = "f32",
     winograd: Winograd = True,
@@ -201,6 +220,7 @@ def run(
         specialise,
         operators,
         fallback,
+        constants,
     )
     feed = read_inputs(input)
     if not feed:
@@ -227,6 +247,7 @@ def bench(
     seed: Seed = 0,
     target: Target = "cpu",
     shape: Shapes = [],  # noqa: B006
+    constants: Constants = [],  # noqa: B006
     threads: Threads = None,
     precision: Precision = "f32",
     winograd: Winograd = True,
@@ -253,6 +274,7 @@ def bench(
         specialise,
         operators,
         fallback,
+        constants,
     )
     feed = made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
     samples, end = [], time.perf_counter() + seconds
@@ -282,6 +304,7 @@ def tune(
     seed: Annotated[int, typer.Option(help="Of the search and of made-up inputs.")] = 0,
     target: Target = "cpu",
     shape: Shapes = [],  # noqa: B006
+    constants: Constants = [],  # noqa: B006
     threads: Threads = None,
     precision: Precision = "f32",
     winograd: Winograd = True,
@@ -312,7 +335,7 @@ def tune(
             raise tw.Error("TW1101", "--explain reads a database\nhelp: --db names it")
         print(tune_report.explained(str(db), explain))
         return
-    loaded = load_model(model, shape, operators, fallback)
+    loaded = load_model(model, shape, operators, fallback, constants)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with tune_report.progress() as on_event:
@@ -424,15 +447,16 @@ def inspect(
     path: ModelPath,
     text: Annotated[bool, typer.Option(help="Print the graph of a model in its text form.")] = False,
     shape: Shapes = [],  # noqa: B006
+    constants: Constants = [],  # noqa: B006
 ) -> None:
     """Show what is inside an artifact (of any machine) or a model."""
     if path.suffix == ".twa":
         refuse_options_of_compiling(context, path)
         report.artifact(path)
     elif text:
-        print(tw.load(path, parse_shapes(shape)).text)
+        print(tw.load(path, parse_shapes(shape), constants=parse_constants(constants)).text)
     else:
-        print(tw.explain(path, parse_shapes(shape)))
+        print(tw.explain(path, parse_shapes(shape), constants=parse_constants(constants)))
 
 
 def main() -> None:

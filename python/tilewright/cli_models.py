@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tilewright as tw
 
-from .cli_options import parse_shapes
+from .cli_options import parse_constants, parse_shapes
 from .report import note
 
 
@@ -25,10 +25,14 @@ def read_operators(path: Path | None) -> list[tw.Operator] | None:
     return list(operators)
 
 
-def load_model(path: Path, shapes: list[str], operators: Path | None, fallback: str | None) -> tw.Model:
+def load_model(
+    path: Path, shapes: list[str], operators: Path | None, fallback: str | None, constants: list[str]
+) -> tw.Model:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", tw.FallbackWarning)
-        model = tw.load(path, parse_shapes(shapes), read_operators(operators), fallback)
+        model = tw.load(
+            path, parse_shapes(shapes), read_operators(operators), fallback, constants=parse_constants(constants)
+        )
     for each in said:
         note(str(each.message))
     return model

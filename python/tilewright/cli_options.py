@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated
@@ -45,13 +46,19 @@ Fallback = Annotated[
 OperatorFile = Annotated[
     Path | None, typer.Option("--operators", help="A Python file with a list `operators` of your own tw.Operator.")
 ]
+Constants = Annotated[
+    list[str],
+    typer.Option(
+        "--set", help="NAME=16000, NAME=[1,2] or NAME=file.npy: what an input is in every run; it is none then."
+    ),
+]
 Seed = Annotated[
     int, typer.Option(help="Of the inputs that are made up; in `tw run`, of random numbers that the model draws, too.")
 ]
 
 
 OF_COMPILING = {
-    "target", "shape", "precision", "winograd", "in_place", "db", "profile", "specialise", "fallback",
+    "target", "shape", "constants", "precision", "winograd", "in_place", "db", "profile", "specialise", "fallback",
 }  # fmt: skip
 
 
@@ -109,6 +116,23 @@ def parse_sizes(options: list[str], dimensions: dict[str, tuple[int, int | None]
             raise tw.Error("TW1101", f"--size {option}\nhelp: write --size NAME=8; the open dimensions are: {known}")
         sizes[name] = int(size)
     return sizes
+
+
+def parse_constants(options: list[str]) -> dict[str, np.ndarray]:
+    constants = {}
+    for option in options:
+        name, equals, text = option.partition("=")
+        try:
+            if not equals or not name:
+                raise ValueError("there is no name")
+            value = np.load(text, allow_pickle=False) if text.endswith(".npy") else np.asarray(json.loads(text))
+        except (ValueError, OSError) as error:
+            raise tw.Error(
+                "TW1004",
+                f"--set {option}: {error}\nhelp: write --set NAME=16000, NAME=true, NAME=[1,2] or NAME=file.npy",
+            ) from None
+        constants[name] = value
+    return constants
 
 
 def parse_in_place(options: list[str]) -> dict[str, str]:

@@ -44,6 +44,7 @@ def compare_command(
     seed: options.Seed = 0,
     target: options.Target = "cpu",
     shape: options.Shapes = [],  # noqa: B006
+    constants: options.Constants = [],  # noqa: B006
     threads: options.Threads = None,
     precision: options.Precision = "f32",
     winograd: options.Winograd = True,
@@ -58,7 +59,7 @@ def compare_command(
     """Compare a compiled model with ONNX Runtime or the oracle, node by node; status 1 where they differ."""
     if model.suffix == ".twa":
         raise tw.Error("TW1101", f"{model} is an artifact, in which nothing is left of nodes\nhelp: give the model")
-    network = load_model(model, shape, operators, fallback)
+    network = load_model(model, shape, operators, fallback, constants)
     executable = tw.compile(
         network, target, threads, precision, db, winograd, keep_f32=keep_f32, unfused=unfused, skip=skip
     )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from . import _core
 from .dimension import InputShape, described_shapes
@@ -29,9 +32,11 @@ class Model:
         fallback: Fallback | None = None,
         written: tuple[str, bytes] | None = None,
         text: str = "",
+        constants: dict[str, np.ndarray] | None = None,
     ):
         self._core, self._source, self._shapes, self._operators = core, source, shapes, operators
         self._written = written or source  # before parts of it became nodes
+        self._constants = constants or {}  # inputs of the file that are none here
         self._text = text  # what is said of it, also once its file has gone
         self.fallback = fallback  # what ONNX Runtime computes of it
 
@@ -56,10 +61,10 @@ class Model:
 
     def explain_html(self, path: str | os.PathLike) -> None:
         """Writes a page that needs no network: what `explain` says, the parts, and what each node costs."""
-        write_page(path, page(self._source, self._shapes, self._operators, self.fallback))
+        write_page(path, page(self._source, self._shapes, self._operators, self.fallback, self._constants))
 
     def _imported(self) -> _core.Import:
-        return _core.read_onnx(*self._source, self._shapes, lowered_by(self._operators))
+        return _core.read_onnx(*self._source, self._shapes, lowered_by(self._operators), True, self._constants)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
@@ -97,6 +102,7 @@ def load(
     operators: Operators = None,
     fallback: str | None = None,
     checks: bool = True,
+    constants: Mapping[str, Any] | None = None,
 ) -> Model:
     """Reads an ONNX model: a path, its bytes, or an onnx.ModelProto.
 
@@ -108,12 +114,16 @@ def load(
     first that does not.  `operators`: what nodes become that use operators of your own.
     `fallback`: "onnxruntime" leaves nodes that would be refused to ONNX Runtime (packages onnx and onnxruntime), in few
     parts, says so by a FallbackWarning, and Model.fallback tells which; where nothing is refused it changes nothing.
+    `constants`: what inputs are in every run, such as {"sr": 16000}: they are inputs no more, and what follows from them
+    is computed now.
     `checks`: a run ends with TW1101 where an index that is data lies outside of what it is for; without, within
     branches and loops, and for sizes that a run computes, the nearest one is taken.  Raises Error with every problem at
     once.
     """
     written, described, own = source_of(source), described_shapes(shapes), tuple(operators or ())
-    origin = written
+    origin, known = written, described_constants(constants)
+    if known and fallback:
+        raise Error("TW1003", "constants= beside fallback= is not supported: give these inputs in each run")
     if fallback not in (None, "onnxruntime"):
         raise Error("TW1003", f'fallback={fallback!r} is not supported\nhelp: None, or "onnxruntime"')
     parts = None
@@ -121,9 +131,20 @@ def load(
         data, own, parts = found
         origin = "", data
         warnings.warn(f"{parts}\n  Executable.profile says which share of the time", FallbackWarning, stacklevel=2)
-    read = _core.read_onnx(*origin, described, lowered_by(own), checks)
+    read = _core.read_onnx(*origin, described, lowered_by(own), checks, known)
     text = read.text
-    return Model(read.finish(), origin, described, own, parts, written, text)
+    return Model(read.finish(), origin, described, own, parts, written, text, known)
+
+
+def described_constants(constants: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
+    """As the compiler takes them."""
+    if constants is not None and not isinstance(constants, Mapping):
+        raise Error("TW1004", f"constants={constants!r} is no dict\nhelp: constants={{'sr': 16000}}")
+    known = {name: np.ascontiguousarray(value) for name, value in (constants or {}).items()}
+    for name, array in known.items():
+        if array.dtype.kind not in "biuf":
+            raise Error("TW1004", f"constants[{name!r}] = {constants[name]!r} is no array of numbers")
+    return known
 
 
 def explain(
@@ -131,12 +152,14 @@ def explain(
     shapes: dict[str, InputShape] | None = None,
     operators: Operators = None,
     html: str | os.PathLike | None = None,
+    constants: Mapping[str, Any] | None = None,
 ) -> str:
     """What Model.explain says, also for models that are not fully supported and so cannot be loaded.
 
     `html`: writes the page of Model.explain_html there, too.
     """
     origin, described, own = source_of(source), described_shapes(shapes), tuple(operators or ())
+    known = described_constants(constants)
     if html is not None:
-        write_page(html, page(origin, described, own))
-    return _core.read_onnx(*origin, described, lowered_by(own)).text
+        write_page(html, page(origin, described, own, constants=known))
+    return _core.read_onnx(*origin, described, lowered_by(own), True, known).text

@@ -235,10 +235,14 @@ def refusals(model: Any) -> str:
 
 
 def page(
-    source: tuple[str, bytes], shapes: dict[str, Any], operators: tuple[Operator, ...], fallback: Fallback | None = None
+    source: tuple[str, bytes],
+    shapes: dict[str, Any],
+    operators: tuple[Operator, ...],
+    fallback: Fallback | None = None,
+    constants: dict[str, Any] | None = None,
 ) -> str:
     """As Model has them."""
-    model = _core.read_onnx(*source, shapes, lowered_by(operators))
+    model = _core.read_onnx(*source, shapes, lowered_by(operators), True, constants or {})
     rows = rows_of(model, operators, fallback)
     parts = parts_of(rows, model.types)
     body = f"<pre>{escape(model.text)}</pre><h2>Coverage</h2>{coverage(rows)}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+import numpy as np
+
 from .error import Error
 
 MOST_BYTES = (1 << 31) - (1 << 20)  # of one protobuf message, with room for all that is no weight
@@ -47,3 +49,17 @@ def names_read(node: Any) -> set[str]:
                 inner.update(part.output)
             names |= read - inner
     return names - {""}
+
+
+def with_constants(model: Any, constants: dict[str, np.ndarray]) -> Any:
+    """The model with inputs that are initializers now, as `load` reads it."""
+    (onnx,) = needed("onnx")
+    for value in [each for each in model.graph.input if each.name in constants]:
+        kind = value.type.tensor_type
+        array = constants[value.name].astype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+        sizes = [dim.dim_value for dim in kind.shape.dim]
+        if array.size == 1 and all(dim.HasField("dim_value") for dim in kind.shape.dim):
+            array = np.full(sizes, array.reshape(-1)[0])
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, value.name))
+        model.graph.input.remove(value)
+    return model

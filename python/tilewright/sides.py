@@ -17,7 +17,7 @@ from .error import Error
 from .executable import Compilation
 from .fallback import DOMAIN
 from .model import Model
-from .onnx_models import MOST_BYTES, needed, read_model
+from .onnx_models import MOST_BYTES, needed, read_model, with_constants
 
 Arrays = dict[int, np.ndarray]  # by place of the value in the graph
 
@@ -162,7 +162,7 @@ class OnnxRuntime:
     def __post_init__(self) -> None:
         self.onnx, self.runtime = needed("onnx", "onnxruntime")
         path, data = self.network.model._written
-        self.proto = read_model(path or data)
+        self.proto = with_constants(read_model(path or data), self.network.model._constants)
         own = {each.full_name for each in self.network.model._operators if each.domain != DOMAIN}
         for node in self.network.nodes:
             if node.operator in own:
