@@ -79,7 +79,8 @@ double scale_of_weights(const Shape& shape) {
 }
 
 // Sums in another order round otherwise: by their terms' magnitude, which the output's largest stands for.  -1: none.
-int64_t first_different_float(const NDArray& a, const NDArray& b, double tolerance) {
+int64_t first_different_float(const NDArray& a, const NDArray& b, double tolerance,
+                              const std::vector<bool>& padding = {}) {
   check(a.size() == b.size(), "first_different_float: outputs of one shape");
   // Hundreds of thousands of elements in each trial: those of f32 without a call for each.
   const auto reader = [](const NDArray& array) {
@@ -89,9 +90,13 @@ int64_t first_different_float(const NDArray& a, const NDArray& b, double toleran
   const auto ours_at = reader(a), theirs_at = reader(b);
   const int64_t size = b.size();
   double largest = 0;
-  for (int64_t i = 0; i < size; ++i)
-    if (const double value = theirs_at(i); std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  const auto is_padding = [&](int64_t i) { return !padding.empty() && padding[static_cast<size_t>(i)]; };
   for (int64_t i = 0; i < size; ++i) {
+    if (is_padding(i)) continue;
+    if (const double value = theirs_at(i); std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  for (int64_t i = 0; i < size; ++i) {
+    if (is_padding(i)) continue;
     const double ours = ours_at(i), theirs = theirs_at(i);
     if (std::isnan(theirs) ? std::isnan(ours) : ours == theirs) continue;
     if (!(std::abs(ours - theirs) <= tolerance * largest)) return i;
@@ -99,9 +104,9 @@ int64_t first_different_float(const NDArray& a, const NDArray& b, double toleran
   return -1;
 }
 
-int64_t first_different_integer(const NDArray& a, const NDArray& b) {
+int64_t first_different_integer(const NDArray& a, const NDArray& b, const std::vector<bool>& padding) {
   for (int64_t i = 0; i < b.size(); ++i)
-    if (a.get_int(i) != b.get_int(i)) return i;
+    if ((padding.empty() || !padding[static_cast<size_t>(i)]) && a.get_int(i) != b.get_int(i)) return i;
   return -1;
 }
 
@@ -180,12 +185,41 @@ std::vector<NDArray> outputs_among(const Func& func, const std::vector<NDArray>&
   return among(func, buffers, [&](const Buffer& b) { return func.is_output(b); });
 }
 
-std::string find_difference(const std::vector<NDArray>& outputs, const std::vector<NDArray>& expected) {
+Padding padding_of(const std::vector<NDArray>& candidate, const std::vector<NDArray>& incumbent) {
+  const auto is_filled = [](const NDArray& array, int64_t i, std::byte poison) {
+    const auto* bytes = static_cast<const std::byte*>(array.data()) + i * array.dtype().bytes();
+    return std::all_of(bytes, bytes + array.dtype().bytes(), [&](std::byte byte) { return byte == poison; });
+  };
+  Padding padding(candidate.size());
+  for (size_t o = 0; o < candidate.size(); ++o) {
+    const NDArray &a = candidate[o], &b = incumbent[o];
+    if (a.rank() < 2 || a.size() == 0) continue;
+    const int64_t lanes = a.shape().back();
+    const auto is_left = [&](int64_t i) {
+      return is_filled(a, i, candidate_poison) && is_filled(b, i, incumbent_poison);
+    };
+    int64_t filled = lanes;  // lanes of a row that is not full
+    for (int64_t row = 0; row < a.size(); row += lanes) {
+      if (!is_left(row + lanes - 1)) continue;
+      int64_t first = lanes;
+      while (first > 0 && is_left(row + first - 1)) --first;
+      if (first == 0 || (filled != lanes && first != filled)) return Padding(candidate.size());
+      filled = first;
+      if (padding[o].empty()) padding[o].resize(static_cast<size_t>(a.size()));
+      for (int64_t lane = first; lane < lanes; ++lane) padding[o][static_cast<size_t>(row + lane)] = true;
+    }
+  }
+  return padding;
+}
+
+std::string find_difference(const std::vector<NDArray>& outputs, const std::vector<NDArray>& expected,
+                            const Padding& padding) {
   check(outputs.size() == expected.size(), "find_difference: outputs in the same order");
   for (size_t o = 0; o < outputs.size(); ++o) {
     const NDArray &a = outputs[o], &b = expected[o];
-    const int64_t at = b.dtype().is_float() ? first_different_float(a, b, b.dtype().bits == 16 ? 2e-2 : 1e-4)
-                                            : first_different_integer(a, b);
+    const std::vector<bool> unread = padding.empty() ? std::vector<bool>() : padding[o];
+    const int64_t at = b.dtype().is_float() ? first_different_float(a, b, b.dtype().bits == 16 ? 2e-2 : 1e-4, unread)
+                                            : first_different_integer(a, b, unread);
     if (at >= 0) return describe(o, at, a, b);
   }
   return "";

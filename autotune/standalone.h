@@ -23,8 +23,16 @@ Executable build_standalone(const Func& func, const Schedule& schedule, const Ta
 std::vector<NDArray> inputs_among(const Func& func, const std::vector<NDArray>& buffers);
 std::vector<NDArray> outputs_among(const Func& func, const std::vector<NDArray>& buffers);
 
+// By output and element: what nobody writes or reads, the last lanes of blocks that channels do not fill.  No elements:
+// there are none such.
+using Padding = std::vector<std::vector<bool>>;
+// Of elements that two runs of one kernel left as they were, filled with either poison (exchange.h), those that can be
+// padding: in some rows the last lanes, in all of these as many, never a whole row.
+Padding padding_of(const std::vector<NDArray>& candidate, const std::vector<NDArray>& incumbent);
+
 // Where outputs differ by more than rounding does; empty: nowhere.  Integers are to be equal.
-std::string find_difference(const std::vector<NDArray>& outputs, const std::vector<NDArray>& expected);
+std::string find_difference(const std::vector<NDArray>& outputs, const std::vector<NDArray>& expected,
+                            const Padding& padding = {});
 // The same of a whole network, where small differences grow and flip roundings to small types: floats only, by a
 // tolerance that a wrong kernel exceeds.
 std::string find_network_difference(const std::vector<NDArray>& outputs, const std::vector<NDArray>& expected);

@@ -153,7 +153,7 @@ std::string Trials::check_default(const std::vector<std::vector<NDArray>>& outpu
     } catch (const Error& error) {
       return std::string("the oracle: ") + error.what();  // made-up numbers are none that it is for
     }
-    const std::string difference = find_difference(outputs[set], outputs_among(task_.func, arrays));
+    const std::string difference = find_difference(outputs[set], outputs_among(task_.func, arrays), padding_);
     if (!difference.empty()) return "the default schedule's inputs " + std::to_string(set) + ", " + difference;
   }
   return "";
@@ -168,6 +168,7 @@ MeasureRequest Trials::request_for(const std::filesystem::path& candidate,
   request.plan = &plan_;
   for (const auto& buffers : buffers_) request.inputs.push_back(inputs_among(task_.func, buffers));
   request.expected = expected_;
+  request.padding = padding_;
   request.threads = options_.compile.threads;
   request.seconds = trial_seconds;
   request.worst_ratio = worst_ratio;
@@ -194,6 +195,7 @@ bool Trials::prepare() {
     problem_ = "with its default schedule: " + std::string(word_of(measured.status)) + ", " + measured.detail;
     return false;
   }
+  padding_ = std::move(measured.padding);
   problem_ = check_default(measured.outputs);
   expected_ = std::move(measured.outputs);
   if (problem_.empty() && best_) {

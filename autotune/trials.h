@@ -10,6 +10,7 @@
 
 #include "autotune/search/allocate.h"
 #include "autotune/search/search.h"
+#include "autotune/standalone.h"
 #include "autotune/task.h"
 #include "autotune/tune.h"
 #include "targets/compile_image.h"
@@ -93,6 +94,7 @@ class Trials {
   std::string problem_;
   // Once prepared.
   std::vector<std::vector<NDArray>> buffers_, expected_;  // by set
+  Padding padding_;                                       // of what is expected
   Plan plan_;
   int default_spills_ = 0;
 };

@@ -103,10 +103,15 @@ Measurement judge(const MeasureRequest& request, ChildResult child) {
       return arrays;
     };
     std::vector<NDArray> ours = outputs_of(false);
-    const std::vector<NDArray> right =
-        request.expected.empty() ? outputs_of(true) : request.expected[static_cast<size_t>(set)];
+    const bool has_expected = !request.expected.empty();
+    const std::vector<NDArray> right = has_expected ? request.expected[static_cast<size_t>(set)] : outputs_of(true);
+    if (has_expected) {
+      result.padding = request.padding;
+    } else if (!request.is_network && set == 0) {
+      result.padding = padding_of(ours, right);
+    }
     const std::string difference =
-        request.is_network ? find_network_difference(ours, right) : find_difference(ours, right);
+        request.is_network ? find_network_difference(ours, right) : find_difference(ours, right, result.padding);
     if (!difference.empty()) {
       result.status = Status::wrong;
       result.detail = "inputs " + std::to_string(set) + ", " + difference;

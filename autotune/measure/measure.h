@@ -22,6 +22,7 @@ struct MeasureRequest {
   std::vector<std::vector<NDArray>> inputs;    // by set: input_sets of them (exchange.h)
   // By set: what the outputs have to be; none: whatever the incumbent's are.
   std::vector<std::vector<NDArray>> expected;
+  std::vector<std::vector<bool>> padding;  // of what is expected (standalone.h)
   int threads = 1;
   double seconds = 0.2;      // of timing; 0: outputs only
   double worst_ratio = 1.3;  // what is slower beyond doubt is given up
@@ -38,6 +39,7 @@ struct Measurement {
   std::string detail;  // of what is not ok
   std::vector<Sample> samples;
   std::vector<std::vector<NDArray>> outputs;  // by set: the candidate's, where it got so far
+  std::vector<std::vector<bool>> padding;     // of these, where the incumbent's are expected (standalone.h)
   bool filters_calls = false;        // whether the kernel kept the child from all system calls but harmless ones
   std::vector<double> step_seconds;  // by step, where asked for
   std::string machine;               // the CPU's name

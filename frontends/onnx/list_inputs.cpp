@@ -59,7 +59,8 @@ std::optional<NDArray> constant_of(const ValueInfo& info, const ImportOptions& o
   if (given == options.constants.end()) return std::nullopt;
   const auto dtype = to_dtype(info.element_type);
   if (info.kind != ValueKind::tensor || is_text(info) || !dtype)
-    throw Error(ErrorCode::shape, "input " + in_quotes(info.name) + " is no tensor of numbers, and cannot be a constant");
+    throw Error(ErrorCode::shape,
+                "input " + in_quotes(info.name) + " is no tensor of numbers, and cannot be a constant");
   return constant_input({info.name, info.shape}, *dtype, given->second);
 }
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 import tilewright as tw
 
@@ -16,12 +17,21 @@ from . import tuning_charts
 from .report import console, tilewright_table
 
 EXPLAINED = 12  # of a task's points, the fastest
+NAME_WIDTH = 28  # of a kernel in the progress line, which has one line of a terminal
 STATUS_WORDS = {"timeout": "timed out", "crash": "crashed", "spill": "spilled"}
 
 
 def counted(by_status: dict[str, int]) -> str:
     parts = [f"{count} {STATUS_WORDS.get(status, status)}" for status, count in by_status.items() if count]
     return " · ".join(parts)
+
+
+def shortened(name: str, most: int = NAME_WIDTH) -> str:
+    """The beginning and the end of a long name."""
+    if len(name) <= most:
+        return name
+    end = (most - 1) // 2
+    return f"{name[: most - 1 - end]}…{name[-end:]}"
 
 
 def json_line(event: dict[str, Any]) -> None:
@@ -38,7 +48,7 @@ def progress() -> Iterator[Callable[[dict[str, Any]], None]]:
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:.0f} %"),
         TimeRemainingColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
     with Progress(*columns, console=console, transient=True) as bar:
         row, counts, start = None, Counter(), {}
@@ -57,6 +67,7 @@ def progress() -> Iterator[Callable[[dict[str, Any]], None]]:
             if event["event"] == "choices_skipped":
                 console.print(f"choices of the network are not tried: {event['reason']}")
             if event["event"] == "tasks":
+                start["milliseconds"] = event["milliseconds"]  # with the choices that were adopted
                 chosen = f" with {event['choices']} choices made otherwise" if event["choices"] else ""
                 console.print(
                     f"{event['tasks']} tasks, {event['milliseconds']:.3f} ms{chosen}, "
@@ -65,8 +76,8 @@ def progress() -> Iterator[Callable[[dict[str, Any]], None]]:
             if event["event"] == "trial":
                 counts[event["status"]] += 1
                 text = (
-                    f"{start['milliseconds']:.2f} → {event['predicted_milliseconds']:.2f} ms · {event['task']} "
-                    f"({event['share']:.0%} of the time) · {counts.total()} tried: {counted(counts)}"
+                    f"{start['milliseconds']:.2f} ms, {event['predicted_milliseconds']:.2f} expected · "
+                    f"{counts.total()} tried: {counted(counts)} · {shortened(event['task'])} ({event['share']:.0%})"
                 )
                 bar.update(row, description=text)
             if event["event"] == "confirmation":

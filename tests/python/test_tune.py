@@ -1,6 +1,8 @@
 """A tuning job from Python and the command line: tiny, but real."""
 
+import io
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -13,10 +15,11 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+from rich.console import Console
 
 import tilewright as tw
 from conftest import ROOT
-from tilewright import _core
+from tilewright import _core, tune_report
 from tilewright.tune import MEASURE_PROGRAM, seconds_of
 
 
@@ -300,6 +303,58 @@ def test_ctrl_c_is_heard_whatever_runs(code):
         assert what == expected
         assert told - sent < 5, "a busy machine is given time; alone it is less than a second"
     process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_progress_is_one_line(width, monkeypatch):
+    """Whatever the kernels are called; its figures are those of the same moment."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, legacy_windows=False)
+    monkeypatch.setattr(tune_report, "console", console)
+    name = "node_conv2d_/model/backbone/layers.11/blocks.3/attention/projection/Conv+Add_1234+HardSwish_1235"
+    trial = {"event": "trial", "seconds": 3, "status": "ok", "task": name, "share": 0.25, "predicted_milliseconds": 3.1}
+    with tune_report.progress() as on_event:
+        on_event({"event": "start", "seconds": 0, "budget": 60, "milliseconds": 7.27, "open_choices": 3})
+        on_event({"event": "tasks", "seconds": 2, "tasks": 4, "milliseconds": 3.49, "choices": 3, "earlier_trials": 0})
+        for status in ("ok", "timeout", "refused", "crash"):
+            on_event({**trial, "status": status})
+        on_event({"event": "stopping", "seconds": 4})
+    frames = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue()).replace("\r", "\n").split("\n")
+    assert max(len(line.rstrip()) for line in frames) <= width
+    (last,) = {line.rstrip() for line in frames if "4 tried" in line}
+    assert "3.49 ms, 3.10 expected" in last and "7.27" not in last
+    assert "Ctrl-C again ends at once" in console.file.getvalue()
+    assert tune_report.shortened(name).startswith("node_conv2d_") and tune_report.shortened(name).endswith("_1235")
+
+
+def test_channels_that_do_not_fill_a_block_are_tuned(tmp_path, trials_of_a_task):
+    """24 channels are a block of 16 and half a one, whose other half nobody writes or reads."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w1": rng.standard_normal((24, 8, 1, 1)).astype(np.float32) / 3,
+        "w2": rng.standard_normal((24, 1, 3, 3)).astype(np.float32) / 3,
+        "w3": rng.standard_normal((40, 24, 3, 3)).astype(np.float32) / 15,
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w2"], ["c"], group=24, pads=[1, 1, 1, 1]),
+        helper.make_node("HardSwish", ["c"], ["d"]),
+        helper.make_node("Conv", ["d", "w3"], ["e"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("Exp", ["e"], ["f"]),
+        helper.make_node("GlobalAveragePool", ["f"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 28, 28])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 40, 1, 1])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    trials_of_a_task(3)
+    report = tw.tune(model, db=tmp_path / "t.db", budget="60s", threads=1)
+    assert not report.skipped and "wrong" not in report.by_status and report.by_status["ok"] >= 4
+    x = {"x": rng.standard_normal((1, 8, 28, 28)).astype(np.float32)}
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, x)[0]
+    np.testing.assert_allclose(tw.compile(model, db=tmp_path / "t.db", threads=1).run(x)["y"], expected, rtol=1e-4)
 
 
 def test_what_a_callback_raises_ends_the_job(network, tmp_path):

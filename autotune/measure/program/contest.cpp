@@ -26,7 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int profile_repetitions = 5;
 // What memory holds that nothing has written yet: as floats, large numbers.
-constexpr std::byte candidate_poison{0x7f}, incumbent_poison{0x5a};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

@@ -5,6 +5,7 @@
 
 #include "autotune/database/database.h"
 #include "autotune/database/tuned_source.h"
+#include "autotune/measure/exchange.h"
 #include "autotune/standalone.h"
 #include "autotune/task.h"
 #include "relay_ir/compile/group.h"
@@ -272,6 +273,37 @@ TEST(TunedSource, records_of_another_build_are_stale) {
     EXPECT_EQ(to_text(tuned(f, target).trace()), to_text(target.default_schedule(f, target).trace()));
   EXPECT_EQ(tuned.uses(), (std::map<std::string, TunedSchedules::Use>{{record.task, TunedSchedules::Use::stale}}));
   EXPECT_TRUE(TunedSchedules(database, target, 1).uses().empty());
+}
+
+// As a kernel leaves the last lanes of blocks that its channels do not fill.
+TEST(Candidates, padding_is_not_compared) {
+  const auto filled = [](std::byte poison, int64_t first_lane, const std::vector<int64_t>& rows) {
+    NDArray array(f32, {2, 3, 4});
+    for (int64_t i = 0; i < array.size(); ++i) array.set_float(i, static_cast<double>(i));
+    for (const int64_t row : rows)
+      for (int64_t lane = first_lane; lane < 4; ++lane)
+        std::memset(array.as<float>() + row * 4 + lane, std::to_integer<int>(poison), sizeof(float));
+    return array;
+  };
+  const std::vector<int64_t> last_block = {3, 4, 5};
+  const NDArray ours = filled(candidate_poison, 1, last_block), theirs = filled(incumbent_poison, 1, last_block);
+  EXPECT_NE(find_difference({ours}, {theirs}), "");
+  const Padding padding = padding_of({ours}, {theirs});
+  EXPECT_EQ(find_difference({ours}, {theirs}, padding), "");
+  NDArray other = filled(candidate_poison, 4, {});  // which writes everything
+  EXPECT_EQ(find_difference({other}, {theirs}, padding), "");
+  other.set_float(12, 99);  // a lane that is read
+  EXPECT_NE(find_difference({other}, {theirs}, padding), "");
+  NDArray forgets = filled(candidate_poison, 0, {3});  // a row that is to be written
+  EXPECT_NE(find_difference({forgets}, {theirs}, padding), "");
+  // Whole rows, or as many lanes as differ from row to row, are no padding: nobody has written what he should.
+  for (const auto& [first, rows] : {std::pair<int64_t, std::vector<int64_t>>{0, {3}}, {0, {0, 1, 2, 3, 4, 5}}}) {
+    const NDArray a = filled(candidate_poison, first, rows), b = filled(incumbent_poison, first, rows);
+    EXPECT_NE(find_difference({a}, {b}, padding_of({a}, {b})), "");
+  }
+  NDArray a = filled(candidate_poison, 1, {3}), b = filled(incumbent_poison, 1, {3});
+  std::memset(a.as<float>() + 19, 0x7f, 4), std::memset(b.as<float>() + 19, 0x5a, 4);  // one lane of another row
+  EXPECT_NE(find_difference({a}, {b}, padding_of({a}, {b})), "");
 }
 
 TEST(Candidates, differences_beyond_rounding_are_found) {
