@@ -28,7 +28,8 @@ struct CustomResult {
   std::optional<Func> update;       // of the inputs, then the results of the expression, if there is one
   std::string schedule;             // a name for who schedules kernels with the expression in them; "": nobody
   std::string function, library;    // where there is neither expression nor update
-  std::vector<TensorType> outputs;  // of a function
+  std::vector<TensorType> outputs;  // of a function; a dimension that is not defined is known in the run only
+  std::string sizes;                // the function that says these then, in order: one i64 each
 };
 
 // Error where it does not take these inputs.

@@ -148,9 +148,11 @@ py::list trace(Executable& executable, const std::vector<py::array>& arrays, int
 py::list lent_arrays(const std::vector<NDArray>& arrays, bool writable) {
   py::list result;
   for (const NDArray& array : arrays) {
-    const py::capsule owner(array.data(), [](void*) {});
+    static char nothing;  // of an array without elements, which has no memory
+    void* data = array.size() == 0 ? &nothing : const_cast<void*>(static_cast<const void*>(array.data()));
+    const py::capsule owner(data, [](void*) {});
     const std::vector<py::ssize_t> shape(array.shape().begin(), array.shape().end());
-    py::array lent(numpy_dtype(array.dtype()), shape, array.data(), owner);
+    py::array lent(numpy_dtype(array.dtype()), shape, data, owner);
     if (!writable) lent.attr("setflags")(py::arg("write") = false);
     result.append(std::move(lent));
   }

@@ -45,7 +45,8 @@ frontends::ImportOptions options_for(const Shapes& shapes) {
 }
 
 // By (domain, type): a function of the node's name, its attributes as JSON, and placeholders of its inputs' types.  It
-// gives (expression, update, schedule), Funcs or None and a name, or (function, library, [(element type, shape)]).
+// gives (expression, update, schedule), Funcs or None and a name, or (function, library, (outputs, sizes)): of each
+// output (element type, shape), where None is a size that the function `sizes` says in the run.
 using PythonOperators = std::map<std::pair<std::string, std::string>, py::function>;
 
 frontends::CustomResult call_operator(const py::handle& lower, const frontends::CustomUse& use) {
@@ -63,10 +64,17 @@ frontends::CustomResult call_operator(const py::handle& lower, const frontends::
     return custom;
   }
   custom.function = first.cast<std::string>(), custom.library = second.cast<std::string>();
-  for (const auto& [dtype, shape] : third.cast<std::vector<std::pair<std::string, py::sequence>>>()) {
+  const auto [outputs, sizes] = third.cast<std::pair<std::vector<std::pair<std::string, py::sequence>>, std::string>>();
+  custom.sizes = sizes;
+  for (const auto& [dtype, shape] : outputs) {
     const auto known = parse_element_type(dtype);
     if (!known) throw Error(ErrorCode::unsupported, "there is no element type " + dtype);
-    custom.outputs.push_back({*known, shape_of(shape)});
+    frontends::TensorType& type = custom.outputs.emplace_back(frontends::TensorType{*known, {}});
+    for (const py::handle extent : shape) {
+      py::list one;
+      one.append(extent);
+      type.shape.push_back(extent.is_none() ? Expr() : shape_of(one)[0]);
+    }
   }
   return custom;
 }

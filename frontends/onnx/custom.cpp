@@ -62,23 +62,42 @@ NodeAttributes attributes_of_expression(Func func, const std::vector<TensorType>
   return attributes;
 }
 
-NodeAttributes attributes_of_call(const CustomResult& result, const std::string& attributes) {
+std::vector<ValueId> emit_call(Context& c, const std::vector<ValueId>& inputs, const std::string& function,
+                               const std::string& library, const std::string& attributes,
+                               const std::vector<TensorType>& outputs) {
   std::vector<std::string> dtypes;
   std::vector<int64_t> ranks;
   std::vector<Expr> dims;
-  for (const TensorType& type : result.outputs) {
+  for (const TensorType& type : outputs) {
     dtypes.push_back(to_string(type.dtype));
     ranks.push_back(type.rank());
     dims.insert(dims.end(), type.shape.begin(), type.shape.end());
   }
   NodeAttributes all;
-  all.set("function", result.function);
-  all.set("library", result.library);
+  all.set("function", function);
+  all.set("library", library);
   all.set("attributes", attributes);
   all.set("dtypes", dtypes);
   all.set("ranks", ranks);
   all.set("dims", dims);
-  return all;
+  return c.emit_control("host_call", inputs, std::move(all), {});
+}
+
+// Sizes that only the run knows are those that a call of their own gives before.
+std::vector<ValueId> import_call(Context& c, const std::vector<ValueId>& inputs, const CustomResult& result,
+                                 const std::string& attributes) {
+  std::vector<TensorType> outputs = result.outputs;
+  std::vector<Expr*> unknown;
+  for (TensorType& type : outputs)
+    for (Expr& dim : type.shape)
+      if (!dim.is_defined()) unknown.push_back(&dim);
+  if (!unknown.empty()) {
+    const TensorType list{i64, {Expr(static_cast<int64_t>(unknown.size()))}};
+    const ValueId sizes = emit_call(c, inputs, result.sizes, result.library, attributes, {list})[0];
+    const std::vector<Expr> known = c.emit_items(sizes);
+    for (size_t i = 0; i < unknown.size(); ++i) *unknown[i] = known[i];
+  }
+  return emit_call(c, inputs, result.function, result.library, attributes, outputs);
 }
 
 // Of one block, without sums, whose loads are numpy's broadcasting: a map, element by element.
@@ -127,8 +146,7 @@ std::vector<ValueId> import_custom(Context& c, const std::string& name, const Cu
   }
   if (inputs.empty()) c.refuse("it has no inputs");
   const CustomResult result = custom(use);
-  if (!result.expression && !result.update)
-    return c.emit_control("host_call", inputs, attributes_of_call(result, use.attributes), {});
+  if (!result.expression && !result.update) return import_call(c, inputs, result, use.attributes);
   std::vector<ValueId> made;
   if (result.expression) {
     require_proven(c, *result.expression);

@@ -18,6 +18,7 @@ from . import _core
 from .dimension import InputShape, SizeProfile, described_profiles
 from .error import Error
 from .fallback import operators_of_artifact
+from .images import with_built_in
 from .lists import Values
 from .model import Model, load
 from .operators import Operators, functions_of, give_functions, schedules_of
@@ -436,7 +437,7 @@ def load_executable(source: str | os.PathLike | bytes, operators: Operators = No
         core = _core.load_executable_bytes(bytes(source))
     else:
         core = _core.load_executable(checked_path(source, "source"))
-    give_functions(core, [*(operators or ()), *operators_of_artifact(core.host_calls)])
+    give_functions(core, [*with_built_in(operators), *operators_of_artifact(core.host_calls)])
     return Executable(core)
 
 

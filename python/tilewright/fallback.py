@@ -177,7 +177,7 @@ class PartOperator(Operator):
 
     def lower(self, node: str, attributes: str, inputs: list) -> Any:
         outputs = self.session.types(*(ArrayType(x.dtype, x.shape) for x in inputs))
-        return self.full_name, "", [(x.dtype, tuple(x.shape)) for x in outputs]
+        return self.full_name, "", ([(x.dtype, tuple(x.shape)) for x in outputs], "")
 
     def call(self, attributes: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         self.session.run(inputs, outputs)

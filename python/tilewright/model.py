@@ -15,6 +15,7 @@ from .dimension import InputShape, described_shapes
 from .error import Error
 from .fallback import Fallback, FallbackWarning, partition
 from .html_page import write_page
+from .images import with_built_in
 from .lists import Values
 from .model_page import page
 from .operators import Operator, Operators, lowered_by
@@ -120,7 +121,7 @@ def load(
     branches and loops, and for sizes that a run computes, the nearest one is taken.  Raises Error with every problem at
     once.
     """
-    written, described, own = source_of(source), described_shapes(shapes), tuple(operators or ())
+    written, described, own = source_of(source), described_shapes(shapes), with_built_in(operators)
     origin, known = written, described_constants(constants)
     if known and fallback:
         raise Error("TW1003", "constants= beside fallback= is not supported: give these inputs in each run")
@@ -158,7 +159,7 @@ def explain(
 
     `html`: writes the page of Model.explain_html there, too.
     """
-    origin, described, own = source_of(source), described_shapes(shapes), tuple(operators or ())
+    origin, described, own = source_of(source), described_shapes(shapes), with_built_in(operators)
     known = described_constants(constants)
     if html is not None:
         write_page(html, page(origin, described, own, constants=known))

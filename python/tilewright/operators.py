@@ -27,11 +27,11 @@ class ArrayType:
     """What is known of an array when a model is loaded.
 
     `dtype`: "f32", "i64", …  `shape`: of an open dimension an expression (te.Expr), with which sizes of results can be
-    computed; of others a number.
+    computed; of others a number.  Of a result, None is a size that `sizes` says in the run.
     """
 
     dtype: str
-    shape: tuple[int | te.Expr, ...]
+    shape: tuple[int | te.Expr | None, ...]
 
 
 class Operator:
@@ -53,8 +53,12 @@ class Operator:
     copies) and gives such results as numpy arrays.  It runs on one thread, and has to give the same for the same
     inputs, since a node whose result nobody needs, or that is there twice, may not be run.
 
+    `sizes`, beside these: takes the arrays of a run, and gives the sizes that `types` left None, in order; it is called
+    before the function.
+
     `types`, `library` and `symbol`: the same with a function of a shared library, a `tw_function` of runtime/c_api.h.
-    Artifacts name the library, so they run where it can be found: by the loader, or beside the artifact.
+    Artifacts name the library, so they run where it can be found: by the loader, or beside the artifact.  `sizes` is
+    then the name of another such function there, whose result is an i64 a size.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Operator:
         function: Callable[..., Any] | None = None,
         library: str | os.PathLike | None = None,
         symbol: str | None = None,
+        sizes: Callable[..., Any] | str | None = None,
     ):
         ways = (
             expression is not None and (types, function, library, symbol) == (None,) * 4,
@@ -86,7 +91,13 @@ class Operator:
                 f"the operator {domain}.{name} has a schedule, and nothing to schedule\n"
                 "help: a schedule is of an expression; functions run as they are",
             )
-        self.domain, self.name = domain, name
+        if sizes is not None and (expression is not None or isinstance(sizes, str) != (library is not None)):
+            raise Error(
+                "TW1003",
+                f"the operator {domain}.{name} has sizes={sizes!r}\n"
+                "help: a function beside function=, the name of one beside library=, nothing beside expression=",
+            )
+        self.domain, self.name, self.sizes = domain, name, sizes
         self.schedule, self._schedule_name = schedule, name_of_template(schedule)
         self.expression, self.types, self.function = expression, types, function
         self.library, self.symbol = None if library is None else os.fspath(library), symbol
@@ -97,6 +108,11 @@ class Operator:
     def full_name(self) -> str:
         """The name with its domain: "domain.Name"."""
         return f"{self.domain}.{self.name}" if self.domain else self.name
+
+    @property
+    def sizes_name(self) -> str:
+        """What runs call for the sizes of results."""
+        return f"{self.full_name}.sizes"
 
     @property
     def schedule_name(self) -> str:
@@ -119,7 +135,11 @@ class Operator:
                 return te.func(self.name, inputs, results), None, self.schedule_name
             results = self.types(*(ArrayType(x.dtype, x.shape) for x in inputs), **given)
             outputs = [results] if isinstance(results, ArrayType) else list(results)
-            return self.symbol or self.full_name, self.library or "", [(x.dtype, tuple(x.shape)) for x in outputs]
+            described = [(x.dtype, tuple(x.shape)) for x in outputs]
+            if self.sizes is None and any(size is None for _, shape in described for size in shape):
+                raise ValueError("types leaves a size None, and there are no sizes=")
+            sizes = self.sizes if isinstance(self.sizes, str) else self.sizes_name
+            return self.symbol or self.full_name, self.library or "", (described, sizes)
         except Exception as error:
             shapes = ", ".join(f"{x.dtype}{list(x.shape)}" for x in inputs)
             raise Error(
@@ -147,6 +167,13 @@ class Operator:
                 raise ValueError(f"it gave a result of shape {np.shape(result)} instead of {output.shape}")
             np.copyto(output, result, casting="same_kind")
 
+    def call_sizes(self, attributes: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        """Writes what `sizes` says of arrays of a run."""
+        found = np.atleast_1d(np.asarray(self.sizes(*inputs, **json.loads(attributes))))
+        if found.shape != outputs[0].shape:
+            raise ValueError(f"sizes gave {found.size} numbers instead of {outputs[0].size}")
+        np.copyto(outputs[0], found, casting="same_kind")
+
 
 Operators = Iterable[Operator] | None
 
@@ -166,7 +193,9 @@ def lowered_by(operators: Operators) -> dict[tuple[str, str], Callable]:
 
 def functions_of(operators: Iterable[Operator]) -> dict[str, tuple[Callable, bool]]:
     """As the compiler takes those that are functions in Python."""
-    return {each.full_name: (each.call, each.takes_attributes) for each in operators if each.function is not None}
+    in_python = [each for each in operators if each.function is not None]
+    functions = {each.full_name: (each.call, each.takes_attributes) for each in in_python}
+    return functions | {each.sizes_name: (each.call_sizes, True) for each in in_python if each.sizes is not None}
 
 
 def schedules_of(operators: Iterable[Operator]) -> dict[str, Callable[[Schedule], bool]]:
