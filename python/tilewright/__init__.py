@@ -10,6 +10,7 @@ outputs = executable.run({"x": array})
 
 from . import te
 from ._core import __version__
+from .benchmark import Benchmark, benchmark
 from .compare import compare
 from .comparison import Comparison
 from .dimension import Dim
@@ -26,6 +27,7 @@ from .tune import TuneReport, tune
 
 __all__ = [
     "ArrayType",
+    "Benchmark",
     "Comparison",
     "Dim",
     "Error",
@@ -39,6 +41,7 @@ __all__ = [
     "Schedule",
     "TuneReport",
     "__version__",
+    "benchmark",
     "compare",
     "compile",
     "explain",

@@ -24,6 +24,7 @@ from .cli_options import (
     Constants,
     Fallback,
     InPlace,
+    Inputs,
     ModelFile,
     ModelPath,
     OperatorFile,
@@ -188,7 +189,7 @@ def compile(
 def run(
     context: typer.Context,
     model: ModelPath,
-    input: Annotated[list[str], typer.Option("--input", "-i", help="NAME=file.npy, or file.npz.")] = [],  # noqa: B006
+    input: Inputs = [],  # noqa: B006
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Writes the outputs to this .npz file.")] = None,
     seed: Seed = 0,
     target: Target = "cpu",
@@ -243,7 +244,11 @@ def bench(
     kernels: Annotated[bool, typer.Option("--kernels", "-k", help="Show every kernel, too.")] = False,
     roofline: Annotated[Path | None, typer.Option(help="Writes the kernels' roofline to this .svg file.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Writes a run to this .json file for ui.perfetto.dev.")] = None,
+    input: Inputs = [],  # noqa: B006
     seconds: Annotated[float, typer.Option(help="Of measuring.")] = 3.0,
+    warm_up: Annotated[float, typer.Option(help="Seconds of runs before, which do not count.")] = 0.2,
+    streams: Annotated[int, typer.Option(help="So many runs at once, each on -j threads.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     seed: Seed = 0,
     target: Target = "cpu",
     shape: Shapes = [],  # noqa: B006
@@ -276,16 +281,13 @@ def bench(
         fallback,
         constants,
     )
-    feed = made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
-    samples, end = [], time.perf_counter() + seconds
-    executable.run(feed)
-    while len(samples) < 5 or time.perf_counter() < end:
-        start = time.perf_counter()
-        executable.run(feed)
-        samples.append(time.perf_counter() - start)
+    feed = read_inputs(input)
+    if not feed:
+        feed = made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
+    measured = tw.benchmark(executable, feed, seconds, warm_up, streams)
     times = executable.profile(feed) if kernels or roofline or trace else None
-    bounds = report.benchmark(executable, feed, samples)
-    if kernels:
+    bounds = report.benchmark(executable, feed, measured, as_json, times if kernels else None)
+    if kernels and not as_json:
         report.kernels(times, *bounds)
     if roofline:
         report.roofline(times, *bounds, roofline, model.name)

@@ -52,6 +52,7 @@ Constants = Annotated[
         "--set", help="NAME=16000, NAME=[1,2] or NAME=file.npy: what an input is in every run; it is none then."
     ),
 ]
+Inputs = Annotated[list[str], typer.Option("--input", "-i", help="NAME=file.npy, or file.npz.")]
 Seed = Annotated[
     int, typer.Option(help="Of the inputs that are made up; in `tw run`, of random numbers that the model draws, too.")
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import shutil
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -117,19 +117,24 @@ def outputs(values: dict[str, Any]) -> None:
     console.print(table)
 
 
-def benchmark(executable: tw.Executable, feed: dict[str, np.ndarray], samples: list[float]) -> tuple[float, float]:
+def benchmark(
+    executable: tw.Executable, feed: dict[str, np.ndarray], measured: tw.Benchmark, as_json: bool, times: Any = None
+) -> tuple[float, float]:
     """Prints latency and rate; gives the measured peak and the read bandwidth that they relate to."""
-    milliseconds = sorted(sample * 1e3 for sample in samples)
     steps = executable.describe(feed)["steps"]
     flops, threads = sum(step["flops"] * step["executions"] for step in steps), executable.threads
     peak, read = machine.peak_flops(threads), machine.read_bandwidth(threads)
-    median = statistics.median(milliseconds)
-    tenth = milliseconds[len(milliseconds) // 10], milliseconds[-1 - len(milliseconds) // 10]
-    console.print(
-        f"median {median:.3f} ms   (10 % … 90 %: {tenth[0]:.3f} … {tenth[1]:.3f}, best {milliseconds[0]:.3f}, "
-        f"{len(samples)} runs, {threads} threads)"
-    )
-    rate = flops / median * 1e3
+    rate = flops / measured.median
+    if as_json:
+        row = {**measured.as_dict(), "gflop": flops / 1e9, "peak_gflops": peak / 1e9, "memory_gbs": read / 1e9}
+        if times is not None:
+            row["kernels"] = [
+                {"name": each.name, "us": each.seconds * 1e6, "gflop": each.flops / 1e9, "bytes": each.bytes}
+                for each in times.kernels
+            ]
+        print(json.dumps(row))
+        return peak, read
+    console.print(str(measured))
     console.print(
         f"{flops / 1e9:.3f} GFLOP a run, {rate / 1e9:.1f} GFLOP/s: {rate / peak:.1%} of the measured peak "
         f"({peak / 1e9:.1f} GFLOP/s; memory {read / 1e9:.1f} GB/s)"
