@@ -11,8 +11,8 @@ outputs = executable.run({"x": array})
 from . import te
 from ._core import __version__
 from .benchmark import Benchmark, benchmark
-from .compare import compare
-from .comparison import Comparison
+from .compare import check, compare
+from .comparison import Check, Comparison
 from .dimension import Dim
 from .error import Error
 from .executable import Executable, compile, load_executable
@@ -28,6 +28,7 @@ from .tune import TuneReport, tune
 __all__ = [
     "ArrayType",
     "Benchmark",
+    "Check",
     "Comparison",
     "Dim",
     "Error",
@@ -42,6 +43,7 @@ __all__ = [
     "TuneReport",
     "__version__",
     "benchmark",
+    "check",
     "compare",
     "compile",
     "explain",

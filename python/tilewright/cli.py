@@ -368,6 +368,7 @@ def tune(
         os._exit(INTERRUPTED)  # the job may be in compiled code, which nobody waits for
 
 
+app.command("check")(compare_cli.check_command)
 app.command("compare")(compare_cli.compare_command)
 app.command("reduce")(reduce_cli.reduce_command)
 app.add_typer(device_cli.app)

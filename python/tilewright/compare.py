@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .comparison import Comparison, FirstDifference, NodeDifference
+from .comparison import Check, Comparison, FirstDifference, NodeDifference
 from .differences import TOLERANCES, Difference, difference, summary
 from .dimension import InputShape, described_profiles
 from .error import Error
@@ -94,12 +94,40 @@ def compare(
     Error: what `tw.compile` and runs raise; TW1101: there is nothing to compare with; TW1003: ONNX Runtime is not
     installed or does not take the model.
     """
+    return comparer(model, against, inputs, seed, sizes, tolerance, shapes, options).run(propose)
+
+
+def check(
+    model: Any,
+    against: Any = "onnxruntime",
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    tolerance: float | None = None,
+    shapes: dict[str, InputShape] | None = None,
+    **options: Any,
+) -> Check:
+    """Compares a model's outputs, with one run of each side: what `compare` does node by node, and takes as that does."""
+    return comparer(model, against, inputs, seed, sizes, tolerance, shapes, options).check()
+
+
+def comparer(
+    model: Any,
+    against: Any,
+    inputs: Mapping[str, Any] | None,
+    seed: int,
+    sizes: Mapping[str, int] | None,
+    tolerance: float | None,
+    shapes: dict[str, InputShape] | None,
+    options: dict[str, Any],
+) -> Comparer:
     if isinstance(model, Executable):
         if options or shapes is not None:
             raise Error("TW1101", "options are for a model that is not compiled yet\nhelp: give the model instead")
         executable, loaded = model, model_of(model)
     else:
-        to_load = {name: options.pop(name) for name in ("operators", "fallback") if name in options}
+        to_load = {name: options.pop(name) for name in ("operators", "fallback", "constants") if name in options}
         loaded = (
             model if isinstance(model, Model) and shapes is None and not to_load else load(model, shapes, **to_load)
         )
@@ -108,7 +136,7 @@ def compare(
     compilation: Compilation = executable._made_from[1]
     theirs = side_of(network, against)
     feed = dict(inputs) if inputs is not None else made_up(executable, seed, sizes)
-    return Comparer(network, executable, Compiled(network, compilation), theirs, tolerance, feed).run(propose)
+    return Comparer(network, executable, Compiled(network, compilation), theirs, tolerance, feed)
 
 
 def made_up(executable: Executable, seed: int, sizes: Mapping[str, int] | None) -> dict[str, Any]:
@@ -144,6 +172,11 @@ class Comparer:
             sizes = executable._core.sizes([array.shape for array in self.inputs])
             profiles = described_profiles([sizes]) + ours.options.profiles
             self.ours = dataclasses.replace(ours, options=dataclasses.replace(ours.options, profiles=profiles))
+
+    def check(self) -> Check:
+        outputs = self.outputs(self.theirs.values(self.inputs, self.network.computed_outputs))
+        names = [name for name, _ in self.network.graph.outputs if name not in outputs]
+        return Check(self.ours.label, self.theirs.label, self.tolerance, outputs, names)
 
     def run(self, propose: bool) -> Comparison:
         made = self.ours.values(self.inputs)  # first, for it checks the inputs

@@ -80,3 +80,43 @@ def compare_command(
         result.to_html(html)
     if not result.ok:
         raise typer.Exit(1)
+
+
+def check_command(
+    model: OnnxPath,
+    against: Against = "onnxruntime",
+    inputs: InputFiles = [],  # noqa: B006
+    nodes: Annotated[bool, typer.Option("--nodes", help="Node by node, as `tw compare`.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    tolerance: Tolerance = None,
+    seed: options.Seed = 0,
+    target: options.Target = "cpu",
+    shape: options.Shapes = [],  # noqa: B006
+    constants: options.Constants = [],  # noqa: B006
+    threads: options.Threads = None,
+    precision: options.Precision = "f32",
+    winograd: options.Winograd = True,
+    size: options.Sizes = [],  # noqa: B006
+    db: options.Records = None,
+    operators: options.OperatorFile = None,
+    fallback: options.Fallback = None,
+) -> None:
+    """Check a compiled model's outputs beside ONNX Runtime's or the oracle's; status 1 where they differ."""
+    if model.suffix == ".twa":
+        raise tw.Error("TW1101", f"{model} is an artifact, in which nothing is left of the model\nhelp: give the model")
+    network = load_model(model, shape, operators, fallback, constants)
+    executable = tw.compile(network, target, threads, precision, db, winograd)
+    feed = options.read_inputs(inputs)
+    if not feed:
+        note("no --inputs: seeded random inputs")
+    result = (tw.compare if nodes else tw.check)(
+        executable,
+        parse_against(against),
+        feed or None,
+        seed=seed,
+        sizes=options.parse_sizes(size, executable.dimensions),
+        tolerance=tolerance,
+    )
+    print(json.dumps(result.to_dict()) if as_json else result)
+    if not result.ok:
+        raise typer.Exit(1)

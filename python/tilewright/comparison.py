@@ -79,6 +79,44 @@ class FirstDifference:
 
 
 @dataclass
+class Check:
+    """What `tw.check` found, by name of the model's outputs."""
+
+    ours: str
+    theirs: str
+    tolerance: float
+    outputs: dict[str, Difference]
+    not_compared: list[str]  # outputs that the other side does not give so
+
+    @property
+    def ok(self) -> bool:
+        """All outputs that could be compared are within the tolerance, and there is one."""
+        return bool(self.outputs) and all(d.is_within(self.tolerance) for d in self.outputs.values())
+
+    def __str__(self) -> str:
+        lines = [f"{self.ours} against {self.theirs}", *lines_of_outputs(self.outputs, self.not_compared)]
+        verdict = "the outputs agree" if self.ok else "they differ; `tw check --nodes`, or tw.compare, says where"
+        if not self.outputs:
+            verdict = "nothing could be compared"
+        return "\n".join([*lines, f"{verdict} (tolerance {self.tolerance:.3g})"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: numbers, strings, lists and dicts; infinite differences as strings."""
+        return {"ok": self.ok, **plain(dataclasses.asdict(self))}
+
+
+def lines_of_outputs(outputs: dict[str, Difference], not_compared: list[str]) -> list[str]:
+    lines = []
+    for name, d in outputs.items():
+        lines.append(f"output `{name}`: {d.absolute:.3g}, {d.relative:.3g} of its magnitude")
+        if d.finite < 1:
+            lines[-1] += f"; only {d.finite:.1%} of its elements are numbers, give other inputs to compare the rest"
+    if not_compared:
+        lines.append(f"not compared: {', '.join(not_compared)}, which the other side does not give so")
+    return lines
+
+
+@dataclass
 class Comparison:
     """What `tw.compare` found.  `rows` are in the order of nodes, `outputs` by name of the model's outputs."""
 
@@ -130,12 +168,7 @@ class Comparison:
         if len(self.rows) > SHOWN:
             lines.append(f"… the worst {SHOWN} of {len(self.rows)} values")
         lines.append("")
-        for name, d in self.outputs.items():
-            lines.append(f"output `{name}`: {d.absolute:.3g}, {d.relative:.3g} of its magnitude")
-            if d.finite < 1:
-                lines[-1] += f"; only {d.finite:.1%} of its elements are numbers, give other inputs to compare the rest"
-        if self.not_compared:
-            lines.append(f"not compared: {', '.join(self.not_compared)}, which the other side does not give so")
+        lines += lines_of_outputs(self.outputs, self.not_compared)
         lines.append("no node differs" if self.ok else str(self.first))
         if self.proposal:
             lines.append(str(self.proposal))
