@@ -19,7 +19,7 @@ from .dimension import InputShape, SizeProfile, described_profiles
 from .error import Error
 from .fallback import operators_of_artifact
 from .images import with_built_in
-from .lists import Values
+from .lists import Type, Values
 from .model import Model, load
 from .operators import Operators, functions_of, give_functions, schedules_of
 from .options import (
@@ -111,8 +111,9 @@ class Executable:
         self._changed = {at for at in core.in_place if at >= 0}  # inputs in whose place an output is
 
     @property
-    def inputs(self) -> dict[str, str]:
-        """Name → type ("f32[1,3,224,224]") of each input, in order; of a sequence, those of its tensors."""
+    def inputs(self) -> dict[str, Type]:
+        """Name → type ("f32[1,3,224,224]", with dtype and shape) of each input, in order; of a sequence, those of its
+        tensors."""
         return self._taken.types
 
     @property
@@ -121,7 +122,7 @@ class Executable:
         return dict(self._inputs)
 
     @property
-    def outputs(self) -> dict[str, str]:
+    def outputs(self) -> dict[str, Type]:
         """Name → type of each output; of a sequence or an optional value, what it is made of."""
         return self._values.types
 

@@ -3,11 +3,40 @@ is, strings are an array of them, and maps a list of dicts."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
 from .error import Error
+
+
+class Type(str):
+    """A type as text, such as "f32[1,3,n]", with its parts."""
+
+    @property
+    def _parts(self) -> re.Match:
+        match = re.fullmatch(r"(\w+)\[(.*)\]", self)
+        if match is None:
+            raise Error("TW1101", f"{self} is no tensor, and has no dtype and shape of its own")
+        return match
+
+    @property
+    def dtype(self) -> str:
+        """Of elements: "f32", "i64", "bf16", …; `numpy.dtype` takes most of them with a longer name."""
+        return self._parts[1]
+
+    @property
+    def shape(self) -> tuple[int | str, ...]:
+        """A number a dimension, or the expression of one that is open: "n", "2 * n"."""
+        sizes, depth = [""], 0
+        for letter in self._parts[2]:
+            depth += (letter == "(") - (letter == ")")
+            if letter == "," and depth == 0:  # not within min(n,8)
+                sizes.append("")
+            else:
+                sizes[-1] += letter
+        return tuple(int(size) if size.isdecimal() else size for size in sizes if size)
 
 
 class Values:
@@ -38,10 +67,10 @@ class Values:
         return row + 1 < len(self._lists) and self._lists[row + 1][0] == self._lists[row][0]
 
     @property
-    def types(self) -> dict[str, str]:
+    def types(self) -> dict[str, Type]:
         """ "f32[1,3]", "sequence(f32[1,3],f32[2,3])", "packed(f32[6,3],i64[n],axis=0)", "optional(bool[],f32[3])",
         "text(i64[n])", "map(f32[n,3])"."""
-        return {name: self._type(*item) for name, item in zip(self.names, self._items, strict=True)}
+        return {name: Type(self._type(*item)) for name, item in zip(self.names, self._items, strict=True)}
 
     def _type(self, at: int, row: int) -> str:
         if row < 0:

@@ -16,7 +16,7 @@ from .error import Error
 from .fallback import Fallback, FallbackWarning, partition
 from .html_page import write_page
 from .images import with_built_in
-from .lists import Values
+from .lists import Type, Values
 from .model_page import page
 from .operators import Operator, Operators, lowered_by
 
@@ -42,12 +42,12 @@ class Model:
         self.fallback = fallback  # what ONNX Runtime computes of it
 
     @property
-    def inputs(self) -> dict[str, str]:
-        """Name → type ("f32[1,3,224,224]") of each input, in the graph's order."""
+    def inputs(self) -> dict[str, Type]:
+        """Name → type ("f32[1,3,224,224]", with dtype and shape) of each input, in the graph's order."""
         return Values(self._core.inputs, self._core.input_lists).types
 
     @property
-    def outputs(self) -> dict[str, str]:
+    def outputs(self) -> dict[str, Type]:
         """Name → type of each output; of a sequence or an optional value, what it is made of."""
         return Values(self._core.outputs, self._core.output_lists).types
 

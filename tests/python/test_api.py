@@ -5,9 +5,11 @@ import threading
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
 
 import tilewright as tw
 from conftest import model_of, reference, small_network, value
+from tilewright.lists import Type
 
 
 def test_a_model_loads_from_a_path_from_bytes_and_from_a_proto(network, tmp_path, x):
@@ -228,3 +230,18 @@ def test_large_results_that_are_held_stay_as_they_are():
         np.testing.assert_array_equal(part, np.maximum(x, 0)[::7])
     dropped = executable.run({"x": inputs[0]})["y"].ctypes.data
     assert executable.run({"x": inputs[1]})["y"].ctypes.data == dropped
+
+
+def test_types_have_their_parts():
+    model = model_of([("Relu", ["x"], ["y"]), ("Shape", ["x"], ["s"])], [value("x", ["n", 3])],
+                     [value("y", ["n", 3]), value("s", [2], TensorProto.INT64)])  # fmt: skip
+    loaded = tw.load(model)
+    for each in (loaded, tw.compile(loaded)):
+        assert each.inputs == {"x": "f32[n,3]"} and each.inputs["x"].dtype == "f32"
+        assert each.inputs["x"].shape == ("n", 3)
+        assert (each.outputs["s"].dtype, each.outputs["s"].shape) == ("i64", (2,))
+    assert Type("f32[max(min(n,8),1),3]").shape == ("max(min(n,8),1)", 3)
+    with pytest.raises(tw.Error, match="TW1101.*no tensor"):
+        Type("sequence(f32[1])").shape  # noqa: B018
+    scalar = tw.load(model_of([("Relu", ["x"], ["y"])], [value("x", [])], [value("y", [])]))
+    assert scalar.inputs["x"].shape == ()
