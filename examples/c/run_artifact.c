@@ -1,6 +1,7 @@
-/* Loads a compiled model and runs it on inputs of ones.
+/* Loads a compiled model and runs it on inputs of ones.  From the project's folder, once it is built:
  *
- *   cc run_artifact.c -I TILEWRIGHT -L BUILD/runtime -ltilewright_runtime -o run_artifact
+ *   cc examples/c/run_artifact.c -I. -Lbuild/runtime -Wl,-rpath,$PWD/build/runtime -ltilewright_runtime -o run_artifact
+ *   ./dev run tw compile model.onnx -o model.twa
  *   ./run_artifact model.twa
  */
 #include <stdio.h>
