@@ -272,7 +272,7 @@ class Executable:
         """One with memory of its own, so that both run at once; code and constants are shared.
 
         One executable runs for one caller at a time: give each thread of a server a clone, with threads=1 or few.  Its
-        random numbers begin with seed 0.
+        random numbers begin with seed 0, and it compiles for no further sizes (specialise=).
         """
         return Executable(self._core.clone(), self._report)
 

@@ -60,6 +60,6 @@ def run_stoppable(
         worker.join(PATIENCE)
         raise
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)  # None: it was not Python's
     if failures:
         raise failures.pop()  # a list that held it would be held by it, and keep what the job had open
