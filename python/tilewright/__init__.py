@@ -8,22 +8,27 @@ executable = tw.compile(model)
 outputs = executable.run({"x": array})
 """
 
-from . import te
-from ._core import __version__
-from .benchmark import Benchmark, benchmark
-from .compare import check, compare
-from .comparison import Check, Comparison
-from .dimension import Dim
-from .error import Error
-from .executable import Executable, compile, load_executable
-from .fallback import Fallback, FallbackWarning
-from .machine import add_nvrtc_hints
-from .model import Model, explain, load
-from .operators import ArrayType, Operator
-from .profile import Profile
-from .reduce import Reduction, reduce
-from .schedule import Schedule
-from .tune import TuneReport, tune
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import te as te
+    from ._core import __version__ as __version__
+    from .benchmarking import Benchmark, benchmark
+    from .comparing import check, compare
+    from .comparison import Check, Comparison
+    from .dimension import Dim
+    from .error import Error
+    from .executable import Executable, compile, load_executable
+    from .fallback import Fallback, FallbackWarning
+    from .model import Model, explain, load
+    from .operators import ArrayType, Operator
+    from .profile import Profile
+    from .reducing import Reduction, reduce
+    from .schedule import Schedule
+    from .tuning import TuneReport, tune
 
 __all__ = [
     "ArrayType",
@@ -54,4 +59,46 @@ __all__ = [
     "tune",
 ]
 
-add_nvrtc_hints()
+# Where they are: modules are imported when something of them is asked for, so that `tw --help` is there at once.  No
+# module is called as what it has.
+_HOMES = {
+    "__version__": "_core",
+    "ArrayType": "operators",
+    "Benchmark": "benchmarking",
+    "Check": "comparison",
+    "Comparison": "comparison",
+    "Dim": "dimension",
+    "Error": "error",
+    "Executable": "executable",
+    "Fallback": "fallback",
+    "FallbackWarning": "fallback",
+    "Model": "model",
+    "Operator": "operators",
+    "Profile": "profile",
+    "Reduction": "reducing",
+    "Schedule": "schedule",
+    "TuneReport": "tuning",
+    "benchmark": "benchmarking",
+    "check": "comparing",
+    "compare": "comparing",
+    "compile": "executable",
+    "explain": "model",
+    "load": "model",
+    "load_executable": "executable",
+    "reduce": "reducing",
+    "tune": "tuning",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "te":
+        return importlib.import_module(".te", __name__)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -13,12 +13,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 import tilewright as tw
 
-from . import _core, compare_cli, device_cli, reduce_cli, report, tune_report, tuning_charts
+from . import compare_cli, device_cli, reduce_cli
 from .cli_models import load_model, read_operators
 from .cli_options import (
     Constants,
@@ -46,8 +45,11 @@ from .cli_options import (
     read_inputs,
     refuse_options_of_compiling,
 )
-from .html_page import write_page
-from .made_up import made_up_inputs
+from .lazy import lazily
+from .notes import note
+
+report, tune_report, tuning_charts = lazily("report"), lazily("tune_report"), lazily("tuning_charts")
+html_page, made_up = lazily("html_page"), lazily("made_up")
 
 app = typer.Typer(
     name="tw",
@@ -225,13 +227,15 @@ def run(
     )
     feed = read_inputs(input)
     if not feed:
-        feed = made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
-        report.note("no --input: seeded random inputs")
+        feed = made_up.made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
+        note("no --input: seeded random inputs")
     executable.seed(seed)
     outputs = executable.run(feed)
     report.outputs(outputs)
     if output:
         try:
+            import numpy as np
+
             np.savez(output, **report.tensors_of(outputs))
         except OSError as error:
             raise tw.Error("TW1001", f"{output} cannot be written: {error.strerror}") from None
@@ -283,7 +287,7 @@ def bench(
     )
     feed = read_inputs(input)
     if not feed:
-        feed = made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
+        feed = made_up.made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
     measured = tw.benchmark(executable, feed, seconds, warm_up, streams)
     times = executable.profile(feed) if kernels or roofline or trace else None
     bounds = report.benchmark(executable, feed, measured, as_json, times if kernels else None)
@@ -361,7 +365,7 @@ def tune(
         tune_report.finished(result)
         was_stopped = result.was_stopped
     except KeyboardInterrupt:
-        report.note("ended by Ctrl-C; what was tried is kept, and the same command goes on")
+        note("ended by Ctrl-C; what was tried is kept, and the same command goes on")
         was_stopped = True
     if was_stopped:
         sys.stdout.flush()
@@ -385,6 +389,8 @@ def db_show(
     ] = None,
 ) -> None:
     """Show what is in it."""
+    from . import _core
+
     if task is not None:
         print(tune_report.explained(str(database), task))
         return
@@ -397,6 +403,8 @@ def db_merge(
     others: Annotated[list[Path], typer.Argument(help="Databases, or lines of JSON as `tw db export` writes them.")],
 ) -> None:
     """Add the rows of others, in any order; each of them wholly or not at all."""
+    from . import _core
+
     for other in others:
         print(f"{other}: {_core.database_merge(str(database), str(other))} new rows")
 
@@ -409,6 +417,8 @@ def db_export(
     ] = None,
 ) -> None:
     """Write every row as a line of JSON."""
+    from . import _core
+
     try:
         with open(output, "w") if output else nullcontext(sys.stdout) as file:
             _core.database_lines(str(database), lambda line: print(line, file=file))
@@ -419,6 +429,8 @@ def db_export(
 @db_app.command("verify")
 def db_verify(database: DatabasePath) -> None:
     """Check the file and the digest of every row; status 1 if anything is wrong."""
+    from . import _core
+
     problems = _core.database_verify(str(database))
     for problem in problems:
         print(problem)
@@ -430,6 +442,8 @@ def db_verify(database: DatabasePath) -> None:
 @db_app.command("prune")
 def db_prune(database: DatabasePath) -> None:
     """Remove records of other versions of the compiler, which this one does not use."""
+    from . import _core
+
     print(f"{_core.database_prune(str(database))} rows removed")
 
 
@@ -440,7 +454,7 @@ def report_page(
 ) -> None:
     """Write one offline HTML page with charts of what tuning jobs found."""
     text = tuning_charts.page(tuning_charts.read(str(database)), f"Tuning report: {database.name}")
-    write_page(output, text)
+    html_page.write_page(output, text)
     print(f"{output}: {len(text.encode()) / 1e6:.1f} MB")
 
 

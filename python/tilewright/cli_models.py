@@ -9,7 +9,7 @@ from pathlib import Path
 import tilewright as tw
 
 from .cli_options import parse_constants, parse_shapes
-from .report import note
+from .notes import note
 
 
 def read_operators(path: Path | None) -> list[tw.Operator] | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 import tilewright as tw
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ModelPath = Annotated[Path, typer.Argument(help="An ONNX model, or a .twa artifact.")]
 ModelFile = Annotated[Path, typer.Argument(help="An ONNX model.")]
@@ -120,6 +122,8 @@ def parse_sizes(options: list[str], dimensions: dict[str, tuple[int, int | None]
 
 
 def parse_constants(options: list[str]) -> dict[str, np.ndarray]:
+    import numpy as np
+
     constants = {}
     for option in options:
         name, equals, text = option.partition("=")
@@ -160,6 +164,8 @@ def parse_profiles(options: list[str]) -> list[dict[str, tuple[int, ...]]]:
 
 def read_inputs(options: list[str]) -> dict[str, np.ndarray]:
     """NAME=file.npy options, and .npz files whose entries are named."""
+    import numpy as np
+
     feed = {}
     for option in options:
         name, _, file = option.rpartition("=")

@@ -12,7 +12,7 @@ import tilewright as tw
 
 from . import cli_options as options
 from .cli_models import load_model
-from .report import note
+from .notes import note
 
 OnnxPath = Annotated[Path, typer.Argument(help="An ONNX model.")]
 Against = Annotated[

@@ -12,8 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from . import device, device_wire, device_worker
 from .error import Error
+from .lazy import lazily
+
+device, device_wire, device_worker = lazily("device"), lazily("device_wire"), lazily("device_worker")
 
 
 def machine_line(facts: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from .error import Error
 from .fallback import operators_of_artifact
 from .images import with_built_in
 from .lists import Type, Values
+from .machine import add_nvrtc_hints
 from .model import Model, load
 from .operators import Operators, functions_of, give_functions, schedules_of
 from .options import (
@@ -73,6 +74,7 @@ class Compilation:
 
     def run(self, graph: _core.Graph, exact: Sequence[dict[str, int]] = ()) -> tuple[_core.Executable, dict[str, Any]]:
         """`exact`: sizes that have kernels of their own, too."""
+        add_nvrtc_hints()
         return _core.compile(
             graph,
             self.target,
@@ -367,7 +369,8 @@ def compile(
     unfused: Sequence[str] = (),
     skip: Sequence[str] = (),
 ) -> Executable:
-    """Compiles a model for a target: "cpu", or None, is this machine.  `shapes` is as of `load`, for what is not loaded yet.
+    """Compiles a model for a target: "cpu", or None, is this machine.  `shapes` is as of `load`, for what is not loaded
+    yet.
 
     `threads`: workers of a run, one for each core if None.  `precision`: "f32"; "bf16" rounds weights, operands of
     convolutions and matrix products, and large values between kernels to bf16, with sums and arithmetic in f32; "f16"
@@ -375,9 +378,9 @@ def compile(
     `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
     rounding error of at most 5e-5 of its output's magnitude.  `in_place`: output → input, such as
     {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements,
-    TensorScatter, GroupQueryAttention or a te.update changes in it; what cannot be done so is refused.  `db`: a database of tuned schedules and
-    choices of the network (tw.tune); what it has no record of for exactly this target and number of threads stays as
-    it is by default.
+    TensorScatter, GroupQueryAttention or a te.update changes in it; what cannot be done so is refused.  `db`: a
+    database of tuned schedules and choices of the network (tw.tune); what it has no record of for exactly this target
+    and number of threads stays as it is by default.
     `profiles`: sizes of open dimensions, such as [{"batch": 1, "seq": 128}, {"batch": 1, "seq": (1, 32, 64)}], that get
     kernels of their own, those of a model compiled for them; each is exact, (min, max) or (min, opt, max).  A run takes
     those of the first profile that its sizes fit, and the model's where there is none.  `specialise`: sizes that a run

@@ -14,7 +14,7 @@ import numpy as np
 
 import tilewright as tw
 
-from .compare import Comparer, side_of
+from .comparing import Comparer, side_of
 from .sides import Compiled, Network
 
 

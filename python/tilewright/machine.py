@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ def describe() -> dict[str, Any]:
 
 def cuda() -> dict[str, Any]:
     """compiler and compiler_problem (NVRTC), devices as (name, compute capability, bytes) and device_problem."""
+    add_nvrtc_hints()
     return dict(_core.cuda())
 
 
+@functools.cache
 def add_nvrtc_hints() -> None:
     """Tells the compiler where the PyPI packages nvidia-cuda-nvrtc and nvidia-cuda-nvrtc-cu12 keep libnvrtc."""
     package = importlib.util.find_spec("nvidia")

@@ -115,8 +115,8 @@ def load(
     first that does not.  `operators`: what nodes become that use operators of your own.
     `fallback`: "onnxruntime" leaves nodes that would be refused to ONNX Runtime (packages onnx and onnxruntime), in few
     parts, says so by a FallbackWarning, and Model.fallback tells which; where nothing is refused it changes nothing.
-    `constants`: what inputs are in every run, such as {"sr": 16000}: they are inputs no more, and what follows from them
-    is computed now.
+    `constants`: what inputs are in every run, such as {"sr": 16000}: they are inputs no more, and what follows from
+    them is computed now.
     `checks`: a run ends with TW1101 where an index that is data lies outside of what it is for; without, within
     branches and loops, and for sizes that a run computes, the nearest one is taken.  Raises Error with every problem at
     once.

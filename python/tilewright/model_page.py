@@ -56,7 +56,7 @@ class Part:
 
 
 def scaled(value: float, unit: str) -> str:
-    for prefix in ("", "k", "M", "G"):
+    for prefix in ("", "k", "M", "G"):  # noqa: B007
         if value < 1000:
             break
         value /= 1000

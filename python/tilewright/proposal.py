@@ -15,7 +15,7 @@ from .differences import Difference, difference
 from .sides import Arrays
 
 if TYPE_CHECKING:
-    from .compare import Comparer
+    from .comparing import Comparer
     from .comparison import FirstDifference, NodeDifference
 
 

@@ -12,7 +12,7 @@ import tilewright as tw
 
 from . import cli_options as options
 from .compare_cli import Against, InputFiles, KeepF32, OnnxPath, Skip, Tolerance, Unfused, parse_against
-from .report import note
+from .notes import note
 
 
 def told(event: dict[str, Any]) -> None:

@@ -21,12 +21,6 @@ from .executable import sizes_text
 from .roofline import svg as roofline_svg
 
 console = Console(highlight=False, soft_wrap=True)
-notes = Console(highlight=False, soft_wrap=True, stderr=True)
-
-
-def note(text: str) -> None:
-    """Something beside the result: to stderr."""
-    notes.print(text, style="dim")
 
 
 def megabytes(count: float) -> str:

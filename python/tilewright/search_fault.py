@@ -14,7 +14,7 @@ from .error import Error
 from .sides import Arrays, run_cut
 
 if TYPE_CHECKING:
-    from .compare import Comparer
+    from .comparing import Comparer
     from .comparison import FirstDifference, NodeDifference
 
 # A value that is asked for alone may round otherwise than where all are: so many times what had accumulated there.

@@ -121,8 +121,10 @@ def interpret(program: Any, *arrays: np.ndarray) -> None:
 def build(program: Any, target: str = "cpu", threads: int | None = None):
     """Machine code for a Schedule as it stands, or for a Func with the target's default schedule."""
     from .executable import Executable
+    from .machine import add_nvrtc_hints
     from .options import checked_threads
 
+    add_nvrtc_hints()
     if isinstance(program, Func):
         program = _core.Schedule.default(program, target)
     executable = Executable(_core.build_func(program.func, target))

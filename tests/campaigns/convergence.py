@@ -32,7 +32,7 @@ import tilewright as tw  # noqa: E402
 from tilewright import _core  # noqa: E402
 from tilewright.cli import made_up_inputs  # noqa: E402
 from tilewright.profile import Kernel  # noqa: E402
-from tilewright.tune import MEASURE_PROGRAM  # noqa: E402
+from tilewright.tuning import MEASURE_PROGRAM  # noqa: E402
 
 SEARCH_TRIALS = 64
 COPIES, ROUNDS = 5, 20  # of a comparison

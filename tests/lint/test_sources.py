@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -162,3 +163,8 @@ def test_the_rule_of_names_notices_what_it_is_for():
     assert named_operators("relay_ir/x.cpp", "const std::string& op = node.op->name;")
     assert named_operators("relay_ir/x.cpp", "return movers().count(node.op->name) != 0;")
     assert not named_operators("relay_ir/x.cpp", 'text += " = " + quote_name(node.op->name);')
+
+
+def test_ruff_has_nothing_to_say():
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "-q", "."], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

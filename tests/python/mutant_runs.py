@@ -156,8 +156,8 @@ def flushing(model):
 
 
 def spread_of(model, inputs, wants, relative, flushes):
-    """How far results move, elementwise, when inputs and constants are off by `relative` or a unit of the last place, or,
-    as in compiled runs, subnormal ones are zero."""
+    """How far results move, elementwise, when inputs and constants are off by `relative` or a unit of the last place,
+    or, as in compiled runs, subnormal ones are zero."""
     numbers = np.random.default_rng(1)
     spreads = [np.zeros(w.shape) for w in wants]
 

@@ -1,5 +1,8 @@
 """The command line: what it prints, and what it says to mistakes."""
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -174,3 +177,26 @@ def test_wrong_usage_ends_with_2(arguments, folder):
     done = run_tw(*arguments, cwd=folder)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_help_imports_no_compiler():
+    """Which takes longer than all that help needs."""
+    script = """if True:
+        import contextlib, io, sys
+        sys.argv = ["tw", "compile", "--help"]
+        from tilewright.cli import main
+        with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+            main()
+        print([name for name in ("numpy", "tilewright._core", "tilewright.executable") if name in sys.modules])
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def test_all_that_the_package_offers_is_there():
+    for name in tw.__all__:
+        value = getattr(tw, name)
+        assert not isinstance(value, type(tw)) or name == "te", name  # no module in a function's place
+    assert set(tw.__all__) <= set(dir(tw))
+    with pytest.raises(AttributeError, match="frobnicate"):
+        tw.frobnicate  # noqa: B018

@@ -36,8 +36,8 @@ REFUSED = {
 }
 # Sizes of the result that are inputs are drawn, and fit neither windows nor blocks (test_sampling.py has such that do).
 NEVER_RUN = {"test_maxunpool_export_with_output_shape", "test_col2im", "test_affine_grid_2d"}
-# Where all is 0 the scale is 1, as ONNX Runtime has it, and 1 / 255 in the reference evaluator.  It takes no notice of an LSTM's
-# sequence_lens (test_control_flow.py compares these with ONNX Runtime).
+# Where all is 0 the scale is 1, as ONNX Runtime has it, and 1 / 255 in the reference evaluator.  It takes no notice of
+# an LSTM's sequence_lens (test_control_flow.py compares these with ONNX Runtime).
 DIFFER = {(operator, opening) for operator in ("DynamicQuantizeLinear", "LSTM") for opening in open_cases.OPENINGS}
 
 

@@ -1,4 +1,4 @@
-"""The largest and smallest elements, and running sums: beside numpy, with values that are equal, endless or no numbers."""
+"""The largest and smallest elements, and running sums: beside numpy, with equal, endless and no numbers."""
 
 import numpy as np
 import onnx

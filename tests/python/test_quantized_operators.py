@@ -1,4 +1,4 @@
-"""ONNX Runtime's operators on quantised data (com.microsoft), beside ONNX Runtime; models as its quantiser writes them."""
+"""ONNX Runtime's operators on quantised data (com.microsoft), beside ONNX Runtime; models that its quantiser writes."""
 
 import numpy as np
 import onnx
@@ -129,7 +129,7 @@ def test_products_that_give_floats(bias):
 @pytest.mark.parametrize("past", [0, 4])
 def test_attention(options, mask, past):
     feed = {"x": codes(2, 5, 12), "w": codes(12, 36, dtype=np.int8), "w_bias": floats(36), "x_scale": SCALE,
-            "w_scale": np.float32(0.01), "mask": None if past else mask, "x_zero": ZERO, "w_zero": np.int8(0)}  # fmt: skip
+            "w_scale": np.float32(0.01), "mask": None if past else mask, "x_zero": ZERO, "w_zero": np.int8(0)}  # fmt: skip # noqa: E501
     if past:
         feed["past"] = floats(2, 2, 3, past, 4)
     check("QAttention", feed, 2 if past else 1, num_heads=3, **options)

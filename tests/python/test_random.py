@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 import tilewright as tw
 from conftest import FLOAT, ROOT, model_of, run_tw, value
 from tilewright import _core
-from tilewright.tune import MEASURE_PROGRAM
+from tilewright.tuning import MEASURE_PROGRAM
 
 N = 40_000
 

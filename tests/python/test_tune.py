@@ -20,7 +20,7 @@ from rich.console import Console
 import tilewright as tw
 from conftest import ROOT
 from tilewright import _core, tune_report
-from tilewright.tune import MEASURE_PROGRAM, seconds_of
+from tilewright.tuning import MEASURE_PROGRAM, seconds_of
 
 
 @pytest.fixture

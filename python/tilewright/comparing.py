@@ -108,7 +108,7 @@ def check(
     shapes: dict[str, InputShape] | None = None,
     **options: Any,
 ) -> Check:
-    """Compares a model's outputs, with one run of each side: what `compare` does node by node, and takes as that does."""
+    """Compares a model's outputs, with one run of each side; `compare` takes the same, and does so by node."""
     return comparer(model, against, inputs, seed, sizes, tolerance, shapes, options).check()
 
 
