@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <optional>
 #include <random>
@@ -210,6 +211,14 @@ Padding padding_of(const std::vector<NDArray>& candidate, const std::vector<NDAr
     }
   }
   return padding;
+}
+
+void clear_padding(std::vector<NDArray>& outputs, const Padding& padding) {
+  for (size_t o = 0; o < padding.size(); ++o) {
+    const auto bytes = static_cast<size_t>(outputs[o].dtype().bytes());
+    for (size_t i = 0; i < padding[o].size(); ++i)
+      if (padding[o][i]) std::memset(static_cast<std::byte*>(outputs[o].data()) + i * bytes, 0, bytes);
+  }
 }
 
 std::string find_difference(const std::vector<NDArray>& outputs, const std::vector<NDArray>& expected,

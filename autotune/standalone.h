@@ -30,6 +30,9 @@ using Padding = std::vector<std::vector<bool>>;
 // padding: in some rows the last lanes, in all of these as many, never a whole row.
 Padding padding_of(const std::vector<NDArray>& candidate, const std::vector<NDArray>& incumbent);
 
+// Makes it zero: what it was filled with is larger than any number beside it.
+void clear_padding(std::vector<NDArray>& outputs, const Padding& padding);
+
 // Where outputs differ by more than rounding does; empty: nowhere.  Integers are to be equal.
 std::string find_difference(const std::vector<NDArray>& outputs, const std::vector<NDArray>& expected,
                             const Padding& padding = {});

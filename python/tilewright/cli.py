@@ -45,6 +45,7 @@ from .cli_options import (
     read_inputs,
     refuse_options_of_compiling,
 )
+from .interrupt import is_ignored, raise_keyboard_interrupt
 from .lazy import lazily
 from .notes import note
 
@@ -342,7 +343,7 @@ def tune(
         print(tune_report.explained(str(db), explain))
         return
     loaded = load_model(model, shape, operators, fallback, constants)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    raise_keyboard_interrupt()
     try:
         with tune_report.progress() as on_event:
             with device_cli.ray_devices(ray) as devices:
@@ -478,7 +479,8 @@ def inspect(
 
 def main() -> None:
     # Compiled code does not hear of Ctrl-C: it ends the command at once, but for those that have something to finish.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if not is_ignored():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         app(prog_name="tw")
     except tw.Error as error:

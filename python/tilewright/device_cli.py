@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from .error import Error
+from .interrupt import raise_keyboard_interrupt
 from .lazy import lazily
 
 device, device_wire, device_worker = lazily("device"), lazily("device_wire"), lazily("device_worker")
@@ -76,7 +76,7 @@ def serve(
     server = device_worker.Server(worker, device_wire.Key(key_file), host, port, most_megabytes << 20)
     server.log = lambda line: print(line, file=sys.stderr, flush=True)
     print(f"{machine_line(worker.facts)} measures at {server.address}", flush=True)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    raise_keyboard_interrupt()
     try:
         server.serve_forever()
     except KeyboardInterrupt:

@@ -11,6 +11,17 @@ from typing import Any
 PATIENCE = 0.5  # seconds that a job has to notice, before the call ends without it
 
 
+def is_ignored() -> bool:
+    """As in jobs that a script or nohup has put into the background: Ctrl-C on the terminal is not for them."""
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def raise_keyboard_interrupt() -> None:
+    """From here on Ctrl-C does so, where it is not ignored."""
+    if not is_ignored():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def run_stoppable(
     job: Callable[[Callable[[Any], None], Callable[[], bool]], None],
     receive: Callable[[Any], None],
@@ -18,11 +29,12 @@ def run_stoppable(
 ) -> None:
     """Runs job(send, is_stopping), and here `receive` on what it sends, in order.
 
-    In the main thread the job gets a thread of its own, since code that is compiled would keep Python from hearing of a
-    signal.  The first Ctrl-C calls `on_stopping` at once, and makes is_stopping() true; the second raises
-    KeyboardInterrupt here within a second, and in the job's next is_stopping(), of which nobody waits for the end.
+    In the main thread, where Ctrl-C is not ignored, the job gets a thread of its own, since code that is compiled would
+    keep Python from hearing of a signal.  The first Ctrl-C calls `on_stopping` at once, and makes is_stopping() true;
+    the second raises KeyboardInterrupt here within a second, and in the job's next is_stopping(), of which nobody waits
+    for the end.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or is_ignored():
         job(receive, lambda: False)
         return
     sent: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import tilewright as tw
 
 from . import cli_options as options
 from .compare_cli import Against, InputFiles, KeepF32, OnnxPath, Skip, Tolerance, Unfused, parse_against
+from .interrupt import raise_keyboard_interrupt
 from .notes import note
 
 
@@ -61,7 +61,7 @@ def reduce_command(
     chosen: dict[str, Any] = {"skip": skip, "keep_f32": keep_f32, "unfused": unfused, "threads": threads}
     chosen = {name: value for name, value in chosen.items() if value} | {"target": target, "precision": precision}
     chosen |= {} if winograd else {"winograd": False}
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it ends with the smallest case so far
+    raise_keyboard_interrupt()  # it ends with the smallest case so far
     result = tw.reduce(
         model,
         against=parse_against(against),

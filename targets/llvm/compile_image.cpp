@@ -3,6 +3,7 @@
 #include <lld/Common/Driver.h>
 #include <llvm/Plugins/PassPlugin.h>
 #include <llvm/Support/FileUtilities.h>
+#include <llvm/Support/Signals.h>
 #include <llvm/Support/raw_ostream.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -89,6 +90,8 @@ std::vector<std::byte> link_image(const std::vector<std::string>& objects) {
     static std::mutex one_at_a_time;  // lld keeps its state in globals
     const std::lock_guard lock(one_at_a_time);
     const lld::Result result = lld::lldMain(argv, out_stream, error_stream, {{lld::Gnu, &lld::elf::link}});
+    // It has taken the process's signals, to remove its file should one end it: they are the caller's again.
+    llvm::sys::unregisterHandlers();
     if (result.retCode != 0) internal_error("the linker refuses the kernels: " + errors);
   }
   const auto file = FileMap::open(output);

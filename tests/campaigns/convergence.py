@@ -30,7 +30,7 @@ from kernel_cases import Case, attention  # noqa: E402
 
 import tilewright as tw  # noqa: E402
 from tilewright import _core  # noqa: E402
-from tilewright.cli import made_up_inputs  # noqa: E402
+from tilewright.made_up import made_up_inputs  # noqa: E402
 from tilewright.profile import Kernel  # noqa: E402
 from tilewright.tuning import MEASURE_PROGRAM  # noqa: E402
 

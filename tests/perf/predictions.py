@@ -20,7 +20,7 @@ from rich.table import Table
 
 import tilewright as tw
 from tilewright import _core, machine
-from tilewright.cli import made_up_inputs
+from tilewright.made_up import made_up_inputs
 from tilewright.tuning_charts import spearman
 
 

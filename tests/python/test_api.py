@@ -1,5 +1,8 @@
 """The Python interface: loading, compiling, running, saving."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -245,3 +248,21 @@ def test_types_have_their_parts():
         Type("sequence(f32[1])").shape  # noqa: B018
     scalar = tw.load(model_of([("Relu", ["x"], ["y"])], [value("x", [])], [value("y", [])]))
     assert scalar.inputs["x"].shape == ()
+
+
+def test_signals_stay_the_callers(tmp_path):
+    """LLVM's linker takes them, to remove its files should one end the process."""
+    script = """if True:
+        import sys
+        def caught():
+            return [line for line in open("/proc/self/status") if line.startswith(("SigCgt", "SigIgn"))]
+        import tilewright as tw
+        model = tw.load(sys.argv[1])
+        before = caught()
+        tw.compile(model)
+        print(before == caught())
+    """
+    onnx.save(small_network(), tmp_path / "m.onnx")
+    command = [sys.executable, "-c", script, tmp_path / "m.onnx"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TW_CACHE": "off"})
+    assert done.stdout == "True\n", done.stdout + done.stderr

@@ -233,7 +233,7 @@ TEST_F(Campaign, miscompiles) {
       for (NDArray& output : outputs) std::memset(output.data(), 0x7f, output.byte_size());
       candidate.fill_scratch(std::byte{0x7f});
       candidate.run_into(request.inputs[set], outputs);
-      differs |= !find_difference(outputs, request.expected[set]).empty();
+      differs |= !find_difference(outputs, request.expected[set], request.padding).empty();
     }
     (differs ? wrong : tolerable) += 1;
     EXPECT_EQ(measured.status == Status::wrong, differs) << word_of(measured.status) << ": " << measured.detail;
