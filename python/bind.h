@@ -41,6 +41,7 @@ Signature signature(const std::vector<TensorInfo>& tensors, const Plan& plan);
 py::list described(const std::vector<ListInfo>& lists);
 
 // Extents: numbers, or expressions of open dimensions.
+Expr extent_of(const py::handle& extent);
 std::vector<Expr> shape_of(const py::sequence& extents);
 
 // By name: a function in Python, and whether it looks at attributes (operators.py).

@@ -70,11 +70,7 @@ frontends::CustomResult call_operator(const py::handle& lower, const frontends::
     const auto known = parse_element_type(dtype);
     if (!known) throw Error(ErrorCode::unsupported, "there is no element type " + dtype);
     frontends::TensorType& type = custom.outputs.emplace_back(frontends::TensorType{*known, {}});
-    for (const py::handle extent : shape) {
-      py::list one;
-      one.append(extent);
-      type.shape.push_back(extent.is_none() ? Expr() : shape_of(one)[0]);
-    }
+    for (const py::handle extent : shape) type.shape.push_back(extent.is_none() ? Expr() : extent_of(extent));
   }
   return custom;
 }

@@ -197,9 +197,13 @@ void run_oracle(const Func& func, const std::vector<py::array>& arrays) {
 
 }  // namespace
 
+Expr extent_of(const py::handle& extent) {
+  return expr_of(extent, i64);
+}
+
 std::vector<Expr> shape_of(const py::sequence& extents) {
   std::vector<Expr> shape;
-  for (const py::handle extent : extents) shape.push_back(expr_of(extent, i64));
+  for (const py::handle extent : extents) shape.push_back(extent_of(extent));
   return shape;
 }
 

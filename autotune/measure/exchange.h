@@ -19,7 +19,7 @@ namespace tw::autotune {
 inline constexpr int input_sets = 3;
 inline constexpr uint32_t most_rounds = 256;
 
-// What outputs are filled with before a run: what is not written differs from one to the other.
+// What memory holds that nothing has written yet: as floats, large numbers, which differ from one side to the other.
 inline constexpr std::byte candidate_poison{0x7f}, incumbent_poison{0x5a};
 
 inline constexpr uint32_t least_rounds = 6;  // of whatever is timed at all: the first are the noisiest

@@ -144,9 +144,10 @@ std::vector<size_t> constant_offsets(const std::vector<NDArray>& constants, size
 
 using Parts = std::span<const std::span<const std::byte>>;
 
-// The parts of the file in order, to who writes them.
-void make_artifact(std::span<const std::byte> image, const Plans& plans, const std::vector<NDArray>& constants,
-                   const MachineRequirements& requirements, const std::function<void(Parts)>& write) {
+// The parts of the file in order, to who writes them.  `name`: of the file, for messages.
+void make_artifact(const std::string& name, std::span<const std::byte> image, const Plans& plans,
+                   const std::vector<NDArray>& constants, const MachineRequirements& requirements,
+                   const std::function<void(Parts)>& write) {
   const bool is_elf32 = image.size() > EI_CLASS && static_cast<unsigned char>(image[EI_CLASS]) == ELFCLASS32;
   check(image.size() >= sizeof(Elf64_Ehdr) && std::memcmp(image.data(), ELFMAG, SELFMAG) == 0,
         "write_artifact: the image is an ELF file");
@@ -206,7 +207,7 @@ void make_artifact(std::span<const std::byte> image, const Plans& plans, const s
   append(sections.names);
   append(sections.table);
   if (is_elf32 && position + note_bytes > UINT32_MAX)
-    throw Error(ErrorCode::limit, "the artifact would exceed 4 GB, which a 32-bit machine cannot load");
+    throw Error(ErrorCode::limit, name + ": the artifact would exceed 4 GB, which a 32-bit machine cannot load");
 
   Tail tail{};
   Hash code, constant;
@@ -229,13 +230,13 @@ void make_artifact(std::span<const std::byte> image, const Plans& plans, const s
 
 void write_artifact(const std::filesystem::path& path, std::span<const std::byte> image, const Plans& plans,
                     const std::vector<NDArray>& constants, const MachineRequirements& requirements) {
-  make_artifact(image, plans, constants, requirements, [&](Parts parts) { write_file(path, parts); });
+  make_artifact(path.string(), image, plans, constants, requirements, [&](Parts parts) { write_file(path, parts); });
 }
 
 std::vector<std::byte> artifact_bytes(std::span<const std::byte> image, const Plans& plans,
                                       const std::vector<NDArray>& constants, const MachineRequirements& requirements) {
   std::vector<std::byte> bytes;
-  make_artifact(image, plans, constants, requirements, [&](Parts parts) {
+  make_artifact("the artifact in memory", image, plans, constants, requirements, [&](Parts parts) {
     for (const std::span<const std::byte> part : parts) bytes.insert(bytes.end(), part.begin(), part.end());
   });
   return bytes;

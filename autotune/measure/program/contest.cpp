@@ -25,7 +25,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int profile_repetitions = 5;
-// What memory holds that nothing has written yet: as floats, large numbers.
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

@@ -70,13 +70,16 @@ ValueId import_quantize(Context& c) {
   return saturate(c, c.emit("divide", {wide, scale}), zero_point, to);
 }
 
-// (x - zero point) · scale; the difference of integers is taken in i32.
-ValueId dequantize(Context& c, ValueId x, ValueId scale, ValueId zero_point, DType to) {
+}  // namespace
+
+ValueId emit_dequantized(Context& c, ValueId x, ValueId scale, ValueId zero_point, DType to) {
   const DType own = dtype_of(c, x).is_minifloat() ? f32 : i32;
   ValueId whole = emit_cast(c, x, own);
   if (zero_point != no_value) whole = c.emit("subtract", {whole, emit_cast(c, zero_point, own)});
   return emit_cast(c, c.emit("multiply", {emit_cast(c, whole, f32), emit_cast(c, scale, f32)}), to);
 }
+
+namespace {
 
 ValueId import_dequantize(Context& c) {
   const ValueId x = c.input(0);
@@ -85,8 +88,8 @@ ValueId import_dequantize(Context& c) {
   if (!own.is_minifloat() && (!own.is_integer() || own.bits > 32)) c.refuse("data of type " + to_string(own));
   DType to = dtype_of(c, c.input(1));
   if (c.attribute_int("output_dtype", 0) != 0) to = c.attribute_dtype("output_dtype");
-  return dequantize(c, x, parameter(c, c.input(1), x, axis, block),
-                    c.has_input(2) ? parameter(c, c.input(2), x, axis, block) : no_value, to);
+  return emit_dequantized(c, x, parameter(c, c.input(1), x, axis, block),
+                          c.has_input(2) ? parameter(c, c.input(2), x, axis, block) : no_value, to);
 }
 
 std::vector<ValueId> import_dynamic_quantize(Context& c) {
@@ -151,7 +154,7 @@ ValueId emit_integer_matmul(Context& c, ValueId a, ValueId zero_a, ValueId b, Va
 
 ValueId emit_dequantized(Context& c, const Quantized& x) {
   const auto spread = [&](ValueId p) { return p == no_value ? p : parameter(c, p, x.codes, 1, 0); };
-  return dequantize(c, x.codes, spread(x.scale), spread(x.zero_point), f32);
+  return emit_dequantized(c, x.codes, spread(x.scale), spread(x.zero_point), f32);
 }
 
 ValueId emit_quantized(Context& c, ValueId x, ValueId scale, ValueId zero_point, DType to) {

@@ -11,6 +11,8 @@ struct Quantized {
 
 // (codes - zero point) · scale as f32; the difference of integers is taken in i32.
 ValueId emit_dequantized(Context& c, const Quantized& x);
+// …of a scale and a zero point (or none) that broadcast, as `to`.
+ValueId emit_dequantized(Context& c, ValueId codes, ValueId scale, ValueId zero_point, DType to);
 // As codes of type `to`.
 ValueId emit_quantized(Context& c, ValueId x, ValueId scale, ValueId zero_point, DType to);
 // The range of x, an f32, widened to hold 0, onto 0 … 255.

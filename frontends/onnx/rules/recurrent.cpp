@@ -111,16 +111,11 @@ std::vector<ValueId> import_dynamic_quantize_lstm(Context& c) {
       const std::vector<Expr> dims = c.type(p).shape;
       return emit_reshape_open(c, p, {dims.at(0), Expr(1), dims.size() == 2 ? dims[1] : Expr(1)});
     };
-    const ValueId zero = emit_cast(c, spread(c.input(scale + 1)), i32);
-    const ValueId whole = c.emit("subtract", {emit_cast(c, codes, i32), zero});
-    const ValueId real = c.emit("multiply", {emit_cast(c, whole, f32), spread(c.input(scale))});
+    const ValueId real = emit_dequantized(c, codes, spread(c.input(scale)), spread(c.input(scale + 1)), f32);
     return emit_transpose(c, real, {0, 2, 1});
   };
   RecurrentNetwork network = network_of(c, {weights(1, 8), weights(2, 10)}, 2, lstm_activations);
-  network.operand = [&](ValueId x) {
-    const Quantized rounded = emit_quantized_dynamically(c, x);
-    return emit_dequantized(c, rounded);
-  };
+  network.operand = [&](ValueId x) { return emit_dequantized(c, emit_quantized_dynamically(c, x)); };
   return emit_lstm(c, network);
 }
 
