@@ -1,4 +1,4 @@
-#include "runtime/c_api.h"
+#include "runtime/tilewright.h"
 
 #include <algorithm>
 #include <cstring>
@@ -65,7 +65,7 @@ int guarded(Action&& action) {
 }
 
 void require(bool holds, const char* what) {
-  if (!holds) throw tw::Error(tw::ErrorCode::input, std::string(what) + "\n  help: see runtime/c_api.h");
+  if (!holds) throw tw::Error(tw::ErrorCode::input, std::string(what) + "\n  help: see runtime/tilewright.h");
 }
 
 int get_tensor(const std::vector<tw_executable::Tensor>& tensors, int32_t index, tw_tensor* result) {

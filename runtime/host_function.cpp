@@ -59,7 +59,7 @@ void HostFunctions::load(const HostCall& call, const std::filesystem::path& fold
   if (!function)
     throw Error(ErrorCode::host_function,
                 "the library " + call.library + " has no function `" + call.function +
-                    "`\n  help: export it with C linkage, as a tw_function of runtime/c_api.h");
+                    "`\n  help: export it with C linkage, as a tw_function of runtime/tilewright.h");
   std::lock_guard lock(mutex_);
   functions_[{call.library, call.function}] = host_function_of(function);
 }

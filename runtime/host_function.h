@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/c_api.h"
+#include "runtime/tilewright.h"
 #include "runtime/ndarray.h"
 
 namespace tw {
@@ -30,7 +30,7 @@ class HostFunctions {
  public:
   // One that no library has; in the place of one of this name that was there.
   void set(const std::string& name, HostFunction function);
-  // Opens the call's library and finds its function there (tw_function of c_api.h), where it has one.  A library that
+  // Opens the call's library and finds its function there (tw_function of tilewright.h), where it has one.  A library that
   // the loader does not find is looked for in the folder.  Error(host_function).
   void load(const HostCall& call, const std::filesystem::path& folder);
   // All of others.

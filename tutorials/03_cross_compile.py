@@ -2,8 +2,8 @@
 
     ./dev run python tutorials/03_cross_compile.py
 
-The artifact holds code, plan and weights; on the board, `tw-run` or the C API loads it.  No compiler, no Python and no
-toolchain is needed there, nor a cross toolchain here.
+The artifact holds code, plan and weights; on the board, `tw-run` or the C library loads it.  No compiler, no Python and
+no toolchain is needed there, nor a cross toolchain here.  `tw deploy` makes the folder of step 3 from the shell.
 """
 
 import shutil
@@ -16,7 +16,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tw
 
-ROOT = Path(__file__).resolve().parents[1]
 folder = Path(tempfile.mkdtemp())
 rng = np.random.default_rng(0)
 
@@ -59,19 +58,16 @@ for target, emulator in (("rpi4", "qemu-aarch64"), ("armv7", "qemu-arm")):
         print(f"  here: {str(error).splitlines()[0]}")
 
     # 3. Run it. ----------------------------------------
-    # On the board this is `tw-run rpi4.twa --input x=x.npy --output-dir .`; here under qemu.
+    # The folder is all that the board needs: copy it there and run ./check.sh.  Here tw-run is started under qemu.
 
-    runner = ROOT / "build/boards" / ("armv7" if target == "armv7" else "aarch64") / "tw-run"
-    if not shutil.which(emulator) or not runner.exists():
-        raise SystemExit(
-            f"{emulator} or {runner} is missing: ./dev build makes the runner, ./dev setup installs qemu-user"
-        )
-    np.save(folder / "x.npy", x)
-    command = [emulator, runner, artifact, "--input", f"x={folder / 'x.npy'}", "--output-dir", folder]
-    done = subprocess.run(command, capture_output=True, text=True)
+    board = tw.deploy(executable, folder / f"{target}_board", {"x": x}, {"y": here})
+    if not shutil.which(emulator):
+        raise SystemExit(f"{emulator} is missing: ./dev setup installs qemu-user")
+    options = ["--input", "x=inputs/x.npy", "--expect", "expected", "--output-dir", "."]
+    done = subprocess.run([emulator, "./tw-run", "model.twa", *options], cwd=board, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(done.stderr)
-    there = np.load(folder / "y.npy")
+        raise SystemExit(done.stdout + done.stderr)
+    there = np.load(board / "y.npy")
     print(f"  {done.stdout.strip()}")
     print(f"  largest difference from this CPU: {np.abs(there - here).max():.1e}\n")
     np.testing.assert_allclose(there, here, atol=1e-5)

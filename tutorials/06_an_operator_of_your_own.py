@@ -87,7 +87,7 @@ print(executable.profile({"x": x}), "\n")
 
 (folder / "rank.c").write_text(
     """
-#include "runtime/c_api.h"
+#include "runtime/tilewright.h"
 
 const char* rank(const char* attributes, int32_t input_count, const tw_argument* inputs, int32_t output_count,
                  const tw_argument* outputs) {

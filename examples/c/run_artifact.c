@@ -1,6 +1,6 @@
 /* Loads a compiled model and runs it on inputs of ones.  From the project's folder, once it is built:
  *
- *   cc examples/c/run_artifact.c -I. -Lbuild/runtime -Wl,-rpath,$PWD/build/runtime -ltilewright_runtime -o run_artifact
+ *   cc examples/c/run_artifact.c -Iruntime -Lbuild/runtime -Wl,-rpath,$PWD/build/runtime -ltilewright_runtime -o run_artifact
  *   ./dev run tw compile model.onnx -o model.twa
  *   ./run_artifact model.twa
  */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/c_api.h"
+#include "tilewright.h"
 
 static int fail(void) {
   fprintf(stderr, "%s\n", tw_last_error());

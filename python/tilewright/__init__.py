@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .benchmarking import Benchmark, benchmark
     from .comparing import check, compare
     from .comparison import Check, Comparison
+    from .deploying import deploy
     from .dimension import Dim
     from .error import Error
     from .executable import Executable, compile, load_executable
@@ -51,6 +52,7 @@ __all__ = [
     "check",
     "compare",
     "compile",
+    "deploy",
     "explain",
     "load",
     "load_executable",
@@ -82,6 +84,7 @@ _HOMES = {
     "check": "comparing",
     "compare": "comparing",
     "compile": "executable",
+    "deploy": "deploying",
     "explain": "model",
     "load": "model",
     "load_executable": "executable",

@@ -13,7 +13,7 @@ import numpy as np
 
 from .error import Error
 from .executable import Executable
-from .made_up import made_up_inputs
+from .made_up import made_up_inputs, smallest_sizes
 
 PERCENTILES = (50, 90, 95, 99)
 FEWEST_RUNS = 5  # of each stream, however long they take
@@ -83,7 +83,7 @@ def benchmark(
     if not seconds > 0 or not warm_up >= 0:
         raise Error("TW1101", f"seconds={seconds!r}, warm_up={warm_up!r}\nhelp: times to measure for, in seconds")
     if inputs is None:
-        least = {name: max(low, 1) for name, (low, _) in executable.dimensions.items()}
+        least = smallest_sizes(executable.dimensions)
         inputs = made_up_inputs(executable.input_tensors, 0, least)
     runners = [executable, *(executable.clone() for _ in range(streams - 1))]
     samples: list[list[float]] = [[] for _ in runners]

@@ -18,39 +18,27 @@ import typer
 import tilewright as tw
 
 from . import compare_cli, device_cli, reduce_cli
-from .cli_models import load_model, read_operators
+from .cli_models import Compiling, compiles, feed_of, read_operators, refuse_options_of_compiling
 from .cli_options import (
     Constants,
     Fallback,
-    InPlace,
     Inputs,
     ModelFile,
     ModelPath,
     OperatorFile,
-    Precision,
-    Profiles,
-    Records,
     Seed,
     Shapes,
     Sizes,
-    Specialise,
-    Target,
-    Threads,
-    Winograd,
     parse_constants,
-    parse_in_place,
     parse_profiles,
     parse_shapes,
-    parse_sizes,
-    read_inputs,
-    refuse_options_of_compiling,
 )
 from .interrupt import is_ignored, raise_keyboard_interrupt
 from .lazy import lazily
 from .notes import note
 
 report, tune_report, tuning_charts = lazily("report"), lazily("tune_report"), lazily("tuning_charts")
-html_page, made_up = lazily("html_page"), lazily("made_up")
+html_page, deploying = lazily("html_page"), lazily("deploying")
 
 app = typer.Typer(
     name="tw",
@@ -79,43 +67,6 @@ def options(
     pass
 
 
-def executable_of(
-    context: typer.Context,
-    path: Path,
-    shapes: list[str],
-    target: str,
-    threads: int | None,
-    precision: str,
-    winograd: bool,
-    in_place: list[str],
-    db: Path | None,
-    profiles: list[str],
-    specialise: bool,
-    operators: Path | None,
-    fallback: str | None,
-    constants: list[str],
-) -> tw.Executable:
-    """Loads an artifact, or loads and compiles a model."""
-    if path.suffix == ".twa":
-        refuse_options_of_compiling(context, path)
-        executable = tw.load_executable(path, read_operators(operators))
-        if threads is not None:
-            executable.threads = threads
-        return executable
-    model = load_model(path, shapes, operators, fallback, constants)
-    return tw.compile(
-        model,
-        target,
-        threads,
-        precision,
-        db,
-        winograd,
-        in_place=parse_in_place(in_place),
-        profiles=parse_profiles(profiles),
-        specialise=specialise,
-    )
-
-
 @app.command()
 def doctor(measure: Annotated[bool, typer.Option(help="Measure the peak and the memory, too (2 s).")] = True) -> None:
     """Show this machine, what was found on it, and which targets it serves."""
@@ -137,28 +88,19 @@ def explain(
     if fallback is None:
         print(tw.explain(model, parse_shapes(shape), read_operators(operators), html, parse_constants(constants)))
         return
-    network = load_model(model, shape, operators, fallback, constants)
+    network = Compiling(shape=shape, constants=constants, operators=operators, fallback=fallback).load(model)
     print(network.explain())
     if html is not None:
         network.explain_html(html)
 
 
 @app.command()
+@compiles("specialise")
 def compile(
     context: typer.Context,
     model: ModelFile,
+    how: Compiling,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The artifact; MODEL.twa if left out.")] = None,
-    target: Target = "cpu",
-    shape: Shapes = [],  # noqa: B006
-    constants: Constants = [],  # noqa: B006
-    threads: Threads = None,
-    precision: Precision = "f32",
-    winograd: Winograd = True,
-    in_place: InPlace = [],  # noqa: B006
-    db: Records = None,
-    profile: Profiles = [],  # noqa: B006
-    operators: OperatorFile = None,
-    fallback: Fallback = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler did, too.")] = False,
 ) -> None:
     """Compile a model to a .twa artifact."""
@@ -166,22 +108,7 @@ def compile(
     if model.suffix == ".twa":
         raise tw.Error("TW1101", f"{model} is compiled\nhelp: give the model that it was made from")
     output = output or model.with_suffix(".twa")
-    executable = executable_of(
-        context,
-        model,
-        shape,
-        target,
-        threads,
-        precision,
-        winograd,
-        in_place,
-        db,
-        profile,
-        False,
-        operators,
-        fallback,
-        constants,
-    )
+    executable = how.executable(context, model)
     executable.save(output)
     report.compiled(executable, output, time.perf_counter() - start)
     if verbose:
@@ -189,47 +116,41 @@ def compile(
 
 
 @app.command()
+@compiles("specialise")
+def deploy(
+    context: typer.Context,
+    model: ModelPath,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder; what it has of these names is replaced.")],
+    how: Compiling,
+    input: Inputs = [],  # noqa: B006
+    tolerance: Annotated[
+        float | None, typer.Option(help="The share of an output's largest element that its check allows.")
+    ] = None,
+    seed: Seed = 0,
+    size: Sizes = [],  # noqa: B006
+) -> None:
+    """Make a folder that runs where it is copied to: artifact, runner, C library and example, and a check of itself."""
+    network = None if model.suffix == ".twa" else how.load(model)  # while it is there, it says what to expect
+    executable = how.executable(context, model) if network is None else how.compile(network)
+    feed = feed_of(executable, input, size, seed)
+    deploying.deploy(executable, output, feed, tolerance=tolerance, name=model.stem)
+    report.deployed(executable, output)
+
+
+@app.command()
+@compiles()
 def run(
     context: typer.Context,
     model: ModelPath,
+    how: Compiling,
     input: Inputs = [],  # noqa: B006
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Writes the outputs to this .npz file.")] = None,
     seed: Seed = 0,
-    target: Target = "cpu",
-    shape: Shapes = [],  # noqa: B006
-    constants: Constants = [],  # noqa: B006
-    threads: Threads = None,
-    precision: Precision = "f32",
-    winograd: Winograd = True,
     size: Sizes = [],  # noqa: B006
-    in_place: InPlace = [],  # noqa: B006
-    db: Records = None,
-    profile: Profiles = [],  # noqa: B006
-    specialise: Specialise = False,
-    operators: OperatorFile = None,
-    fallback: Fallback = None,
 ) -> None:
     """Run a model or an artifact once; inputs that are not given are made up."""
-    executable = executable_of(
-        context,
-        model,
-        shape,
-        target,
-        threads,
-        precision,
-        winograd,
-        in_place,
-        db,
-        profile,
-        specialise,
-        operators,
-        fallback,
-        constants,
-    )
-    feed = read_inputs(input)
-    if not feed:
-        feed = made_up.made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
-        note("no --input: seeded random inputs")
+    executable = how.executable(context, model)
+    feed = feed_of(executable, input, size, seed)
     executable.seed(seed)
     outputs = executable.run(feed)
     report.outputs(outputs)
@@ -243,9 +164,11 @@ def run(
 
 
 @app.command()
+@compiles()
 def bench(
     context: typer.Context,
     model: ModelPath,
+    how: Compiling,
     kernels: Annotated[bool, typer.Option("--kernels", "-k", help="Show every kernel, too.")] = False,
     roofline: Annotated[Path | None, typer.Option(help="Writes the kernels' roofline to this .svg file.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Writes a run to this .json file for ui.perfetto.dev.")] = None,
@@ -255,40 +178,11 @@ def bench(
     streams: Annotated[int, typer.Option(help="So many runs at once, each on -j threads.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     seed: Seed = 0,
-    target: Target = "cpu",
-    shape: Shapes = [],  # noqa: B006
-    constants: Constants = [],  # noqa: B006
-    threads: Threads = None,
-    precision: Precision = "f32",
-    winograd: Winograd = True,
     size: Sizes = [],  # noqa: B006
-    in_place: InPlace = [],  # noqa: B006
-    db: Records = None,
-    profile: Profiles = [],  # noqa: B006
-    specialise: Specialise = False,
-    operators: OperatorFile = None,
-    fallback: Fallback = None,
 ) -> None:
     """Measure the latency with its spread; with --kernels, each kernel's bound and the share reached."""
-    executable = executable_of(
-        context,
-        model,
-        shape,
-        target,
-        threads,
-        precision,
-        winograd,
-        in_place,
-        db,
-        profile,
-        specialise,
-        operators,
-        fallback,
-        constants,
-    )
-    feed = read_inputs(input)
-    if not feed:
-        feed = made_up.made_up_inputs(executable.input_tensors, seed, parse_sizes(size, executable.dimensions))
+    executable = how.executable(context, model)
+    feed = feed_of(executable, input, size, seed)
     measured = tw.benchmark(executable, feed, seconds, warm_up, streams)
     times = executable.profile(feed) if kernels or roofline or trace else None
     bounds = report.benchmark(executable, feed, measured, as_json, times if kernels else None)
@@ -301,20 +195,16 @@ def bench(
 
 
 @app.command()
+@compiles("in_place", "db", "specialise")
 def tune(
     model: ModelFile,
+    how: Compiling,
     db: Annotated[
         Path | None,
         typer.Option("--db", help="Where records are kept; made where there is none.  Needed, except with --check."),
     ] = None,
     budget: Annotated[str, typer.Option(help="How long to search: 60s, 10m, 8h.")] = "10m",
     seed: Annotated[int, typer.Option(help="Of the search and of made-up inputs.")] = 0,
-    target: Target = "cpu",
-    shape: Shapes = [],  # noqa: B006
-    constants: Constants = [],  # noqa: B006
-    threads: Threads = None,
-    precision: Precision = "f32",
-    winograd: Winograd = True,
     explain: Annotated[
         str | None,
         typer.Option(metavar="TASK", help="Search nothing: show what is known of a kernel, by its name or key."),
@@ -329,9 +219,6 @@ def tune(
     check: Annotated[
         bool, typer.Option("--check", help="Try candidates and keep nothing: for emulated devices.")
     ] = False,
-    profile: Profiles = [],  # noqa: B006
-    operators: OperatorFile = None,
-    fallback: Fallback = None,
 ) -> None:
     """Search for faster schedules and choices of the network; the same command goes on where it stopped.
 
@@ -342,25 +229,25 @@ def tune(
             raise tw.Error("TW1101", "--explain reads a database\nhelp: --db names it")
         print(tune_report.explained(str(db), explain))
         return
-    loaded = load_model(model, shape, operators, fallback, constants)
+    loaded = how.load(model)
     raise_keyboard_interrupt()
     try:
         with tune_report.progress() as on_event:
             with device_cli.ray_devices(ray) as devices:
                 result = tw.tune(
                     loaded,
-                    target,
+                    how.target,
                     db,
                     budget,
                     seed,
                     on_event,
-                    threads,
-                    precision,
-                    winograd,
+                    how.threads,
+                    how.precision,
+                    how.winograd,
                     [*device, *devices],
                     key_file,
                     check,
-                    profiles=parse_profiles(profile),
+                    profiles=parse_profiles(how.profile),
                 )
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         tune_report.finished(result)

@@ -60,26 +60,6 @@ Seed = Annotated[
 ]
 
 
-OF_COMPILING = {
-    "target", "shape", "constants", "precision", "winograd", "in_place", "db", "profile", "specialise", "fallback",
-}  # fmt: skip
-
-
-def refuse_options_of_compiling(context: typer.Context, artifact: Path) -> None:
-    """An artifact is compiled: what says how has no effect, and is told so by its name."""
-    given = [
-        parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name in OF_COMPILING and context.get_parameter_source(parameter.name).name == "COMMANDLINE"
-    ]
-    if given:
-        raise tw.Error(
-            "TW1101",
-            f"{artifact} is compiled, and what says how cannot change it: {', '.join(given)}\n"
-            "help: compile the model with that, or leave it out",
-        )
-
-
 def parse_dimension(text: str, option: str) -> int | tw.Dim | None:
     """8, batch, batch:1..64, batch:1.., or ? for what the model says."""
     if text.isdecimal():
@@ -111,7 +91,9 @@ def parse_shapes(options: list[str]) -> dict[str, tuple[int | tw.Dim | None, ...
 
 def parse_sizes(options: list[str], dimensions: dict[str, tuple[int, int | None]]) -> dict[str, int]:
     """A size for each open dimension."""
-    sizes = {name: max(low, 1) for name, (low, _) in dimensions.items()}
+    from .made_up import smallest_sizes
+
+    sizes = smallest_sizes(dimensions)
     for option in options:
         name, _, size = option.rpartition("=")
         if name not in sizes or not size.isdecimal():

@@ -11,7 +11,7 @@ import typer
 import tilewright as tw
 
 from . import cli_options as options
-from .cli_models import load_model
+from .cli_models import Compiling, compiles
 from .notes import note
 
 OnnxPath = Annotated[Path, typer.Argument(help="An ONNX model.")]
@@ -33,8 +33,10 @@ def parse_against(text: str) -> Any:
     return {"precision": text} if text in ("f32", "bf16", "f16") else text
 
 
+@compiles("in_place", "profile", "specialise")
 def compare_command(
     model: OnnxPath,
+    how: Compiling,
     against: Against = "onnxruntime",
     inputs: InputFiles = [],  # noqa: B006
     html: Annotated[Path | None, typer.Option(help="Writes a page with all nodes to this .html file.")] = None,
@@ -42,27 +44,16 @@ def compare_command(
     tolerance: Tolerance = None,
     propose: Annotated[bool, typer.Option(help="Look for nodes to keep in f32, or unfused.")] = True,
     seed: options.Seed = 0,
-    target: options.Target = "cpu",
-    shape: options.Shapes = [],  # noqa: B006
-    constants: options.Constants = [],  # noqa: B006
-    threads: options.Threads = None,
-    precision: options.Precision = "f32",
-    winograd: options.Winograd = True,
     size: options.Sizes = [],  # noqa: B006
-    db: options.Records = None,
     skip: Skip = [],  # noqa: B006
     keep_f32: KeepF32 = [],  # noqa: B006
     unfused: Unfused = [],  # noqa: B006
-    operators: options.OperatorFile = None,
-    fallback: options.Fallback = None,
 ) -> None:
     """Compare a compiled model with ONNX Runtime or the oracle, node by node; status 1 where they differ."""
     if model.suffix == ".twa":
         raise tw.Error("TW1101", f"{model} is an artifact, in which nothing is left of nodes\nhelp: give the model")
-    network = load_model(model, shape, operators, fallback, constants)
-    executable = tw.compile(
-        network, target, threads, precision, db, winograd, keep_f32=keep_f32, unfused=unfused, skip=skip
-    )
+    network = how.load(model)
+    executable = how.compile(network, keep_f32=keep_f32, unfused=unfused, skip=skip)
     feed = options.read_inputs(inputs)
     if not feed:
         note("no --inputs: seeded random inputs")
@@ -82,30 +73,23 @@ def compare_command(
         raise typer.Exit(1)
 
 
+@compiles("in_place", "profile", "specialise")
 def check_command(
     model: OnnxPath,
+    how: Compiling,
     against: Against = "onnxruntime",
     inputs: InputFiles = [],  # noqa: B006
     nodes: Annotated[bool, typer.Option("--nodes", help="Node by node, as `tw compare`.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     tolerance: Tolerance = None,
     seed: options.Seed = 0,
-    target: options.Target = "cpu",
-    shape: options.Shapes = [],  # noqa: B006
-    constants: options.Constants = [],  # noqa: B006
-    threads: options.Threads = None,
-    precision: options.Precision = "f32",
-    winograd: options.Winograd = True,
     size: options.Sizes = [],  # noqa: B006
-    db: options.Records = None,
-    operators: options.OperatorFile = None,
-    fallback: options.Fallback = None,
 ) -> None:
     """Check a compiled model's outputs beside ONNX Runtime's or the oracle's; status 1 where they differ."""
     if model.suffix == ".twa":
         raise tw.Error("TW1101", f"{model} is an artifact, in which nothing is left of the model\nhelp: give the model")
-    network = load_model(model, shape, operators, fallback, constants)
-    executable = tw.compile(network, target, threads, precision, db, winograd)
+    network = how.load(model)
+    executable = how.compile(network)
     feed = options.read_inputs(inputs)
     if not feed:
         note("no --inputs: seeded random inputs")

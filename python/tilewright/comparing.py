@@ -22,7 +22,7 @@ from .dimension import InputShape, described_profiles
 from .error import Error
 from .executable import Compilation, Executable
 from .executable import compile as compile_model
-from .made_up import made_up_inputs
+from .made_up import made_up_inputs, smallest_sizes
 from .model import Model, load
 from .proposal import nodes_to_keep, nodes_to_leave_alone
 from .search_fault import alone, culprit_pass
@@ -140,7 +140,7 @@ def comparer(
 
 
 def made_up(executable: Executable, seed: int, sizes: Mapping[str, int] | None) -> dict[str, Any]:
-    smallest = {name: max(low, 1) for name, (low, _) in executable.dimensions.items()}
+    smallest = smallest_sizes(executable.dimensions)
     if unknown := [name for name in sizes or () if name not in smallest]:
         known = ", ".join(smallest) or "none"
         raise Error("TW1101", f"sizes: {unknown[0]!r} is no open dimension\nhelp: the open dimensions are: {known}")

@@ -17,6 +17,11 @@ def dtype_and_shape(kind: str, sizes: dict[str, int] | None = None) -> tuple[np.
     )
 
 
+def smallest_sizes(dimensions: dict[str, tuple[int, int | None]]) -> dict[str, int]:
+    """Of open dimensions with these bounds: the least sizes with which there is something to compute."""
+    return {name: max(low, 1) for name, (low, _) in dimensions.items()}
+
+
 def made_up_inputs(inputs: dict[str, str], seed: int, sizes: dict[str, int] | None = None) -> dict[str, np.ndarray]:
     """Seeded inputs: normal floats, small integers, all-true masks.
 

@@ -56,7 +56,7 @@ class Operator:
     `sizes`, beside these: takes the arrays of a run, and gives the sizes that `types` left None, in order; it is called
     before the function.
 
-    `types`, `library` and `symbol`: the same with a function of a shared library, a `tw_function` of runtime/c_api.h.
+    `types`, `library` and `symbol`: the same with a function of a shared library, a `tw_function` of tilewright.h.
     Artifacts name the library, so they run where it can be found: by the loader, or beside the artifact.  `sizes` is
     then the name of another such function there, whose result is an i64 a size.
     """

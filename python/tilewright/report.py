@@ -81,6 +81,11 @@ def compiled(executable: tw.Executable, path: Path, seconds: float) -> None:
     )
 
 
+def deployed(executable: tw.Executable, folder: Path) -> None:
+    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    console.print(f"{folder}: {megabytes(total)} for {executable.target}; copy it there and run ./check.sh")
+
+
 def tensors_of(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
     """Arrays by name, those of a sequence `y` as y.0, y.1 …, of maps the matrix; without optional values that are
     absent."""

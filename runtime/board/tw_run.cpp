@@ -1,10 +1,13 @@
 // tw-run: runs a compiled model on this machine.  One static program, for boards that have nothing else.
 //
-//   tw-run MODEL.twa [--input NAME=FILE.npy …] [--output-dir DIR] [--threads N] [--repeat N] [--seed N] [--poison]
+//   tw-run MODEL.twa [--input NAME=FILE.npy …] [--output-dir DIR] [--expect DIR] [--tolerance X] [--threads N]
+//          [--repeat N] [--seed N] [--poison]
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -17,17 +20,20 @@ namespace tw {
 namespace {
 
 constexpr const char* usage =
-    "usage: tw-run MODEL.twa [--input NAME=FILE.npy ...] [--output-dir DIR] [--threads N] [--repeat N] "
-    "[--seed N] [--poison]\n"
+    "usage: tw-run MODEL.twa [--input NAME=FILE.npy ...] [--output-dir DIR] [--expect DIR] [--tolerance X]\n"
+    "              [--threads N] [--repeat N] [--seed N] [--poison]\n"
     "  --input NAME=FILE.npy  an input; all of the model's are needed\n"
     "  --output-dir DIR       writes DIR/NAME.npy for each output ('/' and ':' in names become '_')\n"
+    "  --expect DIR           compares each output with DIR/NAME.npy; exit status 1 where one differs\n"
+    "  --tolerance X          how far numbers may be off, as a share of the output's largest; default: 1e-4\n"
     "  --threads N            default: one a core\n"
     "  --repeat N             runs N times and prints the latencies\n"
     "  --seed N               of the random numbers that the model draws, other ones in each run; default: 0\n"
     "  --poison               memory that the model uses holds NaN before each run: for tests of compiled code\n";
 
 struct Options {
-  std::string model, output_folder;
+  std::string model, output_folder, expected_folder;
+  double tolerance = 1e-4;
   std::map<std::string, std::string> inputs;
   int threads = 0, repeat = 1;
   uint64_t seed = 0;
@@ -68,6 +74,10 @@ Options parse_options(int count, char** arguments) {
       options.inputs[text.substr(0, equals)] = text.substr(equals + 1);
     } else if (flag == "--output-dir") {
       options.output_folder = value();
+    } else if (flag == "--expect") {
+      options.expected_folder = value();
+    } else if (flag == "--tolerance") {
+      options.tolerance = parse_number<double>(flag, value(), 0);
     } else if (flag == "--threads") {
       options.threads = parse_number(flag, value());
     } else if (flag == "--repeat") {
@@ -101,7 +111,34 @@ std::vector<NDArray> read_inputs(const Plan& plan, Options& options) {
   return arrays;
 }
 
-void run(Options options) {
+// How far the worst element is off, as a share of the largest that is expected; infinite where whole numbers, shapes or
+// what is no number differ.
+double difference(const NDArray& actual, const NDArray& expected) {
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  if (actual.shape() != expected.shape()) return infinite;
+  const bool is_whole = !actual.dtype().is_float() && !actual.dtype().is_minifloat();
+  double worst = 0, largest = 0;
+  for (int64_t i = 0; i < element_count(actual.shape()); ++i) {
+    if (is_whole) {
+      if (actual.get_int(i) != expected.get_int(i)) return infinite;
+      continue;
+    }
+    const double a = actual.get_float(i), e = expected.get_float(i);
+    if (std::isfinite(e)) largest = std::max(largest, std::abs(e));
+    if (a == e || (std::isnan(a) && std::isnan(e))) continue;
+    if (!std::isfinite(a) || !std::isfinite(e)) return infinite;
+    worst = std::max(worst, std::abs(a - e));
+  }
+  return worst == 0 ? 0 : worst / largest;
+}
+
+std::string file_of(std::string name) {
+  std::replace_if(name.begin(), name.end(), [](char c) { return c == '/' || c == ':' || c == '\0'; }, '_');
+  return name + ".npy";
+}
+
+// Whether all outputs are as expected.
+bool run(Options options) {
   Executable executable = Executable::load(options.model);
   executable.set_threads(options.threads);
   executable.set_seed(options.seed);
@@ -123,14 +160,24 @@ void run(Options options) {
               executable.requirements().target.c_str(), executable.threads(), options.repeat, first,
               times[times.size() / 2], times[0]);
   if (!options.output_folder.empty()) std::filesystem::create_directories(options.output_folder);
+  bool is_right = true;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    std::string name = executable.plan().outputs[i].name, shape;
+    const std::string& name = executable.plan().outputs[i].name;
+    std::string shape, verdict;
     for (int64_t extent : outputs[i].shape()) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
-    std::printf("  %s %s[%s]\n", name.c_str(), to_string(outputs[i].dtype()).c_str(), shape.c_str());
-    if (options.output_folder.empty()) continue;
-    std::replace_if(name.begin(), name.end(), [](char c) { return c == '/' || c == ':' || c == '\0'; }, '_');
-    write_npy(std::filesystem::path(options.output_folder) / (name + ".npy"), outputs[i]);
+    if (!options.output_folder.empty()) write_npy(std::filesystem::path(options.output_folder) / file_of(name), outputs[i]);
+    if (!options.expected_folder.empty()) {
+      const std::filesystem::path file = std::filesystem::path(options.expected_folder) / file_of(name);
+      const double off = difference(outputs[i], read_npy(file, outputs[i].dtype()));
+      const bool is_near = off <= options.tolerance;
+      char text[80];
+      std::snprintf(text, sizeof text, is_near ? ": as expected, off by %.1e" : ": NOT as expected, off by %.1e", off);
+      verdict = text;
+      is_right &= is_near;
+    }
+    std::printf("  %s %s[%s]%s\n", name.c_str(), to_string(outputs[i].dtype()).c_str(), shape.c_str(), verdict.c_str());
   }
+  return is_right;
 }
 
 }  // namespace
@@ -141,8 +188,7 @@ int main(int count, char** arguments) {
     if (std::string_view(arguments[i]) == "--help") return std::fputs(tw::usage, stdout) < 0;
   }
   try {
-    tw::run(tw::parse_options(count, arguments));
-    return 0;
+    return tw::run(tw::parse_options(count, arguments)) ? 0 : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;

@@ -148,7 +148,7 @@ def test_sizes_that_are_wrong():
 def test_sizes_from_a_library(tmp_path):
     (tmp_path / "own.c").write_text(
         """
-        #include "runtime/c_api.h"
+        #include "runtime/tilewright.h"
         static int64_t count(const tw_argument* x) {
           int64_t n = 0;
           for (size_t i = 0; i < x->type.bytes / 4; ++i) n += ((const float*)x->data)[i] > 0;

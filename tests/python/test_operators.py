@@ -236,7 +236,7 @@ def library(tmp_path_factory):
     (folder / "scale.c").write_text(
         """
         #include <string.h>
-        #include "runtime/c_api.h"
+        #include "runtime/tilewright.h"
         const char* scale(const char* attributes, int32_t input_count, const tw_argument* inputs, int32_t output_count,
                           const tw_argument* outputs) {
           if (input_count != 1 || output_count != 1 || strcmp(inputs[0].type.dtype, "f32")) return "one array of f32";

@@ -310,7 +310,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Board{"x86_64", "x86_64", "", TW_TEST_IMAGES "/hostile.x86_64.so"},
                     Board{"x86_64", "x86_64", "qemu-x86_64", TW_TEST_IMAGES "/hostile.x86_64.so"},
                     Board{"aarch64", "aarch64", "qemu-aarch64", TW_TEST_IMAGES "/hostile.aarch64.so"},
-                    Board{"armv7", "arm", "qemu-arm", TW_TEST_IMAGES "/hostile.armv7.so"}),
+                    Board{"arm", "arm", "qemu-arm", TW_TEST_IMAGES "/hostile.armv7.so"}),
     [](const auto& info) { return std::string(info.param.name) + (*info.param.emulator ? "_emulated" : ""); });
 
 }  // namespace

@@ -33,6 +33,7 @@ class TwRun : public testing::TestWithParam<Board> {
   std::string in(const std::string& name) const { return (folder / name).string(); }
 
   Folder folder;
+  Finished compared;
 };
 
 TEST_P(TwRun, GivesTheAnswer) {
@@ -46,6 +47,43 @@ TEST_P(TwRun, GivesTheAnswer) {
     EXPECT_EQ(values(read_npy(folder / "total.npy", f32)), small_answer()[1]);
     std::filesystem::remove(folder / "sums.npy");
   }
+}
+
+TEST_P(TwRun, ComparesWithWhatIsExpected) {
+  save_model();
+  const auto expect = [&](float sum, float total, const std::string& more = "") {
+    std::vector<NDArray> expected;
+    const auto answer = small_answer();
+    for (size_t i = 0; i < 2; ++i) {
+      expected.emplace_back(f32, small_plan().outputs[i].shape);
+      for (size_t j = 0; j < answer[i].size(); ++j) expected[i].set_float(static_cast<int64_t>(j), answer[i][j]);
+    }
+    expected[0].set_float(3, expected[0].get_float(3) + sum);
+    expected[1].set_float(0, expected[1].get_float(0) + total);
+    std::filesystem::create_directories(folder / "expected");
+    write_npy(folder / "expected" / "sums.npy", expected[0]);
+    write_npy(folder / "expected" / "total.npy", expected[1]);
+    compared = finish(runner() + in("m.twa") + " --input x=" + in("x.npy") + " --input y=" + in("y.npy") + " --expect " +
+                      in("expected") + more);
+  };
+  const auto says = [&](const std::string& text) { return compared.output.find(text) != std::string::npos; };
+  expect(0, 0);
+  EXPECT_EQ(compared.status, 0) << compared.output;
+  EXPECT_TRUE(says("as expected, off by 0.0e+00")) << compared.output;
+  expect(1e-4f, 0);
+  EXPECT_EQ(compared.status, 0) << compared.output;
+  expect(100, 0);
+  EXPECT_EQ(compared.status, 1) << compared.output;
+  EXPECT_TRUE(says("sums f32[37]: NOT as expected")) << compared.output;
+  expect(100, 0, " --tolerance 1");
+  EXPECT_EQ(compared.status, 0) << compared.output;
+  expect(0, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_EQ(compared.status, 1) << compared.output;
+  EXPECT_TRUE(says("off by inf")) << compared.output;
+  std::filesystem::remove(folder / "expected" / "total.npy");
+  compared = finish(runner() + in("m.twa") + " --input x=" + in("x.npy") + " --input y=" + in("y.npy") + " --expect " +
+                    in("expected"));
+  EXPECT_EQ(compared.status, 2) << compared.output;
 }
 
 TEST_P(TwRun, RelocatesTables) {
@@ -89,7 +127,7 @@ TEST_P(TwRun, RefusesWhatItMust) {
 INSTANTIATE_TEST_SUITE_P(Boards, TwRun,
                          testing::Values(Board{"x86_64", "x86_64", "qemu-x86_64"},
                                          Board{"aarch64", "aarch64", "qemu-aarch64"},
-                                         Board{"armv7", "arm", "qemu-arm"}),
+                                         Board{"arm", "arm", "qemu-arm"}),
                          [](const auto& info) { return std::string(info.param.runner); });
 
 // The emulator plays a weaker and a stronger CPU; the requirement decides which of them may run the artifact.
@@ -129,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(
                     FeatureCase{"aarch64", "aarch64", "qemu-aarch64", "bf16", "neoverse-n1", "max"},
                     FeatureCase{"aarch64", "aarch64", "qemu-aarch64", "sve2", "a64fx", "max"},
                     FeatureCase{"aarch64", "aarch64", "qemu-aarch64", "sve", "neoverse-n1", "a64fx"},
-                    FeatureCase{"armv7", "arm", "qemu-arm", "vfp4", "cortex-a9", "cortex-a7"}));
+                    FeatureCase{"arm", "arm", "qemu-arm", "vfp4", "cortex-a9", "cortex-a7"}));
 
 }  // namespace
 }  // namespace tw

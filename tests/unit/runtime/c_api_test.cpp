@@ -1,5 +1,5 @@
 // The C interface, as a program meets it: the shared library opened by name, and the C example.
-#include "runtime/c_api.h"
+#include "runtime/tilewright.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
