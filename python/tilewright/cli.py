@@ -9,9 +9,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +21,7 @@ import tilewright as tw
 from . import compare_cli, device_cli, reduce_cli
 from .cli_models import Compiling, compiles, feed_of, read_operators, refuse_options_of_compiling
 from .cli_options import (
+    AsJson,
     Constants,
     Fallback,
     Inputs,
@@ -38,7 +40,7 @@ from .lazy import lazily
 from .notes import note
 
 report, tune_report, tuning_charts = lazily("report"), lazily("tune_report"), lazily("tuning_charts")
-html_page, deploying = lazily("html_page"), lazily("deploying")
+html_page, deploying, models = lazily("html_page"), lazily("deploying"), lazily("model")
 
 app = typer.Typer(
     name="tw",
@@ -50,6 +52,11 @@ app = typer.Typer(
 
 
 INTERRUPTED = 130  # status of a command that Ctrl-C has ended, as shells have it
+
+
+def show(facts: dict[str, Any], as_json: bool, tell: Callable[[dict[str, Any]], None]) -> None:
+    """A command's result: one object for scripts, or as `tell` puts it for people."""
+    report.print_json(facts) if as_json else tell(facts)
 
 
 def show_version(wanted: bool) -> None:
@@ -68,9 +75,12 @@ def options(
 
 
 @app.command()
-def doctor(measure: Annotated[bool, typer.Option(help="Measure the peak and the memory, too (2 s).")] = True) -> None:
+def doctor(
+    measure: Annotated[bool, typer.Option(help="Measure the peak and the memory, too (2 s).")] = True,
+    as_json: AsJson = False,
+) -> None:
     """Show this machine, what was found on it, and which targets it serves."""
-    report.doctor(measure)
+    show(report.machine_facts(measure), as_json, report.doctor)
 
 
 @app.command()
@@ -83,15 +93,19 @@ def explain(
     html: Annotated[
         Path | None, typer.Option(help="Writes a page with the parts and what each node costs to this .html file.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show a model's operators, coverage, work and size, without compiling it."""
     if fallback is None:
-        print(tw.explain(model, parse_shapes(shape), read_operators(operators), html, parse_constants(constants)))
-        return
-    network = Compiling(shape=shape, constants=constants, operators=operators, fallback=fallback).load(model)
-    print(network.explain())
-    if html is not None:
-        network.explain_html(html)
+        known = parse_shapes(shape), read_operators(operators)
+        text = tw.explain(model, *known, html, parse_constants(constants))
+        facts = models.describe(model, *known, parse_constants(constants)) if as_json else {}
+    else:
+        network = Compiling(shape=shape, constants=constants, operators=operators, fallback=fallback).load(model)
+        text, facts = network.explain(), network.describe() if as_json else {}
+        if html is not None:
+            network.explain_html(html)
+    show(facts, as_json, lambda _: print(text))
 
 
 @app.command()
@@ -102,6 +116,7 @@ def compile(
     how: Compiling,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The artifact; MODEL.twa if left out.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler did, too.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compile a model to a .twa artifact."""
     start = time.perf_counter()
@@ -110,8 +125,8 @@ def compile(
     output = output or model.with_suffix(".twa")
     executable = how.executable(context, model)
     executable.save(output)
-    report.compiled(executable, output, time.perf_counter() - start)
-    if verbose:
+    show(report.file_facts(executable, output, time.perf_counter() - start), as_json, report.compiled)
+    if verbose and not as_json:
         print(executable.report())
 
 
@@ -128,13 +143,14 @@ def deploy(
     ] = None,
     seed: Seed = 0,
     size: Sizes = [],  # noqa: B006
+    as_json: AsJson = False,
 ) -> None:
     """Make a folder that runs where it is copied to: artifact, runner, C library and example, and a check of itself."""
     network = None if model.suffix == ".twa" else how.load(model)  # while it is there, it says what to expect
     executable = how.executable(context, model) if network is None else how.compile(network)
     feed = feed_of(executable, input, size, seed)
     deploying.deploy(executable, output, feed, tolerance=tolerance, name=model.stem)
-    report.deployed(executable, output)
+    show(report.folder_facts(executable, output), as_json, report.deployed)
 
 
 @app.command()
@@ -147,13 +163,14 @@ def run(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Writes the outputs to this .npz file.")] = None,
     seed: Seed = 0,
     size: Sizes = [],  # noqa: B006
+    as_json: AsJson = False,
 ) -> None:
     """Run a model or an artifact once; inputs that are not given are made up."""
     executable = how.executable(context, model)
     feed = feed_of(executable, input, size, seed)
     executable.seed(seed)
     outputs = executable.run(feed)
-    report.outputs(outputs)
+    show(report.output_facts(outputs) if as_json else outputs, as_json, report.outputs)
     if output:
         try:
             import numpy as np
@@ -176,7 +193,7 @@ def bench(
     seconds: Annotated[float, typer.Option(help="Of measuring.")] = 3.0,
     warm_up: Annotated[float, typer.Option(help="Seconds of runs before, which do not count.")] = 0.2,
     streams: Annotated[int, typer.Option(help="So many runs at once, each on -j threads.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: AsJson = False,
     seed: Seed = 0,
     size: Sizes = [],  # noqa: B006
 ) -> None:
@@ -219,6 +236,9 @@ def tune(
     check: Annotated[
         bool, typer.Option("--check", help="Try candidates and keep nothing: for emulated devices.")
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each event, as where the output is piped.")
+    ] = False,
 ) -> None:
     """Search for faster schedules and choices of the network; the same command goes on where it stopped.
 
@@ -227,12 +247,12 @@ def tune(
     if explain is not None:
         if db is None:
             raise tw.Error("TW1101", "--explain reads a database\nhelp: --db names it")
-        print(tune_report.explained(str(db), explain))
+        show(tune_report.task_facts(str(db), explain), as_json, lambda facts: print(tune_report.explained(facts)))
         return
     loaded = how.load(model)
     raise_keyboard_interrupt()
     try:
-        with tune_report.progress() as on_event:
+        with tune_report.progress(as_json) as on_event:
             with device_cli.ray_devices(ray) as devices:
                 result = tw.tune(
                     loaded,
@@ -250,7 +270,7 @@ def tune(
                     profiles=parse_profiles(how.profile),
                 )
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        tune_report.finished(result)
+        tune_report.finished(result, as_json)
         was_stopped = result.was_stopped
     except KeyboardInterrupt:
         note("ended by Ctrl-C; what was tried is kept, and the same command goes on")
@@ -275,26 +295,32 @@ def db_show(
     task: Annotated[
         str | None, typer.Option(help="One kernel, by its name or key: its trials and predictions.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show what is in it."""
     from . import _core
 
     if task is not None:
-        print(tune_report.explained(str(database), task))
+        show(tune_report.task_facts(str(database), task), as_json, lambda facts: print(tune_report.explained(facts)))
         return
-    tune_report.database(_core.database_summary(str(database)))
+    show(dict(_core.database_summary(str(database))), as_json, tune_report.database)
 
 
 @db_app.command("merge")
 def db_merge(
     database: DatabasePath,
     others: Annotated[list[Path], typer.Argument(help="Databases, or lines of JSON as `tw db export` writes them.")],
+    as_json: AsJson = False,
 ) -> None:
     """Add the rows of others, in any order; each of them wholly or not at all."""
     from . import _core
 
-    for other in others:
-        print(f"{other}: {_core.database_merge(str(database), str(other))} new rows")
+    rows = {str(other): _core.database_merge(str(database), str(other)) for other in others}
+    show(
+        {"new_rows": rows},
+        as_json,
+        lambda _: print(*(f"{name}: {new} new rows" for name, new in rows.items()), sep="\n"),
+    )
 
 
 @db_app.command("export")
@@ -315,35 +341,37 @@ def db_export(
 
 
 @db_app.command("verify")
-def db_verify(database: DatabasePath) -> None:
+def db_verify(database: DatabasePath, as_json: AsJson = False) -> None:
     """Check the file and the digest of every row; status 1 if anything is wrong."""
     from . import _core
 
     problems = _core.database_verify(str(database))
-    for problem in problems:
-        print(problem)
-    print(f"{len(problems)} problems" if problems else "everything is as it was written")
+    verdict = f"{len(problems)} problems" if problems else "everything is as it was written"
+    show({"problems": problems}, as_json, lambda _: print(*problems, verdict, sep="\n"))
     if problems:
         raise typer.Exit(1)
 
 
 @db_app.command("prune")
-def db_prune(database: DatabasePath) -> None:
+def db_prune(database: DatabasePath, as_json: AsJson = False) -> None:
     """Remove records of other versions of the compiler, which this one does not use."""
     from . import _core
 
-    print(f"{_core.database_prune(str(database))} rows removed")
+    rows = _core.database_prune(str(database))
+    show({"rows_removed": rows}, as_json, lambda _: print(f"{rows} rows removed"))
 
 
 @app.command("report")
 def report_page(
     database: DatabasePath,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
+    as_json: AsJson = False,
 ) -> None:
     """Write one offline HTML page with charts of what tuning jobs found."""
     text = tuning_charts.page(tuning_charts.read(str(database)), f"Tuning report: {database.name}")
     html_page.write_page(output, text)
-    print(f"{output}: {len(text.encode()) / 1e6:.1f} MB")
+    size = len(text.encode())
+    show({"page": str(output), "bytes": size}, as_json, lambda _: print(f"{output}: {size / 1e6:.1f} MB"))
 
 
 @app.command()
@@ -353,15 +381,20 @@ def inspect(
     text: Annotated[bool, typer.Option(help="Print the graph of a model in its text form.")] = False,
     shape: Shapes = [],  # noqa: B006
     constants: Constants = [],  # noqa: B006
+    as_json: AsJson = False,
 ) -> None:
     """Show what is inside an artifact (of any machine) or a model."""
     if path.suffix == ".twa":
         refuse_options_of_compiling(context, path)
-        report.artifact(path)
-    elif text:
-        print(tw.load(path, parse_shapes(shape), constants=parse_constants(constants)).text)
-    else:
-        print(tw.explain(path, parse_shapes(shape), constants=parse_constants(constants)))
+        show(report.artifact_facts(path), as_json, report.artifact)
+        return
+    known = parse_shapes(shape), None
+    if text:
+        graph = tw.load(path, *known, constants=parse_constants(constants)).text
+        show({"text": graph}, as_json, lambda _: print(graph))
+        return
+    facts = models.describe(path, *known, parse_constants(constants)) if as_json else {}
+    show(facts, as_json, lambda _: print(tw.explain(path, *known, constants=parse_constants(constants))))
 
 
 def main() -> None:

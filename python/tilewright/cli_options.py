@@ -55,6 +55,7 @@ Constants = Annotated[
     ),
 ]
 Inputs = Annotated[list[str], typer.Option("--input", "-i", help="NAME=file.npy, or file.npz.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 Seed = Annotated[
     int, typer.Option(help="Of the inputs that are made up; in `tw run`, of random numbers that the model draws, too.")
 ]

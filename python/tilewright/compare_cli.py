@@ -40,7 +40,7 @@ def compare_command(
     against: Against = "onnxruntime",
     inputs: InputFiles = [],  # noqa: B006
     html: Annotated[Path | None, typer.Option(help="Writes a page with all nodes to this .html file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: options.AsJson = False,
     tolerance: Tolerance = None,
     propose: Annotated[bool, typer.Option(help="Look for nodes to keep in f32, or unfused.")] = True,
     seed: options.Seed = 0,
@@ -80,7 +80,7 @@ def check_command(
     against: Against = "onnxruntime",
     inputs: InputFiles = [],  # noqa: B006
     nodes: Annotated[bool, typer.Option("--nodes", help="Node by node, as `tw compare`.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: options.AsJson = False,
     tolerance: Tolerance = None,
     seed: options.Seed = 0,
     size: options.Sizes = [],  # noqa: B006

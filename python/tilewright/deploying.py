@@ -37,8 +37,8 @@ exec ./tw-run model.twa {options} "$@"
 
 README = """# {name}
 
-A network that Tilewright {version} compiled for {target} ({architecture}).  The folder is complete: copy it to the machine,
-and run
+A network that Tilewright {version} compiled for {target} ({architecture}).  The folder is complete: copy it to the
+machine, and run
 
     ./check.sh
 
@@ -52,8 +52,8 @@ and run
 | `include/`, `lib/` | the C interface, shared and static, with files for pkg-config and CMake |
 | `example/` | a program in C: `make` there, then `./run_artifact ../model.twa` |
 
-The machine has to be {architecture} with Linux{features}.  The shared library needs glibc 2.35 or newer, `tw-run` nothing.
-Artifacts are code: load those that you trust.
+The machine has to be {architecture} with Linux{features}.  The shared library needs glibc 2.35 or newer, `tw-run`
+nothing.  Artifacts are code: load those that you trust.
 
 ## Inputs and outputs
 
@@ -86,9 +86,9 @@ def deploy(
 ) -> Path:
     """Makes a folder with all that runs an executable on the machine that it was compiled for; gives its path.
 
-    `inputs`: of the run that check.sh makes there; seeded ones, at the smallest sizes, if None.  `expected`: outputs, to
-    compare with there.  If None, the model that the executable was compiled from computes them here, in f32, while that
-    is loaded; without it there is nothing to compare with.  `tolerance`: how far numbers may be off, as a share of an
+    `inputs`: of the run that check.sh makes there; seeded ones, at the smallest sizes, if None.  `expected`: outputs
+    to compare with there.  If None, the model that the executable was compiled from computes them here, in f32, while
+    it is loaded; without it there is nothing to compare with.  `tolerance`: how far numbers may be off, as a share of an
     output's largest; by the precision if None, 1e-4 in f32.  `name`: for its README.
 
     A folder of that name is written into; Error(TW1001) where that cannot be, TW1202 where the package has no runtime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .cli_options import AsJson
 from .error import Error
 from .interrupt import raise_keyboard_interrupt
 from .lazy import lazily
@@ -45,10 +47,10 @@ KeyFile = Annotated[Path | None, typer.Option("--key-file", help="What `tw devic
 
 
 @app.command("key")
-def key(path: Annotated[Path, typer.Argument(help="The new file.")]) -> None:
+def key(path: Annotated[Path, typer.Argument(help="The new file.")], as_json: AsJson = False) -> None:
     """Make a key file; a copy of it on both sides is what they know each other by."""
     device_wire.make_key(path)
-    print(f"{path}: whoever has it may have code measured")
+    print(json.dumps({"key": str(path)}) if as_json else f"{path}: whoever has it may have code measured")
 
 
 @app.command("serve")
@@ -87,7 +89,9 @@ def serve(
 def show(
     address: Annotated[str, typer.Argument(help="tcp://HOST:PORT")],
     key_file: KeyFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a machine says of itself."""
     (reached,) = device.open_devices([address], key_file)
-    print(machine_line(device.facts_of(reached)))
+    facts = device.facts_of(reached)
+    print(json.dumps(facts) if as_json else machine_line(facts))

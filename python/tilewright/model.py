@@ -17,7 +17,7 @@ from .fallback import Fallback, FallbackWarning, partition
 from .html_page import write_page
 from .images import with_built_in
 from .lists import Type, Values
-from .model_page import page
+from .model_page import facts_of, page
 from .operators import Operator, Operators, lowered_by
 
 
@@ -59,6 +59,14 @@ class Model:
     def explain(self) -> str:
         """Coverage, operators, work and size, for people."""
         return f"{self._text}{self.fallback}\n" if self.fallback else self._text
+
+    def describe(self) -> dict[str, Any]:
+        """The same for scripts: inputs and outputs, counts of operators, FLOPs, bytes, and each node's."""
+        types = {
+            kind: {name: str(of) for name, of in values.items()}
+            for kind, values in (("inputs", self.inputs), ("outputs", self.outputs))
+        }
+        return types | facts_of(self._imported(), self._operators, self.fallback)
 
     def explain_html(self, path: str | os.PathLike) -> None:
         """Writes a page that needs no network: what `explain` says, the parts, and what each node costs."""
@@ -164,3 +172,15 @@ def explain(
     if html is not None:
         write_page(html, page(origin, described, own, constants=known))
     return _core.read_onnx(*origin, described, lowered_by(own), True, known).text
+
+
+def describe(
+    source: Any,
+    shapes: dict[str, InputShape] | None = None,
+    operators: Operators = None,
+    constants: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What Model.describe gives but for inputs and outputs, also for models that are not fully supported."""
+    origin, described, own = source_of(source), described_shapes(shapes), with_built_in(operators)
+    known = described_constants(constants)
+    return facts_of(_core.read_onnx(*origin, described, lowered_by(own), True, known), own)

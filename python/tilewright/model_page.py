@@ -234,6 +234,28 @@ def refusals(model: Any) -> str:
     return "<h3>Not supported</h3>" + table(("operator", "nodes", "why", "which"), lines)
 
 
+def facts_of(model: Any, operators: tuple[Operator, ...], fallback: Fallback | None = None) -> dict[str, Any]:
+    """The same for scripts: counts of operators, costs, what is not supported, and what ONNX Runtime computes."""
+    rows = rows_of(model, operators, fallback)
+    return {
+        "operators": dict(Counter(row.operator for row in rows)),
+        "flops": sum(row.flops for row in rows),
+        "parameter_bytes": sum(row.parameters for row in rows),
+        "refused": [dict(zip(("operator", "node", "why"), refusal, strict=True)) for refusal in model.refusals],
+        "fallback": [{"name": part.name, "nodes": part.nodes} for part in fallback.parts] if fallback else [],
+        "nodes": [
+            {
+                "name": row.name,
+                "operator": row.operator,
+                "flops": row.flops,
+                "parameter_bytes": row.parameters,
+                "written_bytes": row.written,
+            }
+            for row in rows
+        ],
+    }
+
+
 def page(
     source: tuple[str, bytes],
     shapes: dict[str, Any],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +54,7 @@ def reduce_command(
     skip: Skip = [],  # noqa: B006
     keep_f32: KeepF32 = [],  # noqa: B006
     unfused: Unfused = [],  # noqa: B006
+    as_json: options.AsJson = False,
 ) -> None:
     """Shrink a model that differs, or on which the compiler fails, crashes or hangs, to a small one of the kind.
 
@@ -74,5 +76,7 @@ def reduce_command(
         **chosen,
     )
     command = result.save(output)
-    print(f"{output}: {result}")
-    print(command)
+    if as_json:
+        print(json.dumps({"model": str(output), "command": command} | result.to_dict()))
+    else:
+        print(f"{output}: {result}", command, sep="\n")

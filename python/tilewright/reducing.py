@@ -43,6 +43,11 @@ class Reduction:
     def __str__(self) -> str:
         return f"{self.failure}: {self.nodes_before} → {self.nodes} nodes, {self.tried} models tried"
 
+    def to_dict(self) -> dict[str, Any]:
+        """What there is to say, for scripts."""
+        counts = {"nodes_before": self.nodes_before, "nodes": self.nodes, "tried": self.tried}
+        return {"failure": self.failure, **counts, "has_inputs": self.inputs is not None}
+
     def save(self, path: str | os.PathLike) -> str:
         """Writes the model, and the inputs beside it as .npz where they matter; gives the command that shows it."""
         path = Path(path)

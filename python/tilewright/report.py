@@ -1,4 +1,4 @@
-"""Tables and lines that `tw` prints."""
+"""Tables and lines that `tw` prints, or with --json one object of the same facts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import platform
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,16 @@ from rich.table import Table
 import tilewright as tw
 
 from . import _core, machine
+from .deploying import BOARDS
 from .executable import sizes_text
 from .roofline import svg as roofline_svg
 
-console = Console(highlight=False, soft_wrap=True)
+# What is piped has lines as long as they are.
+console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 10_000)
+
+
+def print_json(facts: Any) -> None:
+    print(json.dumps(facts))
 
 
 def megabytes(count: float) -> str:
@@ -35,18 +42,33 @@ def tilewright_table(*columns: str, title: str | None = None) -> Table:
     return table
 
 
-def kernel_cache() -> str:
-    cache = machine.kernel_cache()
-    if not cache:
-        return "are not kept (TW_CACHE)"
-    directory, entries, size = cache
-    return f"{entries} in {directory}, {megabytes(size)}"
-
-
-def doctor(measure: bool) -> None:
+def machine_facts(measure: bool) -> dict[str, Any]:
+    cache, cuda, measured = machine.kernel_cache(), machine.cuda(), []
     this = machine.describe()
+    for threads in sorted({1, this["threads"]}) if measure else []:
+        flops, read = machine.peak_flops(threads), machine.read_bandwidth(threads)
+        measured.append({"threads": threads, "gflops": flops / 1e9, "read_gbs": read / 1e9})
+    return {
+        "tilewright": tw.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": this,
+        "measured": measured,
+        "targets": machine.targets(),
+        "kernel_cache": dict(zip(("directory", "entries", "bytes"), cache, strict=True)) if cache else None,
+        "cuda": {
+            **cuda,
+            "devices": [dict(zip(("name", "capability", "bytes"), gpu, strict=True)) for gpu in cuda["devices"]],
+        },
+        "emulators": {name: shutil.which(name) for name in ("qemu-aarch64", "qemu-arm")},
+        "boards": [path.parent.name for path in sorted(BOARDS.glob("*/tw-run"))],
+    }
+
+
+def doctor(facts: dict[str, Any]) -> None:
+    this, cache, cuda = facts["machine"], facts["kernel_cache"], facts["cuda"]
     table = tilewright_table("", "")
-    table.add_row("tilewright", f"{tw.__version__}, Python {platform.python_version()}, numpy {np.__version__}")
+    table.add_row("tilewright", f"{facts['tilewright']}, Python {facts['python']}, numpy {facts['numpy']}")
     table.add_row("CPU", f"{this['cpu'] or this['architecture']}, {this['threads']} threads")
     caches = [f"L{level} {this[f'l{level}_bytes'] >> 10} KiB" for level in (1, 2, 3)]
     table.add_row("caches", ", ".join(caches))
@@ -55,35 +77,56 @@ def doctor(measure: bool) -> None:
         f for f in this["features"] if re.match(r"sse4|avx|amx|fma|f16c|neon|sve|dotprod|fullfp16|bf16|i8mm", f)
     ]
     table.add_row("vector features", " ".join(vector_features) or "none")
-    if measure:
-        for threads in sorted({1, this["threads"]}):
-            flops, read = machine.peak_flops(threads), machine.read_bandwidth(threads)
-            text = f"{flops / 1e9:.1f} GFLOP/s f32 multiply-add, {read / 1e9:.1f} GB/s read"
-            table.add_row(f"measured, {threads} thread{'s' * (threads > 1)}", text)
-    table.add_row("targets", " ".join(machine.targets()))
-    table.add_row("compiled kernels", kernel_cache())
-    cuda = machine.cuda()
+    for row in facts["measured"]:
+        text = f"{row['gflops']:.1f} GFLOP/s f32 multiply-add, {row['read_gbs']:.1f} GB/s read"
+        table.add_row(f"measured, {row['threads']} thread{'s' * (row['threads'] > 1)}", text)
+    table.add_row("targets", " ".join(facts["targets"]))
+    kept = f"{cache['entries']} in {cache['directory']}, {megabytes(cache['bytes'])}" if cache else ""
+    table.add_row("compiled kernels", kept or "are not kept (TW_CACHE)")
     table.add_row("CUDA compiler", cuda["compiler"] or cuda["compiler_problem"].splitlines()[0])
-    gpus = [f"{name}, sm_{capability}, {memory >> 30} GiB" for name, capability, memory in cuda["devices"]]
+    gpus = [f"{gpu['name']}, sm_{gpu['capability']}, {gpu['bytes'] >> 30} GiB" for gpu in cuda["devices"]]
     table.add_row("GPU", "; ".join(gpus) or cuda["device_problem"])
-    for program, purpose in (("qemu-aarch64", "AArch64"), ("qemu-arm", "ARMv7")):
-        table.add_row(f"{purpose} emulator", shutil.which(program) or f"{program} is not installed")
+    table.add_row("runtime for boards", " ".join(facts["boards"]) or "none")
+    for program, path in facts["emulators"].items():
+        table.add_row("emulator", path or f"{program} is not installed")
     console.print(table)
 
 
-def compiled(executable: tw.Executable, path: Path, seconds: float) -> None:
-    plan, profiles = executable.describe(), len(executable.profiles)
+def file_facts(executable: tw.Executable, path: Path, seconds: float) -> dict[str, Any]:
+    plan = executable.describe()
+    return {
+        "artifact": str(path),
+        "bytes": path.stat().st_size,
+        "target": plan["target"],
+        "kernels": sum(bool(step["kernel"]) for step in plan["steps"]),
+        "profiles": len(executable.profiles),
+        "seconds": seconds,
+    }
+
+
+def compiled(facts: dict[str, Any]) -> None:
+    profiles = facts["profiles"]
     more = f" and those of {profiles} profile{'s'[: profiles != 1]}" if profiles else ""
-    kernels = sum(bool(step["kernel"]) for step in plan["steps"])
     console.print(
-        f"{path}: {megabytes(path.stat().st_size)} for {plan['target']}, {kernels} kernels{more},"
-        f" compiled in {seconds:.1f} s"
+        f"{facts['artifact']}: {megabytes(facts['bytes'])} for {facts['target']}, {facts['kernels']} kernels{more},"
+        f" compiled in {facts['seconds']:.1f} s"
     )
 
 
-def deployed(executable: tw.Executable, folder: Path) -> None:
-    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    console.print(f"{folder}: {megabytes(total)} for {executable.target}; copy it there and run ./check.sh")
+def folder_facts(executable: tw.Executable, folder: Path) -> dict[str, Any]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {
+        "folder": str(folder),
+        "bytes": sum(path.stat().st_size for path in files),
+        "target": executable.target,
+        "files": [str(path.relative_to(folder)) for path in files],
+    }
+
+
+def deployed(facts: dict[str, Any]) -> None:
+    console.print(
+        f"{facts['folder']}: {megabytes(facts['bytes'])} for {facts['target']}; copy it there and run ./check.sh"
+    )
 
 
 def tensors_of(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -98,6 +141,21 @@ def tensors_of(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
         elif value is not None:
             tensors[name] = value.astype(str) if value.dtype == object else value
     return tensors
+
+
+def output_facts(values: dict[str, Any]) -> dict[str, Any]:
+    """Of each array, as `tensors_of` has them."""
+    facts: dict[str, Any] = {}
+    for name, array in tensors_of(values).items():
+        row: dict[str, Any] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+        if array.dtype.kind != "U":
+            numbers = array.astype(np.float64).ravel()
+            finite = numbers[np.isfinite(numbers)]
+            row["not_finite"] = numbers.size - finite.size
+            if finite.size:
+                row |= {"min": finite.min(), "mean": finite.mean(), "max": finite.max()}
+        facts[name] = row
+    return facts
 
 
 def outputs(values: dict[str, Any]) -> None:
@@ -131,7 +189,7 @@ def benchmark(
                 {"name": each.name, "us": each.seconds * 1e6, "gflop": each.flops / 1e9, "bytes": each.bytes}
                 for each in times.kernels
             ]
-        print(json.dumps(row))
+        print_json(row)
         return peak, read
     console.print(str(measured))
     console.print(
@@ -173,10 +231,13 @@ def roofline(profile: tw.Profile, peak: float, read: float, path: Path, title: s
         raise tw.Error("TW1001", f"{path} cannot be written: {error.strerror}") from None
 
 
-def artifact(path: Path) -> None:
-    plan = _core.inspect_artifact(str(path))
+def artifact_facts(path: Path) -> dict[str, Any]:
+    return {"file": str(path), "bytes": path.stat().st_size} | _core.inspect_artifact(str(path))
+
+
+def artifact(plan: dict[str, Any]) -> None:
     table = tilewright_table("", "")
-    table.add_row("file", f"{path}, {megabytes(path.stat().st_size)}")
+    table.add_row("file", f"{plan['file']}, {megabytes(plan['bytes'])}")
     table.add_row("built for", f"{plan['target']} ({plan['architecture']})")
     table.add_row("needs", " ".join(plan["features"]) or "nothing special")
     for name, kind in plan["inputs"]:

@@ -39,9 +39,9 @@ def json_line(event: dict[str, Any]) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[dict[str, Any]], None]]:
+def progress(as_json: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Yields what to call with each event."""
-    if not console.is_terminal:
+    if as_json or not console.is_terminal:
         yield json_line
         return
     columns = (
@@ -89,8 +89,8 @@ def progress() -> Iterator[Callable[[dict[str, Any]], None]]:
         yield show
 
 
-def finished(result: tw.TuneReport) -> None:
-    if console.is_terminal:
+def finished(result: tw.TuneReport, as_json: bool) -> None:
+    if console.is_terminal and not as_json:
         console.print(str(result))
 
 
@@ -103,8 +103,8 @@ def database(summary: dict[str, Any]) -> None:
     console.print(table)
 
 
-def explained(database: str, task: str) -> str:
-    """What is known of one task: how its trials ended, the best of them, and how well they were predicted.
+def task_facts(database: str, task: str) -> dict[str, Any]:
+    """What is known of one task: how its trials ended, those that were measured, and how well they were predicted.
 
     `task`: its name in a network, a part of one that no other has, or the beginning of its key.  Error(TW1101) when
     there is none or several.
@@ -128,20 +128,49 @@ def explained(database: str, task: str) -> str:
     records = [record for record in section.records if record["task"] == known["key"]]
     trials = [record for record in records if record["detail"] != tuning_charts.FINAL]
     measured = [record for record in trials if record["status"] == "ok"]
-    finals = {record["decisions"]: record for record in records if record["detail"] == tuning_charts.FINAL}
-    lines = [
-        f"{known['name']}  ({known['key'][:12]}…)",
-        f"{known['groups']} groups, {1e3 * known['seconds']:.3f} ms of {1e3 * section.seconds:.3f} by default",
-        f"{len(trials)} tried: {counted(Counter(record['status'] for record in trials)) or 'nothing yet'}",
-    ]
+    finals = {
+        record["decisions"]: record["ratio_to_default"]
+        for record in records
+        if record["detail"] == tuning_charts.FINAL and record["status"] == "ok"
+    }
     pairs = [(record["predicted"], record["ratio_to_default"]) for record in measured if record["predicted"] > 0]
-    if len(pairs) >= 3:
-        correlation = tuning_charts.spearman(pairs)
-        lines.append(f"predicted before it was measured: rank correlation {correlation:.2f} over {len(pairs)}")
-    if measured:
+    return {
+        "name": known["name"],
+        "key": known["key"],
+        "groups": known["groups"],
+        "seconds": known["seconds"],
+        "network_seconds": section.seconds,
+        "tried": len(trials),
+        "by_status": Counter(record["status"] for record in trials),
+        "predictions": len(pairs),
+        "rank_correlation": tuning_charts.spearman(pairs) if len(pairs) >= 3 else None,
+        "measured": [
+            {
+                "ratio_to_default": record["ratio_to_default"],
+                "predicted": record["predicted"],
+                "final": finals.get(record["decisions"]),
+                "decisions": record["decisions"],
+            }
+            for record in sorted(measured, key=lambda record: record["ratio_to_default"])
+        ],
+    }
+
+
+def explained(facts: dict[str, Any]) -> str:
+    """The same for people, with the fastest points alone."""
+    lines = [
+        f"{facts['name']}  ({facts['key'][:12]}…)",
+        f"{facts['groups']} groups, {1e3 * facts['seconds']:.3f} ms of {1e3 * facts['network_seconds']:.3f} by default",
+        f"{facts['tried']} tried: {counted(facts['by_status']) or 'nothing yet'}",
+    ]
+    if facts["rank_correlation"] is not None:
+        lines.append(
+            f"predicted before it was measured: rank correlation {facts['rank_correlation']:.2f} over "
+            f"{facts['predictions']}"
+        )
+    if facts["measured"]:
         lines += ["", "  measured  predicted  final  decisions (times by the default's)"]
-    for record in sorted(measured, key=lambda record: record["ratio_to_default"])[:EXPLAINED]:
-        final = finals.get(record["decisions"])
-        last = f"{final['ratio_to_default']:5.3f}" if final and final["status"] == "ok" else "    –"
-        lines.append(f"  {record['ratio_to_default']:8.3f}  {record['predicted']:9.3f}  {last}  {record['decisions']}")
+    for point in facts["measured"][:EXPLAINED]:
+        last = "    –" if point["final"] is None else f"{point['final']:5.3f}"
+        lines.append(f"  {point['ratio_to_default']:8.3f}  {point['predicted']:9.3f}  {last}  {point['decisions']}")
     return "\n".join(lines)

@@ -322,7 +322,7 @@ def test_the_progress_is_one_line(width, monkeypatch):
     monkeypatch.setattr(tune_report, "console", console)
     name = "node_conv2d_/model/backbone/layers.11/blocks.3/attention/projection/Conv+Add_1234+HardSwish_1235"
     trial = {"event": "trial", "seconds": 3, "status": "ok", "task": name, "share": 0.25, "predicted_milliseconds": 3.1}
-    with tune_report.progress() as on_event:
+    with tune_report.progress(False) as on_event:
         on_event({"event": "start", "seconds": 0, "budget": 60, "milliseconds": 7.27, "open_choices": 3})
         on_event({"event": "tasks", "seconds": 2, "tasks": 4, "milliseconds": 3.49, "choices": 3, "earlier_trials": 0})
         for status in ("ok", "timeout", "refused", "crash"):
