@@ -216,6 +216,9 @@ void bind_executable(py::module_& module) {
       .def_property_readonly("profiles", [](const Executable& e) { return profiles(e.plans()); })
       .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })
       .def_property("threads", &Executable::threads, &Executable::set_threads)
+      .def_property(
+          "team", [](const Executable& e) { return to_string(e.team()); },
+          [](Executable& e, const std::string& name) { e.set_team(parse_team_kind(name)); })
       .def_property_readonly("in_place", &in_place)
       .def_property_readonly("host_calls", &host_calls)
       .def("set_host_function",

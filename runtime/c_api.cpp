@@ -227,6 +227,13 @@ int tw_set_threads(tw_executable* executable, int32_t threads) {
   return guarded([&] { executable->executable.set_threads(threads); });
 }
 
+int tw_set_team(tw_executable* executable, const char* name) {
+  return guarded([&] {
+    require(name, "tw_set_team: a null name");
+    executable->executable.set_team(tw::parse_team_kind(name));
+  });
+}
+
 int tw_set_seed(tw_executable* executable, uint64_t seed) {
   return guarded([&] { executable->executable.set_seed(seed); });
 }

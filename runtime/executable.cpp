@@ -7,6 +7,7 @@
 #include "runtime/artifact/artifact.h"
 #include "runtime/device/device.h"
 #include "runtime/machine/cpu_features.h"
+#include "runtime/openmp.h"
 #include "runtime/plan/plan_io.h"
 #include "runtime/team.h"
 
@@ -109,7 +110,12 @@ struct Executable::State {
   std::vector<NDArray> constants;
   MachineRequirements requirements;
   std::atomic<int> threads{0};  // 0: one a core
+  std::atomic<TeamKind> team{default_team_kind()};
   const int cores = default_team_size();
+  TeamRequest who() const {
+    const int chosen = threads;
+    return {chosen > 0 ? chosen : cores, team};
+  }
 
   // What a run with these sizes of the open dimensions takes.  The program is made when first needed, for code for
   // another machine can be saved here.
@@ -154,7 +160,7 @@ struct Executable::State {
   }
   // On inputs that were checked.
   void run(const std::shared_ptr<Sized>& sized, const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs,
-           int threads);
+           TeamRequest who);
   std::shared_ptr<Sized> small() { return sized_for(small_sizes(plans.general)); }
 
   // Large results of the last run: their storage serves the next one when the caller has let go of it, since fresh
@@ -291,6 +297,7 @@ Executable Executable::clone() const {
   s.constants = from.constants;
   s.requirements = from.requirements;
   s.threads = from.threads.load();
+  s.team = from.team.load();
   s.host.add(from.host);
   return result;
 }
@@ -335,7 +342,7 @@ const MachineRequirements& Executable::requirements() const {
 std::vector<NDArray> Executable::run(const std::vector<NDArray>& inputs) {
   const auto sized = state_->checked(inputs);
   std::vector<NDArray> outputs = state_->make_outputs(sized->plan, inputs);
-  state_->run(sized, inputs, outputs, threads());
+  state_->run(sized, inputs, outputs, state_->who());
   return outputs;
 }
 
@@ -365,11 +372,11 @@ void require_separate(const std::vector<NDArray>& inputs, const std::vector<NDAr
 }  // namespace
 
 void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs) {
-  state_->run(state_->checked(inputs), inputs, outputs, threads());
+  state_->run(state_->checked(inputs), inputs, outputs, state_->who());
 }
 
 void Executable::State::run(const std::shared_ptr<Sized>& sized, const std::vector<NDArray>& inputs,
-                            std::vector<NDArray>& outputs, int threads) {
+                            std::vector<NDArray>& outputs, TeamRequest who) {
   check_arrays(outputs, sized->plan, sized->plan.outputs, "output");
   for (size_t i = 0; i < outputs.size(); ++i) {
     const int32_t input = sized->plan.outputs[i].in_place;
@@ -383,7 +390,7 @@ void Executable::State::run(const std::shared_ptr<Sized>& sized, const std::vect
   std::lock_guard lock(mutex);
   Program& program = ready_program(sized);
   random = random_source->next();
-  program.run(addresses.inputs, addresses.outputs, threads);
+  program.run(addresses.inputs, addresses.outputs, who);
   for (size_t i = 0; i < outputs.size(); ++i)
     if (!sized->plan.outputs[i].dims.empty()) outputs[i] = program.take_output(i);
 }
@@ -407,7 +414,7 @@ void Executable::share_random_state(const Executable& other) {
 void Executable::fill_scratch(std::byte value) {
   State& s = *state_;
   std::lock_guard lock(s.mutex);
-  s.ready_program(s.latest ? s.latest : s.small()).fill_scratch(value, threads());
+  s.ready_program(s.latest ? s.latest : s.small()).fill_scratch(value, s.who());
 }
 
 void Executable::set_threads(int threads) {
@@ -418,8 +425,16 @@ void Executable::set_threads(int threads) {
 }
 
 int Executable::threads() const {
-  int threads = state_->threads;
-  return threads > 0 ? threads : state_->cores;
+  return state_->who().threads;
+}
+
+void Executable::set_team(TeamKind kind) {
+  if (kind == TeamKind::openmp) (void)openmp();  // which throws where there is none
+  state_->team = kind;
+}
+
+TeamKind Executable::team() const {
+  return state_->team;
 }
 
 template <class F>
@@ -450,7 +465,7 @@ std::string what_runs(const Plan& plan, const Step& step) {
 
 std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {
   return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan& plan) {
-    const std::vector<StepTime> times = program.time_steps(addresses.inputs, addresses.outputs, threads(), repetitions);
+    const std::vector<StepTime> times = program.time_steps(addresses.inputs, addresses.outputs, state_->who(), repetitions);
     const std::vector<int64_t> counters = program.counters();
     std::vector<StepProfile> profiles;
     for (size_t i = 0; i < times.size(); ++i) {
@@ -466,7 +481,7 @@ std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs,
 
 std::vector<StepSpan> Executable::trace(const std::vector<NDArray>& inputs, int repetitions) {
   return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan&) {
-    return program.trace(addresses.inputs, addresses.outputs, threads(), repetitions);
+    return program.trace(addresses.inputs, addresses.outputs, state_->who(), repetitions);
   });
 }
 

@@ -59,6 +59,10 @@ class Executable {
   // 0: one worker a core of the affinity mask and the cgroups' CPU quota, as at the start.  Error(limit).
   void set_threads(int threads);
   int threads() const;
+  // Whose threads they are: our own, or those of the process's OpenMP runtime; at the start what TW_TEAM says.
+  // Error(limit) where there is no such runtime.
+  void set_team(TeamKind kind);
+  TeamKind team() const;
 
   // Each run draws other random numbers, which its number since set_seed and the seed decide, whatever the target and
   // the threads: executables of one model with the same seed have the same runs.  They begin with seed 0.

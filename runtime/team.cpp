@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <fstream>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "runtime/error.h"
+#include "runtime/openmp.h"
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -213,11 +215,30 @@ void Patience::end_wait(Waited how) {
   }
 }
 
-Team::Team(int size) : size_(size) {
+TeamKind parse_team_kind(std::string_view name) {
+  for (const TeamKind kind : {TeamKind::own, TeamKind::openmp})
+    if (name == to_string(kind)) return kind;
+  throw Error(ErrorCode::input, "there is no team '" + std::string(name) + "'\n  help: use own or openmp");
+}
+
+const char* to_string(TeamKind kind) {
+  return kind == TeamKind::own ? "own" : "openmp";
+}
+
+TeamKind default_team_kind() {
+  const char* name = std::getenv("TW_TEAM");
+  return name && *name ? parse_team_kind(name) : TeamKind::own;
+}
+
+Team::Team(int size, TeamKind kind) : size_(size), kind_(kind) {
   check(size >= 1 && size <= max_size, "Team: 1 ≤ size ≤ 1024");
   const size_t cpus = allowed_cpus().size();
   cpus_ = cpus ? static_cast<int>(cpus) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   members_ = std::make_unique<Member[]>(size);
+  if (kind == TeamKind::openmp) {
+    (void)openmp();  // which throws where there is none
+    return;
+  }
   int started = 1;
   try {
     for (; started < size; ++started) {
@@ -233,6 +254,7 @@ Team::Team(int size) : size_(size) {
 }
 
 Team::~Team() {
+  if (kind_ == TeamKind::openmp) return;
   ends_ = true;
   start();
   for (int worker = 1; worker < size_; ++worker) members_[worker].thread.join();
@@ -254,11 +276,46 @@ void Team::enter_erased(Function function, void* context, bool is_led) {
   done_.store(0);
   members_[0].due = 0;
   members_[0].spin_limit = spin_limit_;
-  keep_off_callers_cpu();
-  start();
-  function(context, 0);
-  for (int worker = 1; worker < size_; ++worker) part_from(members_[worker], is_led);
+  if (kind_ == TeamKind::openmp) {
+    enter_region(is_led);
+  } else {
+    keep_off_callers_cpu();
+    start();
+    function(context, 0);
+    for (int worker = 1; worker < size_; ++worker) part_from(members_[worker], is_led);
+  }
   running_workers.fetch_sub(size_, std::memory_order_relaxed);
+}
+
+void Team::enter_region(bool is_led) {
+  struct Region {
+    Team* team;
+    uint64_t run;
+    bool is_led;
+  } region{this, run_.load(), is_led};
+  const auto take_part = [](void* data) {
+    const auto& [team, run, is_led] = *static_cast<Region*>(data);
+    team->take_part(run, is_led);
+  };
+  openmp().parallel(take_part, &region, static_cast<unsigned>(size_), 0);
+}
+
+// By each thread of the region.  When worker 0 has ended a run that it leads, those who still wait for something are told
+// so, and who comes later has nothing to do.
+void Team::take_part(uint64_t run, bool is_led) {
+  const int number = openmp().thread_number(), step = is_led ? size_ : openmp().thread_count();
+  for (int worker = number; worker < size_; worker += step) {
+    if (is_led && run_.load() != run) return;
+    Member& me = members_[worker];
+    me.run = run;
+    me.is_inside = true;
+    me.due = 0;
+    me.spin_limit = spin_limit_;
+    function_(context_, worker);
+    if (worker != 0) continue;
+    run_.store(run + 1);
+    bell_.ring();
+  }
 }
 
 // By worker 0, before it wakes the others.
@@ -288,7 +345,7 @@ void Team::keep_off(Member& member, int cpu) const {
 template <class Holds>
 bool Team::lend_cpu(Holds&& holds) {
   constexpr int64_t a_moment = 10'000;
-  if (cpus_ < size_) return false;
+  if (cpus_ < size_ || kind_ == TeamKind::openmp) return false;
   const uint64_t inside_run = run_.load() << 2 | inside;
   for (int worker = 1; worker < size_; ++worker) {
     Member& member = members_[worker];
@@ -383,6 +440,10 @@ bool Team::wait(int worker, int64_t due, int64_t done) {
     sleep_until(bell_, is_done);
     return true;
   }
+  if (kind_ == TeamKind::openmp) {
+    bell_.sleep_until([&] { return is_done() || run_.load() != me.run; });
+    return me.is_inside = is_done();
+  }
   me.presence.store(me.run << 2 | resting);
   parting_.ring();
   bell_.sleep_until([&] { return is_done() || run_.load() != me.run; });
@@ -419,19 +480,21 @@ constexpr size_t most_idle_teams = 16;
 
 }  // namespace
 
-TeamLease::TeamLease(int size) {
+TeamLease::TeamLease(TeamRequest request) {
   {
     std::lock_guard lock(pool().mutex);
     generation_ = pool().generation;
     // The one used last has its threads awake and its caches warm.
     auto& idle = pool().idle;
-    auto found = std::find_if(idle.rbegin(), idle.rend(), [&](const auto& team) { return team->size() == size; });
+    auto found = std::find_if(idle.rbegin(), idle.rend(), [&](const auto& team) {
+      return team->size() == request.threads && team->kind() == request.kind;
+    });
     if (found != idle.rend()) {
       team_ = std::move(*found);
       idle.erase(std::next(found).base());
     }
   }
-  if (!team_) team_ = std::make_unique<Team>(size);
+  if (!team_) team_ = std::make_unique<Team>(request.threads, request.kind);
 }
 
 TeamLease::~TeamLease() {

@@ -1,4 +1,5 @@
-// Our own team of workers: one mechanism for hosts and boards, and no OpenMP runtime of ours beside another's.
+// A team of workers: one mechanism for hosts and boards.  Its threads are our own, or those of the process's OpenMP
+// runtime (openmp.h) where somebody asks for that, because other libraries compute on them, too.
 //
 // A team is entered once a run; worker 0 is the calling thread.  Within the run the workers wait for work, not for one
 // another: what is done is counted, and who waits, waits for a count.  So a worker that another program keeps from its
@@ -14,6 +15,8 @@
 // milliseconds.  And where a worker stands still in the middle of its work, because another program has its CPU, the
 // waiting caller lends it its own instead of waiting for the end of the other's time slice.
 //
+// Of OpenMP's threads only their coming and going differs: a run is a parallel region, which all of them leave together.
+//
 // Every word that is waited for has 128 bytes to itself (two lines: the neighbour is prefetched with it).
 #pragma once
 
@@ -22,6 +25,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -73,19 +77,33 @@ class Patience {
   bool is_trial_ = false;
 };
 
+enum class TeamKind { own, openmp };
+// "own", "openmp"; Error(input) for others.
+TeamKind parse_team_kind(std::string_view name);
+const char* to_string(TeamKind kind);
+// What the environment variable TW_TEAM says; without it `own`.
+TeamKind default_team_kind();
+
+// Who is to run: so many threads of a kind.
+struct TeamRequest {
+  int threads;
+  TeamKind kind = TeamKind::own;
+};
+
 class Team {
  public:
-  // Starts size - 1 threads.  1 ≤ size ≤ max_size; Error(limit) when the threads cannot be had.
-  explicit Team(int size);
+  // Starts size - 1 threads, unless they are OpenMP's.  1 ≤ size ≤ max_size; Error(limit) when they cannot be had.
+  explicit Team(int size, TeamKind kind = TeamKind::own);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
   static constexpr int max_size = 1024;
   int size() const { return size_; }
+  TeamKind kind() const { return kind_; }
 
   // Calls body(worker) on every worker and returns when all have returned.  The body must not throw.  One run at a
-  // time.
+  // time.  Where OpenMP gives fewer threads, some of them are several workers, one after the other.
   template <class Body>
   void run(Body&& body) {
     enter(body, false);
@@ -131,6 +149,8 @@ class Team {
                  const_cast<void*>(static_cast<const void*>(&body)), is_led);
   }
   void enter_erased(Function function, void* context, bool is_led);
+  void enter_region(bool is_led);
+  void take_part(uint64_t run, bool is_led);
   void start();
   void keep_off_callers_cpu();
   void keep_off(Member& member, int cpu) const;
@@ -143,6 +163,7 @@ class Team {
   void part_from(Member& member, bool is_led);
 
   int size_, cpus_;
+  TeamKind kind_;
   std::unique_ptr<Member[]> members_;
   Bell bell_, parting_;  // for the workers; for worker 0 when a run ends
   alignas(128) std::atomic<int64_t> done_{0};
@@ -155,11 +176,12 @@ class Team {
   void* context_ = nullptr;
 };
 
-// An idle team of `size` workers from the process's pool, given back at the end.  Executables that run one after the
+// An idle team of so many workers from the process's pool, given back at the end.  Executables that run one after the
 // other thus use the same threads, and those that run at once do not wait for each other.
 class TeamLease {
  public:
-  explicit TeamLease(int size);
+  explicit TeamLease(int threads) : TeamLease(TeamRequest{threads}) {}
+  explicit TeamLease(TeamRequest request);
   ~TeamLease();
   TeamLease(const TeamLease&) = delete;
   TeamLease& operator=(const TeamLease&) = delete;

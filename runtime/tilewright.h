@@ -75,6 +75,10 @@ TW_API int32_t tw_in_place(const tw_executable* executable, int32_t output);
 /* 0: one thread a core that this process may use, which is how it starts. */
 TW_API int tw_set_threads(tw_executable* executable, int32_t threads);
 
+/* Whose threads run it: "own", ours, or "openmp", those of the process's OpenMP runtime, for programs that compute on
+ * them, too.  Executables begin with what the environment variable TW_TEAM says, or ours. */
+TW_API int tw_set_team(tw_executable* executable, const char* name);
+
 /* Each run of a model that draws random numbers draws other ones, which the seed and the number of the run since this
  * call decide, whatever the machine.  Executables begin with seed 0. */
 TW_API int tw_set_seed(tw_executable* executable, uint64_t seed);

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "runtime/artifact/file_map.h"
+#include "targets/llvm/prune.h"
 #include "tensor_ir/digest.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"
@@ -22,8 +22,6 @@ namespace tw {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr char suffix[] = ".kernel";
 
 struct Header {
   char magic[8] = {'T', 'W', 'K', 'E', 'R', 'N', 'L', '1'};
@@ -82,7 +80,7 @@ std::unique_ptr<KernelCache> KernelCache::from_environment() {
 }
 
 std::optional<std::string> KernelCache::find(const std::string& key) {
-  const fs::path path = directory_ / (key + suffix);
+  const fs::path path = directory_ / (pruned_prefix + key);
   std::optional<std::string> content = read_file(path);
   if (!content) return std::nullopt;
   Header header;
@@ -108,7 +106,7 @@ void KernelCache::store(const std::string& key, std::string_view code) {
   try {
     if (fs::create_directories(directory_)) fs::permissions(directory_, fs::perms::owner_all);
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(code))};
-    write_file(directory_ / (key + suffix), parts);
+    write_file(directory_ / (pruned_prefix + key), parts);
   } catch (const std::exception& error) {
     if (has_complained_.exchange(true)) return;
     complain("compiled kernels cannot be kept in " + directory_.string() + ": " + error.what() +
@@ -120,7 +118,7 @@ KernelCache::Size KernelCache::size() const {
   Size size;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory_, ignored)) {
-    if (entry.path().extension() != suffix) continue;
+    if (!entry.path().filename().string().starts_with(pruned_prefix)) continue;
     ++size.entries;
     if (const auto bytes = entry.file_size(ignored); !ignored) size.bytes += static_cast<int64_t>(bytes);
   }
@@ -128,32 +126,9 @@ KernelCache::Size KernelCache::size() const {
 }
 
 void KernelCache::evict() {
-  struct Entry {
-    fs::file_time_type used;
-    int64_t bytes;
-    fs::path path;
-  };
-  std::vector<Entry> entries;
-  int64_t total = 0;
-  const auto now = fs::file_time_type::clock::now();
-  std::error_code error;  // other processes remove entries, too
-  for (const fs::directory_entry& file : fs::directory_iterator(directory_, error)) {
-    const auto used = file.last_write_time(error);
-    if (error) continue;
-    const auto bytes = static_cast<int64_t>(file.file_size(error));
-    if (error) continue;
-    const bool is_entry = file.path().extension() == suffix;
-    const bool is_temporary = file.path().stem().extension() == suffix;  // KEY.kernel.XXXXXX, of write_file
-    if (is_entry) entries.push_back({used, bytes, file.path()}), total += bytes;
-    if (is_temporary && now - used > std::chrono::hours(1)) fs::remove(file.path(), error);
-  }
-  if (total <= limit_) return;
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
-  for (const Entry& entry : entries) {
-    if (total <= limit_ / 4 * 3) break;
-    fs::remove(entry.path, error);
-    total -= entry.bytes;
-  }
+  std::error_code ignored;
+  if (!fs::is_directory(directory_, ignored)) return;
+  prune_folder(directory_.string(), limit_);
 }
 
 // ---------------------------------------------------------------------------------------------------------------

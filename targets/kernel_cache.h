@@ -31,8 +31,7 @@ class KernelCache {
   std::optional<std::string> find(const std::string& key);
   // What cannot be written is left out; the first time, with a line to stderr.
   void store(const std::string& key, std::string_view code);
-  // When there is more than the limit, removes entries down to three quarters of it, the least recently used first,
-  // and what writers that died have left behind.
+  // Removes entries down to the limit, the least recently used first, by LLVM's CachePruning.
   void evict();
 
   const std::filesystem::path& directory() const { return directory_; }

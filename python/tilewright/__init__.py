@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .benchmarking import Benchmark, benchmark
     from .comparing import check, compare
     from .comparison import Check, Comparison
-    from .deploying import deploy
+    from .deploying import deploy, get_include
     from .dimension import Dim
     from .error import Error
     from .executable import Executable, compile, load_executable
@@ -54,6 +54,7 @@ __all__ = [
     "compile",
     "deploy",
     "explain",
+    "get_include",
     "load",
     "load_executable",
     "reduce",
@@ -86,6 +87,7 @@ _HOMES = {
     "compile": "executable",
     "deploy": "deploying",
     "explain": "model",
+    "get_include": "deploying",
     "load": "model",
     "load_executable": "executable",
     "reduce": "reducing",

@@ -187,7 +187,9 @@ def bench(
     model: ModelPath,
     how: Compiling,
     kernels: Annotated[bool, typer.Option("--kernels", "-k", help="Show every kernel, too.")] = False,
-    roofline: Annotated[Path | None, typer.Option(help="Writes the kernels' roofline to this .svg file.")] = None,
+    roofline: Annotated[
+        Path | None, typer.Option(help="Writes a page with the kernels' roofline to this .html file.")
+    ] = None,
     trace: Annotated[Path | None, typer.Option(help="Writes a run to this .json file for ui.perfetto.dev.")] = None,
     input: Inputs = [],  # noqa: B006
     seconds: Annotated[float, typer.Option(help="Of measuring.")] = 3.0,

@@ -62,6 +62,11 @@ nothing.  Artifacts are code: load those that you trust.
 """
 
 
+def get_include() -> str:
+    """The folder of tilewright.h: for functions in C that a model calls, and for programs that run artifacts."""
+    return str(BOARDS / "common")
+
+
 def runtime_of(architecture: str) -> Path:
     """The folder with tw-run and the libraries for this architecture."""
     folder = BOARDS / architecture
@@ -88,8 +93,8 @@ def deploy(
 
     `inputs`: of the run that check.sh makes there; seeded ones, at the smallest sizes, if None.  `expected`: outputs
     to compare with there.  If None, the model that the executable was compiled from computes them here, in f32, while
-    it is loaded; without it there is nothing to compare with.  `tolerance`: how far numbers may be off, as a share of an
-    output's largest; by the precision if None, 1e-4 in f32.  `name`: for its README.
+    it is loaded; without it there is nothing to compare with.  `tolerance`: how far numbers may be off, as a share of
+    an output's largest; by the precision if None, 1e-4 in f32.  `name`: for its README.
 
     A folder of that name is written into; Error(TW1001) where that cannot be, TW1202 where the package has no runtime
     for the target, TW1102 where the model calls functions that tw-run cannot have.

@@ -30,7 +30,7 @@ from .options import (
     checked_path,
     checked_precision,
     checked_target,
-    checked_threads,
+    checked_team,
     constraints_of,
 )
 from .profile import Kernel, Profile, Span
@@ -143,8 +143,23 @@ class Executable:
         return self._core.threads
 
     @threads.setter
-    def threads(self, count: int) -> None:
-        self._core.threads = checked_threads(count)
+    def threads(self, count: int | str) -> None:
+        self._core.threads, team = checked_team(count)
+        if team:
+            self._core.team = team
+
+    @property
+    def team(self) -> str:
+        """Whose threads run it: "own", Tilewright's, or "openmp", those of the process's OpenMP runtime: of PyTorch, or
+        of whatever library has loaded one, else of libgomp.  At first what the environment variable TW_TEAM says.
+
+        In a process that computes by OpenMP as well, one team has the cores to itself; alone, "own" is faster.
+        """
+        return self._core.team
+
+    @team.setter
+    def team(self, name: str) -> None:
+        self._core.team = name
 
     def seed(self, seed: int) -> None:
         """Begins the random numbers that runs draw anew: runs from here on are those of any executable of the model
@@ -226,7 +241,7 @@ class Executable:
                 if shapes not in self._special:
                     sizes, threads = self._core.sizes(shapes), self._core.threads
                     core, self._report = self._recompile([*self._special.values(), sizes])
-                    core.threads = threads
+                    core.threads, core.team = threads, self._core.team
                     core.share_random_state(self._core)
                     self._core, self._special[shapes] = core, sizes
         return self._core
@@ -372,7 +387,8 @@ def compile(
     """Compiles a model for a target: "cpu", or None, is this machine.  `shapes` is as of `load`, for what is not loaded
     yet.
 
-    `threads`: workers of a run, one for each core if None.  `precision`: "f32"; "bf16" rounds weights, operands of
+    `threads`: workers of a run, one for each core if None; "openmp": those of the process's OpenMP runtime
+    (Executable.team).  `precision`: "f32"; "bf16" rounds weights, operands of
     convolutions and matrix products, and large values between kernels to bf16, with sums and arithmetic in f32; "f16"
     does so with weights only, as "bf16" does where the CPU has no bf16 products (with those that a run waits for).
     `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
@@ -402,10 +418,11 @@ def compile(
         )
     checked_precision(precision)
     constraints_of(winograd)
+    count, team = checked_team(threads)
     database = checked_database(db)
     compilation = Compilation(
         checked_target(target),
-        checked_threads(threads),
+        count,
         precision,
         winograd,
         checked_in_place(in_place),
@@ -420,6 +437,8 @@ def compile(
     )
     core, report = compilation.run(model._core)
     recompile = partial(compilation.run, model._core) if specialise and core.dimensions else None
+    if team:
+        core.team = team
     executable = Executable(core, report, recompile)
     executable._made_from = weakref.ref(model), compilation
     if stale := executable.stale_records:

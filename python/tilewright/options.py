@@ -29,6 +29,13 @@ def checked_threads(count: int | None) -> int:
     return int(count)
 
 
+def checked_team(threads: int | str | None) -> tuple[int, str | None]:
+    """The number of threads, 0 for one a core, and whose they are, where that is said."""
+    if threads == "openmp":
+        return 0, "openmp"
+    return checked_threads(threads), None
+
+
 PRECISIONS = ("f32", "bf16", "f16")
 
 

@@ -17,10 +17,10 @@ from rich.table import Table
 
 import tilewright as tw
 
-from . import _core, machine
+from . import _core, charts, machine
 from .deploying import BOARDS
 from .executable import sizes_text
-from .roofline import svg as roofline_svg
+from .html_page import write_page
 
 # What is piped has lines as long as they are.
 console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 10_000)
@@ -179,7 +179,8 @@ def benchmark(
 ) -> tuple[float, float]:
     """Prints latency and rate; gives the measured peak and the read bandwidth that they relate to."""
     steps = executable.describe(feed)["steps"]
-    flops, threads = sum(step["flops"] * step["executions"] for step in steps), executable.threads
+    flops = sum(step["flops"] * step["executions"] for step in steps)
+    threads = min(executable.threads, machine.describe()["threads"])  # more share the cores that there are
     peak, read = machine.peak_flops(threads), machine.read_bandwidth(threads)
     rate = flops / measured.median
     if as_json:
@@ -225,10 +226,18 @@ def kernels(profile: tw.Profile, peak: float, read: float) -> None:
 
 
 def roofline(profile: tw.Profile, peak: float, read: float, path: Path, title: str) -> None:
-    try:
-        path.write_text(roofline_svg(profile, peak, read, title))
-    except OSError as error:
-        raise tw.Error("TW1001", f"{path} cannot be written: {error.strerror}") from None
+    """A page with the kernels between the roofs that were measured."""
+    groups: dict[tuple[str, str], list[charts.Worked]] = {
+        ("bound by arithmetic", "#c2410c"): [],
+        ("bound by memory", "#1d4ed8"): [],
+    }
+    of_arithmetic, of_memory = groups.values()
+    for k in profile.kernels:
+        worked = charts.Worked(k.name, k.seconds, k.flops, k.bytes, k.seconds / (profile.seconds or 1.0))
+        (of_arithmetic if k.flops / peak > k.bytes / read else of_memory).append(worked)
+    groups = {("bound by arithmetic", "#c2410c"): of_arithmetic, ("bound by memory", "#1d4ed8"): of_memory}
+    body = charts.roofline(groups, peak, read) or "<p>No kernel computes anything.</p>"
+    write_page(path, charts.page_of_charts(title, body))
 
 
 def artifact_facts(path: Path) -> dict[str, Any]:

@@ -4,22 +4,21 @@
 
 A section is a network on a target: its latency over the time of the jobs, what each task saved, where the winners
 stand between the machine's roofs, how sure the figures are, how well the search predicted, and what failed.
-Plotly draws; it is asked for only here (`pip install tilewright[report]`).
 """
 
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 from . import _core
+from .charts import ACCENT, Worked, chart, page_of_charts, plotly, roofline, short
 from .error import Error
-from .html_page import html_page
 
 STATUSES = {  # with their colours
     "ok": "#15803d",
@@ -29,10 +28,8 @@ STATUSES = {  # with their colours
     "crash": "#b91c1c",
     "wrong": "#7e22ce",
 }
-BEFORE, AFTER, ACCENT = "#cbd5e1", "#1d4ed8", "#c2410c"
+BEFORE, AFTER = "#cbd5e1", "#1d4ed8"
 SHOWN_TASKS = 20  # in a chart, those that take most of the time
-LONGEST_NAME = 60
-LEGEND = {"orientation": "h", "yanchor": "bottom", "y": 1.0}
 FINAL = "final"  # the detail of records of finals: measured again, for longer and beside the default
 LEAST_GAP = 600  # seconds without a trial: between two jobs, not a part of them
 
@@ -130,10 +127,6 @@ def read(database: str) -> list[Section]:
     return sorted(sections, key=lambda s: -s.jobs[-1]["started_at"])
 
 
-def short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
-
-
 def spearman(pairs: list[tuple[float, float]]) -> float:
     """Rank correlation; 0 for fewer than three pairs or where one side is all alike.  Equal values share a rank."""
     if len(pairs) < 3:
@@ -145,24 +138,10 @@ class Charts:
     """The charts of one section, as pieces of HTML.  Each is empty where there is nothing to show."""
 
     def __init__(self, section: Section):
-        try:
-            import plotly.graph_objects as figures
-        except ImportError:
-            raise Error("TW1001", "the page needs plotly\nhelp: pip install tilewright[report]") from None
-        self.go = figures
+        self.go = plotly()
         self.section = section
         self.best = section.best()
         self.names = {task["key"]: task["name"] for task in section.tasks}
-
-    def html(self, title: str, text: str, traces: list[Any], height: int = 380, **layout: Any) -> str:
-        if not traces:
-            return ""
-        figure = self.go.Figure(traces)
-        figure.update_layout(
-            template="plotly_white", height=height, margin={"l": 70, "r": 20, "t": 40, "b": 50}, legend=LEGEND, **layout
-        )
-        body = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
-        return f"<article><h3>{escape(title)}</h3><p>{escape(text)}</p>{body}</article>"
 
     def latency(self) -> str:
         s, best = self.section, {}
@@ -190,7 +169,7 @@ class Charts:
                     name="measured of the whole network",
                 )
             )
-        return self.html(
+        return chart(
             "Latency over time",
             "What a run should take with the best schedules known at each moment, each task's gain as it was measured "
             "alone, and what the network took with those that were adopted.",
@@ -207,7 +186,7 @@ class Charts:
             t["seconds"] * 1e3 * self.best.get(t["key"], {"ratio_to_default": 1})["ratio_to_default"] for t in tasks
         ]
         hover = [self.best[t["key"]]["decisions"] if t["key"] in self.best else "the default" for t in tasks]
-        return self.html(
+        return chart(
             "Time by task",
             f"In a run, the {len(tasks)} tasks that take most of it: before, and with the best schedule found. "
             "A choice of the network, such as winograd, stands beside the kernels that compute it.",
@@ -227,51 +206,19 @@ class Charts:
 
     def roofline(self) -> str:
         s = self.section
-        tasks = [t for t in s.tasks if t["seconds"] > 0 and t["flops"] > 0 and t["bytes"] > 0]
-        if not tasks:
-            return ""
 
-        def points(name: str, color: str, ratio: Any) -> Any:
-            return self.go.Scatter(
-                x=[t["flops"] / t["bytes"] for t in tasks],
-                y=[t["flops"] / (t["seconds"] * ratio(t)) / 1e9 for t in tasks],
-                mode="markers",
-                name=name,
-                hovertext=[short(t["name"]) for t in tasks],
-                marker={
-                    "color": color,
-                    "opacity": 0.7,
-                    "size": [6 + 40 * math.sqrt(t["seconds"] / s.seconds) for t in tasks],
-                },
-            )
+        def worked(ratio: Callable[[dict[str, Any]], float]) -> list[Worked]:
+            return [
+                Worked(t["name"], t["seconds"] * ratio(t), t["flops"], t["bytes"], t["seconds"] / s.seconds)
+                for t in s.tasks
+            ]
 
-        traces = [
-            points("default", BEFORE, lambda t: 1),
-            points("tuned", AFTER, lambda t: self.best.get(t["key"], {"ratio_to_default": 1})["ratio_to_default"]),
-        ]
-        if s.peak_flops > 0 and s.bandwidth > 0:
-            ridge = s.peak_flops / s.bandwidth
-            low = min(ridge, *(t["flops"] / t["bytes"] for t in tasks)) / 2
-            high = max(ridge, *(t["flops"] / t["bytes"] for t in tasks)) * 2
-            traces.append(
-                self.go.Scatter(
-                    x=[low, ridge, high],
-                    y=[low * s.bandwidth / 1e9, s.peak_flops / 1e9, s.peak_flops / 1e9],
-                    mode="lines",
-                    line={"color": ACCENT},
-                    name=f"{s.peak_flops / 1e9:.0f} GFLOP/s, {s.bandwidth / 1e9:.1f} GB/s",
-                )
-            )
-        return self.html(
-            "Roofline",
-            "Operations a second over operations a byte of inputs and outputs; the larger a disc, the more of the "
-            "time. The line is what the machine was measured to do at most (Williams, Waterman and Patterson, 2009). "
-            "Winograd's filtering does fewer operations than are counted, and may pass it.",
-            traces,
-            height=460,
-            xaxis={"type": "log", "title": "operations a byte"},
-            yaxis={"type": "log", "title": "GFLOP/s"},
-        )
+        def best(task: dict[str, Any]) -> float:
+            return self.best[task["key"]]["ratio_to_default"] if task["key"] in self.best else 1.0
+
+        groups = {("default", BEFORE): worked(lambda _: 1.0), ("tuned", AFTER): worked(best)}
+        note = "Winograd's filtering does fewer operations than are counted, and may pass it."
+        return roofline(groups, s.peak_flops, s.bandwidth, note)
 
     def confidence(self) -> str:
         rows = [(t, self.best[t["key"]]) for t in self.section.tasks if t["key"] in self.best][:SHOWN_TASKS][::-1]
@@ -280,7 +227,7 @@ class Charts:
         # The interval was measured against the incumbent of then; it is shown around the ratio to the default.
         center = [r["ratio_to_default"] for _, r in rows]
         scale = [r["ratio_to_default"] / r["ratio"] for _, r in rows]
-        return self.html(
+        return chart(
             "Confidence",
             "Of the winners: time by the default's, with the 95 % confidence interval of the median.",
             [
@@ -316,7 +263,7 @@ class Charts:
             by_task[r["task"]].append((r["predicted"], r["ratio_to_default"]))
         ranks = [spearman(pairs) for pairs in by_task.values() if len(pairs) >= 3]
         mean = f"{sum(ranks) / len(ranks):.2f}" if ranks else "unknown"
-        return self.html(
+        return chart(
             "The search's predictions",
             f"Time by the default's: as predicted before each measurement, and as measured. Mean rank correlation "
             f"within a task: {mean}.",
@@ -349,7 +296,7 @@ class Charts:
             for status, color in STATUSES.items()
             if any(counts[t["key"]][status] for t in tasks)
         ]
-        chart = self.html(
+        outcomes = chart(
             "How trials ended",
             "ok: right and timed; spill: more values than registers, not run; refused: no such schedule; the others "
             "ended in their own process and were not used.",
@@ -366,8 +313,8 @@ class Charts:
                 f"<td>{escape(r['status'])}</td><td>{escape(r['detail'][:200])}</td></tr>"
                 for r in bad[-50:]
             )
-            chart += f"<table><tr><th>task</th><th>decisions</th><th>ended</th><th>detail</th></tr>{rows}</table>"
-        return chart
+            outcomes += f"<table><tr><th>task</th><th>decisions</th><th>ended</th><th>detail</th></tr>{rows}</table>"
+        return outcomes
 
 
 def summary(section: Section) -> str:
@@ -395,7 +342,7 @@ def page(sections: list[Section], title: str = "Tuning report") -> str:
     for section in sections:
         charts = Charts(section)
         parts.append(f"<section><h2>{escape(section.name)}</h2>{summary(section)}")
-        for chart in (
+        for piece in (
             charts.latency,
             charts.saved,
             charts.roofline,
@@ -403,8 +350,6 @@ def page(sections: list[Section], title: str = "Tuning report") -> str:
             charts.model_error,
             charts.outcomes,
         ):
-            parts.append(chart())
+            parts.append(piece())
         parts.append("</section>")
-    from plotly.offline import get_plotlyjs
-
-    return html_page(title, "".join(parts), f"<script>{get_plotlyjs()}</script>")
+    return page_of_charts(title, "".join(parts))

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/artifact/perf_map.h"
 #include "runtime/error.h"
 #include "runtime/machine/cpu_features.h"
 
@@ -77,6 +78,7 @@ struct ElfImage::Loader {
   uint16_t machine = 0;
   uint64_t first_page = 0;  // virtual address of image.base_
   std::vector<Segment> segments{};
+  std::vector<CodeRange> functions{};
   uint64_t dynamic_address = 0, dynamic_bytes = 0, relro_address = 0, relro_bytes = 0;
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 
@@ -234,8 +236,12 @@ struct ElfImage::Loader {
         if (type == STT_NOTYPE) continue;  // markers that the linker puts at the ends of sections
         refuse("has the symbol '" + std::string(name, length) + "' outside its segments");
       }
-      image.symbols_[std::string(name, length)] = {image.base_ + (symbol.st_value - first_page),
-                                                   (segment->p_flags & PF_X) != 0};
+      const bool is_executable = (segment->p_flags & PF_X) != 0;
+      std::byte* address = image.base_ + (symbol.st_value - first_page);
+      image.symbols_[std::string(name, length)] = {address, is_executable};
+      if (is_executable && type == STT_FUNC)
+        functions.push_back({reinterpret_cast<uintptr_t>(image.base_ + (place - first_page)), symbol.st_size,
+                             std::string(name, length)});
     }
   }
 
@@ -302,6 +308,7 @@ ElfImage::ElfImage(std::span<const std::byte> file) {
     loader.map_segments();
     loader.read_dynamic();
     loader.protect_segments();
+    add_to_perf_map(loader.functions);
   } catch (...) {
     if (base_) munmap(base_, size_);
     throw;

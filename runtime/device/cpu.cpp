@@ -159,23 +159,23 @@ class CpuProgram final : public Program {
     aligned_outputs_.resize(plan_.outputs.size());
   }
 
-  void fill_scratch(std::byte value, int threads) override {
-    const int workers = useful_threads(threads);
+  void fill_scratch(std::byte value, TeamRequest who) override {
+    const int workers = useful_threads(who.threads);
     code_->reserve(plan_, static_cast<size_t>(workers));
     if (code_->arena) std::memset(code_->arena.get(), std::to_integer<int>(value), code_->arena_bytes);
     if (code_->workspaces)
       std::memset(code_->workspaces.get(), std::to_integer<int>(value),
                   code_->workspace_bytes * code_->workspace_count);
     code_->placed.fill(value);
-    TeamLease(workers)->run([&](int) { fill_stack(value); });
+    TeamLease({workers, who.kind})->run([&](int) { fill_stack(value); });
   }
 
   std::unique_ptr<Program> at(const Plan& plan) const override { return std::make_unique<CpuProgram>(plan, code_); }
 
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) override {
-    threads = useful_threads(threads);
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest who) override {
+    const int threads = useful_threads(who.threads);
     begin(inputs, outputs, threads);
-    TeamLease team(threads);
+    TeamLease team({threads, who.kind});
     lead(*team, [&](const StepCode& step, int w) {
       if (step.has_barrier && !meet(*team, w)) return false;
       run_share(step, w, threads);
@@ -185,15 +185,15 @@ class CpuProgram final : public Program {
     end(outputs);
   }
 
-  std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
+  std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest who,
                                    int repetitions) override {
-    threads = useful_threads(threads);
+    const int threads = useful_threads(who.threads);
     begin(inputs, outputs, threads);
     std::vector<std::vector<double>> samples(steps_.size());
     std::vector<int64_t> often(steps_.size());  // of the last repetition
     // A worker may lose its core between the barrier and its clock: a step begins where the first of them does.
     std::vector<std::vector<Execution>> executions(threads);  // by worker, in order: the same, but some end early
-    TeamLease team(threads);
+    TeamLease team({threads, who.kind});
     for (int repetition = 0; repetition < repetitions; ++repetition) {
       for (auto& of_worker : executions) of_worker.clear();
       std::vector<Execution> calls;
@@ -228,12 +228,12 @@ class CpuProgram final : public Program {
     return times;
   }
 
-  std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
+  std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest who,
                               int repetitions) override {
-    threads = useful_threads(threads);
+    const int threads = useful_threads(who.threads);
     begin(inputs, outputs, threads);
     std::vector<std::vector<StepSpan>> runs(repetitions);  // each by worker, then by time
-    TeamLease team(threads);
+    TeamLease team({threads, who.kind});
     for (std::vector<StepSpan>& spans : runs) {
       std::vector<std::vector<StepSpan>> by_worker(threads);
       std::vector<Execution> calls;

@@ -188,14 +188,14 @@ class CudaProgram final : public Program {
 
   std::unique_ptr<Program> at(const Plan& plan) const override { return std::make_unique<CudaProgram>(plan, code_); }
 
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, int) override {
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest) override {
     CurrentContext current(code_->context());
     begin(inputs);
     walk([&](size_t i) { launch(i); });
     finish(outputs);
   }
 
-  std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, int,
+  std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest,
                                    int repetitions) override {
     CurrentContext current(code_->context());
     begin(inputs);

@@ -7,11 +7,11 @@
 
 namespace tw {
 
-std::vector<StepSpan> Program::trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
+std::vector<StepSpan> Program::trace(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest who,
                                      int repetitions) {
   std::vector<StepSpan> spans;
   double now = 0;
-  for (const StepTime& step : time_steps(inputs, outputs, threads, repetitions)) {
+  for (const StepTime& step : time_steps(inputs, outputs, who, repetitions)) {
     spans.push_back({0, static_cast<uint32_t>(spans.size()), now, now + step.seconds});
     now += step.seconds;
   }
@@ -22,7 +22,7 @@ NDArray Program::take_output(size_t) {
   internal_error("Program: this device computes no sizes of outputs");
 }
 
-void Program::fill_scratch(std::byte, int) {}
+void Program::fill_scratch(std::byte, TeamRequest) {}
 
 std::unique_ptr<Program> Program::at(const Plan&) const {
   return nullptr;

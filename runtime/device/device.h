@@ -8,6 +8,7 @@
 
 #include "runtime/host_function.h"
 #include "runtime/plan/plan.h"
+#include "runtime/team.h"
 
 namespace tw {
 
@@ -44,23 +45,23 @@ class Program {
   // Host addresses in the order of the plan's inputs and outputs, of the sizes that the plan says, not overlapping but
   // for outputs in place of an input, which have its address.  Of outputs whose sizes the run computes null: they are
   // the run's own, and take_output() gives them.
-  // `threads` ≥ 1 is for devices that run on the host's cores.
-  virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) = 0;
+  // `who`, of 1 thread or more, is for devices that run on the host's cores.
+  virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest who) = 0;
   // Of the last run: an output whose sizes it computed; and its counters as they were at the end.
   virtual NDArray take_output(size_t index);
   virtual std::vector<int64_t> counters() const { return {}; }
   // Runs all steps `repetitions` times, each step alone; its median seconds, in the order of the plan's steps.
   virtual std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs,
-                                           int threads, int repetitions) = 0;
+                                           TeamRequest who, int repetitions) = 0;
   // The same code for another plan_at() of the plan that it was made for, which outlives it.  They share their code,
   // constants and memory.  Null: a device that runs no open plans.
   virtual std::unique_ptr<Program> at(const Plan& plan) const;
   // Fills the memory that kernels have between and within steps; Executable::fill_scratch.  Here: nothing, for devices
   // whose memory is not the host's.
-  virtual void fill_scratch(std::byte value, int threads);
+  virtual void fill_scratch(std::byte value, TeamRequest who);
   // Who ran what when in a run like any other, the median one of some repetitions; by worker, then by time.  Here: all
   // steps one after the other on worker 0, as time_steps has them, for devices whose workers cannot be watched.
-  virtual std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, int threads,
+  virtual std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest who,
                                       int repetitions);
 };
 

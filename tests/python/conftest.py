@@ -1,9 +1,13 @@
 """Small ONNX models for the tests."""
 
+import fcntl
 import functools
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +118,53 @@ def trials_of_a_task(monkeypatch):
 @pytest.fixture
 def x():
     return np.random.default_rng(1).standard_normal((1, 3, 16, 16)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The package in an environment of its own, on whose path there are neither compilers nor LLVM."""
+
+    python: Path
+    package: Path
+    environment: dict[str, str]
+
+    def run(self, *arguments, **options) -> subprocess.CompletedProcess:
+        command = [str(self.python), *map(str, arguments)]
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=300, **options)
+
+
+def newest_wheel() -> Path:
+    """`./dev wheel` makes it where it is older than a source."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    rooms = ("runtime", "tensor_ir", "schedule", "targets", "relay_ir", "frontends", "autotune", "python")
+    newest = max((ROOT / name).stat().st_mtime for name in listed if name.startswith(rooms) and (ROOT / name).exists())
+    (ROOT / "dist").mkdir(exist_ok=True)
+    with open(ROOT / "dist" / ".lock", "w") as lock:  # the tests run in several processes
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wheels = sorted((ROOT / "dist").glob("tilewright-*.whl"), key=lambda path: path.stat().st_mtime)
+        if not wheels or wheels[-1].stat().st_mtime < newest:
+            subprocess.run([ROOT / "dev", "wheel"], check=True)
+            wheels = list((ROOT / "dist").glob("tilewright-*.whl"))
+    return max(wheels, key=lambda path: path.stat().st_mtime)
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory) -> Installed:
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "--no-deps"]
+    subprocess.run([*install, "--no-index", newest_wheel()], check=True, capture_output=True)
+    (site,) = (folder / "venv").glob("lib/python3*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib"))  # numpy, rich, typer, onnx
+    (folder / "bin").mkdir()
+    for program in ("sh", "dirname", "qemu-x86_64", "qemu-aarch64", "qemu-arm"):
+        (folder / "bin" / program).symlink_to(shutil.which(program))
+    path = f"{folder / 'venv' / 'bin'}{os.pathsep}{folder / 'bin'}"
+    environment = {"PATH": path, "HOME": str(folder), "TW_CACHE": "off", "COLUMNS": "120"}
+    return Installed(python, site / "tilewright", environment)
 
 
 def from_zero(model):

@@ -1,7 +1,8 @@
 """Profiles: the trace file, the roofline, and what `tw bench` shows of each kernel."""
 
+import base64
 import json
-import xml.etree.ElementTree as ET
+import re
 
 import numpy as np
 import onnx
@@ -10,10 +11,8 @@ from onnx import TensorProto, helper
 
 import tilewright as tw
 from conftest import model_of, run_tw, small_network
+from tilewright import report
 from tilewright.profile import Kernel, Profile, Span
-from tilewright.roofline import svg
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def trace_of(profile, path) -> list[dict]:
@@ -57,7 +56,21 @@ def test_a_trace_that_cannot_be_written_is_an_error(tmp_path):
         Profile([]).to_perfetto(tmp_path / "missing" / "trace.json")
 
 
-def test_the_roofline_places_kernels_and_roofs():
+def traces_of(page: str) -> dict[str, dict]:
+    """Plotly's data of a page with one chart, by the names of the legend."""
+    start = re.search(r'Plotly\.newPlot\(\s*"[^"]*",\s*', page).end()
+    data, _ = json.JSONDecoder().raw_decode(page, start)
+    return {trace["name"]: trace for trace in data}
+
+
+def numbers(values) -> list[float]:
+    """Plotly writes arrays of numbers as bytes in base64."""
+    if isinstance(values, dict):
+        return np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"]).tolist()
+    return values
+
+
+def test_the_roofline_places_kernels_and_roofs(tmp_path):
     """Peak 100 GFLOP/s, memory 10 GB/s: the ridge is at 10 operations a byte."""
     profile = Profile(
         [
@@ -66,36 +79,33 @@ def test_the_roofline_places_kernels_and_roofs():
             Kernel("copy", "c", 1e-3, flops=0, bytes=1e6),
         ]
     )
-    root = ET.fromstring(svg(profile, peak=100e9, bandwidth=10e9, title="a & b"))
-    circles = {c.find(f"{SVG}title").text: c for c in root.iter(f"{SVG}circle")}
-    assert sorted(circles) == [
-        "heavy <1>: 1000.0 µs, 50.0 GFLOP/s, 50% of its bound",
-        "stream: 2000.0 µs, 1.0 GFLOP/s, 50% of its bound",
-    ]
-    stream, heavy = sorted(circles.values(), key=lambda c: float(c.get("cx")))
-    assert float(stream.get("r")) > float(heavy.get("r"))  # more time
-    assert float(stream.get("cy")) > float(heavy.get("cy"))  # slower, so lower
-    assert stream.get("fill") != heavy.get("fill")  # bound by memory, by arithmetic
-    slope, ceiling = [line for line in root.iter(f"{SVG}line") if line.get("stroke-width") == "2"]
-    assert slope.get("y2") == ceiling.get("y1") == ceiling.get("y2")
-    assert float(ceiling.get("y1")) < float(heavy.get("cy"))
-    words = [t.text for t in root.iter(f"{SVG}text")]
-    assert "a & b" in words and "100 GFLOP/s" in words and "10.0 GB/s" in words
+    report.roofline(profile, 100e9, 10e9, tmp_path / "r.html", "a & b")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    heavy, stream, roofs = traces_of(page).values()
+    assert heavy["hovertext"] == ["heavy <1>: 1000.0 µs, 50% of its bound"]
+    assert stream["hovertext"] == ["stream: 2000.0 µs, 50% of its bound"]
+    assert (numbers(heavy["x"]), numbers(heavy["y"])) == ([50], [50])
+    assert (numbers(stream["x"]), numbers(stream["y"])) == ([0.2], [1])
+    assert numbers(stream["marker"]["size"])[0] > numbers(heavy["marker"]["size"])[0]  # more time
+    assert roofs["name"] == "100 GFLOP/s, 10.0 GB/s"
+    assert numbers(roofs["x"]) == [0.1, 10, 100] and numbers(roofs["y"]) == [1, 100, 100]
+    assert "a &amp; b" in page
 
 
-def test_a_roofline_of_kernels_that_compute_nothing():
-    assert ET.fromstring(svg(Profile([Kernel("copy", "c", 1e-3, 0, 1e6)]), 1e11, 1e10, "copies")) is not None
+def test_a_roofline_of_kernels_that_compute_nothing(tmp_path):
+    report.roofline(Profile([Kernel("copy", "c", 1e-3, 0, 1e6)]), 1e11, 1e10, tmp_path / "r.html", "copies")
+    assert "No kernel computes anything" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 def test_bench_shows_bounds_and_writes_files(tmp_path):
     onnx.save(small_network(), tmp_path / "m.onnx")
-    files = ("--roofline", tmp_path / "r.svg", "--trace", tmp_path / "t.json")
+    files = ("--roofline", tmp_path / "r.html", "--trace", tmp_path / "t.json")
     done = run_tw("bench", tmp_path / "m.onnx", "--seconds", "0.05", "--kernels", *files)
     assert done.returncode == 0, done.stderr
     assert "reached" in done.stdout and ("memory" in done.stdout or "compute" in done.stdout)
-    assert ET.parse(tmp_path / "r.svg").getroot().tag == f"{SVG}svg"
+    assert "Roofline" in (tmp_path / "r.html").read_text(encoding="utf-8")
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
-    refused = run_tw("bench", tmp_path / "m.onnx", "--seconds", "0.05", "--roofline", tmp_path / "no" / "r.svg")
+    refused = run_tw("bench", tmp_path / "m.onnx", "--seconds", "0.05", "--roofline", tmp_path / "no" / "r.html")
     assert refused.returncode == 2 and "TW1001" in refused.stderr
 
 

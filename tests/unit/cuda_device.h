@@ -69,7 +69,7 @@ inline void run_on_device(const LoweredFunc& lowered, const Func& func, const st
     plan.steps.push_back(step);
   }
   const MachineRequirements requirements = {"cuda", "cuda:sm_90", {}};
-  make_program({image, plan, {}, requirements})->run(inputs, outputs, 1);
+  make_program({image, plan, {}, requirements})->run(inputs, outputs, {1});
 }
 
 }  // namespace tw::test

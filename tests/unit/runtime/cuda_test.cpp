@@ -34,7 +34,7 @@ void expect_answer(Program& program) {
   NDArray sums(f32, {test::rows}), total(f32, {1});
   const void* in[] = {inputs[0].data(), inputs[1].data()};
   void* out[] = {sums.data(), total.data()};
-  program.run(in, out, 1);
+  program.run(in, out, {1});
   EXPECT_EQ(test::values(sums), test::small_answer()[0]);
   EXPECT_EQ(test::values(total), test::small_answer()[1]);
 }
@@ -78,11 +78,11 @@ TEST(RuntimeCuda, TimesEachStep) {
   NDArray sums(f32, {test::rows}), total(f32, {1});
   const void* in[] = {inputs[0].data(), inputs[1].data()};
   void* out[] = {sums.data(), total.data()};
-  const std::vector<StepTime> seconds = program->time_steps(in, out, 1, 3);
+  const std::vector<StepTime> seconds = program->time_steps(in, out, {1}, 3);
   ASSERT_EQ(seconds.size(), model.plan.steps.size());
   for (const StepTime& step : seconds) EXPECT_DOUBLE_EQ(step.seconds, 0.5e-3);
   // Traced as timed: one after the other.
-  const std::vector<StepSpan> spans = program->trace(in, out, 1, 3);
+  const std::vector<StepSpan> spans = program->trace(in, out, {1}, 3);
   ASSERT_EQ(spans.size(), seconds.size());
   for (size_t i = 0; i < spans.size(); ++i) {
     EXPECT_EQ(spans[i].step, i);
@@ -100,7 +100,7 @@ TEST(RuntimeCuda, AnEmptyGridRunsNothing) {
   NDArray sums(f32, {test::rows}), total(f32, {1});
   const void* in[] = {inputs[0].data(), inputs[1].data()};
   void* out[] = {sums.data(), total.data()};
-  program->run(in, out, 1);
+  program->run(in, out, {1});
   EXPECT_EQ(test::values(total), test::small_answer()[1]);
 }
 

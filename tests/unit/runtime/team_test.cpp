@@ -22,6 +22,10 @@
 namespace tw {
 namespace {
 
+class Teams : public testing::TestWithParam<TeamKind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, Teams, testing::Values(TeamKind::own, TeamKind::openmp),
+                         [](const auto& info) { return to_string(info.param); });
+
 // Each phase every worker writes its slot and then, after the barrier, reads all others': a missing wait or a missing
 // publication shows as a stale value (and as a race under ThreadSanitizer; the slots are plain memory).
 void exchange(Team& team, int phases) {
@@ -39,9 +43,9 @@ void exchange(Team& team, int phases) {
   for (int w = 0; w < n; ++w) EXPECT_EQ(errors[w * 64], 0) << "worker " << w << " of " << n;
 }
 
-TEST(Team, BarrierSeparatesPhases) {
+TEST_P(Teams, BarrierSeparatesPhases) {
   for (int size : {1, 2, 3, 4, 9, 10, 17}) {
-    Team team(size);
+    Team team(size, GetParam());
     exchange(team, 50);
   }
 }
@@ -51,8 +55,8 @@ TEST(Team, BarrierOfMany) {
   exchange(team, 5);
 }
 
-TEST(Team, RunsOnEveryWorkerOnceARun) {
-  Team team(4);
+TEST_P(Teams, RunsOnEveryWorkerOnceARun) {
+  Team team(4, GetParam());
   int runs = 0;
   std::vector<int> calls(4 * 64);
   std::set<std::thread::id> threads;
@@ -62,8 +66,8 @@ TEST(Team, RunsOnEveryWorkerOnceARun) {
   for (int w = 0; w < 4; ++w) EXPECT_EQ(calls[w * 64], runs);
 }
 
-TEST(Team, WakesSleepers) {
-  Team team(3);
+TEST_P(Teams, WakesSleepers) {
+  Team team(3, GetParam());
   for (int run = 0; run < 10; ++run) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // beyond any spinning
     int seen[3 * 64] = {};
@@ -78,9 +82,9 @@ TEST(Team, WakesSleepers) {
 
 // Steps that each read what the one before wrote.  Some workers are now and then away for longer than the others take
 // to a step, or to the run: every task is done once all the same, and not before the step before it.
-TEST(Team, LeadsThroughStepsWhoeverComes) {
+TEST_P(Teams, LeadsThroughStepsWhoeverComes) {
   constexpr int size = 4, steps = 40, tasks = 24;
-  Team team(size);
+  Team team(size, GetParam());
   std::vector<std::atomic<uint64_t>> claimed(size);
   for (int run = 0; run < 60; ++run) {
     std::vector<int> done((steps + 1) * tasks, 0);
@@ -128,8 +132,8 @@ TEST(Pieces, AreTakenOnce) {
   }
 }
 
-TEST(Team, LeadsWithoutThoseWhoSleep) {
-  Team team(3);
+TEST_P(Teams, LeadsWithoutThoseWhoSleep) {
+  Team team(3, GetParam());
   for (int run = 0; run < 20; ++run) {
     std::atomic<int> asleep{0};
     // Nobody ever does what the others wait for.
@@ -152,6 +156,12 @@ TEST(Team, MeetsWhenCrowded) {
   const int size = 8 * static_cast<int>(std::thread::hardware_concurrency());
   Team team(std::min(size, Team::max_size));
   exchange(team, 300);
+}
+
+TEST(Team, IsChosenByName) {
+  EXPECT_EQ(parse_team_kind("own"), TeamKind::own);
+  EXPECT_EQ(parse_team_kind("openmp"), TeamKind::openmp);
+  EXPECT_THROW(parse_team_kind("tbb"), Error);
 }
 
 constexpr int64_t time_slice = 1'000'000;  // nanoseconds: the least that systems give

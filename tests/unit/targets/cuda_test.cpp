@@ -402,7 +402,7 @@ extern "C" __global__ void f(float* y_0) {
   EXPECT_EXIT(
       {
         try {
-          make_program({image, plan, {}, requirements})->run({}, out, 1);
+          make_program({image, plan, {}, requirements})->run({}, out, {1});
         } catch (const Error& error) {
           std::fprintf(stderr, "%s\n", error.what());
         }
