@@ -59,13 +59,27 @@ IndexMap index_map(const Func& func, const std::string& name, const py::function
 
 // A row of primitives.def: what takes a list of loops takes them one by one.  Layouts' maps are functions in Python.
 template <class Result, class... Arguments>
-void bind_primitive(py::class_<Schedule>& schedule, const char* name, Result (Schedule::*method)(Arguments...)) {
+void bind_primitive(py::class_<Schedule>& schedule, const char* name, const std::string& doc,
+                    Result (Schedule::*method)(Arguments...)) {
   if constexpr (std::is_same_v<std::tuple<Arguments...>, std::tuple<const std::vector<LoopRef>&>>) {
     schedule.def(
-        name, [method](Schedule& s, const py::args& loops) { return (s.*method)(loops.cast<std::vector<LoopRef>>()); });
-  } else if constexpr (!(std::is_same_v<Arguments, const IndexMap&> || ...)) {
-    schedule.def(name, method);
+        name, [method](Schedule& s, const py::args& loops) { return (s.*method)(loops.cast<std::vector<LoopRef>>()); },
+        doc.c_str());
+  } else if constexpr ((std::is_same_v<Arguments, const IndexMap&> || ...)) {
+    schedule.def(
+        name,
+        [method](Schedule& s, const std::string& buffer, const py::function& map) {
+          return (s.*method)(buffer, index_map(s.func(), buffer, map));
+        },
+        doc.c_str());
+  } else {
+    schedule.def(name, method, doc.c_str());
   }
+}
+
+// "split(loop, factors, /) -> list[Loop]", then what it does; pybind11 keeps a copy.
+std::string documented(const char* method, const char* signature, const char* doc) {
+  return *doc ? std::string(method) + signature + "\n\n" + doc : "";
 }
 
 Choice choice_of(const py::handle& value) {
@@ -110,13 +124,22 @@ py::list asked_of(const Schedule& schedule) {
 }
 
 void bind_schedule(py::module_& module) {
-  py::class_<LoopRef>(module, "Loop")
-      .def_property_readonly("name", [](const LoopRef& loop) { return loop.name(); })
+  py::options options;
+  options.disable_function_signatures();  // ours are in the texts, as Python writes them
+  py::class_<LoopRef>(module, "Loop", "A loop of a Schedule, until a primitive takes it apart (split, fuse).")
+      .def_property_readonly(
+          "name", [](const LoopRef& loop) { return loop.name(); }, "As texts and traces have it.")
       .def("__repr__", [](const LoopRef& loop) { return "<loop " + loop.name() + ">"; })
       .def("__eq__", [](const LoopRef& a, const LoopRef& b) { return a == b; })
       .def("__hash__", [](const LoopRef& loop) { return py::hash(py::str(loop.name())); });
 
-  py::class_<Schedule> schedule(module, "Schedule");
+  py::class_<Schedule> schedule(
+      module, "Schedule",
+      "Schedule(func, decisions={})\n\n"
+      "A te.Func being transformed, primitive by primitive, and the trace of what was done.\n\n"
+      "Blocks and buffers are named; loops are what `loops` and primitives give.  A primitive that is not legal raises "
+      "Error (TW1401), which locates and suggests, and leaves the schedule as it was.  `decisions`: by name, what "
+      "`decide` gives.");
   schedule
       .def(py::init([](const Func& func, const std::map<std::string, py::object>& decisions) {
              Decisions parsed;
@@ -125,24 +148,25 @@ void bind_schedule(py::module_& module) {
            }),
            py::arg("func"), py::arg("decisions") = py::dict())
       .def("decide", decide, py::arg("name"), py::arg("candidates"), py::arg("analytic"), py::arg("costs") = py::none(),
+           "decide(name, candidates, analytic, costs=None) -> int | tuple[int, ...]\n\n"
            "The value that was decided for `name`, else `analytic`, which is one of the candidates: numbers or tuples "
            "of numbers.  `costs`: the predicted time with each, in any unit; left out, all are alike.")
       .def_property_readonly("asked", asked_of,
                              "What was asked for: dicts of name, candidates, costs, analytic and chosen (positions).")
-      .def_property_readonly("func", &Schedule::func)
-      .def_property_readonly("trace", [](const Schedule& s) { return to_text(s.trace()); })
-      .def("blocks", &Schedule::blocks)
-      .def("loops", &Schedule::loops)
-      .def("transform_layout",
-           [](Schedule& s, const std::string& buffer, const py::function& map) {
-             s.transform_layout(buffer, index_map(s.func(), buffer, map));
-           })
+      .def_property_readonly("func", &Schedule::func, "The loops as they are now: a te.Func.")
+      .def_property_readonly(
+          "trace", [](const Schedule& s) { return to_text(s.trace()); }, "What was done, as text that `replay` takes.")
+      .def("blocks", &Schedule::blocks, "blocks() -> list[str]\n\nNames of the blocks, in the order of the text.")
+      .def("loops", &Schedule::loops, "loops(block, /) -> list[Loop]\n\nThe loops around a block, outermost first.")
       .def(
           "extent", [](const Schedule& s, const LoopRef& loop) { return as_int(s.node(loop).extent); }, py::arg("loop"),
-          "Iterations of a loop; None: known when a run begins.")
+          "extent(loop) -> int | None\n\nIterations of a loop; None: known when a run begins.")
       .def_static(
           "replay", [](const std::string& trace, const Func& func) { return replay(parse_trace(trace), func); },
-          py::arg("trace"), py::arg("func"))
+          py::arg("trace"), py::arg("func"),
+          "replay(trace, func) -> Schedule\n\n"
+          "What a trace makes of a te.Func.  Raises Error: TW1402 where the text is no trace, TW1401 where one of "
+          "its primitives is not legal.")
       .def_static(
           "default",
           [](const Func& func, const std::string& target, const std::map<std::string, py::object>& decisions) {
@@ -154,9 +178,12 @@ void bind_schedule(py::module_& module) {
             for (const auto& [name, value] : decisions) decided[name] = choice_of(value);
             return parsed.decided_schedule(func, parsed, decided);
           },
-          py::arg("func"), py::arg("target") = "cpu", py::arg("decisions") = py::dict());
-#define PRIMITIVE(name, method, Result, ...) \
-  bind_primitive(schedule, #method, static_cast<Result (Schedule::*)(__VA_ARGS__)>(&Schedule::method));
+          py::arg("func"), py::arg("target") = "cpu", py::arg("decisions") = py::dict(),
+          "default(func, target=\"cpu\", decisions={}) -> Schedule\n\n"
+          "What the target's templates make of a te.Func, by analysis or by these decisions.");
+#define PRIMITIVE(name, method, signature, doc, Result, ...)             \
+  bind_primitive(schedule, #method, documented(#method, signature, doc), \
+                 static_cast<Result (Schedule::*)(__VA_ARGS__)>(&Schedule::method));
 #include "schedule/primitives.def"
 }
 

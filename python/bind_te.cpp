@@ -208,9 +208,13 @@ std::vector<Expr> shape_of(const py::sequence& extents) {
 }
 
 void bind_tensor_expressions(py::module_& module) {
-  py::class_<Expr> expr(module, "Expr");
+  py::class_<Expr> expr(
+      module, "Expr",
+      "A number that loops compute: an element, an index, or arithmetic on them.  Both sides are of one type, to which "
+      "Python's numbers are converted; `==` compares the objects, `equal` what they are.");
   expr.def("__repr__", [](const Expr& e) { return to_text(e); })
-      .def_property_readonly("dtype", [](const Expr& e) { return to_string(e.dtype()); })
+      .def_property_readonly(
+          "dtype", [](const Expr& e) { return to_string(e.dtype()); }, "\"f32\", \"i64\", …")
       .def("__neg__", [](const Expr& a) { return -a; });
   define_operator(expr, "__add__", "__radd__", "+", [](Expr a, Expr b) { return a + b; });
   define_operator(expr, "__sub__", "__rsub__", "-", [](Expr a, Expr b) { return a - b; });
@@ -225,25 +229,30 @@ void bind_tensor_expressions(py::module_& module) {
   define_operator(expr, "__and__", nullptr, "&", [](Expr a, Expr b) { return a && b; });
   define_operator(expr, "__or__", nullptr, "|", [](Expr a, Expr b) { return a || b; });
 
-  py::class_<te::Tensor>(module, "Tensor")
+  py::class_<te::Tensor>(module, "Tensor", "An array of a tensor expression; `tensor[i, j]` is an element.")
       .def("__getitem__", &index)
-      .def_property_readonly("name", [](const te::Tensor& t) { return t.buffer()->name; })
-      .def_property_readonly("dtype", [](const te::Tensor& t) { return to_string(t.dtype()); })
-      .def_property_readonly("shape", [](const te::Tensor& t) {
-        py::list extents;
-        for (const Expr& extent : t.shape()) {
-          if (const auto constant = as_int(extent))
-            extents.append(*constant);
-          else
-            extents.append(extent);
-        }
-        return py::tuple(extents);
-      });
+      .def_property_readonly(
+          "name", [](const te::Tensor& t) { return t.buffer()->name; }, "As texts of loops have it.")
+      .def_property_readonly(
+          "dtype", [](const te::Tensor& t) { return to_string(t.dtype()); }, "Of its elements: \"f32\", \"i64\", …")
+      .def_property_readonly(
+          "shape",
+          [](const te::Tensor& t) {
+            py::list extents;
+            for (const Expr& extent : t.shape()) {
+              if (const auto constant = as_int(extent))
+                extents.append(*constant);
+              else
+                extents.append(extent);
+            }
+            return py::tuple(extents);
+          },
+          "An extent a dimension: a number, or the Expr of one that is open.");
 
-  py::class_<Func>(module, "Func")
-      .def_readonly("name", &Func::name)
+  py::class_<Func>(module, "Func", "A program: loops, blocks and buffers.  `str` gives its text, which `parse` reads.")
+      .def_readonly("name", &Func::name, "As kernels are named after it.")
       .def("__str__", [](const Func& f) { return to_text(f); })
-      .def_property_readonly("text", [](const Func& f) { return to_text(f); });
+      .def_property_readonly("text", [](const Func& f) { return to_text(f); }, "What `str` gives.");
 
   module.def("placeholder", [](const std::string& name, const py::sequence& shape, const std::string& dtype) {
     return te::placeholder(name, shape_of(shape), dtype_named(dtype));
@@ -271,18 +280,31 @@ void bind_tensor_expressions(py::module_& module) {
     for (const py::handle argument : arguments) exprs.push_back(expr_of(argument, dtype));
     return call(intrinsic_named(name), std::move(exprs));
   });
-  module.def("minimum", [](const Expr& a, const py::object& b) { return min(a, expr_of(b, a.dtype())); });
-  module.def("maximum", [](const Expr& a, const py::object& b) { return max(a, expr_of(b, a.dtype())); });
-  module.def("select", [](const Expr& condition, const Expr& a, const py::object& b) {
-    return select(condition, a, expr_of(b, a.dtype()));
-  });
+  py::options options;
+  options.disable_function_signatures();  // of those that te offers as they are, ours are in the texts
+  module.def(
+      "minimum", [](const Expr& a, const py::object& b) { return min(a, expr_of(b, a.dtype())); },
+      "minimum(a, b, /) -> Expr\n\nThe smaller one.");
+  module.def(
+      "maximum", [](const Expr& a, const py::object& b) { return max(a, expr_of(b, a.dtype())); },
+      "maximum(a, b, /) -> Expr\n\nThe larger one.");
+  module.def(
+      "select",
+      [](const Expr& condition, const Expr& a, const py::object& b) {
+        return select(condition, a, expr_of(b, a.dtype()));
+      },
+      "select(condition, a, b, /) -> Expr\n\n`a` where the condition holds, else `b`; both are computed.");
   // 0 where the condition is false; the element need not be there then.
   module.def("load_if", [](const Expr& condition, const te::Tensor& tensor, const py::object& indices) {
     const Expr element = index(tensor, indices);
     return load(tensor.buffer(), element.as<Load>()->indices, condition);
   });
-  module.def("equal", [](const Expr& a, const py::object& b) { return equal(a, expr_of(b, a.dtype())); });
-  module.def("cast", [](const std::string& dtype, const Expr& value) { return cast(dtype_named(dtype), value); });
+  module.def(
+      "equal", [](const Expr& a, const py::object& b) { return equal(a, expr_of(b, a.dtype())); },
+      "equal(a, b, /) -> Expr\n\nWhether they are equal, as a bool of the program.");
+  module.def(
+      "cast", [](const std::string& dtype, const Expr& value) { return cast(dtype_named(dtype), value); },
+      "cast(dtype, value, /) -> Expr\n\nThe number as another type: cast(\"f32\", x).");
   module.def("parse_func", [](const std::string& text) { return parse_func(text); });
   module.def("interpret", &run_oracle);
   module.def(

@@ -26,7 +26,7 @@ class Benchmark:
     samples: list[float] = field(repr=False)
     elapsed: float
     streams: int
-    threads: int  # of each stream
+    threads: int  #: of each stream
 
     def percentile(self, percent: float) -> float:
         """Seconds within which so many of a hundred runs ended."""
@@ -34,10 +34,12 @@ class Benchmark:
 
     @property
     def median(self) -> float:
+        """Seconds of a run in the middle."""
         return statistics.median(self.samples)
 
     @property
     def best(self) -> float:
+        """Seconds of the fastest run."""
         return min(self.samples)
 
     @property
@@ -74,7 +76,9 @@ def benchmark(
     """Runs it for so many seconds, on these inputs or made-up ones, after a warm-up that does not count.
 
     `streams`: so many clones run at once, each on `executable.threads` threads and inputs of its own, one run after the
-    other; with few threads each, that is what a machine can serve.  Raises Error as `run` does.
+    other; with few threads each, that is what a machine can serve.
+
+    Raises Error as `run` does.
     """
     if not isinstance(executable, Executable):
         raise Error("TW1101", f"{type(executable).__name__} is no executable\nhelp: tw.benchmark(tw.compile(model))")

@@ -28,10 +28,10 @@ class NodeDifference:
     node: str
     operator: str
     output: str
-    own: Difference | None  # of a value that was known when the model was loaded: None
+    own: Difference | None  #: of a value that was known when the model was loaded: None
     total: Difference
-    differs: bool  # by itself, by more than the tolerance
-    is_off: bool  # its value is, perhaps because what it reads is
+    differs: bool  #: by itself, by more than the tolerance
+    is_off: bool  #: its value is, perhaps because what it reads is
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class FirstDifference:
     ours: Summary
     theirs: Summary
     inputs: dict[str, Summary]
-    # "all values": seen in one run that gives all of them.  "single values": that run is right, for it fuses less; a
-    # run that gives this value alone besides the outputs is not.  "outputs alone": only the executable itself is wrong,
-    # and none that gives any other value besides.  "accumulated": no node is off by itself.
+    #: "all values": seen in one run that gives all of them.  "single values": that run is right, for it fuses less; a
+    #: run that gives this value alone besides the outputs is not.  "outputs alone": only the executable itself is
+    #: wrong, and none that gives any other value besides.  "accumulated": no node is off by itself.
     found_by: str
-    beside: list[str] = field(default_factory=list)  # nodes whose values hide the difference when they are asked for
-    without_pass: str | None = None  # an optional pass without which the difference is gone
+    beside: list[str] = field(default_factory=list)  #: nodes whose values hide the difference when they are asked for
+    without_pass: str | None = None  #: an optional pass without which the difference is gone
 
     def __str__(self) -> str:
         how = {
@@ -86,7 +86,7 @@ class Check:
     theirs: str
     tolerance: float
     outputs: dict[str, Difference]
-    not_compared: list[str]  # outputs that the other side does not give so
+    not_compared: list[str]  #: outputs that the other side does not give so
 
     @property
     def ok(self) -> bool:
@@ -122,13 +122,13 @@ class Comparison:
 
     ours: str
     theirs: str
-    tolerance: float  # of outputs, and of values with what they have inherited
-    node_tolerance: float  # of what a node adds
+    tolerance: float  #: of outputs, and of values with what they have inherited
+    node_tolerance: float  #: of what a node adds
     outputs: dict[str, Difference]
-    not_compared: list[str]  # outputs that the other side does not give as such: they are parts of sequences, or known
+    not_compared: list[str]  #: outputs that the other side does not give as such: they are parts of sequences, or known
     rows: list[NodeDifference]
     first: FirstDifference | None
-    proposal: Proposal | None = None  # which nodes to compile otherwise
+    proposal: Proposal | None = None  #: which nodes to compile otherwise
 
     @property
     def ok(self) -> bool:
@@ -137,6 +137,7 @@ class Comparison:
 
     @property
     def explanation(self) -> str:
+        """What is called a difference, for people."""
         return (
             "A node differs where on equal inputs it gives a value that is off by more than "
             f"{self.node_tolerance:.3g} of the value's magnitude, its largest element; outputs may be off by "

@@ -51,12 +51,12 @@ class Difference:
 
     absolute: float
     relative: float
-    index: tuple[int, ...] = ()  # of the element that is relatively worst
+    index: tuple[int, ...] = ()  #: of the element that is relatively worst
     ours: float = 0.0
     theirs: float = 0.0
-    is_exact: bool = False  # of whole numbers and truths: any difference is one too many
-    unit: float = 0.0  # between 1 and the next number of the type
-    finite: float = 1.0  # which share of elements is a number on both sides
+    is_exact: bool = False  #: of whole numbers and truths: any difference is one too many
+    unit: float = 0.0  #: between 1 and the next number of the type
+    finite: float = 1.0  #: which share of elements is a number on both sides
 
     def is_within(self, tolerance: float) -> bool:
         """`tolerance` is for f32; types of fewer bits may round at their last place, too."""

@@ -130,6 +130,7 @@ class Executable:
 
     @property
     def target(self) -> str:
+        """The name of what it was compiled for."""
         return self._core.target
 
     @property
@@ -140,6 +141,7 @@ class Executable:
 
     @property
     def threads(self) -> int:
+        """Workers of a run.  It may be set, to a number or None: one for each core."""
         return self._core.threads
 
     @threads.setter
@@ -254,6 +256,9 @@ class Executable:
 
         `out`: arrays to write them to, one for each output, instead of new ones.  Outputs in place of an input are
         that input's array and may be left out.
+
+        Raises Error: TW1101, an input is missing, unknown, or of another shape or type than the model's, or an index
+        that is data lies outside of what it is for; TW1102, a function of yours failed.
         """
         arrays = self._ordered(inputs)
         if out is not None:
@@ -272,7 +277,10 @@ class Executable:
         return self._values.of(self._core_for(arrays).run(arrays))
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes a .twa artifact, for this machine or the one it was compiled for."""
+        """Writes a .twa artifact, for this machine or the one it was compiled for.
+
+        Raises Error (TW1001) where the file cannot be written.
+        """
         self._core.save(checked_path(path, "path"))
 
     def to_bytes(self) -> bytes:
@@ -408,6 +416,9 @@ def compile(
     `keep_f32`: nodes of the model, by name, that read, compute and give f32 where `precision` is of 16 bits.
     `unfused`: nodes that are kernels of their own.  `tw.compare` proposes which.  `skip`: optional passes of graphs
     (relay_ir/passes.def) to leave out, for finding what a difference comes from; code is slower without them.
+
+    Raises Error: what `load` raises; TW1003, an output of `in_place` that no update makes; TW1004, a profile that the
+    model cannot have; TW1301, there is no such target; TW1401, the template did what is not legal.
     """
     if not isinstance(model, Model):
         model = load(model, shapes, operators, fallback)
@@ -455,6 +466,9 @@ def load_executable(source: str | os.PathLike | bytes, operators: Operators = No
     code is mapped.
 
     `operators`: those of the model that are functions in Python, which the artifact names.
+
+    Raises Error: TW1001, the file cannot be read; TW1102, an operator of the model is not given; TW1201, it is no
+    artifact or is damaged; TW1202, it is for another machine.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         core = _core.load_executable_bytes(bytes(source))

@@ -36,8 +36,8 @@ class FallbackPart:
     """Nodes that ONNX Runtime computes together."""
 
     name: str
-    nodes: list[str]  # "name (Operator)"
-    inputs: list[str]  # values that pass into it
+    nodes: list[str]  #: "name (Operator)"
+    inputs: list[str]  #: values that pass into it
     outputs: list[str]
 
 
@@ -47,7 +47,7 @@ class Fallback:
 
     parts: list[FallbackPart] = field(default_factory=list)
     all_nodes: int = 0
-    reasons: dict[str, str] = field(default_factory=dict)  # by node: why it is not compiled
+    reasons: dict[str, str] = field(default_factory=dict)  #: by node: why it is not compiled
 
     def __str__(self) -> str:
         nodes = sum(len(part.nodes) for part in self.parts)

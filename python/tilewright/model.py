@@ -126,8 +126,11 @@ def load(
     `constants`: what inputs are in every run, such as {"sr": 16000}: they are inputs no more, and what follows from
     them is computed now.
     `checks`: a run ends with TW1101 where an index that is data lies outside of what it is for; without, within
-    branches and loops, and for sizes that a run computes, the nearest one is taken.  Raises Error with every problem at
-    once.
+    branches and loops, and for sizes that a run computes, the nearest one is taken.
+
+    Raises Error with every problem of a kind at once: TW1001, the file cannot be read; TW1002, it is no valid model;
+    TW1003, nodes are not supported; TW1004, shapes do not fit; TW1005, it is beyond a limit; TW1006, its external data
+    are not there.
     """
     written, described, own = source_of(source), described_shapes(shapes), with_built_in(operators)
     origin, known = written, described_constants(constants)

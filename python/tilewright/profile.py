@@ -14,14 +14,13 @@ from .error import Error
 class Kernel:
     """One step of a run, timed alone."""
 
-    name: str  # the graph's nodes that it computes
-    symbol: (
-        str  # of a function of the host its name; "" of control flow, which is timed with the kernels that it goes to
-    )
-    seconds: float  # of all that a run does of it
+    name: str  #: the graph's nodes that it computes
+    #: Of a function of the host its name; "" of control flow, which is timed with the kernels that it goes to.
+    symbol: str
+    seconds: float  #: of all that a run does of it
     flops: float
     bytes: float
-    is_on_host: bool = False  # a function of the host, no kernel of ours
+    is_on_host: bool = False  #: a function of the host, no kernel of ours
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
+        """Of all kernels together, each timed alone."""
         return sum(kernel.seconds for kernel in self.kernels)
 
     @property

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 class Proposal:
     """`nodes` for `option` of `tw.compile`; `is_enough`: the outputs are within the tolerance with them."""
 
-    option: str  # keep_f32 or unfused
+    option: str  #: keep_f32 or unfused
     nodes: list[str]
     is_enough: bool
-    worst: float  # of the outputs, as a share of the magnitude
-    tried: int  # compilations
+    worst: float  #: of the outputs, as a share of the magnitude
+    tried: int  #: compilations
 
     def __str__(self) -> str:
         tried = f"{self.worst:.3g} of their magnitude ({self.tried} compilations tried)"

@@ -34,10 +34,11 @@ class Reduction:
     failure: str
     nodes_before: int
     tried: int
-    command: list[str]  # how to see it again, but for the paths
+    command: list[str]  #: how to see it again, but for the paths
 
     @property
     def nodes(self) -> int:
+        """Of the small model."""
         return len(self.model.graph.node)
 
     def __str__(self) -> str:

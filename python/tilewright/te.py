@@ -20,7 +20,7 @@ Extents = Sequence[int]
 
 
 def placeholder(name: str, shape: Extents, dtype: str = "f32") -> Tensor:
-    """An input."""
+    """An input: `dtype` is "f32", "i64", …, and an extent a number, or an Expr where it is open."""
     return _core.placeholder(name, tuple(shape), dtype)
 
 
@@ -77,18 +77,22 @@ def call(name: str, *arguments: Any) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
+    """e to the power of x."""
     return call("exp", x)
 
 
 def tanh(x: Expr) -> Expr:
+    """The hyperbolic tangent."""
     return call("tanh", x)
 
 
 def sqrt(x: Expr) -> Expr:
+    """The square root; NaN below 0."""
     return call("sqrt", x)
 
 
 def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + exp(-x))."""
     return call("sigmoid", x)
 
 
@@ -110,7 +114,7 @@ def matmul(m: int, n: int, k: int, dtype: str = "f32") -> Func:
 def interpret(program: Any, *arrays: np.ndarray) -> None:
     """The oracle: runs a Func, or a Schedule's, on arrays for all its buffers; outputs are written in place.
 
-    Slow and strict: it stops at reads of memory never written, indices out of bounds and races.
+    Slow and strict: it stops, with an Error, at reads of memory never written, indices out of bounds and races.
     """
     for array in arrays:
         if not (isinstance(array, np.ndarray) and array.flags.c_contiguous):
@@ -119,7 +123,10 @@ def interpret(program: Any, *arrays: np.ndarray) -> None:
 
 
 def build(program: Any, target: str = "cpu", threads: int | None = None):
-    """Machine code for a Schedule as it stands, or for a Func with the target's default schedule."""
+    """Machine code for a Schedule as it stands, or for a Func with the target's default schedule; an Executable.
+
+    Raises Error: TW1301, there is no such target; TW1404, the loops cannot be turned into its code.
+    """
     from .executable import Executable
     from .machine import add_nvrtc_hints
     from .options import checked_threads

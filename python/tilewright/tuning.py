@@ -34,14 +34,14 @@ class TuneReport:
     tasks: int = 0
     trials: int = 0
     by_status: dict[str, int] = field(default_factory=dict)
-    adopted: int = 0  # records in use now
-    choices: int = 0  # of them: how passes of the graph make the network; the others are schedules
-    ratio: float = 1.0  # latency with them by latency by default, measured side by side
+    adopted: int = 0  #: records in use now
+    choices: int = 0  #: of them: how passes of the graph make the network; the others are schedules
+    ratio: float = 1.0  #: latency with them by latency by default, measured side by side
     before_milliseconds: float = 0.0
     after_milliseconds: float = 0.0
     was_stopped: bool = False
-    skipped: list[str] = field(default_factory=list)  # tasks that could not be measured, and why
-    lost_devices: list[str] = field(default_factory=list)  # that were given up, and why
+    skipped: list[str] = field(default_factory=list)  #: tasks that could not be measured, and why
+    lost_devices: list[str] = field(default_factory=list)  #: that were given up, and why
 
     def __str__(self) -> str:
         counts = [f"{count} {status}" for status, count in sorted(self.by_status.items())]
@@ -125,6 +125,9 @@ def tune(
 
     `profiles`, as of `tw.compile`: the model at these sizes is tuned instead, one after the other in equal shares of
     the budget.  Kernels of dimensions that stay open keep their defaults.
+
+    Raises Error: what `load` raises; TW1001, the database cannot be used; TW1101, the budget is no time; TW1301, the
+    target cannot be measured here or on the devices; TW1501, no device can be reached.
     """
     if check == (db is not None):
         raise Error(
