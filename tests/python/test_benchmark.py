@@ -71,3 +71,17 @@ def test_bench_for_scripts(tmp_path):
     assert row["best_ms"] <= row["median_ms"] <= row["p99_ms"] and row["kernels"][0]["us"] > 0
     wrong = run_tw("bench", "m.onnx", "-i", "y=x.npy", cwd=tmp_path)
     assert wrong.returncode == 2 and "TW1101" in wrong.stderr
+
+
+def test_the_peak_is_that_of_the_cores_that_are_there(monkeypatch, capsys):
+    """99 threads on two cores measured themselves at twice what the machine can do."""
+    from tilewright import machine, report
+
+    asked = []
+    monkeypatch.setattr(machine, "peak_flops", lambda threads: asked.append(threads) or 1e11)
+    monkeypatch.setattr(machine, "read_bandwidth", lambda threads: asked.append(threads) or 1e10)
+    executable = tw.compile(small_network(), threads=99)
+    feed = {"x": np.zeros((1, 3, 16, 16), np.float32)}
+    report.benchmark(executable, feed, tw.benchmark(executable, feed, seconds=0.01, warm_up=0), as_json=True)
+    assert json.loads(capsys.readouterr().out)["threads"] == 99
+    assert asked and max(asked) <= machine.describe()["threads"]
