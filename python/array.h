@@ -2,10 +2,13 @@
 #pragma once
 
 #include <pybind11/numpy.h>
+#include <pybind11/typing.h>
 
 #include "runtime/ndarray.h"
 
 namespace tw::python {
+
+using Arrays = pybind11::typing::List<pybind11::array>;
 
 // Views `array`, which must be C-contiguous and outlive the result.  Error(input) naming `name` for other dtypes.
 NDArray view_of(const pybind11::array& array, const std::string& name);

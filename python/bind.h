@@ -6,6 +6,7 @@
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <string>
 #include <utility>
@@ -24,6 +25,11 @@ namespace tw::python {
 
 namespace py = pybind11;
 
+// What the stub says (_core.pyi): dicts of what there is to say by name, and lists of tuples.
+using Facts = py::typing::Dict<py::str, py::object>;
+template <class... Parts>
+using Rows = py::typing::List<py::typing::Tuple<Parts...>>;
+
 void bind_executable(py::module_& module);
 void bind_import(py::module_& module);
 void bind_machine(py::module_& module);
@@ -37,19 +43,30 @@ std::string type_text(const TensorInfo& tensor, const Plan& plan);
 std::string text_of(const relay::TensorType& type);
 using Signature = std::vector<std::pair<std::string, std::string>>;
 Signature signature(const std::vector<TensorInfo>& tensors, const Plan& plan);
-// (name, kind, first, count, axis) of each.
-py::list described(const std::vector<ListInfo>& lists);
+// (name, kind, first, count, axis, words, numbers) of each.
+using Lists = Rows<std::string, std::string, int, int, int, std::vector<std::string>, std::vector<int64_t>>;
+Lists described(const std::vector<ListInfo>& lists);
 
 // Extents: numbers, or expressions of open dimensions.
+struct Extents : py::sequence {
+  using sequence::sequence;
+};
 Expr extent_of(const py::handle& extent);
 std::vector<Expr> shape_of(const py::sequence& extents);
 
+using PythonFunction = py::typing::Callable<py::object(py::ellipsis)>;
 // By name: a function in Python, and whether it looks at attributes (operators.py).
-using PythonFunctions = std::map<std::string, std::pair<py::function, bool>>;
+using PythonFunctions = std::map<std::string, std::pair<PythonFunction, bool>>;
 HostFunction in_python(py::function function, bool takes_attributes);
 std::map<std::string, HostFunction> in_python(const PythonFunctions& functions);
 
 // What a template asked for: dicts of name, candidates, costs, analytic and chosen (positions).
-py::list asked_of(const Schedule& schedule);
+py::typing::List<Facts> asked_of(const Schedule& schedule);
 
 }  // namespace tw::python
+
+template <>
+struct pybind11::detail::handle_type_name<tw::python::Extents> {
+  static constexpr auto name =
+      const_name("collections.abc.Sequence[int | ") + make_caster<tw::Expr>::name + const_name("]");
+};

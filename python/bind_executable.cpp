@@ -11,8 +11,10 @@ namespace tw::python {
 namespace {
 
 // (name, low, high) of each; None for no end.
-py::list dimensions(const Plan& plan) {
-  py::list rows;
+using Bounds = Rows<std::string, int64_t, std::optional<int64_t>>;
+
+Bounds dimensions(const Plan& plan) {
+  Bounds rows;
   for (const Symbol& symbol : plan.symbols) {
     const bool has_end = symbol.high != Symbol().high;
     rows.append(py::make_tuple(symbol.name, symbol.may_be_empty ? 0 : symbol.low,
@@ -22,11 +24,11 @@ py::list dimensions(const Plan& plan) {
 }
 
 // By special plan of sizes that the general one is for, too: (name, low, high) of each dimension.
-py::list profiles(const Plans& plans) {
-  py::list result;
+py::typing::List<Bounds> profiles(const Plans& plans) {
+  py::typing::List<Bounds> result;
   for (const SpecialPlan& special : plans.special) {
     if (std::ranges::any_of(special.sizes, [](const auto& sizes) { return sizes.low == 0; })) continue;
-    py::list rows;
+    Bounds rows;
     for (size_t i = 0; i < special.sizes.size(); ++i) {
       const auto [low, high] = special.sizes[i];
       const bool has_end = high != Symbol().high;
@@ -38,8 +40,8 @@ py::list profiles(const Plans& plans) {
 }
 
 // Of an open plan: at these sizes of its dimensions or, where none are given, at the smallest.
-py::dict describe(const Plans& plans, const MachineRequirements& machine, int64_t image_bytes,
-                  std::vector<int64_t> sizes = {}) {
+Facts describe(const Plans& plans, const MachineRequirements& machine, int64_t image_bytes,
+               std::vector<int64_t> sizes = {}) {
   const Plan& open = plans.general;
   if (sizes.empty()) sizes = small_sizes(open);
   const Plan plan = plan_at(plans, sizes);
@@ -66,7 +68,7 @@ py::dict describe(const Plans& plans, const MachineRequirements& machine, int64_
   int64_t constant_bytes = 0;
   for (const TensorInfo& constant : plan.constants)
     constant_bytes += element_count(constant.shape) * constant.dtype.bytes();
-  py::dict result;
+  Facts result;
   result["inputs"] = signature(open.inputs, open);
   result["outputs"] = signature(open.outputs, open);
   result["dimensions"] = dimensions(open);
@@ -96,14 +98,14 @@ std::vector<int> in_place(const Executable& executable) {
 }
 
 // Arrays in whose place outputs are must be writable: Python has checked.
-py::list run(Executable& executable, const std::vector<py::array>& arrays) {
+Arrays run(Executable& executable, const std::vector<py::array>& arrays) {
   const std::vector<NDArray> inputs = views_of(arrays, "input");
   std::vector<NDArray> outputs;
   {
     const py::gil_scoped_release unlocked;
     outputs = executable.run(inputs);
   }
-  py::list result;
+  Arrays result;
   const std::vector<int> shared = in_place(executable);
   for (size_t i = 0; i < outputs.size(); ++i) result.append(shared[i] < 0 ? to_numpy(outputs[i]) : arrays[shared[i]]);
   return result;
@@ -117,14 +119,16 @@ void run_into(Executable& executable, const std::vector<py::array>& arrays, cons
   executable.run_into(inputs, outputs);
 }
 
-py::list profile(Executable& executable, const std::vector<py::array>& arrays, int repetitions) {
+using StepTimes = Rows<std::string, std::string, double, double, double>;
+
+StepTimes profile(Executable& executable, const std::vector<py::array>& arrays, int repetitions) {
   const std::vector<NDArray> inputs = views_of(arrays, "input");
   std::vector<StepProfile> rows;
   {
     const py::gil_scoped_release unlocked;
     rows = executable.profile(inputs, repetitions);
   }
-  py::list result;
+  StepTimes result;
   for (const StepProfile& row : rows) {
     result.append(py::make_tuple(row.name, row.kernel, row.seconds, row.flops, row.bytes));
   }
@@ -132,14 +136,16 @@ py::list profile(Executable& executable, const std::vector<py::array>& arrays, i
 }
 
 // (worker, step, start, end) of each share of a step; seconds since the run began.
-py::list trace(Executable& executable, const std::vector<py::array>& arrays, int repetitions) {
+using StepSpans = Rows<int, int, double, double>;
+
+StepSpans trace(Executable& executable, const std::vector<py::array>& arrays, int repetitions) {
   const std::vector<NDArray> inputs = views_of(arrays, "input");
   std::vector<StepSpan> spans;
   {
     const py::gil_scoped_release unlocked;
     spans = executable.trace(inputs, repetitions);
   }
-  py::list result;
+  StepSpans result;
   for (const StepSpan& span : spans) result.append(py::make_tuple(span.worker, span.step, span.start, span.end));
   return result;
 }
@@ -207,69 +213,115 @@ std::map<std::string, HostFunction> in_python(const PythonFunctions& functions) 
 
 void bind_executable(py::module_& module) {
   const auto unlocked = py::call_guard<py::gil_scoped_release>();
-  py::class_<Executable>(module, "Executable")
-      .def_property_readonly("inputs", [](const Executable& e) { return signature(e.plan().inputs, e.plan()); })
-      .def_property_readonly("outputs", [](const Executable& e) { return signature(e.plan().outputs, e.plan()); })
-      .def_property_readonly("input_lists", [](const Executable& e) { return described(e.plan().input_lists); })
-      .def_property_readonly("output_lists", [](const Executable& e) { return described(e.plan().output_lists); })
-      .def_property_readonly("dimensions", [](const Executable& e) { return dimensions(e.plan()); })
-      .def_property_readonly("profiles", [](const Executable& e) { return profiles(e.plans()); })
-      .def_property_readonly("target", [](const Executable& e) { return e.requirements().target; })
-      .def_property("threads", &Executable::threads, &Executable::set_threads)
+  py::class_<Executable>(module, "Executable", "A compiled network, with memory of its own for one run at a time.")
+      .def_property_readonly(
+          "inputs", [](const Executable& e) { return signature(e.plan().inputs, e.plan()); },
+          "(name, type) of each input, as \"f32[1,n]\", in order.")
+      .def_property_readonly(
+          "outputs", [](const Executable& e) { return signature(e.plan().outputs, e.plan()); },
+          "(name, type) of each output, in order.")
+      .def_property_readonly(
+          "input_lists", [](const Executable& e) { return described(e.plan().input_lists); },
+          "Inputs that are no single tensor: (name, kind, first, count, axis, words, numbers) of each, as\n"
+          "runtime/plan/list_info.h has it.")
+      .def_property_readonly(
+          "output_lists", [](const Executable& e) { return described(e.plan().output_lists); },
+          "Outputs that are no single tensor, as `input_lists`.")
+      .def_property_readonly(
+          "dimensions", [](const Executable& e) { return dimensions(e.plan()); },
+          "(name, least, largest) of each open dimension, both included; None: no end.")
+      .def_property_readonly(
+          "profiles", [](const Executable& e) { return profiles(e.plans()); },
+          "Sizes that have kernels of their own: bounds as of `dimensions`, a list for each.")
+      .def_property_readonly(
+          "target", [](const Executable& e) { return e.requirements().target; }, "What it was compiled for.")
+      .def_property("threads", &Executable::threads,
+                    py::cpp_function(&Executable::set_threads, py::arg("self"), py::arg("count")), "Workers of a run.")
       .def_property(
           "team", [](const Executable& e) { return to_string(e.team()); },
-          [](Executable& e, const std::string& name) { e.set_team(parse_team_kind(name)); })
-      .def_property_readonly("in_place", &in_place)
-      .def_property_readonly("host_calls", &host_calls)
-      .def("set_host_function",
-           [](Executable& e, const std::string& name, py::function function, bool takes_attributes) {
-             e.set_host_function(name, in_python(std::move(function), takes_attributes));
-           })
-      .def("seed", &Executable::set_seed, unlocked)
-      .def("share_random_state", &Executable::share_random_state, unlocked)
-      // Of the open dimensions in inputs of these shapes, by name.
-      .def("sizes",
-           [](const Executable& e, const std::vector<Shape>& inputs) {
-             const std::vector<int64_t> sizes = symbol_sizes(e.plan(), inputs);
-             std::map<std::string, int64_t> by_name;
-             for (size_t i = 0; i < sizes.size(); ++i) by_name[e.plan().symbols[i].name] = sizes[i];
-             return by_name;
-           })
-      .def("run", &run)
-      .def("run_into", &run_into)
-      .def("profile", &profile)
-      .def("trace", &trace)
+          py::cpp_function([](Executable& e, const std::string& name) { e.set_team(parse_team_kind(name)); },
+                           py::arg("self"), py::arg("name")),
+          "Whose threads the workers are, by name.")
+      .def_property_readonly("in_place", &in_place, "By output: the input whose array it is, or -1.")
+      .def_property_readonly("host_calls", &host_calls,
+                             "(function, library, attributes) of each function of the host that a run calls.")
+      .def(
+          "set_host_function",
+          [](Executable& e, const std::string& name, PythonFunction function, bool takes_attributes) {
+            e.set_host_function(name, in_python(std::move(function), takes_attributes));
+          },
+          py::arg("name"), py::arg("function"), py::arg("takes_attributes"),
+          "What a run calls by this name: function(attributes as JSON or \"\", arrays to read, arrays to write).")
+      .def("seed", &Executable::set_seed, py::arg("seed"), unlocked, "Begins the random numbers of runs anew.")
+      .def("share_random_state", &Executable::share_random_state, py::arg("other"), unlocked,
+           "Draws random numbers from the same stream as another executable.")
+      .def(
+          "sizes",
+          [](const Executable& e, const std::vector<Shape>& inputs) {
+            const std::vector<int64_t> sizes = symbol_sizes(e.plan(), inputs);
+            std::map<std::string, int64_t> by_name;
+            for (size_t i = 0; i < sizes.size(); ++i) by_name[e.plan().symbols[i].name] = sizes[i];
+            return by_name;
+          },
+          py::arg("inputs"), "Sizes of the open dimensions, by name, in inputs of these shapes.")
+      .def("run", &run, py::arg("arrays"),
+           "The outputs in order, of C-contiguous arrays for all inputs.  Error (TW1101) names an array that does not "
+           "fit.")
+      .def("run_into", &run_into, py::arg("arrays"), py::arg("results"),
+           "As `run`, into C-contiguous arrays for all outputs.")
+      .def("profile", &profile, py::arg("arrays"), py::arg("repetitions"),
+           "(nodes, kernel, seconds, FLOPs, bytes) of each step, timed alone.")
+      .def("trace", &trace, py::arg("arrays"), py::arg("repetitions"),
+           "(worker, step, start, end) of each share of a step, in seconds since the run began.")
       .def(
           "describe",
           [](const Executable& e, const std::vector<Shape>& inputs) {
             const std::vector<int64_t> sizes = inputs.empty() ? Shape() : symbol_sizes(e.plan(), inputs);
             return describe(e.plans(), e.requirements(), 0, sizes);
           },
-          py::arg("inputs") = std::vector<Shape>())
+          py::arg("inputs") = std::vector<Shape>(),
+          "The plan: kernels, memory in bytes, requirements; for inputs of these shapes, or the smallest.")
       .def(
-          "save", [](const Executable& e, const std::string& path) { e.save(path); }, unlocked)
-      .def("clone", &Executable::clone, unlocked)
-      .def("to_bytes", [](const Executable& e) {
-        const std::vector<std::byte> bytes = e.to_bytes();
-        return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      });
-  module.def("numpy_dtype", [](const std::string& name) {
-    const auto dtype = parse_element_type(name);
-    if (!dtype) throw Error(ErrorCode::input, "there is no element type " + name);
-    return numpy_dtype(*dtype);
-  });
-  module.def("dtype_name", [](const py::array& array) { return to_string(view_of(array, "the array").dtype()); });
-  module.def("load_executable", [](const std::string& path) { return Executable::load(path); }, unlocked);
-  module.def("load_executable_bytes", [](const py::bytes& data) {
-    const std::string_view view = data;
-    const py::gil_scoped_release released;
-    return Executable::load(std::as_bytes(std::span(view.data(), view.size())));
-  });
-  module.def("inspect_artifact", [](const std::string& path) {
-    const Artifact artifact = Artifact::open(path);
-    artifact.verify_constants();
-    return describe(artifact.plans, artifact.requirements, static_cast<int64_t>(artifact.image.size()));
-  });
+          "save", [](const Executable& e, const std::string& path) { e.save(path); }, py::arg("path"), unlocked,
+          "Writes a .twa artifact.")
+      .def("clone", &Executable::clone, unlocked, "One with memory of its own; code and constants are shared.")
+      .def(
+          "to_bytes",
+          [](const Executable& e) {
+            const std::vector<std::byte> bytes = e.to_bytes();
+            return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+          },
+          "What `save` writes.");
+  module.def(
+      "numpy_dtype",
+      [](const std::string& name) {
+        const auto dtype = parse_element_type(name);
+        if (!dtype) throw Error(ErrorCode::input, "there is no element type " + name);
+        return numpy_dtype(*dtype);
+      },
+      py::arg("name"), "numpy's for an element type, such as \"f32\"; bf16 is that of the package ml_dtypes.");
+  module.def(
+      "dtype_name", [](const py::array& array) { return to_string(view_of(array, "the array").dtype()); },
+      py::arg("array"), "The element type of an array, such as \"f32\".");
+  module.def(
+      "load_executable", [](const std::string& path) { return Executable::load(path); }, py::arg("path"), unlocked,
+      "Maps a .twa artifact.  Error (TW1201, TW1202) where it is damaged or for another machine.");
+  module.def(
+      "load_executable_bytes",
+      [](const py::bytes& data) {
+        const std::string_view view = data;
+        const py::gil_scoped_release released;
+        return Executable::load(std::as_bytes(std::span(view.data(), view.size())));
+      },
+      py::arg("data"), "As `load_executable`, of the bytes of an artifact, which are copied.");
+  module.def(
+      "inspect_artifact",
+      [](const std::string& path) {
+        const Artifact artifact = Artifact::open(path);
+        artifact.verify_constants();
+        return describe(artifact.plans, artifact.requirements, static_cast<int64_t>(artifact.image.size()));
+      },
+      py::arg("path"), "The plan of an artifact for any machine, as `describe` of Executable gives it.");
 }
 
 }  // namespace tw::python

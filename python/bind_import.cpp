@@ -17,7 +17,7 @@ using Dimension = std::variant<int64_t, std::tuple<std::string, int64_t, int64_t
 // Nothing: an optional input that is not there.
 using Shapes = std::map<std::string, std::optional<std::vector<Dimension>>>;
 
-std::span<const std::byte> bytes_of(const std::string& data) {
+std::span<const std::byte> bytes_of(std::string_view data) {
   return std::as_bytes(std::span(data.data(), data.size()));
 }
 
@@ -47,7 +47,7 @@ frontends::ImportOptions options_for(const Shapes& shapes) {
 // By (domain, type): a function of the node's name, its attributes as JSON, and placeholders of its inputs' types.  It
 // gives (expression, update, schedule), Funcs or None and a name, or (function, library, (outputs, sizes)): of each
 // output (element type, shape), where None is a size that the function `sizes` says in the run.
-using PythonOperators = std::map<std::pair<std::string, std::string>, py::function>;
+using PythonOperators = std::map<std::pair<std::string, std::string>, PythonFunction>;
 
 frontends::CustomResult call_operator(const py::handle& lower, const frontends::CustomUse& use) {
   const py::gil_scoped_acquire locked;
@@ -76,34 +76,38 @@ frontends::CustomResult call_operator(const py::handle& lower, const frontends::
 }
 
 // Either `path` or, when it is empty, the model's own bytes.
-Import read_onnx(const std::string& path, const std::string& data, const Shapes& shapes,
+Import read_onnx(const std::string& path, const py::bytes& model, const Shapes& shapes,
                  const PythonOperators& operators, bool checks, const std::map<std::string, py::array>& constants) {
   frontends::ImportOptions options = options_for(shapes);
   options.checks = checks;
   for (const auto& [name, array] : constants) options.constants[name] = view_of(array, name);
   for (const auto& [key, lower] : operators)
     options.operators[key] = [lower = py::handle(lower)](const auto& use) { return call_operator(lower, use); };
+  const std::string_view data = model;
   const py::gil_scoped_release unlocked;
   return path.empty() ? frontends::read_onnx(bytes_of(data), options) : frontends::read_onnx_file(path, options);
 }
 
 // (name, operator, inputs, outputs) of each of the model's nodes; of a value its name and its place in the graph's, -1
 // for none.
-py::list rows_of(const Import& import) {
+using SourceValues = Rows<std::string, int>;
+using SourceRows = Rows<std::string, std::string, SourceValues, SourceValues>;
+
+SourceRows rows_of(const Import& import) {
   const auto described = [](const std::vector<frontends::SourceValue>& values) {
-    py::list rows;
+    SourceValues rows;
     for (const frontends::SourceValue& value : values) rows.append(py::make_tuple(value.name, value.value));
     return rows;
   };
-  py::list rows;
+  SourceRows rows;
   for (const frontends::SourceRow& row : import.rows)
     rows.append(py::make_tuple(row.name, row.op, described(row.inputs), described(row.outputs)));
   return rows;
 }
 
 // (FLOPs, bytes of parameters, bytes written) of each.
-py::list costs_of(const Import& import) {
-  py::list rows;
+Rows<int64_t, int64_t, int64_t> costs_of(const Import& import) {
+  Rows<int64_t, int64_t, int64_t> rows;
   for (const frontends::SourceRow& row : import.rows) {
     const frontends::SourceCost cost = frontends::cost_of(import, row);
     rows.append(py::make_tuple(cost.flops, cost.parameters, cost.written));
@@ -112,8 +116,8 @@ py::list costs_of(const Import& import) {
 }
 
 // (operator, node, why) of each.
-py::list refusals_of(const Import& import) {
-  py::list rows;
+Rows<std::string, std::string, std::string> refusals_of(const Import& import) {
+  Rows<std::string, std::string, std::string> rows;
   for (const frontends::Refusal& refusal : import.refusals)
     rows.append(py::make_tuple(refusal.op, refusal.node, refusal.why));
   return rows;
@@ -135,15 +139,21 @@ std::string text_of(const relay::TensorType& type) {
 }
 
 void bind_import(py::module_& module) {
-  py::class_<Import>(module, "Import")
-      .def_property_readonly("rows", &rows_of)
-      .def_property_readonly("costs", &costs_of)
-      .def_property_readonly("types", &types_of)
-      .def_property_readonly("refusals", &refusals_of)
-      .def_property_readonly("text", &frontends::explain)
-      .def("finish", [](Import& import) { return frontends::finish(std::move(import)); });
-  module.def("read_onnx", &read_onnx, py::arg("path"), py::arg("data"), py::arg("shapes"), py::arg("operators"),
-             py::arg("checks") = true, py::arg("constants") = std::map<std::string, py::array>());
+  py::class_<Import>(module, "Import", "A model that was read, also where some of its nodes are not supported.")
+      .def_property_readonly(
+          "rows", &rows_of,
+          "(name, operator, inputs, outputs) of each node of the model; of a value its name and its\n"
+          "place among the graph's values, -1 for none.")
+      .def_property_readonly("costs", &costs_of, "(FLOPs, bytes of parameters, bytes written) of each row.")
+      .def_property_readonly("types", &types_of, "The type of each of the graph's values, such as \"f32[1,n]\".")
+      .def_property_readonly("refusals", &refusals_of, "(operator, node, why) of each that is not supported.")
+      .def_property_readonly("text", &frontends::explain, "What there is to say of the model, for people.")
+      .def(
+          "finish", [](Import& import) { return frontends::finish(std::move(import)); },
+          "The graph, once: the import is empty then.  Error (TW1003) names all nodes that are not supported.");
+  module.def("read_onnx", &read_onnx, py::arg("path"), py::arg("model"), py::arg("shapes"), py::arg("operators"),
+             py::arg("checks") = true, py::arg("constants") = std::map<std::string, py::array>(),
+             "Reads an ONNX model: a file or, where `path` is \"\", the model's own bytes.");
 }
 
 }  // namespace tw::python

@@ -11,42 +11,48 @@ namespace tw::python {
 
 void bind_machine(py::module_& module) {
   const auto unlocked = py::call_guard<py::gil_scoped_release>();
-  module.def("machine", [] {
-    const HostCpu& cpu = host_cpu();
-    const Target target = parse_target("cpu");
-    py::dict result;
-    result["architecture"] = cpu.architecture;
-    result["cpu"] = cpu.name;
-    result["features"] = cpu.features;
-    result["threads"] = default_team_size();
-    result["vector_bits"] = target.vector_bits;
-    result["fma_ports"] = target.fma_ports;
-    result["l1_bytes"] = target.l1.bytes;
-    result["l2_bytes"] = target.l2.bytes;
-    result["l3_bytes"] = target.l3.bytes;
-    result["llvm_cpu"] = target.cpu;
-    return result;
-  });
-  module.def("target_names", &target_names);
-  // What there is to compile for GPUs and to run on them; a problem in words where there is none.
-  module.def("cuda", [] {
-    py::dict result;
-    result["compiler_problem"] = cuda::nvrtc_problem();
-    result["compiler"] = cuda::nvrtc_problem().empty() ? cuda::nvrtc_description() : "";
-    result["device_problem"] = cuda_problem();
-    py::list devices;
-    for (const CudaDeviceInfo& device : cuda_devices()) {
-      devices.append(py::make_tuple(device.name, device.compute_capability, device.memory_bytes));
-    }
-    result["devices"] = devices;
-    return result;
-  });
-  module.def("add_nvrtc_hint", &cuda::add_nvrtc_hint);
-  module.def("measure_peak_flops", &measure_peak_flops, py::arg("threads"), py::arg("seconds") = 0.15, unlocked);
-  module.def("measure_read_bandwidth", &measure_read_bandwidth, py::arg("threads"), py::arg("seconds") = 0.15,
-             unlocked);
-  module.def("measure_copy_bandwidth", &measure_copy_bandwidth, py::arg("threads"), py::arg("seconds") = 0.15,
-             unlocked);
+  module.def(
+      "machine",
+      [] {
+        const HostCpu& cpu = host_cpu();
+        const Target target = parse_target("cpu");
+        Facts result;
+        result["architecture"] = cpu.architecture;
+        result["cpu"] = cpu.name;
+        result["features"] = cpu.features;
+        result["threads"] = default_team_size();
+        result["vector_bits"] = target.vector_bits;
+        result["fma_ports"] = target.fma_ports;
+        result["l1_bytes"] = target.l1.bytes;
+        result["l2_bytes"] = target.l2.bytes;
+        result["l3_bytes"] = target.l3.bytes;
+        result["llvm_cpu"] = target.cpu;
+        return result;
+      },
+      "This machine: its CPU and caches.");
+  module.def("target_names", &target_names, "What there is to compile for.");
+  module.def(
+      "cuda",
+      [] {
+        Facts result;
+        result["compiler_problem"] = cuda::nvrtc_problem();
+        result["compiler"] = cuda::nvrtc_problem().empty() ? cuda::nvrtc_description() : "";
+        result["device_problem"] = cuda_problem();
+        py::list devices;
+        for (const CudaDeviceInfo& device : cuda_devices()) {
+          devices.append(py::make_tuple(device.name, device.compute_capability, device.memory_bytes));
+        }
+        result["devices"] = devices;
+        return result;
+      },
+      "What there is to compile for GPUs and to run on them; a problem in words where there is none.");
+  module.def("add_nvrtc_hint", &cuda::add_nvrtc_hint, py::arg("path"), "A file where NVRTC may be.");
+  module.def("measure_peak_flops", &measure_peak_flops, py::arg("threads"), py::arg("seconds") = 0.15, unlocked,
+             "Operations of f32 a second, of fused multiply-adds on values in registers.");
+  module.def("measure_read_bandwidth", &measure_read_bandwidth, py::arg("threads"), py::arg("seconds") = 0.15, unlocked,
+             "Bytes a second that are read from memory.");
+  module.def("measure_copy_bandwidth", &measure_copy_bandwidth, py::arg("threads"), py::arg("seconds") = 0.15, unlocked,
+             "Bytes a second that are read and written while memory is copied.");
 }
 
 }  // namespace tw::python

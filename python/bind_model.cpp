@@ -31,8 +31,8 @@ Signature inputs_of(const relay::Graph& graph) {
 }
 
 // (name, type, is_known, may_be_given) of each value.
-py::list values_of(const relay::Graph& graph) {
-  py::list rows;
+Rows<std::string, std::string, bool, bool> values_of(const relay::Graph& graph) {
+  Rows<std::string, std::string, bool, bool> rows;
   for (size_t id = 0; id < graph.values.size(); ++id) {
     const relay::Value& value = graph.values[id];
     rows.append(py::make_tuple(value.name, text_of(value.type), value.constant.has_value(),
@@ -42,14 +42,14 @@ py::list values_of(const relay::Graph& graph) {
 }
 
 // By the oracle; the inputs of a caller, in order.
-py::list evaluate(const relay::Graph& graph, const std::vector<py::array>& arrays) {
+Arrays evaluate(const relay::Graph& graph, const std::vector<py::array>& arrays) {
   const std::vector<NDArray> inputs = views_of(arrays);
   std::vector<NDArray> outputs;
   {
     const py::gil_scoped_release unlocked;
     outputs = relay::evaluate(graph, inputs);
   }
-  py::list result;
+  Arrays result;
   for (const NDArray& output : outputs) result.append(to_numpy(output));
   return result;
 }
@@ -74,13 +74,15 @@ relay::Profile profile_of(const SizeRanges& sizes) {
   return profile;
 }
 
-// The executable, and what the compilation did as a dict.
-py::tuple compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
-                  const std::string& constraints, const std::map<std::string, std::string>& in_place,
-                  const std::vector<SizeRanges>& profiles, const std::string& database, const py::object& own_template,
-                  const std::string& template_name, const std::map<std::string, py::object>& operator_schedules,
-                  const std::set<std::string>& kept_nodes, const std::set<std::string>& unfused_nodes,
-                  const std::set<std::string>& skipped_passes, const PythonFunctions& functions) {
+// The executable, and what the compilation did.
+using Compiled = py::typing::Tuple<Executable, Facts>;
+
+Compiled compile(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
+                 const std::string& constraints, const std::map<std::string, std::string>& in_place,
+                 const std::vector<SizeRanges>& profiles, const std::string& database, const py::object& own_template,
+                 const std::string& template_name, const std::map<std::string, py::object>& operator_schedules,
+                 const std::set<std::string>& kept_nodes, const std::set<std::string>& unfused_nodes,
+                 const std::set<std::string>& skipped_passes, const PythonFunctions& functions) {
   relay::CompileReport report;
   std::optional<autotune::TunedSchedules> tuned;
   const Target parsed = with_schedules(parse_target(target), {own_template, template_name, operator_schedules});
@@ -110,7 +112,7 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
     return relay::compile(graph, parsed, options, &report);
   };
   Executable executable = run();
-  py::dict rows;
+  Facts rows;
   std::vector<std::pair<std::string, double>> phases;
   for (const auto& [name, seconds] : report.phases) phases.emplace_back(name, seconds);
   rows["phases"] = phases;
@@ -150,8 +152,10 @@ py::tuple compile(const relay::Graph& graph, const std::string& target, int thre
 }
 
 // What a network's kernels leave to decide, as dicts: (name, groups that compute it, kernels, asked).
-py::list decisions(const relay::Graph& graph, const std::string& target, int threads, const std::string& precision,
-                   const std::string& constraints) {
+using DecidedKernels = Rows<std::string, int, std::vector<std::string>, py::typing::List<Facts>>;
+
+DecidedKernels decisions(const relay::Graph& graph, const std::string& target, int threads,
+                         const std::string& precision, const std::string& constraints) {
   relay::CompileReport report;
   const Target parsed = parse_target(target);
   {
@@ -162,7 +166,7 @@ py::list decisions(const relay::Graph& graph, const std::string& target, int thr
     options.constraints = parse_decisions(constraints), options.cache = cache.get();
     relay::compile(graph, parsed, options, &report);
   }
-  py::list result;
+  DecidedKernels result;
   for (const auto& piece : report.pieces) {
     if (!parsed.decided_schedule) continue;
     result.append(py::make_tuple(piece.name, piece.groups, piece.kernels,
@@ -173,8 +177,8 @@ py::list decisions(const relay::Graph& graph, const std::string& target, int thr
 
 // With these decisions in this task and none elsewhere, or, without a task, wherever they are asked for; for
 // experiments.  Of the task, the report has the kernels.
-py::tuple compile_decided(const relay::Graph& graph, const std::string& target, int threads, const Decisions& decisions,
-                          const std::string& task, const std::string& constraints) {
+Compiled compile_decided(const relay::Graph& graph, const std::string& target, int threads, const Decisions& decisions,
+                         const std::string& task, const std::string& constraints) {
   const Target parsed = parse_target(target);
   if (!parsed.decided_schedule)
     throw Error(ErrorCode::schedule, "the templates of " + target + " leave nothing to decide");
@@ -196,47 +200,72 @@ py::tuple compile_decided(const relay::Graph& graph, const std::string& target, 
   for (const auto& piece : report.pieces)
     if (!task.empty() && autotune::task_key(piece.func) == task)
       kernels.insert(kernels.end(), piece.kernels.begin(), piece.kernels.end());
-  return py::make_tuple(std::move(executable), py::dict(py::arg("kernels_of_task") = kernels));
+  return py::make_tuple(std::move(executable), Facts(py::dict(py::arg("kernels_of_task") = kernels)));
 }
 
 }  // namespace
 
 void bind_model(py::module_& module) {
   const auto unlocked = py::call_guard<py::gil_scoped_release>();
-  py::class_<relay::Graph>(module, "Graph")
-      .def_property_readonly("inputs", &inputs_of)
-      .def_property_readonly("outputs", &outputs_of)
-      .def_property_readonly("input_lists", [](const relay::Graph& graph) { return described(graph.input_lists); })
-      .def_property_readonly("output_lists", [](const relay::Graph& graph) { return described(graph.output_lists); })
-      .def_property_readonly("text", [](const relay::Graph& g) { return relay::to_text(g); })
-      .def_property_readonly("values", &values_of)
-      // Places among the values.
-      .def_readonly("input_values", &relay::Graph::inputs)
-      .def_readonly("output_values", &relay::Graph::outputs)
-      // Whether something is computed that is called so, as `keep_f32` takes it.
-      .def("has_node",
-           [](const relay::Graph& graph, const std::string& name) {
-             return std::ranges::any_of(graph.nodes,
-                                        [&](const relay::Node& node) { return relay::is_named(node, {name}); });
-           })
-      .def("known_value", [](const relay::Graph& graph, size_t id) { return to_numpy(*graph.values.at(id).constant); })
-      .def("cut", &relay::cut, py::arg("given"), py::arg("wanted"), unlocked)
-      .def("evaluate", &evaluate);
-  module.def("optional_passes", &relay::optional_passes);
-  module.def("compile", &compile);
-  module.def("specialise", [](const relay::Graph& graph, const SizeRanges& sizes) {
-    return relay::specialise(graph, profile_of(sizes)).graph;
-  });
-  module.def("decisions", &decisions);
-  module.def("compile_decided", &compile_decided, py::arg("graph"), py::arg("target"), py::arg("threads"),
-             py::arg("decisions"), py::arg("task") = "", py::arg("constraints") = "winograd=0");
-  // Where compiled kernels are kept: (directory, entries, bytes); None where they are not.
-  module.def("kernel_cache", []() -> py::object {
-    const auto cache = KernelCache::from_environment();
-    if (!cache) return py::none();
-    const KernelCache::Size size = cache->size();
-    return py::make_tuple(cache->directory().string(), size.entries, size.bytes);
-  });
+  py::class_<relay::Graph>(module, "Graph", "A network, ready to be compiled.")
+      .def_property_readonly("inputs", &inputs_of, "(name, type) of each input, as \"f32[1,n]\", in order.")
+      .def_property_readonly("outputs", &outputs_of, "(name, type) of each output, in order.")
+      .def_property_readonly(
+          "input_lists", [](const relay::Graph& graph) { return described(graph.input_lists); },
+          "Inputs that are no single tensor: (name, kind, first, count, axis, words, numbers) of each, as\n"
+          "runtime/plan/list_info.h has it.")
+      .def_property_readonly(
+          "output_lists", [](const relay::Graph& graph) { return described(graph.output_lists); },
+          "Outputs that are no single tensor, as `input_lists`.")
+      .def_property_readonly(
+          "text", [](const relay::Graph& g) { return relay::to_text(g); }, "The graph in its text form.")
+      .def_property_readonly("values", &values_of, "(name, type, whether it is a constant, whether `cut` may give it).")
+      .def_readonly("input_values", &relay::Graph::inputs, "The inputs' places among the values.")
+      .def_readonly("output_values", &relay::Graph::outputs, "The outputs' places among the values.")
+      .def(
+          "has_node",
+          [](const relay::Graph& graph, const std::string& name) {
+            return std::ranges::any_of(graph.nodes,
+                                       [&](const relay::Node& node) { return relay::is_named(node, {name}); });
+          },
+          py::arg("name"), "Whether something is computed that is called so, as `keep_f32` takes it.")
+      .def(
+          "known_value", [](const relay::Graph& graph, size_t id) { return to_numpy(*graph.values.at(id).constant); },
+          py::arg("id"), "The array of a constant, by its place among the values.")
+      .def("cut", &relay::cut, py::arg("given"), py::arg("wanted"), unlocked,
+           "The part that computes the values `wanted` from those `given`, by their places.")
+      .def("evaluate", &evaluate, py::arg("arrays"),
+           "The outputs by the oracle, which is slow, of C-contiguous arrays for all inputs in order.");
+  module.def("optional_passes", &relay::optional_passes, "Names of the passes of graphs that can be left out.");
+  module.def("compile", &compile, py::arg("graph"), py::arg("target"), py::arg("threads"), py::arg("precision"),
+             py::arg("constraints"), py::arg("in_place"), py::arg("profiles"), py::arg("database"),
+             py::arg("own_template"), py::arg("template_name"), py::arg("operator_schedules"), py::arg("keep_f32"),
+             py::arg("unfused"), py::arg("skip"), py::arg("functions"),
+             "The executable, and what the compilation did.  The options are those of tilewright.compile, checked;\n"
+             "`threads` 0: one for each core; `database` \"\": none.");
+  module.def(
+      "specialise",
+      [](const relay::Graph& graph, const SizeRanges& sizes) {
+        return relay::specialise(graph, profile_of(sizes)).graph;
+      },
+      py::arg("graph"), py::arg("sizes"),
+      "The graph at these sizes of its open dimensions: (least, typical or -1, largest) by name.");
+  module.def("decisions", &decisions, py::arg("graph"), py::arg("target"), py::arg("threads"), py::arg("precision"),
+             py::arg("constraints"),
+             "What a network's kernels leave to decide: (name, groups of nodes, kernels, what was asked) of each.");
+  module.def(
+      "compile_decided", &compile_decided, py::arg("graph"), py::arg("target"), py::arg("threads"),
+      py::arg("decisions"), py::arg("task") = "", py::arg("constraints") = "winograd=0",
+      "For experiments: compiles with these decisions in one task or, without a task, wherever they are asked for.");
+  module.def(
+      "kernel_cache",
+      []() -> std::optional<std::tuple<std::string, int64_t, int64_t>> {
+        const auto cache = KernelCache::from_environment();
+        if (!cache) return std::nullopt;
+        const KernelCache::Size size = cache->size();
+        return std::tuple(cache->directory().string(), size.entries, size.bytes);
+      },
+      "Where compiled kernels are kept: (directory, entries, bytes); None where they are not.");
 }
 
 }  // namespace tw::python

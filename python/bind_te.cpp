@@ -22,6 +22,13 @@ DType dtype_named(const std::string& name) {
   refuse("there is no element type " + name + "\nhelp: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool");
 }
 
+// What stands for an expression, and for places in a tensor.
+using Scalar = py::typing::Union<Expr, py::float_>;
+using ValueFunction = py::typing::Callable<Scalar(py::ellipsis)>;
+using PlaceFunction = py::typing::Callable<py::object(py::ellipsis)>;
+using Index = py::typing::Union<Expr, py::int_>;
+using Indices = py::typing::Union<Index, py::typing::Tuple<Index, py::ellipsis>>;
+
 // A Python number takes the dtype of what it meets.
 Expr expr_of(const py::handle& value, DType dtype) {
   if (py::isinstance<Expr>(value)) return value.cast<Expr>();
@@ -49,12 +56,12 @@ void define_operator(Class& expr, const char* method, const char* reflected, con
     return require_same(a, b, symbol, [&] { return operation(a, b); });
   };
   expr.def(
-      method, [apply](const Expr& a, const py::object& b) { return apply(a, expr_of(b, a.dtype())); },
-      py::is_operator());
+      method, [apply](const Expr& a, const Scalar& b) { return apply(a, expr_of(b, a.dtype())); }, py::is_operator(),
+      py::arg("other"));
   if (reflected) {
     expr.def(
-        reflected, [apply](const Expr& a, const py::object& b) { return apply(expr_of(b, a.dtype()), a); },
-        py::is_operator());
+        reflected, [apply](const Expr& a, const Scalar& b) { return apply(expr_of(b, a.dtype()), a); },
+        py::is_operator(), py::arg("other"));
   }
 }
 
@@ -71,7 +78,7 @@ Intrinsic intrinsic_named(const std::string& name) {
 // The tensors that a lambda indexes are its inputs.  While one is being called, they are collected here.
 thread_local std::vector<te::Tensor>* tensors_in_use = nullptr;
 
-Expr index(const te::Tensor& tensor, const py::object& indices) {
+Expr index(const te::Tensor& tensor, const Indices& indices) {
   std::vector<Expr> exprs;
   if (py::isinstance<py::tuple>(indices)) {
     for (const py::handle item : indices) exprs.push_back(expr_of(item, i64));
@@ -118,12 +125,14 @@ std::vector<te::Tensor> tensors_used(const py::function& value, size_t spatial, 
 
 // (stages, update) of te.update on the first input: the Func that computes the tensors between, or None, and the loops
 // that write the changed elements, where these are (ops/custom.cpp).
-py::tuple make_update(const std::string& name, const std::vector<te::Tensor>& inputs, const py::sequence& extents,
-                      const py::function& place, const py::function& value) {
+py::typing::Tuple<py::typing::Optional<Func>, Func> make_update(const std::string& name,
+                                                                const std::vector<te::Tensor>& inputs,
+                                                                const Extents& extents, const PlaceFunction& place,
+                                                                const ValueFunction& value) {
   const te::Tensor& past = inputs.at(0);
   const std::vector<Expr> shape = shape_of(extents);
   std::vector<te::Tensor> stages;
-  for (const py::function& each : {place, value}) {
+  for (const py::function& each : std::initializer_list<py::function>{place, value}) {
     for (const te::Tensor& used : tensors_used(each, shape.size(), 0)) {
       const auto is_same = [&](const te::Tensor& other) { return other.buffer() == used.buffer(); };
       if (used.stage() && std::none_of(stages.begin(), stages.end(), is_same)) stages.push_back(used);
@@ -210,11 +219,12 @@ std::vector<Expr> shape_of(const py::sequence& extents) {
 void bind_tensor_expressions(py::module_& module) {
   py::class_<Expr> expr(
       module, "Expr",
-      "A number that loops compute: an element, an index, or arithmetic on them.  Both sides are of one type, to which "
-      "Python's numbers are converted; `==` compares the objects, `equal` what they are.");
+      "A scalar expression of loops: operators work on it and on numbers, which take its element type.\n"
+      "Operands of different element types raise Error (TW1402).");
   expr.def("__repr__", [](const Expr& e) { return to_text(e); })
       .def_property_readonly(
-          "dtype", [](const Expr& e) { return to_string(e.dtype()); }, "\"f32\", \"i64\", …")
+          "dtype", [](const Expr& e) { return to_string(e.dtype()); },
+          "Its element type: \"f32\", \"i64\", \"bool\", …")
       .def("__neg__", [](const Expr& a) { return -a; });
   define_operator(expr, "__add__", "__radd__", "+", [](Expr a, Expr b) { return a + b; });
   define_operator(expr, "__sub__", "__rsub__", "-", [](Expr a, Expr b) { return a - b; });
@@ -229,15 +239,16 @@ void bind_tensor_expressions(py::module_& module) {
   define_operator(expr, "__and__", nullptr, "&", [](Expr a, Expr b) { return a && b; });
   define_operator(expr, "__or__", nullptr, "|", [](Expr a, Expr b) { return a || b; });
 
-  py::class_<te::Tensor>(module, "Tensor", "An array of a tensor expression; `tensor[i, j]` is an element.")
-      .def("__getitem__", &index)
+  using Shape = py::typing::Tuple<Index, py::ellipsis>;
+  py::class_<te::Tensor>(module, "Tensor", "What a tensor expression computes or takes; tensor[i, j] is an element.")
+      .def("__getitem__", &index, py::arg("indices"))
       .def_property_readonly(
-          "name", [](const te::Tensor& t) { return t.buffer()->name; }, "As texts of loops have it.")
+          "name", [](const te::Tensor& t) { return t.buffer()->name; }, "Its name in the loops.")
       .def_property_readonly(
-          "dtype", [](const te::Tensor& t) { return to_string(t.dtype()); }, "Of its elements: \"f32\", \"i64\", …")
+          "dtype", [](const te::Tensor& t) { return to_string(t.dtype()); }, "Its element type, such as \"f32\".")
       .def_property_readonly(
           "shape",
-          [](const te::Tensor& t) {
+          [](const te::Tensor& t) -> Shape {
             py::list extents;
             for (const Expr& extent : t.shape()) {
               if (const auto constant = as_int(extent))
@@ -247,69 +258,96 @@ void bind_tensor_expressions(py::module_& module) {
             }
             return py::tuple(extents);
           },
-          "An extent a dimension: a number, or the Expr of one that is open.");
+          "An extent a dimension: a number, or an expression where it is open.");
 
-  py::class_<Func>(module, "Func", "A program: loops, blocks and buffers.  `str` gives its text, which `parse` reads.")
-      .def_readonly("name", &Func::name, "As kernels are named after it.")
+  py::class_<Func>(module, "Func", "Loops over buffers.  `str()` of it is its text form (tensor_ir/SYNTAX.md).")
+      .def_readonly("name", &Func::name, "As its text calls it.")
       .def("__str__", [](const Func& f) { return to_text(f); })
-      .def_property_readonly("text", [](const Func& f) { return to_text(f); }, "What `str` gives.");
+      .def_property_readonly(
+          "text", [](const Func& f) { return to_text(f); }, "Its text form, which `parse_func` takes.");
 
-  module.def("placeholder", [](const std::string& name, const py::sequence& shape, const std::string& dtype) {
-    return te::placeholder(name, shape_of(shape), dtype_named(dtype));
-  });
-  module.def("compute", [](const std::string& name, const py::sequence& shape, const py::function& value) {
-    return te::compute(name, shape_of(shape), tensors_used(value, shape.size(), 0),
-                       [&](const te::Indices& spatial) { return value_at(value, spatial, {}); });
-  });
-  module.def("reduce", [](const std::string& name, const py::sequence& shape, const py::sequence& extents,
-                          const py::function& value, const std::string& combiner) {
-    return te::reduce(
-        name, shape_of(shape), shape_of(extents), combiner_named(combiner),
-        tensors_used(value, shape.size(), extents.size()),
-        [&](const te::Indices& spatial, const te::Indices& reduce) { return value_at(value, spatial, reduce); });
-  });
-  module.def("make_func", [](const std::string& name, const std::vector<te::Tensor>& inputs,
-                             const std::vector<te::Tensor>& outputs) { return te::make_func(name, inputs, outputs); });
-  module.def("make_update", &make_update);
-  module.def("call", [](const std::string& name, const py::args& arguments) {
-    DType dtype = f32;
-    for (const py::handle argument : arguments) {
-      if (py::isinstance<Expr>(argument)) dtype = argument.cast<Expr>().dtype();
-    }
-    std::vector<Expr> exprs;
-    for (const py::handle argument : arguments) exprs.push_back(expr_of(argument, dtype));
-    return call(intrinsic_named(name), std::move(exprs));
-  });
-  py::options options;
-  options.disable_function_signatures();  // of those that te offers as they are, ours are in the texts
   module.def(
-      "minimum", [](const Expr& a, const py::object& b) { return min(a, expr_of(b, a.dtype())); },
-      "minimum(a, b, /) -> Expr\n\nThe smaller one.");
+      "placeholder",
+      [](const std::string& name, const Extents& shape, const std::string& dtype) {
+        return te::placeholder(name, shape_of(shape), dtype_named(dtype));
+      },
+      py::arg("name"), py::arg("shape"), py::arg("dtype"), "An input of this shape and element type.");
   module.def(
-      "maximum", [](const Expr& a, const py::object& b) { return max(a, expr_of(b, a.dtype())); },
-      "maximum(a, b, /) -> Expr\n\nThe larger one.");
+      "compute",
+      [](const std::string& name, const Extents& shape, const ValueFunction& value) {
+        return te::compute(name, shape_of(shape), tensors_used(value, shape.size(), 0),
+                           [&](const te::Indices& spatial) { return value_at(value, spatial, {}); });
+      },
+      py::arg("name"), py::arg("shape"), py::arg("value"),
+      "A tensor of this shape; `value` takes an index a dimension and gives the element.");
+  module.def(
+      "reduce",
+      [](const std::string& name, const Extents& shape, const Extents& over, const ValueFunction& value,
+         const std::string& combiner) {
+        return te::reduce(
+            name, shape_of(shape), shape_of(over), combiner_named(combiner),
+            tensors_used(value, shape.size(), over.size()),
+            [&](const te::Indices& spatial, const te::Indices& reduce) { return value_at(value, spatial, reduce); });
+      },
+      py::arg("name"), py::arg("shape"), py::arg("over"), py::arg("value"), py::arg("combiner"),
+      "A tensor of this shape, each element of which combines the values over the extents `over`.  `value` takes an\n"
+      "index a dimension, then one for each of `over`.  Combiners: sum, product, min, max, logical_and, logical_or.");
+  module.def(
+      "make_func",
+      [](const std::string& name, const std::vector<te::Tensor>& inputs, const std::vector<te::Tensor>& outputs) {
+        return te::make_func(name, inputs, outputs);
+      },
+      py::arg("name"), py::arg("inputs"), py::arg("outputs"), "The loops that compute `outputs` from `inputs`.");
+  module.def(
+      "make_update", &make_update, py::arg("name"), py::arg("inputs"), py::arg("shape"), py::arg("place"),
+      py::arg("value"),
+      "The first input with the element at `place` replaced by `value`, for each index of `shape`: the Func that\n"
+      "computes the tensors between, or None, and the Func that writes.");
+  module.def(
+      "call",
+      [](const std::string& name, const py::Args<Scalar>& arguments) {
+        DType dtype = f32;
+        for (const py::handle argument : arguments) {
+          if (py::isinstance<Expr>(argument)) dtype = argument.cast<Expr>().dtype();
+        }
+        std::vector<Expr> exprs;
+        for (const py::handle argument : arguments) exprs.push_back(expr_of(argument, dtype));
+        return call(intrinsic_named(name), std::move(exprs));
+      },
+      py::arg("name"), "A function of tensor_ir/intrinsics.def: call(\"exp\", x).");
+  module.def(
+      "minimum", [](const Expr& a, const Scalar& b) { return min(a, expr_of(b, a.dtype())); }, py::arg("a"),
+      py::arg("b"), "The smaller of the two.");
+  module.def(
+      "maximum", [](const Expr& a, const Scalar& b) { return max(a, expr_of(b, a.dtype())); }, py::arg("a"),
+      py::arg("b"), "The larger of the two.");
   module.def(
       "select",
-      [](const Expr& condition, const Expr& a, const py::object& b) {
-        return select(condition, a, expr_of(b, a.dtype()));
-      },
-      "select(condition, a, b, /) -> Expr\n\n`a` where the condition holds, else `b`; both are computed.");
-  // 0 where the condition is false; the element need not be there then.
-  module.def("load_if", [](const Expr& condition, const te::Tensor& tensor, const py::object& indices) {
-    const Expr element = index(tensor, indices);
-    return load(tensor.buffer(), element.as<Load>()->indices, condition);
-  });
+      [](const Expr& condition, const Expr& a, const Scalar& b) { return select(condition, a, expr_of(b, a.dtype())); },
+      py::arg("condition"), py::arg("a"), py::arg("b"), "`a` where the condition holds, else `b`; both are computed.");
   module.def(
-      "equal", [](const Expr& a, const py::object& b) { return equal(a, expr_of(b, a.dtype())); },
-      "equal(a, b, /) -> Expr\n\nWhether they are equal, as a bool of the program.");
+      "load_if",
+      [](const Expr& condition, const te::Tensor& tensor, const Indices& indices) {
+        const Expr element = index(tensor, indices);
+        return load(tensor.buffer(), element.as<Load>()->indices, condition);
+      },
+      py::arg("condition"), py::arg("tensor"), py::arg("indices"),
+      "tensor[indices] where the condition holds, else 0; the element need not exist then.");
+  module.def(
+      "equal", [](const Expr& a, const Scalar& b) { return equal(a, expr_of(b, a.dtype())); }, py::arg("a"),
+      py::arg("b"), "Whether the two are equal, as an expression of bool.");
   module.def(
       "cast", [](const std::string& dtype, const Expr& value) { return cast(dtype_named(dtype), value); },
-      "cast(dtype, value, /) -> Expr\n\nThe number as another type: cast(\"f32\", x).");
-  module.def("parse_func", [](const std::string& text) { return parse_func(text); });
-  module.def("interpret", &run_oracle);
+      py::arg("dtype"), py::arg("value"), "The value in another element type.");
+  module.def(
+      "parse_func", [](const std::string& text) { return parse_func(text); }, py::arg("text"),
+      "A Func from its text form (tensor_ir/SYNTAX.md).  Error (TW1402) says where the text is wrong.");
+  module.def("interpret", &run_oracle, py::arg("func"), py::arg("arrays"),
+             "The oracle: runs a Func on C-contiguous arrays for all its buffers, and writes its outputs in place.");
   module.def(
       "build_func", [](const Func& func, const std::string& target) { return build_func(func, parse_target(target)); },
-      py::call_guard<py::gil_scoped_release>());
+      py::arg("func"), py::arg("target"), py::call_guard<py::gil_scoped_release>(),
+      "Machine code of a Func as it stands, whose extents are constants.");
 }
 
 }  // namespace tw::python

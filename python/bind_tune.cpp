@@ -72,7 +72,10 @@ class PythonDevice : public autotune::Device {
   py::object device_;
 };
 
-std::unique_ptr<autotune::Fleet> fleet_of(const py::list& devices, const py::function& on_event) {
+using OnEvent = py::typing::Callable<void(std::string)>;  // takes a line of JSON
+using IsStopping = py::typing::Callable<bool()>;
+
+std::unique_ptr<autotune::Fleet> fleet_of(const py::list& devices, const OnEvent& on_event) {
   std::vector<std::unique_ptr<autotune::Device>> list;
   for (const py::handle device : devices)
     list.push_back(std::make_unique<PythonDevice>(py::reinterpret_borrow<py::object>(device)));
@@ -87,8 +90,8 @@ std::unique_ptr<autotune::Fleet> fleet_of(const py::list& devices, const py::fun
 
 void tune(const relay::Graph& graph, const std::string& target, const std::string& database, int threads,
           const std::string& precision, const std::string& constraints, double budget, uint64_t seed,
-          const std::string& measure_program, const py::function& on_event, const py::function& is_stopping,
-          int most_trials, int most_tasks, bool is_evolution, const py::list& devices, bool is_check,
+          const std::string& measure_program, const OnEvent& on_event, const IsStopping& is_stopping, int most_trials,
+          int most_tasks, bool is_evolution, const py::typing::List<py::object>& devices, bool is_check,
           const py::object& own_template, const std::string& template_name,
           const std::map<std::string, py::object>& operator_schedules, bool choices,
           const std::vector<std::string>& only_tasks, const PythonFunctions& functions) {
@@ -128,10 +131,11 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
   autotune::tune(graph, parsed, records, options);
 }
 
-py::dict summary(const std::string& path) {
+Facts summary(const std::string& path) {
   const Database database(path, Database::Access::read);
   const Database::Summary summary = database.summary();
-  py::dict result, by_status;
+  Facts result;
+  py::dict by_status;
   for (const auto& [status, count] : summary.by_status) by_status[status.c_str()] = count;
   result["targets"] = summary.targets;
   result["tasks"] = summary.tasks;
@@ -145,26 +149,40 @@ py::dict summary(const std::string& path) {
 }  // namespace
 
 void bind_tune(py::module_& module) {
-  module.def("tune", &tune, py::arg("graph"), py::arg("target"), py::arg("database"), py::arg("threads"),
-             py::arg("precision"), py::arg("constraints"), py::arg("budget"), py::arg("seed"),
-             py::arg("measure_program"), py::arg("on_event"), py::arg("is_stopping"), py::arg("most_trials") = 64,
-             py::arg("most_tasks") = 0, py::arg("is_evolution") = false, py::arg("devices") = py::list(),
-             py::arg("is_check") = false, py::arg("own_template") = py::none(), py::arg("template_name") = "",
-             py::arg("operator_schedules") = std::map<std::string, py::object>(), py::arg("choices") = true,
-             py::arg("only_tasks") = std::vector<std::string>(), py::arg("functions") = PythonFunctions());
-  module.def("rank_correlation", &autotune::rank_correlation);
-  module.def("database_summary", &summary);
-  module.def("database_lines", [](const std::string& path, const std::function<void(const std::string&)>& line) {
-    Database(path, Database::Access::read).export_lines(line);
-  });
-  module.def("database_merge", [](const std::string& into, const std::string& from) {
-    return Database(into, Database::Access::write).merge(from);
-  });
-  module.def("database_verify",
-             [](const std::string& path) { return Database(path, Database::Access::read).verify(); });
-  module.def("database_prune", [](const std::string& path) {
-    return Database(path, Database::Access::write).prune(autotune::space_version, autotune::compiler_key());
-  });
+  module.def(
+      "tune", &tune, py::arg("graph"), py::arg("target"), py::arg("database"), py::arg("threads"), py::arg("precision"),
+      py::arg("constraints"), py::arg("budget"), py::arg("seed"), py::arg("measure_program"), py::arg("on_event"),
+      py::arg("is_stopping"), py::arg("most_trials") = 64, py::arg("most_tasks") = 0, py::arg("is_evolution") = false,
+      py::arg("devices") = py::list(), py::arg("is_check") = false, py::arg("own_template") = py::none(),
+      py::arg("template_name") = "", py::arg("operator_schedules") = std::map<std::string, py::object>(),
+      py::arg("choices") = true, py::arg("only_tasks") = std::vector<std::string>(),
+      py::arg("functions") = PythonFunctions(),
+      "A tuning job of `budget` seconds.  `on_event` is called with lines of JSON, `is_stopping` now and then; the\n"
+      "other options are those of tilewright.tune, checked.");
+  module.def("rank_correlation", &autotune::rank_correlation, py::arg("a"), py::arg("b"),
+             "Spearman's, of two lists of one length: from -1 to 1.");
+  module.def("database_summary", &summary, py::arg("path"), "Counts of what is in a database of tuning records.");
+  module.def(
+      "database_lines",
+      [](const std::string& path, const std::function<void(const std::string&)>& line) {
+        Database(path, Database::Access::read).export_lines(line);
+      },
+      py::arg("path"), py::arg("line"), "Calls `line` with each row of a database as JSON.");
+  module.def(
+      "database_merge",
+      [](const std::string& into, const std::string& from) {
+        return Database(into, Database::Access::write).merge(from);
+      },
+      py::arg("into"), py::arg("source"), "Takes over the rows of another database; gives how many are new.");
+  module.def(
+      "database_verify", [](const std::string& path) { return Database(path, Database::Access::read).verify(); },
+      py::arg("path"), "What is damaged in a database, in words.");
+  module.def(
+      "database_prune",
+      [](const std::string& path) {
+        return Database(path, Database::Access::write).prune(autotune::space_version, autotune::compiler_key());
+      },
+      py::arg("path"), "Removes the rows of other builds of the compiler; gives how many.");
 }
 
 }  // namespace tw::python

@@ -32,8 +32,8 @@ Signature signature(const std::vector<TensorInfo>& tensors, const Plan& plan) {
   return rows;
 }
 
-py::list described(const std::vector<ListInfo>& lists) {
-  py::list rows;
+Lists described(const std::vector<ListInfo>& lists) {
+  Lists rows;
   for (const ListInfo& list : lists)
     rows.append(py::make_tuple(list.name, to_string(list.kind), list.first, list.count, list.axis, py::cast(list.words),
                                py::cast(list.numbers)));
@@ -53,11 +53,12 @@ PYBIND11_MODULE(_core, module) {
       raise(error);
     }
   });
+  // A signature names a class only once that is known.
+  bind_executable(module);
   bind_tensor_expressions(module);
   bind_schedule(module);
-  bind_executable(module);
-  bind_import(module);
   bind_model(module);
+  bind_import(module);
   bind_machine(module);
   bind_tune(module);
 }

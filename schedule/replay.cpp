@@ -180,7 +180,7 @@ const std::map<std::string, Row>& rows() {
          if (arguments.size() != 1) Environment::fail("loops takes one block", "as in: i, j = loops(\"C\")");
          return as_results(s.loops(Decode<BlockRef>::from(arguments[0], env)));
        }},
-#define PRIMITIVE(name, method, signature, doc, Result, ...)                                            \
+#define PRIMITIVE(name, method, names, what, Result, ...)                                               \
   {#name, [](Schedule& s, const TraceList& arguments, const Environment& env) {                         \
      return call(s, static_cast<Result (Schedule::*)(__VA_ARGS__)>(&Schedule::method), arguments, env); \
    }},

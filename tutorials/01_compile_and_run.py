@@ -20,7 +20,7 @@ import tilewright as tw
 rng = np.random.default_rng(0)
 
 
-def weights(name, *shape):
+def weights(name: str, *shape: int) -> onnx.TensorProto:
     return numpy_helper.from_array((rng.standard_normal(shape) / np.prod(shape[1:]) ** 0.5).astype(np.float32), name)
 
 
@@ -62,7 +62,7 @@ print("scores:", np.round(outputs["scores"][0], 3), "\n")
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 (expected,) = ReferenceEvaluator(str(model_file)).run(None, {"image": image})
-np.testing.assert_allclose(outputs["scores"], expected, atol=1e-4)
+np.testing.assert_allclose(outputs["scores"], np.asarray(expected), atol=1e-4)
 
 # 4. Save it.  Loading maps the file; nothing is compiled again. ----------------------------------------
 

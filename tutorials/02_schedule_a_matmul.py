@@ -18,7 +18,7 @@ arguments = argparse.ArgumentParser()
 arguments.add_argument("--size", type=int, default=512)
 arguments.add_argument("--seconds", type=float, default=0.3, help="of measuring each step")
 options = arguments.parse_args()
-N = options.size
+N: int = options.size
 LANES = machine.describe()["vector_bits"] // 32  # f32 numbers in a vector register
 PEAK = machine.peak_flops(threads=1)
 
@@ -27,7 +27,7 @@ A, B = (rng.standard_normal((N, N)).astype(np.float32) for _ in "AB")
 EXPECTED = A @ B
 
 
-def measure(title: str, program) -> float:
+def measure(title: str, program: tw.Schedule) -> float:
     """Builds, checks and times a schedule; returns GFLOP/s."""
     executable = tw.te.build(program, threads=1)
     (answer,) = executable(A, B)

@@ -11,6 +11,7 @@ import argparse
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -29,7 +30,7 @@ rng = np.random.default_rng(0)
 # 1. A model: convolutions, one of them depthwise; any .onnx file goes the same way. ----------------------------------
 
 
-def weights(name, *shape):
+def weights(name: str, *shape: int) -> onnx.TensorProto:
     return numpy_helper.from_array((rng.standard_normal(shape) / np.prod(shape[1:]) ** 0.5).astype(np.float32), name)
 
 
@@ -56,10 +57,10 @@ model = tw.load(model_file)
 #    call goes on; a longer budget later adds to it.  `tw tune` is the same on the command line. ---------------------
 
 database = folder / "tune.db"
-shown = Counter()
+shown: Counter[str] = Counter()
 
 
-def on_event(event):
+def on_event(event: dict[str, Any]) -> None:
     if event["event"] == "start":
         print(f"{event['open_choices']} choices of the network, which takes {event['milliseconds']:.3f} ms by default")
     if event["event"] == "tasks":

@@ -10,6 +10,7 @@ templates of the targets are written the same way, in C++ (targets/cpu).
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -48,8 +49,10 @@ model = tw.load(model_file)
 
 def sums_over_rows(schedule: tw.Schedule) -> bool:
     """Neighbouring columns are the lanes of vectors; some vectors of sums stay in registers while the rows go by."""
-    *producers, total, root = schedule.blocks() if len(schedule.blocks()) >= 2 else (None, None)
-    if total is None or [schedule.extent(loop) for loop in schedule.loops(total)] != [COLUMNS, ROWS]:
+    if len(schedule.blocks()) < 2:
+        return False
+    *producers, total, root = schedule.blocks()
+    if [schedule.extent(loop) for loop in schedule.loops(total)] != [COLUMNS, ROWS]:
         return False
     for producer in producers:
         schedule.compute_inline(producer)  # the squares, where they are summed up
@@ -89,12 +92,10 @@ print("The template's kernel gives the right answer with its analytic choices.")
 # 4. Tuned: the search asks the template what there is to decide.  What it finds is for this template alone. -----------
 
 database = folder / "tune.db"
-tried = []
 
 
-def on_event(event):
+def on_event(event: dict[str, Any]) -> None:
     if event["event"] == "trial" and event["status"] == "ok":
-        tried.append(event)
         print(f"  {event['decisions']:24} takes {event['ratio_to_default']:.2f} of the analytic choice's time")
 
 
@@ -104,7 +105,7 @@ tuned = tw.compile(model, threads=1, template=sums_over_rows, db=database)
 np.testing.assert_allclose(tuned(x)[0], expected, rtol=1e-4)
 
 
-def milliseconds(executable) -> float:
+def milliseconds(executable: tw.Executable) -> float:
     return min(executable.profile({"x": x}, 20).seconds for _ in range(5)) * 1e3
 
 

@@ -130,7 +130,7 @@ def rows_in_vectors(schedule: tw.Schedule) -> bool:
     return True
 
 
-def append(cache: te.Tensor, rows: te.Tensor, at: te.Tensor) -> te.Tensor:
+def append(cache: te.Tensor, rows: te.Tensor, at: te.Tensor) -> te.Update:
     """The cache with rows put to position at; what lies outside is left out."""
     return te.update("append", cache, rows.shape, lambda i, j: (at[0] + i, j), lambda i, j: rows[i, j])
 

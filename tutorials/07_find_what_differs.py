@@ -20,7 +20,7 @@ import tilewright as tw
 rng = np.random.default_rng(0)
 
 
-def weights(name, *shape):
+def weights(name: str, *shape: int) -> onnx.TensorProto:
     return numpy_helper.from_array((rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32), name)
 
 
@@ -58,7 +58,7 @@ print(tw.compare(model, against="onnxruntime"), "\n")
 
 found = tw.compare(model, against="onnxruntime", precision="f16")
 print(found, "\n")
-assert not found.ok and found.first.found_by == "accumulated"
+assert found.first and found.first.found_by == "accumulated" and found.proposal
 found.to_html(folder / "differences.html")
 
 # 4. What was proposed, used. ------------------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ def bench(
         report.kernels(times, *bounds)
     if roofline:
         report.roofline(times, *bounds, roofline, model.name)
-    if trace:
+    if trace and times:
         times.to_perfetto(trace)
 
 

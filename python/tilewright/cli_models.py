@@ -157,7 +157,9 @@ def refuse_options_of_compiling(context: typer.Context, artifact: Path) -> None:
     given = [
         parameter.opts[0]
         for parameter in context.command.params
-        if parameter.name in of_compiling and context.get_parameter_source(parameter.name).name == "COMMANDLINE"
+        if parameter.name in of_compiling
+        and (source := context.get_parameter_source(parameter.name))
+        and source.name == "COMMANDLINE"
     ]
     if given:
         raise tw.Error(
@@ -172,4 +174,6 @@ def feed_of(executable: tw.Executable, files: list[str], sizes: list[str], seed:
     if feed := read_inputs(files):
         return feed
     note("no --input: seeded random inputs")
-    return made_up.made_up_inputs(executable.input_tensors, seed, parse_sizes(sizes, executable.dimensions))
+    known = parse_sizes(sizes, executable.dimensions)
+    made: dict[str, np.ndarray] = made_up.made_up_inputs(executable.input_tensors, seed, known)
+    return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -13,6 +13,8 @@ import tilewright as tw
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from .dimension import Sizes as DimensionSizes
 
 ModelPath = Annotated[Path, typer.Argument(help="An ONNX model, or a .twa artifact.")]
 ModelFile = Annotated[Path, typer.Argument(help="An ONNX model.")]
@@ -130,7 +132,7 @@ def parse_in_place(options: list[str]) -> dict[str, str]:
     return pairs
 
 
-def parse_profiles(options: list[str]) -> list[dict[str, tuple[int, ...]]]:
+def parse_profiles(options: list[str]) -> list[dict[str, DimensionSizes]]:
     """Sizes by name: 8, min..max, or min..opt..max."""
     profiles = []
     for option in options:
@@ -141,7 +143,9 @@ def parse_profiles(options: list[str]) -> list[dict[str, tuple[int, ...]]]:
                 "help: write --profile batch=1,seq=128 or --profile batch=1,seq=1..32..64",
             )
         pairs = [part.split("=") for part in option.split(",")]
-        profiles.append({name: tuple(int(size) for size in sizes.split("..")) for name, sizes in pairs})
+        profiles.append(
+            {name: cast("DimensionSizes", tuple(int(n) for n in sizes.split(".."))) for name, sizes in pairs}
+        )
     return profiles
 
 

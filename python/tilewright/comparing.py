@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -20,10 +20,11 @@ from .comparison import Check, Comparison, FirstDifference, NodeDifference
 from .differences import TOLERANCES, Difference, difference, summary
 from .dimension import InputShape, described_profiles
 from .error import Error
-from .executable import Compilation, Executable
+from .executable import Executable
 from .executable import compile as compile_model
 from .made_up import made_up_inputs, smallest_sizes
-from .model import Model, load
+from .model import Model, Source, load
+from .options import CompileOptions
 from .proposal import nodes_to_keep, nodes_to_leave_alone
 from .search_fault import alone, culprit_pass
 from .sides import Arrays, Compiled, Network, OnnxRuntime, Oracle, Side
@@ -35,7 +36,7 @@ def side_of(network: Network, what: Any) -> Side:
     if what == "onnxruntime":
         return OnnxRuntime(network)
     if isinstance(what, Mapping):
-        return Compiled(network, compile_model(network.model, **what)._made_from[1])
+        return Compiled(network, compile_model(network.model, **what)._compilation)
     if isinstance(what, Executable) and what._made_from and what._made_from[0]() is network.model:
         return Compiled(network, what._made_from[1])
     raise Error(
@@ -59,16 +60,16 @@ def model_of(executable: Executable) -> Model:
 
 
 def compare(
-    model: Any,
-    against: Any = "onnxruntime",
+    model: Model | Executable | Source,
+    against: str | Mapping[str, Any] | Executable = "onnxruntime",
     inputs: Mapping[str, Any] | None = None,
     *,
     seed: int = 0,
     sizes: Mapping[str, int] | None = None,
     tolerance: float | None = None,
-    shapes: dict[str, InputShape] | None = None,
+    shapes: Mapping[str, InputShape] | None = None,
     propose: bool = True,
-    **options: Any,
+    **options: Unpack[CompileOptions],
 ) -> Comparison:
     """Compares two ways to compute a model, node by node.
 
@@ -94,32 +95,32 @@ def compare(
     Error: what `tw.compile` and runs raise; TW1101: there is nothing to compare with; TW1003: ONNX Runtime is not
     installed or does not take the model.
     """
-    return comparer(model, against, inputs, seed, sizes, tolerance, shapes, options).run(propose)
+    return comparer(model, against, inputs, seed, sizes, tolerance, shapes, dict(options)).run(propose)
 
 
 def check(
-    model: Any,
-    against: Any = "onnxruntime",
+    model: Model | Executable | Source,
+    against: str | Mapping[str, Any] | Executable = "onnxruntime",
     inputs: Mapping[str, Any] | None = None,
     *,
     seed: int = 0,
     sizes: Mapping[str, int] | None = None,
     tolerance: float | None = None,
-    shapes: dict[str, InputShape] | None = None,
-    **options: Any,
+    shapes: Mapping[str, InputShape] | None = None,
+    **options: Unpack[CompileOptions],
 ) -> Check:
     """Compares a model's outputs, with one run of each side; `compare` takes the same, and does so by node."""
-    return comparer(model, against, inputs, seed, sizes, tolerance, shapes, options).check()
+    return comparer(model, against, inputs, seed, sizes, tolerance, shapes, dict(options)).check()
 
 
 def comparer(
-    model: Any,
+    model: Model | Executable | Source,
     against: Any,
     inputs: Mapping[str, Any] | None,
     seed: int,
     sizes: Mapping[str, int] | None,
     tolerance: float | None,
-    shapes: dict[str, InputShape] | None,
+    shapes: Mapping[str, InputShape] | None,
     options: dict[str, Any],
 ) -> Comparer:
     if isinstance(model, Executable):
@@ -128,12 +129,19 @@ def comparer(
         executable, loaded = model, model_of(model)
     else:
         to_load = {name: options.pop(name) for name in ("operators", "fallback", "constants") if name in options}
-        loaded = (
-            model if isinstance(model, Model) and shapes is None and not to_load else load(model, shapes, **to_load)
-        )
+        if not isinstance(model, Model):
+            loaded = load(model, shapes, **to_load)
+        elif shapes is None and not to_load:
+            loaded = model
+        else:
+            raise Error(
+                "TW1004",
+                "shapes=, operators=, fallback= and constants= are for a model that is not loaded yet\n"
+                "help: tw.load(path, shapes=…)",
+            )
         executable = compile_model(loaded, **options)
     network = Network(loaded)
-    compilation: Compilation = executable._made_from[1]
+    compilation = executable._compilation
     theirs = side_of(network, against)
     feed = dict(inputs) if inputs is not None else made_up(executable, seed, sizes)
     return Comparer(network, executable, Compiled(network, compilation), theirs, tolerance, feed)

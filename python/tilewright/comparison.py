@@ -179,7 +179,7 @@ class Comparison:
         """For JSON: numbers, strings, lists and dicts; infinite differences as strings."""
         return {"ok": self.ok, **plain(dataclasses.asdict(self))}
 
-    def to_html(self, path: str | os.PathLike) -> None:
+    def to_html(self, path: str | os.PathLike[str]) -> None:
         """Writes one page with a chart and a table of all values, for reading without a network."""
         from .compare_page import page
 

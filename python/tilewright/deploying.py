@@ -83,7 +83,7 @@ def file_name(tensor: str) -> str:
 
 def deploy(
     executable: Executable,
-    folder: str | os.PathLike,
+    folder: str | os.PathLike[str],
     inputs: Mapping[str, Any] | None = None,
     expected: Mapping[str, Any] | None = None,
     tolerance: float | None = None,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .device_wire import VERSION, Key, Refused, digest, parse_address
+from .device_wire import VERSION, Channel, Key, Refused, digest, parse_address
 from .error import Error
 
 CONNECT_SECONDS = 5.0
@@ -55,7 +55,7 @@ class TcpDevice:
         self.host, self.port = parse_address(address)
         self.name = f"tcp://{self.host}:{self.port}"
         self.key = key
-        self.channel = None
+        self.channel: Channel | None = None
         self.is_interrupted = False
 
     def reach(self) -> str:
@@ -67,9 +67,9 @@ class TcpDevice:
             try:
                 connection = socket.create_connection((self.host, self.port), CONNECT_SECONDS)
                 try:
-                    self.channel = self.key.secure(connection, False, CONNECT_SECONDS)
-                    self.channel.send({"kind": "hello", "version": VERSION}, seconds=CONNECT_SECONDS)
-                    head, _ = self.channel.receive(seconds=CONNECT_SECONDS)
+                    channel = self.channel = self.key.secure(connection, False, CONNECT_SECONDS)
+                    channel.send({"kind": "hello", "version": VERSION}, seconds=CONNECT_SECONDS)
+                    head, _ = channel.receive(seconds=CONNECT_SECONDS)
                 except BaseException:
                     connection.close()
                     raise
@@ -129,7 +129,7 @@ def explain(error: Exception) -> str:
     return getattr(error, "strerror", None) or text or type(error).__name__
 
 
-def open_devices(addresses: Sequence[str], key_file: str | os.PathLike | None) -> list[TcpDevice]:
+def open_devices(addresses: Sequence[str], key_file: str | os.PathLike[str] | None) -> list[TcpDevice]:
     """tcp://HOST:PORT each; one key for all."""
     if key_file is None:
         raise Error(
@@ -144,7 +144,8 @@ def open_devices(addresses: Sequence[str], key_file: str | os.PathLike | None) -
 
 def facts_of(device: Device) -> dict[str, Any]:
     try:
-        return json.loads(device.reach())
+        facts: dict[str, Any] = json.loads(device.reach())
+        return facts
     except Lost as error:
         raise Error("TW1501", f"{device.name}: {error}") from None
     finally:

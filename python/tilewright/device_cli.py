@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,9 @@ from .cli_options import AsJson
 from .error import Error
 from .interrupt import raise_keyboard_interrupt
 from .lazy import lazily
+
+if TYPE_CHECKING:
+    from .device import Device
 
 device, device_wire, device_worker = lazily("device"), lazily("device_wire"), lazily("device_worker")
 
@@ -32,7 +35,7 @@ def machine_line(facts: dict[str, Any]) -> str:
 
 
 @contextmanager
-def ray_devices(address: str | None) -> Iterator[list[device.Device]]:
+def ray_devices(address: str | None) -> Iterator[Sequence[Device]]:
     if address is None:
         yield []
         return

@@ -17,6 +17,7 @@ import stat
 import struct
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class Refused(Exception):
     """What the other side sends is none of its messages."""
 
 
-def make_key(path: str | os.PathLike) -> None:
+def make_key(path: str | os.PathLike[str]) -> None:
     """Writes a new key file, which nobody else may read: a private key and its certificate."""
     command = ["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "36500", "-subj", "/CN=tilewright"]
     try:
@@ -48,7 +49,7 @@ def make_key(path: str | os.PathLike) -> None:
 class Key:
     """A key file, checked."""
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         try:
             mode = self.path.stat().st_mode
@@ -97,7 +98,7 @@ class Channel:
             pass
         self.connection.close()
 
-    def send(self, head: dict[str, Any], parts: list[bytes] = (), seconds: float = 10.0) -> None:
+    def send(self, head: dict[str, Any], parts: Sequence[bytes] = (), seconds: float = 10.0) -> None:
         text = json.dumps({**head, "sizes": [len(part) for part in parts]}).encode()
         deadline = time.monotonic() + seconds
         for block in (struct.pack(">I", len(text)) + text, *parts):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .device_wire import MOST_PARTS, VERSION, Key, Refused, digest
+from .device_wire import MOST_PARTS, VERSION, Channel, Key, Refused, digest
 from .error import Error
 
 MEASURE_PROGRAM = Path(__file__).parent / "tw-measure"
@@ -39,7 +39,7 @@ class Worker:
 
     def __init__(
         self,
-        program: str | os.PathLike = MEASURE_PROGRAM,
+        program: str | os.PathLike[str] = MEASURE_PROGRAM,
         run_with: Sequence[str] = (),
         is_emulated: bool = False,
     ):
@@ -79,21 +79,31 @@ class Worker:
                 except ProcessLookupError:
                     pass
 
-    def _exchange(self, process, parts, most_bytes, deadline, is_gone) -> bytes:
-        to_write = [memoryview(struct.pack(f"<{len(parts)}Q", *map(len, parts))), *map(memoryview, parts)]
+    def _exchange(
+        self,
+        process: subprocess.Popen[bytes],
+        parts: Sequence[bytes],
+        most_bytes: int,
+        deadline: float,
+        is_gone: Callable[[], bool],
+    ) -> bytes:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None and stdout is not None
+        sizes = struct.pack(f"<{len(parts)}Q", *map(len, parts))
+        to_write = [memoryview(part) for part in (sizes, *parts)]
         answer = bytearray()
-        os.set_blocking(process.stdin.fileno(), False)
+        os.set_blocking(stdin.fileno(), False)
         with selectors.DefaultSelector() as selector:
-            selector.register(process.stdin, selectors.EVENT_WRITE)
-            selector.register(process.stdout, selectors.EVENT_READ)
+            selector.register(stdin, selectors.EVENT_WRITE)
+            selector.register(stdout, selectors.EVENT_READ)
             while True:
                 if time.monotonic() > deadline:
                     raise Failed("tw-measure gave no answer in time")
                 if is_gone():
                     raise Failed("nobody waits for the answer")
                 for key, _ in selector.select(0.1):
-                    if key.fileobj is process.stdout:
-                        chunk = os.read(process.stdout.fileno(), 1 << 20)
+                    if key.fileobj is stdout:
+                        chunk = os.read(stdout.fileno(), 1 << 20)
                         if not chunk:
                             if process.wait(5) != 0:
                                 raise Failed(f"tw-measure ended with {process.returncode}")
@@ -103,15 +113,15 @@ class Worker:
                             raise Failed(f"tw-measure answers with more than {most_bytes} bytes")
                         continue
                     try:
-                        written = os.write(process.stdin.fileno(), to_write[0][: 1 << 20])
+                        written = os.write(stdin.fileno(), to_write[0][: 1 << 20])
                         to_write[0] = to_write[0][written:]
                         while to_write and not to_write[0]:
                             del to_write[0]
                     except BrokenPipeError:
                         to_write.clear()
                     if not to_write:
-                        selector.unregister(process.stdin)
-                        process.stdin.close()
+                        selector.unregister(stdin)
+                        stdin.close()
 
 
 class Server:
@@ -171,7 +181,7 @@ class Server:
         finally:
             channel.close()
 
-    def _serve_job(self, channel) -> None:
+    def _serve_job(self, channel: Channel) -> None:
         kept: OrderedDict[str, bytes] = OrderedDict()  # parts of earlier requests, by digest
         while True:
             head, _ = channel.receive(seconds=IDLE_SECONDS)
@@ -197,22 +207,22 @@ class Server:
 
 def checked_request(head: dict[str, Any]) -> tuple[list[str], int, float]:
     wanted, most_bytes, seconds = head.get("parts"), head.get("most_bytes"), head.get("seconds")
-    is_request = (
+    if not (
         head["kind"] == "measure"
         and isinstance(wanted, list)
         and len(wanted) == REQUEST_PARTS <= MOST_PARTS
         and all(isinstance(name, str) and len(name) == 64 for name in wanted)
         and type(most_bytes) is int
         and 0 <= most_bytes < 1 << 33
-        and type(seconds) in (int, float)
+        and isinstance(seconds, (int, float))
+        and not isinstance(seconds, bool)
         and 0 < seconds <= MOST_SECONDS
-    )
-    if not is_request:
+    ):
         raise Refused("no request")
     return wanted, most_bytes, float(seconds)
 
 
-def is_closed(channel) -> bool:
+def is_closed(channel: Channel) -> bool:
     """Whether the job has gone, which says nothing while it waits."""
     with selectors.DefaultSelector() as selector:
         selector.register(channel.connection, selectors.EVENT_READ)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -43,13 +44,13 @@ InputShape = Shape | Sequence[Shape] | None
 
 
 def described_shapes(shapes: Mapping[str, InputShape] | None) -> dict[str, list[int | tuple[str, int, int]] | None]:
-    result = {}
+    result: dict[str, list[int | tuple[str, int, int]] | None] = {}
     if shapes is not None and not isinstance(shapes, Mapping):
         raise Error("TW1004", f"shapes={shapes!r} is no dict of shapes\nhelp: shapes={{'x': (1, 3, 224, 224)}}")
     for name, shape in (shapes or {}).items():
         if shape is not None and (isinstance(shape, str) or not isinstance(shape, Sequence)):
             raise Error("TW1004", f"the shape of {name!r} is {shape!r}\nhelp: shapes={{{name!r}: (1, 3, 224, 224)}}")
-        parts = list(shape or ())
+        parts: list[Any] = list(shape or ())
         if parts and all(isinstance(part, (list, tuple)) for part in parts):
             result |= {f"{name}.{k}": [described(d) for d in part] for k, part in enumerate(parts)}
         else:

@@ -21,9 +21,10 @@ from .fallback import operators_of_artifact
 from .images import with_built_in
 from .lists import Type, Values
 from .machine import add_nvrtc_hints
-from .model import Model, load
+from .model import Model, Source, load
 from .operators import Operators, functions_of, give_functions, schedules_of
 from .options import (
+    Threads,
     checked_database,
     checked_in_place,
     checked_names,
@@ -70,7 +71,7 @@ class Compilation:
     keep_f32: frozenset[str] = frozenset()
     unfused: frozenset[str] = frozenset()
     skip: frozenset[str] = frozenset()
-    functions: dict[str, tuple[Callable, bool]] = field(default_factory=dict)  # of the host, by name
+    functions: dict[str, tuple[Callable[..., Any], bool]] = field(default_factory=dict)  # of the host, by name
 
     def run(self, graph: _core.Graph, exact: Sequence[dict[str, int]] = ()) -> tuple[_core.Executable, dict[str, Any]]:
         """`exact`: sizes that have kernels of their own, too."""
@@ -100,12 +101,19 @@ class Executable:
     # The model that it was compiled from, while that is there, and how; None of an artifact.
     _made_from: tuple[weakref.ref[Model], Compilation] | None = None
 
+    @property
+    def _compilation(self) -> Compilation:
+        """Of one that was compiled in this process."""
+        assert self._made_from is not None
+        return self._made_from[1]
+
     def __init__(
         self, core: _core.Executable, report: dict[str, Any] | None = None, recompile: Recompile | None = None
     ):
         self._core, self._report = core, report
         self._recompile, self._lock = recompile, threading.Lock()
-        self._special: dict[tuple, dict[str, int]] = {}  # by the inputs' shapes: sizes that were compiled for
+        # By the inputs' shapes: sizes that were compiled for.
+        self._special: dict[tuple[tuple[int, ...], ...], dict[str, int]] = {}
         self._inputs, self._outputs = list(core.inputs), list(core.outputs)  # (name, type) in order
         self._input_names = [name for name, _ in self._inputs]
         self._output_names = [name for name, _ in self._outputs]
@@ -137,7 +145,7 @@ class Executable:
     def stale_records(self) -> int:
         """Records of the database that are for this model and were not used: another build of Tilewright made them, or
         they fit no longer."""
-        return (self._report or {}).get("stale_records", 0)
+        return int((self._report or {}).get("stale_records", 0))
 
     @property
     def threads(self) -> int:
@@ -145,7 +153,7 @@ class Executable:
         return self._core.threads
 
     @threads.setter
-    def threads(self, count: int | str) -> None:
+    def threads(self, count: Threads) -> None:
         self._core.threads, team = checked_team(count)
         if team:
             self._core.team = team
@@ -217,7 +225,8 @@ class Executable:
         """The arrays of `out` in order, if a run can write to all of them in place."""
         if not isinstance(out, Mapping):
             raise Error("TW1101", f"out is a dict of arrays by name, not {type(out).__name__}")
-        names, shared, out = self._output_names, {}, self._values.tensors(out, "out")
+        names, out = self._output_names, self._values.tensors(out, "out")
+        shared: dict[str, np.ndarray] = {}
         if self._changed:
             shared = {name: inputs[at] for name, at in zip(names, self._core.in_place, strict=True) if at >= 0}
             out = {**shared, **out}
@@ -248,7 +257,7 @@ class Executable:
                     self._core, self._special[shapes] = core, sizes
         return self._core
 
-    def run(self, inputs: dict[str, Any], out: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Runs on arrays by name; gives the outputs by name, in the graph's order.
 
         A sequence is a list of arrays, which may be views of one that they are parts of; an optional value is None
@@ -276,7 +285,7 @@ class Executable:
         arrays = self._checked(list(self._taken.tensors(dict(zip(names, inputs, strict=True)), "input").values()))
         return self._values.of(self._core_for(arrays).run(arrays))
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a .twa artifact, for this machine or the one it was compiled for.
 
         Raises Error (TW1001) where the file cannot be written.
@@ -287,7 +296,7 @@ class Executable:
         """What `save` writes; `load_executable` takes it."""
         return self._core.to_bytes()
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Callable[[bytes, int], Executable], tuple[bytes, int]]:
         """Pickled as its artifact.  What calls functions in Python is not: they would have to be there, too."""
         if any(not library for _, library, _ in self._core.host_calls):
             raise Error("TW1102", "an executable that calls functions in Python cannot be pickled")
@@ -301,12 +310,12 @@ class Executable:
         """
         return Executable(self._core.clone(), self._report)
 
-    def profile(self, inputs: dict[str, Any], repetitions: int = 10) -> Profile:
+    def profile(self, inputs: Mapping[str, Any], repetitions: int = 10) -> Profile:
         """Times every kernel alone, the median of some repetitions, and watches the workers in a run like any other."""
         arrays = self._ordered(inputs)
         on_host = {function for function, _, _ in self._core.host_calls}
         rows = self._core.profile(arrays, repetitions)
-        kernels = [Kernel(name, symbol, *numbers, symbol in on_host) for name, symbol, *numbers in rows]
+        kernels = [Kernel(*row, is_on_host=row[1] in on_host) for row in rows]
         return Profile(kernels, [Span(*row) for row in self._core.trace(arrays, repetitions)])
 
     @property
@@ -319,7 +328,7 @@ class Executable:
         """The sizes of open dimensions that have kernels of their own: bounds by name, as of `dimensions`."""
         return [{name: (low, high) for name, low, high in rows} for rows in self._core.profiles]
 
-    def describe(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
+    def describe(self, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The plan: kernels, memory, requirements, metadata; at the sizes of these inputs, or the smallest ones."""
         return self._core.describe([array.shape for array in self._ordered(inputs)] if inputs else [])
 
@@ -375,14 +384,14 @@ def sizes_text(sizes: dict[str, tuple[int, int | None]]) -> str:
 
 
 def compile(
-    model: Any,
+    model: Model | Source,
     target: str | None = "cpu",
-    threads: int | None = None,
+    threads: Threads = None,
     precision: str = "f32",
-    db: str | os.PathLike | None = None,
+    db: str | os.PathLike[str] | None = None,
     winograd: bool = True,
-    shapes: dict[str, InputShape] | None = None,
-    in_place: dict[str, str] | None = None,
+    shapes: Mapping[str, InputShape] | None = None,
+    in_place: Mapping[str, str] | None = None,
     template: Callable[[Schedule], bool] | None = None,
     profiles: Sequence[SizeProfile] | None = None,
     specialise: bool = False,
@@ -461,7 +470,9 @@ def compile(
     return executable
 
 
-def load_executable(source: str | os.PathLike | bytes, operators: Operators = None) -> Executable:
+def load_executable(
+    source: str | os.PathLike[str] | bytes | bytearray | memoryview, operators: Operators = None
+) -> Executable:
     """Maps a .twa artifact, or copies the bytes of one.  Its checksums and the machine it needs are checked before any
     code is mapped.
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -36,13 +36,21 @@ class Failure:
         return self.kind == other.kind
 
 
+def pipes_of(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    """stdin and stdout."""
+    assert child.stdin is not None and child.stdout is not None
+    return child.stdin, child.stdout
+
+
 class Judge:
     """A process that judges one model after the other; it is started again when it is lost."""
 
-    def __init__(self, against: str, options: dict[str, Any], tolerance: float | None, time_limit: float):
+    def __init__(
+        self, against: str | dict[str, Any], options: dict[str, Any], tolerance: float | None, time_limit: float
+    ):
         self._request = {"against": against, "options": options, "tolerance": tolerance}
         self._time_limit = time_limit
-        self._child: subprocess.Popen | None = None
+        self._child: subprocess.Popen[bytes] | None = None
         self._received = b""  # from it, and not yet looked at
         self._folder = tempfile.TemporaryDirectory(prefix="tw-reduce-")
         self._log = Path(self._folder.name, "log")
@@ -59,11 +67,11 @@ class Judge:
         if child is None:
             return 0
         child.kill()
-        child.stdin.close()
-        child.stdout.close()
+        for pipe in pipes_of(child):
+            pipe.close()
         return child.wait()
 
-    def _start(self) -> subprocess.Popen:
+    def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tilewright.failure_worker"]
         with open(self._log, "wb") as log:
             child = subprocess.Popen(  # Ctrl-C is for us
@@ -76,14 +84,15 @@ class Judge:
             raise Error("TW1001", f"the process that tries models cannot be started: {self._said()}")
         return child
 
-    def _answer(self, child: subprocess.Popen, seconds: float | None) -> bytes | None:
+    def _answer(self, child: subprocess.Popen[bytes], seconds: float | None) -> bytes | None:
         """A line; b"" when the process has ended, None when it takes too long."""
+        _, stdout = pipes_of(child)
         end = None if seconds is None else time.monotonic() + seconds
         while b"\n" not in self._received:
             left = None if end is None else max(0.0, end - time.monotonic())
-            if not select.select([child.stdout], [], [], left)[0]:
+            if not select.select([stdout], [], [], left)[0]:
                 return None
-            part = os.read(child.stdout.fileno(), 1 << 16)
+            part = os.read(stdout.fileno(), 1 << 16)
             if not part:
                 return b""
             self._received += part
@@ -100,8 +109,9 @@ class Judge:
         types = [(name, array.dtype.name, array.shape) for name, array in case.inputs.items()]
         request = {**self._request, "folder": str(path), "inputs": types, "wants_node": wants_node}
         try:
-            child.stdin.write(json.dumps(request).encode() + b"\n")
-            child.stdin.flush()
+            stdin, _ = pipes_of(child)
+            stdin.write(json.dumps(request).encode() + b"\n")
+            stdin.flush()
             line = self._answer(child, self._time_limit)
             if line == b"ran":  # the other side may take its time
                 line = self._answer(child, None)

@@ -24,7 +24,8 @@ def dtype_named(name: str) -> np.dtype:
     except TypeError:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, name))
+        dtype: np.dtype = np.dtype(getattr(ml_dtypes, name))
+        return dtype
 
 
 def judged(request: dict[str, Any], say: Callable[[bytes], None]) -> dict[str, str]:
@@ -47,7 +48,7 @@ def judged(request: dict[str, Any], say: Callable[[bytes], None]) -> dict[str, s
     say(b"ran")
     try:
         network = Network(model)
-        theirs, ours = side_of(network, request["against"]), Compiled(network, executable._made_from[1])
+        theirs, ours = side_of(network, request["against"]), Compiled(network, executable._compilation)
         comparer = Comparer(network, executable, ours, theirs, request["tolerance"], inputs)
         if request["wants_node"]:
             first = comparer.run(propose=False).first

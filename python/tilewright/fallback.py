@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _core
+from . import _core, te
 from .error import Error
 from .onnx_models import MOST_BYTES, names_read, needed, read_model
 from .operators import ArrayType, Operator, lowered_by
@@ -82,7 +82,7 @@ def onnx_type(dtype: str) -> int:
     (onnx,) = needed("onnx")
     for name, ours in DTYPES.items():
         if ours == dtype:
-            return onnx.TensorProto.DataType.Value(name.removeprefix("tensor(").removesuffix(")").upper())
+            return int(onnx.TensorProto.DataType.Value(name.removeprefix("tensor(").removesuffix(")").upper()))
     raise Error("TW1003", f"ONNX Runtime takes no arrays of {dtype} from us")
 
 
@@ -95,7 +95,8 @@ class Session:
     """A part that ONNX Runtime computes.  The types of its inputs are known when it is opened."""
 
     def __init__(self, name: str, model: bytes):
-        self.name, self.model, self._session = name, model, None
+        self.name, self.model = name, model
+        self._session: Any = None
 
     def open(self, inputs: Iterable[tuple[str, Sequence[int | str]]]) -> Any:
         """For inputs of these (dtype, shape): a name stands for an open dimension."""
@@ -175,7 +176,7 @@ class PartOperator(Operator):
         super().__init__(DOMAIN, name, types=session.types, function=session.run)
         self.session = session
 
-    def lower(self, node: str, attributes: str, inputs: list) -> Any:
+    def lower(self, node: str, attributes: str, inputs: list[te.Tensor]) -> Any:
         outputs = self.session.types(*(ArrayType(x.dtype, x.shape) for x in inputs))
         return self.full_name, "", ([(x.dtype, tuple(x.shape)) for x in outputs], "")
 

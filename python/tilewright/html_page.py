@@ -21,7 +21,7 @@ def html_page(title: str, body: str, head: str = "") -> str:
     )
 
 
-def write_page(path: str | os.PathLike, page: str) -> None:
+def write_page(path: str | os.PathLike[str], page: str) -> None:
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(page)

@@ -13,6 +13,7 @@ def lazily(name: str) -> ModuleType:
     if full_name in sys.modules:
         return sys.modules[full_name]
     spec = importlib.util.find_spec(full_name)
+    assert spec is not None and spec.loader is not None
     spec.loader = importlib.util.LazyLoader(spec.loader)
     module = importlib.util.module_from_spec(spec)
     sys.modules[full_name] = module

@@ -4,6 +4,7 @@ is, strings are an array of them, and maps a list of dicts."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ class Type(str):
     """A type as text, such as "f32[1,3,n]", with its parts."""
 
     @property
-    def _parts(self) -> re.Match:
+    def _parts(self) -> re.Match[str]:
         match = re.fullmatch(r"(\w+)\[(.*)\]", self)
         if match is None:
             raise Error("TW1101", f"{self} is no tensor, and has no dtype and shape of its own")
@@ -24,7 +25,7 @@ class Type(str):
     @property
     def dtype(self) -> str:
         """Of elements: "f32", "i64", "bf16", …; `numpy.dtype` takes most of them with a longer name."""
-        return self._parts[1]
+        return str(self._parts[1])
 
     @property
     def shape(self) -> tuple[int | str, ...]:
@@ -39,13 +40,14 @@ class Type(str):
         return tuple(int(size) if size.isdecimal() else size for size in sizes if size)
 
 
+# (name, kind, first, count, axis, words, numbers), as runtime/plan/list_info.h has it.
+ListInfo = tuple[str, str, int, int, int, list[str], list[int]]
+
+
 class Values:
-    """What a model takes or gives by name, and the tensors that it is made of.
+    """What a model takes or gives by name, and the tensors that it is made of."""
 
-    A list is (name, kind, first, count, axis, words, numbers), as runtime/plan/list_info.h has it.
-    """
-
-    def __init__(self, tensors: list[tuple[str, str]], lists: list[tuple]):
+    def __init__(self, tensors: list[tuple[str, str]], lists: list[ListInfo]):
         self._tensors, self._lists = tensors, lists
         self.names: list[str] = []
         self._codes: dict[int, dict[str, int]] = {}  # by list: of its words, once one was asked for
@@ -111,11 +113,11 @@ class Values:
             return None
         return self._value(arrays, first + 1, row + 1 if self._holds_list(row) else -1)
 
-    def tensors(self, values: dict[str, Any], what: str) -> dict[str, Any]:
+    def tensors(self, values: Mapping[str, Any], what: str) -> Mapping[str, Any]:
         """Tensors by name, given `what` by name, in which sequences are lists of arrays."""
         if not self._lists:
             return values
-        tensors = {}
+        tensors: dict[str, Any] = {}
         for name, value in values.items():
             row = self._items[self.names.index(name)][1] if name in self.names else -1
             if row < 0:

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,6 +19,16 @@ from .images import with_built_in
 from .lists import Type, Values
 from .model_page import facts_of, page
 from .operators import Operator, Operators, lowered_by
+
+
+class Serializable(Protocol):
+    """Such as onnx.ModelProto."""
+
+    def SerializeToString(self) -> bytes: ...
+
+
+# What `load` reads: a path, bytes, or an onnx.ModelProto.
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Serializable
 
 
 class Model:
@@ -68,7 +78,7 @@ class Model:
         }
         return types | facts_of(self._imported(), self._operators, self.fallback)
 
-    def explain_html(self, path: str | os.PathLike) -> None:
+    def explain_html(self, path: str | os.PathLike[str]) -> None:
         """Writes a page that needs no network: what `explain` says, the parts, and what each node costs."""
         write_page(path, page(self._source, self._shapes, self._operators, self.fallback, self._constants))
 
@@ -90,7 +100,7 @@ def refuse_artifact(name: str) -> None:
     )
 
 
-def source_of(source: Any) -> tuple[str, bytes]:
+def source_of(source: Source) -> tuple[str, bytes]:
     """(path, b"") or ("", bytes) of what `load` and `explain` take."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         if bytes(source[:4]) == ELF:
@@ -106,8 +116,8 @@ def source_of(source: Any) -> tuple[str, bytes]:
 
 
 def load(
-    source: Any,
-    shapes: dict[str, InputShape] | None = None,
+    source: Source,
+    shapes: Mapping[str, InputShape] | None = None,
     operators: Operators = None,
     fallback: str | None = None,
     checks: bool = True,
@@ -152,7 +162,8 @@ def described_constants(constants: Mapping[str, Any] | None) -> dict[str, np.nda
     """As the compiler takes them."""
     if constants is not None and not isinstance(constants, Mapping):
         raise Error("TW1004", f"constants={constants!r} is no dict\nhelp: constants={{'sr': 16000}}")
-    known = {name: np.ascontiguousarray(value) for name, value in (constants or {}).items()}
+    constants = constants or {}
+    known = {name: np.ascontiguousarray(value) for name, value in constants.items()}
     for name, array in known.items():
         if array.dtype.kind not in "biuf":
             raise Error("TW1004", f"constants[{name!r}] = {constants[name]!r} is no array of numbers")
@@ -160,10 +171,10 @@ def described_constants(constants: Mapping[str, Any] | None) -> dict[str, np.nda
 
 
 def explain(
-    source: Any,
-    shapes: dict[str, InputShape] | None = None,
+    source: Source,
+    shapes: Mapping[str, InputShape] | None = None,
     operators: Operators = None,
-    html: str | os.PathLike | None = None,
+    html: str | os.PathLike[str] | None = None,
     constants: Mapping[str, Any] | None = None,
 ) -> str:
     """What Model.explain says, also for models that are not fully supported and so cannot be loaded.

@@ -227,7 +227,7 @@ def refusals(model: Any) -> str:
     by_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
     for operator, node, why in model.refusals:
         by_reason[operator, why or "the operator is not known"].append(node)
-    lines = [
+    lines: list[tuple[str, ...]] = [
         (operator, str(len(nodes)), why, ", ".join(nodes[:SHOWN_NAMES]) + (", …" if len(nodes) > SHOWN_NAMES else ""))
         for (operator, why), nodes in by_reason.items()
     ]

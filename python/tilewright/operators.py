@@ -70,7 +70,7 @@ class Operator:
         schedule: Callable[[Schedule], bool] | None = None,
         types: Callable[..., Any] | None = None,
         function: Callable[..., Any] | None = None,
-        library: str | os.PathLike | None = None,
+        library: str | os.PathLike[str] | None = None,
         symbol: str | None = None,
         sizes: Callable[..., Any] | str | None = None,
     ):
@@ -133,6 +133,7 @@ class Operator:
                     return *self.lower_update(results, inputs), ""
                 results = [results] if isinstance(results, te.Tensor) else list(results)
                 return te.func(self.name, inputs, results), None, self.schedule_name
+            assert self.types is not None
             results = self.types(*(ArrayType(x.dtype, x.shape) for x in inputs), **given)
             outputs = [results] if isinstance(results, ArrayType) else list(results)
             described = [(x.dtype, tuple(x.shape)) for x in outputs]
@@ -158,6 +159,7 @@ class Operator:
 
     def call(self, attributes: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         """Runs the function on arrays of a run, and writes its results."""
+        assert self.function is not None
         results = self.function(*inputs, **json.loads(attributes))
         results = [results] if isinstance(results, (np.ndarray, np.generic)) else list(results)
         if len(results) != len(outputs):
@@ -169,6 +171,7 @@ class Operator:
 
     def call_sizes(self, attributes: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         """Writes what `sizes` says of arrays of a run."""
+        assert callable(self.sizes)
         found = np.atleast_1d(np.asarray(self.sizes(*inputs, **json.loads(attributes))))
         if found.shape != outputs[0].shape:
             raise ValueError(f"sizes gave {found.size} numbers instead of {outputs[0].size}")
@@ -178,7 +181,7 @@ class Operator:
 Operators = Iterable[Operator] | None
 
 
-def lowered_by(operators: Operators) -> dict[tuple[str, str], Callable]:
+def lowered_by(operators: Operators) -> dict[tuple[str, str], Callable[..., Any]]:
     """As the importer takes them."""
     result = {}
     for each in operators or ():
@@ -191,7 +194,7 @@ def lowered_by(operators: Operators) -> dict[tuple[str, str], Callable]:
     return result
 
 
-def functions_of(operators: Iterable[Operator]) -> dict[str, tuple[Callable, bool]]:
+def functions_of(operators: Iterable[Operator]) -> dict[str, tuple[Callable[..., Any], bool]]:
     """As the compiler takes those that are functions in Python."""
     in_python = [each for each in operators if each.function is not None]
     functions = {each.full_name: (each.call, each.takes_attributes) for each in in_python}

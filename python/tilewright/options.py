@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
 from .error import Error
+
+if TYPE_CHECKING:
+    from .dimension import SizeProfile
+    from .operators import Operators
+    from .schedule import Schedule
+
+
+Threads = int | Literal["openmp"] | None  # None: one for each core
+
+
+class CompileOptions(TypedDict, total=False):
+    """Those of `tw.compile` and `tw.load` that other functions hand on to them."""
+
+    target: str | None
+    threads: Threads
+    precision: str
+    db: str | os.PathLike[str] | None
+    winograd: bool
+    in_place: Mapping[str, str] | None
+    template: Callable[[Schedule], bool] | None
+    profiles: Sequence[SizeProfile] | None
+    specialise: bool
+    operators: Operators
+    fallback: str | None
+    constants: Mapping[str, Any] | None
+    keep_f32: Sequence[str]
+    unfused: Sequence[str]
+    skip: Sequence[str]
 
 
 def checked_target(target: str | None) -> str:
@@ -29,7 +57,7 @@ def checked_threads(count: int | None) -> int:
     return int(count)
 
 
-def checked_team(threads: int | str | None) -> tuple[int, str | None]:
+def checked_team(threads: Threads) -> tuple[int, str | None]:
     """The number of threads, 0 for one a core, and whose they are, where that is said."""
     if threads == "openmp":
         return 0, "openmp"
@@ -69,7 +97,7 @@ def checked_path(path: Any, option: str) -> str:
     return os.fspath(path)
 
 
-def checked_database(db: str | os.PathLike | None) -> str:
+def checked_database(db: str | os.PathLike[str] | None) -> str:
     """Of one that is there; "" stands for none."""
     if db is None:
         return ""

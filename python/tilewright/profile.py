@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .error import Error
 
@@ -50,7 +51,7 @@ class Profile:
         """Of the time: functions of the host, as operators in Python and parts that ONNX Runtime computes."""
         return sum(kernel.seconds for kernel in self.kernels if kernel.is_on_host) / (self.seconds or 1.0)
 
-    def to_perfetto(self, path: str | os.PathLike) -> None:
+    def to_perfetto(self, path: str | os.PathLike[str]) -> None:
         """Writes the run as a trace that https://ui.perfetto.dev and chrome://tracing open: a track for each worker.
 
         Gaps are waiting at barriers.  Rates are those of the whole step in this run, from its first worker's start to
@@ -61,13 +62,14 @@ class Profile:
         except OSError as error:
             raise Error("TW1001", f"{path} cannot be written: {error.strerror}") from None
 
-    def _events(self) -> list[dict]:
+    def _events(self) -> list[dict[str, Any]]:
         """In Chrome's Trace Event Format: X is a complete event, M metadata; ts and dur are microseconds."""
-        begin, end = {}, {}
+        begin: dict[int, float] = {}
+        end: dict[int, float] = {}
         for span in self.spans:
             begin[span.step] = min(span.start, begin.get(span.step, span.start))
             end[span.step] = max(span.end, end.get(span.step, span.end))
-        events = [{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "tilewright"}}]
+        events: list[dict[str, Any]] = [{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "tilewright"}}]
         for worker in sorted({span.worker for span in self.spans}):
             name = {"name": f"worker {worker}"}
             events.append({"ph": "M", "pid": 1, "tid": worker, "name": "thread_name", "args": name})

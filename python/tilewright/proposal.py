@@ -46,7 +46,7 @@ class Search:
         if key not in self._tried:
             comparer = self.comparer
             # The executable's own options: the outputs are those of what the user compiles.
-            made_from = comparer.executable._made_from[1]
+            made_from = comparer.executable._compilation
             named = getattr(made_from, self.option) | key
             options = dataclasses.replace(made_from, in_place={}, **{self.option: named})
             given = options.run(comparer.network.graph)[0].run(comparer.inputs)
@@ -86,8 +86,9 @@ def computed(comparer: Comparer, names: Sequence[str]) -> list[str]:
 
 def nodes_to_keep(comparer: Comparer, rows: Sequence[NodeDifference], expected: Arrays) -> Proposal:
     """In f32: those with the largest error of their own are tried first."""
-    ranked = sorted((row for row in rows if row.own), key=lambda row: row.own.relative, reverse=True)
-    return Search(comparer, expected, "keep_f32").run(computed(comparer, [row.node for row in ranked]))
+    errors = [(row.own.relative, row.node) for row in rows if row.own]
+    ranked = [node for _, node in sorted(errors, key=lambda each: each[0], reverse=True)]
+    return Search(comparer, expected, "keep_f32").run(computed(comparer, ranked))
 
 
 def nodes_to_leave_alone(comparer: Comparer, first: FirstDifference, expected: Arrays) -> Proposal:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from .device import Lost
 from .device_worker import Worker
@@ -21,7 +22,7 @@ POLL_SECONDS = 0.1
 class NodeWorker:
     """Of the actor's process."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.worker = Worker()
 
     def facts(self) -> str:
@@ -34,10 +35,10 @@ class NodeWorker:
 class RayDevice:
     """An actor on one node, made anew when it is lost."""
 
-    def __init__(self, ray, node: str, name: str, cores: float):
+    def __init__(self, ray: Any, node: str, name: str, cores: float):
         self.ray, self.node, self.cores = ray, node, cores
         self.name = f"ray:{name}"
-        self.actor = None
+        self.actor: Any = None
         self.is_interrupted = False
 
     def reach(self) -> str:
@@ -48,12 +49,15 @@ class RayDevice:
         # All of the node's cores: nothing else is to run there while it measures.
         remote = self.ray.remote(num_cpus=self.cores, scheduling_strategy=pinned)(NodeWorker)
         self.actor = remote.remote()
-        return self._wait(self.actor.facts.remote(), START_SECONDS)
+        facts: str = self._wait(self.actor.facts.remote(), START_SECONDS)
+        return facts
 
     def call(self, parts: Sequence[bytes], most_bytes: int, seconds: float) -> bytes:
         if self.actor is None:
             raise Lost("it is not reached")
-        return self._wait(self.actor.measure.remote(list(parts), most_bytes, seconds), seconds + POLL_SECONDS)
+        asked = self.actor.measure.remote(list(parts), most_bytes, seconds)
+        answer: bytes = self._wait(asked, seconds + POLL_SECONDS)
+        return answer
 
     def interrupt(self) -> None:
         self.is_interrupted = True
@@ -63,7 +67,7 @@ class RayDevice:
         if actor is not None:
             self.ray.kill(actor)
 
-    def _wait(self, reference, seconds: float):
+    def _wait(self, reference: Any, seconds: float) -> Any:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self.is_interrupted:
             ready, _ = self.ray.wait([reference], timeout=POLL_SECONDS)
@@ -92,15 +96,16 @@ class RayPool:
             raise Error(
                 "TW1501", "Ray is not installed\nhelp: pip install 'tilewright[ray]', here and on each node"
             ) from None
-        self.ray, self.devices = ray, []
+        self.ray: Any = ray
+        self.devices: list[RayDevice] = []
         self.is_ours = not ray.is_initialized()
         if self.is_ours:
             try:
                 own = {"include_dashboard": False} if address == "local" else {}
-                ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+                self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise Error("TW1501", f"the Ray cluster {address!r} cannot be reached: {error}") from None
-        for node in ray.nodes():
+        for node in self.ray.nodes():
             if node["Alive"] and node["Resources"].get("CPU", 0) > 0:
                 self.devices.append(
                     RayDevice(ray, node["NodeID"], node["NodeManagerAddress"], node["Resources"]["CPU"])
@@ -109,7 +114,7 @@ class RayPool:
     def __enter__(self) -> RayPool:
         return self
 
-    def __exit__(self, *problem) -> None:
+    def __exit__(self, *problem: object) -> None:
         for device in self.devices:
             device.close()
         if self.is_ours:

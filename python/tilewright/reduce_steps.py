@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .onnx_parts import Case, Parts, names_read
+from .onnx_models import names_read
+from .onnx_parts import Case, Parts
 
 Item = TypeVar("Item")
 MOST_DIMENSIONS = 8  # of a constant that may be a shape

@@ -12,14 +12,16 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from .error import Error
 from .failure import Judge
 from .made_up import made_up_arrays
+from .model import Source
 from .onnx_parts import Case, Parts
+from .options import CompileOptions
 from .reduce_steps import around, minimised, with_smaller_sizes, without_attributes
 
 Event = Callable[[dict[str, Any]], None]
@@ -49,14 +51,15 @@ class Reduction:
         counts = {"nodes_before": self.nodes_before, "nodes": self.nodes, "tried": self.tried}
         return {"failure": self.failure, **counts, "has_inputs": self.inputs is not None}
 
-    def save(self, path: str | os.PathLike) -> str:
+    def save(self, path: str | os.PathLike[str]) -> str:
         """Writes the model, and the inputs beside it as .npz where they matter; gives the command that shows it."""
         path = Path(path)
         try:
             path.write_bytes(self.model.SerializeToString())
             arguments = [*self.command, str(path)] if self.command else []
             if self.inputs is not None:
-                np.savez(path.with_suffix(".npz"), **self.inputs)
+                arrays: dict[str, Any] = self.inputs
+                np.savez(path.with_suffix(".npz"), **arrays)
                 arguments += ["--inputs", str(path.with_suffix(".npz"))] * bool(arguments)
         except OSError as error:
             raise Error("TW1001", f"{path} cannot be written: {error.strerror}") from None
@@ -99,7 +102,8 @@ class Reducer:
 
     def __init__(self, parts: Parts, case: Case, fails: Callable[[Case], bool], on_event: Event):
         self.parts, self.case, self._fails, self._on_event = parts, case, fails, on_event
-        self.tried, self._seen, self._last_told = 0, set(), case
+        self.tried, self._last_told = 0, case
+        self._seen: set[bytes] = set()
         self.observed: dict[str, np.ndarray] = {}
         self._runs, self._is_valid = self._observe(), parts.is_valid(case)
         if not self._is_valid:
@@ -209,7 +213,7 @@ def finished(reducer: Reducer, node: str) -> Case:
 
 
 def reduce(
-    model: Any,
+    model: Source,
     fails: Callable[[Any], bool] | None = None,
     *,
     against: str | dict[str, Any] = "onnxruntime",
@@ -219,7 +223,7 @@ def reduce(
     tolerance: float | None = None,
     time_limit: float = 60.0,
     on_event: Event | None = None,
-    **options: Any,
+    **options: Unpack[CompileOptions],
 ) -> Reduction:
     """Shrinks a model that fails to a small one that fails in the same way.
 
@@ -253,7 +257,7 @@ def reduce(
         reducer = Reducer(parts, case, lambda candidate: bool(fails(candidate.model)), tell)
         small = finished(reducer, "")
         return Reduction(small.model, small.inputs, "fails", case.nodes, reducer.tried, [])
-    with Judge(against, options, tolerance, time_limit) as judge:
+    with Judge(against, dict(options), tolerance, time_limit) as judge:
         first = judge.judge(case, wants_node=True)
         if first.kind == "ok":
             raise Error("TW1101", "the model does not fail\nhelp: give the inputs, options or target that show it")
@@ -264,7 +268,7 @@ def reduce(
         small = finished(reducer, first.node)
         made_up = Case(small.model, made_up_arrays(types_of(parts, small.model, {}), 0))
         kept = None if judge.judge(made_up).is_like(first) else small.inputs
-    command = command_of(against, options, tolerance)
+    command = command_of(against, dict(options), tolerance)
     return Reduction(small.model, kept, first.kind, case.nodes, reducer.tried, command)
 
 

@@ -167,9 +167,9 @@ def outputs(values: dict[str, Any]) -> None:
         if array.dtype.kind == "U":
             table.add_row(name, f"strings{list(array.shape)}", "", "", "", " ".join(array.ravel()[:4]))
             continue
-        values = array.astype(np.float64).ravel()
-        spread = [f"{f(values):.6g}" for f in (np.min, np.mean, np.max)] if values.size else ["", "", ""]
-        first = " ".join(f"{v:.6g}" for v in values[:4])
+        numbers = array.astype(np.float64).ravel()
+        spread = [f"{f(numbers):.6g}" for f in (np.min, np.mean, np.max)] if numbers.size else ["", "", ""]
+        first = " ".join(f"{v:.6g}" for v in numbers[:4])
         table.add_row(name, f"{array.dtype}{list(array.shape)}", *spread, first)
     console.print(table)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -108,7 +109,7 @@ def culprit_pass(comparer: Comparer, first: FirstDifference, made: Arrays, refer
     for given, wanted in graphs:
         try:
             if differs(given, wanted, []):  # else it takes more than the node alone
-                return bisected(lambda skip, given=given, wanted=wanted: differs(given, wanted, skip))
+                return bisected(functools.partial(differs, given, wanted))
         except Error:  # some code needs one of the passes
             return None
     return None

@@ -214,7 +214,8 @@ class OnnxRuntime:
                 "the model has more than 2 GB of weights, which ONNX Runtime takes from files only\n"
                 "help: compare a part of it (onnx.utils.extract_model), or against {'precision': 'f32'}",
             )
-        return model.SerializeToString()
+        data: bytes = model.SerializeToString()
+        return data
 
     def _info(self, name: str, kind: int, shape: tuple[int, ...]) -> Any:
         return self.onnx.helper.make_tensor_value_info(name, kind, shape)

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _core
-from ._core import Expr, Func, Tensor
+from ._core import Expr as Expr
+from ._core import Func as Func
+from ._core import Schedule
+from ._core import Tensor as Tensor
 
-Extents = Sequence[int]
+if TYPE_CHECKING:
+    from .executable import Executable
+
+Extents = Sequence[int | Expr]  # expressions are of open dimensions
+Value = Expr | float  # a number takes the element type of what it meets
 
 
 def placeholder(name: str, shape: Extents, dtype: str = "f32") -> Tensor:
@@ -24,12 +31,12 @@ def placeholder(name: str, shape: Extents, dtype: str = "f32") -> Tensor:
     return _core.placeholder(name, tuple(shape), dtype)
 
 
-def compute(name: str, shape: Extents, value: Callable[..., Expr]) -> Tensor:
+def compute(name: str, shape: Extents, value: Callable[..., Value]) -> Tensor:
     """An element for each index: compute("B", (4, 8), lambda i, j: A[j, i])."""
     return _core.compute(name, tuple(shape), value)
 
 
-def reduce(name: str, shape: Extents, over: Extents, value: Callable[..., Expr], combiner: str = "sum") -> Tensor:
+def reduce(name: str, shape: Extents, over: Extents, value: Callable[..., Value], combiner: str = "sum") -> Tensor:
     """Each element combines the values over the extents `over`, whose indices come last in the lambda.
 
     Combiners: sum, product, min, max, logical_and, logical_or.
@@ -45,10 +52,10 @@ class Update:
     past: Tensor
     shape: Extents
     place: Callable[..., Any]
-    value: Callable[..., Expr]
+    value: Callable[..., Value]
 
 
-def update(name: str, past: Tensor, shape: Extents, place: Callable[..., Any], value: Callable[..., Expr]) -> Update:
+def update(name: str, past: Tensor, shape: Extents, place: Callable[..., Any], value: Callable[..., Value]) -> Update:
     """`past` with the element at `place(i…)` replaced by `value(i…)`, for each index of `shape`, one after the other.
 
     `place` gives an index, or a tuple of them; those outside of `past` change nothing.  `past[…]` in `value` is the
@@ -71,7 +78,7 @@ def parse(text: str) -> Func:
     return _core.parse_func(text)
 
 
-def call(name: str, *arguments: Any) -> Expr:
+def call(name: str, *arguments: Value) -> Expr:
     """A function of tensor_ir/intrinsics.def: call("exp", x)."""
     return _core.call(name, *arguments)
 
@@ -111,7 +118,7 @@ def matmul(m: int, n: int, k: int, dtype: str = "f32") -> Func:
     return func("matmul", [a, b], [c])
 
 
-def interpret(program: Any, *arrays: np.ndarray) -> None:
+def interpret(program: Func | Schedule, *arrays: np.ndarray) -> None:
     """The oracle: runs a Func, or a Schedule's, on arrays for all its buffers; outputs are written in place.
 
     Slow and strict: it stops, with an Error, at reads of memory never written, indices out of bounds and races.
@@ -119,10 +126,10 @@ def interpret(program: Any, *arrays: np.ndarray) -> None:
     for array in arrays:
         if not (isinstance(array, np.ndarray) and array.flags.c_contiguous):
             raise TypeError("interpret works in place: give C-contiguous numpy arrays")
-    _core.interpret(getattr(program, "func", program), list(arrays))
+    _core.interpret(program.func if isinstance(program, Schedule) else program, list(arrays))
 
 
-def build(program: Any, target: str = "cpu", threads: int | None = None):
+def build(program: Func | Schedule, target: str = "cpu", threads: int | None = None) -> Executable:
     """Machine code for a Schedule as it stands, or for a Func with the target's default schedule; an Executable.
 
     Raises Error: TW1301, there is no such target; TW1404, the loops cannot be turned into its code.
@@ -133,7 +140,7 @@ def build(program: Any, target: str = "cpu", threads: int | None = None):
 
     add_nvrtc_hints()
     if isinstance(program, Func):
-        program = _core.Schedule.default(program, target)
+        program = Schedule.default(program, target)
     executable = Executable(_core.build_func(program.func, target))
     executable._core.threads = checked_threads(threads)
     return executable

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 import tilewright as tw
@@ -51,7 +51,9 @@ def progress(as_json: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
         TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        row, counts, start = None, Counter(), {}
+        row: TaskID | None = None
+        counts: Counter[str] = Counter()
+        start: dict[str, Any] = {}
 
         def show(event: dict[str, Any]) -> None:
             nonlocal row

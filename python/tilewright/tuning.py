@@ -19,7 +19,7 @@ from .device_worker import MEASURE_PROGRAM
 from .dimension import SizeProfile, described_profiles
 from .error import Error
 from .interrupt import run_stoppable
-from .model import Model, load
+from .model import Model, Source, load
 from .operators import functions_of, schedules_of
 from .options import checked_path, checked_precision, checked_target, checked_threads, constraints_of
 from .schedule import Schedule, name_of_template
@@ -66,8 +66,8 @@ def joined(reports: Sequence[TuneReport]) -> TuneReport:
     """Of jobs that follow each other, one a profile; milliseconds are those of a run at each."""
     whole = TuneReport()
     for report in reports:
-        for count in ("tasks", "trials", "adopted", "choices", "before_milliseconds", "after_milliseconds"):
-            setattr(whole, count, getattr(whole, count) + getattr(report, count))
+        for name in ("tasks", "trials", "adopted", "choices", "before_milliseconds", "after_milliseconds"):
+            setattr(whole, name, getattr(whole, name) + getattr(report, name))
         for status, count in report.by_status.items():
             whole.by_status[status] = whole.by_status.get(status, 0) + count
         whole.skipped += [reason for reason in report.skipped if reason not in whole.skipped]
@@ -92,9 +92,9 @@ def seconds_of(budget: str | float) -> float:
 
 
 def tune(
-    model: Any,
+    model: Model | Source,
     target: str = "cpu",
-    db: str | os.PathLike | None = None,
+    db: str | os.PathLike[str] | None = None,
     budget: str | float = "10m",
     seed: int = 0,
     on_event: Callable[[dict[str, Any]], None] | None = None,
@@ -102,7 +102,7 @@ def tune(
     precision: str = "f32",
     winograd: bool = True,
     devices: Sequence[str | Device] = (),
-    key_file: str | os.PathLike | None = None,
+    key_file: str | os.PathLike[str] | None = None,
     check: bool = False,
     template: Callable[[Schedule], bool] | None = None,
     profiles: Sequence[SizeProfile] | None = None,
@@ -145,7 +145,8 @@ def tune(
     if addresses:
         reached += open_devices(addresses, key_file)
     graphs = [_core.specialise(model._core, sizes) for sizes in described_profiles(profiles)] or [model._core]
-    reports, start = [], time.monotonic()
+    reports: list[TuneReport] = []
+    start = time.monotonic()
 
     def receive(sent: tuple[TuneReport, str]) -> None:
         report, line = sent

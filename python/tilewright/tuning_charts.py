@@ -78,7 +78,7 @@ class Section:
 
 
 def is_faster(record: dict[str, Any]) -> bool:
-    return record["status"] == "ok" and record["ratio_high"] < 1 and record["ratio_to_default"] < 1
+    return bool(record["status"] == "ok" and record["ratio_high"] < 1 and record["ratio_to_default"] < 1)
 
 
 def read(database: str) -> list[Section]:
@@ -144,7 +144,8 @@ class Charts:
         self.names = {task["key"]: task["name"] for task in section.tasks}
 
     def latency(self) -> str:
-        s, best = self.section, {}
+        s = self.section
+        best: dict[str, float] = {}  # by task
         times, latencies = [0.0], [s.seconds * 1e3]
         share = {task["key"]: task["seconds"] for task in s.tasks}
         for seconds, record in zip(s.running_seconds(), s.records, strict=True):
@@ -281,7 +282,7 @@ class Charts:
         )
 
     def outcomes(self) -> str:
-        counts: dict[str, Counter] = defaultdict(Counter)
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
         for record in self.section.records:
             counts[record["task"]][record["status"]] += 1
         tasks = [t for t in self.section.tasks if t["key"] in counts][:SHOWN_TASKS][::-1]

@@ -39,6 +39,7 @@ def test_it_has_the_notices_of_what_is_in_it(installed):
         assert "opyright" in path.read_text(errors="replace"), path.name
     text = (ROOT / "pyproject.toml").read_text()
     assert 'license = "Apache-2.0"' in text and "Apache License, Version 2.0" in (ROOT / "LICENSE").read_text()
+    assert (installed.package / "_core.pyi").exists()
     assert (installed.package / "tw-measure").stat().st_mode & stat.S_IXUSR
     assert {path.name for path in (installed.package / "boards").iterdir()} == {"aarch64", "arm", "common", "x86_64"}
 
