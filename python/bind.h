@@ -18,8 +18,9 @@
 #include "tensor_ir/ir.h"
 
 namespace tw {
+class KernelCache;
 class Schedule;
-}
+}  // namespace tw
 
 namespace tw::python {
 
@@ -62,6 +63,9 @@ std::map<std::string, HostFunction> in_python(const PythonFunctions& functions);
 
 // What a template asked for: dicts of name, candidates, costs, analytic and chosen (positions).
 py::typing::List<Facts> asked_of(const Schedule& schedule);
+
+// Tells the logger "tilewright" what was wrong with a cache, which may be null.
+void log_problems(KernelCache* cache);
 
 }  // namespace tw::python
 

@@ -87,9 +87,9 @@ Compiled compile(const relay::Graph& graph, const std::string& target, int threa
   std::optional<autotune::TunedSchedules> tuned;
   const Target parsed = with_schedules(parse_target(target), {own_template, template_name, operator_schedules});
   auto host_functions = in_python(functions);
+  const auto cache = KernelCache::from_environment();
   const auto run = [&] {
     const py::gil_scoped_release unlocked;
-    const auto cache = KernelCache::from_environment();
     relay::CompileOptions options;
     options.threads = threads;
     options.precision = parse_dtype(precision).value();
@@ -112,6 +112,7 @@ Compiled compile(const relay::Graph& graph, const std::string& target, int threa
     return relay::compile(graph, parsed, options, &report);
   };
   Executable executable = run();
+  log_problems(cache.get());
   Facts rows;
   std::vector<std::pair<std::string, double>> phases;
   for (const auto& [name, seconds] : report.phases) phases.emplace_back(name, seconds);
@@ -158,14 +159,15 @@ DecidedKernels decisions(const relay::Graph& graph, const std::string& target, i
                          const std::string& precision, const std::string& constraints) {
   relay::CompileReport report;
   const Target parsed = parse_target(target);
+  const auto cache = KernelCache::from_environment();
   {
     const py::gil_scoped_release unlocked;
-    const auto cache = KernelCache::from_environment();
     relay::CompileOptions options;
     options.threads = threads, options.precision = parse_dtype(precision).value();
     options.constraints = parse_decisions(constraints), options.cache = cache.get();
     relay::compile(graph, parsed, options, &report);
   }
+  log_problems(cache.get());
   DecidedKernels result;
   for (const auto& piece : report.pieces) {
     if (!parsed.decided_schedule) continue;
@@ -196,6 +198,7 @@ Compiled compile_decided(const relay::Graph& graph, const std::string& target, i
     return parsed.decided_schedule(func, for_target, wanted);
   };
   Executable executable = relay::compile(graph, parsed, options, &report);
+  log_problems(cache.get());
   std::vector<std::string> kernels;
   for (const auto& piece : report.pieces)
     if (!task.empty() && autotune::task_key(piece.func) == task)

@@ -129,6 +129,8 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
   options.fleet = fleet.get();
   Database records(database, Database::Access::write);
   autotune::tune(graph, parsed, records, options);
+  const py::gil_scoped_acquire locked;
+  log_problems(cache.get());
 }
 
 Facts summary(const std::string& path) {

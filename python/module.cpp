@@ -1,5 +1,6 @@
 #include "python/bind.h"
 #include "runtime/error.h"
+#include "targets/kernel_cache.h"
 
 namespace tw::python {
 namespace {
@@ -38,6 +39,12 @@ Lists described(const std::vector<ListInfo>& lists) {
     rows.append(py::make_tuple(list.name, to_string(list.kind), list.first, list.count, list.axis, py::cast(list.words),
                                py::cast(list.numbers)));
   return rows;
+}
+
+void log_problems(KernelCache* cache) {
+  if (!cache) return;
+  for (const std::string& problem : cache->take_problems())
+    py::module_::import("logging").attr("getLogger")("tilewright").attr("warning")("%s", problem);
 }
 
 }  // namespace tw::python

@@ -6,11 +6,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <vector>
+#include <utility>
 
 #include "runtime/artifact/file_map.h"
 #include "targets/llvm/prune.h"
@@ -28,10 +27,6 @@ struct Header {
   uint64_t bytes = 0;     // of the code that follows
   uint64_t checksum = 0;  // of it
 };
-
-void complain(const std::string& text) {
-  std::fprintf(stderr, "tilewright: %s\n", text.c_str());
-}
 
 std::optional<std::string> read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -89,9 +84,10 @@ std::optional<std::string> KernelCache::find(const std::string& key) {
   const std::string_view code = std::string_view(*content).substr(std::min(content->size(), sizeof header));
   if (code.size() != header.bytes || code.empty() || std::memcmp(header.magic, expected.magic, sizeof header.magic) ||
       header.checksum != hash_of(code)) {
-    complain("the cached kernel " + path.string() + " is damaged; it is compiled again");
     std::error_code ignored;
     fs::remove(path, ignored);
+    const std::lock_guard lock(mutex_);
+    problems_.push_back("the cached kernel " + path.string() + " is damaged; it is compiled again");
     return std::nullopt;
   }
   utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // used now; where that cannot be noted, it was used earlier
@@ -108,10 +104,16 @@ void KernelCache::store(const std::string& key, std::string_view code) {
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(code))};
     write_file(directory_ / (pruned_prefix + key), parts);
   } catch (const std::exception& error) {
-    if (has_complained_.exchange(true)) return;
-    complain("compiled kernels cannot be kept in " + directory_.string() + ": " + error.what() +
-             "\n  help: set TW_CACHE to a directory that can be written, or to off");
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(is_unwritable_, true)) return;
+    problems_.push_back("compiled kernels cannot be kept in " + directory_.string() + ": " + error.what() +
+                        "\n  help: set TW_CACHE to a directory that can be written, or to off");
   }
+}
+
+std::vector<std::string> KernelCache::take_problems() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(problems_, {});
 }
 
 KernelCache::Size KernelCache::size() const {

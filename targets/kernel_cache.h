@@ -6,12 +6,13 @@
 // missing.  A cache that cannot be used costs time and never a compilation.
 #pragma once
 
-#include <atomic>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "targets/lower.h"
 
@@ -27,12 +28,15 @@ class KernelCache {
   // is "off" or there is no home.
   static std::unique_ptr<KernelCache> from_environment();
 
-  // The code that was stored for the key.  A damaged entry is removed, with a line to stderr.
+  // The code that was stored for the key.  A damaged entry is removed, and told of by `take_problems`.
   std::optional<std::string> find(const std::string& key);
-  // What cannot be written is left out; the first time, with a line to stderr.
+  // What cannot be written is left out; of the first time `take_problems` tells.
   void store(const std::string& key, std::string_view code);
   // Removes entries down to the limit, the least recently used first, by LLVM's CachePruning.
   void evict();
+
+  // What a user should know, in words, since the last call.
+  std::vector<std::string> take_problems();
 
   const std::filesystem::path& directory() const { return directory_; }
   struct Size {
@@ -43,7 +47,9 @@ class KernelCache {
  private:
   std::filesystem::path directory_;
   int64_t limit_;
-  std::atomic<bool> has_complained_ = false;
+  std::mutex mutex_;
+  bool is_unwritable_ = false;
+  std::vector<std::string> problems_;
 };
 
 // Hexadecimal, fit for a file name.  `build` says which compiler.

@@ -37,7 +37,7 @@ from .cli_options import (
 )
 from .interrupt import is_ignored, raise_keyboard_interrupt
 from .lazy import lazily
-from .notes import note
+from .notes import note, show_warnings
 
 report, tune_report, tuning_charts = lazily("report"), lazily("tune_report"), lazily("tuning_charts")
 html_page, deploying, models = lazily("html_page"), lazily("deploying"), lazily("model")
@@ -403,6 +403,7 @@ def main() -> None:
     # Compiled code does not hear of Ctrl-C: it ends the command at once, but for those that have something to finish.
     if not is_ignored():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    show_warnings()
     try:
         app(prog_name="tw")
     except tw.Error as error:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import selectors
 import signal
@@ -22,6 +23,7 @@ from typing import Any
 from .device_wire import MOST_PARTS, VERSION, Channel, Key, Refused, digest
 from .error import Error
 
+logger = logging.getLogger(__name__)
 MEASURE_PROGRAM = Path(__file__).parent / "tw-measure"
 REQUEST_PARTS = 4  # autotune/measure/message.h
 MOST_SECONDS = 3600.0
@@ -136,7 +138,7 @@ class Server:
         except OSError as error:
             raise Error("TW1001", f"{host}:{port} cannot be listened at: {error.strerror or error}") from None
         self.address = "tcp://{}:{}".format(*self.listener.getsockname()[:2])
-        self.log: Callable[[str], None] = lambda line: None
+        self.log: Callable[[str], None] = logger.info
 
     def serve_forever(self) -> None:
         while True:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +36,8 @@ from .options import (
 )
 from .profile import Kernel, Profile, Span
 from .schedule import Schedule, name_of_template
+
+logger = logging.getLogger(__name__)
 
 
 def as_array(value: Any) -> np.ndarray:
@@ -255,6 +257,7 @@ class Executable:
                     core.threads, core.team = threads, self._core.team
                     core.share_random_state(self._core)
                     self._core, self._special[shapes] = core, sizes
+                    self._log_report()
         return self._core
 
     def run(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -370,6 +373,10 @@ class Executable:
             lines += [f"  {buffer}" for buffer in spilled]
         return "\n".join(lines)
 
+    def _log_report(self) -> None:
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("compiled for %s\n%s", self.target, self.report())
+
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
         return f"<tilewright.Executable for {self.target} ({inputs}) -> {', '.join(self.outputs)}>"
@@ -462,11 +469,13 @@ def compile(
     executable = Executable(core, report, recompile)
     executable._made_from = weakref.ref(model), compilation
     if stale := executable.stale_records:
-        warnings.warn(
-            f"{stale} of the records of {database} for this model fit no longer or are of another build of Tilewright, "
-            "and are not used: tune again",
-            stacklevel=2,
+        logger.warning(
+            "%d of the records of %s for this model fit no longer or are of another build of Tilewright, and are not "
+            "used: tune again",
+            stale,
+            database,
         )
+    executable._log_report()
     return executable
 
 

@@ -17,16 +17,9 @@ from .notes import note
 
 
 def told(event: dict[str, Any]) -> None:
-    if event["event"] == "start":
-        where = f", first at {event['node']}" if event["node"] else ""
-        note(f"{event['failure']}{where}: {event['nodes']} nodes")
-    elif event["event"] == "step":
-        note(
-            f"{event['step']}: {event['nodes']} nodes, {event['elements']} elements of inputs and weights, "
-            f"{event['tried']} models tried"
-        )
-    else:
-        note(event["text"])
+    from .reducing import text_of
+
+    note(text_of(event))
 
 
 def parse_sizes(sizes: list[str]) -> dict[str, int]:

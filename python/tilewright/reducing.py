@@ -7,6 +7,7 @@ print(small.save("small.onnx"))  # how to see it again
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,6 +26,19 @@ from .options import CompileOptions
 from .reduce_steps import around, minimised, with_smaller_sizes, without_attributes
 
 Event = Callable[[dict[str, Any]], None]
+logger = logging.getLogger(__name__)
+
+
+def text_of(event: dict[str, Any]) -> str:
+    """An event in words."""
+    match event["event"]:
+        case "start":
+            where = f", first at {event['node']}" if event["node"] else ""
+            return f"{event['failure']}{where}: {event['nodes']} nodes"
+        case "step":
+            elements = f"{event['elements']} elements of inputs and weights"
+            return f"{event['step']}: {event['nodes']} nodes, {elements}, {event['tried']} models tried"
+    return str(event["text"])
 
 
 @dataclass
@@ -248,7 +262,13 @@ def reduce(
             "a template, operators of your own and an Executable cannot go to another process\n"
             "help: compile and compare in fails=",
         )
-    parts, tell = Parts(), on_event or (lambda event: None)
+    parts = Parts()
+
+    def tell(event: dict[str, Any]) -> None:
+        logger.info("%s", text_of(event))
+        if on_event:
+            on_event(event)
+
     proto = parts.read(model)
     case = Case(proto, feed_of(parts, proto, inputs, seed, sizes or {}))
     if fails is not None:

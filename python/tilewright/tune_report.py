@@ -15,6 +15,7 @@ import tilewright as tw
 
 from . import tuning_charts
 from .report import console, tilewright_table
+from .tuning import milestone
 
 EXPLAINED = 12  # of a task's points, the fastest
 NAME_WIDTH = 28  # of a kernel in the progress line, which has one line of a terminal
@@ -60,21 +61,13 @@ def progress(as_json: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
             if event["event"] == "start":
                 start.update(event)
                 row = bar.add_task("the network", total=event["budget"])
-                console.print(f"{event['milliseconds']:.3f} ms, {event['open_choices']} choices of the network")
-            if event["event"] == "stopping":
-                console.print("stopping after the current candidate; Ctrl-C again ends at once")
+            if text := milestone(event):
+                console.print(text)
             if row is None:
                 return
             bar.update(row, completed=min(event["seconds"], start["budget"]))
-            if event["event"] == "choices_skipped":
-                console.print(f"choices of the network are not tried: {event['reason']}")
             if event["event"] == "tasks":
                 start["milliseconds"] = event["milliseconds"]  # with the choices that were adopted
-                chosen = f" with {event['choices']} choices made otherwise" if event["choices"] else ""
-                console.print(
-                    f"{event['tasks']} tasks, {event['milliseconds']:.3f} ms{chosen}, "
-                    f"{event['earlier_trials']} tried before"
-                )
             if event["event"] == "trial":
                 counts[event["status"]] += 1
                 text = (
@@ -82,11 +75,6 @@ def progress(as_json: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
                     f"{counts.total()} tried: {counted(counts)} · {shortened(event['task'])} ({event['share']:.0%})"
                 )
                 bar.update(row, description=text)
-            if event["event"] == "confirmation":
-                verdict = "adopted" if event["adopted"] else "not adopted"
-                console.print(
-                    f"the model with {event['records']} of them: {event['ratio']:.3f} × its latency, {verdict}"
-                )
 
         yield show
 

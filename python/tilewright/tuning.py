@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
@@ -23,6 +24,8 @@ from .model import Model, Source, load
 from .operators import functions_of, schedules_of
 from .options import checked_path, checked_precision, checked_target, checked_threads, constraints_of
 from .schedule import Schedule, name_of_template
+
+logger = logging.getLogger(__name__)
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -60,6 +63,36 @@ class TuneReport:
 def tell(report: TuneReport, send: Callable[[Any], None], line: str) -> None:
     """An event of a job that has this report."""
     send((report, line))
+
+
+def milestone(event: dict[str, Any]) -> str | None:
+    """An event in words; None of what is too small for that."""
+    match event["event"]:
+        case "start":
+            return f"{event['milliseconds']:.3f} ms, {event['open_choices']} choices of the network"
+        case "choices_skipped":
+            return f"choices of the network are not tried: {event['reason']}"
+        case "tasks":
+            chosen = f" with {event['choices']} choices made otherwise" if event["choices"] else ""
+            earlier = f"{event['earlier_trials']} tried before"
+            return f"{event['tasks']} tasks, {event['milliseconds']:.3f} ms{chosen}, {earlier}"
+        case "confirmation":
+            verdict = "adopted" if event["adopted"] else "not adopted"
+            return f"the model with {event['records']} of them: {event['ratio']:.3f} × its latency, {verdict}"
+        case "stopping":
+            return "stopping after the current candidate; Ctrl-C again ends at once"
+    return None
+
+
+def log(event: dict[str, Any]) -> None:
+    if text := milestone(event):
+        logger.info("%s", text)
+    elif event["event"] == "device_lost":
+        logger.warning("lost: %s: %s", event["device"], event["reason"])
+    elif event["event"] == "skipped":
+        logger.warning("not tuned: %s: %s", event["task"], event["reason"])
+    else:
+        logger.debug("%s", event)
 
 
 def joined(reports: Sequence[TuneReport]) -> TuneReport:
@@ -148,6 +181,11 @@ def tune(
     reports: list[TuneReport] = []
     start = time.monotonic()
 
+    def tell_all(event: dict[str, Any]) -> None:
+        log(event)
+        if on_event:
+            on_event(event)
+
     def receive(sent: tuple[TuneReport, str]) -> None:
         report, line = sent
         event = {"seconds": time.monotonic() - start, **json.loads(line)}
@@ -159,12 +197,10 @@ def tune(
             for name, value in event.items():
                 if hasattr(report, name):
                     setattr(report, name, value)
-        if on_event:
-            on_event(event)
+        tell_all(event)
 
     def stopping() -> None:
-        if on_event:
-            on_event({"event": "stopping", "seconds": time.monotonic() - start})
+        tell_all({"event": "stopping", "seconds": time.monotonic() - start})
 
     def search(send: Callable[[Any], None], is_stopping: Callable[[], bool]) -> None:
         for at, graph in enumerate(graphs):

@@ -1,5 +1,6 @@
 """Kernels that were compiled before, as the command line and Python meet them; and what a report says."""
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_off_means_off(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_damaged_entry_is_said_and_replaced(cache, x):
+def test_a_damaged_entry_is_said_and_replaced(cache, x, caplog, tmp_path):
     model = tw.load(small_network())
     expected = tw.compile(model)(x)[0]
     for entry in cache.glob("llvmcache-*"):
@@ -78,6 +79,14 @@ def test_a_damaged_entry_is_said_and_replaced(cache, x):
     assert done.stderr.decode().count("is damaged; it is compiled again") == len(list(cache.glob("llvmcache-*")))
     again = tw.compile(model)
     assert counts(again)[0] == counts(again)[1]
+    next(cache.iterdir()).write_bytes(b"")
+    with caplog.at_level(logging.WARNING, "tilewright"):
+        tw.compile(model)
+    assert "is damaged; it is compiled again" in caplog.text
+    next(cache.iterdir()).write_bytes(b"")
+    onnx.save(small_network(), tmp_path / "m.onnx")
+    shown = run_tw("compile", tmp_path / "m.onnx")
+    assert "is damaged; it is compiled again" in shown.stderr and "is damaged" not in shown.stdout
     np.testing.assert_array_equal(again(x)[0], expected)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import re
 import signal
 import sqlite3
@@ -54,9 +55,13 @@ def cli(*arguments):
     return subprocess.run([sys.executable, "-m", "tilewright", *map(str, arguments)], capture_output=True, text=True)
 
 
-def test_tuning_end_to_end(network, tmp_path, trials_of_a_task):
+def test_tuning_end_to_end(network, tmp_path, trials_of_a_task, caplog, capfd):
     db, events = tmp_path / "tune.db", []
-    report = tw.tune(network, db=db, budget="60s", seed=3, threads=1, on_event=events.append)
+    with caplog.at_level(logging.INFO, "tilewright"):
+        report = tw.tune(network, db=db, budget="60s", seed=3, threads=1, on_event=events.append)
+    assert capfd.readouterr() == ("", "")  # it is logged
+    (tasks,) = [record for record in caplog.records if " tried before" in record.getMessage()]
+    assert tasks.levelname == "INFO" and "'trial'" not in caplog.text
     assert report.tasks > 0 and report.trials > 0 and not report.skipped
     assert sum(report.by_status.values()) == report.trials
     assert "tried" in str(report)
@@ -83,7 +88,7 @@ def test_tuning_end_to_end(network, tmp_path, trials_of_a_task):
     assert next(e for e in again if e["event"] == "tasks")["earlier_trials"] == report.trials
 
 
-def test_choices_of_the_network(tmp_path):
+def test_choices_of_the_network(tmp_path, caplog):
     """Three 3×3 convolutions, of which two are alike: by Winograd's filtering or not."""
     rng, width = np.random.default_rng(0), 32
     weights = {f"w{i}": rng.standard_normal((width, width, 3, 3)).astype(np.float32) / 17 for i in range(3)}
@@ -159,8 +164,9 @@ def test_choices_of_the_network(tmp_path):
         (record,) = connection.execute(query).fetchone()
         connection.execute("UPDATE records SET compiler = 'older'")
         connection.execute("INSERT INTO confirmations VALUES ('by hand', ?, 'model', 0.9, 1, 0)", (record,))
-    with pytest.warns(UserWarning, match="another build of Tilewright, and are not used: tune again"):
+    with caplog.at_level(logging.WARNING, "tilewright"):
         outdated = tw.compile(path, threads=1, db=db)
+    assert "another build of Tilewright, and are not used: tune again" in caplog.text
     assert outdated.stale_records >= 1 and "were not used: tune again" in outdated.report()
 
 
