@@ -14,13 +14,14 @@ import numpy as np
 from .error import Error
 from .executable import Executable
 from .made_up import made_up_inputs, smallest_sizes
+from .notebooks import ShownAsText
 
 PERCENTILES = (50, 90, 95, 99)
 FEWEST_RUNS = 5  # of each stream, however long they take
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class Benchmark(ShownAsText):
     """What runs took: seconds of each, in all streams, and by the clock from the first to the last."""
 
     samples: list[float] = field(repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,6 +66,7 @@ def compare_command(
         sizes=options.parse_sizes(size, executable.dimensions),
         tolerance=tolerance,
         propose=propose,
+        progress=sys.stderr.isatty(),
     )
     print(json.dumps(result.to_dict()) if as_json else result)
     if html:

@@ -11,7 +11,7 @@ and Sosič, "Relative Debugging", CACM 39(11), 1996.)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -28,6 +28,7 @@ from .options import CompileOptions
 from .proposal import nodes_to_keep, nodes_to_leave_alone
 from .search_fault import alone, culprit_pass
 from .sides import Arrays, Compiled, Network, OnnxRuntime, Oracle, Side
+from .watched import stages
 
 
 def side_of(network: Network, what: Any) -> Side:
@@ -69,6 +70,7 @@ def compare(
     tolerance: float | None = None,
     shapes: Mapping[str, InputShape] | None = None,
     propose: bool = True,
+    progress: bool | None = None,
     **options: Unpack[CompileOptions],
 ) -> Comparison:
     """Compares two ways to compute a model, node by node.
@@ -92,10 +94,14 @@ def compare(
     With `propose`, the fewest nodes are looked for with which the outputs are within the tolerance, as `keep_f32` where
     the precision is of 16 bits, as `unfused` where fusion makes the difference and no pass does.
 
+    `progress`: shows what is being done; None: in notebooks and at Python's prompt.
+
     Error: what `tw.compile` and runs raise; TW1101: there is nothing to compare with; TW1003: ONNX Runtime is not
     installed or does not take the model.
     """
-    return comparer(model, against, inputs, seed, sizes, tolerance, shapes, dict(options)).run(propose)
+    with stages(progress) as say:
+        say("compiling the model")
+        return comparer(model, against, inputs, seed, sizes, tolerance, shapes, dict(options)).run(propose, say)
 
 
 def check(
@@ -186,8 +192,10 @@ class Comparer:
         names = [name for name, _ in self.network.graph.outputs if name not in outputs]
         return Check(self.ours.label, self.theirs.label, self.tolerance, outputs, names)
 
-    def run(self, propose: bool) -> Comparison:
+    def run(self, propose: bool, say: Callable[[str], None] = lambda stage: None) -> Comparison:
+        say("computing all values by compiled kernels")
         made = self.ours.values(self.inputs)  # first, for it checks the inputs
+        say(f"computing them by {self.theirs.label}")
         expected = self.theirs.values(self.inputs)
         from_equal_inputs = self.theirs.recomputed(self.inputs, made)
         rows = self.rows(made, expected, from_equal_inputs)
@@ -195,8 +203,10 @@ class Comparer:
         first = self.first_of(rows, made, from_equal_inputs, expected)
         is_off = any(not d.is_within(self.tolerance) for d in outputs.values())
         if first is None and is_off:
+            say("looking for the first wrong value, one a compilation")
             first = alone(self, rows, outputs, expected) or self.accumulated(outputs, rows, made, expected)
         if first is not None and first.found_by in ("all values", "single values"):
+            say("looking for the pass of the compiler that makes the difference")
             reference = (from_equal_inputs if first.found_by == "all values" else expected)[first.place]
             first = dataclasses.replace(first, without_pass=culprit_pass(self, first, made, reference))
         result = Comparison(
@@ -209,6 +219,7 @@ class Comparer:
             rows,
             first,
         )
+        say("looking for nodes to compile otherwise")
         if propose and is_off and self.ours.options.precision != "f32":
             result.proposal = nodes_to_keep(self, rows, expected)
         elif propose and first and first.found_by == "single values" and not first.without_pass:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .differences import Difference, Summary
 from .html_page import write_page
+from .notebooks import ShownAsText
 from .proposal import Proposal
 
 SHOWN = 20  # rows of the table, the worst
@@ -79,7 +80,7 @@ class FirstDifference:
 
 
 @dataclass
-class Check:
+class Check(ShownAsText):
     """What `tw.check` found, by name of the model's outputs."""
 
     ours: str
@@ -117,7 +118,7 @@ def lines_of_outputs(outputs: dict[str, Difference], not_compared: list[str]) ->
 
 
 @dataclass
-class Comparison:
+class Comparison(ShownAsText):
     """What `tw.compare` found.  `rows` are in the order of nodes, `outputs` by name of the model's outputs."""
 
     ours: str

@@ -22,6 +22,7 @@ from .images import with_built_in
 from .lists import Type, Values
 from .machine import add_nvrtc_hints
 from .model import Model, Source, load
+from .notebooks import signature, table
 from .operators import Operators, functions_of, give_functions, schedules_of
 from .options import (
     Threads,
@@ -312,6 +313,12 @@ class Executable:
         random numbers begin with seed 0, and it compiles for no further sizes (specialise=).
         """
         return Executable(self._core.clone(), self._report)
+
+    def _repr_html_(self) -> str:
+        steps = self.describe()["steps"]
+        facts = [("target", self.target), ("threads", f"{self.threads} ({self.team})")]
+        facts += [("kernels", str(sum(bool(step["kernel"]) for step in steps)))]
+        return table("executable", [*facts, *signature(self.inputs, self.outputs)])
 
     def profile(self, inputs: Mapping[str, Any], repetitions: int = 10) -> Profile:
         """Times every kernel alone, the median of some repetitions, and watches the workers in a run like any other."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from .html_page import write_page
 from .images import with_built_in
 from .lists import Type, Values
 from .model_page import facts_of, page
+from .notebooks import signature, table
 from .operators import Operator, Operators, lowered_by
 
 
@@ -84,6 +86,9 @@ class Model:
 
     def _imported(self) -> _core.Import:
         return _core.read_onnx(*self._source, self._shapes, lowered_by(self._operators), True, self._constants)
+
+    def _repr_html_(self) -> str:
+        return f"{table('model', signature(self.inputs, self.outputs))}<pre>{escape(self.explain())}</pre>"
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())

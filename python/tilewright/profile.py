@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .error import Error
+from .notebooks import bars
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,15 @@ class Profile:
     def host_share(self) -> float:
         """Of the time: functions of the host, as operators in Python and parts that ONNX Runtime computes."""
         return sum(kernel.seconds for kernel in self.kernels if kernel.is_on_host) / (self.seconds or 1.0)
+
+    def _repr_html_(self) -> str:
+        total = self.seconds or 1.0
+        rows = [
+            (k.seconds / total, (f"{k.seconds * 1e6:.1f}", f"{k.seconds / total:.1%}", k.name))
+            for k in sorted(self.kernels, key=lambda k: -k.seconds)
+            if k.symbol
+        ]
+        return bars(("µs", "share", "kernel"), rows)
 
     def to_perfetto(self, path: str | os.PathLike[str]) -> None:
         """Writes the run as a trace that https://ui.perfetto.dev and chrome://tracing open: a track for each worker.

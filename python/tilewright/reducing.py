@@ -21,6 +21,7 @@ from .error import Error
 from .failure import Judge
 from .made_up import made_up_arrays
 from .model import Source
+from .notebooks import ShownAsText
 from .onnx_parts import Case, Parts
 from .options import CompileOptions
 from .reduce_steps import around, minimised, with_smaller_sizes, without_attributes
@@ -42,7 +43,7 @@ def text_of(event: dict[str, Any]) -> str:
 
 
 @dataclass
-class Reduction:
+class Reduction(ShownAsText):
     """`model` is an onnx.ModelProto; `inputs` what it fails with, or None where made-up ones do (seed 0)."""
 
     model: Any

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
@@ -45,6 +46,13 @@ def progress(as_json: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
     if as_json or not console.is_terminal:
         yield json_line
         return
+    with shown(console) as show:
+        yield show
+
+
+@contextmanager
+def shown(console: Console) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """On a terminal or in a notebook: a line that changes, and above it what is worth keeping."""
     columns = (
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:.0f} %"),

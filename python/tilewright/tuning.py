@@ -10,9 +10,12 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+from rich.console import Console
 
 from . import _core
 from .device import Device, open_devices
@@ -21,9 +24,11 @@ from .dimension import SizeProfile, described_profiles
 from .error import Error
 from .interrupt import run_stoppable
 from .model import Model, Source, load
+from .notebooks import ShownAsText
 from .operators import functions_of, schedules_of
 from .options import checked_path, checked_precision, checked_target, checked_threads, constraints_of
 from .schedule import Schedule, name_of_template
+from .watched import is_watched
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +36,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 @dataclass
-class TuneReport:
+class TuneReport(ShownAsText):
     """What a job did: counts of trials by how they ended, and the model's latency before and after."""
 
     tasks: int = 0
@@ -139,6 +144,7 @@ def tune(
     check: bool = False,
     template: Callable[[Schedule], bool] | None = None,
     profiles: Sequence[SizeProfile] | None = None,
+    progress: bool | None = None,
 ) -> TuneReport:
     """Tries what a model leaves open for as long as `budget` says, and keeps what it learns in `db`.
 
@@ -158,6 +164,8 @@ def tune(
 
     `profiles`, as of `tw.compile`: the model at these sizes is tuned instead, one after the other in equal shares of
     the budget.  Kernels of dimensions that stay open keep their defaults.
+
+    `progress`: shows a line of what the job does; None: in notebooks and at Python's prompt, without `on_event`.
 
     Raises Error: what `load` raises; TW1001, the database cannot be used; TW1101, the budget is no time; TW1301, the
     target cannot be measured here or on the devices; TW1501, no device can be reached.
@@ -180,11 +188,11 @@ def tune(
     graphs = [_core.specialise(model._core, sizes) for sizes in described_profiles(profiles)] or [model._core]
     reports: list[TuneReport] = []
     start = time.monotonic()
+    listeners: list[Callable[[dict[str, Any]], None]] = [log, on_event] if on_event else [log]
 
     def tell_all(event: dict[str, Any]) -> None:
-        log(event)
-        if on_event:
-            on_event(event)
+        for listener in listeners:
+            listener(event)
 
     def receive(sent: tuple[TuneReport, str]) -> None:
         report, line = sent
@@ -227,7 +235,12 @@ def tune(
                 functions=functions_of(model._operators),
             )
 
-    with tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        if on_event is None and is_watched() if progress is None else progress:
+            from .tune_report import shown
+
+            listeners.append(stack.enter_context(shown(Console(stderr=True))))
         run_stoppable(search, receive, stopping)
     report = joined(reports)
     if check:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 
 def is_watched() -> bool:
-    """In a notebook, or at the prompt of Python or IPython; not in a script, which says itself what it wants to show."""
+    """In a notebook, or at the prompt of Python or IPython; a script says itself what it wants to show."""
     return hasattr(sys, "ps1") or Console().is_jupyter
 
 
