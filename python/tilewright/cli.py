@@ -76,7 +76,9 @@ def options(
 
 @app.command()
 def doctor(
-    measure: Annotated[bool, typer.Option(help="Measure the peak and the memory, too (2 s).")] = True,
+    measure: Annotated[
+        bool, typer.Option(help="Also measure peak arithmetic and memory bandwidth (2 seconds).")
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Show this machine, what was found on it, and which targets it serves."""
@@ -91,7 +93,8 @@ def explain(
     operators: OperatorFile = None,
     fallback: Fallback = None,
     html: Annotated[
-        Path | None, typer.Option(help="Writes a page with the parts and what each node costs to this .html file.")
+        Path | None,
+        typer.Option(help="Write a page that shows the graph's parts and the cost of each node to this .html file."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -114,8 +117,10 @@ def compile(
     context: typer.Context,
     model: ModelFile,
     how: Compiling,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The artifact; MODEL.twa if left out.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler did, too.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The artifact to write. Default: MODEL.twa.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show what the compiler did.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compile a model to a .twa artifact."""
@@ -135,11 +140,16 @@ def compile(
 def deploy(
     context: typer.Context,
     model: ModelPath,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder; what it has of these names is replaced.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The folder to make. Files of the same names in it are replaced.")
+    ],
     how: Compiling,
     input: Inputs = [],  # noqa: B006
     tolerance: Annotated[
-        float | None, typer.Option(help="The share of an output's largest element that its check allows.")
+        float | None,
+        typer.Option(
+            help="How far numbers may be off in its check, as a share of an output's largest; by the precision."
+        ),
     ] = None,
     seed: Seed = 0,
     size: Sizes = [],  # noqa: B006
@@ -160,7 +170,7 @@ def run(
     model: ModelPath,
     how: Compiling,
     input: Inputs = [],  # noqa: B006
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Writes the outputs to this .npz file.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz file.")] = None,
     seed: Seed = 0,
     size: Sizes = [],  # noqa: B006
     as_json: AsJson = False,
@@ -186,15 +196,17 @@ def bench(
     context: typer.Context,
     model: ModelPath,
     how: Compiling,
-    kernels: Annotated[bool, typer.Option("--kernels", "-k", help="Show every kernel, too.")] = False,
+    kernels: Annotated[bool, typer.Option("--kernels", "-k", help="Also show every kernel.")] = False,
     roofline: Annotated[
-        Path | None, typer.Option(help="Writes a page with the kernels' roofline to this .html file.")
+        Path | None, typer.Option(help="Write a page with the kernels' roofline to this .html file.")
     ] = None,
-    trace: Annotated[Path | None, typer.Option(help="Writes a run to this .json file for ui.perfetto.dev.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write a trace of one run to this .json file, for ui.perfetto.dev.")
+    ] = None,
     input: Inputs = [],  # noqa: B006
-    seconds: Annotated[float, typer.Option(help="Of measuring.")] = 3.0,
-    warm_up: Annotated[float, typer.Option(help="Seconds of runs before, which do not count.")] = 0.2,
-    streams: Annotated[int, typer.Option(help="So many runs at once, each on -j threads.")] = 1,
+    seconds: Annotated[float, typer.Option(help="How many seconds to measure.")] = 3.0,
+    warm_up: Annotated[float, typer.Option(help="How many seconds to run before that, without measuring.")] = 0.2,
+    streams: Annotated[int, typer.Option(help="How many runs at the same time, each with -j threads.")] = 1,
     as_json: AsJson = False,
     seed: Seed = 0,
     size: Sizes = [],  # noqa: B006
@@ -220,26 +232,32 @@ def tune(
     how: Compiling,
     db: Annotated[
         Path | None,
-        typer.Option("--db", help="Where records are kept; made where there is none.  Needed, except with --check."),
+        typer.Option(
+            "--db", help="The database for the results. It is made if there is none. Required, except with --check."
+        ),
     ] = None,
     budget: Annotated[str, typer.Option(help="How long to search: 60s, 10m, 8h.")] = "10m",
-    seed: Annotated[int, typer.Option(help="Of the search and of made-up inputs.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of the search and of made-up inputs.")] = 0,
     explain: Annotated[
         str | None,
-        typer.Option(metavar="TASK", help="Search nothing: show what is known of a kernel, by its name or key."),
+        typer.Option(metavar="TASK", help="Do not search. Show what is known of one kernel, by its name or key."),
     ] = None,
     device: Annotated[
-        list[str], typer.Option("--device", help="tcp://HOST:PORT of a `tw device serve` that measures; any number.")
+        list[str],
+        typer.Option(
+            "--device", help="Measure on this machine, tcp://HOST:PORT, where `tw device serve` runs. May be repeated."
+        ),
     ] = [],  # noqa: B006
     key_file: device_cli.KeyFile = None,
     ray: Annotated[
         str | None, typer.Option(help="Measure on the nodes of this Ray cluster: auto, local, or its address.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Try candidates and keep nothing: for emulated devices.")
+        bool, typer.Option("--check", help="Try candidates and keep no results: for emulated devices.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON for each event, as where the output is piped.")
+        bool,
+        typer.Option("--json", help="Print one line of JSON for each event, as when the output is not a terminal."),
     ] = False,
 ) -> None:
     """Search for faster schedules and choices of the network; the same command goes on where it stopped.
@@ -295,7 +313,7 @@ DatabasePath = Annotated[Path, typer.Argument(help="A database that `tw tune` ma
 def db_show(
     database: DatabasePath,
     task: Annotated[
-        str | None, typer.Option(help="One kernel, by its name or key: its trials and predictions.")
+        str | None, typer.Option(help="Show the trials and predictions of one kernel, by its name or key.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -311,7 +329,7 @@ def db_show(
 @db_app.command("merge")
 def db_merge(
     database: DatabasePath,
-    others: Annotated[list[Path], typer.Argument(help="Databases, or lines of JSON as `tw db export` writes them.")],
+    others: Annotated[list[Path], typer.Argument(help="Databases, or files of JSON lines from `tw db export`.")],
     as_json: AsJson = False,
 ) -> None:
     """Add the rows of others, in any order; each of them wholly or not at all."""
@@ -329,7 +347,7 @@ def db_merge(
 def db_export(
     database: DatabasePath,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file instead of the standard output.")
+        Path | None, typer.Option("--output", "-o", help="Write to this file instead of the standard output.")
     ] = None,
 ) -> None:
     """Write every row as a line of JSON."""
@@ -366,7 +384,7 @@ def db_prune(database: DatabasePath, as_json: AsJson = False) -> None:
 @app.command("report")
 def report_page(
     database: DatabasePath,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
     as_json: AsJson = False,
 ) -> None:
     """Write one offline HTML page with charts of what tuning jobs found."""
@@ -380,7 +398,7 @@ def report_page(
 def inspect(
     context: typer.Context,
     path: ModelPath,
-    text: Annotated[bool, typer.Option(help="Print the graph of a model in its text form.")] = False,
+    text: Annotated[bool, typer.Option(help="Print the graph of a model as text.")] = False,
     shape: Shapes = [],  # noqa: B006
     constants: Constants = [],  # noqa: B006
     as_json: AsJson = False,

@@ -21,45 +21,66 @@ ModelFile = Annotated[Path, typer.Argument(help="An ONNX model.")]
 Shapes = Annotated[
     list[str],
     typer.Option(
-        "--shape", "-s", help="NAME=1,3,224,224 fixes the shape of an input; NAME=batch:1..64,3,224,224 leaves it open."
+        "--shape",
+        "-s",
+        help="The shape of an input: NAME=1,3,224,224 is fixed; NAME=batch:1..64,3,224,224 leaves a dimension open.",
     ),
 ]
 Sizes = Annotated[
     list[str],
-    typer.Option("--size", help="NAME=8: of an open dimension, for made-up inputs; its least if left out."),
+    typer.Option("--size", help="NAME=8: the size of an open dimension, for made-up inputs. Default: the smallest."),
 ]
-Target = Annotated[str, typer.Option("--target", "-t", help="cpu, x86:avx2, aarch64, rpi4, cuda:sm_90, …")]
-Threads = Annotated[int | None, typer.Option("--threads", "-j", help="Workers of a run; every core if left out.")]
-Precision = Annotated[str, typer.Option(help="Of convolutions and matrix products: f32, bf16, f16.")]
-Winograd = Annotated[bool, typer.Option(help="3×3 convolutions by Winograd's filtering: faster, rounds a little more.")]
+Target = Annotated[
+    str,
+    typer.Option(
+        "--target",
+        "-t",
+        help="What to compile for: cpu (this machine), x86:avx2, aarch64, rpi4, cuda:sm_90, … `tw doctor` lists them.",
+    ),
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", "-j", help="How many threads a run uses. Default: one for each core.")
+]
+Precision = Annotated[str, typer.Option(help="The precision of convolutions and matrix products: f32, bf16 or f16.")]
+Winograd = Annotated[
+    bool, typer.Option(help="Use Winograd's algorithm for 3×3 convolutions. It is faster and rounds a little more.")
+]
 InPlace = Annotated[
-    list[str], typer.Option("--in-place", help="OUTPUT=INPUT: one array for both, of which a run changes elements.")
+    list[str], typer.Option("--in-place", help="OUTPUT=INPUT: use one array for both. A run changes elements of it.")
 ]
 Profiles = Annotated[
     list[str],
     typer.Option(
         "--profile",
-        help="batch=1,seq=128 or batch=1,seq=1..32..64: sizes of open dimensions that get their own kernels.",
+        help="Make extra kernels for these sizes of open dimensions: batch=1,seq=128 or batch=1,seq=1..32..64.",
     ),
 ]
-Specialise = Annotated[bool, typer.Option("--specialise", help="Compile for the sizes of the run before it.")]
-Records = Annotated[Path | None, typer.Option("--db", help="Tuned schedules: the database that `tw tune` made.")]
+Specialise = Annotated[
+    bool, typer.Option("--specialise", help="Compile for exactly the sizes of a run before that run.")
+]
+Records = Annotated[
+    Path | None, typer.Option("--db", help="Use tuned schedules from this database, which `tw tune` made.")
+]
 Fallback = Annotated[
-    str | None, typer.Option(help="onnxruntime: it computes nodes that would be refused; says which, to stderr.")
+    str | None,
+    typer.Option(
+        help="onnxruntime: let ONNX Runtime compute the nodes that are not supported. They are listed on stderr."
+    ),
 ]
 OperatorFile = Annotated[
-    Path | None, typer.Option("--operators", help="A Python file with a list `operators` of your own tw.Operator.")
+    Path | None,
+    typer.Option("--operators", help="A Python file with your own operators: a list `operators` of tw.Operator."),
 ]
 Constants = Annotated[
     list[str],
-    typer.Option(
-        "--set", help="NAME=16000, NAME=[1,2] or NAME=file.npy: what an input is in every run; it is none then."
-    ),
+    typer.Option("--set", help="Make an input a constant: NAME=16000, NAME=[1,2] or NAME=file.npy."),
 ]
-Inputs = Annotated[list[str], typer.Option("--input", "-i", help="NAME=file.npy, or file.npz.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+Inputs = Annotated[
+    list[str], typer.Option("--input", "-i", help="The inputs: NAME=file.npy or file.npz. Default: random ones.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Seed = Annotated[
-    int, typer.Option(help="Of the inputs that are made up; in `tw run`, of random numbers that the model draws, too.")
+    int, typer.Option(help="The seed of made-up inputs and, in `tw run`, of the random numbers that the model draws.")
 ]
 
 

@@ -17,17 +17,24 @@ from .notes import note
 
 OnnxPath = Annotated[Path, typer.Argument(help="An ONNX model.")]
 Against = Annotated[
-    str, typer.Option("--against", "-a", help="onnxruntime, oracle (slow), or a precision: f32, bf16, f16.")
+    str,
+    typer.Option(
+        "--against",
+        "-a",
+        help="What to compare with: onnxruntime, oracle (slow), or another precision: f32, bf16, f16.",
+    ),
 ]
 Tolerance = Annotated[
-    float | None, typer.Option(help="The share of a value's magnitude that it may be off; by precision if left out.")
+    float | None,
+    typer.Option(help="How far a value may be off, as a share of its largest number. Default: by the precision."),
 ]
 InputFiles = Annotated[
-    list[str], typer.Option("--inputs", "--input", "-i", help="file.npz, or NAME=file.npy; made up if left out.")
+    list[str],
+    typer.Option("--inputs", "--input", "-i", help="The inputs: file.npz or NAME=file.npy. Default: random ones."),
 ]
-Skip = Annotated[list[str], typer.Option(help="An optional pass of graphs to leave out; any number.")]
-KeepF32 = Annotated[list[str], typer.Option("--keep-f32", help="A node that stays in f32; any number.")]
-Unfused = Annotated[list[str], typer.Option(help="A node that is a kernel of its own; any number.")]
+Skip = Annotated[list[str], typer.Option(help="Leave out this optional pass of the compiler. May be repeated.")]
+KeepF32 = Annotated[list[str], typer.Option("--keep-f32", help="Keep this node in f32. May be repeated.")]
+Unfused = Annotated[list[str], typer.Option(help="Do not fuse this node with others. May be repeated.")]
 
 
 def parse_against(text: str) -> Any:
@@ -40,10 +47,10 @@ def compare_command(
     how: Compiling,
     against: Against = "onnxruntime",
     inputs: InputFiles = [],  # noqa: B006
-    html: Annotated[Path | None, typer.Option(help="Writes a page with all nodes to this .html file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with all nodes to this .html file.")] = None,
     as_json: options.AsJson = False,
     tolerance: Tolerance = None,
-    propose: Annotated[bool, typer.Option(help="Look for nodes to keep in f32, or unfused.")] = True,
+    propose: Annotated[bool, typer.Option(help="Look for the fewest nodes to keep in f32 or unfused.")] = True,
     seed: options.Seed = 0,
     size: options.Sizes = [],  # noqa: B006
     skip: Skip = [],  # noqa: B006
@@ -81,7 +88,7 @@ def check_command(
     how: Compiling,
     against: Against = "onnxruntime",
     inputs: InputFiles = [],  # noqa: B006
-    nodes: Annotated[bool, typer.Option("--nodes", help="Node by node, as `tw compare`.")] = False,
+    nodes: Annotated[bool, typer.Option("--nodes", help="Compare node by node, like `tw compare`.")] = False,
     as_json: options.AsJson = False,
     tolerance: Tolerance = None,
     seed: options.Seed = 0,

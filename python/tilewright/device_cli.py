@@ -46,11 +46,13 @@ def ray_devices(address: str | None) -> Iterator[Sequence[Device]]:
 
 
 app = typer.Typer(name="device", help="Machines that measure for tuning jobs.", no_args_is_help=True)
-KeyFile = Annotated[Path | None, typer.Option("--key-file", help="What `tw device key` made, on both sides.")]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key-file", help="The key file that `tw device key` made. Both sides need a copy.")
+]
 
 
 @app.command("key")
-def key(path: Annotated[Path, typer.Argument(help="The new file.")], as_json: AsJson = False) -> None:
+def key(path: Annotated[Path, typer.Argument(help="The file to make.")], as_json: AsJson = False) -> None:
     """Make a key file; a copy of it on both sides is what they know each other by."""
     device_wire.make_key(path)
     print(json.dumps({"key": str(path)}) if as_json else f"{path}: whoever has it may have code measured")
@@ -60,18 +62,26 @@ def key(path: Annotated[Path, typer.Argument(help="The new file.")], as_json: As
 def serve(
     key_file: KeyFile = None,
     listen: Annotated[
-        str, typer.Option(help="HOST:PORT; others than this machine reach it only by a HOST of its own.")
+        str,
+        typer.Option(help="HOST:PORT to listen at. Give an address of this machine to be reached from other machines."),
     ] = "127.0.0.1:9190",
     program: Annotated[
-        str, typer.Option(help="The tw-measure of the machine that measures, as a path there, if that is another.")
+        str, typer.Option(help="The path of tw-measure on the machine that measures, if that is another machine.")
     ] = str(device_worker.MEASURE_PROGRAM),
     run_with: Annotated[
-        str, typer.Option(help="A command before it: 'qemu-aarch64' for an emulator, 'ssh board' for a bare board.")
+        str,
+        typer.Option(
+            help="A command that starts it: 'qemu-aarch64' for an emulator, 'ssh board' for a board without Python."
+        ),
     ] = "",
     emulated: Annotated[
-        bool, typer.Option("--emulated", help="Its times mean nothing; emulators of programs are noticed anyhow.")
+        bool,
+        typer.Option(
+            "--emulated",
+            help="This machine is emulated, and its times mean nothing. Most emulators are noticed without.",
+        ),
     ] = False,
-    most_megabytes: Annotated[int, typer.Option(min=1, help="Of what a job may send at once and have kept.")] = 1024,
+    most_megabytes: Annotated[int, typer.Option(min=1, help="How many megabytes a job may send at once.")] = 1024,
 ) -> None:
     """Measure for one tuning job at a time, until Ctrl-C."""
     if key_file is None:

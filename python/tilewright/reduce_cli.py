@@ -33,11 +33,11 @@ def parse_sizes(sizes: list[str]) -> dict[str, int]:
 
 def reduce_command(
     model: OnnxPath,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The small model.")] = Path("small.onnx"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The small model to write.")] = Path("small.onnx"),
     against: Against = "onnxruntime",
     inputs: InputFiles = [],  # noqa: B006
     tolerance: Tolerance = None,
-    time_limit: Annotated[float, typer.Option(min=1, help="Seconds that a compilation and run may take.")] = 60.0,
+    time_limit: Annotated[float, typer.Option(min=1, help="How many seconds one compilation and run may take.")] = 60.0,
     seed: options.Seed = 0,
     target: options.Target = "cpu",
     threads: options.Threads = None,

@@ -421,7 +421,7 @@ def test_a_command_ends_at_once(network, tmp_path):
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == -signal.SIGINT and errors == ""
+    assert process.returncode == -signal.SIGINT and errors in ("", "no --input: seeded random inputs\n")
 
 
 @pytest.mark.parametrize("trials", [2, 5])
