@@ -13,7 +13,7 @@ from conftest import model_of, reference, value
 
 # A process in which somebody has computed by OpenMP before: how many threads it has, and what it gives.
 SCRIPT = """
-import ctypes, os, sys
+import ctypes, os, sys, time
 import numpy as np
 import tilewright as tw
 
@@ -27,6 +27,8 @@ before = len(threads())
 executable = tw.compile(sys.argv[1], threads=3)
 executable.team = sys.argv[2] or executable.team
 y = executable.run({"x": np.ones((256, 64), np.float32)})["y"]
+while len(threads()) - before != threads().count("tilewright"):  # they name themselves once they run
+    time.sleep(0.01)
 print(executable.team, len(threads()) - before, threads().count("tilewright"), y.min(), y.max())
 """
 

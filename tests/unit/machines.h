@@ -25,7 +25,7 @@ inline const Machine machines[] = {
     {"rpi3", "aarch64", "qemu-aarch64 -cpu cortex-a53"},
     {"neoverse-n1", "aarch64", "qemu-aarch64 -cpu neoverse-n1"},
     {"neoverse-v1", "aarch64", "qemu-aarch64 -cpu max"},
-    {"armv7", "armv7", "qemu-arm -cpu cortex-a7"},
+    {"armv7", "arm", "qemu-arm -cpu cortex-a7"},
 };
 
 // Nothing: no machine of that name is emulated.
