@@ -61,6 +61,10 @@ Facts describe(const Plans& plans, const MachineRequirements& machine, int64_t i
     row["tasks"] = known(step.tasks);
     row["waits"] = step.waits;
     row["workspace_bytes"] = known(step.workspace_bytes);
+    py::list grid, block;  // of a launch on a GPU
+    for (const Size& extent : step.grid) grid.append(known(extent));
+    for (const uint32_t extent : step.block) block.append(extent);
+    row["grid"] = grid, row["block"] = block;
     row["flops"] = static_cast<double>(known(step.flops));
     row["bytes"] = static_cast<double>(known(step.bytes));
     steps.append(row);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,18 @@ struct Launch {
   std::array<Expr, 3> grid, block;
 };
 
+// What a device of a target holds and does at most, by the figures of its data sheet, for those who have none at hand.
+struct KernelFit {
+  std::string device;
+  int multiprocessors = 0;
+  double flops = 0, bytes = 0;  // a second, of f32 and of memory
+  // Of a kernel, what one multiprocessor holds at a time: blocks, the share of its warps that are so, and what it is
+  // that limits them.
+  int blocks = 0;
+  double occupancy = 0;
+  std::string limited_by;
+};
+
 struct Backend {
   // Those of the passes BACKEND_PASS in relay_ir/passes.def that graphs go through.
   std::vector<std::string_view> graph_passes = {};
@@ -26,6 +39,8 @@ struct Backend {
                                           CodegenReport*);
   // Not set: the runtime shares out a kernel's tasks over workers.
   Launch (*launch_of)(const Kernel&) = nullptr;
+  // Of blocks of so many threads, of so many registers each, that have so many bytes of shared memory.
+  KernelFit (*fit_of)(const Target&, int threads, int registers, int64_t shared_bytes) = nullptr;
 
   // Kernels read and write the caller's arrays where they lie; otherwise copies of them.
   bool uses_arrays_of_caller = true;

@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,19 +98,41 @@ def explain(
         Path | None,
         typer.Option(help="Write a page that shows the graph's parts and the cost of each node to this .html file."),
     ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="Also compile for this target, and show what its kernels take.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a model's operators, coverage, work and size, without compiling it."""
+    """Show a model's operators, coverage, work and size; it is only compiled with --target."""
+    how = Compiling(shape=shape, constants=constants, operators=operators, fallback=fallback)
     if fallback is None:
         known = parse_shapes(shape), read_operators(operators)
         text = tw.explain(model, *known, html, parse_constants(constants))
         facts = models.describe(model, *known, parse_constants(constants)) if as_json else {}
     else:
-        network = Compiling(shape=shape, constants=constants, operators=operators, fallback=fallback).load(model)
+        network = how.load(model)
         text, facts = network.explain(), network.describe() if as_json else {}
         if html is not None:
             network.explain_html(html)
-    show(facts, as_json, lambda _: print(text))
+    plan = {} if target is None else compiled_facts(replace(how, target=target), model)
+    if plan:
+        facts["compiled"] = plan
+
+    def tell(facts: dict[str, Any]) -> None:
+        print(text)
+        if plan:
+            report.steps(plan)
+
+    show(facts, as_json, tell)
+
+
+def compiled_facts(how: Compiling, model: Path) -> dict[str, Any]:
+    """What `tw inspect` tells of the model's artifact."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / model.with_suffix(".twa").name
+        how.compile(how.load(model)).save(path)
+        facts: dict[str, Any] = report.artifact_facts(path)
+        return facts
 
 
 @app.command()

@@ -17,7 +17,7 @@ from rich.table import Table
 
 import tilewright as tw
 
-from . import _core, charts, machine
+from . import _core, charts, gpu_kernels, machine
 from .deploying import BOARDS
 from .executable import sizes_text
 from .html_page import write_page
@@ -241,7 +241,9 @@ def roofline(profile: tw.Profile, peak: float, read: float, path: Path, title: s
 
 
 def artifact_facts(path: Path) -> dict[str, Any]:
-    return {"file": str(path), "bytes": path.stat().st_size} | _core.inspect_artifact(str(path))
+    plan = _core.inspect_artifact(str(path))
+    on_gpu = [kernel.to_dict() for kernel in gpu_kernels.of_plan(path, plan)]
+    return {"file": str(path), "bytes": path.stat().st_size} | plan | {"gpu_kernels": on_gpu}
 
 
 def artifact(plan: dict[str, Any]) -> None:
@@ -265,7 +267,12 @@ def artifact(plan: dict[str, Any]) -> None:
     for key, value in plan["metadata"].items():
         table.add_row(key, value)
     console.print(table)
-    steps = tilewright_table(">tasks", ">MFLOP", ">MB", "kernel", "computes", title="\nkernels")
+    steps(plan)
+
+
+def steps(plan: dict[str, Any]) -> None:
+    """The kernels of a plan and, of GPUs, what its assembler made of them."""
+    table = tilewright_table(">tasks", ">MFLOP", ">MB", "kernel", "computes", title="\nkernels")
     for step in plan["steps"]:
         row = (
             f"{step['tasks']}",
@@ -274,5 +281,44 @@ def artifact(plan: dict[str, Any]) -> None:
             step["kernel"] or step["calls"] or "(control)",
             step["name"],
         )
-        steps.add_row(*row)
-    console.print(steps)
+        table.add_row(*row)
+    console.print(table)
+    on_gpu(plan["gpu_kernels"])
+
+
+def on_gpu(kernels: list[dict[str, Any]]) -> None:
+    """What the assembler made of them; nothing is printed of other targets."""
+    if not kernels:
+        return
+    columns = (
+        ">threads",
+        ">registers",
+        ">stack",
+        ">shared",
+        ">blocks/SM",
+        ">occupancy",
+        "by",
+        ">waves",
+        ">µs at least",
+        "bound",
+    )
+    classes = ("tensor", "f32", "global load", "shared load", "local", "integer")
+    table = tilewright_table(
+        *columns, *(f">{name}" for name in classes), "kernel", title="\non the GPU, by its data sheet and its assembler"
+    )
+    for kernel in kernels:
+        table.add_row(
+            str(kernel["threads"]),
+            str(kernel["registers"]),
+            str(kernel["stack_bytes"]),
+            str(kernel["shared_bytes"]),
+            str(kernel["blocks_of_multiprocessor"]),
+            f"{kernel['occupancy']:.0%}",
+            kernel["limited_by"],
+            str(kernel["waves"]),
+            f"{kernel['least_seconds'] * 1e6:.1f}",
+            kernel["bound"],
+            *(str(kernel["instructions"].get(name, 0)) for name in classes),
+            kernel["symbol"],
+        )
+    console.print(table)

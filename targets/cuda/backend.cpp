@@ -1,9 +1,27 @@
 #include "targets/cuda/backend.h"
 
+#include "targets/cuda/device_facts.h"
 #include "targets/cuda/emit.h"
 #include "targets/cuda/nvrtc.h"
 
 namespace tw::cuda {
+
+namespace {
+
+KernelFit fit_of(const Target& target, int threads, int registers, int64_t shared_bytes) {
+  const DeviceFacts& device = *device_facts(target.compute_capability);
+  const Occupancy held = occupancy_of(device, threads, registers, shared_bytes);
+  constexpr double giga = 1e9, operations_of_fma = 2;
+  return {std::string(device.product),
+          device.multiprocessors,
+          device.multiprocessors * device.fp32_lanes * operations_of_fma * device.clock_ghz * giga,
+          device.memory_gbs * giga,
+          held.blocks,
+          held.share,
+          std::string(held.limited_by)};
+}
+
+}  // namespace
 
 const Backend& backend() {
   // As on CPUs (targets/cpu/backend.cpp) but for what CUDA's compiler does itself: it unrolls, its text has functions
@@ -28,6 +46,7 @@ const Backend& backend() {
           },
       .compile_image = compile_cuda_image,
       .launch_of = launch_of,
+      .fit_of = fit_of,
       .uses_arrays_of_caller = false,
       .merges_axes = false,
       .reason_not_tuned = "GPUs are not tuned for yet",

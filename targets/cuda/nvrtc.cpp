@@ -57,15 +57,15 @@ std::vector<std::string> candidates() {
       }
     }
   };
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {  // what somebody has said comes first
+    if (const char* value = std::getenv(variable); value && *value) add_folder(value);
+  }
   for (const std::string& hint : hints()) {
     std::error_code ignored;
     if (std::filesystem::is_directory(hint, ignored))
       add_folder(hint);
     else
       paths.push_back(hint);
-  }
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* value = std::getenv(variable); value && *value) add_folder(value);
   }
   paths.insert(paths.end(), std::begin(file_names), std::end(file_names));  // where the loader looks
   add_folder("/usr/local/cuda");

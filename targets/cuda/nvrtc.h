@@ -10,8 +10,8 @@
 
 namespace tw::cuda {
 
-// A library file, or a folder that holds one (directly or in lib/, lib64/): tried before the usual places.  Python
-// passes where the PyPI package lies.
+// A library file, or a folder that holds one (directly or in lib/, lib64/): tried after CUDA_HOME and before the usual
+// places.  Python passes where the PyPI package lies.
 void add_nvrtc_hint(const std::string& path);
 
 // Empty when NVRTC can be used; otherwise why not, and what to do.

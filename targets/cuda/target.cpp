@@ -4,6 +4,7 @@
 
 #include "targets/cuda/backend.h"
 #include "targets/cuda/default_schedule.h"
+#include "targets/cuda/device_facts.h"
 
 namespace tw::cuda {
 namespace {
@@ -11,15 +12,11 @@ namespace {
 struct Architecture {
   const char* name;
   int compute_capability;
-  int64_t l2_bytes;
-  int multiprocessors;
 };
 
-// Of the largest product of each architecture.
 constexpr Architecture architectures[] = {
-    {"cuda:sm_75", 75, 6 << 20, 72},     {"cuda:sm_80", 80, 40 << 20, 108}, {"cuda:sm_86", 86, 6 << 20, 84},
-    {"cuda:sm_89", 89, 72 << 20, 128},   {"cuda:sm_90", 90, 50 << 20, 132}, {"cuda:sm_100", 100, 126 << 20, 148},
-    {"cuda:sm_120", 120, 96 << 20, 170},
+    {"cuda:sm_75", 75}, {"cuda:sm_80", 80},   {"cuda:sm_86", 86},   {"cuda:sm_89", 89},
+    {"cuda:sm_90", 90}, {"cuda:sm_100", 100}, {"cuda:sm_120", 120},
 };
 
 }  // namespace
@@ -52,9 +49,10 @@ Target make_target(std::string_view name) {
   target.has_fma = true;
   target.has_f16_conversion = true;
   target.l1.bytes = 128 << 10;
-  target.l2.bytes = found->l2_bytes;
+  const DeviceFacts& device = *device_facts(found->compute_capability);
+  target.l2.bytes = device.l2_bytes;
   target.l3 = {};
-  target.threads = found->multiprocessors;
+  target.threads = device.multiprocessors;
   target.compute_capability = found->compute_capability;
   target.shared_bytes = 48 << 10;  // a block may have without asking for more
   target.default_schedule = default_schedule;

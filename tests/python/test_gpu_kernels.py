@@ -1,0 +1,104 @@
+"""What the assembler made of GPU kernels: NVRTC and NVIDIA's programs from PyPI, without a GPU."""
+
+import json
+import os
+
+import numpy as np
+import onnx
+import pytest
+
+import tilewright as tw
+from conftest import model_of, run_tw, small_network, value
+from tilewright import _core, gpu_kernels
+
+# Not the emulator of other tests, nor a toolkit of this machine.
+ENVIRONMENT = {name: text for name, text in os.environ.items() if name not in ("CUDA_HOME", "CUDA_PATH")}
+
+
+@pytest.fixture(autouse=True)
+def packages(monkeypatch):
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def artifact(model, folder, target="cuda:sm_90"):
+    path = folder / "net.twa"
+    tw.compile(tw.load(model), target=target).save(path)
+    return path
+
+
+@pytest.mark.parametrize("target", [name for name in _core.target_names() if name.startswith("cuda:")])
+def test_every_kernel_is_read_for_every_architecture(tmp_path, target):
+    kernels = gpu_kernels.of_artifact(artifact(small_network(), tmp_path, target))
+    assert any("Conv" in name or "b" in name for kernel in kernels for name in kernel.names)
+    for kernel in kernels:
+        assert 1 <= kernel.registers <= 255 and 1 <= kernel.threads <= 1024 and kernel.blocks >= 1, kernel
+        assert 0 < kernel.occupancy <= 1 and kernel.blocks_of_multiprocessor >= 1 and kernel.waves >= 1, kernel
+        assert kernel.spills == 0 and kernel.stack_bytes == 0, kernel
+        assert kernel.instructions["global load"] > 0 and kernel.instructions["global store"] > 0, kernel
+        # Instructions that nobody has put into a class would be missing where somebody counts.
+        assert kernel.instructions.get("other", 0) == 0, kernel
+    assert any(kernel.instructions.get("f32", 0) > 0 for kernel in kernels)
+
+
+def test_a_product_is_bound_by_arithmetic_and_a_sum_by_memory(tmp_path):
+    weight = np.ones((1024, 1024), np.float32)
+    nodes = [("MatMul", ["x", "w"], ["a"]), ("MatMul", ["a", "w"], ["b"]), ("Add", ["x", "b"], ["c"])]
+    nodes += [("ReduceMax", ["c"], ["y"], {"axes": [0]})]
+    model = model_of(nodes, [value("x", [1024, 1024])], [value("y", [1, 1024])], {"w": weight})
+    kernels = {kernel.symbol.partition("_")[0]: kernel for kernel in gpu_kernels.of_artifact(artifact(model, tmp_path))}
+    product, maximum = kernels["matmul"], kernels["reduce"]
+    assert product.bound == "arithmetic" and maximum.bound == "memory"
+    # 2 · 1024³ operations a launch, on 132 multiprocessors of 128 lanes at 1.98 GHz.
+    assert product.least_seconds / len(product.names) == pytest.approx(2 * 1024**3 / (132 * 128 * 2 * 1.98e9), rel=0.02)
+    assert product.instructions["f32"] > 100 and product.shared_bytes > 0 and product.instructions["shared load"] > 0
+
+
+def test_registers_that_do_not_suffice_are_seen(tmp_path):
+    """A kernel whose threads have arrays of their own, indexed by variables: they lie in memory."""
+    text = 'extern "C" __global__ void f(float* y, const int* at) { float a[64];'
+    text += " for (int i = 0; i < at[0]; ++i) a[at[i + 2] & 63] = y[i]; y[0] = a[at[0] & 63]; y[1] = a[at[1] & 63]; }"
+    (tmp_path / "f.cubin").write_bytes(_core.compile_cubin(text, 90))
+    used = gpu_kernels.resources(str(tmp_path / "f.cubin"))["f"]
+    code = gpu_kernels.disassembly(str(tmp_path / "f.cubin"))["f"]
+    assert used["STACK"] + used["LOCAL"] >= 256
+    assert sum(gpu_kernels.class_of(instruction) == "local" for instruction in code) > 2
+
+
+def test_commands_show_them(tmp_path):
+    onnx.save(small_network(), tmp_path / "net.onnx")
+    path = tmp_path / "net.twa"  # by the same compiler as below, which is found once in a process
+    assert run_tw("compile", tmp_path / "net.onnx", "-t", "cuda:sm_90", env=ENVIRONMENT).returncode == 0
+    kernels = [kernel.to_dict() for kernel in gpu_kernels.of_artifact(path)]
+    shown = run_tw("inspect", path, env=ENVIRONMENT)
+    assert shown.returncode == 0 and "occupancy" in shown.stdout and kernels[0]["symbol"] in shown.stdout, shown.stderr
+    assert json.loads(run_tw("inspect", path, "--json", env=ENVIRONMENT).stdout)["gpu_kernels"] == kernels
+    told = run_tw("explain", tmp_path / "net.onnx", "-t", "cuda:sm_90", env=ENVIRONMENT)
+    assert told.returncode == 0 and "occupancy" in told.stdout, told.stderr
+    plan = json.loads(run_tw("explain", tmp_path / "net.onnx", "-t", "cuda:sm_90", "--json", env=ENVIRONMENT).stdout)
+    assert plan["compiled"]["gpu_kernels"] == kernels
+    told = run_tw("explain", tmp_path / "net.onnx", "-t", "x86:avx2", env=ENVIRONMENT)
+    assert told.returncode == 0 and "kernels" in told.stdout and "occupancy" not in told.stdout
+
+
+def test_cpus_have_no_such_kernels(tmp_path):
+    assert _core.kernel_fit("x86:avx2", 128, 32, 0) is None
+    assert gpu_kernels.of_artifact(artifact(small_network(), tmp_path, "x86:avx2")) == []
+
+
+def test_what_is_not_installed_is_said(tmp_path, monkeypatch):
+    path = artifact(small_network(), tmp_path)
+    monkeypatch.setattr(gpu_kernels.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(tw.Error, match="TW1301 cuobjdump.*not found\nhelp: pip install nvidia-cuda-cuobjdump"):
+        gpu_kernels.of_artifact(path)
+
+
+def test_instructions_are_in_classes():
+    for instruction, kind in {
+        "FFMA": "f32", "HMMA.16816.F32": "tensor", "HGMMA.64x128x16.F32": "tensor", "LDG.E.128": "global load",
+        "STG.E": "global store", "LDGSTS.E.BYPASS.128": "async copy", "LDS.128": "shared load", "LDL.LU": "local",
+        "LDSM.16.M88.4": "shared load", "UIADD3": "integer", "IMAD.WIDE.U32": "integer", "MUFU.EX2": "special",
+        "SHFL.BFLY": "shuffle", "BAR.SYNC": "barrier", "BRA": "control", "HFMA2.MMA": "f16", "NOSUCH": "other",
+    }.items():  # fmt: skip
+        assert gpu_kernels.class_of(instruction) == kind, instruction
