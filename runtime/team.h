@@ -103,7 +103,8 @@ class Team {
   TeamKind kind() const { return kind_; }
 
   // Calls body(worker) on every worker and returns when all have returned.  The body must not throw.  One run at a
-  // time.  Where OpenMP gives fewer threads, some of them are several workers, one after the other.
+  // time.  Where OpenMP gives fewer threads, some of them are several workers, one after the other, which then cannot
+  // wait for each other.
   template <class Body>
   void run(Body&& body) {
     enter(body, false);

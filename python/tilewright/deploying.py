@@ -113,7 +113,7 @@ def deploy(
     given = dict(zip(executable.input_tensors, executable._ordered(inputs), strict=True))
     outputs = expected_outputs(executable, given) if expected is None else as_tensors(executable, expected)
     if tolerance is None:
-        tolerance = TOLERANCES[executable._made_from[1].precision if executable._made_from else "f32"]
+        tolerance = TOLERANCES[executable._compilation.precision if executable._made_from else "f32"]
     try:
         write(target, executable, runtime, given, outputs, tolerance)
         (target / "README.md").write_text(readme(executable, name or target.name, plan, bool(outputs)))
@@ -124,10 +124,10 @@ def deploy(
 
 def expected_outputs(executable: Executable, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What the model computes here, in f32, by the names of its tensors; nothing where the model is gone."""
-    model, compilation = executable._made_from or (lambda: None, None)
-    if compilation is None or (graph := model()) is None:
+    if executable._made_from is None or (model := executable._made_from[0]()) is None:
         return {}
-    core, _ = replace(compilation, target="cpu", precision="f32", database="", template=None).run(graph._core)
+    as_here = replace(executable._compilation, target="cpu", precision="f32", database="", template=None)
+    core, _ = as_here.run(model._core)
     arrays = [array.copy() for array in inputs.values()]  # a run may change some
     return dict(zip(executable._output_names, core.run(arrays), strict=True))
 

@@ -21,6 +21,7 @@ from . import _core, charts, gpu_kernels, machine
 from .deploying import BOARDS
 from .executable import sizes_text
 from .html_page import write_page
+from .notes import note
 
 # What is piped has lines as long as they are.
 console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 10_000)
@@ -241,9 +242,14 @@ def roofline(profile: tw.Profile, peak: float, read: float, path: Path, title: s
 
 
 def artifact_facts(path: Path) -> dict[str, Any]:
+    """With what the assembler made of kernels for a GPU or, where NVIDIA's programs do not tell, why not."""
     plan = _core.inspect_artifact(str(path))
-    on_gpu = [kernel.to_dict() for kernel in gpu_kernels.of_plan(path, plan)]
-    return {"file": str(path), "bytes": path.stat().st_size} | plan | {"gpu_kernels": on_gpu}
+    facts = {"file": str(path), "bytes": path.stat().st_size, **plan, "gpu_kernels": [], "gpu_kernels_problem": ""}
+    try:
+        facts["gpu_kernels"] = [kernel.to_dict() for kernel in gpu_kernels.of_plan(path, plan)]
+    except tw.Error as error:
+        facts["gpu_kernels_problem"] = str(error)
+    return facts
 
 
 def artifact(plan: dict[str, Any]) -> None:
@@ -284,6 +290,8 @@ def steps(plan: dict[str, Any]) -> None:
         table.add_row(*row)
     console.print(table)
     on_gpu(plan["gpu_kernels"])
+    if plan["gpu_kernels_problem"]:
+        note(f"what GPU kernels take is not known: {plan['gpu_kernels_problem']}")
 
 
 def on_gpu(kernels: list[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from conftest import model_of, run_tw, small_network, value
-from tilewright import _core, gpu_kernels
+from tilewright import _core, gpu_kernels, report
 
 # Not the emulator of other tests, nor a toolkit of this machine.
 ENVIRONMENT = {name: text for name, text in os.environ.items() if name not in ("CUDA_HOME", "CUDA_PATH")}
@@ -92,6 +92,9 @@ def test_what_is_not_installed_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(tw.Error, match="TW1301 cuobjdump.*not found\nhelp: pip install nvidia-cuda-cuobjdump"):
         gpu_kernels.of_artifact(path)
+    facts = report.artifact_facts(path)  # the rest of it is told all the same
+    assert facts["architecture"] == "cuda" and facts["gpu_kernels"] == []
+    assert "cuobjdump" in facts["gpu_kernels_problem"]
 
 
 def test_instructions_are_in_classes():
