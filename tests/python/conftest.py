@@ -151,6 +151,15 @@ def newest_wheel() -> Path:
     return max(wheels, key=lambda path: path.stat().st_mtime)
 
 
+def put_on_board(folder: Path, emulator: str) -> Path:
+    """Gives a folder of `tw deploy` a machine of its kind: an emulator starts its tw-run."""
+    runner = folder / "tw-run"
+    runner.rename(folder / "tw-run.static")
+    runner.write_text(f'#!/bin/sh\nexec {emulator} ./tw-run.static "$@"\n')
+    runner.chmod(0o755)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory) -> Installed:
     folder = tmp_path_factory.mktemp("installed")

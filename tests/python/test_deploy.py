@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import tilewright as tw
-from conftest import model_of, run_tw, small_network, value
+from conftest import model_of, put_on_board, run_tw, small_network, value
 
 TARGETS = {
     "x86:sse4": ("qemu-x86_64", "x86_64-linux-gnu", "/"),
@@ -21,28 +21,13 @@ def shell(command, folder):
     return subprocess.run(["sh", "-c", str(command)], cwd=folder, capture_output=True, text=True)
 
 
-@pytest.fixture(params=TARGETS)
-def board(request, tmp_path):
-    """A target, and what gives the folder a machine of it: its tw-run is started by an emulator."""
-    emulator, triple, libraries = TARGETS[request.param]
-
-    def put_on(folder):
-        (folder / "tw-run").rename(folder / "tw-run.static")
-        (folder / "tw-run").write_text(f'#!/bin/sh\nexec {emulator} ./tw-run.static "$@"\n')
-        (folder / "tw-run").chmod(0o755)
-        return folder
-
-    # The program is copied, so that nothing but the folder can serve it.
-    compiler = f"clang-22 --target={triple} -fuse-ld=lld-22"
-    return request.param, put_on, compiler, f"{emulator} -L {libraries}"
-
-
-def test_a_folder_runs_after_it_was_copied(board, tmp_path):
-    target, put_on, compiler, emulator = board
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_folder_runs_after_it_was_copied(target, tmp_path):
+    emulator, triple, libraries = TARGETS[target]
     onnx.save(small_network(), tmp_path / "net.onnx")
     made = run_tw("deploy", tmp_path / "net.onnx", "--target", target, "-o", tmp_path / "made")
     assert made.returncode == 0 and "./check.sh" in made.stdout, made.stderr
-    folder = put_on(shutil.move(tmp_path / "made", tmp_path / "copied to") and tmp_path / "copied to")
+    folder = put_on_board(shutil.move(tmp_path / "made", tmp_path / "copied to"), emulator)
     checked = shell("./check.sh --threads 2", folder)
     assert checked.returncode == 0 and "y f32[1,10]: as expected" in checked.stdout, checked.stdout + checked.stderr
 
@@ -55,9 +40,9 @@ def test_a_folder_runs_after_it_was_copied(board, tmp_path):
 
     # The example in C, with the shared library and with the static one.
     for goal in ("run_artifact", "static"):
-        built = shell(f"make -B {goal} CC='{compiler}'", folder / "example")
+        built = shell(f"make -B {goal} CC='clang-22 --target={triple} -fuse-ld=lld-22'", folder / "example")
         assert built.returncode == 0, built.stderr
-        ran = shell(f"{emulator} ./run_artifact ../model.twa", folder / "example")
+        ran = shell(f"{emulator} -L {libraries} ./run_artifact ../model.twa", folder / "example")
         assert ran.returncode == 0 and "output y f32[1,10]" in ran.stdout, ran.stderr
 
     text = (folder / "README.md").read_text()

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from conftest import ROOT, model_of, newest_wheel, small_network, value
+from conftest import ROOT, model_of, newest_wheel, put_on_board, small_network, value
 
 README_LINES = re.search(r"```python\n(import tilewright as tw\n.*?)```", (ROOT / "README.md").read_text(), re.S)[1]
 SCRIPT = """
@@ -68,11 +68,8 @@ def test_it_makes_folders_that_run_on_boards(installed, tmp_path, target):
     onnx.save(small_network(), tmp_path / "net.onnx")
     made = installed.run("-m", "tilewright", "deploy", "net.onnx", "--target", target, "-o", "folder", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    runner = tmp_path / "folder" / "tw-run"
-    runner.rename(runner.with_name("on_the_board"))
-    runner.write_text(f'#!/bin/sh\nexec {EMULATORS[target]} ./on_the_board "$@"\n')
-    runner.chmod(0o755)
-    checked = installed.run("-c", "import subprocess; exit(subprocess.call('./check.sh'))", cwd=tmp_path / "folder")
+    folder = put_on_board(tmp_path / "folder", EMULATORS[target])
+    checked = installed.run("-c", "import subprocess; exit(subprocess.call('./check.sh'))", cwd=folder)
     assert checked.returncode == 0 and "as expected" in checked.stdout, checked.stderr
 
 
