@@ -14,6 +14,7 @@
 #include "schedule/schedule.h"
 #include "targets/analysis/block_analysis.h"
 #include "targets/analysis/block_relations.h"
+#include "targets/analysis/loop_strides.h"
 #include "targets/target.h"
 #include "tensor_ir/passes/prefetch.h"
 
@@ -152,10 +153,5 @@ void vectorize_below(Schedule& schedule, const BlockRef& block, const LoopRef& t
 void vectorize_in_memory(Schedule& schedule, const BlockRef& block, const LoopRef& tile, size_t axis, int lanes);
 // The reduction block's innermost loop, below `tile`, as partial results in lanes that a second step joins.
 void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes);
-// Elements that an access moves when the loop advances by one; nothing when that is not constant.
-std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& block, const Access& access,
-                                   const LoopRef& loop);
-// The same where it may be of the Func's parameters; not defined when it depends on anything else.
-Expr loop_step(const Schedule& schedule, const BlockRef& block, const Access& access, const LoopRef& loop);
 
 }  // namespace tw::cpu

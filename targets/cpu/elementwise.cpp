@@ -27,26 +27,6 @@ int vector_lanes(const Schedule& schedule, const BlockRef& block, const Target& 
   return only_moves ? target.lanes(store->buffer->dtype) : compute_lanes(store->buffer->dtype, target);
 }
 
-// Fuses neighbouring loops, outermost first, wherever every access moves through both as through one.
-void merge_loops(Schedule& schedule, const BlockRef& block, std::vector<LoopRef>& loops) {
-  for (size_t l = loops.size(); l-- > 1;) {
-    const LoopRef outer = loops[l - 1], inner = loops[l];
-    const int64_t inner_extent = extent_of(schedule, inner);
-    const BlockAnalysis analysis = analyse(schedule.node(block));
-    const auto is_mergeable = [&](const Access& access) {
-      const auto outer_stride = loop_stride(schedule, block, access, outer);
-      const auto inner_stride = loop_stride(schedule, block, access, inner);
-      return outer_stride && inner_stride && *outer_stride == *inner_stride * inner_extent;
-    };
-    if (is_open(schedule, inner) || !is_mergeable(analysis.write) ||
-        !std::all_of(analysis.reads.begin(), analysis.reads.end(), is_mergeable)) {
-      continue;
-    }
-    loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(l));
-    loops[l - 1] = schedule.fuse({outer, inner});
-  }
-}
-
 // How what comes from memory is walked through: the decision "streams".  Reading from several places at a time, each of
 // which has its own prefetching, is faster on some machines and slower on others.  By default it is one, which is asked
 // for beyond the end of its page, where the hardware stops.  Between long computations a core does not see the next

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "targets/analysis/block_relations.h"
+#include "targets/analysis/loop_strides.h"
 #include "targets/analysis/templates.h"
 
 namespace tw::cuda {
@@ -112,9 +113,39 @@ void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, i
   schedule.bind(order[threads - 1], ThreadAxis::thread_x);
 }
 
-void schedule_elementwise(Schedule& schedule, const BlockRef& block) {
-  if (schedule.loops(block).empty()) return;  // one value
-  const FlatBinding bound = bind_flat(schedule, schedule.loops(block), threads_a_block);
+namespace {
+
+// Elements along `inner` that a thread takes at once: those of one access to memory where everything runs along it or
+// stands still, and threads are left for the whole device.
+int64_t elements_at_once(const Schedule& schedule, const BlockRef& block, const LoopRef& inner, const Target& target) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  if (is_open(schedule, inner) || loop_stride(schedule, block, analysis.write, inner) != 1) return 1;
+  int64_t bytes = analysis.write.buffer->dtype.bytes();
+  for (const Access& read : analysis.reads) {
+    const auto stride = loop_stride(schedule, block, read, inner);
+    if (!stride || *stride < 0 || *stride > 1) return 1;
+    if (*stride == 1) bytes = std::max<int64_t>(bytes, read.buffer->dtype.bytes());
+  }
+  const int64_t total = count_iterations(schedule, schedule.loops(block));
+  int64_t elements = target.vector_bits / 8 / bytes;
+  while (elements > 1 && (extent_of(schedule, inner) % elements != 0 ||
+                          total / elements < int64_t{target.threads} * threads_a_block))
+    elements /= 2;
+  return std::max<int64_t>(elements, 1);
+}
+
+}  // namespace
+
+void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target) {
+  std::vector<LoopRef> loops = schedule.loops(block);
+  if (loops.empty()) return;  // one value
+  merge_loops(schedule, block, loops);
+  if (const int64_t elements = elements_at_once(schedule, block, loops.back(), target); elements > 1) {
+    const std::vector<LoopRef> parts = schedule.split(loops.back(), {std::nullopt, elements});
+    schedule.vectorize(parts[1]);
+    loops.back() = parts[0];
+  }
+  const FlatBinding bound = bind_flat(schedule, loops, threads_a_block);
   schedule.bind(bound.blocks, ThreadAxis::block_x);
   schedule.bind(bound.threads, ThreadAxis::thread_x);
 }
@@ -209,7 +240,7 @@ Schedule default_schedule(const Func& func, const Target& target) {
         break;
       case BlockClass::injective:
         if (is_padding(schedule, block)) break;  // becomes part of its reader
-        if (!applies(schedule_transpose)) schedule_elementwise(schedule, block);
+        if (!applies(schedule_transpose)) schedule_elementwise(schedule, block, target);
         break;
       case BlockClass::unknown:
         break;  // runs as written, in one thread

@@ -6,7 +6,7 @@
 //                 thread an output, in registers
 //   rows          softmax, normalisations and their kind: a thread block a row, whose stages meet in shared memory
 //   transpose     a square a thread block, turned in shared memory, so that reads and writes both run along memory
-//   elementwise   a thread an element, neighbours along the output's memory
+//   elementwise   a thread an element, or as many as one access to memory holds; neighbours along the output's memory
 //
 // What is done to a contraction's results element by element is done while they are in registers, and zeros around an
 // input are put in where it is read: neither is a kernel of its own.
@@ -27,7 +27,7 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Tar
 bool schedule_rows(Schedule& schedule);  // all blocks at once, when they are stages over the same rows
 bool schedule_transpose(Schedule& schedule, const BlockRef& block, const Target& target);
 void schedule_reduction(Schedule& schedule, const BlockRef& block);
-void schedule_elementwise(Schedule& schedule, const BlockRef& block);
+void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target);
 
 // Loops of the block over its spatial or its reduced iterations, outermost first.
 std::vector<LoopRef> loops_of_kind(const Schedule& schedule, const BlockRef& block, IterKind kind);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "runtime/plan/plan.h"
 #include "targets/allocations.h"
 #include "targets/cuda/emit_expr.h"
 #include "targets/cuda/prelude.h"
@@ -47,7 +48,7 @@ class KernelEmitter : public ExprEmitter {
     for (const Buffer& buffer : kernel_.func.buffers) {
       bool is_const = !kernel_.func.is_output(buffer);
       signature += (signature.empty() ? "" : ", ") + std::string(is_const ? "const " : "") +
-                   memory_type(buffer->dtype) + "* " + declare(buffer);
+                   memory_type(buffer->dtype) + "* __restrict__ " + declare(buffer);
     }
     for (const Var& parameter : kernel_.func.parameters) {
       signature += (signature.empty() ? "" : ", ") + std::string("i64 ") + declare(parameter);
@@ -109,15 +110,13 @@ class KernelEmitter : public ExprEmitter {
     bool is_grid = n.loop_kind == LoopKind::parallel && !has_bound_loops_ && depth_ == 1;
     if (is_grid) return bound_loop(n, ThreadAxis::block_x);
     std::string extent = scalar(n.extent, true);
+    std::string var = declare_counter(n.var, n.extent), type = counter_type(n.var);
     if (!n.extent.as<IntImm>()) {
       std::string name = fresh("extent");
-      line("const i64 " + name + " = " + extent + ";");
+      line("const " + type + " " + name + " = " + extent + ";");
       extent = name;
     }
     if (n.loop_kind == LoopKind::unrolled || n.loop_kind == LoopKind::vectorized) line("#pragma unroll");
-    std::string type = value_type(n.var.dtype());
-    std::string var = declare(n.var);
-    assume_non_negative(n.var);
     line("for (" + type + " " + var + " = 0; " + var + " < " + extent + "; ++" + var + ") {");
     nested(n.body);
     line("}");
@@ -125,11 +124,12 @@ class KernelEmitter : public ExprEmitter {
 
   void bound_loop(const For& n, ThreadAxis axis) {
     const Expr& launched = (is_block_axis(axis) ? launch_.grid : launch_.block)[component(axis)];
-    std::string type = value_type(n.var.dtype());
     line("{");
     ++depth_;
-    std::string var = declare(n.var);
-    assume_non_negative(n.var);
+    // Whatever the sizes: no grid is larger.
+    const auto extent = as_int(n.extent);
+    std::string var = declare_counter(n.var, extent ? n.extent : Expr(most_blocks[0]));
+    std::string type = counter_type(n.var);
     line("const " + type + " " + var + " = " + hardware_name(axis) + ";");
     if (structural_equal(launched, n.extent)) {
       statement(n.body);

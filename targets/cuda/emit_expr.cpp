@@ -52,6 +52,28 @@ std::string float_constant(DType dtype, double value) {
   return std::signbit(value) ? "(" + digits + ")" : digits;
 }
 
+bool fits_i32(const Interval& range) {
+  using limits = std::numeric_limits<int32_t>;
+  return range.low && range.high && *range.low >= limits::min() && *range.high <= limits::max();
+}
+
+bool is_arithmetic(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::add:
+    case BinaryOp::sub:
+    case BinaryOp::mul:
+    case BinaryOp::div:
+    case BinaryOp::mod:
+    case BinaryOp::floor_div:
+    case BinaryOp::floor_mod:
+    case BinaryOp::min:
+    case BinaryOp::max:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 std::string value_type(DType dtype) {
@@ -94,7 +116,83 @@ std::string ExprEmitter::declare(const Buffer& buffer) {
   return names_[buffer.get()] = fresh(buffer->name);
 }
 
+std::string ExprEmitter::declare_counter(const Var& var, const Expr& extent) {
+  ranges_.bind_range(var, extent);
+  if (var.dtype() == i64 && fits_i32(bounds_of(extent, ranges_))) narrow_.insert(var.get());
+  return declare(var);
+}
+
+std::string ExprEmitter::counter_type(const Var& var) const {
+  return narrow_.contains(var.get()) ? "i32" : value_type(var.dtype());
+}
+
+void ExprEmitter::assume_non_negative(const Var& var) {
+  if (!ranges_.find(var)) ranges_.bind(var, {0, std::nullopt});
+}
+
+bool ExprEmitter::is_narrow(const Expr& e) const {
+  const auto has_room = [&] { return fits_i32(bounds_of(e, ranges_)); };
+  switch (e.kind()) {
+    case NodeKind::IntImm:
+      return has_room();
+    case NodeKind::Var:
+      return narrow_.contains(e.get());
+    case NodeKind::Binary: {
+      const auto& n = *e.as<Binary>();
+      return !n.dtype.is_bool() && is_arithmetic(n.op) && is_narrow(n.a) && is_narrow(n.b) && has_room();
+    }
+    case NodeKind::Select:
+      return is_narrow(e.as<Select>()->then_value) && is_narrow(e.as<Select>()->else_value);
+    case NodeKind::Broadcast:
+      return is_narrow(e.as<Broadcast>()->value);
+    case NodeKind::Ramp: {
+      const auto& n = *e.as<Ramp>();
+      const Expr last = n.base + n.stride * Expr(int64_t{n.dtype.lanes} - 1);
+      return is_narrow(n.base) && is_narrow(n.stride) && fits_i32(bounds_of(last, ranges_));
+    }
+    case NodeKind::Cast: {
+      const DType from = e.as<Cast>()->value.dtype();
+      return from.is_integer() && (from.bits < 32 || from.element() == i32);
+    }
+    default:
+      return false;
+  }
+}
+
+std::string ExprEmitter::narrow(const Expr& e, const std::string& l) {
+  if (const auto* n = e.as<IntImm>()) return n->value < 0 ? "(" + std::to_string(n->value) + ")" : std::to_string(n->value);
+  if (const auto* n = e.as<Select>())
+    return "(" + lane(n->condition, l) + " ? " + narrow(n->then_value, l) + " : " + narrow(n->else_value, l) + ")";
+  if (const auto* n = e.as<Broadcast>()) return narrow(n->value, "0");
+  if (const auto* n = e.as<Ramp>()) return "(" + narrow(n->base, "0") + " + " + narrow(n->stride, "0") + " * " + l + ")";
+  if (const auto* n = e.as<Cast>()) return "((i32)" + lane(n->value, l) + ")";
+  const auto* n = e.as<Binary>();
+  if (!n) return names_.at(e.get());
+  const std::string a = narrow(n->a, l), b = narrow(n->b, l);
+  const syntax::BinarySyntax& written = syntax::syntax_of(n->op, i64);
+  const auto divided = [&](const char* symbol) { return "(i32)((u32)" + a + " " + symbol + " (u32)" + b + ")"; };
+  switch (n->op) {
+    case BinaryOp::add:
+    case BinaryOp::sub:
+    case BinaryOp::mul:
+      return "(" + a + " " + written.symbol + " " + b + ")";
+    case BinaryOp::div:
+    case BinaryOp::floor_div:
+    case BinaryOp::mod:
+    case BinaryOp::floor_mod: {
+      const bool is_quotient = n->op == BinaryOp::div || n->op == BinaryOp::floor_div;
+      if (is_non_negative(n->a) && is_non_negative(n->b)) return "(" + divided(is_quotient ? "/" : "%") + ")";
+      if (n->op == BinaryOp::div) return "(" + a + " / " + b + ")";
+      if (n->op == BinaryOp::mod) return "(" + a + " % " + b + ")";
+      [[fallthrough]];
+    }
+    default:
+      return std::string("tw_") + written.word + "<i32>(" + a + ", " + b + ")";
+  }
+}
+
 std::string ExprEmitter::lane(const Expr& e, const std::string& l, bool is_index) {
+  if (e.dtype().element() == i64 && is_narrow(e)) return narrow(e, l);
   switch (e.kind()) {
     case NodeKind::IntImm:
       return integer_constant(e.dtype(), e.as<IntImm>()->value);
@@ -103,6 +201,7 @@ std::string ExprEmitter::lane(const Expr& e, const std::string& l, bool is_index
     case NodeKind::Var: {
       auto it = names_.find(e.get());
       if (it == names_.end()) fail("uses `" + e.as<VarNode>()->name + "`, which is not bound");
+      if (narrow_.contains(e.get())) return "((i64)" + it->second + ")";
       return vectors_.contains(e.get()) ? it->second + "[" + l + "]" : it->second;
     }
     case NodeKind::Unary: {
@@ -244,7 +343,11 @@ std::string ExprEmitter::call(const Call& n, const std::string& l) {
       break;
   }
   std::string arguments;
-  for (const Expr& argument : n.arguments) arguments += (arguments.empty() ? "" : ", ") + lane(argument, l);
+  for (const Expr& argument : n.arguments) {
+    // With the type, for functions that know it by their argument.
+    const bool is_counted = argument.dtype().element() == i64 && is_narrow(argument);
+    arguments += (arguments.empty() ? "" : ", ") + std::string(is_counted ? "(i64)" : "") + lane(argument, l);
+  }
   return rounded("tw_" + to_text(n.intrinsic) + "(" + arguments + ")", dtype);
 }
 
@@ -299,10 +402,11 @@ void ExprEmitter::bind(const Var& var, const Expr& value) {
     return;
   }
   std::string text = scalar(value, var.dtype() == i64);
-  if (is_non_negative(value)) assume_non_negative(var);
+  if (var.dtype().is_integer()) ranges_.bind(var, bounds_of(value, ranges_));
+  if (var.dtype() == i64 && is_narrow(value)) narrow_.insert(var.get());
   multiples_[var.get()] = multiple_of(value);
   std::string name = declare(var);
-  line("const " + value_type(var.dtype()) + " " + name + " = " + text + ";");
+  line("const " + counter_type(var) + " " + name + " = " + text + ";");
 }
 
 std::string ExprEmitter::element_address(const Buffer& buffer, const std::vector<Expr>& indices, const std::string& l) {
@@ -339,30 +443,8 @@ void ExprEmitter::copy_wide(const std::string& to, const std::string& from, int6
 }
 
 bool ExprEmitter::is_non_negative(const Expr& e) const {
-  if (const auto* n = e.as<IntImm>()) return n->value >= 0;
-  if (e.as<VarNode>()) return non_negative_.contains(e.get());
-  if (const auto* n = e.as<Broadcast>()) return is_non_negative(n->value);
-  if (const auto* n = e.as<Ramp>()) return is_non_negative(n->base) && is_non_negative(n->stride);
-  if (const auto* n = e.as<Select>()) return is_non_negative(n->then_value) && is_non_negative(n->else_value);
-  const auto* n = e.as<Binary>();
-  if (!n) return false;
-  bool a = is_non_negative(n->a), b = is_non_negative(n->b);
-  switch (n->op) {
-    case BinaryOp::add:
-    case BinaryOp::mul:
-    case BinaryOp::div:
-    case BinaryOp::floor_div:
-    case BinaryOp::min:
-      return a && b;
-    case BinaryOp::max:
-      return a || b;
-    case BinaryOp::mod:
-      return a;
-    case BinaryOp::floor_mod:
-      return b;
-    default:
-      return false;
-  }
+  const Interval range = bounds_of(e, ranges_);
+  return range.low && *range.low >= 0;
 }
 
 int64_t ExprEmitter::multiple_of(const Expr& e) const {

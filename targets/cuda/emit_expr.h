@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/ir.h"
 
 namespace tw::cuda {
@@ -27,7 +28,10 @@ class ExprEmitter {
   std::string declare(const Var& var);
   std::string declare(const Buffer& buffer);
   const std::string& name_of(const Buffer& buffer) const { return names_.at(buffer.get()); }  // as it was declared
-  void assume_non_negative(const Var& var) { non_negative_.insert(var.get()); }
+  // Of a loop that counts from 0 up to the extent; the type of a C++ variable that holds it: i32 where that is enough.
+  std::string declare_counter(const Var& var, const Expr& extent);
+  std::string counter_type(const Var& var) const;
+  void assume_non_negative(const Var& var);
 
   // The text of lane `lane` (of a scalar: any).  `is_index`: of an index, which never wraps.
   std::string lane(const Expr& e, const std::string& lane, bool is_index = false);
@@ -51,6 +55,9 @@ class ExprEmitter {
 
  private:
   std::string binary(const Binary& n, const std::string& lane, bool is_index);
+  // Of i64: whether it and all that it is made of fit into i32, and then its text in that type.
+  bool is_narrow(const Expr& e) const;
+  std::string narrow(const Expr& e, const std::string& lane);
   std::string call(const Call& n, const std::string& lane);
   std::string conversion(const Cast& n, const std::string& lane);
   std::string load(const Load& n, const std::string& lane);
@@ -62,7 +69,8 @@ class ExprEmitter {
   std::unordered_map<const void*, std::string> names_;
   std::unordered_map<std::string, int> counts_;
   std::unordered_set<const void*> vectors_;  // variables that are arrays
-  std::unordered_set<const void*> non_negative_;
+  std::unordered_set<const void*> narrow_;   // variables of i64 that are i32 in C++
+  Assumptions ranges_;
   std::unordered_map<const void*, int64_t> multiples_;
 };
 
