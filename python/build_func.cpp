@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "targets/backend.h"
 #include "targets/compile_image.h"
 #include "targets/lower.h"
 
@@ -52,6 +53,14 @@ Executable build_func(const Func& scheduled, const Target& target) {
     const auto tasks = as_int(kernel.tasks);
     check(tasks.has_value(), "build_func: a Func without symbolic extents has a constant number of tasks");
     step.tasks = *tasks;
+    if (target.backend->launch_of) {
+      const Launch launch = target.backend->launch_of(kernel);
+      for (size_t axis = 0; axis < 3; ++axis) {
+        step.grid[axis] = as_int(launch.grid[axis]).value();
+        step.block[axis] = static_cast<uint32_t>(as_int(launch.block[axis]).value());
+      }
+      step.workspace_bytes = as_int(kernel.workspace_bytes).value() * *tasks;  // of all blocks
+    }
     for (const Buffer& buffer : kernel.func.buffers) {
       if (buffer->name == "workspace" && kernel.has_workspace()) continue;
       const auto found = places.find(buffer->name);
