@@ -38,6 +38,8 @@ namespace {
 thread_local std::string last_error;
 thread_local int last_error_code = 0;
 thread_local std::vector<tw::Shape> last_results;
+thread_local std::vector<tw::StepProfile> last_profiles;
+thread_local std::vector<tw_kernel_time> last_times;  // views of these
 
 int fail(tw::ErrorCode code, const char* text) {
   last_error_code = static_cast<int>(code);
@@ -279,6 +281,22 @@ int tw_result_shape(int32_t index, int64_t* result) {
     require(result && index >= 0 && static_cast<size_t>(index) < last_results.size(),
             "the last run of this thread has no output of this index");
     std::copy(last_results[index].begin(), last_results[index].end(), result);
+  });
+}
+
+int tw_time_kernels(tw_executable* executable, const void* const* inputs, const int64_t* const* input_shapes,
+                    int32_t repetitions, const tw_kernel_time** result, int32_t* count) {
+  return guarded([&] {
+    require(result && count, "tw_time_kernels: a null argument");
+    const tw::Plan& plan = executable->executable.plan();
+    const std::vector<tw::Shape> shapes = shapes_of(plan, input_shapes);
+    last_profiles = executable->executable.profile(views_of(plan.inputs, shapes, inputs, nullptr, inputs, "input"),
+                                                   repetitions);
+    last_times.clear();
+    for (const tw::StepProfile& step : last_profiles)
+      last_times.push_back({step.name.c_str(), step.kernel.c_str(), step.seconds, step.flops, step.bytes});
+    *result = last_times.data();
+    *count = static_cast<int32_t>(last_times.size());
   });
 }
 

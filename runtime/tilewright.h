@@ -101,6 +101,18 @@ TW_API int tw_output_shape(const tw_executable* executable, const int64_t* const
 /* The extents of an output of the calling thread's last run that succeeded. */
 TW_API int tw_result_shape(int32_t index, int64_t* result);
 
+/* A step of a run.  Seconds are the median over repetitions, of a GPU by its own clock; seconds, arithmetic operations
+ * and bytes read and written are of all that one run does of it. */
+typedef struct tw_kernel_time {
+  const char* name;   /* the nodes of the model that it computes */
+  const char* kernel; /* its function in the code; of a function of the host its name; of control flow "" */
+  double seconds, operations, bytes;
+} tw_kernel_time;
+/* Runs each step of a run alone, `repetitions` times; inputs as for tw_run_shaped.  *result are *count times, in the
+ * order of the run, which are there until the calling thread calls this again. */
+TW_API int tw_time_kernels(tw_executable* executable, const void* const* inputs, const int64_t* const* input_shapes,
+                           int32_t repetitions, const tw_kernel_time** result, int32_t* count);
+
 /* A function of the host that a model calls: an operator of one's own.  It reads inputs and writes all elements of
  * outputs, whose types and shapes are as the operator's `types` said; `type.name` is "".  The memory is the run's, and
  * gone after the call.  `attributes` is the node's, as JSON.  Returns NULL, or a message that ends the run, which has
