@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .error import Error
     from .executable import Executable, compile, load_executable
     from .fallback import Fallback, FallbackWarning
+    from .kit import make_kit
     from .model import Model, explain, load
     from .operators import ArrayType, Operator
     from .profile import Profile
@@ -57,6 +58,7 @@ __all__ = [
     "get_include",
     "load",
     "load_executable",
+    "make_kit",
     "reduce",
     "te",
     "tune",
@@ -90,6 +92,7 @@ _HOMES = {
     "get_include": "deploying",
     "load": "model",
     "load_executable": "executable",
+    "make_kit": "kit",
     "reduce": "reducing",
     "tune": "tuning",
 }

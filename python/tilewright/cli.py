@@ -20,7 +20,7 @@ import typer
 
 import tilewright as tw
 
-from . import compare_cli, device_cli, reduce_cli
+from . import compare_cli, device_cli, kit_cli, reduce_cli
 from .cli_models import Compiling, compiles, feed_of, read_operators, refuse_options_of_compiling
 from .cli_options import (
     AsJson,
@@ -328,6 +328,7 @@ app.command("check")(compare_cli.check_command)
 app.command("compare")(compare_cli.compare_command)
 app.command("reduce")(reduce_cli.reduce_command)
 app.add_typer(device_cli.app)
+app.add_typer(kit_cli.app)
 db_app = typer.Typer(name="db", help="Work on a database of tuned schedules.", no_args_is_help=True)
 app.add_typer(db_app)
 DatabasePath = Annotated[Path, typer.Argument(help="A database that `tw tune` made.")]
