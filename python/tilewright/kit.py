@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import kit_kernels, kit_operations, kit_suite, machine
+from . import _core, kit_kernels, kit_operations, kit_suite, machine
 from .deploying import expected_outputs, runtime_of
 from .differences import TOLERANCES
 from .error import Error
@@ -97,7 +97,7 @@ def make_kit(
     It takes the package onnx.  A kit that is there is replaced.  Error(TW1301) where the target is no GPU's, TW1001
     where nothing can be written.
     """
-    if not target.startswith("cuda:"):
+    if _core.kernel_fit(target, 1, 1, 0) is None:
         raise Error("TW1301", f"{target} is no GPU\nhelp: a kit is for a target such as cuda:sm_90")
     place = Path(checked_path(folder, "folder"))
     works = [*kit_operations.works(target), *kit_kernels.works(target), *network_works(target, executables or {})]

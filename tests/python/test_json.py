@@ -28,6 +28,8 @@ COMMANDS = {
     "report": ["tune.db", "-o", "report.html"],
     "device key": ["fleet.key"],
     "inspect": ["net.twa"],
+    "kit make": ["-o", "kit", "--only", "operation-not-bool"],
+    "kit read": ["results"],
 }
 KEYS = {
     "doctor": {"tilewright", "machine", "targets", "cuda", "boards"},
@@ -38,6 +40,8 @@ KEYS = {
     "reduce": {"model", "failure", "nodes", "nodes_before", "command"},
     "tune": {"name", "key", "tried", "by_status", "measured"},
     "db show": {"tasks", "records", "by_status"},
+    "kit make": {"folder", "cases", "left_out"},
+    "kit read": {"device", "counts", "failed", "rates"},
     "inspect": {"file", "target", "architecture", "steps"},
 }
 
@@ -53,6 +57,10 @@ def folder(tmp_path_factory):
     events = [json.loads(line) for line in tuned.stdout.splitlines()]
     assert tuned.returncode == 0 and events[-1]["event"] == "end", tuned.stderr
     names = [event["task"] for event in events if event["event"] == "trial"]
+    passed = {"name": "a", "kind": "suite", "status": "passed", "outputs": []}
+    facts = {"tilewright": "1", "target": "cuda:sm_90", "compiler": "", "device": {"name": "GPU"}, "ceilings": {}}
+    (folder / "results").mkdir()
+    (folder / "results/results.json").write_text(json.dumps({**facts, "is_complete": True, "cases": [passed]}))
     return folder, names[0]
 
 

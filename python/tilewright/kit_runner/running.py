@@ -102,6 +102,7 @@ def run(folder: Path, output: Path, chosen: list[str], seconds: float, environme
     results |= {"python": platform.python_version(), "system": platform.platform(), "clocks_before": nvidia_smi()}
     results["device"] = worker.ask({"job": "facts"}, CASE_SECONDS)
     results["ceilings"] = worker.ask({"job": "ceilings"}, CASE_SECONDS)
+    worker.close()  # with the memory that it has copied
     results["cases"], results["is_complete"], faults, kept = [], False, 0, 0
     if "message" in results["device"]:
         note(results["device"]["message"])

@@ -73,6 +73,29 @@ TEST_F(CApi, LoadsDescribesAndRuns) {
   TW_FUNCTION(tw_free)(nullptr);
 }
 
+TEST_F(CApi, TimesKernels) {
+  auto* time_kernels = TW_FUNCTION(tw_time_kernels);
+  tw_executable* executable = nullptr;
+  ASSERT_EQ(TW_FUNCTION(tw_load)((folder / "small.twa").c_str(), &executable), 0);
+  std::vector<NDArray> inputs = small_inputs();
+  const void* in[] = {inputs[0].data(), inputs[1].data()};
+  const int64_t shape[] = {rows, columns};
+  const int64_t* shapes[] = {shape, shape};
+  const tw_kernel_time* times = nullptr;
+  int32_t count = 0;
+  ASSERT_EQ(time_kernels(executable, in, shapes, 3, &times, &count), 0) << TW_FUNCTION(tw_last_error)();
+  ASSERT_EQ(count, 5);
+  EXPECT_EQ(std::string(times[0].name) + " " + times[0].kernel, "biased add");
+  EXPECT_EQ(std::string(times[4].name) + " " + times[4].kernel, "sums row_sums");
+  EXPECT_EQ(times[4].operations, 2.0 * rows * columns);
+  EXPECT_EQ(times[4].bytes, rows * columns * 4);
+  for (int32_t i = 0; i < count; ++i) EXPECT_GT(times[i].seconds, 0);
+  EXPECT_EQ(time_kernels(executable, in, shapes, 0, &times, &count), 1005);
+  EXPECT_EQ(time_kernels(executable, in, shapes, 3, nullptr, &count), 1101);
+  EXPECT_EQ(time_kernels(executable, in, nullptr, 3, &times, &count), 1101);
+  TW_FUNCTION(tw_free)(executable);
+}
+
 TEST_F(CApi, LoadsBytesWhichItCopies) {
   std::string bytes;
   {
