@@ -116,7 +116,7 @@ def checks() -> Iterator[Kernel]:
         for dtype in ("f32", "f16", "u8"):
             name = "".join(map(str, order))
             yield Kernel(f"kernel-transpose-{name}-9x70x45-{dtype}", nodes, {"x": (9, 70, 45)}, dtype=dtype)
-    yield Kernel("kernel-sum-100000", [("ReduceSum", ["x"], ["y"])], {"x": (100_000,)})
+    yield Kernel("kernel-ReduceL1-100000", [("ReduceL1", ["x"], ["y"])], {"x": (100_000,)})
     yield Kernel("kernel-attention-3x50x40", attention(), {"q": (3, 50, 40), "k": (3, 40, 70), "v": (3, 70, 40)})
     yield Kernel(
         "kernel-pool-5x33x35",

@@ -93,7 +93,7 @@ def test_all_cases_pass_and_networks_are_measured(kit, tmp_path):
 
 @pytest.fixture
 def broken(kit, tmp_path):
-    """With a value that is wrong, an artifact that is damaged, and a kernel that reads beyond all memory."""
+    """With a wrong value, a damaged artifact, a kernel that reads beyond all memory, and one that is only timed."""
     folder = shutil.copytree(kit, tmp_path / "broken")
     place = folder / "cases/operation-exp-f32"
     expected = np.fromfile(place / "expected.bin", np.float32)
@@ -112,23 +112,32 @@ from tilewright.kit_case import Case
 text = "func f(X: f32[4]) -> (R: f32[4]) { for i in 0..4 { block R(spatial vi: 4 = i) { R[vi] = X[vi + 512] } } }"
 numbers = [np.zeros(4, np.float32)]
 Case("crashes", "operation", te.build(te.parse(text), "cuda:sm_90"), numbers, numbers).write(Path(sys.argv[1]))
+executable = te.build(te.parse(text.replace(" + 512", "")), "cuda:sm_90")
+Case("times", "time", executable, is_timed=True, made_up=True).write(Path(sys.argv[2]))
 """
-    subprocess.run([sys.executable, "-c", script, folder / "cases/crashes"], env=ENVIRONMENT, check=True)
+    subprocess.run(
+        [sys.executable, "-c", script, folder / "cases/crashes", folder / "cases/times"], env=ENVIRONMENT, check=True
+    )
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["cases"].insert(0, {"name": "crashes", "kind": "operation"})
+    manifest["cases"].append({"name": "times", "kind": "time", "bytes": 32.0, "operations": 4.0})
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    return folder, at
+    return folder, at, np.fromfile(folder / "cases/operation-exp-f32/inputs.bin", np.float32)
 
 
 def test_what_is_wrong_is_reported_and_the_others_run(broken, tmp_path):
-    folder, at = broken
+    folder, at, x = broken
     done = run_kit(folder, "-o", tmp_path / "results")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"wrong  operation-exp-f32: R: 1 of 594 elements; at {at} 1.0 instead of 1.5" in done.stdout
+    assert f"wrong  operation-exp-f32: R: 1 of 594 elements; at {at} of {x[at]} 1.0 instead of 1.5" in done.stdout
     assert re.search(r"crashed  crashes: its process ended: SIG\w+", done.stdout), done.stdout
     assert re.search(r"failed  operation-add-f16: TW1201 ", done.stdout), done.stdout
     assert "operation: 1 crashed, 1 failed, 1 wrong, 1 passed" in done.stdout
-    assert "network: 1 passed" in done.stdout
+    assert "network: 1 passed" in done.stdout and "time: 1 passed" in done.stdout
+    row = json.loads(run_tw("kit", "read", tmp_path / "results", "--json").stdout)["rates"][-1]
+    assert row["name"] == "times" and row["kernels"] == 1
+    assert row["bytes_per_second"] == pytest.approx(32 / row["seconds"])
+    assert row["operations_per_second"] == pytest.approx(4 / row["seconds"])
     kept = np.load(tmp_path / "results/outputs/operation-exp-f32/R.npy")
     assert kept.dtype == np.float32 and kept[at] == 1
     read = run_tw("kit", "read", tmp_path / "results/results.json")

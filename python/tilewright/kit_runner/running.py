@@ -94,8 +94,10 @@ def nvidia_smi() -> str | None:
 
 
 def run(folder: Path, output: Path, chosen: list[str], seconds: float, environment: dict[str, str]) -> Facts:
+    """Runs the cases with such names, and gives what it has written to `output`."""
     manifest: Facts = json.loads((folder / "manifest.json").read_text())
     output.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(output / "outputs", ignore_errors=True)  # of a run before
     worker = Worker(folder, environment, output / "worker.log")
     cases = [case for case in manifest["cases"] if any(fnmatch.fnmatchcase(case["name"], part) for part in chosen)]
     results: Facts = {key: manifest[key] for key in ("tilewright", "target", "compiler")}
@@ -103,11 +105,25 @@ def run(folder: Path, output: Path, chosen: list[str], seconds: float, environme
     results["device"] = worker.ask({"job": "facts"}, CASE_SECONDS)
     results["ceilings"] = worker.ask({"job": "ceilings"}, CASE_SECONDS)
     worker.close()  # with the memory that it has copied
-    results["cases"], results["is_complete"], faults, kept = [], False, 0, 0
+    results["cases"], results["is_complete"] = [], False
     if "message" in results["device"]:
         note(results["device"]["message"])
         cases = []
+    try:
+        run_cases(cases, results, worker, output, seconds)
+    except KeyboardInterrupt:
+        note("ended by Ctrl-C; what was run is written")
+    results["is_complete"] = len(results["cases"]) == len(cases) > 0
+    worker.close()
+    results["clocks_after"] = nvidia_smi()
+    write_results(results, output)
+    return results
+
+
+def run_cases(cases: list[Facts], results: Facts, worker: Worker, output: Path, seconds: float) -> None:
+    """Adds their rows to the results, which are also written now and then."""
     start = saved = time.monotonic()
+    faults = kept = 0
     for at, case in enumerate(cases):
         now = time.monotonic()
         if now - start > seconds:
@@ -125,11 +141,6 @@ def run(folder: Path, output: Path, chosen: list[str], seconds: float, environme
         if faults == MOST_FAULTS:
             note(f"{faults} cases in a row did not run; the last says: {reply['message']}")
             break
-    results["is_complete"] = len(results["cases"]) == len(cases) > 0
-    worker.close()
-    results["clocks_after"] = nvidia_smi()
-    write_results(results, output)
-    return results
 
 
 def write_results(results: Facts, output: Path) -> None:

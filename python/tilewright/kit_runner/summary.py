@@ -20,11 +20,16 @@ def reason_of(case: Facts) -> str:
             return f"{output['name']}: {output['problem']}"
         if output["wrong"]:
             worst = output["worst"]
+            of = f" of {', '.join(worst['of'])}" if worst.get("of") else ""
             return (
-                f"{output['name']}: {output['wrong']} of {output['elements']} elements; at {worst['index']} "
+                f"{output['name']}: {output['wrong']} of {output['elements']} elements; at {worst['index']}{of} "
                 f"{worst['actual']} instead of {worst['expected']}"
             )
     return ""
+
+
+def largest_ulps(case: Facts) -> int:
+    return max((int(output.get("largest_ulps", 0)) for output in case.get("outputs", [])), default=0)
 
 
 def rates_of(case: Facts, copy_rate: float | None) -> Facts:
@@ -55,6 +60,8 @@ def facts_of(results: Facts) -> Facts:
         "copy_rate": rate,
         "counts": counts,
         "failed": [{"name": case["name"], "status": case["status"], "reason": reason_of(case)} for case in bad],
+        # How many floats of the type results were off where that is what counts, of operations.
+        "ulps": {case["name"]: ulps for case in cases if case["kind"] == "operation" and (ulps := largest_ulps(case))},
         "rates": [rates_of(case, rate) for case in cases if case.get("kernels")],
     }
 

@@ -16,7 +16,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from .comparing import BYTES, FLOATS, INTEGERS, Facts, byte_size, compare, npy
+from .comparing import BYTES, FLOATS, INTEGERS, Facts, byte_size, compare, npy, numbers
 from .driver import Problem, ceilings, device_facts
 
 LIBRARY = "libtilewright_runtime.so"
@@ -164,7 +164,18 @@ def read_tensors(path: Path, tensors: list[Facts]) -> list[bytes]:
     return result
 
 
-def check_outputs(case: Facts, folder: Path, results: list[tuple[list[int], bytes]], kept: Path | None) -> Facts:
+def read_from(case: Facts, inputs: list[bytes], index: int) -> list[str]:
+    """What an element was computed of, where inputs are as long as outputs and have one each."""
+    sizes = {math.prod(tensor["shape"]) for tensor in (*case["inputs"], *case["outputs"])}
+    if len(sizes) != 1:
+        return []
+    return [repr(numbers(tensor["dtype"], data)[index]) for tensor, data in zip(case["inputs"], inputs)]  # noqa: B905
+
+
+def check_outputs(
+    case: Facts, folder: Path, inputs: list[bytes], results: list[tuple[list[int], bytes]], kept: Path | None
+) -> Facts:
+    """Compares with what is expected; `kept` is the folder for outputs that differ."""
     found: Facts = {"status": "passed", "outputs": []}
     expected = read_tensors(folder / "expected.bin", case["outputs"])
     for output, want, (shape, have) in zip(case["outputs"], expected, results):  # noqa: B905
@@ -175,6 +186,8 @@ def check_outputs(case: Facts, folder: Path, results: list[tuple[list[int], byte
         found["outputs"].append({"name": output["name"], "dtype": output["dtype"], **row})
         if row["wrong"]:
             found["status"] = "wrong"
+            if "worst" in row:
+                row["worst"]["of"] = read_from(case, inputs, row["worst"]["index"])
             if kept and len(have) <= MOST_KEPT_OF_ONE:
                 kept.mkdir(parents=True, exist_ok=True)
                 name = "".join("_" if letter in "/:" else letter for letter in output["name"]) + ".npy"
@@ -190,10 +203,11 @@ def run_case(library: Any, folder: Path, request: Facts) -> Facts:
         for memory, tensor in zip(executable.inputs, case["inputs"]):  # noqa: B905
             memory.fill(made_up(tensor["dtype"]))
     else:
-        for memory, data in zip(executable.inputs, read_tensors(folder / "inputs.bin", case["inputs"])):  # noqa: B905
+        inputs = read_tensors(folder / "inputs.bin", case["inputs"])
+        for memory, data in zip(executable.inputs, inputs):  # noqa: B905
             memory.fill(data)
         results = executable.run()
-        found = check_outputs(case, folder, results, request["kept"] and Path(request["kept"]))
+        found = check_outputs(case, folder, inputs, results, request["kept"] and Path(request["kept"]))
         if found["status"] == "passed" and executable.run() != results:
             found["status"], found["message"] = "unstable", "a second run on the same inputs gives other numbers"
     if case["is_timed"]:
