@@ -147,6 +147,8 @@ def test_what_is_wrong_is_reported_and_the_others_run(broken, tmp_path):
 def test_some_cases_are_run_and_time_is_limited(kit, tmp_path):
     done = run_kit(kit, "-o", tmp_path / "some", "--only", "operation-*", "--device", "0")
     assert done.returncode == 0 and "operation: 3 passed" in done.stdout and "network" not in done.stdout
+    done = run_kit(kit, "-o", tmp_path / "none", "--only", "nothing")
+    assert done.returncode == 1 and "no case is called nothing" in done.stderr
     done = run_kit(kit, "-o", tmp_path / "none", "--seconds", "-1")
     assert done.returncode == 1 and "not all cases were run" in done.stdout
 

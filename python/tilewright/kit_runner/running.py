@@ -109,6 +109,8 @@ def run(folder: Path, output: Path, chosen: list[str], seconds: float, environme
     if "message" in results["device"]:
         note(results["device"]["message"])
         cases = []
+    elif not cases:
+        note(f"no case is called {' or '.join(chosen)}: their names are the folders in cases/")
     try:
         run_cases(cases, results, worker, output, seconds)
     except KeyboardInterrupt:
