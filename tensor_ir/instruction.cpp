@@ -8,6 +8,7 @@
 #include "tensor_ir/text/parser.h"
 #include "tensor_ir/text/printer.h"
 #include "tensor_ir/text/syntax.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw {
 namespace {
@@ -60,6 +61,17 @@ const InstructionRow instruction_rows[] = {
      "  for i in 0..m { for j in 0..n { for l in 0..k { for t in 0..4 {"
      "    c[i, j] = c[i, j] + i32(a[i, l * 4 + t]) * i32(b[l, j * 4 + t])"
      "  } } } }"
+     "}",
+     nullptr},
+    // Fragments: rows of a by rows of b, which may lie along either dimension in memory.
+    {"func mma_bf16[m, n, k, sa, ta, sb, tb, sc](a: bf16[m, k] strides [sa, ta], b: bf16[n, k] strides [sb, tb])"
+     "    -> (c: f32[m, n] strides [sc, 1]) {"
+     "  for i in 0..m { for j in 0..n { for l in 0..k { c[i, j] = c[i, j] + f32(a[i, l]) * f32(b[j, l]) } } }"
+     "}",
+     nullptr},
+    {"func mma_f16[m, n, k, sa, ta, sb, tb, sc](a: f16[m, k] strides [sa, ta], b: f16[n, k] strides [sb, tb])"
+     "    -> (c: f32[m, n] strides [sc, 1]) {"
+     "  for i in 0..m { for j in 0..n { for l in 0..k { c[i, j] = c[i, j] + f32(a[i, l]) * f32(b[j, l]) } } }"
      "}",
      nullptr},
     {"func tile_zero_f32[m, n]() -> (c: f32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0.0f } } }", nullptr},
@@ -170,8 +182,9 @@ class Matcher {
     check(b != nullptr, "an instruction's description is sums and products of loads and constants");
     if (b->op != actual->op) return false;
     const auto operands = operands_;
+    const auto sizes = sizes_;
     if (expression(b->a, actual->a) && expression(b->b, actual->b)) return true;
-    operands_ = operands;
+    operands_ = operands, sizes_ = sizes;
     return expression(b->a, actual->b) && expression(b->b, actual->a);
   }
 
@@ -267,6 +280,18 @@ class Matcher {
       const Operand& d = operand("d");
       const int64_t stride = size(described("d").strides[0]);
       return store(d.buffer, {tile_at(first_element(d), stride, m, 1, n)}, load(c.buffer, {accumulator}));
+    }
+    if (kind_of(intrinsic_named(instruction_.name)) == IntrinsicKind::fragment) {
+      const auto elements = [&](const char* name) {
+        const Operand& source = operand(name);
+        const BufferNode& of = described(name);
+        const Expr at = tile_at(first_element(source), size(of.strides[0]), size(of.shape[0]), size(of.strides[1]),
+                                size(of.shape[1]));
+        return load(source.buffer, {at});
+      };
+      const Expr sums = elements("c");
+      const Expr place = sums.as<Load>()->indices[0];
+      return store(c.buffer, {place}, call(intrinsic_named(instruction_.name), {sums, elements("a"), elements("b")}));
     }
     const auto words_at = [&](const Operand& source, const Expr& at) {
       return make_expr<Call>(u32.with_lanes(at.dtype().lanes), Intrinsic::word_at,

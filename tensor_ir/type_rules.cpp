@@ -171,6 +171,22 @@ Problem check_tile(const Call& n) {
   return {};
 }
 
+Problem check_fragment(const Call& n) {
+  const std::string name = syntax::word(n.intrinsic);
+  const DType accumulator = n.arguments[0].dtype(), operand = n.intrinsic == Intrinsic::mma_bf16 ? bf16 : f16;
+  if (accumulator.element() != f32) return problem(name + " adds to f32, not to " + text(accumulator));
+  for (size_t i = 1; i < n.arguments.size(); ++i) {
+    if (n.arguments[i].dtype().element() != operand)
+      return mismatch("the elements of a fragment", operand, n.arguments[i].dtype().element());
+  }
+  if (!tile_sizes(accumulator, n.arguments[1].dtype(), n.arguments[2].dtype())) {
+    return problem(name + " of " + text(accumulator) + ", " + text(n.arguments[1].dtype()) + " and " +
+                   text(n.arguments[2].dtype()) + ": no m × n, m × k and n × k have so many lanes");
+  }
+  if (n.dtype != accumulator) return mismatch("a product of fragments and its accumulator", n.dtype, accumulator);
+  return {};
+}
+
 Problem check_matrix(const Call& n) {
   const std::string name = syntax::word(n.intrinsic);
   const auto [m, columns, k] = matrix_sizes;
@@ -205,6 +221,7 @@ Problem check_call(const Call& n) {
   if (kind == IntrinsicKind::dot) return check_dot(n);
   if (kind == IntrinsicKind::tile) return check_tile(n);
   if (kind == IntrinsicKind::matrix) return check_matrix(n);
+  if (kind == IntrinsicKind::fragment) return check_fragment(n);
   if (kind == IntrinsicKind::effect) {
     if (n.intrinsic == Intrinsic::prefetch) {
       if (!n.arguments[0].as<Load>())
@@ -308,6 +325,7 @@ std::optional<DType> call_dtype(Intrinsic intrinsic, const std::vector<Expr>& ar
     case IntrinsicKind::dot:
     case IntrinsicKind::tile:
     case IntrinsicKind::matrix:
+    case IntrinsicKind::fragment:
       return arguments.empty() ? std::optional<DType>() : arguments[0].dtype();
     case IntrinsicKind::predicate:
       return arguments.empty() ? std::optional<DType>() : bool_of(arguments[0].dtype());

@@ -18,7 +18,7 @@ std::optional<TypeProblem> type_problem(const Expr& e);
 std::optional<TypeProblem> type_problem(const Stmt& s);
 std::optional<TypeProblem> type_problem(const Buffer& buffer);
 
-enum class IntrinsicKind : uint8_t { math, predicate, bits, convert, dot, tile, matrix, effect };
+enum class IntrinsicKind : uint8_t { math, predicate, bits, convert, dot, tile, matrix, fragment, effect };
 IntrinsicKind kind_of(Intrinsic intrinsic);
 int arity_of(Intrinsic intrinsic);  // -1: any
 

@@ -9,6 +9,21 @@
 namespace tw::interp {
 namespace {
 
+std::optional<Control> control_of(Intrinsic effect) {
+  switch (effect) {
+    case Intrinsic::barrier:
+      return Control::barrier;
+    case Intrinsic::warp_barrier:
+      return Control::warp_barrier;
+    case Intrinsic::begin_copies:
+      return Control::begin_copies;
+    case Intrinsic::commit_copies:
+      return Control::commit_copies;
+    default:
+      return std::nullopt;
+  }
+}
+
 class Compiler {
  public:
   Program run(const Func& f) {
@@ -213,7 +228,9 @@ class Compiler {
       case Intrinsic::tile_dot_u8s8:
       case Intrinsic::tile_dot_s8s8:
       case Intrinsic::matrix_u8s8:
-      case Intrinsic::matrix_s8s8: {
+      case Intrinsic::matrix_s8s8:
+      case Intrinsic::mma_bf16:
+      case Intrinsic::mma_f16: {
         const auto sizes = tile_sizes(node.dtype, node.arguments[1].dtype(), node.arguments[2].dtype());
         if (!sizes)
           throw Error(ErrorCode::verify, "a product of tiles whose sizes do not fit\n  help: verify the Func");
@@ -225,6 +242,10 @@ class Compiler {
       }
       case Intrinsic::prefetch:
       case Intrinsic::barrier:
+      case Intrinsic::warp_barrier:
+      case Intrinsic::begin_copies:
+      case Intrinsic::commit_copies:
+      case Intrinsic::wait_copies:
         throw Error(ErrorCode::verify, "an effect has no value\n  help: make it a statement of its own");
       default:
         break;
@@ -334,8 +355,11 @@ class Compiler {
       }
       case NodeKind::Evaluate: {
         const auto* node = s.as<Evaluate>()->call.as<Call>();
-        if (node && node->intrinsic == Intrinsic::barrier) {
-          emit(Control::barrier);
+        if (node && node->intrinsic == Intrinsic::wait_copies) {
+          const int32_t left = value(node->arguments[0]);
+          emit(Control::wait_copies).a = left;
+        } else if (const auto control = node ? control_of(node->intrinsic) : std::nullopt) {
+          emit(*control);
         } else if (!node || node->intrinsic != Intrinsic::prefetch) {  // a prefetch may name any address
           value(s.as<Evaluate>()->call);
         }

@@ -104,9 +104,11 @@ int64_t span_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& s
 void Machine::allocate(Frame& frame, const AllocatePlan& plan) {
   const Scope scope = plan.buffer->scope;
   const bool is_shared_by_block = frame.block_storage && (scope == Scope::shared || scope == Scope::global);
-  std::unique_ptr<Storage>& place =
-      is_shared_by_block ? (*frame.block_storage)[plan.number] : frame.owned[static_cast<size_t>(plan.number)];
-  if (is_shared_by_block && place) {  // another thread of the block was here first
+  const bool is_shared_by_warp = frame.warp_storage && scope == Scope::fragment;
+  std::unique_ptr<Storage>& place = is_shared_by_block  ? (*frame.block_storage)[plan.number]
+                                    : is_shared_by_warp ? (*frame.warp_storage)[plan.number]
+                                                        : frame.owned[static_cast<size_t>(plan.number)];
+  if ((is_shared_by_block || is_shared_by_warp) && place) {  // another thread was here first
     frame.storage[static_cast<size_t>(plan.number)] = place.get();
     return;
   }
@@ -168,6 +170,21 @@ void Machine::execute(Frame& frame, const Instr* in) {
   }
 }
 
+// Whether all threads of a warp wait for each other alone; then they run to where they wait next.
+bool Machine::go_on(std::vector<Frame>& frames, int64_t begin, int64_t end) {
+  const Instr* at = frames[static_cast<size_t>(begin)].resume;
+  for (int64_t t = begin; t < end; ++t) {
+    const Frame& thread = frames[static_cast<size_t>(t)];
+    if (!thread.resume || !thread.waits_for_warp || thread.resume != at) return false;
+  }
+  for (const int64_t i : shuffled(end - begin)) {
+    Frame& thread = frames[static_cast<size_t>(begin + i)];
+    thread.waits_for_warp = false;
+    execute(thread, thread.resume);
+  }
+  return true;
+}
+
 void Machine::launch(Frame& frame, const LaunchPlan& plan, const Instr* body) {
   int64_t extents[7] = {1, 1, 1, 1, 1, 1, 1};
   for (const auto& axis : plan.axes) {
@@ -183,15 +200,21 @@ void Machine::launch(Frame& frame, const LaunchPlan& plan, const Instr* body) {
   const uint32_t outer_tag = frame.tag, grid = new_instance();
   std::vector<Frame> frames(static_cast<size_t>(threads));
   for (Frame& thread : frames) start(thread);
+  const int64_t warps = (threads + warp - 1) / warp;
   for (const int64_t b : shuffled(blocks)) {
     std::unordered_map<int, std::unique_ptr<Storage>> block_storage;
+    std::vector<std::unordered_map<int, std::unique_ptr<Storage>>> warp_storage(static_cast<size_t>(warps));
     const uint32_t block_tag = options.check_races ? new_tag(outer_tag, grid) : outer_tag;
     for (int64_t t = 0; t < threads; ++t) {
       Frame& thread = frames[static_cast<size_t>(t)];
       std::copy(frame.memory.begin(), frame.memory.end(), thread.memory.begin());
       thread.storage = frame.storage;
       thread.block_storage = &block_storage;
+      thread.warp_storage = &warp_storage[static_cast<size_t>(t / warp)];
       thread.resume = body;
+      thread.is_copying = false;
+      thread.group.clear();
+      thread.copies.clear();
       int64_t *block_place = thread.axes + static_cast<int>(ThreadAxis::block_x),
               *thread_place = thread.axes + static_cast<int>(ThreadAxis::thread_x);
       block_place[0] = b % block_extents[0];
@@ -208,6 +231,9 @@ void Machine::launch(Frame& frame, const LaunchPlan& plan, const Instr* body) {
         thread.tag = options.check_races ? new_tag(block_tag, phase) : outer_tag;
         execute(thread, thread.resume);
       }
+      for (const int64_t w : shuffled(warps))
+        while (go_on(frames, w * warp, std::min(threads, (w + 1) * warp))) {
+        }
       const Instr* at = frames[0].resume;
       for (const Frame& thread : frames) {
         if (thread.resume == at) continue;

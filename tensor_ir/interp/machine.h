@@ -16,6 +16,8 @@
 
 namespace tw::interp {
 
+inline constexpr int64_t warp = 32;  // threads of a GPU that hold fragments together
+
 union Slot {
   int64_t i;
   double f;
@@ -78,6 +80,13 @@ struct Access {
   uint32_t era = 0, writer = 0, reader = 0, other_reader = 0;
 };
 
+// Bytes that are stored when their thread waits for them.
+struct PendingStore {
+  struct Storage* storage;
+  int64_t element;
+  std::vector<uint8_t> bytes;
+};
+
 struct Storage {
   uint8_t* data = nullptr;
   int64_t count = 0;  // elements
@@ -122,9 +131,14 @@ struct Frame {
   std::vector<std::unique_ptr<Storage>> owned;
   std::vector<ParallelState> parallel;
   uint32_t tag = 0;
-  int64_t axes[7] = {};                                                        // the thread's place, by ThreadAxis
-  const Instr* resume = nullptr;                                               // behind the barrier it waits at
-  std::unordered_map<int, std::unique_ptr<Storage>>* block_storage = nullptr;  // of the thread block; null outside
+  int64_t axes[7] = {};             // the thread's place, by ThreadAxis
+  const Instr* resume = nullptr;    // behind the barrier it waits at
+  bool waits_for_warp = false;      // …for the threads of its warp alone
+  bool is_copying = false;          // between begin_copies and commit_copies
+  std::vector<PendingStore> group;  // that is not committed yet
+  std::deque<std::vector<PendingStore>> copies;
+  // By buffer number, of the thread block and of the warp; null outside.
+  std::unordered_map<int, std::unique_ptr<Storage>>*block_storage = nullptr, *warp_storage = nullptr;
 };
 
 class Machine {
@@ -142,9 +156,11 @@ class Machine {
   void back_to_serial() { tags_.resize(1), ++era_; }
   void note_read(Storage& storage, int64_t element, uint32_t tag);
   void note_write(Storage& storage, int64_t element, uint32_t tag);
+  void land(Frame& frame, const PendingStore& store);
 
   void allocate(Frame& frame, const AllocatePlan& plan);
   void launch(Frame& frame, const LaunchPlan& plan, const Instr* body);
+  bool go_on(std::vector<Frame>& frames, int64_t begin, int64_t end);
   std::vector<int64_t> shuffled(int64_t count);
 
   const Program& program;
@@ -188,6 +204,10 @@ enum class Control {
   thread_loop,
   launch,
   barrier,
+  warp_barrier,
+  begin_copies,
+  commit_copies,
+  wait_copies,
   allocate,
   end,
 };

@@ -125,9 +125,15 @@ const Instr* store_elements(const Instr* in, Frame& f) {
   for (int lane = 0; lane < plan.lanes; ++lane) {
     if (plan.has_predicate && f.slots[plan.predicate + lane * plan.predicate_step].i == 0) continue;
     const int64_t element = element_of(s, plan, f.slots, lane);
+    const Slot* value = f.slots + in->a + lane * plan.element_lanes;
+    if (f.is_copying && f.machine->random() % 2 == 0) [[unlikely]] {  // late, or at once
+      PendingStore store{&s, element, std::vector<uint8_t>(static_cast<size_t>(width * plan.element_lanes))};
+      for (int e = 0; e < plan.element_lanes; ++e) E::store(store.bytes.data() + e * width, value[e]);
+      f.group.push_back(std::move(store));
+      continue;
+    }
     if (tracks) f.machine->note_write(s, element, f.tag);
     if (!s.defined.empty()) s.defined[element] = 1;
-    const Slot* value = f.slots + in->a + lane * plan.element_lanes;
     uint8_t* at = s.data + element * width * plan.element_lanes;
     for (int e = 0; e < plan.element_lanes; ++e) E::store(at + e * width, value[e]);
   }
@@ -180,6 +186,14 @@ Handler word_handler() {
 }
 Handler store_handler(DType dtype) {
   return for_element<Stores>(dtype);
+}
+
+void Machine::land(Frame& f, const PendingStore& store) {
+  Storage& s = *store.storage;
+  if (f.tag != 0 && !s.is_private && s.owner != f.tag) note_write(s, store.element, f.tag);
+  if (!s.defined.empty()) s.defined[static_cast<size_t>(store.element)] = 1;
+  std::memcpy(s.data + store.element * static_cast<int64_t>(store.bytes.size()), store.bytes.data(),
+              store.bytes.size());
 }
 
 }  // namespace tw::interp

@@ -273,6 +273,16 @@ const Instr* tile_call(const Instr* in,
   return in + 1;
 }
 
+const Instr* fragment_call(const Instr* in, Frame& f) {  // lanes: k; dtype: with m · n lanes; from.lanes: n
+  const int k = in->lanes, n = in->from.lanes;
+  for (int i = 0; i < in->dtype.lanes; ++i) {
+    double sum = f.slots[in->a + i].f;
+    for (int l = 0; l < k; ++l) sum += f.slots[in->b + i / n * k + l].f * f.slots[in->c + i % n * k + l].f;
+    f.slots[in->dst + i].f = static_cast<float>(sum);
+  }
+  return in + 1;
+}
+
 const Instr* tile_places(const Instr* in, Frame& f) {  // a: base, b: row stride; lanes: columns; target: their stride
   for (int i = 0; i < in->dtype.lanes; ++i) {
     f.slots[in->dst + i].i = f.slots[in->a].i + i / in->lanes * f.slots[in->b].i + int64_t{i % in->lanes} * in->target;
@@ -343,7 +353,32 @@ const Instr* launch(const Instr* in, Frame& f) {
 const Instr* barrier(const Instr* in, Frame& f) {
   if (!f.block_storage) trap("barrier() outside of thread-bound loops", "bind the loops around it to threads");
   f.resume = in + 1;
+  f.waits_for_warp = false;
   return nullptr;
+}
+
+const Instr* warp_barrier(const Instr* in, Frame& f) {
+  const Instr* next = barrier(in, f);
+  f.waits_for_warp = true;
+  return next;
+}
+
+const Instr* begin_copies(const Instr* in, Frame& f) {
+  f.is_copying = true;
+  return in + 1;
+}
+
+const Instr* commit_copies(const Instr* in, Frame& f) {
+  f.is_copying = false;
+  f.copies.push_back(std::move(f.group));
+  f.group.clear();
+  return in + 1;
+}
+
+const Instr* wait_copies(const Instr* in, Frame& f) {  // a: so many groups may be left
+  for (; static_cast<int64_t>(f.copies.size()) > f.slots[in->a].i; f.copies.pop_front())
+    for (const PendingStore& store : f.copies.front()) f.machine->land(f, store);
+  return in + 1;
 }
 
 const Instr* allocate(const Instr* in, Frame& f) {
@@ -411,6 +446,7 @@ Handler binary_handler(BinaryOp op, DType dtype) {
 
 Handler call_handler(Intrinsic intrinsic, DType operands, DType result) {
   if (intrinsic == Intrinsic::tile_at) return tile_places;
+  if (kind_of(intrinsic) == IntrinsicKind::fragment) return fragment_call;
   if (kind_of(intrinsic) == IntrinsicKind::tile || kind_of(intrinsic) == IntrinsicKind::matrix)
     return operands.is_float() ? tile_call<true> : tile_call<false>;
   if (kind_of(intrinsic) == IntrinsicKind::dot) return operands.is_float() ? dot_call<true> : dot_call<false>;
@@ -464,6 +500,14 @@ Handler control_handler(Control control) {
       return launch;
     case Control::barrier:
       return barrier;
+    case Control::warp_barrier:
+      return warp_barrier;
+    case Control::begin_copies:
+      return begin_copies;
+    case Control::commit_copies:
+      return commit_copies;
+    case Control::wait_copies:
+      return wait_copies;
     case Control::allocate:
       return allocate;
     case Control::end:

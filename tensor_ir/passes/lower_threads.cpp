@@ -19,8 +19,11 @@
 //     for other threads beside the inner one.  Error(lower).
 //   * A `local` buffer outlives the loops that use it.  Each thread keeps its own part: indices lose the term of the
 //     thread.  Error(lower) when one thread uses another's part.
+//   * A `fragment` is held by the threads of a warp together, which are those of thread.x and thread.y: each warp keeps
+//     its own part, and its threads meet at a warp_barrier before a statement that uses one.  What is bound to no more
+//     than thread.z there is an instruction that a warp executes as one.
 #include <algorithm>
-#include <array>
+#include <map>
 #include <set>
 
 #include "tensor_ir/arith/simplify.h"
@@ -61,6 +64,19 @@ Stmt with_body(const For& n, const Stmt& body) {
 
 bool is_shared(const Buffer& buffer) {
   return buffer->scope == Scope::shared || buffer->scope == Scope::global;
+}
+
+// Whether threads along the axis hold different parts of the buffer, if no thread may use another's.
+bool owns_part(const Buffer& buffer, ThreadAxis axis) {
+  return buffer->scope != Scope::fragment || axis == ThreadAxis::thread_z;
+}
+
+bool uses_fragment(const Stmt& s) {
+  bool found = false;
+  visit(
+      s, [&](const Load& n) { found |= n.buffer->scope == Scope::fragment; },
+      [&](const Store& n) { found |= n.buffer->scope == Scope::fragment; });
+  return found;
 }
 
 // Elements of a buffer: those whose leading index has this value; not defined: any.
@@ -243,6 +259,7 @@ class Synchronise {
     for (ThreadAxis axis : axes_) {
       if (!bound.count(axis)) result = make_stmt<For>(Var("one"), Expr(1), LoopKind::thread, result, axis);
     }
+    if (uses_fragment(s)) result = seq({make_stmt<Evaluate>(call(Intrinsic::warp_barrier, {})), result});
     return with_barrier(advance(effects_of(s), pending), result);
   }
 
@@ -305,6 +322,7 @@ class Synchronise {
 
 struct ThreadTerm {
   ThreadAxis axis;
+  int64_t divisor;  // of the thread's number along the axis: n // divisor % extent
   int64_t coefficient, extent;
   bool operator==(const ThreadTerm&) const = default;
   auto operator<=>(const ThreadTerm&) const = default;
@@ -344,7 +362,7 @@ class Privatise {
           const auto* loop = s.as<For>();
           Access inner = here;
           if (loop) inner.ranges.bind_range(loop->var, loop->extent);
-          if (is_thread_loop(s)) inner.thread_loops.push_back(loop);
+          if (is_thread_loop(s) && owns_part(buffer, loop->thread)) inner.thread_loops.push_back(loop);
           collect(child, buffer, inner, found);
         });
   }
@@ -355,19 +373,47 @@ class Privatise {
                     "\n  help: keep it in scope shared, or bind the loops of all its uses in the same way");
   }
 
+  // A loop over threads as an index has it: as it is, or a quotient and a remainder of it.
+  struct ThreadPart {
+    Var var;
+    int64_t divisor, extent;
+  };
+  static std::vector<ThreadPart> parts_of(const For& loop, int64_t extent, Expr& index) {
+    std::optional<int64_t> divisor;
+    const auto is_part = [&](const Binary& n) {
+      const auto by = as_int(n.b);
+      const bool divides = n.op == BinaryOp::floor_div || n.op == BinaryOp::floor_mod;
+      if (!divides || n.a.get() != loop.var.get() || !by || *by < 1 || extent % *by != 0) return false;
+      if (!divisor) divisor = by;
+      return divisor == by;
+    };
+    visit(index, [&](const Binary& n) { is_part(n); });
+    if (!divisor) return {{loop.var, 1, extent}};
+    const Var quotient(loop.var.name(), loop.var.dtype()), remainder(loop.var.name(), loop.var.dtype());
+    index = rewrite_bottom_up(index, [&](const Binary& n) -> Expr {
+      if (!is_part(n)) return {};
+      return n.op == BinaryOp::floor_div ? quotient : remainder;
+    });
+    return {{quotient, *divisor, extent / *divisor}, {remainder, 1, *divisor}};
+  }
+
   // The terms of threads in an index; what is left of it.
   static std::set<ThreadTerm> split(const Buffer& buffer, const Access& access, const Expr& index, Expr& rest) {
     std::set<ThreadTerm> terms;
     rest = index;
     for (const For* loop : access.thread_loops) {
       if (!uses_var(index, loop->var)) continue;
-      std::optional<Affine> affine = as_affine(index);
-      std::optional<int64_t> extent = as_int(loop->extent);
-      if (!affine || !extent) fail(buffer, "the index " + to_text(index) + " is no sum of products");
-      int64_t coefficient = affine->coefficient(loop->var);
-      if (coefficient <= 0) fail(buffer, "the index " + to_text(index) + " falls with the thread");
-      if (*extent > 1) terms.insert({loop->thread, coefficient, *extent});
-      rest = substitute(rest, {{loop->var, Expr(0)}});
+      const std::optional<int64_t> extent = as_int(loop->extent);
+      if (!extent) fail(buffer, "the number of threads of `" + loop->var.name() + "` is not constant");
+      for (const ThreadPart& part : parts_of(*loop, *extent, rest)) {
+        if (!uses_var(rest, part.var)) continue;
+        const std::optional<Affine> affine = as_affine(rest);
+        if (!affine) fail(buffer, "the index " + to_text(index) + " is no sum of products");
+        const int64_t coefficient = affine->coefficient(part.var);
+        if (coefficient <= 0) fail(buffer, "the index " + to_text(index) + " falls with the thread");
+        if (part.extent > 1) terms.insert({loop->thread, part.divisor, coefficient, part.extent});
+        rest = substitute(rest, {{part.var, Expr(0)}});
+      }
     }
     return terms;
   }
@@ -380,7 +426,8 @@ class Privatise {
     collect(body, buffer, here, accesses);
     int rank = buffer.rank();
     std::vector<int64_t> extents(rank, 1);
-    std::set<ThreadAxis> told_apart;
+    std::set<std::pair<ThreadAxis, int64_t>> told_apart;  // with the divisors of the parts
+    std::map<ThreadAxis, int64_t> threads;                // of those parts together
     for (int d = 0; d < rank; ++d) {
       std::optional<std::set<ThreadTerm>> terms;
       for (const Access& access : accesses) {
@@ -405,13 +452,14 @@ class Privatise {
           if (!low_part.high || *low_part.high + reach >= term.coefficient)
             fail(buffer, "threads overlap in " + to_text(access.indices[d]));
           reach += term.coefficient * (term.extent - 1);
-          told_apart.insert(term.axis);
+          if (told_apart.emplace(term.axis, term.divisor).second)
+            threads[term.axis] = std::max<int64_t>(threads[term.axis], 1) * term.extent;
         }
       }
     }
     for (const Access& access : accesses) {
       for (const For* loop : access.thread_loops) {
-        if (!is_const_int(loop->extent, 1) && !told_apart.count(loop->thread))
+        if (!is_const_int(loop->extent, 1) && as_int(loop->extent) != threads[loop->thread])
           fail(buffer, "the threads of `" + loop->var.name() + "` use the same elements");
       }
     }
@@ -422,7 +470,7 @@ class Privatise {
   }
 
   Stmt redirect(const Stmt& s, const Buffer& from, const Buffer& to, Substitution zeros) const {
-    if (is_thread_loop(s)) zeros[s.as<For>()->var] = Expr(0);
+    if (is_thread_loop(s) && owns_part(from, s.as<For>()->thread)) zeros[s.as<For>()->var] = Expr(0);
     auto indices_of = [&](const std::vector<Expr>& indices) {
       std::vector<Expr> result;
       for (const Expr& index : indices) result.push_back(simplify(substitute(index, zeros)));

@@ -7,6 +7,9 @@
 //   }                                             … S[k % 2, j] …
 //                                               }
 //
+// Within a launch of a GPU, copies into memory that threads share are on their way while the threads go on
+// (begin_copies in intrinsics.def): those of an iteration are one group, and an iteration waits for its own.
+//
 // With s stages a staged buffer has s versions, and iteration k uses version k mod s.  The copies for iteration
 // k + s - 1 overwrite what iteration k - 1 used, which has ended.
 #include <algorithm>
@@ -105,7 +108,8 @@ Stmt use_version(const Stmt& s, const Buffer& from, const Buffer& to, const Expr
   });
 }
 
-Stmt pipeline(const For& loop, int64_t stages) {
+// `in_launch`: threads that a loop around it is bound to run it.
+Stmt pipeline(const For& loop, int64_t stages, bool in_launch) {
   const PipelineParts parts = pipeline_parts(loop);
   if (!parts.problem.empty())
     throw Error(ErrorCode::lower, "error[pipeline_loops]: " + parts.problem + "\n  help: " + parts.help);
@@ -117,20 +121,32 @@ Stmt pipeline(const For& loop, int64_t stages) {
     return result;
   };
   const DType dtype = loop.var.dtype();
-  auto guarded = [&](const Expr& iteration, const Stmt& s) {
+
+  const bool is_asynchronous =
+      in_launch && std::all_of(parts.staged.begin(), parts.staged.end(),
+                               [](const Buffer& buffer) { return buffer->scope == Scope::shared; });
+  auto effect = [](Intrinsic intrinsic, std::vector<Expr> arguments = {}) {
+    return make_stmt<Evaluate>(call(intrinsic, std::move(arguments)));
+  };
+  // The copies for an iteration, where there is one.
+  auto copies_for = [&](const Expr& iteration, const Expr& version) {
+    Stmt copies = with_fresh_names(of_iteration(parts.copies, iteration, version));
+    if (is_asynchronous) copies = seq({effect(Intrinsic::begin_copies), copies});
     const Expr exists = iteration < loop.extent;
-    return is_const_int(exists, 1) ? s : make_stmt<If>(exists, s);
+    if (!is_const_int(exists, 1)) copies = make_stmt<If>(exists, copies);
+    return is_asynchronous ? seq({copies, effect(Intrinsic::commit_copies)}) : copies;
   };
 
   std::vector<Stmt> all;
   for (int64_t p = 0; p + 1 < stages; ++p) {
     const Expr iteration = int_imm(dtype, p);
-    all.push_back(guarded(iteration, with_fresh_names(of_iteration(parts.copies, iteration, Expr(p)))));
+    all.push_back(copies_for(iteration, Expr(p)));
   }
   const Expr ahead = loop.var + int_imm(dtype, stages - 1);
   auto version_of = [&](const Expr& iteration) { return cast(i64, floor_mod(iteration, int_imm(dtype, stages))); };
-  Stmt body = seq({guarded(ahead, with_fresh_names(of_iteration(parts.copies, ahead, version_of(ahead)))),
-                   of_iteration(parts.rest, loop.var, version_of(loop.var))});
+  Stmt body = seq({copies_for(ahead, version_of(ahead)), of_iteration(parts.rest, loop.var, version_of(loop.var))});
+  // Of the groups that are on their way the first is this iteration's.
+  if (is_asynchronous) body = seq({effect(Intrinsic::wait_copies, {Expr(stages - 2)}), body});
   for (size_t i = parts.others.size(); i-- > 0;) body = make_stmt<Allocate>(parts.others[i], body);
   Attributes attributes = loop.attributes;
   attributes.erase(pipeline_attribute);
@@ -141,7 +157,7 @@ Stmt pipeline(const For& loop, int64_t stages) {
 }
 
 // Outer loops first: what an inner loop stages is not the outer one's.
-Stmt walk(const Stmt& s) {
+Stmt with_pipelines(const Stmt& s, bool in_launch) {
   const auto* loop = s.as<For>();
   if (loop && loop->attributes.count(pipeline_attribute)) {
     const auto* stages = std::get_if<int64_t>(&loop->attributes.at(pipeline_attribute));
@@ -150,16 +166,18 @@ Stmt walk(const Stmt& s) {
                                         "` is no number of stages\n  help: it is an integer from 2 to " +
                                         std::to_string(most_pipeline_stages));
     }
-    return walk(pipeline(*loop, *stages));
+    return with_pipelines(pipeline(*loop, *stages, in_launch), in_launch);
   }
-  return map_children(s, [](const Expr& e) { return e; }, walk);
+  const bool is_launch = in_launch || (loop && loop->loop_kind == LoopKind::thread);
+  return map_children(
+      s, [](const Expr& e) { return e; }, [&](const Stmt& child) { return with_pipelines(child, is_launch); });
 }
 
 }  // namespace
 
 Func pipeline_loops(const Func& f) {
   Func result = f;
-  result.body = walk(f.body);
+  result.body = with_pipelines(f.body, false);
   return result;
 }
 

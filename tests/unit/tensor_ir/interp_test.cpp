@@ -214,6 +214,39 @@ func f(A: f32[64]) -> (C: f32[64]) {
   for (int i = 0; i < 64; ++i) EXPECT_EQ(c.get_float(i), i / 32 * 32 + 31 - i % 32);
 }
 
+// What is copied is there when it was waited for; before, it may be or not.
+TEST(Interpret, CopiesLandWhenTheyAreWaitedFor) {
+  const auto with_wait = [](const std::string& wait) {
+    return "func f(A: f32[64]) -> (C: f32[64]) { for b in 0..1 block.x { alloc S: f32[2, 32] in shared\n"
+           "begin_copies() for t in 0..32 thread.x { S[0, t] = A[t] } commit_copies()\n"
+           "begin_copies() for t in 0..32 thread.x { S[1, t] = A[32 + t] } commit_copies()\n" +
+           wait +
+           "\nbarrier() for t in 0..32 thread.x { C[t] = S[0, 31 - t] }\n"
+           "wait_copies(0) barrier() for t in 0..32 thread.x { C[32 + t] = S[1, 31 - t] } } }";
+  };
+  NDArray a(f32, {64}), c = zeros(f32, {64});
+  for (int i = 0; i < 64; ++i) a.set_float(i, i);
+  interpret(parse_func(with_wait("wait_copies(1)")), {a, c});
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(c.get_float(i), i / 32 * 32 + 31 - i % 32);
+  expect_trap(with_wait("wait_copies(2)"), {a, c}, "never written");
+  expect_trap(with_wait(""), {a, c}, "never written");
+}
+
+// The threads of a warp see what the others have put into a fragment when they have met; those of another warp never
+// do.
+TEST(Interpret, WarpsMeetForFragments) {
+  const auto with = [](const std::string& meeting) {
+    return "func f(A: f32[64]) -> (C: f32[64]) { for b in 0..1 block.x { alloc F: f32[32] in fragment\n"
+           "for w in 0..2 thread.y { for t in 0..32 thread.x { F[t] = A[w * 32 + t] } }\n" +
+           meeting + "\nfor w in 0..2 thread.y { for t in 0..32 thread.x { C[w * 32 + t] = F[31 - t] } } } }";
+  };
+  NDArray a(f32, {64}), c = zeros(f32, {64});
+  for (int i = 0; i < 64; ++i) a.set_float(i, i);
+  interpret(parse_func(with("warp_barrier()")), {a, c});
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(c.get_float(i), i / 32 * 32 + 31 - i % 32);
+  expect_trap(with(""), {a, c}, "never written");
+}
+
 TEST(Interpret, TrapsRacesAndDivergenceOfThreads) {
   auto arrays = [] { return std::vector<NDArray>{zeros(f32, {64}), zeros(f32, {64})}; };
   auto diverging = [](const std::string& barrier) {
