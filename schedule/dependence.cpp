@@ -437,4 +437,21 @@ bool covers_domain(const Block& block, const std::vector<const For*>& loops) {
   return found >= allowed.size();
 }
 
+std::vector<const Load*> factors_of(const Block& block) {
+  const auto* store = block.body.as<Store>();
+  const auto* sum = store ? store->value.as<Binary>() : nullptr;
+  if (!sum || sum->op != BinaryOp::add) return {};
+  const auto* accumulator = sum->a.as<Load>();
+  const auto* product = sum->b.as<Binary>();
+  if (!accumulator || accumulator->buffer != store->buffer || !product || product->op != BinaryOp::mul) return {};
+  std::vector<const Load*> factors;
+  for (const Expr& side : {product->a, product->b}) {
+    const auto* cast = side.as<Cast>();
+    const auto* load = (cast ? cast->value : side).as<Load>();
+    if (!load) return {};
+    factors.push_back(load);
+  }
+  return factors;
+}
+
 }  // namespace tw

@@ -59,6 +59,8 @@ struct Reduction {
   std::function<Expr(Expr, Expr)> combine;
 };
 std::optional<Reduction> as_reduction(const Block& block);
+// What is multiplied, without conversions; nothing when the block is no sum of products of two loads.
+std::vector<const Load*> factors_of(const Block& block);
 
 // Loops that the reduce (spatial) iterations of the block are bound to.
 bool is_reduce_loop(const Block& block, const Var& loop);

@@ -96,6 +96,8 @@ class Schedule {
   void split_iteration(const BlockRef& block, int axis, int64_t extent);
   void pad(const BlockRef& block,
            const std::vector<int64_t>& multiples);  // iteration extents up to multiples; extra instances are masked
+  // The same of a sum of products, by zeros around copies of its operands: nothing is masked.
+  void pad_operands(const BlockRef& block, const std::vector<int64_t>& multiples);
 
   // Reductions.
   BlockRef decompose_reduction(const BlockRef& block,
