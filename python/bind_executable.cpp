@@ -65,6 +65,7 @@ Facts describe(const Plans& plans, const MachineRequirements& machine, int64_t i
     for (const Size& extent : step.grid) grid.append(known(extent));
     for (const uint32_t extent : step.block) block.append(extent);
     row["grid"] = grid, row["block"] = block;
+    row["shared_bytes"] = step.shared_bytes;
     row["flops"] = static_cast<double>(known(step.flops));
     row["bytes"] = static_cast<double>(known(step.bytes));
     steps.append(row);

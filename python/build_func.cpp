@@ -55,6 +55,7 @@ Executable build_func(const Func& scheduled, const Target& target) {
     step.tasks = *tasks;
     if (target.backend->launch_of) {
       const Launch launch = target.backend->launch_of(kernel);
+      step.shared_bytes = static_cast<uint32_t>(launch.shared_bytes);
       for (size_t axis = 0; axis < 3; ++axis) {
         step.grid[axis] = as_int(launch.grid[axis]).value();
         step.block[axis] = static_cast<uint32_t>(as_int(launch.block[axis]).value());

@@ -16,13 +16,14 @@ namespace tw {
 // The shape of a GPU's launch; extents are constants or expressions of the kernel's parameters.
 struct Launch {
   std::array<Expr, 3> grid, block;
+  int64_t shared_bytes = 0;  // of a block, that the launch asks for
 };
 
 // What a device of a target holds and does at most, by the figures of its data sheet, for those who have none at hand.
 struct KernelFit {
   std::string device;
   int multiprocessors = 0;
-  double flops = 0, bytes = 0;  // a second, of f32 and of memory
+  double flops = 0, tensor_flops = 0, bytes = 0;  // a second: of f32, of 16-bit floats by tensor cores, of memory
   // Of a kernel, what one multiprocessor holds at a time: blocks, the share of its warps that are so, and what it is
   // that limits them.
   int blocks = 0;

@@ -142,6 +142,7 @@ void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, co
     for (const Var& parameter : kernel.func.parameters) step.parameters.push_back(size_of(here(parameter)));
     if (target_.backend->launch_of) {
       const Launch launch = target_.backend->launch_of(kernel);
+      step.shared_bytes = static_cast<uint32_t>(launch.shared_bytes);
       for (size_t axis = 0; axis < 3; ++axis) {
         const auto threads = as_int(launch.block[axis]);
         check(threads.has_value(), "compile: as many threads whatever the sizes");

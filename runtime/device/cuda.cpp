@@ -12,7 +12,7 @@
 namespace tw {
 namespace {
 
-constexpr int attribute_major = 75, attribute_minor = 76;
+constexpr int attribute_major = 75, attribute_minor = 76, attribute_dynamic_shared_bytes = 8;
 constexpr int no_binary_for_gpu = 209;
 
 const CudaDriver& driver() {
@@ -179,8 +179,13 @@ class CudaProgram final : public Program {
         placing_(plan, Placing::Outputs::on_device),
         counters_(std::max<size_t>(1, plan.counters.size())) {
     CurrentContext current(code_->context());
-    for (const Step& step : plan_.steps)
+    for (const Step& step : plan_.steps) {
       functions_.push_back(step.kind == StepKind::kernel ? code_->function(step.kernel) : nullptr);
+      if (step.shared_bytes > 0)
+        require(driver().function_attribute(functions_.back(), attribute_dynamic_shared_bytes,
+                                            static_cast<int>(step.shared_bytes)),
+                "give a block " + std::to_string(step.shared_bytes) + " bytes of shared memory");
+    }
     draws_ = std::ranges::any_of(plan_.steps, [](const Step& step) {
       return std::ranges::any_of(step.buffers, [](const BufferUse& use) { return use.storage == Storage::random; });
     });
@@ -322,8 +327,8 @@ class CudaProgram final : public Program {
     for (const Size& parameter : step.parameters) values_.push_back(parameter.at({}, counters_));
     arguments_.clear();
     for (int64_t& value : values_) arguments_.push_back(&value);
-    require(driver().launch(functions_[i], grid[0], grid[1], grid[2], step.block[0], step.block[1], step.block[2], 0,
-                            code_->stream(), arguments_.data(), nullptr),
+    require(driver().launch(functions_[i], grid[0], grid[1], grid[2], step.block[0], step.block[1], step.block[2],
+                            step.shared_bytes, code_->stream(), arguments_.data(), nullptr),
             "start a kernel");
   }
 

@@ -39,6 +39,7 @@ struct CudaDriver {
   Result (*module_load)(Module*, const void* image) = library.symbol("cuModuleLoadData");
   Result (*module_unload)(Module) = library.symbol("cuModuleUnload");
   Result (*module_function)(Function*, Module, const char* name) = library.symbol("cuModuleGetFunction");
+  Result (*function_attribute)(Function, int attribute, int value) = library.symbol("cuFuncSetAttribute");
   Result (*launch)(Function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                    unsigned block_z, unsigned shared_bytes, Stream, void** arguments,
                    void** extra) = library.symbol("cuLaunchKernel");

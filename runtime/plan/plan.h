@@ -108,6 +108,7 @@ enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check, read, p
 
 // Of thread blocks, in each direction, that every GPU since compute capability 5.0 launches.
 inline constexpr std::array<int64_t, 3> most_blocks = {INT32_MAX, 65535, 65535};
+inline constexpr uint32_t most_shared_bytes = 227 << 10;  // of a block, on any GPU
 
 struct Step {
   std::string kernel;  // symbol of its KernelFunction in the image
@@ -124,6 +125,7 @@ struct Step {
   Size cycles = 0;                       // that it takes one core with its data in the caches, about; 0: nobody knows
   std::array<Size, 3> grid = {1, 1, 1};  // of a GPU kernel's launch; an empty one runs nothing
   std::array<uint32_t, 3> block = {1, 1, 1};
+  uint32_t shared_bytes = 0;  // of a GPU's block, beside what the kernel itself declares
   StepKind kind = StepKind::kernel;
   uint32_t target = 0, counter = 0;  // of control
 };

@@ -309,6 +309,7 @@ std::string find_plan_problem(const Plan& plan) {
     if (step.workspace_bytes.is_known() && (step.workspace_bytes < 0 || step.workspace_bytes > plan.workspace_bytes))
       return where + "its workspace is larger than the plan's";
     if (!is_launch(step.grid, step.block)) return where + "no GPU launches a grid of this shape";
+    if (step.shared_bytes > most_shared_bytes) return where + "no GPU has so much shared memory";
     for (size_t b = 0; b < step.buffers.size(); ++b) {
       const BufferUse& use = step.buffers[b];
       const auto kind = static_cast<size_t>(use.storage);

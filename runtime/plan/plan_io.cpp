@@ -141,6 +141,7 @@ void write_step(ByteWriter& out, const Step& step) {
   write_size(out, step.cycles);
   for (const Size& extent : step.grid) write_size(out, extent);
   for (uint32_t extent : step.block) out.put(extent);
+  out.put(step.shared_bytes);
 }
 
 Step read_step(ByteReader& in) {
@@ -172,6 +173,7 @@ Step read_step(ByteReader& in) {
   step.cycles = read_size(in);
   for (Size& extent : step.grid) extent = read_size(in);
   for (uint32_t& extent : step.block) extent = in.get<uint32_t>();
+  step.shared_bytes = in.get<uint32_t>();
   return step;
 }
 

@@ -62,6 +62,7 @@ inline void run_on_device(const LoweredFunc& lowered, const Func& func, const st
     step.kernel = step.name = kernel.symbol;
     for (const Buffer& buffer : kernel.func.buffers) step.buffers.push_back(places.at(buffer->name));
     const Launch launch = cuda::launch_of(kernel);
+    step.shared_bytes = static_cast<uint32_t>(launch.shared_bytes);
     for (size_t axis = 0; axis < 3; ++axis) {
       step.grid[axis] = *as_int(launch.grid[axis]);
       step.block[axis] = static_cast<uint32_t>(*as_int(launch.block[axis]));

@@ -49,7 +49,7 @@ TEST(Artifact, TheLayoutOfPlansIsThatOfItsVersion) {
   step.parameters = {7};
   step.tasks = 5, step.waits = false, step.workspace_bytes = 64;
   step.flops = 15, step.bytes = 25;
-  step.grid = {4, 3, 2}, step.block = {32, 8, 1};
+  step.grid = {4, 3, 2}, step.block = {32, 8, 1}, step.shared_bytes = 65536;
   plan.steps = {step};
   plan.host_calls = {{"f", "libf.so", "{}", {{f32, 1}, {i8, 2}}, 1}};
   plan.metadata = {{"model", "m"}};
