@@ -15,10 +15,21 @@ struct Index {
   unsigned x, y, z;
 };
 
-// One a module; the driver finds it by name and fills in `wait`.
+// What the driver gives modules for the thread that runs.
+struct Services {
+  void (*wait)();
+  void (*wait_for_warp)();
+  // Asynchronous copies: they land at once, or when they are waited for.
+  void (*copy)(void* to, const void* from, unsigned bytes, bool is_there);
+  void (*commit_copies)();
+  void (*wait_copies)(unsigned left);
+};
+
+// One a module; the driver finds it by name and fills in the services.
 struct Module {
   Index thread, block;
-  void (*wait)();
+  unsigned warp, lane;  // of the thread: its warp's number in the block, and its own in the warp
+  const Services* services;
   char *shared_begin, *shared_end;
 };
 
@@ -32,13 +43,13 @@ struct KernelEntry {
 
 #define threadIdx tw_module.thread
 #define blockIdx tw_module.block
-#define __syncthreads() tw_module.wait()
+#define __syncthreads() tw_module.services->wait()
 
 #ifdef TW_CUDA_MODULE
 extern "C" {
 extern char __start_tw_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_tw_shared[] __attribute__((weak, visibility("hidden")));
-tw::cuda_emulator::Module tw_module = {{}, {}, nullptr, __start_tw_shared, __stop_tw_shared};
+tw::cuda_emulator::Module tw_module = {{}, {}, 0, 0, nullptr, __start_tw_shared, __stop_tw_shared};
 
 // clang-format off
 #define TW_HOST_MATH1(name) double name(double); float name##f(float);
@@ -50,6 +61,8 @@ TW_HOST_MATH1(atanh) TW_HOST_MATH1(floor) TW_HOST_MATH1(ceil) TW_HOST_MATH1(trun
 TW_HOST_MATH1(fabs) TW_HOST_MATH2(pow) TW_HOST_MATH2(fmod) TW_HOST_MATH2(copysign) TW_HOST_MATH2(fmin)
 TW_HOST_MATH2(fmax)
 double fma(double, double, double);
+double ldexp(double, int);
+float ldexpf(float, int);
 // clang-format on
 float fmaf(float, float, float);
 }
@@ -80,5 +93,96 @@ inline float rsqrtf(float x) {
 }
 inline double rsqrt(double x) {
   return 1 / sqrt(x);
+}
+
+inline float tw_from_f16(unsigned short bits) {
+  return __builtin_bit_cast(_Float16, bits);
+}
+inline unsigned short tw_to_f16(float x) {
+  return __builtin_bit_cast(unsigned short, static_cast<_Float16>(x));
+}
+inline float tw_from_bf16(unsigned short bits) {
+  return __uint_as_float(static_cast<unsigned>(bits) << 16);
+}
+inline unsigned short tw_to_bf16(float x) {
+  const unsigned bits = __float_as_uint(x);
+  if (x != x) return static_cast<unsigned short>(bits >> 16 | 0x40);
+  return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+#define TW_SHARED(bytes) __shared__ __align__(128) unsigned char tw_shared[bytes];
+inline void tw_prefetch(const void*) {}
+
+// What a warp does as one: each thread leaves what it brings, and takes its part when all have done so.
+struct WarpExchange {
+  const unsigned short* rows[32];
+  unsigned a[32][4], b[32][2];
+};
+static WarpExchange tw_exchanges[32];  // by warp
+
+template <bool is_transposed>
+inline void tw_load_matrices(unsigned* d, const void* row) {
+  const unsigned lane = tw_module.lane;
+  WarpExchange& exchange = tw_exchanges[tw_module.warp];
+  if (reinterpret_cast<unsigned long long>(row) % 16 != 0) __builtin_trap();
+  exchange.rows[lane] = static_cast<const unsigned short*>(row);
+  tw_module.services->wait_for_warp();
+  for (unsigned matrix = 0; matrix < 4; ++matrix) {
+    unsigned halves[2];
+    for (unsigned h = 0; h < 2; ++h) {
+      const unsigned row_number = lane / 4, column = lane % 4 * 2 + h;
+      halves[h] = is_transposed ? exchange.rows[matrix * 8 + column][row_number]
+                                : exchange.rows[matrix * 8 + row_number][column];
+    }
+    d[matrix] = halves[0] | halves[1] << 16;
+  }
+  tw_module.services->wait_for_warp();
+}
+inline void tw_ldmatrix(unsigned* d, const void* row) {
+  tw_load_matrices<false>(d, row);
+}
+inline void tw_ldmatrix_transposed(unsigned* d, const void* row) {
+  tw_load_matrices<true>(d, row);
+}
+
+// mma.m16n8k16: which thread holds what is in "Matrix Fragments for mma.m16n8k16" of the PTX ISA.
+template <float (*element)(unsigned short)>
+inline void tw_multiply_fragments(float* c, const unsigned* a, const unsigned* b) {
+  const unsigned lane = tw_module.lane;
+  WarpExchange& exchange = tw_exchanges[tw_module.warp];
+  for (int i = 0; i < 4; ++i) exchange.a[lane][i] = a[i];
+  for (int i = 0; i < 2; ++i) exchange.b[lane][i] = b[i];
+  tw_module.services->wait_for_warp();
+  const auto half = [](unsigned word, unsigned h) { return element(static_cast<unsigned short>(word >> 16 * h)); };
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    double sum = c[i];
+    for (unsigned k = 0; k < 16; ++k) {
+      const unsigned owner = k % 8 / 2, h = k % 2;
+      sum += static_cast<double>(half(exchange.a[row % 8 * 4 + owner][row / 8 + k / 8 * 2], h)) *
+             half(exchange.b[column * 4 + owner][k / 8], h);
+    }
+    c[i] = static_cast<float>(sum);
+  }
+  tw_module.services->wait_for_warp();
+}
+inline void tw_mma_bf16(float* c, const unsigned* a, const unsigned* b) {
+  tw_multiply_fragments<tw_from_bf16>(c, a, b);
+}
+inline void tw_mma_f16(float* c, const unsigned* a, const unsigned* b) {
+  tw_multiply_fragments<tw_from_f16>(c, a, b);
+}
+
+template <int bytes>
+inline void tw_copy(void* to, const void* from, bool is_there) {
+  if (reinterpret_cast<unsigned long long>(to) % bytes != 0 || reinterpret_cast<unsigned long long>(from) % bytes != 0)
+    __builtin_trap();
+  tw_module.services->copy(to, from, bytes, is_there);
+}
+inline void tw_commit_copies() {
+  tw_module.services->commit_copies();
+}
+template <int left>
+inline void tw_wait_copies() {
+  tw_module.services->wait_copies(left);
 }
 #endif

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -31,6 +32,7 @@ namespace {
 using tw::cuda_emulator::Index;
 using tw::cuda_emulator::KernelEntry;
 using tw::cuda_emulator::Module;
+using tw::cuda_emulator::Services;
 
 enum Result {
   success = 0,
@@ -67,12 +69,21 @@ bool is_intact(const Memory& block) {
   return std::all_of(end, end + block.slack, [](char c) { return static_cast<unsigned char>(c) == pattern; });
 }
 
+// On its way to shared memory.
+struct Copy {
+  void* to;
+  std::vector<char> bytes;
+};
+
 // The threads of a block, one of which runs.
 struct Thread {
   ucontext_t context;
   Index index;
   bool is_done;
+  bool waits_for_block;
+  std::deque<std::vector<Copy>> copies;  // by group; the last is not committed yet
 };
+constexpr size_t warp = 32;
 constexpr size_t stack_bytes = 64 << 10, max_threads = 1024;
 ucontext_t scheduler;
 Thread* running;
@@ -80,8 +91,30 @@ const KernelEntry* kernel;
 void** kernel_arguments;
 
 void wait_for_others() {
+  running->waits_for_block = true;
   swapcontext(&running->context, &scheduler);
 }
+void wait_for_warp() {
+  swapcontext(&running->context, &scheduler);
+}
+void copy(void* to, const void* from, unsigned bytes, bool is_there) {
+  static std::mt19937 random(2);
+  Copy copy{to, std::vector<char>(bytes)};
+  if (is_there) std::memcpy(copy.bytes.data(), from, bytes);
+  if (random() % 2 == 0)
+    std::memcpy(to, copy.bytes.data(), bytes);
+  else
+    running->copies.back().push_back(std::move(copy));
+}
+void commit_copies() {
+  running->copies.emplace_back();
+}
+void wait_copies(unsigned left) {
+  for (auto& groups = running->copies; groups.size() > left + 1; groups.pop_front())
+    for (const Copy& copy : groups.front()) std::memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
+}
+constexpr Services services = {wait_for_others, wait_for_warp, copy, commit_copies, wait_copies};
+
 void run_thread() {
   kernel->call(kernel_arguments);
   running->is_done = true;
@@ -95,23 +128,45 @@ bool run_block(Module& module, const Index& shape) {
   const size_t count = size_t{shape.x} * shape.y * shape.z;
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), 0);
+  const size_t warps = (count + warp - 1) / warp;
+  std::vector<std::vector<size_t>> order_of(warps);  // threads of each
+  for (size_t t = 0; t < count; ++t) order_of[t / warp].push_back(t);
+  const auto run = [&](size_t t) {
+    running = &threads[t];
+    module.thread = running->index;
+    module.warp = static_cast<unsigned>(t / warp), module.lane = static_cast<unsigned>(t % warp);
+    swapcontext(&scheduler, &running->context);
+    return running->is_done;
+  };
   for (size_t t = 0; t < count; ++t) {
     Thread& thread = threads[t];
     thread.index = {static_cast<unsigned>(t % shape.x), static_cast<unsigned>(t / shape.x % shape.y),
                     static_cast<unsigned>(t / shape.x / shape.y)};
-    thread.is_done = false;
+    thread.is_done = thread.waits_for_block = false;
+    thread.copies.assign(1, {});
     getcontext(&thread.context);
     thread.context.uc_stack = {stacks + t * stack_bytes, 0, stack_bytes};
     thread.context.uc_link = &scheduler;
     makecontext(&thread.context, run_thread, 0);
   }
+  // All threads in any order up to where they wait; then each warp by itself, as long as it waits for nobody else.
   for (size_t done = 0; done < count;) {
     std::shuffle(order.begin(), order.end(), random);
     for (const size_t t : order) {
-      running = &threads[t];
-      module.thread = running->index;
-      swapcontext(&scheduler, &running->context);
-      done += running->is_done;
+      threads[t].waits_for_block = false;
+      done += run(t);
+    }
+    std::vector<size_t> warp_order(warps);
+    std::iota(warp_order.begin(), warp_order.end(), 0);
+    std::shuffle(warp_order.begin(), warp_order.end(), random);
+    for (const size_t w : warp_order) {
+      std::vector<size_t>& mine = order_of[w];
+      const auto waits = [&](size_t t) { return !threads[t].is_done && !threads[t].waits_for_block; };
+      while (std::any_of(mine.begin(), mine.end(), waits)) {
+        if (!std::all_of(mine.begin(), mine.end(), waits)) return false;  // some have gone another way
+        std::shuffle(mine.begin(), mine.end(), random);
+        for (const size_t t : mine) done += run(t);
+      }
     }
     if (done != 0 && done != count) return false;  // some wait for those that have ended
   }
@@ -126,6 +181,7 @@ struct LoadedModule {
 struct Function {
   KernelEntry* entry;
   Module* module;
+  unsigned shared_bytes = 48 << 10;  // that a launch may ask for
 };
 std::vector<std::unique_ptr<Function>> functions;
 
@@ -245,7 +301,7 @@ int cuModuleLoadData(LoadedModule** module, const void* image) {
   if (std::memcmp(image, ELFMAG, SELFMAG) != 0) return no_binary;
   const LoadedModule loaded = open_image(image);
   if (!loaded.module) return close(loaded.file), no_binary;  // of a GPU, or of another machine
-  loaded.module->wait = wait_for_others;
+  loaded.module->services = &services;
   return ++objects, *module = new LoadedModule(loaded), success;
 }
 int cuModuleUnload(LoadedModule* module) {
@@ -262,11 +318,16 @@ int cuModuleGetFunction(Function** function, LoadedModule* module, const char* n
   return *function = functions.back().get(), success;
 }
 
+int cuFuncSetAttribute(Function* function, int attribute, int value) {
+  constexpr int max_dynamic_shared_size_bytes = 8;
+  if (attribute != max_dynamic_shared_size_bytes || value < 0 || value > 227 << 10) return invalid_value;
+  return function->shared_bytes = static_cast<unsigned>(value), success;
+}
 int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void* stream, void** arguments, void** extra) {
   const bool is_grid = gx > 0 && gx < 1u << 31 && gy > 0 && gy < 1u << 16 && gz > 0 && gz < 1u << 16;
   const bool is_block = bx > 0 && by > 0 && bz > 0 && bz <= 64 && uint64_t{bx} * by * bz <= max_threads;
-  if (!stream || depth == 0 || shared || extra || !is_grid || !is_block) return invalid_value;
+  if (!stream || depth == 0 || shared > function->shared_bytes || extra || !is_grid || !is_block) return invalid_value;
   if (failed_with) return failed_with;
   if (fails == "launch") return launch_failed;
   Module& module = *function->module;

@@ -21,18 +21,11 @@ struct Program {
   std::string source, log, image;
 };
 
-void replace_all(std::string& text, const std::string& what, const std::string& by) {
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
-    text.replace(at, what.size(), by);
-}
-
 // The PTX that kernels may hold, in C++.
 std::string without_ptx(std::string text) {
-  replace_all(text, R"(asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));)", "x = __builtin_bit_cast(_Float16, bits);");
-  replace_all(text, R"(asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));)",
-              "bits = __builtin_bit_cast(u16, (_Float16)x);");
-  for (size_t at; (at = text.find("asm volatile(\"prefetch.")) != std::string::npos;)
-    text.erase(at, text.find(";\n", at) - at);
+  const std::string end = "// End of PTX.\n";  // what lies between is in device.h
+  if (const size_t at = text.find("// PTX: "); at != std::string::npos)
+    text.erase(at, text.find(end, at) + end.size() - at);
   if (const size_t at = text.find("asm"); at != std::string::npos && text.compare(at, 4, "asm(") == 0)
     throw std::runtime_error("the emulator does not know this PTX: " + text.substr(at, text.find('\n', at) - at));
   return text;
@@ -55,7 +48,8 @@ std::string entries(const std::string& text) {
       arguments += (i ? ", *(" : "*(") + type + "*)a[" + std::to_string(i) + "]";
       parameters.erase(0, std::min(comma + 2, parameters.size()));
     }
-    const bool waits = text.substr(at, next - at).find("__syncthreads") != std::string::npos;
+    const std::string body = text.substr(at, next - at);
+    const bool waits = body.find("__syncthreads") != std::string::npos || body.find("tw_mma") != std::string::npos;
     result += "extern \"C\" tw::cuda_emulator::KernelEntry tw_kernel_" + name + " = {[](void** a) { " + name + "(" +
               arguments + "); }, " + (waits ? "true" : "false") + "};\n";
     at = next;
@@ -73,7 +67,7 @@ std::string read(const std::filesystem::path& path) {
 extern "C" {
 
 int nvrtcVersion(int* major, int* minor) {
-  return *major = 13, *minor = 0, success;
+  return *major = 13, *minor = 1, success;
 }
 const char* nvrtcGetErrorString(int result) {
   return result == success ? "NVRTC_SUCCESS" : "NVRTC_ERROR_COMPILATION (emulated)";
