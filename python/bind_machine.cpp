@@ -43,6 +43,7 @@ void bind_machine(py::module_& module) {
         result["device"] = fit.device;
         result["multiprocessors"] = fit.multiprocessors;
         result["flops"] = fit.flops;
+        result["tensor_flops"] = fit.tensor_flops;
         result["bytes"] = fit.bytes;
         result["blocks"] = fit.blocks;
         result["occupancy"] = fit.occupancy;

@@ -147,12 +147,14 @@ def kernel_of(
 ) -> GpuKernel:
     code = list(code)
     threads, blocks = prod(launches[0]["block"]), max(prod(launch["grid"]) for launch in launches)
-    fit = _core.kernel_fit(target, threads, used["REG"], used["SHARED"])
+    shared = used["SHARED"] + max(launch["shared_bytes"] for launch in launches)
+    fit = _core.kernel_fit(target, threads, used["REG"], shared)
     assert fit is not None
     held = fit["blocks"] * fit["multiprocessors"]
-    arithmetic = sum(launch["flops"] for launch in launches) / fit["flops"]
-    memory = sum(launch["bytes"] for launch in launches) / fit["bytes"]
     instructions = Counter(class_of(instruction) for instruction in code)
+    rate = fit["tensor_flops" if instructions["tensor"] else "flops"]
+    arithmetic = sum(launch["flops"] for launch in launches) / rate
+    memory = sum(launch["bytes"] for launch in launches) / fit["bytes"]
     of_memory = ("global load", "global store")
     return GpuKernel(
         symbol=symbol,
@@ -161,7 +163,7 @@ def kernel_of(
         blocks=blocks,
         registers=used["REG"],
         stack_bytes=used["STACK"] + used["LOCAL"],
-        shared_bytes=used["SHARED"],
+        shared_bytes=shared,
         blocks_of_multiprocessor=fit["blocks"],
         occupancy=fit["occupancy"],
         limited_by=fit["limited_by"],

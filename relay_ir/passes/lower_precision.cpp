@@ -175,6 +175,7 @@ class Precision {
 
 double product_rate(DType storage, const Target& target) {
   if (storage == f32) return 1;
+  if (target.tensor_core_rate > 0 && (storage == bf16 || storage == f16)) return target.tensor_core_rate;
   if (storage != bf16) return 0;
   const TileUnit& unit = target.tiles;
   if (unit.has(Intrinsic::tile_dot_bf16)) {

@@ -4,6 +4,7 @@
 
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/structural.h"
 
 namespace tw::analysis {
 namespace {
@@ -43,6 +44,14 @@ bool is_worth_inlining(const Schedule& schedule, const BlockRef& block) {
     }
   }
   return true;
+}
+
+// Σ x · x.
+bool is_square(const BlockAnalysis& block) {
+  if (block.block_class != BlockClass::contraction) return false;
+  const Access &a = block.reads[0], &b = block.reads[1];
+  const auto is_same = [](const Expr& x, const Expr& y) { return structural_equal(x, y); };
+  return a.buffer == b.buffer && std::ranges::equal(a.indices, b.indices, is_same);
 }
 
 // How many leading axes all blocks share: written by each in the same order, and read from the group's own buffers at
@@ -231,11 +240,12 @@ std::optional<BlockRef> find_padding(const Schedule& schedule, const BlockRef& b
   return std::nullopt;
 }
 
-std::optional<RowStages> find_row_stages(const Schedule& schedule) {
+std::optional<RowStages> find_row_stages(const Schedule& schedule, Squares squares) {
   std::vector<BlockAnalysis> blocks;
   bool has_reduction = false;
   for (const BlockRef& block : schedule.blocks()) {
     blocks.push_back(analyse(schedule.node(block)));
+    if (squares == Squares::are_sums && is_square(blocks.back())) blocks.back().block_class = BlockClass::reduction;
     if (blocks.back().block_class == BlockClass::unknown || blocks.back().block_class == BlockClass::contraction)
       return std::nullopt;
     has_reduction |= blocks.back().block_class == BlockClass::reduction;

@@ -46,7 +46,8 @@ struct RowStages {
   std::vector<BlockAnalysis> blocks;
   size_t shared;
 };
-std::optional<RowStages> find_row_stages(const Schedule& schedule);
+enum class Squares { are_products, are_sums };  // what a sum of x · x counts as: no stage, or one like others
+std::optional<RowStages> find_row_stages(const Schedule& schedule, Squares squares = Squares::are_products);
 
 // Folds cheap injective blocks into their consumers, but those in `kept`.
 void inline_injective_blocks(Schedule& schedule, const std::vector<BlockRef>& kept = {});

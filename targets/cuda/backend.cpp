@@ -15,6 +15,7 @@ KernelFit fit_of(const Target& target, int threads, int registers, int64_t share
   return {std::string(device.product),
           device.multiprocessors,
           device.multiprocessors * device.fp32_lanes * operations_of_fma * device.clock_ghz * giga,
+          device.multiprocessors * device.tensor_core_products * operations_of_fma * device.clock_ghz * giga,
           device.memory_gbs * giga,
           held.blocks,
           held.share,

@@ -26,23 +26,22 @@ struct Side {  // one side of the output tile: elements = threads × registers
   int64_t tile() const { return threads * registers; }
 };
 
-// 64 elements, 16 threads × 4, where there are as many.
-Side choose_side(int64_t extent) {
+// 16 threads × so many registers, where there are as many elements.
+Side choose_side(int64_t extent, int64_t registers) {
   Side side;
   while (side.threads < 16 && side.threads * 2 <= extent) side.threads *= 2;
-  while (side.registers < 4 && side.tile() * 2 <= extent) side.registers *= 2;
+  while (side.registers < registers && side.tile() * 2 <= extent) side.registers *= 2;
   return side;
 }
 
-// The spatial iteration of one operand only that has most iterations; the last of equals.  Open ones may have few.
-std::optional<Var> main_iteration(const BlockAnalysis& analysis, const Access& own, const Access& other) {
-  const auto expected = [&](const Var& var) { return analysis.is_open(var) ? warp : analysis.extent(var); };
-  std::optional<Var> best;
-  for (const Var& var : analysis.spatial()) {
-    if (!own.uses(var) || other.uses(var)) continue;
-    if (!best || expected(var) >= expected(*best)) best = var;
-  }
-  return best;
+// What a thread keeps of each side: four elements of either make as much work as they ask of shared memory; eight ask
+// for half as much, where there are tiles for all multiprocessors then.
+int64_t choose_registers(const BlockAnalysis& analysis, const Var& i, const Var& j, const Target& target) {
+  constexpr int64_t few = 4, many = 8, threads = 16;
+  const int64_t tiles = count_iterations(analysis, analysis.spatial()) / (threads * many * threads * many);
+  const bool is_plain = analysis.reduce().size() == 1 && analysis.write.buffer->dtype == f32;
+  const bool is_large = std::min(analysis.extent(i), analysis.extent(j)) >= threads * many;
+  return is_plain && is_large && tiles >= 2 * target.threads ? many : few;
 }
 
 // Elements of an operand that one tile needs, at most: its index ranges when the iterations of `tile` take that many
@@ -61,17 +60,6 @@ int64_t staged_elements(const Access& access, const std::vector<std::pair<Var, i
   return elements;
 }
 
-// The dimension of the output that is this iteration.
-std::optional<size_t> dimension_of(const Access& write, const Var& var) {
-  for (size_t d = 0; d < write.indices.size(); ++d)
-    if (write.indices[d].get() == var.get()) return d;
-  return std::nullopt;
-}
-
-LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
-  return loops_of(schedule, block, iteration).at(0);
-}
-
 }  // namespace
 
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
@@ -85,7 +73,8 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   if (is_contiguous(*i) && !is_contiguous(*j)) std::swap(i, j);
   const auto at_i = dimension_of(analysis.write, *i), at_j = dimension_of(analysis.write, *j);
   if (!at_i || !at_j) return false;
-  const Side rows = choose_side(analysis.extent(*i)), columns = choose_side(analysis.extent(*j));
+  const int64_t registers = choose_registers(analysis, *i, *j, target);
+  const Side rows = choose_side(analysis.extent(*i), registers), columns = choose_side(analysis.extent(*j), registers);
   if (rows.threads * columns.threads < 32) return false;
 
   // Of the reduced iterations the longest is staged in pieces, as large as shared memory allows; the others whole.
@@ -141,6 +130,7 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
     schedule.bind(x, ThreadAxis::thread_x);
   };
   bind_tile(is[1], js[1]);
+  if (rows.registers * columns.registers > 16) schedule.unroll(ks[1]);  // four steps of an operand come by one access
   schedule.unroll(is[2]);
   schedule.unroll(js[2]);
   std::vector<LoopRef> begin = schedule.loops(init);  // tile, it, jt, ir, jr

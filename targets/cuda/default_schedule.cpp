@@ -34,12 +34,36 @@ std::vector<LoopRef> loops_of_kind(const Schedule& schedule, const BlockRef& blo
 }
 
 BlockRef keep_in_thread(Schedule& schedule, const BlockRef& block, const LoopRef& loop) {
+  return keep_in_scope(schedule, block, loop, Scope::local);
+}
+
+BlockRef keep_in_scope(Schedule& schedule, const BlockRef& block, const LoopRef& loop, Scope scope) {
   const std::string result = analyse(schedule.node(block)).write.buffer->name;
   const auto epilogue = find_epilogue(schedule, block);
-  const BlockRef out = epilogue ? *epilogue : schedule.cache_write(block, result, Scope::local);
+  const BlockRef out = epilogue ? *epilogue : schedule.cache_write(block, result, scope);
   schedule.reverse_compute_at(out, loop);
-  if (epilogue) schedule.set_scope(result, Scope::local);
+  if (epilogue) schedule.set_scope(result, scope);
   return out;
+}
+
+std::optional<Var> main_iteration(const BlockAnalysis& analysis, const Access& own, const Access& other) {
+  const auto expected = [&](const Var& var) { return analysis.is_open(var) ? warp : analysis.extent(var); };
+  std::optional<Var> best;
+  for (const Var& var : analysis.spatial()) {
+    if (!own.uses(var) || other.uses(var)) continue;
+    if (!best || expected(var) >= expected(*best)) best = var;
+  }
+  return best;
+}
+
+std::optional<size_t> dimension_of(const Access& write, const Var& var) {
+  for (size_t d = 0; d < write.indices.size(); ++d)
+    if (write.indices[d].get() == var.get()) return d;
+  return std::nullopt;
+}
+
+LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
+  return loops_of(schedule, block, iteration).at(0);
 }
 
 FlatBinding bind_flat(Schedule& schedule, const std::vector<LoopRef>& loops, int64_t threads) {
@@ -128,26 +152,44 @@ int64_t elements_at_once(const Schedule& schedule, const BlockRef& block, const 
   }
   const int64_t total = count_iterations(schedule, schedule.loops(block));
   int64_t elements = target.vector_bits / 8 / bytes;
-  while (elements > 1 && (extent_of(schedule, inner) % elements != 0 ||
-                          total / elements < int64_t{target.threads} * threads_a_block))
+  while (elements > 1 &&
+         (extent_of(schedule, inner) % elements != 0 || total / elements < int64_t{target.threads} * threads_a_block))
     elements /= 2;
   return std::max<int64_t>(elements, 1);
+}
+
+void bind_elements(Schedule& schedule, const std::vector<LoopRef>& loops) {
+  const FlatBinding bound = bind_flat(schedule, loops, threads_a_block);
+  schedule.bind(bound.blocks, ThreadAxis::block_x);
+  schedule.bind(bound.threads, ThreadAxis::thread_x);
+}
+
+// Several elements a thread, of one access to memory; false where that does not pay, or threads cannot be shown to be
+// independent once loops are one.
+bool schedule_in_vectors(Schedule& schedule, const BlockRef& block, const Target& target) {
+  Schedule wide = schedule;
+  std::vector<LoopRef> loops = wide.loops(block);
+  try {
+    merge_loops(wide, block, loops);
+    const int64_t elements = elements_at_once(wide, block, loops.back(), target);
+    if (elements == 1) return false;
+    const std::vector<LoopRef> parts = wide.split(loops.back(), {std::nullopt, elements});
+    wide.vectorize(parts[1]);
+    loops.back() = parts[0];
+    bind_elements(wide, loops);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::schedule) throw;
+    return false;
+  }
+  schedule = std::move(wide);
+  return true;
 }
 
 }  // namespace
 
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target) {
-  std::vector<LoopRef> loops = schedule.loops(block);
-  if (loops.empty()) return;  // one value
-  merge_loops(schedule, block, loops);
-  if (const int64_t elements = elements_at_once(schedule, block, loops.back(), target); elements > 1) {
-    const std::vector<LoopRef> parts = schedule.split(loops.back(), {std::nullopt, elements});
-    schedule.vectorize(parts[1]);
-    loops.back() = parts[0];
-  }
-  const FlatBinding bound = bind_flat(schedule, loops, threads_a_block);
-  schedule.bind(bound.blocks, ThreadAxis::block_x);
-  schedule.bind(bound.threads, ThreadAxis::thread_x);
+  if (schedule.loops(block).empty() || schedule_in_vectors(schedule, block, target)) return;
+  bind_elements(schedule, schedule.loops(block));
 }
 
 void schedule_reduction(Schedule& schedule, const BlockRef& block) {
@@ -224,7 +266,8 @@ bool is_scheduled(const Schedule& schedule, const BlockRef& block) {
 Schedule default_schedule(const Func& func, const Target& target) {
   Schedule schedule(func);
   inline_injective_blocks(schedule);
-  if (apply_template(schedule, schedule_rows)) return schedule;
+  const auto in_registers = [&](Schedule& attempt) { return schedule_rows_in_registers(attempt, target); };
+  if (apply_template(schedule, in_registers) || apply_template(schedule, schedule_rows)) return schedule;
   for (const BlockRef& block : schedule.blocks()) {
     if (is_scheduled(schedule, block)) continue;
     const auto applies = [&](bool (*schedule_block)(Schedule&, const BlockRef&, const Target&)) {
@@ -232,7 +275,7 @@ Schedule default_schedule(const Func& func, const Target& target) {
     };
     switch (analyse(schedule.node(block)).block_class) {
       case BlockClass::contraction:
-        if (applies(schedule_contraction)) break;
+        if (applies(schedule_on_tensor_cores) || applies(schedule_contraction)) break;
         [[fallthrough]];
       case BlockClass::reduction:
         if (const auto padding = find_padding(schedule, block)) schedule.compute_inline(*padding);

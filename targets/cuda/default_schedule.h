@@ -1,10 +1,13 @@
 // The analytic default schedule of GPUs.  Every block left after inlining becomes a kernel:
 //
+//   tensor cores  products of 16-bit floats: a tile of the output a thread block, shared out among its warps
 //   contraction   a tile of the output a thread block, staged through shared memory; a few elements a thread, in
 //                 registers
 //   reduction     along memory, with a thread block a row and partial results that meet in shared memory; otherwise a
 //                 thread an output, in registers
-//   rows          softmax, normalisations and their kind: a thread block a row, whose stages meet in shared memory
+//   rows          softmax, normalisations, sums along memory: a few lanes a row, which hold it in registers and meet
+//                 once or twice a sum; rows that are too long or irregular for this: a thread block a row, whose stages
+//                 meet in shared memory
 //   transpose     a square a thread block, turned in shared memory, so that reads and writes both run along memory
 //   elementwise   a thread an element, or as many as one access to memory holds; neighbours along the output's memory
 //
@@ -13,6 +16,7 @@
 #pragma once
 
 #include "schedule/schedule.h"
+#include "targets/analysis/block_analysis.h"
 #include "targets/target.h"
 
 namespace tw::cuda {
@@ -22,9 +26,12 @@ inline constexpr int64_t warp = 32;  // threads that a GPU runs together
 Schedule default_schedule(const Func& func, const Target& target);
 
 // The templates: whether each applies (an access pattern, for some of them constant extents) and, if so, applies it.
+bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
-bool schedule_rows(Schedule& schedule);  // all blocks at once, when they are stages over the same rows
+// All blocks at once, when they are stages over the same rows.
+bool schedule_rows_in_registers(Schedule& schedule, const Target& target);
+bool schedule_rows(Schedule& schedule);
 bool schedule_transpose(Schedule& schedule, const BlockRef& block, const Target& target);
 void schedule_reduction(Schedule& schedule, const BlockRef& block);
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target);
@@ -34,6 +41,16 @@ std::vector<LoopRef> loops_of_kind(const Schedule& schedule, const BlockRef& blo
 // The results of `block` within `loop` stay in the thread; returns the block there that writes them to memory: the
 // epilogue (find_epilogue) or, where there is none, a copy.
 BlockRef keep_in_thread(Schedule& schedule, const BlockRef& block, const LoopRef& loop);
+// The same with the results in another scope.
+BlockRef keep_in_scope(Schedule& schedule, const BlockRef& block, const LoopRef& loop, Scope scope);
+
+// Of contractions: the spatial iteration of one operand only that has most iterations; the last of equals.  Open ones
+// may have few.
+std::optional<Var> main_iteration(const analysis::BlockAnalysis& analysis, const analysis::Access& own,
+                                  const analysis::Access& other);
+// The dimension of the output that is this iteration.
+std::optional<size_t> dimension_of(const analysis::Access& write, const Var& var);
+LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);
 
 struct FlatBinding {
   LoopRef blocks, threads;

@@ -10,13 +10,13 @@ namespace {
 constexpr int64_t KiB = 1 << 10, MiB = 1 << 20;
 
 constexpr DeviceFacts known[] = {
-    {75, "TITAN RTX", 72, 6 * MiB, 1.77, 672, 64, 32, 16, 64 * KiB, 0},
-    {80, "A100 SXM 80GB", 108, 40 * MiB, 1.41, 2039, 64, 64, 32, 164 * KiB, KiB},
-    {86, "GeForce RTX 3090 Ti", 84, 6 * MiB, 1.86, 1008, 128, 48, 16, 100 * KiB, KiB},
-    {89, "GeForce RTX 4090", 128, 72 * MiB, 2.52, 1008, 128, 48, 24, 100 * KiB, KiB},
-    {90, "H100 SXM", 132, 50 * MiB, 1.98, 3350, 128, 64, 32, 228 * KiB, KiB},
-    {100, "B200", 148, 126 * MiB, 1.96, 8000, 128, 64, 32, 228 * KiB, KiB},
-    {120, "GeForce RTX 5090", 170, 96 * MiB, 2.41, 1792, 128, 48, 24, 100 * KiB, KiB},
+    {75, "TITAN RTX", 72, 6 * MiB, 1.77, 672, 64, 32, 16, 0, 64 * KiB, 64 * KiB, 0},
+    {80, "A100 SXM 80GB", 108, 40 * MiB, 1.41, 2039, 64, 64, 32, 1024, 164 * KiB, 163 * KiB, KiB},
+    {86, "GeForce RTX 3090 Ti", 84, 6 * MiB, 1.86, 1008, 128, 48, 16, 256, 100 * KiB, 99 * KiB, KiB},
+    {89, "GeForce RTX 4090", 128, 72 * MiB, 2.52, 1008, 128, 48, 24, 256, 100 * KiB, 99 * KiB, KiB},
+    {90, "H100 SXM", 132, 50 * MiB, 1.98, 3350, 128, 64, 32, 2048, 228 * KiB, 227 * KiB, KiB},
+    {100, "B200", 148, 126 * MiB, 1.96, 8000, 128, 64, 32, 4096, 228 * KiB, 227 * KiB, KiB},
+    {120, "GeForce RTX 5090", 170, 96 * MiB, 2.41, 1792, 128, 48, 24, 256, 100 * KiB, 99 * KiB, KiB},
 };
 
 constexpr int64_t round_up(int64_t value, int64_t unit) {
@@ -32,8 +32,8 @@ const DeviceFacts* device_facts(int compute_capability) {
   return found == std::end(known) ? nullptr : found;
 }
 
-// As NVIDIA's occupancy calculator has it: registers are given to warps, 256 at a time, by four schedulers that each have
-// a quarter of them; shared memory to blocks, 128 bytes at a time (1 KiB before sm_80: there 256).
+// As NVIDIA's occupancy calculator has it: registers are given to warps, 256 at a time, by four schedulers that each
+// have a quarter of them; shared memory to blocks, 128 bytes at a time (1 KiB before sm_80: there 256).
 Occupancy occupancy_of(const DeviceFacts& device, int threads, int registers, int64_t shared_bytes) {
   constexpr int schedulers = 4, register_unit = 256;
   const int warps = static_cast<int>(round_up(std::max(threads, 1), threads_of_warp)) / threads_of_warp;

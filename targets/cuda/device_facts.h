@@ -1,7 +1,7 @@
 // What devices of a compute capability have, and how many blocks of a kernel fit on one of their multiprocessors.
 //
-// Limits: "Technical Specifications per Compute Capability" of NVIDIA's CUDA C++ Programming Guide.  Rates are those that
-// the data sheet of the named product states, of its boost clock.
+// Limits: "Technical Specifications per Compute Capability" of NVIDIA's CUDA C++ Programming Guide.  Rates are those
+// that the data sheet of the named product states, of its boost clock.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,10 @@ struct DeviceFacts {
   double clock_ghz, memory_gbs;
   // Of one multiprocessor.
   int fp32_lanes, warps, blocks;
-  int64_t shared_bytes;   // of all its blocks together
-  int64_t block_reserve;  // bytes of it that each block takes beside its own
+  int tensor_core_products;    // multiply-adds of 16-bit floats into f32, a cycle; 0: none of 16 × 8 × 16
+  int64_t shared_bytes;        // of all its blocks together
+  int64_t block_shared_bytes;  // of one block, that asks for it
+  int64_t block_reserve;       // bytes of it that each block takes beside its own
 };
 
 constexpr int registers_of_multiprocessor = 64 << 10, threads_of_warp = 32;

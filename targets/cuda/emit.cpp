@@ -4,10 +4,11 @@
 #include "targets/cuda/emit.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/plan/plan.h"
 #include "targets/allocations.h"
-#include "targets/cuda/emit_expr.h"
+#include "targets/cuda/fragments.h"
 #include "targets/cuda/prelude.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
@@ -17,7 +18,7 @@
 namespace tw::cuda {
 namespace {
 
-constexpr int64_t max_threads = 1024, max_shared_bytes = 48 << 10;
+constexpr int64_t max_threads = 1024, max_static_shared_bytes = 48 << 10, shared_alignment = 128;
 
 bool is_block_axis(ThreadAxis axis) {
   return axis >= ThreadAxis::block_x && axis <= ThreadAxis::block_z;
@@ -32,16 +33,37 @@ const char* hardware_name(ThreadAxis axis) {
   return names[static_cast<int>(axis)];
 }
 
+bool is_zero(const Expr& e) {
+  if (const auto* lanes = e.as<Broadcast>()) return is_zero(lanes->value);
+  const auto* number = e.as<FloatImm>();
+  return is_const_int(e, 0) || (number && number->value == 0 && !std::signbit(number->value));
+}
+
 bool has_bound_loop(const Stmt& body) {
   bool found = false;
   visit(body, [&](const For& loop) { found |= loop.loop_kind == LoopKind::thread; });
   return found;
 }
 
-class KernelEmitter : public ExprEmitter {
+// Where the kernel's shared memory ends; `place` hears of each allocation, and where it begins.
+template <class F>
+int64_t place_shared(const Stmt& body, F&& place) {
+  int64_t bytes = 0;
+  visit(body, [&](const Allocate& n) {
+    if (n.buffer->scope != Scope::shared) return;
+    const auto elements = const_shape(n.buffer);
+    if (!elements) return;
+    place(n.buffer, bytes);
+    const int64_t own = element_count(*elements) * n.buffer->dtype.bytes() * n.buffer->dtype.lanes;
+    bytes += (own + shared_alignment - 1) / shared_alignment * shared_alignment;
+  });
+  return bytes;
+}
+
+class KernelEmitter : public FragmentEmitter {
  public:
   KernelEmitter(const Kernel& kernel, const Launch& launch)
-      : ExprEmitter(kernel.symbol), kernel_(kernel), launch_(launch) {}
+      : FragmentEmitter(kernel.symbol), kernel_(kernel), launch_(launch) {}
 
   std::string emit() {
     std::string signature;
@@ -55,8 +77,18 @@ class KernelEmitter : public ExprEmitter {
       assume_non_negative(parameter);
     }
     has_bound_loops_ = has_bound_loop(kernel_.func.body);
-    if (!has_bound_loops_) allocations_ = plan_allocations(kernel_.func);
     depth_ = 1;
+    if (launch_.shared_bytes > 0) {
+      line("TW_SHARED(" + std::to_string(launch_.shared_bytes) + ")");
+      place_shared(kernel_.func.body, [&](const Buffer& buffer, int64_t at) { shared_offsets_[buffer] = at; });
+    }
+    if (!has_bound_loops_) allocations_ = plan_allocations(kernel_.func);
+    find_products(kernel_.func.body);
+    if (has_products()) {
+      if (!is_const_int(launch_.block[0], lanes_x) || !is_const_int(launch_.block[1], lanes_y))
+        fail("multiplies fragments with other threads than 4 along x and 8 along y");
+      line("const int tw_lane = threadIdx.y * 4 + threadIdx.x;");
+    }
     statement(kernel_.func.body);
     std::string bounds;
     int64_t threads = 1;
@@ -130,7 +162,14 @@ class KernelEmitter : public ExprEmitter {
     const auto extent = as_int(n.extent);
     std::string var = declare_counter(n.var, extent ? n.extent : Expr(most_blocks[0]));
     std::string type = counter_type(n.var);
+    if (is_of_warp(n)) {
+      line("const " + type + " " + var + " = 0;");
+      statement(n.body);
+      --depth_;
+      return line("}");
+    }
     line("const " + type + " " + var + " = " + hardware_name(axis) + ";");
+    enter(axis, n.var);
     if (structural_equal(launched, n.extent)) {
       statement(n.body);
     } else {
@@ -144,6 +183,14 @@ class KernelEmitter : public ExprEmitter {
     }
     --depth_;
     line("}");
+  }
+
+  // A loop of one thread around products alone, which all threads of the warp make.
+  static bool is_of_warp(const For& n) {
+    if (!is_const_int(n.extent, 1)) return false;
+    bool multiplies = false, does_more = false;
+    visit(n.body, [&](const Store& store) { (is_product(store) ? multiplies : does_more) = true; });
+    return multiplies && !does_more;
   }
 
   // In the block's part of the workspace.
@@ -166,16 +213,15 @@ class KernelEmitter : public ExprEmitter {
       if (!value) fail("allocates `" + buffer->name + "` with an extent that is not constant: " + to_text(extent));
       elements *= *value;
     }
-    int64_t bytes = elements * buffer->dtype.bytes() * buffer->dtype.lanes;
     bool is_shared = buffer->scope == Scope::shared;
     if (buffer->scope == Scope::global && placed == allocations_.offsets.end())
       fail("allocates `" + buffer->name + "` in global memory: such buffers are arguments");
-    if (buffer->scope == Scope::fragment)
-      fail("allocates `" + buffer->name + "` in scope fragment, which needs matrix instructions");
-    if (is_shared && (shared_bytes_ += bytes) > max_shared_bytes) {
-      fail("needs " + std::to_string(shared_bytes_) + " bytes of shared memory; a block has " +
-               std::to_string(max_shared_bytes),
-           "use smaller tiles");
+    if (buffer->scope == Scope::fragment) elements = own_elements(buffer);
+    if (is_shared && launch_.shared_bytes > 0) {
+      const std::string type = memory_type(buffer->dtype);
+      line(type + "* const " + declare(buffer) + " = (" + type + "*)(tw_shared + " +
+           std::to_string(shared_offsets_.at(buffer)) + ");");
+      return statement(n.body);
     }
     line(std::string(is_shared ? "__shared__ " : "") + "__align__(16) " + memory_type(buffer->dtype) + " " +
          declare(buffer) + "[" + std::to_string(std::max<int64_t>(elements * buffer->dtype.lanes, 1)) + "];");
@@ -183,6 +229,8 @@ class KernelEmitter : public ExprEmitter {
   }
 
   void store(const Store& n) {
+    if (is_product(n)) return multiply(n);
+    if (is_copying_ && copy(n)) return;
     DType dtype = n.value.dtype();
     if (dtype.lanes == 1) {
       std::string value = to_memory(scalar(n.value), dtype);
@@ -201,23 +249,63 @@ class KernelEmitter : public ExprEmitter {
     each_lane(0, dtype.lanes, guard + target + " = " + name + "[l];");
   }
 
+  // From global to shared memory while the thread goes on, as far as one access can: 4, 8 or 16 bytes, aligned.  What a
+  // condition leaves out is zero.
+  bool copy(const Store& n) {
+    const auto* chosen = n.value.as<Select>();
+    const bool has_zeros = chosen && is_zero(chosen->else_value);
+    const auto* from = (has_zeros ? chosen->then_value : n.value).as<Load>();
+    const int lanes = n.value.dtype().lanes;
+    const int64_t bytes = int64_t{lanes} * n.value.dtype().bytes();
+    if (!from || n.predicate.is_defined() || n.buffer->scope != Scope::shared || from->buffer->scope != Scope::global ||
+        (bytes != 4 && bytes != 8 && bytes != 16)) {
+      return false;
+    }
+    const auto address = [&](const Buffer& buffer, const std::vector<Expr>& indices) -> std::optional<std::string> {
+      if (lanes > 1) return wide_address(buffer, indices, lanes);
+      return "&" + element_address(buffer, indices, "");
+    };
+    Expr condition = Expr(true);
+    for (const Expr& part : {has_zeros ? chosen->condition : Expr(), from->predicate}) {
+      if (!part.is_defined()) continue;
+      const auto of_all = condition_of_all_lanes(part);
+      if (!of_all) return false;
+      condition = condition && *of_all;
+    }
+    const auto to = address(n.buffer, n.indices), source = address(from->buffer, from->indices);
+    if (!to || !source) return false;
+    line("tw_copy<" + std::to_string(bytes) + ">(" + *to + ", " + *source + ", " + scalar(condition) + ");");
+    return true;
+  }
+
   void effect(const Evaluate& n) {
     const auto* call = n.call.as<Call>();
     if (!call) fail("evaluates a value for nothing");
     if (call->intrinsic == Intrinsic::barrier) return line("__syncthreads();");
+    if (call->intrinsic == Intrinsic::warp_barrier) return;  // what a warp holds is in its threads' registers
+    if (call->intrinsic == Intrinsic::begin_copies) {
+      is_copying_ = true;
+      return;
+    }
+    if (call->intrinsic == Intrinsic::commit_copies) {
+      is_copying_ = false;
+      return line("tw_commit_copies();");
+    }
+    if (call->intrinsic == Intrinsic::wait_copies)
+      return line("tw_wait_copies<" + std::to_string(as_int(call->arguments[0]).value_or(0)) + ">();");
     if (call->intrinsic != Intrinsic::prefetch) fail("evaluates " + to_text(call->intrinsic) + " for nothing");
     const auto& load = *call->arguments[0].as<Load>();
     if (load.dtype.lanes == 1 && load.buffer->scope == Scope::global) {
-      line("asm volatile(\"prefetch.global.L2 [%0];\" :: \"l\"(&" + element_address(load.buffer, load.indices, "") +
-           "));");
+      line("tw_prefetch(&" + element_address(load.buffer, load.indices, "") + ");");
     }
   }
 
   const Kernel& kernel_;
   const Launch& launch_;
   bool has_bound_loops_ = false;
-  AllocationPlan allocations_;  // of a kernel of one thread a block
-  int64_t shared_bytes_ = 0;
+  AllocationPlan allocations_;                          // of a kernel of one thread a block
+  std::unordered_map<Buffer, int64_t> shared_offsets_;  // in what the launch asks for
+  bool is_copying_ = false;                             // between begin_copies and commit_copies
 };
 
 }  // namespace
@@ -251,6 +339,8 @@ Launch launch_of(const Kernel& kernel) {
       if (extents == &launch.block) threads *= as_int(extent).value_or(1);
     }
   }
+  const int64_t shared = place_shared(kernel.func.body, [](const Buffer&, int64_t) {});
+  if (shared > max_static_shared_bytes) launch.shared_bytes = shared;
   if (threads > max_threads) {
     throw Error(ErrorCode::lower, "kernel " + kernel.symbol + " has " + std::to_string(threads) +
                                       " threads a block; the limit is " + std::to_string(max_threads) +
@@ -259,9 +349,17 @@ Launch launch_of(const Kernel& kernel) {
   return launch;
 }
 
-std::string emit_cuda(const std::vector<Kernel>& kernels) {
+std::string emit_cuda(const std::vector<Kernel>& kernels, int64_t shared_bytes) {
   std::string out = prelude;
-  for (const Kernel& kernel : kernels) out += KernelEmitter(kernel, launch_of(kernel)).emit();
+  for (const Kernel& kernel : kernels) {
+    const Launch launch = launch_of(kernel);
+    if (launch.shared_bytes > shared_bytes) {
+      throw Error(ErrorCode::lower, "kernel " + kernel.symbol + " needs " + std::to_string(launch.shared_bytes) +
+                                        " bytes of shared memory; a block has " + std::to_string(shared_bytes) +
+                                        "\n  help: use smaller tiles");
+    }
+    out += KernelEmitter(kernel, launch).emit();
+  }
   return out;
 }
 

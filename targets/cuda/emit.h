@@ -1,7 +1,7 @@
 // Lowered tensor_ir to CUDA C++: text without includes, for NVRTC.
 //
 // A kernel becomes `extern "C" __global__ void symbol(T* buffer…, long long parameter…)`.  Loops bound to block axes
-// and thread axes become the grid; `shared` buffers static shared memory; `local`, `stack` and `register` buffers
+// and thread axes become the grid; `shared` buffers shared memory; `local`, `stack` and `register` buffers
 // arrays of the thread (registers, once the compiler has unrolled); `barrier()` __syncthreads().  A kernel without
 // bound loops runs its outermost parallel loop as one block an iteration, or everything in one thread.
 //
@@ -17,8 +17,8 @@ namespace tw::cuda {
 
 Launch launch_of(const Kernel& kernel);
 
-// Error(lower): what a GPU kernel cannot hold, such as an allocation of unknown size or more than 48 KiB of shared
-// memory.
-std::string emit_cuda(const std::vector<Kernel>& kernels);
+// Error(lower): what a GPU kernel cannot hold, such as an allocation of unknown size or more than `shared_bytes` of
+// shared memory.  What has more than 48 KiB gets it by its launch.
+std::string emit_cuda(const std::vector<Kernel>& kernels, int64_t shared_bytes = 48 << 10);
 
 }  // namespace tw::cuda

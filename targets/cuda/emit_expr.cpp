@@ -160,11 +160,13 @@ bool ExprEmitter::is_narrow(const Expr& e) const {
 }
 
 std::string ExprEmitter::narrow(const Expr& e, const std::string& l) {
-  if (const auto* n = e.as<IntImm>()) return n->value < 0 ? "(" + std::to_string(n->value) + ")" : std::to_string(n->value);
+  if (const auto* n = e.as<IntImm>())
+    return n->value < 0 ? "(" + std::to_string(n->value) + ")" : std::to_string(n->value);
   if (const auto* n = e.as<Select>())
     return "(" + lane(n->condition, l) + " ? " + narrow(n->then_value, l) + " : " + narrow(n->else_value, l) + ")";
   if (const auto* n = e.as<Broadcast>()) return narrow(n->value, "0");
-  if (const auto* n = e.as<Ramp>()) return "(" + narrow(n->base, "0") + " + " + narrow(n->stride, "0") + " * " + l + ")";
+  if (const auto* n = e.as<Ramp>())
+    return "(" + narrow(n->base, "0") + " + " + narrow(n->stride, "0") + " * " + l + ")";
   if (const auto* n = e.as<Cast>()) return "((i32)" + lane(n->value, l) + ")";
   const auto* n = e.as<Binary>();
   if (!n) return names_.at(e.get());
@@ -302,6 +304,7 @@ std::string ExprEmitter::conversion(const Cast& n, const std::string& l) {
   bool is_index = from.element() == i64 && to.element() == i64;
   std::string value = lane(n.value, l, is_index);
   if (to.is_bool()) return "(" + value + " != 0)";
+  if (from.is_float() && !to.is_float()) return "tw_to_integer<" + value_type(to) + ">(" + value + ")";
   std::string converted = "((" + value_type(to) + ")" + value + ")";
   return is_half(to) && from.element() != to.element() ? rounded(converted, to) : converted;
 }
@@ -326,6 +329,11 @@ std::string ExprEmitter::call(const Call& n, const std::string& l) {
       DType from = n.arguments[0].dtype();
       if (from.lanes != dtype.lanes)
         fail("reinterprets lanes of one width as lanes of another: " + to_string(from) + " as " + to_string(dtype));
+      // What is read keeps its bits, those of a NaN, too.
+      if (const auto* load = n.arguments[0].as<Load>(); load && is_half(from) && !load->predicate.is_defined()) {
+        const std::string bits = element_address(load->buffer, load->indices, l);
+        return is_half(dtype) ? from_memory(bits, dtype) : "((" + value_type(dtype) + ")" + bits + ")";
+      }
       std::string value = lane(n.arguments[0], l);
       if (from.is_float() == dtype.is_float() && from.kind == dtype.kind) return value;
       std::string bits = is_half(from)                        ? to_memory(value, from)
@@ -337,6 +345,10 @@ std::string ExprEmitter::call(const Call& n, const std::string& l) {
       return (dtype.bits == 32 ? "__uint_as_float((u32)" : "__longlong_as_double((i64)") + bits + ")";
     }
     case Intrinsic::barrier:
+    case Intrinsic::warp_barrier:
+    case Intrinsic::begin_copies:
+    case Intrinsic::commit_copies:
+    case Intrinsic::wait_copies:
     case Intrinsic::prefetch:
       fail("uses " + to_text(n.intrinsic) + " as a value");
     default:
@@ -409,11 +421,19 @@ void ExprEmitter::bind(const Var& var, const Expr& value) {
   line("const " + counter_type(var) + " " + name + " = " + text + ";");
 }
 
+std::string ExprEmitter::element_index(const Buffer&, const Expr& index, const std::string& l) {
+  return lane(index, l, true);
+}
+
+bool ExprEmitter::is_scattered(const Buffer&, int64_t) const {
+  return false;
+}
+
 std::string ExprEmitter::element_address(const Buffer& buffer, const std::vector<Expr>& indices, const std::string& l) {
   check(indices.size() == 1, "emit_cuda: buffers are flat");
   auto it = names_.find(buffer.get());
   if (it == names_.end()) fail("uses `" + buffer->name + "`, which it neither takes nor allocates");
-  std::string index = lane(indices[0], l.empty() ? "0" : l, true);
+  std::string index = element_index(buffer, indices[0], l.empty() ? "0" : l);
   if (buffer->dtype.lanes > 1)
     index = "(" + index + ") * " + std::to_string(buffer->dtype.lanes) + " + " + (l.empty() ? "0" : l);
   return it->second + "[" + index + "]";
@@ -423,7 +443,7 @@ std::optional<std::string> ExprEmitter::wide_address(const Buffer& buffer, const
                                                      int lanes) {
   int64_t bytes = int64_t{lanes} * buffer->dtype.bytes();
   bool is_size = bytes == 2 || bytes == 4 || bytes == 8 || bytes % 16 == 0;
-  if (!is_size || lanes == 1) return std::nullopt;
+  if (!is_size || lanes == 1 || is_scattered(buffer, bytes)) return std::nullopt;
   int64_t access = std::min<int64_t>(bytes, 16);
   bool is_aligned_base = buffer->alignment >= access;
   auto it = names_.find(buffer.get());
@@ -431,7 +451,23 @@ std::optional<std::string> ExprEmitter::wide_address(const Buffer& buffer, const
   const auto* ramp = indices[0].as<Ramp>();
   if (!ramp || !is_const_int(ramp->stride, 1)) return std::nullopt;
   if (multiple_of(ramp->base) * buffer->dtype.bytes() % access != 0) return std::nullopt;
-  return "&" + it->second + "[" + scalar(ramp->base, true) + "]";
+  return "&" + it->second + "[" + element_index(buffer, ramp->base, "0") + "]";
+}
+
+std::optional<Expr> ExprEmitter::condition_of_all_lanes(const Expr& condition) const {
+  if (condition.dtype().lanes == 1) return condition;
+  if (const auto* same = condition.as<Broadcast>()) return same->value;
+  const auto* n = condition.as<Binary>();
+  if (n && n->op == BinaryOp::logical_and) {
+    const auto a = condition_of_all_lanes(n->a), b = condition_of_all_lanes(n->b);
+    return a && b ? std::optional(*a && *b) : std::nullopt;
+  }
+  // Whole vectors lie below the limit, or above it.
+  const auto* lanes = n && n->op == BinaryOp::lt ? n->a.as<Ramp>() : nullptr;
+  const auto* limit = n ? n->b.as<Broadcast>() : nullptr;
+  if (!lanes || !limit || !is_const_int(lanes->stride, 1)) return std::nullopt;
+  if (multiple_of(limit->value - lanes->base) % lanes->dtype.lanes != 0) return std::nullopt;
+  return lanes->base < limit->value;
 }
 
 void ExprEmitter::copy_wide(const std::string& to, const std::string& from, int64_t bytes) {

@@ -19,6 +19,7 @@ std::string to_memory(const std::string& value, DType dtype);
 class ExprEmitter {
  public:
   explicit ExprEmitter(std::string kernel) : kernel_name_(std::move(kernel)) {}
+  virtual ~ExprEmitter() = default;
 
  protected:
   [[noreturn]] void fail(const std::string& what, const std::string& help = "") const;
@@ -42,16 +43,25 @@ class ExprEmitter {
   // let var = value
   void bind(const Var& var, const Expr& value);
 
+  // Where an element that an index names lies in the buffer's array.
+  virtual std::string element_index(const Buffer& buffer, const Expr& index, const std::string& lane);
+  // Whether so many bytes at one index may lie apart in the array.
+  virtual bool is_scattered(const Buffer& buffer, int64_t bytes) const;
   std::string element_address(const Buffer& buffer, const std::vector<Expr>& indices, const std::string& lane);
   // The address of lane 0, when the lanes lie side by side and aligned for one access.
   std::optional<std::string> wide_address(const Buffer& buffer, const std::vector<Expr>& indices, int lanes);
+  // A condition that holds for all lanes or for none, of them all.
+  std::optional<Expr> condition_of_all_lanes(const Expr& condition) const;
   // 2, 4, 8 or a multiple of 16 bytes, in as few accesses as there can be.
   void copy_wide(const std::string& to, const std::string& from, int64_t bytes);
   // The statement for each `l` of first … lanes - 1.
   void each_lane(int first, int lanes, const std::string& statement);
 
+  int64_t multiple_of(const Expr& e) const;  // the value is a multiple of it; 0: it is zero
+
   std::string out_;
   int depth_ = 0;
+  Assumptions ranges_;
 
  private:
   std::string binary(const Binary& n, const std::string& lane, bool is_index);
@@ -63,14 +73,12 @@ class ExprEmitter {
   std::string load(const Load& n, const std::string& lane);
   std::string reduce(const VectorReduce& n);
   bool is_non_negative(const Expr& e) const;
-  int64_t multiple_of(const Expr& e) const;  // the value is a multiple of it; 0: it is zero
 
   std::string kernel_name_;
   std::unordered_map<const void*, std::string> names_;
   std::unordered_map<std::string, int> counts_;
   std::unordered_set<const void*> vectors_;  // variables that are arrays
   std::unordered_set<const void*> narrow_;   // variables of i64 that are i32 in C++
-  Assumptions ranges_;
   std::unordered_map<const void*, int64_t> multiples_;
 };
 

@@ -165,7 +165,7 @@ std::vector<std::byte> compile_cubin(const std::string& text, int compute_capabi
 std::vector<std::byte> compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target,
                                           const CodegenOptions& options, CodegenReport* report) {
   check(target.compute_capability > 0, "compile_cuda_image: a CUDA target");
-  const std::string text = emit_cuda(kernels);
+  const std::string text = emit_cuda(kernels, target.shared_bytes);
   const auto compile = [&] {
     return compile_cubin(text, target.compute_capability, kernels.empty() ? "empty" : kernels[0].symbol);
   };

@@ -8,14 +8,57 @@ typedef signed char i8; typedef short i16; typedef int i32; typedef long long i6
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
 #define TW_FUNCTION static __device__ __forceinline__
 
+// PTX: what lies between here and its end is written in C++ for machines without a GPU.
+#define TW_SHARED(bytes) extern __shared__ __align__(128) u8 tw_shared[];
 TW_FUNCTION float tw_from_f16(u16 bits) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x; }
 TW_FUNCTION u16 tw_to_f16(float x) { u16 bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits; }
 TW_FUNCTION float tw_from_bf16(u16 bits) { return __uint_as_float((u32)bits << 16); }
 TW_FUNCTION u16 tw_to_bf16(float x) {
+#if __CUDA_ARCH__ >= 800
+  u16 bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits;
+#else
   u32 bits = __float_as_uint(x);
   if (x != x) return (u16)((bits >> 16) | 0x40);
   return (u16)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+#endif
 }
+TW_FUNCTION void tw_prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
+TW_FUNCTION u32 tw_shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+// Four 8 x 8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+TW_FUNCTION void tw_ldmatrix(u32* d, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(tw_shared_address(row)) : "memory");
+}
+TW_FUNCTION void tw_ldmatrix_transposed(u32* d, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(tw_shared_address(row)) : "memory");
+}
+#define TW_MMA(name, types) \
+  TW_FUNCTION void name(float* c, const u32* a, const u32* b) { \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
+  }
+TW_MMA(tw_mma_bf16, "f32.bf16.bf16.f32")
+TW_MMA(tw_mma_f16, "f32.f16.f16.f32")
+#if __CUDA_ARCH__ >= 800
+// So many bytes, or as many zeros.
+template <int bytes> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
+  if constexpr (bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(tw_shared_address(to)), "l"(from), "r"(is_there ? 16 : 0) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" :: "r"(tw_shared_address(to)), "l"(from), "n"(bytes), "r"(is_there ? bytes : 0) : "memory");
+}
+TW_FUNCTION void tw_commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int left> TW_FUNCTION void tw_wait_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(left) : "memory"); }
+#else
+template <int bytes> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
+  for (int i = 0; i < bytes; i += 4) *(u32*)((u8*)to + i) = is_there ? *(const u32*)((const u8*)from + i) : 0;
+}
+TW_FUNCTION void tw_commit_copies() {}
+template <int left> TW_FUNCTION void tw_wait_copies() {}
+#endif
+// End of PTX.
 TW_FUNCTION float tw_round_f16(float x) { return tw_from_f16(tw_to_f16(x)); }
 TW_FUNCTION float tw_round_bf16(float x) { return tw_from_bf16(tw_to_bf16(x)); }
 
@@ -34,6 +77,13 @@ TW_FUNCTION double tw_floor_mod(double a, double b) { double r = fmod(a, b); ret
 template <class T> TW_FUNCTION T tw_mod(T a, T b) { return (T)(a % b); }
 TW_FUNCTION float tw_mod(float a, float b) { return fmodf(a, b); }
 TW_FUNCTION double tw_mod(double a, double b) { return fmod(a, b); }
+
+// Towards zero; what does not fit becomes the nearest integer that there is, and NaN 0.
+template <class T, class F> TW_FUNCTION T tw_to_integer(F x) {
+  constexpr bool is_signed = (T)-1 < (T)0;
+  constexpr T most = is_signed ? (T)(((u64)1 << (8 * sizeof(T) - 1)) - 1) : (T)~(T)0, least = is_signed ? (T)(-most - 1) : (T)0;
+  return x >= (F)most ? most : x <= (F)least ? least : x == x ? (T)x : (T)0;
+}
 
 template <class T> TW_FUNCTION T tw_min(T a, T b) { return b < a ? b : a; }
 template <class T> TW_FUNCTION T tw_max(T a, T b) { return a < b ? b : a; }
@@ -55,6 +105,8 @@ TW_MATH1(erfc)
 TW_MATH1(sin) TW_MATH1(cos) TW_MATH1(tan) TW_MATH1(asin) TW_MATH1(acos) TW_MATH1(atan) TW_MATH1(sinh) TW_MATH1(cosh)
 TW_MATH1(asinh) TW_MATH1(acosh) TW_MATH1(atanh) TW_MATH1(floor) TW_MATH1(ceil) TW_MATH1(trunc)
 TW_MATH2(pow) TW_MATH2(fmod) TW_MATH2(copysign)
+TW_FUNCTION float tw_scale_by_power(float x, float n) { return ldexpf(x, (int)n); }
+TW_FUNCTION double tw_scale_by_power(double x, double n) { return ldexp(x, (int)n); }
 TW_FUNCTION float tw_round_even(float x) { return rintf(x); }
 TW_FUNCTION double tw_round_even(double x) { return rint(x); }
 template <class T> TW_FUNCTION T tw_exp_nonpositive(T x) { return tw_exp(x); }
@@ -78,6 +130,7 @@ TW_FUNCTION u64 tw_philox(u64 key, u64 low, u64 high) {
   }
   return (u64)c1 << 32 | c0;
 }
+template <int from, int mask, int to> TW_FUNCTION int tw_swizzle(int e) { return e ^ (((e >> from) & mask) << to); }
 template <class T> TW_FUNCTION T tw_popcount(T x) { return (T)__popcll((u64)x & (~0ull >> (64 - 8 * sizeof(T)))); }
 )cuda";
 

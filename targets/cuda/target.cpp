@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/device/cuda.h"
 #include "targets/cuda/backend.h"
 #include "targets/cuda/default_schedule.h"
 #include "targets/cuda/device_facts.h"
@@ -21,18 +22,39 @@ constexpr Architecture architectures[] = {
 
 }  // namespace
 
+namespace {
+
+// Of this machine's GPU: code for an architecture runs on later ones of its major version, too.
+const Architecture& architecture_here() {
+  const std::vector<CudaDeviceInfo> devices = cuda_devices();
+  if (devices.empty()) {
+    throw Error(ErrorCode::target, "`cuda` is this machine's GPU: " + cuda_problem() +
+                                       "\n  help: name one, such as cuda:sm_80 or cuda:sm_90");
+  }
+  const int capability = devices[0].compute_capability;
+  const Architecture* best = nullptr;
+  for (const Architecture& known : architectures)
+    if (known.compute_capability / 10 == capability / 10 && known.compute_capability <= capability) best = &known;
+  if (best) return *best;
+  throw Error(ErrorCode::target, devices[0].name + " has compute capability " + std::to_string(capability) +
+                                     ", for which there is no target\n  help: 75 and later ones are known");
+}
+
+}  // namespace
+
 bool owns_target(std::string_view name) {
   return name == "cuda" || name.starts_with("cuda:");
 }
 
 std::vector<std::string> target_names() {
-  std::vector<std::string> names = {"cuda"};
+  std::vector<std::string> names;
+  if (!cuda_devices().empty()) names.emplace_back("cuda");
   for (const Architecture& architecture : architectures) names.emplace_back(architecture.name);
   return names;
 }
 
 Target make_target(std::string_view name) {
-  const std::string_view wanted = name == "cuda" ? "cuda:sm_80" : name;
+  const std::string_view wanted = name == "cuda" ? architecture_here().name : name;
   const auto* found = std::find_if(std::begin(architectures), std::end(architectures),
                                    [&](const Architecture& architecture) { return architecture.name == wanted; });
   if (found == std::end(architectures)) {
@@ -41,7 +63,7 @@ Target make_target(std::string_view name) {
     throw Error(ErrorCode::target, "unknown CUDA target `" + std::string(name) + "`\n  help: one of " + known);
   }
   Target target;
-  target.name = name;
+  target.name = wanted;
   target.backend = &backend();
   target.architecture = "cuda";
   target.vector_bits = 128;  // of one access to memory
@@ -54,7 +76,8 @@ Target make_target(std::string_view name) {
   target.l3 = {};
   target.threads = device.multiprocessors;
   target.compute_capability = found->compute_capability;
-  target.shared_bytes = 48 << 10;  // a block may have without asking for more
+  target.shared_bytes = device.block_shared_bytes;
+  target.tensor_core_rate = static_cast<double>(device.tensor_core_products) / device.fp32_lanes;
   target.default_schedule = default_schedule;
   return target;
 }

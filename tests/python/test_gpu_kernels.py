@@ -54,6 +54,48 @@ def test_a_product_is_bound_by_arithmetic_and_a_sum_by_memory(tmp_path):
     assert product.instructions["f32"] > 100 and product.shared_bytes > 0 and product.instructions["shared load"] > 0
 
 
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_89", "cuda:sm_90"])
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_products_of_16_bits_are_made_by_tensor_cores(tmp_path, target, precision):
+    for rows, columns, depth in ((1024, 1024, 256), (197, 768, 768), (50, 70, 34)):
+        weight = np.ones((depth, columns), np.float32)
+        nodes = [("MatMul", ["x", "w"], ["p"]), ("Relu", ["p"], ["y"])]
+        model = model_of(nodes, [value("x", [rows, depth])], [value("y", [rows, columns])], {"w": weight})
+        path = tmp_path / "net.twa"
+        tw.compile(tw.load(model), target=target, precision=precision).save(path)
+        (product,) = (kernel for kernel in gpu_kernels.of_artifact(path) if kernel.instructions.get("tensor"))
+        assert product.symbol.startswith("matmul"), product
+        assert product.spills == 0 and product.stack_bytes == 0 and not product.instructions.get("local"), product
+        assert product.instructions["shared load"] < product.instructions["tensor"] + 12, product  # four matrices each
+        if depth % 8 == 0 and columns % 8 == 0:
+            assert product.instructions["async copy"] > 3 and not product.instructions.get("global load"), product
+
+
+ROWS = [
+    ("Softmax", 45, np.float32), ("Softmax", 128, np.float16), ("Softmax", 1000, np.float32),
+    ("Softmax", 8192, np.float32), ("LogSoftmax", 4096, np.float16), ("LayerNormalization", 128, np.float32),
+    ("LayerNormalization", 1021, np.float32), ("LayerNormalization", 8192, np.float16),
+    ("ReduceMean", 1024, np.float32), ("ReduceMax", 768, np.float16),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_89", "cuda:sm_90"])
+def test_rows_stay_in_registers(tmp_path, target):
+    for operation, length, dtype in ROWS:
+        kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        scale = {"w": np.ones(length, dtype)} if operation == "LayerNormalization" else {}
+        attributes = {"axes": [1]} if operation.startswith("Reduce") else {"axis": -1}
+        output = [4096, 1] if operation.startswith("Reduce") else [4096, length]
+        nodes = [(operation, ["x", *scale], ["y"], attributes)]
+        model = model_of(nodes, [value("x", [4096, length], kind)], [value("y", output, kind)], scale)
+        (kernel,) = gpu_kernels.of_artifact(artifact(model, tmp_path, target))
+        assert kernel.spills == 0 and kernel.stack_bytes == 0, kernel
+        assert 96 <= kernel.threads <= 256, kernel
+        accesses = kernel.instructions["global load"] + kernel.instructions["global store"]
+        if length * np.dtype(dtype).itemsize % 16 == 0:  # all of the row's
+            assert kernel.wide_accesses >= accesses - operation.startswith("Reduce"), kernel
+
+
 def test_registers_that_do_not_suffice_are_seen(tmp_path):
     """A kernel whose threads have arrays of their own, indexed by variables: they lie in memory."""
     text = 'extern "C" __global__ void f(float* y, const int* at) { float a[64];'

@@ -484,7 +484,7 @@ TEST(Passes, KeepTheMeaning) {
 // What a backend lists exists, and in the order in which passes run.
 TEST(Passes, AreThoseThatBackendsList) {
   const std::vector<std::string> names = pass_names();
-  for (const char* name : {"x86", "aarch64", "cuda"}) {
+  for (const char* name : {"x86", "aarch64", "cuda:sm_80"}) {
     const Backend& backend = *parse_target(name).backend;
     auto at = names.begin();
     for (const std::string_view pass : backend.graph_passes) {

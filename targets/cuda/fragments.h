@@ -1,0 +1,58 @@
+// Fragments and the shared memory that tensor cores read.
+//
+// A fragment of m × n sums belongs to a warp of 4 threads along x and 8 along y; a thread holds, of each 16 × 8 sums,
+// those of rows y and y + 8 and columns 2x and 2x + 1: the accumulator of mma.m16n8k16 (PTX ISA, "Warp-level matrix
+// instructions").  Its own elements are an array of the thread, which the compiler keeps in registers.
+//
+// A matrix that ldmatrix reads lies in shared memory with the 16-byte pieces of a row in another order in each row:
+// piece p of row r at p ^ r, so that eight rows of one column come from eight different banks, and so do those of a
+// transposed one.  A square of 32 rows of 32 elements that threads along x walk down has element p of row r at p ^ r:
+// the threads of a warp come from 32 banks both ways.  Everything that uses such a buffer asks for places here.
+#pragma once
+
+#include "targets/cuda/emit_expr.h"
+
+namespace tw::cuda {
+
+inline constexpr int64_t lanes_x = 4, lanes_y = 8;           // threads of a warp
+inline constexpr int64_t mma_m = 16, mma_n = 8, mma_k = 16;  // of one instruction
+inline constexpr int64_t piece_bytes = 16;                   // of one access to memory
+
+class FragmentEmitter : public ExprEmitter {
+ protected:
+  using ExprEmitter::ExprEmitter;
+
+  // Finds the products of a kernel, and the buffers with an order of their own, before anything of it is emitted.
+  void find_products(const Stmt& body);
+  bool has_products() const { return !fragments_.empty(); }
+  static bool is_product(const Store& store);
+  void multiply(const Store& product);
+  // Elements of a fragment that are each thread's own.
+  int64_t own_elements(const Buffer& fragment) const;
+  // The variable that numbers the threads of a warp along x or y, here.
+  void enter(ThreadAxis axis, const Var& var);
+
+  std::string element_index(const Buffer& buffer, const Expr& index, const std::string& lane) override;
+  bool is_scattered(const Buffer& buffer, int64_t bytes) const override;
+
+ private:
+  struct Shape {
+    int64_t m, n;
+  };
+  // Bits of an element's number: those from `from` on, as many as `mask` has, change those from `to` on.
+  struct Swizzle {
+    int from, mask, to;
+    std::string of(const std::string& index) const;
+    int64_t period() const { return int64_t{mask + 1} << from; }  // elements
+  };
+  void find_swizzle(const Expr& operand);
+  void find_squares(const Stmt& body, const Var& thread_x);
+  // Where the lane's row of the four 8 × 8 matrices begins that make up operand number `i` along its rows at step k.
+  std::string row_address(const Load& operand, bool is_a);
+
+  std::unordered_map<Buffer, Shape> fragments_;
+  std::unordered_map<Buffer, std::optional<Swizzle>> swizzles_;
+  Var lane_x_, lane_y_;
+};
+
+}  // namespace tw::cuda

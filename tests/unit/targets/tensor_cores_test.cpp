@@ -1,0 +1,192 @@
+// Products on tensor cores: the oracle runs them with copies that land as late as they may and warps that meet only
+// where they are told to, the emulator their text; and both find what is wrong with programs that forget to wait.
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <sstream>
+
+#include "targets/cuda/emit.h"
+#include "tensor_ir/interp/interp.h"
+#include "tensor_ir/te.h"
+#include "tensor_ir/text/parser.h"
+#include "tensor_ir/text/printer.h"
+#include "tests/unit/cuda_device.h"
+#include "tests/unit/sample_funcs.h"
+#include "tests/unit/targets/run.h"
+
+namespace tw {
+namespace {
+
+struct ProductCase {
+  int64_t batch, m, n, k;
+  DType dtype;
+  bool is_a_transposed = false, is_b_transposed = false, is_b_first = false;
+};
+
+// out[b, i, j] = relu(Σ A[b, i, k] · B[b, k, j]), of 16-bit floats.
+Func product(const ProductCase& c) {
+  using te::Indices;
+  const auto shape = [&](int64_t rows, int64_t columns, bool is_transposed) {
+    return std::vector<Expr>{c.batch, is_transposed ? columns : rows, is_transposed ? rows : columns};
+  };
+  const te::Tensor a = te::placeholder("A", shape(c.m, c.k, c.is_a_transposed), c.dtype);
+  const te::Tensor b = te::placeholder("B", shape(c.k, c.n, c.is_b_transposed), c.dtype);
+  const auto at = [](const Expr& batch, const Expr& row, const Expr& column, bool is_transposed) {
+    return is_transposed ? Indices{batch, column, row} : Indices{batch, row, column};
+  };
+  const te::Tensor sums =
+      te::reduce("C", {c.batch, c.m, c.n}, {c.k}, te::Combiner::sum, {a, b}, [&](const Indices& s, const Indices& r) {
+        const Expr x = cast(f32, a(at(s[0], s[1], r[0], c.is_a_transposed)));
+        const Expr y = cast(f32, b(at(s[0], r[0], s[2], c.is_b_transposed)));
+        return c.is_b_first ? y * x : x * y;
+      });
+  const te::Tensor out = te::compute("out", {c.batch, c.m, c.n}, {sums},
+                                     [&](const Indices& s) { return max(sums(s), float_imm(f32, 0)); });
+  return te::make_func("product", {a, b}, {out});
+}
+
+const Target& sm_80() {
+  static const Target target = parse_target("cuda:sm_80");
+  return target;
+}
+
+LoweredFunc lowered_product(const Func& func) {
+  return lower(sm_80().default_schedule(func, sm_80()).func(), sm_80(), "product");
+}
+
+class TensorCores : public ::testing::TestWithParam<ProductCase> {};
+
+TEST_P(TensorCores, GiveTheOraclesAnswerInOneKernel) {
+  const Func func = product(GetParam());
+  const LoweredFunc lowered = lowered_product(func);
+  ASSERT_EQ(lowered.kernels.size(), 1u);
+  const std::string text = cuda::emit_cuda(lowered.kernels, sm_80().shared_bytes);
+  EXPECT_EQ(test::count_of(text, GetParam().dtype == bf16 ? "  tw_mma_bf16(" : "  tw_mma_f16("), 1) << text;
+  const std::vector<NDArray> arrays = test::random_buffers(func, 5);
+  std::vector<NDArray> expected, by_oracle;
+  for (const NDArray& array : arrays) expected.push_back(array.clone()), by_oracle.push_back(array.clone());
+  interpret(func, expected);
+  test::interpret_kernels(lowered, func, by_oracle, {.parameters = {}, .seed = 3});
+  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), 1e-4) << to_text(lowered.kernels[0].func);
+  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
+  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-4) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TensorCores,
+    ::testing::Values(ProductCase{1, 64, 64, 96, bf16}, ProductCase{1, 64, 64, 96, f16},
+                      ProductCase{1, 64, 48, 64, bf16, true, false}, ProductCase{1, 48, 64, 64, bf16, false, true},
+                      ProductCase{1, 32, 64, 64, bf16, true, true}, ProductCase{2, 33, 70, 40, bf16},
+                      ProductCase{1, 48, 64, 32, bf16, false, false, true},
+                      ProductCase{1, 48, 64, 32, bf16, true, true, true}, ProductCase{1, 37, 21, 19, f16},
+                      ProductCase{3, 5, 100, 50, bf16, false, true}, ProductCase{1, 50, 7, 33, bf16, true, false},
+                      ProductCase{150, 64, 128, 32, bf16}, ProductCase{40, 256, 128, 32, f16}));
+
+// Aligned operands are copied 16 bytes at a time, to where no two rows come from the same banks.
+TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {
+  const auto copies_of = [](const ProductCase& c) {
+    const std::string text = cuda::emit_cuda(lowered_product(product(c)).kernels, sm_80().shared_bytes);
+    std::istringstream lines(text.substr(text.find("extern \"C\"")));
+    std::vector<std::string> copies;
+    for (std::string line; std::getline(lines, line);)
+      if (line.find(" tw_copy<16>(") != std::string::npos) copies.push_back(line);
+    return copies;
+  };
+  for (const ProductCase& c : {ProductCase{1, 64, 64, 96, bf16}, ProductCase{1, 72, 56, 40, bf16}}) {
+    EXPECT_FALSE(copies_of(c).empty());
+    for (const std::string& copy : copies_of(c)) EXPECT_NE(copy.find("tw_swizzle<"), std::string::npos) << copy;
+  }
+  EXPECT_TRUE(copies_of({1, 64, 63, 95, bf16}).empty());
+}
+
+// Four versions of each operand, so that copies run three steps ahead.
+const Func& long_product() {
+  static const Func func = lowered_product(product({1, 16, 16, 192, bf16})).kernels[0].func;
+  return func;
+}
+
+// Whether the program computes something else than it should, or is refused, in one of several orders of its threads.
+bool is_caught(const std::string& text) {
+  Func changed;
+  try {
+    changed = parse_func(text);
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what() << text;
+    return true;
+  }
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    std::vector<NDArray> expected = test::random_buffers(long_product(), seed), actual;
+    for (const NDArray& array : expected) actual.push_back(array.clone());
+    interpret(long_product(), expected);
+    try {
+      interpret(changed, actual, {.parameters = {}, .seed = seed});
+    } catch (const Error&) {
+      return true;
+    }
+    if (test::largest_difference(actual.back(), expected.back()) > 1e-3) return true;
+  }
+  return false;
+}
+
+struct Mutant {
+  const char *what, *pattern, *replacement;
+  int occurrence = 0;  // -1: all
+};
+void PrintTo(const Mutant& mutant, std::ostream* out) {
+  *out << mutant.what;
+}
+
+std::string mutated(const std::string& text, const Mutant& mutant) {
+  const std::regex pattern(mutant.pattern);
+  if (mutant.occurrence < 0) return std::regex_replace(text, pattern, mutant.replacement);
+  std::sregex_iterator at(text.begin(), text.end(), pattern);
+  for (int i = 0; i < mutant.occurrence && at != std::sregex_iterator(); ++i) ++at;
+  if (at == std::sregex_iterator()) return text;
+  return text.substr(0, static_cast<size_t>(at->position())) + at->format(mutant.replacement) +
+         text.substr(static_cast<size_t>(at->position() + at->length()));
+}
+
+TEST(TensorCoreMutants, WithoutAChangeNothingIsCaught) {
+  EXPECT_FALSE(is_caught(to_text(long_product()))) << to_text(long_product());
+}
+
+class TensorCoreMutant : public ::testing::TestWithParam<Mutant> {};
+
+TEST_P(TensorCoreMutant, IsCaught) {
+  const std::string text = to_text(long_product()), changed = mutated(text, GetParam());
+  ASSERT_TRUE(changed != text) << text;
+  EXPECT_TRUE(is_caught(changed)) << changed;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TensorCoreMutant,
+    ::testing::Values(Mutant{"nobody waits for copies", R"(wait_copies\(2\))", ""},
+                      Mutant{"one group too many may be on its way", R"(wait_copies\(2\))", "wait_copies(3)"},
+                      Mutant{"two groups too many", R"(wait_copies\(2\))", "wait_copies(4)"},
+                      Mutant{"threads do not meet in the loop", R"(barrier\(\)\n +if)", "if"},
+                      Mutant{"the first group is never ended", R"(commit_copies\(\))", "", 0},
+                      Mutant{"the second group is never ended", R"(commit_copies\(\))", "", 1},
+                      Mutant{"the third group is never ended", R"(commit_copies\(\))", "", 2},
+                      Mutant{"groups of the loop are never ended", R"(commit_copies\(\))", "", 3},
+                      Mutant{"the first copies are made twice", R"(A_shared\[(.*)256)", "A_shared[$1 0", 0},
+                      Mutant{"copies overwrite what is in use", R"(\(r0_0 \+ 3\) % 4)", "r0_0 % 4", 0},
+                      Mutant{"copies of the other operand do", R"(\(r0_0 \+ 3\) % 4)", "r0_0 % 4", 1},
+                      Mutant{"copies overwrite what is used next", R"(\(r0_0 \+ 3\) % 4)", "(r0_0 + 1) % 4", 0},
+                      Mutant{"copies of one step are never made", R"(if r0_0 < 3)", "if r0_0 < 2"},
+                      Mutant{"copies go beyond the operands", R"(if r0_0 < 3)", "if r0_0 < 4"},
+                      Mutant{"products use the step before", R"(r0_0 % 4 \* 512, 32)", "(r0_0 + 3) % 4 * 512, 32"},
+                      Mutant{"products use the step after", R"(r0_0 % 4 \* 512, 1,)", "(r0_0 + 1) % 4 * 512, 1,"},
+                      Mutant{"three versions of an operand instead of four", R"(% 4 \* 512)", "% 3 * 512", -1},
+                      Mutant{"a step of the other operand is left out", R"(\+ 1536, 1, 8)", "+ 1024, 1, 8"},
+                      Mutant{"warps end before their sums are made", R"(warp_barrier\(\))", "", 2},
+                      Mutant{"sums do not begin with zero", R"(broadcast\(0\.0f, 2\))", "broadcast(1.0f, 2)"},
+                      Mutant{"one row of sums begins late", R"(for (\w+) in 0\.\.8 thread\.y)",
+                             "for $1 in 0..7 thread.y", 0}),
+    [](const auto& info) {
+      std::string name = info.param.what;
+      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+      return name;
+    });
+
+}  // namespace
+}  // namespace tw
