@@ -173,7 +173,15 @@ def measurements() -> Iterator[Kernel]:
     for axis, name in ((0, "columns"), (1, "rows")):
         nodes = [("ReduceSum", ["x", "axes"], ["y"])]
         yield Kernel(f"time-sum-of-{name}", nodes, {"x": LARGE}, {"axes": np.array([axis])}, bytes=4 * prod(LARGE))
-    for m, n, k in ((1024, 1024, 1024), (4096, 4096, 4096), (128, 4096, 4096), (1, 4096, 4096), (1000, 1000, 1000)):
+    for m, n, k in (
+        (1024, 1024, 1024),
+        (4096, 4096, 4096),
+        (8192, 8192, 8192),
+        (128, 4096, 4096),
+        (16, 4096, 4096),
+        (1, 4096, 4096),
+        (1000, 1000, 1000),
+    ):
         for dtype in ("f32", "f16", "bf16"):
             nodes = [("MatMul", ["a", "b"], ["y"])]
             inputs = {"a": (m, k), "b": (k, n)}

@@ -43,6 +43,12 @@ class Driver:
         return int(value.value)
 
 
+def hold_context() -> None:
+    """Makes the device's context now, for as long as the process lives: not with each case again."""
+    driver, context = Driver(), ctypes.c_void_p()
+    driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), driver.device)
+
+
 ATTRIBUTES = {
     "multiprocessors": 16,
     "clock_khz": 13,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .comparing import BYTES, FLOATS, INTEGERS, Facts, byte_size, compare, npy, numbers
-from .driver import Problem, ceilings, device_facts
+from .driver import Problem, ceilings, device_facts, hold_context
 
 LIBRARY = "libtilewright_runtime.so"
 MOST_KEPT_OF_ONE = 1 << 20  # bytes of an output that differs
@@ -235,7 +235,9 @@ def work(folder: Path) -> int:
         must_end = False
         try:
             if request["job"] == "case":
-                library = library or load_library(folder)
+                if not library:
+                    library = load_library(folder)
+                    hold_context()
                 reply = run_case(library, folder / "cases" / request["name"], request)
             else:
                 reply = {"facts": device_facts, "ceilings": ceilings}[request["job"]]()
