@@ -1,6 +1,7 @@
 // The CUDA device.  Everything of a run goes into one stream, in the order of the plan: inputs in, kernels, outputs
-// out; so steps wait for each other by their order alone.  The host waits for the GPU where a step of control asks for
-// what kernels have computed, and at the end.
+// out; so steps wait for each other by their order alone.  Kernels of a plan without control are recorded when they run
+// for the second time on the same memory, and started as one from then on.  The host waits for the GPU where a step of
+// control asks for what kernels have computed, and at the end.
 #include "runtime/device/cuda.h"
 
 #include <algorithm>
@@ -171,6 +172,41 @@ class CudaCode {
   std::vector<std::shared_ptr<void>> constants_;
 };
 
+// Kernels that are started as one, as long as they work on the same memory.  The context is current while it is used,
+// and for `clear` before it goes.
+class KernelGraph {
+ public:
+  bool is_there() const { return executable_ != nullptr; }
+  void clear() {
+    if (executable_) driver().graph_free(executable_);
+    executable_ = nullptr;
+  }
+  // What `launch_all` puts into the stream is not run, but kept.
+  template <class F>
+  void record(CudaDriver::Stream stream, F&& launch_all) {
+    constexpr int of_this_thread = 1;
+    clear();
+    require(driver().capture_begin(stream, of_this_thread), "record kernels");
+    CudaDriver::Graph graph = nullptr;
+    try {
+      launch_all();
+    } catch (...) {
+      if (driver().capture_end(stream, &graph) == 0 && graph) driver().graph_destroy(graph);
+      throw;
+    }
+    require(driver().capture_end(stream, &graph), "record kernels");
+    const CudaDriver::Result result = driver().graph_instantiate(&executable_, graph, 0);
+    driver().graph_destroy(graph);
+    require(result, "keep recorded kernels");
+  }
+  void launch(CudaDriver::Stream stream) const {
+    require(driver().graph_launch(executable_, stream), "start recorded kernels");
+  }
+
+ private:
+  CudaDriver::ExecutableGraph executable_ = nullptr;
+};
+
 class CudaProgram final : public Program {
  public:
   CudaProgram(const Plan& plan, std::shared_ptr<CudaCode> code)
@@ -186,17 +222,38 @@ class CudaProgram final : public Program {
                                             static_cast<int>(step.shared_bytes)),
                 "give a block " + std::to_string(step.shared_bytes) + " bytes of shared memory");
     }
+    is_fixed_ = plan_.counters.empty() && plan_.steps.size() > 1 &&
+                std::ranges::all_of(plan_.steps, [](const Step& step) { return step.kind == StepKind::kernel; }) &&
+                std::ranges::all_of(plan_.outputs, [](const TensorInfo& output) { return output.dims.empty(); });
     draws_ = std::ranges::any_of(plan_.steps, [](const Step& step) {
       return std::ranges::any_of(step.buffers, [](const BufferUse& use) { return use.storage == Storage::random; });
     });
   }
+
+  ~CudaProgram() override {
+    if (!graph_.is_there() || driver().context_push(code_->context()) != 0) return;
+    graph_.clear();
+    CudaDriver::Context popped;
+    driver().context_pop(&popped);
+  }
+  CudaProgram(const CudaProgram&) = delete;
+  CudaProgram& operator=(const CudaProgram&) = delete;
 
   std::unique_ptr<Program> at(const Plan& plan) const override { return std::make_unique<CudaProgram>(plan, code_); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest) override {
     CurrentContext current(code_->context());
     begin(inputs);
-    walk([&](size_t i) { launch(i); });
+    const auto launch_all = [&] { walk([&](size_t i) { launch(i); }); };
+    std::vector<char*> places = places_of_run();
+    if (!is_fixed_ || places != places_) {
+      graph_.clear();
+      places_ = std::move(places);
+      launch_all();
+    } else {
+      if (!graph_.is_there()) graph_.record(code_->stream(), launch_all);
+      graph_.launch(code_->stream());
+    }
     finish(outputs);
   }
 
@@ -249,6 +306,13 @@ class CudaProgram final : public Program {
       outputs_.push_back(is_placed ? nullptr
                                    : code_->outputs.at_least(i, static_cast<int64_t>(bytes_of(plan_.outputs[i]))));
     }
+  }
+
+  std::vector<char*> places_of_run() const {
+    std::vector<char*> places = {arena_, workspace_, random_};
+    places.insert(places.end(), inputs_.begin(), inputs_.end());
+    places.insert(places.end(), outputs_.begin(), outputs_.end());
+    return places;
   }
 
   // Calls kernel(i) for each step that is one, in the order of this run.  Error: a step has ended it.
@@ -350,7 +414,10 @@ class CudaProgram final : public Program {
   Placing placing_;
   std::vector<CudaDriver::Function> functions_;  // by step; null: of control
   std::vector<int64_t> counters_;
-  bool draws_ = false;  // random numbers
+  bool draws_ = false;     // random numbers
+  bool is_fixed_ = false;  // each run starts the same kernels
+  KernelGraph graph_;
+  std::vector<char*> places_;  // of the last run, for which the graph is
   // For the current run: where they are.
   char *arena_ = nullptr, *workspace_ = nullptr, *random_ = nullptr;
   std::vector<char*> inputs_, outputs_;

@@ -1,4 +1,4 @@
-// The functions of libcuda that the runtime uses, as cuda.h of CUDA 11 and later declares them.
+// The functions of libcuda that the runtime uses, as cuda.h of CUDA 11.4 and later declares them.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,8 @@ struct CudaDriver {
   using Function = struct CudaFunction*;
   using Stream = struct CudaStream*;
   using Event = struct CudaEvent*;
+  using Graph = struct CudaGraph*;
+  using ExecutableGraph = struct CudaExecutableGraph*;
 
   SharedLibrary library{"libcuda.so.1"};
   Result (*init)(unsigned flags) = library.symbol("cuInit");
@@ -46,6 +48,12 @@ struct CudaDriver {
   Result (*stream_create)(Stream*, unsigned flags) = library.symbol("cuStreamCreate");
   Result (*stream_destroy)(Stream) = library.symbol("cuStreamDestroy_v2");
   Result (*stream_synchronize)(Stream) = library.symbol("cuStreamSynchronize");
+  Result (*capture_begin)(Stream, int mode) = library.symbol("cuStreamBeginCapture_v2");
+  Result (*capture_end)(Stream, Graph*) = library.symbol("cuStreamEndCapture");
+  Result (*graph_instantiate)(ExecutableGraph*, Graph, uint64_t flags) = library.symbol("cuGraphInstantiateWithFlags");
+  Result (*graph_destroy)(Graph) = library.symbol("cuGraphDestroy");
+  Result (*graph_launch)(ExecutableGraph, Stream) = library.symbol("cuGraphLaunch");
+  Result (*graph_free)(ExecutableGraph) = library.symbol("cuGraphExecDestroy");
   Result (*event_create)(Event*, unsigned flags) = library.symbol("cuEventCreate");
   Result (*event_destroy)(Event) = library.symbol("cuEventDestroy_v2");
   Result (*event_record)(Event, Stream) = library.symbol("cuEventRecord");

@@ -37,6 +37,7 @@ struct Module {
 struct KernelEntry {
   void (*call)(void** arguments);
   bool waits;  // has a barrier
+  int arguments;
 };
 
 }  // namespace tw::cuda_emulator

@@ -21,6 +21,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda_emulator/device.h"
@@ -185,6 +186,40 @@ struct Function {
 };
 std::vector<std::unique_ptr<Function>> functions;
 
+struct Launch {
+  Function* function;
+  Index grid, block;
+  std::vector<uint64_t> arguments;
+};
+std::vector<Launch>* recorded;  // while a stream is captured
+int graph_launches;
+
+void run(const Launch& launch) {
+  Module& module = *launch.function->module;
+  std::vector<uint64_t> values = launch.arguments;
+  std::vector<void*> arguments;
+  for (uint64_t& value : values) arguments.push_back(&value);
+  kernel = launch.function->entry;
+  kernel_arguments = arguments.data();
+  const Index &grid = launch.grid, &shape = launch.block;
+  Index& block = module.block;
+  for (block.z = 0; block.z < grid.z; ++block.z)
+    for (block.y = 0; block.y < grid.y; ++block.y)
+      for (block.x = 0; block.x < grid.x; ++block.x) {
+        if (module.shared_begin)
+          std::memset(module.shared_begin, poison, static_cast<size_t>(module.shared_end - module.shared_begin));
+        if (kernel->waits) {
+          if (!run_block(module, shape)) failed_with = launch_failed;
+          if (failed_with) return;
+          continue;
+        }
+        Index& thread = module.thread;
+        for (thread.z = 0; thread.z < shape.z; ++thread.z)
+          for (thread.y = 0; thread.y < shape.y; ++thread.y)
+            for (thread.x = 0; thread.x < shape.x; ++thread.x) kernel->call(kernel_arguments);
+      }
+}
+
 size_t elf_bytes(const void* image) {
   Elf64_Ehdr head;
   std::memcpy(&head, image, sizeof head);
@@ -207,6 +242,9 @@ extern "C" {
 // For tests of the runtime.
 int cuda_emulator_live_objects() {
   return objects;
+}
+int cuda_emulator_graph_launches() {
+  return graph_launches;
 }
 int cuda_emulator_contexts() {
   return contexts + depth;
@@ -330,25 +368,40 @@ int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
   if (!stream || depth == 0 || shared > function->shared_bytes || extra || !is_grid || !is_block) return invalid_value;
   if (failed_with) return failed_with;
   if (fails == "launch") return launch_failed;
-  Module& module = *function->module;
-  kernel = function->entry;
-  kernel_arguments = arguments;
-  Index& block = module.block;
-  for (block.z = 0; block.z < gz; ++block.z)
-    for (block.y = 0; block.y < gy; ++block.y)
-      for (block.x = 0; block.x < gx; ++block.x) {
-        if (module.shared_begin)
-          std::memset(module.shared_begin, poison, static_cast<size_t>(module.shared_end - module.shared_begin));
-        if (kernel->waits) {
-          if (!run_block(module, {bx, by, bz})) return failed_with = launch_failed, success;
-          continue;
-        }
-        Index& thread = module.thread;
-        for (thread.z = 0; thread.z < bz; ++thread.z)
-          for (thread.y = 0; thread.y < by; ++thread.y)
-            for (thread.x = 0; thread.x < bx; ++thread.x) kernel->call(arguments);
-      }
+  Launch launch{function, {gx, gy, gz}, {bx, by, bz}, {}};
+  for (int i = 0; i < function->entry->arguments; ++i)
+    launch.arguments.push_back(*static_cast<uint64_t*>(arguments[i]));
+  if (recorded)
+    recorded->push_back(std::move(launch));
+  else
+    run(launch);
   return success;
+}
+
+int cuStreamBeginCapture_v2(void* stream, int) {
+  if (!stream || recorded) return invalid_value;
+  return ++objects, recorded = new std::vector<Launch>, success;
+}
+int cuStreamEndCapture(void* stream, std::vector<Launch>** graph) {
+  if (!stream || !recorded) return invalid_value;
+  return *graph = std::exchange(recorded, nullptr), success;
+}
+int cuGraphInstantiateWithFlags(std::vector<Launch>** executable, const std::vector<Launch>* graph, uint64_t) {
+  return ++objects, *executable = new std::vector<Launch>(*graph), success;
+}
+int cuGraphLaunch(const std::vector<Launch>* executable, void* stream) {
+  if (!stream || depth == 0) return invalid_value;
+  if (failed_with) return failed_with;
+  if (fails == "launch") return launch_failed;
+  ++graph_launches;
+  for (const Launch& launch : *executable) run(launch);
+  return success;
+}
+int cuGraphDestroy(std::vector<Launch>* graph) {
+  return --objects, delete graph, success;
+}
+int cuGraphExecDestroy(std::vector<Launch>* executable) {
+  return --objects, delete executable, success;
 }
 
 int cuStreamCreate(void** stream, unsigned) {

@@ -42,7 +42,8 @@ std::string entries(const std::string& text) {
       head.erase(bounds, head.find(") ", bounds) + 2 - bounds);
     const std::string name = head.substr(0, head.find('('));
     std::string parameters = head.substr(head.find('(') + 1) + ",", arguments;
-    for (int i = 0; parameters.size() > 1; ++i) {
+    int i = 0;
+    for (; parameters.size() > 1; ++i) {
       const size_t comma = parameters.find(',');
       const std::string type = parameters.substr(0, parameters.rfind(' ', comma));
       arguments += (i ? ", *(" : "*(") + type + "*)a[" + std::to_string(i) + "]";
@@ -51,7 +52,7 @@ std::string entries(const std::string& text) {
     const std::string body = text.substr(at, next - at);
     const bool waits = body.find("__syncthreads") != std::string::npos || body.find("tw_mma") != std::string::npos;
     result += "extern \"C\" tw::cuda_emulator::KernelEntry tw_kernel_" + name + " = {[](void** a) { " + name + "(" +
-              arguments + "); }, " + (waits ? "true" : "false") + "};\n";
+              arguments + "); }, " + (waits ? "true" : "false") + ", " + std::to_string(i) + "};\n";
     at = next;
   }
   return result;
@@ -67,7 +68,7 @@ std::string read(const std::filesystem::path& path) {
 extern "C" {
 
 int nvrtcVersion(int* major, int* minor) {
-  return *major = 13, *minor = 1, success;
+  return *major = 13, *minor = 2, success;
 }
 const char* nvrtcGetErrorString(int result) {
   return result == success ? "NVRTC_SUCCESS" : "NVRTC_ERROR_COMPILATION (emulated)";

@@ -23,20 +23,20 @@ tw::cuda_emulator::KernelEntry tw_kernel_add = {[](void** a) {
                                                   for (int64_t i = row; i < row + n; ++i)
                                                     pointer<2>(a)[i] = pointer<0>(a)[i] + pointer<1>(a)[i];
                                                 },
-                                                false};
+                                                false, 4};
 tw::cuda_emulator::KernelEntry tw_kernel_scale = {[](void** a) {
                                                     const int64_t n = number(a, 2), row = blockIdx.x * n;
                                                     for (int64_t i = row; i < row + n; ++i)
                                                       pointer<1>(a)[i] =
                                                           pointer<0>(a)[i] * static_cast<float>(number(a, 3));
                                                   },
-                                                  false};
+                                                  false, 4};
 tw::cuda_emulator::KernelEntry tw_kernel_sum = {[](void** a) {
                                                   pointer<1>(a)[0] = 0;
                                                   for (int64_t i = 0; i < number(a, 2); ++i)
                                                     pointer<1>(a)[0] += pointer<0>(a)[i];
                                                 },
-                                                false};
+                                                false, 3};
 tw::cuda_emulator::KernelEntry tw_kernel_row_sums = {[](void** a) {  // a[2]: the workspace
                                                        const int64_t n = number(a, 3), row = blockIdx.x;
                                                        float& sum = pointer<2>(a)[n - 1];
@@ -45,5 +45,5 @@ tw::cuda_emulator::KernelEntry tw_kernel_row_sums = {[](void** a) {  // a[2]: th
                                                          sum += pointer<0>(a)[row * n + i];
                                                        pointer<1>(a)[row] = sum;
                                                      },
-                                                     false};
+                                                     false, 4};
 }

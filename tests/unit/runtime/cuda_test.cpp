@@ -71,6 +71,31 @@ TEST(RuntimeCuda, RunsAPlanAgainAndAgainAndFreesEverything) {
   EXPECT_EQ(emulator<int (*)()>("cuda_emulator_contexts")(), 0);
 }
 
+// From the third run on the same memory on kernels are one launch, as they were recorded in the second.
+TEST(RuntimeCuda, KernelsOfRunsThatAreAlikeAreStartedAsOne) {
+  const auto launches = emulator<int (*)()>("cuda_emulator_graph_launches");
+  {
+    const Model model;
+    const auto program = model.make();
+    const int before = launches();
+    expect_answer(*program);
+    EXPECT_EQ(launches(), before);
+    for (int i = 0; i < 4; ++i) expect_answer(*program);
+    EXPECT_EQ(launches(), before + 4);
+  }
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_live_objects")(), 0);
+  {
+    const Model model;
+    const auto program = model.make();
+    expect_answer(*program);
+    emulator<void (*)(const char*)>("cuda_emulator_fail")("launch");
+    EXPECT_NE(message_of([&] { expect_answer(*program); }, ErrorCode::device).find("start"), std::string::npos);
+    emulator<void (*)(const char*)>("cuda_emulator_fail")("");
+    expect_answer(*program);
+  }
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_live_objects")(), 0);
+}
+
 TEST(RuntimeCuda, TimesEachStep) {
   const Model model;
   const auto program = model.make();
