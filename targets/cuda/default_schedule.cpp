@@ -279,7 +279,7 @@ Schedule default_schedule(const Func& func, const Target& target) {
         [[fallthrough]];
       case BlockClass::reduction:
         if (const auto padding = find_padding(schedule, block)) schedule.compute_inline(*padding);
-        if (!applies(schedule_row_reduction)) schedule_reduction(schedule, block);
+        if (!applies(schedule_row_reduction) && !applies(schedule_columns)) schedule_reduction(schedule, block);
         break;
       case BlockClass::injective:
         if (is_padding(schedule, block)) break;  // becomes part of its reader

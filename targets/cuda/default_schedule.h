@@ -8,6 +8,7 @@
 //   rows          softmax, normalisations, sums along memory: a few lanes a row, which hold it in registers and meet
 //                 once or twice a sum; rows that are too long or irregular for this: a thread block a row, whose stages
 //                 meet in shared memory
+//   columns       reductions across memory with few outputs: slices of the terms, whose sums meet in shared memory
 //   transpose     a square a thread block, turned in shared memory, so that reads and writes both run along memory
 //   elementwise   a thread an element, or as many as one access to memory holds; neighbours along the output's memory
 //
@@ -32,6 +33,7 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Tar
 // All blocks at once, when they are stages over the same rows.
 bool schedule_rows_in_registers(Schedule& schedule, const Target& target);
 bool schedule_rows(Schedule& schedule);
+bool schedule_columns(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_transpose(Schedule& schedule, const BlockRef& block, const Target& target);
 void schedule_reduction(Schedule& schedule, const BlockRef& block);
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target);

@@ -63,10 +63,14 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Tar
   int64_t length = 1;
   for (const Var& var : reduce) length *= analysis.extent(var);
   if (length < 2 * warp) return false;
-  const auto runs_along = unit_stride(analysis.reads[0], reduce.back(), analysis.iters, 1);
+  // What is read most of decides.
+  const Access& read =
+      *std::max_element(analysis.reads.begin(), analysis.reads.end(),
+                        [](const Access& a, const Access& b) { return least_bytes(a.buffer) < least_bytes(b.buffer); });
+  const auto runs_along = unit_stride(read, reduce.back(), analysis.iters, 1);
   const std::vector<Var> spatial = analysis.spatial();
   const bool outputs_run_along = !spatial.empty() && analysis.extent(spatial.back()) >= warp &&
-                                 unit_stride(analysis.reads[0], spatial.back(), analysis.iters, 1) == 1;
+                                 unit_stride(read, spatial.back(), analysis.iters, 1) == 1;
   if (runs_along != 1 || outputs_run_along) return false;
 
   std::vector<LoopRef> rows = loops_of_kind(schedule, block, IterKind::spatial), row;

@@ -181,6 +181,17 @@ func squares(A: f16[70, 512]) -> (C: f16[70, 512]) {
   EXPECT_GE(test::count_of(text, "uint4*)"), 6) << text;
 }
 
+// Few outputs along memory: threads of a block share their terms out, neighbours read neighbours.
+TEST(Cuda, FewColumnsAreAddedUpInSlices) {
+  for (const Func& func : {test::column_sum(2, 300, 70), test::matmul(1, 70, 333)}) {
+    const LoweredFunc lowered = expect_right(func);
+    ASSERT_EQ(lowered.kernels.size(), 1u) << to_text(func);
+    const Launch launch = cuda::launch_of(lowered.kernels[0]);
+    EXPECT_EQ(as_int(launch.block[0]), 32) << to_text(lowered.kernels[0].func);
+    EXPECT_EQ(as_int(launch.block[1]), 16);
+  }
+}
+
 TEST(Cuda, TransposesTurnInSharedMemory) {
   const LoweredFunc lowered = expect_right(test::transpose(70, 45));
   ASSERT_EQ(lowered.kernels.size(), 1u);
