@@ -45,8 +45,6 @@ struct Backend {
 
   // Kernels read and write the caller's arrays where they lie; otherwise copies of them.
   bool uses_arrays_of_caller = true;
-  // Tiles want many rows, and pixels of one row of an image may be few.
-  bool merges_axes = true;
   const char* reason_not_tuned = "";  // empty: it is
 };
 

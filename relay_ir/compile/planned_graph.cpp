@@ -214,8 +214,7 @@ void UniqueFuncs::add(PlannedGraph& planned, bool is_cached) {
     }
     Func func =
         with_facts_of_buffers(lower_group(planned.graph, group), planned, group, caller_alignment(target_), is_cached);
-    if (target_.backend->merges_axes) func = merge_axes(func);
-    auto [named, parameters] = name_extents(func);
+    auto [named, parameters] = name_extents(merge_axes(func));
     planned.func_of.push_back({add(std::move(named)), std::move(parameters)});
   }
 }

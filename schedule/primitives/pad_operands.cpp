@@ -12,9 +12,9 @@
 //   for … { block C_inside(v: 20) { C[v] = C_padded[v] } }
 //
 // Loops then divide by the multiples, and no iteration is left out: what is added computes with zeros, and is dropped.
-// One multiple for each iteration variable, 1 leaves it.  Legal for sums of products of two buffers whose padded
-// variables are indices by themselves, are bound to loops of their own that hold no other block, and of which those
-// that are summed over are indices of both.
+// One multiple for each iteration variable, 1 leaves it.  Legal for sums of products of two buffers in a nest of their
+// own, whose padded variables are indices by themselves, are bound to one loop each, and of which those that are summed
+// over are indices of both.
 #include "schedule/primitives/cache.h"
 #include "tensor_ir/match.h"
 
@@ -35,6 +35,20 @@ class Padding {
   }
   bool is_padded(const Expr& index) const { return index.kind() == NodeKind::Var && extents_.count(Var::of(index)); }
 
+  // Padded variables are indices by themselves, or none; all elements of the buffer are there.
+  void require_plain(const Buffer& buffer, const std::vector<Expr>& indices) const {
+    if (edit_.padded_layout(buffer))
+      edit_.refuse("the layout of " + quoted(buffer->name) + " has padding", here_, "pad before layouts are changed");
+    for (const Expr& index : indices) {
+      const bool is_computed =
+          !is_padded(index) && std::any_of(extents_.begin(), extents_.end(),
+                                           [&](const auto& padded) { return uses_var(index, padded.first); });
+      if (is_computed)
+        edit_.refuse("an index of " + quoted(buffer->name) + " is computed of a padded iteration", here_,
+                     "pad iterations that are indices by themselves");
+    }
+  }
+
   Buffer padded(const Buffer& buffer, const std::vector<Expr>& indices) const {
     BufferNode node = *buffer.get();
     node.name = unique_buffer_name(edit_.func, buffer->name + "_padded");
@@ -46,13 +60,7 @@ class Padding {
       if (!is_whole)
         edit_.refuse(quoted(buffer->name) + " has other extents than the block's iterations", here_,
                      "pad sums that go over whole buffers");
-      if (is_padded(indices[d])) {
-        node.shape[d] = extents_.at(Var::of(indices[d]));
-      } else if (std::any_of(extents_.begin(), extents_.end(),
-                             [&](const auto& padded) { return uses_var(indices[d], padded.first); })) {
-        edit_.refuse("an index of " + quoted(buffer->name) + " is computed of a padded iteration", here_,
-                     "pad iterations that are indices by themselves");
-      }
+      if (is_padded(indices[d])) node.shape[d] = extents_.at(Var::of(indices[d]));
     }
     return Buffer(std::move(node));
   }
@@ -106,6 +114,8 @@ void Schedule::pad_operands(const BlockRef& ref, const std::vector<int64_t>& mul
   if (factors.size() != 2 || !block.init.is_defined() || block.predicate.is_defined())
     edit.refuse("block " + quoted(ref.name) + " is no sum of products of two buffers with an init", here,
                 "pad before the block is changed");
+  if (blocks_in(nest_of(edit.path(ref))).size() != 1)
+    edit.refuse("block " + quoted(ref.name) + " shares its loops with others", here, "pad before blocks are moved");
   Padding padding(edit, block, here);
   Stmt body = func_.body;
   for (size_t i = 0; i < multiples.size(); ++i) {
@@ -133,6 +143,8 @@ void Schedule::pad_operands(const BlockRef& ref, const std::vector<int64_t>& mul
     }
   }
   if (!padding.is_needed()) return edit.commit(body);
+  for (const Load* factor : factors) padding.require_plain(factor->buffer, factor->indices);
+  padding.require_plain(reduction->buffer, reduction->indices);
 
   const Block& loops_padded = *path_to_block(body, ref.name).back().as<Block>();
   BlockEdit changed(loops_padded);

@@ -19,6 +19,7 @@
 #include "targets/cuda/default_schedule.h"
 #include "targets/cuda/fragments.h"
 #include "tensor_ir/instruction.h"
+#include "tensor_ir/match.h"
 
 namespace tw::cuda {
 namespace {
@@ -43,6 +44,14 @@ const char* instruction_of(const BlockAnalysis& analysis) {
   const DType a = analysis.reads[0].buffer->dtype, b = analysis.reads[1].buffer->dtype;
   if (a != b || analysis.write.buffer->dtype != f32) return nullptr;
   return a == bf16 ? "mma_bf16" : a == f16 ? "mma_f16" : nullptr;
+}
+
+// Each of the iterations is an index by itself, or none.
+bool is_plain(const Access& access, const std::vector<Var>& iterations) {
+  return std::all_of(access.indices.begin(), access.indices.end(), [&](const Expr& index) {
+    return index.kind() == NodeKind::Var ||
+           std::none_of(iterations.begin(), iterations.end(), [&](const Var& var) { return uses_var(index, var); });
+  });
 }
 
 // The tile with which the device is predicted to finish first.  Cycles of a step of 16 along k, of a multiprocessor
@@ -169,7 +178,7 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   if (!at_i || !at_j || analysis.is_open(*i) || analysis.is_open(*j) || analysis.is_open(k)) return false;
   for (const Access& read : analysis.reads) {
     const Var& own = read.uses(*i) ? *i : *j;
-    if (read.uses(*i) == read.uses(*j)) return false;
+    if (read.uses(*i) == read.uses(*j) || !is_plain(read, {*i, *j, k})) return false;
     if (unit_stride(read, own, analysis.iters, 1) != 1 && unit_stride(read, k, analysis.iters, 1) != 1) return false;
   }
   int64_t batch = 1;

@@ -198,6 +198,7 @@ class RandomTrace {
                                                    "transform_layout",
                                                    "split_iteration",
                                                    "pad",
+                                                   "pad_operands",
                                                    "decompose_reduction",
                                                    "decompose_reduction",
                                                    "skip_padding",
@@ -289,11 +290,14 @@ class RandomTrace {
       const size_t rank = s().node(block).iters.size();
       if (rank > 0 && rank < 8)
         s().split_iteration(block, static_cast<int>(below(rank)), pick(std::vector<int64_t>{2, 3, 4}));
-    } else if (name == "pad") {
+    } else if (name == "pad" || name == "pad_operands") {
       std::vector<int64_t> multiples;
       for (size_t i = 0; i < s().node(block).iters.size(); ++i)
         multiples.push_back(pick(std::vector<int64_t>{1, 1, 2, 4}));
-      s().pad(block, multiples);
+      if (name == "pad")
+        s().pad(block, multiples);
+      else
+        s().pad_operands(block, multiples);
     } else if (name == "decompose_reduction" && loop) {
       s().decompose_reduction(block, *loop);
     } else if (name == "skip_padding" && loop) {

@@ -54,9 +54,9 @@ TEST(Artifact, TheLayoutOfPlansIsThatOfItsVersion) {
   plan.host_calls = {{"f", "libf.so", "{}", {{f32, 1}, {i8, 2}}, 1}};
   plan.metadata = {{"model", "m"}};
   const std::vector<std::byte> bytes = write_plans(plan);
-  EXPECT_EQ(artifact_format_version, 10u);
-  EXPECT_EQ(bytes.size(), 427u);
-  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x62ff8383fe164a2fu);
+  EXPECT_EQ(artifact_format_version, 11u);
+  EXPECT_EQ(bytes.size(), 431u);
+  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x6b7fd754c1cb3e3u);
 }
 
 TEST(Artifact, IsAnElfFileWithANote) {

@@ -80,10 +80,27 @@ TEST(RandomTraces, ComputeTheSameAndReplay) {
   }
   EXPECT_GE(lowered_count, count * 9 / 10);
   // The generator reaches every primitive it knows.
-  for (const char* name :
-       {"split", "fuse", "reorder", "parallel", "vectorize", "unroll", "compute_at", "reverse_compute_at",
-        "compute_inline", "reverse_compute_inline", "cache_read", "cache_write", "pipeline", "set_scope",
-        "transform_layout", "split_iteration", "pad", "decompose_reduction", "skip_padding", "rfactor"}) {
+  for (const char* name : {"split",
+                           "fuse",
+                           "reorder",
+                           "parallel",
+                           "vectorize",
+                           "unroll",
+                           "compute_at",
+                           "reverse_compute_at",
+                           "compute_inline",
+                           "reverse_compute_inline",
+                           "cache_read",
+                           "cache_write",
+                           "pipeline",
+                           "set_scope",
+                           "transform_layout",
+                           "split_iteration",
+                           "pad",
+                           "pad_operands",
+                           "decompose_reduction",
+                           "skip_padding",
+                           "rfactor"}) {
     EXPECT_GE(applied[name], count / 200) << name << " was refused " << refused[name] << " times";
     if (std::getenv("TW_VERBOSE")) printf("%-24s applied %6d refused %6d\n", name, applied[name], refused[name]);
   }
