@@ -155,35 +155,24 @@ Problem check_dot(const Call& n) {
   return {};
 }
 
+// Of tiles of words, and of fragments of elements.
 Problem check_tile(const Call& n) {
   const std::string name = syntax::word(n.intrinsic);
-  const DType accumulator = n.arguments[0].dtype(), sum = n.intrinsic == Intrinsic::tile_dot_bf16 ? f32 : i32;
+  const bool has_words = kind_of(n.intrinsic) == IntrinsicKind::tile;
+  const DType accumulator = n.arguments[0].dtype();
+  const DType sum = has_words && n.intrinsic != Intrinsic::tile_dot_bf16 ? i32 : f32;
+  const DType operand = has_words ? u32 : n.intrinsic == Intrinsic::mma_bf16 ? bf16 : f16;
   if (accumulator.element() != sum) return problem(name + " adds to " + text(sum) + ", not to " + text(accumulator));
   for (size_t i = 1; i < n.arguments.size(); ++i) {
-    if (n.arguments[i].dtype().element() != u32)
-      return mismatch("the words of a tile", u32, n.arguments[i].dtype().element());
+    const DType element = n.arguments[i].dtype().element();
+    if (element != operand)
+      return mismatch(has_words ? "the words of a tile" : "the elements of a fragment", operand, element);
   }
   if (!tile_sizes(accumulator, n.arguments[1].dtype(), n.arguments[2].dtype())) {
     return problem(name + " of " + text(accumulator) + ", " + text(n.arguments[1].dtype()) + " and " +
                    text(n.arguments[2].dtype()) + ": no m × n, m × k and k × n have so many lanes");
   }
   if (n.dtype != accumulator) return mismatch("a product of tiles and its accumulator", n.dtype, accumulator);
-  return {};
-}
-
-Problem check_fragment(const Call& n) {
-  const std::string name = syntax::word(n.intrinsic);
-  const DType accumulator = n.arguments[0].dtype(), operand = n.intrinsic == Intrinsic::mma_bf16 ? bf16 : f16;
-  if (accumulator.element() != f32) return problem(name + " adds to f32, not to " + text(accumulator));
-  for (size_t i = 1; i < n.arguments.size(); ++i) {
-    if (n.arguments[i].dtype().element() != operand)
-      return mismatch("the elements of a fragment", operand, n.arguments[i].dtype().element());
-  }
-  if (!tile_sizes(accumulator, n.arguments[1].dtype(), n.arguments[2].dtype())) {
-    return problem(name + " of " + text(accumulator) + ", " + text(n.arguments[1].dtype()) + " and " +
-                   text(n.arguments[2].dtype()) + ": no m × n, m × k and n × k have so many lanes");
-  }
-  if (n.dtype != accumulator) return mismatch("a product of fragments and its accumulator", n.dtype, accumulator);
   return {};
 }
 
@@ -219,9 +208,8 @@ Problem check_call(const Call& n) {
   IntrinsicKind kind = kind_of(n.intrinsic);
   if (kind == IntrinsicKind::convert) return check_convert(n);
   if (kind == IntrinsicKind::dot) return check_dot(n);
-  if (kind == IntrinsicKind::tile) return check_tile(n);
+  if (kind == IntrinsicKind::tile || kind == IntrinsicKind::fragment) return check_tile(n);
   if (kind == IntrinsicKind::matrix) return check_matrix(n);
-  if (kind == IntrinsicKind::fragment) return check_fragment(n);
   if (kind == IntrinsicKind::effect) {
     if (n.intrinsic == Intrinsic::prefetch) {
       if (!n.arguments[0].as<Load>())

@@ -6,12 +6,14 @@
 //
 // Loops then divide by the multiples; the extra instances are masked.  One multiple for each iteration variable, 1
 // leaves it. Legal for iteration variables bound to a loop of their own, which holds no other block.
+#include "schedule/primitives/pad.h"
+
 #include "schedule/primitives/rebind.h"
 
 namespace tw {
 
-void Schedule::pad(const BlockRef& ref, const std::vector<int64_t>& multiples) {
-  ScheduleEdit edit(*this, "pad", ref, multiples);
+std::vector<PaddedIteration> iterations_to_pad(const ScheduleEdit& edit, const BlockRef& ref,
+                                               const std::vector<int64_t>& multiples) {
   const Block& block = edit.block(ref);
   const Stmt here = edit.path(ref).back();
   if (multiples.size() != block.iters.size()) {
@@ -19,7 +21,7 @@ void Schedule::pad(const BlockRef& ref, const std::vector<int64_t>& multiples) {
                     std::to_string(multiples.size()) + " multiples are given",
                 here, "give one for each, 1 where nothing changes");
   }
-  Stmt body = func_.body;
+  std::vector<PaddedIteration> result;
   for (size_t i = 0; i < multiples.size(); ++i) {
     const IterVar& iter = block.iters[i];
     if (multiples[i] < 1) edit.refuse("a multiple is not positive", here, "give multiples from 1");
@@ -33,20 +35,32 @@ void Schedule::pad(const BlockRef& ref, const std::vector<int64_t>& multiples) {
                   "pad before the loops are split or fused");
     }
     const Var var = Var::of(iter.binding);
-    const Path path = path_to_loop(body, var);
+    const Path path = path_to_loop(edit.func.body, var);
     const auto* loop = path.empty() ? nullptr : path.back().as<For>();
     if (!loop || blocks_in(loop->body).size() != 1 || has_statements_outside_blocks(loop->body)) {
       edit.refuse("loop " + quoted(var.name()) + " holds other blocks too", here,
                   "pad before blocks are moved into the loop");
     }
-    const int64_t padded = (*extent + multiples[i] - 1) / multiples[i] * multiples[i];
+    result.push_back({&iter, loop, (*extent + multiples[i] - 1) / multiples[i] * multiples[i]});
+  }
+  return result;
+}
+
+void Schedule::pad(const BlockRef& ref, const std::vector<int64_t>& multiples) {
+  ScheduleEdit edit(*this, "pad", ref, multiples);
+  Stmt body = func_.body;
+  for (const PaddedIteration& padded : iterations_to_pad(edit, ref, multiples)) {
+    const Var var = padded.loop->var;
+    const Stmt now = path_to_loop(body, var).back();  // others have changed around it, or in it
+    const auto* loop = now.as<For>();
     const Stmt guarded = transform_blocks(loop->body, [&](const Block& b) -> Stmt {
       BlockEdit changed(b);
-      changed.predicate = and_also(changed.predicate, var < iter.extent);
+      changed.predicate = and_also(changed.predicate, var < padded.iter->extent);
       return changed.make();
     });
     body = replace_node(
-        body, loop, make_stmt<For>(var, padded, loop->loop_kind, guarded, loop->thread, loop->attributes, loop->span));
+        body, loop,
+        make_stmt<For>(var, padded.extent, loop->loop_kind, guarded, loop->thread, loop->attributes, loop->span));
   }
   edit.commit(body);
 }

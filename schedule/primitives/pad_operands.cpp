@@ -16,6 +16,7 @@
 // own, whose padded variables are indices by themselves, are bound to one loop each, and of which those that are summed
 // over are indices of both.
 #include "schedule/primitives/cache.h"
+#include "schedule/primitives/pad.h"
 #include "tensor_ir/match.h"
 
 namespace tw {
@@ -104,11 +105,6 @@ void Schedule::pad_operands(const BlockRef& ref, const std::vector<int64_t>& mul
   ScheduleEdit edit(*this, "pad_operands", ref, multiples);
   const Block& block = edit.block(ref);
   const Stmt here = edit.path(ref).back();
-  if (multiples.size() != block.iters.size()) {
-    edit.refuse("block " + quoted(ref.name) + " has " + std::to_string(block.iters.size()) + " iteration variables, " +
-                    std::to_string(multiples.size()) + " multiples are given",
-                here, "give one for each, 1 where nothing changes");
-  }
   const auto reduction = as_reduction(block);
   const auto factors = reduction ? factors_of(block) : std::vector<const Load*>{};
   if (factors.size() != 2 || !block.init.is_defined() || block.predicate.is_defined())
@@ -118,27 +114,18 @@ void Schedule::pad_operands(const BlockRef& ref, const std::vector<int64_t>& mul
     edit.refuse("block " + quoted(ref.name) + " shares its loops with others", here, "pad before blocks are moved");
   Padding padding(edit, block, here);
   Stmt body = func_.body;
-  for (size_t i = 0; i < multiples.size(); ++i) {
-    const IterVar& iter = block.iters[i];
-    const auto extent = as_int(iter.extent);
-    if (multiples[i] < 1) edit.refuse("a multiple is not positive", here, "give multiples from 1");
-    if (multiples[i] == 1 || (extent && *extent % multiples[i] == 0)) continue;
-    if (!extent) edit.refuse("the extent of " + quoted(iter.var.name()) + " is not a constant", here, "leave it: 1");
-    const Path path = iter.binding.kind() == NodeKind::Var ? path_to_loop(body, Var::of(iter.binding)) : Path{};
-    const auto* loop = path.empty() ? nullptr : path.back().as<For>();
-    if (!loop || blocks_in(loop->body).size() != 1 || has_statements_outside_blocks(loop->body))
-      edit.refuse(quoted(iter.var.name()) + " is not bound to a loop of its own", here,
-                  "pad before loops are split or fused, and blocks are moved");
-    const int64_t padded = (*extent + multiples[i] - 1) / multiples[i] * multiples[i];
-    padding.extend(iter, padded);
-    body = replace_node(body, loop,
-                        make_stmt<For>(loop->var, Expr(padded), loop->loop_kind, loop->body, loop->thread,
-                                       loop->attributes, loop->span));
+  for (const auto& [iter, loop, extent] : iterations_to_pad(edit, ref, multiples)) {
+    padding.extend(*iter, extent);
+    const Stmt now = path_to_loop(body, loop->var).back();  // others have changed around it, or in it
+    const auto* changing = now.as<For>();
+    body = replace_node(body, changing,
+                        make_stmt<For>(changing->var, Expr(extent), changing->loop_kind, changing->body,
+                                       changing->thread, changing->attributes, changing->span));
     for (const Load* factor : factors) {
       const bool is_index = std::any_of(factor->indices.begin(), factor->indices.end(),
-                                        [&](const Expr& index) { return index.get() == iter.var.get(); });
-      if (iter.kind == IterKind::reduce && !is_index)
-        edit.refuse(quoted(iter.var.name()) + " is no index of " + quoted(factor->buffer->name), here,
+                                        [&](const Expr& index) { return index.get() == iter->var.get(); });
+      if (iter->kind == IterKind::reduce && !is_index)
+        edit.refuse(quoted(iter->var.name()) + " is no index of " + quoted(factor->buffer->name), here,
                     "only what both factors have can be summed over with zeros");
     }
   }

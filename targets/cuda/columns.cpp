@@ -33,15 +33,11 @@ bool schedule_columns(Schedule& schedule, const BlockRef& block, const Target& t
       std::none_of(analysis.reads.begin(), analysis.reads.end(), runs_along)) {
     return false;
   }
-  std::vector<LoopRef> outer = loops_of_kind(schedule, block, IterKind::spatial);
-  const std::vector<LoopRef> reduced = loops_of_kind(schedule, block, IterKind::reduce);
-  std::vector<LoopRef> order = outer;
-  order.insert(order.end(), reduced.begin(), reduced.end());
-  if (order != schedule.loops(block)) schedule.reorder(order);
+  const std::vector<LoopRef> reduced = put_spatial_first(schedule, block).reduce;
   const LoopRef terms = reduced.size() > 1 ? schedule.fuse(reduced) : reduced[0];
   const BlockRef part = schedule.rfactor(schedule.split(terms, {std::nullopt, slices})[1], 0);
 
-  outer = loops_of_kind(schedule, block, IterKind::spatial);
+  std::vector<LoopRef> outer = loops_of_kind(schedule, block, IterKind::spatial);
   const std::vector<LoopRef> along = schedule.split(outer.back(), {std::nullopt, warp});
   outer.back() = along[0];
   const LoopRef tile = outer.size() > 1 ? schedule.fuse(outer) : outer[0];
@@ -49,12 +45,7 @@ bool schedule_columns(Schedule& schedule, const BlockRef& block, const Target& t
   schedule.bind(along[1], ThreadAxis::thread_x);
   keep_in_thread(schedule, block, along[1]);
 
-  // A slice's sum in a register of its thread, then in shared memory.
-  const std::string sums = written_by(schedule, part)->name;
-  const BlockRef copy = schedule.cache_write(part, sums, Scope::local);
-  schedule.set_scope(sums, Scope::shared);
-  schedule.compute_at(copy, tile);
-  std::vector<LoopRef> own = loops_below(schedule, copy, tile);
+  std::vector<LoopRef> own = loops_below(schedule, share_results(schedule, part, tile), tile);
   std::erase_if(own, [&](const LoopRef& loop) { return extent_of(schedule, loop) == 1; });
   if (own.size() != 2) return false;
   schedule.compute_at(part, own[1]);

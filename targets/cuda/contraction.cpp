@@ -13,6 +13,7 @@
 
 #include "targets/analysis/block_relations.h"
 #include "targets/cuda/default_schedule.h"
+#include "targets/cuda/emit.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 
@@ -64,20 +65,16 @@ int64_t staged_elements(const Access& access, const std::vector<std::pair<Var, i
 
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
+  const auto product = find_product(schedule, block, analysis);
+  if (!product) return false;
+  const auto& [i, j, at_i, at_j] = *product;
   const Access &a = analysis.reads[0], &b = analysis.reads[1];
-  if (a.buffer == b.buffer) return false;
-  std::optional<Var> i = main_iteration(analysis, a, b), j = main_iteration(analysis, b, a);
-  if (!i || !j) return false;
-  // Threads of a warp are neighbours along the output's memory.
-  const auto is_contiguous = [&](const Var& var) { return result_stride(schedule, block, var, 1) == 1; };
-  if (is_contiguous(*i) && !is_contiguous(*j)) std::swap(i, j);
-  const auto at_i = dimension_of(analysis.write, *i), at_j = dimension_of(analysis.write, *j);
-  if (!at_i || !at_j) return false;
-  const int64_t registers = choose_registers(analysis, *i, *j, target);
-  const Side rows = choose_side(analysis.extent(*i), registers), columns = choose_side(analysis.extent(*j), registers);
+  const int64_t registers = choose_registers(analysis, i, j, target);
+  const Side rows = choose_side(analysis.extent(i), registers), columns = choose_side(analysis.extent(j), registers);
   if (rows.threads * columns.threads < 32) return false;
 
-  // Of the reduced iterations the longest is staged in pieces, as large as shared memory allows; the others whole.
+  // Of the reduced iterations the longest is staged in pieces, the others whole, while several blocks find room on a
+  // multiprocessor.
   const std::vector<Var> reduce = analysis.reduce();
   Var k = reduce[0];
   for (const Var& var : reduce)
@@ -86,25 +83,21 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const int64_t element = a.buffer->dtype.bytes() + b.buffer->dtype.bytes();
   int64_t staged_bytes = 0;
   for (;; piece = (piece + 1) / 2) {
-    std::vector<std::pair<Var, int64_t>> tile = {{*i, rows.tile()}, {*j, columns.tile()}, {k, piece}};
+    std::vector<std::pair<Var, int64_t>> tile = {{i, rows.tile()}, {j, columns.tile()}, {k, piece}};
     for (const Var& var : reduce)
       if (!(var == k)) tile.emplace_back(var, analysis.extent(var));
     staged_bytes = std::max(staged_elements(a, tile), staged_elements(b, tile)) * element;
-    if (staged_bytes <= target.shared_bytes) break;
+    if (staged_bytes <= static_shared_bytes) break;
     if (piece == 1) return false;
   }
 
   const std::vector<LoopRef> is =
-      schedule.split(loop_of(schedule, block, *i), {std::nullopt, rows.threads, rows.registers});
+      schedule.split(loop_of(schedule, block, i), {std::nullopt, rows.threads, rows.registers});
   const std::vector<LoopRef> js =
-      schedule.split(loop_of(schedule, block, *j), {std::nullopt, columns.threads, columns.registers});
+      schedule.split(loop_of(schedule, block, j), {std::nullopt, columns.threads, columns.registers});
   const std::vector<LoopRef> ks = schedule.split(loop_of(schedule, block, k), {std::nullopt, piece});
-  std::vector<LoopRef> blocks, inner;
-  for (const Var& var : analysis.spatial())
-    if (!(var == *i) && !(var == *j)) blocks.push_back(loop_of(schedule, block, var));
-  blocks.insert(blocks.end(), {is[0], js[0]});
-  // What comes first is found without a remainder.
-  std::stable_partition(blocks.begin(), blocks.end(), [&](const LoopRef& loop) { return is_open(schedule, loop); });
+  const std::vector<LoopRef> blocks = loops_of_blocks(schedule, block, analysis, *product, {is[0], js[0]});
+  std::vector<LoopRef> inner;
   for (const Var& var : reduce)
     if (!(var == k)) inner.push_back(loop_of(schedule, block, var));
   std::vector<LoopRef> order = blocks;
@@ -144,14 +137,14 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   const auto within_tile = [&](size_t dimension) {
     return loops_of(schedule, out, schedule.node(out).iters[dimension].var).back();
   };
-  const std::vector<LoopRef> y = schedule.split(within_tile(*at_i), {rows.threads, rows.registers});
-  const std::vector<LoopRef> x = schedule.split(within_tile(*at_j), {columns.threads, columns.registers});
+  const std::vector<LoopRef> y = schedule.split(within_tile(at_i), {rows.threads, rows.registers});
+  const std::vector<LoopRef> x = schedule.split(within_tile(at_j), {columns.threads, columns.registers});
   schedule.reorder({y[0], x[0], y[1], x[1]});
   bind_tile(y[0], x[0]);
   schedule.unroll(y[1]);
   schedule.unroll(x[1]);
   // With two versions of the staged pieces, threads wait for each other once a piece instead of twice.
-  if (extent_of(schedule, ks[0]) >= 2 && 2 * staged_bytes <= target.shared_bytes) schedule.pipeline(ks[0], 2);
+  if (extent_of(schedule, ks[0]) >= 2 && 2 * staged_bytes <= static_shared_bytes) schedule.pipeline(ks[0], 2);
   return true;
 }
 

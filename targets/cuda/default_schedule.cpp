@@ -46,9 +46,12 @@ BlockRef keep_in_scope(Schedule& schedule, const BlockRef& block, const LoopRef&
   return out;
 }
 
+namespace {
+
 std::optional<Var> main_iteration(const BlockAnalysis& analysis, const Access& own, const Access& other) {
+  // Open ones may have few.
   const auto expected = [&](const Var& var) { return analysis.is_open(var) ? warp : analysis.extent(var); };
-  std::optional<Var> best;
+  std::optional<Var> best;  // the last of equals
   for (const Var& var : analysis.spatial()) {
     if (!own.uses(var) || other.uses(var)) continue;
     if (!best || expected(var) >= expected(*best)) best = var;
@@ -62,8 +65,49 @@ std::optional<size_t> dimension_of(const Access& write, const Var& var) {
   return std::nullopt;
 }
 
+}  // namespace
+
+std::optional<Product> find_product(const Schedule& schedule, const BlockRef& block, const BlockAnalysis& analysis) {
+  const Access &a = analysis.reads[0], &b = analysis.reads[1];
+  if (a.buffer == b.buffer) return std::nullopt;
+  auto i = main_iteration(analysis, a, b), j = main_iteration(analysis, b, a);
+  if (!i || !j) return std::nullopt;
+  const auto is_contiguous = [&](const Var& var) { return result_stride(schedule, block, var, 1) == 1; };
+  if (is_contiguous(*i) && !is_contiguous(*j)) std::swap(i, j);
+  const auto at_i = dimension_of(analysis.write, *i), at_j = dimension_of(analysis.write, *j);
+  return at_i && at_j ? std::optional(Product{*i, *j, *at_i, *at_j}) : std::nullopt;
+}
+
+std::vector<LoopRef> loops_of_blocks(const Schedule& schedule, const BlockRef& block, const BlockAnalysis& analysis,
+                                     const Product& product, const std::vector<LoopRef>& tiles) {
+  std::vector<LoopRef> loops;
+  for (const Var& var : analysis.spatial())
+    if (!(var == product.i) && !(var == product.j)) loops.push_back(loop_of(schedule, block, var));
+  loops.insert(loops.end(), tiles.begin(), tiles.end());
+  // What comes first is found without a remainder.
+  std::stable_partition(loops.begin(), loops.end(), [&](const LoopRef& loop) { return is_open(schedule, loop); });
+  return loops;
+}
+
 LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
   return loops_of(schedule, block, iteration).at(0);
+}
+
+BlockRef share_results(Schedule& schedule, const BlockRef& block, const LoopRef& outer) {
+  const std::string buffer = written_by(schedule, block)->name;
+  const BlockRef copy = schedule.cache_write(block, buffer, Scope::local);
+  schedule.set_scope(buffer, Scope::shared);
+  schedule.compute_at(copy, outer);
+  return copy;
+}
+
+OrderedLoops put_spatial_first(Schedule& schedule, const BlockRef& block) {
+  const OrderedLoops loops = {loops_of_kind(schedule, block, IterKind::spatial),
+                              loops_of_kind(schedule, block, IterKind::reduce)};
+  std::vector<LoopRef> order = loops.spatial;
+  order.insert(order.end(), loops.reduce.begin(), loops.reduce.end());
+  if (order != schedule.loops(block)) schedule.reorder(order);
+  return loops;
 }
 
 FlatBinding bind_flat(Schedule& schedule, const std::vector<LoopRef>& loops, int64_t threads) {
@@ -151,7 +195,7 @@ int64_t elements_at_once(const Schedule& schedule, const BlockRef& block, const 
     if (*stride == 1) bytes = std::max<int64_t>(bytes, read.buffer->dtype.bytes());
   }
   const int64_t total = count_iterations(schedule, schedule.loops(block));
-  int64_t elements = target.vector_bits / 8 / bytes;
+  int64_t elements = access_bytes / bytes;
   while (elements > 1 &&
          (extent_of(schedule, inner) % elements != 0 || total / elements < int64_t{target.threads} * threads_a_block))
     elements /= 2;
@@ -193,12 +237,8 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
 }
 
 void schedule_reduction(Schedule& schedule, const BlockRef& block) {
-  const std::vector<LoopRef> spatial = loops_of_kind(schedule, block, IterKind::spatial);
-  const std::vector<LoopRef> reduce = loops_of_kind(schedule, block, IterKind::reduce);
+  const std::vector<LoopRef> spatial = put_spatial_first(schedule, block).spatial;
   if (spatial.empty()) return;  // one value: one thread
-  std::vector<LoopRef> order = spatial;
-  order.insert(order.end(), reduce.begin(), reduce.end());
-  if (order != schedule.loops(block)) schedule.reorder(order);
   const FlatBinding bound = bind_flat(schedule, spatial, threads_a_block / 2);
   // The running value stays in a register, and memory is written once.
   keep_in_thread(schedule, block, bound.threads);

@@ -22,7 +22,8 @@
 
 namespace tw::cuda {
 
-inline constexpr int64_t warp = 32;  // threads that a GPU runs together
+inline constexpr int64_t warp = 32;          // threads that a GPU runs together
+inline constexpr int64_t access_bytes = 16;  // that a thread moves at most at once
 
 Schedule default_schedule(const Func& func, const Target& target);
 
@@ -46,13 +47,27 @@ BlockRef keep_in_thread(Schedule& schedule, const BlockRef& block, const LoopRef
 // The same with the results in another scope.
 BlockRef keep_in_scope(Schedule& schedule, const BlockRef& block, const LoopRef& loop, Scope scope);
 
-// Of contractions: the spatial iteration of one operand only that has most iterations; the last of equals.  Open ones
-// may have few.
-std::optional<Var> main_iteration(const analysis::BlockAnalysis& analysis, const analysis::Access& own,
-                                  const analysis::Access& other);
-// The dimension of the output that is this iteration.
-std::optional<size_t> dimension_of(const analysis::Access& write, const Var& var);
+// Of a contraction of two buffers, for tiles of the output: of the spatial iterations of one operand alone, that with
+// most values for each; j runs along the output's memory where one of them does.
+struct Product {
+  Var i, j;
+  size_t at_i, at_j;  // their dimensions of the output
+};
+std::optional<Product> find_product(const Schedule& schedule, const BlockRef& block,
+                                    const analysis::BlockAnalysis& analysis);
+// What becomes the grid: the loops of the other spatial iterations, and those over tiles.
+std::vector<LoopRef> loops_of_blocks(const Schedule& schedule, const BlockRef& block,
+                                     const analysis::BlockAnalysis& analysis, const Product& product,
+                                     const std::vector<LoopRef>& tiles);
 LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);
+// The block's results in a register of each thread, then in memory that threads share: the copy into that, within
+// `outer`.
+BlockRef share_results(Schedule& schedule, const BlockRef& block, const LoopRef& outer);
+// The loops over spatial iterations, then those over reduced ones.
+struct OrderedLoops {
+  std::vector<LoopRef> spatial, reduce;
+};
+OrderedLoops put_spatial_first(Schedule& schedule, const BlockRef& block);
 
 struct FlatBinding {
   LoopRef blocks, threads;

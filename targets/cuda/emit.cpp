@@ -18,7 +18,7 @@
 namespace tw::cuda {
 namespace {
 
-constexpr int64_t max_threads = 1024, max_static_shared_bytes = 48 << 10, shared_alignment = 128;
+constexpr int64_t max_threads = 1024, shared_alignment = 128;
 
 bool is_block_axis(ThreadAxis axis) {
   return axis >= ThreadAxis::block_x && axis <= ThreadAxis::block_z;
@@ -84,6 +84,7 @@ class KernelEmitter : public FragmentEmitter {
     }
     if (!has_bound_loops_) allocations_ = plan_allocations(kernel_.func);
     find_products(kernel_.func.body);
+    find_squares(kernel_.func.body);
     if (has_products()) {
       if (!is_const_int(launch_.block[0], lanes_x) || !is_const_int(launch_.block[1], lanes_y))
         fail("multiplies fragments with other threads than 4 along x and 8 along y");
@@ -340,7 +341,7 @@ Launch launch_of(const Kernel& kernel) {
     }
   }
   const int64_t shared = place_shared(kernel.func.body, [](const Buffer&, int64_t) {});
-  if (shared > max_static_shared_bytes) launch.shared_bytes = shared;
+  if (shared > static_shared_bytes) launch.shared_bytes = shared;
   if (threads > max_threads) {
     throw Error(ErrorCode::lower, "kernel " + kernel.symbol + " has " + std::to_string(threads) +
                                       " threads a block; the limit is " + std::to_string(max_threads) +

@@ -15,10 +15,12 @@
 
 namespace tw::cuda {
 
+inline constexpr int64_t static_shared_bytes = 48 << 10;  // that a block has without asking for more
+
 Launch launch_of(const Kernel& kernel);
 
 // Error(lower): what a GPU kernel cannot hold, such as an allocation of unknown size or more than `shared_bytes` of
 // shared memory.  What has more than 48 KiB gets it by its launch.
-std::string emit_cuda(const std::vector<Kernel>& kernels, int64_t shared_bytes = 48 << 10);
+std::string emit_cuda(const std::vector<Kernel>& kernels, int64_t shared_bytes = static_shared_bytes);
 
 }  // namespace tw::cuda

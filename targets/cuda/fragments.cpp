@@ -58,7 +58,6 @@ void FragmentEmitter::find_products(const Stmt& body) {
     find_swizzle(product->arguments[1]);
     find_swizzle(product->arguments[2]);
   });
-  find_squares(body, Var());
 }
 
 void FragmentEmitter::find_squares(const Stmt& s, const Var& thread_x) {
@@ -66,6 +65,8 @@ void FragmentEmitter::find_squares(const Stmt& s, const Var& thread_x) {
   constexpr int shift = std::countr_zero(static_cast<uint64_t>(side));
   const auto look = [&](const Buffer& buffer, const std::vector<Expr>& indices) {
     if (buffer->scope != Scope::shared || !thread_x.is_defined() || indices[0].dtype().lanes > 1) return;
+    const auto shape = const_shape(buffer);
+    if (!shape || element_count(*shape) % side != 0) return;  // places stay within a row: all rows are whole
     const auto affine = as_affine(indices[0]);
     if (affine && affine->coefficient(thread_x) == side) swizzles_.emplace(buffer, Swizzle{shift, side - 1, 0});
   };

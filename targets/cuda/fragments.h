@@ -22,8 +22,9 @@ class FragmentEmitter : public ExprEmitter {
  protected:
   using ExprEmitter::ExprEmitter;
 
-  // Finds the products of a kernel, and the buffers with an order of their own, before anything of it is emitted.
+  // What a kernel multiplies, and the squares that it turns: before anything of it is emitted.
   void find_products(const Stmt& body);
+  void find_squares(const Stmt& body, const Var& thread_x = {});
   bool has_products() const { return !fragments_.empty(); }
   static bool is_product(const Store& store);
   void multiply(const Store& product);
@@ -46,7 +47,6 @@ class FragmentEmitter : public ExprEmitter {
     int64_t period() const { return int64_t{mask + 1} << from; }  // elements
   };
   void find_swizzle(const Expr& operand);
-  void find_squares(const Stmt& body, const Var& thread_x);
   // Where the lane's row of the four 8 × 8 matrices begins that make up operand number `i` along its rows at step k.
   std::string row_address(const Load& operand, bool is_a);
 

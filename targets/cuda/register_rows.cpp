@@ -20,7 +20,7 @@ using namespace analysis;
 
 namespace {
 
-constexpr int64_t access_bytes = 16, most_at_once = 8;
+constexpr int64_t most_at_once = 8;
 constexpr int64_t row_threads = 128;                                      // of a block, where rows are short
 constexpr int64_t most_elements = 32;                                     // of a thread, in registers
 constexpr int64_t least_lanes = 8, most_lanes = 1024, joined_lanes = 16;  // that add up what more lanes leave
@@ -59,7 +59,7 @@ int64_t choose_rows(int64_t axis, int64_t most) {
 
 // Elements that one access to rows in memory moves, where all run along the row: of the narrowest.  Nothing runs along
 // it: none.
-int64_t elements_at_once(const Schedule& schedule, const BlockAnalysis& stage, const Var& row, const Var& column) {
+int64_t elements_of_access(const Schedule& schedule, const BlockAnalysis& stage, const Var& row, const Var& column) {
   std::vector<Access> accesses = stage.reads;
   if (stage.reduce().empty()) accesses.push_back(stage.write);
   std::erase_if(accesses, [&](const Access& access) { return !access.uses(column); });
@@ -73,7 +73,7 @@ int64_t elements_at_once(const Schedule& schedule, const BlockAnalysis& stage, c
   return elements == 0 ? most_at_once : std::min(elements, most_at_once);
 }
 
-std::optional<RowTile> choose_tile(const Schedule& schedule, const RowStages& stages, const Target& target) {
+std::optional<RowTile> choose_row_tile(const Schedule& schedule, const RowStages& stages, const Target& target) {
   const BlockAnalysis& last = stages.blocks.back();
   const std::vector<Var> axes = last.spatial();
   RowTile tile{.row_axes = stages.shared};
@@ -92,7 +92,7 @@ std::optional<RowTile> choose_tile(const Schedule& schedule, const RowStages& st
     if (columns.empty() && stage.reduce().empty()) continue;  // one value a row
     if (columns.size() != 1) return std::nullopt;
     const int64_t length = stage.extent(columns[0]);
-    const int64_t elements = elements_at_once(schedule, stage, stage.spatial()[tile.row_axes - 1], columns[0]);
+    const int64_t elements = elements_of_access(schedule, stage, stage.spatial()[tile.row_axes - 1], columns[0]);
     if (length < warp || (tile.length != 0 && length != tile.length) || elements == 0) return std::nullopt;
     tile.length = length;
     tile.vector = std::min(tile.vector, elements);
@@ -252,10 +252,7 @@ class RegisterRows {
 
   // What each lane adds up, in a register, then in shared memory.  Returns the loop over lanes.
   LoopRef share_partial(const BlockRef& sums) {
-    const std::string buffer = analyse(schedule_.node(sums)).write.buffer->name;
-    const BlockRef copy = schedule_.cache_write(sums, buffer, Scope::local);
-    schedule_.compute_at(copy, tile_loop_);
-    schedule_.set_scope(buffer, Scope::shared);
+    const BlockRef copy = share_results(schedule_, sums, tile_loop_);
     const LoopRef lane = loop_in_tile(copy, iterations(copy).back());
     bind_threads(copy, row_loop(copy), lane);
     schedule_.compute_at(sums, lane);
@@ -296,7 +293,7 @@ bool schedule_rows_in_registers(Schedule& schedule, const Target& target) {
     schedule.cache_write(blocks.back(), last.write.buffer->name, Scope::local);
   const auto stages = find_row_stages(schedule, Squares::are_sums);
   if (!stages) return false;
-  const auto tile = choose_tile(schedule, *stages, target);
+  const auto tile = choose_row_tile(schedule, *stages, target);
   if (!tile) return false;
   RegisterRows(schedule, *stages, *tile).run();
   return true;

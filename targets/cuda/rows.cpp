@@ -42,10 +42,7 @@ std::vector<PartialSums> sum_in_lanes(Schedule& schedule, const BlockRef& block,
 
 // Each sum of the row in a register of its thread, then in shared memory.
 void share_sums(Schedule& schedule, const PartialSums& sums, const LoopRef& row) {
-  const std::string buffer = analyse(schedule.node(sums.block)).write.buffer->name;
-  const BlockRef copy = schedule.cache_write(sums.block, buffer, Scope::local);
-  schedule.set_scope(buffer, Scope::shared);
-  schedule.compute_at(copy, row);
+  const BlockRef copy = share_results(schedule, sums.block, row);
   const std::vector<LoopRef> loops = schedule.loops(copy);
   const auto lane = std::find_if(std::find(loops.begin(), loops.end(), row) + 1, loops.end(),
                                  [&](const LoopRef& loop) { return extent_of(schedule, loop) == sums.threads; });
@@ -73,11 +70,8 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Tar
                                  unit_stride(read, spatial.back(), analysis.iters, 1) == 1;
   if (runs_along != 1 || outputs_run_along) return false;
 
-  std::vector<LoopRef> rows = loops_of_kind(schedule, block, IterKind::spatial), row;
-  const std::vector<LoopRef> columns = loops_of_kind(schedule, block, IterKind::reduce);
-  std::vector<LoopRef> order = rows;
-  order.insert(order.end(), columns.begin(), columns.end());
-  if (order != schedule.loops(block)) schedule.reorder(order);
+  auto [rows, columns] = put_spatial_first(schedule, block);
+  std::vector<LoopRef> row;
   if (!rows.empty()) {  // the inner one, of one iteration, is for the thread that adds up what others leave
     row = schedule.split(rows.back(), {std::nullopt, 1});
     rows.back() = row[0];

@@ -66,7 +66,7 @@ Target make_target(std::string_view name) {
   target.name = wanted;
   target.backend = &backend();
   target.architecture = "cuda";
-  target.vector_bits = 128;  // of one access to memory
+  target.vector_bits = 8 * access_bytes;
   target.vector_registers = 255;
   target.has_fma = true;
   target.has_f16_conversion = true;

@@ -56,7 +56,7 @@ bool is_plain(const Access& access, const std::vector<Var>& iterations) {
 
 // The tile with which the device is predicted to finish first.  Cycles of a step of 16 along k, of a multiprocessor
 // that has several blocks, as measured on an H200: sums are made at a rate, and each warp reads its operands.
-WarpTile choose_tile(int64_t m, int64_t n, int64_t k, int64_t batch, const Target& target) {
+WarpTile choose_warp_tile(int64_t m, int64_t n, int64_t k, int64_t batch, const Target& target) {
   constexpr double sums_a_cycle = 105, reading = 0.31, step_cycles = 15, launch_cycles = 1000, alone = 1.5;
   std::optional<WarpTile> best;
   double least = 0;
@@ -81,7 +81,7 @@ struct Padded {
 };
 
 // Tiles divide the product then: copies of operands have zeros around them, and sums beyond the result's are dropped.
-Padded pad(Schedule& schedule, const BlockRef& block, const std::vector<std::pair<Var, int64_t>>& sizes) {
+Padded pad_to_tiles(Schedule& schedule, const BlockRef& block, const std::vector<std::pair<Var, int64_t>>& sizes) {
   std::vector<int64_t> multiples;
   for (const IterVar& iter : schedule.node(block).iters) {
     const auto size = std::find_if(sizes.begin(), sizes.end(), [&](const auto& s) { return s.first == iter.var; });
@@ -163,34 +163,28 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   if (target.tensor_core_rate == 0) return false;
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const char* instruction = instruction_of(analysis);
-  if (!instruction || analysis.reads[0].buffer == analysis.reads[1].buffer) return false;
-  const std::vector<Var> reduce = analysis.reduce();
-  if (reduce.size() != 1) return false;
-  const Access &a = analysis.reads[0], &b = analysis.reads[1];
-  std::optional<Var> i = main_iteration(analysis, a, b), j = main_iteration(analysis, b, a);
-  if (!i || !j) return false;
-  const auto is_contiguous = [&](const Var& var) { return result_stride(schedule, block, var, 1) == 1; };
-  if (is_contiguous(*i) && !is_contiguous(*j)) std::swap(i, j);
-  const Var k = reduce[0];
-  const auto at_i = dimension_of(analysis.write, *i), at_j = dimension_of(analysis.write, *j);
+  const auto product = instruction ? find_product(schedule, block, analysis) : std::nullopt;
+  if (!product || analysis.reduce().size() != 1) return false;
+  const auto& [i, j, at_i, at_j] = *product;
+  const Var k = analysis.reduce()[0];
   constexpr int64_t fewest = 4;  // rows or columns that are worth a fragment
-  if (std::min(analysis.extent(*i), analysis.extent(*j)) < fewest) return false;
-  if (!at_i || !at_j || analysis.is_open(*i) || analysis.is_open(*j) || analysis.is_open(k)) return false;
+  if (std::min(analysis.extent(i), analysis.extent(j)) < fewest) return false;
+  if (analysis.is_open(i) || analysis.is_open(j) || analysis.is_open(k)) return false;
   for (const Access& read : analysis.reads) {
-    const Var& own = read.uses(*i) ? *i : *j;
-    if (read.uses(*i) == read.uses(*j) || !is_plain(read, {*i, *j, k})) return false;
+    const Var& own = read.uses(i) ? i : j;
+    if (read.uses(i) == read.uses(j) || !is_plain(read, {i, j, k})) return false;
     if (unit_stride(read, own, analysis.iters, 1) != 1 && unit_stride(read, k, analysis.iters, 1) != 1) return false;
   }
   int64_t batch = 1;
   for (const Var& var : analysis.spatial())
-    if (!(var == *i) && !(var == *j)) batch *= analysis.extent(var);
-  const WarpTile tile = choose_tile(analysis.extent(*i), analysis.extent(*j), analysis.extent(k), batch, target);
-  const Padded padded = pad(schedule, block, {{*i, tile.m}, {*j, tile.n}, {k, tile.k}});
+    if (!(var == i) && !(var == j)) batch *= analysis.extent(var);
+  const WarpTile tile = choose_warp_tile(analysis.extent(i), analysis.extent(j), analysis.extent(k), batch, target);
+  const Padded padded = pad_to_tiles(schedule, block, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
   const std::vector<LoopRef> is =
-      schedule.split(loop_of(schedule, block, *i), {std::nullopt, tile.warps_m, tile.rows()});
+      schedule.split(loop_of(schedule, block, i), {std::nullopt, tile.warps_m, tile.rows()});
   const std::vector<LoopRef> js =
-      schedule.split(loop_of(schedule, block, *j), {std::nullopt, tile.warps_n, tile.columns()});
+      schedule.split(loop_of(schedule, block, j), {std::nullopt, tile.warps_n, tile.columns()});
   const std::vector<LoopRef> ks = schedule.split(loop_of(schedule, block, k), {std::nullopt, tile.k});
   // A few rows of tiles take turns along the columns, so that what they read stays in the second cache.
   constexpr int64_t rows_in_turn = 8;
@@ -198,12 +192,9 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   const bool take_turns = tile_rows > rows_in_turn && tile_rows % rows_in_turn == 0;
   const std::vector<LoopRef> turns =
       take_turns ? schedule.split(is[0], {std::nullopt, rows_in_turn}) : std::vector<LoopRef>{is[0]};
-  std::vector<LoopRef> blocks;
-  for (const Var& var : analysis.spatial())
-    if (!(var == *i) && !(var == *j)) blocks.push_back(loop_of(schedule, block, var));
-  blocks.insert(blocks.end(), {turns[0], js[0]});
-  if (take_turns) blocks.push_back(turns[1]);
-  std::stable_partition(blocks.begin(), blocks.end(), [&](const LoopRef& loop) { return is_open(schedule, loop); });
+  std::vector<LoopRef> tiles_of_output = {turns[0], js[0]};
+  if (take_turns) tiles_of_output.push_back(turns[1]);
+  const std::vector<LoopRef> blocks = loops_of_blocks(schedule, block, analysis, *product, tiles_of_output);
   std::vector<LoopRef> order = blocks;
   order.insert(order.end(), {ks[0], is[1], js[1], is[2], js[2], ks[1]});
   schedule.reorder(order);
@@ -225,8 +216,8 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   const auto within_tile = [&](size_t dimension) {
     return loops_of(schedule, out, schedule.node(out).iters[dimension].var).back();
   };
-  bind_sums(schedule, within_tile(*at_i), within_tile(*at_j), tile);
-  const int64_t bytes = (tile.m + tile.n) * tile.k * a.buffer->dtype.bytes();
+  bind_sums(schedule, within_tile(at_i), within_tile(at_j), tile);
+  const int64_t bytes = (tile.m + tile.n) * tile.k * analysis.reads[0].buffer->dtype.bytes();
   const int64_t versions = std::min<int64_t>({4, target.shared_bytes / 2 / bytes, extent_of(schedule, ks[0])});
   if (versions >= 2) schedule.pipeline(ks[0], versions);
   return true;

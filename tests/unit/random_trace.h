@@ -18,6 +18,19 @@
 
 namespace tw::test {
 
+// Those that random traces apply, as often as they stand here.
+inline const std::vector<std::string>& random_primitives() {
+  // clang-format off
+  static const std::vector<std::string> names = {
+      "split", "split", "split", "fuse", "reorder", "reorder", "parallel", "vectorize", "unroll", "annotate",
+      "pipeline", "pipeline", "bind", "compute_at", "compute_at", "compute_at", "reverse_compute_at",
+      "reverse_compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline", "cache_read",
+      "cache_write", "cache_write", "set_scope", "transform_layout", "split_iteration", "pad", "pad_operands",
+      "decompose_reduction", "decompose_reduction", "skip_padding", "rfactor"};
+  // clang-format on
+  return names;
+}
+
 // Small Funcs of every kind; extents are odd, prime or powers of two so that tails and exact tiles both happen.
 inline std::vector<SampleFunc> trace_funcs() {
   std::vector<SampleFunc> funcs = {
@@ -170,40 +183,7 @@ class RandomTrace {
   }
 
   void step() {
-    static const std::vector<std::string> names = {"split",
-                                                   "split",
-                                                   "split",
-                                                   "fuse",
-                                                   "reorder",
-                                                   "reorder",
-                                                   "parallel",
-                                                   "vectorize",
-                                                   "unroll",
-                                                   "annotate",
-                                                   "pipeline",
-                                                   "pipeline",
-                                                   "bind",
-                                                   "compute_at",
-                                                   "compute_at",
-                                                   "compute_at",
-                                                   "reverse_compute_at",
-                                                   "reverse_compute_at",
-                                                   "reverse_compute_at",
-                                                   "compute_inline",
-                                                   "reverse_compute_inline",
-                                                   "cache_read",
-                                                   "cache_write",
-                                                   "cache_write",
-                                                   "set_scope",
-                                                   "transform_layout",
-                                                   "split_iteration",
-                                                   "pad",
-                                                   "pad_operands",
-                                                   "decompose_reduction",
-                                                   "decompose_reduction",
-                                                   "skip_padding",
-                                                   "rfactor"};
-    const std::string name = pick(names);
+    const std::string name = pick(random_primitives());
     const size_t before = s().trace().instructions.size();
     try {
       apply(name);

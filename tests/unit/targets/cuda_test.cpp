@@ -1,11 +1,12 @@
 // CUDA without a GPU: the oracle runs what is scheduled and lowered, with blocks and threads in random order; NVRTC
 // compiles the text where it is installed, and the emulator (tests/cuda_emulator) runs it.
+#include "runtime/device/cuda.h"
+
 #include <gtest/gtest.h>
 
 #include <random>
 #include <regex>
 
-#include "runtime/device/cuda.h"
 #include "targets/cuda/default_schedule.h"
 #include "targets/cuda/emit.h"
 #include "targets/cuda/nvrtc.h"
@@ -195,7 +196,22 @@ TEST(Cuda, FewColumnsAreAddedUpInSlices) {
 TEST(Cuda, TransposesTurnInSharedMemory) {
   const LoweredFunc lowered = expect_right(test::transpose(70, 45));
   ASSERT_EQ(lowered.kernels.size(), 1u);
-  EXPECT_EQ(test::count_of(cuda::emit_cuda(lowered.kernels), "__shared__ __align__(16)"), 1);
+  const std::string text = cuda::emit_cuda(lowered.kernels);
+  EXPECT_EQ(test::count_of(text, "__shared__ __align__(16)"), 1);
+  EXPECT_EQ(test::count_of(text, "[tw_swizzle<5, 31, 0>("), 2) << text;  // written and read without conflicts
+}
+
+// Places stay within a row of 32: what has no whole rows keeps its order.
+TEST(Cuda, OnlyWholeRowsAreSwizzled) {
+  const auto text_of = [](const std::string& columns) {
+    const Func func = parse_func(
+        "func f() -> (C: f32[32]) { for b in 0..1 block.x { alloc S: f32[1024] in shared "
+        "for x in 0..32 thread.x { for y in 0.." +
+        columns + " { S[x * 32 + y] = 1.0f } C[x] = S[x * 32] } } }");
+    return cuda::emit_cuda(lower(func, sm_90(), "kernel").kernels);
+  };
+  EXPECT_EQ(test::count_of(text_of("32"), "[tw_swizzle<5, 31, 0>("), 2);
+  EXPECT_EQ(test::count_of(text_of("31"), "[tw_swizzle<"), 0);
 }
 
 TEST(Cuda, LongRowsAreAddedUpByManyThreads) {
