@@ -72,7 +72,7 @@ std::optional<Product> find_product(const Schedule& schedule, const BlockRef& bl
   if (a.buffer == b.buffer) return std::nullopt;
   auto i = main_iteration(analysis, a, b), j = main_iteration(analysis, b, a);
   if (!i || !j) return std::nullopt;
-  const auto is_contiguous = [&](const Var& var) { return result_stride(schedule, block, var, 1) == 1; };
+  const auto is_contiguous = [&](const Var& var) { return result_stride(schedule, block, var, 2) == 1; };
   if (is_contiguous(*i) && !is_contiguous(*j)) std::swap(i, j);
   const auto at_i = dimension_of(analysis.write, *i), at_j = dimension_of(analysis.write, *j);
   return at_i && at_j ? std::optional(Product{*i, *j, *at_i, *at_j}) : std::nullopt;

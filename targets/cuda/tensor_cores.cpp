@@ -12,12 +12,12 @@
 // Warps share the block's tile out among them, in rows and columns.  Cr is a fragment (fragments.h): what is done to it
 // element by element is done in registers.
 #include <algorithm>
-#include <array>
 
 #include "targets/analysis/block_relations.h"
 #include "targets/analysis/loop_strides.h"
 #include "targets/cuda/default_schedule.h"
 #include "targets/cuda/fragments.h"
+#include "targets/cuda/matrices.h"
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
 
@@ -74,55 +74,22 @@ WarpTile choose_warp_tile(int64_t m, int64_t n, int64_t k, int64_t batch, const 
   return *best;
 }
 
-struct Padded {
-  std::array<std::string, 2> operands;            // the buffers that the block multiplies
-  std::array<std::optional<BlockRef>, 2> copies;  // …with zeros around them
-  std::optional<BlockRef> out;                    // what drops the sums beyond the result, where there are some
-};
-
-// Tiles divide the product then: copies of operands have zeros around them, and sums beyond the result's are dropped.
-Padded pad_to_tiles(Schedule& schedule, const BlockRef& block, const std::vector<std::pair<Var, int64_t>>& sizes) {
-  std::vector<int64_t> multiples;
-  for (const IterVar& iter : schedule.node(block).iters) {
-    const auto size = std::find_if(sizes.begin(), sizes.end(), [&](const auto& s) { return s.first == iter.var; });
-    multiples.push_back(size == sizes.end() ? 1 : size->second);
-  }
-  const auto epilogue = find_epilogue(schedule, block);
-  const Buffer result = written_by(schedule, block);
-  const BlockAnalysis plain = analyse(schedule.node(block));
-  schedule.pad_operands(block, multiples);
-  const BlockAnalysis padded = analyse(schedule.node(block));
-  Padded found;
-  for (size_t i = 0; i < found.operands.size(); ++i) {
-    const Buffer& operand = padded.reads[i].buffer;
-    found.operands[i] = operand->name;
-    if (!(operand == plain.reads[i].buffer)) found.copies[i] = writer_of(schedule, operand);
-  }
-  if (padded.write.buffer == result) return found;
-  found.out = writer_of(schedule, result).value();
-  if (epilogue) {
-    schedule.compute_inline(*found.out);
-    found.out = epilogue;
-  }
-  return found;
-}
-
 // The sums stay in a fragment while the blocks of `outer` make them; returns what writes them to memory.
-BlockRef keep_in_fragment(Schedule& schedule, const BlockRef& block, const LoopRef& outer, const Padded& padded) {
-  if (!padded.out) return keep_in_scope(schedule, block, outer, Scope::fragment);
-  schedule.reverse_compute_at(*padded.out, outer);
+BlockRef keep_in_fragment(Schedule& schedule, const BlockRef& block, const LoopRef& outer, const Matrices& matrices) {
+  if (!matrices.out) return keep_in_scope(schedule, block, outer, Scope::fragment);
+  schedule.reverse_compute_at(*matrices.out, outer);
   schedule.set_scope(written_by(schedule, block)->name, Scope::fragment);
-  return *padded.out;
+  return *matrices.out;
 }
 
-// What the iterations within a loop read of an operand, in shared memory: its copy with zeros around it, or one.
-BlockRef stage_at(Schedule& schedule, const BlockRef& block, const Padded& padded, size_t operand,
+// What the iterations within a loop read of an operand, in shared memory: its copy where there is one already.
+BlockRef stage_at(Schedule& schedule, const BlockRef& block, const Matrices& matrices, size_t operand,
                   const LoopRef& loop) {
-  const std::string& name = padded.operands[operand];
-  const auto& zeros_around = padded.copies[operand];
-  const BlockRef copy = zeros_around ? *zeros_around : schedule.cache_read(block, name, Scope::shared);
+  const std::string name = analyse(schedule.node(block)).reads[operand].buffer->name;
+  const auto& made = matrices.copies[operand];
+  const BlockRef copy = made ? *made : schedule.cache_read(block, name, Scope::shared);
   schedule.compute_at(copy, loop);
-  if (zeros_around) schedule.set_scope(name, Scope::shared);
+  if (made) schedule.set_scope(name, Scope::shared);
   return copy;
 }
 
@@ -161,9 +128,11 @@ void bind_sums(Schedule& schedule, const LoopRef& i, const LoopRef& j, const War
 
 bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target) {
   if (target.tensor_core_rate == 0) return false;
+  const char* instruction = instruction_of(analyse(schedule.node(block)));
+  if (!instruction) return false;
+  Matrices matrices = make_matrices(schedule, block);
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  const char* instruction = instruction_of(analysis);
-  const auto product = instruction ? find_product(schedule, block, analysis) : std::nullopt;
+  const auto product = find_product(schedule, block, analysis);
   if (!product || analysis.reduce().size() != 1) return false;
   const auto& [i, j, at_i, at_j] = *product;
   const Var k = analysis.reduce()[0];
@@ -179,7 +148,7 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   for (const Var& var : analysis.spatial())
     if (!(var == i) && !(var == j)) batch *= analysis.extent(var);
   const WarpTile tile = choose_warp_tile(analysis.extent(i), analysis.extent(j), analysis.extent(k), batch, target);
-  const Padded padded = pad_to_tiles(schedule, block, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
+  pad_to_multiples(schedule, block, matrices, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
   const std::vector<LoopRef> is =
       schedule.split(loop_of(schedule, block, i), {std::nullopt, tile.warps_m, tile.rows()});
@@ -200,9 +169,9 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   schedule.reorder(order);
   const LoopRef outer = schedule.fuse(blocks);
 
-  const BlockRef out = keep_in_fragment(schedule, block, outer, padded);
+  const BlockRef out = keep_in_fragment(schedule, block, outer, matrices);
   std::vector<BlockRef> stages;
-  for (const size_t operand : {0, 1}) stages.push_back(stage_at(schedule, block, padded, operand, ks[0]));
+  for (const size_t operand : {0, 1}) stages.push_back(stage_at(schedule, block, matrices, operand, ks[0]));
   const BlockRef init = schedule.decompose_reduction(block, ks[0]);
 
   schedule.bind(outer, ThreadAxis::block_x);
