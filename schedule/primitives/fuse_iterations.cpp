@@ -65,8 +65,7 @@ class Fusion {
     Stmt copy;  // between the buffers; not defined: they are the same
   };
   Fused read(const Load& access) const {
-    if (!access.predicate.is_defined() && std::all_of(access.indices.begin(), access.indices.end(),
-                                                      [&](const Expr& index) { return is_kept(index); }))
+    if (!access.predicate.is_defined() && are_kept(access.indices))
       return {access.buffer, substituted(access.indices), Stmt()};
     Fused fused = fuse(access.buffer, access.dtype, [&](const Var& var) {
       return uses_var(access.predicate, var) ||
@@ -80,8 +79,7 @@ class Fusion {
     return fused;
   }
   Fused write(const Buffer& buffer, const std::vector<Expr>& indices) const {
-    if (std::all_of(indices.begin(), indices.end(), [&](const Expr& index) { return is_kept(index); }))
-      return {buffer, substituted(indices), Stmt()};
+    if (are_kept(indices)) return {buffer, substituted(indices), Stmt()};
     Fused fused = fuse(buffer, buffer->dtype, [&](const Var& var) { return kind_of(var) == IterKind::spatial; });
     fused.copy = copy(fused, buffer->name + "_apart", [&](const Substitution& values) {
       return store(buffer, substituted(substituted(indices), values),
@@ -145,10 +143,11 @@ class Fusion {
   }
 
   IterKind kind_of(const Var& var) const { return iters_[group_of_.at(var)].kind; }
-  // Uses no variable that is fused with others.
-  bool is_kept(const Expr& index) const {
-    return std::none_of(group_of_.begin(), group_of_.end(),
-                        [&](const auto& entry) { return !is_single_[entry.second] && uses_var(index, entry.first); });
+  // All are variables that are not fused with others.
+  bool are_kept(const std::vector<Expr>& indices) const {
+    return std::all_of(indices.begin(), indices.end(), [&](const Expr& index) {
+      return index.kind() == NodeKind::Var && is_single_[group_of_.at(Var::of(index))];
+    });
   }
   Expr substituted(const Expr& e) const { return simplify(substitute(e, values_), ranges_); }
   std::vector<Expr> substituted(const std::vector<Expr>& indices) const {

@@ -183,18 +183,57 @@ void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, i
 
 namespace {
 
-// Elements along `inner` that a thread takes at once: those of one access to memory where everything runs along it or
-// stands still, and threads are left for the whole device.
-int64_t elements_at_once(const Schedule& schedule, const BlockRef& block, const LoopRef& inner, const Target& target) {
+// The dimension that is indexed by `var` becomes the last one.
+void put_last(Schedule& schedule, const Access& access, const Var& var) {
+  IndexMap map;
+  Expr last;
+  for (size_t d = 0; d < access.indices.size(); ++d) {
+    map.from.push_back(Var("d" + std::to_string(d)));
+    if (access.indices[d].get() == var.get())
+      last = map.from[d];
+    else
+      map.to.push_back(map.from[d]);
+  }
+  if (!last.is_defined()) return;
+  map.to.push_back(last);
+  schedule.transform_layout(access.buffer->name, map);
+}
+
+// Where results lie in blocks of channels, out[n, c // 8, h, w, c % 8], the loop over c becomes two, the second of which
+// is the innermost of the loops `spatial`: these are in the order of memory then, and so are constants.
+void follow_layout(Schedule& schedule, const BlockRef& block, std::vector<LoopRef>& spatial) {
+  const auto epilogue = find_epilogue(schedule, block);
+  const BlockAnalysis own = analyse(schedule.node(block)), last = analyse(schedule.node(epilogue ? *epilogue : block));
+  const auto* within = last.write.indices.empty() ? nullptr : last.write.indices.back().as<Binary>();
+  if (!within || within->op != BinaryOp::floor_mod || within->a.kind() != NodeKind::Var) return;
+  const auto lanes = as_int(within->b);
+  const Var var = own.spatial().at(position_of(last, Var::of(within->a)));
+  const auto loop = std::find(spatial.begin(), spatial.end(), loop_of(schedule, block, var));
+  if (!lanes || loop == spatial.end() || extent_of(schedule, *loop) % *lanes != 0) return;
+  for (const Access& read : own.reads)
+    if (read.buffer->is_constant && readers_of(schedule, read.buffer).size() == 1) put_last(schedule, read, var);
+  const std::vector<LoopRef> parts = schedule.split(*loop, {std::nullopt, *lanes});
+  *loop = parts[0];
+  spatial.push_back(parts[1]);
+  schedule.reorder(spatial);
+}
+
+// Elements along the innermost of the loops over results that a thread takes at once: those of one access to memory
+// where everything runs along it or stands still, and threads are left for the whole device.
+int64_t elements_at_once(const Schedule& schedule, const BlockRef& block, const std::vector<LoopRef>& loops,
+                         const Target& target) {
+  const LoopRef& inner = loops.back();
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  if (is_open(schedule, inner) || loop_stride(schedule, block, analysis.write, inner) != 1) return 1;
-  int64_t bytes = analysis.write.buffer->dtype.bytes();
+  const bool is_direct = analysis.block_class == BlockClass::injective;  // other results wait in registers
+  if (is_open(schedule, inner)) return 1;
+  if (is_direct && loop_stride(schedule, block, analysis.write, inner) != 1) return 1;
+  int64_t bytes = is_direct ? analysis.write.buffer->dtype.bytes() : 1;
   for (const Access& read : analysis.reads) {
     const auto stride = loop_stride(schedule, block, read, inner);
     if (!stride || *stride < 0 || *stride > 1) return 1;
     if (*stride == 1) bytes = std::max<int64_t>(bytes, read.buffer->dtype.bytes());
   }
-  const int64_t total = count_iterations(schedule, schedule.loops(block));
+  const int64_t total = count_iterations(schedule, loops);
   int64_t elements = access_bytes / bytes;
   while (elements > 1 &&
          (extent_of(schedule, inner) % elements != 0 || total / elements < int64_t{target.threads} * threads_a_block))
@@ -214,8 +253,9 @@ bool schedule_in_vectors(Schedule& schedule, const BlockRef& block, const Target
   Schedule wide = schedule;
   std::vector<LoopRef> loops = wide.loops(block);
   try {
+    follow_layout(wide, block, loops);
     merge_loops(wide, block, loops);
-    const int64_t elements = elements_at_once(wide, block, loops.back(), target);
+    const int64_t elements = elements_at_once(wide, block, loops, target);
     if (elements == 1) return false;
     const std::vector<LoopRef> parts = wide.split(loops.back(), {std::nullopt, elements});
     wide.vectorize(parts[1]);
@@ -236,12 +276,31 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   bind_elements(schedule, schedule.loops(block));
 }
 
-void schedule_reduction(Schedule& schedule, const BlockRef& block) {
-  const std::vector<LoopRef> spatial = put_spatial_first(schedule, block).spatial;
+void schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target) {
+  auto [spatial, reduced] = put_spatial_first(schedule, block);
   if (spatial.empty()) return;  // one value: one thread
+  const size_t dimensions = spatial.size();
+  follow_layout(schedule, block, spatial);
+  // Of a block of channels a thread takes as many as it reads at once.
+  std::optional<LoopRef> lanes;
+  if (const int64_t elements =
+          spatial.size() > dimensions ? elements_at_once(schedule, block, spatial, target) : 1;
+      elements > 1) {
+    const std::vector<LoopRef> parts = schedule.split(spatial.back(), {std::nullopt, elements});
+    spatial.back() = parts[0];
+    lanes = parts[1];
+    std::vector<LoopRef> order = reduced;
+    order.push_back(*lanes);
+    schedule.reorder(order);
+  }
   const FlatBinding bound = bind_flat(schedule, spatial, threads_a_block / 2);
   // The running value stays in a register, and memory is written once.
-  keep_in_thread(schedule, block, bound.threads);
+  const BlockRef out = keep_in_thread(schedule, block, bound.threads);
+  if (lanes) {
+    const BlockRef init = schedule.decompose_reduction(block, reduced.front());
+    schedule.vectorize(*lanes);
+    for (const BlockRef& other : {init, out}) schedule.vectorize(loops_below(schedule, other, bound.threads).back());
+  }
   schedule.bind(bound.blocks, ThreadAxis::block_x);
   schedule.bind(bound.threads, ThreadAxis::thread_x);
 }
@@ -319,7 +378,8 @@ Schedule default_schedule(const Func& func, const Target& target) {
         [[fallthrough]];
       case BlockClass::reduction:
         if (const auto padding = find_padding(schedule, block)) schedule.compute_inline(*padding);
-        if (!applies(schedule_row_reduction) && !applies(schedule_columns)) schedule_reduction(schedule, block);
+        if (!applies(schedule_row_reduction) && !applies(schedule_columns))
+          schedule_reduction(schedule, block, target);
         break;
       case BlockClass::injective:
         if (is_padding(schedule, block)) break;  // becomes part of its reader

@@ -36,7 +36,7 @@ bool schedule_rows_in_registers(Schedule& schedule, const Target& target);
 bool schedule_rows(Schedule& schedule);
 bool schedule_columns(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_transpose(Schedule& schedule, const BlockRef& block, const Target& target);
-void schedule_reduction(Schedule& schedule, const BlockRef& block);
+void schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target);
 
 // Loops of the block over its spatial or its reduced iterations, outermost first.

@@ -75,7 +75,7 @@ Matrices make_matrices(Schedule& schedule, const BlockRef& block) {
   Matrices matrices;
   const auto is_plain = [](const BlockAnalysis& analysis, const Groups& groups) {
     const auto is_single = [](const auto& group) { return group.size() == 1; };
-    const auto is_variable = [&](const Expr& index) { return index.kind() == NodeKind::Var || as_int(index); };
+    const auto is_variable = [](const Expr& index) { return index.kind() == NodeKind::Var; };
     return std::all_of(groups.begin(), groups.end(), is_single) &&
            std::all_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
              return std::all_of(read.indices.begin(), read.indices.end(), is_variable);

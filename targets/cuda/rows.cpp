@@ -53,7 +53,7 @@ void share_sums(Schedule& schedule, const PartialSums& sums, const LoopRef& row)
 
 }  // namespace
 
-bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Target&) {
+bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const std::vector<Var> reduce = analysis.reduce();
   if (reduce.empty() || analysis.reads.empty()) return false;
@@ -79,7 +79,7 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Tar
   }
   const LoopRef column = columns.size() > 1 ? schedule.fuse(columns) : columns[0];
   if (rows.empty()) {  // one row: its lanes are outputs of one kernel, the sum of theirs is another
-    schedule_reduction(schedule, schedule.rfactor(schedule.split(column, {std::nullopt, lanes_of(length)})[1], 0));
+    schedule_reduction(schedule, schedule.rfactor(schedule.split(column, {std::nullopt, lanes_of(length)})[1], 0), target);
     return true;
   }
   const std::vector<PartialSums> partial = sum_in_lanes(schedule, block, column, length);

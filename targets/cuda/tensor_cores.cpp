@@ -132,7 +132,10 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   if (!instruction) return false;
   Matrices matrices = make_matrices(schedule, block);
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  const auto product = find_product(schedule, block, analysis);
+  auto product = find_product(schedule, block, analysis);
+  // Of matrices that were made, the order of their dimensions says what runs along memory.
+  if (product && matrices.out && product->at_i > product->at_j)
+    product = Product{product->j, product->i, product->at_j, product->at_i};
   if (!product || analysis.reduce().size() != 1) return false;
   const auto& [i, j, at_i, at_j] = *product;
   const Var k = analysis.reduce()[0];
