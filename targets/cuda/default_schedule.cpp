@@ -93,6 +93,15 @@ LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iter
   return loops_of(schedule, block, iteration).at(0);
 }
 
+void put_dimension_last(Schedule& schedule, const Buffer& buffer, size_t dimension) {
+  IndexMap map;
+  for (int d = 0; d < buffer.rank(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  map.to.assign(map.from.begin(), map.from.end());
+  std::rotate(map.to.begin() + static_cast<long>(dimension), map.to.begin() + static_cast<long>(dimension) + 1,
+              map.to.end());
+  schedule.transform_layout(buffer->name, map);
+}
+
 BlockRef share_results(Schedule& schedule, const BlockRef& block, const LoopRef& outer) {
   const std::string buffer = written_by(schedule, block)->name;
   const BlockRef copy = schedule.cache_write(block, buffer, Scope::local);
@@ -183,22 +192,6 @@ void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, i
 
 namespace {
 
-// The dimension that is indexed by `var` becomes the last one.
-void put_last(Schedule& schedule, const Access& access, const Var& var) {
-  IndexMap map;
-  Expr last;
-  for (size_t d = 0; d < access.indices.size(); ++d) {
-    map.from.push_back(Var("d" + std::to_string(d)));
-    if (access.indices[d].get() == var.get())
-      last = map.from[d];
-    else
-      map.to.push_back(map.from[d]);
-  }
-  if (!last.is_defined()) return;
-  map.to.push_back(last);
-  schedule.transform_layout(access.buffer->name, map);
-}
-
 // Where results lie in blocks of channels, out[n, c // 8, h, w, c % 8], the loop over c becomes two, the second of which
 // is the innermost of the loops `spatial`: these are in the order of memory then, and so are constants.
 void follow_layout(Schedule& schedule, const BlockRef& block, std::vector<LoopRef>& spatial) {
@@ -211,7 +204,9 @@ void follow_layout(Schedule& schedule, const BlockRef& block, std::vector<LoopRe
   const auto loop = std::find(spatial.begin(), spatial.end(), loop_of(schedule, block, var));
   if (!lanes || loop == spatial.end() || extent_of(schedule, *loop) % *lanes != 0) return;
   for (const Access& read : own.reads)
-    if (read.buffer->is_constant && readers_of(schedule, read.buffer).size() == 1) put_last(schedule, read, var);
+    if (const auto d = dimension_of(read, var);
+        d && read.buffer->is_constant && readers_of(schedule, read.buffer).size() == 1)
+      put_dimension_last(schedule, read.buffer, *d);
   const std::vector<LoopRef> parts = schedule.split(*loop, {std::nullopt, *lanes});
   *loop = parts[0];
   spatial.push_back(parts[1]);

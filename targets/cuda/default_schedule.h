@@ -60,6 +60,7 @@ std::vector<LoopRef> loops_of_blocks(const Schedule& schedule, const BlockRef& b
                                      const analysis::BlockAnalysis& analysis, const Product& product,
                                      const std::vector<LoopRef>& tiles);
 LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);
+void put_dimension_last(Schedule& schedule, const Buffer& buffer, size_t dimension);
 // The block's results in a register of each thread, then in memory that threads share: the copy into that, within
 // `outer`.
 BlockRef share_results(Schedule& schedule, const BlockRef& block, const LoopRef& outer);

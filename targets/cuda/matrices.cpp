@@ -5,95 +5,150 @@
 
 #include "targets/analysis/block_relations.h"
 #include "targets/cuda/default_schedule.h"
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/match.h"
 
 namespace tw::cuda {
 namespace {
 
 using namespace analysis;
-using Groups = std::vector<std::vector<int64_t>>;
 
-// The innermost first: by how far an operand moves with each, in pieces of one access.
-void sort_along_memory(std::vector<int64_t>& axes, const BlockAnalysis& analysis, const Access& operand) {
-  const int64_t piece = access_bytes / operand.buffer->dtype.bytes();
-  const auto distance = [&](int64_t axis) {
-    const auto stride = unit_stride(operand, analysis.iters[static_cast<size_t>(axis)].var, analysis.iters,
-                                    static_cast<int>(piece));
-    return stride ? std::abs(*stride) : std::numeric_limits<int64_t>::max();
-  };
-  std::stable_sort(axes.begin(), axes.end(), [&](int64_t x, int64_t y) { return distance(x) > distance(y); });
+constexpr int64_t unknown_distance = std::numeric_limits<int64_t>::max();
+
+const Access& data_of(const BlockAnalysis& analysis) {
+  return analysis.reads[analysis.reads[0].buffer->is_constant ? 1 : 0];
 }
 
-// Others first, what is summed over last; rows and columns such that the latter run along the result's memory.
-Groups group_iterations(const Schedule& schedule, const BlockRef& block, const BlockAnalysis& analysis,
-                        const Access& along) {
-  const Access &a = analysis.reads[0], &b = analysis.reads[1];
-  Groups groups;
-  std::vector<int64_t> rows, columns, reduce;
-  for (size_t axis = 0; axis < analysis.iters.size(); ++axis) {
-    const IterVar& iter = analysis.iters[axis];
-    const bool in_a = a.uses(iter.var), in_b = b.uses(iter.var);
-    if (iter.kind == IterKind::reduce)
-      reduce.push_back(static_cast<int64_t>(axis));
-    else if (in_a == in_b)
-      groups.push_back({static_cast<int64_t>(axis)});
-    else
-      (in_a ? rows : columns).push_back(static_cast<int64_t>(axis));
+int64_t elements_of_piece(const Access& access) {
+  return access_bytes / access.buffer->dtype.bytes();
+}
+
+// Elements that the access moves with the iteration, within a piece where it runs along that.
+int64_t distance_along(const BlockAnalysis& analysis, const Access& access, const Var& var) {
+  const auto stride = unit_stride(access, var, analysis.iters, static_cast<int>(elements_of_piece(access)));
+  return stride ? std::abs(*stride) : unknown_distance;
+}
+
+// Whether neighbours of a row of the operand's matrix, which runs along `last`, are farther apart than rows are.
+bool has_near_rows(const BlockAnalysis& analysis, size_t operand, const Var& last) {
+  const Access &own = analysis.reads[operand], &other = analysis.reads[1 - operand];
+  int64_t pieces = distance_along(analysis, own, last);
+  if (pieces == 1) {  // within a piece: the next one may be elsewhere
+    Access next = own;
+    for (Expr& index : next.indices) index = substitute(index, {{last, Expr(elements_of_piece(own)) * last}});
+    pieces = unit_stride(next, last, analysis.iters, 1).value_or(unknown_distance);
   }
-  sort_along_memory(reduce, analysis, along);
-  const auto runs_along = [&](int64_t axis) {
-    return result_stride(schedule, block, analysis.iters[static_cast<size_t>(axis)].var, 2) == 1;
-  };
-  if (std::any_of(rows.begin(), rows.end(), runs_along)) std::swap(rows, columns);
-  for (auto& group : {rows, columns, reduce})
-    if (!group.empty()) groups.push_back(group);
-  return groups;
+  const std::vector<Var> spatial = analysis.spatial();
+  return std::any_of(spatial.begin(), spatial.end(), [&](const Var& var) {
+    return own.uses(var) && !other.uses(var) && distance_along(analysis, own, var) < pieces;
+  });
+}
+
+// What gives the variable, of a dimension that is indexed by it, or by two as outer * piece + inner.
+Expr part_of(const Var& dimension, const Expr& index, const Var& var) {
+  if (index.get() == var.get()) return dimension;
+  const auto affine = uses_var(index, var) ? as_affine(index) : std::nullopt;
+  if (!affine || affine->terms.size() != 2) return Expr();
+  const int64_t own = affine->coefficient(var);
+  const int64_t piece = std::max(affine->terms[0].second, affine->terms[1].second);
+  return own == piece ? floor_div(dimension, piece) : floor_mod(dimension, piece);
 }
 
 // The dimensions of a constant in the order of its matrix.
-void order_constant(Schedule& schedule, const BlockAnalysis& analysis, const Access& access, const Groups& groups) {
+void order_constant(Schedule& schedule, const Access& access, const std::vector<Var>& order) {
   if (!access.buffer->is_constant || readers_of(schedule, access.buffer).size() != 1) return;
   IndexMap map;
-  for (size_t d = 0; d < access.indices.size(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
-  for (const auto& group : groups)
-    for (const int64_t axis : group)
-      for (size_t d = 0; d < access.indices.size(); ++d)
-        if (access.indices[d].get() == analysis.iters[static_cast<size_t>(axis)].var.get()) map.to.push_back(map.from[d]);
-  const auto is_single = [&](size_t d) { return is_const_int(access.buffer->shape[d], 1) && as_int(access.indices[d]); };
-  for (size_t d = 0; d < access.indices.size(); ++d)
-    if (is_single(d)) map.to.push_back(map.from[d]);
-  if (map.to.size() == map.from.size()) schedule.transform_layout(access.buffer->name, map);
+  std::vector<Expr> single;
+  size_t uses = 0;
+  for (size_t d = 0; d < access.indices.size(); ++d) {
+    map.from.push_back(Var("d" + std::to_string(d)));
+    if (as_int(access.indices[d])) single.push_back(map.from[d]);
+    uses += free_vars(access.indices[d]).size();
+  }
+  for (const Var& var : order) {
+    for (size_t d = 0; d < access.indices.size(); ++d) {
+      const Expr part = part_of(map.from[d], access.indices[d], var);
+      if (part.is_defined()) map.to.push_back(part);
+    }
+  }
+  if (map.to.size() != uses) return;  // an index that is computed otherwise
+  map.to.insert(map.to.end(), single.begin(), single.end());
+  schedule.transform_layout(access.buffer->name, map);
 }
 
-std::optional<BlockRef> copy_of(const Schedule& schedule, const Access& before, const Access& after) {
-  if (before.buffer == after.buffer) return std::nullopt;
-  return writer_of(schedule, after.buffer);
+// The block that makes what the other buffer stands for, or takes it there; nothing where they are one.
+std::optional<BlockRef> copy_between(const Schedule& schedule, const Buffer& one, const Buffer& made) {
+  return one == made ? std::nullopt : writer_of(schedule, made);
 }
 
 }  // namespace
 
+MatrixAxes find_matrix_axes(const Schedule& schedule, const BlockRef& block) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const Access &a = analysis.reads[0], &b = analysis.reads[1];
+  MatrixAxes axes;
+  axes.reduce = analysis.reduce();
+  for (const Var& var : analysis.spatial())
+    (a.uses(var) == b.uses(var) ? axes.others : a.uses(var) ? axes.rows : axes.columns).push_back(var);
+  constexpr int pair = 2;  // of sums, which a thread holds
+  if (std::any_of(axes.rows.begin(), axes.rows.end(),
+                  [&](const Var& var) { return result_stride(schedule, block, var, pair) == 1; }))
+    std::swap(axes.rows, axes.columns);
+  const Access& data = data_of(analysis);
+  std::stable_sort(axes.reduce.begin(), axes.reduce.end(), [&](const Var& x, const Var& y) {
+    return distance_along(analysis, data, x) > distance_along(analysis, data, y);
+  });
+  return axes;
+}
+
+void open_window(Schedule& schedule, const BlockRef& block, int64_t piece) {
+  if (const auto padding = find_padding(schedule, block)) schedule.compute_inline(*padding);
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  if (analysis.reduce().size() < 2) return;
+  for (size_t axis = 0; axis < analysis.iters.size(); ++axis) {
+    const IterVar& iter = analysis.iters[axis];
+    const bool is_cut = iter.kind == IterKind::reduce && analysis.extent(iter.var) > piece &&
+                        analysis.extent(iter.var) % piece == 0 &&
+                        distance_along(analysis, data_of(analysis), iter.var) == 1;
+    if (!is_cut) continue;
+    schedule.split(loop_of(schedule, block, iter.var), {std::nullopt, piece});
+    return schedule.split_iteration(block, static_cast<int>(axis), piece);
+  }
+}
+
 Matrices make_matrices(Schedule& schedule, const BlockRef& block) {
   Matrices matrices;
-  const auto is_plain = [](const BlockAnalysis& analysis, const Groups& groups) {
-    const auto is_single = [](const auto& group) { return group.size() == 1; };
-    const auto is_variable = [](const Expr& index) { return index.kind() == NodeKind::Var; };
-    return std::all_of(groups.begin(), groups.end(), is_single) &&
-           std::all_of(analysis.reads.begin(), analysis.reads.end(), [&](const Access& read) {
-             return std::all_of(read.indices.begin(), read.indices.end(), is_variable);
-           });
+  const MatrixAxes axes = find_matrix_axes(schedule, block);
+  const std::vector<IterVar> iters = schedule.node(block).iters;
+  std::vector<std::vector<int64_t>> groups;
+  std::vector<Var> order;
+  const auto add = [&](const std::vector<Var>& vars) {
+    std::vector<int64_t>& group = groups.emplace_back();
+    for (const Var& var : vars) {
+      const auto at = std::find_if(iters.begin(), iters.end(), [&](const IterVar& iter) { return iter.var == var; });
+      group.push_back(at - iters.begin());
+      order.push_back(var);
+    }
   };
-  if (const auto padding = find_padding(schedule, block)) schedule.compute_inline(*padding);
+  for (const Var& var : axes.others) add({var});
+  for (const auto& part : {axes.rows, axes.columns, axes.reduce})
+    if (!part.empty()) add(part);
+
   BlockAnalysis before = analyse(schedule.node(block));
-  const Access& data = before.reads[before.reads[0].buffer->is_constant ? 1 : 0];
-  const Groups groups = group_iterations(schedule, block, before, data);
-  if (is_plain(before, groups)) return matrices;
-  for (const Access& read : before.reads) order_constant(schedule, before, read, groups);
+  const bool is_plain = std::all_of(before.reads.begin(), before.reads.end(), [](const Access& read) {
+    return std::all_of(read.indices.begin(), read.indices.end(), [](const Expr& e) { return e.kind() == NodeKind::Var; });
+  });
+  if (is_plain && groups.size() == iters.size()) return matrices;
+  for (size_t i = 0; i < matrices.has_near_rows.size(); ++i)
+    matrices.has_near_rows[i] = has_near_rows(before, i, order.back());
+  for (const Access& read : before.reads) order_constant(schedule, read, order);
   before = analyse(schedule.node(block));
   const auto epilogue = find_epilogue(schedule, block);
   schedule.fuse_iterations(block, groups);
   const BlockAnalysis after = analyse(schedule.node(block));
   for (size_t i = 0; i < matrices.copies.size(); ++i)
-    matrices.copies[i] = copy_of(schedule, before.reads[i], after.reads[i]);
-  matrices.out = copy_of(schedule, after.write, before.write);
+    matrices.copies[i] = copy_between(schedule, before.reads[i].buffer, after.reads[i].buffer);
+  matrices.out = copy_between(schedule, after.write.buffer, before.write.buffer);
   if (matrices.out && epilogue) schedule.reverse_compute_inline(*epilogue);
   return matrices;
 }
@@ -110,12 +165,12 @@ void pad_to_multiples(Schedule& schedule, const BlockRef& block, Matrices& matri
   schedule.pad_operands(block, all);
   const BlockAnalysis after = analyse(schedule.node(block));
   for (size_t i = 0; i < matrices.copies.size(); ++i) {
-    const auto copy = copy_of(schedule, before.reads[i], after.reads[i]);
+    const auto copy = copy_between(schedule, before.reads[i].buffer, after.reads[i].buffer);
     if (!copy) continue;
     if (matrices.copies[i]) schedule.compute_inline(*matrices.copies[i]);
     matrices.copies[i] = copy;
   }
-  const auto inside = copy_of(schedule, after.write, before.write);
+  const auto inside = copy_between(schedule, after.write.buffer, before.write.buffer);
   if (!inside) return;
   if (reader) schedule.compute_inline(*inside);
   matrices.out = reader ? reader : inside;

@@ -43,8 +43,8 @@ TW_MMA(tw_mma_bf16, "f32.bf16.bf16.f32")
 TW_MMA(tw_mma_f16, "f32.f16.f16.f32")
 #if __CUDA_ARCH__ >= 800
 // So many bytes, or as many zeros.
-template <int bytes> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
-  if constexpr (bytes == 16)
+template <int bytes, bool past_first_cache> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
+  if constexpr (past_first_cache)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(tw_shared_address(to)), "l"(from), "r"(is_there ? 16 : 0) : "memory");
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" :: "r"(tw_shared_address(to)), "l"(from), "n"(bytes), "r"(is_there ? bytes : 0) : "memory");
@@ -52,7 +52,7 @@ template <int bytes> TW_FUNCTION void tw_copy(void* to, const void* from, bool i
 TW_FUNCTION void tw_commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int left> TW_FUNCTION void tw_wait_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(left) : "memory"); }
 #else
-template <int bytes> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
+template <int bytes, bool past_first_cache> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
   for (int i = 0; i < bytes; i += 4) *(u32*)((u8*)to + i) = is_there ? *(const u32*)((const u8*)from + i) : 0;
 }
 TW_FUNCTION void tw_commit_copies() {}

@@ -12,6 +12,7 @@
 // Warps share the block's tile out among them, in rows and columns.  Cr is a fragment (fragments.h): what is done to it
 // element by element is done in registers.
 #include <algorithm>
+#include <functional>
 
 #include "targets/analysis/block_relations.h"
 #include "targets/analysis/loop_strides.h"
@@ -40,6 +41,8 @@ constexpr WarpTile tiles[] = {
     {16, 32, 32, 1, 1},   {16, 16, 32, 1, 1},  {16, 16, 16, 1, 1},
 };
 
+constexpr int64_t deepest_step = 32;  // along k, of all tiles
+
 const char* instruction_of(const BlockAnalysis& analysis) {
   const DType a = analysis.reads[0].buffer->dtype, b = analysis.reads[1].buffer->dtype;
   if (a != b || analysis.write.buffer->dtype != f32) return nullptr;
@@ -54,24 +57,52 @@ bool is_plain(const Access& access, const std::vector<Var>& iterations) {
   });
 }
 
-// The tile with which the device is predicted to finish first.  Cycles of a step of 16 along k, of a multiprocessor
-// that has several blocks, as measured on an H200: sums are made at a rate, and each warp reads its operands.
-WarpTile choose_warp_tile(int64_t m, int64_t n, int64_t k, int64_t batch, const Target& target) {
-  constexpr double sums_a_cycle = 105, reading = 0.31, step_cycles = 15, launch_cycles = 1000, alone = 1.5;
-  std::optional<WarpTile> best;
+struct ProductSize {
+  int64_t m, n, k;
+  int64_t batch = 1;
+};
+
+// Cycles of a multiprocessor from the first block to the last, as measured on an H200 for such steps along k: sums are
+// made at a rate, warps read their operands, and of a block that is alone nobody hides what it waits for.
+double predicted_cycles(const ProductSize& size, const WarpTile& tile, const Target& target) {
+  constexpr double sum = 0.028, operand = 0.31, each = 80;  // of one step among others
+  constexpr double alone = 290, alone_sum = 0.0375, leaving_sum = 0.12;
+  constexpr int64_t registers_of_threads = 70, registers = 65536;
+  const int64_t blocks = size.batch * divide_up(size.m, tile.m) * divide_up(size.n, tile.n);
+  const int64_t own = divide_up(blocks, target.threads), threads = tile.warps() * warp;
+  const int64_t at_once = registers / (tile.m * tile.n + threads * registers_of_threads);
+  const auto sums = static_cast<double>(tile.m * tile.n);
+  const auto operands = static_cast<double>(tile.warps() * (tile.rows() + tile.columns()));
+  const double steps = static_cast<double>(divide_up(size.k, tile.k) * tile.k) / deepest_step;
+  const double busy = steps * (sum * sums + operand * operands + each) + leaving_sum * sums;
+  const double waiting = steps * (alone + alone_sum * sums) + leaving_sum * sums;
+  return std::max(static_cast<double>(own) * busy, static_cast<double>(divide_up(own, at_once)) * waiting);
+}
+
+WarpTile choose_warp_tile(const ProductSize& size, const Target& target) {
+  return *std::min_element(std::begin(tiles), std::end(tiles), [&](const WarpTile& a, const WarpTile& b) {
+    return predicted_cycles(size, a, target) < predicted_cycles(size, b, target);
+  });
+}
+
+// In how many parts k is summed up, each by blocks of its own and all of them by a kernel more (split-K), where that is
+// predicted to end first.
+int64_t choose_parts(const ProductSize& size, const std::function<bool(int64_t)>& divides, const Target& target) {
+  constexpr double launch = 3000, bytes_a_cycle = 1500;
+  constexpr int64_t fewest_terms = 128;
+  int64_t best = 1;
   double least = 0;
-  for (const WarpTile& tile : tiles) {
-    const int64_t blocks = batch * divide_up(m, tile.m) * divide_up(n, tile.n);
-    const int64_t rounds = divide_up(blocks, target.threads);
-    const auto sums = static_cast<double>(tile.m * tile.n);
-    const auto operands = static_cast<double>(tile.warps() * (tile.rows() + tile.columns()));
-    const double step = sums / sums_a_cycle + reading * operands + step_cycles;
-    const auto steps = static_cast<double>(divide_up(k, tile.k) * tile.k / mma_k);
-    // Nobody hides what a block that is alone waits for.
-    const double cost = launch_cycles + steps * step * (rounds == 1 ? alone : static_cast<double>(rounds));
-    if (!best || cost < least) best = tile, least = cost;
+  for (const int64_t parts : {1, 2, 4, 8, 16}) {
+    if (parts > 1 && (!divides(parts) || size.k / parts < fewest_terms)) continue;
+    const ProductSize part = {size.m, size.n, size.k / parts, size.batch * parts};
+    double cycles = predicted_cycles(part, choose_warp_tile(part, target), target);
+    if (parts > 1) {
+      const int64_t moved = f32.bytes() * size.batch * size.m * size.n * (2 * parts + 1);
+      cycles += launch + static_cast<double>(moved) / bytes_a_cycle;
+    }
+    if (parts == 1 || cycles < least) best = parts, least = cycles;
   }
-  return *best;
+  return best;
 }
 
 // The sums stay in a fragment while the blocks of `outer` make them; returns what writes them to memory.
@@ -93,13 +124,17 @@ BlockRef stage_at(Schedule& schedule, const BlockRef& block, const Matrices& mat
   return copy;
 }
 
-// A tile's copy into shared memory, in pieces of one access a thread.
-void deal_out_pieces(Schedule& schedule, const BlockRef& copy, const LoopRef& outer, int64_t warps) {
+// A tile's copy into shared memory, in pieces of one access a thread; neighbours take what is near in memory.
+void deal_out_pieces(Schedule& schedule, const BlockRef& copy, const LoopRef& outer, int64_t warps, bool has_near_rows) {
   const int64_t piece = piece_bytes / written_by(schedule, copy)->dtype.bytes();
   std::vector<LoopRef> loops = loops_below(schedule, copy, outer);
   const std::vector<LoopRef> last = schedule.split(loops.back(), {std::nullopt, piece});
   schedule.vectorize(last[1]);
   loops.back() = last[0];
+  if (has_near_rows && loops.size() > 1) {
+    std::swap(loops[loops.size() - 2], loops.back());
+    schedule.reorder(loops);
+  }
   const LoopRef pieces = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
   const std::vector<LoopRef> shared = schedule.split(pieces, {std::nullopt, warps, lanes_y, lanes_x});
   schedule.reorder({shared[1], shared[2], shared[3], shared[0]});
@@ -124,12 +159,8 @@ void bind_sums(Schedule& schedule, const LoopRef& i, const LoopRef& j, const War
   schedule.vectorize(columns[3]);
 }
 
-}  // namespace
-
-bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target) {
-  if (target.tensor_core_rate == 0) return false;
+bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& target) {
   const char* instruction = instruction_of(analyse(schedule.node(block)));
-  if (!instruction) return false;
   Matrices matrices = make_matrices(schedule, block);
   const BlockAnalysis analysis = analyse(schedule.node(block));
   auto product = find_product(schedule, block, analysis);
@@ -147,10 +178,10 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
     if (read.uses(i) == read.uses(j) || !is_plain(read, {i, j, k})) return false;
     if (unit_stride(read, own, analysis.iters, 1) != 1 && unit_stride(read, k, analysis.iters, 1) != 1) return false;
   }
-  int64_t batch = 1;
+  ProductSize size = {analysis.extent(i), analysis.extent(j), analysis.extent(k)};
   for (const Var& var : analysis.spatial())
-    if (!(var == i) && !(var == j)) batch *= analysis.extent(var);
-  const WarpTile tile = choose_warp_tile(analysis.extent(i), analysis.extent(j), analysis.extent(k), batch, target);
+    if (!(var == i) && !(var == j)) size.batch *= analysis.extent(var);
+  const WarpTile tile = choose_warp_tile(size, target);
   pad_to_multiples(schedule, block, matrices, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
   const std::vector<LoopRef> is =
@@ -184,7 +215,8 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   check(begin.size() == 4, "schedule_on_tensor_cores: the init has the loops of the tile");
   schedule.reorder({begin[0], begin[2], begin[1], begin[3]});
   bind_sums(schedule, schedule.fuse({begin[0], begin[2]}), schedule.fuse({begin[1], begin[3]}), tile);
-  for (const BlockRef& copy : stages) deal_out_pieces(schedule, copy, ks[0], tile.warps());
+  for (const size_t operand : {0, 1})
+    deal_out_pieces(schedule, stages[operand], ks[0], tile.warps(), matrices.has_near_rows[operand]);
   const auto within_tile = [&](size_t dimension) {
     return loops_of(schedule, out, schedule.node(out).iters[dimension].var).back();
   };
@@ -193,6 +225,37 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   const int64_t versions = std::min<int64_t>({4, target.shared_bytes / 2 / bytes, extent_of(schedule, ks[0])});
   if (versions >= 2) schedule.pipeline(ks[0], versions);
   return true;
+}
+
+// The block that multiplies: where k is summed up in parts, one that makes these, and the given one adds them up.
+BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& target) {
+  const MatrixAxes axes = find_matrix_axes(schedule, block);
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  if (axes.reduce.empty() || axes.rows.empty() || axes.columns.empty()) return block;
+  const ProductSize size = {count_iterations(analysis, axes.rows), count_iterations(analysis, axes.columns),
+                            count_iterations(analysis, axes.reduce), count_iterations(analysis, axes.others)};
+  const Var& outer = axes.reduce.front();
+  const auto divides = [&](int64_t parts) {
+    const int64_t extent = analysis.extent(outer);
+    return !analysis.is_open(outer) && extent % parts == 0 &&
+           (axes.reduce.size() > 1 || extent / parts % deepest_step == 0);
+  };
+  const int64_t parts = choose_parts(size, divides, target);
+  if (parts == 1) return block;
+  const size_t at_columns = position_of(analysis, axes.columns.front());
+  const BlockRef product =
+      schedule.rfactor(schedule.split(loop_of(schedule, block, outer), {parts, std::nullopt})[0], 0);
+  if (axes.columns.size() == 1) put_dimension_last(schedule, written_by(schedule, product), at_columns + 1);
+  schedule_reduction(schedule, block, target);
+  return product;
+}
+
+}  // namespace
+
+bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target) {
+  if (target.tensor_core_rate == 0 || !instruction_of(analyse(schedule.node(block)))) return false;
+  open_window(schedule, block, deepest_step);
+  return schedule_product(schedule, sum_in_parts(schedule, block, target), target);
 }
 
 }  // namespace tw::cuda

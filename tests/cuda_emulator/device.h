@@ -173,7 +173,7 @@ inline void tw_mma_f16(float* c, const unsigned* a, const unsigned* b) {
   tw_multiply_fragments<tw_from_f16>(c, a, b);
 }
 
-template <int bytes>
+template <int bytes, bool past_first_cache>
 inline void tw_copy(void* to, const void* from, bool is_there) {
   if (reinterpret_cast<unsigned long long>(to) % bytes != 0 || reinterpret_cast<unsigned long long>(from) % bytes != 0)
     __builtin_trap();
