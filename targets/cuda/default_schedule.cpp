@@ -294,7 +294,10 @@ void schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
   if (lanes) {
     const BlockRef init = schedule.decompose_reduction(block, reduced.front());
     schedule.vectorize(*lanes);
-    for (const BlockRef& other : {init, out}) schedule.vectorize(loops_below(schedule, other, bound.threads).back());
+    for (const BlockRef& other : {init, out}) {  // each of which has one loop of more than a step
+      const std::vector<LoopRef> own = loops_below(schedule, other, bound.threads);
+      schedule.vectorize(*std::find_if(own.begin(), own.end(), [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; }));
+    }
   }
   schedule.bind(bound.blocks, ThreadAxis::block_x);
   schedule.bind(bound.threads, ThreadAxis::thread_x);

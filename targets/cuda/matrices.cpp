@@ -44,14 +44,16 @@ bool has_near_rows(const BlockAnalysis& analysis, size_t operand, const Var& las
   });
 }
 
-// What gives the variable, of a dimension that is indexed by it, or by two as outer * piece + inner.
+// What gives the variable, of a dimension that is indexed by it, or by several as digits of a number.
 Expr part_of(const Var& dimension, const Expr& index, const Var& var) {
-  if (index.get() == var.get()) return dimension;
-  const auto affine = uses_var(index, var) ? as_affine(index) : std::nullopt;
-  if (!affine || affine->terms.size() != 2) return Expr();
-  const int64_t own = affine->coefficient(var);
-  const int64_t piece = std::max(affine->terms[0].second, affine->terms[1].second);
-  return own == piece ? floor_div(dimension, piece) : floor_mod(dimension, piece);
+  const auto affine = as_affine(index);
+  const int64_t own = affine ? affine->coefficient(var) : 0;
+  if (own < 1) return Expr();
+  int64_t next = 0;  // the digit above
+  for (const auto& [other, coefficient] : affine->terms)
+    if (coefficient > own && (next == 0 || coefficient < next)) next = coefficient;
+  const Expr digits = own == 1 ? Expr(dimension) : floor_div(dimension, own);
+  return next == 0 ? digits : floor_mod(digits, next / own);
 }
 
 // The dimensions of a constant in the order of its matrix.
