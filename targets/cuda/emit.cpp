@@ -234,7 +234,7 @@ class KernelEmitter : public FragmentEmitter {
     if (is_copying_ && copy(n)) return;
     DType dtype = n.value.dtype();
     if (dtype.lanes == 1) {
-      std::string value = to_memory(scalar(n.value), dtype);
+      std::string value = lane_in_memory(n.value, "0");
       std::string target = element_address(n.buffer, n.indices, "");
       std::string guard = n.predicate.is_defined() ? "if (" + scalar(n.predicate) + ") " : "";
       return line(guard + target + " = " + value + ";");

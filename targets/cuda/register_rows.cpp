@@ -216,7 +216,6 @@ class RegisterRows {
     bind_threads(block, row_loop(block), parts[1], {parts[0], parts[2]});
     schedule_.unroll(parts[0]);
     if (tile_.vector > 1) schedule_.vectorize(parts[2]);
-    if (tile_.vector * 4 > access_bytes) read_wide(block, parts[0], column);
     lanes_of_[s] = parts[1];
   }
 
@@ -286,10 +285,9 @@ class RegisterRows {
 bool schedule_rows_in_registers(Schedule& schedule, const Target& target) {
   const std::vector<BlockRef> blocks = schedule.blocks();
   if (blocks.empty()) return false;
-  // A sum that leaves the kernel is finished in a register, too, and narrow results leave in whole vectors.
+  // A sum that leaves the kernel is finished in a register, too.
   const BlockAnalysis last = analyse(schedule.node(blocks.back()));
-  const bool is_narrow = last.block_class == BlockClass::injective && last.write.buffer->dtype.bytes() < 4;
-  if (last.block_class == BlockClass::reduction || (is_narrow && find_row_stages(schedule, Squares::are_sums)))
+  if (last.block_class == BlockClass::reduction)
     schedule.cache_write(blocks.back(), last.write.buffer->name, Scope::local);
   const auto stages = find_row_stages(schedule, Squares::are_sums);
   if (!stages) return false;
