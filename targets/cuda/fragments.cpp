@@ -72,8 +72,7 @@ void FragmentEmitter::find_squares(const Stmt& s, const Var& thread_x) {
   };
   if (const auto* store = s.as<Store>()) look(store->buffer, store->indices);
   const auto* loop = s.as<For>();
-  const bool is_bound = loop && loop->loop_kind == LoopKind::thread && loop->thread == ThreadAxis::thread_x &&
-                        !is_const_int(loop->extent, 1);  // one thread alone meets nobody
+  const bool is_bound = loop && loop->loop_kind == LoopKind::thread && loop->thread == ThreadAxis::thread_x;
   for_each_child(
       s, [&](const Expr& e) { visit(e, [&](const Load& load) { look(load.buffer, load.indices); }); },
       [&](const Stmt& child) { find_squares(child, is_bound ? loop->var : thread_x); });

@@ -130,6 +130,13 @@ def test_rows_stay_in_registers(tmp_path, target):
             assert kernel.wide_accesses >= accesses - operation.startswith("Reduce"), kernel
 
 
+def test_the_sums_of_a_single_tile_stay_in_registers(tmp_path):
+    weight = np.ones((32, 64), np.float32)
+    model = model_of([("MatMul", ["x", "w"], ["y"])], [value("x", [64, 32])], [value("y", [64, 64])], {"w": weight})
+    (kernel,) = gpu_kernels.of_artifact(artifact(model, tmp_path))
+    assert kernel.blocks == 1 and kernel.spills == 0 and kernel.stack_bytes == 0, kernel
+
+
 def test_registers_that_do_not_suffice_are_seen(tmp_path):
     """A kernel whose threads have arrays of their own, indexed by variables: they lie in memory."""
     text = 'extern "C" __global__ void f(float* y, const int* at) { float a[64];'
