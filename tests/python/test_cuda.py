@@ -17,7 +17,7 @@ import random_control
 import test_open_operators
 from conftest import ROOT, run_tw, small_network
 from onnx_suite import read_outputs, run_folders, run_suite, summary, write_case
-from random_graphs import KINDS, differences, single, small
+from random_graphs import KINDS, cuda_differences, differences, single, small
 from test_networks import NETWORKS, feed_of
 from tilewright import machine
 
@@ -61,6 +61,13 @@ def test_random_parameters_agree_with_onnx_runtime(device):
     cases = [(f"{k}-{kind.__name__}", *single(kind, small(k))) for k in range(device.random_cases) for kind in KINDS]
     _, bad = differences(cases, device.target, device.env)
     assert not bad, f"{len(bad)}:\n" + "\n".join(f"{name} {problem}" for name, problem in bad)
+
+
+# tests/campaigns/cuda_graphs.py is the long form.
+def test_random_graphs_agree_with_onnx_runtime(device):
+    compared, bad = cuda_differences(range(4 * device.random_cases), device.target, device.env)
+    assert compared > 2 * device.random_cases
+    assert not bad, "\n".join(f"{name} {problem}" for name, problem in bad)
 
 
 OPEN_CASES = """
