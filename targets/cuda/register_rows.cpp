@@ -80,9 +80,9 @@ std::optional<RowTile> choose_row_tile(const Schedule& schedule, const RowStages
   while (tile.row_axes > 1 && last.extent(axes[tile.row_axes - 1]) == 1) --tile.row_axes;
   std::vector<Buffer> dealt;  // whose columns are in the threads
   for (const BlockAnalysis& stage : stages.blocks) {
-    const auto is_open = [&](const IterVar& iter) { return stage.is_open(iter.var); };
-    if (std::ranges::any_of(stage.iters, is_open) || stage.spatial().size() < tile.row_axes) return std::nullopt;
+    if (stage.spatial().size() < tile.row_axes) return std::nullopt;
     const std::vector<Var> columns = columns_of(stage, tile.row_axes);
+    if (std::ranges::any_of(columns, [&](const Var& var) { return stage.is_open(var); })) return std::nullopt;
     const auto is_elsewhere = [&](const Access& access) {
       return std::ranges::find(dealt, access.buffer) != dealt.end() &&
              (columns.size() != 1 || access.indices.back().get() != columns[0].get());
@@ -99,7 +99,7 @@ std::optional<RowTile> choose_row_tile(const Schedule& schedule, const RowStages
   }
   if (tile.length == 0) return std::nullopt;
   while (tile.length % tile.vector != 0) tile.vector /= 2;
-  const int64_t rows = count_iterations(last, {axes.begin(), axes.begin() + static_cast<long>(tile.row_axes)});
+  const int64_t rows = count_most_iterations(last, {axes.begin(), axes.begin() + static_cast<long>(tile.row_axes)});
   const int64_t vectors = tile.length / tile.vector;
   tile.lanes = rows == 1 ? vectors : choose_lanes(vectors, tile.vector);
   if (tile.lanes > most_lanes) return std::nullopt;

@@ -214,6 +214,27 @@ TEST(Cuda, OnlyWholeRowsAreSwizzled) {
   EXPECT_EQ(test::count_of(text_of("31"), "[tw_swizzle<"), 0);
 }
 
+// Of which there may be any number: one kernel, whose last block has fewer.
+TEST(Cuda, OpenRowsStayInRegisters) {
+  const Func func = parse_func(R"(
+func rows[n](A: f32[n, 64]) -> (C: f32[n, 64]) {
+  alloc S: f32[n]
+  for i in 0..n { for j in 0..64 {
+    block S(spatial vi: n = i, reduce vj: 64 = j) {
+      init { S[vi] = 0.0f }
+      S[vi] = S[vi] + A[vi, vj]
+    }
+  } }
+  for i in 0..n { for j in 0..64 {
+    block C(spatial vi: n = i, spatial vj: 64 = j) { C[vi, vj] = A[vi, vj] / S[vi] }
+  } }
+})");
+  const LoweredFunc lowered = lower(sm_90().default_schedule(func, sm_90()).func(), sm_90(), "kernel");
+  ASSERT_EQ(lowered.kernels.size(), 1u) << symbols_of(lowered.kernels);
+  EXPECT_EQ(as_int(cuda::launch_of(lowered.kernels[0]).block[0]), 8);
+  EXPECT_EQ(as_int(cuda::launch_of(lowered.kernels[0]).block[1]), 7);
+}
+
 TEST(Cuda, LongRowsAreAddedUpByManyThreads) {
   const LoweredFunc lowered = expect_right(test::row_sum(3, 2100));
   const std::string text = cuda::emit_cuda(lowered.kernels);
