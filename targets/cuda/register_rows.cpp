@@ -90,7 +90,8 @@ std::optional<RowTile> choose_row_tile(const Schedule& schedule, const RowStages
     if (columns.size() == 1 && stage.reduce().empty()) dealt.push_back(stage.write.buffer);
     if (std::ranges::any_of(stage.reads, is_elsewhere) || is_elsewhere(stage.write)) return std::nullopt;
     if (columns.empty() && stage.reduce().empty()) continue;  // one value a row
-    if (columns.size() != 1) return std::nullopt;
+    const bool adds_up = !stage.reduce().empty();
+    if (columns.size() != 1 || adds_up != (stage.iter(columns[0]).kind == IterKind::reduce)) return std::nullopt;
     const int64_t length = stage.extent(columns[0]);
     const int64_t elements = elements_of_access(schedule, stage, stage.spatial()[tile.row_axes - 1], columns[0]);
     if (length < warp || (tile.length != 0 && length != tile.length) || elements == 0) return std::nullopt;

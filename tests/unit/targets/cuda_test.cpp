@@ -214,6 +214,25 @@ TEST(Cuda, OnlyWholeRowsAreSwizzled) {
   EXPECT_EQ(test::count_of(text_of("31"), "[tw_swizzle<"), 0);
 }
 
+// A single term of each of many sums: what runs along memory is not what is added up.
+TEST(Cuda, SumsOfOneTermAreNoRows) {
+  expect_right(parse_func(R"(
+func rows(A: f32[3, 1, 47]) -> (C: f32[3, 1, 47]) {
+  alloc S: f32[3, 1, 47]
+  for i in 0..3 { for j in 0..1 { for k in 0..47 { for r in 0..1 {
+    block S(spatial vi: 3 = i, spatial vj: 1 = j, spatial vk: 47 = k, reduce vr: 1 = r) {
+      init { S[vi, vj, vk] = 0.0f }
+      S[vi, vj, vk] = S[vi, vj, vk] + A[vi, vr, vk]
+    }
+  } } } }
+  for i in 0..3 { for j in 0..1 { for k in 0..47 {
+    block C(spatial vi: 3 = i, spatial vj: 1 = j, spatial vk: 47 = k) {
+      C[vi, vj, vk] = A[vi, vj, vk] / S[vi, 0, vk]
+    }
+  } } }
+})"));
+}
+
 // Of which there may be any number: one kernel, whose last block has fewer.
 TEST(Cuda, OpenRowsStayInRegisters) {
   const Func func = parse_func(R"(
