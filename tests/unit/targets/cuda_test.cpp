@@ -233,6 +233,30 @@ func rows(A: f32[3, 1, 47]) -> (C: f32[3, 1, 47]) {
 })"));
 }
 
+// Sums of windows within what a block has in shared memory: many threads make them, each one at a time.
+TEST(Cuda, WindowsAreDealtOut) {
+  const LoweredFunc lowered = expect_right(parse_func(R"(
+func pool(A: f32[3, 8, 70]) -> (P: f32[3, 4, 35]) {
+  alloc E: f32[3, 8, 70]
+  alloc S: f32[3, 4, 35]
+  for c in 0..3 { for y in 0..8 { for x in 0..70 {
+    block E(spatial vc: 3 = c, spatial vy: 8 = y, spatial vx: 70 = x) { E[vc, vy, vx] = exp(A[vc, vy, vx]) }
+  } } }
+  for c in 0..3 { for y in 0..4 { for x in 0..35 { for r in 0..2 { for s in 0..2 {
+    block S(spatial vc: 3 = c, spatial vy: 4 = y, spatial vx: 35 = x, reduce vr: 2 = r, reduce vs: 2 = s) {
+      init { S[vc, vy, vx] = 0.0f }
+      S[vc, vy, vx] = S[vc, vy, vx] + E[vc, vy * 2 + vr, vx * 2 + vs]
+    }
+  } } } } }
+  for c in 0..3 { for y in 0..4 { for x in 0..35 {
+    block P(spatial vc: 3 = c, spatial vy: 4 = y, spatial vx: 35 = x) { P[vc, vy, vx] = S[vc, vy, vx] / 4.0f }
+  } } }
+})"));
+  ASSERT_EQ(lowered.kernels.size(), 1u);
+  EXPECT_EQ(test::count_of(to_text(lowered.kernels[0].func), "f32[1] in local"), 1);
+  EXPECT_EQ(test::count_of(to_text(lowered.kernels[0].func), "in 0..32 thread.x"), 3);
+}
+
 // Of which there may be any number: one kernel, whose last block has fewer.
 TEST(Cuda, OpenRowsStayInRegisters) {
   const Func func = parse_func(R"(
