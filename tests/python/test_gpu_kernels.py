@@ -137,6 +137,19 @@ def test_the_sums_of_a_single_tile_stay_in_registers(tmp_path):
     assert kernel.blocks == 1 and kernel.spills == 0 and kernel.stack_bytes == 0, kernel
 
 
+def test_what_spills_is_compiled_for_fewer_threads(tmp_path):
+    """What the assembler of CUDA 13.5 gives 32 and 40 registers, which do not suffice."""
+    weights = {"w": np.ones((64, 16, 3, 3), np.float32)}
+    nodes = [("Conv", ["x", "w"], ["c"], {"pads": [1] * 4}), ("Relu", ["c"], ["y"])]
+    conv = model_of(nodes, [value("x", [1, 16, 55, 55])], [value("y", [1, 64, 55, 55])], weights)
+    weights = {name: np.ones(96, np.float32) for name in ("scale", "bias")}
+    nodes = [("LayerNormalization", ["x", "scale", "bias"], ["y"])]
+    norm = model_of(nodes, [value("x", [1, 3136, 96])], [value("y", [1, 3136, 96])], weights)
+    for model in (conv, norm):
+        (kernel,) = gpu_kernels.of_artifact(artifact(model, tmp_path))
+        assert kernel.spills == 0 and kernel.stack_bytes == 0 and kernel.registers <= 64, kernel
+
+
 def test_registers_that_do_not_suffice_are_seen(tmp_path):
     """A kernel whose threads have arrays of their own, indexed by variables: they lie in memory."""
     text = 'extern "C" __global__ void f(float* y, const int* at) { float a[64];'
