@@ -50,6 +50,7 @@ const Backend& backend() {
       .launch_of = launch_of,
       .fit_of = fit_of,
       .uses_arrays_of_caller = false,
+      .has_vectors = false,
       .reason_not_tuned = "GPUs are not tuned for yet",
   };
   return gpus;

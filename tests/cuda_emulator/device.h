@@ -110,6 +110,15 @@ inline unsigned short tw_to_bf16(float x) {
   if (x != x) return static_cast<unsigned short>(bits >> 16 | 0x40);
   return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+inline float tw_minimum(float x, float y) {
+  return x != x || y != y ? x + y : fminf(x, y);
+}
+inline float tw_maximum(float x, float y) {
+  return x != x || y != y ? x + y : fmaxf(x, y);
+}
+inline float tw_rough_exp2(float x) {
+  return exp2f(x);
+}
 #define TW_SHARED(bytes) __shared__ __align__(128) unsigned char tw_shared[bytes];
 inline void tw_prefetch(const void*) {}
 

@@ -15,9 +15,9 @@ import pytest
 
 import random_control
 import test_open_operators
-from conftest import ROOT, run_tw, small_network
+from conftest import ROOT, model_of, run_tw, small_network, value
 from onnx_suite import read_outputs, run_folders, run_suite, summary, write_case
-from random_graphs import KINDS, differences, single, small
+from random_graphs import KINDS, cuda_differences, differences, run_onnxruntime, single, small
 from test_networks import NETWORKS, feed_of
 from tilewright import machine
 
@@ -61,6 +61,13 @@ def test_random_parameters_agree_with_onnx_runtime(device):
     cases = [(f"{k}-{kind.__name__}", *single(kind, small(k))) for k in range(device.random_cases) for kind in KINDS]
     _, bad = differences(cases, device.target, device.env)
     assert not bad, f"{len(bad)}:\n" + "\n".join(f"{name} {problem}" for name, problem in bad)
+
+
+# tests/campaigns/cuda_graphs.py is the long form.
+def test_random_graphs_agree_with_onnx_runtime(device):
+    compared, bad = cuda_differences(range(4 * device.random_cases), device.target, device.env)
+    assert compared > 2 * device.random_cases
+    assert not bad, "\n".join(f"{name} {problem}" for name, problem in bad)
 
 
 OPEN_CASES = """
@@ -117,3 +124,36 @@ def test_artifacts_are_kept_run_and_timed(device, tmp_path):
         assert done.returncode == 0, done.stderr
     assert "kernels" in done.stdout
     np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"].sum(), 1, rtol=1e-5)
+
+
+def rows_of_a_batch():
+    """A layer of a transformer without its attention: products, a sum, a norm and a softmax of rows."""
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((96, 96)).astype(np.float32) / 10 for name in ("v", "w")}
+    nodes = [("MatMul", ["x", "v"], ["a"]), ("Relu", ["a"], ["b"]), ("MatMul", ["b", "w"], ["c"])]
+    nodes += [("Add", ["x", "c"], ["d"]), ("LayerNormalization", ["d", "scale"], ["e"]), ("Softmax", ["e"], ["y"])]
+    shape = [1, 7, 96]
+    return model_of(nodes, [value("x", shape)], [value("y", shape)], weights | {"scale": np.ones(96, np.float32)})
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("network", [small_network, rows_of_a_batch])
+def test_one_artifact_runs_any_batch(device, tmp_path, network, precision):
+    model = network()
+    for info in (*model.graph.input, *model.graph.output):
+        info.type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.save(model, tmp_path / "m.onnx")
+    artifact, given = tmp_path / "m.twa", tmp_path / "x.npy"
+    done = run_tw(
+        *("compile", tmp_path / "m.onnx", "-t", device.target, "--precision", precision, "-o", artifact), env=device.env
+    )
+    assert done.returncode == 0, done.stderr
+    for batch in (1, 8, 64):
+        shape = [batch, *(d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim[1:])]
+        x = np.random.default_rng(batch).standard_normal(shape).astype(np.float32)
+        np.save(given, x)
+        done = run_tw("run", artifact, "-i", f"x={given}", "-o", tmp_path / "y.npz", env=device.env)
+        assert done.returncode == 0, done.stderr
+        (want,) = run_onnxruntime(model, [x])
+        near = {"f32": 1e-5, "bf16": 2.0**-6}[precision] * float(np.abs(want).max())
+        np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"], want, rtol=1e-4, atol=near)
