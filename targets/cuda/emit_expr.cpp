@@ -365,11 +365,15 @@ std::string ExprEmitter::call(const Call& n, const std::string& l) {
 
 std::string ExprEmitter::load(const Load& n, const std::string& l, bool in_memory) {
   const auto taken = [&](const std::string& element) { return in_memory ? element : from_memory(element, n.dtype); };
-  if (n.dtype.lanes > 1 && !n.predicate.is_defined()) {
+  const auto guard = n.predicate.is_defined() ? condition_of_all_lanes(n.predicate) : std::nullopt;
+  if (n.dtype.lanes > 1 && (guard || !n.predicate.is_defined())) {
     if (std::optional<std::string> wide = wide_address(n.buffer, n.indices, n.dtype.lanes)) {
       std::string name = fresh("wide");
-      line("__align__(16) " + memory_type(n.dtype) + " " + name + "[" + std::to_string(n.dtype.lanes) + "];");
+      line("__align__(16) " + memory_type(n.dtype) + " " + name + "[" + std::to_string(n.dtype.lanes) + "]" +
+           (guard ? " = {};" : ";"));
+      if (guard) line("if (" + scalar(*guard) + ") {");
       copy_wide(name, "(" + *wide + ")", int64_t{n.dtype.lanes} * n.dtype.bytes());
+      if (guard) line("}");
       if (n.dtype.element() == bf16 && !in_memory) return "tw_from_bf16(" + name + ", " + l + ")";
       return taken(name + "[" + l + "]");
     }
