@@ -4,7 +4,9 @@
 
 #include "python/array.h"
 #include "python/bind.h"
+#include "python/device_array.h"
 #include "runtime/artifact/artifact.h"
+#include "runtime/device/cuda.h"
 #include "runtime/executable.h"
 
 namespace tw::python {
@@ -103,31 +105,55 @@ std::vector<int> in_place(const Executable& executable) {
 }
 
 // Arrays in whose place outputs are must be writable: Python has checked.
-Arrays run(Executable& executable, const std::vector<py::array>& arrays) {
+GivenArrays run(Executable& executable, const std::vector<GivenArray>& arrays, const py::object& stream,
+                bool on_device) {
+  const GivenStream given(stream);
   const std::vector<NDArray> inputs = views_of(arrays, "input");
+  RunOptions options = options_of(arrays, {}, given);
+  options.leaves_outputs = on_device;
   std::vector<NDArray> outputs;
   {
     const py::gil_scoped_release unlocked;
-    outputs = executable.run(inputs);
+    outputs = executable.run(inputs, options);
   }
-  Arrays result;
+  GivenArrays result;
   const std::vector<int> shared = in_place(executable);
-  for (size_t i = 0; i < outputs.size(); ++i) result.append(shared[i] < 0 ? to_numpy(outputs[i]) : arrays[shared[i]]);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (shared[i] >= 0)
+      result.append(arrays[shared[i]]);
+    else if (on_device)
+      result.append(DeviceArray{outputs[i], given});
+    else
+      result.append(to_numpy(outputs[i]));
+  }
   return result;
 }
 
 // Into arrays of the caller: C-contiguous and writable, which Python has checked.
-void run_into(Executable& executable, const std::vector<py::array>& arrays, const std::vector<py::array>& results) {
+void run_into(Executable& executable, const std::vector<GivenArray>& arrays, const std::vector<GivenArray>& results,
+              const py::object& stream) {
+  const GivenStream given(stream);
   const std::vector<NDArray> inputs = views_of(arrays, "input");
   std::vector<NDArray> outputs = views_of(results, "output");
-  const py::gil_scoped_release unlocked;
-  executable.run_into(inputs, outputs);
+  const RunOptions options = options_of(arrays, results, given);
+  {
+    const py::gil_scoped_release unlocked;
+    executable.run_into(inputs, outputs, options);
+  }
+  for (const GivenArray& result : results)
+    if (DeviceArray* const* array = std::get_if<DeviceArray*>(&result)) (*array)->stream = given;
+}
+
+// Arrays to measure on: what is queued on them is done.
+std::vector<NDArray> ready_views_of(const std::vector<GivenArray>& arrays) {
+  for (const StreamHandle stream : options_of(arrays, {}, GivenStream(py::none())).after) finish_stream(stream);
+  return views_of(arrays, "input");
 }
 
 using StepTimes = Rows<std::string, std::string, double, double, double>;
 
-StepTimes profile(Executable& executable, const std::vector<py::array>& arrays, int repetitions) {
-  const std::vector<NDArray> inputs = views_of(arrays, "input");
+StepTimes profile(Executable& executable, const std::vector<GivenArray>& arrays, int repetitions) {
+  const std::vector<NDArray> inputs = ready_views_of(arrays);
   std::vector<StepProfile> rows;
   {
     const py::gil_scoped_release unlocked;
@@ -143,8 +169,8 @@ StepTimes profile(Executable& executable, const std::vector<py::array>& arrays, 
 // (worker, step, start, end) of each share of a step; seconds since the run began.
 using StepSpans = Rows<int, int, double, double>;
 
-StepSpans trace(Executable& executable, const std::vector<py::array>& arrays, int repetitions) {
-  const std::vector<NDArray> inputs = views_of(arrays, "input");
+StepSpans trace(Executable& executable, const std::vector<GivenArray>& arrays, int repetitions) {
+  const std::vector<NDArray> inputs = ready_views_of(arrays);
   std::vector<StepSpan> spans;
   {
     const py::gil_scoped_release unlocked;
@@ -269,10 +295,10 @@ void bind_executable(py::module_& module) {
             return by_name;
           },
           py::arg("inputs"), "Sizes of the open dimensions, by name, in inputs of these shapes.")
-      .def("run", &run, py::arg("arrays"),
+      .def("run", &run, py::arg("arrays"), py::arg("stream") = py::none(), py::arg("on_device") = false,
            "The outputs in order, of C-contiguous arrays for all inputs.  Error (TW1101) names an array that does not "
            "fit.")
-      .def("run_into", &run_into, py::arg("arrays"), py::arg("results"),
+      .def("run_into", &run_into, py::arg("arrays"), py::arg("results"), py::arg("stream") = py::none(),
            "As `run`, into C-contiguous arrays for all outputs.")
       .def("profile", &profile, py::arg("arrays"), py::arg("repetitions"),
            "(nodes, kernel, seconds, FLOPs, bytes) of each step, timed alone.")

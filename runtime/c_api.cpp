@@ -1,5 +1,3 @@
-#include "runtime/tilewright.h"
-
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -7,6 +5,7 @@
 
 #include "runtime/device/cuda.h"
 #include "runtime/executable.h"
+#include "runtime/tilewright.h"
 
 struct tw_executable {
   struct Tensor {
@@ -110,8 +109,8 @@ std::vector<tw::Shape> shapes_of(const tw::Plan& plan, const int64_t* const* sha
   return result;
 }
 
-// Views of the caller's arrays, in the memory of a GPU, by its ordinal, or of the host (-1).  An output that is in place of
-// an input may be null: it is one of `inputs`.
+// Views of the caller's arrays, in the memory of a GPU, by its ordinal, or of the host (-1).  An output that is in
+// place of an input may be null: it is one of `inputs`.
 std::vector<tw::NDArray> views_of(const std::vector<tw::TensorInfo>& infos, const std::vector<tw::Shape>& shapes,
                                   const void* const* data, const size_t* bytes, const void* const* inputs,
                                   const char* kind, int gpu = -1) {
@@ -313,8 +312,8 @@ int tw_time_kernels(tw_executable* executable, const void* const* inputs, const 
     require(result && count, "tw_time_kernels: a null argument");
     const tw::Plan& plan = executable->executable.plan();
     const std::vector<tw::Shape> shapes = shapes_of(plan, input_shapes);
-    last_profiles = executable->executable.profile(views_of(plan.inputs, shapes, inputs, nullptr, inputs, "input"),
-                                                   repetitions);
+    last_profiles =
+        executable->executable.profile(views_of(plan.inputs, shapes, inputs, nullptr, inputs, "input"), repetitions);
     last_times.clear();
     for (const tw::StepProfile& step : last_profiles)
       last_times.push_back({step.name.c_str(), step.kernel.c_str(), step.seconds, step.flops, step.bytes});

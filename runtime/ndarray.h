@@ -1,5 +1,5 @@
-// A dense, row-major array: what goes into a run, comes out of it, and holds constants.  It lies in the host's memory or,
-// between runs of a GPU, in that one's, which only copies reach.
+// A dense, row-major array: what goes into a run, comes out of it, and holds constants.  It lies in the host's memory
+// or, between runs of a GPU, in that one's, which only copies reach.
 #pragma once
 
 #include <cstdint>

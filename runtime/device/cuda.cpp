@@ -1,9 +1,9 @@
 // The CUDA device.  Everything of a run goes into one stream, our own or the caller's, in the order of the plan: inputs
-// in, kernels, outputs out; so steps wait for each other by their order alone.  Arrays in the GPU's memory are used where
-// they are, others are copied.  Kernels of a plan without control are recorded when they run for the second time on the
-// same memory, and started as one from then on.  The host waits for the GPU where a step of control asks for what kernels
-// have computed, and at the end of a run in our own stream or with arrays of the host.  Runs share the arena, so each
-// begins after the last, whatever their streams.
+// in, kernels, outputs out; so steps wait for each other by their order alone.  Arrays in the GPU's memory are used
+// where they are, others are copied.  Kernels of a plan without control are recorded when they run for the second time
+// on the same memory, and started as one from then on.  The host waits for the GPU where a step of control asks for
+// what kernels have computed, and at the end of a run in our own stream or with arrays of the host.  Runs share the
+// arena, so each begins after the last, whatever their streams.
 #include "runtime/device/cuda.h"
 
 #include <algorithm>
@@ -101,9 +101,10 @@ void require_reachable(const NDArray& array, const std::string& name) {
                                       ", and runs are on GPU " + std::to_string(used_gpu) +
                                       "\n  help: copy it there; CUDA_VISIBLE_DEVICES says which GPU that is");
   if (!is_known || address < start || address - start > bytes || bytes - (address - start) < array.byte_size())
-    throw Error(ErrorCode::input, name + " takes " + std::to_string(array.byte_size()) +
-                                      " bytes that are no memory of the GPU: it was freed, or it is the host's\n  help: "
-                                      "keep arrays until the run has ended");
+    throw Error(ErrorCode::input,
+                name + " takes " + std::to_string(array.byte_size()) +
+                    " bytes that are no memory of the GPU: it was freed, or it is the host's\n  help: "
+                    "keep arrays until the run has ended");
 }
 
 // What programs of the same code share, whatever the sizes that they are for.  It lives in the primary context, which
@@ -195,9 +196,7 @@ class CudaCode {
   const RandomState& random;  // on the host
   // By input, by output and by counter; the arena, the workspace and the random state.
   GrowingMemory inputs{allocate}, outputs{allocate}, between{allocate};
-  GrowingMemory placed{allocate, [this](void* to, const void* from, size_t bytes) {
-                         copy_within(to, from, bytes);
-                       }};
+  GrowingMemory placed{allocate, [this](void* to, const void* from, size_t bytes) { copy_within(to, from, bytes); }};
 
  private:
   // Memory of the GPU; its address is none that the host may follow.
@@ -398,9 +397,10 @@ class CudaProgram final : public Program {
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
       const bool is_placed = !plan_.outputs[i].dims.empty();
-      outputs_.push_back(is_placed                ? nullptr
-                         : is_usable(outputs[i]) ? outputs[i].as<char>()
-                                                  : code_->outputs.at_least(i, static_cast<int64_t>(outputs[i].byte_size())));
+      outputs_.push_back(is_placed ? nullptr
+                         : is_usable(outputs[i])
+                             ? outputs[i].as<char>()
+                             : code_->outputs.at_least(i, static_cast<int64_t>(outputs[i].byte_size())));
     }
     const auto is_of_host = [](const NDArray& array) { return array.is_defined() && !array.is_on_gpu(); };
     waits_ = !options.stream || std::ranges::any_of(inputs, is_of_host) || std::ranges::any_of(outputs, is_of_host);
@@ -500,8 +500,7 @@ class CudaProgram final : public Program {
     }
     // Addresses of the buffers, then the parameters.
     values_.clear();
-    for (const BufferUse& use : step.buffers)
-      values_.push_back(static_cast<int64_t>(address_of(start_of(use))));
+    for (const BufferUse& use : step.buffers) values_.push_back(static_cast<int64_t>(address_of(start_of(use))));
     if (!step.workspace_bytes.is_known())
       values_.push_back(static_cast<int64_t>(address_of(placing_.workspace(i, 0))));
     else if (step.workspace_bytes > 0)
@@ -519,8 +518,7 @@ class CudaProgram final : public Program {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const bool is_placed = !plan_.outputs[i].dims.empty();
       NDArray& output = is_placed ? placing_.output(i) : outputs[i];
-      const char* from =
-          is_placed ? placing_.start_of({Storage::output, static_cast<uint32_t>(i)}) : outputs_[i];
+      const char* from = is_placed ? placing_.start_of({Storage::output, static_cast<uint32_t>(i)}) : outputs_[i];
       if (is_placed && options.leaves_outputs) output = new_gpu_array(output.dtype(), output.shape());
       if (from == output.data()) continue;
       if (output.is_on_gpu())

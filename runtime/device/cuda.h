@@ -25,8 +25,8 @@ std::vector<CudaDeviceInfo> cuda_devices();
 // The one that runs everything, by its ordinal: CUDA_VISIBLE_DEVICES says which that is.
 inline constexpr int used_gpu = 0;
 
-// Uninitialised memory of the GPU.  Whoever queues work on it keeps it until that is done, or lets the driver, which waits
-// for all work before memory goes.  Error(device | limit).
+// Uninitialised memory of the GPU.  Whoever queues work on it keeps it until that is done, or lets the driver, which
+// waits for all work before memory goes.  Error(device | limit).
 NDArray new_gpu_array(DType dtype, Shape shape);
 // All of an array, from or to the GPU or within it, behind what is in the stream; it is complete when this returns.
 void copy_gpu_array(const NDArray& from, NDArray& to, StreamHandle stream);

@@ -45,8 +45,8 @@ using StreamHandle = uintptr_t;
 
 // What a GPU's run is asked for beyond its arrays.  CPUs have none of it.
 struct RunOptions {
-  // The run is queued here, behind what is there, and not waited for, unless arrays of the host take part, whose sizes or
-  // contents it needs.  None: it is complete when the call returns.
+  // The run is queued here, behind what is there, and not waited for, unless arrays of the host take part, whose sizes
+  // or contents it needs.  None: it is complete when the call returns.
   std::optional<StreamHandle> stream = {};
   std::vector<StreamHandle> after = {};  // streams whose work so far is done before it begins
   bool leaves_outputs = false;           // outputs that nobody gave an array for stay in the GPU's memory

@@ -49,8 +49,8 @@ enum Result {
 
 int contexts, depth, objects;
 std::map<std::string, int> calls;  // by function
-std::string fails;   // what is to fail next
-Result failed_with;  // a kernel's failure stays, as a GPU's does
+std::string fails;                 // what is to fail next
+Result failed_with;                // a kernel's failure stays, as a GPU's does
 
 // Between pages that trap; the bytes up to the next multiple of 256, at which it ends, hold a pattern.
 struct Memory {
@@ -443,7 +443,8 @@ int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
   ++calls[__func__];
   const bool is_grid = gx > 0 && gx < 1u << 31 && gy > 0 && gy < 1u << 16 && gz > 0 && gz < 1u << 16;
   const bool is_block = bx > 0 && by > 0 && bz > 0 && bz <= 64 && uint64_t{bx} * by * bz <= max_threads;
-  if (!find_stream(stream) || depth == 0 || shared > function->shared_bytes || extra || !is_grid || !is_block) return invalid_value;
+  if (!find_stream(stream) || depth == 0 || shared > function->shared_bytes || extra || !is_grid || !is_block)
+    return invalid_value;
   if (failed_with) return failed_with;
   if (fails == "launch") return launch_failed;
   Launch launch{function, {gx, gy, gz}, {bx, by, bz}, {}};
@@ -458,7 +459,8 @@ int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
 
 int cuStreamBeginCapture_v2(void* stream, int) {
   constexpr uintptr_t legacy_default_stream = 1;
-  if (!find_stream(stream) || recorded || stream == reinterpret_cast<void*>(legacy_default_stream)) return invalid_value;
+  if (!find_stream(stream) || recorded || stream == reinterpret_cast<void*>(legacy_default_stream))
+    return invalid_value;
   return ++objects, captured = stream, recorded = new std::vector<Launch>, success;
 }
 int cuStreamEndCapture(void* stream, std::vector<Launch>** graph) {
