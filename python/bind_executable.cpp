@@ -104,28 +104,30 @@ std::vector<int> in_place(const Executable& executable) {
   return inputs;
 }
 
-// Arrays in whose place outputs are must be writable: Python has checked.
-GivenArrays run(Executable& executable, const std::vector<GivenArray>& arrays, const py::object& stream,
-                bool on_device) {
-  const GivenStream given(stream);
+std::vector<NDArray> run_on(Executable& executable, const std::vector<GivenArray>& arrays, const GivenStream& stream,
+                            bool leaves_outputs) {
   const std::vector<NDArray> inputs = views_of(arrays, "input");
-  RunOptions options = options_of(arrays, {}, given);
-  options.leaves_outputs = on_device;
-  std::vector<NDArray> outputs;
-  {
-    const py::gil_scoped_release unlocked;
-    outputs = executable.run(inputs, options);
-  }
-  GivenArrays result;
+  RunOptions options = options_of(arrays, {}, stream);
+  options.leaves_outputs = leaves_outputs;
+  const py::gil_scoped_release unlocked;
+  return executable.run(inputs, options);
+}
+
+// Arrays in whose place outputs are must be writable: Python has checked.
+Arrays run(Executable& executable, const std::vector<GivenArray>& arrays, const py::object& stream) {
+  const std::vector<NDArray> outputs = run_on(executable, arrays, GivenStream(stream), false);
+  Arrays result;
   const std::vector<int> shared = in_place(executable);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (shared[i] >= 0)
-      result.append(arrays[shared[i]]);
-    else if (on_device)
-      result.append(DeviceArray{outputs[i], given});
-    else
-      result.append(to_numpy(outputs[i]));
-  }
+  for (size_t i = 0; i < outputs.size(); ++i)
+    result.append(shared[i] < 0 ? to_numpy(outputs[i]) : std::get<py::array>(arrays[shared[i]]));
+  return result;
+}
+
+py::typing::List<DeviceArray> run_on_device(Executable& executable, const std::vector<GivenArray>& arrays,
+                                            const py::object& stream) {
+  const GivenStream given(stream);
+  py::typing::List<DeviceArray> result;
+  for (NDArray& output : run_on(executable, arrays, given, true)) result.append(DeviceArray{output, given});
   return result;
 }
 
@@ -295,9 +297,11 @@ void bind_executable(py::module_& module) {
             return by_name;
           },
           py::arg("inputs"), "Sizes of the open dimensions, by name, in inputs of these shapes.")
-      .def("run", &run, py::arg("arrays"), py::arg("stream") = py::none(), py::arg("on_device") = false,
+      .def("run", &run, py::arg("arrays"), py::arg("stream") = py::none(),
            "The outputs in order, of C-contiguous arrays for all inputs.  Error (TW1101) names an array that does not "
            "fit.")
+      .def("run_on_device", &run_on_device, py::arg("arrays"), py::arg("stream") = py::none(),
+           "As `run`, with all outputs in the memory of the GPU.")
       .def("run_into", &run_into, py::arg("arrays"), py::arg("results"), py::arg("stream") = py::none(),
            "As `run`, into C-contiguous arrays for all outputs.")
       .def("profile", &profile, py::arg("arrays"), py::arg("repetitions"),

@@ -153,14 +153,14 @@ py::array to_host(const DeviceArray& from) {
   return to_numpy(to);
 }
 
-py::tuple extents_of(const DeviceArray& array) {
+py::typing::Tuple<int64_t, py::ellipsis> extents_of(const DeviceArray& array) {
   return py::tuple(py::cast(array.array.shape()));
 }
 
-py::dict cuda_array_interface(const DeviceArray& array) {
+Facts cuda_array_interface(const DeviceArray& array) {
   if (array.array.dtype().is_narrow() || array.array.dtype() == bf16)
     throw py::attribute_error("__cuda_array_interface__ has no " + to_string(array.array.dtype()) + "; DLPack has");
-  py::dict facts;
+  Facts facts;
   facts["shape"] = extents_of(array);
   facts["typestr"] = numpy_dtype(array.array.dtype()).attr("str");
   facts["data"] = py::make_tuple(reinterpret_cast<uintptr_t>(array.array.data()), array.is_read_only);
@@ -286,7 +286,7 @@ void bind_device_array(py::module_& module) {
       "input and in `out`.  It is C-contiguous.")
       .def_property_readonly("shape", &extents_of, "Extents.")
       .def_property_readonly(
-          "dtype", [](const DeviceArray& a) { return numpy_dtype(a.array.dtype()); },
+          "dtype", [](const DeviceArray& a) -> py::object { return numpy_dtype(a.array.dtype()); },
           "numpy's type of elements; bf16 is that of the package ml_dtypes.")
       .def_property_readonly(
           "nbytes", [](const DeviceArray& a) { return a.array.byte_size(); }, "Of all elements.")

@@ -27,7 +27,6 @@ struct DeviceArray {
 };
 
 using GivenArray = std::variant<pybind11::array, DeviceArray*>;
-using GivenArrays = pybind11::typing::List<GivenArray>;
 
 // Views arrays, which must outlive the result: those of numpy as view_of (array.h) does.
 std::vector<NDArray> views_of(const std::vector<GivenArray>& arrays, const std::string& kind);

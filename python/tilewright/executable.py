@@ -60,7 +60,8 @@ def as_given(value: Any, name: str, stream: Any) -> Array:
     """`as_array` of what is on the host, and a view of what is in a GPU's memory."""
     if type(value) is np.ndarray or not _core.is_on_gpu(value):
         return as_array(value)
-    return _core.view_on_gpu(value, name, stream, False)
+    view: _core.DeviceArray = _core.view_on_gpu(value, name, stream, False)
+    return view
 
 
 def to_device(array: Any) -> _core.DeviceArray:
@@ -272,7 +273,7 @@ class Executable:
             arrays.append(array)
         return given, arrays
 
-    def _core_for(self, arrays: list[Array]) -> _core.Executable:
+    def _core_for(self, arrays: Sequence[Array]) -> _core.Executable:
         """Compiles for sizes that are new, where that is wanted."""
         if self._recompile is None or len(self._special) >= MOST_SPECIAL_SIZES:
             return self._core
@@ -296,6 +297,10 @@ class Executable:
         if outputs == "device" and any(kind != "sequence" for _, kind, *_ in self._core.output_lists):
             raise Error("TW1101", 'outputs="device" is for tensors, and this model gives others\nhelp: leave it out')
         return outputs == "device"
+
+    def _results(self, arrays: list[Array], stream: Any, on_device: bool) -> list[Any]:
+        core = self._core_for(arrays)
+        return [*(core.run_on_device if on_device else core.run)(arrays, stream)]
 
     def run(
         self,
@@ -334,7 +339,7 @@ class Executable:
             results, written = self._given_outputs(out, arrays, stream)
             self._core_for(arrays).run_into(arrays, written, stream)
         else:
-            results = self._core_for(arrays).run(arrays, stream, on_device)
+            results = self._results(arrays, stream, on_device)
         return dict(zip(self._values.names, self._values.of(results), strict=True))
 
     def __call__(self, *inputs: Any, outputs: str = "host", stream: Any = None) -> list[Any]:
@@ -344,7 +349,7 @@ class Executable:
             raise Error("TW1101", f"{len(inputs)} inputs were given, {len(names)} are needed: {', '.join(names)}")
         tensors = self._taken.tensors(dict(zip(names, inputs, strict=True)), "input")
         arrays, on_device = self._checked(list(tensors.values()), stream), self._leaves_outputs(outputs)
-        return self._values.of(self._core_for(arrays).run(arrays, stream, on_device))
+        return self._values.of(self._results(arrays, stream, on_device))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a .twa artifact, for this machine or the one it was compiled for.

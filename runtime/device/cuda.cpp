@@ -10,102 +10,16 @@
 #include <list>
 
 #include "runtime/device/control.h"
-#include "runtime/device/cuda_driver.h"
+#include "runtime/device/cuda_context.h"
 #include "runtime/device/placing.h"
 
 namespace tw {
 namespace {
 
+using namespace gpu;
+
 constexpr int attribute_major = 75, attribute_minor = 76, attribute_dynamic_shared_bytes = 8;
 constexpr int no_binary_for_gpu = 209;
-constexpr unsigned no_timing = 2;  // of an event
-
-const CudaDriver& driver() {
-  static const CudaDriver* const found = [] {
-    std::string problem;
-    const CudaDriver* usable = CudaDriver::find(problem);
-    if (!usable)
-      throw Error(ErrorCode::device,
-                  problem + "\n  help: run on a machine with an NVIDIA GPU, or compile the model for \"cpu\"");
-    return usable;
-  }();
-  return *found;
-}
-
-void require(CudaDriver::Result result, const std::string& what) {
-  if (result != 0) throw Error(ErrorCode::device, "the GPU cannot " + what + ": " + driver().describe(result));
-}
-
-// The primary context, held for as long as something lives in it.
-class HeldContext {
- public:
-  HeldContext() {
-    require(driver().device_get(&device_, used_gpu), "be opened");
-    require(driver().context_retain(&context_, device_), "give a context");
-  }
-  ~HeldContext() { driver().context_release(device_); }
-  HeldContext(const HeldContext&) = delete;
-  HeldContext& operator=(const HeldContext&) = delete;
-  CudaDriver::Context get() const { return context_; }
-
- private:
-  CudaDriver::Device device_ = 0;
-  CudaDriver::Context context_ = nullptr;
-};
-
-// Current for this thread until the end of the scope.
-class CurrentContext {
- public:
-  explicit CurrentContext(CudaDriver::Context context) { require(driver().context_push(context), "use its context"); }
-  ~CurrentContext() {
-    CudaDriver::Context popped;
-    driver().context_pop(&popped);
-  }
-  CurrentContext(const CurrentContext&) = delete;
-  CurrentContext& operator=(const CurrentContext&) = delete;
-};
-
-CudaDriver::Address address_of(const void* pointer) {
-  return reinterpret_cast<CudaDriver::Address>(pointer);
-}
-CudaDriver::Address address_of(const std::shared_ptr<void>& memory) {
-  return address_of(memory.get());
-}
-
-// The legacy default stream goes by 1: null is what somebody forgot.
-CudaDriver::Stream stream_of(StreamHandle handle) {
-  return reinterpret_cast<CudaDriver::Stream>(handle == 0 ? 1 : handle);
-}
-
-CudaDriver::Event new_event(unsigned flags = 0) {
-  CudaDriver::Event event = nullptr;
-  require(driver().event_create(&event, flags), "make an event");
-  return event;
-}
-
-// Error(input): it is not in memory of this GPU.
-void require_reachable(const NDArray& array, const std::string& name) {
-  if (array.byte_size() == 0) return;
-  int attributes[] = {2, 9, 11, 12};  // kind of memory, ordinal, start and size of what was allocated
-  int kind = 0, ordinal = array.gpu();
-  uint64_t start = 0;
-  size_t bytes = 0;
-  void* values[] = {&kind, &ordinal, &start, &bytes};
-  const uint64_t address = address_of(array.data());
-  constexpr int of_device = 2;
-  const bool is_known =
-      driver().pointer_attributes(std::size(attributes), attributes, values, address) == 0 && kind == of_device;
-  if (is_known && (ordinal != used_gpu || array.gpu() != used_gpu))
-    throw Error(ErrorCode::input, name + " lies in the memory of GPU " +
-                                      std::to_string(ordinal != used_gpu ? ordinal : array.gpu()) +
-                                      ", and runs are on GPU " + std::to_string(used_gpu) +
-                                      "\n  help: copy it there; CUDA_VISIBLE_DEVICES says which GPU that is");
-  if (!is_known || address < start || address - start > bytes || bytes - (address - start) < array.byte_size())
-    throw Error(ErrorCode::input,
-                name + " takes " + std::to_string(array.byte_size()) +
-                    " bytes that are no memory of the GPU: it was freed, or it is the host's\n  help: "
-                    "keep arrays until the run has ended");
-}
 
 // What programs of the same code share, whatever the sizes that they are for.  It lives in the primary context, which
 // is current while it is made and used.
@@ -364,7 +278,7 @@ class CudaProgram final : public Program {
   static void require_reachable(std::span<const NDArray> arrays, const std::vector<TensorInfo>& infos,
                                 const std::string& kind) {
     for (size_t i = 0; i < arrays.size(); ++i)
-      if (arrays[i].is_on_gpu()) tw::require_reachable(arrays[i], kind + " '" + infos[i].name + "'");
+      if (arrays[i].is_on_gpu()) gpu::require_reachable(arrays[i], kind + " '" + infos[i].name + "'");
   }
 
   // Kernels take it as it is.
@@ -577,55 +491,6 @@ std::vector<CudaDeviceInfo> cuda_devices() {
     devices.push_back({name, major * 10 + minor, static_cast<int64_t>(bytes)});
   }
   return devices;
-}
-
-NDArray new_gpu_array(DType dtype, Shape shape) {
-  const auto context = std::make_shared<HeldContext>();
-  CurrentContext current(context->get());
-  const NDArray described(dtype, shape, nullptr, nullptr);  // whose size fits the address space
-  CudaDriver::Address address = 0;
-  require(driver().allocate(&address, std::max<size_t>(described.byte_size(), 1)), "allocate memory");
-  const std::shared_ptr<void> memory(reinterpret_cast<void*>(address), [context](void* freed) {
-    if (driver().context_push(context->get()) != 0) return;
-    driver().free(address_of(freed));
-    CudaDriver::Context popped;
-    driver().context_pop(&popped);
-  });
-  return {dtype, std::move(shape), memory.get(), memory, used_gpu};
-}
-
-void copy_gpu_array(const NDArray& from, NDArray& to, StreamHandle stream) {
-  check(from.byte_size() == to.byte_size(), "copy_gpu_array: both are of one size");
-  if (from.byte_size() == 0) return;
-  const HeldContext context;
-  CurrentContext current(context.get());
-  const CudaDriver::Stream in = stream_of(stream);
-  if (from.is_on_gpu()) require_reachable(from, "the array");
-  if (to.is_on_gpu()) require_reachable(to, "the array");
-  if (from.is_on_gpu() && to.is_on_gpu())
-    require(driver().copy(address_of(to.data()), address_of(from.data()), from.byte_size(), in), "copy an array");
-  else if (to.is_on_gpu())
-    require(driver().copy_in(address_of(to.data()), from.data(), from.byte_size(), in), "take an array");
-  else
-    require(driver().copy_out(to.data(), address_of(from.data()), from.byte_size(), in), "give an array");
-  require(driver().stream_synchronize(in), "copy an array");
-}
-
-void wait_for_stream(StreamHandle stream, StreamHandle other) {
-  if (stream_of(stream) == stream_of(other)) return;
-  const HeldContext context;
-  CurrentContext current(context.get());
-  const CudaDriver::Event event = new_event(no_timing);
-  CudaDriver::Result result = driver().event_record(event, stream_of(other));
-  if (result == 0) result = driver().stream_wait(stream_of(stream), event, 0);
-  driver().event_destroy(event);  // which is gone when it has passed
-  require(result, "wait for another stream");
-}
-
-void finish_stream(StreamHandle stream) {
-  const HeldContext context;
-  CurrentContext current(context.get());
-  require(driver().stream_synchronize(stream_of(stream)), "finish what is in a stream");
 }
 
 std::unique_ptr<Program> make_cuda_program(const ProgramSource& source) {
