@@ -1,6 +1,7 @@
 // A libcuda.so.1 for machines without a GPU.  It runs the kernels that the emulator's NVRTC (nvrtc.cpp) has compiled
 // for the host, block after block; the threads of a block take turns from barrier to barrier, in another order each
-// time.  What is put into a stream waits there until somebody waits for it.
+// time.  What is put into a stream waits there until somebody waits for it, and streams that do not wait for each other
+// are worked off by turns.
 //
 // It refuses what a driver refuses: calls without a context, unknown addresses, launches that no GPU holds.  It finds
 // what a GPU would do wrong in silence or only sometimes: memory begins poisoned, device and shared alike, and has
@@ -194,15 +195,25 @@ struct Function {
 };
 std::vector<std::unique_ptr<Function>> functions;
 
-struct Stream {
-  std::deque<std::function<void()>> work;
-  size_t queued = 0, done = 0;
-};
-std::map<const void*, std::shared_ptr<Stream>> streams;
+struct Stream;
 struct Event {
   std::shared_ptr<Stream> stream;
   size_t after = 0;  // so much of its work
+  bool has_passed() const;
 };
+struct Action {
+  std::function<void()> run;
+  Event waits_for;
+};
+struct Stream {
+  std::deque<Action> work;
+  size_t queued = 0, done = 0;
+  bool is_ready() const { return !work.empty() && work.front().waits_for.has_passed(); }
+};
+bool Event::has_passed() const {
+  return !stream || stream->done >= after;
+}
+std::map<const void*, std::shared_ptr<Stream>> streams;
 
 // Null: there is none.  The default streams, 1 and 2, are there from the start, and wait for no others.
 std::shared_ptr<Stream> find_stream(const void* handle) {
@@ -211,17 +222,27 @@ std::shared_ptr<Stream> find_stream(const void* handle) {
   if (found != streams.end()) return found->second;
   return number == 1 || number == 2 ? streams[handle] = std::make_shared<Stream>() : nullptr;
 }
-void put(void* handle, std::function<void()> action) {
+void put(void* handle, Action action) {
   const std::shared_ptr<Stream> stream = find_stream(handle);
   stream->work.push_back(std::move(action));
   ++stream->queued;
 }
 void work_off(Stream& stream, size_t until) {
+  static std::mt19937 random(3);
   while (stream.done < until) {
-    const std::function<void()> action = std::move(stream.work.front());
-    stream.work.pop_front();
-    ++stream.done;
-    action();
+    if (!stream.is_ready()) {
+      const Event needed = stream.work.front().waits_for;
+      work_off(*needed.stream, needed.after);
+      continue;
+    }
+    std::vector<std::shared_ptr<Stream>> others;
+    for (const auto& [handle, other] : streams)
+      if (other->is_ready() && other.get() != &stream) others.push_back(other);
+    Stream& next = others.empty() || random() % 2 == 0 ? stream : *others[random() % others.size()];
+    const Action action = std::move(next.work.front());
+    next.work.pop_front();
+    if (action.run) action.run();
+    ++next.done;
   }
 }
 void work_off_all() {
@@ -375,22 +396,23 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stre
   ++calls[__func__];
   if (!find_stream(stream) || depth == 0 || !is_memory(to, bytes)) return invalid_value;
   const auto* begin = static_cast<const char*>(from);
-  put(stream, [to, staged = std::vector<char>(begin, begin + bytes)] {
-    std::memcpy(reinterpret_cast<void*>(to), staged.data(), staged.size());
-  });
+  put(stream, {[to, staged = std::vector<char>(begin, begin + bytes)] {
+                 std::memcpy(reinterpret_cast<void*>(to), staged.data(), staged.size());
+               },
+               {}});
   return success;
 }
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   ++calls[__func__];
   if (!find_stream(stream) || depth == 0 || !is_memory(from, bytes)) return invalid_value;
-  put(stream, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
+  put(stream, {[=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); }, {}});
   return success;
 }
 
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
   ++calls[__func__];
   if (!find_stream(stream) || depth == 0 || !is_memory(from, bytes) || !is_memory(to, bytes)) return invalid_value;
-  put(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
+  put(stream, {[=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); }, {}});
   return success;
 }
 int cuPointerGetAttributes(unsigned count, const int* attributes, void** values, uint64_t address) {
@@ -453,7 +475,7 @@ int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
   if (recorded && stream == captured)
     recorded->push_back(std::move(launch));
   else
-    put(stream, [launch = std::move(launch)] { run(launch); });
+    put(stream, {[launch = std::move(launch)] { run(launch); }, {}});
   return success;
 }
 
@@ -475,9 +497,7 @@ int cuGraphLaunch(const std::vector<Launch>* executable, void* stream) {
   if (!find_stream(stream) || depth == 0) return invalid_value;
   if (failed_with) return failed_with;
   if (fails == "launch") return launch_failed;
-  put(stream, [launches = *executable] {
-    for (const Launch& launch : launches) run(launch);
-  });
+  for (const Launch& each : *executable) put(stream, {[each] { run(each); }, {}});
   return success;
 }
 int cuGraphDestroy(std::vector<Launch>* graph) {
@@ -510,8 +530,7 @@ int cuStreamSynchronize(void* stream) {
 }
 int cuStreamWaitEvent(void* stream, const Event* event, unsigned flags) {
   if (!find_stream(stream) || !event || flags != 0 || depth == 0) return invalid_value;
-  if (event->stream) put(stream, [e = *event] { work_off(*e.stream, e.after); });
-  return success;
+  return put(stream, {{}, *event}), success;
 }
 int cuEventCreate(Event** event, unsigned) {
   return ++objects, *event = new Event, success;

@@ -12,6 +12,7 @@ namespace {
 
 template <class F>
 F emulator(const char* name) {
+  (void)cuda_problem();  // which opens it
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   void* symbol = library ? dlsym(library, name) : nullptr;
   check(symbol != nullptr, "the emulator's libcuda is loaded");
