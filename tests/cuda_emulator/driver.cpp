@@ -1,7 +1,6 @@
 // A libcuda.so.1 for machines without a GPU.  It runs the kernels that the emulator's NVRTC (nvrtc.cpp) has compiled
 // for the host, block after block; the threads of a block take turns from barrier to barrier, in another order each
-// time.  What is put into a stream waits there until somebody waits for it, and streams that do not wait for each other
-// are worked off by turns.
+// time.  What is put into a stream waits there until somebody waits for it; then the others go on by turns, or wait on.
 //
 // It refuses what a driver refuses: calls without a context, unknown addresses, launches that no GPU holds.  It finds
 // what a GPU would do wrong in silence or only sometimes: memory begins poisoned, device and shared alike, and has
@@ -227,18 +226,18 @@ void put(void* handle, Action action) {
   stream->work.push_back(std::move(action));
   ++stream->queued;
 }
-void work_off(Stream& stream, size_t until) {
-  static std::mt19937 random(3);
+std::mt19937 turns(3);
+void work_off(Stream& stream, size_t until, bool by_turns = turns() % 2 == 0) {
   while (stream.done < until) {
     if (!stream.is_ready()) {
       const Event needed = stream.work.front().waits_for;
-      work_off(*needed.stream, needed.after);
+      work_off(*needed.stream, needed.after, by_turns);
       continue;
     }
     std::vector<std::shared_ptr<Stream>> others;
     for (const auto& [handle, other] : streams)
-      if (other->is_ready() && other.get() != &stream) others.push_back(other);
-    Stream& next = others.empty() || random() % 2 == 0 ? stream : *others[random() % others.size()];
+      if (by_turns && other->is_ready() && other.get() != &stream) others.push_back(other);
+    Stream& next = others.empty() || turns() % 2 == 0 ? stream : *others[turns() % others.size()];
     const Action action = std::move(next.work.front());
     next.work.pop_front();
     if (action.run) action.run();
