@@ -159,10 +159,9 @@ struct Executable::State {
     if (is_of_gpu()) return;
     for (size_t i = 0; i < arrays.size(); ++i)
       if (arrays[i].is_on_gpu())
-        throw Error(ErrorCode::input, kind + " '" + infos[i].name +
-                                          "' lies in the memory of a GPU, and the model was " + "compiled for " +
-                                          requirements.target +
-                                          "\n  help: copy it to the host, or compile the model for \"cuda\"");
+        throw Error(ErrorCode::input,
+                    kind + " '" + infos[i].name + "' lies in the memory of a GPU, and the model was compiled for " +
+                        requirements.target + "\n  help: copy it to the host, or compile the model for \"cuda\"");
   }
   void check_options(const RunOptions& options) const {
     if (is_of_gpu() || (!options.stream && !options.leaves_outputs)) return;

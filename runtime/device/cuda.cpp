@@ -58,6 +58,12 @@ class CudaCode {
   // A run comes into the stream that it asks for.
   void begin(const RunOptions& options) {
     stream_ = options.stream ? stream_of(*options.stream) : own_stream_;
+    int is_capturing = 0;
+    if (options.stream) require(driver().stream_is_capturing(stream_, &is_capturing), "use the stream");
+    if (is_capturing)
+      throw Error(ErrorCode::input,
+                  "the stream is being captured into a graph, and runs wait for others outside of it"
+                  "\n  help: capture without this run, which makes a graph of its own");
     if (is_queued_) wait_for(ended_);
     for (const StreamHandle other : options.after) {
       if (stream_of(other) == stream_) continue;

@@ -52,6 +52,7 @@ struct CudaDriver {
   Result (*stream_destroy)(Stream) = library.symbol("cuStreamDestroy_v2");
   Result (*stream_synchronize)(Stream) = library.symbol("cuStreamSynchronize");
   Result (*stream_wait)(Stream, Event, unsigned flags) = library.symbol("cuStreamWaitEvent");
+  Result (*stream_is_capturing)(Stream, int* status) = library.symbol("cuStreamIsCapturing");
   Result (*capture_begin)(Stream, int mode) = library.symbol("cuStreamBeginCapture_v2");
   Result (*capture_end)(Stream, Graph*) = library.symbol("cuStreamEndCapture");
   Result (*graph_instantiate)(ExecutableGraph*, Graph, uint64_t flags) = library.symbol("cuGraphInstantiateWithFlags");

@@ -484,6 +484,10 @@ int cuStreamBeginCapture_v2(void* stream, int) {
     return invalid_value;
   return ++objects, captured = stream, recorded = new std::vector<Launch>, success;
 }
+int cuStreamIsCapturing(void* stream, int* status) {
+  if (!find_stream(stream)) return invalid_value;
+  return *status = recorded && stream == captured, success;
+}
 int cuStreamEndCapture(void* stream, std::vector<Launch>** graph) {
   if (!recorded || stream != captured) return invalid_value;
   return *graph = std::exchange(recorded, nullptr), success;

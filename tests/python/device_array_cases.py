@@ -327,6 +327,46 @@ def case_sizes_may_be_open_or_computed():
             np.testing.assert_array_equal(found.run({"x": tw.to_device(data)}, stream=stream)["y"], result.numpy())
 
 
+def case_the_c_interface_takes_addresses_and_a_stream():
+    runtime = ctypes.CDLL(str(Path(__file__).parents[2] / "build/runtime/libtilewright_runtime.so"))
+    runtime.tw_last_error.restype = ctypes.c_char_p
+
+    def run(name, inputs, outputs, stream):
+        handle = ctypes.c_void_p()
+        assert runtime.tw_load(str(files / f"{name}.twa").encode(), ctypes.byref(handle)) == 0, runtime.tw_last_error()
+
+        def addresses(arrays):
+            return (ctypes.c_void_p * len(arrays))(*(array.address for array in arrays))
+
+        shapes = [(ctypes.c_int64 * each.array.ndim)(*each.array.shape) for each in inputs]
+        pointers = (ctypes.c_void_p * len(shapes))(*map(ctypes.addressof, shapes))
+        room = (ctypes.c_size_t * len(outputs))(*(array.array.nbytes for array in outputs))
+        status = runtime.tw_run_on_gpu(
+            handle, addresses(inputs), pointers, addresses(outputs), room, ctypes.c_void_p(stream)
+        )
+        text, rows = runtime.tw_last_error().decode(), (ctypes.c_int64 * 2)()
+        if status == 0:
+            assert runtime.tw_result_shape(0, rows) == 0
+        wait_for(stream)
+        runtime.tw_free(handle)
+        return status, text, tuple(rows)
+
+    stream = new_stream()
+    a, b = (random.standard_normal((5, 8)).astype(np.float32) for _ in "ab")
+    out = Memory(np.zeros((5, 8), np.float32))
+    assert run("sum", [Memory(a), Memory(b)], [out], stream)[::2] == (0, (5, 8))
+    close(out.read(), np.tanh(a + b))
+    data = random.integers(0, 2, (4, 5)).astype(np.float32)
+    places = np.stack(np.nonzero(data))
+    room = Memory(np.full((2, 20), -1))
+    assert run("rows", [Memory(data)], [room], stream)[::2] == (0, places.shape)
+    np.testing.assert_array_equal(room.read().ravel()[: places.size], places.ravel())
+    status, text, _ = run("rows", [Memory(data)], [Memory(np.zeros(1, np.int64))], stream)
+    assert status == 1101 and f"takes {places.nbytes} bytes, there is room for 8" in text
+    status, text, _ = run("cpu", [Memory(x)], [Memory(np.zeros((1, 10), np.float32))], stream)
+    assert status == 1101 and "input 'x' lies in the memory of a GPU" in text
+
+
 def case_what_does_not_fit_is_refused():
     net, y = executable(), np.zeros((1, 10), np.float32)
     elsewhere = executable("cpu")
@@ -363,6 +403,11 @@ def case_what_does_not_fit_is_refused():
             raise BufferError("tensors that require gradient are not")
 
     refuses("tensors that require gradient are not", Shy(there))
+    captured, graph = new_stream(), ctypes.c_void_p()
+    driver.call("cuStreamBeginCapture_v2", ctypes.c_void_p(captured), 1)
+    refuses("the stream is being captured", there, out={"y": tw.to_device(y)}, stream=captured)
+    driver.call("cuStreamEndCapture", ctypes.c_void_p(captured), ctypes.byref(graph))
+    driver.call("cuGraphDestroy", graph)
     for stream in (-1, True, 1.5, "0", 2**70, Stream("a")):
         refuses("is no stream", there, stream=stream)
     refuses("outputs='gpu' is no place", there, outputs="gpu")
