@@ -104,36 +104,51 @@ std::vector<int> in_place(const Executable& executable) {
   return inputs;
 }
 
-std::vector<NDArray> run_on(Executable& executable, const std::vector<GivenArray>& arrays, const GivenStream& stream,
-                            bool leaves_outputs) {
-  const std::vector<NDArray> inputs = views_of(arrays, "input");
-  RunOptions options = options_of(arrays, {}, stream);
-  options.leaves_outputs = leaves_outputs;
+std::vector<NDArray> run_unlocked(Executable& executable, const std::vector<NDArray>& inputs,
+                                  const RunOptions& options) {
   const py::gil_scoped_release unlocked;
   return executable.run(inputs, options);
 }
 
 // Arrays in whose place outputs are must be writable: Python has checked.
-Arrays run(Executable& executable, const std::vector<GivenArray>& arrays, const py::object& stream) {
-  const std::vector<NDArray> outputs = run_on(executable, arrays, GivenStream(stream), false);
+Arrays run(Executable& executable, const std::vector<py::array>& arrays) {
+  const std::vector<NDArray> outputs = run_unlocked(executable, views_of(arrays, "input"), {});
   Arrays result;
   const std::vector<int> shared = in_place(executable);
-  for (size_t i = 0; i < outputs.size(); ++i)
-    result.append(shared[i] < 0 ? to_numpy(outputs[i]) : std::get<py::array>(arrays[shared[i]]));
+  for (size_t i = 0; i < outputs.size(); ++i) result.append(shared[i] < 0 ? to_numpy(outputs[i]) : arrays[shared[i]]);
+  return result;
+}
+
+// Into arrays of the caller: C-contiguous and writable, which Python has checked.
+void run_into(Executable& executable, const std::vector<py::array>& arrays, const std::vector<py::array>& results) {
+  const std::vector<NDArray> inputs = views_of(arrays, "input");
+  std::vector<NDArray> outputs = views_of(results, "output");
+  const py::gil_scoped_release unlocked;
+  executable.run_into(inputs, outputs);
+}
+
+// The same on a GPU, where nothing is in place.
+Arrays run_from_device(Executable& executable, const std::vector<GivenArray>& arrays, const py::object& stream) {
+  Arrays result;
+  const RunOptions options = options_of(arrays, {}, GivenStream(stream));
+  for (const NDArray& output : run_unlocked(executable, views_of(arrays, "input"), options))
+    result.append(to_numpy(output));
   return result;
 }
 
 py::typing::List<DeviceArray> run_on_device(Executable& executable, const std::vector<GivenArray>& arrays,
                                             const py::object& stream) {
   const GivenStream given(stream);
+  RunOptions options = options_of(arrays, {}, given);
+  options.leaves_outputs = true;
   py::typing::List<DeviceArray> result;
-  for (NDArray& output : run_on(executable, arrays, given, true)) result.append(DeviceArray{output, given});
+  for (const NDArray& output : run_unlocked(executable, views_of(arrays, "input"), options))
+    result.append(DeviceArray{output, given});
   return result;
 }
 
-// Into arrays of the caller: C-contiguous and writable, which Python has checked.
-void run_into(Executable& executable, const std::vector<GivenArray>& arrays, const std::vector<GivenArray>& results,
-              const py::object& stream) {
+void run_into_device(Executable& executable, const std::vector<GivenArray>& arrays,
+                     const std::vector<GivenArray>& results, const py::object& stream) {
   const GivenStream given(stream);
   const std::vector<NDArray> inputs = views_of(arrays, "input");
   std::vector<NDArray> outputs = views_of(results, "output");
@@ -297,13 +312,17 @@ void bind_executable(py::module_& module) {
             return by_name;
           },
           py::arg("inputs"), "Sizes of the open dimensions, by name, in inputs of these shapes.")
-      .def("run", &run, py::arg("arrays"), py::arg("stream") = py::none(),
+      .def("run", &run, py::arg("arrays"),
            "The outputs in order, of C-contiguous arrays for all inputs.  Error (TW1101) names an array that does not "
            "fit.")
+      .def("run", &run_from_device, py::arg("arrays"), py::arg("stream") = py::none(),
+           "The same of arrays on the host or the GPU, and in a stream.")
       .def("run_on_device", &run_on_device, py::arg("arrays"), py::arg("stream") = py::none(),
            "As `run`, with all outputs in the memory of the GPU.")
-      .def("run_into", &run_into, py::arg("arrays"), py::arg("results"), py::arg("stream") = py::none(),
+      .def("run_into", &run_into, py::arg("arrays"), py::arg("results"),
            "As `run`, into C-contiguous arrays for all outputs.")
+      .def("run_into", &run_into_device, py::arg("arrays"), py::arg("results"), py::arg("stream") = py::none(),
+           "The same of arrays on the host or the GPU, and in a stream.")
       .def("profile", &profile, py::arg("arrays"), py::arg("repetitions"),
            "(nodes, kernel, seconds, FLOPs, bytes) of each step, timed alone.")
       .def("trace", &trace, py::arg("arrays"), py::arg("repetitions"),

@@ -58,9 +58,9 @@ Array = np.ndarray | _core.DeviceArray
 
 def as_given(value: Any, name: str, stream: Any) -> Array:
     """`as_array` of what is on the host, and a view of what is in a GPU's memory."""
-    if type(value) is np.ndarray or not _core.is_on_gpu(value):
+    if not _core.is_on_gpu(value):
         return as_array(value)
-    view: _core.DeviceArray = _core.view_on_gpu(value, name, stream, False)
+    view: _core.DeviceArray = _core.view_on_gpu(value, f"input {name!r}", stream, False)
     return view
 
 
@@ -226,7 +226,11 @@ class Executable:
                         f"{self._inputs[other][0]!r}\nhelp: give each its own array",
                     )
         return [
-            array if at in self._changed else as_given(array, f"input {self._input_names[at]!r}", stream)
+            array
+            if at in self._changed
+            else as_array(array)
+            if type(array) is np.ndarray
+            else as_given(array, self._input_names[at], stream)
             for at, array in enumerate(arrays)
         ]
 
@@ -263,14 +267,14 @@ class Executable:
             if out[name] is not array:
                 raise Error("TW1101", f"out[{name!r}] is not the array of its input\nhelp: leave it out")
         given = [out[name] for name in names]
-        arrays: list[Array] = []
-        for name, array in zip(names, given, strict=True):
-            if _core.is_on_gpu(array):
-                arrays.append(_core.view_on_gpu(array, f"out[{name!r}]", stream, True))
+        arrays: list[Array] = given.copy()
+        for at, array in enumerate(given):
+            if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.flags.writeable:
                 continue
-            if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
-                raise Error("TW1101", f"out[{name!r}] is no writable, C-contiguous numpy array\nhelp: use np.empty")
-            arrays.append(array)
+            name = f"out[{names[at]!r}]"
+            if not _core.is_on_gpu(array):
+                raise Error("TW1101", f"{name} is no writable, C-contiguous numpy array\nhelp: use np.empty")
+            arrays[at] = _core.view_on_gpu(array, name, stream, True)
         return given, arrays
 
     def _core_for(self, arrays: Sequence[Array]) -> _core.Executable:
@@ -289,18 +293,19 @@ class Executable:
                     self._log_report()
         return self._core
 
-    def _leaves_outputs(self, outputs: str, out: Any = None) -> bool:
-        if outputs not in ("host", "device"):
+    def _require_tensors(self, outputs: str) -> None:
+        """On the device."""
+        if outputs != "device":
             raise Error("TW1101", f'outputs={outputs!r} is no place\nhelp: "host" for numpy arrays, or "device"')
-        if outputs == "device" and out is not None:
-            raise Error("TW1101", 'out= says where outputs are\nhelp: leave outputs="device" out')
-        if outputs == "device" and any(kind != "sequence" for _, kind, *_ in self._core.output_lists):
+        if any(kind != "sequence" for _, kind, *_ in self._core.output_lists):
             raise Error("TW1101", 'outputs="device" is for tensors, and this model gives others\nhelp: leave it out')
-        return outputs == "device"
 
-    def _results(self, arrays: list[Array], stream: Any, on_device: bool) -> list[Any]:
+    def _results(self, arrays: list[Array], stream: Any, outputs: str) -> list[Any]:
         core = self._core_for(arrays)
-        return [*(core.run_on_device if on_device else core.run)(arrays, stream)]
+        if outputs == "host":
+            return core.run(arrays) if stream is None else core.run(arrays, stream)
+        self._require_tensors(outputs)
+        return core.run_on_device(arrays, stream)
 
     def run(
         self,
@@ -333,13 +338,15 @@ class Executable:
         memory of a GPU that the executable is not for, or an index that is data lies outside of what it is for;
         TW1102, a function of yours failed.
         """
-        arrays, on_device = self._ordered(inputs, stream), self._leaves_outputs(outputs, out)
-        results: list[Any]
+        arrays = self._ordered(inputs, stream)
         if out is not None:
+            if outputs != "host":
+                raise Error("TW1101", f"out= says where outputs are\nhelp: leave outputs={outputs!r} out")
             results, written = self._given_outputs(out, arrays, stream)
-            self._core_for(arrays).run_into(arrays, written, stream)
+            core = self._core_for(arrays)
+            core.run_into(arrays, written) if stream is None else core.run_into(arrays, written, stream)
         else:
-            results = self._results(arrays, stream, on_device)
+            results = self._results(arrays, stream, outputs)
         return dict(zip(self._values.names, self._values.of(results), strict=True))
 
     def __call__(self, *inputs: Any, outputs: str = "host", stream: Any = None) -> list[Any]:
@@ -348,8 +355,8 @@ class Executable:
         if len(inputs) != len(names):
             raise Error("TW1101", f"{len(inputs)} inputs were given, {len(names)} are needed: {', '.join(names)}")
         tensors = self._taken.tensors(dict(zip(names, inputs, strict=True)), "input")
-        arrays, on_device = self._checked(list(tensors.values()), stream), self._leaves_outputs(outputs)
-        return self._values.of(self._results(arrays, stream, on_device))
+        arrays = self._checked(list(tensors.values()), stream)
+        return self._values.of(self._results(arrays, stream, outputs))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a .twa artifact, for this machine or the one it was compiled for.
