@@ -23,7 +23,10 @@ void gpu::require_reachable(const NDArray& array, const std::string& name) {
                                       std::to_string(ordinal != used_gpu ? ordinal : array.gpu()) +
                                       ", and runs are on GPU " + std::to_string(used_gpu) +
                                       "\n  help: copy it there; CUDA_VISIBLE_DEVICES says which GPU that is");
-  if (!is_known || address < start || address - start > bytes || bytes - (address - start) < array.byte_size())
+  const auto fits = [&] {
+    return address >= start && array.byte_size() <= bytes && address - start <= bytes - array.byte_size();
+  };
+  if (!is_known || (bytes > 0 && !fits()))  // 0: the driver does not say how much it is
     throw Error(ErrorCode::input,
                 name + " takes " + std::to_string(array.byte_size()) +
                     " bytes that are no memory of the GPU: it was freed, or it is the host's\n  help: "

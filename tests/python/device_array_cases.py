@@ -211,6 +211,35 @@ def case_arrays_that_are_not_aligned_are_copied_there():
         np.testing.assert_array_equal(out.read(), expected)
 
 
+def case_tensors_of_torch():
+    try:
+        import torch
+    except ImportError:
+        return
+    if IS_EMULATED or not torch.cuda.is_available():
+        return
+    net, expected = executable(), executable()(x)[0]
+    there, out = torch.from_numpy(x).cuda(), torch.empty((1, 10), device="cuda")
+    for _ in range(3):
+        net.run({"x": there}, out={"y": out})
+        close(out.cpu(), expected)
+        out.zero_()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        given = there / 2 + there / 2
+        net.run({"x": given}, out={"y": out}, stream=stream.cuda_stream)
+        total = out.double().sum()
+    stream.synchronize()
+    close(out.cpu(), expected)
+    close(total.cpu(), 1)
+    given = there / 2 + there / 2  # in the current stream, which a run waits for
+    close(torch.from_dlpack(net.run({"x": given}, outputs="device")["y"]).cpu(), expected)
+    refused("TW1101", "input 'x' is not C-contiguous", net.run, {"x": there.transpose(2, 3)})
+    refused("TW1101", "input 'x' is f16", net.run, {"x": there.half()})
+    refused("TW1101", "input 'x' is not given away", net.run, {"x": there.clone().requires_grad_()})
+
+
 def case_the_second_run_is_one_launch():
     net, expected, stream = executable(), executable()(x)[0], new_stream()
     there, out = tw.to_device(x), tw.to_device(np.empty_like(expected))
