@@ -1,5 +1,7 @@
 #include "python/device_array.h"
 
+#include <algorithm>
+
 #include "python/array.h"
 #include "python/bind.h"
 #include "python/dlpack.h"

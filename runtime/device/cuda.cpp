@@ -12,6 +12,7 @@
 #include "runtime/device/control.h"
 #include "runtime/device/cuda_context.h"
 #include "runtime/device/placing.h"
+#include "runtime/memory.h"
 
 namespace tw {
 namespace {
