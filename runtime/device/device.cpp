@@ -7,8 +7,8 @@
 
 namespace tw {
 
-std::vector<StepSpan> Program::trace(std::span<const void* const> inputs, std::span<void* const> outputs,
-                                     TeamRequest who, int repetitions) {
+std::vector<StepSpan> Program::trace(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest who,
+                                     int repetitions) {
   std::vector<StepSpan> spans;
   double now = 0;
   for (const StepTime& step : time_steps(inputs, outputs, who, repetitions)) {

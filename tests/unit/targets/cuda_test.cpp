@@ -537,8 +537,7 @@ extern "C" __global__ void f(float* y_0) {
   plan.steps = {step};
   const MachineRequirements requirements = {"cuda", "cuda:sm_90", {}};
   const std::vector<std::byte> image = test::emulated_image(text);
-  NDArray y(f32, {4});
-  void* out[] = {y.data()};
+  NDArray out[] = {NDArray(f32, {4})};
   EXPECT_EXIT(
       {
         try {
