@@ -62,8 +62,9 @@ int64_t place_shared(const Stmt& body, F&& place) {
 
 class KernelEmitter : public FragmentEmitter {
  public:
-  KernelEmitter(const Kernel& kernel, const Launch& launch)
-      : FragmentEmitter(kernel.symbol), kernel_(kernel), launch_(launch) {}
+  // `blocks`: that fit by shared memory; 0: so many that it does not matter.
+  KernelEmitter(const Kernel& kernel, const Launch& launch, int64_t blocks)
+      : FragmentEmitter(kernel.symbol), kernel_(kernel), launch_(launch), blocks_(blocks) {}
 
   std::string emit() {
     std::string signature;
@@ -94,7 +95,9 @@ class KernelEmitter : public FragmentEmitter {
     std::string bounds;
     int64_t threads = 1;
     for (const Expr& extent : launch_.block) threads *= as_int(extent).value_or(0);
-    if (threads > 0) bounds = "__launch_bounds__(" + std::to_string(threads) + ") ";
+    // Registers that leave room for more blocks than these would be spared for nothing.
+    const std::string blocks = blocks_ > 0 ? ", " + std::to_string(blocks_) : "";
+    if (threads > 0) bounds = "__launch_bounds__(" + std::to_string(threads) + blocks + ") ";
     return "\nextern \"C\" __global__ void " + bounds + kernel_.symbol + "(" + signature + ") {\n" + out_ + "}\n";
   }
 
@@ -303,6 +306,7 @@ class KernelEmitter : public FragmentEmitter {
 
   const Kernel& kernel_;
   const Launch& launch_;
+  const int64_t blocks_;
   bool has_bound_loops_ = false;
   AllocationPlan allocations_;                          // of a kernel of one thread a block
   std::unordered_map<Buffer, int64_t> shared_offsets_;  // in what the launch asks for
@@ -359,7 +363,9 @@ std::string emit_cuda(const std::vector<Kernel>& kernels, int64_t shared_bytes) 
                                         " bytes of shared memory; a block has " + std::to_string(shared_bytes) +
                                         "\n  help: use smaller tiles");
     }
-    out += KernelEmitter(kernel, launch).emit();
+    constexpr int64_t few = 2;
+    const int64_t blocks = launch.shared_bytes > 0 ? shared_bytes / launch.shared_bytes : 0;
+    out += KernelEmitter(kernel, launch, blocks <= few ? blocks : 0).emit();
   }
   return out;
 }

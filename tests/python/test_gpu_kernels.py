@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import tilewright as tw
-from conftest import model_of, run_tw, small_network, value
+from conftest import attention_model, model_of, run_tw, small_network, value
 from tilewright import _core, gpu_kernels, report
 
 # Not the emulator of other tests, nor a toolkit of this machine.
@@ -69,6 +69,23 @@ def test_products_of_16_bits_are_made_by_tensor_cores(tmp_path, target, precisio
         assert product.instructions["shared load"] < product.instructions["tensor"] + 12, product  # four matrices each
         if depth % 8 == 0 and columns % 8 == 0:
             assert product.instructions["async copy"] > 3 and not product.instructions.get("global load"), product
+
+
+ATTENTION = [  # of ViT, BERT, GPT and one query of each of many heads
+    (8, 12, 197, 197, 64, None), (1, 12, 128, 128, 64, [1, 1, 1, 128]), (1, 12, 197, 197, 64, None),
+    (2, 8, 512, 512, 128, [1, 1, 512, 512]), (4, 16, 1024, 1024, 64, [1, 1, 1024, 1024]), (4, 32, 1, 1000, 128, None),
+    (2, 12, 77, 77, 80, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90"])
+@pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16])
+def test_attention_is_a_kernel_whose_scores_are_in_registers(tmp_path, target, kind):
+    for case in ATTENTION:
+        (kernel,) = gpu_kernels.of_artifact(artifact(attention_model(*case, kind), tmp_path, target))
+        assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), (case, kernel)
+        assert kernel.blocks_of_multiprocessor >= 2, (case, kernel)
+        assert bool(kernel.instructions.get("tensor")) == (kind != onnx.TensorProto.FLOAT), (case, kernel)
 
 
 ROWS = [
