@@ -112,6 +112,8 @@ class Schedule {
   BlockRef rfactor(
       const LoopRef& loop,
       int axis);  // partial results over `loop` in a new buffer dimension `axis`; returns the partial block
+  // The parts of a softmax that a loop makes are joined there: `block` is the maximum of their maxima.
+  void online(const BlockRef& block, const LoopRef& loop);
 
  private:
   friend struct ScheduleEdit;  // how primitives change func_

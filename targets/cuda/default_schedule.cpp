@@ -190,6 +190,26 @@ void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, i
   schedule.bind(order[threads - 1], ThreadAxis::thread_x);
 }
 
+void deal_out_pieces(Schedule& schedule, const BlockRef& copy, const LoopRef& outer,
+                     const std::array<int64_t, 3>& threads, bool has_near_rows) {
+  const int64_t piece = access_bytes / written_by(schedule, copy)->dtype.bytes();
+  std::vector<LoopRef> loops = loops_below(schedule, copy, outer);
+  const std::vector<LoopRef> last = schedule.split(loops.back(), {std::nullopt, piece});
+  schedule.vectorize(last[1]);
+  loops.back() = last[0];
+  if (has_near_rows && loops.size() > 1) {
+    std::swap(loops[loops.size() - 2], loops.back());
+    schedule.reorder(loops);
+  }
+  const LoopRef pieces = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
+  const std::vector<LoopRef> shared = schedule.split(pieces, {std::nullopt, threads[0], threads[1], threads[2]});
+  schedule.reorder({shared[1], shared[2], shared[3], shared[0]});
+  schedule.bind(shared[1], ThreadAxis::thread_z);
+  schedule.bind(shared[2], ThreadAxis::thread_y);
+  schedule.bind(shared[3], ThreadAxis::thread_x);
+  schedule.unroll(shared[0]);
+}
+
 namespace {
 
 // Where results lie in blocks of channels, out[n, c // 8, h, w, c % 8], the loop over c becomes two, the second of which
@@ -362,6 +382,7 @@ bool is_scheduled(const Schedule& schedule, const BlockRef& block) {
 
 Schedule default_schedule(const Func& func, const Target& target) {
   Schedule schedule(func);
+  if (apply_template(schedule, [&](Schedule& attempt) { return schedule_attention(attempt, target); })) return schedule;
   inline_injective_blocks(schedule);
   const auto in_registers = [&](Schedule& attempt) { return schedule_rows_in_registers(attempt, target); };
   if (apply_template(schedule, in_registers) || apply_template(schedule, schedule_rows)) return schedule;

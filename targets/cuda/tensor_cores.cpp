@@ -124,26 +124,6 @@ BlockRef stage_at(Schedule& schedule, const BlockRef& block, const Matrices& mat
   return copy;
 }
 
-// A tile's copy into shared memory, in pieces of one access a thread; neighbours take what is near in memory.
-void deal_out_pieces(Schedule& schedule, const BlockRef& copy, const LoopRef& outer, int64_t warps, bool has_near_rows) {
-  const int64_t piece = piece_bytes / written_by(schedule, copy)->dtype.bytes();
-  std::vector<LoopRef> loops = loops_below(schedule, copy, outer);
-  const std::vector<LoopRef> last = schedule.split(loops.back(), {std::nullopt, piece});
-  schedule.vectorize(last[1]);
-  loops.back() = last[0];
-  if (has_near_rows && loops.size() > 1) {
-    std::swap(loops[loops.size() - 2], loops.back());
-    schedule.reorder(loops);
-  }
-  const LoopRef pieces = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
-  const std::vector<LoopRef> shared = schedule.split(pieces, {std::nullopt, warps, lanes_y, lanes_x});
-  schedule.reorder({shared[1], shared[2], shared[3], shared[0]});
-  schedule.bind(shared[1], ThreadAxis::thread_z);
-  schedule.bind(shared[2], ThreadAxis::thread_y);
-  schedule.bind(shared[3], ThreadAxis::thread_x);
-  schedule.unroll(shared[0]);
-}
-
 // The loops over a block's tile of sums, as the threads that hold them.
 void bind_sums(Schedule& schedule, const LoopRef& i, const LoopRef& j, const WarpTile& tile) {
   const std::vector<LoopRef> rows = schedule.split(i, {tile.warps_m, tile.rows() / mma_m, mma_m / lanes_y, lanes_y});
@@ -215,8 +195,6 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   check(begin.size() == 4, "schedule_on_tensor_cores: the init has the loops of the tile");
   schedule.reorder({begin[0], begin[2], begin[1], begin[3]});
   bind_sums(schedule, schedule.fuse({begin[0], begin[2]}), schedule.fuse({begin[1], begin[3]}), tile);
-  for (const size_t operand : {0, 1})
-    deal_out_pieces(schedule, stages[operand], ks[0], tile.warps(), matrices.has_near_rows[operand]);
   const auto within_tile = [&](size_t dimension) {
     return loops_of(schedule, out, schedule.node(out).iters[dimension].var).back();
   };

@@ -6,7 +6,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __align__(n) __attribute__((aligned(n)))
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("tw_shared")))
 
 namespace tw::cuda_emulator {

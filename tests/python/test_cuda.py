@@ -15,7 +15,7 @@ import pytest
 
 import random_control
 import test_open_operators
-from conftest import ROOT, model_of, run_tw, small_network, value
+from conftest import ROOT, attention_model, model_of, run_tw, small_network, value
 from onnx_suite import read_outputs, run_folders, run_suite, summary, write_case
 from random_graphs import KINDS, cuda_differences, differences, run_onnxruntime, single, small
 from test_networks import NETWORKS, feed_of
@@ -110,6 +110,37 @@ def test_networks_agree_with_onnx_runtime(name, device, tmp_path):
     assert status == "ok", message
     for ours, theirs in zip(read_outputs(tmp_path / name / "outputs.bin"), session.run(None, feed), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+ATTENTION = {  # batch, heads, queries, keys, size, mask
+    "vit": (1, 3, 197, 197, 64, None),
+    "bert": (2, 2, 128, 128, 64, (2, 1, 1, 128)),
+    "gpt": (1, 2, 100, 100, 48, (1, 1, 100, 100)),
+    "decoding": (5, 7, 1, 150, 64, (1, 1, 1, 150)),
+}
+
+
+@pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16])
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_agrees_with_onnx_runtime(name, kind, device, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    batch, heads, queries, keys, size, mask = ATTENTION[name]
+    model = attention_model(batch, heads, queries, keys, size, mask, kind)
+    dtype, rng = onnx.helper.tensor_dtype_to_np_dtype(kind), np.random.default_rng(3)
+    shapes = {"q": (batch, heads, queries, size), "k": (batch, heads, keys, size), "v": (batch, heads, keys, size)}
+    feed = {tensor: rng.standard_normal(shape).astype(dtype) for tensor, shape in shapes.items()}
+    if mask:  # no key behind the query's, or a sentence's last ones: the least number there is, as exporters say it
+        hidden = np.triu(np.ones(mask), 1) > 0 if mask[-2] > 1 else np.broadcast_to(np.arange(keys) >= keys - 20, mask)
+        if name == "bert" and kind == onnx.TensorProto.FLOAT:
+            hidden = hidden | (np.arange(batch) == 0)[:, None, None, None]  # of one sentence nothing is seen
+        feed["m"] = np.where(hidden, np.finfo(dtype).min, 0).astype(dtype)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    write_case(tmp_path / name, model, list(feed.values()))
+    ((status, message),) = run_folders(RUNNER, device.target, [tmp_path / name], 300, device.env).values()
+    assert status == "ok", message
+    tolerance = 1e-5 if kind == onnx.TensorProto.FLOAT else 4e-3
+    (ours,), (theirs,) = read_outputs(tmp_path / name / "outputs.bin"), session.run(None, feed)
+    np.testing.assert_allclose(ours.astype(np.float32), theirs.astype(np.float32), atol=tolerance, rtol=tolerance)
 
 
 def test_artifacts_are_kept_run_and_timed(device, tmp_path):

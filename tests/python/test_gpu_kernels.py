@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import tilewright as tw
-from conftest import model_of, run_tw, small_network, value
+from conftest import attention_model, model_of, run_tw, small_network, value
 from tilewright import _core, gpu_kernels, report
 
 BF16 = ml_dtypes.bfloat16
@@ -109,6 +109,23 @@ def test_a_vector_takes_few_instructions_on_integers(tmp_path, operation, length
     accesses = kernel.instructions["global load"] + kernel.instructions["global store"]
     assert kernel.wide_accesses >= accesses - operation.startswith("Reduce"), kernel
     assert kernel.instructions["integer"] <= 8 * kernel.wide_accesses, kernel
+
+
+ATTENTION = [  # of ViT, BERT, GPT and one query of each of many heads
+    (8, 12, 197, 197, 64, None), (1, 12, 128, 128, 64, [1, 1, 1, 128]), (1, 12, 197, 197, 64, None),
+    (2, 8, 512, 512, 128, [1, 1, 512, 512]), (4, 16, 1024, 1024, 64, [1, 1, 1024, 1024]), (4, 32, 1, 1000, 128, None),
+    (2, 12, 77, 77, 80, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90"])
+@pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16])
+def test_attention_is_a_kernel_whose_scores_are_in_registers(tmp_path, target, kind):
+    for case in ATTENTION:
+        (kernel,) = gpu_kernels.of_artifact(artifact(attention_model(*case, kind), tmp_path, target))
+        assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), (case, kernel)
+        assert kernel.blocks_of_multiprocessor >= 2, (case, kernel)
+        assert bool(kernel.instructions.get("tensor")) == (kind != onnx.TensorProto.FLOAT), (case, kernel)
 
 
 ROWS = [
