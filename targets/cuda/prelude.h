@@ -27,6 +27,7 @@ TW_FUNCTION float tw_minimum(float x, float y) { float z; asm("min.NaN.f32 %0, %
 TW_FUNCTION float tw_maximum(float x, float y) { float z; asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
 #endif
 TW_FUNCTION float tw_rough_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+TW_FUNCTION float tw_rough_reciprocal(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 TW_FUNCTION void tw_prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
 TW_FUNCTION u32 tw_shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 // Four 8 x 8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
@@ -120,7 +121,8 @@ TW_FUNCTION double tw_scale_by_power(double x, double n) { return ldexp(x, (int)
 TW_FUNCTION float tw_round_even(float x) { return rintf(x); }
 TW_FUNCTION double tw_round_even(double x) { return rint(x); }
 template <class T> TW_FUNCTION T tw_exp_nonpositive(T x) { return tw_exp(x); }
-template <class T> TW_FUNCTION T tw_sigmoid(T x) { return (T)1 / ((T)1 + tw_exp(-x)); }
+TW_FUNCTION float tw_sigmoid(float x) { return tw_rough_reciprocal(1 + tw_exp(-x)); }
+TW_FUNCTION double tw_sigmoid(double x) { return 1 / (1 + tw_exp(-x)); }
 TW_FUNCTION double tw_normal_cdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
 // As on CPUs (normal_tail_f32 of math_coefficients.h): above 0 it is 1 - q, below q, with q = 2^(|x| P(|x|) - 1).
 TW_FUNCTION float tw_normal_cdf(float x) {

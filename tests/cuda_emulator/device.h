@@ -119,6 +119,9 @@ inline float tw_maximum(float x, float y) {
 inline float tw_rough_exp2(float x) {
   return exp2f(x);
 }
+inline float tw_rough_reciprocal(float x) {
+  return 1 / x;
+}
 #define TW_SHARED(bytes) __shared__ __align__(128) unsigned char tw_shared[bytes];
 inline void tw_prefetch(const void*) {}
 

@@ -96,6 +96,7 @@ def one_operator(operation, length, dtype, rows=4096):
 
 # Of bf16, 8 of them are what it takes to make f32 of a vector: rows have room for no more.
 FEW_INTEGERS = [(op, 1024, dtype) for op in ("Add", "Relu", "Gelu") for dtype in (np.float32, np.float16, BF16)]
+FEW_INTEGERS += [("Sigmoid", 1024, np.float32), ("Sigmoid", 1024, np.float16)]
 FEW_INTEGERS += [
     (op, length, np.float32)
     for op in ("Softmax", "LogSoftmax", "LayerNormalization", "ReduceMean")
