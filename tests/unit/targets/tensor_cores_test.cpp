@@ -89,7 +89,7 @@ TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {
     std::istringstream lines(text.substr(text.find("extern \"C\"")));
     std::vector<std::string> copies;
     for (std::string line; std::getline(lines, line);)
-      if (line.find(" tw_copy<16>(") != std::string::npos) copies.push_back(line);
+      if (line.find(" tw_copy<16, ") != std::string::npos) copies.push_back(line);
     return copies;
   };
   for (const ProductCase& c : {ProductCase{1, 64, 64, 96, bf16}, ProductCase{1, 72, 56, 40, bf16}}) {
