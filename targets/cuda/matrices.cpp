@@ -143,7 +143,8 @@ Matrices make_matrices(Schedule& schedule, const BlockRef& block) {
 
   BlockAnalysis before = analyse(schedule.node(block));
   const bool is_plain = std::all_of(before.reads.begin(), before.reads.end(), [](const Access& read) {
-    return std::all_of(read.indices.begin(), read.indices.end(), [](const Expr& e) { return e.kind() == NodeKind::Var; });
+    return std::all_of(read.indices.begin(), read.indices.end(),
+                       [](const Expr& e) { return e.kind() == NodeKind::Var; });
   });
   if (is_plain && groups.size() == iters.size()) return matrices;
   for (size_t i = 0; i < matrices.has_near_rows.size(); ++i)
@@ -164,7 +165,8 @@ void pad_to_multiples(Schedule& schedule, const BlockRef& block, Matrices& matri
                       const std::vector<std::pair<Var, int64_t>>& multiples) {
   std::vector<int64_t> all;
   for (const IterVar& iter : schedule.node(block).iters) {
-    const auto own = std::find_if(multiples.begin(), multiples.end(), [&](const auto& m) { return m.first == iter.var; });
+    const auto own =
+        std::find_if(multiples.begin(), multiples.end(), [&](const auto& m) { return m.first == iter.var; });
     all.push_back(own == multiples.end() ? 1 : own->second);
   }
   const auto reader = matrices.out ? matrices.out : find_epilogue(schedule, block);

@@ -481,8 +481,7 @@ TEST(EmulatedCuda, SamplesGiveTheOraclesAnswer) {
   for (const test::SampleFunc& sample : samples) {
     const Schedule schedule = sm_90().default_schedule(sample.func, sm_90());
     traces.push_back(schedule.trace());
-    lowered.push_back(
-        lower(schedule.func(), sm_90(), "sample_" + std::to_string(lowered.size()) + "_" + sample.name));
+    lowered.push_back(lower(schedule.func(), sm_90(), "sample_" + std::to_string(lowered.size()) + "_" + sample.name));
     kernels.insert(kernels.end(), lowered.back().kernels.begin(), lowered.back().kernels.end());
   }
   const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels));

@@ -99,19 +99,18 @@ Func convolution(const ConvolutionCase& c) {
   using te::Indices;
   const te::Tensor x = te::placeholder("X", {c.images, c.inputs, c.height, c.width}, c.dtype);
   const te::Tensor w = te::placeholder("W", {c.filters, c.inputs, c.window, c.window}, c.dtype);
-  const te::Tensor padded =
-      te::compute("padded", {c.images, c.inputs, c.height + 2 * c.padding, c.width + 2 * c.padding}, {x},
-                  [&](const Indices& s) {
-                    const Expr y = s[2] - c.padding, z = s[3] - c.padding;
-                    const Expr inside = Expr(0) <= y && y < c.height && Expr(0) <= z && z < c.width;
-                    return load(x.buffer(), {s[0], s[1], y, z}, inside);
-                  });
+  const te::Tensor padded = te::compute(
+      "padded", {c.images, c.inputs, c.height + 2 * c.padding, c.width + 2 * c.padding}, {x}, [&](const Indices& s) {
+        const Expr y = s[2] - c.padding, z = s[3] - c.padding;
+        const Expr inside = Expr(0) <= y && y < c.height && Expr(0) <= z && z < c.width;
+        return load(x.buffer(), {s[0], s[1], y, z}, inside);
+      });
   const auto extent = [&](int64_t size) { return Expr((size + 2 * c.padding - c.window) / c.stride + 1); };
   const std::vector<Expr> shape = {c.images, c.filters, extent(c.height), extent(c.width)};
   const te::Tensor sums = te::reduce("C", shape, {c.inputs, c.window, c.window}, te::Combiner::sum, {padded, w},
                                      [&](const Indices& s, const Indices& r) {
-                                       const Expr data = padded({s[0], r[0], s[2] * c.stride + r[1],
-                                                                 s[3] * c.stride + r[2]});
+                                       const Expr data =
+                                           padded({s[0], r[0], s[2] * c.stride + r[1], s[3] * c.stride + r[2]});
                                        return cast(f32, data) * cast(f32, w({s[1], r[0], r[1], r[2]}));
                                      });
   const te::Tensor out =
