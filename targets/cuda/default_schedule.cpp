@@ -256,26 +256,49 @@ int64_t elements_at_once(const Schedule& schedule, const BlockRef& block, const 
   return std::max<int64_t>(elements, 1);
 }
 
-void bind_elements(Schedule& schedule, const std::vector<LoopRef>& loops) {
+// The loops within `outer` ones, which are a grid, as threads of a block; where there are none, as a grid of these.
+void bind_elements(Schedule& schedule, const std::vector<LoopRef>& loops, const std::vector<LoopRef>& outer) {
   const FlatBinding bound = bind_flat(schedule, loops, threads_a_block);
-  schedule.bind(bound.blocks, ThreadAxis::block_x);
+  if (outer.empty()) schedule.bind(bound.blocks, ThreadAxis::block_x);
   schedule.bind(bound.threads, ThreadAxis::thread_x);
 }
 
+// Loops within those that the block shares with others, the latter first.
+struct SharedLoops {
+  std::vector<BlockRef> blocks;  // that share them
+  std::vector<LoopRef> shared;
+};
+SharedLoops find_shared_loops(const Schedule& schedule, const BlockRef& block) {
+  SharedLoops result = {{block}, {}};
+  const std::vector<LoopRef> loops = schedule.loops(block);
+  size_t shared = loops.size();
+  for (const BlockRef& other : schedule.blocks()) {
+    const std::vector<LoopRef> others = schedule.loops(other);
+    const auto common = std::mismatch(loops.begin(), loops.end(), others.begin(), others.end()).first - loops.begin();
+    if (other == block || common == 0) continue;
+    result.blocks.push_back(other);
+    shared = std::min(shared, static_cast<size_t>(common));
+  }
+  if (result.blocks.size() > 1) result.shared.assign(loops.begin(), loops.begin() + static_cast<long>(shared));
+  return result;
+}
+
 // Several elements a thread, of one access to memory; false where that does not pay, or threads cannot be shown to be
-// independent once loops are one.
-bool schedule_in_vectors(Schedule& schedule, const BlockRef& block, const Target& target) {
+// independent once loops are one.  `loops`: the block's within the `outer` ones.
+bool schedule_in_vectors(Schedule& schedule, const BlockRef& block, std::vector<LoopRef> loops,
+                         const std::vector<LoopRef>& outer, const Target& target) {
   Schedule wide = schedule;
-  std::vector<LoopRef> loops = wide.loops(block);
   try {
     follow_layout(wide, block, loops);
     merge_loops(wide, block, loops);
-    const int64_t elements = elements_at_once(wide, block, loops, target);
+    std::vector<LoopRef> all = outer;
+    all.insert(all.end(), loops.begin(), loops.end());
+    const int64_t elements = elements_at_once(wide, block, all, target);
     if (elements == 1) return false;
     const std::vector<LoopRef> parts = wide.split(loops.back(), {std::nullopt, elements});
     wide.vectorize(parts[1]);
     loops.back() = parts[0];
-    bind_elements(wide, loops);
+    bind_elements(wide, loops, outer);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::schedule) throw;
     return false;
@@ -286,9 +309,17 @@ bool schedule_in_vectors(Schedule& schedule, const BlockRef& block, const Target
 
 }  // namespace
 
+// Blocks that share loops are one kernel, whose grid these are.
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target) {
-  if (schedule.loops(block).empty() || schedule_in_vectors(schedule, block, target)) return;
-  bind_elements(schedule, schedule.loops(block));
+  const auto [together, shared] = find_shared_loops(schedule, block);
+  for (const BlockRef& each : together) {
+    std::vector<LoopRef> loops = schedule.loops(each);
+    loops.erase(loops.begin(), loops.begin() + static_cast<long>(shared.size()));
+    if (loops.empty() || schedule_in_vectors(schedule, each, loops, shared, target)) continue;
+    follow_layout(schedule, each, loops);
+    bind_elements(schedule, loops, shared);
+  }
+  if (!shared.empty()) schedule.bind(shared.size() > 1 ? schedule.fuse(shared) : shared[0], ThreadAxis::block_x);
 }
 
 void schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target) {

@@ -113,12 +113,46 @@ def test_networks_agree_with_onnx_runtime(name, device, tmp_path):
         np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
+def shuffled(numbers):
+    """Channels that are joined, some of them within blocks of 8, and dealt out to groups again."""
+    rng = np.random.default_rng(1)
+    return model_of(
+        [
+            ("Conv", ["x", "w1"], ["a"], {"pads": [1] * 4}),
+            ("Conv", ["a", "w2"], ["b"], {}),
+            ("Conv", ["a", "w3"], ["c"], {"pads": [1] * 4}),
+            ("Concat", ["b", "a", "c"], ["d"], {"axis": 1}),
+            ("Relu", ["d"], ["e"]),
+            ("Reshape", ["e", "groups"], ["f"]),
+            ("Transpose", ["f"], ["g"], {"perm": [0, 2, 1, 3, 4]}),
+            ("Reshape", ["g", "channels"], ["h"]),
+            ("Split", ["h", "halves"], ["i", "j"], {"axis": 1}),
+            ("Conv", ["i", "w4"], ["k"], {}),
+            ("Concat", ["j", "k"], ["l"], {"axis": 1}),
+            ("Conv", ["l", "w5"], ["y"], {}),
+        ],
+        [value("x", [1, 3, 13, 13])],
+        [value("y", [1, 8, 13, 13]), value("b", [1, 16, 13, 13])],
+        {
+            "w1": numbers(rng, 32, 3, 3, 3),
+            "w2": numbers(rng, 16, 32, 1, 1),
+            "w3": numbers(rng, 32, 32, 3, 3),
+            "w4": numbers(rng, 24, 40, 1, 1),
+            "w5": numbers(rng, 8, 64, 1, 1),
+            "groups": np.array([1, 2, 40, 13, 13]),
+            "channels": np.array([1, 80, 13, 13]),
+            "halves": np.array([40, 40]),
+        },
+    )
+
+
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
-def test_convolutions_on_tensor_cores_agree_with_onnx_runtime(precision, device, tmp_path):
+@pytest.mark.parametrize("network", [convolutional, shuffled])
+def test_convolutions_on_tensor_cores_agree_with_onnx_runtime(network, precision, device, tmp_path):
     def normal(rng, *shape):
         return rng.standard_normal(shape).astype(np.float32) / np.float32(np.sqrt(np.prod(shape[1:]) or 1))
 
-    model = convolutional(normal)
+    model = network(normal)
     onnx.save(model, tmp_path / "m.onnx")
     artifact = tmp_path / "m.twa"
     x = np.random.default_rng(5).standard_normal((1, 3, 13, 13)).astype(np.float32)
