@@ -13,6 +13,7 @@
 // element by element is done in registers.
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "targets/analysis/block_relations.h"
 #include "targets/analysis/loop_strides.h"
@@ -39,6 +40,11 @@ constexpr WarpTile tiles[] = {
     {32, 64, 32, 1, 2},   {64, 32, 32, 2, 1},  {32, 32, 32, 1, 1},  {16, 64, 32, 1, 2},
     {16, 32, 32, 1, 1},   {16, 16, 32, 1, 1},  {16, 16, 16, 1, 1},
 };
+// Which the prediction below does not tell from others: for who measures.
+constexpr WarpTile further_tiles[] = {
+    {128, 256, 32, 2, 4}, {256, 128, 32, 4, 2}, {64, 256, 32, 1, 4}, {128, 128, 32, 2, 4}, {128, 128, 64, 2, 2},
+    {128, 64, 64, 2, 2},  {64, 128, 64, 2, 2},  {64, 64, 64, 2, 2},  {128, 64, 32, 4, 1},
+};
 
 const char* instruction_of(const BlockAnalysis& analysis) {
   const DType a = analysis.reads[0].buffer->dtype, b = analysis.reads[1].buffer->dtype;
@@ -56,11 +62,9 @@ bool is_plain(const Access& access, const std::vector<Var>& iterations) {
 
 // The tile with which the device is predicted to finish first.  Cycles of a step of 16 along k, of a multiprocessor
 // that has several blocks, as measured on an H200: sums are made at a rate, and each warp reads its operands.
-WarpTile choose_warp_tile(int64_t m, int64_t n, int64_t k, int64_t batch, const Target& target) {
+WarpTile decide_warp_tile(Schedule& schedule, int64_t m, int64_t n, int64_t k, int64_t batch, const Target& target) {
   constexpr double sums_a_cycle = 105, reading = 0.31, step_cycles = 15, launch_cycles = 1000, alone = 1.5;
-  std::optional<WarpTile> best;
-  double least = 0;
-  for (const WarpTile& tile : tiles) {
+  const auto predict = [&](const WarpTile& tile) {
     const int64_t blocks = batch * divide_up(m, tile.m) * divide_up(n, tile.n);
     const int64_t rounds = divide_up(blocks, target.threads);
     const auto sums = static_cast<double>(tile.m * tile.n);
@@ -68,10 +72,41 @@ WarpTile choose_warp_tile(int64_t m, int64_t n, int64_t k, int64_t batch, const 
     const double step = sums / sums_a_cycle + reading * operands + step_cycles;
     const auto steps = static_cast<double>(divide_up(k, tile.k) * tile.k / mma_k);
     // Nobody hides what a block that is alone waits for.
-    const double cost = launch_cycles + steps * step * (rounds == 1 ? alone : static_cast<double>(rounds));
-    if (!best || cost < least) best = tile, least = cost;
-  }
-  return *best;
+    return launch_cycles + steps * step * (rounds == 1 ? alone : static_cast<double>(rounds));
+  };
+  const auto value_of = [](const WarpTile& tile) { return Choice{tile.m, tile.n, tile.k, tile.warps_m, tile.warps_n}; };
+  // Of a tile twice as large as the product most is zeros.
+  const auto is_sensible = [&](const WarpTile& tile) {
+    return tile.m < 2 * std::max(m, mma_m) && tile.n < 2 * std::max(n, 2 * mma_n);
+  };
+  const WarpTile best = *std::ranges::min_element(tiles, {}, predict);
+  std::vector<Candidate> candidates;
+  for (const std::span<const WarpTile> some :
+       {std::span<const WarpTile>(tiles), std::span<const WarpTile>(further_tiles)})
+    for (const WarpTile& tile : some)
+      if (is_sensible(tile) || value_of(tile) == value_of(best)) candidates.push_back({value_of(tile), predict(tile)});
+  const Choice tile = schedule.decide("warp_tile", candidates, value_of(best));
+  return {tile[0], tile[1], tile[2], tile[3], tile[4]};
+}
+
+// How many rows of tiles take turns along the columns, so that what they read stays in the second cache.
+int64_t decide_rows_in_turn(Schedule& schedule, int64_t tile_rows) {
+  constexpr int64_t some = 8;
+  std::vector<Candidate> candidates = {{{1}}};
+  for (const int64_t rows : {4, 8, 16})
+    if (tile_rows > rows && tile_rows % rows == 0) candidates.push_back({{rows}});
+  const bool is_some = tile_rows > some && tile_rows % some == 0;
+  return schedule.decide("rows_in_turn", candidates, {is_some ? some : 1})[0];
+}
+
+// How many steps along k have their operands in shared memory: two blocks are to find room on a multiprocessor.
+int64_t decide_stages(Schedule& schedule, int64_t steps, int64_t bytes, const Target& target) {
+  constexpr int64_t enough = 4, most = 6;
+  std::vector<Candidate> candidates;
+  for (int64_t stages = 1; stages <= std::min({most, target.shared_bytes / bytes, steps}); ++stages)
+    candidates.push_back({{stages}});
+  const int64_t analytic = std::max<int64_t>(1, std::min({enough, target.shared_bytes / 2 / bytes, steps}));
+  return schedule.decide("stages", candidates, {analytic})[0];
 }
 
 struct Padded {
@@ -178,7 +213,8 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   int64_t batch = 1;
   for (const Var& var : analysis.spatial())
     if (!(var == i) && !(var == j)) batch *= analysis.extent(var);
-  const WarpTile tile = choose_warp_tile(analysis.extent(i), analysis.extent(j), analysis.extent(k), batch, target);
+  const WarpTile tile =
+      decide_warp_tile(schedule, analysis.extent(i), analysis.extent(j), analysis.extent(k), batch, target);
   const Padded padded = pad_to_tiles(schedule, block, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
   const std::vector<LoopRef> is =
@@ -186,10 +222,8 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   const std::vector<LoopRef> js =
       schedule.split(loop_of(schedule, block, j), {std::nullopt, tile.warps_n, tile.columns()});
   const std::vector<LoopRef> ks = schedule.split(loop_of(schedule, block, k), {std::nullopt, tile.k});
-  // A few rows of tiles take turns along the columns, so that what they read stays in the second cache.
-  constexpr int64_t rows_in_turn = 8;
-  const int64_t tile_rows = extent_of(schedule, is[0]);
-  const bool take_turns = tile_rows > rows_in_turn && tile_rows % rows_in_turn == 0;
+  const int64_t rows_in_turn = decide_rows_in_turn(schedule, extent_of(schedule, is[0]));
+  const bool take_turns = rows_in_turn > 1;
   const std::vector<LoopRef> turns =
       take_turns ? schedule.split(is[0], {std::nullopt, rows_in_turn}) : std::vector<LoopRef>{is[0]};
   std::vector<LoopRef> tiles_of_output = {turns[0], js[0]};
@@ -218,8 +252,8 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   };
   bind_sums(schedule, within_tile(at_i), within_tile(at_j), tile);
   const int64_t bytes = (tile.m + tile.n) * tile.k * analysis.reads[0].buffer->dtype.bytes();
-  const int64_t versions = std::min<int64_t>({4, target.shared_bytes / 2 / bytes, extent_of(schedule, ks[0])});
-  if (versions >= 2) schedule.pipeline(ks[0], versions);
+  const int64_t stages_of_k = decide_stages(schedule, extent_of(schedule, ks[0]), bytes, target);
+  if (stages_of_k >= 2) schedule.pipeline(ks[0], stages_of_k);
   return true;
 }
 

@@ -82,6 +82,33 @@ INSTANTIATE_TEST_SUITE_P(
                       ProductCase{3, 5, 100, 50, bf16, false, true}, ProductCase{1, 50, 7, 33, bf16, true, false},
                       ProductCase{150, 64, 128, 32, bf16}, ProductCase{40, 256, 128, 32, f16}));
 
+// What analysis would not choose for this product included.
+TEST(TensorCoreDecisions, GiveTheOraclesAnswerEach) {
+  const Func func = product({1, 130, 136, 140, bf16});
+  std::vector<Decisions> points;
+  const Schedule by_default = sm_80().default_schedule(func, sm_80());
+  for (const AskedDecision& asked : by_default.asked())
+    for (size_t c = 0; c < asked.candidates.size(); ++c)
+      if (c != asked.analytic) points.push_back({{asked.name, asked.candidates[c].value}});
+  EXPECT_GE(points.size(), 20u);
+  std::vector<LoweredFunc> lowered;
+  std::vector<Kernel> kernels;
+  for (size_t p = 0; p < points.size(); ++p) {
+    const Schedule schedule = sm_80().decided_schedule(func, sm_80(), points[p]);
+    lowered.push_back(lower(schedule.func(), sm_80(), "product_" + std::to_string(p) + "_of"));
+    kernels.insert(kernels.end(), lowered.back().kernels.begin(), lowered.back().kernels.end());
+  }
+  const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels, sm_80().shared_bytes));
+  const std::vector<NDArray> arrays = test::random_buffers(func, 5);
+  std::vector<NDArray> expected;
+  for (const NDArray& array : arrays) expected.push_back(array.clone());
+  interpret(func, expected);
+  for (size_t p = 0; p < points.size(); ++p) {
+    test::run_on_device(lowered[p], func, image, arrays);
+    EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-4) << to_text(points[p]);
+  }
+}
+
 // Aligned operands are copied 16 bytes at a time, to where no two rows come from the same banks.
 TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {
   const auto copies_of = [](const ProductCase& c) {
