@@ -417,6 +417,10 @@ void Executable::fill_scratch(std::byte value) {
   s.ready_program(s.latest ? s.latest : s.small()).fill_scratch(value, s.who());
 }
 
+bool Executable::runs_on_gpu() const {
+  return state_->requirements.architecture == "cuda";
+}
+
 void Executable::set_threads(int threads) {
   if (threads < 0 || threads > Team::max_size)
     throw Error(ErrorCode::limit, std::to_string(threads) + " threads were asked for\n  help: 1 to " +
@@ -465,7 +469,8 @@ std::string what_runs(const Plan& plan, const Step& step) {
 
 std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {
   return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan& plan) {
-    const std::vector<StepTime> times = program.time_steps(addresses.inputs, addresses.outputs, state_->who(), repetitions);
+    const std::vector<StepTime> times =
+        program.time_steps(addresses.inputs, addresses.outputs, state_->who(), repetitions);
     const std::vector<int64_t> counters = program.counters();
     std::vector<StepProfile> profiles;
     for (size_t i = 0; i < times.size(); ++i) {
@@ -476,6 +481,12 @@ std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs,
                           often * static_cast<double>(step.bytes.at({}, counters))});
     }
     return profiles;
+  });
+}
+
+double Executable::time_run(const std::vector<NDArray>& inputs, int repetitions) {
+  return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan&) {
+    return program.time_run(addresses.inputs, repetitions);
   });
 }
 

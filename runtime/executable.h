@@ -73,10 +73,16 @@ class Executable {
   // A function that steps call and no library has (runtime/host_function.h), by its name.  Missing ones end runs.
   void set_host_function(const std::string& name, HostFunction function);
 
-  // Fills all memory that kernels have between and within steps (on a CPU) with a value: after it a kernel that reads
-  // what none has written gives other results.  For tests of generated code, which fresh memory, all zero, would let
-  // pass.
+  // Fills all memory that kernels have between and within steps with a value: after it a kernel that reads what none
+  // has written gives other results.  For tests of generated code, which fresh memory, all zero, would let pass.  So is
+  // that of outputs which lie on a device first.
   void fill_scratch(std::byte value);
+
+  // Whether kernels run on a GPU, with memory, caches and a clock of its own.
+  bool runs_on_gpu() const;
+  // There: seconds from the first kernel of a run to the last one's end, the median over some runs, before each of
+  // which something else has filled the caches.  Without the way of inputs and outputs.
+  double time_run(const std::vector<NDArray>& inputs, int repetitions);
 
   // Each step timed alone, `repetitions` times.
   std::vector<StepProfile> profile(const std::vector<NDArray>& inputs, int repetitions = 10);

@@ -45,7 +45,6 @@ struct Backend {
 
   // Kernels read and write the caller's arrays where they lie; otherwise copies of them.
   bool uses_arrays_of_caller = true;
-  const char* reason_not_tuned = "";  // empty: it is
 };
 
 }  // namespace tw

@@ -13,7 +13,7 @@
 namespace tw {
 namespace {
 
-constexpr int attribute_major = 75, attribute_minor = 76, attribute_dynamic_shared_bytes = 8;
+constexpr int attribute_major = 75, attribute_minor = 76, attribute_l2_bytes = 38, attribute_dynamic_shared_bytes = 8;
 constexpr int no_binary_for_gpu = 209;
 
 const CudaDriver& driver() {
@@ -43,6 +43,7 @@ class HeldContext {
   HeldContext(const HeldContext&) = delete;
   HeldContext& operator=(const HeldContext&) = delete;
   CudaDriver::Context get() const { return context_; }
+  CudaDriver::Device device() const { return device_; }
 
  private:
   CudaDriver::Device device_ = 0;
@@ -106,6 +107,19 @@ class CudaCode {
   void copy_out(void* to, const char* from, size_t bytes) const {
     if (bytes > 0) require(driver().copy_out(to, address_of(from), bytes, stream_), "give an output");
   }
+  void fill(char* memory, std::byte value, int64_t bytes) const {
+    if (bytes == 0) return;
+    require(
+        driver().fill(address_of(memory), std::to_integer<unsigned char>(value), static_cast<size_t>(bytes), stream_),
+        "fill memory");
+  }
+  // What was in the second cache is pushed out, while the host puts more into the stream.
+  void sweep() {
+    int bytes = 0;
+    require(driver().device_attribute(&bytes, attribute_l2_bytes, context_.device()), "tell of its caches");
+    const int64_t more = 2 * int64_t{bytes};
+    fill(swept_.at_least(0, more), std::byte{0}, more);
+  }
   void synchronize(const std::string& what) const { require(driver().stream_synchronize(stream_), what); }
 
   // The seconds that the GPU takes for what `action` has it do.
@@ -160,7 +174,7 @@ class CudaCode {
     for (CudaDriver::Event event : {last_, first_})
       if (event) driver().event_destroy(event);
     constants_.clear();
-    for (GrowingMemory* memory : {&inputs, &outputs, &placed, &between}) memory->clear();
+    for (GrowingMemory* memory : {&inputs, &outputs, &placed, &between, &swept_}) memory->clear();
     if (stream_) driver().stream_destroy(stream_);
     if (module_) driver().module_unload(module_);
   }
@@ -169,6 +183,7 @@ class CudaCode {
   CudaDriver::Module module_ = nullptr;
   CudaDriver::Stream stream_ = nullptr;
   CudaDriver::Event first_ = nullptr, last_ = nullptr;
+  GrowingMemory swept_{allocate};
   std::vector<std::shared_ptr<void>> constants_;
 };
 
@@ -244,17 +259,32 @@ class CudaProgram final : public Program {
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest) override {
     CurrentContext current(code_->context());
     begin(inputs);
-    const auto launch_all = [&] { walk([&](size_t i) { launch(i); }); };
-    std::vector<char*> places = places_of_run();
-    if (!is_fixed_ || places != places_) {
-      graph_.clear();
-      places_ = std::move(places);
-      launch_all();
-    } else {
-      if (!graph_.is_there()) graph_.record(code_->stream(), launch_all);
-      graph_.launch(code_->stream());
-    }
+    launch_all(are_recorded());
     finish(outputs);
+  }
+
+  double time_run(std::span<const void* const> inputs, int repetitions) override {
+    CurrentContext current(code_->context());
+    begin(inputs);
+    std::vector<double> seconds;
+    for (int repetition = 0; repetition < repetitions; ++repetition) {
+      const bool as_one = are_recorded();
+      code_->sweep();
+      seconds.push_back(code_->time([&] { launch_all(as_one); }));
+    }
+    return medians_of({seconds})[0].seconds;
+  }
+
+  void fill_scratch(std::byte value, TeamRequest) override {
+    CurrentContext current(code_->context());
+    code_->fill(code_->between.at_least(0, plan_.arena_bytes), value, plan_.arena_bytes);
+    code_->fill(code_->between.at_least(1, plan_.workspace_bytes), value, plan_.workspace_bytes);
+    for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+      if (!plan_.outputs[i].dims.empty()) continue;
+      const auto bytes = static_cast<int64_t>(bytes_of(plan_.outputs[i]));
+      code_->fill(code_->outputs.at_least(i, bytes), value, bytes);
+    }
+    code_->synchronize("fill memory");
   }
 
   std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest,
@@ -313,6 +343,24 @@ class CudaProgram final : public Program {
     places.insert(places.end(), inputs_.begin(), inputs_.end());
     places.insert(places.end(), outputs_.begin(), outputs_.end());
     return places;
+  }
+
+  // Whether the kernels of this run are recorded: of one on the same memory as the last.
+  bool are_recorded() {
+    std::vector<char*> places = places_of_run();
+    if (!is_fixed_ || places != places_) {
+      graph_.clear();
+      places_ = std::move(places);
+      return false;
+    }
+    if (!graph_.is_there()) graph_.record(code_->stream(), [&] { launch_all(false); });
+    return true;
+  }
+  void launch_all(bool as_one) {
+    if (as_one)
+      graph_.launch(code_->stream());
+    else
+      walk([&](size_t i) { launch(i); });
   }
 
   // Calls kernel(i) for each step that is one, in the order of this run.  Error: a step has ended it.

@@ -49,7 +49,6 @@ const Backend& backend() {
       .launch_of = launch_of,
       .fit_of = fit_of,
       .uses_arrays_of_caller = false,
-      .reason_not_tuned = "GPUs are not tuned for yet",
   };
   return gpus;
 }
