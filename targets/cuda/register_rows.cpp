@@ -83,7 +83,8 @@ void decide_threads(Schedule& schedule, RowTile& tile, int64_t axis) {
     for (const int64_t rows : {tile.rows, int64_t{1}, int64_t{2}, int64_t{4}, int64_t{8}}) {
       const Choice value = {lanes, rows};
       const bool is_new = std::ranges::none_of(candidates, [&](const Candidate& c) { return c.value == value; });
-      if (is_new && rows <= axis && lanes * rows >= warp && lanes * rows <= most_lanes) candidates.push_back({value});
+      const bool fits = lanes * rows >= warp && lanes * rows <= most_lanes && (rows == 1 || rows < axis);
+      if (is_new && fits) candidates.push_back({value});
     }
   }
   const Choice threads = schedule.decide("row_tile", candidates, analytic);
