@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "tests/unit/autotune/hostile.h"
+#include "tests/unit/autotune/program.h"
 #include "tests/unit/cuda_device.h"
 
 namespace tw::autotune {
@@ -54,6 +55,9 @@ class MeasuringOnGpu : public testing::Test {
     return {image, plan, {}, {"cuda", "cuda:sm_90", {}}};
   }
   Measurement measure_beside(const Executable& candidate, const Executable& incumbent, double limit_seconds = 60) {
+    return measure(request_for(candidate, incumbent, limit_seconds));
+  }
+  MeasureRequest request_for(const Executable& candidate, const Executable& incumbent, double limit_seconds = 60) {
     MeasureRequest request;
     request.program = TW_MEASURE;
     request.candidate = folder_ / "candidate.twa", request.incumbent = folder_ / "incumbent.twa";
@@ -67,7 +71,7 @@ class MeasuringOnGpu : public testing::Test {
       x.set_float(0, set + 1);
       request.inputs.push_back({x});
     }
-    return measure(request);
+    return request;
   }
   Measurement measure_kernel(const std::string& kernel, double limit_seconds = 60) {
     return measure_beside(program(kernel), program("right"), limit_seconds);
@@ -107,6 +111,22 @@ TEST_F(MeasuringOnGpu, what_the_gpu_does_not_take_is_a_row) {
   const Measurement measured = measure_beside(program("right", of_the_host), program("right"));
   EXPECT_EQ(measured.status, Status::crash);
   EXPECT_NE(measured.detail.find("Emulated GPU does not run"), std::string::npos) << measured.detail;
+}
+
+// As a device server has it done.
+TEST_F(MeasuringOnGpu, is_a_job_through_pipes) {
+  test::Program device(TW_MEASURE);
+  EXPECT_EQ(device.reach().gpu.compute_capability, 90);
+  EXPECT_TRUE(device.reach().gpu.is_emulated);
+  for (const auto& [kernel, status] : {std::pair{"crash", Status::crash},
+                                       {"wrong", Status::wrong},
+                                       {"no_such_kernel", Status::crash},
+                                       {"right", Status::ok}}) {
+    const Executable candidate = program(kernel), incumbent = program("right");
+    const MeasureRequest request = request_for(candidate, incumbent);
+    const Measurement measured = read_measurement(request, device.call(parts_of(request), 0, 0));
+    EXPECT_EQ(measured.status, status) << kernel << ": " << measured.detail;
+  }
 }
 
 // Nothing is said of the candidate then.
