@@ -19,6 +19,8 @@ constexpr std::pair<DType, const char*> ml_dtypes_names[] = {{bf16, "bfloat16"},
                                                              {f8e5m2fnuz, "float8_e5m2fnuz"},
                                                              {f4e2m1, "float4_e2m1fn"}};
 
+}  // namespace
+
 // By numpy's kind and width: the same on every platform, where names and characters of types are not.
 std::optional<DType> dtype_of(const py::dtype& dtype) {
   const bool is_of_numpy = dtype.kind() != 'V' && (dtype.kind() != 'f' || dtype.itemsize() > 1);
@@ -44,8 +46,6 @@ std::optional<DType> dtype_of(const py::dtype& dtype) {
       return std::nullopt;
   }
 }
-
-}  // namespace
 
 py::dtype numpy_dtype(DType dtype) {
   for (const auto& [known, name] : ml_dtypes_names) {

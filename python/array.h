@@ -4,6 +4,8 @@
 #include <pybind11/numpy.h>
 #include <pybind11/typing.h>
 
+#include <optional>
+
 #include "runtime/ndarray.h"
 
 namespace tw::python {
@@ -16,5 +18,6 @@ std::vector<NDArray> views_of(const std::vector<pybind11::array>& arrays, const 
 // Shares the storage of `array`.  bf16 and narrow types are those of the package ml_dtypes.
 pybind11::array to_numpy(const NDArray& array);
 pybind11::dtype numpy_dtype(DType dtype);
+std::optional<DType> dtype_of(const pybind11::dtype& dtype);  // none: no model has it
 
 }  // namespace tw::python

@@ -31,6 +31,7 @@ using Facts = py::typing::Dict<py::str, py::object>;
 template <class... Parts>
 using Rows = py::typing::List<py::typing::Tuple<Parts...>>;
 
+void bind_device_array(py::module_& module);
 void bind_executable(py::module_& module);
 void bind_import(py::module_& module);
 void bind_machine(py::module_& module);

@@ -4,7 +4,9 @@
 
 #include "python/array.h"
 #include "python/bind.h"
+#include "python/device_array.h"
 #include "runtime/artifact/artifact.h"
+#include "runtime/device/cuda.h"
 #include "runtime/executable.h"
 
 namespace tw::python {
@@ -102,14 +104,15 @@ std::vector<int> in_place(const Executable& executable) {
   return inputs;
 }
 
+std::vector<NDArray> run_unlocked(Executable& executable, const std::vector<NDArray>& inputs,
+                                  const RunOptions& options) {
+  const py::gil_scoped_release unlocked;
+  return executable.run(inputs, options);
+}
+
 // Arrays in whose place outputs are must be writable: Python has checked.
 Arrays run(Executable& executable, const std::vector<py::array>& arrays) {
-  const std::vector<NDArray> inputs = views_of(arrays, "input");
-  std::vector<NDArray> outputs;
-  {
-    const py::gil_scoped_release unlocked;
-    outputs = executable.run(inputs);
-  }
+  const std::vector<NDArray> outputs = run_unlocked(executable, views_of(arrays, "input"), {});
   Arrays result;
   const std::vector<int> shared = in_place(executable);
   for (size_t i = 0; i < outputs.size(); ++i) result.append(shared[i] < 0 ? to_numpy(outputs[i]) : arrays[shared[i]]);
@@ -124,10 +127,50 @@ void run_into(Executable& executable, const std::vector<py::array>& arrays, cons
   executable.run_into(inputs, outputs);
 }
 
+// The same on a GPU, where nothing is in place.
+Arrays run_from_device(Executable& executable, const std::vector<GivenArray>& arrays, const py::object& stream) {
+  Arrays result;
+  const RunOptions options = options_of(arrays, {}, GivenStream(stream));
+  for (const NDArray& output : run_unlocked(executable, views_of(arrays, "input"), options))
+    result.append(to_numpy(output));
+  return result;
+}
+
+py::typing::List<DeviceArray> run_on_device(Executable& executable, const std::vector<GivenArray>& arrays,
+                                            const py::object& stream) {
+  const GivenStream given(stream);
+  RunOptions options = options_of(arrays, {}, given);
+  options.leaves_outputs = true;
+  py::typing::List<DeviceArray> result;
+  for (const NDArray& output : run_unlocked(executable, views_of(arrays, "input"), options))
+    result.append(DeviceArray{output, given});
+  return result;
+}
+
+void run_into_device(Executable& executable, const std::vector<GivenArray>& arrays,
+                     const std::vector<GivenArray>& results, const py::object& stream) {
+  const GivenStream given(stream);
+  const std::vector<NDArray> inputs = views_of(arrays, "input");
+  std::vector<NDArray> outputs = views_of(results, "output");
+  const RunOptions options = options_of(arrays, results, given);
+  {
+    const py::gil_scoped_release unlocked;
+    executable.run_into(inputs, outputs, options);
+  }
+  for (const GivenArray& result : results)
+    if (DeviceArray* const* array = std::get_if<DeviceArray*>(&result)) (*array)->stream = given;
+}
+
+// Arrays to measure on: what is queued on them is done.
+std::vector<NDArray> ready_views_of(const std::vector<GivenArray>& arrays) {
+  for (const StreamHandle stream : options_of(arrays, {}, GivenStream(py::none())).after) finish_stream(stream);
+  return views_of(arrays, "input");
+}
+
 using StepTimes = Rows<std::string, std::string, double, double, double>;
 
-StepTimes profile(Executable& executable, const std::vector<py::array>& arrays, int repetitions) {
-  const std::vector<NDArray> inputs = views_of(arrays, "input");
+StepTimes profile(Executable& executable, const std::vector<GivenArray>& arrays, int repetitions) {
+  const std::vector<NDArray> inputs = ready_views_of(arrays);
   std::vector<StepProfile> rows;
   {
     const py::gil_scoped_release unlocked;
@@ -143,8 +186,8 @@ StepTimes profile(Executable& executable, const std::vector<py::array>& arrays, 
 // (worker, step, start, end) of each share of a step; seconds since the run began.
 using StepSpans = Rows<int, int, double, double>;
 
-StepSpans trace(Executable& executable, const std::vector<py::array>& arrays, int repetitions) {
-  const std::vector<NDArray> inputs = views_of(arrays, "input");
+StepSpans trace(Executable& executable, const std::vector<GivenArray>& arrays, int repetitions) {
+  const std::vector<NDArray> inputs = ready_views_of(arrays);
   std::vector<StepSpan> spans;
   {
     const py::gil_scoped_release unlocked;
@@ -272,8 +315,14 @@ void bind_executable(py::module_& module) {
       .def("run", &run, py::arg("arrays"),
            "The outputs in order, of C-contiguous arrays for all inputs.  Error (TW1101) names an array that does not "
            "fit.")
+      .def("run", &run_from_device, py::arg("arrays"), py::arg("stream") = py::none(),
+           "The same of arrays on the host or the GPU, and in a stream.")
+      .def("run_on_device", &run_on_device, py::arg("arrays"), py::arg("stream") = py::none(),
+           "As `run`, with all outputs in the memory of the GPU.")
       .def("run_into", &run_into, py::arg("arrays"), py::arg("results"),
            "As `run`, into C-contiguous arrays for all outputs.")
+      .def("run_into", &run_into_device, py::arg("arrays"), py::arg("results"), py::arg("stream") = py::none(),
+           "The same of arrays on the host or the GPU, and in a stream.")
       .def("profile", &profile, py::arg("arrays"), py::arg("repetitions"),
            "(nodes, kernel, seconds, FLOPs, bytes) of each step, timed alone.")
       .def("trace", &trace, py::arg("arrays"), py::arg("repetitions"),

@@ -61,6 +61,7 @@ PYBIND11_MODULE(_core, module) {
     }
   });
   // A signature names a class only once that is known.
+  bind_device_array(module);
   bind_executable(module);
   bind_tensor_expressions(module);
   bind_schedule(module);

@@ -1,11 +1,11 @@
-#include "runtime/tilewright.h"
-
 #include <algorithm>
 #include <cstring>
 #include <new>
 #include <string>
 
+#include "runtime/device/cuda.h"
 #include "runtime/executable.h"
+#include "runtime/tilewright.h"
 
 struct tw_executable {
   struct Tensor {
@@ -109,10 +109,11 @@ std::vector<tw::Shape> shapes_of(const tw::Plan& plan, const int64_t* const* sha
   return result;
 }
 
-// Views of the caller's arrays.  An output that is in place of an input may be null: it is one of `inputs`.
+// Views of the caller's arrays, in the memory of a GPU, by its ordinal, or of the host (-1).  An output that is in
+// place of an input may be null: it is one of `inputs`.
 std::vector<tw::NDArray> views_of(const std::vector<tw::TensorInfo>& infos, const std::vector<tw::Shape>& shapes,
                                   const void* const* data, const size_t* bytes, const void* const* inputs,
-                                  const char* kind) {
+                                  const char* kind, int gpu = -1) {
   std::vector<tw::NDArray> arrays;
   for (size_t i = 0; i < infos.size(); ++i) {
     if (std::ranges::find(shapes[i], -1) != shapes[i].end()) {  // the run's own
@@ -129,28 +130,34 @@ std::vector<tw::NDArray> views_of(const std::vector<tw::TensorInfo>& infos, cons
                                                 std::to_string(bytes[i]) + " bytes, the model has " +
                                                 std::to_string(expected) +
                                                 "\n  help: tw_input and tw_output say shapes and types");
-    arrays.emplace_back(infos[i].dtype, shapes[i], const_cast<void*>(start), nullptr);
+    arrays.emplace_back(infos[i].dtype, shapes[i], const_cast<void*>(start), nullptr, gpu);
   }
   return arrays;
 }
 
 void run(tw_executable& executable, const void* const* inputs, const size_t* input_bytes,
-         const std::vector<tw::Shape>& input_shapes, void* const* outputs, const size_t* output_bytes) {
+         const std::vector<tw::Shape>& input_shapes, void* const* outputs, const size_t* output_bytes,
+         const tw::RunOptions& options = {}) {
+  const int gpu = options.leaves_outputs ? tw::used_gpu : -1;  // where all arrays are
   const tw::Plan& plan = executable.executable.plan();
   require(output_bytes || plan.outputs.empty(), "tw_run: a null argument");
-  std::vector<tw::NDArray> in = views_of(plan.inputs, input_shapes, inputs, input_bytes, inputs, "input");
+  std::vector<tw::NDArray> in = views_of(plan.inputs, input_shapes, inputs, input_bytes, inputs, "input", gpu);
   std::vector<tw::NDArray> out = views_of(plan.outputs, executable.executable.output_shapes(input_shapes), outputs,
-                                          output_bytes, inputs, "output");
+                                          output_bytes, inputs, "output", gpu);
   std::vector<bool> is_own;
   for (const tw::NDArray& array : out) is_own.push_back(!array.is_defined() && array.size() != 0);
-  executable.executable.run_into(in, out);
+  executable.executable.run_into(in, out, options);
   for (size_t i = 0; i < out.size(); ++i) {
     if (!is_own[i] || out[i].byte_size() == 0) continue;
     if (out[i].byte_size() > output_bytes[i])
       throw tw::Error(tw::ErrorCode::input, "output '" + plan.outputs[i].name + "' takes " +
                                                 std::to_string(out[i].byte_size()) + " bytes, there is room for " +
                                                 std::to_string(output_bytes[i]) + "\n  help: give a larger array");
-    std::memcpy(outputs[i], out[i].data(), out[i].byte_size());
+    tw::NDArray room(out[i].dtype(), out[i].shape(), outputs[i], nullptr, gpu);
+    if (room.is_on_gpu())
+      tw::copy_gpu_array(out[i], room, *options.stream);
+    else
+      std::memcpy(room.data(), out[i].data(), out[i].byte_size());
   }
   last_results.clear();
   for (const tw::NDArray& array : out) last_results.push_back(array.shape());
@@ -266,6 +273,21 @@ int tw_run_shaped(tw_executable* executable, const void* const* inputs, const in
   });
 }
 
+int tw_run_on_gpu(tw_executable* executable, const void* const* inputs, const int64_t* const* input_shapes,
+                  void* const* outputs, const size_t* output_bytes, void* stream) {
+  return guarded([&] {
+    const tw::Plan& plan = executable->executable.plan();
+    std::vector<tw::Shape> shapes;
+    if (plan.symbols.empty())
+      for (const tw::TensorInfo& input : plan.inputs) shapes.push_back(input.shape);
+    else
+      shapes = shapes_of(plan, input_shapes);
+    tw::RunOptions options;
+    options.stream = reinterpret_cast<tw::StreamHandle>(stream), options.leaves_outputs = true;
+    run(*executable, inputs, nullptr, shapes, outputs, output_bytes, options);
+  });
+}
+
 int tw_output_shape(const tw_executable* executable, const int64_t* const* input_shapes, int32_t index,
                     int64_t* result) {
   return guarded([&] {
@@ -290,8 +312,8 @@ int tw_time_kernels(tw_executable* executable, const void* const* inputs, const 
     require(result && count, "tw_time_kernels: a null argument");
     const tw::Plan& plan = executable->executable.plan();
     const std::vector<tw::Shape> shapes = shapes_of(plan, input_shapes);
-    last_profiles = executable->executable.profile(views_of(plan.inputs, shapes, inputs, nullptr, inputs, "input"),
-                                                   repetitions);
+    last_profiles =
+        executable->executable.profile(views_of(plan.inputs, shapes, inputs, nullptr, inputs, "input"), repetitions);
     last_times.clear();
     for (const tw::StepProfile& step : last_profiles)
       last_times.push_back({step.name.c_str(), step.kernel.c_str(), step.seconds, step.flops, step.bytes});

@@ -5,6 +5,7 @@
 #include <list>
 
 #include "runtime/artifact/artifact.h"
+#include "runtime/device/cuda.h"
 #include "runtime/device/device.h"
 #include "runtime/machine/cpu_features.h"
 #include "runtime/openmp.h"
@@ -152,15 +153,32 @@ struct Executable::State {
     if (sized.size() > most) sized.pop_back();
     return made;
   }
+  bool is_of_gpu() const { return requirements.architecture == "cuda"; }
+  void check_places(const std::vector<NDArray>& arrays, const std::vector<TensorInfo>& infos,
+                    const std::string& kind) const {
+    if (is_of_gpu()) return;
+    for (size_t i = 0; i < arrays.size(); ++i)
+      if (arrays[i].is_on_gpu())
+        throw Error(ErrorCode::input,
+                    kind + " '" + infos[i].name + "' lies in the memory of a GPU, and the model was compiled for " +
+                        requirements.target + "\n  help: copy it to the host, or compile the model for \"cuda\"");
+  }
+  void check_options(const RunOptions& options) const {
+    if (is_of_gpu() || (!options.stream && !options.leaves_outputs)) return;
+    throw Error(ErrorCode::input, "streams and outputs on the device are for GPUs, and the model was compiled for " +
+                                      requirements.target +
+                                      "\n  help: leave them out, or compile the model for \"cuda\"");
+  }
   // For inputs that fit.
   std::shared_ptr<Sized> checked(const std::vector<NDArray>& inputs) {
     auto result = sized_for(sizes_in(plans.general, inputs));
     check_arrays(inputs, result->plan, result->plan.inputs, "input");
+    check_places(inputs, result->plan.inputs, "input");
     return result;
   }
   // On inputs that were checked.
   void run(const std::shared_ptr<Sized>& sized, const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs,
-           TeamRequest who);
+           const RunOptions& options);
   std::shared_ptr<Sized> small() { return sized_for(small_sizes(plans.general)); }
 
   // Large results of the last run: their storage serves the next one when the caller has let go of it, since fresh
@@ -168,7 +186,7 @@ struct Executable::State {
   std::mutex results_mutex;
   std::vector<NDArray> results;
 
-  std::vector<NDArray> make_outputs(const Plan& fixed, const std::vector<NDArray>& inputs) {
+  std::vector<NDArray> make_outputs(const Plan& fixed, const std::vector<NDArray>& inputs, const RunOptions& options) {
     constexpr size_t worth_keeping = size_t{1} << 20;
     std::lock_guard lock(results_mutex);
     results.resize(fixed.outputs.size());
@@ -180,6 +198,10 @@ struct Executable::State {
       }
       if (!fixed.outputs[i].dims.empty()) {  // the run's
         outputs.emplace_back();
+        continue;
+      }
+      if (options.leaves_outputs) {
+        outputs.push_back(new_gpu_array(fixed.outputs[i].dtype, fixed.outputs[i].shape));
         continue;
       }
       NDArray& kept = results[i];
@@ -216,20 +238,6 @@ struct Executable::State {
     for (const auto& [sizes, plan] : plans.special) latest->program->at(plan_at(plan, small_sizes(plan)));
   }
 };
-
-namespace {
-
-struct Addresses {
-  std::vector<const void*> inputs;
-  std::vector<void*> outputs;
-
-  Addresses(const std::vector<NDArray>& in, std::vector<NDArray>& out) {
-    for (const NDArray& array : in) inputs.push_back(array.data());
-    for (NDArray& array : out) outputs.push_back(array.data());
-  }
-};
-
-}  // namespace
 
 Executable::Executable(std::vector<std::byte> image, Plans plans, std::vector<NDArray> constants,
                        MachineRequirements requires_)
@@ -339,11 +347,16 @@ const MachineRequirements& Executable::requirements() const {
   return state_->requirements;
 }
 
-std::vector<NDArray> Executable::run(const std::vector<NDArray>& inputs) {
+std::vector<NDArray> Executable::run(const std::vector<NDArray>& inputs, const RunOptions& options) {
   const auto sized = state_->checked(inputs);
-  std::vector<NDArray> outputs = state_->make_outputs(sized->plan, inputs);
-  state_->run(sized, inputs, outputs, state_->who());
+  state_->check_options(options);
+  std::vector<NDArray> outputs = state_->make_outputs(sized->plan, inputs, options);
+  state_->run(sized, inputs, outputs, options);
   return outputs;
+}
+
+bool Executable::is_of_gpu() const {
+  return state_->is_of_gpu();
 }
 
 namespace {
@@ -371,13 +384,17 @@ void require_separate(const std::vector<NDArray>& inputs, const std::vector<NDAr
 
 }  // namespace
 
-void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs) {
-  state_->run(state_->checked(inputs), inputs, outputs, state_->who());
+void Executable::run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs,
+                          const RunOptions& options) {
+  const auto sized = state_->checked(inputs);
+  state_->check_options(options);
+  state_->run(sized, inputs, outputs, options);
 }
 
 void Executable::State::run(const std::shared_ptr<Sized>& sized, const std::vector<NDArray>& inputs,
-                            std::vector<NDArray>& outputs, TeamRequest who) {
+                            std::vector<NDArray>& outputs, const RunOptions& options) {
   check_arrays(outputs, sized->plan, sized->plan.outputs, "output");
+  check_places(outputs, sized->plan.outputs, "output");
   for (size_t i = 0; i < outputs.size(); ++i) {
     const int32_t input = sized->plan.outputs[i].in_place;
     if (input >= 0 && outputs[i].data() != inputs[input].data())
@@ -386,11 +403,10 @@ void Executable::State::run(const std::shared_ptr<Sized>& sized, const std::vect
                                         "', but another array was given\n  help: give the input's array for both");
   }
   require_separate(inputs, outputs, sized->plan);
-  Addresses addresses(inputs, outputs);
   std::lock_guard lock(mutex);
   Program& program = ready_program(sized);
   random = random_source->next();
-  program.run(addresses.inputs, addresses.outputs, who);
+  program.run(inputs, outputs, who(), options);
   for (size_t i = 0; i < outputs.size(); ++i)
     if (!sized->plan.outputs[i].dims.empty()) outputs[i] = program.take_output(i);
 }
@@ -415,10 +431,6 @@ void Executable::fill_scratch(std::byte value) {
   State& s = *state_;
   std::lock_guard lock(s.mutex);
   s.ready_program(s.latest ? s.latest : s.small()).fill_scratch(value, s.who());
-}
-
-bool Executable::runs_on_gpu() const {
-  return state_->requirements.architecture == "cuda";
 }
 
 void Executable::set_threads(int threads) {
@@ -451,11 +463,10 @@ auto Executable::measure(const std::vector<NDArray>& inputs, int repetitions, F&
     outputs.push_back(info.in_place >= 0  ? inputs[info.in_place]
                       : info.dims.empty() ? NDArray(info.dtype, info.shape)
                                           : NDArray());
-  Addresses addresses(inputs, outputs);
   std::lock_guard lock(s.mutex);
   Program& program = s.ready_program(sized);
   s.random = s.random_source->next();
-  return by_program(program, addresses, sized->plan);
+  return by_program(program, outputs, sized->plan);
 }
 
 namespace {
@@ -468,9 +479,8 @@ std::string what_runs(const Plan& plan, const Step& step) {
 }  // namespace
 
 std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs, int repetitions) {
-  return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan& plan) {
-    const std::vector<StepTime> times =
-        program.time_steps(addresses.inputs, addresses.outputs, state_->who(), repetitions);
+  return measure(inputs, repetitions, [&](Program& program, std::vector<NDArray>& outputs, const Plan& plan) {
+    const std::vector<StepTime> times = program.time_steps(inputs, outputs, state_->who(), repetitions);
     const std::vector<int64_t> counters = program.counters();
     std::vector<StepProfile> profiles;
     for (size_t i = 0; i < times.size(); ++i) {
@@ -485,14 +495,14 @@ std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs,
 }
 
 double Executable::time_run(const std::vector<NDArray>& inputs, int repetitions) {
-  return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan&) {
-    return program.time_run(addresses.inputs, repetitions);
+  return measure(inputs, repetitions, [&](Program& program, std::vector<NDArray>& outputs, const Plan&) {
+    return program.time_run(inputs, outputs, repetitions);
   });
 }
 
 std::vector<StepSpan> Executable::trace(const std::vector<NDArray>& inputs, int repetitions) {
-  return measure(inputs, repetitions, [&](Program& program, const Addresses& addresses, const Plan&) {
-    return program.trace(addresses.inputs, addresses.outputs, state_->who(), repetitions);
+  return measure(inputs, repetitions, [&](Program& program, std::vector<NDArray>& outputs, const Plan&) {
+    return program.trace(inputs, outputs, state_->who(), repetitions);
   });
 }
 

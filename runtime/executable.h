@@ -52,10 +52,15 @@ class Executable {
   // sizes of open dimensions are those that the inputs have, and choose the plan; what is computed from them is kept
   // for a few of the last ones, so that a run at one of these costs nothing more.  An output that is in place of an
   // input (TensorInfo::in_place) is that input's array, which the run changes.
-  std::vector<NDArray> run(const std::vector<NDArray>& inputs);
+  //
+  // On a GPU arrays may be in its memory, inputs and outputs each for itself, and are used there; new outputs are the
+  // host's unless the options say otherwise.  Error(input): an array of another GPU, of a GPU on a CPU, or one that is
+  // gone; options on a CPU.
+  std::vector<NDArray> run(const std::vector<NDArray>& inputs, const RunOptions& options = {});
   // Into arrays that the caller owns.  Error(input) where one overlaps another or an input; those in place of an input
   // are its array.  Outputs whose sizes only the run computes are undefined before it, and its own arrays after it.
-  void run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs);
+  void run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs, const RunOptions& options = {});
+  bool is_of_gpu() const;  // whose kernels have memory, caches and a clock of their own
   // 0: one worker a core of the affinity mask and the cgroups' CPU quota, as at the start.  Error(limit).
   void set_threads(int threads);
   int threads() const;
@@ -78,9 +83,7 @@ class Executable {
   // that of outputs which lie on a device first.
   void fill_scratch(std::byte value);
 
-  // Whether kernels run on a GPU, with memory, caches and a clock of its own.
-  bool runs_on_gpu() const;
-  // There: seconds from the first kernel of a run to the last one's end, the median over some runs, before each of
+  // Of a GPU: seconds from the first kernel of a run to the last one's end, the median over some runs, before each of
   // which something else has filled the caches.  Without the way of inputs and outputs.
   double time_run(const std::vector<NDArray>& inputs, int repetitions);
 
@@ -92,7 +95,7 @@ class Executable {
  private:
   Executable() = default;
   static Executable of(Artifact artifact, const std::filesystem::path& name);
-  // by_program(Program&, addresses, plan) on checked inputs and new outputs, alone.
+  // by_program(Program&, outputs, plan) on checked inputs and new outputs, alone.
   template <class F>
   auto measure(const std::vector<NDArray>& inputs, int repetitions, F&& by_program);
   struct State;

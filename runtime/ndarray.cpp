@@ -103,6 +103,11 @@ NDArray::NDArray(DType dtype, Shape shape, void* data, std::shared_ptr<const voi
   (void)checked_bytes(dtype_, shape_);
 }
 
+NDArray::NDArray(DType dtype, Shape shape, void* data, std::shared_ptr<const void> owner, int gpu)
+    : NDArray(dtype, std::move(shape), data, std::move(owner)) {
+  gpu_ = gpu;
+}
+
 NDArray::NDArray(DType dtype, Shape shape, std::shared_ptr<const FileMap> file)
     : NDArray(dtype, std::move(shape), const_cast<std::byte*>(file->bytes().data()), file) {
   check(byte_size() <= file->bytes().size(), "NDArray: the file has all of it");
@@ -174,6 +179,7 @@ NDArray NDArray::stored() const {
 
 NDArray NDArray::clone() const {
   if (!is_defined()) return {};
+  check(!is_on_gpu(), "NDArray::clone: the array is in the host's memory");
   NDArray result(dtype_, shape_);
   std::memcpy(result.data(), data_, byte_size());
   return result;

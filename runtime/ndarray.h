@@ -1,4 +1,5 @@
-// A dense, row-major host array: what goes into a run, comes out of it, and holds constants.
+// A dense, row-major array: what goes into a run, comes out of it, and holds constants.  It lies in the host's memory
+// or, between runs of a GPU, in that one's, which only copies reach.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@ class NDArray {
   NDArray(DType dtype, Shape shape);
   // Views memory that `owner` keeps alive.
   NDArray(DType dtype, Shape shape, void* data, std::shared_ptr<const void> owner);
+  // The same of a GPU's memory, by the GPU's ordinal; `data` is none that the host may follow.
+  NDArray(DType dtype, Shape shape, void* data, std::shared_ptr<const void> owner, int gpu);
   // Of a file's bytes, as many as it takes from the first on; nobody may write to it.
   NDArray(DType dtype, Shape shape, std::shared_ptr<const FileMap> file);
 
@@ -43,6 +46,8 @@ class NDArray {
   int64_t size() const { return element_count(shape_); }
   size_t byte_size() const { return static_cast<size_t>(size()) * dtype_.bytes(); }
   bool is_defined() const { return data_ != nullptr; }
+  bool is_on_gpu() const { return gpu_ >= 0; }
+  int gpu() const { return gpu_; }  // -1: it is in the host's memory
 
   void* data() { return data_; }
   const void* data() const { return data_; }
@@ -74,6 +79,7 @@ class NDArray {
   DType dtype_ = f32;
   Shape shape_;
   void* data_ = nullptr;
+  int gpu_ = -1;
   std::shared_ptr<const void> owner_;
   const FileMap* file_ = nullptr;  // `owner_` keeps it
 };

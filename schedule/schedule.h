@@ -94,6 +94,9 @@ class Schedule {
   void transform_layout(const std::string& buffer, const IndexMap& map);
   // The block's iteration number `axis` as two, the second of which has `extent` values; loops stay as they are.
   void split_iteration(const BlockRef& block, int axis, int64_t extent);
+  // The iterations of a reduction as one for each group of them, by their numbers; what it reads and writes goes through
+  // copies with as many dimensions.
+  void fuse_iterations(const BlockRef& block, const std::vector<std::vector<int64_t>>& groups);
   void pad(const BlockRef& block,
            const std::vector<int64_t>& multiples);  // iteration extents up to multiples; extra instances are masked
   // The same of a sum of products, by zeros around copies of its operands: nothing is masked.
@@ -109,6 +112,8 @@ class Schedule {
   BlockRef rfactor(
       const LoopRef& loop,
       int axis);  // partial results over `loop` in a new buffer dimension `axis`; returns the partial block
+  // The parts of a softmax that a loop makes are joined there: `block` is the maximum of their maxima.
+  void online(const BlockRef& block, const LoopRef& loop);
 
  private:
   friend struct ScheduleEdit;  // how primitives change func_

@@ -45,6 +45,8 @@ struct Backend {
 
   // Kernels read and write the caller's arrays where they lie; otherwise copies of them.
   bool uses_arrays_of_caller = true;
+  // Instructions for vectors of a certain width; otherwise a vector is as long as the loop that it is made of.
+  bool has_vectors = true;
 };
 
 }  // namespace tw

@@ -145,7 +145,7 @@ std::set<std::string> allocated_in(Scope scope, const Func& f) {
 LoweredFunc lower(const Func& scheduled, const Target& target, const std::string& symbol) {
   Func f = scheduled;
   f.name = symbol;
-  f.attributes["vector_bits"] = int64_t{target.vector_bits};
+  if (target.backend->has_vectors) f.attributes["vector_bits"] = int64_t{target.vector_bits};
   f.attributes["has_fma"] = int64_t{target.has_fma};
   f.attributes["has_power_scaling"] = int64_t{target.has_power_scaling};
   for (const std::string_view name : target.backend->lowering) f = run_pass(name, f, find_pass(name));

@@ -1,9 +1,10 @@
 // Runs ONNX models on given inputs, by the oracle or compiled, for tests that compare the results elsewhere.
 //
-//   onnx_node_runner oracle | import | TARGET [bf16 | SEED]    folders on stdin, one a line; other machines are
-//   emulated
+//   onnx_node_runner oracle | import | TARGET [bf16 | f16 | SEED]    folders on stdin, one a line; other
+//   machines are emulated
 //
-// bf16 is the precision that is compiled for; with a seed, what templates leave to decide is decided at random.
+// bf16 and f16 are the precision that is compiled for; with a seed, what templates leave to decide is decided at
+// random.
 //
 // A folder holds model.onnx and inputs.onnx: a model whose initializers are the inputs, by name.  The results go to
 // outputs.bin: for each output a line "dtype d0 d1 …", then its bytes.  Which of them make up sequences and optional
@@ -120,8 +121,8 @@ std::vector<NDArray> run_compiled(const relay::Graph& graph, const Target& targe
   relay::CompileOptions options;
   options.threads = 1;
   options.jobs = 1;
-  if (form == "bf16")
-    options.precision = bf16;
+  if (form == "bf16" || form == "f16")
+    options.precision = *parse_dtype(form);
   else if (!form.empty())
     options.schedule = random_schedules(std::stoull(form));
   Executable executable = relay::compile(graph, target, options);
@@ -202,7 +203,7 @@ int run(const std::string& mode, const std::string& form) {
 
 int main(int argc, char** argv) {
   if (argc != 2 && argc != 3) {
-    std::fprintf(stderr, "usage: onnx_node_runner oracle | import | TARGET [bf16 | SEED]    folders on stdin\n");
+    std::fprintf(stderr, "usage: onnx_node_runner oracle | import | TARGET [bf16 | f16 | SEED]    folders on stdin\n");
     return 2;
   }
   return tw::run(argv[1], argc == 3 ? argv[2] : "");

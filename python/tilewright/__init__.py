@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import te as te
+    from ._core import DeviceArray
     from ._core import __version__ as __version__
     from .benchmarking import Benchmark, benchmark
     from .comparing import check, compare
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .deploying import deploy, get_include
     from .dimension import Dim
     from .error import Error
-    from .executable import Executable, compile, load_executable
+    from .executable import Executable, compile, load_executable, to_device
     from .fallback import Fallback, FallbackWarning
     from .kit import make_kit
     from .model import Model, explain, load
@@ -37,6 +38,7 @@ __all__ = [
     "Benchmark",
     "Check",
     "Comparison",
+    "DeviceArray",
     "Dim",
     "Error",
     "Executable",
@@ -61,6 +63,7 @@ __all__ = [
     "make_kit",
     "reduce",
     "te",
+    "to_device",
     "tune",
 ]
 
@@ -72,6 +75,7 @@ _HOMES = {
     "Benchmark": "benchmarking",
     "Check": "comparison",
     "Comparison": "comparison",
+    "DeviceArray": "_core",
     "Dim": "dimension",
     "Error": "error",
     "Executable": "executable",
@@ -94,6 +98,7 @@ _HOMES = {
     "load_executable": "executable",
     "make_kit": "kit",
     "reduce": "reducing",
+    "to_device": "executable",
     "tune": "tuning",
 }
 

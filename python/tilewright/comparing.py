@@ -181,7 +181,7 @@ class Comparer:
         if set(feed) == set(executable.input_tensors) != set(taken):  # those of a sequence one by one
             self.inputs = [np.asarray(feed[name]) for name in executable.input_tensors]
         else:
-            self.inputs = executable._ordered(feed)
+            self.inputs = [np.asarray(array) for array in executable._ordered(feed)]
         if executable._recompile:  # its run has kernels for exactly these sizes
             sizes = executable._core.sizes([array.shape for array in self.inputs])
             profiles = described_profiles([sizes]) + ours.options.profiles

@@ -110,7 +110,8 @@ def deploy(
     target, inputs = Path(checked_path(folder, "folder")), dict(inputs or {})
     if not inputs:
         inputs = made_up_inputs(executable.input_tensors, 0, smallest_sizes(executable.dimensions))
-    given = dict(zip(executable.input_tensors, executable._ordered(inputs), strict=True))
+    arrays = map(np.asarray, executable._ordered(inputs))  # of a GPU copied to the host
+    given = dict(zip(executable.input_tensors, arrays, strict=True))
     outputs = expected_outputs(executable, given) if expected is None else as_tensors(executable, expected)
     if tolerance is None:
         tolerance = TOLERANCES[executable._compilation.precision if executable._made_from else "f32"]

@@ -53,6 +53,26 @@ def as_array(value: Any) -> np.ndarray:
     return np.ascontiguousarray(value).reshape(np.shape(value))
 
 
+Array = np.ndarray | _core.DeviceArray
+
+
+def as_given(value: Any, name: str, stream: Any) -> Array:
+    """`as_array` of what is on the host, and a view of what is in a GPU's memory."""
+    if not _core.is_on_gpu(value):
+        return as_array(value)
+    view: _core.DeviceArray = _core.view_on_gpu(value, f"input {name!r}", stream, False)
+    return view
+
+
+def to_device(array: Any) -> _core.DeviceArray:
+    """A copy of an array of numpy, or of what `np.asarray` takes, in the memory of the GPU, where executables for CUDA
+    use it.
+
+    Raises Error: TW1501, there is no GPU.
+    """
+    return _core.to_device(as_array(array))
+
+
 # Takes profiles of exact sizes; gives the executable that has them, too, and what its compilation did.
 Recompile = Callable[[list[dict[str, int]]], tuple[_core.Executable, dict[str, Any]]]
 MOST_SPECIAL_SIZES = 32  # that `specialise` compiles for
@@ -188,7 +208,7 @@ class Executable:
         pairs = zip(self._outputs, self._core.in_place, strict=True)
         return {name: self._inputs[at][0] for (name, _), at in pairs if at >= 0}
 
-    def _checked(self, arrays: list[Any]) -> list[np.ndarray]:
+    def _checked(self, arrays: list[Any], stream: Any = None) -> list[Array]:
         """The inputs in order as arrays; those that a run changes as they are."""
         for at in self._changed:
             array, name = arrays[at], self._inputs[at][0]
@@ -205,9 +225,16 @@ class Executable:
                         f"input {name!r} is changed by a run and shares memory with input "
                         f"{self._inputs[other][0]!r}\nhelp: give each its own array",
                     )
-        return [array if at in self._changed else as_array(array) for at, array in enumerate(arrays)]
+        return [
+            array
+            if at in self._changed
+            else as_array(array)
+            if type(array) is np.ndarray
+            else as_given(array, self._input_names[at], stream)
+            for at, array in enumerate(arrays)
+        ]
 
-    def _ordered(self, inputs: Mapping[str, Any]) -> list[np.ndarray]:
+    def _ordered(self, inputs: Mapping[str, Any], stream: Any = None) -> list[Array]:
         if not isinstance(inputs, Mapping):
             names = ", ".join(self.inputs)
             raise Error(
@@ -222,14 +249,14 @@ class Executable:
             problems += [f"there is no input {name!r}" for name in inputs if name not in names]
             needed = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
             raise Error("TW1101", "; ".join(problems) + f"\nhelp: the inputs are {needed}")
-        return self._checked([inputs[name] for name in names])
+        return self._checked([inputs[name] for name in names], stream)
 
-    def _given_outputs(self, out: Mapping[str, np.ndarray], inputs: list[np.ndarray]) -> list[np.ndarray]:
-        """The arrays of `out` in order, if a run can write to all of them in place."""
+    def _given_outputs(self, out: Mapping[str, Any], inputs: list[Array], stream: Any) -> tuple[list[Any], list[Array]]:
+        """What `out` has in order, and as arrays, if a run can write to all of them in place."""
         if not isinstance(out, Mapping):
             raise Error("TW1101", f"out is a dict of arrays by name, not {type(out).__name__}")
         names, out = self._output_names, self._values.tensors(out, "out")
-        shared: dict[str, np.ndarray] = {}
+        shared: dict[str, Any] = {}
         if self._changed:
             shared = {name: inputs[at] for name, at in zip(names, self._core.in_place, strict=True) if at >= 0}
             out = {**shared, **out}
@@ -239,13 +266,18 @@ class Executable:
         for name, array in shared.items():
             if out[name] is not array:
                 raise Error("TW1101", f"out[{name!r}] is not the array of its input\nhelp: leave it out")
-        arrays = [out[name] for name in names]
-        for name, array in zip(names, arrays, strict=True):
-            if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
-                raise Error("TW1101", f"out[{name!r}] is no writable, C-contiguous numpy array\nhelp: use np.empty")
-        return arrays
+        given = [out[name] for name in names]
+        arrays: list[Array] = given.copy()
+        for at, array in enumerate(given):
+            if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.flags.writeable:
+                continue
+            name = f"out[{names[at]!r}]"
+            if not _core.is_on_gpu(array):
+                raise Error("TW1101", f"{name} is no writable, C-contiguous numpy array\nhelp: use np.empty")
+            arrays[at] = _core.view_on_gpu(array, name, stream, True)
+        return given, arrays
 
-    def _core_for(self, arrays: list[np.ndarray]) -> _core.Executable:
+    def _core_for(self, arrays: Sequence[Array]) -> _core.Executable:
         """Compiles for sizes that are new, where that is wanted."""
         if self._recompile is None or len(self._special) >= MOST_SPECIAL_SIZES:
             return self._core
@@ -261,7 +293,27 @@ class Executable:
                     self._log_report()
         return self._core
 
-    def run(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _require_tensors(self, outputs: str) -> None:
+        """On the device."""
+        if outputs != "device":
+            raise Error("TW1101", f'outputs={outputs!r} is no place\nhelp: "host" for numpy arrays, or "device"')
+        if any(kind != "sequence" for _, kind, *_ in self._core.output_lists):
+            raise Error("TW1101", 'outputs="device" is for tensors, and this model gives others\nhelp: leave it out')
+
+    def _results(self, arrays: list[Array], stream: Any, outputs: str) -> list[Any]:
+        core = self._core_for(arrays)
+        if outputs == "host":
+            return core.run(arrays) if stream is None else core.run(arrays, stream)
+        self._require_tensors(outputs)
+        return core.run_on_device(arrays, stream)
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        out: Mapping[str, Any] | None = None,
+        outputs: str = "host",
+        stream: Any = None,
+    ) -> dict[str, Any]:
         """Runs on arrays by name; gives the outputs by name, in the graph's order.
 
         A sequence is a list of arrays, which may be views of one that they are parts of; an optional value is None
@@ -270,24 +322,41 @@ class Executable:
         `out`: arrays to write them to, one for each output, instead of new ones.  Outputs in place of an input are
         that input's array and may be left out.
 
-        Raises Error: TW1101, an input is missing, unknown, or of another shape or type than the model's, or an index
-        that is data lies outside of what it is for; TW1102, a function of yours failed.
-        """
-        arrays = self._ordered(inputs)
-        if out is not None:
-            outputs = self._given_outputs(out, arrays)
-            self._core_for(arrays).run_into(arrays, outputs)
-        else:
-            outputs = self._core_for(arrays).run(arrays)
-        return dict(zip(self._values.names, self._values.of(outputs), strict=True))
+        The rest is for executables for CUDA. Arrays of `inputs` and `out` may be in the GPU's memory, each for itself:
+        tensors of torch or cupy (DLPack, or version 3 of __cuda_array_interface__) and `tw.DeviceArray`. Kernels use
+        them where they lie; they are C-contiguous, and copied on the GPU where they begin at no multiple of 64 bytes.
+        A second run on the same arrays, and each after it, is one launch of a CUDA graph.
 
-    def __call__(self, *inputs: Any) -> list[Any]:
+        `outputs`: "host", new outputs are numpy arrays; "device", they are `tw.DeviceArray`, wherever the inputs are.
+        `stream`: a cudaStream_t or CUstream, as a number (of PyTorch: stream.cuda_stream) or an object with
+        __cuda_stream__. The run is queued there and the call does not wait for it, unless one of its arrays is the
+        host's or sizes depend on data: until the stream has come to its end, arrays are neither changed nor let go of
+        elsewhere. Without a stream the run begins when the work that is queued on its arrays is done, on those of
+        PyTorch in the current stream, and is complete when the call returns.
+
+        Raises Error: TW1101, an input is missing, unknown, or of another shape or type than the model's, lies in the
+        memory of a GPU that the executable is not for, or an index that is data lies outside of what it is for;
+        TW1102, a function of yours failed.
+        """
+        arrays = self._ordered(inputs, stream)
+        if out is not None:
+            if outputs != "host":
+                raise Error("TW1101", f"out= says where outputs are\nhelp: leave outputs={outputs!r} out")
+            results, written = self._given_outputs(out, arrays, stream)
+            core = self._core_for(arrays)
+            core.run_into(arrays, written) if stream is None else core.run_into(arrays, written, stream)
+        else:
+            results = self._results(arrays, stream, outputs)
+        return dict(zip(self._values.names, self._values.of(results), strict=True))
+
+    def __call__(self, *inputs: Any, outputs: str = "host", stream: Any = None) -> list[Any]:
         """Runs on arrays in the order of the inputs; gives a list of what `run` gives."""
         names = self._taken.names
         if len(inputs) != len(names):
             raise Error("TW1101", f"{len(inputs)} inputs were given, {len(names)} are needed: {', '.join(names)}")
-        arrays = self._checked(list(self._taken.tensors(dict(zip(names, inputs, strict=True)), "input").values()))
-        return self._values.of(self._core_for(arrays).run(arrays))
+        tensors = self._taken.tensors(dict(zip(names, inputs, strict=True)), "input")
+        arrays = self._checked(list(tensors.values()), stream)
+        return self._values.of(self._results(arrays, stream, outputs))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a .twa artifact, for this machine or the one it was compiled for.

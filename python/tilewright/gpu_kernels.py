@@ -28,7 +28,7 @@ from .error import Error
 # Instructions by what they keep busy, in the order in which they are asked; "CUDA Binary Utilities", instruction sets.
 CLASSES = {
     "tensor": r"[HIDBQ]MMA|.*GMMA|UTC.*MMA",
-    "f32": r"FFMA|FADD|FMUL|FMNMX|FSETP?|FSEL|FCHK|FSWZADD",
+    "f32": r"FFMA|FADD|FMUL|FMNMX3?|FSETP?|FSEL|FCHK|FSWZADD",
     "f16": r"HFMA2|HADD2|HMUL2|HMNMX2|HSETP?2",
     "f64": r"D(FMA|ADD|MUL|SETP|MNMX)",
     "special": r"MUFU",

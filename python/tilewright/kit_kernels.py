@@ -189,7 +189,9 @@ def measurements() -> Iterator[Kernel]:
     inputs = {"a": (96, 1024, 64), "b": (96, 64, 1024)}
     yield Kernel("time-products-96x1024x64x1024", [("MatMul", ["a", "b"], ["y"])], inputs)
     inputs = {"q": (96, 1024, 64), "k": (96, 64, 1024), "v": (96, 1024, 64)}
-    yield Kernel("time-attention-96x1024x64", attention(), inputs, operations=4.0 * 96 * 1024 * 1024 * 64)
+    for dtype, suffix in (("f32", ""), ("f16", "-f16"), ("bf16", "-bf16")):
+        name = "time-attention-96x1024x64" + suffix
+        yield Kernel(name, attention(), inputs, dtype=dtype, operations=4.0 * 96 * 1024 * 1024 * 64)
     for name, x, w, attributes in (
         ("7x7-strides", (16, 3, 224, 224), (64, 3, 7, 7), {"pads": [3] * 4, "strides": [2, 2]}),
         ("1x1", (16, 64, 56, 56), (256, 64, 1, 1), {}),

@@ -51,7 +51,8 @@ def suite_case(name: str, test: Any, target: str) -> Case:
             shapes[input] = value.shape
     loaded = load(model, shapes, constants=known)
     executable = compile(loaded, target)
-    inputs = executable._ordered({name: value for name, value in feed.items() if name in executable._taken.names})
+    taken = {name: value for name, value in feed.items() if name in executable._taken.names}
+    inputs = [np.asarray(array) for array in executable._ordered(taken)]
     expected = loaded._core.evaluate(inputs)
     relative = [max(test.rtol, PRECISIONS.get(kind.partition("[")[0], 0.0)) for _, kind in executable._outputs]
     limits = [Limits(relative=each, absolute=test.atol) for each in relative]

@@ -84,7 +84,7 @@ class Values:
         parts += [f"axis={axis}"] if kind in ("packed", "stacked") else []
         return f"{kind}({','.join(parts)})"
 
-    def of(self, arrays: list[np.ndarray]) -> list[Any]:
+    def of(self, arrays: list[Any]) -> list[Any]:
         """The values in order, given all tensors in order; parts of one tensor are views of it."""
         if not self._lists:
             return arrays

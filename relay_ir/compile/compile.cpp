@@ -42,7 +42,7 @@ void require_sizes_within_limits(const Graph& graph) {
 void require_no_updates(const CompileOptions& options, const Target& target) {
   if (options.in_place.empty() || target.backend->uses_arrays_of_caller) return;
   throw Error(ErrorCode::unsupported,
-              "in_place is for CPUs: a GPU works on copies of the caller's arrays\n  help: leave it out");
+              "in_place is for CPUs: the host's arrays are copied for a GPU\n  help: leave it out");
 }
 
 void require_nodes(const Graph& model, const std::string& option, const std::set<std::string>& wanted) {

@@ -21,6 +21,13 @@
 //   attention_share    e^(max - top)               [query, part]
 //   attention_total    Σ share · sum
 //   attention_joined   Σ share · mixed             [query, element of v]
+//
+// With `query_tile`, too, parts are tiles of products: queries are as many as whole tiles have, and what lies behind
+// the last query or key is zero in copies of the operands.  Products multiply elements as they are stored:
+//
+//   attention_query    q, with zeros               attention_keys, attention_values   [part, place, element]
+//   attention_scores   Σ query · key               attention_masked   scale · score + mask, -∞ behind the last key
+//   attention_rounded  the weights in the type of v, whose products with the values attention_mixed adds up
 #include <limits>
 
 #include "relay_ir/ops/common.h"
@@ -34,6 +41,7 @@ struct Shapes {
   Expr heads, shared_heads, queries, keys, size, result_size;
   int64_t group = 1;  // query heads to a head of k
   int64_t part = 0;   // keys of a part; 0: they are not cut
+  int64_t tile = 0;   // queries of a tile; 0: stages have no tiles
 };
 
 Shapes shapes_of(const OpCall& c) {
@@ -48,6 +56,9 @@ Shapes shapes_of(const OpCall& c) {
   if (heads && shared && *shared > 0) s.group = *heads / *shared;
   s.part = decided(c.decisions, "split_kv");
   c.require(s.part >= 0 && (s.part == 0 || as_int(s.keys)), "known keys are split into parts of one or more");
+  s.tile = decided(c.decisions, "query_tile");
+  c.require(s.tile >= 0 && (s.tile == 0 || (s.part > 0 && as_int(s.queries))),
+            "tiles are of known queries, and of keys in parts");
   return s;
 }
 
@@ -96,8 +107,11 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
   const bool is_zero_if_masked = c.attributes.get_int("zero_if_masked") != 0;
 
   // [batch…, head of k, query head of it, query]
+  const bool is_tiled = s.tile > 0;
+  const Expr queries = is_tiled ? Expr((*as_int(s.queries) + s.tile - 1) / s.tile * s.tile) : s.queries;
+  const bool has_rows_left = is_tiled && *as_int(queries) != *as_int(s.queries);
   std::vector<Expr> rows = s.batch;
-  rows.insert(rows.end(), {s.shared_heads, Expr(s.group), s.queries});
+  rows.insert(rows.end(), {s.shared_heads, Expr(s.group), queries});
   const auto with = [](std::vector<Expr> shape, const Expr& last) {
     shape.push_back(last);
     return shape;
@@ -131,17 +145,37 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
   const auto is_key = [&](const Expr& key) { return has_places_left ? key < s.keys : Expr(); };
   const auto head_of = [&](const te::Indices& i) { return te::Indices(i.begin(), i.begin() + parts.size()); };
 
-  const te::Tensor query = te::compute("attention_query", with(rows, s.size), {q}, [&](const te::Indices& i) {
-    const Expr value = cast(wide, q(of_query(i, i.back())));
+  const auto is_query = [&](const te::Indices& i) { return has_rows_left ? i[batch + 2] < s.queries : Expr(); };
+  const auto scaled = [&](const Expr& value) {
     return c.attributes.get_float("scale") == 1 ? value : value * number(c.attributes.get_float("scale"));
+  };
+
+  const te::Tensor query = te::compute("attention_query", with(rows, s.size), {q}, [&](const te::Indices& i) {
+    const Expr value = load(q.buffer(), of_query(i, i.back()), is_query(i));
+    return is_tiled ? value : scaled(cast(wide, value));
   });
-  te::Tensor scores = te::reduce("attention_scores", scored, {s.size}, te::Combiner::sum, {query, k},
-                                 [&](const te::Indices& i, const te::Indices& r) {
-                                   const Expr key = key_at(i, i.back());
-                                   return query(appended(row(i), r[0])) *
-                                          cast(wide, load(k.buffer(), of_key(i, key, r[0]), is_key(key)));
-                                 });
-  if (c.has_input(3) || has_places_left) {
+  // An element of k or v, of the place i[…] in its part.
+  const auto tiles_of = [&](const std::string& name, const te::Tensor& of) {
+    std::vector<Expr> shape = s.batch;
+    shape.insert(shape.end(), {s.shared_heads, parts.back(), Expr(s.part), of.shape().back()});
+    return te::compute(name, shape, {of}, [&](const te::Indices& i) {
+      const Expr key = i[batch + 1] * s.part + i[batch + 2];
+      return load(of.buffer(), of_key(i, key, i.back()), is_key(key));
+    });
+  };
+  const te::Tensor keys = is_tiled ? tiles_of("attention_keys", k) : k;
+  const auto element_of = [&](const te::Tensor& of, const te::Indices& i, const Expr& place, const Expr& element) {
+    if (!is_tiled) return cast(wide, load(of.buffer(), of_key(i, key_at(i, place), element), is_key(key_at(i, place))));
+    te::Indices at(i.begin(), i.begin() + batch + 1);
+    at.insert(at.end(), {i[first_key_axis], place, element});
+    return cast(wide, of(at));
+  };
+  te::Tensor scores =
+      te::reduce("attention_scores", scored, {s.size}, te::Combiner::sum, {query, keys},
+                 [&](const te::Indices& i, const te::Indices& r) {
+                   return cast(wide, query(appended(row(i), r[0]))) * element_of(keys, i, i.back(), r[0]);
+                 });
+  if (c.has_input(3) || has_places_left || is_tiled) {
     const te::Tensor raw = scores, mask = c.has_input(3) ? in[3] : te::Tensor();
     std::vector<Expr> shape = q.shape();
     shape.back() = s.keys;
@@ -149,10 +183,13 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
     if (c.has_input(3)) uses.push_back(mask);
     scores = te::compute("attention_masked", scored, uses, [&](const te::Indices& i) {
       const Expr key = key_at(i, i.back());
-      Expr value = raw(i);
+      Expr value = is_tiled ? scaled(raw(i)) : raw(i);
       if (c.has_input(3)) {
         const Expr read = broadcast_read(mask, of_query(i, key), shape);
-        const Expr at = load(mask.buffer(), read.as<Load>()->indices, is_key(key));
+        const Expr is_there = has_places_left && has_rows_left ? is_key(key) && is_query(i)
+                              : has_rows_left                  ? is_query(i)
+                                                               : is_key(key);
+        const Expr at = load(mask.buffer(), read.as<Load>()->indices, is_there);
         value = mask.dtype().is_bool() ? select(at, value, number(masked)) : value + cast(wide, at);
       }
       return has_places_left ? select(is_key(key), value, number(-std::numeric_limits<double>::infinity())) : value;
@@ -161,8 +198,9 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
   const te::Tensor largest =
       te::reduce("attention_max", parts, key_extent, te::Combiner::max, {scores},
                  [&](const te::Indices& i, const te::Indices& r) { return scores(appended(i, r[0])); });
-  // Rows without any score: e^(-∞ - lowest) is 0, e^(-∞ + ∞) is none.
-  const auto shift_of = [&](const Expr& value) { return call(Intrinsic::maximum, {value, number(-3e38)}); };
+  // Rows without any score: e^(-∞ - lowest) is 0, e^(-∞ + ∞) is none.  Masks have the least number there is, too.
+  const double lowest = is_tiled ? double{std::numeric_limits<float>::lowest()} : -3e38;
+  const auto shift_of = [&](const Expr& value) { return call(Intrinsic::maximum, {value, number(lowest)}); };
   const te::Tensor weights = te::compute("attention_weights", scored, {scores, largest}, [&](const te::Indices& i) {
     const Expr shift = largest(head_of(i));
     return call(Intrinsic::exp_nonpositive, {scores(i) - (is_zero_if_masked || is_cut ? shift_of(shift) : shift)});
@@ -170,11 +208,16 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
   const te::Tensor sum =
       te::reduce("attention_sum", parts, key_extent, te::Combiner::sum, {weights},
                  [&](const te::Indices& i, const te::Indices& r) { return weights(appended(i, r[0])); });
+  const te::Tensor values = is_tiled ? tiles_of("attention_values", v) : v;
+  const te::Tensor factors = is_tiled ? te::compute("attention_rounded", scored, {weights},
+                                                    [&](const te::Indices& i) { return cast(dtype, weights(i)); })
+                                      : weights;
   const te::Tensor mixed = te::reduce("attention_mixed", with(parts, s.result_size), key_extent, te::Combiner::sum,
-                                      {weights, v}, [&](const te::Indices& i, const te::Indices& r) {
-                                        const Expr key = key_at(i, r[0]);
-                                        return weights(appended(head_of(i), r[0])) *
-                                               cast(wide, load(v.buffer(), of_key(i, key, i.back()), is_key(key)));
+                                      {factors, values}, [&](const te::Indices& i, const te::Indices& r) {
+                                        const Expr factor = cast(wide, factors(appended(head_of(i), r[0])));
+                                        const Expr value = element_of(values, i, r[0], i.back());
+                                        // Stages come in the order of what they read: the tile before the scores.
+                                        return is_tiled ? value * factor : factor * value;
                                       });
   te::Tensor total = sum, joined = mixed;
   if (is_cut) {
@@ -191,7 +234,8 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
     joined = te::reduce("attention_joined", with(rows, s.result_size), count, te::Combiner::sum, {share, mixed},
                         [&](const te::Indices& i, const te::Indices& r) {
                           const te::Indices part = appended(row(i), r[0]);
-                          return share(part) * mixed(appended(part, i.back()));
+                          const Expr of_part = mixed(appended(part, i.back()));
+                          return is_tiled ? of_part * share(part) : share(part) * of_part;
                         });
   }
   return {te::compute("attention", c.outputs[0].shape, {joined, total}, [&](const te::Indices& i) {
@@ -220,7 +264,8 @@ OpDef attention_op() {
   op.attributes = {{"scale", 1.0, false, "of the scores"},
                    {"masked", -std::numeric_limits<double>::infinity(), false, "the score where a bool mask is false"},
                    {"zero_if_masked", 0, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"}};
-  op.decisions = {{"split_kv", "keys of a part, whose results are joined; 0: all together"}};
+  op.decisions = {{"split_kv", "keys of a part, whose results are joined; 0: all together"},
+                  {"query_tile", "queries of a tile, which meet a part at a time; 0: stages have no tiles"}};
   op.facts = {.axes = unknown_axes,
               .rounding = Rounding::multiplies,
               .operands = 3,

@@ -7,7 +7,8 @@
 //
 // Types stay logical; only how a value is stored changes.  Convolutions start blocked values, operators that keep
 // channels apart hand them on, and everything else reads row-major: a conversion is put in front of it, one for each
-// value.  A convolution that nobody reads in blocks writes row-major itself.  Values with one element a channel are
+// value.  On tensor cores, which multiply 16-bit floats, only convolutions of these start them.  A convolution that
+// nobody reads in blocks writes row-major itself.  Values with one element a channel are
 // left alone: both layouts of them are alike.
 #include <algorithm>
 #include <numeric>
@@ -26,7 +27,8 @@ class LayoutAssignment {
   LayoutAssignment(const Graph& graph, const Target& target)
       : graph_(graph),
         tiles_(target.tiles),
-        block_(target.lanes(f32)),
+        has_tensor_cores_(target.tensor_core_rate > 0),
+        block_(has_tensor_cores_ ? target.vector_bits / 8 / bf16.bytes() : target.lanes(f32)),
         uses_(graph),
         is_blocked_(graph.values.size(), false) {}
 
@@ -65,9 +67,10 @@ class LayoutAssignment {
  private:
   Shape shape(ValueId id) const { return typical_shape(graph_.values[id].type); }
 
-  // Tiles multiply such elements, in words along the channels.
-  bool has_tile_words(ValueId id) const {
+  // Tiles or tensor cores multiply such elements, in words along the channels.
+  bool has_words(ValueId id) const {
     const DType dtype = graph_.values[id].type.dtype;
+    if (has_tensor_cores_) return dtype == bf16 || dtype == f16;
     return std::any_of(tiles_.products.begin(), tiles_.products.end(), [&](Intrinsic product) {
       return find_tensor_instruction(to_text(product))->description.buffers[0]->dtype == dtype;
     });
@@ -75,20 +78,21 @@ class LayoutAssignment {
 
   // A vector's lanes, or as much of a row of a tile as small elements fill with whole blocks.
   int64_t block_of(ValueId id) {
-    if (!has_tile_words(id)) return block_;
+    if (has_tensor_cores_ || !has_words(id)) return block_;
     const int64_t bytes = graph_.values[id].type.dtype.bytes(), channels = shape(id)[1];
     int64_t block = block_;
     while (block * 2 * bytes <= tiles_.row_bytes && channels % (block * 2) == 0) block *= 2;
     return block;
   }
 
-  // Worth blocking: numbers with space, and channels that fill most of a block.
+  // Worth blocking: numbers with space, and channels that fill most of a block; for tensor cores whole ones, as they
+  // are copied.
   bool is_eligible(ValueId id) {
     const DType dtype = graph_.values[id].type.dtype;
     if (dtype.is_bool() || dtype == i64 || dtype == u64) return false;
     const Shape dims = shape(id);
     if (dims.size() < 3 || element_count(dims) == 0) return false;
-    if (dims[1] * 4 < block_ * 3) return false;
+    if (has_tensor_cores_ ? dims[1] % block_ != 0 : dims[1] * 4 < block_ * 3) return false;
     const std::vector<Expr>& type = graph_.values[id].type.shape;
     return element_count(dims) > dims[0] * dims[1] ||
            std::any_of(type.begin() + 2, type.end(), [](const Expr& dim) { return !as_int(dim); });
@@ -169,7 +173,9 @@ class LayoutAssignment {
 
   bool gives_blocks(const Node& node) {
     if (!is_eligible(node.outputs[0])) return false;
-    if (const auto form = convolution(node)) return graph_.is_constant(node.inputs[1]) && is_blockable(node, *form);
+    if (const auto form = convolution(node))
+      return graph_.is_constant(node.inputs[1]) && is_blockable(node, *form) &&
+             (!has_tensor_cores_ || has_words(node.inputs[0]) || (form->groups > 1 && count_blocked_inputs(node) > 0));
     return count_blocked_inputs(node) > 0 && keeps_channels(node);
   }
 
@@ -178,7 +184,7 @@ class LayoutAssignment {
   bool needs_blocks(const Node& node) {
     const auto form = convolution(node);
     if (form && may_take_words(node) && graph_.is_constant(node.inputs[1]) && is_blockable(node, *form) &&
-        has_tile_words(node.inputs[0])) {
+        has_words(node.inputs[0])) {
       return true;
     }
     if (!is_blocked_[node.outputs[0]]) return false;
@@ -254,7 +260,8 @@ class LayoutAssignment {
 
   const Graph& graph_;
   const TileUnit& tiles_;
-  const int64_t block_;  // of values that tiles do not multiply
+  const bool has_tensor_cores_;
+  const int64_t block_;  // of values that tiles do not multiply: a vector, or an access to memory that brings words
   const Uses uses_;
   std::vector<bool> is_blocked_;                      // by ValueId
   std::unordered_map<ValueId, ValueId> conversions_;  // to the other layout

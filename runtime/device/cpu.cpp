@@ -172,7 +172,7 @@ class CpuProgram final : public Program {
 
   std::unique_ptr<Program> at(const Plan& plan) const override { return std::make_unique<CpuProgram>(plan, code_); }
 
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest who) override {
+  void run(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest who, const RunOptions&) override {
     const int threads = useful_threads(who.threads);
     begin(inputs, outputs, threads);
     TeamLease team({threads, who.kind});
@@ -185,7 +185,7 @@ class CpuProgram final : public Program {
     end(outputs);
   }
 
-  std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest who,
+  std::vector<StepTime> time_steps(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest who,
                                    int repetitions) override {
     const int threads = useful_threads(who.threads);
     begin(inputs, outputs, threads);
@@ -228,7 +228,7 @@ class CpuProgram final : public Program {
     return times;
   }
 
-  std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest who,
+  std::vector<StepSpan> trace(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest who,
                               int repetitions) override {
     const int threads = useful_threads(who.threads);
     begin(inputs, outputs, threads);
@@ -492,16 +492,18 @@ class CpuProgram final : public Program {
   int useful_threads(int threads) const { return static_cast<int>(std::min<int64_t>(threads, most_tasks_)); }
 
   // Sees to as many workers as asked for, and to aligned arrays.
-  void begin(std::span<const void* const> inputs, std::span<void* const> outputs, int threads) {
+  void begin(std::span<const NDArray> inputs, std::span<NDArray> outputs, int threads) {
     code_->reserve(plan_, static_cast<size_t>(threads));
     if (workers_.size() != static_cast<size_t>(threads) || version_ != code_->version) make_workers(threads);
-    input_starts_.assign(inputs.begin(), inputs.end());
-    output_starts_.assign(outputs.begin(), outputs.end());
+    input_starts_.clear();
+    output_starts_.clear();
+    for (const NDArray& input : inputs) input_starts_.push_back(input.data());
+    for (NDArray& output : outputs) output_starts_.push_back(output.data());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (is_aligned(inputs[i], plan_.caller_alignment)) continue;
+      if (is_aligned(input_starts_[i], plan_.caller_alignment)) continue;
       NDArray& copy = aligned_inputs_[i];
       if (!copy.is_defined()) copy = NDArray(plan_.inputs[i].dtype, plan_.inputs[i].shape);
-      if (copy.byte_size() > 0) std::memcpy(copy.data(), inputs[i], copy.byte_size());
+      if (copy.byte_size() > 0) std::memcpy(copy.data(), inputs[i].data(), copy.byte_size());
       input_starts_[i] = copy.data();
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -509,20 +511,20 @@ class CpuProgram final : public Program {
         output_starts_[i] = const_cast<void*>(input_starts_[input]);  // perhaps its copy
         continue;
       }
-      if (!plan_.outputs[i].dims.empty() || is_aligned(outputs[i], plan_.caller_alignment)) continue;
+      if (!plan_.outputs[i].dims.empty() || is_aligned(output_starts_[i], plan_.caller_alignment)) continue;
       NDArray& copy = aligned_outputs_[i];
       if (!copy.is_defined()) copy = NDArray(plan_.outputs[i].dtype, plan_.outputs[i].shape);
       output_starts_[i] = copy.data();
     }
   }
 
-  void end(std::span<void* const> outputs) {
+  void end(std::span<NDArray> outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const int32_t input = plan_.outputs[i].in_place;
       if (!plan_.outputs[i].dims.empty()) continue;
       const NDArray& copy = input >= 0 ? aligned_inputs_[input] : aligned_outputs_[i];
-      const size_t bytes = output_starts_[i] == outputs[i] ? 0 : copy.byte_size();
-      if (bytes > 0) std::memcpy(outputs[i], output_starts_[i], bytes);
+      const size_t bytes = output_starts_[i] == outputs[i].data() ? 0 : copy.byte_size();
+      if (bytes > 0) std::memcpy(outputs[i].data(), output_starts_[i], bytes);
     }
   }
 

@@ -1,66 +1,26 @@
-// The CUDA device.  Everything of a run goes into one stream, in the order of the plan: inputs in, kernels, outputs
-// out; so steps wait for each other by their order alone.  Kernels of a plan without control are recorded when they run
-// for the second time on the same memory, and started as one from then on.  The host waits for the GPU where a step of
-// control asks for what kernels have computed, and at the end.
+// The CUDA device.  Everything of a run goes into one stream, our own or the caller's, in the order of the plan: inputs
+// in, kernels, outputs out; so steps wait for each other by their order alone.  Arrays in the GPU's memory are used
+// where they are, others are copied.  Kernels of a plan without control are recorded when they run for the second time
+// on the same memory, and started as one from then on.  The host waits for the GPU where a step of control asks for
+// what kernels have computed, and at the end of a run in our own stream or with arrays of the host.  Runs share the
+// arena, so each begins after the last, whatever their streams.
 #include "runtime/device/cuda.h"
 
 #include <algorithm>
+#include <list>
 
 #include "runtime/device/control.h"
-#include "runtime/device/cuda_driver.h"
+#include "runtime/device/cuda_context.h"
 #include "runtime/device/placing.h"
+#include "runtime/memory.h"
 
 namespace tw {
 namespace {
 
+using namespace gpu;
+
 constexpr int attribute_major = 75, attribute_minor = 76, attribute_l2_bytes = 38, attribute_dynamic_shared_bytes = 8;
 constexpr int no_binary_for_gpu = 209;
-
-const CudaDriver& driver() {
-  static const CudaDriver* const found = [] {
-    std::string problem;
-    const CudaDriver* usable = CudaDriver::find(problem);
-    if (!usable)
-      throw Error(ErrorCode::device,
-                  problem + "\n  help: run on a machine with an NVIDIA GPU, or compile the model for \"cpu\"");
-    return usable;
-  }();
-  return *found;
-}
-
-void require(CudaDriver::Result result, const std::string& what) {
-  if (result != 0) throw Error(ErrorCode::device, "the GPU cannot " + what + ": " + driver().describe(result));
-}
-
-// The primary context, held for as long as something lives in it.
-class HeldContext {
- public:
-  HeldContext() {
-    require(driver().device_get(&device_, 0), "be opened");
-    require(driver().context_retain(&context_, device_), "give a context");
-  }
-  ~HeldContext() { driver().context_release(device_); }
-  HeldContext(const HeldContext&) = delete;
-  HeldContext& operator=(const HeldContext&) = delete;
-  CudaDriver::Context get() const { return context_; }
-  CudaDriver::Device device() const { return device_; }
-
- private:
-  CudaDriver::Device device_ = 0;
-  CudaDriver::Context context_ = nullptr;
-};
-
-// Current for this thread until the end of the scope.
-class CurrentContext {
- public:
-  explicit CurrentContext(CudaDriver::Context context) { require(driver().context_push(context), "use its context"); }
-  ~CurrentContext() {
-    CudaDriver::Context popped;
-    driver().context_pop(&popped);
-  }
-  CurrentContext(const CurrentContext&) = delete;
-  CurrentContext& operator=(const CurrentContext&) = delete;
-};
 
 // What programs of the same code share, whatever the sizes that they are for.  It lives in the primary context, which
 // is current while it is made and used.
@@ -75,7 +35,7 @@ class CudaCode {
         copy_in(address_of(constants_.back()), constant.data(), constant.byte_size());
       }
       synchronize("take the constants");
-      first_ = event(), last_ = event();
+      first_ = new_event(), last_ = new_event(), ended_ = new_event(no_timing), passed_ = new_event(no_timing);
     } catch (...) {
       release();
       throw;
@@ -93,7 +53,37 @@ class CudaCode {
   CudaCode& operator=(const CudaCode&) = delete;
 
   CudaDriver::Context context() const { return context_.get(); }
-  CudaDriver::Stream stream() const { return stream_; }
+  CudaDriver::Stream stream() const { return stream_; }  // of the current run
+  CudaDriver::Stream own_stream() const { return own_stream_; }
+
+  // A run comes into the stream that it asks for.
+  void begin(const RunOptions& options) {
+    stream_ = options.stream ? stream_of(*options.stream) : own_stream_;
+    int is_capturing = 0;
+    if (options.stream) require(driver().stream_is_capturing(stream_, &is_capturing), "use the stream");
+    if (is_capturing)
+      throw Error(ErrorCode::input,
+                  "the stream is being captured into a graph, and runs wait for others outside of it"
+                  "\n  help: capture without this run, which makes a graph of its own");
+    if (is_queued_) wait_for(ended_);
+    for (const StreamHandle other : options.after) {
+      if (stream_of(other) == stream_) continue;
+      require(driver().event_record(passed_, stream_of(other)), "look at another stream");
+      wait_for(passed_);
+    }
+  }
+  // It is all there: now it is done, or left to the stream.
+  void end(bool waits) {
+    is_queued_ = false;
+    if (waits) return synchronize("finish a run");
+    require(driver().event_record(ended_, stream_), "queue a run");
+    is_queued_ = true;
+  }
+  // It failed before it was all there.
+  void abandon() {
+    settle();
+    driver().stream_synchronize(stream_);
+  }
   CudaDriver::Function function(const std::string& name) const {
     CudaDriver::Function function = nullptr;
     if (driver().module_function(&function, module_, name.c_str()) == 0) return function;
@@ -103,6 +93,9 @@ class CudaCode {
 
   void copy_in(CudaDriver::Address to, const void* from, size_t bytes) const {
     if (bytes > 0) require(driver().copy_in(to, from, bytes, stream_), "take an input");
+  }
+  void copy_within(void* to, const void* from, size_t bytes) const {
+    if (bytes > 0) require(driver().copy(address_of(to), address_of(from), bytes, stream_), "copy within its memory");
   }
   void copy_out(void* to, const char* from, size_t bytes) const {
     if (bytes > 0) require(driver().copy_out(to, address_of(from), bytes, stream_), "give an output");
@@ -134,15 +127,10 @@ class CudaCode {
     return milliseconds * 1e-3;
   }
 
-  static CudaDriver::Address address_of(const void* pointer) { return reinterpret_cast<CudaDriver::Address>(pointer); }
-  static CudaDriver::Address address_of(const std::shared_ptr<void>& memory) { return address_of(memory.get()); }
-
   const RandomState& random;  // on the host
   // By input, by output and by counter; the arena, the workspace and the random state.
   GrowingMemory inputs{allocate}, outputs{allocate}, between{allocate};
-  GrowingMemory placed{allocate, [this](void* to, const void* from, size_t bytes) {
-                         require(driver().copy(address_of(to), address_of(from), bytes, stream_), "move what grows");
-                       }};
+  GrowingMemory placed{allocate, [this](void* to, const void* from, size_t bytes) { copy_within(to, from, bytes); }};
 
  private:
   // Memory of the GPU; its address is none that the host may follow.
@@ -162,27 +150,35 @@ class CudaCode {
                                                 "\"");
     }
     require(result, "load the code");
-    require(driver().stream_create(&stream_, 1), "make a stream");  // 1: does not wait for other streams
+    require(driver().stream_create(&own_stream_, 1), "make a stream");  // 1: does not wait for other streams
+    stream_ = own_stream_;
   }
-  static CudaDriver::Event event() {
-    CudaDriver::Event event = nullptr;
-    require(driver().event_create(&event, 0), "make an event");
-    return event;
+  // Until the last run is done.
+  void settle() {
+    if (is_queued_) driver().event_synchronize(ended_);
+    is_queued_ = false;
+  }
+  void wait_for(CudaDriver::Event event) const {
+    require(driver().stream_wait(stream_, event, 0), "wait for another stream");
   }
   // In the order opposite to that of its making.
   void release() {
-    for (CudaDriver::Event event : {last_, first_})
+    settle();
+    for (CudaDriver::Event event : {passed_, ended_, last_, first_})
       if (event) driver().event_destroy(event);
     constants_.clear();
     for (GrowingMemory* memory : {&inputs, &outputs, &placed, &between, &swept_}) memory->clear();
-    if (stream_) driver().stream_destroy(stream_);
+    if (own_stream_) driver().stream_destroy(own_stream_);
     if (module_) driver().module_unload(module_);
   }
 
   HeldContext context_;
   CudaDriver::Module module_ = nullptr;
-  CudaDriver::Stream stream_ = nullptr;
+  CudaDriver::Stream own_stream_ = nullptr, stream_ = nullptr;
   CudaDriver::Event first_ = nullptr, last_ = nullptr;
+  bool is_queued_ = false;             // the last run was left to a stream
+  CudaDriver::Event ended_ = nullptr;  // with which that ends
+  CudaDriver::Event passed_ = nullptr;
   GrowingMemory swept_{allocate};
   std::vector<std::shared_ptr<void>> constants_;
 };
@@ -246,8 +242,8 @@ class CudaProgram final : public Program {
   }
 
   ~CudaProgram() override {
-    if (!graph_.is_there() || driver().context_push(code_->context()) != 0) return;
-    graph_.clear();
+    if (recorded_.empty() || driver().context_push(code_->context()) != 0) return;
+    for (Recorded& recorded : recorded_) recorded.graph.clear();
     CudaDriver::Context popped;
     driver().context_pop(&popped);
   }
@@ -256,53 +252,63 @@ class CudaProgram final : public Program {
 
   std::unique_ptr<Program> at(const Plan& plan) const override { return std::make_unique<CudaProgram>(plan, code_); }
 
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest) override {
+  void run(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest,
+           const RunOptions& options) override {
     CurrentContext current(code_->context());
-    begin(inputs);
-    launch_all(are_recorded());
-    finish(outputs);
+    require_reachable(inputs, plan_.inputs, "input");
+    require_reachable(outputs, plan_.outputs, "output");
+    try {
+      begin(inputs, outputs, options);
+      start(recorded_graph());
+      finish(outputs, options);
+    } catch (...) {
+      code_->abandon();
+      throw;
+    }
   }
 
-  double time_run(std::span<const void* const> inputs, int repetitions) override {
+  double time_run(std::span<const NDArray> inputs, std::span<NDArray> outputs, int repetitions) override {
     CurrentContext current(code_->context());
-    begin(inputs);
+    begin(inputs, outputs, {});
     std::vector<double> seconds;
     for (int repetition = 0; repetition < repetitions; ++repetition) {
-      const bool as_one = are_recorded();
+      const KernelGraph* graph = recorded_graph();
       code_->sweep();
-      seconds.push_back(code_->time([&] { launch_all(as_one); }));
+      seconds.push_back(code_->time([&] { start(graph); }));
     }
+    finish(outputs, {});
     return medians_of({seconds})[0].seconds;
   }
 
   void fill_scratch(std::byte value, TeamRequest) override {
     CurrentContext current(code_->context());
+    code_->begin({});
     code_->fill(code_->between.at_least(0, plan_.arena_bytes), value, plan_.arena_bytes);
     code_->fill(code_->between.at_least(1, plan_.workspace_bytes), value, plan_.workspace_bytes);
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       if (!plan_.outputs[i].dims.empty()) continue;
-      const auto bytes = static_cast<int64_t>(bytes_of(plan_.outputs[i]));
+      const int64_t bytes = element_count(plan_.outputs[i].shape) * plan_.outputs[i].dtype.bytes();
       code_->fill(code_->outputs.at_least(i, bytes), value, bytes);
     }
-    code_->synchronize("fill memory");
+    code_->end(true);
   }
 
-  std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest,
+  std::vector<StepTime> time_steps(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest,
                                    int repetitions) override {
     CurrentContext current(code_->context());
-    begin(inputs);
+    begin(inputs, outputs, {});
     std::vector<std::vector<double>> samples(plan_.steps.size());
     std::vector<int64_t> executions;  // of each step in a run
     for (int repetition = 0; repetition < repetitions; ++repetition) {
       std::vector<double> seconds(plan_.steps.size());
       executions.assign(plan_.steps.size(), 0);
       walk([&](size_t i) {
-        seconds[i] += code_->time([&] { launch(i); });
+        seconds[i] += code_->time([&] { launch(i, code_->stream()); });
         ++executions[i];
       });
       for (size_t i = 0; i < seconds.size(); ++i) samples[i].push_back(seconds[i]);
     }
-    finish(outputs);
+    finish(outputs, {});
     std::vector<StepTime> times = medians_of(std::move(samples));
     for (size_t i = 0; i < times.size(); ++i) times[i].executions = executions[i];
     return times;
@@ -312,30 +318,77 @@ class CudaProgram final : public Program {
   std::vector<int64_t> counters() const override { return counters_; }
 
  private:
-  static size_t bytes_of(const TensorInfo& tensor) {
-    return static_cast<size_t>(element_count(tensor.shape) * tensor.dtype.bytes());
+  static void require_reachable(std::span<const NDArray> arrays, const std::vector<TensorInfo>& infos,
+                                const std::string& kind) {
+    for (size_t i = 0; i < arrays.size(); ++i)
+      if (arrays[i].is_on_gpu()) gpu::require_reachable(arrays[i], kind + " '" + infos[i].name + "'");
+  }
+
+  // Kernels take it as it is.
+  bool is_usable(const NDArray& array) const {
+    return array.is_on_gpu() && is_aligned(array.data(), plan_.caller_alignment);
   }
 
   // Sees to memory for these sizes, and to the inputs.
-  void begin(std::span<const void* const> inputs) {
+  void begin(std::span<const NDArray> inputs, std::span<NDArray> outputs, const RunOptions& options) {
+    code_->begin(options);
     arena_ = code_->between.at_least(0, plan_.arena_bytes);
     workspace_ = code_->between.at_least(1, plan_.workspace_bytes);
     if (draws_) {
       random_ = code_->between.at_least(2, sizeof(RandomState));
-      code_->copy_in(CudaCode::address_of(random_), &code_->random, sizeof(RandomState));
+      code_->copy_in(address_of(random_), &code_->random, sizeof(RandomState));
     }
     inputs_.clear();
     outputs_.clear();
-    for (size_t i = 0; i < plan_.inputs.size(); ++i) {
-      const size_t bytes = bytes_of(plan_.inputs[i]);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (is_usable(inputs[i])) {
+        inputs_.push_back(const_cast<char*>(inputs[i].as<char>()));
+        continue;
+      }
+      const size_t bytes = inputs[i].byte_size();
       inputs_.push_back(code_->inputs.at_least(i, static_cast<int64_t>(bytes)));
-      code_->copy_in(CudaCode::address_of(inputs_[i]), inputs[i], bytes);
+      if (inputs[i].is_on_gpu())
+        code_->copy_within(inputs_[i], inputs[i].data(), bytes);
+      else
+        code_->copy_in(address_of(inputs_[i]), inputs[i].data(), bytes);
     }
-    for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
       const bool is_placed = !plan_.outputs[i].dims.empty();
       outputs_.push_back(is_placed ? nullptr
-                                   : code_->outputs.at_least(i, static_cast<int64_t>(bytes_of(plan_.outputs[i]))));
+                         : is_usable(outputs[i])
+                             ? outputs[i].as<char>()
+                             : code_->outputs.at_least(i, static_cast<int64_t>(outputs[i].byte_size())));
     }
+    const auto is_of_host = [](const NDArray& array) { return array.is_defined() && !array.is_on_gpu(); };
+    waits_ = !options.stream || std::ranges::any_of(inputs, is_of_host) || std::ranges::any_of(outputs, is_of_host);
+  }
+
+  // Memory that comes again gets a graph in its second run.  Null: kernels are started one by one.
+  const KernelGraph* recorded_graph() {
+    constexpr size_t most = 8;
+    if (!is_fixed_) return nullptr;
+    std::vector<char*> places = places_of_run();
+    const auto found = std::ranges::find(recorded_, places, &Recorded::places);
+    if (found == recorded_.end()) {
+      recorded_.push_front({std::move(places), {}});
+      if (recorded_.size() <= most) return nullptr;
+      recorded_.back().graph.clear();
+      recorded_.pop_back();
+      return nullptr;
+    }
+    recorded_.splice(recorded_.begin(), recorded_, found);
+    KernelGraph& graph = recorded_.front().graph;
+    if (!graph.is_there()) graph.record(code_->own_stream(), [&] { launch_all(code_->own_stream()); });
+    return &graph;
+  }
+  void start(const KernelGraph* graph) {
+    if (graph)
+      graph->launch(code_->stream());
+    else
+      launch_all(code_->stream());
+  }
+  void launch_all(CudaDriver::Stream stream) {
+    walk([&](size_t i) { launch(i, stream); });
   }
 
   std::vector<char*> places_of_run() const {
@@ -343,24 +396,6 @@ class CudaProgram final : public Program {
     places.insert(places.end(), inputs_.begin(), inputs_.end());
     places.insert(places.end(), outputs_.begin(), outputs_.end());
     return places;
-  }
-
-  // Whether the kernels of this run are recorded: of one on the same memory as the last.
-  bool are_recorded() {
-    std::vector<char*> places = places_of_run();
-    if (!is_fixed_ || places != places_) {
-      graph_.clear();
-      places_ = std::move(places);
-      return false;
-    }
-    if (!graph_.is_there()) graph_.record(code_->stream(), [&] { launch_all(false); });
-    return true;
-  }
-  void launch_all(bool as_one) {
-    if (as_one)
-      graph_.launch(code_->stream());
-    else
-      walk([&](size_t i) { launch(i); });
   }
 
   // Calls kernel(i) for each step that is one, in the order of this run.  Error: a step has ended it.
@@ -417,7 +452,7 @@ class CudaProgram final : public Program {
     internal_error("CudaProgram: an unknown storage");
   }
 
-  void launch(size_t i) {
+  void launch(size_t i, CudaDriver::Stream stream) {
     const Step& step = plan_.steps[i];
     std::array<unsigned, 3> grid;
     for (size_t axis = 0; axis < 3; ++axis) {
@@ -430,31 +465,34 @@ class CudaProgram final : public Program {
     }
     // Addresses of the buffers, then the parameters.
     values_.clear();
-    for (const BufferUse& use : step.buffers)
-      values_.push_back(static_cast<int64_t>(CudaCode::address_of(start_of(use))));
+    for (const BufferUse& use : step.buffers) values_.push_back(static_cast<int64_t>(address_of(start_of(use))));
     if (!step.workspace_bytes.is_known())
-      values_.push_back(static_cast<int64_t>(CudaCode::address_of(placing_.workspace(i, 0))));
+      values_.push_back(static_cast<int64_t>(address_of(placing_.workspace(i, 0))));
     else if (step.workspace_bytes > 0)
-      values_.push_back(static_cast<int64_t>(CudaCode::address_of(workspace_)));
+      values_.push_back(static_cast<int64_t>(address_of(workspace_)));
     for (const Size& parameter : step.parameters) values_.push_back(parameter.at({}, counters_));
     arguments_.clear();
     for (int64_t& value : values_) arguments_.push_back(&value);
     require(driver().launch(functions_[i], grid[0], grid[1], grid[2], step.block[0], step.block[1], step.block[2],
-                            step.shared_bytes, code_->stream(), arguments_.data(), nullptr),
+                            step.shared_bytes, stream, arguments_.data(), nullptr),
             "start a kernel");
   }
 
-  void finish(std::span<void* const> outputs) {
+  // Brings outputs to where they are wanted.
+  void finish(std::span<NDArray> outputs, const RunOptions& options) {
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      if (plan_.outputs[i].dims.empty()) {
-        code_->copy_out(outputs[i], outputs_[i], bytes_of(plan_.outputs[i]));
-        continue;
-      }
-      NDArray& output = placing_.output(i);
-      code_->copy_out(output.data(), placing_.start_of({Storage::output, static_cast<uint32_t>(i)}),
-                      output.byte_size());
+      const bool is_placed = !plan_.outputs[i].dims.empty();
+      NDArray& output = is_placed ? placing_.output(i) : outputs[i];
+      const char* from = is_placed ? placing_.start_of({Storage::output, static_cast<uint32_t>(i)}) : outputs_[i];
+      if (is_placed && options.leaves_outputs) output = new_gpu_array(output.dtype(), output.shape());
+      if (from == output.data()) continue;
+      if (output.is_on_gpu())
+        code_->copy_within(output.data(), from, output.byte_size());
+      else
+        code_->copy_out(output.data(), from, output.byte_size());
+      waits_ |= !output.is_on_gpu();
     }
-    code_->synchronize("finish a run");
+    code_->end(waits_);
   }
 
   const Plan& plan_;
@@ -464,9 +502,13 @@ class CudaProgram final : public Program {
   std::vector<int64_t> counters_;
   bool draws_ = false;     // random numbers
   bool is_fixed_ = false;  // each run starts the same kernels
-  KernelGraph graph_;
-  std::vector<char*> places_;  // of the last run, for which the graph is
-  // For the current run: where they are.
+  struct Recorded {
+    std::vector<char*> places;
+    KernelGraph graph;
+  };
+  std::list<Recorded> recorded_;  // by the memory that runs have worked on, the latest first
+  // For the current run: whether it is complete when the call returns, and where they are.
+  bool waits_ = true;
   char *arena_ = nullptr, *workspace_ = nullptr, *random_ = nullptr;
   std::vector<char*> inputs_, outputs_;
   // Of the kernel that is started.

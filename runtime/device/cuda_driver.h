@@ -39,6 +39,9 @@ struct CudaDriver {
   Result (*copy_out)(void* host, Address, size_t bytes, Stream) = library.symbol("cuMemcpyDtoHAsync_v2");
   Result (*copy)(Address to, Address from, size_t bytes, Stream) = library.symbol("cuMemcpyDtoDAsync_v2");
   Result (*fill)(Address, unsigned char value, size_t bytes, Stream) = library.symbol("cuMemsetD8Async");
+  // Attributes that an unknown address does not have are zero.
+  Result (*pointer_attributes)(unsigned count, int* attributes, void** values,
+                               Address) = library.symbol("cuPointerGetAttributes");
   Result (*module_load)(Module*, const void* image) = library.symbol("cuModuleLoadData");
   Result (*module_unload)(Module) = library.symbol("cuModuleUnload");
   Result (*module_function)(Function*, Module, const char* name) = library.symbol("cuModuleGetFunction");
@@ -49,6 +52,8 @@ struct CudaDriver {
   Result (*stream_create)(Stream*, unsigned flags) = library.symbol("cuStreamCreate");
   Result (*stream_destroy)(Stream) = library.symbol("cuStreamDestroy_v2");
   Result (*stream_synchronize)(Stream) = library.symbol("cuStreamSynchronize");
+  Result (*stream_wait)(Stream, Event, unsigned flags) = library.symbol("cuStreamWaitEvent");
+  Result (*stream_is_capturing)(Stream, int* status) = library.symbol("cuStreamIsCapturing");
   Result (*capture_begin)(Stream, int mode) = library.symbol("cuStreamBeginCapture_v2");
   Result (*capture_end)(Stream, Graph*) = library.symbol("cuStreamEndCapture");
   Result (*graph_instantiate)(ExecutableGraph*, Graph, uint64_t flags) = library.symbol("cuGraphInstantiateWithFlags");

@@ -7,8 +7,8 @@
 
 namespace tw {
 
-std::vector<StepSpan> Program::trace(std::span<const void* const> inputs, std::span<void* const> outputs,
-                                     TeamRequest who, int repetitions) {
+std::vector<StepSpan> Program::trace(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest who,
+                                     int repetitions) {
   std::vector<StepSpan> spans;
   double now = 0;
   for (const StepTime& step : time_steps(inputs, outputs, who, repetitions)) {
@@ -22,7 +22,7 @@ NDArray Program::take_output(size_t) {
   internal_error("Program: this device computes no sizes of outputs");
 }
 
-double Program::time_run(std::span<const void* const>, int) {
+double Program::time_run(std::span<const NDArray>, std::span<NDArray>, int) {
   internal_error("Program::time_run: the device has no clock of its own");
 }
 

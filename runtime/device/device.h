@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -38,21 +40,34 @@ struct StepTime {
   int64_t executions = 1;  // 0: of control, or not come to; more: in a loop
 };
 
+// A CUstream's or cudaStream_t's handle; 0 and 1: the legacy default stream.
+using StreamHandle = uintptr_t;
+
+// What a GPU's run is asked for beyond its arrays.  CPUs have none of it.
+struct RunOptions {
+  // The run is queued here, behind what is there, and not waited for, unless arrays of the host take part, whose sizes
+  // or contents it needs.  None: it is complete when the call returns.
+  std::optional<StreamHandle> stream = {};
+  std::vector<StreamHandle> after = {};  // streams whose work so far is done before it begins
+  bool leaves_outputs = false;           // outputs that nobody gave an array for stay in the GPU's memory
+};
+
 // Calls come one at a time: Executable holds a lock.
 class Program {
  public:
   virtual ~Program() = default;
-  // Host addresses in the order of the plan's inputs and outputs, of the sizes that the plan says, not overlapping but
-  // for outputs in place of an input, which have its address.  Of outputs whose sizes the run computes null: they are
-  // the run's own, and take_output() gives them.
+  // Arrays in the order of the plan's inputs and outputs, of the sizes that the plan says, not overlapping but for
+  // outputs in place of an input, which are its array.  Outputs whose sizes the run computes are undefined: they are
+  // the run's own, and take_output() gives them.  Those of a GPU may be in its memory, where it uses them as they are.
   // `who`, of 1 thread or more, is for devices that run on the host's cores.
-  virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, TeamRequest who) = 0;
+  virtual void run(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest who,
+                   const RunOptions& options = {}) = 0;
   // Of the last run: an output whose sizes it computed; and its counters as they were at the end.
   virtual NDArray take_output(size_t index);
   virtual std::vector<int64_t> counters() const { return {}; }
   // Runs all steps `repetitions` times, each step alone; its median seconds, in the order of the plan's steps.
-  virtual std::vector<StepTime> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs,
-                                           TeamRequest who, int repetitions) = 0;
+  virtual std::vector<StepTime> time_steps(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest who,
+                                           int repetitions) = 0;
   // The same code for another plan_at() of the plan that it was made for, which outlives it.  They share their code,
   // constants and memory.  Null: a device that runs no open plans.
   virtual std::unique_ptr<Program> at(const Plan& plan) const;
@@ -60,11 +75,11 @@ class Program {
   // Executable::fill_scratch.
   virtual void fill_scratch(std::byte value, TeamRequest who) = 0;
   // Of a device with a clock and caches of its own: Executable::time_run.
-  virtual double time_run(std::span<const void* const> inputs, int repetitions);
+  virtual double time_run(std::span<const NDArray> inputs, std::span<NDArray> outputs, int repetitions);
   // Who ran what when in a run like any other, the median one of some repetitions; by worker, then by time.  Here: all
   // steps one after the other on worker 0, as time_steps has them, for devices whose workers cannot be watched.
-  virtual std::vector<StepSpan> trace(std::span<const void* const> inputs, std::span<void* const> outputs,
-                                      TeamRequest who, int repetitions);
+  virtual std::vector<StepSpan> trace(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest who,
+                                      int repetitions);
 };
 
 // The device that plan code for `source.requirements.architecture` runs on.  Error(wrong_machine | device | artifact).

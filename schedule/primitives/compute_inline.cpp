@@ -119,6 +119,7 @@ void Schedule::compute_inline(const BlockRef& ref) {
     }
     const Expr value = substitute(producer.value, values);
     if (!l.predicate.is_defined()) return value;
+    if (value.as<Load>()) return guarded(value, l.predicate);
     if (has_division)
       edit.refuse("the value divides by integers that may be zero where its reader is guarded", here, "use compute_at");
     return select(l.predicate, guarded(value, l.predicate), zero_of(value.dtype()));

@@ -28,6 +28,7 @@ const Backend& backend() {
   // As on CPUs (targets/cpu/backend.cpp) but for what CUDA's compiler does itself: it unrolls, its text has functions
   // of its own for mathematics, and threads of one warp take both sides of a branch anyway.
   static const Backend gpus = {
+      .graph_passes = {"tile_attention", "assign_layout"},
       .lowering =
           {
               "lower_blocks",
@@ -49,6 +50,7 @@ const Backend& backend() {
       .launch_of = launch_of,
       .fit_of = fit_of,
       .uses_arrays_of_caller = false,
+      .has_vectors = false,
   };
   return gpus;
 }

@@ -72,7 +72,7 @@ std::optional<Product> find_product(const Schedule& schedule, const BlockRef& bl
   if (a.buffer == b.buffer) return std::nullopt;
   auto i = main_iteration(analysis, a, b), j = main_iteration(analysis, b, a);
   if (!i || !j) return std::nullopt;
-  const auto is_contiguous = [&](const Var& var) { return result_stride(schedule, block, var, 1) == 1; };
+  const auto is_contiguous = [&](const Var& var) { return result_stride(schedule, block, var, 2) == 1; };
   if (is_contiguous(*i) && !is_contiguous(*j)) std::swap(i, j);
   const auto at_i = dimension_of(analysis.write, *i), at_j = dimension_of(analysis.write, *j);
   return at_i && at_j ? std::optional(Product{*i, *j, *at_i, *at_j}) : std::nullopt;
@@ -91,6 +91,15 @@ std::vector<LoopRef> loops_of_blocks(const Schedule& schedule, const BlockRef& b
 
 LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration) {
   return loops_of(schedule, block, iteration).at(0);
+}
+
+void put_dimension_last(Schedule& schedule, const Buffer& buffer, size_t dimension) {
+  IndexMap map;
+  for (int d = 0; d < buffer.rank(); ++d) map.from.push_back(Var("d" + std::to_string(d)));
+  map.to.assign(map.from.begin(), map.from.end());
+  std::rotate(map.to.begin() + static_cast<long>(dimension), map.to.begin() + static_cast<long>(dimension) + 1,
+              map.to.end());
+  schedule.transform_layout(buffer->name, map);
 }
 
 BlockRef share_results(Schedule& schedule, const BlockRef& block, const LoopRef& outer) {
@@ -181,20 +190,65 @@ void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, i
   schedule.bind(order[threads - 1], ThreadAxis::thread_x);
 }
 
+void deal_out_pieces(Schedule& schedule, const BlockRef& copy, const LoopRef& outer,
+                     const std::array<int64_t, 3>& threads, bool has_near_rows) {
+  const int64_t piece = access_bytes / written_by(schedule, copy)->dtype.bytes();
+  std::vector<LoopRef> loops = loops_below(schedule, copy, outer);
+  const std::vector<LoopRef> last = schedule.split(loops.back(), {std::nullopt, piece});
+  schedule.vectorize(last[1]);
+  loops.back() = last[0];
+  if (has_near_rows && loops.size() > 1) {
+    std::swap(loops[loops.size() - 2], loops.back());
+    schedule.reorder(loops);
+  }
+  const LoopRef pieces = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
+  const std::vector<LoopRef> shared = schedule.split(pieces, {std::nullopt, threads[0], threads[1], threads[2]});
+  schedule.reorder({shared[1], shared[2], shared[3], shared[0]});
+  schedule.bind(shared[1], ThreadAxis::thread_z);
+  schedule.bind(shared[2], ThreadAxis::thread_y);
+  schedule.bind(shared[3], ThreadAxis::thread_x);
+  schedule.unroll(shared[0]);
+}
+
 namespace {
 
-// Elements along `inner` that a thread takes at once: those of one access to memory where everything runs along it or
-// stands still, and threads are left for the whole device.
-int64_t elements_at_once(const Schedule& schedule, const BlockRef& block, const LoopRef& inner, const Target& target) {
+// Where results lie in blocks of channels, out[n, c // 8, h, w, c % 8], the loop over c becomes two, the second of which
+// is the innermost of the loops `spatial`: these are in the order of memory then, and so are constants.
+void follow_layout(Schedule& schedule, const BlockRef& block, std::vector<LoopRef>& spatial) {
+  const auto epilogue = find_epilogue(schedule, block);
+  const BlockAnalysis own = analyse(schedule.node(block)), last = analyse(schedule.node(epilogue ? *epilogue : block));
+  const auto* within = last.write.indices.empty() ? nullptr : last.write.indices.back().as<Binary>();
+  if (!within || within->op != BinaryOp::floor_mod || within->a.kind() != NodeKind::Var) return;
+  const auto lanes = as_int(within->b);
+  const Var var = own.spatial().at(position_of(last, Var::of(within->a)));
+  const auto loop = std::find(spatial.begin(), spatial.end(), loop_of(schedule, block, var));
+  if (!lanes || loop == spatial.end() || extent_of(schedule, *loop) % *lanes != 0) return;
+  for (const Access& read : own.reads)
+    if (const auto d = dimension_of(read, var);
+        d && read.buffer->is_constant && readers_of(schedule, read.buffer).size() == 1)
+      put_dimension_last(schedule, read.buffer, *d);
+  const std::vector<LoopRef> parts = schedule.split(*loop, {std::nullopt, *lanes});
+  *loop = parts[0];
+  spatial.push_back(parts[1]);
+  schedule.reorder(spatial);
+}
+
+// Elements along the innermost of the loops over results that a thread takes at once: those of one access to memory
+// where everything runs along it or stands still, and threads are left for the whole device.
+int64_t elements_at_once(const Schedule& schedule, const BlockRef& block, const std::vector<LoopRef>& loops,
+                         const Target& target) {
+  const LoopRef& inner = loops.back();
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  if (is_open(schedule, inner) || loop_stride(schedule, block, analysis.write, inner) != 1) return 1;
-  int64_t bytes = analysis.write.buffer->dtype.bytes();
+  const bool is_direct = analysis.block_class == BlockClass::injective;  // other results wait in registers
+  if (is_open(schedule, inner)) return 1;
+  if (is_direct && loop_stride(schedule, block, analysis.write, inner) != 1) return 1;
+  int64_t bytes = is_direct ? analysis.write.buffer->dtype.bytes() : 1;
   for (const Access& read : analysis.reads) {
     const auto stride = loop_stride(schedule, block, read, inner);
     if (!stride || *stride < 0 || *stride > 1) return 1;
     if (*stride == 1) bytes = std::max<int64_t>(bytes, read.buffer->dtype.bytes());
   }
-  const int64_t total = count_iterations(schedule, schedule.loops(block));
+  const int64_t total = count_iterations(schedule, loops);
   int64_t elements = access_bytes / bytes;
   while (elements > 1 &&
          (extent_of(schedule, inner) % elements != 0 || total / elements < int64_t{target.threads} * threads_a_block))
@@ -214,8 +268,9 @@ bool schedule_in_vectors(Schedule& schedule, const BlockRef& block, const Target
   Schedule wide = schedule;
   std::vector<LoopRef> loops = wide.loops(block);
   try {
+    follow_layout(wide, block, loops);
     merge_loops(wide, block, loops);
-    const int64_t elements = elements_at_once(wide, block, loops.back(), target);
+    const int64_t elements = elements_at_once(wide, block, loops, target);
     if (elements == 1) return false;
     const std::vector<LoopRef> parts = wide.split(loops.back(), {std::nullopt, elements});
     wide.vectorize(parts[1]);
@@ -236,12 +291,34 @@ void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Targe
   bind_elements(schedule, schedule.loops(block));
 }
 
-void schedule_reduction(Schedule& schedule, const BlockRef& block) {
-  const std::vector<LoopRef> spatial = put_spatial_first(schedule, block).spatial;
+void schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target) {
+  auto [spatial, reduced] = put_spatial_first(schedule, block);
   if (spatial.empty()) return;  // one value: one thread
+  const size_t dimensions = spatial.size();
+  follow_layout(schedule, block, spatial);
+  // Of a block of channels a thread takes as many as it reads at once.
+  std::optional<LoopRef> lanes;
+  if (const int64_t elements =
+          spatial.size() > dimensions ? elements_at_once(schedule, block, spatial, target) : 1;
+      elements > 1) {
+    const std::vector<LoopRef> parts = schedule.split(spatial.back(), {std::nullopt, elements});
+    spatial.back() = parts[0];
+    lanes = parts[1];
+    std::vector<LoopRef> order = reduced;
+    order.push_back(*lanes);
+    schedule.reorder(order);
+  }
   const FlatBinding bound = bind_flat(schedule, spatial, threads_a_block / 2);
   // The running value stays in a register, and memory is written once.
-  keep_in_thread(schedule, block, bound.threads);
+  const BlockRef out = keep_in_thread(schedule, block, bound.threads);
+  if (lanes) {
+    const BlockRef init = schedule.decompose_reduction(block, reduced.front());
+    schedule.vectorize(*lanes);
+    for (const BlockRef& other : {init, out}) {  // each of which has one loop of more than a step
+      const std::vector<LoopRef> own = loops_below(schedule, other, bound.threads);
+      schedule.vectorize(*std::find_if(own.begin(), own.end(), [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; }));
+    }
+  }
   schedule.bind(bound.blocks, ThreadAxis::block_x);
   schedule.bind(bound.threads, ThreadAxis::thread_x);
 }
@@ -302,6 +379,7 @@ bool is_scheduled(const Schedule& schedule, const BlockRef& block) {
 }
 
 void schedule_blocks(Schedule& schedule, const Target& target) {
+  if (apply_template(schedule, [&](Schedule& attempt) { return schedule_attention(attempt, target); })) return;
   inline_injective_blocks(schedule);
   const auto in_registers = [&](Schedule& attempt) { return schedule_rows_in_registers(attempt, target); };
   if (apply_template(schedule, in_registers) || apply_template(schedule, schedule_rows)) return;
@@ -316,7 +394,8 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
         [[fallthrough]];
       case BlockClass::reduction:
         if (const auto padding = find_padding(schedule, block)) schedule.compute_inline(*padding);
-        if (!applies(schedule_row_reduction) && !applies(schedule_columns)) schedule_reduction(schedule, block);
+        if (!applies(schedule_row_reduction) && !applies(schedule_columns))
+          schedule_reduction(schedule, block, target);
         break;
       case BlockClass::injective:
         if (is_padding(schedule, block)) break;  // becomes part of its reader

@@ -1,5 +1,6 @@
 // The analytic default schedule of GPUs.  Every block left after inlining becomes a kernel:
 //
+//   attention     a tile of the queries of one head a thread block, which goes over the keys part by part
 //   tensor cores  products of 16-bit floats: a tile of the output a thread block, shared out among its warps
 //   contraction   a tile of the output a thread block, staged through shared memory; a few elements a thread, in
 //                 registers
@@ -16,6 +17,8 @@
 // input are put in where it is read: neither is a kernel of its own.
 #pragma once
 
+#include <array>
+
 #include "schedule/schedule.h"
 #include "targets/analysis/block_analysis.h"
 #include "targets/target.h"
@@ -30,6 +33,7 @@ Schedule default_schedule(const Func& func, const Target& target);
 Schedule decided_schedule(const Func& func, const Target& target, const Decisions& decisions);
 
 // The templates: whether each applies (an access pattern, for some of them constant extents) and, if so, applies it.
+bool schedule_attention(Schedule& schedule, const Target& target);  // all of a Func
 bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
@@ -38,7 +42,7 @@ bool schedule_rows_in_registers(Schedule& schedule, const Target& target);
 bool schedule_rows(Schedule& schedule);
 bool schedule_columns(Schedule& schedule, const BlockRef& block, const Target& target);
 bool schedule_transpose(Schedule& schedule, const BlockRef& block, const Target& target);
-void schedule_reduction(Schedule& schedule, const BlockRef& block);
+void schedule_reduction(Schedule& schedule, const BlockRef& block, const Target& target);
 void schedule_elementwise(Schedule& schedule, const BlockRef& block, const Target& target);
 
 // Loops of the block over its spatial or its reduced iterations, outermost first.
@@ -62,6 +66,7 @@ std::vector<LoopRef> loops_of_blocks(const Schedule& schedule, const BlockRef& b
                                      const analysis::BlockAnalysis& analysis, const Product& product,
                                      const std::vector<LoopRef>& tiles);
 LoopRef loop_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);
+void put_dimension_last(Schedule& schedule, const Buffer& buffer, size_t dimension);
 // The block's results in a register of each thread, then in memory that threads share: the copy into that, within
 // `outer`.
 BlockRef share_results(Schedule& schedule, const BlockRef& block, const LoopRef& outer);
@@ -80,5 +85,8 @@ FlatBinding bind_flat(Schedule& schedule, const std::vector<LoopRef>& loops, int
 // The loops of a copy into shared memory, dealt out to y × x threads: the last loop of more than one step, which runs
 // along memory, to x.
 void deal_out(Schedule& schedule, const BlockRef& block, const LoopRef& outer, int64_t y, int64_t x);
+// The same in pieces of one access a thread, dealt out to z × y × x threads.
+void deal_out_pieces(Schedule& schedule, const BlockRef& copy, const LoopRef& outer,
+                     const std::array<int64_t, 3>& threads, bool has_near_rows = false);
 
 }  // namespace tw::cuda

@@ -8,6 +8,7 @@
 // f16 and bf16 are 16-bit integers in memory and floats in registers, rounded where tensor_ir says so.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,13 @@ inline constexpr int64_t static_shared_bytes = 48 << 10;  // that a block has wi
 
 Launch launch_of(const Kernel& kernel);
 
+// Of kernels by their symbols: the threads of a multiprocessor that its registers have to be enough for.  Of others the
+// compiler chooses.
+using HeldThreads = std::map<std::string, int64_t>;
+
 // Error(lower): what a GPU kernel cannot hold, such as an allocation of unknown size or more than `shared_bytes` of
 // shared memory.  What has more than 48 KiB gets it by its launch.
-std::string emit_cuda(const std::vector<Kernel>& kernels, int64_t shared_bytes = static_shared_bytes);
+std::string emit_cuda(const std::vector<Kernel>& kernels, int64_t shared_bytes = static_shared_bytes,
+                      const HeldThreads& held = {});
 
 }  // namespace tw::cuda

@@ -23,6 +23,11 @@ std::string from_memory(const std::string& element, DType dtype) {
   return dtype.is_bool() ? "(" + element + " != 0)" : element;
 }
 
+std::string to_memory(const std::string& value, DType dtype) {
+  if (is_half(dtype)) return "tw_to_" + half_name(dtype) + "(" + value + ")";
+  return dtype.is_bool() ? "(u8)(" + value + ")" : value;
+}
+
 std::string rounded(const std::string& value, DType dtype) {
   return is_half(dtype) ? "tw_round_" + half_name(dtype) + "(" + value + ")" : value;
 }
@@ -85,11 +90,6 @@ std::string value_type(DType dtype) {
 std::string memory_type(DType dtype) {
   if (dtype.is_bool()) return "u8";
   return is_half(dtype) ? "u16" : value_type(dtype);
-}
-
-std::string to_memory(const std::string& value, DType dtype) {
-  if (is_half(dtype)) return "tw_to_" + half_name(dtype) + "(" + value + ")";
-  return dtype.is_bool() ? "(u8)(" + value + ")" : value;
 }
 
 void ExprEmitter::fail(const std::string& what, const std::string& help) const {
@@ -363,18 +363,42 @@ std::string ExprEmitter::call(const Call& n, const std::string& l) {
   return rounded("tw_" + to_text(n.intrinsic) + "(" + arguments + ")", dtype);
 }
 
-std::string ExprEmitter::load(const Load& n, const std::string& l) {
-  if (n.dtype.lanes > 1 && !n.predicate.is_defined()) {
+std::string ExprEmitter::load(const Load& n, const std::string& l, bool in_memory) {
+  const auto taken = [&](const std::string& element) { return in_memory ? element : from_memory(element, n.dtype); };
+  const auto guard = n.predicate.is_defined() ? condition_of_all_lanes(n.predicate) : std::nullopt;
+  if (n.dtype.lanes > 1 && (guard || !n.predicate.is_defined())) {
     if (std::optional<std::string> wide = wide_address(n.buffer, n.indices, n.dtype.lanes)) {
       std::string name = fresh("wide");
-      line("__align__(16) " + memory_type(n.dtype) + " " + name + "[" + std::to_string(n.dtype.lanes) + "];");
+      line("__align__(16) " + memory_type(n.dtype) + " " + name + "[" + std::to_string(n.dtype.lanes) + "]" +
+           (guard ? " = {};" : ";"));
+      if (guard) line("if (" + scalar(*guard) + ") {");
       copy_wide(name, "(" + *wide + ")", int64_t{n.dtype.lanes} * n.dtype.bytes());
-      return from_memory(name + "[" + l + "]", n.dtype);
+      if (guard) line("}");
+      if (n.dtype.element() == bf16 && !in_memory) return "tw_from_bf16(" + name + ", " + l + ")";
+      return taken(name + "[" + l + "]");
     }
   }
-  std::string value = from_memory(element_address(n.buffer, n.indices, l), n.dtype);
+  const bool has_words =
+      n.buffer->scope == Scope::local && n.buffer->dtype == bf16 && as_int(n.buffer->shape[0]).value_or(1) % 2 == 0;
+  std::string value = has_words && !in_memory
+                          ? "tw_from_bf16(" + name_of(n.buffer) + ", " + element_index(n.buffer, n.indices[0], l) + ")"
+                          : taken(element_address(n.buffer, n.indices, l));
   if (!n.predicate.is_defined()) return value;
-  return "(" + lane(n.predicate, l) + " ? " + value + " : (" + value_type(n.dtype) + ")0)";
+  const std::string type = in_memory ? memory_type(n.dtype) : value_type(n.dtype);
+  return "(" + lane(n.predicate, l) + " ? " + value + " : (" + type + ")0)";
+}
+
+std::string ExprEmitter::lane_in_memory(const Expr& e, const std::string& l) {
+  const DType dtype = e.dtype();
+  if (is_half(dtype)) {  // bits that are only moved stay as they are, and what is rounded is so once
+    if (const auto* n = e.as<Load>()) return load(*n, l, true);
+    if (const auto* n = e.as<Cast>(); n && n->value.dtype().is_float() && !is_half(n->value.dtype()))
+      return to_memory("(float)" + lane(n->value, l), dtype);
+    if (const auto* n = e.as<Select>())
+      return "(" + lane(n->condition, l) + " ? " + lane_in_memory(n->then_value, l) + " : " +
+             lane_in_memory(n->else_value, l) + ")";
+  }
+  return to_memory(lane(e, l), dtype);
 }
 
 std::string ExprEmitter::reduce(const VectorReduce& n) {
@@ -393,8 +417,7 @@ std::string ExprEmitter::reduce(const VectorReduce& n) {
 
 std::string ExprEmitter::materialise(const Expr& e, bool in_memory) {
   DType dtype = e.dtype();
-  std::string value = lane(e, "l");
-  if (in_memory) value = to_memory(value, dtype);
+  std::string value = in_memory ? lane_in_memory(e, "l") : lane(e, "l");
   std::string name = fresh("lanes");
   line("__align__(16) " + (in_memory ? memory_type(dtype) : value_type(dtype)) + " " + name + "[" +
        std::to_string(dtype.lanes) + "];");

@@ -14,7 +14,6 @@ namespace tw::cuda {
 
 std::string value_type(DType dtype);   // of one lane in a variable: f16 and bf16 are float, bool is bool
 std::string memory_type(DType dtype);  // of one element in memory
-std::string to_memory(const std::string& value, DType dtype);
 
 class ExprEmitter {
  public:
@@ -37,6 +36,7 @@ class ExprEmitter {
   // The text of lane `lane` (of a scalar: any).  `is_index`: of an index, which never wraps.
   std::string lane(const Expr& e, const std::string& lane, bool is_index = false);
   std::string scalar(const Expr& e, bool is_index = false) { return lane(e, "0", is_index); }
+  std::string lane_in_memory(const Expr& e, const std::string& lane);  // as memory has it
   // A vector into an array of its own, before the current statement; the array's name.  `in_memory`: of elements as
   // memory has them.
   std::string materialise(const Expr& e, bool in_memory = false);
@@ -70,7 +70,7 @@ class ExprEmitter {
   std::string narrow(const Expr& e, const std::string& lane);
   std::string call(const Call& n, const std::string& lane);
   std::string conversion(const Cast& n, const std::string& lane);
-  std::string load(const Load& n, const std::string& lane);
+  std::string load(const Load& n, const std::string& lane, bool in_memory = false);
   std::string reduce(const VectorReduce& n);
   bool is_non_negative(const Expr& e) const;
 

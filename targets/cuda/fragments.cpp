@@ -1,7 +1,9 @@
 #include "targets/cuda/fragments.h"
 
+#include <algorithm>
 #include <bit>
 
+#include "tensor_ir/arith/region.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/text/printer.h"
 #include "tensor_ir/type_rules.h"
@@ -111,6 +113,14 @@ void FragmentEmitter::enter(ThreadAxis axis, const Var& var) {
   if (axis == ThreadAxis::thread_y) lane_y_ = var;
 }
 
+bool FragmentEmitter::are_neighbours(const Expr& vector) const {
+  const auto* lanes = vector.as<Ramp>();
+  const LinearForm form = linear_form(lanes ? lanes->base : vector);
+  const auto of_lane = std::find_if(form.terms.begin(), form.terms.end(),
+                                    [&](const auto& term) { return term.first.get() == lane_x_.get(); });
+  return of_lane != form.terms.end() && of_lane->second == vector.dtype().lanes;
+}
+
 bool FragmentEmitter::is_scattered(const Buffer& buffer, int64_t bytes) const {
   const auto swizzle = swizzles_.find(buffer);
   if (buffer->scope == Scope::fragment) return true;
@@ -120,8 +130,18 @@ bool FragmentEmitter::is_scattered(const Buffer& buffer, int64_t bytes) const {
 
 std::string FragmentEmitter::element_index(const Buffer& buffer, const Expr& index, const std::string& l) {
   const auto swizzle = swizzles_.find(buffer);
-  if (swizzle != swizzles_.end() && swizzle->second)
-    return swizzle->second->of(ExprEmitter::element_index(buffer, index, l));
+  if (swizzle != swizzles_.end() && swizzle->second) {
+    if (index.dtype().lanes > 1) return swizzle->second->of(ExprEmitter::element_index(buffer, index, l));
+    // Whole periods stay as they are, so that the rest is the same in each step of a loop.
+    const LinearForm form = linear_form(index);
+    Expr periods = 0, rest = form.constant;
+    for (const auto& [term, coefficient] : form.terms) {
+      Expr& part = multiple_of(term * coefficient) % swizzle->second->period() == 0 ? periods : rest;
+      part = part + term * coefficient;
+    }
+    const std::string within = swizzle->second->of(ExprEmitter::element_index(buffer, rest, l));
+    return is_const_int(periods, 0) ? within : ExprEmitter::element_index(buffer, periods, l) + " + " + within;
+  }
   const auto fragment = fragments_.find(buffer);
   if (fragment == fragments_.end()) return ExprEmitter::element_index(buffer, index, l);
   const auto& [m, n] = fragment->second;

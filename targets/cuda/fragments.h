@@ -30,6 +30,8 @@ class FragmentEmitter : public ExprEmitter {
   void multiply(const Store& product);
   // Elements of a fragment that are each thread's own.
   int64_t own_elements(const Buffer& fragment) const;
+  // Neighbouring threads use neighbouring vectors of memory.
+  bool are_neighbours(const Expr& vector) const;
   // The variable that numbers the threads of a warp along x or y, here.
   void enter(ThreadAxis axis, const Var& var);
 

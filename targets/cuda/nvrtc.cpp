@@ -95,6 +95,17 @@ const Library* find_library() {
   return library ? &*library : nullptr;
 }
 
+// Of a line "Registers are spilled to local memory in function 'matmul', 8 bytes spill stores, …": matmul.
+std::vector<std::string> spilled_kernels(const std::string& log) {
+  constexpr std::string_view before = "Registers are spilled to local memory in function '";
+  std::vector<std::string> kernels;
+  for (size_t at = log.find(before); at != std::string::npos; at = log.find(before, at)) {
+    at += before.size();
+    kernels.push_back(log.substr(at, log.find('\'', at) - at));
+  }
+  return kernels;
+}
+
 const Library& need_library() {
   const Library* library = find_library();
   if (!library) throw Error(ErrorCode::target, nvrtc_problem());
@@ -121,7 +132,8 @@ std::string nvrtc_description() {
   return std::to_string(major) + "." + std::to_string(minor) + " from " + library.path;
 }
 
-std::vector<std::byte> compile_cubin(const std::string& text, int compute_capability, const std::string& name) {
+std::vector<std::byte> compile_cubin(const std::string& text, int compute_capability, const std::string& name,
+                                     std::vector<std::string>* spilled) {
   const Library& library = need_library();
   Program program = nullptr;
   if (Result result = library.create(&program, text.c_str(), (name + ".cu").c_str(), 0, nullptr, nullptr);
@@ -135,16 +147,17 @@ std::vector<std::byte> compile_cubin(const std::string& text, int compute_capabi
   } destroyer{library, program};
   // Sums and products that may contract are fma in tensor_ir already; any others keep their rounding.
   std::string architecture = "--gpu-architecture=sm_" + std::to_string(compute_capability);
-  const char* options[] = {architecture.c_str(), "--std=c++17", "--fmad=false"};
+  const char* options[] = {architecture.c_str(), "--std=c++17", "--fmad=false", "--ptxas-options=--warn-on-spills"};
   Result result = library.compile(program, std::size(options), options);
+  size_t log_size = 0;
+  std::string log;
+  if (library.log_size(program, &log_size) == success && log_size > 1) {
+    log.resize(log_size);
+    library.log(program, log.data());
+    log.resize(log_size - 1);
+  }
+  if (spilled) *spilled = spilled_kernels(log);
   if (result != success) {
-    size_t size = 0;
-    std::string log;
-    if (library.log_size(program, &size) == success && size > 1) {
-      log.resize(size);
-      library.log(program, log.data());
-      log.resize(size - 1);
-    }
     if (result == invalid_option) {
       throw Error(ErrorCode::target, "NVRTC " + nvrtc_description() + " does not know sm_" +
                                          std::to_string(compute_capability) +
@@ -167,7 +180,17 @@ std::vector<std::byte> compile_cuda_image(const std::vector<Kernel>& kernels, co
   check(target.compute_capability > 0, "compile_cuda_image: a CUDA target");
   const std::string text = emit_cuda(kernels, target.shared_bytes);
   const auto compile = [&] {
-    return compile_cubin(text, target.compute_capability, kernels.empty() ? "empty" : kernels[0].symbol);
+    const std::string name = kernels.empty() ? "empty" : kernels[0].symbol;
+    std::vector<std::string> spilled;
+    std::vector<std::byte> cubin = compile_cubin(text, target.compute_capability, name, &spilled);
+    HeldThreads held;
+    for (const int64_t threads : {1024, 1}) {
+      if (spilled.empty()) break;
+      for (const std::string& kernel : spilled) held[kernel] = threads;
+      const std::string roomy = emit_cuda(kernels, target.shared_bytes, held);
+      cubin = compile_cubin(roomy, target.compute_capability, name, &spilled);
+    }
+    return cubin;
   };
   if (report) report->cached_kernels = 0;
   if (!options.cache || compiler_build_id().empty()) return compile();

@@ -20,10 +20,12 @@ std::string nvrtc_problem();
 std::string nvrtc_description();
 
 // CUDA C++ text to a cubin for compute capability 90 (sm_90).  Error(target) when NVRTC is absent or does not know the
-// architecture; text that does not compile is a bug of ours.
-std::vector<std::byte> compile_cubin(const std::string& text, int compute_capability, const std::string& name);
+// architecture; text that does not compile is a bug of ours.  `spilled`: the kernels whose registers do not suffice.
+std::vector<std::byte> compile_cubin(const std::string& text, int compute_capability, const std::string& name,
+                                     std::vector<std::string>* spilled = nullptr);
 
-// Kernels to the image that the runtime loads: emit_cuda, then compile_cubin, unless the cache has it.
+// Kernels to the image that the runtime loads: emit_cuda, then compile_cubin, unless the cache has it.  The compiler
+// gives a kernel few registers, so that more threads fit; one that spills them is compiled again for fewer threads.
 std::vector<std::byte> compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target,
                                           const CodegenOptions& options, CodegenReport* report);
 

@@ -22,6 +22,12 @@ TW_FUNCTION u16 tw_to_bf16(float x) {
   return (u16)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 #endif
 }
+#if __CUDA_ARCH__ >= 800
+TW_FUNCTION float tw_minimum(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
+TW_FUNCTION float tw_maximum(float x, float y) { float z; asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
+#endif
+TW_FUNCTION float tw_rough_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+TW_FUNCTION float tw_rough_reciprocal(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 TW_FUNCTION void tw_prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
 TW_FUNCTION u32 tw_shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 // Four 8 x 8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
@@ -43,8 +49,8 @@ TW_MMA(tw_mma_bf16, "f32.bf16.bf16.f32")
 TW_MMA(tw_mma_f16, "f32.f16.f16.f32")
 #if __CUDA_ARCH__ >= 800
 // So many bytes, or as many zeros.
-template <int bytes> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
-  if constexpr (bytes == 16)
+template <int bytes, bool past_first_cache> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
+  if constexpr (past_first_cache)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(tw_shared_address(to)), "l"(from), "r"(is_there ? 16 : 0) : "memory");
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" :: "r"(tw_shared_address(to)), "l"(from), "n"(bytes), "r"(is_there ? bytes : 0) : "memory");
@@ -52,7 +58,7 @@ template <int bytes> TW_FUNCTION void tw_copy(void* to, const void* from, bool i
 TW_FUNCTION void tw_commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int left> TW_FUNCTION void tw_wait_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(left) : "memory"); }
 #else
-template <int bytes> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
+template <int bytes, bool past_first_cache> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
   for (int i = 0; i < bytes; i += 4) *(u32*)((u8*)to + i) = is_there ? *(const u32*)((const u8*)from + i) : 0;
 }
 TW_FUNCTION void tw_commit_copies() {}
@@ -60,6 +66,11 @@ template <int left> TW_FUNCTION void tw_wait_copies() {}
 #endif
 // End of PTX.
 TW_FUNCTION float tw_round_f16(float x) { return tw_from_f16(tw_to_f16(x)); }
+// Of lanes side by side, which lie in words.
+TW_FUNCTION float tw_from_bf16(const u16* lanes, int l) {
+  const u32 word = ((const u32*)lanes)[l / 2];
+  return __uint_as_float(l % 2 ? word & 0xffff0000u : word << 16);
+}
 TW_FUNCTION float tw_round_bf16(float x) { return tw_from_bf16(tw_to_bf16(x)); }
 
 template <class T> TW_FUNCTION T tw_floor_div(T a, T b) {
@@ -110,8 +121,20 @@ TW_FUNCTION double tw_scale_by_power(double x, double n) { return ldexp(x, (int)
 TW_FUNCTION float tw_round_even(float x) { return rintf(x); }
 TW_FUNCTION double tw_round_even(double x) { return rint(x); }
 template <class T> TW_FUNCTION T tw_exp_nonpositive(T x) { return tw_exp(x); }
-template <class T> TW_FUNCTION T tw_sigmoid(T x) { return (T)1 / ((T)1 + tw_exp(-x)); }
-template <class T> TW_FUNCTION T tw_normal_cdf(T x) { return (T)0.5 * tw_erfc(-x * (T)0.70710678118654752440); }
+TW_FUNCTION float tw_sigmoid(float x) { return tw_rough_reciprocal(1 + tw_exp(-x)); }
+TW_FUNCTION double tw_sigmoid(double x) { return 1 / (1 + tw_exp(-x)); }
+TW_FUNCTION double tw_normal_cdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
+// As on CPUs (normal_tail_f32 of math_coefficients.h): above 0 it is 1 - q, below q, with q = 2^(|x| P(|x|) - 1).
+TW_FUNCTION float tw_normal_cdf(float x) {
+  const float a = tw_minimum(fabsf(x), 15.0f);
+  const float p[] = {-0x1.26af04p+0f, -0x1.d63204p-2f, -0x1.af159ep-5f, 0x1.dd62b2p-8f,
+                     -0x1.5fea8ep-12f, -0x1.7ffe7ep-14f, 0x1.1a61bep-16f, -0x1.887fd8p-21f};
+  float y = p[7];
+  #pragma unroll
+  for (int k = 7; k-- > 0;) y = fmaf(y, a, p[k]);
+  const float q = tw_rough_exp2(fmaf(y, a, -1.0f));
+  return x < 0 ? q : 1 - q;
+}
 template <class T> TW_FUNCTION T tw_abs(T x) { return x < 0 ? (T)(0 - x) : x; }
 TW_FUNCTION float tw_abs(float x) { return fabsf(x); }
 TW_FUNCTION double tw_abs(double x) { return fabs(x); }

@@ -98,9 +98,9 @@ std::optional<RowTile> choose_row_tile(const Schedule& schedule, const RowStages
   while (tile.row_axes > 1 && last.extent(axes[tile.row_axes - 1]) == 1) --tile.row_axes;
   std::vector<Buffer> dealt;  // whose columns are in the threads
   for (const BlockAnalysis& stage : stages.blocks) {
-    const auto is_open = [&](const IterVar& iter) { return stage.is_open(iter.var); };
-    if (std::ranges::any_of(stage.iters, is_open) || stage.spatial().size() < tile.row_axes) return std::nullopt;
+    if (stage.spatial().size() < tile.row_axes) return std::nullopt;
     const std::vector<Var> columns = columns_of(stage, tile.row_axes);
+    if (std::ranges::any_of(columns, [&](const Var& var) { return stage.is_open(var); })) return std::nullopt;
     const auto is_elsewhere = [&](const Access& access) {
       return std::ranges::find(dealt, access.buffer) != dealt.end() &&
              (columns.size() != 1 || access.indices.back().get() != columns[0].get());
@@ -108,7 +108,8 @@ std::optional<RowTile> choose_row_tile(const Schedule& schedule, const RowStages
     if (columns.size() == 1 && stage.reduce().empty()) dealt.push_back(stage.write.buffer);
     if (std::ranges::any_of(stage.reads, is_elsewhere) || is_elsewhere(stage.write)) return std::nullopt;
     if (columns.empty() && stage.reduce().empty()) continue;  // one value a row
-    if (columns.size() != 1) return std::nullopt;
+    const bool adds_up = !stage.reduce().empty();
+    if (columns.size() != 1 || adds_up != (stage.iter(columns[0]).kind == IterKind::reduce)) return std::nullopt;
     const int64_t length = stage.extent(columns[0]);
     const int64_t elements = elements_of_access(schedule, stage, stage.spatial()[tile.row_axes - 1], columns[0]);
     if (length < warp || (tile.length != 0 && length != tile.length) || elements == 0) return std::nullopt;
@@ -117,7 +118,7 @@ std::optional<RowTile> choose_row_tile(const Schedule& schedule, const RowStages
   }
   if (tile.length == 0) return std::nullopt;
   while (tile.length % tile.vector != 0) tile.vector /= 2;
-  const int64_t rows = count_iterations(last, {axes.begin(), axes.begin() + static_cast<long>(tile.row_axes)});
+  const int64_t rows = count_most_iterations(last, {axes.begin(), axes.begin() + static_cast<long>(tile.row_axes)});
   const int64_t vectors = tile.length / tile.vector;
   tile.lanes = rows == 1 ? vectors : choose_lanes(vectors, tile.vector);
   if (tile.lanes > most_lanes) return std::nullopt;
@@ -234,7 +235,6 @@ class RegisterRows {
     bind_threads(block, row_loop(block), parts[1], {parts[0], parts[2]});
     schedule_.unroll(parts[0]);
     if (tile_.vector > 1) schedule_.vectorize(parts[2]);
-    if (tile_.vector * 4 > access_bytes) read_wide(block, parts[0], column);
     lanes_of_[s] = parts[1];
   }
 
@@ -304,10 +304,9 @@ class RegisterRows {
 bool schedule_rows_in_registers(Schedule& schedule, const Target& target) {
   const std::vector<BlockRef> blocks = schedule.blocks();
   if (blocks.empty()) return false;
-  // A sum that leaves the kernel is finished in a register, too, and narrow results leave in whole vectors.
+  // A sum that leaves the kernel is finished in a register, too.
   const BlockAnalysis last = analyse(schedule.node(blocks.back()));
-  const bool is_narrow = last.block_class == BlockClass::injective && last.write.buffer->dtype.bytes() < 4;
-  if (last.block_class == BlockClass::reduction || (is_narrow && find_row_stages(schedule, Squares::are_sums)))
+  if (last.block_class == BlockClass::reduction)
     schedule.cache_write(blocks.back(), last.write.buffer->name, Scope::local);
   const auto stages = find_row_stages(schedule, Squares::are_sums);
   if (!stages) return false;

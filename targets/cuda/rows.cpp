@@ -51,9 +51,16 @@ void share_sums(Schedule& schedule, const PartialSums& sums, const LoopRef& row)
   schedule.bind(*lane, ThreadAxis::thread_x);
 }
 
+// The same of a block that has sums of its own for each column, dealt out to threads.
+void share_columns(Schedule& schedule, const BlockRef& block, const LoopRef& row, int64_t threads) {
+  const BlockRef copy = share_results(schedule, block, row);
+  deal_out(schedule, copy, row, 1, threads);
+  schedule.compute_at(block, schedule.loops(copy).back());
+}
+
 }  // namespace
 
-bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Target&) {
+bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const std::vector<Var> reduce = analysis.reduce();
   if (reduce.empty() || analysis.reads.empty()) return false;
@@ -79,7 +86,7 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Tar
   }
   const LoopRef column = columns.size() > 1 ? schedule.fuse(columns) : columns[0];
   if (rows.empty()) {  // one row: its lanes are outputs of one kernel, the sum of theirs is another
-    schedule_reduction(schedule, schedule.rfactor(schedule.split(column, {std::nullopt, lanes_of(length)})[1], 0));
+    schedule_reduction(schedule, schedule.rfactor(schedule.split(column, {std::nullopt, lanes_of(length)})[1], 0), target);
     return true;
   }
   const std::vector<PartialSums> partial = sum_in_lanes(schedule, block, column, length);
@@ -109,6 +116,11 @@ bool schedule_rows(Schedule& schedule) {
   std::vector<LoopRef> loops = schedule.loops(last);
   if (loops.size() != blocks.back().spatial().size() || loops.size() == shared) return false;
 
+  const auto has_columns = [&](const BlockAnalysis& block) {
+    const std::vector<Var> spatial = block.spatial();
+    return count_iterations(block, {spatial.begin() + static_cast<long>(shared), spatial.end()}) > 1;
+  };
+
   // While all are on their own: partial sums.
   std::vector<std::vector<PartialSums>> partial(blocks.size());
   for (size_t b = 0; b < blocks.size(); ++b) {
@@ -116,7 +128,7 @@ bool schedule_rows(Schedule& schedule) {
     const BlockRef block{blocks[b].name};
     int64_t length = 1;
     for (const Var& var : blocks[b].reduce()) length *= blocks[b].extent(var);
-    if (length < warp) continue;
+    if (length < warp || has_columns(blocks[b])) continue;
     const std::vector<LoopRef> columns = loops_of_kind(schedule, block, IterKind::reduce);
     partial[b] = sum_in_lanes(schedule, block, columns.size() > 1 ? schedule.fuse(columns) : columns[0], length);
   }
@@ -134,7 +146,10 @@ bool schedule_rows(Schedule& schedule) {
       deal_out(schedule, block, row, 1, threads);
       continue;
     }
-    share_sums(schedule, {block, 1}, row);
+    if (has_columns(blocks[b]))
+      share_columns(schedule, block, row, threads);
+    else
+      share_sums(schedule, {block, 1}, row);
     for (const PartialSums& sums : partial[b]) share_sums(schedule, sums, row);
   }
   return true;

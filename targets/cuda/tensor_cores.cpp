@@ -12,13 +12,14 @@
 // Warps share the block's tile out among them, in rows and columns.  Cr is a fragment (fragments.h): what is done to it
 // element by element is done in registers.
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <span>
 
 #include "targets/analysis/block_relations.h"
 #include "targets/analysis/loop_strides.h"
 #include "targets/cuda/default_schedule.h"
 #include "targets/cuda/fragments.h"
+#include "targets/cuda/matrices.h"
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
 
@@ -42,9 +43,10 @@ constexpr WarpTile tiles[] = {
 };
 // Which the prediction below does not tell from others: for who measures.
 constexpr WarpTile further_tiles[] = {
-    {128, 256, 32, 2, 4}, {256, 128, 32, 4, 2}, {64, 256, 32, 1, 4}, {128, 128, 32, 2, 4}, {128, 128, 64, 2, 2},
-    {128, 64, 64, 2, 2},  {64, 128, 64, 2, 2},  {64, 64, 64, 2, 2},  {128, 64, 32, 4, 1},
+    {128, 256, 32, 2, 4}, {256, 128, 32, 4, 2}, {64, 256, 32, 1, 4}, {128, 128, 32, 2, 4}, {128, 64, 32, 4, 1},
 };
+
+constexpr int64_t deepest_step = 32;  // along k, of all tiles
 
 const char* instruction_of(const BlockAnalysis& analysis) {
   const DType a = analysis.reads[0].buffer->dtype, b = analysis.reads[1].buffer->dtype;
@@ -60,33 +62,69 @@ bool is_plain(const Access& access, const std::vector<Var>& iterations) {
   });
 }
 
-// The tile with which the device is predicted to finish first.  Cycles of a step of 16 along k, of a multiprocessor
-// that has several blocks, as measured on an H200: sums are made at a rate, and each warp reads its operands.
-WarpTile decide_warp_tile(Schedule& schedule, int64_t m, int64_t n, int64_t k, int64_t batch, const Target& target) {
-  constexpr double sums_a_cycle = 105, reading = 0.31, step_cycles = 15, launch_cycles = 1000, alone = 1.5;
-  const auto predict = [&](const WarpTile& tile) {
-    const int64_t blocks = batch * divide_up(m, tile.m) * divide_up(n, tile.n);
-    const int64_t rounds = divide_up(blocks, target.threads);
-    const auto sums = static_cast<double>(tile.m * tile.n);
-    const auto operands = static_cast<double>(tile.warps() * (tile.rows() + tile.columns()));
-    const double step = sums / sums_a_cycle + reading * operands + step_cycles;
-    const auto steps = static_cast<double>(divide_up(k, tile.k) * tile.k / mma_k);
-    // Nobody hides what a block that is alone waits for.
-    return launch_cycles + steps * step * (rounds == 1 ? alone : static_cast<double>(rounds));
-  };
+struct ProductSize {
+  int64_t m, n, k;
+  int64_t batch = 1;
+};
+
+// Cycles of a multiprocessor from the first block to the last, as measured on an H200 for such steps along k: sums are
+// made at a rate, warps read their operands, and of a block that is alone nobody hides what it waits for.
+double predicted_cycles(const ProductSize& size, const WarpTile& tile, const Target& target) {
+  constexpr double sum = 0.028, operand = 0.31, each = 80;  // of one step among others
+  constexpr double alone = 290, alone_sum = 0.0375, leaving_sum = 0.12;
+  constexpr int64_t registers_of_threads = 70, registers = 65536;
+  const int64_t blocks = size.batch * divide_up(size.m, tile.m) * divide_up(size.n, tile.n);
+  const int64_t own = divide_up(blocks, target.threads), threads = tile.warps() * warp;
+  const int64_t at_once = registers / (tile.m * tile.n + threads * registers_of_threads);
+  const auto sums = static_cast<double>(tile.m * tile.n);
+  const auto operands = static_cast<double>(tile.warps() * (tile.rows() + tile.columns()));
+  const double steps = static_cast<double>(divide_up(size.k, tile.k) * tile.k) / deepest_step;
+  const double busy = steps * (sum * sums + operand * operands + each) + leaving_sum * sums;
+  const double waiting = steps * (alone + alone_sum * sums) + leaving_sum * sums;
+  return std::max(static_cast<double>(own) * busy, static_cast<double>(divide_up(own, at_once)) * waiting);
+}
+
+WarpTile choose_warp_tile(const ProductSize& size, const Target& target) {
+  return *std::min_element(std::begin(tiles), std::end(tiles), [&](const WarpTile& a, const WarpTile& b) {
+    return predicted_cycles(size, a, target) < predicted_cycles(size, b, target);
+  });
+}
+
+WarpTile decide_warp_tile(Schedule& schedule, const ProductSize& size, const Target& target) {
   const auto value_of = [](const WarpTile& tile) { return Choice{tile.m, tile.n, tile.k, tile.warps_m, tile.warps_n}; };
   // Of a tile twice as large as the product most is zeros.
   const auto is_sensible = [&](const WarpTile& tile) {
-    return tile.m < 2 * std::max(m, mma_m) && tile.n < 2 * std::max(n, 2 * mma_n);
+    return tile.m < 2 * std::max(size.m, mma_m) && tile.n < 2 * std::max(size.n, 2 * mma_n);
   };
-  const WarpTile best = *std::ranges::min_element(tiles, {}, predict);
+  const Choice best = value_of(choose_warp_tile(size, target));
   std::vector<Candidate> candidates;
-  for (const std::span<const WarpTile> some :
-       {std::span<const WarpTile>(tiles), std::span<const WarpTile>(further_tiles)})
+  for (const std::span<const WarpTile> some : {std::span<const WarpTile>(tiles), std::span<const WarpTile>(further_tiles)})
     for (const WarpTile& tile : some)
-      if (is_sensible(tile) || value_of(tile) == value_of(best)) candidates.push_back({value_of(tile), predict(tile)});
-  const Choice tile = schedule.decide("warp_tile", candidates, value_of(best));
+      if (is_sensible(tile) || value_of(tile) == best)
+        candidates.push_back({value_of(tile), predicted_cycles(size, tile, target)});
+  const Choice tile = schedule.decide("warp_tile", candidates, best);
   return {tile[0], tile[1], tile[2], tile[3], tile[4]};
+}
+
+// In how many parts k is summed up, each by blocks of its own and all of them by a kernel more (split-K): where that is
+// predicted to end first.
+int64_t decide_parts(Schedule& schedule, const ProductSize& size, const std::function<bool(int64_t)>& divides,
+                     const Target& target) {
+  constexpr double launch = 3000, bytes_a_cycle = 1500;
+  constexpr int64_t fewest_terms = 128;
+  std::vector<Candidate> candidates;
+  for (const int64_t parts : {1, 2, 4, 8, 16}) {
+    if (parts > 1 && (!divides(parts) || size.k / parts < fewest_terms)) continue;
+    const ProductSize part = {size.m, size.n, size.k / parts, size.batch * parts};
+    double cycles = predicted_cycles(part, choose_warp_tile(part, target), target);
+    if (parts > 1) {
+      const int64_t moved = f32.bytes() * size.batch * size.m * size.n * (2 * parts + 1);
+      cycles += launch + static_cast<double>(moved) / bytes_a_cycle;
+    }
+    candidates.push_back({{parts}, cycles});
+  }
+  const Choice best = std::ranges::min_element(candidates, {}, &Candidate::cost)->value;
+  return schedule.decide("parts", candidates, best)[0];
 }
 
 // How many rows of tiles take turns along the columns, so that what they read stays in the second cache.
@@ -109,72 +147,23 @@ int64_t decide_stages(Schedule& schedule, int64_t steps, int64_t bytes, const Ta
   return schedule.decide("stages", candidates, {analytic})[0];
 }
 
-struct Padded {
-  std::array<std::string, 2> operands;            // the buffers that the block multiplies
-  std::array<std::optional<BlockRef>, 2> copies;  // …with zeros around them
-  std::optional<BlockRef> out;                    // what drops the sums beyond the result, where there are some
-};
-
-// Tiles divide the product then: copies of operands have zeros around them, and sums beyond the result's are dropped.
-Padded pad_to_tiles(Schedule& schedule, const BlockRef& block, const std::vector<std::pair<Var, int64_t>>& sizes) {
-  std::vector<int64_t> multiples;
-  for (const IterVar& iter : schedule.node(block).iters) {
-    const auto size = std::find_if(sizes.begin(), sizes.end(), [&](const auto& s) { return s.first == iter.var; });
-    multiples.push_back(size == sizes.end() ? 1 : size->second);
-  }
-  const auto epilogue = find_epilogue(schedule, block);
-  const Buffer result = written_by(schedule, block);
-  const BlockAnalysis plain = analyse(schedule.node(block));
-  schedule.pad_operands(block, multiples);
-  const BlockAnalysis padded = analyse(schedule.node(block));
-  Padded found;
-  for (size_t i = 0; i < found.operands.size(); ++i) {
-    const Buffer& operand = padded.reads[i].buffer;
-    found.operands[i] = operand->name;
-    if (!(operand == plain.reads[i].buffer)) found.copies[i] = writer_of(schedule, operand);
-  }
-  if (padded.write.buffer == result) return found;
-  found.out = writer_of(schedule, result).value();
-  if (epilogue) {
-    schedule.compute_inline(*found.out);
-    found.out = epilogue;
-  }
-  return found;
-}
-
 // The sums stay in a fragment while the blocks of `outer` make them; returns what writes them to memory.
-BlockRef keep_in_fragment(Schedule& schedule, const BlockRef& block, const LoopRef& outer, const Padded& padded) {
-  if (!padded.out) return keep_in_scope(schedule, block, outer, Scope::fragment);
-  schedule.reverse_compute_at(*padded.out, outer);
+BlockRef keep_in_fragment(Schedule& schedule, const BlockRef& block, const LoopRef& outer, const Matrices& matrices) {
+  if (!matrices.out) return keep_in_scope(schedule, block, outer, Scope::fragment);
+  schedule.reverse_compute_at(*matrices.out, outer);
   schedule.set_scope(written_by(schedule, block)->name, Scope::fragment);
-  return *padded.out;
+  return *matrices.out;
 }
 
-// What the iterations within a loop read of an operand, in shared memory: its copy with zeros around it, or one.
-BlockRef stage_at(Schedule& schedule, const BlockRef& block, const Padded& padded, size_t operand,
+// What the iterations within a loop read of an operand, in shared memory: its copy where there is one already.
+BlockRef stage_at(Schedule& schedule, const BlockRef& block, const Matrices& matrices, size_t operand,
                   const LoopRef& loop) {
-  const std::string& name = padded.operands[operand];
-  const auto& zeros_around = padded.copies[operand];
-  const BlockRef copy = zeros_around ? *zeros_around : schedule.cache_read(block, name, Scope::shared);
+  const std::string name = analyse(schedule.node(block)).reads[operand].buffer->name;
+  const auto& made = matrices.copies[operand];
+  const BlockRef copy = made ? *made : schedule.cache_read(block, name, Scope::shared);
   schedule.compute_at(copy, loop);
-  if (zeros_around) schedule.set_scope(name, Scope::shared);
+  if (made) schedule.set_scope(name, Scope::shared);
   return copy;
-}
-
-// A tile's copy into shared memory, in pieces of one access a thread.
-void deal_out_pieces(Schedule& schedule, const BlockRef& copy, const LoopRef& outer, int64_t warps) {
-  const int64_t piece = piece_bytes / written_by(schedule, copy)->dtype.bytes();
-  std::vector<LoopRef> loops = loops_below(schedule, copy, outer);
-  const std::vector<LoopRef> last = schedule.split(loops.back(), {std::nullopt, piece});
-  schedule.vectorize(last[1]);
-  loops.back() = last[0];
-  const LoopRef pieces = loops.size() > 1 ? schedule.fuse(loops) : loops[0];
-  const std::vector<LoopRef> shared = schedule.split(pieces, {std::nullopt, warps, lanes_y, lanes_x});
-  schedule.reorder({shared[1], shared[2], shared[3], shared[0]});
-  schedule.bind(shared[1], ThreadAxis::thread_z);
-  schedule.bind(shared[2], ThreadAxis::thread_y);
-  schedule.bind(shared[3], ThreadAxis::thread_x);
-  schedule.unroll(shared[0]);
 }
 
 // The loops over a block's tile of sums, as the threads that hold them.
@@ -192,13 +181,14 @@ void bind_sums(Schedule& schedule, const LoopRef& i, const LoopRef& j, const War
   schedule.vectorize(columns[3]);
 }
 
-}  // namespace
-
-bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target) {
-  if (target.tensor_core_rate == 0) return false;
+bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& target) {
+  const char* instruction = instruction_of(analyse(schedule.node(block)));
+  Matrices matrices = make_matrices(schedule, block);
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  const char* instruction = instruction_of(analysis);
-  const auto product = instruction ? find_product(schedule, block, analysis) : std::nullopt;
+  auto product = find_product(schedule, block, analysis);
+  // Of matrices that were made, the order of their dimensions says what runs along memory.
+  if (product && matrices.out && product->at_i > product->at_j)
+    product = Product{product->j, product->i, product->at_j, product->at_i};
   if (!product || analysis.reduce().size() != 1) return false;
   const auto& [i, j, at_i, at_j] = *product;
   const Var k = analysis.reduce()[0];
@@ -210,12 +200,11 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
     if (read.uses(i) == read.uses(j) || !is_plain(read, {i, j, k})) return false;
     if (unit_stride(read, own, analysis.iters, 1) != 1 && unit_stride(read, k, analysis.iters, 1) != 1) return false;
   }
-  int64_t batch = 1;
+  ProductSize size = {analysis.extent(i), analysis.extent(j), analysis.extent(k)};
   for (const Var& var : analysis.spatial())
-    if (!(var == i) && !(var == j)) batch *= analysis.extent(var);
-  const WarpTile tile =
-      decide_warp_tile(schedule, analysis.extent(i), analysis.extent(j), analysis.extent(k), batch, target);
-  const Padded padded = pad_to_tiles(schedule, block, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
+    if (!(var == i) && !(var == j)) size.batch *= analysis.extent(var);
+  const WarpTile tile = decide_warp_tile(schedule, size, target);
+  pad_to_multiples(schedule, block, matrices, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
   const std::vector<LoopRef> is =
       schedule.split(loop_of(schedule, block, i), {std::nullopt, tile.warps_m, tile.rows()});
@@ -234,9 +223,9 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   schedule.reorder(order);
   const LoopRef outer = schedule.fuse(blocks);
 
-  const BlockRef out = keep_in_fragment(schedule, block, outer, padded);
+  const BlockRef out = keep_in_fragment(schedule, block, outer, matrices);
   std::vector<BlockRef> stages;
-  for (const size_t operand : {0, 1}) stages.push_back(stage_at(schedule, block, padded, operand, ks[0]));
+  for (const size_t operand : {0, 1}) stages.push_back(stage_at(schedule, block, matrices, operand, ks[0]));
   const BlockRef init = schedule.decompose_reduction(block, ks[0]);
 
   schedule.bind(outer, ThreadAxis::block_x);
@@ -246,7 +235,6 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   check(begin.size() == 4, "schedule_on_tensor_cores: the init has the loops of the tile");
   schedule.reorder({begin[0], begin[2], begin[1], begin[3]});
   bind_sums(schedule, schedule.fuse({begin[0], begin[2]}), schedule.fuse({begin[1], begin[3]}), tile);
-  for (const BlockRef& copy : stages) deal_out_pieces(schedule, copy, ks[0], tile.warps());
   const auto within_tile = [&](size_t dimension) {
     return loops_of(schedule, out, schedule.node(out).iters[dimension].var).back();
   };
@@ -255,6 +243,37 @@ bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const T
   const int64_t stages_of_k = decide_stages(schedule, extent_of(schedule, ks[0]), bytes, target);
   if (stages_of_k >= 2) schedule.pipeline(ks[0], stages_of_k);
   return true;
+}
+
+// The block that multiplies: where k is summed up in parts, one that makes these, and the given one adds them up.
+BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& target) {
+  const MatrixAxes axes = find_matrix_axes(schedule, block);
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  if (axes.reduce.empty() || axes.rows.empty() || axes.columns.empty()) return block;
+  const ProductSize size = {count_iterations(analysis, axes.rows), count_iterations(analysis, axes.columns),
+                            count_iterations(analysis, axes.reduce), count_iterations(analysis, axes.others)};
+  const Var& outer = axes.reduce.front();
+  const auto divides = [&](int64_t parts) {
+    const int64_t extent = analysis.extent(outer);
+    return !analysis.is_open(outer) && extent % parts == 0 &&
+           (axes.reduce.size() > 1 || extent / parts % deepest_step == 0);
+  };
+  const int64_t parts = decide_parts(schedule, size, divides, target);
+  if (parts == 1) return block;
+  const size_t at_columns = position_of(analysis, axes.columns.front());
+  const BlockRef product =
+      schedule.rfactor(schedule.split(loop_of(schedule, block, outer), {parts, std::nullopt})[0], 0);
+  if (axes.columns.size() == 1) put_dimension_last(schedule, written_by(schedule, product), at_columns + 1);
+  schedule_reduction(schedule, block, target);
+  return product;
+}
+
+}  // namespace
+
+bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target) {
+  if (target.tensor_core_rate == 0 || !instruction_of(analyse(schedule.node(block)))) return false;
+  open_window(schedule, block, deepest_step);
+  return schedule_product(schedule, sum_in_parts(schedule, block, target), target);
 }
 
 }  // namespace tw::cuda

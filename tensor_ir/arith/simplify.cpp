@@ -329,13 +329,13 @@ Stmt Simplifier::simplify_for(const Stmt& s) {
   const TermId extent = simplify(node->extent);
   const auto count = int_value(extent);
   if (range(extent).high <= 0) return nothing();
-  if (count == 1 && node->loop_kind != LoopKind::thread) {
+  if (count == 1) {
     bind(node->var, {});
     substitutions_[node->var.get()] = constant(node->var.dtype(), int64_t{0});
-    return run(node->body);
+    if (node->loop_kind != LoopKind::thread) return run(node->body);
   }
   const Scope scope(*this);
-  bind_loop(node->var, extent);
+  if (count != 1) bind_loop(node->var, extent);
   Stmt body = run(node->body);
   if (is_empty(body)) return body;
   const Expr& new_extent = expr(extent);

@@ -6,7 +6,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __align__(n) __attribute__((aligned(n)))
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("tw_shared")))
 
 namespace tw::cuda_emulator {
@@ -110,6 +110,18 @@ inline unsigned short tw_to_bf16(float x) {
   if (x != x) return static_cast<unsigned short>(bits >> 16 | 0x40);
   return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+inline float tw_minimum(float x, float y) {
+  return x != x || y != y ? x + y : fminf(x, y);
+}
+inline float tw_maximum(float x, float y) {
+  return x != x || y != y ? x + y : fmaxf(x, y);
+}
+inline float tw_rough_exp2(float x) {
+  return exp2f(x);
+}
+inline float tw_rough_reciprocal(float x) {
+  return 1 / x;
+}
 #define TW_SHARED(bytes) __shared__ __align__(128) unsigned char tw_shared[bytes];
 inline void tw_prefetch(const void*) {}
 
@@ -173,7 +185,7 @@ inline void tw_mma_f16(float* c, const unsigned* a, const unsigned* b) {
   tw_multiply_fragments<tw_from_f16>(c, a, b);
 }
 
-template <int bytes>
+template <int bytes, bool past_first_cache>
 inline void tw_copy(void* to, const void* from, bool is_there) {
   if (reinterpret_cast<unsigned long long>(to) % bytes != 0 || reinterpret_cast<unsigned long long>(from) % bytes != 0)
     __builtin_trap();

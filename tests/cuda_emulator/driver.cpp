@@ -1,6 +1,6 @@
 // A libcuda.so.1 for machines without a GPU.  It runs the kernels that the emulator's NVRTC (nvrtc.cpp) has compiled
 // for the host, block after block; the threads of a block take turns from barrier to barrier, in another order each
-// time.
+// time.  What is put into a stream waits there until somebody waits for it; then the others go on by turns, or wait on.
 //
 // It refuses what a driver refuses: calls without a context, unknown addresses, launches that no GPU holds.  It finds
 // what a GPU would do wrong in silence or only sometimes: memory begins poisoned, device and shared alike, and has
@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -48,22 +49,29 @@ enum Result {
 };
 
 int contexts, depth, objects;
-std::string fails;   // what is to fail next
-Result failed_with;  // a kernel's failure stays, as a GPU's does
+std::map<std::string, int> calls;  // by function
+std::string fails;                 // what is to fail next
+Result failed_with;                // a kernel's failure stays, as a GPU's does
 
 // Between pages that trap; the bytes up to the next multiple of 256, at which it ends, hold a pattern.
 struct Memory {
   char *pages, *begin;
   size_t page_bytes, bytes, slack;
+  int ordinal = 0;  // of the GPU that has it
 };
 std::map<uint64_t, Memory> memory;
 constexpr unsigned char poison = 0xff, pattern = 0xa5;
 
-bool is_memory(uint64_t address, size_t bytes) {
+const Memory* memory_at(uint64_t address) {
   auto after = memory.upper_bound(address);
-  if (after == memory.begin()) return false;
+  if (after == memory.begin()) return nullptr;
   const auto& [begin, block] = *--after;
-  return address + bytes <= begin + block.bytes;
+  return address < begin + block.bytes ? &block : nullptr;
+}
+
+bool is_memory(uint64_t address, size_t bytes) {
+  const Memory* block = memory_at(address);
+  return block && reinterpret_cast<char*>(address) + bytes <= block->begin + block->bytes;
 }
 
 bool is_intact(const Memory& block) {
@@ -187,14 +195,70 @@ struct Function {
 };
 std::vector<std::unique_ptr<Function>> functions;
 
+struct Stream;
+struct Event {
+  std::shared_ptr<Stream> stream;
+  size_t after = 0;               // so much of its work
+  std::shared_ptr<uint64_t> time;  // when it has passed
+  bool has_passed() const;
+};
+struct Action {
+  std::function<void()> run;
+  Event waits_for;
+};
+struct Stream {
+  std::deque<Action> work;
+  size_t queued = 0, done = 0;
+  bool is_ready() const { return !work.empty() && work.front().waits_for.has_passed(); }
+};
+bool Event::has_passed() const {
+  return !stream || stream->done >= after;
+}
+std::map<const void*, std::shared_ptr<Stream>> streams;
+
+// Null: there is none.  The default streams, 1 and 2, are there from the start, and wait for no others.
+std::shared_ptr<Stream> find_stream(const void* handle) {
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  const auto found = streams.find(handle);
+  if (found != streams.end()) return found->second;
+  return number == 1 || number == 2 ? streams[handle] = std::make_shared<Stream>() : nullptr;
+}
+void put(void* handle, Action action) {
+  const std::shared_ptr<Stream> stream = find_stream(handle);
+  stream->work.push_back(std::move(action));
+  ++stream->queued;
+}
+std::mt19937 turns(3);
+void work_off(Stream& stream, size_t until, bool by_turns = turns() % 2 == 0) {
+  while (stream.done < until) {
+    if (!stream.is_ready()) {
+      const Event needed = stream.work.front().waits_for;
+      work_off(*needed.stream, needed.after, by_turns);
+      continue;
+    }
+    std::vector<std::shared_ptr<Stream>> others;
+    for (const auto& [handle, other] : streams)
+      if (by_turns && other->is_ready() && other.get() != &stream) others.push_back(other);
+    Stream& next = others.empty() || turns() % 2 == 0 ? stream : *others[turns() % others.size()];
+    const Action action = std::move(next.work.front());
+    next.work.pop_front();
+    if (action.run) action.run();
+    ++next.done;
+  }
+}
+void work_off_all() {
+  const auto all = streams;
+  for (const auto& [handle, stream] : all) work_off(*stream, stream->queued);
+}
+
 struct Launch {
   Function* function;
   Index grid, block;
   std::vector<uint64_t> arguments;
 };
 std::vector<Launch>* recorded;  // while a stream is captured
-int graph_launches;
-uint64_t blocks_run;
+const void* captured;
+uint64_t blocks_run;  // the clock: one takes a microsecond, whatever it does, so times are the same each time
 
 void run(const Launch& launch) {
   Module& module = *launch.function->module;
@@ -246,8 +310,15 @@ extern "C" {
 int cuda_emulator_live_objects() {
   return objects;
 }
-int cuda_emulator_graph_launches() {
-  return graph_launches;
+// Of all functions whose names begin so, those that were counted.
+int cuda_emulator_calls(const char* begin) {
+  int sum = 0;
+  for (const auto& [name, count] : calls) sum += name.starts_with(begin) ? count : 0;
+  return sum;
+}
+// As if another GPU had the memory.
+void cuda_emulator_move(uint64_t address, int ordinal) {
+  memory.at(address).ordinal = ordinal;
 }
 int cuda_emulator_contexts() {
   return contexts + depth;
@@ -319,6 +390,7 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   return ++objects, success;
 }
 int cuMemFree_v2(uint64_t address) {
+  work_off_all();  // the driver waits for what may use it
   const auto found = memory.find(address);
   if (found == memory.end()) return invalid_value;
   const bool was_intact = is_intact(found->second);
@@ -327,22 +399,49 @@ int cuMemFree_v2(uint64_t address) {
   return --objects, was_intact ? success : illegal_address;
 }
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
-  if (!stream || depth == 0 || !is_memory(to, bytes)) return invalid_value;
-  return std::memcpy(reinterpret_cast<void*>(to), from, bytes), success;
+  ++calls[__func__];
+  if (!find_stream(stream) || depth == 0 || !is_memory(to, bytes)) return invalid_value;
+  const auto* begin = static_cast<const char*>(from);
+  put(stream, {[to, staged = std::vector<char>(begin, begin + bytes)] {
+                 std::memcpy(reinterpret_cast<void*>(to), staged.data(), staged.size());
+               },
+               {}});
+  return success;
 }
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
-  if (!stream || depth == 0 || !is_memory(from, bytes)) return invalid_value;
-  return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), success;
+  ++calls[__func__];
+  if (!find_stream(stream) || depth == 0 || !is_memory(from, bytes)) return invalid_value;
+  put(stream, {[=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); }, {}});
+  return success;
 }
 
 int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* stream) {
-  if (!stream || depth == 0 || !is_memory(to, bytes)) return invalid_value;
-  return std::memset(reinterpret_cast<void*>(to), value, bytes), success;
+  if (!find_stream(stream) || depth == 0 || !is_memory(to, bytes)) return invalid_value;
+  put(stream, {[=] { std::memset(reinterpret_cast<void*>(to), value, bytes); }, {}});
+  return success;
 }
-
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
-  if (!stream || depth == 0 || !is_memory(from, bytes) || !is_memory(to, bytes)) return invalid_value;
-  return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes), success;
+  ++calls[__func__];
+  if (!find_stream(stream) || depth == 0 || !is_memory(from, bytes) || !is_memory(to, bytes)) return invalid_value;
+  put(stream, {[=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); }, {}});
+  return success;
+}
+int cuPointerGetAttributes(unsigned count, const int* attributes, void** values, uint64_t address) {
+  constexpr int kind = 2, ordinal = 9, range_start = 11, range_bytes = 12, of_device = 2;
+  const Memory* block = memory_at(address);
+  for (unsigned i = 0; i < count; ++i) {
+    if (attributes[i] == kind)
+      *static_cast<int*>(values[i]) = block ? of_device : 0;
+    else if (attributes[i] == ordinal)
+      *static_cast<int*>(values[i]) = block ? block->ordinal : 0;
+    else if (attributes[i] == range_start)
+      *static_cast<uint64_t*>(values[i]) = block ? reinterpret_cast<uint64_t>(block->begin) : 0;
+    else if (attributes[i] == range_bytes)
+      *static_cast<size_t*>(values[i]) = block ? block->bytes : 0;
+    else
+      return invalid_value;
+  }
+  return success;
 }
 
 int cuModuleLoadData(LoadedModule** module, const void* image) {
@@ -374,38 +473,46 @@ int cuFuncSetAttribute(Function* function, int attribute, int value) {
 }
 int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void* stream, void** arguments, void** extra) {
+  ++calls[__func__];
   const bool is_grid = gx > 0 && gx < 1u << 31 && gy > 0 && gy < 1u << 16 && gz > 0 && gz < 1u << 16;
   const bool is_block = bx > 0 && by > 0 && bz > 0 && bz <= 64 && uint64_t{bx} * by * bz <= max_threads;
-  if (!stream || depth == 0 || shared > function->shared_bytes || extra || !is_grid || !is_block) return invalid_value;
+  if (!find_stream(stream) || depth == 0 || shared > function->shared_bytes || extra || !is_grid || !is_block)
+    return invalid_value;
   if (failed_with) return failed_with;
   if (fails == "launch") return launch_failed;
   Launch launch{function, {gx, gy, gz}, {bx, by, bz}, {}};
   for (int i = 0; i < function->entry->arguments; ++i)
     launch.arguments.push_back(*static_cast<uint64_t*>(arguments[i]));
-  if (recorded)
+  if (recorded && stream == captured)
     recorded->push_back(std::move(launch));
   else
-    run(launch);
+    put(stream, {[launch = std::move(launch)] { run(launch); }, {}});
   return success;
 }
 
 int cuStreamBeginCapture_v2(void* stream, int) {
-  if (!stream || recorded) return invalid_value;
-  return ++objects, recorded = new std::vector<Launch>, success;
+  constexpr uintptr_t legacy_default_stream = 1;
+  if (!find_stream(stream) || recorded || stream == reinterpret_cast<void*>(legacy_default_stream))
+    return invalid_value;
+  return ++objects, captured = stream, recorded = new std::vector<Launch>, success;
+}
+int cuStreamIsCapturing(void* stream, int* status) {
+  if (!find_stream(stream)) return invalid_value;
+  return *status = recorded && stream == captured, success;
 }
 int cuStreamEndCapture(void* stream, std::vector<Launch>** graph) {
-  if (!stream || !recorded) return invalid_value;
+  if (!recorded || stream != captured) return invalid_value;
   return *graph = std::exchange(recorded, nullptr), success;
 }
 int cuGraphInstantiateWithFlags(std::vector<Launch>** executable, const std::vector<Launch>* graph, uint64_t) {
   return ++objects, *executable = new std::vector<Launch>(*graph), success;
 }
 int cuGraphLaunch(const std::vector<Launch>* executable, void* stream) {
-  if (!stream || depth == 0) return invalid_value;
+  ++calls[__func__];
+  if (!find_stream(stream) || depth == 0) return invalid_value;
   if (failed_with) return failed_with;
   if (fails == "launch") return launch_failed;
-  ++graph_launches;
-  for (const Launch& launch : *executable) run(launch);
+  for (const Launch& each : *executable) put(stream, {[each] { run(each); }, {}});
   return success;
 }
 int cuGraphDestroy(std::vector<Launch>* graph) {
@@ -416,32 +523,49 @@ int cuGraphExecDestroy(std::vector<Launch>* executable) {
 }
 
 int cuStreamCreate(void** stream, unsigned) {
-  return ++objects, *stream = &objects, success;
+  const auto made = std::make_shared<Stream>();
+  streams[made.get()] = made;
+  return ++objects, *stream = made.get(), success;
 }
-int cuStreamDestroy_v2(void*) {
-  return --objects, success;
+int cuStreamDestroy_v2(void* stream) {
+  const std::shared_ptr<Stream> found = find_stream(stream);
+  if (!found) return invalid_value;
+  work_off(*found, found->queued);
+  return --objects, streams.erase(stream), success;
 }
-int cuStreamSynchronize(void*) {
+int cuStreamSynchronize(void* stream) {
+  ++calls[__func__];
+  const std::shared_ptr<Stream> found = find_stream(stream);
+  if (!found) return invalid_value;
+  work_off(*found, found->queued);
   if (fails == "synchronize") return launch_failed;
   const bool are_intact = std::all_of(memory.begin(), memory.end(), [](const auto& m) { return is_intact(m.second); });
   if (!failed_with && !are_intact) failed_with = illegal_address;
   return failed_with;
 }
-// An event is when it was recorded: a block takes a microsecond, whatever it does, so times are the same each time.
-int cuEventCreate(uint64_t** event, unsigned) {
-  return ++objects, *event = new uint64_t{0}, success;
+int cuStreamWaitEvent(void* stream, const Event* event, unsigned flags) {
+  if (!find_stream(stream) || !event || flags != 0 || depth == 0) return invalid_value;
+  return put(stream, {{}, *event}), success;
 }
-int cuEventDestroy_v2(uint64_t* event) {
+int cuEventCreate(Event** event, unsigned) {
+  return ++objects, *event = new Event, success;
+}
+int cuEventDestroy_v2(Event* event) {
   return --objects, delete event, success;
 }
-int cuEventRecord(uint64_t* event, void* stream) {
-  return event && stream ? (*event = blocks_run, success) : invalid_value;
+int cuEventRecord(Event* event, void* stream) {
+  const std::shared_ptr<Stream> found = find_stream(stream);
+  if (!event || !found) return invalid_value;
+  *event = {found, found->queued + 1, std::make_shared<uint64_t>()};
+  return put(stream, {[time = event->time] { *time = blocks_run; }, {}}), success;
 }
-int cuEventSynchronize(uint64_t* event) {
-  return event ? success : invalid_value;
+int cuEventSynchronize(const Event* event) {
+  if (!event) return invalid_value;
+  if (event->stream) work_off(*event->stream, event->after);
+  return success;
 }
-int cuEventElapsedTime(float* milliseconds, const uint64_t* start, const uint64_t* end) {
-  if (!start || !end) return invalid_value;
-  return *milliseconds = 0.001f * static_cast<float>(1 + *end - *start), success;
+int cuEventElapsedTime(float* milliseconds, const Event* start, const Event* end) {
+  if (!start || !end || !start->time || !end->time || !end->has_passed()) return invalid_value;
+  return *milliseconds = 0.001f * static_cast<float>(1 + *end->time - *start->time), success;
 }
 }

@@ -39,6 +39,20 @@ def model_of(nodes, inputs, outputs, initializers=(), opset=17, check=False) -> 
     return model
 
 
+def attention_model(batch, heads, queries, keys, size, mask, kind) -> onnx.ModelProto:
+    """softmax(q kᵀ / √size + m) v, as exporters write it."""
+    inputs = {"q": [batch, heads, queries, size], "k": [batch, heads, keys, size], "v": [batch, heads, keys, size]}
+    scale = np.array(size**-0.5, helper.tensor_dtype_to_np_dtype(kind))
+    nodes = [("Transpose", ["k"], ["l"], {"perm": [0, 1, 3, 2]}), ("MatMul", ["q", "l"], ["s"])]
+    nodes += [("Mul", ["s", "c"], ["t"])]
+    if mask:
+        inputs["m"] = mask
+        nodes.append(("Add", ["t", "m"], ["u"]))
+    nodes += [("Softmax", ["u" if mask else "t"], ["p"], {"axis": -1}), ("MatMul", ["p", "v"], ["y"])]
+    values = [value(name, shape, kind) for name, shape in inputs.items()]
+    return model_of(nodes, values, [value("y", inputs["q"], kind)], {"c": scale})
+
+
 def small_network(seed=0) -> onnx.ModelProto:
     """Convolution, pooling, a residual sum, a dense layer and a softmax; input x f32[1,3,16,16], output y f32[1,10]."""
     rng = np.random.default_rng(seed)

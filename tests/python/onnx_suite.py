@@ -163,13 +163,14 @@ def check(expected, actual, rtol, atol):
         np.testing.assert_allclose(have, want, rtol=tolerance, atol=atol)
 
 
-def run_folders(runner, mode, folders, timeout, env=None):
+def run_folders(runner, mode, folders, timeout, env=None, form=None):
     """{folder: (status, message)}.  The runner starts again after a case that ends it."""
+    command = [runner, mode, *([form] if form else [])]
     results, left = {}, [str(f) for f in folders]
     while left:
         try:
             done = subprocess.run(
-                [runner, mode], input="\n".join(left) + "\n", capture_output=True, text=True, timeout=timeout, env=env
+                command, input="\n".join(left) + "\n", capture_output=True, text=True, timeout=timeout, env=env
             )
             output, ending = done.stdout, f"exit status {done.returncode}"
         except subprocess.TimeoutExpired as expired:

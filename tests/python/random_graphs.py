@@ -10,6 +10,7 @@ import tempfile
 from fractions import Fraction
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
@@ -417,14 +418,15 @@ def run_onnxruntime(model, inputs):
     return session.run(None, {i.name: a for i, a in zip(session.get_inputs(), inputs, strict=True)})
 
 
-def difference(have, want):
-    """In words; empty: they agree.  Sums in f32 run in another order, and errors grow from operator to operator."""
+def difference(have, want, near=0):
+    """In words; empty: they agree.  Sums in f32 run in another order, and errors grow from operator to operator.
+    `near`: what may be between them besides."""
     if have.shape != want.shape or have.dtype != want.dtype:
         return f"{have.dtype}{list(have.shape)} is not {want.dtype}{list(want.shape)}"
     if have.size == 0:
         return ""
     largest = np.abs(want[np.isfinite(want)]).max(initial=0)
-    close = np.isclose(have, want, rtol=1e-3, atol=1e-5 + 1e-4 * float(largest), equal_nan=True)
+    close = np.isclose(have, want, rtol=1e-3, atol=1e-5 + 1e-4 * float(largest) + near, equal_nan=True)
     if close.all():
         return ""
     at = tuple(int(i) for i in np.argwhere(~close)[0])
@@ -440,7 +442,27 @@ def describe(model):
     )
 
 
-def differences(cases, mode, env=None, timeout=600):
+def rounded(array, precision):
+    if array.dtype != np.float32:
+        return array
+    return array.astype({"bf16": ml_dtypes.bfloat16, "f16": np.float16}[precision]).astype(np.float32)
+
+
+def distance_of_roundings(model, inputs, want, precision):
+    """How far results may move where what is stored is rounded: as far as those of the largest value, and several
+    times as far as where inputs and weights are rounded, for what graphs make of small differences: of what is between
+    operators more than those of inputs, by norms of what hardly varies."""
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    for tensor in other.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(rounded(array, precision), tensor.name))
+    (moved,) = run_onnxruntime(other, [rounded(a, precision) for a in inputs])
+    unit = {"bf16": 2.0**-8, "f16": 2.0**-11}[precision]
+    return 8 * unit * float(np.abs(want).max(initial=0)) + 16 * float(np.abs(moved - want).max(initial=0))
+
+
+def differences(cases, mode, env=None, timeout=600, precision=None):
     """Of [(name, model, inputs)], run in a mode of the runner and by ONNX Runtime: how many were compared, which the
     runner refuses, and [(name, problem)] of the others."""
     with tempfile.TemporaryDirectory() as work:
@@ -453,14 +475,26 @@ def differences(cases, mode, env=None, timeout=600):
             model.graph.output[0].CopyFrom(value(model.graph.output[0].name, want.shape))
             folder = Path(work) / name
             write_case(folder, model, inputs)
-            expected[str(folder)] = (name, want, describe(model))
+            near = distance_of_roundings(model, inputs, want, precision) if precision and want.size else 0
+            expected[str(folder)] = (name, want, near, describe(model))
         bad = []
-        for folder, (status, message) in run_folders(RUNNER, mode, list(expected), timeout, env).items():
-            name, want, text = expected[folder]
+        for folder, (status, message) in run_folders(RUNNER, mode, list(expected), timeout, env, precision).items():
+            name, want, near, text = expected[folder]
             problem = f"{status} {message[:300]}"
             if status == "ok":
                 (have,) = read_outputs(Path(folder) / "outputs.bin")
-                problem = difference(have, want)
+                problem = difference(have, want, near)
             if problem:
                 bad.append((name, f"{text}: {problem}"))
         return len(expected), bad
+
+
+def cuda_differences(seeds, target, env):
+    """Of a graph for each seed, as differences(): half of them in f32, the others with products of bf16 and f16."""
+    compared, bad = 0, []
+    for precision, those in {None: (0, 1), "bf16": (2,), "f16": (3,)}.items():
+        cases = [(f"seed-{seed}", *graph(wide(seed))) for seed in seeds if seed % 4 in those]
+        number, problems = differences(cases, target, env, timeout=1800, precision=precision)
+        compared += number
+        bad += [(f"{name} in {precision or 'f32'}", problem) for name, problem in problems]
+    return compared, bad

@@ -15,9 +15,9 @@ import pytest
 
 import random_control
 import test_open_operators
-from conftest import ROOT, run_tw, small_network
+from conftest import ROOT, attention_model, model_of, run_tw, small_network, value
 from onnx_suite import read_outputs, run_folders, run_suite, summary, write_case
-from random_graphs import KINDS, differences, single, small
+from random_graphs import KINDS, cuda_differences, differences, run_onnxruntime, single, small
 from test_networks import NETWORKS, feed_of
 from tilewright import machine
 
@@ -63,6 +63,13 @@ def test_random_parameters_agree_with_onnx_runtime(device):
     assert not bad, f"{len(bad)}:\n" + "\n".join(f"{name} {problem}" for name, problem in bad)
 
 
+# tests/campaigns/cuda_graphs.py is the long form.
+def test_random_graphs_agree_with_onnx_runtime(device):
+    compared, bad = cuda_differences(range(4 * device.random_cases), device.target, device.env)
+    assert compared > 2 * device.random_cases
+    assert not bad, "\n".join(f"{name} {problem}" for name, problem in bad)
+
+
 OPEN_CASES = """
 import sys, open_cases
 for operator, case in open_cases.cases_of_operators(most=1):
@@ -105,6 +112,37 @@ def test_networks_agree_with_onnx_runtime(name, device, tmp_path):
         np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
+ATTENTION = {  # batch, heads, queries, keys, size, mask
+    "vit": (1, 3, 197, 197, 64, None),
+    "bert": (2, 2, 128, 128, 64, (2, 1, 1, 128)),
+    "gpt": (1, 2, 100, 100, 48, (1, 1, 100, 100)),
+    "decoding": (5, 7, 1, 150, 64, (1, 1, 1, 150)),
+}
+
+
+@pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16])
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_agrees_with_onnx_runtime(name, kind, device, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    batch, heads, queries, keys, size, mask = ATTENTION[name]
+    model = attention_model(batch, heads, queries, keys, size, mask, kind)
+    dtype, rng = onnx.helper.tensor_dtype_to_np_dtype(kind), np.random.default_rng(3)
+    shapes = {"q": (batch, heads, queries, size), "k": (batch, heads, keys, size), "v": (batch, heads, keys, size)}
+    feed = {tensor: rng.standard_normal(shape).astype(dtype) for tensor, shape in shapes.items()}
+    if mask:  # no key behind the query's, or a sentence's last ones: the least number there is, as exporters say it
+        hidden = np.triu(np.ones(mask), 1) > 0 if mask[-2] > 1 else np.broadcast_to(np.arange(keys) >= keys - 20, mask)
+        if name == "bert" and kind == onnx.TensorProto.FLOAT:
+            hidden = hidden | (np.arange(batch) == 0)[:, None, None, None]  # of one sentence nothing is seen
+        feed["m"] = np.where(hidden, np.finfo(dtype).min, 0).astype(dtype)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    write_case(tmp_path / name, model, list(feed.values()))
+    ((status, message),) = run_folders(RUNNER, device.target, [tmp_path / name], 300, device.env).values()
+    assert status == "ok", message
+    tolerance = 1e-5 if kind == onnx.TensorProto.FLOAT else 4e-3
+    (ours,), (theirs,) = read_outputs(tmp_path / name / "outputs.bin"), session.run(None, feed)
+    np.testing.assert_allclose(ours.astype(np.float32), theirs.astype(np.float32), atol=tolerance, rtol=tolerance)
+
+
 def test_artifacts_are_kept_run_and_timed(device, tmp_path):
     onnx.save(small_network(), tmp_path / "m.onnx")
     artifact = tmp_path / "m.twa"
@@ -117,3 +155,36 @@ def test_artifacts_are_kept_run_and_timed(device, tmp_path):
         assert done.returncode == 0, done.stderr
     assert "kernels" in done.stdout
     np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"].sum(), 1, rtol=1e-5)
+
+
+def rows_of_a_batch():
+    """A layer of a transformer without its attention: products, a sum, a norm and a softmax of rows."""
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((96, 96)).astype(np.float32) / 10 for name in ("v", "w")}
+    nodes = [("MatMul", ["x", "v"], ["a"]), ("Relu", ["a"], ["b"]), ("MatMul", ["b", "w"], ["c"])]
+    nodes += [("Add", ["x", "c"], ["d"]), ("LayerNormalization", ["d", "scale"], ["e"]), ("Softmax", ["e"], ["y"])]
+    shape = [1, 7, 96]
+    return model_of(nodes, [value("x", shape)], [value("y", shape)], weights | {"scale": np.ones(96, np.float32)})
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("network", [small_network, rows_of_a_batch])
+def test_one_artifact_runs_any_batch(device, tmp_path, network, precision):
+    model = network()
+    for info in (*model.graph.input, *model.graph.output):
+        info.type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.save(model, tmp_path / "m.onnx")
+    artifact, given = tmp_path / "m.twa", tmp_path / "x.npy"
+    done = run_tw(
+        *("compile", tmp_path / "m.onnx", "-t", device.target, "--precision", precision, "-o", artifact), env=device.env
+    )
+    assert done.returncode == 0, done.stderr
+    for batch in (1, 8, 64):
+        shape = [batch, *(d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim[1:])]
+        x = np.random.default_rng(batch).standard_normal(shape).astype(np.float32)
+        np.save(given, x)
+        done = run_tw("run", artifact, "-i", f"x={given}", "-o", tmp_path / "y.npz", env=device.env)
+        assert done.returncode == 0, done.stderr
+        (want,) = run_onnxruntime(model, [x])
+        near = {"f32": 1e-5, "bf16": 2.0**-6}[precision] * float(np.abs(want).max())
+        np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"], want, rtol=1e-4, atol=near)

@@ -3,13 +3,16 @@
 import json
 import os
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 
 import tilewright as tw
-from conftest import model_of, run_tw, small_network, value
+from conftest import attention_model, model_of, run_tw, small_network, value
 from tilewright import _core, gpu_kernels, report
+
+BF16 = ml_dtypes.bfloat16
 
 # Not the emulator of other tests, nor a toolkit of this machine.
 ENVIRONMENT = {name: text for name, text in os.environ.items() if name not in ("CUDA_HOME", "CUDA_PATH")}
@@ -71,6 +74,61 @@ def test_products_of_16_bits_are_made_by_tensor_cores(tmp_path, target, precisio
             assert product.instructions["async copy"] > 3 and not product.instructions.get("global load"), product
 
 
+def one_operator(operation, length, dtype, rows=4096):
+    """Of rows along the last axis; where it has weights, they are ones."""
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    weights = {"w": np.ones(length, dtype)} if operation == "LayerNormalization" else {}
+    attributes = {}
+    if operation.startswith("Reduce"):
+        attributes = {"axes": [1]}
+    elif operation in ("Softmax", "LogSoftmax", "LayerNormalization"):
+        attributes = {"axis": -1}
+    output = [rows, 1 if operation.startswith("Reduce") else length]
+    names = ["x", "z"] if operation == "Add" else ["x"]
+    return model_of(
+        [(operation, [*names, *weights], ["y"], attributes)],
+        [value(name, [rows, length], kind) for name in names],
+        [value("y", output, kind)],
+        weights,
+        opset=20 if operation == "Gelu" else 17,
+    )
+
+
+# Of bf16, 8 of them are what it takes to make f32 of a vector: rows have room for no more.
+FEW_INTEGERS = [(op, 1024, dtype) for op in ("Add", "Relu", "Gelu") for dtype in (np.float32, np.float16, BF16)]
+FEW_INTEGERS += [("Sigmoid", 1024, np.float32), ("Sigmoid", 1024, np.float16)]
+FEW_INTEGERS += [
+    (op, length, np.float32)
+    for op in ("Softmax", "LogSoftmax", "LayerNormalization", "ReduceMean")
+    for length in (128, 1024, 8192)
+]
+
+
+@pytest.mark.parametrize("operation, length, dtype", FEW_INTEGERS)
+def test_a_vector_takes_few_instructions_on_integers(tmp_path, operation, length, dtype):
+    (kernel,) = gpu_kernels.of_artifact(artifact(one_operator(operation, length, dtype), tmp_path))
+    accesses = kernel.instructions["global load"] + kernel.instructions["global store"]
+    assert kernel.wide_accesses >= accesses - operation.startswith("Reduce"), kernel
+    assert kernel.instructions["integer"] <= 8 * kernel.wide_accesses, kernel
+
+
+ATTENTION = [  # of ViT, BERT, GPT and one query of each of many heads
+    (8, 12, 197, 197, 64, None), (1, 12, 128, 128, 64, [1, 1, 1, 128]), (1, 12, 197, 197, 64, None),
+    (2, 8, 512, 512, 128, [1, 1, 512, 512]), (4, 16, 1024, 1024, 64, [1, 1, 1024, 1024]), (4, 32, 1, 1000, 128, None),
+    (2, 12, 77, 77, 80, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90"])
+@pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16])
+def test_attention_is_a_kernel_whose_scores_are_in_registers(tmp_path, target, kind):
+    for case in ATTENTION:
+        (kernel,) = gpu_kernels.of_artifact(artifact(attention_model(*case, kind), tmp_path, target))
+        assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), (case, kernel)
+        assert kernel.blocks_of_multiprocessor >= 2, (case, kernel)
+        assert bool(kernel.instructions.get("tensor")) == (kind != onnx.TensorProto.FLOAT), (case, kernel)
+
+
 ROWS = [
     ("Softmax", 45, np.float32), ("Softmax", 128, np.float16), ("Softmax", 1000, np.float32),
     ("Softmax", 8192, np.float32), ("LogSoftmax", 4096, np.float16), ("LayerNormalization", 128, np.float32),
@@ -82,18 +140,32 @@ ROWS = [
 @pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_89", "cuda:sm_90"])
 def test_rows_stay_in_registers(tmp_path, target):
     for operation, length, dtype in ROWS:
-        kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        scale = {"w": np.ones(length, dtype)} if operation == "LayerNormalization" else {}
-        attributes = {"axes": [1]} if operation.startswith("Reduce") else {"axis": -1}
-        output = [4096, 1] if operation.startswith("Reduce") else [4096, length]
-        nodes = [(operation, ["x", *scale], ["y"], attributes)]
-        model = model_of(nodes, [value("x", [4096, length], kind)], [value("y", output, kind)], scale)
-        (kernel,) = gpu_kernels.of_artifact(artifact(model, tmp_path, target))
+        (kernel,) = gpu_kernels.of_artifact(artifact(one_operator(operation, length, dtype), tmp_path, target))
         assert kernel.spills == 0 and kernel.stack_bytes == 0, kernel
         assert 96 <= kernel.threads <= 256, kernel
         accesses = kernel.instructions["global load"] + kernel.instructions["global store"]
         if length * np.dtype(dtype).itemsize % 16 == 0:  # all of the row's
             assert kernel.wide_accesses >= accesses - operation.startswith("Reduce"), kernel
+
+
+def test_the_sums_of_a_single_tile_stay_in_registers(tmp_path):
+    weight = np.ones((32, 64), np.float32)
+    model = model_of([("MatMul", ["x", "w"], ["y"])], [value("x", [64, 32])], [value("y", [64, 64])], {"w": weight})
+    (kernel,) = gpu_kernels.of_artifact(artifact(model, tmp_path))
+    assert kernel.blocks == 1 and kernel.spills == 0 and kernel.stack_bytes == 0, kernel
+
+
+def test_what_spills_is_compiled_for_fewer_threads(tmp_path):
+    """What the assembler of CUDA 13.5 gives 32 and 40 registers, which do not suffice."""
+    weights = {"w": np.ones((64, 16, 3, 3), np.float32)}
+    nodes = [("Conv", ["x", "w"], ["c"], {"pads": [1] * 4}), ("Relu", ["c"], ["y"])]
+    conv = model_of(nodes, [value("x", [1, 16, 55, 55])], [value("y", [1, 64, 55, 55])], weights)
+    weights = {name: np.ones(96, np.float32) for name in ("scale", "bias")}
+    nodes = [("LayerNormalization", ["x", "scale", "bias"], ["y"])]
+    norm = model_of(nodes, [value("x", [1, 3136, 96])], [value("y", [1, 3136, 96])], weights)
+    for model in (conv, norm):
+        (kernel,) = gpu_kernels.of_artifact(artifact(model, tmp_path))
+        assert kernel.spills == 0 and kernel.stack_bytes == 0 and kernel.registers <= 64, kernel
 
 
 def test_registers_that_do_not_suffice_are_seen(tmp_path):

@@ -41,8 +41,7 @@ inline void run_on_device(const LoweredFunc& lowered, const Func& func, const st
                           const std::vector<NDArray>& arrays) {
   Plan plan;
   std::map<std::string, BufferUse> places;
-  std::vector<const void*> inputs;
-  std::vector<void*> outputs;
+  std::vector<NDArray> inputs, outputs;
   for (size_t i = 0; i < arrays.size(); ++i) {
     const bool is_output = func.is_output(func.buffers[i]);
     auto& list = is_output ? plan.outputs : plan.inputs;
@@ -50,7 +49,7 @@ inline void run_on_device(const LoweredFunc& lowered, const Func& func, const st
     places[name] = {is_output ? Storage::output : Storage::input, static_cast<uint32_t>(list.size()), 0,
                     static_cast<int64_t>(arrays[i].byte_size())};
     list.push_back({name, arrays[i].dtype(), arrays[i].shape()});
-    is_output ? outputs.push_back(const_cast<void*>(arrays[i].data())) : inputs.push_back(arrays[i].data());
+    (is_output ? outputs : inputs).push_back(arrays[i]);
   }
   for (const Buffer& buffer : lowered.temporaries) {
     const int64_t bytes = element_count(*const_shape(buffer)) * buffer->dtype.bytes();

@@ -2,7 +2,9 @@
 // lowering.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,6 +28,7 @@ inline const std::vector<std::string>& random_primitives() {
       "pipeline", "pipeline", "bind", "compute_at", "compute_at", "compute_at", "reverse_compute_at",
       "reverse_compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline", "cache_read",
       "cache_write", "cache_write", "set_scope", "transform_layout", "split_iteration", "pad", "pad_operands",
+      "fuse_iterations", "fuse_iterations",
       "decompose_reduction", "decompose_reduction", "skip_padding", "rfactor"};
   // clang-format on
   return names;
@@ -270,6 +273,8 @@ class RandomTrace {
       const size_t rank = s().node(block).iters.size();
       if (rank > 0 && rank < 8)
         s().split_iteration(block, static_cast<int>(below(rank)), pick(std::vector<int64_t>{2, 3, 4}));
+    } else if (name == "fuse_iterations") {
+      s().fuse_iterations(block, random_groups(s().node(block).iters));
     } else if (name == "pad" || name == "pad_operands") {
       std::vector<int64_t> multiples;
       for (size_t i = 0; i < s().node(block).iters.size(); ++i)
@@ -286,6 +291,23 @@ class RandomTrace {
     } else if (name == "rfactor" && loop) {
       s().rfactor(*loop, static_cast<int>(below(3)));
     }
+  }
+
+  // Those of one kind together more often than not.
+  std::vector<std::vector<int64_t>> random_groups(const std::vector<IterVar>& iters) {
+    std::vector<int64_t> order(iters.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random_);
+    std::vector<std::vector<int64_t>> groups;
+    for (const int64_t axis : order) {
+      const auto kind = [&](int64_t a) { return iters[static_cast<size_t>(a)].kind; };
+      const auto with = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return kind(g[0]) == kind(axis); });
+      if (with != groups.end() && below(3) != 0)
+        with->push_back(axis);
+      else
+        groups.push_back({axis});
+    }
+    return groups;
   }
 
   void transform(const Buffer& buffer) {

@@ -84,7 +84,7 @@ class Contender {
   void poison() {
     const std::byte poison = is_incumbent_ ? incumbent_poison : candidate_poison;
     for (NDArray& output : outputs_) std::memset(output.data(), std::to_integer<int>(poison), output.byte_size());
-    if (executable_.runs_on_gpu()) executable_.fill_scratch(poison);  // outputs are there first
+    if (executable_.is_of_gpu()) executable_.fill_scratch(poison);  // outputs are there first
   }
   // Fresh memory is zero, which may be just what a kernel that forgets to write it needs.
   void poison_scratch() { executable_.fill_scratch(candidate_poison); }
@@ -96,7 +96,7 @@ class Contender {
     return seconds_since(start);
   }
   // By the clock of the device, where it has one, and with its caches swept.
-  double time() { return executable_.runs_on_gpu() ? executable_.time_run(inputs_, gpu_repetitions) : run(); }
+  double time() { return executable_.is_of_gpu() ? executable_.time_run(inputs_, gpu_repetitions) : run(); }
 
  private:
   Executable executable_;

@@ -130,13 +130,13 @@ TEST(SpaceOfTemplates, offers_what_the_templates_name) {
 TEST(SpaceOfTemplates, of_gpus_offers_what_they_name) {
   const Target target = parse_target("cuda:sm_90");
   std::set<std::string> names;
-  for (const Func& func : {test::matmul(64, 64, 64), test::narrow_matmul(1, 2048, 64, 64, bf16, bf16, f32, f32, false),
+  for (const Func& func : {test::matmul(64, 64, 64), test::narrow_matmul(1, 2048, 64, 256, bf16, bf16, f32, f32, false),
                            test::softmax(400, 272), test::column_sum(1, 300, 64)}) {
     const Schedule schedule = target.default_schedule(func, target);
     for (const AskedDecision& asked : schedule.asked())
       if (asked.candidates.size() > 1) names.insert(asked.name);
   }
-  EXPECT_EQ(names, (std::set<std::string>{"k_piece", "row_tile", "rows_in_turn", "slices", "stages", "thread_tile",
+  EXPECT_EQ(names, (std::set<std::string>{"k_piece", "parts", "row_tile", "rows_in_turn", "slices", "stages", "thread_tile",
                                           "warp_tile"}));
 }
 
@@ -165,6 +165,7 @@ TEST(SpaceOfTemplates, every_point_computes_the_same) {
   cores.push_back(parse_target("cuda:sm_90"));
   std::vector<test::SampleFunc> samples = samples_of_decisions();
   samples.push_back({"bf16", test::narrow_matmul(1, 70, 48, 64, bf16, bf16, f32, f32, false)});
+  samples.push_back({"bf16 parts", test::narrow_matmul(1, 20, 24, 256, bf16, bf16, f32, f32, false)});
   for (const Target& target : cores) {
     for (const test::SampleFunc& sample : samples) {
       const std::vector<NDArray> original = test::random_buffers(sample.func, 1);

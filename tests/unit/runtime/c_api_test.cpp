@@ -1,12 +1,12 @@
 // The C interface, as a program meets it: the shared library opened by name, and the C example.
-#include "runtime/tilewright.h"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <thread>
 
+#include "runtime/device/cuda.h"
+#include "runtime/tilewright.h"
 #include "tests/unit/runtime/test_model.h"
 
 namespace tw {
@@ -94,6 +94,44 @@ TEST_F(CApi, TimesKernels) {
   EXPECT_EQ(time_kernels(executable, in, shapes, 3, nullptr, &count), 1101);
   EXPECT_EQ(time_kernels(executable, in, nullptr, 3, &times, &count), 1101);
   TW_FUNCTION(tw_free)(executable);
+}
+
+TEST_F(CApi, RunsOnArraysOfAGpu) {
+  ASSERT_EQ(cuda_problem(), "");  // which opens the emulator's driver
+  Plan plan = small_plan();
+  for (Step& step : plan.steps) step.grid[0] = step.tasks;
+  Executable(read_bytes(TW_CUDA_EMULATOR "/small_cuda_kernels.so"), plan, small_constants(), {"cuda", "cuda:sm_90", {}})
+      .save(folder / "gpu.twa");
+  auto* last_error = TW_FUNCTION(tw_last_error);
+  auto* run_on_gpu = TW_FUNCTION(tw_run_on_gpu);
+  tw_executable *executable = nullptr, *on_cpu = nullptr;
+  ASSERT_EQ(TW_FUNCTION(tw_load)((folder / "gpu.twa").c_str(), &executable), 0) << last_error();
+  ASSERT_EQ(TW_FUNCTION(tw_load)((folder / "small.twa").c_str(), &on_cpu), 0) << last_error();
+  std::vector<NDArray> arrays;
+  for (const NDArray& input : small_inputs()) {
+    arrays.push_back(new_gpu_array(input.dtype(), input.shape()));
+    copy_gpu_array(input, arrays.back(), 0);
+  }
+  for (const int64_t extent : {rows, int64_t{1}}) arrays.push_back(new_gpu_array(f32, {extent}));
+  const void* in[] = {arrays[0].data(), arrays[1].data()};
+  void* out[] = {arrays[2].data(), arrays[3].data()};
+  const size_t out_bytes[] = {rows * 4, 4};
+  for (int i = 0; i < 3; ++i)
+    ASSERT_EQ(run_on_gpu(executable, in, nullptr, out, out_bytes, nullptr), 0) << last_error();
+  NDArray sums(f32, {rows}), total(f32, {1});
+  copy_gpu_array(arrays[2], sums, 0);
+  copy_gpu_array(arrays[3], total, 0);
+  EXPECT_EQ(values(sums), small_answer()[0]);
+  EXPECT_EQ(values(total), small_answer()[1]);
+  EXPECT_EQ(run_on_gpu(on_cpu, in, nullptr, out, out_bytes, nullptr), 1101);
+  EXPECT_NE(std::string(last_error()).find("input 'x' lies in the memory of a GPU"), std::string::npos) << last_error();
+  in[1] = sums.data();
+  EXPECT_EQ(run_on_gpu(executable, in, nullptr, out, out_bytes, nullptr), 1101);
+  EXPECT_NE(std::string(last_error()).find("input 'y' takes 3552 bytes that are no memory of the GPU"),
+            std::string::npos)
+      << last_error();
+  TW_FUNCTION(tw_free)(executable);
+  TW_FUNCTION(tw_free)(on_cpu);
 }
 
 TEST_F(CApi, LoadsBytesWhichItCopies) {

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "runtime/device/cuda_driver.h"
 #include "tests/unit/runtime/test_model.h"
 
 namespace tw {
@@ -11,6 +12,7 @@ namespace {
 
 template <class F>
 F emulator(const char* name) {
+  (void)cuda_problem();  // which opens it
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   void* symbol = library ? dlsym(library, name) : nullptr;
   check(symbol != nullptr, "the emulator's libcuda is loaded");
@@ -30,10 +32,9 @@ struct Model {
 };
 
 void expect_answer(Program& program) {
-  const std::vector<NDArray> inputs = test::small_inputs();
+  const std::vector<NDArray> in = test::small_inputs();
   NDArray sums(f32, {test::rows}), total(f32, {1});
-  const void* in[] = {inputs[0].data(), inputs[1].data()};
-  void* out[] = {sums.data(), total.data()};
+  NDArray out[] = {sums, total};
   program.run(in, out, {1});
   EXPECT_EQ(test::values(sums), test::small_answer()[0]);
   EXPECT_EQ(test::values(total), test::small_answer()[1]);
@@ -73,7 +74,7 @@ TEST(RuntimeCuda, RunsAPlanAgainAndAgainAndFreesEverything) {
 
 // From the third run on the same memory on kernels are one launch, as they were recorded in the second.
 TEST(RuntimeCuda, KernelsOfRunsThatAreAlikeAreStartedAsOne) {
-  const auto launches = emulator<int (*)()>("cuda_emulator_graph_launches");
+  const auto launches = [] { return emulator<int (*)(const char*)>("cuda_emulator_calls")("cuGraphLaunch"); };
   {
     const Model model;
     const auto program = model.make();
@@ -96,13 +97,123 @@ TEST(RuntimeCuda, KernelsOfRunsThatAreAlikeAreStartedAsOne) {
   EXPECT_EQ(emulator<int (*)()>("cuda_emulator_live_objects")(), 0);
 }
 
+std::vector<NDArray> on_gpu(const std::vector<NDArray>& arrays) {
+  std::vector<NDArray> result;
+  for (const NDArray& array : arrays) {
+    result.push_back(new_gpu_array(array.dtype(), array.shape()));
+    copy_gpu_array(array, result.back(), 0);
+  }
+  return result;
+}
+
+std::vector<float> values_on_gpu(const NDArray& array, StreamHandle stream = 0) {
+  NDArray host(array.dtype(), array.shape());
+  copy_gpu_array(array, host, stream);
+  return test::values(host);
+}
+
+int calls(const char* begin) {
+  return emulator<int (*)(const char*)>("cuda_emulator_calls")(begin);
+}
+
+StreamHandle new_stream() {
+  StreamHandle stream = 0;
+  emulator<int (*)(StreamHandle*, unsigned)>("cuStreamCreate")(&stream, 1);
+  return stream;
+}
+
+void destroy(StreamHandle stream) {
+  emulator<int (*)(StreamHandle)>("cuStreamDestroy_v2")(stream);
+}
+
+TEST(RuntimeCuda, ArraysOfTheGpuAreNotCopied) {
+  {
+    const Model model;
+    const auto program = model.make();
+    const std::vector<NDArray> in = on_gpu(test::small_inputs());
+    std::vector<NDArray> out = on_gpu({NDArray(f32, {test::rows}), NDArray(f32, {1})});
+    const int copies = calls("cuMemcpy"), launches = calls("cuGraphLaunch");
+    for (int i = 0; i < 4; ++i) program->run(in, out, {1});
+    EXPECT_EQ(calls("cuMemcpy"), copies);
+    EXPECT_EQ(calls("cuGraphLaunch"), launches + 3);
+    EXPECT_EQ(values_on_gpu(out[0]), test::small_answer()[0]);
+    EXPECT_EQ(values_on_gpu(out[1]), test::small_answer()[1]);
+    // Each array for itself.
+    const std::vector<NDArray> host = test::small_inputs();
+    const NDArray mixed[] = {in[0], host[1]};
+    NDArray sums(f32, {test::rows}), results[] = {sums, out[1]};
+    program->run(mixed, results, {1});
+    EXPECT_EQ(test::values(sums), test::small_answer()[0]);
+  }
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_live_objects")(), 0);
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_contexts")(), 0);
+}
+
+TEST(RuntimeCuda, RunsAreQueuedInStreamsOfCallers) {
+  const StreamHandle streams[] = {new_stream(), new_stream()};
+  {
+    const Model model;
+    const auto program = model.make();
+    const std::vector<NDArray> in = on_gpu(test::small_inputs());
+    std::vector<std::vector<NDArray>> results;
+    for (int i = 0; i < 6; ++i) {
+      results.push_back(on_gpu({NDArray(f32, {test::rows}), NDArray(f32, {1})}));
+      const int waits = calls("cuStreamSynchronize");
+      program->run(in, results.back(), {1}, {.stream = streams[i % 2]});
+      EXPECT_EQ(calls("cuStreamSynchronize"), waits);
+    }
+    // One in our own stream comes after them, and is complete.
+    expect_answer(*program);
+    for (int i = 5; i >= 0; --i) EXPECT_EQ(values_on_gpu(results[i][0], streams[i % 2]), test::small_answer()[0]) << i;
+    // A run that waits for what is queued elsewhere.
+    CudaDriver::Context context = nullptr;
+    emulator<int (*)(CudaDriver::Context*, int)>("cuDevicePrimaryCtxRetain")(&context, 0);
+    emulator<int (*)(CudaDriver::Context)>("cuCtxPushCurrent_v2")(context);
+    for (int i = 0; i < 8; ++i) {
+      const std::vector<NDArray> late = on_gpu({NDArray(f32, {test::rows, test::columns})});
+      const auto address = [](const NDArray& array) { return reinterpret_cast<uint64_t>(array.data()); };
+      emulator<int (*)(uint64_t, uint64_t, size_t, StreamHandle)>("cuMemcpyDtoDAsync_v2")(
+          address(late[0]), address(in[1]), in[1].byte_size(), streams[0]);
+      const NDArray inputs[] = {in[0], late[0]};
+      program->run(inputs, results[0], {1}, {.stream = streams[1], .after = {streams[0]}});
+      EXPECT_EQ(values_on_gpu(results[0][0], streams[1]), test::small_answer()[0]);
+    }
+    emulator<int (*)(CudaDriver::Context*)>("cuCtxPopCurrent_v2")(&context);
+    emulator<int (*)(int)>("cuDevicePrimaryCtxRelease_v2")(0);
+    program->run(in, results[1], {1}, {.stream = streams[0]});  // is there when the program goes
+  }
+  for (const StreamHandle stream : streams) destroy(stream);
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_live_objects")(), 0);
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_contexts")(), 0);
+}
+
+TEST(RuntimeCuda, MemoryThatIsNoneOfTheGpuIsRefused) {
+  const Model model;
+  const auto program = model.make();
+  const std::vector<NDArray> host = test::small_inputs();
+  std::vector<NDArray> in = on_gpu(host), out = on_gpu({NDArray(f32, {test::rows}), NDArray(f32, {1})});
+  const auto refusal = [&](const NDArray& given) {
+    const NDArray inputs[] = {in[0], given};
+    return message_of([&] { program->run(inputs, out, {1}); }, ErrorCode::input);
+  };
+  const auto view = [](const NDArray& array, size_t offset, int gpu) {
+    char* data = const_cast<char*>(array.as<char>()) + offset;
+    return NDArray(f32, {test::rows, test::columns}, data, nullptr, gpu);
+  };
+  EXPECT_NE(refusal(view(host[0], 0, 0)).find("input 'y' takes 3552 bytes that are no memory"), std::string::npos);
+  EXPECT_NE(refusal(view(in[0], 64, 0)).find("no memory of the GPU"), std::string::npos);
+  EXPECT_NE(refusal(view(in[0], 0, 1)).find("lies in the memory of GPU 1, and runs are on GPU 0"), std::string::npos);
+  emulator<void (*)(uint64_t, int)>("cuda_emulator_move")(reinterpret_cast<uint64_t>(in[1].data()), 2);
+  EXPECT_NE(refusal(in[1]).find("lies in the memory of GPU 2"), std::string::npos);
+  expect_answer(*program);
+}
+
 TEST(RuntimeCuda, TimesEachStep) {
   const Model model;
   const auto program = model.make();
-  const std::vector<NDArray> inputs = test::small_inputs();
+  const std::vector<NDArray> in = test::small_inputs();
   NDArray sums(f32, {test::rows}), total(f32, {1});
-  const void* in[] = {inputs[0].data(), inputs[1].data()};
-  void* out[] = {sums.data(), total.data()};
+  NDArray out[] = {sums, total};
   const std::vector<StepTime> seconds = program->time_steps(in, out, {1}, 3);
   ASSERT_EQ(seconds.size(), model.plan.steps.size());
   // The emulator's clock goes on with each block.
@@ -118,20 +229,19 @@ TEST(RuntimeCuda, TimesEachStep) {
     EXPECT_NEAR(spans[i].end, start += seconds_of(i), 1e-9);
   }
   EXPECT_EQ(test::values(sums), test::small_answer()[0]);
-  // A run as one, which leaves what the caller has alone.
+  // A run as one.
   sums.set_float(0, 17);
-  EXPECT_NEAR(program->time_run(in, 3), start - 1e-6 * static_cast<double>(seconds.size() - 1), 1e-9);
-  EXPECT_EQ(sums.get_float(0), 17);
+  EXPECT_NEAR(program->time_run(in, out, 3), start - 1e-6 * static_cast<double>(seconds.size() - 1), 1e-9);
+  EXPECT_EQ(test::values(sums), test::small_answer()[0]);
 }
 
 TEST(RuntimeCuda, WhatKernelsDoNotWriteIsToldByAFilling) {
   Model model;
   std::erase_if(model.plan.steps, [](const Step& step) { return step.name == "sums"; });
   const auto program = model.make();
-  const std::vector<NDArray> inputs = test::small_inputs();
+  const std::vector<NDArray> in = test::small_inputs();
   NDArray sums(f32, {test::rows}), total(f32, {1});
-  const void* in[] = {inputs[0].data(), inputs[1].data()};
-  void* out[] = {sums.data(), total.data()};
+  NDArray out[] = {sums, total};
   program->fill_scratch(std::byte{0x5a}, {1});
   program->run(in, out, {1});
   const auto* bytes = static_cast<const std::byte*>(sums.data());
@@ -143,10 +253,9 @@ TEST(RuntimeCuda, AnEmptyGridRunsNothing) {
   Model model;
   model.plan.steps[3].grid[1] = 0;
   const auto program = model.make();
-  const std::vector<NDArray> inputs = test::small_inputs();
+  const std::vector<NDArray> in = test::small_inputs();
   NDArray sums(f32, {test::rows}), total(f32, {1});
-  const void* in[] = {inputs[0].data(), inputs[1].data()};
-  void* out[] = {sums.data(), total.data()};
+  NDArray out[] = {sums, total};
   program->run(in, out, {1});
   EXPECT_EQ(test::values(total), test::small_answer()[1]);
 }

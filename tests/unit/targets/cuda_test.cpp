@@ -214,6 +214,70 @@ TEST(Cuda, OnlyWholeRowsAreSwizzled) {
   EXPECT_EQ(test::count_of(text_of("31"), "[tw_swizzle<"), 0);
 }
 
+// A single term of each of many sums: what runs along memory is not what is added up.
+TEST(Cuda, SumsOfOneTermAreNoRows) {
+  expect_right(parse_func(R"(
+func rows(A: f32[3, 1, 47]) -> (C: f32[3, 1, 47]) {
+  alloc S: f32[3, 1, 47]
+  for i in 0..3 { for j in 0..1 { for k in 0..47 { for r in 0..1 {
+    block S(spatial vi: 3 = i, spatial vj: 1 = j, spatial vk: 47 = k, reduce vr: 1 = r) {
+      init { S[vi, vj, vk] = 0.0f }
+      S[vi, vj, vk] = S[vi, vj, vk] + A[vi, vr, vk]
+    }
+  } } } }
+  for i in 0..3 { for j in 0..1 { for k in 0..47 {
+    block C(spatial vi: 3 = i, spatial vj: 1 = j, spatial vk: 47 = k) {
+      C[vi, vj, vk] = A[vi, vj, vk] / S[vi, 0, vk]
+    }
+  } } }
+})"));
+}
+
+// Sums of windows within what a block has in shared memory: many threads make them, each one at a time.
+TEST(Cuda, WindowsAreDealtOut) {
+  const LoweredFunc lowered = expect_right(parse_func(R"(
+func pool(A: f32[3, 8, 70]) -> (P: f32[3, 4, 35]) {
+  alloc E: f32[3, 8, 70]
+  alloc S: f32[3, 4, 35]
+  for c in 0..3 { for y in 0..8 { for x in 0..70 {
+    block E(spatial vc: 3 = c, spatial vy: 8 = y, spatial vx: 70 = x) { E[vc, vy, vx] = exp(A[vc, vy, vx]) }
+  } } }
+  for c in 0..3 { for y in 0..4 { for x in 0..35 { for r in 0..2 { for s in 0..2 {
+    block S(spatial vc: 3 = c, spatial vy: 4 = y, spatial vx: 35 = x, reduce vr: 2 = r, reduce vs: 2 = s) {
+      init { S[vc, vy, vx] = 0.0f }
+      S[vc, vy, vx] = S[vc, vy, vx] + E[vc, vy * 2 + vr, vx * 2 + vs]
+    }
+  } } } } }
+  for c in 0..3 { for y in 0..4 { for x in 0..35 {
+    block P(spatial vc: 3 = c, spatial vy: 4 = y, spatial vx: 35 = x) { P[vc, vy, vx] = S[vc, vy, vx] / 4.0f }
+  } } }
+})"));
+  ASSERT_EQ(lowered.kernels.size(), 1u);
+  EXPECT_EQ(test::count_of(to_text(lowered.kernels[0].func), "f32[1] in local"), 1);
+  EXPECT_EQ(test::count_of(to_text(lowered.kernels[0].func), "in 0..32 thread.x"), 3);
+}
+
+// Of which there may be any number: one kernel, whose last block has fewer.
+TEST(Cuda, OpenRowsStayInRegisters) {
+  const Func func = parse_func(R"(
+func rows[n](A: f32[n, 64]) -> (C: f32[n, 64]) {
+  alloc S: f32[n]
+  for i in 0..n { for j in 0..64 {
+    block S(spatial vi: n = i, reduce vj: 64 = j) {
+      init { S[vi] = 0.0f }
+      S[vi] = S[vi] + A[vi, vj]
+    }
+  } }
+  for i in 0..n { for j in 0..64 {
+    block C(spatial vi: n = i, spatial vj: 64 = j) { C[vi, vj] = A[vi, vj] / S[vi] }
+  } }
+})");
+  const LoweredFunc lowered = lower(sm_90().default_schedule(func, sm_90()).func(), sm_90(), "kernel");
+  ASSERT_EQ(lowered.kernels.size(), 1u) << symbols_of(lowered.kernels);
+  EXPECT_EQ(as_int(cuda::launch_of(lowered.kernels[0]).block[0]), 8);
+  EXPECT_EQ(as_int(cuda::launch_of(lowered.kernels[0]).block[1]), 7);
+}
+
 TEST(Cuda, LongRowsAreAddedUpByManyThreads) {
   const LoweredFunc lowered = expect_right(test::row_sum(3, 2100));
   const std::string text = cuda::emit_cuda(lowered.kernels);
@@ -473,8 +537,7 @@ extern "C" __global__ void f(float* y_0) {
   plan.steps = {step};
   const MachineRequirements requirements = {"cuda", "cuda:sm_90", {}};
   const std::vector<std::byte> image = test::emulated_image(text);
-  NDArray y(f32, {4});
-  void* out[] = {y.data()};
+  NDArray out[] = {NDArray(f32, {4})};
   EXPECT_EXIT(
       {
         try {

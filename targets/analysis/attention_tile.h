@@ -1,0 +1,57 @@
+// Tiles of attention for targets whose threads share what they stage: as many queries of a head as a block of threads
+// takes, and as many keys as meet them at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "targets/target.h"
+
+namespace tw::analysis {
+
+constexpr int64_t attention_granule = 16;             // queries and keys come in multiples of it
+constexpr int64_t most_in_tile = 64, tile_cost = 16;  // what a tile costs besides, in queries or keys
+
+// As few places without a query or key as can be; of equals the largest.
+inline int64_t size_of_tile(int64_t elements, const std::vector<int64_t>& sizes) {
+  const auto cost = [&](int64_t size) { return (elements + size - 1) / size * (size + tile_cost); };
+  return *std::ranges::min_element(sizes, {}, cost);
+}
+
+// Queries of one head.  Large tiles are for those who fill half of the multiprocessors with them.  It is the same for
+// all numbers of queries that fill the same tiles.
+inline int64_t queries_of_tile(int64_t heads, int64_t queries, const Target& target) {
+  const int64_t large_tiles = heads * ((queries + most_in_tile - 1) / most_in_tile);
+  if (large_tiles < target.threads / 2) return size_of_tile(queries, {most_in_tile / 2, most_in_tile / 4});
+  return size_of_tile(queries, {most_in_tile, most_in_tile / 2, most_in_tile / 4});
+}
+
+// What a block of threads stages of a tile, of elements of so many bytes: queries, `versions` of keys and values, and
+// weights; and of each row a few values of some lanes and some of its own.
+struct StagedTile {
+  int64_t queries, size, columns, element_bytes;
+
+  int64_t bytes(int64_t keys, int64_t versions) const {
+    constexpr int64_t values_of_row = 2 * 16 + 9, between_arrays = 2 << 10;
+    const int64_t elements = queries * size + versions * keys * (size + columns) + queries * keys;
+    return elements * element_bytes + queries * values_of_row * 4 + between_arrays;
+  }
+  // So many fit beside each other.
+  bool fits(int64_t keys, int64_t versions, int64_t blocks, const Target& target) const {
+    return blocks * bytes(keys, versions) <= target.shared_bytes;
+  }
+};
+
+// 0: no tile fits.
+inline int64_t keys_of_tile(int64_t keys, const StagedTile& staged, const Target& target) {
+  for (const int64_t blocks : {2, 1}) {
+    std::vector<int64_t> sizes;
+    for (int64_t size = most_in_tile; size > 0; size -= attention_granule)
+      if (staged.fits(size, 1, blocks, target)) sizes.push_back(size);
+    if (!sizes.empty()) return size_of_tile(keys, sizes);
+  }
+  return 0;
+}
+
+}  // namespace tw::analysis

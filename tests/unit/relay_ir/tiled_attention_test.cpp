@@ -1,0 +1,184 @@
+// Attention in tiles on GPUs: the oracle runs it with threads in random order and copies that land late, the emulator
+// its text.
+#include <gtest/gtest.h>
+
+#include "relay_ir/compile/group.h"
+#include "relay_ir/pass.h"
+#include "relay_ir/text/parser.h"
+#include "targets/cuda/emit.h"
+#include "tensor_ir/interp/interp.h"
+#include "tensor_ir/match.h"
+#include "tests/unit/cuda_device.h"
+#include "tests/unit/sample_funcs.h"
+#include "tests/unit/targets/run.h"
+
+namespace tw::relay {
+namespace {
+
+const Target& sm_90() {
+  static const Target target = parse_target("cuda:sm_90");
+  return target;
+}
+const Target& sm_75() {  // without tensor cores of these sizes, and with little shared memory
+  static const Target target = parse_target("cuda:sm_75");
+  return target;
+}
+
+struct TiledCase {
+  const char* name;
+  const char* text;
+  const Target& target = sm_90();
+};
+
+const TiledCase tiled_cases[] = {
+    {"even", R"(graph g (q: f32[2, 64, 32], k: f32[2, 64, 32], v: f32[2, 64, 32]) {
+       y = attention(q, k, v) {scale = 0.25}
+       return y
+     })"},
+    {"tails", R"(graph g (q: f32[1, 3, 37, 16], k: f32[1, 3, 75, 16], v: f32[1, 3, 75, 48]) {
+       y = attention(q, k, v) {scale = 0.25}
+       return y
+     })"},
+    {"masked", R"(graph g (q: f32[2, 2, 20, 16], k: f32[2, 2, 70, 16], v: f32[2, 2, 70, 16], m: f32[2, 1, 1, 70]) {
+       y = attention(q, k, v, m) {scale = 0.25}
+       return y
+     })"},
+    {"chosen keys, shared heads",
+     R"(graph g (q: f32[4, 40, 16], k: f32[2, 70, 16], v: f32[2, 70, 16], m: bool[40, 70]) {
+       y = attention(q, k, v, m) {masked = -1e9, zero_if_masked = 1}
+       return y
+     })"},
+    {"by position", R"(graph g (x: f32[2, 50, 2, 48]) {
+       a = slice(x) {axes = [3], starts = [0], sizes = [16]}
+       b = slice(x) {axes = [3], starts = [16], sizes = [16]}
+       c = slice(x) {axes = [3], starts = [32], sizes = [16]}
+       q = transpose(a) {perm = [0, 2, 1, 3]}
+       k = transpose(b) {perm = [0, 2, 1, 3]}
+       v = transpose(c) {perm = [0, 2, 1, 3]}
+       o = attention(q, k, v)
+       y = transpose(o) {perm = [0, 2, 1, 3]}
+       return y
+     })"},
+    {"keys are columns", R"(graph g (q: f32[3, 37, 32], k: f32[3, 32, 80], v: f32[3, 80, 48]) {
+       l = transpose(k) {perm = [0, 2, 1]}
+       y = attention(q, l, v) {scale = 0.25}
+       return y
+     })"},
+    {"keys of halves are columns", R"(graph g (q: f16[3, 37, 32], k: f16[3, 32, 70], v: f16[3, 70, 48]) {
+       l = transpose(k) {perm = [0, 2, 1]}
+       y = attention(q, l, v) {scale = 0.25}
+       return y
+     })"},
+    {"halves", R"(graph g (q: f16[2, 64, 32], k: f16[2, 64, 32], v: f16[2, 64, 32]) {
+       y = attention(q, k, v) {scale = 0.25}
+       return y
+     })"},
+    {"brain floats, tails", R"(graph g (q: bf16[3, 50, 64], k: bf16[3, 197, 64], v: bf16[3, 197, 32]) {
+       y = attention(q, k, v) {scale = 0.125}
+       return y
+     })"},
+    {"one query of halves", R"(graph g (q: f16[2, 1, 32], k: f16[2, 70, 32], v: f16[2, 70, 32]) {
+       y = attention(q, k, v) {scale = 0.25}
+       return y
+     })"},
+    {"one query, as many parts as rows", R"(graph g (q: f32[2, 1, 16], k: f32[2, 256, 16], v: f32[2, 256, 16]) {
+       y = attention(q, k, v) {scale = 0.25} decided "query_tile=16 split_kv=16"
+       return y
+     })"},
+    {"halves without tensor cores", R"(graph g (q: f16[3, 37, 32], k: f16[3, 70, 32], v: f16[3, 70, 48]) {
+       y = attention(q, k, v) {scale = 0.25}
+       return y
+     })",
+     sm_75()},
+    {"wide rows, little shared memory", R"(graph g (q: f32[3, 37, 128], k: f32[3, 70, 128], v: f32[3, 70, 128]) {
+       y = attention(q, k, v) {scale = 0.1}
+       return y
+     })",
+     sm_75()},
+    {"parts without any key that is seen",
+     R"(graph g (q: f32[2, 18, 16], k: f32[2, 70, 16], v: f32[2, 70, 16], m: bool[1, 70]) {
+       y = attention(q, k, v, m) {zero_if_masked = 1} decided "query_tile=32 split_kv=16"
+       return y
+     })"},
+};
+
+Graph tiled(const TiledCase& c) {
+  const Graph graph = parse_graph(c.text);
+  return graph.nodes.back().decisions.empty() ? tile_attention(graph, {c.target}) : graph;
+}
+
+LoweredFunc lowered_attention(const Func& func, const Target& target) {
+  return lower(target.default_schedule(func, target).func(), target, "attention");
+}
+
+// Weights are rounded to 16 bits, where operands have them.
+double tolerance_of(const Func& func) {
+  const DType dtype = func.buffers.back()->dtype;
+  return dtype == bf16 ? 2e-2 : dtype == f16 ? 4e-3 : 1e-5;
+}
+
+TEST(TiledAttention, GivesTheOraclesAnswerInOneKernel) {
+  for (const TiledCase& c : tiled_cases) {
+    SCOPED_TRACE(c.name);
+    const Graph graph = tiled(c);
+    Graph plain = graph;
+    for (Node& node : plain.nodes) node.decisions.clear();
+    ASSERT_EQ(fuse(graph).size(), 1u);
+    const Func as_written = lower_group(plain, fuse(plain)[0]), func = lower_group(graph, fuse(graph)[0]);
+    const LoweredFunc lowered = lowered_attention(func, c.target);
+    ASSERT_EQ(lowered.kernels.size(), 1u);
+    const std::string text = cuda::emit_cuda(lowered.kernels, c.target.shared_bytes);
+    const bool on_tensor_cores = func.buffers[0]->dtype.bytes() == 2 && c.target.tensor_core_rate > 0;
+    EXPECT_EQ(tw::test::count_of(text, "  tw_mma_"), on_tensor_cores ? 2 : 0) << text;
+    const std::vector<NDArray> arrays = tw::test::random_buffers(func, 5);
+    std::vector<NDArray> expected, tiles, by_oracle;
+    for (const NDArray& array : arrays)
+      for (auto* copies : {&expected, &tiles, &by_oracle}) copies->push_back(array.clone());
+    interpret(as_written, expected);
+    interpret(func, tiles);
+    EXPECT_LT(tw::test::largest_difference(tiles.back(), expected.back()), tolerance_of(func));
+    tw::test::interpret_kernels(lowered, func, by_oracle, {.parameters = {}, .seed = 3});
+    EXPECT_LT(tw::test::largest_difference(by_oracle.back(), expected.back()), tolerance_of(func));
+    tw::test::run_on_device(lowered, func, tw::test::emulated_image(text), arrays);
+    EXPECT_LT(tw::test::largest_difference(arrays.back(), expected.back()), tolerance_of(func));
+  }
+}
+
+// Of tiles that the template does not take each stage is scheduled by itself.
+TEST(TiledAttention, OtherTilesAreRightToo) {
+  const Graph graph = parse_graph(R"(graph g (q: f32[2, 18, 16], k: f32[2, 50, 16], v: f32[2, 50, 8]) {
+       y = attention(q, k, v) decided "query_tile=5 split_kv=12"
+       return y
+     })");
+  const Func func = lower_group(graph, fuse(graph)[0]);
+  const LoweredFunc lowered = lowered_attention(func, sm_90());
+  EXPECT_GT(lowered.kernels.size(), 1u);
+  std::vector<NDArray> expected = tw::test::random_buffers(func, 5), actual;
+  for (const NDArray& array : expected) actual.push_back(array.clone());
+  interpret(func, expected);
+  tw::test::interpret_kernels(lowered, func, actual, {.parameters = {}, .seed = 3});
+  EXPECT_LT(tw::test::largest_difference(actual.back(), expected.back()), 1e-5);
+}
+
+// Whatever the numbers of queries and keys: nothing between the operands and the result is in global memory, and no
+// buffer has an element for each query of a head and each key.
+TEST(TiledAttention, ScoresAreNeverInMemory) {
+  for (const char* type : {"f32", "f16"}) {
+    for (const int64_t length : {256, 1024, 4096}) {
+      const std::string shape = std::string(type) + "[2, 40, " + std::to_string(length) + ", 64]";
+      const std::string text =
+          "graph g (q: " + shape + ", k: " + shape + ", v: " + shape + ") {\n y = attention(q, k, v)\n return y\n}";
+      const Graph graph = tile_attention(parse_graph(text), {sm_90()});
+      const LoweredFunc lowered = lowered_attention(lower_group(graph, fuse(graph)[0]), sm_90());
+      EXPECT_TRUE(lowered.temporaries.empty());
+      ASSERT_EQ(lowered.kernels.size(), 1u);
+      visit(lowered.kernels[0].func.body, [&](const Allocate& a) {
+        EXPECT_NE(a.buffer->scope, Scope::global) << a.buffer->name;
+        EXPECT_LE(element_count(*const_shape(a.buffer)), 2 * 64 * 64) << a.buffer->name;
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tw::relay
