@@ -94,8 +94,8 @@ class Schedule {
   void transform_layout(const std::string& buffer, const IndexMap& map);
   // The block's iteration number `axis` as two, the second of which has `extent` values; loops stay as they are.
   void split_iteration(const BlockRef& block, int axis, int64_t extent);
-  // The iterations of a reduction as one for each group of them, by their numbers; what it reads and writes goes through
-  // copies with as many dimensions.
+  // The iterations of a reduction as one for each group of them, by their numbers; what it reads and writes goes
+  // through copies with as many dimensions.
   void fuse_iterations(const BlockRef& block, const std::vector<std::vector<int64_t>>& groups);
   void pad(const BlockRef& block,
            const std::vector<int64_t>& multiples);  // iteration extents up to multiples; extra instances are masked

@@ -9,7 +9,8 @@
 //   for … { block B_fused(v: 5, w: 12) { B_fused[v, w] = B[v, w % 4, w // 4] } }
 //   for n_h in 0..12 { for o in 0..5 { for r_c in 0..12 {
 //     block C(spatial vn_vh: 12 = n_h, spatial vo: 5 = o, reduce vr_vc: 12 = r_c) {
-//       init { C_fused[…] = 0 } C_fused[vn_vh, vo] = C_fused[vn_vh, vo] + A_fused[vn_vh, vr_vc] * B_fused[vo, vr_vc] } } } }
+//       init { C_fused[…] = 0 } C_fused[vn_vh, vo] = C_fused[vn_vh, vo] + A_fused[vn_vh, vr_vc] * B_fused[vo, vr_vc] }
+//       } } }
 //   for … { block C_apart(v: 12, w: 5) { C[v // 6, w, v % 6] = C_fused[v, w] } }
 //
 // The block's iteration variables become one for each group of them, in the groups' order, and so do its loops and the
@@ -173,9 +174,8 @@ class Fusion {
     node.is_constant = false;
     Fused fused;
     for (size_t g = 0; g < iters_.size(); ++g) {
-      const bool is_used = std::any_of(group_of_.begin(), group_of_.end(), [&](const auto& entry) {
-        return entry.second == g && uses(entry.first);
-      });
+      const bool is_used = std::any_of(group_of_.begin(), group_of_.end(),
+                                       [&](const auto& entry) { return entry.second == g && uses(entry.first); });
       if (!is_used) continue;
       node.shape.push_back(iters_[g].extent);
       fused.indices.push_back(iters_[g].var);
@@ -196,8 +196,8 @@ class Fusion {
       iters.push_back({iter, fused.buffer->shape[d], IterKind::spatial, loop});
       values[Var::of(fused.indices[d])] = iter;
     }
-    return wrap_in_loops(
-        loops, make_stmt<Block>(unique_block_name(edit_.func, name), iters, Expr(), Stmt(), body(values)));
+    return wrap_in_loops(loops,
+                         make_stmt<Block>(unique_block_name(edit_.func, name), iters, Expr(), Stmt(), body(values)));
   }
 
   const ScheduleEdit& edit_;
@@ -205,9 +205,9 @@ class Fusion {
   const Stmt& here_;
   std::vector<IterVar> iters_;
   std::vector<NewLoop> loops_;
-  std::vector<bool> is_single_;                // by group
+  std::vector<bool> is_single_;               // by group
   std::unordered_map<Var, size_t> group_of_;  // by variable of the block
-  Substitution values_;                        // of the block's variables
+  Substitution values_;                       // of the block's variables
   Assumptions ranges_;
 };
 

@@ -212,8 +212,8 @@ void deal_out_pieces(Schedule& schedule, const BlockRef& copy, const LoopRef& ou
 
 namespace {
 
-// Where results lie in blocks of channels, out[n, c // 8, h, w, c % 8], the loop over c becomes two, the second of which
-// is the innermost of the loops `spatial`: these are in the order of memory then, and so are constants.
+// Where results lie in blocks of channels, out[n, c // 8, h, w, c % 8], the loop over c becomes two, the second of
+// which is the innermost of the loops `spatial`: these are in the order of memory then, and so are constants.
 void follow_layout(Schedule& schedule, const BlockRef& block, std::vector<LoopRef>& spatial) {
   const auto epilogue = find_epilogue(schedule, block);
   const BlockAnalysis own = analyse(schedule.node(block)), last = analyse(schedule.node(epilogue ? *epilogue : block));
@@ -298,8 +298,7 @@ void schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
   follow_layout(schedule, block, spatial);
   // Of a block of channels a thread takes as many as it reads at once.
   std::optional<LoopRef> lanes;
-  if (const int64_t elements =
-          spatial.size() > dimensions ? elements_at_once(schedule, block, spatial, target) : 1;
+  if (const int64_t elements = spatial.size() > dimensions ? elements_at_once(schedule, block, spatial, target) : 1;
       elements > 1) {
     const std::vector<LoopRef> parts = schedule.split(spatial.back(), {std::nullopt, elements});
     spatial.back() = parts[0];
@@ -316,7 +315,8 @@ void schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
     schedule.vectorize(*lanes);
     for (const BlockRef& other : {init, out}) {  // each of which has one loop of more than a step
       const std::vector<LoopRef> own = loops_below(schedule, other, bound.threads);
-      schedule.vectorize(*std::find_if(own.begin(), own.end(), [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; }));
+      schedule.vectorize(
+          *std::find_if(own.begin(), own.end(), [&](const LoopRef& loop) { return extent_of(schedule, loop) > 1; }));
     }
   }
   schedule.bind(bound.blocks, ThreadAxis::block_x);
@@ -394,8 +394,7 @@ void schedule_blocks(Schedule& schedule, const Target& target) {
         [[fallthrough]];
       case BlockClass::reduction:
         if (const auto padding = find_padding(schedule, block)) schedule.compute_inline(*padding);
-        if (!applies(schedule_row_reduction) && !applies(schedule_columns))
-          schedule_reduction(schedule, block, target);
+        if (!applies(schedule_row_reduction) && !applies(schedule_columns)) schedule_reduction(schedule, block, target);
         break;
       case BlockClass::injective:
         if (is_padding(schedule, block)) break;  // becomes part of its reader

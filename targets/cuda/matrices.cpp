@@ -57,19 +57,24 @@ Expr part_of(const Var& dimension, const Expr& index, const Var& var) {
 }
 
 // The dimensions of a constant in the order of its matrix.
-void order_constant(Schedule& schedule, const Access& access, const std::vector<Var>& order) {
+void order_constant(Schedule& schedule, const BlockAnalysis& analysis, const Access& access,
+                    const std::vector<Var>& order) {
   if (!access.buffer->is_constant || readers_of(schedule, access.buffer).size() != 1) return;
   IndexMap map;
-  std::vector<Expr> single;
+  std::vector<Expr> indices, single;
   size_t uses = 0;
+  Substitution zeros;
+  for (const IterVar& iter : analysis.iters)
+    if (is_const_int(iter.extent, 1)) zeros[iter.var] = Expr(0);
   for (size_t d = 0; d < access.indices.size(); ++d) {
     map.from.push_back(Var("d" + std::to_string(d)));
-    if (as_int(access.indices[d])) single.push_back(map.from[d]);
-    uses += free_vars(access.indices[d]).size();
+    indices.push_back(simplify(substitute(access.indices[d], zeros)));
+    if (as_int(indices[d])) single.push_back(map.from[d]);
+    uses += free_vars(indices[d]).size();
   }
   for (const Var& var : order) {
-    for (size_t d = 0; d < access.indices.size(); ++d) {
-      const Expr part = part_of(map.from[d], access.indices[d], var);
+    for (size_t d = 0; d < indices.size(); ++d) {
+      const Expr part = part_of(map.from[d], indices[d], var);
       if (part.is_defined()) map.to.push_back(part);
     }
   }
@@ -138,12 +143,13 @@ Matrices make_matrices(Schedule& schedule, const BlockRef& block) {
 
   BlockAnalysis before = analyse(schedule.node(block));
   const bool is_plain = std::all_of(before.reads.begin(), before.reads.end(), [](const Access& read) {
-    return std::all_of(read.indices.begin(), read.indices.end(), [](const Expr& e) { return e.kind() == NodeKind::Var; });
+    return std::all_of(read.indices.begin(), read.indices.end(),
+                       [](const Expr& e) { return e.kind() == NodeKind::Var; });
   });
   if (is_plain && groups.size() == iters.size()) return matrices;
   for (size_t i = 0; i < matrices.has_near_rows.size(); ++i)
     matrices.has_near_rows[i] = has_near_rows(before, i, order.back());
-  for (const Access& read : before.reads) order_constant(schedule, read, order);
+  for (const Access& read : before.reads) order_constant(schedule, before, read, order);
   before = analyse(schedule.node(block));
   const auto epilogue = find_epilogue(schedule, block);
   schedule.fuse_iterations(block, groups);
@@ -159,7 +165,8 @@ void pad_to_multiples(Schedule& schedule, const BlockRef& block, Matrices& matri
                       const std::vector<std::pair<Var, int64_t>>& multiples) {
   std::vector<int64_t> all;
   for (const IterVar& iter : schedule.node(block).iters) {
-    const auto own = std::find_if(multiples.begin(), multiples.end(), [&](const auto& m) { return m.first == iter.var; });
+    const auto own =
+        std::find_if(multiples.begin(), multiples.end(), [&](const auto& m) { return m.first == iter.var; });
     all.push_back(own == multiples.end() ? 1 : own->second);
   }
   const auto reader = matrices.out ? matrices.out : find_epilogue(schedule, block);

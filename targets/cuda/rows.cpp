@@ -86,7 +86,8 @@ bool schedule_row_reduction(Schedule& schedule, const BlockRef& block, const Tar
   }
   const LoopRef column = columns.size() > 1 ? schedule.fuse(columns) : columns[0];
   if (rows.empty()) {  // one row: its lanes are outputs of one kernel, the sum of theirs is another
-    schedule_reduction(schedule, schedule.rfactor(schedule.split(column, {std::nullopt, lanes_of(length)})[1], 0), target);
+    schedule_reduction(schedule, schedule.rfactor(schedule.split(column, {std::nullopt, lanes_of(length)})[1], 0),
+                       target);
     return true;
   }
   const std::vector<PartialSums> partial = sum_in_lanes(schedule, block, column, length);

@@ -235,6 +235,9 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   check(begin.size() == 4, "schedule_on_tensor_cores: the init has the loops of the tile");
   schedule.reorder({begin[0], begin[2], begin[1], begin[3]});
   bind_sums(schedule, schedule.fuse({begin[0], begin[2]}), schedule.fuse({begin[1], begin[3]}), tile);
+  for (const size_t operand : {0, 1})
+    deal_out_pieces(schedule, stages[operand], ks[0], {tile.warps(), lanes_y, lanes_x},
+                    matrices.has_near_rows[operand]);
   const auto within_tile = [&](size_t dimension) {
     return loops_of(schedule, out, schedule.node(out).iters[dimension].var).back();
   };

@@ -301,7 +301,8 @@ class RandomTrace {
     std::vector<std::vector<int64_t>> groups;
     for (const int64_t axis : order) {
       const auto kind = [&](int64_t a) { return iters[static_cast<size_t>(a)].kind; };
-      const auto with = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return kind(g[0]) == kind(axis); });
+      const auto with =
+          std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return kind(g[0]) == kind(axis); });
       if (with != groups.end() && below(3) != 0)
         with->push_back(axis);
       else

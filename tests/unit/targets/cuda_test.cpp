@@ -20,6 +20,7 @@
 #include "tests/unit/cuda_intrinsics.h"
 #include "tests/unit/sample_funcs.h"
 #include "tests/unit/targets/run.h"
+#include "tests/unit/targets/same_meaning.h"
 
 namespace tw {
 namespace {
@@ -44,7 +45,10 @@ LoweredFunc expect_right(const Func& func, double tolerance = 1e-4) {
     for (const Kernel& kernel : lowered.kernels) verify(kernel.func);
     const std::vector<NDArray> inputs = test::random_buffers(func, 7);
     std::vector<NDArray> expected, actual;
-    for (const NDArray& array : inputs) expected.push_back(array.clone()), actual.push_back(array.clone());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      expected.push_back(inputs[i].clone());
+      actual.push_back(test::as_scheduled(inputs[i].clone(), schedule.trace(), func.buffers[i]->name));
+    }
     interpret(func, expected);
     test::interpret_kernels(lowered, schedule.func(), actual, {.parameters = {}, .seed = 11});
     for (size_t i = inputs.size() - static_cast<size_t>(func.output_count); i < inputs.size(); ++i) {
@@ -472,23 +476,28 @@ TEST(EmulatedCuda, SamplesGiveTheOraclesAnswer) {
   samples.push_back({"matmul_f16", test::matmul(17, 33, 20, false, false, f16)});
   samples.push_back({"matmul_bf16", test::matmul(17, 33, 20, false, false, bf16)});
   std::vector<LoweredFunc> lowered;
+  std::vector<Trace> traces;
   std::vector<Kernel> kernels;
   for (const test::SampleFunc& sample : samples) {
-    lowered.push_back(lower(sm_90().default_schedule(sample.func, sm_90()).func(), sm_90(),
-                            "sample_" + std::to_string(lowered.size()) + "_" + sample.name));
+    const Schedule schedule = sm_90().default_schedule(sample.func, sm_90());
+    traces.push_back(schedule.trace());
+    lowered.push_back(lower(schedule.func(), sm_90(), "sample_" + std::to_string(lowered.size()) + "_" + sample.name));
     kernels.insert(kernels.end(), lowered.back().kernels.begin(), lowered.back().kernels.end());
   }
   const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels));
   for (size_t s = 0; s < samples.size(); ++s) {
     SCOPED_TRACE(samples[s].name);
     const Func& func = samples[s].func;
-    const std::vector<NDArray> arrays = test::random_buffers(func, 5);
-    std::vector<NDArray> expected;
-    for (const NDArray& array : arrays) expected.push_back(array.clone());
+    std::vector<NDArray> arrays = test::random_buffers(func, 5), expected;
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      expected.push_back(arrays[i].clone());
+      arrays[i] = test::as_scheduled(arrays[i], traces[s], func.buffers[i]->name);
+    }
     interpret(func, expected);
     test::run_on_device(lowered[s], func, image, arrays);
     const double tolerance = arrays.back().dtype().bits == 16 ? 0.1 : 1e-4;
-    for (size_t i = 0; i < arrays.size(); ++i) EXPECT_LT(test::largest_difference(arrays[i], expected[i]), tolerance);
+    for (size_t i = func.buffers.size() - static_cast<size_t>(func.output_count); i < arrays.size(); ++i)
+      EXPECT_LT(test::largest_difference(arrays[i], expected[i]), tolerance);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/sample_funcs.h"
 #include "tests/unit/targets/run.h"
+#include "tests/unit/targets/same_meaning.h"
 
 namespace tw {
 namespace {
@@ -82,16 +83,99 @@ INSTANTIATE_TEST_SUITE_P(
                       ProductCase{3, 5, 100, 50, bf16, false, true}, ProductCase{1, 50, 7, 33, bf16, true, false},
                       ProductCase{150, 64, 128, 32, bf16}, ProductCase{40, 256, 128, 32, f16}));
 
-// out[f, y, x] = Σ A[c, y + ky, x + kx] · W[f, c, ky, kx], of a 3×3 window without padding.
-Func convolution(int64_t channels, int64_t filters, int64_t size) {
-  const te::Tensor a = te::placeholder("A", {channels, size + 2, size + 2}, bf16);
-  const te::Tensor w = te::placeholder("W", {filters, channels, 3, 3}, bf16);
-  const te::Tensor sums =
-      te::reduce("C", {filters, size, size}, {channels, 3, 3}, te::Combiner::sum, {a, w},
-                 [&](const te::Indices& s, const te::Indices& r) {
-                   return cast(f32, a({r[0], s[1] + r[1], s[2] + r[2]})) * cast(f32, w({s[0], r[0], r[1], r[2]}));
-                 });
-  return te::make_func("convolution", {a, w}, {sums});
+struct ConvolutionCase {
+  const char* name;
+  int64_t images, inputs, filters, height, width, window, stride, padding;
+  DType dtype;
+  bool is_blocked;  // channels in blocks of 8, of data and results
+  size_t kernels = 1;
+};
+void PrintTo(const ConvolutionCase& c, std::ostream* out) {
+  *out << c.name;
+}
+
+// out[n, o, y, x] = relu(Σ padded[n, c, y·stride + u, x·stride + v] · W[o, c, u, v]).
+Func convolution(const ConvolutionCase& c) {
+  using te::Indices;
+  const te::Tensor x = te::placeholder("X", {c.images, c.inputs, c.height, c.width}, c.dtype);
+  const te::Tensor w = te::placeholder("W", {c.filters, c.inputs, c.window, c.window}, c.dtype);
+  const te::Tensor padded = te::compute(
+      "padded", {c.images, c.inputs, c.height + 2 * c.padding, c.width + 2 * c.padding}, {x}, [&](const Indices& s) {
+        const Expr y = s[2] - c.padding, z = s[3] - c.padding;
+        const Expr inside = Expr(0) <= y && y < c.height && Expr(0) <= z && z < c.width;
+        return load(x.buffer(), {s[0], s[1], y, z}, inside);
+      });
+  const auto extent = [&](int64_t size) { return Expr((size + 2 * c.padding - c.window) / c.stride + 1); };
+  const std::vector<Expr> shape = {c.images, c.filters, extent(c.height), extent(c.width)};
+  const te::Tensor sums = te::reduce("C", shape, {c.inputs, c.window, c.window}, te::Combiner::sum, {padded, w},
+                                     [&](const Indices& s, const Indices& r) {
+                                       const Expr data =
+                                           padded({s[0], r[0], s[2] * c.stride + r[1], s[3] * c.stride + r[2]});
+                                       return cast(f32, data) * cast(f32, w({s[1], r[0], r[1], r[2]}));
+                                     });
+  const te::Tensor out =
+      te::compute("out", shape, {sums}, [&](const Indices& s) { return max(sums(s), float_imm(f32, 0)); });
+  Func func = te::make_func("convolution", {x, w}, {out});
+  test::mark_constant(func, "W");
+  if (!c.is_blocked) return func;
+  Schedule schedule(func);
+  for (const char* buffer : {"X", "out"})
+    schedule.transform_layout(buffer, parse_index_map("(n, c, h, w) -> (n, c // 8, h, w, c % 8)"));
+  return schedule.func();
+}
+
+class ConvolutionOnTensorCores : public ::testing::TestWithParam<ConvolutionCase> {};
+
+TEST_P(ConvolutionOnTensorCores, GivesTheOraclesAnswer) {
+  const Func func = convolution(GetParam());
+  const Schedule schedule = sm_80().default_schedule(func, sm_80());
+  const LoweredFunc lowered = lower(schedule.func(), sm_80(), "convolution");
+  EXPECT_EQ(lowered.kernels.size(), GetParam().kernels) << to_text(schedule.func());
+  const std::string text = cuda::emit_cuda(lowered.kernels, sm_80().shared_bytes);
+  EXPECT_EQ(test::count_of(text, GetParam().dtype == bf16 ? "  tw_mma_bf16(" : "  tw_mma_f16("), 1) << text;
+  if (GetParam().is_blocked) {
+    // By 16 bytes at a time, of the data past no cache: its rows are near in memory.
+    EXPECT_GE(test::count_of(text, " tw_copy<16, false>("), 1) << text;
+    EXPECT_GE(test::count_of(text, " tw_copy<16, true>("), 1) << text;
+  }
+  std::vector<NDArray> arrays = test::random_buffers(func, 5), expected, by_oracle;
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    expected.push_back(arrays[i].clone());
+    arrays[i] = test::as_scheduled(arrays[i], schedule.trace(), func.buffers[i]->name);
+    by_oracle.push_back(arrays[i].clone());
+  }
+  interpret(func, expected);
+  test::interpret_kernels(lowered, schedule.func(), by_oracle, {.parameters = {}, .seed = 3});
+  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), 1e-3) << to_text(schedule.func());
+  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
+  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ConvolutionOnTensorCores,
+    ::testing::Values(ConvolutionCase{"in_blocks", 2, 16, 24, 9, 7, 3, 1, 1, bf16, true},
+                      ConvolutionCase{"in_pieces_of_channels", 1, 64, 16, 6, 8, 3, 1, 1, f16, true},
+                      ConvolutionCase{"with_strides", 1, 24, 16, 11, 10, 3, 2, 1, bf16, true},
+                      ConvolutionCase{"of_points", 2, 40, 72, 5, 6, 1, 1, 0, f16, true},
+                      ConvolutionCase{"of_points_with_strides", 1, 64, 16, 9, 9, 1, 2, 0, bf16, true},
+                      ConvolutionCase{"of_an_image", 1, 3, 16, 17, 15, 7, 2, 3, bf16, false},
+                      ConvolutionCase{"row_major", 1, 20, 37, 13, 15, 3, 1, 1, f16, false},
+                      ConvolutionCase{"in_parts", 1, 256, 16, 4, 4, 3, 1, 1, bf16, true, 2},
+                      ConvolutionCase{"of_points_in_parts", 1, 1024, 24, 4, 4, 1, 1, 0, f16, true, 2}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// Of few sums of many terms.
+TEST(TensorCoreParts, ProductsOfFewSumsAreMadeInParts) {
+  const Func func = product({1, 8, 40, 2048, bf16});
+  const LoweredFunc lowered = lowered_product(func);
+  ASSERT_EQ(lowered.kernels.size(), 2u);
+  const std::vector<NDArray> arrays = test::random_buffers(func, 5);
+  std::vector<NDArray> expected;
+  for (const NDArray& array : arrays) expected.push_back(array.clone());
+  interpret(func, expected);
+  test::run_on_device(lowered, func, test::emulated_image(cuda::emit_cuda(lowered.kernels, sm_80().shared_bytes)),
+                      arrays);
+  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3);
 }
 
 class TensorCoreDecisions : public ::testing::TestWithParam<Func> {};
@@ -106,9 +190,11 @@ TEST_P(TensorCoreDecisions, GiveTheOraclesAnswerEach) {
       if (c != asked.analytic) points.push_back({{asked.name, asked.candidates[c].value}});
   EXPECT_GE(points.size(), 8u);
   std::vector<LoweredFunc> lowered;
+  std::vector<Trace> traces;
   std::vector<Kernel> kernels;
   for (size_t p = 0; p < points.size(); ++p) {
     const Schedule schedule = sm_80().decided_schedule(func, sm_80(), points[p]);
+    traces.push_back(schedule.trace());
     lowered.push_back(lower(schedule.func(), sm_80(), "product_" + std::to_string(p) + "_of"));
     kernels.insert(kernels.end(), lowered.back().kernels.begin(), lowered.back().kernels.end());
   }
@@ -118,13 +204,16 @@ TEST_P(TensorCoreDecisions, GiveTheOraclesAnswerEach) {
   for (const NDArray& array : arrays) expected.push_back(array.clone());
   interpret(func, expected);
   for (size_t p = 0; p < points.size(); ++p) {
-    test::run_on_device(lowered[p], func, image, arrays);
-    EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-4) << to_text(points[p]);
+    std::vector<NDArray> scheduled;
+    for (size_t i = 0; i < arrays.size(); ++i)
+      scheduled.push_back(test::as_scheduled(arrays[i].clone(), traces[p], func.buffers[i]->name));
+    test::run_on_device(lowered[p], func, image, scheduled);
+    EXPECT_LT(test::largest_difference(scheduled.back(), expected.back()), 1e-4) << to_text(points[p]);
   }
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, TensorCoreDecisions,
                          ::testing::Values(product({1, 130, 136, 140, bf16}), product({2, 40, 24, 512, bf16}),
-                                           convolution(64, 40, 6)));
+                                           convolution({"in_pieces_and_parts", 1, 64, 40, 6, 6, 3, 1, 1, bf16, true})));
 
 // Aligned operands are copied 16 bytes at a time, to where no two rows come from the same banks.
 TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {
@@ -133,7 +222,7 @@ TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {
     std::istringstream lines(text.substr(text.find("extern \"C\"")));
     std::vector<std::string> copies;
     for (std::string line; std::getline(lines, line);)
-      if (line.find(" tw_copy<16>(") != std::string::npos) copies.push_back(line);
+      if (line.find(" tw_copy<16, ") != std::string::npos) copies.push_back(line);
     return copies;
   };
   for (const ProductCase& c : {ProductCase{1, 64, 64, 96, bf16}, ProductCase{1, 72, 56, 40, bf16}}) {
