@@ -201,7 +201,10 @@ def measurements() -> Iterator[Kernel]:
         ("depthwise", (16, 256, 56, 56), (256, 1, 3, 3), {"pads": [1] * 4, "group": 256}),
     ):
         nodes = [("Conv", ["x", "w"], ["y"], attributes)]
-        yield Kernel(f"time-convolution-{name}", nodes, {"x": x}, {"w": random(w)})
+        for precision in ("f32", "bf16"):
+            yield Kernel(
+                f"time-convolution-{name}-{precision}", nodes, {"x": x}, {"w": random(w)}, precision=precision
+            )
 
 
 def arithmetic(target: str, dtype: str, chain: int = 256) -> Case:

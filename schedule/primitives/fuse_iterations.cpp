@@ -147,7 +147,8 @@ class Fusion {
   // All are variables that are not fused with others.
   bool are_kept(const std::vector<Expr>& indices) const {
     return std::all_of(indices.begin(), indices.end(), [&](const Expr& index) {
-      return index.kind() == NodeKind::Var && is_single_[group_of_.at(Var::of(index))];
+      const auto group = index.kind() == NodeKind::Var ? group_of_.find(Var::of(index)) : group_of_.end();
+      return group != group_of_.end() && is_single_[group->second];
     });
   }
   Expr substituted(const Expr& e) const { return simplify(substitute(e, values_), ranges_); }

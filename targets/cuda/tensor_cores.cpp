@@ -1,4 +1,4 @@
-// Products of 16-bit floats on tensor cores:
+// Products of 16-bit floats on tensor cores, and what is one as matrices (matrices.h): convolutions.
 //
 //   for others, io, jo block.x {
 //     for w thread.z, y thread.y, x thread.x { Cr[i, j] = 0 }
@@ -10,7 +10,8 @@
 //   }
 //
 // Warps share the block's tile out among them, in rows and columns.  Cr is a fragment (fragments.h): what is done to it
-// element by element is done in registers.
+// element by element is done in registers.  Of few sums with many terms, the blocks make parts, which another kernel
+// adds up (split-K).
 #include <algorithm>
 #include <functional>
 #include <span>

@@ -19,6 +19,7 @@ from conftest import ROOT, attention_model, model_of, run_tw, small_network, val
 from onnx_suite import read_outputs, run_folders, run_suite, summary, write_case
 from random_graphs import KINDS, cuda_differences, differences, run_onnxruntime, single, small
 from test_networks import NETWORKS, feed_of
+from test_precision import convolutional
 from tilewright import machine
 
 RUNNER = ROOT / "build/tests/onnx_node_runner"
@@ -110,6 +111,28 @@ def test_networks_agree_with_onnx_runtime(name, device, tmp_path):
     assert status == "ok", message
     for ours, theirs in zip(read_outputs(tmp_path / name / "outputs.bin"), session.run(None, feed), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_convolutions_on_tensor_cores_agree_with_onnx_runtime(precision, device, tmp_path):
+    def normal(rng, *shape):
+        return rng.standard_normal(shape).astype(np.float32) / np.float32(np.sqrt(np.prod(shape[1:]) or 1))
+
+    model = convolutional(normal)
+    onnx.save(model, tmp_path / "m.onnx")
+    artifact = tmp_path / "m.twa"
+    x = np.random.default_rng(5).standard_normal((1, 3, 13, 13)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    for arguments in (
+        ("compile", tmp_path / "m.onnx", "-t", device.target, "--precision", precision, "-o", artifact),
+        ("run", artifact, "-i", f"x={tmp_path / 'x.npy'}", "-o", tmp_path / "y.npz"),
+    ):
+        done = run_tw(*arguments, env=device.env)
+        assert done.returncode == 0, done.stderr
+    ours = np.load(tmp_path / "y.npz")
+    for name, theirs in zip(("y", "b"), run_onnxruntime(model, [x]), strict=True):
+        near = {"f16": 2.0**-9, "bf16": 2.0**-6}[precision] * float(np.abs(theirs).max())
+        np.testing.assert_allclose(ours[name], theirs, rtol=0, atol=near)
 
 
 ATTENTION = {  # batch, heads, queries, keys, size, mask

@@ -74,6 +74,59 @@ def test_products_of_16_bits_are_made_by_tensor_cores(tmp_path, target, precisio
             assert product.instructions["async copy"] > 3 and not product.instructions.get("global load"), product
 
 
+def bottleneck(batch):
+    """The stem of a residual network and a block of each kind of its convolutions, down to maps of 7 × 7."""
+    rng = np.random.default_rng(0)
+    nodes, weights = [], {}
+
+    def convolution(x, name, inputs, filters, window, stride=1, activation=True):
+        scale = np.float32(1 / np.sqrt(inputs * window * window))
+        weights[f"{name}_w"] = rng.standard_normal((filters, inputs, window, window), np.float32) * scale
+        weights[f"{name}_b"] = np.zeros(filters, np.float32)
+        attributes = {"strides": [stride] * 2, "pads": [window // 2] * 4}
+        nodes.append(("Conv", [x, f"{name}_w", f"{name}_b"], [name], attributes))
+        if activation:
+            nodes.append(("Relu", [name], [f"{name}_r"]))
+        return f"{name}_r" if activation else name
+
+    x = convolution("x", "stem", 3, 64, 7, 2)
+    nodes.append(("MaxPool", [x], ["pool"], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}))
+    x, channels = "pool", 64
+    for width in (64, 512):
+        stride = 1 if width == 64 else 8
+        y = convolution(x, f"a{width}", channels, width, 1)
+        y = convolution(y, f"b{width}", width, width, 3, stride)
+        y = convolution(y, f"c{width}", width, 2 * width, 1, activation=False)
+        z = convolution(x, f"d{width}", channels, 2 * width, 1, stride, activation=False)
+        nodes.extend([("Add", [y, z], [f"e{width}"]), ("Relu", [f"e{width}"], [f"f{width}"])])
+        x, channels = f"f{width}", 2 * width
+    nodes.append(("GlobalAveragePool", [x], ["y"]))
+    return model_of(nodes, [value("x", [batch, 3, 224, 224])], [value("y", [batch, channels, 1, 1])], weights, opset=17)
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_89", "cuda:sm_90"])
+@pytest.mark.parametrize("batch", [1, 16])
+def test_convolutions_of_16_bits_are_made_by_tensor_cores(tmp_path, target, batch):
+    path = tmp_path / "net.twa"
+    model = bottleneck(batch)
+    tw.compile(tw.load(model), target=target, precision="bf16").save(path)
+    kernels = gpu_kernels.of_artifact(path)
+    products = [kernel for kernel in kernels if kernel.instructions.get("tensor")]
+
+    def count(convolution, among):
+        return sum(name.split("+")[0] == convolution for kernel in among for name in kernel.names)
+
+    for at, node in enumerate(model.graph.node):
+        if node.op_type == "Conv":
+            assert count(f"Conv_{at}", products) == 1, (at, products)
+            assert count(f"Conv_{at}", kernels) <= 2, at  # made in parts, which a kernel adds up
+    for kernel in kernels:
+        assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), kernel
+    for kernel in products:
+        assert kernel.instructions["shared load"] < kernel.instructions["tensor"] + 12, kernel
+        assert kernel.instructions["async copy"] > 3, kernel
+
+
 def one_operator(operation, length, dtype, rows=4096):
     """Of rows along the last axis; where it has weights, they are ones."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
