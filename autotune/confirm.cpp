@@ -80,6 +80,8 @@ std::vector<Sample> time_networks(Executable& with, Executable& without, const s
   std::vector<NDArray> outputs = with.run(inputs);
   without.run_into(inputs, outputs);
   const auto time = [&](Executable& executable) {
+    constexpr int gpu_repetitions = 3;
+    if (executable.is_of_gpu()) return executable.time_run(inputs, gpu_repetitions);
     const double start = seconds_now();
     executable.run_into(inputs, outputs);
     return seconds_now() - start;

@@ -76,7 +76,7 @@ std::string target_facts(const Target& target, int threads) {
   facts["shared_bytes"] = target.shared_bytes;
   facts["scheduled_for_threads"] = target.threads;
   facts["own_template"] = target.own_template;
-  facts["threads"] = threads;
+  facts["threads"] = target.compute_capability > 0 ? 1 : threads;  // whose host only starts kernels
   return facts.dump();
 }
 

@@ -14,7 +14,8 @@ namespace tw::autotune {
 std::string task_key(const Func& func);
 bool has_constant_shapes(const Func& func);
 
-// Everything that a schedule and its speed depend on, as JSON: instruction set, registers, caches, threads of a run.
+// Everything that a schedule and its speed depend on, as JSON: instruction set, registers, caches, threads of a run on
+// a CPU.
 std::string target_facts(const Target& target, int threads);
 std::string target_key(const Target& target, int threads);
 

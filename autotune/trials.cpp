@@ -23,6 +23,7 @@ constexpr double worst_ratio = 1 - least_gain, worst_in_a_final = 3;
 constexpr double final_within = 0.03;  // of the fastest: who takes part in the final
 constexpr size_t most_finalists = 3;
 constexpr double most_compile_seconds = 60;  // of one candidate
+constexpr double most_seconds_on_gpu = 30;   // its driver takes some to start
 
 int count_spills(const CodegenReport& report) {
   int spills = report.spilled_buffers;
@@ -172,6 +173,7 @@ MeasureRequest Trials::request_for(const std::filesystem::path& candidate,
   request.threads = options_.compile.threads;
   request.seconds = trial_seconds;
   request.worst_ratio = worst_ratio;
+  if (target_.compute_capability > 0) request.limit_seconds = most_seconds_on_gpu;
   request.is_cancelled = options_.is_cancelled;
   return request;
 }

@@ -21,7 +21,7 @@
 #include "runtime/machine/cpu_features.h"
 #include "runtime/machine/machine.h"
 #include "runtime/team.h"
-#include "targets/backend.h"
+#include "targets/machine_target.h"
 #include "tensor_ir/text/printer.h"
 
 namespace tw::autotune {
@@ -69,10 +69,10 @@ class Job {
  public:
   Job(const relay::Graph& graph, const Target& target, Database& database, const TuneOptions& options)
       : graph_(graph), target_(target), database_(database), options_(options) {
-    const MachineRequirements requirements{target.architecture, target.name, target.features};
-    const HostCpu& cpu = options.fleet ? options.fleet->facts().cpu : host_cpu();
-    std::string reason = target.backend->reason_not_tuned;
-    if (reason.empty()) reason = reason_not_runnable(requirements, cpu);
+    machine_.cpu = host_cpu();
+    if (is_for_gpu()) machine_.gpu = this_gpu();
+    if (options.fleet) machine_ = options.fleet->facts();
+    const std::string reason = reason_not_runnable(target, machine_);
     if (!reason.empty()) {
       throw Error(ErrorCode::target, "`" + target.name + "` cannot be tuned for " +
                                          (options.fleet ? "on these devices: " : "here: ") + reason +
@@ -82,6 +82,7 @@ class Job {
     if (!options_.measure_candidate) options_.measure_candidate = measure;
     if (options_.fleet) measure_on(*options_.fleet);
     if (options_.compile.threads == 0) options_.compile.threads = default_team_size();
+    if (!options_.measure_bounds && is_for_gpu()) options_.measure_bounds = [] { return TuneOptions::Bounds{}; };
     if (!options_.measure_bounds) {
       options_.measure_bounds = [threads = options_.compile.threads] {
         return TuneOptions::Bounds{measure_peak_flops(threads), measure_read_bandwidth(threads)};
@@ -129,7 +130,8 @@ class Job {
     options_.find_difference = [this](Executable& tuned) { return network_->find_difference(tuned); };
   }
   double elapsed() const { return options_.now() - start_; }
-  std::string machine_name() const { return options_.fleet ? options_.fleet->facts().cpu.name : host_cpu().name; }
+  bool is_for_gpu() const { return target_.compute_capability > 0; }
+  std::string machine_name() const { return is_for_gpu() ? machine_.gpu.name : machine_.cpu.name; }
   void send(json event) const {
     if (!options_.on_event) return;
     event["seconds"] = elapsed();
@@ -336,7 +338,7 @@ class Job {
   void add(Record& record) {
     record.target = target_key_;
     record.compiler = compiler_key();
-    if (record.machine.empty()) record.machine = machine_name();
+    if (record.machine.empty() || is_for_gpu()) record.machine = machine_name();
     record.measured_at = unix_time();
     record.digest = database_.add(record);
   }
@@ -556,6 +558,7 @@ class Job {
   const Target& target_;
   Database& database_;
   TuneOptions options_;
+  MachineFacts machine_;  // of the job, or of the fleet's
   TemporaryFolder folder_;
   std::optional<FleetNetwork> network_;
   TuneReport report_;

@@ -12,6 +12,7 @@
 #include "relay_ir/cut.h"
 #include "relay_ir/evaluate.h"
 #include "relay_ir/text/printer.h"
+#include "runtime/machine/facts.h"
 #include "runtime/team.h"
 #include "tensor_ir/te.h"
 #ifdef TW_TESTS
@@ -148,6 +149,11 @@ Compiled compile(const relay::Graph& graph, const std::string& target, int threa
     rows["used_records"] = used - static_cast<int>(choices.size());
     rows["used_choices"] = choices.size();
     rows["stale_records"] = stale;
+    if (parsed.compute_capability > 0 && used > 0) {  // of which GPUs differ by name alone
+      const std::set<std::string> machines = tuned->machines();
+      rows["measured_on"] = std::vector<std::string>(machines.begin(), machines.end());
+      rows["gpu"] = this_gpu().name;
+    }
   }
   return py::make_tuple(std::move(executable), rows);
 }

@@ -96,13 +96,16 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
           const std::map<std::string, py::object>& operator_schedules, bool choices,
           const std::vector<std::string>& only_tasks, const PythonFunctions& functions) {
   const auto fleet = devices.empty() ? nullptr : fleet_of(devices, on_event);
-  if (fleet && fleet->facts().is_emulated && !is_check) {
-    throw Error(ErrorCode::target,
-                "the devices are emulated, and an emulator's times mean nothing\n"
-                "  help: check=True, or --check, tries candidates there and keeps no record");
-  }
-  const Target parsed = with_schedules(fleet && target == "cpu" ? machine_target(fleet->facts()) : parse_target(target),
+  const Target parsed = with_schedules(fleet ? parse_target(target, fleet->facts()) : parse_target(target),
                                        {own_template, template_name, operator_schedules});
+  const bool is_for_gpu = parsed.compute_capability > 0;
+  const bool is_emulated =
+      (fleet && fleet->facts().is_emulated) || (is_for_gpu && (fleet ? fleet->facts().gpu : this_gpu()).is_emulated);
+  if (is_emulated && !is_check) {
+    throw Error(ErrorCode::target, std::string(fleet ? "the devices are" : "the GPU is") +
+                                       " emulated, and an emulator's times mean nothing\n"
+                                       "  help: check=True, or --check, tries candidates there and keeps no record");
+  }
   auto host_functions = in_python(functions);
   const py::gil_scoped_release unlocked;
   const auto cache = KernelCache::from_environment();

@@ -7,6 +7,7 @@
 
 #include "runtime/error.h"
 #include "schedule/schedule.h"
+#include "targets/backend.h"
 
 namespace tw::python {
 namespace {
@@ -48,7 +49,7 @@ std::vector<std::string> names_of_operators(const Func& func) {
 
 Target with_schedules(Target target, const OwnSchedules& schedules) {
   if (schedules.of_all.is_none() && schedules.of_operators.empty()) return target;
-  if (!target.decided_schedule)
+  if (target.backend->launch_of)  // which they would have to give blocks of threads to launch
     throw Error(ErrorCode::schedule, "`" + target.name + "` takes no schedules of your own\n  help: CPUs do");
   std::shared_ptr<py::object> of_all;
   if (!schedules.of_all.is_none()) of_all = keep(schedules.of_all);

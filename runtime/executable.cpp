@@ -494,6 +494,12 @@ std::vector<StepProfile> Executable::profile(const std::vector<NDArray>& inputs,
   });
 }
 
+double Executable::time_run(const std::vector<NDArray>& inputs, int repetitions) {
+  return measure(inputs, repetitions, [&](Program& program, std::vector<NDArray>& outputs, const Plan&) {
+    return program.time_run(inputs, outputs, repetitions);
+  });
+}
+
 std::vector<StepSpan> Executable::trace(const std::vector<NDArray>& inputs, int repetitions) {
   return measure(inputs, repetitions, [&](Program& program, std::vector<NDArray>& outputs, const Plan&) {
     return program.trace(inputs, outputs, state_->who(), repetitions);

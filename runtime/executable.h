@@ -60,7 +60,7 @@ class Executable {
   // Into arrays that the caller owns.  Error(input) where one overlaps another or an input; those in place of an input
   // are its array.  Outputs whose sizes only the run computes are undefined before it, and its own arrays after it.
   void run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs, const RunOptions& options = {});
-  bool is_of_gpu() const;
+  bool is_of_gpu() const;  // whose kernels have memory, caches and a clock of their own
   // 0: one worker a core of the affinity mask and the cgroups' CPU quota, as at the start.  Error(limit).
   void set_threads(int threads);
   int threads() const;
@@ -78,10 +78,14 @@ class Executable {
   // A function that steps call and no library has (runtime/host_function.h), by its name.  Missing ones end runs.
   void set_host_function(const std::string& name, HostFunction function);
 
-  // Fills all memory that kernels have between and within steps (on a CPU) with a value: after it a kernel that reads
-  // what none has written gives other results.  For tests of generated code, which fresh memory, all zero, would let
-  // pass.
+  // Fills all memory that kernels have between and within steps with a value: after it a kernel that reads what none
+  // has written gives other results.  For tests of generated code, which fresh memory, all zero, would let pass.  So is
+  // that of outputs which lie on a device first.
   void fill_scratch(std::byte value);
+
+  // Of a GPU: seconds from the first kernel of a run to the last one's end, the median over some runs, before each of
+  // which something else has filled the caches.  Without the way of inputs and outputs.
+  double time_run(const std::vector<NDArray>& inputs, int repetitions);
 
   // Each step timed alone, `repetitions` times.
   std::vector<StepProfile> profile(const std::vector<NDArray>& inputs, int repetitions = 10);

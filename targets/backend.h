@@ -47,7 +47,6 @@ struct Backend {
   bool uses_arrays_of_caller = true;
   // Instructions for vectors of a certain width; otherwise a vector is as long as the loop that it is made of.
   bool has_vectors = true;
-  const char* reason_not_tuned = "";  // empty: it is
 };
 
 }  // namespace tw

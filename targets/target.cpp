@@ -33,6 +33,15 @@ Target machine_target(const MachineFacts& machine) {
               "no code can be generated for machines of architecture `" + machine.cpu.architecture + "`");
 }
 
+std::string reason_not_runnable(const Target& target, const MachineFacts& machine) {
+  const int wanted = target.compute_capability, has = machine.gpu.compute_capability;
+  if (wanted == 0) return reason_not_runnable({target.architecture, target.name, target.features}, machine.cpu);
+  if (has == 0) return "there is no GPU";
+  if (wanted / 10 == has / 10 && wanted <= has) return "";  // as on later ones of the major version
+  return machine.gpu.name + " has compute capability " + std::to_string(has) + ", the code is for " +
+         std::to_string(wanted);
+}
+
 void take_facts(Target& target, const MachineFacts& machine) {
   const CacheSizes& caches = machine.caches;
   if (caches.l1_data > 0) target.l1.bytes = caches.l1_data;
@@ -49,6 +58,11 @@ Target parse_target(std::string_view name) {
   std::string known;
   for (const std::string& known_name : target_names()) known += (known.empty() ? "" : ", ") + known_name;
   throw Error(ErrorCode::target, "unknown target `" + std::string(name) + "`\n  help: one of " + known);
+}
+
+Target parse_target(std::string_view name, const MachineFacts& machine) {
+  if (name == "cpu") return machine_target(machine);
+  return name == "cuda" ? cuda::machine_target(machine) : parse_target(name);
 }
 
 std::vector<std::string> target_names() {

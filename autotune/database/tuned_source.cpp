@@ -1,7 +1,6 @@
 #include "autotune/database/tuned_source.h"
 
 #include <mutex>
-#include <set>
 
 #include "autotune/search/space.h"
 #include "autotune/task.h"
@@ -75,6 +74,13 @@ Choice TunedSchedules::decide(const relay::GraphDecision& decision) const {
 std::map<std::string, TunedSchedules::Use> TunedSchedules::uses() const {
   const std::lock_guard lock(state_->mutex);
   return state_->uses;
+}
+
+std::set<std::string> TunedSchedules::machines() const {
+  std::set<std::string> names;
+  for (const auto& [key, use] : uses())
+    if (use == Use::record) names.insert(state_->records.at(key).machine);
+  return names;
 }
 
 }  // namespace tw::autotune

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ class TunedSchedules {
   // stale is one that fits no longer, or that another build or version of the space has made.
   enum class Use { record, stale };
   std::map<std::string, Use> uses() const;
+  std::set<std::string> machines() const;  // by name, which measured the records that are used
 
  private:
   const Record* find(const std::string& key) const;  // null: the default it is

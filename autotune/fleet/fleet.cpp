@@ -23,7 +23,7 @@ std::vector<std::byte> read_file(const std::filesystem::path& path) {
   return {file->bytes().begin(), file->bytes().end()};
 }
 
-// Whether schedules and their times are the same.
+// Whether schedules and their times are the same.  GPUs of one capability are of several speeds, so their names count.
 bool is_same_kind(MachineFacts a, MachineFacts b) {
   a.cpu.name = b.cpu.name = "";
   return to_text(a) == to_text(b);

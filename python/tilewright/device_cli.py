@@ -29,6 +29,9 @@ def machine_line(facts: dict[str, Any]) -> str:
         f"{facts[f'l{level}_bytes'] >> 10} KiB L{level}" for level in (1, 2, 3) if facts[f"l{level}_bytes"]
     )
     parts = [facts["cpu"] or "a CPU without a name", facts["architecture"], f"{facts['threads']} threads", caches]
+    if facts["gpu"]:
+        emulated = ", emulated: for --check only" if facts["gpu_is_emulated"] else ""
+        parts.append(f"{facts['gpu']}, sm_{facts['gpu_capability']}{emulated}")
     if facts["is_emulated"]:
         parts.append("emulated: for --check only")
     return ", ".join(part for part in parts if part)

@@ -432,7 +432,9 @@ class Executable:
         if (tuned := report.get("tuned_kernels")) is not None:
             used = report["used_records"]
             lines.append(
-                f"{tuned} kernels with schedules from the database ({used} record{'s'[: used != 1]}), "
+                f"{tuned} kernels with schedules from the database ({used} record{'s'[: used != 1]}"
+                + (f", measured on {' and '.join(measured)}" if (measured := report.get("measured_on")) else "")
+                + "), "
                 "the others with default ones"
             )
             if choices := report["used_choices"]:
@@ -550,6 +552,14 @@ def compile(
             "used: tune again",
             stale,
             database,
+        )
+    others = [name for name in (report.get("measured_on") or ()) if report["gpu"] and name != report["gpu"]]
+    if others:
+        logger.warning(
+            "schedules that %s measured on %s are used for this machine's %s: tune here, too",
+            database,
+            " and ".join(others),
+            report["gpu"],
         )
     executable._log_report()
     return executable

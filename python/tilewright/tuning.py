@@ -159,8 +159,9 @@ def tune(
     KeyboardInterrupt within a second.
 
     `devices` measure instead of this machine, all at once: addresses where `tw device serve` runs with the same key
-    file, or objects (tilewright.device.Device).  They are machines of one kind, which target="cpu" then means.  With
-    `check` the job tries candidates and keeps nothing, which is all that an emulated device is good for.
+    file, or objects (tilewright.device.Device).  They are machines of one kind, which target="cpu" then means,
+    and target="cuda" their GPU.  With `check` the job tries candidates and keeps nothing, which is all that an emulated
+    device is good for.
 
     `profiles`, as of `tw.compile`: the model at these sizes is tuned instead, one after the other in equal shares of
     the budget.  Kernels of dimensions that stay open keep their defaults.

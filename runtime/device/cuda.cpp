@@ -19,7 +19,7 @@ namespace {
 
 using namespace gpu;
 
-constexpr int attribute_major = 75, attribute_minor = 76, attribute_dynamic_shared_bytes = 8;
+constexpr int attribute_major = 75, attribute_minor = 76, attribute_l2_bytes = 38, attribute_dynamic_shared_bytes = 8;
 constexpr int no_binary_for_gpu = 209;
 
 // What programs of the same code share, whatever the sizes that they are for.  It lives in the primary context, which
@@ -100,6 +100,19 @@ class CudaCode {
   void copy_out(void* to, const char* from, size_t bytes) const {
     if (bytes > 0) require(driver().copy_out(to, address_of(from), bytes, stream_), "give an output");
   }
+  void fill(char* memory, std::byte value, int64_t bytes) const {
+    if (bytes == 0) return;
+    require(
+        driver().fill(address_of(memory), std::to_integer<unsigned char>(value), static_cast<size_t>(bytes), stream_),
+        "fill memory");
+  }
+  // What was in the second cache is pushed out, while the host puts more into the stream.
+  void sweep() {
+    int bytes = 0;
+    require(driver().device_attribute(&bytes, attribute_l2_bytes, context_.device()), "tell of its caches");
+    const int64_t more = 2 * int64_t{bytes};
+    fill(swept_.at_least(0, more), std::byte{0}, more);
+  }
   void synchronize(const std::string& what) const { require(driver().stream_synchronize(stream_), what); }
 
   // The seconds that the GPU takes for what `action` has it do.
@@ -154,7 +167,7 @@ class CudaCode {
     for (CudaDriver::Event event : {passed_, ended_, last_, first_})
       if (event) driver().event_destroy(event);
     constants_.clear();
-    for (GrowingMemory* memory : {&inputs, &outputs, &placed, &between}) memory->clear();
+    for (GrowingMemory* memory : {&inputs, &outputs, &placed, &between, &swept_}) memory->clear();
     if (own_stream_) driver().stream_destroy(own_stream_);
     if (module_) driver().module_unload(module_);
   }
@@ -166,6 +179,7 @@ class CudaCode {
   bool is_queued_ = false;             // the last run was left to a stream
   CudaDriver::Event ended_ = nullptr;  // with which that ends
   CudaDriver::Event passed_ = nullptr;
+  GrowingMemory swept_{allocate};
   std::vector<std::shared_ptr<void>> constants_;
 };
 
@@ -245,16 +259,38 @@ class CudaProgram final : public Program {
     require_reachable(outputs, plan_.outputs, "output");
     try {
       begin(inputs, outputs, options);
-      const auto launch_all = [&](CudaDriver::Stream stream) { walk([&](size_t i) { launch(i, stream); }); };
-      if (is_fixed_)
-        start_recorded(launch_all);
-      else
-        launch_all(code_->stream());
+      start(recorded_graph());
       finish(outputs, options);
     } catch (...) {
       code_->abandon();
       throw;
     }
+  }
+
+  double time_run(std::span<const NDArray> inputs, std::span<NDArray> outputs, int repetitions) override {
+    CurrentContext current(code_->context());
+    begin(inputs, outputs, {});
+    std::vector<double> seconds;
+    for (int repetition = 0; repetition < repetitions; ++repetition) {
+      const KernelGraph* graph = recorded_graph();
+      code_->sweep();
+      seconds.push_back(code_->time([&] { start(graph); }));
+    }
+    finish(outputs, {});
+    return medians_of({seconds})[0].seconds;
+  }
+
+  void fill_scratch(std::byte value, TeamRequest) override {
+    CurrentContext current(code_->context());
+    code_->begin({});
+    code_->fill(code_->between.at_least(0, plan_.arena_bytes), value, plan_.arena_bytes);
+    code_->fill(code_->between.at_least(1, plan_.workspace_bytes), value, plan_.workspace_bytes);
+    for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+      if (!plan_.outputs[i].dims.empty()) continue;
+      const int64_t bytes = element_count(plan_.outputs[i].shape) * plan_.outputs[i].dtype.bytes();
+      code_->fill(code_->outputs.at_least(i, bytes), value, bytes);
+    }
+    code_->end(true);
   }
 
   std::vector<StepTime> time_steps(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest,
@@ -327,24 +363,32 @@ class CudaProgram final : public Program {
     waits_ = !options.stream || std::ranges::any_of(inputs, is_of_host) || std::ranges::any_of(outputs, is_of_host);
   }
 
-  // Memory that comes again gets a graph in its second run.
-  template <class F>
-  void start_recorded(F&& launch_all) {
+  // Memory that comes again gets a graph in its second run.  Null: kernels are started one by one.
+  const KernelGraph* recorded_graph() {
     constexpr size_t most = 8;
+    if (!is_fixed_) return nullptr;
     std::vector<char*> places = places_of_run();
     const auto found = std::ranges::find(recorded_, places, &Recorded::places);
     if (found == recorded_.end()) {
-      launch_all(code_->stream());
       recorded_.push_front({std::move(places), {}});
-      if (recorded_.size() <= most) return;
+      if (recorded_.size() <= most) return nullptr;
       recorded_.back().graph.clear();
       recorded_.pop_back();
-      return;
+      return nullptr;
     }
     recorded_.splice(recorded_.begin(), recorded_, found);
     KernelGraph& graph = recorded_.front().graph;
     if (!graph.is_there()) graph.record(code_->own_stream(), [&] { launch_all(code_->own_stream()); });
-    graph.launch(code_->stream());
+    return &graph;
+  }
+  void start(const KernelGraph* graph) {
+    if (graph)
+      graph->launch(code_->stream());
+    else
+      launch_all(code_->stream());
+  }
+  void launch_all(CudaDriver::Stream stream) {
+    walk([&](size_t i) { launch(i, stream); });
   }
 
   std::vector<char*> places_of_run() const {

@@ -24,6 +24,7 @@ class HeldContext {
   HeldContext(const HeldContext&) = delete;
   HeldContext& operator=(const HeldContext&) = delete;
   CudaDriver::Context get() const { return context_; }
+  CudaDriver::Device device() const { return device_; }
 
  private:
   CudaDriver::Device device_ = 0;

@@ -38,6 +38,7 @@ struct CudaDriver {
   Result (*copy_in)(Address, const void* host, size_t bytes, Stream) = library.symbol("cuMemcpyHtoDAsync_v2");
   Result (*copy_out)(void* host, Address, size_t bytes, Stream) = library.symbol("cuMemcpyDtoHAsync_v2");
   Result (*copy)(Address to, Address from, size_t bytes, Stream) = library.symbol("cuMemcpyDtoDAsync_v2");
+  Result (*fill)(Address, unsigned char value, size_t bytes, Stream) = library.symbol("cuMemsetD8Async");
   // Attributes that an unknown address does not have are zero.
   Result (*pointer_attributes)(unsigned count, int* attributes, void** values,
                                Address) = library.symbol("cuPointerGetAttributes");

@@ -22,7 +22,9 @@ NDArray Program::take_output(size_t) {
   internal_error("Program: this device computes no sizes of outputs");
 }
 
-void Program::fill_scratch(std::byte, TeamRequest) {}
+double Program::time_run(std::span<const NDArray>, std::span<NDArray>, int) {
+  internal_error("Program::time_run: the device has no clock of its own");
+}
 
 std::unique_ptr<Program> Program::at(const Plan&) const {
   return nullptr;

@@ -71,9 +71,11 @@ class Program {
   // The same code for another plan_at() of the plan that it was made for, which outlives it.  They share their code,
   // constants and memory.  Null: a device that runs no open plans.
   virtual std::unique_ptr<Program> at(const Plan& plan) const;
-  // Fills the memory that kernels have between and within steps; Executable::fill_scratch.  Here: nothing, for devices
-  // whose memory is not the host's.
-  virtual void fill_scratch(std::byte value, TeamRequest who);
+  // Fills the memory that kernels have between and within steps, and outputs that lie on the device;
+  // Executable::fill_scratch.
+  virtual void fill_scratch(std::byte value, TeamRequest who) = 0;
+  // Of a device with a clock and caches of its own: Executable::time_run.
+  virtual double time_run(std::span<const NDArray> inputs, std::span<NDArray> outputs, int repetitions);
   // Who ran what when in a run like any other, the median one of some repetitions; by worker, then by time.  Here: all
   // steps one after the other on worker 0, as time_steps has them, for devices whose workers cannot be watched.
   virtual std::vector<StepSpan> trace(std::span<const NDArray> inputs, std::span<NDArray> outputs, TeamRequest who,

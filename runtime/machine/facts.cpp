@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "runtime/device/cuda.h"
 #include "runtime/error.h"
 #include "runtime/team.h"
 
@@ -56,6 +57,9 @@ void for_each_fact(Facts& facts, F&& f) {
   f("cores", facts.cores);
   f("threads", facts.threads);
   f("is_emulated", facts.is_emulated);
+  f("gpu", facts.gpu.name);
+  f("gpu_capability", facts.gpu.compute_capability);
+  f("gpu_is_emulated", facts.gpu.is_emulated);
 }
 
 }  // namespace
@@ -69,6 +73,12 @@ MachineFacts this_machine() {
   facts.threads = default_team_size();
   facts.is_emulated = is_emulated();
   return facts;
+}
+
+GpuFacts this_gpu() {
+  const std::vector<CudaDeviceInfo> devices = cuda_devices();
+  if (devices.empty()) return {};
+  return {devices[0].name, devices[0].compute_capability, devices[0].name == "Emulated GPU"};
 }
 
 std::string to_text(const MachineFacts& facts) {

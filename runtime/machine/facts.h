@@ -9,6 +9,12 @@
 
 namespace tw {
 
+struct GpuFacts {
+  std::string name;            // "NVIDIA H200"
+  int compute_capability = 0;  // 90; 0: there is none
+  bool is_emulated = false;
+};
+
 struct MachineFacts {
   HostCpu cpu;
   CacheSizes caches;
@@ -16,9 +22,11 @@ struct MachineFacts {
   int cores = 1;                    // logical CPUs
   int threads = 1;                  // that a run uses: default_team_size()
   bool is_emulated = false;         // times mean nothing
+  GpuFacts gpu;                     // where somebody has asked for it: its driver takes a while
 };
 
 MachineFacts this_machine();
+GpuFacts this_gpu();
 
 // One line of JSON, and back: Error(device) for what is none.
 std::string to_text(const MachineFacts& facts);

@@ -51,7 +51,6 @@ const Backend& backend() {
       .fit_of = fit_of,
       .uses_arrays_of_caller = false,
       .has_vectors = false,
-      .reason_not_tuned = "GPUs are not tuned for yet",
   };
   return gpus;
 }

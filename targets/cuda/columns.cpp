@@ -14,7 +14,7 @@ namespace tw::cuda {
 using namespace analysis;
 
 bool schedule_columns(Schedule& schedule, const BlockRef& block, const Target& target) {
-  constexpr int64_t slices = 16, fewest_terms = 4;  // of a slice
+  constexpr int64_t usual_slices = 16, fewest_terms = 4;  // of a slice
   constexpr int64_t threads_of_multiprocessor = 2048;
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const std::vector<Var> spatial = analysis.spatial();
@@ -28,11 +28,15 @@ bool schedule_columns(Schedule& schedule, const BlockRef& block, const Target& t
   const auto runs_along = [&](const Access& access) {
     return unit_stride(access, spatial.back(), analysis.iters, 1) == 1;
   };
-  if (length < slices * fewest_terms || analysis.extent(spatial.back()) < warp ||
+  if (length < usual_slices * fewest_terms || analysis.extent(spatial.back()) < warp ||
       outputs >= target.threads * threads_of_multiprocessor || !runs_along(analysis.write) ||
       std::none_of(analysis.reads.begin(), analysis.reads.end(), runs_along)) {
     return false;
   }
+  std::vector<Candidate> candidates;
+  for (const int64_t slices : {4, 8, 16, 32})
+    if (length >= slices * fewest_terms) candidates.push_back({{slices}});
+  const int64_t slices = schedule.decide("slices", candidates, {usual_slices})[0];
   const std::vector<LoopRef> reduced = put_spatial_first(schedule, block).reduce;
   const LoopRef terms = reduced.size() > 1 ? schedule.fuse(reduced) : reduced[0];
   const BlockRef part = schedule.rfactor(schedule.split(terms, {std::nullopt, slices})[1], 0);

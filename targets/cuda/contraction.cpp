@@ -61,6 +61,76 @@ int64_t staged_elements(const Access& access, const std::vector<std::pair<Var, i
   return elements;
 }
 
+// What is decided of a tile: of the reduced iterations the longest, k, is staged in pieces, the others whole, while
+// several blocks find room on a multiprocessor.
+class Tile {
+ public:
+  Tile(const BlockAnalysis& analysis, const Product& product, const Target& target)
+      : analysis_(analysis), product_(product), target_(target), k_(analysis.reduce()[0]) {
+    for (const Var& var : analysis.reduce())
+      if (analysis.extent(var) > analysis.extent(k_)) k_ = var;
+  }
+  const Var& k() const { return k_; }
+  int64_t staged_bytes(const Side& rows, const Side& columns, int64_t piece) const {
+    std::vector<std::pair<Var, int64_t>> tile = {{product_.i, rows.tile()}, {product_.j, columns.tile()}, {k_, piece}};
+    for (const Var& var : analysis_.reduce())
+      if (!(var == k_)) tile.emplace_back(var, analysis_.extent(var));
+    const Access &a = analysis_.reads[0], &b = analysis_.reads[1];
+    return std::max(staged_elements(a, tile), staged_elements(b, tile)) *
+           (a.buffer->dtype.bytes() + b.buffer->dtype.bytes());
+  }
+  bool fits(const Side& rows, const Side& columns, int64_t piece) const {
+    return staged_bytes(rows, columns, piece) <= static_shared_bytes;
+  }
+
+  // What a thread keeps of each side.  Cycles of a step along k: it reads values of both from shared memory, and
+  // multiplies each by each.
+  std::pair<Side, Side> decide_sides(Schedule& schedule) const {
+    constexpr int64_t reading = 2;  // of a value, in the time of a product
+    const int64_t m = analysis_.extent(product_.i), n = analysis_.extent(product_.j);
+    std::vector<Var> others = analysis_.spatial();
+    std::erase_if(others, [&](const Var& var) { return var == product_.i || var == product_.j; });
+    const int64_t batch = count_iterations(analysis_, others);
+    const int64_t most = choose_registers(analysis_, product_.i, product_.j, target_);
+    const Choice analytic = {choose_side(m, most).registers, choose_side(n, most).registers};
+    std::vector<Candidate> candidates;
+    for (const int64_t rows : {1, 2, 4, 8}) {
+      for (const int64_t columns : {1, 2, 4, 8}) {
+        const Side i = choose_side(m, rows), j = choose_side(n, columns);
+        const Choice value = {i.registers, j.registers};
+        const bool has_as_many = value == Choice{rows, columns};
+        if (!has_as_many || (value != analytic && !fits(i, j, 1))) continue;
+        const int64_t tiles = batch * divide_up(m, i.tile()) * divide_up(n, j.tile());
+        const int64_t cycles = rows * columns + reading * (rows + columns);
+        candidates.push_back({value, static_cast<double>(divide_up(tiles, target_.threads) * cycles)});
+      }
+    }
+    const Choice registers = schedule.decide("thread_tile", candidates, analytic);
+    return {choose_side(m, registers[0]), choose_side(n, registers[1])};
+  }
+
+  // Steps along k of a piece.  0: not even one fits.
+  int64_t decide_piece(Schedule& schedule, const Side& rows, const Side& columns) const {
+    constexpr int64_t usual = 16;
+    int64_t analytic = std::min(usual, analysis_.extent(k_));
+    while (!fits(rows, columns, analytic)) {
+      if (analytic == 1) return 0;
+      analytic = (analytic + 1) / 2;
+    }
+    std::vector<Candidate> candidates = {{{analytic}}};
+    for (const int64_t piece : {8, 16, 32})
+      if (piece != analytic && piece <= analysis_.extent(k_) && fits(rows, columns, piece))
+        candidates.push_back({{piece}});
+    return schedule.decide("k_piece", candidates, {analytic})[0];
+  }
+
+ private:
+  const BlockAnalysis& analysis_;
+  const Product& product_;
+  const Target& target_;
+  Var k_;
+};
+
 }  // namespace
 
 bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Target& target) {
@@ -69,27 +139,13 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   if (!product) return false;
   const auto& [i, j, at_i, at_j] = *product;
   const Access &a = analysis.reads[0], &b = analysis.reads[1];
-  const int64_t registers = choose_registers(analysis, i, j, target);
-  const Side rows = choose_side(analysis.extent(i), registers), columns = choose_side(analysis.extent(j), registers);
-  if (rows.threads * columns.threads < 32) return false;
-
-  // Of the reduced iterations the longest is staged in pieces, the others whole, while several blocks find room on a
-  // multiprocessor.
+  if (choose_side(analysis.extent(i), 1).threads * choose_side(analysis.extent(j), 1).threads < warp) return false;
+  const Tile decided(analysis, *product, target);
+  const auto [rows, columns] = decided.decide_sides(schedule);
+  const int64_t piece = decided.decide_piece(schedule, rows, columns);
+  if (piece == 0) return false;
   const std::vector<Var> reduce = analysis.reduce();
-  Var k = reduce[0];
-  for (const Var& var : reduce)
-    if (analysis.extent(var) > analysis.extent(k)) k = var;
-  int64_t piece = std::min<int64_t>(16, analysis.extent(k));
-  const int64_t element = a.buffer->dtype.bytes() + b.buffer->dtype.bytes();
-  int64_t staged_bytes = 0;
-  for (;; piece = (piece + 1) / 2) {
-    std::vector<std::pair<Var, int64_t>> tile = {{i, rows.tile()}, {j, columns.tile()}, {k, piece}};
-    for (const Var& var : reduce)
-      if (!(var == k)) tile.emplace_back(var, analysis.extent(var));
-    staged_bytes = std::max(staged_elements(a, tile), staged_elements(b, tile)) * element;
-    if (staged_bytes <= static_shared_bytes) break;
-    if (piece == 1) return false;
-  }
+  const Var k = decided.k();
 
   const std::vector<LoopRef> is =
       schedule.split(loop_of(schedule, block, i), {std::nullopt, rows.threads, rows.registers});
@@ -144,7 +200,10 @@ bool schedule_contraction(Schedule& schedule, const BlockRef& block, const Targe
   schedule.unroll(y[1]);
   schedule.unroll(x[1]);
   // With two versions of the staged pieces, threads wait for each other once a piece instead of twice.
-  if (extent_of(schedule, ks[0]) >= 2 && 2 * staged_bytes <= static_shared_bytes) schedule.pipeline(ks[0], 2);
+  const int64_t staged_bytes = decided.staged_bytes(rows, columns, piece);
+  if (extent_of(schedule, ks[0]) >= 2 && 2 * staged_bytes <= static_shared_bytes &&
+      schedule.decide("stages", {{{1}}, {{2}}}, {2})[0] == 2)
+    schedule.pipeline(ks[0], 2);
   return true;
 }
 

@@ -409,14 +409,11 @@ bool is_scheduled(const Schedule& schedule, const BlockRef& block) {
                      [&](const LoopRef& loop) { return schedule.node(loop).loop_kind == LoopKind::thread; });
 }
 
-}  // namespace
-
-Schedule default_schedule(const Func& func, const Target& target) {
-  Schedule schedule(func);
-  if (apply_template(schedule, [&](Schedule& attempt) { return schedule_attention(attempt, target); })) return schedule;
+void schedule_blocks(Schedule& schedule, const Target& target) {
+  if (apply_template(schedule, [&](Schedule& attempt) { return schedule_attention(attempt, target); })) return;
   inline_injective_blocks(schedule);
   const auto in_registers = [&](Schedule& attempt) { return schedule_rows_in_registers(attempt, target); };
-  if (apply_template(schedule, in_registers) || apply_template(schedule, schedule_rows)) return schedule;
+  if (apply_template(schedule, in_registers) || apply_template(schedule, schedule_rows)) return;
   for (const BlockRef& block : schedule.blocks()) {
     if (is_scheduled(schedule, block)) continue;
     const auto applies = [&](bool (*schedule_block)(Schedule&, const BlockRef&, const Target&)) {
@@ -438,7 +435,19 @@ Schedule default_schedule(const Func& func, const Target& target) {
         break;  // runs as written, in one thread
     }
   }
+}
+
+}  // namespace
+
+Schedule default_schedule(const Func& func, const Target& target) {
+  return decided_schedule(func, target, {});
+}
+
+Schedule decided_schedule(const Func& func, const Target& target, const Decisions& decisions) {
+  Schedule schedule(func, decisions);
+  schedule_blocks(schedule, target);
   begin_outside(schedule);
+  schedule.require_all_asked();
   return schedule;
 }
 

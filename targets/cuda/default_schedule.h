@@ -30,6 +30,8 @@ inline constexpr int64_t warp = 32;          // threads that a GPU runs together
 inline constexpr int64_t access_bytes = 16;  // that a thread moves at most at once
 
 Schedule default_schedule(const Func& func, const Target& target);
+// With the decisions of a search or a database; Error(schedule) when one of them does not fit the Func.
+Schedule decided_schedule(const Func& func, const Target& target, const Decisions& decisions);
 
 // The templates: whether each applies (an access pattern, for some of them constant extents) and, if so, applies it.
 bool schedule_attention(Schedule& schedule, const Target& target);  // all of a Func

@@ -73,6 +73,24 @@ int64_t elements_of_access(const Schedule& schedule, const BlockAnalysis& stage,
   return elements == 0 ? most_at_once : std::min(elements, most_at_once);
 }
 
+// Threads of a row, and rows of a block, beside those that are about right by analysis.
+void decide_threads(Schedule& schedule, RowTile& tile, int64_t axis) {
+  const int64_t vectors = tile.length / tile.vector;
+  const Choice analytic = {tile.lanes, tile.rows};
+  std::vector<Candidate> candidates = {{analytic}};
+  for (const int64_t lanes : {8, 16, 32, 64, 128, 256, 512, 1024, static_cast<int>(tile.lanes)}) {
+    if (lanes > std::max(vectors, warp) || divide_up(vectors, lanes) * tile.vector > most_elements) continue;
+    for (const int64_t rows : {tile.rows, int64_t{1}, int64_t{2}, int64_t{4}, int64_t{8}}) {
+      const Choice value = {lanes, rows};
+      const bool is_new = std::ranges::none_of(candidates, [&](const Candidate& c) { return c.value == value; });
+      const bool fits = lanes * rows >= warp && lanes * rows <= most_lanes && (rows == 1 || rows < axis);
+      if (is_new && fits) candidates.push_back({value});
+    }
+  }
+  const Choice threads = schedule.decide("row_tile", candidates, analytic);
+  tile.lanes = threads[0], tile.rows = threads[1];
+}
+
 std::optional<RowTile> choose_row_tile(const Schedule& schedule, const RowStages& stages, const Target& target) {
   const BlockAnalysis& last = stages.blocks.back();
   const std::vector<Var> axes = last.spatial();
@@ -292,8 +310,10 @@ bool schedule_rows_in_registers(Schedule& schedule, const Target& target) {
     schedule.cache_write(blocks.back(), last.write.buffer->name, Scope::local);
   const auto stages = find_row_stages(schedule, Squares::are_sums);
   if (!stages) return false;
-  const auto tile = choose_row_tile(schedule, *stages, target);
+  auto tile = choose_row_tile(schedule, *stages, target);
   if (!tile) return false;
+  const BlockAnalysis& rows = stages->blocks.back();
+  decide_threads(schedule, *tile, rows.extent(rows.spatial()[tile->row_axes - 1]));
   RegisterRows(schedule, *stages, *tile).run();
   return true;
 }

@@ -20,27 +20,26 @@ constexpr Architecture architectures[] = {
     {"cuda:sm_90", 90}, {"cuda:sm_100", 100}, {"cuda:sm_120", 120},
 };
 
-}  // namespace
-
-namespace {
-
-// Of this machine's GPU: code for an architecture runs on later ones of its major version, too.
-const Architecture& architecture_here() {
-  const std::vector<CudaDeviceInfo> devices = cuda_devices();
-  if (devices.empty()) {
-    throw Error(ErrorCode::target, "`cuda` is this machine's GPU: " + cuda_problem() +
-                                       "\n  help: name one, such as cuda:sm_80 or cuda:sm_90");
+// Of a GPU, or why there is none.  Code for an architecture runs on later ones of its major version, too.
+const Architecture& architecture_of(const GpuFacts& gpu, const std::string& problem) {
+  const int capability = gpu.compute_capability;
+  if (capability == 0) {
+    throw Error(ErrorCode::target,
+                "`cuda` is the machine's GPU: " + problem + "\n  help: name one, such as cuda:sm_80 or cuda:sm_90");
   }
-  const int capability = devices[0].compute_capability;
   const Architecture* best = nullptr;
   for (const Architecture& known : architectures)
     if (known.compute_capability / 10 == capability / 10 && known.compute_capability <= capability) best = &known;
   if (best) return *best;
-  throw Error(ErrorCode::target, devices[0].name + " has compute capability " + std::to_string(capability) +
+  throw Error(ErrorCode::target, gpu.name + " has compute capability " + std::to_string(capability) +
                                      ", for which there is no target\n  help: 75 and later ones are known");
 }
 
 }  // namespace
+
+Target machine_target(const MachineFacts& machine) {
+  return make_target(architecture_of(machine.gpu, "it has none").name);
+}
 
 bool owns_target(std::string_view name) {
   return name == "cuda" || name.starts_with("cuda:");
@@ -54,7 +53,7 @@ std::vector<std::string> target_names() {
 }
 
 Target make_target(std::string_view name) {
-  const std::string_view wanted = name == "cuda" ? architecture_here().name : name;
+  const std::string_view wanted = name == "cuda" ? architecture_of(this_gpu(), cuda_problem()).name : name;
   const auto* found = std::find_if(std::begin(architectures), std::end(architectures),
                                    [&](const Architecture& architecture) { return architecture.name == wanted; });
   if (found == std::end(architectures)) {
@@ -79,6 +78,7 @@ Target make_target(std::string_view name) {
   target.shared_bytes = device.block_shared_bytes;
   target.tensor_core_rate = static_cast<double>(device.tensor_core_products) / device.fp32_lanes;
   target.default_schedule = default_schedule;
+  target.decided_schedule = decided_schedule;
   return target;
 }
 

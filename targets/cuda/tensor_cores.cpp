@@ -14,6 +14,7 @@
 // adds up (split-K).
 #include <algorithm>
 #include <functional>
+#include <span>
 
 #include "targets/analysis/block_relations.h"
 #include "targets/analysis/loop_strides.h"
@@ -40,6 +41,10 @@ constexpr WarpTile tiles[] = {
     {128, 128, 32, 2, 2}, {128, 64, 32, 2, 2}, {64, 128, 32, 2, 2}, {64, 64, 32, 2, 2},
     {32, 64, 32, 1, 2},   {64, 32, 32, 2, 1},  {32, 32, 32, 1, 1},  {16, 64, 32, 1, 2},
     {16, 32, 32, 1, 1},   {16, 16, 32, 1, 1},  {16, 16, 16, 1, 1},
+};
+// Which the prediction below does not tell from others: for who measures.
+constexpr WarpTile further_tiles[] = {
+    {128, 256, 32, 2, 4}, {256, 128, 32, 4, 2}, {64, 256, 32, 1, 4}, {128, 128, 32, 2, 4}, {128, 64, 32, 4, 1},
 };
 
 constexpr int64_t deepest_step = 32;  // along k, of all tiles
@@ -86,13 +91,29 @@ WarpTile choose_warp_tile(const ProductSize& size, const Target& target) {
   });
 }
 
-// In how many parts k is summed up, each by blocks of its own and all of them by a kernel more (split-K), where that is
+WarpTile decide_warp_tile(Schedule& schedule, const ProductSize& size, const Target& target) {
+  const auto value_of = [](const WarpTile& tile) { return Choice{tile.m, tile.n, tile.k, tile.warps_m, tile.warps_n}; };
+  // Of a tile twice as large as the product most is zeros.
+  const auto is_sensible = [&](const WarpTile& tile) {
+    return tile.m < 2 * std::max(size.m, mma_m) && tile.n < 2 * std::max(size.n, 2 * mma_n);
+  };
+  const Choice best = value_of(choose_warp_tile(size, target));
+  std::vector<Candidate> candidates;
+  for (const std::span<const WarpTile> some : {std::span<const WarpTile>(tiles), std::span<const WarpTile>(further_tiles)})
+    for (const WarpTile& tile : some)
+      if (is_sensible(tile) || value_of(tile) == best)
+        candidates.push_back({value_of(tile), predicted_cycles(size, tile, target)});
+  const Choice tile = schedule.decide("warp_tile", candidates, best);
+  return {tile[0], tile[1], tile[2], tile[3], tile[4]};
+}
+
+// In how many parts k is summed up, each by blocks of its own and all of them by a kernel more (split-K): where that is
 // predicted to end first.
-int64_t choose_parts(const ProductSize& size, const std::function<bool(int64_t)>& divides, const Target& target) {
+int64_t decide_parts(Schedule& schedule, const ProductSize& size, const std::function<bool(int64_t)>& divides,
+                     const Target& target) {
   constexpr double launch = 3000, bytes_a_cycle = 1500;
   constexpr int64_t fewest_terms = 128;
-  int64_t best = 1;
-  double least = 0;
+  std::vector<Candidate> candidates;
   for (const int64_t parts : {1, 2, 4, 8, 16}) {
     if (parts > 1 && (!divides(parts) || size.k / parts < fewest_terms)) continue;
     const ProductSize part = {size.m, size.n, size.k / parts, size.batch * parts};
@@ -101,9 +122,30 @@ int64_t choose_parts(const ProductSize& size, const std::function<bool(int64_t)>
       const int64_t moved = f32.bytes() * size.batch * size.m * size.n * (2 * parts + 1);
       cycles += launch + static_cast<double>(moved) / bytes_a_cycle;
     }
-    if (parts == 1 || cycles < least) best = parts, least = cycles;
+    candidates.push_back({{parts}, cycles});
   }
-  return best;
+  const Choice best = std::ranges::min_element(candidates, {}, &Candidate::cost)->value;
+  return schedule.decide("parts", candidates, best)[0];
+}
+
+// How many rows of tiles take turns along the columns, so that what they read stays in the second cache.
+int64_t decide_rows_in_turn(Schedule& schedule, int64_t tile_rows) {
+  constexpr int64_t some = 8;
+  std::vector<Candidate> candidates = {{{1}}};
+  for (const int64_t rows : {4, 8, 16})
+    if (tile_rows > rows && tile_rows % rows == 0) candidates.push_back({{rows}});
+  const bool is_some = tile_rows > some && tile_rows % some == 0;
+  return schedule.decide("rows_in_turn", candidates, {is_some ? some : 1})[0];
+}
+
+// How many steps along k have their operands in shared memory: two blocks are to find room on a multiprocessor.
+int64_t decide_stages(Schedule& schedule, int64_t steps, int64_t bytes, const Target& target) {
+  constexpr int64_t enough = 4, most = 6;
+  std::vector<Candidate> candidates;
+  for (int64_t stages = 1; stages <= std::min({most, target.shared_bytes / bytes, steps}); ++stages)
+    candidates.push_back({{stages}});
+  const int64_t analytic = std::max<int64_t>(1, std::min({enough, target.shared_bytes / 2 / bytes, steps}));
+  return schedule.decide("stages", candidates, {analytic})[0];
 }
 
 // The sums stay in a fragment while the blocks of `outer` make them; returns what writes them to memory.
@@ -162,7 +204,7 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   ProductSize size = {analysis.extent(i), analysis.extent(j), analysis.extent(k)};
   for (const Var& var : analysis.spatial())
     if (!(var == i) && !(var == j)) size.batch *= analysis.extent(var);
-  const WarpTile tile = choose_warp_tile(size, target);
+  const WarpTile tile = decide_warp_tile(schedule, size, target);
   pad_to_multiples(schedule, block, matrices, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
   const std::vector<LoopRef> is =
@@ -170,10 +212,8 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   const std::vector<LoopRef> js =
       schedule.split(loop_of(schedule, block, j), {std::nullopt, tile.warps_n, tile.columns()});
   const std::vector<LoopRef> ks = schedule.split(loop_of(schedule, block, k), {std::nullopt, tile.k});
-  // A few rows of tiles take turns along the columns, so that what they read stays in the second cache.
-  constexpr int64_t rows_in_turn = 8;
-  const int64_t tile_rows = extent_of(schedule, is[0]);
-  const bool take_turns = tile_rows > rows_in_turn && tile_rows % rows_in_turn == 0;
+  const int64_t rows_in_turn = decide_rows_in_turn(schedule, extent_of(schedule, is[0]));
+  const bool take_turns = rows_in_turn > 1;
   const std::vector<LoopRef> turns =
       take_turns ? schedule.split(is[0], {std::nullopt, rows_in_turn}) : std::vector<LoopRef>{is[0]};
   std::vector<LoopRef> tiles_of_output = {turns[0], js[0]};
@@ -204,8 +244,8 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   };
   bind_sums(schedule, within_tile(at_i), within_tile(at_j), tile);
   const int64_t bytes = (tile.m + tile.n) * tile.k * analysis.reads[0].buffer->dtype.bytes();
-  const int64_t versions = std::min<int64_t>({4, target.shared_bytes / 2 / bytes, extent_of(schedule, ks[0])});
-  if (versions >= 2) schedule.pipeline(ks[0], versions);
+  const int64_t stages_of_k = decide_stages(schedule, extent_of(schedule, ks[0]), bytes, target);
+  if (stages_of_k >= 2) schedule.pipeline(ks[0], stages_of_k);
   return true;
 }
 
@@ -222,7 +262,7 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
     return !analysis.is_open(outer) && extent % parts == 0 &&
            (axes.reduce.size() > 1 || extent / parts % deepest_step == 0);
   };
-  const int64_t parts = choose_parts(size, divides, target);
+  const int64_t parts = decide_parts(schedule, size, divides, target);
   if (parts == 1) return block;
   const size_t at_columns = position_of(analysis, axes.columns.front());
   const BlockRef product =

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -197,7 +198,8 @@ std::vector<std::unique_ptr<Function>> functions;
 struct Stream;
 struct Event {
   std::shared_ptr<Stream> stream;
-  size_t after = 0;  // so much of its work
+  size_t after = 0;               // so much of its work
+  std::shared_ptr<uint64_t> time;  // when it has passed
   bool has_passed() const;
 };
 struct Action {
@@ -256,6 +258,7 @@ struct Launch {
 };
 std::vector<Launch>* recorded;  // while a stream is captured
 const void* captured;
+uint64_t blocks_run;  // the clock: one takes a microsecond, whatever it does, so times are the same each time
 
 void run(const Launch& launch) {
   Module& module = *launch.function->module;
@@ -265,6 +268,7 @@ void run(const Launch& launch) {
   kernel = launch.function->entry;
   kernel_arguments = arguments.data();
   const Index &grid = launch.grid, &shape = launch.block;
+  blocks_run += uint64_t{grid.x} * grid.y * grid.z;
   Index& block = module.block;
   for (block.z = 0; block.z < grid.z; ++block.z)
     for (block.y = 0; block.y < grid.y; ++block.y)
@@ -345,11 +349,14 @@ int cuDeviceGetCount(int* count) {
 int cuDeviceGet(int* device, int ordinal) {
   return *device = ordinal, ordinal == 0 ? success : invalid_value;
 }
+// Under another name it passes for a GPU: for tests of what is done with one's times.
 int cuDeviceGetName(char* name, int length, int) {
-  return std::snprintf(name, static_cast<size_t>(length), "Emulated GPU"), success;
+  const char* other = std::getenv("CUDA_EMULATOR_NAME");
+  return std::snprintf(name, static_cast<size_t>(length), "%s", other ? other : "Emulated GPU"), success;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  return *value = attribute == 75 ? 9 : 0, success;
+  constexpr int compute_capability_major = 75, l2_cache_size = 38;
+  return *value = attribute == compute_capability_major ? 9 : attribute == l2_cache_size ? 64 << 10 : 0, success;
 }
 int cuDeviceTotalMem_v2(size_t* bytes, int) {
   return *bytes = size_t{1} << 30, success;
@@ -408,6 +415,11 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   return success;
 }
 
+int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* stream) {
+  if (!find_stream(stream) || depth == 0 || !is_memory(to, bytes)) return invalid_value;
+  put(stream, {[=] { std::memset(reinterpret_cast<void*>(to), value, bytes); }, {}});
+  return success;
+}
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
   ++calls[__func__];
   if (!find_stream(stream) || depth == 0 || !is_memory(from, bytes) || !is_memory(to, bytes)) return invalid_value;
@@ -544,14 +556,16 @@ int cuEventDestroy_v2(Event* event) {
 int cuEventRecord(Event* event, void* stream) {
   const std::shared_ptr<Stream> found = find_stream(stream);
   if (!event || !found) return invalid_value;
-  return *event = {found, found->queued}, success;
+  *event = {found, found->queued + 1, std::make_shared<uint64_t>()};
+  return put(stream, {[time = event->time] { *time = blocks_run; }, {}}), success;
 }
 int cuEventSynchronize(const Event* event) {
   if (!event) return invalid_value;
   if (event->stream) work_off(*event->stream, event->after);
   return success;
 }
-int cuEventElapsedTime(float* milliseconds, void* start, void* end) {
-  return *milliseconds = 0.5f, start && end ? success : invalid_value;
+int cuEventElapsedTime(float* milliseconds, const Event* start, const Event* end) {
+  if (!start || !end || !start->time || !end->time || !end->has_passed()) return invalid_value;
+  return *milliseconds = 0.001f * static_cast<float>(1 + *end->time - *start->time), success;
 }
 }

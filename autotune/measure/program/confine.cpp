@@ -81,12 +81,13 @@ std::vector<uint32_t> own_threads() {
 
 }  // namespace
 
-void limit_resources(int64_t memory_bytes, double cpu_seconds) {
+void limit_resources(int64_t memory_bytes, double cpu_seconds, bool has_driver) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  prctl(PR_SET_DUMPABLE, 0);
   limit(RLIMIT_CORE, 0);
+  limit(RLIMIT_CPU, static_cast<rlim_t>(std::ceil(cpu_seconds)), 1);  // SIGXCPU tells it from other ends
+  if (has_driver) return;
+  prctl(PR_SET_DUMPABLE, 0);
   limit(RLIMIT_FSIZE, 0);
-  limit(RLIMIT_CPU, static_cast<rlim_t>(std::ceil(cpu_seconds)), 1);     // SIGXCPU tells it from other ends
 #if !defined(__SANITIZE_ADDRESS__) && !__has_feature(address_sanitizer)  // whose shadow takes terabytes
   limit(RLIMIT_AS, static_cast<rlim_t>(memory_bytes));
 #else

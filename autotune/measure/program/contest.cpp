@@ -1,5 +1,6 @@
 // Before each timed run, all workers sweep through memory of the size of their caches: in a network, what a kernel
-// reads was pushed out since it was last used.
+// reads was pushed out since it was last used.  A GPU does so itself, and has its own clock; its kernels can make no
+// system calls, which its driver needs, so this process has no filter of them then.
 #include "autotune/measure/program/contest.h"
 
 #include <sys/mman.h>
@@ -9,12 +10,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <string_view>
 
 #include "autotune/measure/exchange.h"
 #include "autotune/measure/program/confine.h"
 #include "autotune/measure/ratio.h"
+#include "runtime/artifact/artifact.h"
 #include "runtime/executable.h"
 #include "runtime/machine/machine.h"
 #include "runtime/team.h"
@@ -25,6 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int profile_repetitions = 5;
+constexpr int gpu_repetitions = 3;  // of a run, for one sample
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -80,6 +84,7 @@ class Contender {
   void poison() {
     const std::byte poison = is_incumbent_ ? incumbent_poison : candidate_poison;
     for (NDArray& output : outputs_) std::memset(output.data(), std::to_integer<int>(poison), output.byte_size());
+    if (executable_.is_of_gpu()) executable_.fill_scratch(poison);  // outputs are there first
   }
   // Fresh memory is zero, which may be just what a kernel that forgets to write it needs.
   void poison_scratch() { executable_.fill_scratch(candidate_poison); }
@@ -90,6 +95,8 @@ class Contender {
     executable_.run_into(inputs_, outputs_);
     return seconds_since(start);
   }
+  // By the clock of the device, where it has one, and with its caches swept.
+  double time() { return executable_.is_of_gpu() ? executable_.time_run(inputs_, gpu_repetitions) : run(); }
 
  private:
   Executable executable_;
@@ -103,12 +110,12 @@ void set_progress(Exchange& exchange, Progress progress) {
   exchange.progress = static_cast<uint32_t>(progress);
 }
 
-void time_in_turn(Exchange& exchange, Contender& candidate, Contender& incumbent, Sweep& sweep) {
+void time_in_turn(Exchange& exchange, Contender& candidate, Contender& incumbent, std::optional<Sweep>& sweep) {
   const Clock::time_point start = Clock::now();
   std::vector<Sample> samples;
   const auto time = [&](Contender& contender) {
-    sweep.run();
-    return contender.run();
+    if (sweep) sweep->run();
+    return contender.time();
   };
   while (!is_enough(samples, seconds_since(start), exchange.seconds, exchange.worst_ratio)) {
     const size_t round = samples.size();
@@ -130,24 +137,39 @@ void report(std::string_view text) {
   close(report_descriptor);
 }
 
+bool is_for_gpu(const char* path) {
+  return Artifact::open(path).requirements.architecture == "cuda";
+}
+
 // Reports that both are loaded, before anything of them runs.
 void measure(Exchange& exchange, char* memory, int64_t bytes, const char* candidate_path, const char* incumbent_path,
-             bool& is_reported) {
+             bool on_gpu, bool& is_reported) {
   const int threads = static_cast<int>(exchange.threads);
+  // A GPU that takes the incumbent is a good one: what it does not take of the candidate is the candidate's doing.
+  std::optional<Executable> taken;
+  if (on_gpu) {
+    taken.emplace(Executable::load(incumbent_path));
+    report({&is_loaded, 1});
+    is_reported = true;
+  }
   Contender candidate(candidate_path, memory, threads, false), incumbent(incumbent_path, memory, threads, true);
   const size_t steps = exchange.wants_profile ? candidate.plan().steps.size() : 0;
   const ExchangeLayout layout(candidate.plan(), steps);
   check(layout.bytes == bytes && ExchangeLayout(incumbent.plan(), steps).bytes == bytes, "the exchange fits");
-  Sweep sweep(threads);
-  // Every team that a run asks for is there, and every worker of it has done what a thread begins with, before neither
-  // is possible any more.
-  const std::set<int> sizes = {useful_threads(candidate.plan(), threads), useful_threads(incumbent.plan(), threads)};
-  for (const int size : sizes) TeamLease(size)->run([](int) {});
-  // The sweep's own, too.
-  sweep.run();
-  report({&is_loaded, 1});
-  is_reported = true;
-  exchange.filters_calls = confine();
+  taken.reset();
+  std::optional<Sweep> sweep;
+  if (!on_gpu) {
+    sweep.emplace(threads);
+    // Every team that a run asks for is there, and every worker of it has done what a thread begins with, before
+    // neither is possible any more.
+    const std::set<int> sizes = {useful_threads(candidate.plan(), threads), useful_threads(incumbent.plan(), threads)};
+    for (const int size : sizes) TeamLease(size)->run([](int) {});
+    // The sweep's own, too.
+    sweep->run();
+    report({&is_loaded, 1});
+    is_reported = true;
+    exchange.filters_calls = confine();
+  }
   for (Contender* contender : {&incumbent, &candidate}) {
     contender->prepare(0);
     contender->run();  // each worker has touched its memory
@@ -180,9 +202,11 @@ int run_contest(const char* candidate, const char* incumbent) {
   if (memory == MAP_FAILED) return 2;
   close(exchange_descriptor);
   Exchange& exchange = *static_cast<Exchange*>(memory);
-  limit_resources(exchange.memory_bytes, exchange.limit_seconds * exchange.threads);
   try {
-    measure(exchange, static_cast<char*>(memory), status.st_size, candidate, incumbent, is_reported);
+    // Code for the host is confined whatever it is measured beside.
+    const bool on_gpu = is_for_gpu(candidate) && is_for_gpu(incumbent);
+    limit_resources(exchange.memory_bytes, exchange.limit_seconds * exchange.threads, on_gpu);
+    measure(exchange, static_cast<char*>(memory), status.st_size, candidate, incumbent, on_gpu, is_reported);
     return 0;
   } catch (const std::exception& error) {
     if (!is_reported) report(error.what());

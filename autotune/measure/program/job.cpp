@@ -130,7 +130,9 @@ int serve_job() {
 }
 
 int print_facts() {
-  const std::string text = to_text(this_machine());
+  MachineFacts facts = this_machine();
+  facts.gpu = this_gpu();
+  const std::string text = to_text(facts);
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
   return 0;

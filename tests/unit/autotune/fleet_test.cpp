@@ -10,6 +10,7 @@
 
 #include "autotune/measure/message.h"
 #include "tests/unit/autotune/hostile.h"
+#include "tests/unit/autotune/program.h"
 
 namespace tw::autotune {
 namespace {
@@ -143,10 +144,14 @@ TEST_F(Fleets, lies_are_found_and_cost_only_what_ran) {
       lie([](Answer& a) { a.result.samples[2].incumbent = -1; }),
       lie([](Answer& a) { a.result.samples[0].candidate = 0; }),
       lie([](Answer& a) { a.result.samples.clear(); }),
-      lie([](Answer& a) { a.result.samples.resize(5000, {1, 1}); }),
+      lie([](Answer& a) {
+        a.result.samples.resize(5000, {1, 1});
+      }),
       lie([](Answer& a) { a.result.outputs.pop_back(); }),
       lie([](Answer& a) { a.result.outputs.resize(1 << 20); }),
-      lie([](Answer& a) { a.result.step_seconds = {1, 2, 3}; }),
+      lie([](Answer& a) {
+        a.result.step_seconds = {1, 2, 3};
+      }),
       lie([](Answer& a) { a.result.status = Status::refused; }),
       lie([](Answer& a) { a.problem = "I have no time"; }),
       spoil(0),
@@ -247,33 +252,6 @@ TEST_F(Fleets, a_job_can_be_ended_while_devices_measure) {
   EXPECT_EQ(caught([&] { measure(1000); }).code, ErrorCode::input);
 }
 
-// tw-measure --job, here and on emulated boards, through pipes.
-class Program : public Device {
- public:
-  explicit Program(std::string command) : command_(std::move(command)) {}
-  std::string name() const override { return command_; }
-  MachineFacts reach() override { return parse_machine_facts(test::finish(command_ + " --facts").output); }
-  std::vector<std::byte> call(const Parts& parts, int64_t, double) override {
-    std::vector<std::byte> bytes;
-    for (const auto& part : parts) {
-      const uint64_t size = part.size();
-      const auto raw = std::as_bytes(std::span(&size, 1));
-      bytes.insert(bytes.end(), raw.begin(), raw.end());
-    }
-    for (const auto& part : parts) bytes.insert(bytes.end(), part.begin(), part.end());
-    if (is_cut_) bytes.pop_back();
-    test::write_bytes(folder_ / "in", bytes);
-    test::finish(command_ + " --job < " + (folder_ / "in").string() + " > " + (folder_ / "out").string());
-    return test::read_bytes(folder_ / "out");
-  }
-  void interrupt() override {}
-  bool is_cut_ = false;
-
- private:
-  std::string command_;
-  test::Folder folder_;
-};
-
 struct Board {
   const char *name, *architecture, *emulator, *image;
 };
@@ -284,7 +262,7 @@ TEST_P(Boards, measure_what_jobs_send) {
   const Board& board = GetParam();
   std::string command = std::string(TW_BUILD) + "/boards/" + board.name + "/tw-measure";
   command = std::string(board.emulator) + " " + command;
-  Program device(command);
+  test::Program device(command);
   EXPECT_EQ(device.reach().cpu.architecture, board.architecture);
   EXPECT_EQ(device.reach().is_emulated, *board.emulator != 0);
   test::HostileRequest written(board.image, board.architecture);

@@ -18,4 +18,7 @@ foreach(board x86_64 aarch64 armv7)
 endforeach()
 add_custom_target(autotune_test_images DEPENDS ${autotune_test_images})
 add_dependencies(autotune_tests autotune_test_images tw-measure board_runners)
+# GPUs are the emulator's, which this program and its children find first.
+add_dependencies(autotune_tests cuda_emulator)
+target_compile_definitions(autotune_tests PRIVATE TW_CUDA_EMULATOR="${TW_CUDA_EMULATOR}")
 target_compile_definitions(autotune_tests PRIVATE TW_TEST_IMAGES="${CMAKE_CURRENT_BINARY_DIR}" TW_BUILD="${CMAKE_BINARY_DIR}" TW_HOSTILE_IMAGE="${CMAKE_CURRENT_BINARY_DIR}/hostile.${CMAKE_SYSTEM_PROCESSOR}.so" TW_MEASURE="$<TARGET_FILE:tw-measure>")

@@ -18,6 +18,7 @@
 #include "tests/unit/runtime/test_model.h"
 #include "tests/unit/sample_funcs.h"
 #include "tests/unit/sanitized.h"
+#include "tests/unit/targets/run.h"
 
 namespace tw::autotune {
 namespace {
@@ -126,6 +127,19 @@ TEST(SpaceOfTemplates, offers_what_the_templates_name) {
     EXPECT_TRUE(names.count(name)) << name;
 }
 
+TEST(SpaceOfTemplates, of_gpus_offers_what_they_name) {
+  const Target target = parse_target("cuda:sm_90");
+  std::set<std::string> names;
+  for (const Func& func : {test::matmul(64, 64, 64), test::narrow_matmul(1, 2048, 64, 256, bf16, bf16, f32, f32, false),
+                           test::softmax(400, 272), test::column_sum(1, 300, 64)}) {
+    const Schedule schedule = target.default_schedule(func, target);
+    for (const AskedDecision& asked : schedule.asked())
+      if (asked.candidates.size() > 1) names.insert(asked.name);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"k_piece", "parts", "row_tile", "rows_in_turn", "slices", "stages", "thread_tile",
+                                          "warp_tile"}));
+}
+
 // Every decision alone, with one or two of its values, and points that decide several: fewer where the oracle takes
 // long.
 std::vector<Decisions> points_of_each_decision(const Func& func, const Target& target) {
@@ -148,8 +162,12 @@ std::vector<Decisions> points_of_each_decision(const Func& func, const Target& t
 TEST(SpaceOfTemplates, every_point_computes_the_same) {
   std::vector<Target> cores{small_core()};
   if (!test::is_sanitized) cores.push_back(core(256, 16));
+  cores.push_back(parse_target("cuda:sm_90"));
+  std::vector<test::SampleFunc> samples = samples_of_decisions();
+  samples.push_back({"bf16", test::narrow_matmul(1, 70, 48, 64, bf16, bf16, f32, f32, false)});
+  samples.push_back({"bf16 parts", test::narrow_matmul(1, 20, 24, 256, bf16, bf16, f32, f32, false)});
   for (const Target& target : cores) {
-    for (const test::SampleFunc& sample : samples_of_decisions()) {
+    for (const test::SampleFunc& sample : samples) {
       const std::vector<NDArray> original = test::random_buffers(sample.func, 1);
       std::vector<NDArray> expected;
       for (const NDArray& array : original) expected.push_back(array.clone());
@@ -165,11 +183,16 @@ TEST(SpaceOfTemplates, every_point_computes_the_same) {
             array = relay::pack_array(array, map);
           arrays.push_back(array);
         }
-        interpret(schedule.func(), arrays);
+        // What threads of a GPU have of their own is known when they are apart.
+        if (target.compute_capability > 0)
+          test::interpret_kernels(lower(schedule.func(), target, "kernel"), schedule.func(), arrays);
+        else
+          interpret(schedule.func(), arrays);
         for (size_t i = 0; i < arrays.size(); ++i) {
           if (!sample.func.is_output(sample.func.buffers[i])) continue;
-          EXPECT_LT(test::largest_difference(arrays[i], expected[i]), 1e-3)
-              << sample.name << " on " << target.vector_bits << " bits with " << to_text(decisions);
+          EXPECT_LT(test::largest_difference(arrays[i], expected[i]), arrays[i].dtype().bits == 16 ? 0.1 : 1e-3)
+              << sample.name << " on " << target.name << " of " << target.vector_bits << " bits with "
+              << to_text(decisions);
         }
       }
     }
@@ -217,6 +240,11 @@ TEST(Tasks, targets_differ_by_every_fact) {
   renamed.name = "mine";
   std::reverse(renamed.features.begin(), renamed.features.end());
   EXPECT_TRUE(keys.count(target_key(renamed, 2)));
+  // GPUs by their capability, whatever their host.
+  const Target gpu = parse_target("cuda:sm_90");
+  EXPECT_TRUE(keys.insert(target_key(gpu, 2)).second);
+  EXPECT_EQ(target_key(gpu, 2), target_key(gpu, 16));
+  EXPECT_NE(target_key(gpu, 2), target_key(parse_target("cuda:sm_80"), 2));
 }
 
 Record record_for(const Func& func, const Point& point) {

@@ -216,16 +216,37 @@ TEST(RuntimeCuda, TimesEachStep) {
   NDArray out[] = {sums, total};
   const std::vector<StepTime> seconds = program->time_steps(in, out, {1}, 3);
   ASSERT_EQ(seconds.size(), model.plan.steps.size());
-  for (const StepTime& step : seconds) EXPECT_DOUBLE_EQ(step.seconds, 0.5e-3);
+  // The emulator's clock goes on with each block.
+  const auto seconds_of = [&](size_t step) { return 1e-6 * (1.0 + static_cast<double>(model.plan.steps[step].tasks)); };
+  for (size_t i = 0; i < seconds.size(); ++i) EXPECT_NEAR(seconds[i].seconds, seconds_of(i), 1e-9);
   // Traced as timed: one after the other.
   const std::vector<StepSpan> spans = program->trace(in, out, {1}, 3);
   ASSERT_EQ(spans.size(), seconds.size());
+  double start = 0;
   for (size_t i = 0; i < spans.size(); ++i) {
     EXPECT_EQ(spans[i].step, i);
-    EXPECT_NEAR(spans[i].start, i * 0.5e-3, 1e-9);
-    EXPECT_NEAR(spans[i].end, (i + 1) * 0.5e-3, 1e-9);
+    EXPECT_NEAR(spans[i].start, start, 1e-9);
+    EXPECT_NEAR(spans[i].end, start += seconds_of(i), 1e-9);
   }
   EXPECT_EQ(test::values(sums), test::small_answer()[0]);
+  // A run as one.
+  sums.set_float(0, 17);
+  EXPECT_NEAR(program->time_run(in, out, 3), start - 1e-6 * static_cast<double>(seconds.size() - 1), 1e-9);
+  EXPECT_EQ(test::values(sums), test::small_answer()[0]);
+}
+
+TEST(RuntimeCuda, WhatKernelsDoNotWriteIsToldByAFilling) {
+  Model model;
+  std::erase_if(model.plan.steps, [](const Step& step) { return step.name == "sums"; });
+  const auto program = model.make();
+  const std::vector<NDArray> in = test::small_inputs();
+  NDArray sums(f32, {test::rows}), total(f32, {1});
+  NDArray out[] = {sums, total};
+  program->fill_scratch(std::byte{0x5a}, {1});
+  program->run(in, out, {1});
+  const auto* bytes = static_cast<const std::byte*>(sums.data());
+  EXPECT_TRUE(std::all_of(bytes, bytes + sums.byte_size(), [](std::byte byte) { return byte == std::byte{0x5a}; }));
+  EXPECT_EQ(test::values(total), test::small_answer()[1]);
 }
 
 TEST(RuntimeCuda, AnEmptyGridRunsNothing) {

@@ -178,6 +178,43 @@ TEST(TensorCoreParts, ProductsOfFewSumsAreMadeInParts) {
   EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3);
 }
 
+class TensorCoreDecisions : public ::testing::TestWithParam<Func> {};
+
+// What analysis would not choose here included.
+TEST_P(TensorCoreDecisions, GiveTheOraclesAnswerEach) {
+  const Func func = GetParam();
+  std::vector<Decisions> points;
+  const Schedule by_default = sm_80().default_schedule(func, sm_80());
+  for (const AskedDecision& asked : by_default.asked())
+    for (size_t c = 0; c < asked.candidates.size(); ++c)
+      if (c != asked.analytic) points.push_back({{asked.name, asked.candidates[c].value}});
+  EXPECT_GE(points.size(), 8u);
+  std::vector<LoweredFunc> lowered;
+  std::vector<Trace> traces;
+  std::vector<Kernel> kernels;
+  for (size_t p = 0; p < points.size(); ++p) {
+    const Schedule schedule = sm_80().decided_schedule(func, sm_80(), points[p]);
+    traces.push_back(schedule.trace());
+    lowered.push_back(lower(schedule.func(), sm_80(), "product_" + std::to_string(p) + "_of"));
+    kernels.insert(kernels.end(), lowered.back().kernels.begin(), lowered.back().kernels.end());
+  }
+  const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels, sm_80().shared_bytes));
+  const std::vector<NDArray> arrays = test::random_buffers(func, 5);
+  std::vector<NDArray> expected;
+  for (const NDArray& array : arrays) expected.push_back(array.clone());
+  interpret(func, expected);
+  for (size_t p = 0; p < points.size(); ++p) {
+    std::vector<NDArray> scheduled;
+    for (size_t i = 0; i < arrays.size(); ++i)
+      scheduled.push_back(test::as_scheduled(arrays[i].clone(), traces[p], func.buffers[i]->name));
+    test::run_on_device(lowered[p], func, image, scheduled);
+    EXPECT_LT(test::largest_difference(scheduled.back(), expected.back()), 1e-4) << to_text(points[p]);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Shapes, TensorCoreDecisions,
+                         ::testing::Values(product({1, 130, 136, 140, bf16}), product({2, 40, 24, 512, bf16}),
+                                           convolution({"in_pieces_and_parts", 1, 64, 40, 6, 6, 3, 1, 1, bf16, true})));
+
 // Aligned operands are copied 16 bytes at a time, to where no two rows come from the same banks.
 TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {
   const auto copies_of = [](const ProductCase& c) {
