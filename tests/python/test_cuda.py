@@ -64,7 +64,7 @@ def test_random_parameters_agree_with_onnx_runtime(device):
     assert not bad, f"{len(bad)}:\n" + "\n".join(f"{name} {problem}" for name, problem in bad)
 
 
-# tests/campaigns/cuda_graphs.py is the long form.
+# tests/campaigns/random_graphs.py --target cuda:sm_90 is the long form.
 def test_random_graphs_agree_with_onnx_runtime(device):
     compared, bad = cuda_differences(range(4 * device.random_cases), device.target, device.env)
     assert compared > 2 * device.random_cases
