@@ -8,8 +8,8 @@
 // Types stay logical; only how a value is stored changes.  Convolutions start blocked values, operators that keep
 // channels apart hand them on, and everything else reads row-major: a conversion is put in front of it, one for each
 // value.  On tensor cores, which multiply 16-bit floats, only convolutions of these start them.  A convolution that
-// nobody reads in blocks writes row-major itself.  Values with one element a channel are
-// left alone: both layouts of them are alike.
+// nobody reads in blocks writes row-major itself.  Values with one element a channel are left alone: both layouts of
+// them are alike.
 #include <algorithm>
 #include <numeric>
 

@@ -59,20 +59,20 @@ std::optional<Var> main_iteration(const BlockAnalysis& analysis, const Access& o
   return best;
 }
 
-std::optional<size_t> dimension_of(const Access& write, const Var& var) {
-  for (size_t d = 0; d < write.indices.size(); ++d)
-    if (write.indices[d].get() == var.get()) return d;
+}  // namespace
+
+std::optional<size_t> dimension_of(const Access& access, const Var& var) {
+  for (size_t d = 0; d < access.indices.size(); ++d)
+    if (access.indices[d].get() == var.get()) return d;
   return std::nullopt;
 }
-
-}  // namespace
 
 std::optional<Product> find_product(const Schedule& schedule, const BlockRef& block, const BlockAnalysis& analysis) {
   const Access &a = analysis.reads[0], &b = analysis.reads[1];
   if (a.buffer == b.buffer) return std::nullopt;
   auto i = main_iteration(analysis, a, b), j = main_iteration(analysis, b, a);
   if (!i || !j) return std::nullopt;
-  const auto is_contiguous = [&](const Var& var) { return result_stride(schedule, block, var, 2) == 1; };
+  const auto is_contiguous = [&](const Var& var) { return result_stride(schedule, block, var, 1) == 1; };
   if (is_contiguous(*i) && !is_contiguous(*j)) std::swap(i, j);
   const auto at_i = dimension_of(analysis.write, *i), at_j = dimension_of(analysis.write, *j);
   return at_i && at_j ? std::optional(Product{*i, *j, *at_i, *at_j}) : std::nullopt;

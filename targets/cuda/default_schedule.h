@@ -62,6 +62,8 @@ struct Product {
 };
 std::optional<Product> find_product(const Schedule& schedule, const BlockRef& block,
                                     const analysis::BlockAnalysis& analysis);
+// The dimension that has the variable itself as index.
+std::optional<size_t> dimension_of(const analysis::Access& access, const Var& var);
 // What becomes the grid: the loops of the other spatial iterations, and those over tiles.
 std::vector<LoopRef> loops_of_blocks(const Schedule& schedule, const BlockRef& block,
                                      const analysis::BlockAnalysis& analysis, const Product& product,

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "targets/analysis/block_relations.h"
-#include "targets/cuda/default_schedule.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 
@@ -98,9 +97,11 @@ MatrixAxes find_matrix_axes(const Schedule& schedule, const BlockRef& block) {
   for (const Var& var : analysis.spatial())
     (a.uses(var) == b.uses(var) ? axes.others : a.uses(var) ? axes.rows : axes.columns).push_back(var);
   constexpr int pair = 2;  // of sums, which a thread holds
-  if (std::any_of(axes.rows.begin(), axes.rows.end(),
-                  [&](const Var& var) { return result_stride(schedule, block, var, pair) == 1; }))
-    std::swap(axes.rows, axes.columns);
+  const auto run_along = [&](const std::vector<Var>& vars) {
+    return std::any_of(vars.begin(), vars.end(),
+                       [&](const Var& var) { return result_stride(schedule, block, var, pair) == 1; });
+  };
+  if (run_along(axes.rows) && !run_along(axes.columns)) std::swap(axes.rows, axes.columns);
   const Access& data = data_of(analysis);
   std::stable_sort(axes.reduce.begin(), axes.reduce.end(), [&](const Var& x, const Var& y) {
     return distance_along(analysis, data, x) > distance_along(analysis, data, y);
@@ -123,9 +124,11 @@ void open_window(Schedule& schedule, const BlockRef& block, int64_t piece) {
   }
 }
 
-Matrices make_matrices(Schedule& schedule, const BlockRef& block) {
-  Matrices matrices;
+std::optional<Matrices> make_matrices(Schedule& schedule, const BlockRef& block) {
   const MatrixAxes axes = find_matrix_axes(schedule, block);
+  BlockAnalysis before = analyse(schedule.node(block));
+  if (axes.rows.empty() || axes.columns.empty() || before.reads[0].buffer == before.reads[1].buffer)
+    return std::nullopt;
   const std::vector<IterVar> iters = schedule.node(block).iters;
   std::vector<std::vector<int64_t>> groups;
   std::vector<Var> order;
@@ -138,15 +141,22 @@ Matrices make_matrices(Schedule& schedule, const BlockRef& block) {
     }
   };
   for (const Var& var : axes.others) add({var});
-  for (const auto& part : {axes.rows, axes.columns, axes.reduce})
-    if (!part.empty()) add(part);
+  for (const auto& part : {axes.rows, axes.columns, axes.reduce}) add(part);
 
-  BlockAnalysis before = analyse(schedule.node(block));
+  Matrices matrices;
+  const auto set_product = [&](const BlockAnalysis& analysis, const Var& i, const Var& j) {
+    const auto at_i = dimension_of(analysis.write, i), at_j = dimension_of(analysis.write, j);
+    check(at_i && at_j, "make_matrices: rows and columns are dimensions of the result");
+    matrices.product = {i, j, *at_i, *at_j};
+  };
   const bool is_plain = std::all_of(before.reads.begin(), before.reads.end(), [](const Access& read) {
     return std::all_of(read.indices.begin(), read.indices.end(),
                        [](const Expr& e) { return e.kind() == NodeKind::Var; });
   });
-  if (is_plain && groups.size() == iters.size()) return matrices;
+  if (is_plain && groups.size() == iters.size()) {
+    set_product(before, axes.rows[0], axes.columns[0]);
+    return matrices;
+  }
   for (size_t i = 0; i < matrices.has_near_rows.size(); ++i)
     matrices.has_near_rows[i] = has_near_rows(before, i, order.back());
   for (const Access& read : before.reads) order_constant(schedule, before, read, order);
@@ -154,6 +164,7 @@ Matrices make_matrices(Schedule& schedule, const BlockRef& block) {
   const auto epilogue = find_epilogue(schedule, block);
   schedule.fuse_iterations(block, groups);
   const BlockAnalysis after = analyse(schedule.node(block));
+  set_product(after, after.iters[axes.others.size()].var, after.iters[axes.others.size() + 1].var);
   for (size_t i = 0; i < matrices.copies.size(); ++i)
     matrices.copies[i] = copy_between(schedule, before.reads[i].buffer, after.reads[i].buffer);
   matrices.out = copy_between(schedule, after.write.buffer, before.write.buffer);

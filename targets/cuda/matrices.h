@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "targets/analysis/block_analysis.h"
+#include "targets/cuda/default_schedule.h"
 
 namespace tw::cuda {
 
@@ -22,14 +23,16 @@ MatrixAxes find_matrix_axes(const Schedule& schedule, const BlockRef& block);
 // read.
 void open_window(Schedule& schedule, const BlockRef& block, int64_t piece);
 
-// What stands between a product of matrices and the contraction that it was made of.
+// A product of matrices, and what stands between it and the contraction that it was made of.
 struct Matrices {
+  Product product;
   std::array<std::optional<BlockRef>, 2> copies;  // of each operand, where it is not read as it lies
   std::array<bool, 2> has_near_rows = {};         // its rows are nearer to each other in memory than pieces of one row
   std::optional<BlockRef> out;                    // what takes the sums to their places, its epilogue included
 };
-// The iterations of each part become one.  A constant gets the layout of its matrix.
-Matrices make_matrices(Schedule& schedule, const BlockRef& block);
+// The iterations of each part become one.  A constant gets the layout of its matrix.  Nothing: rows, columns or a
+// second operand are missing.
+std::optional<Matrices> make_matrices(Schedule& schedule, const BlockRef& block);
 // Extents become multiples: operands have zeros around them, and sums beyond the result's are dropped.
 void pad_to_multiples(Schedule& schedule, const BlockRef& block, Matrices& matrices,
                       const std::vector<std::pair<Var, int64_t>>& multiples);

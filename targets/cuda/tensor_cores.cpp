@@ -55,14 +55,6 @@ const char* instruction_of(const BlockAnalysis& analysis) {
   return a == bf16 ? "mma_bf16" : a == f16 ? "mma_f16" : nullptr;
 }
 
-// Each of the iterations is an index by itself, or none.
-bool is_plain(const Access& access, const std::vector<Var>& iterations) {
-  return std::all_of(access.indices.begin(), access.indices.end(), [&](const Expr& index) {
-    return index.kind() == NodeKind::Var ||
-           std::none_of(iterations.begin(), iterations.end(), [&](const Var& var) { return uses_var(index, var); });
-  });
-}
-
 struct ProductSize {
   int64_t m, n, k;
   int64_t batch = 1;
@@ -99,7 +91,8 @@ WarpTile decide_warp_tile(Schedule& schedule, const ProductSize& size, const Tar
   };
   const Choice best = value_of(choose_warp_tile(size, target));
   std::vector<Candidate> candidates;
-  for (const std::span<const WarpTile> some : {std::span<const WarpTile>(tiles), std::span<const WarpTile>(further_tiles)})
+  for (const std::span<const WarpTile> some :
+       {std::span<const WarpTile>(tiles), std::span<const WarpTile>(further_tiles)})
     for (const WarpTile& tile : some)
       if (is_sensible(tile) || value_of(tile) == best)
         candidates.push_back({value_of(tile), predicted_cycles(size, tile, target)});
@@ -184,21 +177,17 @@ void bind_sums(Schedule& schedule, const LoopRef& i, const LoopRef& j, const War
 
 bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& target) {
   const char* instruction = instruction_of(analyse(schedule.node(block)));
-  Matrices matrices = make_matrices(schedule, block);
+  std::optional<Matrices> made = make_matrices(schedule, block);
+  if (!made) return false;
+  Matrices& matrices = *made;
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  auto product = find_product(schedule, block, analysis);
-  // Of matrices that were made, the order of their dimensions says what runs along memory.
-  if (product && matrices.out && product->at_i > product->at_j)
-    product = Product{product->j, product->i, product->at_j, product->at_i};
-  if (!product || analysis.reduce().size() != 1) return false;
-  const auto& [i, j, at_i, at_j] = *product;
-  const Var k = analysis.reduce()[0];
+  const auto& [i, j, at_i, at_j] = matrices.product;
+  const Var k = analysis.reduce().at(0);
   constexpr int64_t fewest = 4;  // rows or columns that are worth a fragment
   if (std::min(analysis.extent(i), analysis.extent(j)) < fewest) return false;
   if (analysis.is_open(i) || analysis.is_open(j) || analysis.is_open(k)) return false;
   for (const Access& read : analysis.reads) {
     const Var& own = read.uses(i) ? i : j;
-    if (read.uses(i) == read.uses(j) || !is_plain(read, {i, j, k})) return false;
     if (unit_stride(read, own, analysis.iters, 1) != 1 && unit_stride(read, k, analysis.iters, 1) != 1) return false;
   }
   ProductSize size = {analysis.extent(i), analysis.extent(j), analysis.extent(k)};
@@ -218,7 +207,7 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
       take_turns ? schedule.split(is[0], {std::nullopt, rows_in_turn}) : std::vector<LoopRef>{is[0]};
   std::vector<LoopRef> tiles_of_output = {turns[0], js[0]};
   if (take_turns) tiles_of_output.push_back(turns[1]);
-  const std::vector<LoopRef> blocks = loops_of_blocks(schedule, block, analysis, *product, tiles_of_output);
+  const std::vector<LoopRef> blocks = loops_of_blocks(schedule, block, analysis, matrices.product, tiles_of_output);
   std::vector<LoopRef> order = blocks;
   order.insert(order.end(), {ks[0], is[1], js[1], is[2], js[2], ks[1]});
   schedule.reorder(order);
