@@ -143,32 +143,29 @@ std::optional<Matrices> make_matrices(Schedule& schedule, const BlockRef& block)
   for (const Var& var : axes.others) add({var});
   for (const auto& part : {axes.rows, axes.columns, axes.reduce}) add(part);
 
-  Matrices matrices;
-  const auto set_product = [&](const BlockAnalysis& analysis, const Var& i, const Var& j) {
+  const auto product_of = [](const BlockAnalysis& analysis, const Var& i, const Var& j) {
     const auto at_i = dimension_of(analysis.write, i), at_j = dimension_of(analysis.write, j);
-    check(at_i && at_j, "make_matrices: rows and columns are dimensions of the result");
-    matrices.product = {i, j, *at_i, *at_j};
+    return at_i && at_j ? std::optional(Matrices{.product = {i, j, *at_i, *at_j}}) : std::nullopt;
   };
   const bool is_plain = std::all_of(before.reads.begin(), before.reads.end(), [](const Access& read) {
     return std::all_of(read.indices.begin(), read.indices.end(),
                        [](const Expr& e) { return e.kind() == NodeKind::Var; });
   });
-  if (is_plain && groups.size() == iters.size()) {
-    set_product(before, axes.rows[0], axes.columns[0]);
-    return matrices;
-  }
-  for (size_t i = 0; i < matrices.has_near_rows.size(); ++i)
-    matrices.has_near_rows[i] = has_near_rows(before, i, order.back());
+  if (is_plain && groups.size() == iters.size()) return product_of(before, axes.rows[0], axes.columns[0]);
+  const std::array<bool, 2> near_rows = {has_near_rows(before, 0, order.back()),
+                                         has_near_rows(before, 1, order.back())};
   for (const Access& read : before.reads) order_constant(schedule, before, read, order);
   before = analyse(schedule.node(block));
   const auto epilogue = find_epilogue(schedule, block);
   schedule.fuse_iterations(block, groups);
   const BlockAnalysis after = analyse(schedule.node(block));
-  set_product(after, after.iters[axes.others.size()].var, after.iters[axes.others.size() + 1].var);
-  for (size_t i = 0; i < matrices.copies.size(); ++i)
-    matrices.copies[i] = copy_between(schedule, before.reads[i].buffer, after.reads[i].buffer);
-  matrices.out = copy_between(schedule, after.write.buffer, before.write.buffer);
-  if (matrices.out && epilogue) schedule.reverse_compute_inline(*epilogue);
+  auto matrices = product_of(after, after.iters[axes.others.size()].var, after.iters[axes.others.size() + 1].var);
+  if (!matrices) return std::nullopt;
+  matrices->has_near_rows = near_rows;
+  for (size_t i = 0; i < matrices->copies.size(); ++i)
+    matrices->copies[i] = copy_between(schedule, before.reads[i].buffer, after.reads[i].buffer);
+  matrices->out = copy_between(schedule, after.write.buffer, before.write.buffer);
+  if (matrices->out && epilogue) schedule.reverse_compute_inline(*epilogue);
   return matrices;
 }
 

@@ -26,9 +26,9 @@ void open_window(Schedule& schedule, const BlockRef& block, int64_t piece);
 // A product of matrices, and what stands between it and the contraction that it was made of.
 struct Matrices {
   Product product;
-  std::array<std::optional<BlockRef>, 2> copies;  // of each operand, where it is not read as it lies
-  std::array<bool, 2> has_near_rows = {};         // its rows are nearer to each other in memory than pieces of one row
-  std::optional<BlockRef> out;                    // what takes the sums to their places, its epilogue included
+  std::array<std::optional<BlockRef>, 2> copies = {};  // of each operand, where it is not read as it lies
+  std::array<bool, 2> has_near_rows = {};  // its rows are nearer to each other in memory than pieces of one row
+  std::optional<BlockRef> out = {};        // what takes the sums to their places, its epilogue included
 };
 // The iterations of each part become one.  A constant gets the layout of its matrix.  Nothing: rows, columns or a
 // second operand are missing.
