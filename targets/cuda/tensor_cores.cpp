@@ -282,7 +282,8 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   };
   bind_sums(schedule, within_tile(at_i), within_tile(at_j), tile);
   const int64_t bytes = (tile.m + tile.n) * tile.k * analysis.reads[0].buffer->dtype.bytes();
-  const int64_t at_once = by.is_of_group ? blocks_at_once(tile, by.rates) : 2;
+  const int64_t own_blocks = divide_up(extent_of(schedule, outer), target.threads);
+  const int64_t at_once = by.is_of_group ? std::min(blocks_at_once(tile, by.rates), own_blocks) : 2;
   const int64_t stages_of_k = decide_stages(schedule, extent_of(schedule, ks[0]), bytes, at_once, target);
   if (stages_of_k >= 2) schedule.pipeline(ks[0], stages_of_k);
   return true;

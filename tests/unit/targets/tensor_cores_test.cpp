@@ -51,6 +51,11 @@ const Target& sm_80() {
   return target;
 }
 
+const Target& with_groups() {
+  static const Target target = parse_target("cuda:sm_90");
+  return target;
+}
+
 LoweredFunc lowered_product(const Func& func) {
   return lower(sm_80().default_schedule(func, sm_80()).func(), sm_80(), "product");
 }
@@ -126,6 +131,21 @@ Func convolution(const ConvolutionCase& c) {
 
 class ConvolutionOnTensorCores : public ::testing::TestWithParam<ConvolutionCase> {};
 
+void expect_the_oracles_answer(const Func& func, const Schedule& schedule, const LoweredFunc& lowered,
+                               const std::string& text) {
+  std::vector<NDArray> arrays = test::random_buffers(func, 5), expected, by_oracle;
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    expected.push_back(arrays[i].clone());
+    arrays[i] = test::as_scheduled(arrays[i], schedule.trace(), func.buffers[i]->name);
+    by_oracle.push_back(arrays[i].clone());
+  }
+  interpret(func, expected);
+  test::interpret_kernels(lowered, schedule.func(), by_oracle, {.parameters = {}, .seed = 3});
+  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), 1e-3) << to_text(schedule.func());
+  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
+  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3) << text;
+}
+
 TEST_P(ConvolutionOnTensorCores, GivesTheOraclesAnswer) {
   const Func func = convolution(GetParam());
   const Schedule schedule = sm_80().default_schedule(func, sm_80());
@@ -138,17 +158,16 @@ TEST_P(ConvolutionOnTensorCores, GivesTheOraclesAnswer) {
     EXPECT_GE(test::count_of(text, " tw_copy<16, false>("), 1) << text;
     EXPECT_GE(test::count_of(text, " tw_copy<16, true>("), 1) << text;
   }
-  std::vector<NDArray> arrays = test::random_buffers(func, 5), expected, by_oracle;
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    expected.push_back(arrays[i].clone());
-    arrays[i] = test::as_scheduled(arrays[i], schedule.trace(), func.buffers[i]->name);
-    by_oracle.push_back(arrays[i].clone());
-  }
-  interpret(func, expected);
-  test::interpret_kernels(lowered, schedule.func(), by_oracle, {.parameters = {}, .seed = 3});
-  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), 1e-3) << to_text(schedule.func());
-  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
-  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3) << text;
+  expect_the_oracles_answer(func, schedule, lowered, text);
+}
+
+TEST_P(ConvolutionOnTensorCores, ByGroupsOfWarpsGivesTheOraclesAnswer) {
+  const Func func = convolution(GetParam());
+  const Schedule schedule = with_groups().decided_schedule(func, with_groups(), {{"multiplier", {1}}});
+  const LoweredFunc lowered = lower(schedule.func(), with_groups(), "convolution");
+  const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
+  EXPECT_EQ(test::count_of(text, GetParam().dtype == bf16 ? "  tw_wgmma_bf16_" : "  tw_wgmma_f16_"), 1) << text;
+  expect_the_oracles_answer(func, schedule, lowered, text);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -178,27 +197,28 @@ TEST(TensorCoreParts, ProductsOfFewSumsAreMadeInParts) {
   EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3);
 }
 
-class TensorCoreDecisions : public ::testing::TestWithParam<Func> {};
+class TensorCoreDecisions : public ::testing::TestWithParam<std::tuple<const Target*, Func>> {};
 
 // What analysis would not choose here included.
 TEST_P(TensorCoreDecisions, GiveTheOraclesAnswerEach) {
-  const Func func = GetParam();
+  const auto& [target_of_case, func] = GetParam();
+  const Target& target = *target_of_case;
   std::vector<Decisions> points;
-  const Schedule by_default = sm_80().default_schedule(func, sm_80());
+  const Schedule by_default = target.default_schedule(func, target);
   for (const AskedDecision& asked : by_default.asked())
     for (size_t c = 0; c < asked.candidates.size(); ++c)
       if (c != asked.analytic) points.push_back({{asked.name, asked.candidates[c].value}});
-  EXPECT_GE(points.size(), 8u);
+  EXPECT_GE(points.size(), 7u);
   std::vector<LoweredFunc> lowered;
   std::vector<Trace> traces;
   std::vector<Kernel> kernels;
   for (size_t p = 0; p < points.size(); ++p) {
-    const Schedule schedule = sm_80().decided_schedule(func, sm_80(), points[p]);
+    const Schedule schedule = target.decided_schedule(func, target, points[p]);
     traces.push_back(schedule.trace());
-    lowered.push_back(lower(schedule.func(), sm_80(), "product_" + std::to_string(p) + "_of"));
+    lowered.push_back(lower(schedule.func(), target, "product_" + std::to_string(p) + "_of"));
     kernels.insert(kernels.end(), lowered.back().kernels.begin(), lowered.back().kernels.end());
   }
-  const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels, sm_80().shared_bytes));
+  const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels, target.shared_bytes));
   const std::vector<NDArray> arrays = test::random_buffers(func, 5);
   std::vector<NDArray> expected;
   for (const NDArray& array : arrays) expected.push_back(array.clone());
@@ -211,9 +231,11 @@ TEST_P(TensorCoreDecisions, GiveTheOraclesAnswerEach) {
     EXPECT_LT(test::largest_difference(scheduled.back(), expected.back()), 1e-4) << to_text(points[p]);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Shapes, TensorCoreDecisions,
-                         ::testing::Values(product({1, 130, 136, 140, bf16}), product({2, 40, 24, 512, bf16}),
-                                           convolution({"in_pieces_and_parts", 1, 64, 40, 6, 6, 3, 1, 1, bf16, true})));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, TensorCoreDecisions,
+    ::testing::Combine(::testing::Values(&sm_80(), &with_groups()),
+                       ::testing::Values(product({1, 130, 136, 140, bf16}), product({2, 40, 24, 512, bf16}),
+                                         convolution({"in_pieces_and_parts", 1, 64, 40, 6, 6, 3, 1, 1, bf16, true}))));
 
 // By the instructions of groups of four warps, which read both operands from shared memory.
 struct GroupCase {
@@ -223,11 +245,6 @@ struct GroupCase {
 };
 void PrintTo(const GroupCase& c, std::ostream* out) {
   *out << c.product.m << " × " << c.product.n << " × " << c.product.k << " by " << c.tile[0] << " × " << c.tile[1];
-}
-
-const Target& with_groups() {
-  static const Target target = parse_target("cuda:sm_90");
-  return target;
 }
 
 LoweredFunc lowered_by_groups(const GroupCase& c) {
