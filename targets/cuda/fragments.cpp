@@ -40,6 +40,19 @@ std::string text(int64_t value) {
 
 constexpr int64_t block_columns = 64;  // of 128 bytes
 
+constexpr int64_t wide_columns = 8, wide_rows = lanes_x * wide_columns;
+
+bool has_wide_uses(const Stmt& body, const Buffer& fragment) {
+  bool found = false;
+  const auto look = [&](const Buffer& buffer, const std::vector<Expr>& indices) {
+    found |= buffer == fragment && indices[0].dtype().lanes == wide_columns;
+  };
+  visit(
+      body, [&](const Load& load) { look(load.buffer, load.indices); },
+      [&](const Store& store) { look(store.buffer, store.indices); });
+  return found;
+}
+
 int log2(int64_t power) {
   return std::countr_zero(static_cast<uint64_t>(power));
 }
@@ -65,9 +78,10 @@ void FragmentEmitter::find_products(const Stmt& body) {
     if (is_asynchronous(product->intrinsic) && (m != mma_m || (n != 64 && n != 128 && n != 256)))
       fail("multiplies fragments of " + text(m) + " × " + text(n) + " by groups of warps",
            "each warp has 16 rows, and 64, 128 or 256 columns");
-    fragments_[store.buffer] = {m, n};
-    find_swizzle(product->arguments[1], *product);
-    find_swizzle(product->arguments[2], *product);
+    const int64_t columns = n % wide_rows == 0 && has_wide_uses(body, store.buffer) ? wide_columns : 2;
+    fragments_[store.buffer] = {m, n, columns};
+    find_swizzle(product->arguments[1], *product, false);
+    find_swizzle(product->arguments[2], *product, columns == wide_columns);
   });
 }
 
@@ -89,7 +103,7 @@ void FragmentEmitter::find_squares(const Stmt& s, const Var& thread_x) {
       [&](const Stmt& child) { find_squares(child, is_bound ? loop->var : thread_x); });
 }
 
-void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product) {
+void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product, bool is_turned) {
   const auto& load = *operand.as<Load>();
   const Place place = place_of(load.indices);
   const int64_t bytes = load.buffer->dtype.bytes(), piece = piece_bytes / bytes, line = place.line();
@@ -105,6 +119,13 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product) {
     if (is_of_group && line > block_columns)
       found = Swizzle{log2(block_columns), 7, to, log2(line), log2(sizes_of(product).k)};
   }
+  if (is_turned) {
+    if (!found || place.is_transposed() || found->line)
+      fail("uses eight columns at a time of what `" + load.buffer->name + "` gives, which is read as " +
+               to_text(load.indices[0]),
+           "stage it with rows of a power of 2 along k, or use two columns at a time");
+    found->turned = log2(line);
+  }
   const bool fits_group = found && (place.is_transposed() ? line % block_columns == 0 : line <= block_columns);
   if (is_of_group && !fits_group)
     fail("reads `" + load.buffer->name + "` for a group of warps as " + to_text(load.indices[0]),
@@ -116,8 +137,15 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product) {
 }
 
 std::string FragmentEmitter::Swizzle::of(const std::string& index) const {
-  const std::string of_columns = line ? "tw_columns<" + text(line) + ", " + text(rows) + ">(" + index + ")" : index;
-  return "tw_swizzle<" + text(from) + ", " + text(mask) + ", " + text(to) + ">(" + of_columns + ")";
+  std::string place = index;
+  if (line) place = "tw_columns<" + text(line) + ", " + text(rows) + ">(" + place + ")";
+  if (turned) place = "tw_turn<" + text(turned) + ">(" + place + ")";
+  return "tw_swizzle<" + text(from) + ", " + text(mask) + ", " + text(to) + ">(" + place + ")";
+}
+
+int64_t FragmentEmitter::Swizzle::period() const {
+  if (line) return int64_t{1} << (line + rows);
+  return std::max(int64_t{mask + 1} << from, turned ? wide_rows << turned : 0);
 }
 
 int64_t FragmentEmitter::own_elements(const Buffer& fragment) const {
@@ -163,21 +191,27 @@ std::string FragmentEmitter::element_index(const Buffer& buffer, const Expr& ind
   }
   const auto fragment = fragments_.find(buffer);
   if (fragment == fragments_.end()) return ExprEmitter::element_index(buffer, index, l);
-  const auto& [m, n] = fragment->second;
+  const auto& [m, n, columns] = fragment->second;
   const auto* lanes = index.as<Ramp>();
   const Expr first = lanes ? lanes->base : index;
   const Substitution zeros = {{lane_x_, Expr(0)}, {lane_y_, Expr(0)}};
   const Expr own = simplify(substitute(first, zeros), ranges_);
-  const bool are_neighbours = !lanes || (is_const_int(lanes->stride, 1) && lanes->dtype.lanes == 2 &&
-                                         is_known_equal(floor_mod(own, Expr(2)), Expr(0), ranges_));
-  if (!are_neighbours || !is_known_equal(first - own, lane_y_ * Expr(n) + lane_x_ * Expr(2), ranges_))
+  const bool are_neighbours =
+      !lanes || (is_const_int(lanes->stride, 1) && columns % lanes->dtype.lanes == 0 &&
+                 is_known_equal(floor_mod(own, Expr(int64_t{lanes->dtype.lanes})), Expr(0), ranges_));
+  if (!are_neighbours || !is_known_equal(first - own, lane_y_ * Expr(n) + lane_x_ * Expr(columns), ranges_))
     fail("uses elements of the fragment `" + buffer->name + "` that are not the thread's: " + to_text(index),
-         "bind rows modulo 8 to thread.y, and pairs of columns modulo 8 to thread.x");
+         "bind rows modulo 8 to thread.y, and pairs of columns modulo 8, or eights modulo 32, to thread.x");
   const Expr i = floor_div(own, Expr(n)), j = floor_mod(own, Expr(n));
-  const Expr tile = floor_div(i, Expr(mma_m)) * Expr(n / mma_n) + floor_div(j, Expr(mma_n));
+  // The pairs of eight columns are of instructions side by side.
+  const Expr instruction = columns == 2 ? floor_div(j, Expr(mma_n))
+                                        : floor_div(j, Expr(wide_rows)) * Expr(lanes_x) +
+                                              floor_div(floor_mod(j, Expr(wide_columns)), Expr(2));
+  const Expr tile = floor_div(i, Expr(mma_m)) * Expr(n / mma_n) + instruction;
   const Expr within = floor_div(floor_mod(i, Expr(mma_m)), Expr(lanes_y)) * Expr(2) + floor_mod(j, Expr(2));
   const std::string element = scalar(simplify(tile * Expr(4) + within, ranges_), true);
-  return lanes ? element + " + " + l : element;
+  if (!lanes) return element;
+  return element + " + " + (lanes->dtype.lanes == 2 ? l : "(" + l + " / 2 * 4 + " + l + " % 2)");
 }
 
 std::string FragmentEmitter::row_address(const Load& operand, bool is_a) {
@@ -191,7 +225,8 @@ std::string FragmentEmitter::row_address(const Load& operand, bool is_a) {
   const std::string within = place.is_transposed() ? "(" + step + ") * " + stride + " + i * 16 + " + row
                                                    : "(" + row + ") * " + stride + " + k + " + step;
   const std::string base = scalar(place.base, true);
-  const auto& swizzle = swizzles_.at(operand.buffer);
+  auto swizzle = swizzles_.at(operand.buffer);
+  if (swizzle) swizzle->turned = 0;  // rows are read as they lie
   std::string index;
   if (!swizzle) {
     index = base + " + " + along + " + " + within;

@@ -191,6 +191,11 @@ template <int line, int rows> TW_FUNCTION int tw_columns(int e) {
   constexpr int block = 6, columns = (1 << (line - block)) - 1, all = (1 << rows) - 1;
   return (e & ~((1 << (line + rows)) - 64)) | ((e >> block) & columns) << (block + rows) | ((e >> line) & all) << block;
 }
+// Of each 32 rows of 2^line elements, pair p of eight o as pair o of eight p.
+template <int line> TW_FUNCTION int tw_turn(int e) {
+  const int both = ((e >> (line + 1)) ^ (e >> (line + 3))) & 3;
+  return e ^ both << (line + 1) ^ both << (line + 3);
+}
 template <int from, int mask, int to> TW_FUNCTION int tw_swizzle(int e) { return e ^ (((e >> from) & mask) << to); }
 template <class T> TW_FUNCTION T tw_popcount(T x) { return (T)__popcll((u64)x & (~0ull >> (64 - 8 * sizeof(T)))); }
 )cuda";
