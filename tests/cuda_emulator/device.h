@@ -118,6 +118,9 @@ inline unsigned short tw_to_bf16(float x) {
   if (x != x) return static_cast<unsigned short>(bits >> 16 | 0x40);
   return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+inline float tw_round_bf16(float x) {
+  return tw_from_bf16(tw_to_bf16(x));
+}
 inline float tw_minimum(float x, float y) {
   return x != x || y != y ? x + y : fminf(x, y);
 }
