@@ -60,6 +60,17 @@ struct ProductSize {
   int64_t batch = 1;
 };
 
+// What is open is as large as it usually is.
+ProductSize usual_size(const BlockAnalysis& analysis, const std::vector<Var>& rows, const std::vector<Var>& columns,
+                       const std::vector<Var>& reduce, const std::vector<Var>& others) {
+  const auto count = [&](const std::vector<Var>& vars) {
+    int64_t result = 1;
+    for (const Var& var : vars) result *= analysis.typical_extent(var);
+    return result;
+  };
+  return {count(rows), count(columns), count(reduce), count(others)};
+}
+
 // Cycles of a multiprocessor from the first block to the last, as measured on an H200 for such steps along k: sums are
 // made at a rate, warps read their operands, and of a block that is alone nobody hides what it waits for.
 double predicted_cycles(const ProductSize& size, const WarpTile& tile, const Target& target) {
@@ -185,14 +196,13 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   const Var k = analysis.reduce().at(0);
   constexpr int64_t fewest = 4;  // rows or columns that are worth a fragment
   if (std::min(analysis.extent(i), analysis.extent(j)) < fewest) return false;
-  if (analysis.is_open(i) || analysis.is_open(j) || analysis.is_open(k)) return false;
   for (const Access& read : analysis.reads) {
     const Var& own = read.uses(i) ? i : j;
     if (unit_stride(read, own, analysis.iters, 1) != 1 && unit_stride(read, k, analysis.iters, 1) != 1) return false;
   }
-  ProductSize size = {analysis.extent(i), analysis.extent(j), analysis.extent(k)};
-  for (const Var& var : analysis.spatial())
-    if (!(var == i) && !(var == j)) size.batch *= analysis.extent(var);
+  std::vector<Var> others = analysis.spatial();
+  std::erase_if(others, [&](const Var& var) { return var == i || var == j; });
+  const ProductSize size = usual_size(analysis, {i}, {j}, {k}, others);
   const WarpTile tile = decide_warp_tile(schedule, size, target);
   pad_to_multiples(schedule, block, matrices, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
@@ -243,8 +253,7 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
   const MatrixAxes axes = find_matrix_axes(schedule, block);
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (axes.reduce.empty() || axes.rows.empty() || axes.columns.empty()) return block;
-  const ProductSize size = {count_iterations(analysis, axes.rows), count_iterations(analysis, axes.columns),
-                            count_iterations(analysis, axes.reduce), count_iterations(analysis, axes.others)};
+  const ProductSize size = usual_size(analysis, axes.rows, axes.columns, axes.reduce, axes.others);
   const Var& outer = axes.reduce.front();
   const auto divides = [&](int64_t parts) {
     const int64_t extent = analysis.extent(outer);
