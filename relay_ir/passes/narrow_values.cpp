@@ -11,6 +11,7 @@
 #include "relay_ir/passes/narrow_values.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <string>
@@ -87,12 +88,12 @@ class Chooser {
       if (node.op->kind == OpKind::view && is_stored_[node.inputs[0]]) is_stored_[node.outputs[0]] = true;
   }
 
-  // Tensor cores multiply matrices of any sizes: open ones count as what they usually are, elsewhere as none.
+  // Tensor cores multiply matrices of any sizes: open ones count as many elements there, elsewhere as none.
   bool takes_open() const { return target_.tensor_core_rate > 0; }
+  int64_t many_if_open() const { return takes_open() ? std::numeric_limits<int64_t>::max() / f32.bytes() : 0; }
   int64_t elements(ValueId id) const {
-    const TensorType& type = graph_.values[id].type;
-    const auto shape = takes_open() ? typical_shape(type) : static_shape(type);
-    return shape ? element_count(*shape) : 0;
+    const auto shape = static_shape(graph_.values[id].type);
+    return shape ? element_count(*shape) : many_if_open();
   }
   std::optional<int64_t> extent(ValueId id, int from_end) const {
     const TensorType& type = graph_.values[id].type;
@@ -162,8 +163,7 @@ class Chooser {
 
   int64_t rows_of(const Node& node, bool transpose_a) const {
     const std::vector<Expr>& shape = graph_.values[node.inputs[0]].type.shape;
-    const Expr& rows = *(shape.rbegin() + (transpose_a ? 0 : 1));
-    return takes_open() ? typical_value(rows) : as_int(rows).value_or(0);
+    return as_int(*(shape.rbegin() + (transpose_a ? 0 : 1))).value_or(many_if_open());
   }
 
   Narrow matrix_product(const Node& node, bool is_constant) const {

@@ -77,7 +77,7 @@ class Padding {
       loops.push_back({loop, to->shape[d]});
       iters.push_back({iter, to->shape[d], IterKind::spatial, loop});
       indices.push_back(iter);
-      if (!is_known_equal(from->shape[d], to->shape[d])) {
+      if (!can_prove(to->shape[d] <= from->shape[d])) {
         const Expr condition = iter < from->shape[d];
         inside = inside.is_defined() ? inside && condition : condition;
       }
