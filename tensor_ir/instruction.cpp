@@ -18,6 +18,12 @@ struct InstructionRow {
   const char* replacement;  // the body of a Func with the same buffers; that of vectors is made by Matcher
 };
 
+#define FRAGMENT_PRODUCT(name, element)                                                                     \
+  "func " name "[m, n, k, sa, ta, sb, tb, sc](a: " element "[m, k] strides [sa, ta], b: " element           \
+  "[n, k] strides [sb, tb]) -> (c: f32[m, n] strides [sc, 1]) {"                                            \
+  "  for i in 0..m { for j in 0..n { for l in 0..k { c[i, j] = c[i, j] + f32(a[i, l]) * f32(b[j, l]) } } }" \
+  "}"
+
 const InstructionRow instruction_rows[] = {
     {"func dot_bf16(a: bf16[2], b: bf16[2]) -> (c: f32[]) {"
      "  for t in 0..2 { c[] = c[] + f32(a[t]) * f32(b[t]) }"
@@ -64,16 +70,10 @@ const InstructionRow instruction_rows[] = {
      "}",
      nullptr},
     // Fragments: rows of a by rows of b, which may lie along either dimension in memory.
-    {"func mma_bf16[m, n, k, sa, ta, sb, tb, sc](a: bf16[m, k] strides [sa, ta], b: bf16[n, k] strides [sb, tb])"
-     "    -> (c: f32[m, n] strides [sc, 1]) {"
-     "  for i in 0..m { for j in 0..n { for l in 0..k { c[i, j] = c[i, j] + f32(a[i, l]) * f32(b[j, l]) } } }"
-     "}",
-     nullptr},
-    {"func mma_f16[m, n, k, sa, ta, sb, tb, sc](a: f16[m, k] strides [sa, ta], b: f16[n, k] strides [sb, tb])"
-     "    -> (c: f32[m, n] strides [sc, 1]) {"
-     "  for i in 0..m { for j in 0..n { for l in 0..k { c[i, j] = c[i, j] + f32(a[i, l]) * f32(b[j, l]) } } }"
-     "}",
-     nullptr},
+    {FRAGMENT_PRODUCT("mma_bf16", "bf16"), nullptr},
+    {FRAGMENT_PRODUCT("mma_f16", "f16"), nullptr},
+    {FRAGMENT_PRODUCT("wgmma_bf16", "bf16"), nullptr},
+    {FRAGMENT_PRODUCT("wgmma_f16", "f16"), nullptr},
     {"func tile_zero_f32[m, n]() -> (c: f32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0.0f } } }", nullptr},
     {"func tile_zero_i32[m, n]() -> (c: i32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0i32 } } }", nullptr},
     {"func tile_store_f32[m, n, sd](c: f32[m, n]) -> (d: f32[m, n] strides [sd, 1]) {"
@@ -97,6 +97,8 @@ TensorInstruction make(const InstructionRow& row) {
   instruction.result = written->shape.empty()                  ? InstructionResult::element
                        : as_int(written->shape[0]).has_value() ? InstructionResult::matrix
                                                                : InstructionResult::tile;
+  if (const auto intrinsic = syntax::find_word<Intrinsic>(syntax::intrinsic_words, instruction.name))
+    instruction.is_asynchronous = is_asynchronous(*intrinsic);
   if (!row.replacement) return instruction;
   const std::string text = row.description;
   const Func replacement = parse_func(text.substr(0, text.find('{')) + "{ " + row.replacement + " }");
@@ -346,6 +348,24 @@ const TensorInstruction* find_tensor_instruction(std::string_view name) {
   const auto& list = tensor_instructions();
   const auto found = std::find_if(list.begin(), list.end(), [&](const auto& i) { return i.name == name; });
   return found == list.end() ? nullptr : &*found;
+}
+
+const TensorInstruction* instruction_of(const For& loop) {
+  const auto attribute = loop.attributes.find("instruction");
+  if (loop.loop_kind != LoopKind::tensorized || attribute == loop.attributes.end()) return nullptr;
+  const auto* name = std::get_if<std::string>(&attribute->second);
+  return name ? find_tensor_instruction(*name) : nullptr;
+}
+
+bool multiplies_asynchronously(const Stmt& s) {
+  bool found = false;
+  visit(
+      s, [&](const Call& call) { found |= is_asynchronous(call.intrinsic); },
+      [&](const For& loop) {
+        const TensorInstruction* instruction = instruction_of(loop);
+        found |= instruction && instruction->is_asynchronous;
+      });
+  return found;
 }
 
 InstructionMatch match_instruction(const TensorInstruction& instruction, const For& nest,

@@ -21,7 +21,7 @@ namespace tw {
 //   element   of lanes that do not know of each other: a vectorized loop around it makes them
 //   matrix    of a size of its own, in one vector; rows of `a` lie any stride apart
 //   tile      of any size, in a register of a unit for tiles (tile_dot_bf16, tile_zero_f32, …) or spread over the
-//             threads of a warp (mma_bf16, …)
+//             threads of a warp (mma_bf16, wgmma_bf16, …)
 enum class InstructionResult : uint8_t { element, matrix, tile };
 
 struct TensorInstruction {
@@ -30,12 +30,17 @@ struct TensorInstruction {
   Func replacement;  // its body is not defined where `match_instruction` makes it: of matrices and tiles
   int64_t extent;    // of the description's innermost loop when that is constant: elements of a word; else 0
   InstructionResult result;
+  bool is_asynchronous = false;  // its result is there when the thread has waited for it (wait_products)
   bool is_tile() const { return result == InstructionResult::tile; }
   bool is_matrix() const { return result == InstructionResult::matrix; }
 };
 
 const std::vector<TensorInstruction>& tensor_instructions();
 const TensorInstruction* find_tensor_instruction(std::string_view name);  // null: unknown
+
+// What a loop of kind tensorized names; null: another loop.
+const TensorInstruction* instruction_of(const For& loop);
+bool multiplies_asynchronously(const Stmt& s);  // before or after tensorize_loops
 
 // The description with operands found: elements of a description's buffer lie in memory from `base` on, as far apart as
 // in the description.

@@ -161,7 +161,8 @@ Problem check_tile(const Call& n) {
   const bool has_words = kind_of(n.intrinsic) == IntrinsicKind::tile;
   const DType accumulator = n.arguments[0].dtype();
   const DType sum = has_words && n.intrinsic != Intrinsic::tile_dot_bf16 ? i32 : f32;
-  const DType operand = has_words ? u32 : n.intrinsic == Intrinsic::mma_bf16 ? bf16 : f16;
+  const bool is_of_bf16 = n.intrinsic == Intrinsic::mma_bf16 || n.intrinsic == Intrinsic::wgmma_bf16;
+  const DType operand = has_words ? u32 : is_of_bf16 ? bf16 : f16;
   if (accumulator.element() != sum) return problem(name + " adds to " + text(sum) + ", not to " + text(accumulator));
   for (size_t i = 1; i < n.arguments.size(); ++i) {
     const DType element = n.arguments[i].dtype().element();
@@ -296,6 +297,10 @@ IntrinsicKind kind_of(Intrinsic intrinsic) {
 #include "tensor_ir/intrinsics.def"
   };
   return kinds[static_cast<size_t>(intrinsic)];
+}
+
+bool is_asynchronous(Intrinsic intrinsic) {
+  return intrinsic == Intrinsic::wgmma_bf16 || intrinsic == Intrinsic::wgmma_f16;
 }
 
 int arity_of(Intrinsic intrinsic) {

@@ -20,6 +20,8 @@ std::optional<TypeProblem> type_problem(const Buffer& buffer);
 
 enum class IntrinsicKind : uint8_t { math, predicate, bits, convert, dot, tile, matrix, fragment, effect };
 IntrinsicKind kind_of(Intrinsic intrinsic);
+// Whether what it gives is there only when the thread has waited for it.
+bool is_asynchronous(Intrinsic intrinsic);
 int arity_of(Intrinsic intrinsic);  // -1: any
 
 // What a product of tiles multiplies, from the lanes of its operands: accumulator m × n, a m × k, b k × n words;

@@ -10,6 +10,7 @@
 #include "targets/allocations.h"
 #include "targets/cuda/fragments.h"
 #include "targets/cuda/prelude.h"
+#include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"
@@ -18,7 +19,7 @@
 namespace tw::cuda {
 namespace {
 
-constexpr int64_t max_threads = 1024, shared_alignment = 128;
+constexpr int64_t max_threads = 1024;
 
 bool is_block_axis(ThreadAxis axis) {
   return axis >= ThreadAxis::block_x && axis <= ThreadAxis::block_z;
@@ -45,9 +46,15 @@ bool has_bound_loop(const Stmt& body) {
   return found;
 }
 
+// Of shared memory: products of groups of warps exchange pieces of it by their addresses.
+int64_t shared_alignment(const Stmt& body) {
+  return multiplies_asynchronously(body) ? 1024 : 128;
+}
+
 // Where the kernel's shared memory ends; `place` hears of each allocation, and where it begins.
 template <class F>
 int64_t place_shared(const Stmt& body, F&& place) {
+  const int64_t alignment = shared_alignment(body);
   int64_t bytes = 0;
   visit(body, [&](const Allocate& n) {
     if (n.buffer->scope != Scope::shared) return;
@@ -55,7 +62,7 @@ int64_t place_shared(const Stmt& body, F&& place) {
     if (!elements) return;
     place(n.buffer, bytes);
     const int64_t own = element_count(*elements) * n.buffer->dtype.bytes() * n.buffer->dtype.lanes;
-    bytes += (own + shared_alignment - 1) / shared_alignment * shared_alignment;
+    bytes += (own + alignment - 1) / alignment * alignment;
   });
   return bytes;
 }
@@ -78,10 +85,12 @@ class KernelEmitter : public FragmentEmitter {
       assume_size(parameter);
     }
     has_bound_loops_ = has_bound_loop(kernel_.func.body);
+    multiplies_asynchronously_ = multiplies_asynchronously(kernel_.func.body);
     depth_ = 1;
     for (const Var& parameter : kernel_.func.parameters) narrow_parameter(parameter);
     if (launch_.shared_bytes > 0) {
-      line("TW_SHARED(" + std::to_string(launch_.shared_bytes) + ")");
+      line("TW_SHARED(" + std::to_string(launch_.shared_bytes) + ", " +
+           std::to_string(shared_alignment(kernel_.func.body)) + ")");
       place_shared(kernel_.func.body, [&](const Buffer& buffer, int64_t at) { shared_offsets_[buffer] = at; });
     }
     if (!has_bound_loops_) allocations_ = plan_allocations(kernel_.func);
@@ -291,7 +300,11 @@ class KernelEmitter : public FragmentEmitter {
   void effect(const Evaluate& n) {
     const auto* call = n.call.as<Call>();
     if (!call) fail("evaluates a value for nothing");
-    if (call->intrinsic == Intrinsic::barrier) return line("__syncthreads();");
+    if (call->intrinsic == Intrinsic::barrier) {
+      if (multiplies_asynchronously_) line("tw_publish_shared();");
+      return line("__syncthreads();");
+    }
+    if (call->intrinsic == Intrinsic::wait_products) return line("tw_wait_products();");
     if (call->intrinsic == Intrinsic::warp_barrier) return;  // what a warp holds is in its threads' registers
     if (call->intrinsic == Intrinsic::begin_copies) {
       is_copying_ = true;
@@ -314,6 +327,7 @@ class KernelEmitter : public FragmentEmitter {
   const Launch& launch_;
   int64_t held_threads_;
   bool has_bound_loops_ = false;
+  bool multiplies_asynchronously_ = false;
   AllocationPlan allocations_;                          // of a kernel of one thread a block
   std::unordered_map<Buffer, int64_t> shared_offsets_;  // in what the launch asks for
   bool is_copying_ = false;                             // between begin_copies and commit_copies
@@ -351,7 +365,7 @@ Launch launch_of(const Kernel& kernel) {
     }
   }
   const int64_t shared = place_shared(kernel.func.body, [](const Buffer&, int64_t) {});
-  if (shared > static_shared_bytes) launch.shared_bytes = shared;
+  if (shared > static_shared_bytes || multiplies_asynchronously(kernel.func.body)) launch.shared_bytes = shared;
   if (threads > max_threads) {
     throw Error(ErrorCode::lower, "kernel " + kernel.symbol + " has " + std::to_string(threads) +
                                       " threads a block; the limit is " + std::to_string(max_threads) +

@@ -362,6 +362,7 @@ std::string ExprEmitter::call(const Call& n, const std::string& l) {
     case Intrinsic::begin_copies:
     case Intrinsic::commit_copies:
     case Intrinsic::wait_copies:
+    case Intrinsic::wait_products:
     case Intrinsic::prefetch:
       fail("uses " + to_text(n.intrinsic) + " as a value");
     default:

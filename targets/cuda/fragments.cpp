@@ -38,6 +38,12 @@ std::string text(int64_t value) {
   return std::to_string(value);
 }
 
+constexpr int64_t block_columns = 64;  // of 128 bytes
+
+int log2(int64_t power) {
+  return std::countr_zero(static_cast<uint64_t>(power));
+}
+
 }  // namespace
 
 bool FragmentEmitter::is_product(const Store& store) {
@@ -56,9 +62,12 @@ void FragmentEmitter::find_products(const Stmt& body) {
     if (store.buffer->scope != Scope::fragment || !is_const_int(sums.base, 0) || sums.row_stride != n)
       fail("multiplies into `" + store.buffer->name + "` at " + to_text(store.indices[0]),
            "keep the sums of a warp, and nothing else, in a buffer in scope fragment");
+    if (is_asynchronous(product->intrinsic) && (m != mma_m || (n != 64 && n != 128 && n != 256)))
+      fail("multiplies fragments of " + text(m) + " × " + text(n) + " by groups of warps",
+           "each warp has 16 rows, and 64, 128 or 256 columns");
     fragments_[store.buffer] = {m, n};
-    find_swizzle(product->arguments[1]);
-    find_swizzle(product->arguments[2]);
+    find_swizzle(product->arguments[1], *product);
+    find_swizzle(product->arguments[2], *product);
   });
 }
 
@@ -80,7 +89,7 @@ void FragmentEmitter::find_squares(const Stmt& s, const Var& thread_x) {
       [&](const Stmt& child) { find_squares(child, is_bound ? loop->var : thread_x); });
 }
 
-void FragmentEmitter::find_swizzle(const Expr& operand) {
+void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product) {
   const auto& load = *operand.as<Load>();
   const Place place = place_of(load.indices);
   const int64_t bytes = load.buffer->dtype.bytes(), piece = piece_bytes / bytes, line = place.line();
@@ -88,18 +97,27 @@ void FragmentEmitter::find_swizzle(const Expr& operand) {
     fail("reads `" + load.buffer->name + "` into a fragment as " + to_text(load.indices[0]),
          "stage it in shared memory, with rows of a multiple of 16 bytes");
   const auto pieces = static_cast<uint64_t>(line / piece);
+  const bool is_of_group = is_asynchronous(product.intrinsic);
   std::optional<Swizzle> found;
   if (std::has_single_bit(pieces) && pieces > 1) {
-    const int shift = std::countr_zero(std::max<uint64_t>(pieces, 8)),
-              to = std::countr_zero(static_cast<uint64_t>(piece));
+    const int shift = std::countr_zero(std::max<uint64_t>(pieces, 8)), to = log2(piece);
     found = Swizzle{shift + to, static_cast<int>(std::min<uint64_t>(pieces, 8)) - 1, to};
+    if (is_of_group && line > block_columns)
+      found = Swizzle{log2(block_columns), 7, to, log2(line), log2(sizes_of(product).k)};
   }
+  const bool fits_group = found && (place.is_transposed() ? line % block_columns == 0 : line <= block_columns);
+  if (is_of_group && !fits_group)
+    fail("reads `" + load.buffer->name + "` for a group of warps as " + to_text(load.indices[0]),
+         "stage it with rows of 16, 32 or 64 elements along k, or of a power of 2 from 64 on across");
   const auto [known, is_new] = swizzles_.emplace(load.buffer, found);
-  if (!is_new && (!found || !known->second || found->from != known->second->from)) known->second.reset();
+  if (is_new || (known->second && found == known->second)) return;
+  if (is_of_group) fail("reads `" + load.buffer->name + "` in two ways", "stage it twice");
+  known->second.reset();
 }
 
 std::string FragmentEmitter::Swizzle::of(const std::string& index) const {
-  return "tw_swizzle<" + text(from) + ", " + text(mask) + ", " + text(to) + ">(" + index + ")";
+  const std::string of_columns = line ? "tw_columns<" + text(line) + ", " + text(rows) + ">(" + index + ")" : index;
+  return "tw_swizzle<" + text(from) + ", " + text(mask) + ", " + text(to) + ">(" + of_columns + ")";
 }
 
 int64_t FragmentEmitter::own_elements(const Buffer& fragment) const {
@@ -111,6 +129,7 @@ int64_t FragmentEmitter::own_elements(const Buffer& fragment) const {
 void FragmentEmitter::enter(ThreadAxis axis, const Var& var) {
   if (axis == ThreadAxis::thread_x) lane_x_ = var;
   if (axis == ThreadAxis::thread_y) lane_y_ = var;
+  if (axis == ThreadAxis::thread_z) warp_ = var;
 }
 
 bool FragmentEmitter::are_neighbours(const Expr& vector) const {
@@ -185,6 +204,10 @@ std::string FragmentEmitter::row_address(const Load& operand, bool is_a) {
 }
 
 void FragmentEmitter::multiply(const Store& store) {
+  is_asynchronous(product_of(store)->intrinsic) ? multiply_by_group(store) : multiply_by_warp(store);
+}
+
+void FragmentEmitter::multiply_by_warp(const Store& store) {
   const Call& product = *product_of(store);
   const auto [m, n, k] = sizes_of(product);
   const auto &a = *product.arguments[1].as<Load>(), &b = *product.arguments[2].as<Load>();
@@ -214,6 +237,60 @@ void FragmentEmitter::multiply(const Store& store) {
   line("}");
   --depth_;
   line("}");
+  --depth_;
+  line("}");
+}
+
+// Rows of warps side by side are rows of their group; what does not change with them is read by all.
+FragmentEmitter::Matrix FragmentEmitter::matrix_of(const Load& operand, int64_t rows_of_warp) {
+  const Place place = place_of(operand.indices);
+  const int64_t bytes = operand.buffer->dtype.bytes(), line = place.line() * bytes;
+  const auto base_of = [&](const Expr& warp_number) {
+    return simplify(substitute(place.base, {{warp_, warp_number}}), ranges_);
+  };
+  const auto warps = warp_.is_defined() ? bounds_of(warp_, ranges_).high : std::nullopt;
+  if (!warps || (*warps + 1) % warps_of_group != 0)
+    fail("multiplies by groups of warps with " + text(warps.value_or(0) + 1) + " of them along z",
+         "bind a multiple of 4 to thread.z");
+  for (int64_t w = 0; w <= *warps; ++w) {
+    const Expr first =
+        base_of(Expr(w - w % warps_of_group)) + Expr(w % warps_of_group * rows_of_warp * place.row_stride);
+    if (!is_known_equal(base_of(Expr(w)), first, ranges_))
+      fail("multiplies rows of `" + operand.buffer->name + "` by warps that are no group: " + to_text(place.base),
+           "bind each 16 rows of 64 to one of 4 warps side by side");
+  }
+  const Swizzle& swizzle = *swizzles_.at(operand.buffer);
+  const std::string group = scalar(base_of(floor_div(warp_, Expr(warps_of_group)) * Expr(warps_of_group)), true);
+  const int64_t width = std::min(line, block_columns * bytes), rows = int64_t{1} << swizzle.rows;
+  const int64_t leading = swizzle.line ? rows * width : piece_bytes, mode = width == 128 ? 1 : width == 64 ? 2 : 3;
+  const std::string index =
+      swizzle.line ? "tw_columns<" + text(swizzle.line) + ", " + text(swizzle.rows) + ">(" + group + ")" : group;
+  const std::string matrix = "tw_matrix(&" + name_of(operand.buffer) + "[" + index + "], " + text(leading) + ", " +
+                             text(8 * width) + ", " + text(mode) + ")";
+  const int64_t step = place.is_transposed() ? mma_k * width : mma_k * bytes;
+  return {matrix, step / piece_bytes};
+}
+
+void FragmentEmitter::multiply_by_group(const Store& store) {
+  const Call& product = *product_of(store);
+  const auto [m, n, k] = sizes_of(product);
+  const auto &a = *product.arguments[1].as<Load>(), &b = *product.arguments[2].as<Load>();
+  const Matrix of_a = matrix_of(a, m), of_b = matrix_of(b, 0);
+  const std::string a_name = fresh("a"), b_name = fresh("b");
+  const auto is_transposed = [](const Load& operand) {
+    return place_of(operand.indices).is_transposed() ? "true" : "false";
+  };
+  const std::string element = a.buffer->dtype == bf16 ? "bf16" : "f16";
+  line("{");
+  ++depth_;
+  line("const u64 " + a_name + " = " + of_a.text + ", " + b_name + " = " + of_b.text + ";");
+  line("tw_begin_products();");
+  line("#pragma unroll");
+  line("for (int k = 0; k < " + text(k / mma_k) + "; ++k)");
+  line("  tw_wgmma_" + element + "_" + text(n) + "<" + is_transposed(a) + ", " + is_transposed(b) + ">(" +
+       name_of(store.buffer) + ", " + a_name + " + k * " + text(of_a.step) + ", " + b_name + " + k * " +
+       text(of_b.step) + ");");
+  line("tw_commit_products();");
   --depth_;
   line("}");
 }

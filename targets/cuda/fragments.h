@@ -6,8 +6,10 @@
 //
 // A matrix that ldmatrix reads lies in shared memory with the 16-byte pieces of a row in another order in each row:
 // piece p of row r at p ^ r, so that eight rows of one column come from eight different banks, and so do those of a
-// transposed one.  A square of 32 rows of 32 elements that threads along x walk down has element p of row r at p ^ r:
-// the threads of a warp come from 32 banks both ways.  Everything that uses such a buffer asks for places here.
+// transposed one.  Products of groups of warps (wgmma) read pieces of rows of at most 128 bytes in that same order: of
+// longer lines, blocks of 64 columns lie one after the other.  A square of 32 rows of 32 elements that threads along x
+// walk down has element p of row r at p ^ r: the threads of a warp come from 32 banks both ways.  Everything that uses
+// such a buffer asks for places here.
 #pragma once
 
 #include "targets/cuda/emit_expr.h"
@@ -16,6 +18,8 @@ namespace tw::cuda {
 
 inline constexpr int64_t lanes_x = 4, lanes_y = 8;           // threads of a warp
 inline constexpr int64_t mma_m = 16, mma_n = 8, mma_k = 16;  // of one instruction
+inline constexpr int64_t group_m = 64;                       // of one instruction of a group…
+inline constexpr int64_t warps_of_group = group_m / mma_m;   // …of warps
 inline constexpr int64_t piece_bytes = 16;                   // of one access to memory
 
 class FragmentEmitter : public ExprEmitter {
@@ -32,7 +36,7 @@ class FragmentEmitter : public ExprEmitter {
   int64_t own_elements(const Buffer& fragment) const;
   // Neighbouring threads use neighbouring vectors of memory.
   bool are_neighbours(const Expr& vector) const;
-  // The variable that numbers the threads of a warp along x or y, here.
+  // The variable that numbers the threads of a warp along x or y, or warps along z, here.
   void enter(ThreadAxis axis, const Var& var);
 
   std::string element_index(const Buffer& buffer, const Expr& index, const std::string& lane) override;
@@ -42,19 +46,30 @@ class FragmentEmitter : public ExprEmitter {
   struct Shape {
     int64_t m, n;
   };
-  // Bits of an element's number: those from `from` on, as many as `mask` has, change those from `to` on.
+  // Bits of an element's number: those from `from` on, as many as `mask` has, change those from `to` on.  Before that,
+  // where they are not 0, 2^rows lines of 2^line elements become blocks of columns.
   struct Swizzle {
     int from, mask, to;
+    int line = 0, rows = 0;
     std::string of(const std::string& index) const;
-    int64_t period() const { return int64_t{mask + 1} << from; }  // elements
+    int64_t period() const { return line ? int64_t{1} << (line + rows) : int64_t{mask + 1} << from; }  // elements
+    bool operator==(const Swizzle&) const = default;
   };
-  void find_swizzle(const Expr& operand);
+  void find_swizzle(const Expr& operand, const Call& product);
+  void multiply_by_warp(const Store& product);
+  void multiply_by_group(const Store& product);
+  // What tw_matrix makes of an operand's rows, and how far apart its steps along k are in it.
+  struct Matrix {
+    std::string text;
+    int64_t step;
+  };
+  Matrix matrix_of(const Load& operand, int64_t rows_of_warp);
   // Where the lane's row of the four 8 × 8 matrices begins that make up operand number `i` along its rows at step k.
   std::string row_address(const Load& operand, bool is_a);
 
   std::unordered_map<Buffer, Shape> fragments_;
   std::unordered_map<Buffer, std::optional<Swizzle>> swizzles_;
-  Var lane_x_, lane_y_;
+  Var lane_x_, lane_y_, warp_;
 };
 
 }  // namespace tw::cuda

@@ -9,7 +9,7 @@ typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; 
 #define TW_FUNCTION static __device__ __forceinline__
 
 // PTX: what lies between here and its end is written in C++ for machines without a GPU.
-#define TW_SHARED(bytes) extern __shared__ __align__(128) u8 tw_shared[];
+#define TW_SHARED(bytes, alignment) extern __shared__ __align__(alignment) u8 tw_shared[];
 TW_FUNCTION float tw_from_f16(u16 bits) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x; }
 TW_FUNCTION u16 tw_to_f16(float x) { u16 bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits; }
 TW_FUNCTION float tw_from_bf16(u16 bits) { return __uint_as_float((u32)bits << 16); }
@@ -63,6 +63,39 @@ template <int bytes, bool past_first_cache> TW_FUNCTION void tw_copy(void* to, c
 }
 TW_FUNCTION void tw_commit_copies() {}
 template <int left> TW_FUNCTION void tw_wait_copies() {}
+#endif
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+// A matrix in shared memory for products of groups of warps ("Matrix Descriptor Format" in the PTX ISA): strides in
+// bytes, between blocks of columns and between every eight rows; the pieces of 16 bytes are exchanged within 128, 64 or
+// 32 bytes (1, 2, 3).
+TW_FUNCTION u64 tw_matrix(const void* p, int leading, int stride, int swizzle) {
+  return (u64)((tw_shared_address(p) & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | (u64)swizzle << 62;
+}
+TW_FUNCTION void tw_begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+TW_FUNCTION void tw_commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+TW_FUNCTION void tw_wait_products() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+// What the thread has stored in shared memory is seen by products.
+TW_FUNCTION void tw_publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+#define TW_8(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]), "+f"(c[i + 7])
+#define TW_32(c, i) TW_8(c, i), TW_8(c, i + 8), TW_8(c, i + 16), TW_8(c, i + 24)
+#define TW_REGISTERS_0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TW_REGISTERS_1 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TW_REGISTERS_2 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define TW_REGISTERS_3 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define TW_WGMMA(element, columns, registers, a, b, a_turned, b_turned, ...) \
+  template <bool is_a_transposed, bool is_b_transposed> \
+  TW_FUNCTION void tw_wgmma_##element##_##columns(float* c, u64 a_matrix, u64 b_matrix) { \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." #element "." #element \
+                 " {" registers "}, " a ", " b ", p, 1, 1, " a_turned ", " b_turned "; }" \
+                 : __VA_ARGS__ : "l"(a_matrix), "l"(b_matrix), "n"((int)is_a_transposed), "n"((int)is_b_transposed)); \
+  }
+#define TW_WGMMAS(element) \
+  TW_WGMMA(element, 64, TW_REGISTERS_0, "%32", "%33", "%34", "%35", TW_32(c, 0)) \
+  TW_WGMMA(element, 128, TW_REGISTERS_0 ", " TW_REGISTERS_1, "%64", "%65", "%66", "%67", TW_32(c, 0), TW_32(c, 32)) \
+  TW_WGMMA(element, 256, TW_REGISTERS_0 ", " TW_REGISTERS_1 ", " TW_REGISTERS_2 ", " TW_REGISTERS_3, \
+           "%128", "%129", "%130", "%131", TW_32(c, 0), TW_32(c, 32), TW_32(c, 64), TW_32(c, 96))
+TW_WGMMAS(bf16)
+TW_WGMMAS(f16)
 #endif
 // End of PTX.
 TW_FUNCTION float tw_round_f16(float x) { return tw_from_f16(tw_to_f16(x)); }
@@ -152,6 +185,11 @@ TW_FUNCTION u64 tw_philox(u64 key, u64 low, u64 high) {
     c0 = (unsigned)(p1 >> 32) ^ c1 ^ k0, c1 = (unsigned)p1, c2 = (unsigned)(p0 >> 32) ^ c3 ^ k1, c3 = (unsigned)p0;
   }
   return (u64)c1 << 32 | c0;
+}
+// Rows of 2^line elements, of which there are 2^rows, as blocks of 64 columns.
+template <int line, int rows> TW_FUNCTION int tw_columns(int e) {
+  constexpr int block = 6, columns = (1 << (line - block)) - 1, all = (1 << rows) - 1;
+  return (e & ~((1 << (line + rows)) - 64)) | ((e >> block) & columns) << (block + rows) | ((e >> line) & all) << block;
 }
 template <int from, int mask, int to> TW_FUNCTION int tw_swizzle(int e) { return e ^ (((e >> from) & mask) << to); }
 template <class T> TW_FUNCTION T tw_popcount(T x) { return (T)__popcll((u64)x & (~0ull >> (64 - 8 * sizeof(T)))); }

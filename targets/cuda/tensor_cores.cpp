@@ -4,7 +4,7 @@
 //     for w thread.z, y thread.y, x thread.x { Cr[i, j] = 0 }
 //     for ko pipelined {
 //       As = A[tile], Bs = B[tile]                    by all threads, 16 bytes each
-//       for w thread.z { Cr[i, j] += As[i, k] * Bs[j, k] }      mma: a warp as one
+//       for w thread.z { Cr[i, j] += As[i, k] * Bs[j, k] }      mma: a warp as one; wgmma: four of them
 //     }
 //     for w thread.z, y thread.y, x thread.x { C[i, j] = epilogue(Cr[i, j]) }
 //   }
@@ -14,11 +14,14 @@
 // adds up (split-K).
 #include <algorithm>
 #include <functional>
+#include <ranges>
 #include <span>
+#include <string>
 
 #include "targets/analysis/block_relations.h"
 #include "targets/analysis/loop_strides.h"
 #include "targets/cuda/default_schedule.h"
+#include "targets/cuda/device_facts.h"
 #include "targets/cuda/fragments.h"
 #include "targets/cuda/matrices.h"
 #include "tensor_ir/instruction.h"
@@ -37,22 +40,51 @@ struct WarpTile {
   int64_t warps() const { return warps_m * warps_n; }
 };
 
-constexpr WarpTile tiles[] = {
+// Of a warp's instruction; and which the prediction below does not tell from others: for who measures.
+constexpr WarpTile warp_tiles[] = {
     {128, 128, 32, 2, 2}, {128, 64, 32, 2, 2}, {64, 128, 32, 2, 2}, {64, 64, 32, 2, 2},
     {32, 64, 32, 1, 2},   {64, 32, 32, 2, 1},  {32, 32, 32, 1, 1},  {16, 64, 32, 1, 2},
     {16, 32, 32, 1, 1},   {16, 16, 32, 1, 1},  {16, 16, 16, 1, 1},
 };
-// Which the prediction below does not tell from others: for who measures.
-constexpr WarpTile further_tiles[] = {
+constexpr WarpTile further_warp_tiles[] = {
     {128, 256, 32, 2, 4}, {256, 128, 32, 4, 2}, {64, 256, 32, 1, 4}, {128, 128, 32, 2, 4}, {128, 64, 32, 4, 1},
 };
+// Of a group's, which reads both operands from shared memory: the wider, the fewer bytes for a sum.
+constexpr WarpTile group_tiles[] = {
+    {128, 256, 64, 8, 1}, {64, 256, 64, 4, 1}, {128, 128, 64, 8, 1},
+    {64, 128, 64, 4, 1},  {128, 64, 64, 8, 1}, {64, 64, 64, 4, 1},
+};
+constexpr WarpTile further_group_tiles[] = {{256, 128, 64, 16, 1}, {256, 64, 64, 16, 1}};
 
-constexpr int64_t deepest_step = 32;  // along k, of all tiles
+constexpr int64_t deepest_step = 32;  // along k, of a warp's tiles
 
-const char* instruction_of(const BlockAnalysis& analysis) {
+// Cycles of a multiprocessor for 32 terms of each sum of a tile: for each sum and each row and column that is read
+// where blocks are among others; and where one is alone, so that nobody hides what it waits for.
+struct Rates {
+  double sum, operand, each, alone, alone_sum;
+  int64_t registers;  // of a thread, beside its sums
+};
+constexpr Rates warp_rates = {0.028, 0.31, 80, 290, 0.0375, 70};   // as measured on an H200
+constexpr Rates group_rates = {0.0156, 0.1, 40, 175, 0.0172, 60};  // by the instruction's figures: not measured
+
+struct Multiplier {
+  std::string instruction;
+  std::span<const WarpTile> tiles, further_tiles;
+  Rates rates;
+  bool is_of_group;
+};
+
+// Those that the target has for the block's types, the one for all sizes first.
+std::vector<Multiplier> multipliers_of(const BlockAnalysis& analysis, const Target& target) {
   const DType a = analysis.reads[0].buffer->dtype, b = analysis.reads[1].buffer->dtype;
-  if (a != b || analysis.write.buffer->dtype != f32) return nullptr;
-  return a == bf16 ? "mma_bf16" : a == f16 ? "mma_f16" : nullptr;
+  if (target.tensor_core_rate == 0 || a != b || analysis.write.buffer->dtype != f32 || (a != bf16 && a != f16))
+    return {};
+  const std::string element = a == bf16 ? "bf16" : "f16";
+  std::vector<Multiplier> found = {{"mma_" + element, warp_tiles, further_warp_tiles, warp_rates, false}};
+  constexpr int with_groups = 90;  // and no later one
+  if (target.compute_capability == with_groups)
+    found.push_back({"wgmma_" + element, group_tiles, further_group_tiles, group_rates, true});
+  return found;
 }
 
 struct ProductSize {
@@ -71,57 +103,73 @@ ProductSize usual_size(const BlockAnalysis& analysis, const std::vector<Var>& ro
   return {count(rows), count(columns), count(reduce), count(others)};
 }
 
-// Cycles of a multiprocessor from the first block to the last, as measured on an H200 for such steps along k: sums are
-// made at a rate, warps read their operands, and of a block that is alone nobody hides what it waits for.
-double predicted_cycles(const ProductSize& size, const WarpTile& tile, const Target& target) {
-  constexpr double sum = 0.028, operand = 0.31, each = 80;  // of one step among others
-  constexpr double alone = 290, alone_sum = 0.0375, leaving_sum = 0.12;
-  constexpr int64_t registers_of_threads = 70, registers = 65536;
+// Blocks that find registers on a multiprocessor at the same time.
+int64_t blocks_at_once(const WarpTile& tile, const Rates& rates) {
+  return std::max<int64_t>(1, registers_of_multiprocessor / (tile.m * tile.n + tile.warps() * warp * rates.registers));
+}
+
+// Cycles of a multiprocessor from the first block to the last.
+double predicted_cycles(const ProductSize& size, const WarpTile& tile, const Rates& rates, const Target& target) {
+  constexpr double leaving_sum = 0.12;
   const int64_t blocks = size.batch * divide_up(size.m, tile.m) * divide_up(size.n, tile.n);
-  const int64_t own = divide_up(blocks, target.threads), threads = tile.warps() * warp;
-  const int64_t at_once = registers / (tile.m * tile.n + threads * registers_of_threads);
+  const int64_t own = divide_up(blocks, target.threads);
   const auto sums = static_cast<double>(tile.m * tile.n);
   const auto operands = static_cast<double>(tile.warps() * (tile.rows() + tile.columns()));
   const double steps = static_cast<double>(divide_up(size.k, tile.k) * tile.k) / deepest_step;
-  const double busy = steps * (sum * sums + operand * operands + each) + leaving_sum * sums;
-  const double waiting = steps * (alone + alone_sum * sums) + leaving_sum * sums;
-  return std::max(static_cast<double>(own) * busy, static_cast<double>(divide_up(own, at_once)) * waiting);
+  const double busy = steps * (rates.sum * sums + rates.operand * operands + rates.each) + leaving_sum * sums;
+  const double waiting = steps * (rates.alone + rates.alone_sum * sums) + leaving_sum * sums;
+  return std::max(static_cast<double>(own) * busy,
+                  static_cast<double>(divide_up(own, blocks_at_once(tile, rates))) * waiting);
 }
 
-WarpTile choose_warp_tile(const ProductSize& size, const Target& target) {
-  return *std::min_element(std::begin(tiles), std::end(tiles), [&](const WarpTile& a, const WarpTile& b) {
-    return predicted_cycles(size, a, target) < predicted_cycles(size, b, target);
-  });
+WarpTile choose_warp_tile(const ProductSize& size, const Multiplier& by, const Target& target) {
+  return *std::ranges::min_element(
+      by.tiles, {}, [&](const WarpTile& tile) { return predicted_cycles(size, tile, by.rates, target); });
 }
 
-WarpTile decide_warp_tile(Schedule& schedule, const ProductSize& size, const Target& target) {
+double least_cycles(const ProductSize& size, const Multiplier& by, const Target& target) {
+  return predicted_cycles(size, choose_warp_tile(size, by, target), by.rates, target);
+}
+
+// By number.
+const Multiplier& decide_multiplier(Schedule& schedule, const std::vector<Multiplier>& all, const ProductSize& size,
+                                    const Target& target) {
+  if (all.size() == 1) return all[0];
+  std::vector<Candidate> candidates;
+  for (size_t i = 0; i < all.size(); ++i)
+    candidates.push_back({{static_cast<int64_t>(i)}, least_cycles(size, all[i], target)});
+  const Choice best = std::ranges::min_element(candidates, {}, &Candidate::cost)->value;
+  return all[static_cast<size_t>(schedule.decide("multiplier", candidates, best)[0])];
+}
+
+WarpTile decide_warp_tile(Schedule& schedule, const ProductSize& size, const Multiplier& by, const Target& target) {
   const auto value_of = [](const WarpTile& tile) { return Choice{tile.m, tile.n, tile.k, tile.warps_m, tile.warps_n}; };
   // Of a tile twice as large as the product most is zeros.
   const auto is_sensible = [&](const WarpTile& tile) {
     return tile.m < 2 * std::max(size.m, mma_m) && tile.n < 2 * std::max(size.n, 2 * mma_n);
   };
-  const Choice best = value_of(choose_warp_tile(size, target));
+  const Choice best = value_of(choose_warp_tile(size, by, target));
   std::vector<Candidate> candidates;
-  for (const std::span<const WarpTile> some :
-       {std::span<const WarpTile>(tiles), std::span<const WarpTile>(further_tiles)})
+  for (const std::span<const WarpTile> some : {by.tiles, by.further_tiles})
     for (const WarpTile& tile : some)
       if (is_sensible(tile) || value_of(tile) == best)
-        candidates.push_back({value_of(tile), predicted_cycles(size, tile, target)});
+        candidates.push_back({value_of(tile), predicted_cycles(size, tile, by.rates, target)});
   const Choice tile = schedule.decide("warp_tile", candidates, best);
   return {tile[0], tile[1], tile[2], tile[3], tile[4]};
 }
 
 // In how many parts k is summed up, each by blocks of its own and all of them by a kernel more (split-K): where that is
 // predicted to end first.
-int64_t decide_parts(Schedule& schedule, const ProductSize& size, const std::function<bool(int64_t)>& divides,
-                     const Target& target) {
+int64_t decide_parts(Schedule& schedule, const ProductSize& size, const std::vector<Multiplier>& multipliers,
+                     const std::function<bool(int64_t)>& divides, const Target& target) {
   constexpr double launch = 3000, bytes_a_cycle = 1500;
   constexpr int64_t fewest_terms = 128;
   std::vector<Candidate> candidates;
   for (const int64_t parts : {1, 2, 4, 8, 16}) {
     if (parts > 1 && (!divides(parts) || size.k / parts < fewest_terms)) continue;
     const ProductSize part = {size.m, size.n, size.k / parts, size.batch * parts};
-    double cycles = predicted_cycles(part, choose_warp_tile(part, target), target);
+    double cycles = std::ranges::min(
+        multipliers | std::views::transform([&](const Multiplier& by) { return least_cycles(part, by, target); }));
     if (parts > 1) {
       const int64_t moved = f32.bytes() * size.batch * size.m * size.n * (2 * parts + 1);
       cycles += launch + static_cast<double>(moved) / bytes_a_cycle;
@@ -142,13 +190,13 @@ int64_t decide_rows_in_turn(Schedule& schedule, int64_t tile_rows) {
   return schedule.decide("rows_in_turn", candidates, {is_some ? some : 1})[0];
 }
 
-// How many steps along k have their operands in shared memory: two blocks are to find room on a multiprocessor.
-int64_t decide_stages(Schedule& schedule, int64_t steps, int64_t bytes, const Target& target) {
+// How many steps along k have their operands in shared memory, where so many blocks are to find room.
+int64_t decide_stages(Schedule& schedule, int64_t steps, int64_t bytes, int64_t blocks, const Target& target) {
   constexpr int64_t enough = 4, most = 6;
   std::vector<Candidate> candidates;
   for (int64_t stages = 1; stages <= std::min({most, target.shared_bytes / bytes, steps}); ++stages)
     candidates.push_back({{stages}});
-  const int64_t analytic = std::max<int64_t>(1, std::min({enough, target.shared_bytes / 2 / bytes, steps}));
+  const int64_t analytic = std::max<int64_t>(1, std::min({enough, target.shared_bytes / blocks / bytes, steps}));
   return schedule.decide("stages", candidates, {analytic})[0];
 }
 
@@ -187,7 +235,7 @@ void bind_sums(Schedule& schedule, const LoopRef& i, const LoopRef& j, const War
 }
 
 bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& target) {
-  const char* instruction = instruction_of(analyse(schedule.node(block)));
+  const std::vector<Multiplier> multipliers = multipliers_of(analyse(schedule.node(block)), target);
   std::optional<Matrices> made = make_matrices(schedule, block);
   if (!made) return false;
   Matrices& matrices = *made;
@@ -203,7 +251,8 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   std::vector<Var> others = analysis.spatial();
   std::erase_if(others, [&](const Var& var) { return var == i || var == j; });
   const ProductSize size = usual_size(analysis, {i}, {j}, {k}, others);
-  const WarpTile tile = decide_warp_tile(schedule, size, target);
+  const Multiplier& by = decide_multiplier(schedule, multipliers, size, target);
+  const WarpTile tile = decide_warp_tile(schedule, size, by, target);
   pad_to_multiples(schedule, block, matrices, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
   const std::vector<LoopRef> is =
@@ -230,7 +279,7 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
 
   schedule.bind(outer, ThreadAxis::block_x);
   schedule.bind(schedule.fuse({is[1], js[1]}), ThreadAxis::thread_z);
-  schedule.tensorize(is[2], instruction);
+  schedule.tensorize(is[2], by.instruction);
   std::vector<LoopRef> begin = loops_below(schedule, init, outer);  // warps of rows and columns, rows, columns
   check(begin.size() == 4, "schedule_on_tensor_cores: the init has the loops of the tile");
   schedule.reorder({begin[0], begin[2], begin[1], begin[3]});
@@ -243,7 +292,8 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   };
   bind_sums(schedule, within_tile(at_i), within_tile(at_j), tile);
   const int64_t bytes = (tile.m + tile.n) * tile.k * analysis.reads[0].buffer->dtype.bytes();
-  const int64_t stages_of_k = decide_stages(schedule, extent_of(schedule, ks[0]), bytes, target);
+  const int64_t at_once = by.is_of_group ? blocks_at_once(tile, by.rates) : 2;
+  const int64_t stages_of_k = decide_stages(schedule, extent_of(schedule, ks[0]), bytes, at_once, target);
   if (stages_of_k >= 2) schedule.pipeline(ks[0], stages_of_k);
   return true;
 }
@@ -260,7 +310,7 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
     return !analysis.is_open(outer) && extent % parts == 0 &&
            (axes.reduce.size() > 1 || extent / parts % deepest_step == 0);
   };
-  const int64_t parts = decide_parts(schedule, size, divides, target);
+  const int64_t parts = decide_parts(schedule, size, multipliers_of(analysis, target), divides, target);
   if (parts == 1) return block;
   const size_t at_columns = position_of(analysis, axes.columns.front());
   const BlockRef product =
@@ -273,7 +323,7 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
 }  // namespace
 
 bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target) {
-  if (target.tensor_core_rate == 0 || !instruction_of(analyse(schedule.node(block)))) return false;
+  if (multipliers_of(analyse(schedule.node(block)), target).empty()) return false;
   open_window(schedule, block, deepest_step);
   return schedule_product(schedule, sum_in_parts(schedule, block, target), target);
 }

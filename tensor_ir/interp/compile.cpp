@@ -19,6 +19,8 @@ std::optional<Control> control_of(Intrinsic effect) {
       return Control::begin_copies;
     case Intrinsic::commit_copies:
       return Control::commit_copies;
+    case Intrinsic::wait_products:
+      return Control::wait_products;
     default:
       return std::nullopt;
   }
@@ -230,7 +232,9 @@ class Compiler {
       case Intrinsic::matrix_u8s8:
       case Intrinsic::matrix_s8s8:
       case Intrinsic::mma_bf16:
-      case Intrinsic::mma_f16: {
+      case Intrinsic::mma_f16:
+      case Intrinsic::wgmma_bf16:
+      case Intrinsic::wgmma_f16: {
         const auto sizes = tile_sizes(node.dtype, node.arguments[1].dtype(), node.arguments[2].dtype());
         if (!sizes)
           throw Error(ErrorCode::verify, "a product of tiles whose sizes do not fit\n  help: verify the Func");
@@ -246,6 +250,7 @@ class Compiler {
       case Intrinsic::begin_copies:
       case Intrinsic::commit_copies:
       case Intrinsic::wait_copies:
+      case Intrinsic::wait_products:
         throw Error(ErrorCode::verify, "an effect has no value\n  help: make it a statement of its own");
       default:
         break;
@@ -307,12 +312,9 @@ class Compiler {
         return block(*s.as<Block>());
       case NodeKind::Store: {
         const auto* node = s.as<Store>();
-        const int32_t a = value(node->value);
-        const int plan = access(node->buffer, node->indices, node->predicate, node->value.dtype().lanes);
-        Instr& in = emit(store_handler(node->buffer->dtype.element()));
-        in.a = a;
-        in.target = plan;
-        return;
+        const auto* product = node->value.as<Call>();
+        if (product && is_asynchronous(product->intrinsic)) return asynchronously([&] { store(*node); });
+        return store(*node);
       }
       case NodeKind::Seq:
         for (const Stmt& child : s.as<Seq>()->statements) statement(child);
@@ -368,6 +370,26 @@ class Compiler {
       default:
         internal_error("interpret: a statement");
     }
+  }
+
+  void store(const Store& node) {
+    const int32_t a = value(node.value);
+    const int plan = access(node.buffer, node.indices, node.predicate, node.value.dtype().lanes);
+    Instr& in = emit(store_handler(node.buffer->dtype.element()));
+    in.a = a;
+    in.target = plan;
+  }
+
+  // What `body` makes may be run when the thread waits for it.
+  template <class F>
+  void asynchronously(F&& body) {
+    forget_values();
+    const int32_t at = here();
+    emit(Control::begin_product);
+    body();
+    emit(Control::end_product);
+    program_.code[at].target = here();
+    forget_values();
   }
 
   void copy_to(int32_t slot, int32_t from, int lanes) {

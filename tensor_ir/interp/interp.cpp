@@ -215,6 +215,7 @@ void Machine::launch(Frame& frame, const LaunchPlan& plan, const Instr* body) {
       thread.is_copying = false;
       thread.group.clear();
       thread.copies.clear();
+      thread.products.clear();
       int64_t *block_place = thread.axes + static_cast<int>(ThreadAxis::block_x),
               *thread_place = thread.axes + static_cast<int>(ThreadAxis::thread_x);
       block_place[0] = b % block_extents[0];

@@ -87,6 +87,12 @@ struct PendingStore {
   std::vector<uint8_t> bytes;
 };
 
+// Instructions that are run when their thread waits for them, on the slots as they were.
+struct PendingProduct {
+  const Instr* begin;
+  std::vector<Slot> memory;
+};
+
 struct Storage {
   uint8_t* data = nullptr;
   int64_t count = 0;  // elements
@@ -137,6 +143,7 @@ struct Frame {
   bool is_copying = false;          // between begin_copies and commit_copies
   std::vector<PendingStore> group;  // that is not committed yet
   std::deque<std::vector<PendingStore>> copies;
+  std::deque<PendingProduct> products;
   // By buffer number, of the thread block and of the warp; null outside.
   std::unordered_map<int, std::unique_ptr<Storage>>*block_storage = nullptr, *warp_storage = nullptr;
 };
@@ -208,6 +215,9 @@ enum class Control {
   begin_copies,
   commit_copies,
   wait_copies,
+  begin_product,
+  end_product,
+  wait_products,
   allocate,
   end,
 };

@@ -381,6 +381,38 @@ const Instr* wait_copies(const Instr* in, Frame& f) {  // a: so many groups may 
   return in + 1;
 }
 
+const Instr* end_product(const Instr* in, Frame&) {
+  return in + 1;
+}
+
+void make_products(Frame& f) {
+  const auto constants = f.slots - f.memory.data();
+  const auto exchange = [&](PendingProduct& product) {
+    std::swap(f.memory, product.memory);
+    f.slots = f.memory.data() + constants;
+  };
+  for (; !f.products.empty(); f.products.pop_front()) {
+    PendingProduct& product = f.products.front();
+    exchange(product);
+    for (const Instr* in = product.begin; in->run != end_product;) in = in->run(in, f);
+    exchange(product);
+  }
+}
+
+const Instr* begin_product(const Instr* in, Frame& f) {  // target: behind the product
+  if (f.machine->random() % 2 == 0) {                    // late, or at once
+    f.products.push_back({in + 1, f.memory});
+    return f.code + in->target;
+  }
+  make_products(f);  // in order
+  return in + 1;
+}
+
+const Instr* wait_products(const Instr* in, Frame& f) {
+  make_products(f);
+  return in + 1;
+}
+
 const Instr* allocate(const Instr* in, Frame& f) {
   f.machine->allocate(f, f.machine->program.allocations[in->target]);
   return in + 1;
@@ -508,6 +540,12 @@ Handler control_handler(Control control) {
       return commit_copies;
     case Control::wait_copies:
       return wait_copies;
+    case Control::begin_product:
+      return begin_product;
+    case Control::end_product:
+      return end_product;
+    case Control::wait_products:
+      return wait_products;
     case Control::allocate:
       return allocate;
     case Control::end:

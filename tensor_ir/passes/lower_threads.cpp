@@ -19,6 +19,8 @@
 //     for other threads beside the inner one.  Error(lower).
 //   * A `local` buffer outlives the loops that use it.  Each thread keeps its own part: indices lose the term of the
 //     thread.  Error(lower) when one thread uses another's part.
+//   * Products that are made while the threads go on (wgmma_bf16 in intrinsics.def) are waited for by wait_products:
+//     before their sums are used, and before a barrier, behind which their operands may be written.
 //   * A `fragment` is held by the threads of a warp together, which are those of thread.x and thread.y: each warp keeps
 //     its own part, and its threads meet at a warp_barrier before a statement that uses one.  What is bound to no more
 //     than thread.z there is an instruction that a warp executes as one.
@@ -27,6 +29,7 @@
 #include <set>
 
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/passes.h"
 #include "tensor_ir/structural.h"
@@ -111,6 +114,7 @@ void add(Parts& parts, const Part& part) {
 // What a stretch of the program does to memory that threads share.
 struct Effects {
   Parts reads, writes;
+  bool has_products = false;  // that nobody has waited for
 
   bool meets(const Effects& earlier) const {
     auto overlap = [](const Parts& a, const Parts& b) {
@@ -123,13 +127,15 @@ struct Effects {
   void add(const Effects& other) {
     for (const Part& part : other.reads) tw::add(reads, part);
     for (const Part& part : other.writes) tw::add(writes, part);
+    has_products |= other.has_products;
   }
   bool holds(const Effects& other) const {
     auto is_in = [](const Parts& all) {
       return [&](const Part& part) { return std::find(all.begin(), all.end(), part) != all.end(); };
     };
     return std::all_of(other.reads.begin(), other.reads.end(), is_in(reads)) &&
-           std::all_of(other.writes.begin(), other.writes.end(), is_in(writes));
+           std::all_of(other.writes.begin(), other.writes.end(), is_in(writes)) &&
+           (has_products || !other.has_products);
   }
 
   // Seen from where a variable has another value: `value` in terms of it there, or not defined where it is unknown.
@@ -143,7 +149,7 @@ struct Effects {
       }
       return result;
     };
-    return {renamed(reads), renamed(writes)};
+    return {renamed(reads), renamed(writes), has_products};
   }
 };
 
@@ -163,6 +169,7 @@ Effects effects_of(const Handle& h) {
       [&](const Store& n) { note(effects.writes, n.buffer, n.indices); }, [&](const For& n) { bound.push_back(n.var); },
       [&](const LetStmt& n) { bound.push_back(n.var); }, [&](const Let& n) { bound.push_back(n.var); });
   for (const Var& var : bound) effects = effects.with(var, Expr());
+  if constexpr (std::is_same_v<Handle, Stmt>) effects.has_products = multiplies_asynchronously(h);
   return effects;
 }
 
@@ -184,7 +191,7 @@ class Synchronise {
       }
       case NodeKind::For: {
         const auto& n = *s.as<For>();
-        bool has_barrier = read(n.extent, pending);
+        const Waits waits = read(n.extent, pending);
         // What is pending when an iteration ends is pending when the next begins, its variable one less.
         Effects left = pending;
         run(n.body, left);
@@ -199,26 +206,25 @@ class Synchronise {
           body = run(n.body, end);
         }
         pending.add(end.with(n.var, Expr()));
-        return with_barrier(has_barrier, with_body(n, body));
+        return after(waits, with_body(n, body));
       }
       case NodeKind::If: {
         const auto& n = *s.as<If>();
         // In front of the If, so that what follows it need not wait again.
-        bool has_barrier = effects_of(s).meets(pending);
-        if (has_barrier) pending = {};
+        const Waits waits = waits_of(effects_of(s), pending);
         read(n.condition, pending);
         Effects other = pending;
         Stmt then_body = run(n.then_body, pending);
         Stmt else_body = n.else_body.is_defined() ? run(n.else_body, other) : Stmt();
         pending.add(other);
-        return with_barrier(has_barrier, make_stmt<If>(n.condition, then_body, else_body));
+        return after(waits, make_stmt<If>(n.condition, then_body, else_body));
       }
       case NodeKind::LetStmt: {
         const auto& n = *s.as<LetStmt>();
-        bool has_barrier = read(n.value, pending);
+        const Waits waits = read(n.value, pending);
         Stmt body = run(n.body, pending);
         pending = pending.with(n.var, Expr());
-        return with_barrier(has_barrier, make_stmt<LetStmt>(n.var, n.value, body));
+        return after(waits, make_stmt<LetStmt>(n.var, n.value, body));
       }
       case NodeKind::Allocate: {
         const auto& n = *s.as<Allocate>();
@@ -228,8 +234,10 @@ class Synchronise {
         return region(by_first_thread(s), pending);
       case NodeKind::Evaluate: {
         const auto* effect = s.as<Evaluate>()->call.as<Call>();
-        if (effect && effect->intrinsic == Intrinsic::barrier) pending = {};
-        return s;
+        if (!effect || effect->intrinsic != Intrinsic::barrier) return s;
+        const bool has_products = pending.has_products;
+        pending = {};
+        return after({.products = has_products}, s);
       }
       default:
         return s;
@@ -237,16 +245,30 @@ class Synchronise {
   }
 
  private:
-  static Stmt with_barrier(bool has_barrier, const Stmt& s) {
-    return has_barrier ? seq({make_stmt<Evaluate>(call(Intrinsic::barrier, {})), s}) : s;
+  // For what a statement waits.
+  struct Waits {
+    bool products = false, barrier = false;
+  };
+  static Stmt after(const Waits& waits, const Stmt& s) {
+    std::vector<Stmt> statements;
+    if (waits.products) statements.push_back(make_stmt<Evaluate>(call(Intrinsic::wait_products, {})));
+    if (waits.barrier) statements.push_back(make_stmt<Evaluate>(call(Intrinsic::barrier, {})));
+    statements.push_back(s);
+    return seq(std::move(statements));
   }
-  static bool advance(const Effects& effects, Effects& pending) {
-    bool meets = effects.meets(pending);
+  static Waits waits_of(const Effects& effects, Effects& pending, bool uses_sums = false) {
+    const bool meets = effects.meets(pending);
+    const Waits waits = {pending.has_products && (meets || uses_sums), meets};
     if (meets) pending = {};
-    pending.add(effects);
-    return meets;
+    if (waits.products) pending.has_products = false;
+    return waits;
   }
-  static bool read(const Expr& e, Effects& pending) { return advance(effects_of(e), pending); }
+  static Waits advance(const Effects& effects, Effects& pending, bool uses_sums = false) {
+    const Waits waits = waits_of(effects, pending, uses_sums);
+    pending.add(effects);
+    return waits;
+  }
+  static Waits read(const Expr& e, Effects& pending) { return advance(effects_of(e), pending); }
 
   // Thread loops over some axes run once for each value of the others, unless those are bound as well.
   Stmt region(const Stmt& s, Effects& pending) const {
@@ -260,7 +282,8 @@ class Synchronise {
       if (!bound.count(axis)) result = make_stmt<For>(Var("one"), Expr(1), LoopKind::thread, result, axis);
     }
     if (uses_fragment(s)) result = seq({make_stmt<Evaluate>(call(Intrinsic::warp_barrier, {})), result});
-    return with_barrier(advance(effects_of(s), pending), result);
+    const Effects effects = effects_of(s);
+    return after(advance(effects, pending, uses_fragment(s) && !effects.has_products), result);
   }
 
   // `missing`: axes that the region binds, but not around s.

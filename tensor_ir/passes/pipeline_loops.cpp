@@ -10,11 +10,15 @@
 // Within a launch of a GPU, copies into memory that threads share are on their way while the threads go on
 // (begin_copies in intrinsics.def): those of an iteration are one group, and an iteration waits for its own.
 //
+// Where products are made while the threads go on (wgmma_bf16 in intrinsics.def), an iteration's begin first, and its
+// copies are sent off meanwhile: behind a barrier at which the products of the iteration before have ended.
+//
 // With s stages a staged buffer has s versions, and iteration k uses version k mod s.  The copies for iteration
 // k + s - 1 overwrite what iteration k - 1 used, which has ended.
 #include <algorithm>
 #include <set>
 
+#include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/folding.h"
 #include "tensor_ir/passes/passes.h"
@@ -144,9 +148,14 @@ Stmt pipeline(const For& loop, int64_t stages, bool in_launch) {
   }
   const Expr ahead = loop.var + int_imm(dtype, stages - 1);
   auto version_of = [&](const Expr& iteration) { return cast(i64, floor_mod(iteration, int_imm(dtype, stages))); };
-  Stmt body = seq({copies_for(ahead, version_of(ahead)), of_iteration(parts.rest, loop.var, version_of(loop.var))});
-  // Of the groups that are on their way the first is this iteration's.
-  if (is_asynchronous) body = seq({effect(Intrinsic::wait_copies, {Expr(stages - 2)}), body});
+  const Stmt copies = copies_for(ahead, version_of(ahead));
+  const Stmt rest = of_iteration(parts.rest, loop.var, version_of(loop.var));
+  Stmt body = seq({copies, rest});
+  if (is_asynchronous) {
+    // Of the groups that are on their way the first is this iteration's.
+    const Stmt wait = effect(Intrinsic::wait_copies, {Expr(stages - 2)});
+    body = multiplies_asynchronously(rest) ? seq({wait, effect(Intrinsic::barrier), rest, copies}) : seq({wait, body});
+  }
   for (size_t i = parts.others.size(); i-- > 0;) body = make_stmt<Allocate>(parts.others[i], body);
   Attributes attributes = loop.attributes;
   attributes.erase(pipeline_attribute);

@@ -76,10 +76,8 @@ Stmt with_row_left_out(const Stmt& instruction, const Expr& has_second) {
   });
 }
 
-Stmt instruction_of(const For& loop, const Assumptions& assumptions) {
-  const auto attribute = loop.attributes.find("instruction");
-  const auto* name = attribute == loop.attributes.end() ? nullptr : std::get_if<std::string>(&attribute->second);
-  const TensorInstruction* instruction = name ? find_tensor_instruction(*name) : nullptr;
+Stmt with_instruction(const For& loop, const Assumptions& assumptions) {
+  const TensorInstruction* instruction = tw::instruction_of(loop);
   if (!instruction) refuse(loop, "its attribute \"instruction\" names none that is known");
   std::vector<Expr> guards;
   const Stmt whole = make_stmt<For>(loop.var, loop.extent, loop.loop_kind, loop.body, loop.thread, loop.attributes);
@@ -134,7 +132,7 @@ bool has_guarded_tiles(const For& loop) {
 
 Stmt walk(const Stmt& s, const Assumptions& assumptions) {
   const auto* loop = s.as<For>();
-  if (loop && loop->loop_kind == LoopKind::tensorized) return instruction_of(*loop, assumptions);
+  if (loop && loop->loop_kind == LoopKind::tensorized) return with_instruction(*loop, assumptions);
   if (loop && loop->loop_kind == LoopKind::unrolled && as_int(loop->extent) && has_guarded_tiles(*loop)) {
     std::vector<Stmt> copies;
     for (int64_t i = 0; i < *as_int(loop->extent); ++i) {

@@ -23,6 +23,14 @@ struct Services {
   void (*copy)(void* to, const void* from, unsigned bytes, bool is_there);
   void (*commit_copies)();
   void (*wait_copies)(unsigned left);
+  // Products that are made when they are waited for, or any time earlier, of what all threads had published of shared
+  // memory at the last barrier that all of them had passed: it lies `published` bytes from where it was written.
+  using Make = void (*)(float* sums, unsigned long long a, unsigned long long b, long published);
+  void (*begin_products)();
+  void (*multiply)(Make make, float* sums, unsigned long long a, unsigned long long b);
+  void (*commit_products)();
+  void (*wait_products)();
+  void (*publish_shared)(char* begin, unsigned long bytes);
 };
 
 // One a module; the driver finds it by name and fills in the services.
@@ -122,7 +130,9 @@ inline float tw_rough_exp2(float x) {
 inline float tw_rough_reciprocal(float x) {
   return 1 / x;
 }
-#define TW_SHARED(bytes) __shared__ __align__(128) unsigned char tw_shared[bytes];
+#define TW_SHARED(bytes, alignment) \
+  __shared__ __align__(alignment)   \
+  unsigned char tw_shared[bytes];
 inline void tw_prefetch(const void*) {}
 
 // What a warp does as one: each thread leaves what it brings, and takes its part when all have done so.
@@ -184,6 +194,70 @@ inline void tw_mma_bf16(float* c, const unsigned* a, const unsigned* b) {
 inline void tw_mma_f16(float* c, const unsigned* a, const unsigned* b) {
   tw_multiply_fragments<tw_from_f16>(c, a, b);
 }
+
+// wgmma.m64nNk16: each of a group's 128 threads finds its sums by itself, for both operands lie in shared memory.  Of a
+// matrix's description the address has more bits than on a GPU, for the shared memory of all kernels is one.
+struct Matrix {
+  unsigned long long description;
+  bool is_transposed;
+  long published;
+  // Element k of row i, its pieces of 16 bytes exchanged as "Strides" and "Swizzling modes" of the PTX ISA have it.
+  unsigned short at(unsigned i, unsigned k) const {
+    const auto field = [&](int from, int bits) { return description >> from & ((1ull << bits) - 1); };
+    const unsigned long long width = 256ull >> field(62, 2), leading = field(28, 14) * 16, stride = field(42, 14) * 16;
+    const unsigned along = is_transposed ? i : k, across = is_transposed ? k : i;
+    if (!is_transposed && along * 2 >= width) __builtin_trap();
+    unsigned long long place = reinterpret_cast<unsigned long long>(tw_module.shared_begin) + field(0, 28) * 16 +
+                               along * 2 / width * leading + along * 2 % width + across / 8 * stride +
+                               across % 8 * width;
+    place ^= (place >> 7 & (width / 16 - 1)) << 4;
+    return *reinterpret_cast<const unsigned short*>(place + published);
+  }
+};
+inline unsigned long long tw_matrix(const void* p, int leading, int stride, int swizzle) {
+  const auto address = static_cast<unsigned long long>(static_cast<const char*>(p) - tw_module.shared_begin);
+  if (address % 16 != 0) __builtin_trap();
+  return address >> 4 | static_cast<unsigned long long>(leading >> 4) << 28 |
+         static_cast<unsigned long long>(stride >> 4) << 42 | static_cast<unsigned long long>(swizzle) << 62;
+}
+template <float (*element)(unsigned short), int n, bool is_a_transposed, bool is_b_transposed>
+inline void tw_multiply_group(float* c, unsigned long long a, unsigned long long b) {
+  tw_module.services->multiply(
+      [](float* sums, unsigned long long a_matrix, unsigned long long b_matrix, long published) {
+        const Matrix rows = {a_matrix, is_a_transposed, published}, columns = {b_matrix, is_b_transposed, published};
+        const unsigned row = tw_module.warp % 4 * 16 + tw_module.lane / 4;
+        float x[2][16];
+        for (unsigned h = 0; h < 2; ++h)
+          for (unsigned k = 0; k < 16; ++k) x[h][k] = element(rows.at(row + 8 * h, k));
+        for (unsigned j = 0; j < n / 4; ++j) {
+          const unsigned column = j / 2 * 8 + tw_module.lane % 4 * 2 + j % 2;
+          double sum[2] = {sums[j / 2 * 4 + j % 2], sums[j / 2 * 4 + 2 + j % 2]};
+          for (unsigned k = 0; k < 16; ++k) {
+            const float y = element(columns.at(column, k));
+            for (unsigned h = 0; h < 2; ++h) sum[h] += static_cast<double>(x[h][k]) * y;
+          }
+          for (unsigned h = 0; h < 2; ++h) sums[j / 2 * 4 + 2 * h + j % 2] = static_cast<float>(sum[h]);
+        }
+      },
+      c, a, b);
+}
+#define TW_WGMMA(name, n)                                                                   \
+  template <bool is_a_transposed, bool is_b_transposed>                                     \
+  inline void tw_wgmma_##name##_##n(float* c, unsigned long long a, unsigned long long b) { \
+    tw_multiply_group<tw_from_##name, n, is_a_transposed, is_b_transposed>(c, a, b);        \
+  }
+TW_WGMMA(bf16, 64)
+TW_WGMMA(bf16, 128) TW_WGMMA(bf16, 256) TW_WGMMA(f16, 64) TW_WGMMA(f16, 128)
+    TW_WGMMA(f16, 256) inline void tw_begin_products() {
+  tw_module.services->begin_products();
+}
+inline void tw_commit_products() {
+  tw_module.services->commit_products();
+}
+inline void tw_wait_products() {
+  tw_module.services->wait_products();
+}
+#define tw_publish_shared() tw_module.services->publish_shared(reinterpret_cast<char*>(tw_shared), sizeof tw_shared)
 
 template <int bytes, bool past_first_cache>
 inline void tw_copy(void* to, const void* from, bool is_there) {

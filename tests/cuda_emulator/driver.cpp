@@ -85,6 +85,13 @@ struct Copy {
   std::vector<char> bytes;
 };
 
+struct Product {
+  Services::Make make;
+  float* sums;
+  unsigned long long a, b;
+  bool is_committed;
+};
+
 // The threads of a block, one of which runs.
 struct Thread {
   ucontext_t context;
@@ -92,6 +99,8 @@ struct Thread {
   bool is_done;
   bool waits_for_block;
   std::deque<std::vector<Copy>> copies;  // by group; the last is not committed yet
+  std::vector<Product> products;         // in order
+  bool has_begun_products, has_published;
 };
 constexpr size_t warp = 32;
 constexpr size_t stack_bytes = 64 << 10, max_threads = 1024;
@@ -99,6 +108,8 @@ ucontext_t scheduler;
 Thread* running;
 const KernelEntry* kernel;
 void** kernel_arguments;
+std::vector<char> published;  // what products see of shared memory…
+char* shared_begin;           // …from here on
 
 void wait_for_others() {
   running->waits_for_block = true;
@@ -110,6 +121,7 @@ void wait_for_warp() {
 void copy(void* to, const void* from, unsigned bytes, bool is_there) {
   static std::mt19937 random(2);
   Copy copy{to, std::vector<char>(bytes)};
+  running->has_published = false;
   if (is_there) std::memcpy(copy.bytes.data(), from, bytes);
   if (random() % 2 == 0)
     std::memcpy(to, copy.bytes.data(), bytes);
@@ -120,10 +132,47 @@ void commit_copies() {
   running->copies.emplace_back();
 }
 void wait_copies(unsigned left) {
+  running->has_published = false;
   for (auto& groups = running->copies; groups.size() > left + 1; groups.pop_front())
     for (const Copy& copy : groups.front()) std::memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
 }
-constexpr Services services = {wait_for_others, wait_for_warp, copy, commit_copies, wait_copies};
+
+void make(size_t count) {
+  for (size_t p = 0; p < count; ++p) {
+    const Product& product = running->products[p];
+    product.make(product.sums, product.a, product.b, published.data() - shared_begin);
+  }
+  running->products.erase(running->products.begin(), running->products.begin() + static_cast<long>(count));
+}
+void begin_products() {
+  running->has_begun_products = true;
+}
+// As a GPU does nothing that it is not told to, threads that have not begun fail.
+void multiply(Services::Make function, float* sums, unsigned long long a, unsigned long long b) {
+  static std::mt19937 random(4);
+  if (!running->has_begun_products || published.empty()) {
+    failed_with = launch_failed;
+    return;
+  }
+  running->products.push_back({function, sums, a, b, false});
+  if (random() % 2 == 0) make(running->products.size());
+}
+void commit_products() {
+  for (Product& product : running->products) product.is_committed = true;
+  running->has_begun_products = false;
+}
+void wait_products() {
+  const auto& all = running->products;
+  make(static_cast<size_t>(std::count_if(all.begin(), all.end(), [](const Product& p) { return p.is_committed; })));
+}
+void publish_shared(char* begin, size_t bytes) {
+  if (published.empty()) published.assign(bytes, static_cast<char>(poison));
+  shared_begin = begin;
+  running->has_published = true;
+}
+constexpr Services services = {wait_for_others, wait_for_warp,  copy,     commit_copies,
+                               wait_copies,     begin_products, multiply, commit_products,
+                               wait_products,   publish_shared};
 
 void run_thread() {
   kernel->call(kernel_arguments);
@@ -154,6 +203,8 @@ bool run_block(Module& module, const Index& shape) {
                     static_cast<unsigned>(t / shape.x / shape.y)};
     thread.is_done = thread.waits_for_block = false;
     thread.copies.assign(1, {});
+    thread.products.clear();
+    thread.has_begun_products = thread.has_published = false;
     getcontext(&thread.context);
     thread.context.uc_stack = {stacks + t * stack_bytes, 0, stack_bytes};
     thread.context.uc_link = &scheduler;
@@ -162,8 +213,12 @@ bool run_block(Module& module, const Index& shape) {
   // All threads in any order up to where they wait; then each warp by itself, as long as it waits for nobody else.
   for (size_t done = 0; done < count;) {
     std::shuffle(order.begin(), order.end(), random);
+    // Products see shared memory as it is where all threads have published theirs and met.
+    if (std::all_of(threads.begin(), threads.begin() + static_cast<long>(count),
+                    [](const Thread& thread) { return thread.has_published && thread.waits_for_block; }))
+      std::memcpy(published.data(), shared_begin, published.size());
     for (const size_t t : order) {
-      threads[t].waits_for_block = false;
+      threads[t].waits_for_block = threads[t].has_published = false;
       done += run(t);
     }
     std::vector<size_t> warp_order(warps);
@@ -198,7 +253,7 @@ std::vector<std::unique_ptr<Function>> functions;
 struct Stream;
 struct Event {
   std::shared_ptr<Stream> stream;
-  size_t after = 0;               // so much of its work
+  size_t after = 0;                // so much of its work
   std::shared_ptr<uint64_t> time;  // when it has passed
   bool has_passed() const;
 };
@@ -276,6 +331,7 @@ void run(const Launch& launch) {
         if (module.shared_begin)
           std::memset(module.shared_begin, poison, static_cast<size_t>(module.shared_end - module.shared_begin));
         if (kernel->waits) {
+          published.clear();
           if (!run_block(module, shape)) failed_with = launch_failed;
           if (failed_with) return;
           continue;

@@ -324,6 +324,52 @@ INSTANTIATE_TEST_SUITE_P(Shapes, TensorCoreDecisions,
                          ::testing::Values(product({1, 130, 136, 140, bf16}), product({2, 40, 24, 512, bf16}),
                                            convolution({"in_pieces_and_parts", 1, 64, 40, 6, 6, 3, 1, 1, bf16, true})));
 
+// By the instructions of groups of four warps, which read both operands from shared memory.
+struct GroupCase {
+  ProductCase product;
+  Choice tile;
+  int64_t stages;
+};
+void PrintTo(const GroupCase& c, std::ostream* out) {
+  *out << c.product.m << " × " << c.product.n << " × " << c.product.k << " by " << c.tile[0] << " × " << c.tile[1];
+}
+
+const Target& with_groups() {
+  static const Target target = parse_target("cuda:sm_90");
+  return target;
+}
+
+LoweredFunc lowered_by_groups(const GroupCase& c) {
+  const Decisions decisions = {{"multiplier", {1}}, {"warp_tile", c.tile}, {"stages", {c.stages}}};
+  return lower(with_groups().decided_schedule(product(c.product), with_groups(), decisions).func(), with_groups(),
+               "product");
+}
+
+class TensorCoreGroups : public ::testing::TestWithParam<GroupCase> {};
+
+TEST_P(TensorCoreGroups, GiveTheOraclesAnswer) {
+  const Func func = product(GetParam().product);
+  const LoweredFunc lowered = lowered_by_groups(GetParam());
+  ASSERT_EQ(lowered.kernels.size(), 1u);
+  const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
+  EXPECT_EQ(test::count_of(text.substr(text.find("extern \"C\"")), "  tw_wgmma_"), 1) << text;
+  const std::vector<NDArray> arrays = test::random_buffers(func, 5);
+  std::vector<NDArray> expected, by_oracle;
+  for (const NDArray& array : arrays) expected.push_back(array.clone()), by_oracle.push_back(array.clone());
+  interpret(func, expected);
+  test::interpret_kernels(lowered, func, by_oracle, {.parameters = {}, .seed = 3});
+  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), 1e-3) << to_text(lowered.kernels[0].func);
+  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
+  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TensorCoreGroups,
+                         ::testing::Values(GroupCase{{1, 64, 64, 192, bf16, false, true}, {64, 64, 64, 4, 1}, 3},
+                                           GroupCase{{1, 130, 70, 200, f16, false, true}, {128, 64, 64, 8, 1}, 2},
+                                           GroupCase{{2, 64, 256, 128, bf16}, {64, 256, 64, 4, 1}, 2},
+                                           GroupCase{{1, 128, 128, 256, f16, true, false}, {128, 128, 64, 8, 1}, 4},
+                                           GroupCase{{1, 200, 250, 130, bf16, true, true}, {128, 256, 64, 8, 1}, 1}));
+
 // Aligned operands are copied 16 bytes at a time, to where no two rows come from the same banks.
 TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {
   const auto copies_of = [](const ProductCase& c) {
@@ -347,8 +393,13 @@ const Func& long_product() {
   return func;
 }
 
+const LoweredFunc& long_product_by_groups() {
+  static const LoweredFunc lowered = lowered_by_groups({{1, 64, 64, 256, bf16, false, true}, {64, 64, 64, 4, 1}, 3});
+  return lowered;
+}
+
 // Whether the program computes something else than it should, or is refused, in one of several orders of its threads.
-bool is_caught(const std::string& text) {
+bool is_caught(const Func& original, const std::string& text) {
   Func changed;
   try {
     changed = parse_func(text);
@@ -357,9 +408,9 @@ bool is_caught(const std::string& text) {
     return true;
   }
   for (uint64_t seed = 0; seed < 4; ++seed) {
-    std::vector<NDArray> expected = test::random_buffers(long_product(), seed), actual;
+    std::vector<NDArray> expected = test::random_buffers(original, seed), actual;
     for (const NDArray& array : expected) actual.push_back(array.clone());
-    interpret(long_product(), expected);
+    interpret(original, expected);
     try {
       interpret(changed, actual, {.parameters = {}, .seed = seed});
     } catch (const Error&) {
@@ -370,12 +421,31 @@ bool is_caught(const std::string& text) {
   return false;
 }
 
+// …that emitted text, in the emulator.
+bool is_caught_in_emulator(const LoweredFunc& lowered, const std::string& text) {
+  const Func& func = lowered.kernels[0].func;
+  std::vector<NDArray> expected = test::random_buffers(func, 5), actual;
+  for (const NDArray& array : expected) actual.push_back(array.clone());
+  interpret(func, expected);
+  try {
+    test::run_on_device(lowered, func, test::emulated_image(text), actual);
+  } catch (const Error&) {
+    return true;
+  }
+  return !(test::largest_difference(actual.back(), expected.back()) <= 1e-3);
+}
+
 struct Mutant {
   const char *what, *pattern, *replacement;
   int occurrence = 0;  // -1: all
 };
 void PrintTo(const Mutant& mutant, std::ostream* out) {
   *out << mutant.what;
+}
+std::string name_of_mutant(const ::testing::TestParamInfo<Mutant>& info) {
+  std::string name = info.param.what;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
 }
 
 std::string mutated(const std::string& text, const Mutant& mutant) {
@@ -389,7 +459,10 @@ std::string mutated(const std::string& text, const Mutant& mutant) {
 }
 
 TEST(TensorCoreMutants, WithoutAChangeNothingIsCaught) {
-  EXPECT_FALSE(is_caught(to_text(long_product()))) << to_text(long_product());
+  EXPECT_FALSE(is_caught(long_product(), to_text(long_product()))) << to_text(long_product());
+  const LoweredFunc& by_groups = long_product_by_groups();
+  EXPECT_FALSE(is_caught(by_groups.kernels[0].func, to_text(by_groups.kernels[0].func)));
+  EXPECT_FALSE(is_caught_in_emulator(by_groups, cuda::emit_cuda(by_groups.kernels, with_groups().shared_bytes)));
 }
 
 class TensorCoreMutant : public ::testing::TestWithParam<Mutant> {};
@@ -397,7 +470,7 @@ class TensorCoreMutant : public ::testing::TestWithParam<Mutant> {};
 TEST_P(TensorCoreMutant, IsCaught) {
   const std::string text = to_text(long_product()), changed = mutated(text, GetParam());
   ASSERT_TRUE(changed != text) << text;
-  EXPECT_TRUE(is_caught(changed)) << changed;
+  EXPECT_TRUE(is_caught(long_product(), changed)) << changed;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -424,11 +497,58 @@ INSTANTIATE_TEST_SUITE_P(
                       Mutant{"sums do not begin with zero", R"(broadcast\(0\.0f, 2\))", "broadcast(1.0f, 2)"},
                       Mutant{"one row of sums begins late", R"(for (\w+) in 0\.\.8 thread\.y)",
                              "for $1 in 0..7 thread.y", 0}),
-    [](const auto& info) {
-      std::string name = info.param.what;
-      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-      return name;
-    });
+    name_of_mutant);
+
+class TensorCoreGroupMutant : public ::testing::TestWithParam<Mutant> {};
+
+TEST_P(TensorCoreGroupMutant, IsCaught) {
+  const Func& original = long_product_by_groups().kernels[0].func;
+  const std::string text = to_text(original), changed = mutated(text, GetParam());
+  ASSERT_TRUE(changed != text) << text;
+  EXPECT_TRUE(is_caught(original, changed)) << changed;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TensorCoreGroupMutant,
+    ::testing::Values(Mutant{"nobody waits for products", R"(wait_products\(\))", "", -1},
+                      Mutant{"nobody waits for products in the loop", R"(wait_products\(\))", "", 0},
+                      Mutant{"nobody waits for the last products", R"(wait_products\(\))", "", 1},
+                      Mutant{"nobody waits for copies", R"(wait_copies\(1\))", ""},
+                      Mutant{"one group too many may be on its way", R"(wait_copies\(1\))", "wait_copies(2)"},
+                      Mutant{"threads do not meet in the loop", R"(barrier\(\)\n +warp)", "warp"},
+                      Mutant{"threads meet before they wait for copies",
+                             R"((wait_copies\(1\)\n +wait_products\(\)\n +)(barrier\(\)\n))", "$2$1"},
+                      Mutant{"warps end before their sums are made", R"(warp_barrier\(\))", "", 2},
+                      Mutant{"copies overwrite what is in use", R"(\(r0_0 \+ 2\) % 3)", "r0_0 % 3", 0},
+                      Mutant{"two versions of an operand instead of three", R"(% 3 \* 4096)", "% 2 * 4096", -1}),
+    name_of_mutant);
+
+class TensorCoreTextMutant : public ::testing::TestWithParam<Mutant> {};
+
+TEST_P(TensorCoreTextMutant, IsCaughtInTheEmulator) {
+  const LoweredFunc& lowered = long_product_by_groups();
+  const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
+  const size_t kernel = text.find("extern \"C\"");
+  const std::string changed = text.substr(0, kernel) + mutated(text.substr(kernel), GetParam());
+  ASSERT_TRUE(changed != text) << text;
+  EXPECT_TRUE(is_caught_in_emulator(lowered, changed)) << changed;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TensorCoreTextMutant,
+    ::testing::Values(Mutant{"registers are not fenced", R"(tw_begin_products\(\);)", ""},
+                      Mutant{"products are not committed", R"(tw_commit_products\(\);)", ""},
+                      Mutant{"products are not waited for", R"(tw_wait_products\(\);)", "", -1},
+                      Mutant{"the last products are not waited for", R"(tw_wait_products\(\);)", "", 1},
+                      Mutant{"copies are not published", R"(tw_publish_shared\(\);)", "", -1},
+                      Mutant{"copies are published by some threads", R"(tw_publish_shared\(\);)",
+                             "if (threadIdx.z) tw_publish_shared();", -1},
+                      Mutant{"copies are published before they have landed",
+                             R"((tw_wait_copies<1>\(\);)([^]*?)(tw_publish_shared\(\);))", "$3 $1$2"},
+                      Mutant{"pieces are exchanged as in shorter rows", R"(16, 1024, 1\))", "16, 1024, 2)", 0},
+                      Mutant{"rows are nearer than they are", R"(16, 1024, 1\))", "16, 512, 1)", 0},
+                      Mutant{"steps along k are too short", R"(k \* 2)", "k * 1", 0}),
+    name_of_mutant);
 
 }  // namespace
 }  // namespace tw
