@@ -11,6 +11,7 @@
 #include "relay_ir/passes/narrow_values.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <string>
@@ -87,9 +88,12 @@ class Chooser {
       if (node.op->kind == OpKind::view && is_stored_[node.inputs[0]]) is_stored_[node.outputs[0]] = true;
   }
 
+  // Tensor cores multiply matrices of any sizes: open ones count as many elements there, elsewhere as none.
+  bool takes_open() const { return target_.tensor_core_rate > 0; }
+  int64_t many_if_open() const { return takes_open() ? std::numeric_limits<int64_t>::max() / f32.bytes() : 0; }
   int64_t elements(ValueId id) const {
     const auto shape = static_shape(graph_.values[id].type);
-    return shape ? element_count(*shape) : 0;
+    return shape ? element_count(*shape) : many_if_open();
   }
   std::optional<int64_t> extent(ValueId id, int from_end) const {
     const TensorType& type = graph_.values[id].type;
@@ -157,16 +161,20 @@ class Chooser {
            (dilations.empty() || dilations.back() == 1);
   }
 
+  int64_t rows_of(const Node& node, bool transpose_a) const {
+    const std::vector<Expr>& shape = graph_.values[node.inputs[0]].type.shape;
+    return as_int(*(shape.rbegin() + (transpose_a ? 0 : 1))).value_or(many_if_open());
+  }
+
   Narrow matrix_product(const Node& node, bool is_constant) const {
     const bool transpose_a = node.attributes.get_int("transpose_a") != 0;
-    const auto k = extent(node.inputs[0], transpose_a ? 2 : 1), rows = extent(node.inputs[0], transpose_a ? 1 : 2);
-    const auto columns = extent(node.outputs[0], 1);
+    const auto k = extent(node.inputs[0], transpose_a ? 2 : 1), columns = extent(node.outputs[0], 1);
     if (is_constant && columns && *columns > 0 && elements(node.outputs[0]) > 0 &&
         elements(node.outputs[0]) / *columns < many_rows) {
       return Narrow::weights;
     }
-    if (!k || *k % 2 != 0) return Narrow::none;
-    return is_constant || (rows && *rows >= many_rows_of_values) ? Narrow::product : Narrow::none;
+    if (k ? *k % 2 != 0 : !takes_open()) return Narrow::none;
+    return is_constant || rows_of(node, transpose_a) >= many_rows_of_values ? Narrow::product : Narrow::none;
   }
 
   bool is_result_narrow(const Node& node) const {

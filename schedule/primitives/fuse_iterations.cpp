@@ -18,8 +18,8 @@
 // are computed decides whether the matrices ever lie in memory; Chetlur et al., "cuDNN: Efficient Primitives for Deep
 // Learning", 2014).  Buffers whose indices stay as they are are not copied.
 //
-// Legal for a reduction in a nest of its own whose variables are bound to a loop each, of constant extents but for the
-// first of a group, and which writes the whole of its buffer at its own variables.
+// Legal for a reduction in a nest of its own whose variables are bound to a loop each, and which writes the whole of its
+// buffer at its own variables.
 #include <algorithm>
 
 #include "schedule/primitives/cache.h"
@@ -121,9 +121,6 @@ class Fusion {
       const IterVar& iter = iter_of(axis);
       if (iter.kind != iter_of(group[0]).kind)
         edit_.refuse("a group has both spatial and reduced iterations", here_, "fuse those of one kind");
-      if (axis != group[0] && !as_int(iter.extent))
-        edit_.refuse("the extent of " + quoted(iter.var.name()) + " is not a constant", here_,
-                     "put it first in its group");
       const std::string separator = name.empty() ? "" : "_";
       name += separator + iter.var.name();
       loop_name += separator + Var::of(iter.binding).name();

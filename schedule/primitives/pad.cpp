@@ -25,11 +25,8 @@ std::vector<PaddedIteration> iterations_to_pad(const ScheduleEdit& edit, const B
   for (size_t i = 0; i < multiples.size(); ++i) {
     const IterVar& iter = block.iters[i];
     if (multiples[i] < 1) edit.refuse("a multiple is not positive", here, "give multiples from 1");
-    const auto extent = as_int(iter.extent);
-    if (multiples[i] == 1 || (extent && *extent % multiples[i] == 0)) continue;
-    if (!extent)
-      edit.refuse("the extent of " + quoted(iter.var.name()) + " is not a constant", here,
-                  "split the loop instead: [None, n]");
+    const Expr padded = simplify(floor_div(iter.extent + (multiples[i] - 1), multiples[i]) * multiples[i]);
+    if (is_known_equal(padded, iter.extent)) continue;
     if (iter.binding.kind() != NodeKind::Var) {
       edit.refuse(quoted(iter.var.name()) + " is not bound to a loop of its own", here,
                   "pad before the loops are split or fused");
@@ -41,7 +38,7 @@ std::vector<PaddedIteration> iterations_to_pad(const ScheduleEdit& edit, const B
       edit.refuse("loop " + quoted(var.name()) + " holds other blocks too", here,
                   "pad before blocks are moved into the loop");
     }
-    result.push_back({&iter, loop, (*extent + multiples[i] - 1) / multiples[i] * multiples[i]});
+    result.push_back({&iter, loop, padded});
   }
   return result;
 }
@@ -51,6 +48,9 @@ void Schedule::pad(const BlockRef& ref, const std::vector<int64_t>& multiples) {
   Stmt body = func_.body;
   for (const PaddedIteration& padded : iterations_to_pad(edit, ref, multiples)) {
     const Var var = padded.loop->var;
+    if (!as_int(padded.iter->extent))
+      edit.refuse("the extent of " + quoted(padded.iter->var.name()) + " is not a constant", edit.path(ref).back(),
+                  "split the loop instead: [None, n]");
     const Stmt now = path_to_loop(body, var).back();  // others have changed around it, or in it
     const auto* loop = now.as<For>();
     const Stmt guarded = transform_blocks(loop->body, [&](const Block& b) -> Stmt {

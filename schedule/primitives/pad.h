@@ -10,10 +10,9 @@ namespace tw {
 struct PaddedIteration {
   const IterVar* iter;
   const For* loop;
-  int64_t extent;  // that both are to have
+  Expr extent;  // that both are to have
 };
-// One multiple for each of the block's variables, 1 leaves it.  Refused where the variable's extent is not a constant,
-// or its loop holds anything else.
+// One multiple for each of the block's variables, 1 leaves it.  Refused where the variable's loop holds anything else.
 std::vector<PaddedIteration> iterations_to_pad(const ScheduleEdit& edit, const BlockRef& ref,
                                                const std::vector<int64_t>& multiples);
 

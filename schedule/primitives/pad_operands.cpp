@@ -27,7 +27,7 @@ class Padding {
   Padding(const ScheduleEdit& edit, const Block& block, const Stmt& here) : edit_(edit), block_(block), here_(here) {}
 
   // The variable takes so many values more.
-  void extend(const IterVar& iter, int64_t extent) { extents_[iter.var] = Expr(extent); }
+  void extend(const IterVar& iter, const Expr& extent) { extents_[iter.var] = extent; }
   bool is_needed() const { return !extents_.empty(); }
   const std::unordered_map<Var, Expr>& extents() const { return extents_; }
 
@@ -77,7 +77,7 @@ class Padding {
       loops.push_back({loop, to->shape[d]});
       iters.push_back({iter, to->shape[d], IterKind::spatial, loop});
       indices.push_back(iter);
-      if (can_prove(from->shape[d] < to->shape[d])) {
+      if (!can_prove(to->shape[d] <= from->shape[d])) {
         const Expr condition = iter < from->shape[d];
         inside = inside.is_defined() ? inside && condition : condition;
       }
@@ -119,7 +119,7 @@ void Schedule::pad_operands(const BlockRef& ref, const std::vector<int64_t>& mul
     const Stmt now = path_to_loop(body, loop->var).back();  // others have changed around it, or in it
     const auto* changing = now.as<For>();
     body = replace_node(body, changing,
-                        make_stmt<For>(changing->var, Expr(extent), changing->loop_kind, changing->body,
+                        make_stmt<For>(changing->var, extent, changing->loop_kind, changing->body,
                                        changing->thread, changing->attributes, changing->span));
     for (const Load* factor : factors) {
       const bool is_index = std::any_of(factor->indices.begin(), factor->indices.end(),

@@ -8,6 +8,8 @@
 // that has no init left, and do what the instruction's description (tensor_ir/instruction.h) does, up to names and to
 // where operands lie; no guard of the block may depend on them, but on rows and columns of tiles and matrices.  Floats
 // may be rounded otherwise: an instruction has a rounding of its own (tensor_ir/intrinsics.def).
+#include <algorithm>
+
 #include "schedule/edit.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/diagnostic.h"
@@ -22,6 +24,26 @@ Stmt without_block(const Stmt& nest, const Substitution& bindings) {
   if (const auto* loop = nest.as<For>()) return with_body(*loop, without_block(loop->body, bindings));
   if (const auto* block = nest.as<Block>()) return substitute(block->body, bindings);
   return nest;
+}
+
+// What threads share is compacted before the instruction is put in (compact_buffers), and asked again then: until that,
+// any number stands for an extent that is open.
+Stmt with_constant_extents(Stmt s) {
+  constexpr int64_t any = 1 << 20;
+  std::vector<Buffer> open;
+  const auto look = [&](const Buffer& buffer) {
+    const bool is_compacted = buffer->scope == Scope::shared || buffer->scope == Scope::fragment;
+    if (is_compacted && !const_shape(buffer) && std::find(open.begin(), open.end(), buffer) == open.end())
+      open.push_back(buffer);
+  };
+  visit(s, [&](const Load& l) { look(l.buffer); }, [&](const Store& store) { look(store.buffer); });
+  for (const Buffer& buffer : open) {
+    BufferNode node = *buffer.get();
+    for (Expr& extent : node.shape)
+      if (!as_int(extent)) extent = Expr(any);
+    s = replace_buffer(s, buffer, Buffer(std::move(node)));
+  }
+  return s;
 }
 
 // Whatever value the loop has, its dimensions of the buffer are not left.
@@ -93,7 +115,7 @@ void Schedule::tensorize(const LoopRef& ref, const std::string& name) {
   }
   std::vector<const For*> around = loops_of(path);
   around.pop_back();
-  const Stmt plain = without_block(path.back(), bindings_of(block));
+  const Stmt plain = with_constant_extents(without_block(path.back(), bindings_of(block)));
   const InstructionMatch match = match_instruction(*instruction, *plain.as<For>(), ranges_of(around));
   if (!match.is_found()) {
     edit.refuse("loop " + quoted(ref.name()) + " is no " + name + ": " + match.problem, path.back(),

@@ -82,11 +82,12 @@ class KernelEmitter : public FragmentEmitter {
     }
     for (const Var& parameter : kernel_.func.parameters) {
       signature += (signature.empty() ? "" : ", ") + std::string("i64 ") + declare(parameter);
-      assume_non_negative(parameter);
+      assume_size(parameter);
     }
     has_bound_loops_ = has_bound_loop(kernel_.func.body);
     multiplies_asynchronously_ = multiplies_asynchronously(kernel_.func.body);
     depth_ = 1;
+    for (const Var& parameter : kernel_.func.parameters) narrow_parameter(parameter);
     if (launch_.shared_bytes > 0) {
       line("TW_SHARED(" + std::to_string(launch_.shared_bytes) + ", " +
            std::to_string(shared_alignment(kernel_.func.body)) + ")");
@@ -174,8 +175,7 @@ class KernelEmitter : public FragmentEmitter {
     line("{");
     ++depth_;
     // Whatever the sizes: no grid is larger.
-    const auto extent = as_int(n.extent);
-    std::string var = declare_counter(n.var, extent ? n.extent : Expr(most_blocks[0]));
+    std::string var = declare_counter(n.var, is_narrow(n.extent) ? n.extent : Expr(most_blocks[0]));
     std::string type = counter_type(n.var);
     if (is_of_warp(n)) {
       line("const " + type + " " + var + " = 0;");

@@ -1,5 +1,6 @@
 #include "targets/cuda/emit_expr.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -117,8 +118,10 @@ std::string ExprEmitter::declare(const Buffer& buffer) {
 }
 
 std::string ExprEmitter::declare_counter(const Var& var, const Expr& extent) {
+  const Interval count = bounds_of(extent, ranges_);
   ranges_.bind_range(var, extent);
-  if (var.dtype() == i64 && fits_i32(bounds_of(extent, ranges_))) narrow_.insert(var.get());
+  if (count.high && !as_int(extent)) ranges_.bind(var, {0, std::max<int64_t>(*count.high, 1) - 1});
+  if (var.dtype() == i64 && fits_i32(count)) narrow_.insert(var.get());
   return declare(var);
 }
 
@@ -126,8 +129,16 @@ std::string ExprEmitter::counter_type(const Var& var) const {
   return narrow_.contains(var.get()) ? "i32" : value_type(var.dtype());
 }
 
-void ExprEmitter::assume_non_negative(const Var& var) {
-  if (!ranges_.find(var)) ranges_.bind(var, {0, std::nullopt});
+void ExprEmitter::assume_size(const Var& var) {
+  const Interval bounds = bounds_of(var);
+  if (!ranges_.find(var)) ranges_.bind(var, {std::max<int64_t>(bounds.low.value_or(0), 0), bounds.high});
+}
+
+void ExprEmitter::narrow_parameter(const Var& var) {
+  if (var.dtype() != i64 || !fits_i32(bounds_of(var, ranges_))) return;
+  const std::string wide = names_.at(var.get());
+  narrow_.insert(var.get());
+  line("const i32 " + declare(var) + " = (i32)" + wide + ";");
 }
 
 bool ExprEmitter::is_narrow(const Expr& e) const {
@@ -264,7 +275,9 @@ std::string ExprEmitter::binary(const Binary& n, const std::string& l, bool is_i
     case BinaryOp::sub:
     case BinaryOp::mul: {
       if (dtype.is_float()) return rounded(infix(written.symbol), dtype);
-      if (is_index && dtype.element() == i64) return infix(written.symbol);
+      if (is_index && dtype.element() == i64)  // of operands in i32 the result has no room there
+        return is_narrow(n.a) && is_narrow(n.b) ? "((i64)" + a + " " + written.symbol + " " + b + ")"
+                                                : infix(written.symbol);
       // Data wrap; C++ leaves that undefined for signed types, so it is done in unsigned ones.
       const std::string wide = dtype.bits == 64 ? "u64" : "u32";
       return converted("((" + wide + ")" + a + " " + written.symbol + " (" + wide + ")" + b + ")");

@@ -31,7 +31,8 @@ class ExprEmitter {
   // Of a loop that counts from 0 up to the extent; the type of a C++ variable that holds it: i32 where that is enough.
   std::string declare_counter(const Var& var, const Expr& extent);
   std::string counter_type(const Var& var) const;
-  void assume_non_negative(const Var& var);
+  void assume_size(const Var& var);       // of a parameter: what its bounds say, and not negative
+  void narrow_parameter(const Var& var);  // where these let it be i32
 
   // The text of lane `lane` (of a scalar: any).  `is_index`: of an index, which never wraps.
   std::string lane(const Expr& e, const std::string& lane, bool is_index = false);
@@ -57,6 +58,8 @@ class ExprEmitter {
   // The statement for each `l` of first … lanes - 1.
   void each_lane(int first, int lanes, const std::string& statement);
 
+  // Of i64: whether it and all that it is made of fit into i32.
+  bool is_narrow(const Expr& e) const;
   int64_t multiple_of(const Expr& e) const;  // the value is a multiple of it; 0: it is zero
 
   std::string out_;
@@ -65,9 +68,7 @@ class ExprEmitter {
 
  private:
   std::string binary(const Binary& n, const std::string& lane, bool is_index);
-  // Of i64: whether it and all that it is made of fit into i32, and then its text in that type.
-  bool is_narrow(const Expr& e) const;
-  std::string narrow(const Expr& e, const std::string& lane);
+  std::string narrow(const Expr& e, const std::string& lane);  // its text in that type
   std::string call(const Call& n, const std::string& lane);
   std::string conversion(const Cast& n, const std::string& lane);
   std::string load(const Load& n, const std::string& lane, bool in_memory = false);

@@ -92,6 +92,17 @@ struct ProductSize {
   int64_t batch = 1;
 };
 
+// What is open is as large as it usually is.
+ProductSize usual_size(const BlockAnalysis& analysis, const std::vector<Var>& rows, const std::vector<Var>& columns,
+                       const std::vector<Var>& reduce, const std::vector<Var>& others) {
+  const auto count = [&](const std::vector<Var>& vars) {
+    int64_t result = 1;
+    for (const Var& var : vars) result *= analysis.typical_extent(var);
+    return result;
+  };
+  return {count(rows), count(columns), count(reduce), count(others)};
+}
+
 // Blocks that find registers on a multiprocessor at the same time.
 int64_t blocks_at_once(const WarpTile& tile, const Rates& rates) {
   return std::max<int64_t>(1, registers_of_multiprocessor / (tile.m * tile.n + tile.warps() * warp * rates.registers));
@@ -251,14 +262,13 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   const Var k = analysis.reduce().at(0);
   constexpr int64_t fewest = 4;  // rows or columns that are worth a fragment
   if (std::min(analysis.extent(i), analysis.extent(j)) < fewest) return false;
-  if (analysis.is_open(i) || analysis.is_open(j) || analysis.is_open(k)) return false;
   for (const Access& read : analysis.reads) {
     const Var& own = read.uses(i) ? i : j;
     if (unit_stride(read, own, analysis.iters, 1) != 1 && unit_stride(read, k, analysis.iters, 1) != 1) return false;
   }
-  ProductSize size = {analysis.extent(i), analysis.extent(j), analysis.extent(k)};
-  for (const Var& var : analysis.spatial())
-    if (!(var == i) && !(var == j)) size.batch *= analysis.extent(var);
+  std::vector<Var> others = analysis.spatial();
+  std::erase_if(others, [&](const Var& var) { return var == i || var == j; });
+  const ProductSize size = usual_size(analysis, {i}, {j}, {k}, others);
   const Multiplier& by = decide_multiplier(schedule, multipliers, size, target);
   const WarpTile tile = decide_warp_tile(schedule, size, by, target);
   const int64_t own_columns = columns_of_thread(analysis, j, k, has_wide_results, tile);
@@ -313,8 +323,7 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
   const MatrixAxes axes = find_matrix_axes(schedule, block);
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (axes.reduce.empty() || axes.rows.empty() || axes.columns.empty()) return block;
-  const ProductSize size = {count_iterations(analysis, axes.rows), count_iterations(analysis, axes.columns),
-                            count_iterations(analysis, axes.reduce), count_iterations(analysis, axes.others)};
+  const ProductSize size = usual_size(analysis, axes.rows, axes.columns, axes.reduce, axes.others);
   const Var& outer = axes.reduce.front();
   const auto divides = [&](int64_t parts) {
     const int64_t extent = analysis.extent(outer);

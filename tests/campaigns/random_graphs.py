@@ -1,12 +1,13 @@
 """Random graphs, of extents up to 70 in every position, against ONNX Runtime.
 
-    ./dev test --campaign random_graphs [--count 5000] [--target TARGET | --open] [--seed 1] [--jobs 2]
+    ./dev test --campaign random_graphs [--count 5000] [--target TARGET] [--open] [--seed 1] [--jobs 2]
 
 A graph is an operator with random parameters and up to four more that take what it gives:
 tests/python/random_graphs.py.  For other machines than this one (--target armv7, --target cuda:sm_90) it runs in the
 emulator.  Memory holds NaN before.  Of four for a GPU, one has products of bf16 and one of f16; what these may differ
 by, ONNX Runtime says of rounded inputs and weights.
-With --open, graphs have open dimensions and are compiled once for several sizes: tests/python/open_graphs.py.
+With --open, graphs have open dimensions and are compiled once for several sizes, on this machine or for a GPU:
+tests/python/open_graphs.py.
 Each that differs, does not compile or ends the process is printed with its seed; `--seed SEED --count 1 --keep FOLDER`
 leaves that model there.
 """
@@ -27,6 +28,7 @@ import open_graphs  # noqa: E402
 from random_graphs import cuda_differences, differences, graph, wide  # noqa: E402
 
 EMULATED_GPU = Path(__file__).resolve().parents[2] / "build/tests/cuda_emulator"
+EMULATED = os.environ | dict.fromkeys(("CUDA_HOME", "LD_LIBRARY_PATH"), str(EMULATED_GPU))
 
 
 def share(seeds: range, target: str) -> tuple[int, list[tuple[str, str]]]:
@@ -35,12 +37,13 @@ def share(seeds: range, target: str) -> tuple[int, list[tuple[str, str]]]:
 
 
 def open_share(seeds: range, target: str) -> tuple[int, list[tuple[str, str]]]:
-    return len(seeds), [(f"seed-{seed}", problem) for seed, problem in open_graphs.problems(seeds)]
+    env = EMULATED if target.startswith("cuda") else None
+    bad = open_graphs.problems(seeds, target=target, env=env)
+    return len(seeds), [(f"seed-{seed}", problem) for seed, problem in bad]
 
 
 def gpu_share(seeds: range, target: str) -> tuple[int, list[tuple[str, str]]]:
-    places = dict.fromkeys(("CUDA_HOME", "LD_LIBRARY_PATH"), str(EMULATED_GPU))
-    return cuda_differences(seeds, target, os.environ | places)
+    return cuda_differences(seeds, target, EMULATED)
 
 
 def campaign(share, count: int, target: str, seed: int, jobs: int) -> int:
@@ -61,7 +64,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--target", default="cpu", help="cpu, armv7, rpi3, neoverse-v1, x86:sse4, cuda:sm_90, …")
-    parser.add_argument("--open", action="store_true", help="graphs with open dimensions, on this machine")
+    parser.add_argument("--open", action="store_true", help="graphs with open dimensions: on this machine, or cuda")
     parser.add_argument("--seed", type=int, default=1, help="of the first graph; the others have the next ones")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="also writes the models to this folder")

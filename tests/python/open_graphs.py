@@ -1,10 +1,11 @@
 """Random graphs whose inputs have open dimensions: compiled once, run at several sizes beside ONNX Runtime.
 
-As a program it reads seeds, one a line, and answers as tests/onnx_node_runner.cpp does: ok, refused or wrong, the seed,
-and what was the matter.  A graph is built at two sizes at once, by what ONNX Runtime says of both: a dimension that
+As a program it takes a target, reads seeds, one a line, and answers as tests/onnx_node_runner.cpp does: ok, refused or
+wrong, the seed, and what was the matter.  A graph is built at two sizes at once, by what ONNX Runtime says of both: a dimension that
 differs is open, and constants have an extent of 1 there.
 """
 
+import functools
 import re
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import onnx
 import tilewright as tw
 from conftest import from_zero, model_of, value
 from onnx_suite import run_folders
-from random_graphs import REFUSED, Sizes, difference, fits, run_onnxruntime, window
+from random_graphs import REFUSED, Sizes, difference, distance_of_roundings, fits, run_onnxruntime, window
 
 FAR = 2**63 - 1
 LAYOUTS = [
@@ -447,11 +448,12 @@ def is_broadcast(error, sizes):
     return 1 in sizes.values() and not is_bound
 
 
-def compare(g, alone, may_be_empty):
+def compare(g, alone, may_be_empty, target, precision):
     """(status, what was the matter).  `alone`: only the sizes that the graph was built at have a known answer."""
     model = g.model()
     try:
-        executable = tw.compile(model, shapes=from_zero(model) if may_be_empty else None)
+        opened = from_zero(model) if may_be_empty else None
+        executable = tw.compile(model, shapes=opened, target=target, precision=precision)
     except tw.Error as error:
         return "refused", str(error)
     known = dict(zip(map(str, g.sizes), g.results, strict=True))
@@ -475,17 +477,19 @@ def compare(g, alone, may_be_empty):
         has_mean = any(op in ("ReduceMean", "GlobalAveragePool") for op, *_ in g.nodes)
         if has_mean and min(sizes.values()) <= 3 and np.isnan(have).any():
             continue  # the mean of nothing, which ONNX Runtime takes for 0
-        if problem := difference(have, want):
+        near = distance_of_roundings(model, list(feed.values()), want, precision) if precision != "f32" else 0
+        if problem := difference(have, want, near):
             return "wrong", f"at {sizes}: {problem}"
     return "ok", ""
 
 
-def problems(seeds, timeout=1800):
+def problems(seeds, timeout=1800, target="cpu", env=None):
     """Of graphs of these seeds, those that are refused, wrong, or end the process: [(seed, what was the matter)]."""
-    answers = run_folders(sys.executable, str(Path(__file__)), [str(seed) for seed in seeds], timeout)
+    run = functools.partial(run_folders, sys.executable, str(Path(__file__)), timeout=timeout, env=env, form=target)
+    answers = run([str(seed) for seed in seeds])
     # ONNX Runtime divides by 0 in some operators on empty tensors: what ends alone is ours.
     again = [f"{seed} alone" for seed, (status, _) in answers.items() if status == "crashed"]
-    answers |= run_folders(sys.executable, str(Path(__file__)), again, timeout)
+    answers |= run(again)
     is_done = {line.split()[0] for line in again}
     return [
         (seed, f"{status} {text}") for seed, (status, text) in answers.items() if status != "ok" and seed not in is_done
@@ -493,9 +497,12 @@ def problems(seeds, timeout=1800):
 
 
 if __name__ == "__main__":
+    target = sys.argv[1]
     for line in sys.stdin:
         seed, *alone = line.split()
         graph = OpenGraph(int(seed))
-        status, message = compare(graph, bool(alone), may_be_empty=int(seed) % 2 == 0)
+        # Of four for a GPU, one has products of bf16 and one of f16.
+        precision = {2: "bf16", 3: "f16"}.get(int(seed) % 4, "f32") if target.startswith("cuda") else "f32"
+        status, message = compare(graph, bool(alone), int(seed) % 2 == 0, target, precision)
         text = f"{message} of {describe(graph)}" if message else ""
         print(status, line.strip(), " ".join(text.split()), sep="\t", flush=True)

@@ -245,3 +245,82 @@ def test_one_artifact_runs_any_batch(device, tmp_path, network, precision):
         (want,) = run_onnxruntime(model, [x])
         near = {"f32": 1e-5, "bf16": 2.0**-6}[precision] * float(np.abs(want).max())
         np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"], want, rtol=1e-4, atol=near)
+
+
+def encoder_layer():
+    """Of a transformer, with heads of 32 elements: any number of sentences, of any length."""
+    rng = np.random.default_rng(1)
+
+    def weight(rows, columns):
+        return rng.standard_normal((rows, columns)).astype(np.float32) / np.float32(np.sqrt(rows))
+
+    weights = {"scale": np.ones(64, np.float32), "f": weight(64, 128), "g": weight(128, 64)}
+    weights |= {"heads": np.array([0, 0, 2, 32]), "joined": np.array([0, 0, 64]), "root": np.float32(32**0.5)}
+    nodes = [("LayerNormalization", ["x", "scale"], ["n"])]
+    for name, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        weights[name] = weight(64, 64)
+        nodes += [("MatMul", ["n", name], [f"{name}m"]), ("Reshape", [f"{name}m", "heads"], [f"{name}h"])]
+        nodes.append(("Transpose", [f"{name}h"], [f"{name}t"], {"perm": order}))
+    nodes += [("MatMul", ["qt", "kt"], ["s"]), ("Div", ["s", "root"], ["d"]), ("Softmax", ["d"], ["p"])]
+    nodes += [("MatMul", ["p", "vt"], ["o"]), ("Transpose", ["o"], ["ot"], {"perm": [0, 2, 1, 3]})]
+    nodes += [("Reshape", ["ot", "joined"], ["or"]), ("Add", ["x", "or"], ["a"]), ("MatMul", ["a", "f"], ["h"])]
+    nodes += [("Relu", ["h"], ["r"]), ("MatMul", ["r", "g"], ["t"]), ("Add", ["a", "t"], ["y"])]
+    shape = ["batch", "length", 64]
+    return model_of(nodes, [value("x", shape)], [value("y", shape)], weights)
+
+
+def convolutions_of_maps():
+    """A stem, a window in blocks of channels, strides, and points."""
+    rng = np.random.default_rng(2)
+    weights, nodes, x = {}, [], "x"
+    for name, (filters, inputs, window, stride) in {
+        "a": (16, 3, 7, 2), "b": (24, 16, 3, 1), "c": (40, 24, 3, 2), "d": (12, 40, 1, 1)
+    }.items():  # fmt: skip
+        weight = rng.standard_normal((filters, inputs, window, window)).astype(np.float32)
+        weights[f"{name}w"] = weight / np.float32(np.sqrt(inputs * window * window))
+        attributes = {"pads": [window // 2] * 4, "strides": [stride] * 2}
+        nodes += [("Conv", [x, f"{name}w"], [name], attributes), ("Relu", [name], [f"{name}r"])]
+        x = f"{name}r"
+    nodes[-1] = ("Identity", ["d"], ["y"])
+    shape = [value(name, ["batch", channels, *maps]) for name, channels, maps in (("x", 3, "hw"), ("y", 12, "ij"))]
+    return model_of(nodes, shape[:1], shape[1:], weights)
+
+
+def few_rows():
+    """A product of values whose terms are open, too, and one with weights."""
+    weights = {"w": np.random.default_rng(3).standard_normal((40, 24)).astype(np.float32) / 6}
+    nodes = [("MatMul", ["x", "z"], ["p"]), ("MatMul", ["p", "w"], ["y"])]
+    return model_of(nodes, [value("x", ["n", "k"]), value("z", ["k", 40])], [value("y", ["n", 24])], weights)
+
+
+OPEN = {
+    "encoder": (encoder_layer, lambda n: [(2, n, 64)]),
+    "encoder_of_sentences": (encoder_layer, lambda n: [(n, 3, 64)]),
+    "maps": (convolutions_of_maps, lambda n: [(2, 3, n, n // 2 + 1)]),
+    "images": (convolutions_of_maps, lambda n: [(n, 3, 8, 5)]),
+    "terms": (few_rows, lambda n: [(5, n), (n, 40)]),
+    "rows": (few_rows, lambda n: [(n, 21), (21, 40)]),
+}
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+@pytest.mark.parametrize("name", OPEN)
+def test_one_artifact_multiplies_any_size_on_tensor_cores(device, tmp_path, name, precision):
+    model, shapes = OPEN[name][0](), OPEN[name][1]
+    onnx.save(model, tmp_path / "m.onnx")
+    artifact = tmp_path / "m.twa"
+    compiled = ("compile", tmp_path / "m.onnx", "-t", device.target, "--precision", precision, "-o", artifact)
+    done = run_tw(*compiled, env=device.env)
+    assert done.returncode == 0, done.stderr
+    for size in (1, 7, 64, 100, 129):
+        rng = np.random.default_rng(size)
+        feed = [rng.standard_normal(shape).astype(np.float32) for shape in shapes(size)]
+        given = []
+        for info, array in zip(model.graph.input, feed, strict=True):
+            np.save(tmp_path / f"{info.name}.npy", array)
+            given += ["-i", f"{info.name}={tmp_path / info.name}.npy"]
+        done = run_tw("run", artifact, *given, "-o", tmp_path / "y.npz", env=device.env)
+        assert done.returncode == 0, done.stderr
+        (want,) = run_onnxruntime(model, feed)
+        near = {"f16": 2.0**-9, "bf16": 2.0**-6}[precision] * float(np.abs(want).max())
+        np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"], want, rtol=0, atol=near)

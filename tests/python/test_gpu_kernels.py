@@ -127,6 +127,44 @@ def test_convolutions_of_16_bits_are_made_by_tensor_cores(tmp_path, target, batc
         assert kernel.instructions["async copy"] > 3, kernel
 
 
+OPEN_SIZES = {"batch": tw.Dim("batch", 1, 64), "height": tw.Dim("height", 32, 1024), "width": tw.Dim("width", 32, 1024)}
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90"])
+@pytest.mark.parametrize("is_bounded", [False, True])
+def test_convolutions_of_open_maps_are_made_by_tensor_cores(tmp_path, target, is_bounded):
+    path, model = tmp_path / "net.twa", bottleneck(1)
+    dims = [OPEN_SIZES[name] if is_bounded else name for name in OPEN_SIZES]
+    opened = tw.load(model, shapes={"x": (dims[0], 3, *dims[1:])})
+    tw.compile(opened, target=target, precision="bf16").save(path)
+    kernels = gpu_kernels.of_artifact(path)
+    products = [kernel for kernel in kernels if kernel.instructions.get("tensor")]
+    for at, node in enumerate(model.graph.node):
+        if node.op_type == "Conv":
+            assert sum(name.split("+")[0] == f"Conv_{at}" for kernel in products for name in kernel.names) == 1, at
+    for kernel in kernels:
+        assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), kernel
+    for kernel in products:
+        if kernel.threads > 32:  # the assembler lets a lone warp wait by loads
+            assert kernel.instructions["shared load"] < kernel.instructions["tensor"] + 12, kernel
+        assert kernel.instructions["async copy"] > 3, kernel
+        if is_bounded and "Conv_0" not in kernel.names[0].split("+"):  # whose rows are indices that fit into 32 bits
+            assert kernel.instructions["integer"] < 700, kernel
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_products_of_open_rows_are_made_by_tensor_cores(tmp_path, precision):
+    path, weight = tmp_path / "net.twa", np.ones((768, 768), np.float32)
+    nodes = [("MatMul", ["x", "w"], ["p"]), ("Relu", ["p"], ["y"])]
+    shape = ["batch", "length", 768]
+    model = model_of(nodes, [value("x", shape)], [value("y", shape)], {"w": weight})
+    tw.compile(tw.load(model), target="cuda:sm_90", precision=precision).save(path)
+    (product,) = (kernel for kernel in gpu_kernels.of_artifact(path) if kernel.instructions.get("tensor"))
+    assert product.symbol.startswith("matmul"), product
+    assert product.spills == 0 and product.stack_bytes == 0 and not product.instructions.get("local"), product
+    assert product.instructions["async copy"] > 3 and not product.instructions.get("global load"), product
+
+
 def one_operator(operation, length, dtype, rows=4096):
     """Of rows along the last axis; where it has weights, they are ones."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))

@@ -9,6 +9,7 @@
 
 #include "runtime/device/device.h"
 #include "targets/cuda/emit.h"
+#include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
 
 namespace tw::test {
@@ -36,9 +37,10 @@ inline std::vector<std::byte> emulated_image(const std::string& text) {
   return image;
 }
 
-// `arrays`: for the buffers of what was lowered, whose kernels are among those of `image`.
+// `arrays`: for the buffers of what was lowered, whose kernels are among those of `image`; at these open sizes.
 inline void run_on_device(const LoweredFunc& lowered, const Func& func, const std::vector<std::byte>& image,
-                          const std::vector<NDArray>& arrays) {
+                          const std::vector<NDArray>& arrays, const std::map<std::string, int64_t>& sizes = {}) {
+  const auto value_of = [&](const Expr& e) { return evaluate(e, sizes).get_int(0); };
   Plan plan;
   std::map<std::string, BufferUse> places;
   std::vector<NDArray> inputs, outputs;
@@ -52,7 +54,8 @@ inline void run_on_device(const LoweredFunc& lowered, const Func& func, const st
     (is_output ? outputs : inputs).push_back(arrays[i]);
   }
   for (const Buffer& buffer : lowered.temporaries) {
-    const int64_t bytes = element_count(*const_shape(buffer)) * buffer->dtype.bytes();
+    int64_t bytes = buffer->dtype.bytes();
+    for (const Expr& extent : buffer->shape) bytes *= value_of(extent);
     places[buffer->name] = {Storage::arena, 0, plan.arena_bytes, bytes};
     plan.arena_bytes += (bytes + 255) / 256 * 256;
   }
@@ -60,10 +63,11 @@ inline void run_on_device(const LoweredFunc& lowered, const Func& func, const st
     Step step;
     step.kernel = step.name = kernel.symbol;
     for (const Buffer& buffer : kernel.func.buffers) step.buffers.push_back(places.at(buffer->name));
+    for (const Var& parameter : kernel.func.parameters) step.parameters.push_back(sizes.at(parameter.name()));
     const Launch launch = cuda::launch_of(kernel);
     step.shared_bytes = static_cast<uint32_t>(launch.shared_bytes);
     for (size_t axis = 0; axis < 3; ++axis) {
-      step.grid[axis] = *as_int(launch.grid[axis]);
+      step.grid[axis] = value_of(launch.grid[axis]);
       step.block[axis] = static_cast<uint32_t>(*as_int(launch.block[axis]));
     }
     plan.steps.push_back(step);
