@@ -147,7 +147,6 @@ def one_operator(operation, length, dtype, rows=4096):
     )
 
 
-# Of bf16, 8 of them are what it takes to make f32 of a vector: rows have room for no more.
 FEW_INTEGERS = [(op, 1024, dtype) for op in ("Add", "Relu", "Gelu") for dtype in (np.float32, np.float16, BF16)]
 FEW_INTEGERS += [("Sigmoid", 1024, np.float32), ("Sigmoid", 1024, np.float16)]
 FEW_INTEGERS += [
@@ -165,21 +164,41 @@ def test_a_vector_takes_few_instructions_on_integers(tmp_path, operation, length
     assert kernel.instructions["integer"] <= 8 * kernel.wide_accesses, kernel
 
 
+@pytest.mark.parametrize("operation", ["Softmax", "LogSoftmax", "LayerNormalization", "ReduceMean"])
+def test_bf16_takes_an_instruction_an_element(tmp_path, operation):
+    """A shift or a mask makes f32 of it, on every architecture; of f16 there is a conversion in another class."""
+    for length in (128, 1024, 8192):
+        halves, brain_floats = (
+            gpu_kernels.of_artifact(artifact(one_operator(operation, length, dtype), tmp_path))[0]
+            for dtype in (np.float16, BF16)
+        )
+        vectors = brain_floats.instructions["global load"]
+        places = 8
+        assert brain_floats.instructions["integer"] <= halves.instructions["integer"] + 8 * vectors + places, brain_floats
+
+
 ATTENTION = [  # of ViT, BERT, GPT and one query of each of many heads
     (8, 12, 197, 197, 64, None), (1, 12, 128, 128, 64, [1, 1, 1, 128]), (1, 12, 197, 197, 64, None),
     (2, 8, 512, 512, 128, [1, 1, 512, 512]), (4, 16, 1024, 1024, 64, [1, 1, 1024, 1024]), (4, 32, 1, 1000, 128, None),
-    (2, 12, 77, 77, 80, None),
+    (2, 12, 77, 77, 80, None), (4, 16, 512, 512, 32, None), (2, 16, 256, 512, 96, None),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90"])
-@pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16])
+ATTENTION_TYPES = [("cuda:sm_80", onnx.TensorProto.FLOAT), ("cuda:sm_90", onnx.TensorProto.FLOAT)]
+ATTENTION_TYPES += [(f"cuda:sm_{n}", onnx.TensorProto.BFLOAT16) for n in (80, 89, 90)]
+ATTENTION_TYPES += [(f"cuda:sm_{n}", onnx.TensorProto.FLOAT16) for n in (80, 90)]
+
+
+@pytest.mark.parametrize("target, kind", ATTENTION_TYPES)
 def test_attention_is_a_kernel_whose_scores_are_in_registers(tmp_path, target, kind):
     for case in ATTENTION:
         (kernel,) = gpu_kernels.of_artifact(artifact(attention_model(*case, kind), tmp_path, target))
         assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), (case, kernel)
         assert kernel.blocks_of_multiprocessor >= 2, (case, kernel)
         assert bool(kernel.instructions.get("tensor")) == (kind != onnx.TensorProto.FLOAT), (case, kernel)
+        if kernel.instructions.get("tensor"):  # into shared memory go values of rows, and keys that nothing copies ahead
+            copied_by_threads = 0 if kernel.instructions.get("async copy") else 16
+            assert kernel.instructions["shared store"] <= 21 + copied_by_threads, (case, kernel)
 
 
 ROWS = [
