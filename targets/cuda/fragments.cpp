@@ -80,7 +80,16 @@ void FragmentEmitter::find_products(const Stmt& body) {
            "each warp has 16 rows, and 64, 128 or 256 columns");
     const int64_t columns = n % wide_rows == 0 && has_wide_uses(body, store.buffer) ? wide_columns : 2;
     fragments_[store.buffer] = {m, n, columns};
-    find_swizzle(product->arguments[1], *product, false);
+    const auto& a = *product->arguments[1].as<Load>();
+    if (a.buffer->scope == Scope::fragment && !is_asynchronous(product->intrinsic)) {
+      const Place rows = place_of(a.indices);
+      if (!is_const_int(rows.base, 0) || rows.row_stride != k || rows.column_stride != 1)
+        fail("multiplies `" + a.buffer->name + "`, a fragment, at " + to_text(a.indices[0]),
+             "keep the rows of a warp, and nothing else, in a buffer in scope fragment");
+      fragments_[a.buffer] = {m, k, 2};
+    } else {
+      find_swizzle(product->arguments[1], *product, false);
+    }
     find_swizzle(product->arguments[2], *product, columns == wide_columns);
   });
 }
@@ -109,7 +118,7 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product, boo
   const int64_t bytes = load.buffer->dtype.bytes(), piece = piece_bytes / bytes, line = place.line();
   if (load.buffer->scope != Scope::shared || (place.row_stride != 1 && place.column_stride != 1) || line % piece != 0)
     fail("reads `" + load.buffer->name + "` into a fragment as " + to_text(load.indices[0]),
-         "stage it in shared memory, with rows of a multiple of 16 bytes");
+         "stage it in shared memory, with rows of a multiple of 16 bytes; rows of sums may be in a fragment");
   const auto pieces = static_cast<uint64_t>(line / piece);
   const bool is_of_group = is_asynchronous(product.intrinsic);
   std::optional<Swizzle> found;
@@ -150,7 +159,7 @@ int64_t FragmentEmitter::Swizzle::period() const {
 
 int64_t FragmentEmitter::own_elements(const Buffer& fragment) const {
   const auto shape = fragments_.find(fragment);
-  if (shape == fragments_.end()) fail("has a fragment `" + fragment->name + "` that nothing is multiplied into");
+  if (shape == fragments_.end()) fail("has a fragment `" + fragment->name + "` of no product");
   return shape->second.m * shape->second.n / (lanes_x * lanes_y);
 }
 
@@ -247,6 +256,9 @@ void FragmentEmitter::multiply_by_warp(const Store& store) {
   const auto [m, n, k] = sizes_of(product);
   const auto &a = *product.arguments[1].as<Load>(), &b = *product.arguments[2].as<Load>();
   const std::string a_name = fresh("a"), b_name = fresh("b");
+  const bool is_a_held = a.buffer->scope == Scope::fragment;  // whose 16 × 8 squares are halves of those of an operand
+  const std::string rows_of_a =
+      is_a_held ? "(const u32*)" + name_of(a.buffer) + " + i * " + text(k / 4) + " + k / 4" : "&" + a_name + "[4 * i]";
   const auto load = [&](const Load& operand, const std::string& name, int64_t rows, bool is_a) {
     line("#pragma unroll");
     line("for (int i = 0; i < " + text(rows / 16) + "; ++i) tw_ldmatrix" +
@@ -255,11 +267,11 @@ void FragmentEmitter::multiply_by_warp(const Store& store) {
   };
   line("{");
   ++depth_;
-  line("u32 " + a_name + "[" + text(m / 4) + "], " + b_name + "[" + text(n / 4) + "];");
+  line("u32 " + (is_a_held ? "" : a_name + "[" + text(m / 4) + "], ") + b_name + "[" + text(n / 4) + "];");
   line("#pragma unroll");
   line("for (int k = 0; k < " + text(k) + "; k += " + text(mma_k) + ") {");
   ++depth_;
-  load(a, a_name, m, true);
+  if (!is_a_held) load(a, a_name, m, true);
   load(b, b_name, n, false);
   line("#pragma unroll");
   line("for (int i = 0; i < " + text(m / mma_m) + "; ++i) {");
@@ -267,7 +279,7 @@ void FragmentEmitter::multiply_by_warp(const Store& store) {
   line("#pragma unroll");
   line("for (int j = 0; j < " + text(n / mma_n) + "; ++j)");
   line("  tw_" + to_text(product.intrinsic) + "(&" + name_of(store.buffer) + "[(i * " + text(n / mma_n) +
-       " + j) * 4], &" + a_name + "[4 * i], &" + b_name + "[2 * j]);");
+       " + j) * 4], " + rows_of_a + ", &" + b_name + "[2 * j]);");
   --depth_;
   line("}");
   --depth_;

@@ -2,9 +2,11 @@
 //
 // A fragment of m × n sums belongs to a warp of 4 threads along x and 8 along y; a thread holds, of each 16 × 8 sums,
 // those of rows y and y + 8 and columns 2x and 2x + 1: the accumulator of mma.m16n8k16 (PTX ISA, "Warp-level matrix
-// instructions").  Its own elements are an array of the thread, which the compiler keeps in registers.  Where its uses
-// take eight columns at a time, they are 8x to 8x + 7 of each 32, one access of 16 bytes: then the instruction
-// multiplies rows of the second operand in another order, in which they lie in shared memory.
+// instructions").  Its own elements are an array of the thread, which the compiler keeps in registers.  Two neighbours
+// of 16 × 8 elements, of 16 bits each, are what the instruction takes as rows of its first operand: what is made of
+// sums element by element can be multiplied without leaving the registers.  Where uses take eight columns at a time,
+// they are 8x to 8x + 7 of each 32, one access of 16 bytes: then the instruction multiplies rows of the second operand
+// in another order, in which they lie in shared memory.
 //
 // A matrix that ldmatrix reads lies in shared memory with the 16-byte pieces of a row in another order in each row:
 // piece p of row r at p ^ r, so that eight rows of one column come from eight different banks, and so do those of a

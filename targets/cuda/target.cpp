@@ -70,6 +70,7 @@ Target make_target(std::string_view name) {
   target.has_fma = true;
   target.has_f16_conversion = true;
   target.l1.bytes = 128 << 10;
+  target.keeps_first_cache = false;
   const DeviceFacts& device = *device_facts(found->compute_capability);
   target.l2.bytes = device.l2_bytes;
   target.l3 = {};

@@ -146,8 +146,37 @@ def shuffled(numbers):
     )
 
 
+def separable(numbers):
+    """Depthwise convolutions and pools between products, as in MobileNet."""
+    rng = np.random.default_rng(2)
+    pool = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}
+    return model_of(
+        [
+            ("Conv", ["x", "w1"], ["a"], {"pads": [1] * 4}),
+            ("Relu", ["a"], ["c"]),
+            ("Conv", ["c", "w2"], ["d"], {"pads": [2] * 4, "group": 24}),
+            ("HardSwish", ["d"], ["e"]),
+            ("AveragePool", ["e"], ["f"], pool),
+            ("Conv", ["f", "w3"], ["g"]),
+            ("Add", ["g", "f"], ["h"]),
+            ("Conv", ["h", "w4"], ["i"], {"group": 24, "strides": [2, 2]}),
+            ("Conv", ["i", "w5"], ["b"]),
+            ("MaxPool", ["b"], ["y"], {"kernel_shape": [2, 2]}),
+        ],
+        [value("x", [1, 3, 13, 13])],
+        [value("y", [1, 40, 2, 2]), value("b", [1, 40, 3, 3])],
+        {
+            "w1": numbers(rng, 24, 3, 3, 3),
+            "w2": numbers(rng, 24, 1, 5, 5),
+            "w3": numbers(rng, 24, 24, 1, 1),
+            "w4": numbers(rng, 24, 1, 3, 3),
+            "w5": numbers(rng, 40, 24, 1, 1),
+        },
+    )
+
+
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
-@pytest.mark.parametrize("network", [convolutional, shuffled])
+@pytest.mark.parametrize("network", [convolutional, shuffled, separable])
 def test_convolutions_on_tensor_cores_agree_with_onnx_runtime(network, precision, device, tmp_path):
     def normal(rng, *shape):
         return rng.standard_normal(shape).astype(np.float32) / np.float32(np.sqrt(np.prod(shape[1:]) or 1))

@@ -414,6 +414,97 @@ TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {
   EXPECT_TRUE(copies_of({1, 64, 63, 95, bf16}).empty());
 }
 
+// Sums become the first operand of another product where they are, and two products of different shapes agree on what
+// a thread holds: out = relu(x · yᵀ) · zᵀ, of one warp.
+const char* chained_products = R"(
+func chained(x: bf16[512], y: bf16[512], z: bf16[512]) -> (out: f32[512]) {
+  for b in 0..1 block.x {
+    alloc xs: bf16[512] in shared
+    alloc ys: bf16[512] in shared
+    alloc zs: bf16[512] in shared
+    alloc sums: f32[1024] in fragment
+    alloc rows: bf16[1024] in fragment
+    alloc second: f32[512] in fragment
+    for i in 0..8 thread.y { for j in 0..4 thread.x { for p in 0..2 unrolled {
+      xs[ramp(p * 256 + i * 32 + j * 8, 1, 8)] = x[ramp(p * 256 + i * 32 + j * 8, 1, 8)]
+      ys[ramp(p * 256 + i * 32 + j * 8, 1, 8)] = y[ramp(p * 256 + i * 32 + j * 8, 1, 8)]
+      zs[ramp(p * 256 + i * 32 + j * 8, 1, 8)] = z[ramp(p * 256 + i * 32 + j * 8, 1, 8)]
+    } } }
+    barrier()
+    warp_barrier()
+    for i in 0..8 thread.y { for j in 0..4 thread.x { for p in 0..4 unrolled { for q in 0..4 unrolled {
+      sums[ramp(i * 32 + j * 2 + p * 256 + q * 8, 1, 2)] = broadcast(0.0f, 2)
+    } } } }
+    warp_barrier()
+    for one in 0..1 thread.y { for other in 0..1 thread.x {
+      sums[tile_at:i64x1024(0, 32, 32, 1, 32)] = mma_bf16(sums[tile_at:i64x1024(0, 32, 32, 1, 32)],
+        xs[tile_at:i64x512(0, 16, 32, 1, 16)], ys[tile_at:i64x512(0, 16, 32, 1, 16)])
+    } }
+    warp_barrier()
+    for i in 0..8 thread.y { for j in 0..4 thread.x { for p in 0..4 unrolled { for q in 0..4 unrolled {
+      rows[ramp(i * 32 + j * 2 + p * 256 + q * 8, 1, 2)] =
+        bf16x2(maximum(sums[ramp(i * 32 + j * 2 + p * 256 + q * 8, 1, 2)], broadcast(0.0f, 2)))
+    } } } }
+    warp_barrier()
+    for i in 0..8 thread.y { for j in 0..4 thread.x { for p in 0..4 unrolled { for q in 0..2 unrolled {
+      second[ramp(i * 16 + j * 2 + p * 128 + q * 8, 1, 2)] = broadcast(0.0f, 2)
+    } } } }
+    warp_barrier()
+    for one in 0..1 thread.y { for other in 0..1 thread.x {
+      second[tile_at:i64x512(0, 16, 32, 1, 16)] = mma_bf16(second[tile_at:i64x512(0, 16, 32, 1, 16)],
+        rows[tile_at:i64x1024(0, 32, 32, 1, 32)], zs[tile_at:i64x512(0, 32, 16, 1, 32)])
+    } }
+    warp_barrier()
+    for i in 0..8 thread.y { for j in 0..4 thread.x { for p in 0..4 unrolled { for q in 0..2 unrolled {
+      out[ramp(i * 16 + j * 2 + p * 128 + q * 8, 1, 2)] = second[ramp(i * 16 + j * 2 + p * 128 + q * 8, 1, 2)]
+    } } } }
+  }
+})";
+
+TEST(TensorCores, MultiplyWhatIsInRegisters) {
+  const Func func = parse_func(chained_products);
+  LoweredFunc lowered;
+  lowered.kernels.push_back({.symbol = "chained", .func = func, .tasks = 1});
+  const std::string text = cuda::emit_cuda(lowered.kernels, sm_80().shared_bytes);
+  EXPECT_EQ(test::count_of(text, " tw_ldmatrix(&"), 3) << text;
+  const std::vector<NDArray> arrays = test::random_buffers(func, 5);
+  std::vector<NDArray> by_oracle;
+  for (const NDArray& array : arrays) by_oracle.push_back(array.clone());
+  interpret(func, by_oracle);
+  for (int64_t i = 0; i < 32; ++i) {
+    for (int64_t j = 0; j < 16; ++j) {
+      double expected = 0;
+      for (int64_t k = 0; k < 32; ++k) {
+        double sum = 0;
+        for (int64_t l = 0; l < 16; ++l) sum += arrays[0].get_float(i * 16 + l) * arrays[1].get_float(k * 16 + l);
+        expected += std::max(sum, 0.0) * arrays[2].get_float(j * 32 + k);
+      }
+      EXPECT_NEAR(by_oracle.back().get_float(i * 16 + j), expected, 0.1);
+    }
+  }
+  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
+  EXPECT_LT(test::largest_difference(arrays.back(), by_oracle.back()), 1e-4) << text;
+}
+
+TEST(TensorCores, FragmentsThatAreMultipliedAreOfRows) {
+  const auto problem_of = [](const std::string& from, const std::string& to) {
+    const Func func = parse_func(std::regex_replace(std::string(chained_products), std::regex(from), to));
+    try {
+      cuda::emit_cuda({{.symbol = "chained", .func = func, .tasks = 1}}, sm_80().shared_bytes);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(problem_of("nothing of it", ""), "");
+  EXPECT_NE(problem_of(R"(rows\[tile_at:i64x1024\(0, 32, 32, 1, 32)", "rows[tile_at:i64x1024(0, 1, 32, 32, 32")
+                .find("keep the rows of a warp"),
+            std::string::npos);
+  EXPECT_NE(problem_of("alloc zs: bf16\\[512\\] in shared", "alloc zs: bf16[512] in fragment")
+                .find("stage it in shared memory"),
+            std::string::npos);
+}
+
 // Four versions of each operand, so that copies run three steps ahead.
 const Func& long_product() {
   static const Func func = lowered_product(product({1, 16, 16, 192, bf16})).kernels[0].func;
