@@ -99,8 +99,7 @@ class TiledAttention {
       if (extent % attention_granule != 0) return false;
     const DType operand = of_scores.reads[0].buffer->dtype;
     const StagedTile staged{rows_, size, columns, operand.bytes()};
-    if (!place_in_output(schedule_.blocks().back()) || !has_whole_tiles ||
-        !staged.fits(keys_of_part, 1, 1, target_))
+    if (!place_in_output(schedule_.blocks().back()) || !has_whole_tiles || !staged.fits(keys_of_part, 1, 1, target_))
       return false;
     const int64_t parts = of_scores.extent(spatial[spatial.size() - 2]);
     if (parts > 1 && staged.fits(keys_of_part, 2, 2, target_)) versions_ = 2;
