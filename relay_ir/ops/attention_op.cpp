@@ -31,6 +31,7 @@
 #include <limits>
 
 #include "relay_ir/ops/common.h"
+#include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {
@@ -55,10 +56,10 @@ Shapes shapes_of(const OpCall& c) {
   const auto heads = as_int(s.heads), shared = as_int(s.shared_heads);
   if (heads && shared && *shared > 0) s.group = *heads / *shared;
   s.part = decided(c.decisions, "split_kv");
-  c.require(s.part >= 0 && (s.part == 0 || as_int(s.keys)), "known keys are split into parts of one or more");
   s.tile = decided(c.decisions, "query_tile");
-  c.require(s.tile >= 0 && (s.tile == 0 || (s.part > 0 && as_int(s.queries))),
-            "tiles are of known queries, and of keys in parts");
+  c.require(s.part >= 0 && (s.part == 0 || s.tile > 0 || as_int(s.keys)),
+            "known keys are split into parts of one or more");
+  c.require(s.tile >= 0 && (s.tile == 0 || s.part > 0), "tiles are of keys in parts");
   return s;
 }
 
@@ -108,8 +109,9 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
 
   // [batch…, head of k, query head of it, query]
   const bool is_tiled = s.tile > 0;
-  const Expr queries = is_tiled ? Expr((*as_int(s.queries) + s.tile - 1) / s.tile * s.tile) : s.queries;
-  const bool has_rows_left = is_tiled && *as_int(queries) != *as_int(s.queries);
+  const auto divided_up = [](const Expr& extent, int64_t by) { return simplify(floor_div(extent + (by - 1), by)); };
+  const Expr queries = is_tiled ? simplify(divided_up(s.queries, s.tile) * s.tile) : s.queries;
+  const bool has_rows_left = is_tiled && !is_known_equal(queries, s.queries);
   std::vector<Expr> rows = s.batch;
   rows.insert(rows.end(), {s.shared_heads, Expr(s.group), queries});
   const auto with = [](std::vector<Expr> shape, const Expr& last) {
@@ -132,10 +134,10 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
 
   // Of scores: one axis of keys, or parts and places in them.
   const bool is_cut = s.part > 0;
-  const bool has_places_left = is_cut && *as_int(s.keys) % s.part != 0;
+  const bool has_places_left = is_cut && !is_known_equal(divided_up(s.keys, s.part) * s.part, s.keys);
   const size_t first_key_axis = rows.size();
   std::vector<Expr> parts = rows, scored = rows;
-  if (is_cut) parts.emplace_back((*as_int(s.keys) + s.part - 1) / s.part), scored = with(parts, Expr(s.part));
+  if (is_cut) parts.push_back(divided_up(s.keys, s.part)), scored = with(parts, Expr(s.part));
   if (!is_cut) scored = with(rows, s.keys);
   const std::vector<Expr> key_extent{is_cut ? Expr(s.part) : s.keys};
   // The key of the place in part i[…]; is_key guards what is read there.

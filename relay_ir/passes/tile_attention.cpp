@@ -20,10 +20,14 @@ Graph tile_attention(const Graph& graph, const PassContext& context) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (!node.op->leaves_open("query_tile")) continue;
-    std::vector<Shape> shapes;
-    for (int input = 0; input < 3; ++input)
-      if (const auto shape = static_shape(graph.values[node.inputs[input]].type)) shapes.push_back(*shape);
-    if (shapes.size() != 3 || element_count(shapes[0]) == 0 || element_count(shapes[1]) == 0) continue;
+    std::vector<Shape> shapes;  // open batches and lengths as they usually are
+    bool has_known_rows = true;
+    for (int input = 0; input < 3; ++input) {
+      const TensorType& type = graph.values[node.inputs[input]].type;
+      has_known_rows &= as_int(type.shape.back()).has_value();
+      shapes.push_back(typical_shape(type));
+    }
+    if (!has_known_rows || element_count(shapes[0]) == 0 || element_count(shapes[1]) == 0) continue;
     const DType dtype = graph.values[node.inputs[0]].type.dtype;
     const int64_t queries = *(shapes[0].rbegin() + 1), keys = *(shapes[1].rbegin() + 1);
     const int64_t size = shapes[0].back(), columns = shapes[2].back();

@@ -18,8 +18,8 @@
 // are computed decides whether the matrices ever lie in memory; Chetlur et al., "cuDNN: Efficient Primitives for Deep
 // Learning", 2014).  Buffers whose indices stay as they are are not copied.
 //
-// Legal for a reduction in a nest of its own whose variables are bound to a loop each, and which writes the whole of its
-// buffer at its own variables.
+// Legal for a reduction in a nest of its own whose variables are bound to a loop each, and which writes the whole of
+// its buffer at its own variables.
 #include <algorithm>
 
 #include "schedule/primitives/cache.h"

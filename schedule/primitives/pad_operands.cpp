@@ -119,8 +119,8 @@ void Schedule::pad_operands(const BlockRef& ref, const std::vector<int64_t>& mul
     const Stmt now = path_to_loop(body, loop->var).back();  // others have changed around it, or in it
     const auto* changing = now.as<For>();
     body = replace_node(body, changing,
-                        make_stmt<For>(changing->var, extent, changing->loop_kind, changing->body,
-                                       changing->thread, changing->attributes, changing->span));
+                        make_stmt<For>(changing->var, extent, changing->loop_kind, changing->body, changing->thread,
+                                       changing->attributes, changing->span));
     for (const Load* factor : factors) {
       const bool is_index = std::any_of(factor->indices.begin(), factor->indices.end(),
                                         [&](const Expr& index) { return index.get() == iter->var.get(); });

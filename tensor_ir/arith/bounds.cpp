@@ -264,6 +264,28 @@ bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
     normalise(scaled);
     if (is_moderate(scaled) && prove_nonnegative(scaled, depth - 1)) return true;
   }
+  for (const auto& [atom, factor] : Linear(sum).terms) {  // by symbols: x % y ≤ y − 1; and rest ≥ x // y as above
+    const Term& term = terms_[atom];
+    if (factor >= 0 || term.kind != NodeKind::Binary || term.children.size() != 2 || !is_moderate(sum)) continue;
+    const auto op = static_cast<BinaryOp>(term.op);
+    const TermId x = term.children[0], y = term.children[1];
+    const bool is_quotient = op == BinaryOp::floor_div && factor == -unit;
+    if ((!is_quotient && op != BinaryOp::floor_mod) || int_value(y) || range(y).low < 1) continue;
+    Linear rest = sum;
+    add_term(rest, atom, -factor);
+    if (is_quotient) {
+      rest.constant = floor_divide(rest.constant, unit) + 1;
+      for (auto& [other, other_factor] : rest.terms) other_factor /= unit;
+      rest = linear_of(make_product(make_linear(std::move(rest)), y));
+      add_term(rest, x, -1);
+      rest.constant -= 1;
+    } else {
+      add_term(rest, y, factor);
+      rest.constant -= factor;
+    }
+    normalise(rest);
+    if (is_moderate(rest) && prove_nonnegative(rest, depth - 1)) return true;
+  }
   for (const auto& [atom, factor] : sum.terms) {  // x // c ≤ u follows from the fact c·u + (c − 1) ≥ x
     const Term& term = terms_[atom];
     if (factor >= 0 || term.kind != NodeKind::Binary || static_cast<BinaryOp>(term.op) != BinaryOp::floor_div) continue;

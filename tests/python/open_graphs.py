@@ -1,8 +1,8 @@
 """Random graphs whose inputs have open dimensions: compiled once, run at several sizes beside ONNX Runtime.
 
 As a program it takes a target, reads seeds, one a line, and answers as tests/onnx_node_runner.cpp does: ok, refused or
-wrong, the seed, and what was the matter.  A graph is built at two sizes at once, by what ONNX Runtime says of both: a dimension that
-differs is open, and constants have an extent of 1 there.
+wrong, the seed, and what was the matter.  A graph is built at two sizes at once, by what ONNX Runtime says of both: a
+dimension that differs is open, and constants have an extent of 1 there.
 """
 
 import functools

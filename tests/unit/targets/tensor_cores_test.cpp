@@ -291,12 +291,12 @@ void PrintTo(const OpenCase& c, std::ostream* out) {
 // out[b, i, j] = relu(Σ A[b, i, k] · B[b, k, j]).
 Func open_product(const Expr& batch, const Expr& m, const Expr& n, const Expr& k, std::vector<Var> sizes) {
   const te::Tensor a = te::placeholder("A", {batch, m, k}, bf16), b = te::placeholder("B", {batch, k, n}, bf16);
-  const te::Tensor sums = te::reduce("C", {batch, m, n}, {k}, te::Combiner::sum, {a, b},
-                                     [&](const te::Indices& s, const te::Indices& r) {
-                                       return cast(f32, a({s[0], s[1], r[0]})) * cast(f32, b({s[0], r[0], s[2]}));
-                                     });
-  const te::Tensor out = te::compute("out", {batch, m, n}, {sums},
-                                     [&](const te::Indices& s) { return max(sums(s), float_imm(f32, 0)); });
+  const te::Tensor sums =
+      te::reduce("C", {batch, m, n}, {k}, te::Combiner::sum, {a, b}, [&](const te::Indices& s, const te::Indices& r) {
+        return cast(f32, a({s[0], s[1], r[0]})) * cast(f32, b({s[0], r[0], s[2]}));
+      });
+  const te::Tensor out =
+      te::compute("out", {batch, m, n}, {sums}, [&](const te::Indices& s) { return max(sums(s), float_imm(f32, 0)); });
   return te::make_func("product", {a, b}, {out}, std::move(sizes));
 }
 
