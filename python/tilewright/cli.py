@@ -136,7 +136,7 @@ def compiled_facts(how: Compiling, model: Path) -> dict[str, Any]:
 
 
 @app.command()
-@compiles("specialise")
+@compiles("specialise", "gpu")
 def compile(
     context: typer.Context,
     model: ModelFile,
@@ -160,7 +160,7 @@ def compile(
 
 
 @app.command()
-@compiles("specialise")
+@compiles("specialise", "gpu")
 def deploy(
     context: typer.Context,
     model: ModelPath,
@@ -250,7 +250,7 @@ def bench(
 
 
 @app.command()
-@compiles("in_place", "db", "specialise")
+@compiles("in_place", "db", "specialise", "gpu")
 def tune(
     model: ModelFile,
     how: Compiling,

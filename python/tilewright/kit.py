@@ -173,13 +173,13 @@ def write_runner(place: Path, manifest: dict[str, Any]) -> None:
     (place / "kit.py").write_text(COMMAND)
     (place / "manifest.json").write_text(json.dumps(manifest, indent=1))
     counts = Counter(case["kind"] for case in manifest["cases"])
-    capability = manifest["target"].partition("sm_")[2]
+    capability, _, ptx = manifest["target"].partition("sm_")[2].partition("+")
     (place / "README.md").write_text(
         README.format(
             count=len(manifest["cases"]),
             version=manifest["tilewright"],
             target=manifest["target"],
-            capability=f"compute capability {capability[:-1]}.{capability[-1]}",
+            capability=f"compute capability {capability[:-1]}.{capability[-1]}" + " or newer" * bool(ptx),
             driver=DRIVERS.get(str(manifest["compiler"]).partition(".")[0], "one for CUDA's same version"),
             kinds="\n".join(f"| {count} of `{kind}` | {KINDS[kind]} |" for kind, count in counts.items()),
         )

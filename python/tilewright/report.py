@@ -87,6 +87,8 @@ def doctor(facts: dict[str, Any]) -> None:
     table.add_row("CUDA compiler", cuda["compiler"] or cuda["compiler_problem"].splitlines()[0])
     gpus = [f"{gpu['name']}, sm_{gpu['capability']}, {gpu['bytes'] >> 30} GiB" for gpu in cuda["devices"]]
     table.add_row("GPU", "; ".join(gpus) or cuda["device_problem"])
+    if cuda["driver"]:
+        table.add_row("GPU driver", cuda["driver"].removeprefix("the "))
     table.add_row("runtime for boards", " ".join(facts["boards"]) or "none")
     for program, path in facts["emulators"].items():
         table.add_row("emulator", path or f"{program} is not installed")
