@@ -92,7 +92,8 @@ class Executable {
   // which something else has filled the caches.  Without the way of inputs and outputs.
   double time_run(const std::vector<NDArray>& inputs, int repetitions);
 
-  // Each step timed alone, `repetitions` times.
+  // Each step timed alone, `repetitions` times; of a GPU as often at a time as takes 200 µs, with its data in the
+  // caches.
   std::vector<StepProfile> profile(const std::vector<NDArray>& inputs, int repetitions = 10);
   // Who ran what when in the median one of some runs, by worker, then by time.
   std::vector<StepSpan> trace(const std::vector<NDArray>& inputs, int repetitions = 10);

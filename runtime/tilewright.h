@@ -115,8 +115,9 @@ TW_API int tw_output_shape(const tw_executable* executable, const int64_t* const
 /* The extents of an output of the calling thread's last run that succeeded. */
 TW_API int tw_result_shape(int32_t index, int64_t* result);
 
-/* A step of a run.  Seconds are the median over repetitions, of a GPU by its own clock; seconds, arithmetic operations
- * and bytes read and written are of all that one run does of it. */
+/* A step of a run.  Seconds are the median over repetitions, of a GPU by its own clock, of which each is of as many
+ * launches as take 200 µs; seconds, arithmetic operations and bytes read and written are of all that one run does of
+ * it. */
 typedef struct tw_kernel_time {
   const char* name;   /* the nodes of the model that it computes */
   const char* kernel; /* its function in the code; of a function of the host its name; of control flow "" */

@@ -272,3 +272,20 @@ def test_instructions_are_in_classes():
         "SHFL.BFLY": "shuffle", "BAR.SYNC": "barrier", "BRA": "control", "HFMA2.MMA": "f16", "NOSUCH": "other",
     }.items():  # fmt: skip
         assert gpu_kernels.class_of(instruction) == kind, instruction
+
+
+def test_a_kit_has_the_least_times_of_its_kernels(tmp_path):
+    manifest = tw.make_kit(tmp_path / "kit", only=["time-add-f32", "time-relu-bf16", "kernel-softmax-7x33"])
+    rows = {case["name"]: case for case in manifest["cases"]}
+    assert manifest["unpredicted"] == {} and len(rows) == 3 and "least_seconds" not in rows["kernel-softmax-7x33"]
+    for name in ("time-add-f32", "time-relu-bf16"):
+        (least,) = rows[name]["least_seconds"].values()
+        assert least == pytest.approx(rows[name]["bytes"] / 3.35e12), name
+
+
+def test_ptx_is_beside_the_machine_code_where_it_is_asked_for(tmp_path):
+    plain, both = artifact(small_network(), tmp_path, "cuda:sm_80").read_bytes(), tmp_path / "net.twa"
+    artifact(small_network(), tmp_path, "cuda:sm_80+ptx")
+    assert b".target sm_80" in both.read_bytes() and b".target sm_" not in plain
+    kernels = gpu_kernels.of_artifact(both)
+    assert kernels and all(kernel.registers > 0 for kernel in kernels)
