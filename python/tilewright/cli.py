@@ -122,17 +122,19 @@ def explain(
         print(text)
         if plan:
             report.steps(plan)
+            report.requests(plan["requests"])
 
     show(facts, as_json, tell)
 
 
 def compiled_facts(how: Compiling, model: Path) -> dict[str, Any]:
-    """What `tw inspect` tells of the model's artifact."""
+    """What `tw inspect` tells of the model's artifact, and how its kernels for a GPU reach memory."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / model.with_suffix(".twa").name
-        how.compile(how.load(model)).save(path)
+        executable = how.compile(how.load(model))
+        executable.save(path)
         facts: dict[str, Any] = report.artifact_facts(path)
-        return facts
+        return facts | {"requests": executable.memory_requests}
 
 
 @app.command()

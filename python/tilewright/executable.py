@@ -145,6 +145,13 @@ class Executable:
         return int((self._report or {}).get("stale_records", 0))
 
     @property
+    def memory_requests(self) -> dict[str, dict[str, int]]:
+        """How kernels for a GPU reach memory, by kernel, as their loops tell of two warps: requests, the sectors of 32
+        bytes that these touch, those that their bytes would fill, and requests whose places depend on data (unknown),
+        beside them.  Nothing is known of an artifact's, whose loops are gone, and of kernels for CPUs."""
+        return dict((self._report or {}).get("requests", {}))
+
+    @property
     def threads(self) -> int:
         """Workers of a run.  It may be set, to a number or None: one for each core."""
         return self._core.threads

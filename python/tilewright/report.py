@@ -296,6 +296,25 @@ def steps(plan: dict[str, Any]) -> None:
         note(f"what GPU kernels take is not known: {plan['gpu_kernels_problem']}")
 
 
+def requests(of_kernels: dict[str, dict[str, int]]) -> None:
+    """How warps of a GPU reach memory; nothing is printed of other targets."""
+    if not of_kernels:
+        return
+    table = tilewright_table(
+        ">requests", ">sectors each", ">at least", ">by data", "kernel", title="\nrequests of memory by two warps"
+    )
+    for kernel, found in of_kernels.items():
+        count = max(found["requests"], 1)
+        table.add_row(
+            f"{found['requests']}",
+            f"{found['sectors'] / count:.2f}",
+            f"{found['least_sectors'] / count:.2f}",
+            f"{found['unknown']}",
+            kernel,
+        )
+    console.print(table)
+
+
 def on_gpu(kernels: list[dict[str, Any]]) -> None:
     """What the assembler made of them; nothing is printed of other targets."""
     if not kernels:
