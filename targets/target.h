@@ -83,8 +83,8 @@ struct Target {
 
 // "cpu" (this machine, features detected), "x86", "x86:sse4", "x86:avx2", "x86:avx512", "aarch64", "armv7", named
 // boards
-// ("rpi3", "rpi4", "rpi5", "cortex-a53", "neoverse-n1", …), "cuda" (this machine's GPU), "cuda:sm_90".  Error(target)
-// lists what is known.
+// ("rpi3", "rpi4", "rpi5", "cortex-a53", "neoverse-n1", …), "cuda" (this machine's GPU), "cuda:sm_90", "cuda:sm_80+ptx"
+// (with PTX for later GPUs).  Error(target) lists what is known.
 Target parse_target(std::string_view name);
 std::vector<std::string> target_names();
 

@@ -353,3 +353,34 @@ def test_one_artifact_multiplies_any_size_on_tensor_cores(device, tmp_path, name
         (want,) = run_onnxruntime(model, feed)
         near = {"f16": 2.0**-9, "bf16": 2.0**-6}[precision] * float(np.abs(want).max())
         np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"], want, rtol=0, atol=near)
+
+
+def test_ptx_beside_the_machine_code_runs_on_later_gpus(tmp_path):
+    emulated = os.environ | dict.fromkeys(("CUDA_HOME", "LD_LIBRARY_PATH"), str(EMULATOR))
+    model = small_network()
+    onnx.save(model, tmp_path / "m.onnx")
+    x = np.random.default_rng(5).standard_normal((1, 3, 16, 16)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    for target in ("cuda:sm_80", "cuda:sm_80+ptx"):
+        done = run_tw("compile", tmp_path / "m.onnx", "-t", target, "-o", tmp_path / f"{target}.twa", env=emulated)
+        assert done.returncode == 0, done.stderr
+
+    def run(target, **played):
+        output = tmp_path / "y.npz"
+        output.unlink(missing_ok=True)
+        env = emulated | {f"CUDA_EMULATOR_{name}": str(number) for name, number in played.items()}
+        done = run_tw("run", tmp_path / f"{target}.twa", "-i", f"x={tmp_path / 'x.npy'}", "-o", output, env=env)
+        return done.stderr if done.returncode else np.load(output)["y"]
+
+    (expected,) = run_onnxruntime(model, [x])
+    for capability in (80, 86, 90, 103, 120):
+        np.testing.assert_allclose(run("cuda:sm_80+ptx", CAPABILITY=capability), expected, atol=1e-4, rtol=1e-4)
+    np.testing.assert_allclose(run("cuda:sm_80", CAPABILITY=86), expected, atol=1e-4, rtol=1e-4)
+    for target, capability in (("cuda:sm_80", 90), ("cuda:sm_80", 75), ("cuda:sm_80+ptx", 75)):
+        refused = run(target, CAPABILITY=capability)
+        assert f"built for {target}, which Emulated GPU, sm_{capability}, does not run" in refused, refused
+        assert 'for "cuda:sm_80+ptx", which sm_80 and all later ones run' in refused
+    refused = run("cuda:sm_80+ptx", CAPABILITY=90, CUDA=12040)
+    assert "the NVIDIA driver (CUDA up to 12.4) does not take the code for cuda:sm_80+ptx, made by CUDA 13.0" in refused
+    doctor = run_tw("doctor", env=emulated | {"CUDA_EMULATOR_CUDA": "12040", "CUDA_EMULATOR_CAPABILITY": "100"}).stdout
+    assert "NVIDIA driver (CUDA up to 12.4)" in doctor and "Emulated GPU, sm_100" in doctor, doctor

@@ -239,6 +239,34 @@ def test_bf16_takes_an_instruction_an_element(tmp_path, operation):
         )
 
 
+ALIGNED = [(op, 1024, dtype) for op in ("Add", "Relu", "Gelu") for dtype in (np.float32, np.float16, BF16)]
+ALIGNED += [
+    (op, length, dtype)
+    for op in ("Softmax", "LayerNormalization", "ReduceMean")
+    for length in (128, 1024, 8192)
+    for dtype in (np.float32, np.float16, BF16)
+]
+
+
+@pytest.mark.parametrize("operation, length, dtype", ALIGNED)
+def test_warps_touch_the_sectors_that_their_bytes_fill(operation, length, dtype):
+    executable = tw.compile(tw.load(one_operator(operation, length, dtype)), target="cuda:sm_90")
+    (found,) = executable.memory_requests.values()
+    assert found["requests"] >= 3 and found["unknown"] == 0, found
+    assert found["sectors"] == found["least_sectors"], found
+
+
+def test_what_is_not_aligned_takes_more_sectors():
+    executable = tw.compile(tw.load(one_operator("Softmax", 1021, np.float32)), target="cuda:sm_90")
+    (found,) = executable.memory_requests.values()
+    assert found["sectors"] > found["least_sectors"] > 0, found  # each row begins elsewhere in a sector
+    nodes = [("Transpose", ["x"], ["t"], {"perm": [1, 0]}), ("Gather", ["t", "i"], ["y"])]
+    inputs = [value("x", [64, 64]), value("i", [8], onnx.TensorProto.INT64)]
+    executable = tw.compile(tw.load(model_of(nodes, inputs, [value("y", [8, 64])])), target="cuda:sm_90")
+    assert sum(found["unknown"] for found in executable.memory_requests.values()) > 0  # places that data says
+    assert tw.compile(tw.load(small_network())).memory_requests == {}
+
+
 ATTENTION = [  # of ViT, BERT, GPT and one query of each of many heads
     (8, 12, 197, 197, 64, None), (1, 12, 128, 128, 64, [1, 1, 1, 128]), (1, 12, 197, 197, 64, None),
     (2, 8, 512, 512, 128, [1, 1, 512, 512]), (4, 16, 1024, 1024, 64, [1, 1, 1024, 1024]), (4, 32, 1, 1000, 128, None),
@@ -355,3 +383,20 @@ def test_instructions_are_in_classes():
         "SHFL.BFLY": "shuffle", "BAR.SYNC": "barrier", "BRA": "control", "HFMA2.MMA": "f16", "NOSUCH": "other",
     }.items():  # fmt: skip
         assert gpu_kernels.class_of(instruction) == kind, instruction
+
+
+def test_a_kit_has_the_least_times_of_its_kernels(tmp_path):
+    manifest = tw.make_kit(tmp_path / "kit", only=["time-add-f32", "time-relu-bf16", "kernel-softmax-7x33"])
+    rows = {case["name"]: case for case in manifest["cases"]}
+    assert manifest["unpredicted"] == {} and len(rows) == 3 and "least_seconds" not in rows["kernel-softmax-7x33"]
+    for name in ("time-add-f32", "time-relu-bf16"):
+        (least,) = rows[name]["least_seconds"].values()
+        assert least == pytest.approx(rows[name]["bytes"] / 3.35e12), name
+
+
+def test_ptx_is_beside_the_machine_code_where_it_is_asked_for(tmp_path):
+    plain, both = artifact(small_network(), tmp_path, "cuda:sm_80").read_bytes(), tmp_path / "net.twa"
+    artifact(small_network(), tmp_path, "cuda:sm_80+ptx")
+    assert b".target sm_80" in both.read_bytes() and b".target sm_" not in plain
+    kernels = gpu_kernels.of_artifact(both)
+    assert kernels and all(kernel.registers > 0 for kernel in kernels)
