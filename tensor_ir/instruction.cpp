@@ -74,6 +74,26 @@ const InstructionRow instruction_rows[] = {
      "  for i in 0..m { for j in 0..n { for l in 0..k { c[i, j] = c[i, j] + f32(a[i, l]) * f32(b[j, l]) } } }"
      "}",
      nullptr},
+    {"func mma_s8s8[m, n, k, sa, ta, sb, tb, sc](a: i8[m, k] strides [sa, ta], b: i8[n, k] strides [sb, tb])"
+     "    -> (c: i32[m, n] strides [sc, 1]) {"
+     "  for i in 0..m { for j in 0..n { for l in 0..k { c[i, j] = c[i, j] + i32(a[i, l]) * i32(b[j, l]) } } }"
+     "}",
+     nullptr},
+    {"func mma_u8s8[m, n, k, sa, ta, sb, tb, sc](a: u8[m, k] strides [sa, ta], b: i8[n, k] strides [sb, tb])"
+     "    -> (c: i32[m, n] strides [sc, 1]) {"
+     "  for i in 0..m { for j in 0..n { for l in 0..k { c[i, j] = c[i, j] + i32(a[i, l]) * i32(b[j, l]) } } }"
+     "}",
+     nullptr},
+    {"func mma_s8u8[m, n, k, sa, ta, sb, tb, sc](a: i8[m, k] strides [sa, ta], b: u8[n, k] strides [sb, tb])"
+     "    -> (c: i32[m, n] strides [sc, 1]) {"
+     "  for i in 0..m { for j in 0..n { for l in 0..k { c[i, j] = c[i, j] + i32(a[i, l]) * i32(b[j, l]) } } }"
+     "}",
+     nullptr},
+    {"func mma_u8u8[m, n, k, sa, ta, sb, tb, sc](a: u8[m, k] strides [sa, ta], b: u8[n, k] strides [sb, tb])"
+     "    -> (c: i32[m, n] strides [sc, 1]) {"
+     "  for i in 0..m { for j in 0..n { for l in 0..k { c[i, j] = c[i, j] + i32(a[i, l]) * i32(b[j, l]) } } }"
+     "}",
+     nullptr},
     {"func tile_zero_f32[m, n]() -> (c: f32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0.0f } } }", nullptr},
     {"func tile_zero_i32[m, n]() -> (c: i32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0i32 } } }", nullptr},
     {"func tile_store_f32[m, n, sd](c: f32[m, n]) -> (d: f32[m, n] strides [sd, 1]) {"

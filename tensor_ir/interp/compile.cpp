@@ -230,7 +230,11 @@ class Compiler {
       case Intrinsic::matrix_u8s8:
       case Intrinsic::matrix_s8s8:
       case Intrinsic::mma_bf16:
-      case Intrinsic::mma_f16: {
+      case Intrinsic::mma_f16:
+      case Intrinsic::mma_s8s8:
+      case Intrinsic::mma_u8s8:
+      case Intrinsic::mma_s8u8:
+      case Intrinsic::mma_u8u8: {
         const auto sizes = tile_sizes(node.dtype, node.arguments[1].dtype(), node.arguments[2].dtype());
         if (!sizes)
           throw Error(ErrorCode::verify, "a product of tiles whose sizes do not fit\n  help: verify the Func");
