@@ -55,7 +55,8 @@ struct Target {
   // cuda
   int compute_capability = 0;  // 90
   int64_t shared_bytes = 0;
-  // Multiply-adds of 16-bit floats by tensor cores in the time of one of f32 without them; 0: warps have no fragments.
+  // Multiply-adds of 16-bit floats by tensor cores, or half of those of bytes, in the time of one of f32 without them;
+  // 0: warps have no fragments.
   double tensor_core_rate = 0;
 
   // The analytic default schedule; always good enough to be usable, always correct.
@@ -82,7 +83,8 @@ struct Target {
 
 // "cpu" (this machine, features detected), "x86", "x86:sse4", "x86:avx2", "x86:avx512", "aarch64", "armv7", named
 // boards
-// ("rpi3", "rpi4", "rpi5", "cortex-a53", "neoverse-n1", …), "cuda" (this machine's GPU), "cuda:sm_90".  Error(target) lists what is known.
+// ("rpi3", "rpi4", "rpi5", "cortex-a53", "neoverse-n1", …), "cuda" (this machine's GPU), "cuda:sm_90".  Error(target)
+// lists what is known.
 Target parse_target(std::string_view name);
 std::vector<std::string> target_names();
 

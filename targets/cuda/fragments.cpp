@@ -49,9 +49,10 @@ void FragmentEmitter::find_products(const Stmt& body) {
     const Call* product = product_of(store);
     if (!product) return;
     const auto [m, n, k] = sizes_of(*product);
-    if (m % mma_m != 0 || n % (2 * mma_n) != 0 || k % mma_k != 0)
+    const int64_t step = mma_k_bytes / product->arguments[1].dtype().element().bytes();
+    if (m % mma_m != 0 || n % (2 * mma_n) != 0 || k % step != 0)
       fail("multiplies fragments of " + text(m) + " × " + text(n) + " × " + text(k),
-           "rows, columns and steps are multiples of 16");
+           "rows and columns are multiples of 16, steps of " + text(step));
     const Place sums = place_of(store.indices);
     if (store.buffer->scope != Scope::fragment || !is_const_int(sums.base, 0) || sums.row_stride != n)
       fail("multiplies into `" + store.buffer->name + "` at " + to_text(store.indices[0]),
@@ -87,6 +88,9 @@ void FragmentEmitter::find_swizzle(const Expr& operand) {
   if (load.buffer->scope != Scope::shared || (place.row_stride != 1 && place.column_stride != 1) || line % piece != 0)
     fail("reads `" + load.buffer->name + "` into a fragment as " + to_text(load.indices[0]),
          "stage it in shared memory, with rows of a multiple of 16 bytes");
+  if (bytes == 1 && place.is_transposed())
+    fail("reads bytes of `" + load.buffer->name + "` across its rows into a fragment",
+         "stage them with rows along the sum");
   const auto pieces = static_cast<uint64_t>(line / piece);
   std::optional<Swizzle> found;
   if (std::has_single_bit(pieces) && pieces > 1) {
@@ -164,8 +168,9 @@ std::string FragmentEmitter::element_index(const Buffer& buffer, const Expr& ind
 std::string FragmentEmitter::row_address(const Load& operand, bool is_a) {
   const Place place = place_of(operand.indices);
   // Rows of the lane's matrix, and steps along k: which of its two halves along each, and which of eight.
-  const std::string first = "tw_lane / 8 % 2 * 8", second = "tw_lane / 16 * 8", line = "tw_lane % 8";
-  std::string row = is_a ? first : second, step = is_a ? second : first;
+  const std::string first = "tw_lane / 8 % 2 * ", second = "tw_lane / 16 * ", line = "tw_lane % 8";
+  std::string row = (is_a ? first : second) + "8";
+  std::string step = (is_a ? second : first) + text(piece_bytes / operand.buffer->dtype.bytes());
   (place.is_transposed() ? step : row) += " + " + line;
   const std::string stride = text(place.line());
   const std::string along = place.is_transposed() ? "k * " + stride : "i * 16 * " + stride;
@@ -199,7 +204,7 @@ void FragmentEmitter::multiply(const Store& store) {
   ++depth_;
   line("u32 " + a_name + "[" + text(m / 4) + "], " + b_name + "[" + text(n / 4) + "];");
   line("#pragma unroll");
-  line("for (int k = 0; k < " + text(k) + "; k += " + text(mma_k) + ") {");
+  line("for (int k = 0; k < " + text(k) + "; k += " + text(mma_k_bytes / a.buffer->dtype.bytes()) + ") {");
   ++depth_;
   load(a, a_name, m, true);
   load(b, b_name, n, false);

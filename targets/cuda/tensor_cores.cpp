@@ -1,4 +1,4 @@
-// Products of 16-bit floats on tensor cores, and what is one as matrices (matrices.h): convolutions.
+// Products of 16-bit floats and of bytes on tensor cores, and what is one as matrices (matrices.h): convolutions.
 //
 //   for others, io, jo block.x {
 //     for w thread.z, y thread.y, x thread.x { Cr[i, j] = 0 }
@@ -30,7 +30,7 @@ namespace {
 using namespace analysis;
 
 struct WarpTile {
-  int64_t m, n, k;           // of a block
+  int64_t m, n, k;           // of a block; k of bytes in pairs
   int64_t warps_m, warps_n;  // that share it out
   int64_t rows() const { return m / warps_m; }
   int64_t columns() const { return n / warps_n; }
@@ -44,15 +44,28 @@ constexpr WarpTile tiles[] = {
 };
 // Which the prediction below does not tell from others: for who measures.
 constexpr WarpTile further_tiles[] = {
-    {128, 256, 32, 2, 4}, {256, 128, 32, 4, 2}, {64, 256, 32, 1, 4}, {128, 128, 32, 2, 4}, {128, 64, 32, 4, 1},
+    {128, 256, 32, 2, 4}, {256, 128, 32, 4, 2}, {64, 256, 32, 1, 4},  {128, 128, 32, 2, 4},
+    {128, 64, 32, 4, 1},  {64, 64, 64, 2, 2},   {128, 128, 64, 2, 2}, {128, 256, 64, 2, 4},
 };
 
 constexpr int64_t deepest_step = 32;  // along k, of all tiles
 
-const char* instruction_of(const BlockAnalysis& analysis) {
-  const DType a = analysis.reads[0].buffer->dtype, b = analysis.reads[1].buffer->dtype;
-  if (a != b || analysis.write.buffer->dtype != f32) return nullptr;
-  return a == bf16 ? "mma_bf16" : a == f16 ? "mma_f16" : nullptr;
+// Null: none multiplies such rows and columns.
+const char* instruction_of(DType rows, DType columns, DType sum) {
+  const auto are = [&](DType a, DType b, DType c) { return rows == a && columns == b && sum == c; };
+  return are(bf16, bf16, f32) ? "mma_bf16"
+         : are(f16, f16, f32) ? "mma_f16"
+         : are(i8, i8, i32)   ? "mma_s8s8"
+         : are(u8, i8, i32)   ? "mma_u8s8"
+         : are(i8, u8, i32)   ? "mma_s8u8"
+         : are(u8, u8, i32)   ? "mma_u8u8"
+                              : nullptr;
+}
+
+// Elements of what is multiplied that take the time and the memory of one of 16 bits: as many steps along k are one to
+// tiles and predictions.
+int64_t terms_of_step(const BlockAnalysis& analysis) {
+  return bf16.bytes() / analysis.reads[0].buffer->dtype.bytes();
 }
 
 struct ProductSize {
@@ -149,14 +162,24 @@ BlockRef keep_in_fragment(Schedule& schedule, const BlockRef& block, const LoopR
   return *matrices.out;
 }
 
-// What the iterations within a loop read of an operand, in shared memory: its copy where there is one already.
-BlockRef stage_at(Schedule& schedule, const BlockRef& block, const Matrices& matrices, size_t operand,
-                  const LoopRef& loop) {
-  const std::string name = analyse(schedule.node(block)).reads[operand].buffer->name;
+// What the iterations within a loop read of an operand, in shared memory: its copy where there is one already.  Bytes
+// lie along the sum there, whatever they do elsewhere.
+BlockRef stage_at(Schedule& schedule, const BlockRef& block, Matrices& matrices, size_t operand, const LoopRef& loop) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const Access& read = analysis.reads[operand];
   const auto& made = matrices.copies[operand];
-  const BlockRef copy = made ? *made : schedule.cache_read(block, name, Scope::shared);
+  const BlockRef copy = made ? *made : schedule.cache_read(block, read.buffer->name, Scope::shared);
+  const size_t along_sum = dimension_of(read, analysis.reduce().at(0)).value();
+  const bool is_turned = read.buffer->dtype.bytes() == 1 && along_sum + 1 != read.indices.size();
+  if (is_turned) put_dimension_last(schedule, written_by(schedule, copy), along_sum);
   schedule.compute_at(copy, loop);
-  if (made) schedule.set_scope(name, Scope::shared);
+  if (made) schedule.set_scope(read.buffer->name, Scope::shared);
+  if (!is_turned) return copy;
+  std::vector<LoopRef> loops = loops_below(schedule, copy, loop);
+  std::rotate(loops.begin() + static_cast<long>(along_sum), loops.begin() + static_cast<long>(along_sum) + 1,
+              loops.end());
+  schedule.reorder(loops);
+  matrices.has_near_rows[operand] = true;
   return copy;
 }
 
@@ -176,7 +199,6 @@ void bind_sums(Schedule& schedule, const LoopRef& i, const LoopRef& j, const War
 }
 
 bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& target) {
-  const char* instruction = instruction_of(analyse(schedule.node(block)));
   std::optional<Matrices> made = make_matrices(schedule, block);
   if (!made) return false;
   Matrices& matrices = *made;
@@ -190,10 +212,15 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
     const Var& own = read.uses(i) ? i : j;
     if (unit_stride(read, own, analysis.iters, 1) != 1 && unit_stride(read, k, analysis.iters, 1) != 1) return false;
   }
-  ProductSize size = {analysis.extent(i), analysis.extent(j), analysis.extent(k)};
+  const size_t of_rows = analysis.reads[0].uses(i) ? 0 : 1;
+  const char* instruction = instruction_of(analysis.reads[of_rows].buffer->dtype,
+                                           analysis.reads[1 - of_rows].buffer->dtype, analysis.write.buffer->dtype);
+  const int64_t terms = terms_of_step(analysis);
+  ProductSize size = {analysis.extent(i), analysis.extent(j), divide_up(analysis.extent(k), terms)};
   for (const Var& var : analysis.spatial())
     if (!(var == i) && !(var == j)) size.batch *= analysis.extent(var);
-  const WarpTile tile = decide_warp_tile(schedule, size, target);
+  WarpTile tile = decide_warp_tile(schedule, size, target);
+  tile.k *= terms;
   pad_to_multiples(schedule, block, matrices, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
   const std::vector<LoopRef> is =
@@ -243,13 +270,15 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
   const MatrixAxes axes = find_matrix_axes(schedule, block);
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (axes.reduce.empty() || axes.rows.empty() || axes.columns.empty()) return block;
+  const int64_t terms = terms_of_step(analysis);
   const ProductSize size = {count_iterations(analysis, axes.rows), count_iterations(analysis, axes.columns),
-                            count_iterations(analysis, axes.reduce), count_iterations(analysis, axes.others)};
+                            divide_up(count_iterations(analysis, axes.reduce), terms),
+                            count_iterations(analysis, axes.others)};
   const Var& outer = axes.reduce.front();
   const auto divides = [&](int64_t parts) {
     const int64_t extent = analysis.extent(outer);
     return !analysis.is_open(outer) && extent % parts == 0 &&
-           (axes.reduce.size() > 1 || extent / parts % deepest_step == 0);
+           (axes.reduce.size() > 1 || extent / parts % (terms * deepest_step) == 0);
   };
   const int64_t parts = decide_parts(schedule, size, divides, target);
   if (parts == 1) return block;
@@ -264,8 +293,11 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
 }  // namespace
 
 bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target) {
-  if (target.tensor_core_rate == 0 || !instruction_of(analyse(schedule.node(block)))) return false;
-  open_window(schedule, block, deepest_step);
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const auto dtype_of = [&](size_t operand) { return analysis.reads[operand].buffer->dtype; };
+  if (target.tensor_core_rate == 0 || !instruction_of(dtype_of(0), dtype_of(1), analysis.write.buffer->dtype))
+    return false;
+  open_window(schedule, block, terms_of_step(analysis) * deepest_step);
   return schedule_product(schedule, sum_in_parts(schedule, block, target), target);
 }
 
