@@ -29,7 +29,7 @@ const Backend& backend() {
   // As on CPUs (targets/cpu/backend.cpp) but for what CUDA's compiler does itself: it unrolls, its text has functions
   // of its own for mathematics, and threads of one warp take both sides of a branch anyway.
   static const Backend gpus = {
-      .graph_passes = {"tile_attention", "assign_layout"},
+      .graph_passes = {"tile_attention", "fuse_pads", "assign_layout"},
       .lowering =
           {
               "lower_blocks",
