@@ -16,6 +16,7 @@ import pytest
 import random_control
 import test_bytes
 import test_open_operators
+import test_quantized_operators
 import tilewright as tw
 from conftest import ROOT, attention_model, model_of, reference, run_tw, small_network, value
 from onnx_suite import read_outputs, run_folders, run_suite, summary, write_case
@@ -192,6 +193,16 @@ def test_products_of_bytes_are_those_of_onnx(data, zero, device, tmp_path):
             np.testing.assert_array_equal(one, other)
     results_of_bytes(*test_bytes.convolution(data, zero), device, tmp_path / "conv")
     results_of_bytes(*test_bytes.layers(data), device, tmp_path / "layers")
+
+
+@pytest.mark.parametrize("activations", test_quantized_operators.ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("form", test_quantized_operators.FORMS, ids=str)
+def test_networks_that_the_quantiser_made(form, activations, device, tmp_path):
+    model, feed, expected, step = test_quantized_operators.quantised_network(form, activations, tmp_path)
+    write_case(tmp_path / "case", model, list(feed.values()))
+    ((status, message),) = run_folders(RUNNER, device.target, [tmp_path / "case"], 300, device.env).values()
+    assert status == "ok", message
+    np.testing.assert_allclose(read_outputs(tmp_path / "case" / "outputs.bin")[0], expected, atol=2 * step)
 
 
 ATTENTION = {  # batch, heads, queries, keys, size, mask
