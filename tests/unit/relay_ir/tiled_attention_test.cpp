@@ -95,6 +95,19 @@ const TiledCase tiled_cases[] = {
        return y
      })",
      sm_75()},
+    {"causal", R"(graph g (q: f32[2, 100, 32], k: f32[2, 100, 32], v: f32[2, 100, 32]) {
+       y = attention(q, k, v) {scale = 0.25, causal = 1}
+       return y
+     })"},
+    {"causal, of halves, behind others", R"(graph g (q: f16[2, 75, 32], k: f16[2, 150, 32], v: f16[2, 150, 48]) {
+       y = attention(q, k, v) {scale = 0.25, causal = 76}
+       return y
+     })"},
+    {"causal, each part begins within a tile",
+     R"(graph g (q: bf16[2, 160, 16], k: bf16[2, 160, 16], v: bf16[2, 160, 16]) {
+       y = attention(q, k, v) {scale = 0.25, causal = 7}
+       return y
+     })"},
     {"parts without any key that is seen",
      R"(graph g (q: f32[2, 18, 16], k: f32[2, 70, 16], v: f32[2, 70, 16], m: bool[1, 70]) {
        y = attention(q, k, v, m) {zero_if_masked = 1} decided "query_tile=32 split_kv=16"
@@ -144,6 +157,30 @@ TEST(TiledAttention, GivesTheOraclesAnswerInOneKernel) {
     tw::test::interpret_kernels(lowered, func, by_oracle, {.parameters = {}, .seed = 3});
     EXPECT_LT(tw::test::largest_difference(by_oracle.back(), expected.back()), tolerance_of(func));
     tw::test::run_on_device(lowered, func, tw::test::emulated_image(text), arrays);
+    EXPECT_LT(tw::test::largest_difference(arrays.back(), expected.back()), tolerance_of(func));
+  }
+}
+
+// What a tile of queries does not see is neither read nor computed.
+TEST(TiledAttention, CausalTilesEndWhereTheySeeNothingMore) {
+  for (const char* type : {"f32", "f16"}) {
+    const std::string queries = std::string(type) + "[1, 40, 32]", keys = std::string(type) + "[1, 320, 32]";
+    const std::string text = "graph g (q: " + queries + ", k: " + keys + ", v: " + keys +
+                             ") {\n y = attention(q, k, v) {causal = 20}\n return y\n}";
+    const Graph graph = tile_attention(parse_graph(text), {sm_90()});
+    const Func func = lower_group(graph, fuse(graph)[0]);
+    const LoweredFunc lowered = lowered_attention(func, sm_90());
+    std::vector<NDArray> arrays = tw::test::random_buffers(func, 5);
+    std::vector<NDArray> expected, by_oracle;
+    for (const NDArray& array : arrays) expected.push_back(array.clone());
+    interpret(func, expected);
+    for (const size_t input : {1, 2})
+      for (int64_t i = 128 * 32; i < arrays[input].size(); ++i) arrays[input].set_float(i, std::nan(""));
+    for (const NDArray& array : arrays) by_oracle.push_back(array.clone());
+    tw::test::interpret_kernels(lowered, func, by_oracle, {.parameters = {}, .seed = 3});
+    EXPECT_LT(tw::test::largest_difference(by_oracle.back(), expected.back()), tolerance_of(func));
+    tw::test::run_on_device(lowered, func,
+                            tw::test::emulated_image(cuda::emit_cuda(lowered.kernels, sm_90().shared_bytes)), arrays);
     EXPECT_LT(tw::test::largest_difference(arrays.back(), expected.back()), tolerance_of(func));
   }
 }
