@@ -39,6 +39,8 @@ const Backend& backend() {
               "pipeline_loops",
               // While indices have dimensions, a thread's own part of a tile is told from the others'.
               "lower_threads",
+              // Each statement of threads is one for all of them now.
+              "hoist_choices",
               "flatten_buffers",
               "simplify_all",
               "tensorize_loops",

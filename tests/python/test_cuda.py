@@ -238,6 +238,7 @@ ATTENTION = {  # batch, heads, queries, keys, size, mask
     "vit": (1, 3, 197, 197, 64, None),
     "bert": (2, 2, 128, 128, 64, (2, 1, 1, 128)),
     "gpt": (1, 2, 100, 100, 48, (1, 1, 100, 100)),
+    "causal": (1, 2, 150, 150, 48, (1, 1, 150, 150)),  # the mask is a constant
     "decoding": (5, 7, 1, 150, 64, (1, 1, 1, 150)),
 }
 
@@ -256,6 +257,9 @@ def test_attention_agrees_with_onnx_runtime(name, kind, device, tmp_path):
         if name == "bert" and kind == onnx.TensorProto.FLOAT:
             hidden = hidden | (np.arange(batch) == 0)[:, None, None, None]  # of one sentence nothing is seen
         feed["m"] = np.where(hidden, np.finfo(dtype).min, 0).astype(dtype)
+    if name == "causal":
+        model.graph.initializer.append(onnx.numpy_helper.from_array(feed.pop("m"), "m"))
+        del model.graph.input[3]
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     write_case(tmp_path / name, model, list(feed.values()))
     ((status, message),) = run_folders(RUNNER, device.target, [tmp_path / name], 300, device.env).values()
