@@ -302,6 +302,8 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   const std::vector<Multiplier> multipliers = multipliers_of(analysis, analysis.reads[0].uses(i) ? 0 : 1, target);
   const Multiplier& by = decide_multiplier(schedule, multipliers, size, target);
   WarpTile tile = decide_warp_tile(schedule, size, by, target);
+  // Two steps where there may be two, so that one is copied while the other is multiplied.
+  if (by.is_of_group && deepest_step < size.k && size.k <= tile.k) tile.k = deepest_step;
   tile.k *= terms;
   const int64_t own_columns = columns_of_thread(analysis, j, k, has_wide_results, tile);
   pad_to_multiples(schedule, block, matrices, {{i, tile.m}, {j, tile.n}, {k, tile.k}});

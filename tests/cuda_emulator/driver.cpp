@@ -1,6 +1,6 @@
 // A libcuda.so.1 for machines without a GPU.  It runs the kernels that the emulator's NVRTC (nvrtc.cpp) has compiled
-// for the host, block after block; the threads of a block take turns from barrier to barrier, in another order each
-// time.  What is put into a stream waits there until somebody waits for it; then the others go on by turns, or wait on.
+// for the host, block after block (block.h).  What is put into a stream waits there until somebody waits for it; then
+// the others go on by turns, or wait on.
 //
 // It refuses what a driver refuses: calls without a context, unknown addresses, launches that no GPU holds.  It finds
 // what a GPU would do wrong in silence or only sometimes: memory begins poisoned, device and shared alike, and has
@@ -8,7 +8,6 @@
 // Which GPUs there are, devices.h says.
 #include <dlfcn.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,12 +20,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/cuda_emulator/block.h"
 #include "tests/cuda_emulator/images.h"
 
 namespace {
@@ -45,7 +44,7 @@ struct Memory {
   int ordinal = 0;  // of the GPU that has it
 };
 std::map<uint64_t, Memory> memory;
-constexpr unsigned char poison = 0xff, pattern = 0xa5;
+constexpr unsigned char pattern = 0xa5;
 
 const Memory* memory_at(uint64_t address) {
   auto after = memory.upper_bound(address);
@@ -63,165 +62,6 @@ bool is_memory(uint64_t address, size_t bytes) {
 bool is_intact(const Memory& block) {
   const char* end = block.begin + block.bytes;
   return std::all_of(end, end + block.slack, [](char c) { return static_cast<unsigned char>(c) == pattern; });
-}
-
-// On its way to shared memory.
-struct Copy {
-  void* to;
-  std::vector<char> bytes;
-};
-
-struct Product {
-  Services::Make make;
-  float* sums;
-  unsigned long long a, b;
-  bool is_committed;
-};
-
-// The threads of a block, one of which runs.
-struct Thread {
-  ucontext_t context;
-  Index index;
-  bool is_done;
-  bool waits_for_block;
-  std::deque<std::vector<Copy>> copies;  // by group; the last is not committed yet
-  std::vector<Product> products;         // in order
-  bool has_begun_products, has_published;
-};
-constexpr size_t warp = 32;
-constexpr size_t stack_bytes = 64 << 10, max_threads = 1024;
-ucontext_t scheduler;
-Thread* running;
-const KernelEntry* kernel;
-void** kernel_arguments;
-std::vector<char> published;  // what products see of shared memory…
-char* shared_begin;           // …from here on
-
-void wait_for_others() {
-  running->waits_for_block = true;
-  swapcontext(&running->context, &scheduler);
-}
-void wait_for_warp() {
-  swapcontext(&running->context, &scheduler);
-}
-void copy(void* to, const void* from, unsigned bytes, bool is_there) {
-  static std::mt19937 random(2);
-  Copy copy{to, std::vector<char>(bytes)};
-  running->has_published = false;
-  if (is_there) std::memcpy(copy.bytes.data(), from, bytes);
-  if (random() % 2 == 0)
-    std::memcpy(to, copy.bytes.data(), bytes);
-  else
-    running->copies.back().push_back(std::move(copy));
-}
-void commit_copies() {
-  running->copies.emplace_back();
-}
-void wait_copies(unsigned left) {
-  running->has_published = false;
-  for (auto& groups = running->copies; groups.size() > left + 1; groups.pop_front())
-    for (const Copy& copy : groups.front()) std::memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
-}
-
-void make(size_t count) {
-  for (size_t p = 0; p < count; ++p) {
-    const Product& product = running->products[p];
-    product.make(product.sums, product.a, product.b, published.data() - shared_begin);
-  }
-  running->products.erase(running->products.begin(), running->products.begin() + static_cast<long>(count));
-}
-void begin_products() {
-  running->has_begun_products = true;
-}
-// As a GPU does nothing that it is not told to, threads that have not begun fail.
-void multiply(Services::Make function, float* sums, unsigned long long a, unsigned long long b) {
-  static std::mt19937 random(4);
-  if (!running->has_begun_products || published.empty()) {
-    failed_with = launch_failed;
-    return;
-  }
-  running->products.push_back({function, sums, a, b, false});
-  if (random() % 2 == 0) make(running->products.size());
-}
-void commit_products() {
-  for (Product& product : running->products) product.is_committed = true;
-  running->has_begun_products = false;
-}
-void wait_products() {
-  const auto& all = running->products;
-  make(static_cast<size_t>(std::count_if(all.begin(), all.end(), [](const Product& p) { return p.is_committed; })));
-}
-void publish_shared(char* begin, size_t bytes) {
-  if (published.empty()) published.assign(bytes, static_cast<char>(poison));
-  shared_begin = begin;
-  running->has_published = true;
-}
-constexpr Services services = {wait_for_others, wait_for_warp,  copy,     commit_copies,
-                               wait_copies,     begin_products, multiply, commit_products,
-                               wait_products,   publish_shared};
-
-void run_thread() {
-  kernel->call(kernel_arguments);
-  running->is_done = true;
-}
-
-bool run_block(Module& module, const Index& shape) {
-  static char* stacks = static_cast<char*>(
-      mmap(nullptr, stack_bytes * max_threads, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  static std::vector<Thread> threads(max_threads);
-  static std::mt19937 random(1);
-  const size_t count = size_t{shape.x} * shape.y * shape.z;
-  std::vector<size_t> order(count);
-  std::iota(order.begin(), order.end(), 0);
-  const size_t warps = (count + warp - 1) / warp;
-  std::vector<std::vector<size_t>> order_of(warps);  // threads of each
-  for (size_t t = 0; t < count; ++t) order_of[t / warp].push_back(t);
-  const auto run = [&](size_t t) {
-    running = &threads[t];
-    module.thread = running->index;
-    module.warp = static_cast<unsigned>(t / warp), module.lane = static_cast<unsigned>(t % warp);
-    swapcontext(&scheduler, &running->context);
-    return running->is_done;
-  };
-  for (size_t t = 0; t < count; ++t) {
-    Thread& thread = threads[t];
-    thread.index = {static_cast<unsigned>(t % shape.x), static_cast<unsigned>(t / shape.x % shape.y),
-                    static_cast<unsigned>(t / shape.x / shape.y)};
-    thread.is_done = thread.waits_for_block = false;
-    thread.copies.assign(1, {});
-    thread.products.clear();
-    thread.has_begun_products = thread.has_published = false;
-    getcontext(&thread.context);
-    thread.context.uc_stack = {stacks + t * stack_bytes, 0, stack_bytes};
-    thread.context.uc_link = &scheduler;
-    makecontext(&thread.context, run_thread, 0);
-  }
-  // All threads in any order up to where they wait; then each warp by itself, as long as it waits for nobody else.
-  for (size_t done = 0; done < count;) {
-    std::shuffle(order.begin(), order.end(), random);
-    // Products see shared memory as it is where all threads have published theirs and met.
-    if (std::all_of(threads.begin(), threads.begin() + static_cast<long>(count),
-                    [](const Thread& thread) { return thread.has_published && thread.waits_for_block; }))
-      std::memcpy(published.data(), shared_begin, published.size());
-    for (const size_t t : order) {
-      threads[t].waits_for_block = threads[t].has_published = false;
-      done += run(t);
-    }
-    std::vector<size_t> warp_order(warps);
-    std::iota(warp_order.begin(), warp_order.end(), 0);
-    std::shuffle(warp_order.begin(), warp_order.end(), random);
-    for (const size_t w : warp_order) {
-      std::vector<size_t>& mine = order_of[w];
-      const auto waits = [&](size_t t) { return !threads[t].is_done && !threads[t].waits_for_block; };
-      while (std::any_of(mine.begin(), mine.end(), waits)) {
-        if (!std::all_of(mine.begin(), mine.end(), waits)) return false;  // some have gone another way
-        std::shuffle(mine.begin(), mine.end(), random);
-        for (const size_t t : mine) done += run(t);
-      }
-    }
-    if (done != 0 && done != count) return false;  // some wait for those that have ended
-  }
-  return true;
 }
 
 struct Function {
@@ -318,8 +158,7 @@ void run(const Launch& launch) {
   std::vector<uint64_t> values = launch.arguments;
   std::vector<void*> arguments;
   for (uint64_t& value : values) arguments.push_back(&value);
-  kernel = launch.function->entry;
-  kernel_arguments = arguments.data();
+  const KernelEntry& kernel = *launch.function->entry;
   const Index &grid = launch.grid, &shape = launch.block;
   blocks_run += uint64_t{grid.x} * grid.y * grid.z;
   Index& block = module.block;
@@ -328,16 +167,15 @@ void run(const Launch& launch) {
       for (block.x = 0; block.x < grid.x; ++block.x) {
         if (module.shared_begin)
           std::memset(module.shared_begin, poison, static_cast<size_t>(module.shared_end - module.shared_begin));
-        if (kernel->waits) {
-          published.clear();
-          if (!run_block(module, shape)) failed_with = launch_failed;
+        if (kernel.waits) {
+          if (!run_block(module, shape, kernel, arguments.data())) failed_with = launch_failed;
           if (failed_with) return;
           continue;
         }
         Index& thread = module.thread;
         for (thread.z = 0; thread.z < shape.z; ++thread.z)
           for (thread.y = 0; thread.y < shape.y; ++thread.y)
-            for (thread.x = 0; thread.x < shape.x; ++thread.x) kernel->call(kernel_arguments);
+            for (thread.x = 0; thread.x < shape.x; ++thread.x) kernel.call(arguments.data());
       }
 }
 
@@ -449,7 +287,7 @@ int cuModuleLoadData(LoadedModule** module, const void* image) {
   if (own_gpu() < 0) return invalid_context;
   LoadedModule loaded;
   if (const Result result = load(image, loaded); result != success) return result;
-  loaded.module->services = &services;
+  loaded.module->services = &services_of_block;
   return ++objects, *module = new LoadedModule(loaded), success;
 }
 int cuModuleLoadDataEx(LoadedModule** module, const void* image, unsigned, int*, void**) {
