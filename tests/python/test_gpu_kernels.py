@@ -147,7 +147,8 @@ def test_convolutions_of_open_maps_are_made_by_tensor_cores(tmp_path, target, is
     for kernel in products:
         if kernel.threads > 32:  # the assembler lets a lone warp wait by loads
             assert kernel.instructions.get("shared load", 0) < kernel.instructions["tensor"] + 12, kernel
-        assert kernel.instructions["async copy"] > 3, kernel
+        if kernel.instructions["barrier"] > 2:  # several steps along what is summed up
+            assert kernel.instructions["async copy"] > 3, kernel
         if is_bounded and "Conv_0" not in kernel.names[0].split("+"):  # whose rows are indices that fit into 32 bits
             assert kernel.instructions["integer"] < 800, kernel
 
