@@ -162,15 +162,15 @@ void run_into_device(Executable& executable, const std::vector<GivenArray>& arra
 }
 
 // Arrays to measure on: what is queued on them is done.
-std::vector<NDArray> ready_views_of(const std::vector<GivenArray>& arrays) {
-  for (const StreamHandle stream : options_of(arrays, {}, GivenStream(py::none())).after) finish_stream(stream);
+std::vector<NDArray> ready_views_of(const std::vector<GivenArray>& arrays, int gpu) {
+  for (const StreamHandle stream : options_of(arrays, {}, GivenStream(py::none())).after) finish_stream(stream, gpu);
   return views_of(arrays, "input");
 }
 
 using StepTimes = Rows<std::string, std::string, double, double, double>;
 
 StepTimes profile(Executable& executable, const std::vector<GivenArray>& arrays, int repetitions) {
-  const std::vector<NDArray> inputs = ready_views_of(arrays);
+  const std::vector<NDArray> inputs = ready_views_of(arrays, executable.gpu());
   std::vector<StepProfile> rows;
   {
     const py::gil_scoped_release unlocked;
@@ -187,7 +187,7 @@ StepTimes profile(Executable& executable, const std::vector<GivenArray>& arrays,
 using StepSpans = Rows<int, int, double, double>;
 
 StepSpans trace(Executable& executable, const std::vector<GivenArray>& arrays, int repetitions) {
-  const std::vector<NDArray> inputs = ready_views_of(arrays);
+  const std::vector<NDArray> inputs = ready_views_of(arrays, executable.gpu());
   std::vector<StepSpan> spans;
   {
     const py::gil_scoped_release unlocked;
@@ -290,6 +290,9 @@ void bind_executable(py::module_& module) {
           py::cpp_function([](Executable& e, const std::string& name) { e.set_team(parse_team_kind(name)); },
                            py::arg("self"), py::arg("name")),
           "Whose threads the workers are, by name.")
+      .def_property("gpu", &Executable::gpu,
+                    py::cpp_function(&Executable::set_gpu, py::arg("self"), py::arg("ordinal"), unlocked),
+                    "The ordinal of the GPU that runs are on.")
       .def_property_readonly("in_place", &in_place, "By output: the input whose array it is, or -1.")
       .def_property_readonly("host_calls", &host_calls,
                              "(function, library, attributes) of each function of the host that a run calls.")
@@ -358,16 +361,17 @@ void bind_executable(py::module_& module) {
       "dtype_name", [](const py::array& array) { return to_string(view_of(array, "the array").dtype()); },
       py::arg("array"), "The element type of an array, such as \"f32\".");
   module.def(
-      "load_executable", [](const std::string& path) { return Executable::load(path); }, py::arg("path"), unlocked,
+      "load_executable", [](const std::string& path, int gpu) { return Executable::load(path, gpu); }, py::arg("path"),
+      py::arg("gpu") = 0, unlocked,
       "Maps a .twa artifact.  Error (TW1201, TW1202) where it is damaged or for another machine.");
   module.def(
       "load_executable_bytes",
-      [](const py::bytes& data) {
+      [](const py::bytes& data, int gpu) {
         const std::string_view view = data;
         const py::gil_scoped_release released;
-        return Executable::load(std::as_bytes(std::span(view.data(), view.size())));
+        return Executable::load(std::as_bytes(std::span(view.data(), view.size())), gpu);
       },
-      py::arg("data"), "As `load_executable`, of the bytes of an artifact, which are copied.");
+      py::arg("data"), py::arg("gpu") = 0, "As `load_executable`, of the bytes of an artifact, which are copied.");
   module.def(
       "inspect_artifact",
       [](const std::string& path) {

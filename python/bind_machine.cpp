@@ -61,6 +61,7 @@ void bind_machine(py::module_& module) {
         result["compiler_problem"] = cuda::nvrtc_problem();
         result["compiler"] = cuda::nvrtc_problem().empty() ? cuda::nvrtc_description() : "";
         result["device_problem"] = cuda_problem();
+        result["driver"] = cuda_driver_name();
         py::list devices;
         for (const CudaDeviceInfo& device : cuda_devices()) {
           devices.append(py::make_tuple(device.name, device.compute_capability, device.memory_bytes));

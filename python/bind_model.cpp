@@ -124,6 +124,13 @@ Compiled compile(const relay::Graph& graph, const std::string& target, int threa
   rows["cached_kernels"] = report.cached_kernels;
   rows["serial_loops"] = report.serial_loops;
   rows["spilled_buffers"] = report.spilled_buffers;
+  std::map<std::string, std::map<std::string, int64_t>> requests;  // by kernel of a GPU
+  for (const auto& [kernel, found] : report.requests)
+    requests[kernel] = {{"requests", found.requests},
+                        {"sectors", found.sectors},
+                        {"least_sectors", found.least_sectors},
+                        {"unknown", found.unknown}};
+  rows["requests"] = requests;
   py::list decided;  // (node, what was chosen, what analysis prefers), as "winograd=4"
   for (const relay::GraphDecision& decision : report.decisions) {
     const AskedDecision& asked = decision.asked;

@@ -59,8 +59,8 @@ std::optional<DeviceArray> taken_from(PyObject* capsule, const std::string& name
                                       std::to_string(tensor.code) + ", which no model takes\nhelp: convert it");
   const Shape shape(tensor.shape, tensor.shape + tensor.rank);
   if (tensor.strides) require_dense(name, shape, {tensor.strides, tensor.strides + tensor.rank}, 1);
-  const int gpu = tensor.device_type == dlpack::cuda ? tensor.device_id : used_gpu;
   void* data = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  const int gpu = tensor.device_type == dlpack::cuda ? tensor.device_id : gpu_with(data);
   DeviceArray result{NDArray(*dtype, shape, data, owner, gpu), GivenStream(py::none())};
   if constexpr (std::is_same_v<Tensor, dlpack::ManagedVersioned>)
     result.is_read_only = (managed->flags & dlpack::ManagedVersioned::read_only) != 0;
@@ -116,7 +116,8 @@ DeviceArray by_cuda_array_interface(const py::object& value, const std::string& 
   };
   const std::shared_ptr<py::object> owner(new py::object(value), release);
   const py::object stream = facts.contains("stream") ? py::object(facts["stream"]) : py::none();
-  return {NDArray(*dtype, shape, reinterpret_cast<void*>(address), owner, used_gpu), GivenStream(stream), is_read_only};
+  void* data = reinterpret_cast<void*>(address);
+  return {NDArray(*dtype, shape, data, owner, gpu_with(data)), GivenStream(stream), is_read_only};
 }
 
 bool is_on_gpu(const py::object& value) {
@@ -135,12 +136,12 @@ py::object view_on_gpu(const py::object& value, const std::string& name, const p
   return py::cast(std::move(view));
 }
 
-DeviceArray to_device(const py::array& array) {
+DeviceArray to_device(const py::array& array, int gpu) {
   const NDArray from = view_of(array, "the array");
   NDArray to;
   {
     const py::gil_scoped_release unlocked;
-    to = new_gpu_array(from.dtype(), from.shape());
+    to = new_gpu_array(from.dtype(), from.shape(), gpu);
     copy_gpu_array(from, to, legacy_default_stream);
   }
   return {to, GivenStream(py::none())};
@@ -226,7 +227,7 @@ py::object to_dlpack(const DeviceArray& array, const std::optional<int64_t>& str
   constexpr int64_t waits_itself = -1;
   const int64_t consumer = stream.value_or(legacy_default_stream);
   if (array.stream.handle && consumer != waits_itself)
-    wait_for_stream(static_cast<StreamHandle>(consumer), *array.stream.handle);
+    wait_for_stream(static_cast<StreamHandle>(consumer), *array.stream.handle, array.array.gpu());
   const bool has_versions = max_version && max_version->first >= 1;
   return has_versions ? capsule_of<dlpack::ManagedVersioned>(array) : capsule_of<dlpack::Managed>(array);
 }
@@ -282,7 +283,7 @@ RunOptions options_of(const std::vector<GivenArray>& inputs, const std::vector<G
 void bind_device_array(py::module_& module) {
   py::class_<DeviceArray>(
       module, "DeviceArray",
-      "An array in the memory of the GPU: what `Executable.run(…, outputs=\"device\")` gives and\n"
+      "An array in the memory of a GPU: what `Executable.run(…, outputs=\"device\")` gives and\n"
       "`to_device` makes, and what other libraries take by DLPack (torch.from_dlpack) and\n"
       "__cuda_array_interface__ (cupy.asarray), without a copy.  Executables for CUDA take it as an\n"
       "input and in `out`.  It is C-contiguous.")
@@ -326,7 +327,8 @@ void bind_device_array(py::module_& module) {
       "view_on_gpu", &view_on_gpu, py::arg("value"), py::arg("name"), py::arg("stream"), py::arg("is_written"),
       "A DeviceArray of what `is_on_gpu`, without copying: ready in the stream, or for a run without one.  Error\n"
       "(TW1101) names it where it is not contiguous, of no known type, or only to be read.");
-  module.def("to_device", &to_device, py::arg("array"), "A copy of a C-contiguous array in the GPU's memory.");
+  module.def("to_device", &to_device, py::arg("array"), py::arg("gpu") = 0,
+             "A copy of a C-contiguous array in the memory of a GPU.");
 }
 
 }  // namespace tw::python

@@ -138,7 +138,7 @@ std::vector<tw::NDArray> views_of(const std::vector<tw::TensorInfo>& infos, cons
 void run(tw_executable& executable, const void* const* inputs, const size_t* input_bytes,
          const std::vector<tw::Shape>& input_shapes, void* const* outputs, const size_t* output_bytes,
          const tw::RunOptions& options = {}) {
-  const int gpu = options.leaves_outputs ? tw::used_gpu : -1;  // where all arrays are
+  const int gpu = options.leaves_outputs ? executable.executable.gpu() : -1;  // where all arrays are
   const tw::Plan& plan = executable.executable.plan();
   require(output_bytes || plan.outputs.empty(), "tw_run: a null argument");
   std::vector<tw::NDArray> in = views_of(plan.inputs, input_shapes, inputs, input_bytes, inputs, "input", gpu);
@@ -170,6 +170,14 @@ int tw_load(const char* path, tw_executable** result) {
     require(path && result, "tw_load: a null argument");
     *result = nullptr;
     *result = new tw_executable(tw::Executable::load(path));
+  });
+}
+
+int tw_load_on_gpu(const char* path, int32_t gpu, tw_executable** result) {
+  return guarded([&] {
+    require(path && result, "tw_load_on_gpu: a null argument");
+    *result = nullptr;
+    *result = new tw_executable(tw::Executable::load(path, gpu));
   });
 }
 

@@ -111,6 +111,7 @@ struct Executable::State {
   std::vector<NDArray> constants;
   MachineRequirements requirements;
   std::atomic<int> threads{0};  // 0: one a core
+  std::atomic<int> gpu{0};
   std::atomic<TeamKind> team{default_team_kind()};
   const int cores = default_team_size();
   TeamRequest who() const {
@@ -201,7 +202,7 @@ struct Executable::State {
         continue;
       }
       if (options.leaves_outputs) {
-        outputs.push_back(new_gpu_array(fixed.outputs[i].dtype, fixed.outputs[i].shape));
+        outputs.push_back(new_gpu_array(fixed.outputs[i].dtype, fixed.outputs[i].shape, gpu));
         continue;
       }
       NDArray& kept = results[i];
@@ -221,7 +222,7 @@ struct Executable::State {
   Program& ready_program(const std::shared_ptr<Sized>& wanted) {
     if (!wanted->program) {
       wanted->program = latest ? latest->program->at(wanted->plan)
-                               : make_program({image, wanted->plan, constants, requirements, random, host});
+                               : make_program({image, wanted->plan, constants, requirements, random, host, gpu});
       check(wanted->program != nullptr, "Executable: the device runs plans of this kind");
       latest = wanted;
     }
@@ -263,16 +264,16 @@ Executable::Executable(std::vector<std::byte> image, Plans plans, std::vector<ND
   }
 }
 
-Executable Executable::load(const std::filesystem::path& path) {
-  return of(Artifact::open(path), path);
+Executable Executable::load(const std::filesystem::path& path, int gpu) {
+  return of(Artifact::open(path), path, gpu);
 }
 
-Executable Executable::load(std::span<const std::byte> bytes) {
+Executable Executable::load(std::span<const std::byte> bytes, int gpu) {
   const char* name = "the artifact in memory";
-  return of(Artifact::read(FileMap::copy_of(bytes), name), name);
+  return of(Artifact::read(FileMap::copy_of(bytes), name), name, gpu);
 }
 
-Executable Executable::of(Artifact loaded, const std::filesystem::path& path) {
+Executable Executable::of(Artifact loaded, const std::filesystem::path& path, int gpu) {
   const auto artifact = std::make_shared<Artifact>(std::move(loaded));
   if (artifact->requirements.architecture != "cuda") require_runnable(artifact->requirements, path.string());
   Executable result;
@@ -283,6 +284,7 @@ Executable Executable::of(Artifact loaded, const std::filesystem::path& path) {
   s.constants = std::move(artifact->constants);
   s.requirements = std::move(artifact->requirements);
   s.artifact = artifact;
+  if (gpu != 0) result.set_gpu(gpu);
   try {
     s.load_libraries(path.parent_path());
     s.load_code();
@@ -306,6 +308,7 @@ Executable Executable::clone() const {
   s.requirements = from.requirements;
   s.threads = from.threads.load();
   s.team = from.team.load();
+  s.gpu = from.gpu.load();
   s.host.add(from.host);
   return result;
 }
@@ -357,6 +360,24 @@ std::vector<NDArray> Executable::run(const std::vector<NDArray>& inputs, const R
 
 bool Executable::is_of_gpu() const {
   return state_->is_of_gpu();
+}
+
+void Executable::set_gpu(int gpu) {
+  State& s = *state_;
+  if (!s.is_of_gpu())
+    throw Error(ErrorCode::input, "a GPU is chosen for a model that was compiled for " + s.requirements.target +
+                                      "\n  help: compile it for \"cuda\"");
+  if (gpu < 0)
+    throw Error(ErrorCode::input, std::to_string(gpu) + " is no GPU\n  help: they are numbered 0, 1 and so on");
+  const std::lock_guard lock(s.mutex);
+  if (gpu == s.gpu) return;
+  s.gpu = gpu;
+  const std::lock_guard sized_lock(s.sized_mutex);
+  s.latest = nullptr;
+  s.sized.clear();
+}
+int Executable::gpu() const {
+  return state_->gpu;
 }
 
 namespace {

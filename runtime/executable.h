@@ -30,9 +30,10 @@ class Executable {
 
   // Loads a .twa.  Its note (magic, version, checksums, requirements) is checked before any code is mapped;
   // constants are mapped, not copied.  Error(file | artifact | wrong_machine).
-  static Executable load(const std::filesystem::path& path);
+  // `gpu`: as set_gpu().
+  static Executable load(const std::filesystem::path& path, int gpu = 0);
   // The bytes of a .twa, which are copied.  Libraries that it calls have to be where the loader finds them.
-  static Executable load(std::span<const std::byte> bytes);
+  static Executable load(std::span<const std::byte> bytes, int gpu = 0);
   // One with its own arrays, so that both may run at once; code and constants are shared.  Its random numbers begin
   // with seed 0.
   Executable clone() const;
@@ -61,6 +62,10 @@ class Executable {
   // are its array.  Outputs whose sizes only the run computes are undefined before it, and its own arrays after it.
   void run_into(const std::vector<NDArray>& inputs, std::vector<NDArray>& outputs, const RunOptions& options = {});
   bool is_of_gpu() const;  // whose kernels have memory, caches and a clock of their own
+  // The one that runs are on, by the driver's ordinal; code and constants go there with the next run.  Error(input): of
+  // a CPU, or no ordinal.
+  void set_gpu(int gpu);
+  int gpu() const;
   // 0: one worker a core of the affinity mask and the cgroups' CPU quota, as at the start.  Error(limit).
   void set_threads(int threads);
   int threads() const;
@@ -87,14 +92,15 @@ class Executable {
   // which something else has filled the caches.  Without the way of inputs and outputs.
   double time_run(const std::vector<NDArray>& inputs, int repetitions);
 
-  // Each step timed alone, `repetitions` times.
+  // Each step timed alone, `repetitions` times; of a GPU as often at a time as takes 200 µs, with its data in the
+  // caches.
   std::vector<StepProfile> profile(const std::vector<NDArray>& inputs, int repetitions = 10);
   // Who ran what when in the median one of some runs, by worker, then by time.
   std::vector<StepSpan> trace(const std::vector<NDArray>& inputs, int repetitions = 10);
 
  private:
   Executable() = default;
-  static Executable of(Artifact artifact, const std::filesystem::path& name);
+  static Executable of(Artifact artifact, const std::filesystem::path& name, int gpu);
   // by_program(Program&, outputs, plan) on checked inputs and new outputs, alone.
   template <class F>
   auto measure(const std::vector<NDArray>& inputs, int repetitions, F&& by_program);

@@ -33,6 +33,9 @@ typedef struct tw_tensor {
 TW_API int tw_load(const char* path, tw_executable** result);
 /* The same of the bytes of such a file, which are copied. */
 TW_API int tw_load_memory(const void* data, size_t bytes, tw_executable** result);
+/* tw_load of a model that was compiled for CUDA, on the GPU of that ordinal (else 0): CUDA_VISIBLE_DEVICES says which
+ * there are. */
+TW_API int tw_load_on_gpu(const char* path, int32_t gpu, tw_executable** result);
 TW_API void tw_free(tw_executable* executable); /* NULL is allowed */
 
 /* Compares the constants with their checksum, which loading leaves out. */
@@ -94,13 +97,13 @@ TW_API int tw_run(tw_executable* executable, const void* const* inputs, const si
 TW_API int tw_run_shaped(tw_executable* executable, const void* const* inputs, const int64_t* const* input_shapes,
                          void* const* outputs, const size_t* output_bytes);
 
-/* tw_run_shaped of a model that was compiled for CUDA, with all arrays in the GPU's memory (device 0:
- * CUDA_VISIBLE_DEVICES says which GPU that is) and `stream` a CUstream or cudaStream_t; NULL is the legacy default
- * stream.  The run is queued there, behind what is there, and kernels read and write the arrays where they are: who
- * needs the outputs waits for the stream, and until then the arrays are neither changed nor freed.  Arrays that do not
- * start at a multiple of 64 are copied within the GPU.  The call itself waits only where sizes or control flow depend
- * on what kernels compute. `input_shapes` may be NULL where no dimension is open.  The second run on the same arrays,
- * and each after it, launches one CUDA graph.  Runs of one executable follow one another, whatever their streams. */
+/* tw_run_shaped of a model that was compiled for CUDA, with all arrays in the memory of its GPU
+ * (tw_load_on_gpu) and `stream` a CUstream or cudaStream_t of it; NULL is the legacy default stream.  The run is queued
+ * there, behind what is there, and kernels read and write the arrays where they are: who needs the outputs waits for
+ * the stream, and until then the arrays are neither changed nor freed.  Arrays that do not start at a multiple of 64
+ * are copied within the GPU.  The call itself waits only where sizes or control flow depend on what kernels compute.
+ * `input_shapes` may be NULL where no dimension is open.  The second run on the same arrays, and each after it,
+ * launches one CUDA graph.  Runs of one executable follow one another, whatever their streams. */
 TW_API int tw_run_on_gpu(tw_executable* executable, const void* const* inputs, const int64_t* const* input_shapes,
                          void* const* outputs, const size_t* output_bytes, void* stream);
 
@@ -112,8 +115,9 @@ TW_API int tw_output_shape(const tw_executable* executable, const int64_t* const
 /* The extents of an output of the calling thread's last run that succeeded. */
 TW_API int tw_result_shape(int32_t index, int64_t* result);
 
-/* A step of a run.  Seconds are the median over repetitions, of a GPU by its own clock; seconds, arithmetic operations
- * and bytes read and written are of all that one run does of it. */
+/* A step of a run.  Seconds are the median over repetitions, of a GPU by its own clock, of which each is of as many
+ * launches as take 200 µs; seconds, arithmetic operations and bytes read and written are of all that one run does of
+ * it. */
 typedef struct tw_kernel_time {
   const char* name;   /* the nodes of the model that it computes */
   const char* kernel; /* its function in the code; of a function of the host its name; of control flow "" */

@@ -31,6 +31,13 @@ struct KernelFit {
   std::string limited_by;
 };
 
+// What warps ask of memory, as far as loops tell: a request's bytes lie in so many sectors of 32 bytes, and would fill
+// so many at least.
+struct MemoryRequests {
+  int64_t requests = 0, sectors = 0, least_sectors = 0;
+  int64_t unknown = 0;  // beside them: requests whose places depend on data
+};
+
 struct Backend {
   // Those of the passes BACKEND_PASS in relay_ir/passes.def that graphs go through.
   std::vector<std::string_view> graph_passes = {};
@@ -42,6 +49,7 @@ struct Backend {
   Launch (*launch_of)(const Kernel&) = nullptr;
   // Of blocks of so many threads, of so many registers each, that have so many bytes of shared memory.
   KernelFit (*fit_of)(const Target&, int threads, int registers, int64_t shared_bytes) = nullptr;
+  MemoryRequests (*requests_of)(const Kernel&) = nullptr;
 
   // Kernels read and write the caller's arrays where they lie; otherwise copies of them.
   bool uses_arrays_of_caller = true;

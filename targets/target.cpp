@@ -1,5 +1,6 @@
 #include "targets/target.h"
 
+#include "runtime/device/cuda_image.h"
 #include "targets/arm/target.h"
 #include "targets/cuda/target.h"
 #include "targets/machine_target.h"
@@ -37,7 +38,7 @@ std::string reason_not_runnable(const Target& target, const MachineFacts& machin
   const int wanted = target.compute_capability, has = machine.gpu.compute_capability;
   if (wanted == 0) return reason_not_runnable({target.architecture, target.name, target.features}, machine.cpu);
   if (has == 0) return "there is no GPU";
-  if (wanted / 10 == has / 10 && wanted <= has) return "";  // as on later ones of the major version
+  if (wanted <= has && (wanted / 10 == has / 10 || target.has(ptx_feature))) return "";
   return machine.gpu.name + " has compute capability " + std::to_string(has) + ", the code is for " +
          std::to_string(wanted);
 }

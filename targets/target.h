@@ -45,7 +45,8 @@ struct Target {
   // Rapids.
   CacheLevel l1{.bytes = 32 << 10, .ways = 8}, l2{.bytes = 512 << 10, .ways = 16, .rate = 48},
       l3{.bytes = 4 << 20, .rate = 12};
-  double core_to_core_rate = 7;  // bytes a cycle of what another core has written
+  bool keeps_first_cache = true;  // what a kernel leaves there, the next one finds
+  double core_to_core_rate = 7;   // bytes a cycle of what another core has written
   // Bytes a cycle that all cores together, and one alone, read from memory: cautious, what most machines of the kind
   // exceed.
   double memory_rate = 32, core_memory_rate = 4;
@@ -82,7 +83,8 @@ struct Target {
 
 // "cpu" (this machine, features detected), "x86", "x86:sse4", "x86:avx2", "x86:avx512", "aarch64", "armv7", named
 // boards
-// ("rpi3", "rpi4", "rpi5", "cortex-a53", "neoverse-n1", …), "cuda" (this machine's GPU), "cuda:sm_90".  Error(target) lists what is known.
+// ("rpi3", "rpi4", "rpi5", "cortex-a53", "neoverse-n1", …), "cuda" (this machine's GPU), "cuda:sm_90", "cuda:sm_80+ptx"
+// (with PTX for later GPUs).  Error(target) lists what is known.
 Target parse_target(std::string_view name);
 std::vector<std::string> target_names();
 

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from . import te as te
     from ._core import DeviceArray
     from ._core import __version__ as __version__
+    from .arrays import to_device
     from .benchmarking import Benchmark, benchmark
     from .comparing import check, compare
     from .comparison import Check, Comparison
     from .deploying import deploy, get_include
     from .dimension import Dim
     from .error import Error
-    from .executable import Executable, compile, load_executable, to_device
+    from .executable import Executable, compile, load_executable
     from .fallback import Fallback, FallbackWarning
     from .kit import make_kit
     from .model import Model, explain, load
@@ -98,7 +99,7 @@ _HOMES = {
     "load_executable": "executable",
     "make_kit": "kit",
     "reduce": "reducing",
-    "to_device": "executable",
+    "to_device": "arrays",
     "tune": "tuning",
 }
 

@@ -122,21 +122,23 @@ def explain(
         print(text)
         if plan:
             report.steps(plan)
+            report.requests(plan["requests"])
 
     show(facts, as_json, tell)
 
 
 def compiled_facts(how: Compiling, model: Path) -> dict[str, Any]:
-    """What `tw inspect` tells of the model's artifact."""
+    """What `tw inspect` tells of the model's artifact, and how its kernels for a GPU reach memory."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / model.with_suffix(".twa").name
-        how.compile(how.load(model)).save(path)
+        executable = how.compile(how.load(model))
+        executable.save(path)
         facts: dict[str, Any] = report.artifact_facts(path)
-        return facts
+        return facts | {"requests": executable.memory_requests}
 
 
 @app.command()
-@compiles("specialise")
+@compiles("specialise", "gpu")
 def compile(
     context: typer.Context,
     model: ModelFile,
@@ -160,7 +162,7 @@ def compile(
 
 
 @app.command()
-@compiles("specialise")
+@compiles("specialise", "gpu")
 def deploy(
     context: typer.Context,
     model: ModelPath,
@@ -250,7 +252,7 @@ def bench(
 
 
 @app.command()
-@compiles("in_place", "db", "specialise")
+@compiles("in_place", "db", "specialise", "gpu")
 def tune(
     model: ModelFile,
     how: Compiling,

@@ -18,6 +18,7 @@ import tilewright as tw
 from .cli_options import (
     Constants,
     Fallback,
+    Gpu,
     InPlace,
     OperatorFile,
     Precision,
@@ -73,6 +74,7 @@ class Compiling:
     specialise: Specialise = False
     operators: OperatorFile = None
     fallback: Fallback = None
+    gpu: Gpu = None
 
     def load(self, path: Path) -> tw.Model:
         """With the file's operators, and with what falls back told."""
@@ -106,16 +108,19 @@ class Compiling:
     def executable(self, context: typer.Context, path: Path) -> tw.Executable:
         """Of an artifact, or of a model that is loaded and compiled."""
         if path.suffix != ".twa":
-            return self.compile(self.load(path))
+            executable = self.compile(self.load(path))
+            if self.gpu is not None:
+                executable.gpu = self.gpu
+            return executable
         refuse_options_of_compiling(context, path)
-        executable = tw.load_executable(path, read_operators(self.operators))
+        executable = tw.load_executable(path, read_operators(self.operators), self.gpu or 0)
         if self.threads is not None:
             executable.threads = self.threads
         return executable
 
 
 # What an artifact takes nevertheless.
-OF_RUNS = {"threads", "operators"}
+OF_RUNS = {"threads", "operators", "gpu"}
 
 
 def compiles(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

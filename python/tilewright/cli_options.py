@@ -38,6 +38,9 @@ Target = Annotated[
         help="What to compile for: cpu (this machine), x86:avx2, aarch64, rpi4, cuda:sm_90, … `tw doctor` lists them.",
     ),
 ]
+Gpu = Annotated[
+    int | None, typer.Option("--gpu", min=0, help="The GPU to run on, by its number, of what is compiled for CUDA.")
+]
 Threads = Annotated[
     int | None, typer.Option("--threads", "-j", help="How many threads a run uses. Default: one for each core.")
 ]

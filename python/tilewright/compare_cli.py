@@ -41,7 +41,7 @@ def parse_against(text: str) -> Any:
     return {"precision": text} if text in ("f32", "bf16", "f16") else text
 
 
-@compiles("in_place", "profile", "specialise")
+@compiles("in_place", "profile", "specialise", "gpu")
 def compare_command(
     model: OnnxPath,
     how: Compiling,
@@ -82,7 +82,7 @@ def compare_command(
         raise typer.Exit(1)
 
 
-@compiles("in_place", "profile", "specialise")
+@compiles("in_place", "profile", "specialise", "gpu")
 def check_command(
     model: OnnxPath,
     how: Compiling,

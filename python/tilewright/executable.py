@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
+from .arrays import Array, as_array, as_given
 from .dimension import InputShape, SizeProfile, described_profiles
 from .error import Error
 from .fallback import operators_of_artifact
@@ -27,6 +28,7 @@ from .operators import Operators, functions_of, give_functions, schedules_of
 from .options import (
     Threads,
     checked_database,
+    checked_gpu,
     checked_in_place,
     checked_names,
     checked_path,
@@ -34,43 +36,12 @@ from .options import (
     checked_target,
     checked_team,
     constraints_of,
+    gpu_of,
 )
 from .profile import Kernel, Profile, Span
 from .schedule import Schedule, name_of_template
 
 logger = logging.getLogger(__name__)
-
-
-def as_array(value: Any) -> np.ndarray:
-    """numpy's view of an array, of anything that speaks DLPack, or a copy of a nested list."""
-    if type(value) is np.ndarray and value.flags.c_contiguous:
-        return value
-    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
-        try:
-            value = np.from_dlpack(value)
-        except (BufferError, RuntimeError, TypeError):  # a dtype or device that numpy does not take this way
-            pass
-    return np.ascontiguousarray(value).reshape(np.shape(value))
-
-
-Array = np.ndarray | _core.DeviceArray
-
-
-def as_given(value: Any, name: str, stream: Any) -> Array:
-    """`as_array` of what is on the host, and a view of what is in a GPU's memory."""
-    if not _core.is_on_gpu(value):
-        return as_array(value)
-    view: _core.DeviceArray = _core.view_on_gpu(value, f"input {name!r}", stream, False)
-    return view
-
-
-def to_device(array: Any) -> _core.DeviceArray:
-    """A copy of an array of numpy, or of what `np.asarray` takes, in the memory of the GPU, where executables for CUDA
-    use it.
-
-    Raises Error: TW1501, there is no GPU.
-    """
-    return _core.to_device(as_array(array))
 
 
 # Takes profiles of exact sizes; gives the executable that has them, too, and what its compilation did.
@@ -99,7 +70,7 @@ class Compilation:
     def run(self, graph: _core.Graph, exact: Sequence[dict[str, int]] = ()) -> tuple[_core.Executable, dict[str, Any]]:
         """`exact`: sizes that have kernels of their own, too."""
         add_nvrtc_hints()
-        return _core.compile(
+        core, report = _core.compile(
             graph,
             self.target,
             self.threads,
@@ -116,6 +87,9 @@ class Compilation:
             self.skip,
             self.functions,
         )
+        if gpu := gpu_of(self.target):
+            core.gpu = gpu
+        return core, report
 
 
 class Executable:
@@ -171,6 +145,13 @@ class Executable:
         return int((self._report or {}).get("stale_records", 0))
 
     @property
+    def memory_requests(self) -> dict[str, dict[str, int]]:
+        """How kernels for a GPU reach memory, by kernel, as their loops tell of two warps: requests, the sectors of 32
+        bytes that these touch, those that their bytes would fill, and requests whose places depend on data (unknown),
+        beside them.  Nothing is known of an artifact's, whose loops are gone, and of kernels for CPUs."""
+        return dict((self._report or {}).get("requests", {}))
+
+    @property
     def threads(self) -> int:
         """Workers of a run.  It may be set, to a number or None: one for each core."""
         return self._core.threads
@@ -193,6 +174,17 @@ class Executable:
     @team.setter
     def team(self, name: str) -> None:
         self._core.team = name
+
+    @property
+    def gpu(self) -> int:
+        """The GPU that runs are on, by its ordinal, of an executable for CUDA: the first one, 0, unless it was compiled
+        or loaded for another, or is set to another; code and constants go there with the next run.
+        CUDA_VISIBLE_DEVICES says which GPUs there are."""
+        return self._core.gpu
+
+    @gpu.setter
+    def gpu(self, ordinal: int) -> None:
+        self._core.gpu = checked_gpu(ordinal)
 
     def seed(self, seed: int) -> None:
         """Begins the random numbers that runs draw anew: runs from here on are those of any executable of the model
@@ -288,6 +280,8 @@ class Executable:
                     sizes, threads = self._core.sizes(shapes), self._core.threads
                     core, self._report = self._recompile([*self._special.values(), sizes])
                     core.threads, core.team = threads, self._core.team
+                    if core.gpu != self._core.gpu:
+                        core.gpu = self._core.gpu
                     core.share_random_state(self._core)
                     self._core, self._special[shapes] = core, sizes
                     self._log_report()
@@ -335,7 +329,7 @@ class Executable:
         PyTorch in the current stream, and is complete when the call returns.
 
         Raises Error: TW1101, an input is missing, unknown, or of another shape or type than the model's, lies in the
-        memory of a GPU that the executable is not for, or an index that is data lies outside of what it is for;
+        memory of a GPU that the executable is not on, or an index that is data lies outside of what it is for;
         TW1102, a function of yours failed.
         """
         arrays = self._ordered(inputs, stream)
@@ -486,8 +480,9 @@ def compile(
     unfused: Sequence[str] = (),
     skip: Sequence[str] = (),
 ) -> Executable:
-    """Compiles a model for a target: "cpu", or None, is this machine.  `shapes` is as of `load`, for what is not loaded
-    yet.
+    """Compiles a model for a target: "cpu", or None, is this machine, "cuda" its first GPU and "cuda:1" the next one,
+    which runs are then on; "cuda:sm_80+ptx" has PTX, too, which the driver compiles for all later GPUs.  `shapes` is as
+    of `load`, for what is not loaded yet.
 
     `threads`: workers of a run, one for each core if None; "openmp": those of the process's OpenMP runtime
     (Executable.team).  `precision`: "f32"; "bf16" rounds weights, operands of
@@ -566,20 +561,21 @@ def compile(
 
 
 def load_executable(
-    source: str | os.PathLike[str] | bytes | bytearray | memoryview, operators: Operators = None
+    source: str | os.PathLike[str] | bytes | bytearray | memoryview, operators: Operators = None, gpu: int = 0
 ) -> Executable:
     """Maps a .twa artifact, or copies the bytes of one.  Its checksums and the machine it needs are checked before any
     code is mapped.
 
-    `operators`: those of the model that are functions in Python, which the artifact names.
+    `operators`: those of the model that are functions in Python, which the artifact names.  `gpu`: of what was compiled
+    for CUDA, the GPU to run on, by its ordinal (Executable.gpu).
 
     Raises Error: TW1001, the file cannot be read; TW1102, an operator of the model is not given; TW1201, it is no
     artifact or is damaged; TW1202, it is for another machine.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
-        core = _core.load_executable_bytes(bytes(source))
+        core = _core.load_executable_bytes(bytes(source), checked_gpu(gpu))
     else:
-        core = _core.load_executable(checked_path(source, "source"))
+        core = _core.load_executable(checked_path(source, "source"), checked_gpu(gpu))
     give_functions(core, [*with_built_in(operators), *operators_of_artifact(core.host_calls)])
     return Executable(core)
 

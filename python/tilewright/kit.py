@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import _core, kit_kernels, kit_operations, kit_suite, machine
+from . import _core, gpu_kernels, kit_kernels, kit_operations, kit_suite, machine
 from .deploying import expected_outputs, runtime_of
 from .differences import TOLERANCES
 from .error import Error
@@ -91,8 +92,9 @@ def make_kit(
     `executables`: networks by name that were compiled for the target; what they give for made-up inputs is compared
     with what a CPU computes while their models are loaded.  `suite`: every so many-th case of ONNX's tests of operators
     (1: all).  `only`: names of cases, with * and ?, as the manifest has them.  `most_bytes`: cases for which there is
-    no room are left out; the manifest says of these, and of what the compiler refuses, why.  `on_case` is called with
-    the name of each case.
+    no room are left out; the manifest says of these, and of what the compiler refuses, why.  Of kernels that are timed
+    it has the least time by the data sheet, as far as NVIDIA's programs are there that read them.  `on_case` is called
+    with the name of each case.
 
     It takes the package onnx.  A kit that is there is replaced.  Error(TW1301) where the target is no GPU's, TW1001
     where nothing can be written.
@@ -142,29 +144,44 @@ def write_cases(
     """Rows of the manifest: the cases that were made, and what was left out and why."""
     cases: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}
+    unpredicted: dict[str, str] = {}
     used = 0
 
-    def made(work: Work) -> Case | Error:
+    def made(work: Work) -> tuple[Case, dict[str, Any]] | Error:
         try:
-            return work[1]()
+            case = work[1]()
         except Error as error:
             return error
+        try:
+            return case, {"least_seconds": least_seconds(case.executable)} if case.is_timed else {}
+        except Error as error:
+            unpredicted[work[0]] = str(error).splitlines()[0]
+            return case, {}
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for (name, _), case in zip(works, pool.map(made, works), strict=True):
+        for (name, _), result in zip(works, pool.map(made, works), strict=True):
             if on_case:
                 on_case(name)
-            if isinstance(case, Error):
-                left_out[name] = str(case).splitlines()[0]
+            if isinstance(result, Error):
+                left_out[name] = str(result).splitlines()[0]
                 continue
+            case, predicted = result
             size = case.write(folder / name)
             if used + size > most_bytes:
                 shutil.rmtree(folder / name)
                 left_out[name] = "there is no room"
                 continue
             used += size
-            cases.append({"name": name, "kind": case.kind, **case.facts})
-    return {"cases": cases, "left_out": left_out}
+            cases.append({"name": name, "kind": case.kind, **case.facts, **predicted})
+    return {"cases": cases, "left_out": left_out, "unpredicted": unpredicted}
+
+
+def least_seconds(executable: Executable) -> dict[str, float]:
+    """By kernel, the least time of one launch by the data sheet of the target's GPU."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.twa")
+        executable.save(path)
+        return {kernel.symbol: kernel.least_seconds / len(kernel.names) for kernel in gpu_kernels.of_artifact(path)}
 
 
 def write_runner(place: Path, manifest: dict[str, Any]) -> None:
@@ -173,13 +190,13 @@ def write_runner(place: Path, manifest: dict[str, Any]) -> None:
     (place / "kit.py").write_text(COMMAND)
     (place / "manifest.json").write_text(json.dumps(manifest, indent=1))
     counts = Counter(case["kind"] for case in manifest["cases"])
-    capability = manifest["target"].partition("sm_")[2]
+    capability, _, ptx = manifest["target"].partition("sm_")[2].partition("+")
     (place / "README.md").write_text(
         README.format(
             count=len(manifest["cases"]),
             version=manifest["tilewright"],
             target=manifest["target"],
-            capability=f"compute capability {capability[:-1]}.{capability[-1]}",
+            capability=f"compute capability {capability[:-1]}.{capability[-1]}" + " or newer" * bool(ptx),
             driver=DRIVERS.get(str(manifest["compiler"]).partition(".")[0], "one for CUDA's same version"),
             kinds="\n".join(f"| {count} of `{kind}` | {KINDS[kind]} |" for kind, count in counts.items()),
         )

@@ -22,7 +22,7 @@ app = typer.Typer(name="kit", help="Try a GPU where there is no compiler, and me
 
 
 @app.command("make")
-@compiles("target", "in_place", "profile", "specialise", "fallback", "db")
+@compiles("target", "in_place", "profile", "specialise", "fallback", "db", "gpu")
 def kit_make(
     how: Compiling,
     output: Annotated[
@@ -45,6 +45,7 @@ def kit_make(
     executables = {name: how.compile(model) for name, model in loaded.items()}
     made = tw.make_kit(output, target, executables, suite, only or ["*"], int(megabytes * 1e6), Progress())
     facts = {"folder": str(output), "cases": len(made["cases"]), "left_out": made["left_out"]}
+    facts["unpredicted"] = made["unpredicted"]
     report.print_json(facts) if as_json else tell_made(facts)
 
 
@@ -63,10 +64,36 @@ class Progress:
 def tell_made(facts: dict[str, Any]) -> None:
     for name, reason in facts["left_out"].items():
         print(f"without {name}: {reason}")
+    for reason in sorted(set(facts["unpredicted"].values())):
+        print(f"without predictions: {reason}")
     folder = facts["folder"]
     print(
         f"{folder}: {facts['cases']} cases. Copy it to a machine with the GPU, and run there: python3 {folder}/kit.py"
     )
+
+
+def prediction(results: dict[str, Any]) -> dict[str, Any]:
+    """How the data sheet's least times of kernels, where the kit has them, go with those that were measured."""
+    from . import _core
+
+    pairs = [
+        (least, kernel["seconds"])
+        for case in results["cases"]
+        for kernel in case.get("kernels", ())
+        if (least := case.get("least_seconds", {}).get(kernel["kernel"])) is not None
+    ]
+    least, measured = [each for each, _ in pairs], [each for _, each in pairs]
+    correlation = _core.rank_correlation(least, measured) if len(pairs) > 1 else None
+    return {"kernels": len(pairs), "rank_correlation": correlation}
+
+
+def tell_read(summary: str, prediction: dict[str, Any]) -> None:
+    print(summary)
+    if prediction["rank_correlation"] is not None:
+        print(
+            f"\nleast times by the data sheet and measured ones of {prediction['kernels']} kernels: "
+            f"rank correlation {prediction['rank_correlation']:.3f} (Spearman's)"
+        )
 
 
 @app.command("read")
@@ -75,15 +102,16 @@ def kit_read(
     most: Annotated[int, typer.Option(help="How many cases to show that did not pass.")] = 40,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a kit gave: cases that did not pass, and rates; status 1 if there are any such or not all were run."""
+    """Show what a kit gave: cases that did not pass, rates, and how predictions order kernels; status 1 if there are
+    any such or not all were run."""
     path = results / "results.json" if results.is_dir() else results
     try:
         found = json.loads(path.read_text())
-        facts = summary.facts_of(found)
+        facts = summary.facts_of(found) | {"prediction": prediction(found)}
     except OSError as error:
         raise tw.Error("TW1001", f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
         raise tw.Error("TW1001", f"{path} is not what a kit's runner writes") from None
-    report.print_json(facts) if as_json else print(summary.summary(found, most))
+    report.print_json(facts) if as_json else tell_read(summary.summary(found, most), facts["prediction"])
     if facts["failed"] or not facts["is_complete"]:
         raise typer.Exit(1)

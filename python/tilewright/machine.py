@@ -16,7 +16,8 @@ def describe() -> dict[str, Any]:
 
 
 def cuda() -> dict[str, Any]:
-    """compiler and compiler_problem (NVRTC), devices as (name, compute capability, bytes) and device_problem."""
+    """compiler and compiler_problem (NVRTC), devices as (name, compute capability, bytes), driver with the CUDA that it
+    supports, and device_problem."""
     add_nvrtc_hints()
     return dict(_core.cuda())
 

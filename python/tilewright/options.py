@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -46,6 +47,18 @@ def checked_target(target: str | None) -> str:
     if not isinstance(target, str):
         raise Error("TW1301", f'target={target!r} is no target\nhelp: "cpu", "x86:avx2", "rpi4", "cuda:sm_90", …')
     return target
+
+
+def gpu_of(target: str) -> int:
+    """The ordinal of the machine's GPU that a target names: 1 of "cuda:1"."""
+    found = re.fullmatch(r"cuda:(\d+)(\+ptx)?", target)
+    return int(found[1]) if found else 0
+
+
+def checked_gpu(ordinal: int) -> int:
+    if isinstance(ordinal, bool) or not isinstance(ordinal, (int, np.integer)) or not 0 <= ordinal < 2**31:
+        raise Error("TW1101", f"gpu={ordinal!r} is no GPU\nhelp: they are numbered 0, 1 and so on")
+    return int(ordinal)
 
 
 def checked_threads(count: int | None) -> int:

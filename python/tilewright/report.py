@@ -87,6 +87,8 @@ def doctor(facts: dict[str, Any]) -> None:
     table.add_row("CUDA compiler", cuda["compiler"] or cuda["compiler_problem"].splitlines()[0])
     gpus = [f"{gpu['name']}, sm_{gpu['capability']}, {gpu['bytes'] >> 30} GiB" for gpu in cuda["devices"]]
     table.add_row("GPU", "; ".join(gpus) or cuda["device_problem"])
+    if cuda["driver"]:
+        table.add_row("GPU driver", cuda["driver"].removeprefix("the "))
     table.add_row("runtime for boards", " ".join(facts["boards"]) or "none")
     for program, path in facts["emulators"].items():
         table.add_row("emulator", path or f"{program} is not installed")
@@ -292,6 +294,25 @@ def steps(plan: dict[str, Any]) -> None:
     on_gpu(plan["gpu_kernels"])
     if plan["gpu_kernels_problem"]:
         note(f"what GPU kernels take is not known: {plan['gpu_kernels_problem']}")
+
+
+def requests(of_kernels: dict[str, dict[str, int]]) -> None:
+    """How warps of a GPU reach memory; nothing is printed of other targets."""
+    if not of_kernels:
+        return
+    table = tilewright_table(
+        ">requests", ">sectors each", ">at least", ">by data", "kernel", title="\nrequests of memory by two warps"
+    )
+    for kernel, found in of_kernels.items():
+        count = max(found["requests"], 1)
+        table.add_row(
+            f"{found['requests']}",
+            f"{found['sectors'] / count:.2f}",
+            f"{found['least_sectors'] / count:.2f}",
+            f"{found['unknown']}",
+            kernel,
+        )
+    console.print(table)
 
 
 def on_gpu(kernels: list[dict[str, Any]]) -> None:

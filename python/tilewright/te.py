@@ -136,11 +136,13 @@ def build(program: Func | Schedule, target: str = "cpu", threads: int | None = N
     """
     from .executable import Executable
     from .machine import add_nvrtc_hints
-    from .options import checked_threads
+    from .options import checked_threads, gpu_of
 
     add_nvrtc_hints()
     if isinstance(program, Func):
         program = Schedule.default(program, target)
     executable = Executable(_core.build_func(program.func, target))
+    if gpu := gpu_of(target):
+        executable.gpu = gpu
     executable._core.threads = checked_threads(threads)
     return executable

@@ -26,7 +26,7 @@ from .interrupt import run_stoppable
 from .model import Model, Source, load
 from .notebooks import ShownAsText
 from .operators import functions_of, schedules_of
-from .options import checked_path, checked_precision, checked_target, checked_threads, constraints_of
+from .options import checked_path, checked_precision, checked_target, checked_threads, constraints_of, gpu_of
 from .schedule import Schedule, name_of_template
 from .watched import is_watched
 
@@ -180,6 +180,8 @@ def tune(
         )
     checked_precision(precision)
     seconds, workers = seconds_of(budget), checked_threads(threads)
+    if gpu := gpu_of(checked_target(target)):
+        raise Error("TW1301", f'tuning measures on GPU 0\nhelp: CUDA_VISIBLE_DEVICES={gpu}, with target="cuda"')
     if not isinstance(model, Model):
         model = load(model)
     addresses = [device for device in devices if isinstance(device, str)]

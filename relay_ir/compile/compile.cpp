@@ -10,7 +10,6 @@
 #include "relay_ir/compile/network_plan.h"
 #include "relay_ir/compile/planned_graph.h"
 #include "relay_ir/pass.h"
-#include "targets/backend.h"
 #include "tensor_ir/diagnostic.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/parallel.h"
@@ -210,6 +209,8 @@ Executable compile(const Graph& model, const Target& target, const CompileOption
   const std::vector<Kernel> kernels = different_kernels(scheduled);
   report_funcs(unique.funcs(), scheduled, report);
   for (const Network& network : networks) report_groups(network, scheduled, report);
+  if (target.backend->requests_of)
+    for (const Kernel& kernel : kernels) report.requests[kernel.symbol] = target.backend->requests_of(kernel);
   end_phase("schedules and lowering");
 
   CodegenOptions codegen;

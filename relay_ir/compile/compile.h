@@ -16,6 +16,7 @@
 #include "relay_ir/pass.h"
 #include "runtime/executable.h"
 #include "schedule/source.h"
+#include "targets/backend.h"
 #include "targets/kernel_cache.h"
 #include "targets/target.h"
 
@@ -67,6 +68,7 @@ struct CompileReport {
   std::vector<std::string> serial_loops;
   // Likewise buffers that a default schedule wants in registers and that are in memory, as "softmax1: `softmax_sum`".
   std::vector<std::string> spilled_buffers;
+  std::map<std::string, MemoryRequests> requests;  // of GPUs' kernels, by symbol
 };
 
 // The graph after the passes and layout assignment, before fusion.  `decisions`: what passes asked is added to it.

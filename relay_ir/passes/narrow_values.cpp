@@ -1,8 +1,8 @@
 // A value is stored in 16 bits when
 //
 //   * a product of 16-bit operands reads it, or an operator that moves 16 bits to such a product; or
-//   * it is stored at all (fusion says what leaves a group), does not stay in a core's first cache anyway, and none of
-//     its readers wants all bits.
+//   * it is stored at all (fusion says what leaves a group), does not stay in a core's first cache anyway, as nothing
+//     does on GPUs, and none of its readers wants all bits.
 //
 // Nodes are decided from the graph's end: what a node may read depends on how its own result is stored.  All bits are
 // wanted by operators that say so (Rounding::exact), and by those that hand on the error of what they read (sums,
@@ -235,7 +235,8 @@ class Chooser {
     const bool is_stored = is_stored_[id] || (is_mover(node) && is_stored_[node.inputs[0]]);
     // A table of weights is stored as weights are.
     const ValueId largest = is_mover(node) && graph_.is_constant(node.inputs[0]) ? node.inputs[0] : id;
-    return is_stored && elements(largest) * f32.bytes() > target_.l1.bytes;
+    const int64_t near_bytes = target_.keeps_first_cache ? target_.l1.bytes : 0;
+    return is_stored && elements(largest) * f32.bytes() > near_bytes;
   }
 
   // What was left open until its data was chosen.

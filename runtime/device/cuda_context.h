@@ -16,10 +16,7 @@ void require(CudaDriver::Result result, const std::string& what);
 // The primary context, held for as long as something lives in it.
 class HeldContext {
  public:
-  HeldContext() {
-    require(driver().device_get(&device_, used_gpu), "be opened");
-    require(driver().context_retain(&context_, device_), "give a context");
-  }
+  explicit HeldContext(int gpu);  // Error(device): there is no such GPU
   ~HeldContext() { driver().context_release(device_); }
   HeldContext(const HeldContext&) = delete;
   HeldContext& operator=(const HeldContext&) = delete;
@@ -58,7 +55,11 @@ inline CudaDriver::Stream stream_of(StreamHandle handle) {
 inline constexpr unsigned no_timing = 2;
 CudaDriver::Event new_event(unsigned flags = 0);
 
+// The source's code on its GPU, whose context is current.  Error(wrong_machine): it is for others, or its driver too
+// old.
+CudaDriver::Module load_module(const ProgramSource& source);
+
 // Error(input): it is not in memory of this GPU.
-void require_reachable(const NDArray& array, const std::string& name);
+void require_reachable(const NDArray& array, const std::string& name, int gpu);
 
 }  // namespace tw::gpu

@@ -1,5 +1,7 @@
 #include "runtime/device/cuda_driver.h"
 
+#include <fstream>
+
 namespace tw {
 namespace {
 
@@ -13,16 +15,17 @@ struct Opened {
       return;
     }
     if (driver.library.missing()) {
-      problem = std::string("the NVIDIA driver is too old: libcuda.so.1 has no ") + driver.library.missing();
+      problem = driver.name() + " is too old: libcuda.so.1 has no " + driver.library.missing() +
+                "; it takes 470 or a later one, which has CUDA 11.4";
       return;
     }
     int count = 0;
     if (int result = driver.init(0))
-      problem = "the NVIDIA driver does not start: " + driver.describe(result);
+      problem = driver.name() + " does not start: " + driver.describe(result);
     else if (int counted = driver.device_count(&count))
       problem = "the GPUs cannot be counted: " + driver.describe(counted);
     else if (count == 0)
-      problem = "the NVIDIA driver finds no GPU";
+      problem = driver.name() + " finds no GPU";
   }
 };
 
@@ -32,6 +35,17 @@ const CudaDriver* CudaDriver::find(std::string& problem) {
   static const Opened opened;  // the library stays: its threads may be running
   problem = opened.problem;
   return problem.empty() ? &opened.driver : nullptr;
+}
+
+std::string CudaDriver::name() const {
+  std::string version;  // of the kernel's module, whose files libcuda's are
+  std::getline(std::ifstream("/sys/module/nvidia/version"), version);
+  int supported = 0;
+  const bool is_told = cuda_version && cuda_version(&supported) == 0;
+  return "the NVIDIA driver" + (version.empty() ? "" : " " + version) +
+         (is_told
+              ? " (CUDA up to " + std::to_string(supported / 1000) + "." + std::to_string(supported % 1000 / 10) + ")"
+              : "");
 }
 
 std::string CudaDriver::describe(Result result) const {

@@ -22,6 +22,7 @@ struct CudaDriver {
   using ExecutableGraph = struct CudaExecutableGraph*;
 
   SharedLibrary library{"libcuda.so.1"};
+  Result (*cuda_version)(int* version) = library.symbol("cuDriverGetVersion");  // 12020: of CUDA 12.2
   Result (*init)(unsigned flags) = library.symbol("cuInit");
   Result (*error_string)(Result, const char** text) = library.symbol("cuGetErrorString");
   Result (*device_count)(int* count) = library.symbol("cuDeviceGetCount");
@@ -43,6 +44,8 @@ struct CudaDriver {
   Result (*pointer_attributes)(unsigned count, int* attributes, void** values,
                                Address) = library.symbol("cuPointerGetAttributes");
   Result (*module_load)(Module*, const void* image) = library.symbol("cuModuleLoadData");
+  Result (*module_compile)(Module*, const void* ptx, unsigned count, int* options,
+                           void** values) = library.symbol("cuModuleLoadDataEx");
   Result (*module_unload)(Module) = library.symbol("cuModuleUnload");
   Result (*module_function)(Function*, Module, const char* name) = library.symbol("cuModuleGetFunction");
   Result (*function_attribute)(Function, int attribute, int value) = library.symbol("cuFuncSetAttribute");
@@ -69,6 +72,7 @@ struct CudaDriver {
   // Opened and initialised once; null with the reason in `problem`.
   static const CudaDriver* find(std::string& problem);
   std::string describe(Result) const;
+  std::string name() const;  // "the NVIDIA driver 580.65.06 (CUDA up to 13.0)"
 };
 
 }  // namespace tw

@@ -25,6 +25,7 @@ struct ProgramSource {
   const MachineRequirements& requirements;
   const RandomState& random = first_random_state;  // which changes between runs
   const HostFunctions& host = no_host_functions;   // that steps call; more may come between runs
+  int gpu = 0;                                     // by its ordinal, of those that there are
 };
 
 // One worker's share of one step within a run.

@@ -75,10 +75,11 @@ MachineFacts this_machine() {
   return facts;
 }
 
-GpuFacts this_gpu() {
+GpuFacts this_gpu(int ordinal) {
   const std::vector<CudaDeviceInfo> devices = cuda_devices();
-  if (devices.empty()) return {};
-  return {devices[0].name, devices[0].compute_capability, devices[0].name == "Emulated GPU"};
+  if (ordinal < 0 || ordinal >= std::ssize(devices)) return {};
+  const CudaDeviceInfo& device = devices[static_cast<size_t>(ordinal)];
+  return {device.name, device.compute_capability, device.name == "Emulated GPU"};
 }
 
 std::string to_text(const MachineFacts& facts) {

@@ -26,7 +26,7 @@ struct MachineFacts {
 };
 
 MachineFacts this_machine();
-GpuFacts this_gpu();
+GpuFacts this_gpu(int ordinal = 0);
 
 // One line of JSON, and back: Error(device) for what is none.
 std::string to_text(const MachineFacts& facts);

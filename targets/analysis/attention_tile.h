@@ -27,31 +27,39 @@ inline int64_t queries_of_tile(int64_t heads, int64_t queries, const Target& tar
   return size_of_tile(queries, {most_in_tile, most_in_tile / 2, most_in_tile / 4});
 }
 
-// What a block of threads stages of a tile, of elements of so many bytes: queries, `versions` of keys and values, and
-// weights; and of each row a few values of some lanes and some of its own.
+// What a block of threads stages of a tile, of elements of so many bytes: queries, and `versions` of keys and values;
+// of each row a few values of some lanes and some of its own; and weights, which tensor cores take from registers.
 struct StagedTile {
   int64_t queries, size, columns, element_bytes;
 
-  int64_t bytes(int64_t keys, int64_t versions) const {
-    constexpr int64_t values_of_row = 2 * 16 + 9, between_arrays = 2 << 10;
-    const int64_t elements = queries * size + versions * keys * (size + columns) + queries * keys;
+  bool is_for_tensor_cores(const Target& target) const { return target.tensor_core_rate > 0 && element_bytes == 2; }
+  int64_t bytes(int64_t keys, int64_t versions, const Target& target) const {
+    const bool takes_weights = is_for_tensor_cores(target);
+    const int64_t lanes = takes_weights ? 4 : 16, weights = takes_weights ? 0 : queries * keys;
+    const int64_t values_of_row = 2 * lanes + 9, between_arrays = 2 << 10;
+    const int64_t elements = queries * size + versions * keys * (size + columns) + weights;
     return elements * element_bytes + queries * values_of_row * 4 + between_arrays;
   }
   // So many fit beside each other.
   bool fits(int64_t keys, int64_t versions, int64_t blocks, const Target& target) const {
-    return blocks * bytes(keys, versions) <= target.shared_bytes;
+    return blocks * bytes(keys, versions, target) <= target.shared_bytes;
   }
 };
 
-// 0: no tile fits.
+// 0: no tile fits.  Tensor cores are fast enough to wait for keys, so that these come ahead, if some fit twice.
 inline int64_t keys_of_tile(int64_t keys, const StagedTile& staged, const Target& target) {
-  for (const int64_t blocks : {2, 1}) {
+  constexpr int64_t some = 32;
+  const auto fitting = [&](int64_t least, int64_t versions, int64_t blocks) {
     std::vector<int64_t> sizes;
-    for (int64_t size = most_in_tile; size > 0; size -= attention_granule)
-      if (staged.fits(size, 1, blocks, target)) sizes.push_back(size);
-    if (!sizes.empty()) return size_of_tile(keys, sizes);
-  }
-  return 0;
+    for (int64_t size = most_in_tile; size >= least; size -= attention_granule)
+      if (staged.fits(size, size < keys ? versions : 1, blocks, target)) sizes.push_back(size);
+    return sizes;
+  };
+  std::vector<int64_t> sizes;
+  if (staged.is_for_tensor_cores(target)) sizes = fitting(some, 2, 2);
+  for (const int64_t blocks : {2, 1})
+    if (sizes.empty()) sizes = fitting(attention_granule, 1, blocks);
+  return sizes.empty() ? 0 : size_of_tile(keys, sizes);
 }
 
 }  // namespace tw::analysis

@@ -6,7 +6,8 @@
 //       K = part, V = part                                the same
 //       S[rows, keys] = Q · Kᵀ                            in registers
 //       some[rows, lane] = largest of S; max[rows]        each thread of its own keys, then a row by one thread
-//       P[rows, keys] = e^(scale · S + mask - max)        in registers; rounded, in shared memory
+//       P[rows, keys] = e^(scale · S + mask - max)        in registers; rounded, as far as no tensor cores take them
+//                                                         from there, in shared memory
 //       some[rows, lane] = Σ P; sum[rows]
 //       M[rows, columns] = P · V                          in registers
 //       R = R · e^(top before - top) + e^(max - top) · M  in registers, and the same of the sums: online softmax
@@ -176,8 +177,8 @@ class TiledAttention {
     for (const char* made : {"_init", "_before", "_rescale"}) row_stages_.push_back({top.name + made});
     row_stages_.push_back({total.name + "_init"});
     for (const BlockRef& stage : row_stages_) set_scope(stage, Scope::shared);
-    for (const BlockRef& stage : {of_max.copy, of_sum.copy, rounded, query, keys, values})
-      set_scope(stage, Scope::shared);
+    for (const BlockRef& stage : {of_max.copy, of_sum.copy, query, keys, values}) set_scope(stage, Scope::shared);
+    set_scope(rounded, on_tensor_cores() ? Scope::fragment : Scope::shared);
     for (const BlockRef& stage : {masked, weights, joined}) set_scope(stage, Scope::local);
     for (const BlockRef& stage : {scores, mixed}) set_scope(stage, on_tensor_cores() ? Scope::fragment : Scope::local);
     if (keys_are_columns_ || !on_tensor_cores()) put_keys_side_by_side();

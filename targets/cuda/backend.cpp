@@ -3,6 +3,7 @@
 #include "targets/cuda/device_facts.h"
 #include "targets/cuda/emit.h"
 #include "targets/cuda/nvrtc.h"
+#include "targets/cuda/requests.h"
 
 namespace tw::cuda {
 
@@ -49,6 +50,7 @@ const Backend& backend() {
       .compile_image = compile_cuda_image,
       .launch_of = launch_of,
       .fit_of = fit_of,
+      .requests_of = requests_of,
       .uses_arrays_of_caller = false,
       .has_vectors = false,
   };

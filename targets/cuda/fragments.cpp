@@ -40,6 +40,19 @@ std::string text(int64_t value) {
 
 constexpr int64_t block_columns = 64;  // of 128 bytes
 
+constexpr int64_t wide_columns = 8, wide_rows = lanes_x * wide_columns;
+
+bool has_wide_uses(const Stmt& body, const Buffer& fragment) {
+  bool found = false;
+  const auto look = [&](const Buffer& buffer, const std::vector<Expr>& indices) {
+    found |= buffer == fragment && indices[0].dtype().lanes == wide_columns;
+  };
+  visit(
+      body, [&](const Load& load) { look(load.buffer, load.indices); },
+      [&](const Store& store) { look(store.buffer, store.indices); });
+  return found;
+}
+
 int log2(int64_t power) {
   return std::countr_zero(static_cast<uint64_t>(power));
 }
@@ -65,9 +78,19 @@ void FragmentEmitter::find_products(const Stmt& body) {
     if (is_asynchronous(product->intrinsic) && (m != mma_m || (n != 64 && n != 128 && n != 256)))
       fail("multiplies fragments of " + text(m) + " × " + text(n) + " by groups of warps",
            "each warp has 16 rows, and 64, 128 or 256 columns");
-    fragments_[store.buffer] = {m, n};
-    find_swizzle(product->arguments[1], *product);
-    find_swizzle(product->arguments[2], *product);
+    const int64_t columns = n % wide_rows == 0 && has_wide_uses(body, store.buffer) ? wide_columns : 2;
+    fragments_[store.buffer] = {m, n, columns};
+    const auto& a = *product->arguments[1].as<Load>();
+    if (a.buffer->scope == Scope::fragment && !is_asynchronous(product->intrinsic)) {
+      const Place rows = place_of(a.indices);
+      if (!is_const_int(rows.base, 0) || rows.row_stride != k || rows.column_stride != 1)
+        fail("multiplies `" + a.buffer->name + "`, a fragment, at " + to_text(a.indices[0]),
+             "keep the rows of a warp, and nothing else, in a buffer in scope fragment");
+      fragments_[a.buffer] = {m, k, 2};
+    } else {
+      find_swizzle(product->arguments[1], *product, false);
+    }
+    find_swizzle(product->arguments[2], *product, columns == wide_columns);
   });
 }
 
@@ -89,13 +112,13 @@ void FragmentEmitter::find_squares(const Stmt& s, const Var& thread_x) {
       [&](const Stmt& child) { find_squares(child, is_bound ? loop->var : thread_x); });
 }
 
-void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product) {
+void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product, bool is_turned) {
   const auto& load = *operand.as<Load>();
   const Place place = place_of(load.indices);
   const int64_t bytes = load.buffer->dtype.bytes(), piece = piece_bytes / bytes, line = place.line();
   if (load.buffer->scope != Scope::shared || (place.row_stride != 1 && place.column_stride != 1) || line % piece != 0)
     fail("reads `" + load.buffer->name + "` into a fragment as " + to_text(load.indices[0]),
-         "stage it in shared memory, with rows of a multiple of 16 bytes");
+         "stage it in shared memory, with rows of a multiple of 16 bytes; rows of sums may be in a fragment");
   const auto pieces = static_cast<uint64_t>(line / piece);
   const bool is_of_group = is_asynchronous(product.intrinsic);
   std::optional<Swizzle> found;
@@ -104,6 +127,13 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product) {
     found = Swizzle{shift + to, static_cast<int>(std::min<uint64_t>(pieces, 8)) - 1, to};
     if (is_of_group && line > block_columns)
       found = Swizzle{log2(block_columns), 7, to, log2(line), log2(sizes_of(product).k)};
+  }
+  if (is_turned) {
+    if (!found || place.is_transposed() || found->line)
+      fail("uses eight columns at a time of what `" + load.buffer->name + "` gives, which is read as " +
+               to_text(load.indices[0]),
+           "stage it with rows of a power of 2 along k, or use two columns at a time");
+    found->turned = log2(line);
   }
   const bool fits_group = found && (place.is_transposed() ? line % block_columns == 0 : line <= block_columns);
   if (is_of_group && !fits_group)
@@ -116,13 +146,20 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product) {
 }
 
 std::string FragmentEmitter::Swizzle::of(const std::string& index) const {
-  const std::string of_columns = line ? "tw_columns<" + text(line) + ", " + text(rows) + ">(" + index + ")" : index;
-  return "tw_swizzle<" + text(from) + ", " + text(mask) + ", " + text(to) + ">(" + of_columns + ")";
+  std::string place = index;
+  if (line) place = "tw_columns<" + text(line) + ", " + text(rows) + ">(" + place + ")";
+  if (turned) place = "tw_turn<" + text(turned) + ">(" + place + ")";
+  return "tw_swizzle<" + text(from) + ", " + text(mask) + ", " + text(to) + ">(" + place + ")";
+}
+
+int64_t FragmentEmitter::Swizzle::period() const {
+  if (line) return int64_t{1} << (line + rows);
+  return std::max(int64_t{mask + 1} << from, turned ? wide_rows << turned : 0);
 }
 
 int64_t FragmentEmitter::own_elements(const Buffer& fragment) const {
   const auto shape = fragments_.find(fragment);
-  if (shape == fragments_.end()) fail("has a fragment `" + fragment->name + "` that nothing is multiplied into");
+  if (shape == fragments_.end()) fail("has a fragment `" + fragment->name + "` of no product");
   return shape->second.m * shape->second.n / (lanes_x * lanes_y);
 }
 
@@ -163,21 +200,27 @@ std::string FragmentEmitter::element_index(const Buffer& buffer, const Expr& ind
   }
   const auto fragment = fragments_.find(buffer);
   if (fragment == fragments_.end()) return ExprEmitter::element_index(buffer, index, l);
-  const auto& [m, n] = fragment->second;
+  const auto& [m, n, columns] = fragment->second;
   const auto* lanes = index.as<Ramp>();
   const Expr first = lanes ? lanes->base : index;
   const Substitution zeros = {{lane_x_, Expr(0)}, {lane_y_, Expr(0)}};
   const Expr own = simplify(substitute(first, zeros), ranges_);
-  const bool are_neighbours = !lanes || (is_const_int(lanes->stride, 1) && lanes->dtype.lanes == 2 &&
-                                         is_known_equal(floor_mod(own, Expr(2)), Expr(0), ranges_));
-  if (!are_neighbours || !is_known_equal(first - own, lane_y_ * Expr(n) + lane_x_ * Expr(2), ranges_))
+  const bool are_neighbours =
+      !lanes || (is_const_int(lanes->stride, 1) && columns % lanes->dtype.lanes == 0 &&
+                 is_known_equal(floor_mod(own, Expr(int64_t{lanes->dtype.lanes})), Expr(0), ranges_));
+  if (!are_neighbours || !is_known_equal(first - own, lane_y_ * Expr(n) + lane_x_ * Expr(columns), ranges_))
     fail("uses elements of the fragment `" + buffer->name + "` that are not the thread's: " + to_text(index),
-         "bind rows modulo 8 to thread.y, and pairs of columns modulo 8 to thread.x");
+         "bind rows modulo 8 to thread.y, and pairs of columns modulo 8, or eights modulo 32, to thread.x");
   const Expr i = floor_div(own, Expr(n)), j = floor_mod(own, Expr(n));
-  const Expr tile = floor_div(i, Expr(mma_m)) * Expr(n / mma_n) + floor_div(j, Expr(mma_n));
+  // The pairs of eight columns are of instructions side by side.
+  const Expr instruction = columns == 2 ? floor_div(j, Expr(mma_n))
+                                        : floor_div(j, Expr(wide_rows)) * Expr(lanes_x) +
+                                              floor_div(floor_mod(j, Expr(wide_columns)), Expr(2));
+  const Expr tile = floor_div(i, Expr(mma_m)) * Expr(n / mma_n) + instruction;
   const Expr within = floor_div(floor_mod(i, Expr(mma_m)), Expr(lanes_y)) * Expr(2) + floor_mod(j, Expr(2));
   const std::string element = scalar(simplify(tile * Expr(4) + within, ranges_), true);
-  return lanes ? element + " + " + l : element;
+  if (!lanes) return element;
+  return element + " + " + (lanes->dtype.lanes == 2 ? l : "(" + l + " / 2 * 4 + " + l + " % 2)");
 }
 
 std::string FragmentEmitter::row_address(const Load& operand, bool is_a) {
@@ -191,7 +234,8 @@ std::string FragmentEmitter::row_address(const Load& operand, bool is_a) {
   const std::string within = place.is_transposed() ? "(" + step + ") * " + stride + " + i * 16 + " + row
                                                    : "(" + row + ") * " + stride + " + k + " + step;
   const std::string base = scalar(place.base, true);
-  const auto& swizzle = swizzles_.at(operand.buffer);
+  auto swizzle = swizzles_.at(operand.buffer);
+  if (swizzle) swizzle->turned = 0;  // rows are read as they lie
   std::string index;
   if (!swizzle) {
     index = base + " + " + along + " + " + within;
@@ -212,6 +256,9 @@ void FragmentEmitter::multiply_by_warp(const Store& store) {
   const auto [m, n, k] = sizes_of(product);
   const auto &a = *product.arguments[1].as<Load>(), &b = *product.arguments[2].as<Load>();
   const std::string a_name = fresh("a"), b_name = fresh("b");
+  const bool is_a_held = a.buffer->scope == Scope::fragment;  // whose 16 × 8 squares are halves of those of an operand
+  const std::string rows_of_a =
+      is_a_held ? "(const u32*)" + name_of(a.buffer) + " + i * " + text(k / 4) + " + k / 4" : "&" + a_name + "[4 * i]";
   const auto load = [&](const Load& operand, const std::string& name, int64_t rows, bool is_a) {
     line("#pragma unroll");
     line("for (int i = 0; i < " + text(rows / 16) + "; ++i) tw_ldmatrix" +
@@ -220,11 +267,11 @@ void FragmentEmitter::multiply_by_warp(const Store& store) {
   };
   line("{");
   ++depth_;
-  line("u32 " + a_name + "[" + text(m / 4) + "], " + b_name + "[" + text(n / 4) + "];");
+  line("u32 " + (is_a_held ? "" : a_name + "[" + text(m / 4) + "], ") + b_name + "[" + text(n / 4) + "];");
   line("#pragma unroll");
   line("for (int k = 0; k < " + text(k) + "; k += " + text(mma_k) + ") {");
   ++depth_;
-  load(a, a_name, m, true);
+  if (!is_a_held) load(a, a_name, m, true);
   load(b, b_name, n, false);
   line("#pragma unroll");
   line("for (int i = 0; i < " + text(m / mma_m) + "; ++i) {");
@@ -232,7 +279,7 @@ void FragmentEmitter::multiply_by_warp(const Store& store) {
   line("#pragma unroll");
   line("for (int j = 0; j < " + text(n / mma_n) + "; ++j)");
   line("  tw_" + to_text(product.intrinsic) + "(&" + name_of(store.buffer) + "[(i * " + text(n / mma_n) +
-       " + j) * 4], &" + a_name + "[4 * i], &" + b_name + "[2 * j]);");
+       " + j) * 4], " + rows_of_a + ", &" + b_name + "[2 * j]);");
   --depth_;
   line("}");
   --depth_;

@@ -2,7 +2,11 @@
 //
 // A fragment of m × n sums belongs to a warp of 4 threads along x and 8 along y; a thread holds, of each 16 × 8 sums,
 // those of rows y and y + 8 and columns 2x and 2x + 1: the accumulator of mma.m16n8k16 (PTX ISA, "Warp-level matrix
-// instructions").  Its own elements are an array of the thread, which the compiler keeps in registers.
+// instructions").  Its own elements are an array of the thread, which the compiler keeps in registers.  Two neighbours
+// of 16 × 8 elements, of 16 bits each, are what the instruction takes as rows of its first operand: what is made of
+// sums element by element can be multiplied without leaving the registers.  Where uses take eight columns at a time,
+// they are 8x to 8x + 7 of each 32, one access of 16 bytes: then the instruction multiplies rows of the second operand
+// in another order, in which they lie in shared memory.
 //
 // A matrix that ldmatrix reads lies in shared memory with the 16-byte pieces of a row in another order in each row:
 // piece p of row r at p ^ r, so that eight rows of one column come from eight different banks, and so do those of a
@@ -45,17 +49,20 @@ class FragmentEmitter : public ExprEmitter {
  private:
   struct Shape {
     int64_t m, n;
+    int64_t columns;  // side by side, that are a thread's own: a pair, or eight
   };
   // Bits of an element's number: those from `from` on, as many as `mask` has, change those from `to` on.  Before that,
-  // where they are not 0, 2^rows lines of 2^line elements become blocks of columns.
+  // where they are not 0, 2^rows lines of 2^line elements become blocks of columns, and of each 32 rows of 2^turned
+  // elements pair p of eight o becomes pair o of eight p.
   struct Swizzle {
     int from, mask, to;
     int line = 0, rows = 0;
+    int turned = 0;
     std::string of(const std::string& index) const;
-    int64_t period() const { return line ? int64_t{1} << (line + rows) : int64_t{mask + 1} << from; }  // elements
+    int64_t period() const;  // elements
     bool operator==(const Swizzle&) const = default;
   };
-  void find_swizzle(const Expr& operand, const Call& product);
+  void find_swizzle(const Expr& operand, const Call& product, bool is_turned);
   void multiply_by_warp(const Store& product);
   void multiply_by_group(const Store& product);
   // What tw_matrix makes of an operand's rows, and how far apart its steps along k are in it.

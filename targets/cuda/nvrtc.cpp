@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "runtime/device/cuda_image.h"
 #include "runtime/shared_library.h"
 #include "targets/cuda/emit.h"
 
@@ -32,6 +33,8 @@ struct Library {
   Result (*log)(Program, char*) = library.symbol("nvrtcGetProgramLog");
   Result (*cubin_size)(Program, size_t*) = library.symbol("nvrtcGetCUBINSize");
   Result (*cubin)(Program, char*) = library.symbol("nvrtcGetCUBIN");
+  Result (*ptx_size)(Program, size_t*) = library.symbol("nvrtcGetPTXSize");
+  Result (*ptx)(Program, char*) = library.symbol("nvrtcGetPTX");
 };
 
 std::mutex& mutex() {
@@ -133,7 +136,7 @@ std::string nvrtc_description() {
 }
 
 std::vector<std::byte> compile_cubin(const std::string& text, int compute_capability, const std::string& name,
-                                     std::vector<std::string>* spilled) {
+                                     std::vector<std::string>* spilled, std::string* ptx) {
   const Library& library = need_library();
   Program program = nullptr;
   if (Result result = library.create(&program, text.c_str(), (name + ".cu").c_str(), 0, nullptr, nullptr);
@@ -174,6 +177,13 @@ std::vector<std::byte> compile_cubin(const std::string& text, int compute_capabi
   if (result == success) result = library.cubin(program, reinterpret_cast<char*>(cubin.data()));
   if (result != success || size == 0)
     throw Error(ErrorCode::target, std::string("NVRTC gives no cubin: ") + library.error_string(result));
+  if (!ptx) return cubin;
+  result = library.ptx_size(program, &size);
+  ptx->resize(size);
+  if (result == success) result = library.ptx(program, ptx->data());
+  if (result != success || size <= 1)
+    throw Error(ErrorCode::target, std::string("NVRTC gives no PTX: ") + library.error_string(result));
+  ptx->resize(size - 1);
   return cubin;
 }
 
@@ -184,15 +194,17 @@ std::vector<std::byte> compile_cuda_image(const std::vector<Kernel>& kernels, co
   const auto compile = [&] {
     const std::string name = kernels.empty() ? "empty" : kernels[0].symbol;
     std::vector<std::string> spilled;
-    std::vector<std::byte> cubin = compile_cubin(text, target.compute_capability, name, &spilled);
+    std::string text_for_later;
+    std::string* const ptx = target.has(ptx_feature) ? &text_for_later : nullptr;
+    std::vector<std::byte> cubin = compile_cubin(text, target.compute_capability, name, &spilled, ptx);
     HeldThreads held;
     for (const int64_t threads : {1024, 1}) {
       if (spilled.empty()) break;
       for (const std::string& kernel : spilled) held[kernel] = threads;
       const std::string roomy = emit_cuda(kernels, target.shared_bytes, held);
-      cubin = compile_cubin(roomy, target.compute_capability, name, &spilled);
+      cubin = compile_cubin(roomy, target.compute_capability, name, &spilled, ptx);
     }
-    return cubin;
+    return ptx ? join_ptx(std::move(cubin), *ptx) : cubin;
   };
   if (report) report->cached_kernels = 0;
   if (!options.cache || compiler_build_id().empty()) return compile();

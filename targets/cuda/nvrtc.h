@@ -20,12 +20,14 @@ std::string nvrtc_problem();
 std::string nvrtc_description();
 
 // CUDA C++ text to a cubin for compute capability 90 (sm_90).  Error(target) when NVRTC is absent or does not know the
-// architecture; text that does not compile is a bug of ours.  `spilled`: the kernels whose registers do not suffice.
+// architecture; text that does not compile is a bug of ours.  `spilled`: the kernels whose registers do not suffice;
+// `ptx`: what the cubin was assembled from.
 std::vector<std::byte> compile_cubin(const std::string& text, int compute_capability, const std::string& name,
-                                     std::vector<std::string>* spilled = nullptr);
+                                     std::vector<std::string>* spilled = nullptr, std::string* ptx = nullptr);
 
 // Kernels to the image that the runtime loads: emit_cuda, then compile_cubin, unless the cache has it.  The compiler
 // gives a kernel few registers, so that more threads fit; one that spills them is compiled again for fewer threads.
+// A target with the feature "ptx" gets that, too (runtime/device/cuda_image.h).
 std::vector<std::byte> compile_cuda_image(const std::vector<Kernel>& kernels, const Target& target,
                                           const CodegenOptions& options, CodegenReport* report);
 

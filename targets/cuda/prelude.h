@@ -13,15 +13,20 @@ typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; 
 TW_FUNCTION float tw_from_f16(u16 bits) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x; }
 TW_FUNCTION u16 tw_to_f16(float x) { u16 bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits; }
 TW_FUNCTION float tw_from_bf16(u16 bits) { return __uint_as_float((u32)bits << 16); }
-TW_FUNCTION u16 tw_to_bf16(float x) {
 #if __CUDA_ARCH__ >= 800
-  u16 bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits;
+TW_FUNCTION u16 tw_to_bf16(float x) { u16 bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits; }
+// By the conversion of two: of a zero beside it, the word is the number.
+TW_FUNCTION float tw_round_bf16(float x) {
+  u32 bits; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(x), "f"(0.0f)); return __uint_as_float(bits);
+}
 #else
+TW_FUNCTION u16 tw_to_bf16(float x) {
   u32 bits = __float_as_uint(x);
   if (x != x) return (u16)((bits >> 16) | 0x40);
   return (u16)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-#endif
 }
+TW_FUNCTION float tw_round_bf16(float x) { return tw_from_bf16(tw_to_bf16(x)); }
+#endif
 #if __CUDA_ARCH__ >= 800
 TW_FUNCTION float tw_minimum(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
 TW_FUNCTION float tw_maximum(float x, float y) { float z; asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
@@ -104,7 +109,6 @@ TW_FUNCTION float tw_from_bf16(const u16* lanes, int l) {
   const u32 word = ((const u32*)lanes)[l / 2];
   return __uint_as_float(l % 2 ? word & 0xffff0000u : word << 16);
 }
-TW_FUNCTION float tw_round_bf16(float x) { return tw_from_bf16(tw_to_bf16(x)); }
 
 template <class T> TW_FUNCTION T tw_floor_div(T a, T b) {
   T q = a / b;
@@ -190,6 +194,11 @@ TW_FUNCTION u64 tw_philox(u64 key, u64 low, u64 high) {
 template <int line, int rows> TW_FUNCTION int tw_columns(int e) {
   constexpr int block = 6, columns = (1 << (line - block)) - 1, all = (1 << rows) - 1;
   return (e & ~((1 << (line + rows)) - 64)) | ((e >> block) & columns) << (block + rows) | ((e >> line) & all) << block;
+}
+// Of each 32 rows of 2^line elements, pair p of eight o as pair o of eight p.
+template <int line> TW_FUNCTION int tw_turn(int e) {
+  const int both = ((e >> (line + 1)) ^ (e >> (line + 3))) & 3;
+  return e ^ both << (line + 1) ^ both << (line + 3);
 }
 template <int from, int mask, int to> TW_FUNCTION int tw_swizzle(int e) { return e ^ (((e >> from) & mask) << to); }
 template <class T> TW_FUNCTION T tw_popcount(T x) { return (T)__popcll((u64)x & (~0ull >> (64 - 8 * sizeof(T)))); }

@@ -220,11 +220,11 @@ BlockRef stage_at(Schedule& schedule, const BlockRef& block, const Matrices& mat
   return copy;
 }
 
-// The loops over a block's tile of sums, as the threads that hold them.
-void bind_sums(Schedule& schedule, const LoopRef& i, const LoopRef& j, const WarpTile& tile) {
+// The loops over a block's tile of sums, as the threads that hold them: of so many columns side by side.
+void bind_sums(Schedule& schedule, const LoopRef& i, const LoopRef& j, const WarpTile& tile, int64_t own_columns) {
   const std::vector<LoopRef> rows = schedule.split(i, {tile.warps_m, tile.rows() / mma_m, mma_m / lanes_y, lanes_y});
   const std::vector<LoopRef> columns =
-      schedule.split(j, {tile.warps_n, tile.columns() / mma_n, lanes_x, mma_n / lanes_x});
+      schedule.split(j, {tile.warps_n, tile.columns() / (lanes_x * own_columns), lanes_x, own_columns});
   schedule.reorder({rows[0], columns[0], rows[3], columns[2], rows[1], rows[2], columns[1], columns[3]});
   schedule.bind(schedule.fuse({rows[0], columns[0]}), ThreadAxis::thread_z);
   schedule.bind(rows[3], ThreadAxis::thread_y);
@@ -235,8 +235,26 @@ void bind_sums(Schedule& schedule, const LoopRef& i, const LoopRef& j, const War
   schedule.vectorize(columns[3]);
 }
 
+bool writes_eight_columns(const Schedule& schedule, const BlockRef& block) {
+  const MatrixAxes axes = find_matrix_axes(schedule, block);
+  if (axes.columns.size() != 1) return false;
+  const Var& column = axes.columns[0];
+  return analyse(schedule.node(block)).extent(column) % 8 == 0 && result_stride(schedule, block, column, 8) == 1;
+}
+
+// Columns of a thread's sums that lie side by side in memory: eight where the result has so many, and the second
+// operand's rows can be multiplied in another order (fragments.h), else a pair.
+int64_t columns_of_thread(const BlockAnalysis& product, const Var& j, const Var& k, bool has_wide_results,
+                          const WarpTile& tile) {
+  constexpr int64_t wide = 8, pair = 2;
+  const Access& second = product.reads[product.reads[0].uses(j) ? 0 : 1];
+  const bool has_rows = unit_stride(second, k, product.iters, 1) == 1;
+  return has_wide_results && has_rows && tile.columns() % (lanes_x * wide) == 0 ? wide : pair;
+}
+
 bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& target) {
   const std::vector<Multiplier> multipliers = multipliers_of(analyse(schedule.node(block)), target);
+  const bool has_wide_results = writes_eight_columns(schedule, block);
   std::optional<Matrices> made = make_matrices(schedule, block);
   if (!made) return false;
   Matrices& matrices = *made;
@@ -254,6 +272,7 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   const ProductSize size = usual_size(analysis, {i}, {j}, {k}, others);
   const Multiplier& by = decide_multiplier(schedule, multipliers, size, target);
   const WarpTile tile = decide_warp_tile(schedule, size, by, target);
+  const int64_t own_columns = columns_of_thread(analysis, j, k, has_wide_results, tile);
   pad_to_multiples(schedule, block, matrices, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
   const std::vector<LoopRef> is =
@@ -284,16 +303,17 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   std::vector<LoopRef> begin = loops_below(schedule, init, outer);  // warps of rows and columns, rows, columns
   check(begin.size() == 4, "schedule_on_tensor_cores: the init has the loops of the tile");
   schedule.reorder({begin[0], begin[2], begin[1], begin[3]});
-  bind_sums(schedule, schedule.fuse({begin[0], begin[2]}), schedule.fuse({begin[1], begin[3]}), tile);
+  bind_sums(schedule, schedule.fuse({begin[0], begin[2]}), schedule.fuse({begin[1], begin[3]}), tile, own_columns);
   for (const size_t operand : {0, 1})
     deal_out_pieces(schedule, stages[operand], ks[0], {tile.warps(), lanes_y, lanes_x},
                     matrices.has_near_rows[operand]);
   const auto within_tile = [&](size_t dimension) {
     return loops_of(schedule, out, schedule.node(out).iters[dimension].var).back();
   };
-  bind_sums(schedule, within_tile(at_i), within_tile(at_j), tile);
+  bind_sums(schedule, within_tile(at_i), within_tile(at_j), tile, own_columns);
   const int64_t bytes = (tile.m + tile.n) * tile.k * analysis.reads[0].buffer->dtype.bytes();
-  const int64_t at_once = by.is_of_group ? blocks_at_once(tile, by.rates) : 2;
+  const int64_t own_blocks = divide_up(extent_of(schedule, outer), target.threads);
+  const int64_t at_once = by.is_of_group ? std::min(blocks_at_once(tile, by.rates), own_blocks) : 2;
   const int64_t stages_of_k = decide_stages(schedule, extent_of(schedule, ks[0]), bytes, at_once, target);
   if (stages_of_k >= 2) schedule.pipeline(ks[0], stages_of_k);
   return true;

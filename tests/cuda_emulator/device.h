@@ -39,6 +39,7 @@ struct Module {
   unsigned warp, lane;  // of the thread: its warp's number in the block, and its own in the warp
   const Services* services;
   char *shared_begin, *shared_end;
+  int compute_capability;  // of the GPUs that it is for; 0: of any
 };
 
 // How the driver starts a kernel: "tw_kernel_" and its name.
@@ -54,11 +55,15 @@ struct KernelEntry {
 #define blockIdx tw_module.block
 #define __syncthreads() tw_module.services->wait()
 
+#ifndef TW_CUDA_CAPABILITY
+#define TW_CUDA_CAPABILITY 0
+#endif
+
 #ifdef TW_CUDA_MODULE
 extern "C" {
 extern char __start_tw_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_tw_shared[] __attribute__((weak, visibility("hidden")));
-tw::cuda_emulator::Module tw_module = {{}, {}, 0, 0, nullptr, __start_tw_shared, __stop_tw_shared};
+tw::cuda_emulator::Module tw_module = {{}, {}, 0, 0, nullptr, __start_tw_shared, __stop_tw_shared, TW_CUDA_CAPABILITY};
 
 // clang-format off
 #define TW_HOST_MATH1(name) double name(double); float name##f(float);
@@ -117,6 +122,9 @@ inline unsigned short tw_to_bf16(float x) {
   const unsigned bits = __float_as_uint(x);
   if (x != x) return static_cast<unsigned short>(bits >> 16 | 0x40);
   return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+inline float tw_round_bf16(float x) {
+  return tw_from_bf16(tw_to_bf16(x));
 }
 inline float tw_minimum(float x, float y) {
   return x != x || y != y ? x + y : fminf(x, y);

@@ -5,8 +5,8 @@
 // It refuses what a driver refuses: calls without a context, unknown addresses, launches that no GPU holds.  It finds
 // what a GPU would do wrong in silence or only sometimes: memory begins poisoned, device and shared alike, and has
 // pages around it that trap; a barrier that not all threads of a block reach fails the launch.
+// Which GPUs there are, devices.h says.
 #include <dlfcn.h>
-#include <elf.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -20,35 +20,20 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tests/cuda_emulator/device.h"
-#undef threadIdx
-#undef blockIdx
+#include "tests/cuda_emulator/images.h"
 
 namespace {
 
-using tw::cuda_emulator::Index;
-using tw::cuda_emulator::KernelEntry;
-using tw::cuda_emulator::Module;
-using tw::cuda_emulator::Services;
+using namespace tw::cuda_emulator;
 
-enum Result {
-  success = 0,
-  invalid_value = 1,
-  out_of_memory = 2,
-  no_binary = 209,
-  invalid_context = 201,
-  not_found = 500,
-  illegal_address = 700,
-  launch_failed = 719
-};
-
-int contexts, depth, objects;
+int objects;
 std::map<std::string, int> calls;  // by function
 std::string fails;                 // what is to fail next
 Result failed_with;                // a kernel's failure stays, as a GPU's does
@@ -71,7 +56,8 @@ const Memory* memory_at(uint64_t address) {
 
 bool is_memory(uint64_t address, size_t bytes) {
   const Memory* block = memory_at(address);
-  return block && reinterpret_cast<char*>(address) + bytes <= block->begin + block->bytes;
+  return block && block->ordinal == own_gpu() &&
+         reinterpret_cast<char*>(address) + bytes <= block->begin + block->bytes;
 }
 
 bool is_intact(const Memory& block) {
@@ -238,14 +224,10 @@ bool run_block(Module& module, const Index& shape) {
   return true;
 }
 
-struct LoadedModule {
-  int file;  // open as long as the library, for a library is known by its file's name
-  void* library;
-  Module* module;
-};
 struct Function {
   KernelEntry* entry;
   Module* module;
+  int gpu;
   unsigned shared_bytes = 48 << 10;  // that a launch may ask for
 };
 std::vector<std::unique_ptr<Function>> functions;
@@ -261,7 +243,14 @@ struct Action {
   std::function<void()> run;
   Event waits_for;
 };
+struct Launch {
+  Function* function;
+  Index grid, block;
+  std::vector<uint64_t> arguments;
+};
 struct Stream {
+  int gpu = own_gpu();
+  std::vector<Launch>* recorded = nullptr;  // while it is captured
   std::deque<Action> work;
   size_t queued = 0, done = 0;
   bool is_ready() const { return !work.empty() && work.front().waits_for.has_passed(); }
@@ -270,18 +259,35 @@ bool Event::has_passed() const {
   return !stream || stream->done >= after;
 }
 std::map<const void*, std::shared_ptr<Stream>> streams;
+std::map<std::pair<int, uintptr_t>, std::shared_ptr<Stream>> default_streams;
 
-// Null: there is none.  The default streams, 1 and 2, are there from the start, and wait for no others.
+// Null: there is none.  The default streams, 1 and 2 of each GPU, are there from the start, and wait for no others.
 std::shared_ptr<Stream> find_stream(const void* handle) {
   const auto number = reinterpret_cast<uintptr_t>(handle);
+  if (number == 1 || number == 2) {
+    if (own_gpu() < 0) return nullptr;
+    std::shared_ptr<Stream>& stream = default_streams[{own_gpu(), number}];
+    if (!stream) stream = std::make_shared<Stream>();
+    return stream;
+  }
   const auto found = streams.find(handle);
-  if (found != streams.end()) return found->second;
-  return number == 1 || number == 2 ? streams[handle] = std::make_shared<Stream>() : nullptr;
+  return found == streams.end() ? nullptr : found->second;
+}
+// Of the GPU whose context is current; others take no work.
+std::shared_ptr<Stream> own_stream(const void* handle) {
+  const std::shared_ptr<Stream> found = find_stream(handle);
+  return found && found->gpu == own_gpu() ? found : nullptr;
 }
 void put(void* handle, Action action) {
   const std::shared_ptr<Stream> stream = find_stream(handle);
   stream->work.push_back(std::move(action));
   ++stream->queued;
+}
+std::vector<std::shared_ptr<Stream>> all_streams() {
+  std::vector<std::shared_ptr<Stream>> all;
+  for (const auto& [handle, stream] : streams) all.push_back(stream);
+  for (const auto& [handle, stream] : default_streams) all.push_back(stream);
+  return all;
 }
 std::mt19937 turns(3);
 void work_off(Stream& stream, size_t until, bool by_turns = turns() % 2 == 0) {
@@ -292,7 +298,7 @@ void work_off(Stream& stream, size_t until, bool by_turns = turns() % 2 == 0) {
       continue;
     }
     std::vector<std::shared_ptr<Stream>> others;
-    for (const auto& [handle, other] : streams)
+    for (const std::shared_ptr<Stream>& other : all_streams())
       if (by_turns && other->is_ready() && other.get() != &stream) others.push_back(other);
     Stream& next = others.empty() || turns() % 2 == 0 ? stream : *others[turns() % others.size()];
     const Action action = std::move(next.work.front());
@@ -302,17 +308,9 @@ void work_off(Stream& stream, size_t until, bool by_turns = turns() % 2 == 0) {
   }
 }
 void work_off_all() {
-  const auto all = streams;
-  for (const auto& [handle, stream] : all) work_off(*stream, stream->queued);
+  for (const std::shared_ptr<Stream>& stream : all_streams()) work_off(*stream, stream->queued);
 }
 
-struct Launch {
-  Function* function;
-  Index grid, block;
-  std::vector<uint64_t> arguments;
-};
-std::vector<Launch>* recorded;  // while a stream is captured
-const void* captured;
 uint64_t blocks_run;  // the clock: one takes a microsecond, whatever it does, so times are the same each time
 
 void run(const Launch& launch) {
@@ -343,102 +341,42 @@ void run(const Launch& launch) {
       }
 }
 
-size_t elf_bytes(const void* image) {
-  Elf64_Ehdr head;
-  std::memcpy(&head, image, sizeof head);
-  return head.e_shoff + size_t{head.e_shentsize} * head.e_shnum;
-}
-
-LoadedModule open_image(const void* image) {
-  const int file = memfd_create("cuda_module", MFD_CLOEXEC);
-  const size_t bytes = elf_bytes(image);
-  const bool is_written = write(file, image, bytes) == static_cast<ssize_t>(bytes);
-  void* library =
-      is_written ? dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
-  return {file, library, library ? static_cast<Module*>(dlsym(library, "tw_module")) : nullptr};
-}
-
 }  // namespace
 
 extern "C" {
 
 // For tests of the runtime.
 int cuda_emulator_live_objects() {
+  const Lock lock(mutex);
   return objects;
 }
 // Of all functions whose names begin so, those that were counted.
 int cuda_emulator_calls(const char* begin) {
+  const Lock lock(mutex);
   int sum = 0;
   for (const auto& [name, count] : calls) sum += name.starts_with(begin) ? count : 0;
   return sum;
 }
 // As if another GPU had the memory.
 void cuda_emulator_move(uint64_t address, int ordinal) {
+  const Lock lock(mutex);
   memory.at(address).ordinal = ordinal;
 }
-int cuda_emulator_contexts() {
-  return contexts + depth;
-}
 void cuda_emulator_fail(const char* what) {
+  const Lock lock(mutex);
   fails = what ? what : "";
 }
 
-// NVIDIA's compiler asks the driver that it finds, which a program under AddressSanitizer looks for as the program
-// would.
-int cuGetExportTable(const void** table, const void*) {
-  *table = nullptr;
-  return 801;  // not supported
-}
-
-int cuInit(unsigned flags) {
-  return flags == 0 ? success : invalid_value;
-}
-int cuGetErrorString(int error, const char** text) {
-  *text = error == launch_failed     ? "unspecified launch failure"
-          : error == illegal_address ? "an illegal memory access was encountered"
-                                     : "some error";
-  return success;
-}
-int cuDeviceGetCount(int* count) {
-  return *count = 1, success;
-}
-int cuDeviceGet(int* device, int ordinal) {
-  return *device = ordinal, ordinal == 0 ? success : invalid_value;
-}
-// Under another name it passes for a GPU: for tests of what is done with one's times.
-int cuDeviceGetName(char* name, int length, int) {
-  const char* other = std::getenv("CUDA_EMULATOR_NAME");
-  return std::snprintf(name, static_cast<size_t>(length), "%s", other ? other : "Emulated GPU"), success;
-}
-int cuDeviceGetAttribute(int* value, int attribute, int) {
-  constexpr int compute_capability_major = 75, l2_cache_size = 38;
-  return *value = attribute == compute_capability_major ? 9 : attribute == l2_cache_size ? 64 << 10 : 0, success;
-}
-int cuDeviceTotalMem_v2(size_t* bytes, int) {
-  return *bytes = size_t{1} << 30, success;
-}
-int cuDevicePrimaryCtxRetain(void** context, int) {
-  return ++contexts, *context = &contexts, success;
-}
-int cuDevicePrimaryCtxRelease_v2(int) {
-  return --contexts, success;
-}
-int cuCtxPushCurrent_v2(void* context) {
-  return context == &contexts ? (++depth, success) : invalid_context;
-}
-int cuCtxPopCurrent_v2(void** context) {
-  return *context = &contexts, --depth, success;
-}
-
 int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
-  if (depth == 0 || bytes == 0) return invalid_value;
+  const Lock lock(mutex);
+  if (own_gpu() < 0 || bytes == 0) return invalid_value;
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), whole = (bytes + 255) / 256 * 256;
   const size_t page_bytes = (whole + page - 1) / page * page + 2 * page;
   void* pages = mmap(nullptr, page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED) return out_of_memory;
   char* start = static_cast<char*>(pages);
   mprotect(start + page, page_bytes - 2 * page, PROT_READ | PROT_WRITE);
-  const Memory block = {start, start + page_bytes - page - whole, page_bytes, bytes, whole - bytes};
+  const Memory block = {start, start + page_bytes - page - whole, page_bytes, bytes, whole - bytes, own_gpu()};
   std::memset(block.begin, poison, bytes);
   std::memset(block.begin + bytes, pattern, block.slack);
   *address = reinterpret_cast<uint64_t>(block.begin);
@@ -446,6 +384,7 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   return ++objects, success;
 }
 int cuMemFree_v2(uint64_t address) {
+  const Lock lock(mutex);
   work_off_all();  // the driver waits for what may use it
   const auto found = memory.find(address);
   if (found == memory.end()) return invalid_value;
@@ -455,8 +394,9 @@ int cuMemFree_v2(uint64_t address) {
   return --objects, was_intact ? success : illegal_address;
 }
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
+  const Lock lock(mutex);
   ++calls[__func__];
-  if (!find_stream(stream) || depth == 0 || !is_memory(to, bytes)) return invalid_value;
+  if (!own_stream(stream) || !is_memory(to, bytes)) return invalid_value;
   const auto* begin = static_cast<const char*>(from);
   put(stream, {[to, staged = std::vector<char>(begin, begin + bytes)] {
                  std::memcpy(reinterpret_cast<void*>(to), staged.data(), staged.size());
@@ -465,24 +405,28 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stre
   return success;
 }
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
+  const Lock lock(mutex);
   ++calls[__func__];
-  if (!find_stream(stream) || depth == 0 || !is_memory(from, bytes)) return invalid_value;
+  if (!own_stream(stream) || !is_memory(from, bytes)) return invalid_value;
   put(stream, {[=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); }, {}});
   return success;
 }
 
 int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* stream) {
-  if (!find_stream(stream) || depth == 0 || !is_memory(to, bytes)) return invalid_value;
+  const Lock lock(mutex);
+  if (!own_stream(stream) || !is_memory(to, bytes)) return invalid_value;
   put(stream, {[=] { std::memset(reinterpret_cast<void*>(to), value, bytes); }, {}});
   return success;
 }
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+  const Lock lock(mutex);
   ++calls[__func__];
-  if (!find_stream(stream) || depth == 0 || !is_memory(from, bytes) || !is_memory(to, bytes)) return invalid_value;
+  if (!own_stream(stream) || !is_memory(from, bytes) || !is_memory(to, bytes)) return invalid_value;
   put(stream, {[=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); }, {}});
   return success;
 }
 int cuPointerGetAttributes(unsigned count, const int* attributes, void** values, uint64_t address) {
+  const Lock lock(mutex);
   constexpr int kind = 2, ordinal = 9, range_start = 11, range_bytes = 12, of_device = 2;
   const Memory* block = memory_at(address);
   for (unsigned i = 0; i < count; ++i) {
@@ -501,95 +445,119 @@ int cuPointerGetAttributes(unsigned count, const int* attributes, void** values,
 }
 
 int cuModuleLoadData(LoadedModule** module, const void* image) {
-  if (depth == 0) return invalid_context;
-  if (std::memcmp(image, ELFMAG, SELFMAG) != 0) return no_binary;
-  const LoadedModule loaded = open_image(image);
-  if (!loaded.module) return close(loaded.file), no_binary;  // of a GPU, or of another machine
+  const Lock lock(mutex);
+  if (own_gpu() < 0) return invalid_context;
+  LoadedModule loaded;
+  if (const Result result = load(image, loaded); result != success) return result;
   loaded.module->services = &services;
   return ++objects, *module = new LoadedModule(loaded), success;
 }
+int cuModuleLoadDataEx(LoadedModule** module, const void* image, unsigned, int*, void**) {
+  const Lock lock(mutex);
+  return cuModuleLoadData(module, image);
+}
 int cuModuleUnload(LoadedModule* module) {
+  const Lock lock(mutex);
   std::erase_if(functions, [&](const auto& function) { return function->module == module->module; });
-  dlclose(module->library);
-  close(module->file);
+  unload(*module);
   delete module;
   return --objects, success;
 }
 int cuModuleGetFunction(Function** function, LoadedModule* module, const char* name) {
+  const Lock lock(mutex);
   void* entry = dlsym(module->library, (std::string("tw_kernel_") + name).c_str());
   if (!entry) return not_found;
-  functions.push_back(std::make_unique<Function>(Function{static_cast<KernelEntry*>(entry), module->module}));
+  functions.push_back(
+      std::make_unique<Function>(Function{static_cast<KernelEntry*>(entry), module->module, module->gpu}));
   return *function = functions.back().get(), success;
 }
 
 int cuFuncSetAttribute(Function* function, int attribute, int value) {
+  const Lock lock(mutex);
   constexpr int max_dynamic_shared_size_bytes = 8;
   if (attribute != max_dynamic_shared_size_bytes || value < 0 || value > 227 << 10) return invalid_value;
   return function->shared_bytes = static_cast<unsigned>(value), success;
 }
 int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void* stream, void** arguments, void** extra) {
+  const Lock lock(mutex);
   ++calls[__func__];
   const bool is_grid = gx > 0 && gx < 1u << 31 && gy > 0 && gy < 1u << 16 && gz > 0 && gz < 1u << 16;
   const bool is_block = bx > 0 && by > 0 && bz > 0 && bz <= 64 && uint64_t{bx} * by * bz <= max_threads;
-  if (!find_stream(stream) || depth == 0 || shared > function->shared_bytes || extra || !is_grid || !is_block)
+  const std::shared_ptr<Stream> in = own_stream(stream);
+  if (!in || function->gpu != in->gpu || shared > function->shared_bytes || extra || !is_grid || !is_block)
     return invalid_value;
   if (failed_with) return failed_with;
   if (fails == "launch") return launch_failed;
   Launch launch{function, {gx, gy, gz}, {bx, by, bz}, {}};
   for (int i = 0; i < function->entry->arguments; ++i)
     launch.arguments.push_back(*static_cast<uint64_t*>(arguments[i]));
-  if (recorded && stream == captured)
-    recorded->push_back(std::move(launch));
+  for (const uint64_t argument : launch.arguments)
+    if (const Memory* block = memory_at(argument); block && block->ordinal != in->gpu) return illegal_address;
+  if (in->recorded)
+    in->recorded->push_back(std::move(launch));
   else
     put(stream, {[launch = std::move(launch)] { run(launch); }, {}});
   return success;
 }
 
 int cuStreamBeginCapture_v2(void* stream, int) {
+  const Lock lock(mutex);
   constexpr uintptr_t legacy_default_stream = 1;
-  if (!find_stream(stream) || recorded || stream == reinterpret_cast<void*>(legacy_default_stream))
-    return invalid_value;
-  return ++objects, captured = stream, recorded = new std::vector<Launch>, success;
+  const std::shared_ptr<Stream> in = own_stream(stream);
+  if (!in || in->recorded || stream == reinterpret_cast<void*>(legacy_default_stream)) return invalid_value;
+  return ++objects, in->recorded = new std::vector<Launch>, success;
 }
 int cuStreamIsCapturing(void* stream, int* status) {
-  if (!find_stream(stream)) return invalid_value;
-  return *status = recorded && stream == captured, success;
+  const Lock lock(mutex);
+  const std::shared_ptr<Stream> in = find_stream(stream);
+  if (!in) return invalid_value;
+  return *status = in->recorded != nullptr, success;
 }
 int cuStreamEndCapture(void* stream, std::vector<Launch>** graph) {
-  if (!recorded || stream != captured) return invalid_value;
-  return *graph = std::exchange(recorded, nullptr), success;
+  const Lock lock(mutex);
+  const std::shared_ptr<Stream> in = find_stream(stream);
+  if (!in || !in->recorded) return invalid_value;
+  return *graph = std::exchange(in->recorded, nullptr), success;
 }
 int cuGraphInstantiateWithFlags(std::vector<Launch>** executable, const std::vector<Launch>* graph, uint64_t) {
+  const Lock lock(mutex);
   return ++objects, *executable = new std::vector<Launch>(*graph), success;
 }
 int cuGraphLaunch(const std::vector<Launch>* executable, void* stream) {
+  const Lock lock(mutex);
   ++calls[__func__];
-  if (!find_stream(stream) || depth == 0) return invalid_value;
+  if (!own_stream(stream)) return invalid_value;
   if (failed_with) return failed_with;
   if (fails == "launch") return launch_failed;
   for (const Launch& each : *executable) put(stream, {[each] { run(each); }, {}});
   return success;
 }
 int cuGraphDestroy(std::vector<Launch>* graph) {
+  const Lock lock(mutex);
   return --objects, delete graph, success;
 }
 int cuGraphExecDestroy(std::vector<Launch>* executable) {
+  const Lock lock(mutex);
   return --objects, delete executable, success;
 }
 
 int cuStreamCreate(void** stream, unsigned) {
+  const Lock lock(mutex);
+  if (own_gpu() < 0) return invalid_context;
   const auto made = std::make_shared<Stream>();
   streams[made.get()] = made;
   return ++objects, *stream = made.get(), success;
 }
 int cuStreamDestroy_v2(void* stream) {
+  const Lock lock(mutex);
   const std::shared_ptr<Stream> found = find_stream(stream);
   if (!found) return invalid_value;
   work_off(*found, found->queued);
   return --objects, streams.erase(stream), success;
 }
 int cuStreamSynchronize(void* stream) {
+  const Lock lock(mutex);
   ++calls[__func__];
   const std::shared_ptr<Stream> found = find_stream(stream);
   if (!found) return invalid_value;
@@ -600,27 +568,33 @@ int cuStreamSynchronize(void* stream) {
   return failed_with;
 }
 int cuStreamWaitEvent(void* stream, const Event* event, unsigned flags) {
-  if (!find_stream(stream) || !event || flags != 0 || depth == 0) return invalid_value;
+  const Lock lock(mutex);
+  if (!own_stream(stream) || !event || flags != 0) return invalid_value;
   return put(stream, {{}, *event}), success;
 }
 int cuEventCreate(Event** event, unsigned) {
+  const Lock lock(mutex);
   return ++objects, *event = new Event, success;
 }
 int cuEventDestroy_v2(Event* event) {
+  const Lock lock(mutex);
   return --objects, delete event, success;
 }
 int cuEventRecord(Event* event, void* stream) {
-  const std::shared_ptr<Stream> found = find_stream(stream);
+  const Lock lock(mutex);
+  const std::shared_ptr<Stream> found = own_stream(stream);
   if (!event || !found) return invalid_value;
   *event = {found, found->queued + 1, std::make_shared<uint64_t>()};
   return put(stream, {[time = event->time] { *time = blocks_run; }, {}}), success;
 }
 int cuEventSynchronize(const Event* event) {
+  const Lock lock(mutex);
   if (!event) return invalid_value;
   if (event->stream) work_off(*event->stream, event->after);
   return success;
 }
 int cuEventElapsedTime(float* milliseconds, const Event* start, const Event* end) {
+  const Lock lock(mutex);
   if (!start || !end || !start->time || !end->time || !end->has_passed()) return invalid_value;
   return *milliseconds = 0.001f * static_cast<float>(1 + *end->time - *start->time), success;
 }

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -18,7 +19,7 @@ namespace {
 enum { success = 0, compilation_error = 6 };
 
 struct Program {
-  std::string source, log, image;
+  std::string source, log, image, ptx;
 };
 
 // The PTX that kernels may hold, in C++.
@@ -58,6 +59,15 @@ std::string entries(const std::string& text) {
   return result;
 }
 
+// What the emulator's libcuda makes the image of again: PTX has its digits in a comment.
+std::string ptx_of(const std::string& image, const std::string& architecture) {
+  std::string text = "// Cuda compilation tools, release 13.0, V13.0.0\n.version 9.0\n.target sm_" + architecture +
+                     "\n.address_size 64\n// image ";
+  for (const char byte : image)
+    for (const int shift : {4, 0}) text += "0123456789abcdef"[static_cast<unsigned char>(byte) >> shift & 0xf];
+  return text + "\n";
+}
+
 std::string read(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -77,19 +87,25 @@ const char* nvrtcGetErrorString(int result) {
 }
 int nvrtcCreateProgram(Program** program, const char* source, const char*, int, const char* const*,
                        const char* const*) {
-  return *program = new Program{source, "", ""}, success;
+  return *program = new Program{source, "", "", ""}, success;
 }
 int nvrtcDestroyProgram(Program** program) {
   delete *program;
   return *program = nullptr, success;
 }
-int nvrtcCompileProgram(Program* program, int, const char* const*) {
+int nvrtcCompileProgram(Program* program, int count, const char* const* options) {
+  std::string architecture = "0";  // of any GPU
+  for (int i = 0; i < count; ++i)
+    if (const std::string_view option = options[i]; option.starts_with("--gpu-architecture=sm_"))
+      architecture = option.substr(option.rfind('_') + 1);
   std::string folder = (std::filesystem::temp_directory_path() / "tilewright-XXXXXX").string();
   if (!mkdtemp(folder.data())) return compilation_error;
   int result = compilation_error;
   try {
-    std::ofstream(folder + "/kernels.cpp") << "#define TW_CUDA_MODULE\n#include \"" TW_CUDA_EMULATOR "/device.h\"\n"
-                                           << without_ptx(program->source) << entries(program->source);
+    std::ofstream(folder + "/kernels.cpp")
+        << "#define TW_CUDA_MODULE\n#define TW_CUDA_CAPABILITY " << std::stoi(architecture)
+        << "\n#include \"" TW_CUDA_EMULATOR "/device.h\"\n"
+        << without_ptx(program->source) << entries(program->source);
     const std::string command =
         TW_CXX_COMPILER
         " -std=c++20 -w -O1 -ffp-contract=off -fwrapv -fno-strict-aliasing -fno-exceptions -fsanitize=alignment "
@@ -97,6 +113,7 @@ int nvrtcCompileProgram(Program* program, int, const char* const*) {
         folder + "/kernels.so " + folder + "/kernels.cpp 2> " + folder + "/log";
     if (std::system(command.c_str()) == 0) {
       program->image = read(folder + "/kernels.so");
+      program->ptx = ptx_of(program->image, architecture);
       result = success;
     }
     program->log = read(folder + "/log");
@@ -117,5 +134,11 @@ int nvrtcGetCUBINSize(Program* program, size_t* size) {
 }
 int nvrtcGetCUBIN(Program* program, char* image) {
   return std::memcpy(image, program->image.data(), program->image.size()), success;
+}
+int nvrtcGetPTXSize(Program* program, size_t* size) {
+  return *size = program->ptx.size() + 1, success;
+}
+int nvrtcGetPTX(Program* program, char* ptx) {
+  return std::memcpy(ptx, program->ptx.c_str(), program->ptx.size() + 1), success;
 }
 }

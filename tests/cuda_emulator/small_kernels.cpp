@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #define TW_CUDA_MODULE
+#define TW_CUDA_CAPABILITY 90
 #include "tests/cuda_emulator/device.h"
 
 namespace {

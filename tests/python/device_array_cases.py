@@ -6,14 +6,16 @@ that the run computes) and cpu.twa (the first for this CPU).
 
 import ctypes
 import gc
+import os
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import _core
+from tilewright import _core, machine
 from tilewright.kit_runner.driver import Driver
 
 SKIPPED = 77  # a status, as automake's tests have it
@@ -405,6 +407,57 @@ def case_the_c_interface_takes_addresses_and_a_stream():
     assert status == 1101 and "input 'x' lies in the memory of a GPU" in text
 
 
+def case_each_gpu_has_its_arrays_and_executables():
+    if IS_EMULATED:
+        os.environ["CUDA_EMULATOR_CAPABILITY"] = "90,90"
+    elif len(machine.cuda()["devices"]) < 2:
+        skip("there is one GPU")
+    first, second = executable(), tw.load_executable(files / "net.twa", gpu=1)
+    assert (first.gpu, second.gpu) == (0, 1)
+    expected = first(x)[0]
+    results = {}
+
+    def run(name, net):
+        results[name] = [net.run({"x": x})["y"] for _ in range(10)]
+
+    threads = [threading.Thread(target=run, args=pair) for pair in ((0, first), (1, second))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in (*results[0], *results[1]):
+        np.testing.assert_array_equal(result, expected)
+
+    there = tw.to_device(x, gpu=1)
+    assert there.gpu == 1 and there.__dlpack_device__() == (2, 1) and "on GPU 1" in repr(there)
+    out = tw.to_device(np.zeros((1, 10), np.float32), gpu=1)
+    for _ in range(3):
+        second.run({"x": there}, out={"y": out})
+        np.testing.assert_array_equal(out.numpy(), expected)
+    result = second.run({"x": Speaker(there)}, outputs="device")["y"]
+    assert result.gpu == 1 and result.__dlpack_device__() == (2, 1)
+    np.testing.assert_array_equal(result.numpy(), expected)
+    kernels = second.profile({"x": there}, 2).kernels
+    assert kernels and all(kernel.seconds > 0 for kernel in kernels)
+
+    for net, given, text in ((first, there, "GPU 1, and runs are on GPU 0"), (second, result, "is f32[1,10]")):
+        refused("TW1101", text, net.run, {"x": given})
+    refused("TW1101", "GPU 0, and runs are on GPU 1", second.run, {"x": tw.to_device(x)})
+    refused("TW1101", "GPU 0, and runs are on GPU 1", second.run, {"x": x}, out={"y": tw.to_device(expected)})
+    moved = first.clone()
+    moved.gpu = 1
+    np.testing.assert_array_equal(moved.run({"x": there})["y"], expected)
+    moved.gpu = 0
+    refused("TW1101", "GPU 1, and runs are on GPU 0", moved.run, {"x": there})
+    count = len(machine.cuda()["devices"])
+    refused("TW1501", f"there is no GPU {count}: the driver has {count}", tw.to_device, x, count)
+    moved.gpu = count
+    refused("TW1501", f"there is no GPU {count}", moved.run, {"x": x})
+    for wrong in (-1, True, "1", 1.0):
+        refused("TW1101", "is no GPU", setattr, moved, "gpu", wrong)
+    refused("TW1101", "a GPU is chosen for a model that was compiled for", tw.load_executable, files / "cpu.twa", gpu=1)
+
+
 def case_what_does_not_fit_is_refused():
     net, y = executable(), np.zeros((1, 10), np.float32)
     elsewhere = executable("cpu")
@@ -466,7 +519,7 @@ def case_what_does_not_fit_is_refused():
         far = Interface(x)
         library.cuda_emulator_move(ctypes.c_uint64(far.address), 1)
         refuses("input 'x' lies in the memory of GPU 1, and runs are on GPU 0", far)
-        refused("TW1101", "lies in the memory of GPU 1", _core.view_on_gpu(far, "it", None, False).numpy)
+        refused("TW1501", "there is no GPU 1", _core.view_on_gpu(far, "it", None, False).numpy)
     np.testing.assert_array_equal(net(there)[0], net(x)[0])  # none of it has broken anything
 
 

@@ -146,8 +146,37 @@ def shuffled(numbers):
     )
 
 
+def separable(numbers):
+    """Depthwise convolutions and pools between products, as in MobileNet."""
+    rng = np.random.default_rng(2)
+    pool = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}
+    return model_of(
+        [
+            ("Conv", ["x", "w1"], ["a"], {"pads": [1] * 4}),
+            ("Relu", ["a"], ["c"]),
+            ("Conv", ["c", "w2"], ["d"], {"pads": [2] * 4, "group": 24}),
+            ("HardSwish", ["d"], ["e"]),
+            ("AveragePool", ["e"], ["f"], pool),
+            ("Conv", ["f", "w3"], ["g"]),
+            ("Add", ["g", "f"], ["h"]),
+            ("Conv", ["h", "w4"], ["i"], {"group": 24, "strides": [2, 2]}),
+            ("Conv", ["i", "w5"], ["b"]),
+            ("MaxPool", ["b"], ["y"], {"kernel_shape": [2, 2]}),
+        ],
+        [value("x", [1, 3, 13, 13])],
+        [value("y", [1, 40, 2, 2]), value("b", [1, 40, 3, 3])],
+        {
+            "w1": numbers(rng, 24, 3, 3, 3),
+            "w2": numbers(rng, 24, 1, 5, 5),
+            "w3": numbers(rng, 24, 24, 1, 1),
+            "w4": numbers(rng, 24, 1, 3, 3),
+            "w5": numbers(rng, 40, 24, 1, 1),
+        },
+    )
+
+
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
-@pytest.mark.parametrize("network", [convolutional, shuffled])
+@pytest.mark.parametrize("network", [convolutional, shuffled, separable])
 def test_convolutions_on_tensor_cores_agree_with_onnx_runtime(network, precision, device, tmp_path):
     def normal(rng, *shape):
         return rng.standard_normal(shape).astype(np.float32) / np.float32(np.sqrt(np.prod(shape[1:]) or 1))
@@ -357,3 +386,34 @@ def test_one_artifact_multiplies_any_size_on_tensor_cores(device, tmp_path, name
         (want,) = run_onnxruntime(model, feed)
         near = {"f16": 2.0**-9, "bf16": 2.0**-6}[precision] * float(np.abs(want).max())
         np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"], want, rtol=0, atol=near)
+
+
+def test_ptx_beside_the_machine_code_runs_on_later_gpus(tmp_path):
+    emulated = os.environ | dict.fromkeys(("CUDA_HOME", "LD_LIBRARY_PATH"), str(EMULATOR))
+    model = small_network()
+    onnx.save(model, tmp_path / "m.onnx")
+    x = np.random.default_rng(5).standard_normal((1, 3, 16, 16)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    for target in ("cuda:sm_80", "cuda:sm_80+ptx"):
+        done = run_tw("compile", tmp_path / "m.onnx", "-t", target, "-o", tmp_path / f"{target}.twa", env=emulated)
+        assert done.returncode == 0, done.stderr
+
+    def run(target, **played):
+        output = tmp_path / "y.npz"
+        output.unlink(missing_ok=True)
+        env = emulated | {f"CUDA_EMULATOR_{name}": str(number) for name, number in played.items()}
+        done = run_tw("run", tmp_path / f"{target}.twa", "-i", f"x={tmp_path / 'x.npy'}", "-o", output, env=env)
+        return done.stderr if done.returncode else np.load(output)["y"]
+
+    (expected,) = run_onnxruntime(model, [x])
+    for capability in (80, 86, 90, 103, 120):
+        np.testing.assert_allclose(run("cuda:sm_80+ptx", CAPABILITY=capability), expected, atol=1e-4, rtol=1e-4)
+    np.testing.assert_allclose(run("cuda:sm_80", CAPABILITY=86), expected, atol=1e-4, rtol=1e-4)
+    for target, capability in (("cuda:sm_80", 90), ("cuda:sm_80", 75), ("cuda:sm_80+ptx", 75)):
+        refused = run(target, CAPABILITY=capability)
+        assert f"built for {target}, which Emulated GPU, sm_{capability}, does not run" in refused, refused
+        assert 'for "cuda:sm_80+ptx", which sm_80 and all later ones run' in refused
+    refused = run("cuda:sm_80+ptx", CAPABILITY=90, CUDA=12040)
+    assert "the NVIDIA driver (CUDA up to 12.4) does not take the code for cuda:sm_80+ptx, made by CUDA 13.0" in refused
+    doctor = run_tw("doctor", env=emulated | {"CUDA_EMULATOR_CUDA": "12040", "CUDA_EMULATOR_CAPABILITY": "100"}).stdout
+    assert "NVIDIA driver (CUDA up to 12.4)" in doctor and "Emulated GPU, sm_100" in doctor, doctor

@@ -66,3 +66,24 @@ def test_without_a_gpu_it_is_said(executable, x):
         tw.to_device(np.zeros(3))
     with pytest.raises(tw.Error, match="TW1101 streams and outputs on the device are for GPUs"):
         executable(x, stream=0)
+
+
+def test_commands_run_on_other_gpus(tmp_path):
+    env = os.environ | dict.fromkeys(("CUDA_HOME", "LD_LIBRARY_PATH"), str(EMULATOR))
+    env |= {"CUDA_EMULATOR_CAPABILITY": "90,120"}
+    model, artifact = tmp_path / "net.onnx", tmp_path / "net.twa"
+    onnx.save(small_network(), model)
+    assert run_tw("compile", model, "-t", "cuda:1", "-o", artifact, env=env).returncode == 0
+    assert tw._core.inspect_artifact(str(artifact))["target"] == "cuda:sm_120"
+    for arguments in (("bench", artifact, "--gpu", 1, "--seconds", 0.1), ("run", model, "-t", "cuda:1")):
+        done = run_tw(*arguments, env=env)
+        assert done.returncode == 0, done.stderr
+    for arguments, text in (
+        (("run", artifact), "built for cuda:sm_120, which Emulated GPU, sm_90, does not run"),
+        (("run", artifact, "--gpu", 2), "there is no GPU 2: the driver has 2"),
+        (("run", model, "-t", "cuda:2"), "are the machine's GPUs: it has no GPU 2"),
+        (("run", model, "--gpu", 1), "a GPU is chosen for a model that was compiled for x86"),
+        (("tune", model, "-t", "cuda:1", "--db", tmp_path / "t.db"), "tuning measures on GPU 0"),
+    ):
+        done = run_tw(*arguments, env=env)
+        assert done.returncode != 0 and text in " ".join(done.stderr.split()), (arguments, done.stderr)

@@ -69,7 +69,9 @@ def test_products_of_16_bits_are_made_by_tensor_cores(tmp_path, target, precisio
         (product,) = (kernel for kernel in gpu_kernels.of_artifact(path) if kernel.instructions.get("tensor"))
         assert product.symbol.startswith("matmul"), product
         assert product.spills == 0 and product.stack_bytes == 0 and not product.instructions.get("local"), product
-        assert product.instructions["shared load"] < product.instructions["tensor"] + 12, product  # four matrices each
+        assert product.instructions.get("shared load", 0) < product.instructions["tensor"] + 12, (
+            product
+        )  # four matrices each
         if depth % 8 == 0 and columns % 8 == 0:
             assert product.instructions["async copy"] > 3 and not product.instructions.get("global load"), product
 
@@ -123,8 +125,28 @@ def test_convolutions_of_16_bits_are_made_by_tensor_cores(tmp_path, target, batc
     for kernel in kernels:
         assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), kernel
     for kernel in products:
-        assert kernel.instructions["shared load"] < kernel.instructions["tensor"] + 12, kernel
+        assert kernel.instructions.get("shared load", 0) < kernel.instructions["tensor"] + 12, kernel
         assert kernel.instructions["async copy"] > 3, kernel
+
+
+@pytest.mark.parametrize("layout", ["BFLOAT16", "FLOAT16"])
+def test_large_products_are_made_by_groups_of_warps(tmp_path, layout):
+    dtype = getattr(onnx.TensorProto, layout)
+    inputs = [onnx.helper.make_tensor_value_info(name, dtype, [2048, 2048]) for name in "ab"]
+    output = onnx.helper.make_tensor_value_info("c", dtype, [2048, 2048])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("MatMul", ["a", "b"], ["c"])], "g", inputs, [output])
+    path = tmp_path / "net.twa"
+    opset = [onnx.helper.make_opsetid("", 20)]
+    tw.compile(onnx.helper.make_model(graph, opset_imports=opset, ir_version=9), target="cuda:sm_90").save(path)
+    (kernel,) = gpu_kernels.of_artifact(path)
+    assert kernel.spills == 0 and kernel.stack_bytes == 0 and kernel.threads == 256, kernel
+    names = [name.partition(".")[0] for name in gpu_kernels.disassembly(os.fspath(path))[kernel.symbol]]
+    assert names.count("HGMMA") == 4 and "HMMA" not in names and "LDSM" not in names, names
+    # Where the assembler makes products wait for each other, it waits behind each.
+    waits = [
+        name for name in gpu_kernels.disassembly(os.fspath(path))[kernel.symbol] if name.startswith("WARPGROUP.DEPBAR")
+    ]
+    assert len(waits) == 2, waits
 
 
 OPEN_SIZES = {"batch": tw.Dim("batch", 1, 64), "height": tw.Dim("height", 32, 1024), "width": tw.Dim("width", 32, 1024)}
@@ -186,7 +208,6 @@ def one_operator(operation, length, dtype, rows=4096):
     )
 
 
-# Of bf16, 8 of them are what it takes to make f32 of a vector: rows have room for no more.
 FEW_INTEGERS = [(op, 1024, dtype) for op in ("Add", "Relu", "Gelu") for dtype in (np.float32, np.float16, BF16)]
 FEW_INTEGERS += [("Sigmoid", 1024, np.float32), ("Sigmoid", 1024, np.float16)]
 FEW_INTEGERS += [
@@ -204,21 +225,73 @@ def test_a_vector_takes_few_instructions_on_integers(tmp_path, operation, length
     assert kernel.instructions["integer"] <= 8 * kernel.wide_accesses, kernel
 
 
+@pytest.mark.parametrize("operation", ["Softmax", "LogSoftmax", "LayerNormalization", "ReduceMean"])
+def test_bf16_takes_an_instruction_an_element(tmp_path, operation):
+    """A shift or a mask makes f32 of it, on every architecture; of f16 there is a conversion in another class."""
+    for length in (128, 1024, 8192):
+        halves, brain_floats = (
+            gpu_kernels.of_artifact(artifact(one_operator(operation, length, dtype), tmp_path))[0]
+            for dtype in (np.float16, BF16)
+        )
+        vectors = brain_floats.instructions["global load"]
+        places = 8
+        assert brain_floats.instructions["integer"] <= halves.instructions["integer"] + 8 * vectors + places, (
+            brain_floats
+        )
+
+
+ALIGNED = [(op, 1024, dtype) for op in ("Add", "Relu", "Gelu") for dtype in (np.float32, np.float16, BF16)]
+ALIGNED += [
+    (op, length, dtype)
+    for op in ("Softmax", "LayerNormalization", "ReduceMean")
+    for length in (128, 1024, 8192)
+    for dtype in (np.float32, np.float16, BF16)
+]
+
+
+@pytest.mark.parametrize("operation, length, dtype", ALIGNED)
+def test_warps_touch_the_sectors_that_their_bytes_fill(operation, length, dtype):
+    executable = tw.compile(tw.load(one_operator(operation, length, dtype)), target="cuda:sm_90")
+    (found,) = executable.memory_requests.values()
+    assert found["requests"] >= 3 and found["unknown"] == 0, found
+    assert found["sectors"] == found["least_sectors"], found
+
+
+def test_what_is_not_aligned_takes_more_sectors():
+    executable = tw.compile(tw.load(one_operator("Softmax", 1021, np.float32)), target="cuda:sm_90")
+    (found,) = executable.memory_requests.values()
+    assert found["sectors"] > found["least_sectors"] > 0, found  # each row begins elsewhere in a sector
+    nodes = [("Transpose", ["x"], ["t"], {"perm": [1, 0]}), ("Gather", ["t", "i"], ["y"])]
+    inputs = [value("x", [64, 64]), value("i", [8], onnx.TensorProto.INT64)]
+    executable = tw.compile(tw.load(model_of(nodes, inputs, [value("y", [8, 64])])), target="cuda:sm_90")
+    assert sum(found["unknown"] for found in executable.memory_requests.values()) > 0  # places that data says
+    assert tw.compile(tw.load(small_network())).memory_requests == {}
+
+
 ATTENTION = [  # of ViT, BERT, GPT and one query of each of many heads
     (8, 12, 197, 197, 64, None), (1, 12, 128, 128, 64, [1, 1, 1, 128]), (1, 12, 197, 197, 64, None),
     (2, 8, 512, 512, 128, [1, 1, 512, 512]), (4, 16, 1024, 1024, 64, [1, 1, 1024, 1024]), (4, 32, 1, 1000, 128, None),
-    (2, 12, 77, 77, 80, None),
+    (2, 12, 77, 77, 80, None), (4, 16, 512, 512, 32, None), (2, 16, 256, 512, 96, None),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90"])
-@pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16])
+ATTENTION_TYPES = [("cuda:sm_80", onnx.TensorProto.FLOAT), ("cuda:sm_90", onnx.TensorProto.FLOAT)]
+ATTENTION_TYPES += [(f"cuda:sm_{n}", onnx.TensorProto.BFLOAT16) for n in (80, 89, 90)]
+ATTENTION_TYPES += [(f"cuda:sm_{n}", onnx.TensorProto.FLOAT16) for n in (80, 90)]
+
+
+@pytest.mark.parametrize("target, kind", ATTENTION_TYPES)
 def test_attention_is_a_kernel_whose_scores_are_in_registers(tmp_path, target, kind):
     for case in ATTENTION:
         (kernel,) = gpu_kernels.of_artifact(artifact(attention_model(*case, kind), tmp_path, target))
         assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), (case, kernel)
         assert kernel.blocks_of_multiprocessor >= 2, (case, kernel)
         assert bool(kernel.instructions.get("tensor")) == (kind != onnx.TensorProto.FLOAT), (case, kernel)
+        if kernel.instructions.get(
+            "tensor"
+        ):  # into shared memory go values of rows, and keys that nothing copies ahead
+            copied_by_threads = 0 if kernel.instructions.get("async copy") else 16
+            assert kernel.instructions["shared store"] <= 21 + copied_by_threads, (case, kernel)
 
 
 @pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16])
@@ -321,3 +394,20 @@ def test_instructions_are_in_classes():
         "SHFL.BFLY": "shuffle", "BAR.SYNC": "barrier", "BRA": "control", "HFMA2.MMA": "f16", "NOSUCH": "other",
     }.items():  # fmt: skip
         assert gpu_kernels.class_of(instruction) == kind, instruction
+
+
+def test_a_kit_has_the_least_times_of_its_kernels(tmp_path):
+    manifest = tw.make_kit(tmp_path / "kit", only=["time-add-f32", "time-relu-bf16", "kernel-softmax-7x33"])
+    rows = {case["name"]: case for case in manifest["cases"]}
+    assert manifest["unpredicted"] == {} and len(rows) == 3 and "least_seconds" not in rows["kernel-softmax-7x33"]
+    for name in ("time-add-f32", "time-relu-bf16"):
+        (least,) = rows[name]["least_seconds"].values()
+        assert least == pytest.approx(rows[name]["bytes"] / 3.35e12), name
+
+
+def test_ptx_is_beside_the_machine_code_where_it_is_asked_for(tmp_path):
+    plain, both = artifact(small_network(), tmp_path, "cuda:sm_80").read_bytes(), tmp_path / "net.twa"
+    artifact(small_network(), tmp_path, "cuda:sm_80+ptx")
+    assert b".target sm_80" in both.read_bytes() and b".target sm_" not in plain
+    kernels = gpu_kernels.of_artifact(both)
+    assert kernels and all(kernel.registers > 0 for kernel in kernels)

@@ -67,6 +67,7 @@ def test_it_is_complete_and_says_what_to_do(kit):
     }  # fmt: skip
     manifest = json.loads((kit / "manifest.json").read_text())
     assert {case["kind"] for case in manifest["cases"]} == {"operation", "kernel", "network", "suite"}
+    assert list(manifest["unpredicted"]) == ["network-net"]  # NVIDIA's programs do not read what the emulator runs
     assert {path.name for path in (kit / "cases").iterdir()} == {case["name"] for case in manifest["cases"]}
     text = (kit / "README.md").read_text()
     assert "cuda:sm_90" in text and "compute capability 9.0" in text and "Send that\nfolder back" in text
@@ -142,6 +143,22 @@ def test_what_is_wrong_is_reported_and_the_others_run(broken, tmp_path):
     assert kept.dtype == np.float32 and kept[at] == 1
     read = run_tw("kit", "read", tmp_path / "results/results.json")
     assert read.returncode == 1 and "instead of 1.5" in read.stdout
+
+
+def test_predictions_are_compared_by_their_order(tmp_path):
+    cases = [
+        {
+            "name": f"time-{at}", "kind": "time", "status": "passed", "least_seconds": {"f": least},
+            "kernels": [{"name": "f", "kernel": "f", "seconds": seconds, "operations": 1.0, "bytes": 1.0}],
+        }
+        for at, (least, seconds) in enumerate([(1e-6, 3e-6), (2e-6, 4e-6), (4e-6, 8e-6), (3e-6, 9e-6)])
+    ]  # fmt: skip
+    others = {"tilewright": "1", "target": "cuda:sm_90", "compiler": "13.0", "is_complete": True, "ceilings": {}}
+    (tmp_path / "results.json").write_text(json.dumps({**others, "device": {"name": "GPU"}, "cases": cases}))
+    read = run_tw("kit", "read", tmp_path)
+    assert read.returncode == 0 and "measured ones of 4 kernels: rank correlation 0.800" in read.stdout, read.stderr
+    facts = json.loads(run_tw("kit", "read", tmp_path, "--json").stdout)
+    assert facts["prediction"] == {"kernels": 4, "rank_correlation": pytest.approx(0.8)}
 
 
 def test_some_cases_are_run_and_time_is_limited(kit, tmp_path):

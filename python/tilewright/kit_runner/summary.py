@@ -79,7 +79,8 @@ def summary(results: Facts, most: int = 40) -> str:
     end = "" if facts["is_complete"] else "; not all cases were run"
     name = device.get("name") or device["message"].splitlines()[0]
     lines = [f"{name}; cases for {facts['target']} by Tilewright {facts['tilewright']}{end}"]
-    lines += [f"copies within the device: {rate / 1e9:.0f} GB/s read and written"] * bool(rate)
+    if rate:
+        lines.append(f"copies within the device: {rate / 1e9:.0f} GB/s read and written")
     for kind, counts in facts["counts"].items():
         lines.append(f"{kind}: " + ", ".join(f"{count} {status}" for status, count in counts.items()))
     failed = facts["failed"]

@@ -22,6 +22,7 @@ from .driver import Problem, ceilings, device_facts, hold_context
 LIBRARY = "libtilewright_runtime.so"
 MOST_KEPT_OF_ONE = 1 << 20  # bytes of an output that differs
 MEASURED_SECONDS = 0.25  # of a case that is timed
+LAUNCHES_SECONDS = 200e-6  # that launches of a kernel which are timed together take at least
 
 
 class Tensor(ctypes.Structure):
@@ -213,7 +214,7 @@ def run_case(library: Any, folder: Path, request: Facts) -> Facts:
         if found["status"] == "passed" and executable.run() != results:
             found["status"], found["message"] = "unstable", "a second run on the same inputs gives other numbers"
     if case["is_timed"]:
-        once = sum(kernel["seconds"] for kernel in executable.time_kernels(3)) or 1e-6
+        once = sum(max(kernel["seconds"], LAUNCHES_SECONDS) for kernel in executable.time_kernels(3)) or 1e-6
         often = max(5, min(200, int(MEASURED_SECONDS / once)))
         found["kernels"] = executable.time_kernels(often)
         walls = []

@@ -130,6 +130,10 @@ TEST(TiledAttention, GivesTheOraclesAnswerInOneKernel) {
     const std::string text = cuda::emit_cuda(lowered.kernels, c.target.shared_bytes);
     const bool on_tensor_cores = func.buffers[0]->dtype.bytes() == 2 && c.target.tensor_core_rate > 0;
     EXPECT_EQ(tw::test::count_of(text, "  tw_mma_"), on_tensor_cores ? 2 : 0) << text;
+    visit(lowered.kernels[0].func.body, [&](const Allocate& a) {
+      if (a.buffer->name.starts_with("attention_rounded"))
+        EXPECT_EQ(a.buffer->scope, on_tensor_cores ? Scope::fragment : Scope::shared);
+    });
     const std::vector<NDArray> arrays = tw::test::random_buffers(func, 5);
     std::vector<NDArray> expected, tiles, by_oracle;
     for (const NDArray& array : arrays)

@@ -4,7 +4,13 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <thread>
+
+#include "runtime/device/cuda_context.h"
 #include "runtime/device/cuda_driver.h"
+#include "runtime/device/cuda_image.h"
+#include "runtime/executable.h"
 #include "tests/unit/runtime/test_model.h"
 
 namespace tw {
@@ -28,7 +34,9 @@ struct Model {
   Model() {
     for (Step& step : plan.steps) step.grid[0] = step.tasks;
   }
-  std::unique_ptr<Program> make() const { return make_program({image, plan, constants, requirements}); }
+  std::unique_ptr<Program> make(int gpu = 0) const {
+    return make_program({image, plan, constants, requirements, first_random_state, no_host_functions, gpu});
+  }
 };
 
 void expect_answer(Program& program) {
@@ -97,10 +105,10 @@ TEST(RuntimeCuda, KernelsOfRunsThatAreAlikeAreStartedAsOne) {
   EXPECT_EQ(emulator<int (*)()>("cuda_emulator_live_objects")(), 0);
 }
 
-std::vector<NDArray> on_gpu(const std::vector<NDArray>& arrays) {
+std::vector<NDArray> on_gpu(const std::vector<NDArray>& arrays, int gpu = 0) {
   std::vector<NDArray> result;
   for (const NDArray& array : arrays) {
-    result.push_back(new_gpu_array(array.dtype(), array.shape()));
+    result.push_back(new_gpu_array(array.dtype(), array.shape(), gpu));
     copy_gpu_array(array, result.back(), 0);
   }
   return result;
@@ -117,6 +125,8 @@ int calls(const char* begin) {
 }
 
 StreamHandle new_stream() {
+  const gpu::HeldContext held(0);
+  const gpu::CurrentContext current(held.get());
   StreamHandle stream = 0;
   emulator<int (*)(StreamHandle*, unsigned)>("cuStreamCreate")(&stream, 1);
   return stream;
@@ -217,7 +227,11 @@ TEST(RuntimeCuda, TimesEachStep) {
   const std::vector<StepTime> seconds = program->time_steps(in, out, {1}, 3);
   ASSERT_EQ(seconds.size(), model.plan.steps.size());
   // The emulator's clock goes on with each block.
-  const auto seconds_of = [&](size_t step) { return 1e-6 * (1.0 + static_cast<double>(model.plan.steps[step].tasks)); };
+  const auto blocks_of = [&](size_t step) { return static_cast<double>(model.plan.steps[step].tasks); };
+  const auto seconds_of = [&](size_t step) {  // of so many launches that they take 200 µs
+    const double launches = std::ceil(200 / (1 + blocks_of(step)));
+    return 1e-6 * (1 + launches * blocks_of(step)) / launches;
+  };
   for (size_t i = 0; i < seconds.size(); ++i) EXPECT_NEAR(seconds[i].seconds, seconds_of(i), 1e-9);
   // Traced as timed: one after the other.
   const std::vector<StepSpan> spans = program->trace(in, out, {1}, 3);
@@ -231,7 +245,9 @@ TEST(RuntimeCuda, TimesEachStep) {
   EXPECT_EQ(test::values(sums), test::small_answer()[0]);
   // A run as one.
   sums.set_float(0, 17);
-  EXPECT_NEAR(program->time_run(in, out, 3), start - 1e-6 * static_cast<double>(seconds.size() - 1), 1e-9);
+  double blocks = 0;
+  for (size_t i = 0; i < seconds.size(); ++i) blocks += blocks_of(i);
+  EXPECT_NEAR(program->time_run(in, out, 3), 1e-6 * (1 + blocks), 1e-9);
   EXPECT_EQ(test::values(sums), test::small_answer()[0]);
 }
 
@@ -260,6 +276,101 @@ TEST(RuntimeCuda, AnEmptyGridRunsNothing) {
   EXPECT_EQ(test::values(total), test::small_answer()[1]);
 }
 
+// A variable of the environment, until the end of the scope.
+class Played {
+ public:
+  Played(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  Played(const char* name, int value) : Played(name, std::to_string(value)) {}
+  ~Played() { unsetenv(name_); }
+  Played(const Played&) = delete;
+  Played& operator=(const Played&) = delete;
+
+ private:
+  const char* name_;
+};
+
+// As the emulator's NVRTC leaves it.
+std::string emulated_ptx(const std::vector<std::byte>& image, const std::string& architecture) {
+  std::string ptx =
+      "// Cuda compilation tools, release 12.4, V12.4.1\n.version 8.4\n.target sm_" + architecture + "\n// image ";
+  for (const std::byte byte : image)
+    for (const int shift : {4, 0}) ptx += "0123456789abcdef"[std::to_integer<int>(byte) >> shift & 0xf];
+  return ptx + "\n";
+}
+
+TEST(RuntimeCuda, NewerGpusRunPtx) {
+  Model model;
+  const auto refusal = [&](int capability, int cuda = 13000) {
+    const Played gpu("CUDA_EMULATOR_CAPABILITY", capability), driver("CUDA_EMULATOR_CUDA", cuda);
+    return message_of([&] { model.make(); }, ErrorCode::wrong_machine);
+  };
+  const auto runs_on = [&](int capability) {
+    const Played gpu("CUDA_EMULATOR_CAPABILITY", capability);
+    expect_answer(*model.make());
+  };
+  const auto contains = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  runs_on(90);
+  contains(refusal(89), "built for cuda:sm_90, which Emulated GPU, sm_89, does not run");
+  contains(refusal(120), "built for cuda:sm_90, which Emulated GPU, sm_120, does not run");
+  const std::vector<std::byte> cubin = model.image;
+  model.requirements = {"cuda", "cuda:sm_90+ptx", {ptx_feature}};
+  model.image = join_ptx(cubin, emulated_ptx(cubin, "90"));
+  for (const int capability : {90, 100, 121}) runs_on(capability);
+  contains(refusal(89), "built for cuda:sm_90+ptx, which Emulated GPU, sm_89, does not run");
+  const std::string old = refusal(120, 12020);
+  contains(old, "the NVIDIA driver (CUDA up to 12.2) does not take the code for cuda:sm_90+ptx, made by CUDA 12.4");
+  contains(old, "install a driver for CUDA 12.4");
+  // What one architecture alone has.
+  model.image = join_ptx(cubin, emulated_ptx(cubin, "90a"));
+  runs_on(90);
+  contains(refusal(100), "does not run");
+  // Damaged.
+  model.image = cubin;
+  const Played gpu("CUDA_EMULATOR_CAPABILITY", 120);
+  contains(message_of([&] { model.make(); }, ErrorCode::artifact), "the code has no PTX");
+  EXPECT_EQ(cuda_devices()[0].compute_capability, 120);
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_live_objects")(), 0);
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_contexts")(), 0);
+}
+
+TEST(RuntimeCuda, GpusRunBesideEachOther) {
+  const Played gpus("CUDA_EMULATOR_CAPABILITY", "90,90");
+  ASSERT_EQ(cuda_devices().size(), 2u);
+  {
+    const Model model;
+    const auto first = model.make(), second = model.make(1);
+    std::thread other([&] {
+      for (int i = 0; i < 8; ++i) expect_answer(*second);
+    });
+    for (int i = 0; i < 8; ++i) expect_answer(*first);
+    other.join();
+    const std::vector<NDArray> in = on_gpu(test::small_inputs(), 1);
+    std::vector<NDArray> out = on_gpu({NDArray(f32, {test::rows}), NDArray(f32, {1})}, 1);
+    EXPECT_EQ(gpu_with(in[0].data()), 1);
+    for (int i = 0; i < 3; ++i) second->run(in, out, {1});
+    EXPECT_EQ(values_on_gpu(out[0]), test::small_answer()[0]);
+    const std::string other_gpu = message_of([&] { first->run(in, out, {1}); }, ErrorCode::input);
+    EXPECT_NE(other_gpu.find("lies in the memory of GPU 1, and runs are on GPU 0"), std::string::npos) << other_gpu;
+    std::vector<NDArray> near = on_gpu({NDArray(f32, {test::rows})});
+    EXPECT_NE(message_of([&] { copy_gpu_array(out[0], near[0], 0); }, ErrorCode::input).find("GPU 1"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] { model.make(2); }, ErrorCode::device).find("there is no GPU 2: the driver has 2"),
+              std::string::npos);
+    // An executable goes to another one.
+    Executable executable(model.image, Plans{model.plan, {}}, model.constants, model.requirements);
+    for (const int gpu : {0, 1, 0}) {
+      executable.set_gpu(gpu);
+      const std::vector<NDArray> results = executable.run(on_gpu(test::small_inputs(), gpu), {.leaves_outputs = true});
+      EXPECT_EQ(results[0].gpu(), gpu);
+      EXPECT_EQ(values_on_gpu(results[0]), test::small_answer()[0]);
+    }
+  }
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_live_objects")(), 0);
+  EXPECT_EQ(emulator<int (*)()>("cuda_emulator_contexts")(), 0);
+}
+
 TEST(RuntimeCuda, FailuresAreErrorsThatLeaveNothingBehind) {
   const auto fail = emulator<void (*)(const char*)>("cuda_emulator_fail");
   {
@@ -268,7 +379,7 @@ TEST(RuntimeCuda, FailuresAreErrorsThatLeaveNothingBehind) {
     EXPECT_NE(message_of([&] { model.make(); }, ErrorCode::artifact).find("'absent'"), std::string::npos);
     std::memcpy(model.image.data(), "old", 3);
     const std::string other = message_of([&] { model.make(); }, ErrorCode::wrong_machine);
-    EXPECT_NE(other.find("built for cuda:sm_90, which Emulated GPU does not run"), std::string::npos) << other;
+    EXPECT_NE(other.find("does not take the code for cuda:sm_90: "), std::string::npos) << other;
   }
   EXPECT_EQ(emulator<int (*)()>("cuda_emulator_live_objects")(), 0);
   {

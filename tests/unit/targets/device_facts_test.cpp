@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "targets/backend.h"
+#include "targets/machine_target.h"
 #include "targets/target.h"
 
 namespace tw::cuda {
@@ -50,6 +51,22 @@ TEST(DeviceFacts, EveryTargetHasThem) {
   }
   EXPECT_GE(count, 7);
   EXPECT_EQ(device_facts(12), nullptr);
+}
+
+TEST(CudaTargets, PtxIsForAllLaterGpus) {
+  const Target with_ptx = parse_target("cuda:sm_80+ptx");
+  EXPECT_EQ(with_ptx.name, "cuda:sm_80+ptx");
+  EXPECT_EQ(with_ptx.compute_capability, 80);
+  EXPECT_TRUE(with_ptx.has("ptx"));
+  const auto reason = [](const char* name, int capability) {
+    MachineFacts machine;
+    machine.gpu = {"GPU", capability, false};
+    return reason_not_runnable(parse_target(name), machine);
+  };
+  EXPECT_EQ(reason("cuda:sm_80", 86), "");
+  EXPECT_NE(reason("cuda:sm_80", 90), "");
+  EXPECT_EQ(reason("cuda:sm_80+ptx", 120), "");
+  EXPECT_NE(reason("cuda:sm_80+ptx", 75), "");
 }
 
 }  // namespace

@@ -52,6 +52,11 @@ const Target& sm_80() {
   return target;
 }
 
+const Target& with_groups() {
+  static const Target target = parse_target("cuda:sm_90");
+  return target;
+}
+
 LoweredFunc lowered_product(const Func& func) {
   return lower(sm_80().default_schedule(func, sm_80()).func(), sm_80(), "product");
 }
@@ -127,6 +132,21 @@ Func convolution(const ConvolutionCase& c) {
 
 class ConvolutionOnTensorCores : public ::testing::TestWithParam<ConvolutionCase> {};
 
+void expect_the_oracles_answer(const Func& func, const Schedule& schedule, const LoweredFunc& lowered,
+                               const std::string& text) {
+  std::vector<NDArray> arrays = test::random_buffers(func, 5), expected, by_oracle;
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    expected.push_back(arrays[i].clone());
+    arrays[i] = test::as_scheduled(arrays[i], schedule.trace(), func.buffers[i]->name);
+    by_oracle.push_back(arrays[i].clone());
+  }
+  interpret(func, expected);
+  test::interpret_kernels(lowered, schedule.func(), by_oracle, {.parameters = {}, .seed = 3});
+  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), 1e-3) << to_text(schedule.func());
+  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
+  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3) << text;
+}
+
 TEST_P(ConvolutionOnTensorCores, GivesTheOraclesAnswer) {
   const Func func = convolution(GetParam());
   const Schedule schedule = sm_80().default_schedule(func, sm_80());
@@ -139,17 +159,16 @@ TEST_P(ConvolutionOnTensorCores, GivesTheOraclesAnswer) {
     EXPECT_GE(test::count_of(text, " tw_copy<16, false>("), 1) << text;
     EXPECT_GE(test::count_of(text, " tw_copy<16, true>("), 1) << text;
   }
-  std::vector<NDArray> arrays = test::random_buffers(func, 5), expected, by_oracle;
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    expected.push_back(arrays[i].clone());
-    arrays[i] = test::as_scheduled(arrays[i], schedule.trace(), func.buffers[i]->name);
-    by_oracle.push_back(arrays[i].clone());
-  }
-  interpret(func, expected);
-  test::interpret_kernels(lowered, schedule.func(), by_oracle, {.parameters = {}, .seed = 3});
-  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), 1e-3) << to_text(schedule.func());
-  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
-  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3) << text;
+  expect_the_oracles_answer(func, schedule, lowered, text);
+}
+
+TEST_P(ConvolutionOnTensorCores, ByGroupsOfWarpsGivesTheOraclesAnswer) {
+  const Func func = convolution(GetParam());
+  const Schedule schedule = with_groups().decided_schedule(func, with_groups(), {{"multiplier", {1}}});
+  const LoweredFunc lowered = lower(schedule.func(), with_groups(), "convolution");
+  const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
+  EXPECT_EQ(test::count_of(text, GetParam().dtype == bf16 ? "  tw_wgmma_bf16_" : "  tw_wgmma_f16_"), 1) << text;
+  expect_the_oracles_answer(func, schedule, lowered, text);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -179,27 +198,28 @@ TEST(TensorCoreParts, ProductsOfFewSumsAreMadeInParts) {
   EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3);
 }
 
-class TensorCoreDecisions : public ::testing::TestWithParam<Func> {};
+class TensorCoreDecisions : public ::testing::TestWithParam<std::tuple<const Target*, Func>> {};
 
 // What analysis would not choose here included.
 TEST_P(TensorCoreDecisions, GiveTheOraclesAnswerEach) {
-  const Func func = GetParam();
+  const auto& [target_of_case, func] = GetParam();
+  const Target& target = *target_of_case;
   std::vector<Decisions> points;
-  const Schedule by_default = sm_80().default_schedule(func, sm_80());
+  const Schedule by_default = target.default_schedule(func, target);
   for (const AskedDecision& asked : by_default.asked())
     for (size_t c = 0; c < asked.candidates.size(); ++c)
       if (c != asked.analytic) points.push_back({{asked.name, asked.candidates[c].value}});
-  EXPECT_GE(points.size(), 8u);
+  EXPECT_GE(points.size(), 7u);
   std::vector<LoweredFunc> lowered;
   std::vector<Trace> traces;
   std::vector<Kernel> kernels;
   for (size_t p = 0; p < points.size(); ++p) {
-    const Schedule schedule = sm_80().decided_schedule(func, sm_80(), points[p]);
+    const Schedule schedule = target.decided_schedule(func, target, points[p]);
     traces.push_back(schedule.trace());
-    lowered.push_back(lower(schedule.func(), sm_80(), "product_" + std::to_string(p) + "_of"));
+    lowered.push_back(lower(schedule.func(), target, "product_" + std::to_string(p) + "_of"));
     kernels.insert(kernels.end(), lowered.back().kernels.begin(), lowered.back().kernels.end());
   }
-  const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels, sm_80().shared_bytes));
+  const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels, target.shared_bytes));
   const std::vector<NDArray> arrays = test::random_buffers(func, 5);
   std::vector<NDArray> expected;
   for (const NDArray& array : arrays) expected.push_back(array.clone());
@@ -212,9 +232,11 @@ TEST_P(TensorCoreDecisions, GiveTheOraclesAnswerEach) {
     EXPECT_LT(test::largest_difference(scheduled.back(), expected.back()), 1e-4) << to_text(points[p]);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Shapes, TensorCoreDecisions,
-                         ::testing::Values(product({1, 130, 136, 140, bf16}), product({2, 40, 24, 512, bf16}),
-                                           convolution({"in_pieces_and_parts", 1, 64, 40, 6, 6, 3, 1, 1, bf16, true})));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, TensorCoreDecisions,
+    ::testing::Combine(::testing::Values(&sm_80(), &with_groups()),
+                       ::testing::Values(product({1, 130, 136, 140, bf16}), product({2, 40, 24, 512, bf16}),
+                                         convolution({"in_pieces_and_parts", 1, 64, 40, 6, 6, 3, 1, 1, bf16, true}))));
 
 // By the instructions of groups of four warps, which read both operands from shared memory.
 struct GroupCase {
@@ -224,11 +246,6 @@ struct GroupCase {
 };
 void PrintTo(const GroupCase& c, std::ostream* out) {
   *out << c.product.m << " × " << c.product.n << " × " << c.product.k << " by " << c.tile[0] << " × " << c.tile[1];
-}
-
-const Target& with_groups() {
-  static const Target target = parse_target("cuda:sm_90");
-  return target;
 }
 
 LoweredFunc lowered_by_groups(const GroupCase& c) {
@@ -395,6 +412,97 @@ TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {
     for (const std::string& copy : copies_of(c)) EXPECT_NE(copy.find("tw_swizzle<"), std::string::npos) << copy;
   }
   EXPECT_TRUE(copies_of({1, 64, 63, 95, bf16}).empty());
+}
+
+// Sums become the first operand of another product where they are, and two products of different shapes agree on what
+// a thread holds: out = relu(x · yᵀ) · zᵀ, of one warp.
+const char* chained_products = R"(
+func chained(x: bf16[512], y: bf16[512], z: bf16[512]) -> (out: f32[512]) {
+  for b in 0..1 block.x {
+    alloc xs: bf16[512] in shared
+    alloc ys: bf16[512] in shared
+    alloc zs: bf16[512] in shared
+    alloc sums: f32[1024] in fragment
+    alloc rows: bf16[1024] in fragment
+    alloc second: f32[512] in fragment
+    for i in 0..8 thread.y { for j in 0..4 thread.x { for p in 0..2 unrolled {
+      xs[ramp(p * 256 + i * 32 + j * 8, 1, 8)] = x[ramp(p * 256 + i * 32 + j * 8, 1, 8)]
+      ys[ramp(p * 256 + i * 32 + j * 8, 1, 8)] = y[ramp(p * 256 + i * 32 + j * 8, 1, 8)]
+      zs[ramp(p * 256 + i * 32 + j * 8, 1, 8)] = z[ramp(p * 256 + i * 32 + j * 8, 1, 8)]
+    } } }
+    barrier()
+    warp_barrier()
+    for i in 0..8 thread.y { for j in 0..4 thread.x { for p in 0..4 unrolled { for q in 0..4 unrolled {
+      sums[ramp(i * 32 + j * 2 + p * 256 + q * 8, 1, 2)] = broadcast(0.0f, 2)
+    } } } }
+    warp_barrier()
+    for one in 0..1 thread.y { for other in 0..1 thread.x {
+      sums[tile_at:i64x1024(0, 32, 32, 1, 32)] = mma_bf16(sums[tile_at:i64x1024(0, 32, 32, 1, 32)],
+        xs[tile_at:i64x512(0, 16, 32, 1, 16)], ys[tile_at:i64x512(0, 16, 32, 1, 16)])
+    } }
+    warp_barrier()
+    for i in 0..8 thread.y { for j in 0..4 thread.x { for p in 0..4 unrolled { for q in 0..4 unrolled {
+      rows[ramp(i * 32 + j * 2 + p * 256 + q * 8, 1, 2)] =
+        bf16x2(maximum(sums[ramp(i * 32 + j * 2 + p * 256 + q * 8, 1, 2)], broadcast(0.0f, 2)))
+    } } } }
+    warp_barrier()
+    for i in 0..8 thread.y { for j in 0..4 thread.x { for p in 0..4 unrolled { for q in 0..2 unrolled {
+      second[ramp(i * 16 + j * 2 + p * 128 + q * 8, 1, 2)] = broadcast(0.0f, 2)
+    } } } }
+    warp_barrier()
+    for one in 0..1 thread.y { for other in 0..1 thread.x {
+      second[tile_at:i64x512(0, 16, 32, 1, 16)] = mma_bf16(second[tile_at:i64x512(0, 16, 32, 1, 16)],
+        rows[tile_at:i64x1024(0, 32, 32, 1, 32)], zs[tile_at:i64x512(0, 32, 16, 1, 32)])
+    } }
+    warp_barrier()
+    for i in 0..8 thread.y { for j in 0..4 thread.x { for p in 0..4 unrolled { for q in 0..2 unrolled {
+      out[ramp(i * 16 + j * 2 + p * 128 + q * 8, 1, 2)] = second[ramp(i * 16 + j * 2 + p * 128 + q * 8, 1, 2)]
+    } } } }
+  }
+})";
+
+TEST(TensorCores, MultiplyWhatIsInRegisters) {
+  const Func func = parse_func(chained_products);
+  LoweredFunc lowered;
+  lowered.kernels.push_back({.symbol = "chained", .func = func, .tasks = 1});
+  const std::string text = cuda::emit_cuda(lowered.kernels, sm_80().shared_bytes);
+  EXPECT_EQ(test::count_of(text, " tw_ldmatrix(&"), 3) << text;
+  const std::vector<NDArray> arrays = test::random_buffers(func, 5);
+  std::vector<NDArray> by_oracle;
+  for (const NDArray& array : arrays) by_oracle.push_back(array.clone());
+  interpret(func, by_oracle);
+  for (int64_t i = 0; i < 32; ++i) {
+    for (int64_t j = 0; j < 16; ++j) {
+      double expected = 0;
+      for (int64_t k = 0; k < 32; ++k) {
+        double sum = 0;
+        for (int64_t l = 0; l < 16; ++l) sum += arrays[0].get_float(i * 16 + l) * arrays[1].get_float(k * 16 + l);
+        expected += std::max(sum, 0.0) * arrays[2].get_float(j * 32 + k);
+      }
+      EXPECT_NEAR(by_oracle.back().get_float(i * 16 + j), expected, 0.1);
+    }
+  }
+  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
+  EXPECT_LT(test::largest_difference(arrays.back(), by_oracle.back()), 1e-4) << text;
+}
+
+TEST(TensorCores, FragmentsThatAreMultipliedAreOfRows) {
+  const auto problem_of = [](const std::string& from, const std::string& to) {
+    const Func func = parse_func(std::regex_replace(std::string(chained_products), std::regex(from), to));
+    try {
+      cuda::emit_cuda({{.symbol = "chained", .func = func, .tasks = 1}}, sm_80().shared_bytes);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(problem_of("nothing of it", ""), "");
+  EXPECT_NE(problem_of(R"(rows\[tile_at:i64x1024\(0, 32, 32, 1, 32)", "rows[tile_at:i64x1024(0, 1, 32, 32, 32")
+                .find("keep the rows of a warp"),
+            std::string::npos);
+  EXPECT_NE(problem_of("alloc zs: bf16\\[512\\] in shared", "alloc zs: bf16[512] in fragment")
+                .find("stage it in shared memory"),
+            std::string::npos);
 }
 
 // Four versions of each operand, so that copies run three steps ahead.
