@@ -44,6 +44,7 @@ void bind_machine(py::module_& module) {
         result["multiprocessors"] = fit.multiprocessors;
         result["flops"] = fit.flops;
         result["tensor_flops"] = fit.tensor_flops;
+        result["byte_operations"] = fit.byte_operations;
         result["bytes"] = fit.bytes;
         result["blocks"] = fit.blocks;
         result["occupancy"] = fit.occupancy;

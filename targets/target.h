@@ -56,7 +56,8 @@ struct Target {
   // cuda
   int compute_capability = 0;  // 90
   int64_t shared_bytes = 0;
-  // Multiply-adds of 16-bit floats by tensor cores in the time of one of f32 without them; 0: warps have no fragments.
+  // Multiply-adds of 16-bit floats by tensor cores, or half of those of bytes, in the time of one of f32 without them;
+  // 0: warps have no fragments.
   double tensor_core_rate = 0;
 
   // The analytic default schedule; always good enough to be usable, always correct.

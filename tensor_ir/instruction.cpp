@@ -18,10 +18,14 @@ struct InstructionRow {
   const char* replacement;  // the body of a Func with the same buffers; that of vectors is made by Matcher
 };
 
-#define FRAGMENT_PRODUCT(name, element)                                                                     \
-  "func " name "[m, n, k, sa, ta, sb, tb, sc](a: " element "[m, k] strides [sa, ta], b: " element           \
-  "[n, k] strides [sb, tb]) -> (c: f32[m, n] strides [sc, 1]) {"                                            \
-  "  for i in 0..m { for j in 0..n { for l in 0..k { c[i, j] = c[i, j] + f32(a[i, l]) * f32(b[j, l]) } } }" \
+#define FRAGMENT_PRODUCT(name, first, second, sum)                                             \
+  "func " name "[m, n, k, sa, ta, sb, tb, sc](a: " first "[m, k] strides [sa, ta], b: " second \
+  "[n, k] strides [sb, tb]) -> (c: " sum                                                       \
+  "[m, n] strides [sc, 1]) {"                                                                  \
+  "  for i in 0..m { for j in 0..n { for l in 0..k {"                                          \
+  "    c[i, j] = c[i, j] + " sum "(a[i, l]) * " sum                                            \
+  "(b[j, l])"                                                                                  \
+  "  } } }"                                                                                    \
   "}"
 
 const InstructionRow instruction_rows[] = {
@@ -70,10 +74,14 @@ const InstructionRow instruction_rows[] = {
      "}",
      nullptr},
     // Fragments: rows of a by rows of b, which may lie along either dimension in memory.
-    {FRAGMENT_PRODUCT("mma_bf16", "bf16"), nullptr},
-    {FRAGMENT_PRODUCT("mma_f16", "f16"), nullptr},
-    {FRAGMENT_PRODUCT("wgmma_bf16", "bf16"), nullptr},
-    {FRAGMENT_PRODUCT("wgmma_f16", "f16"), nullptr},
+    {FRAGMENT_PRODUCT("mma_bf16", "bf16", "bf16", "f32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_f16", "f16", "f16", "f32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_s8s8", "i8", "i8", "i32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_u8s8", "u8", "i8", "i32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_s8u8", "i8", "u8", "i32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_u8u8", "u8", "u8", "i32"), nullptr},
+    {FRAGMENT_PRODUCT("wgmma_bf16", "bf16", "bf16", "f32"), nullptr},
+    {FRAGMENT_PRODUCT("wgmma_f16", "f16", "f16", "f32"), nullptr},
     {"func tile_zero_f32[m, n]() -> (c: f32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0.0f } } }", nullptr},
     {"func tile_zero_i32[m, n]() -> (c: i32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0i32 } } }", nullptr},
     {"func tile_store_f32[m, n, sd](c: f32[m, n]) -> (d: f32[m, n] strides [sd, 1]) {"

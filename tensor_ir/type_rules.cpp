@@ -155,19 +155,44 @@ Problem check_dot(const Call& n) {
   return {};
 }
 
+// Of the accumulator and what is multiplied: words of a tile, elements of a fragment.
+struct ProductTypes {
+  DType sum, a, b;
+};
+ProductTypes types_of_product(Intrinsic intrinsic) {
+  switch (intrinsic) {
+    case Intrinsic::tile_dot_bf16:
+      return {f32, u32, u32};
+    case Intrinsic::mma_bf16:
+    case Intrinsic::wgmma_bf16:
+      return {f32, bf16, bf16};
+    case Intrinsic::mma_f16:
+    case Intrinsic::wgmma_f16:
+      return {f32, f16, f16};
+    case Intrinsic::mma_s8s8:
+      return {i32, i8, i8};
+    case Intrinsic::mma_u8s8:
+      return {i32, u8, i8};
+    case Intrinsic::mma_s8u8:
+      return {i32, i8, u8};
+    case Intrinsic::mma_u8u8:
+      return {i32, u8, u8};
+    default:
+      return {i32, u32, u32};
+  }
+}
+
 // Of tiles of words, and of fragments of elements.
 Problem check_tile(const Call& n) {
   const std::string name = syntax::word(n.intrinsic);
   const bool has_words = kind_of(n.intrinsic) == IntrinsicKind::tile;
   const DType accumulator = n.arguments[0].dtype();
-  const DType sum = has_words && n.intrinsic != Intrinsic::tile_dot_bf16 ? i32 : f32;
-  const bool is_of_bf16 = n.intrinsic == Intrinsic::mma_bf16 || n.intrinsic == Intrinsic::wgmma_bf16;
-  const DType operand = has_words ? u32 : is_of_bf16 ? bf16 : f16;
+  const auto [sum, a, b] = types_of_product(n.intrinsic);
   if (accumulator.element() != sum) return problem(name + " adds to " + text(sum) + ", not to " + text(accumulator));
-  for (size_t i = 1; i < n.arguments.size(); ++i) {
-    const DType element = n.arguments[i].dtype().element();
-    if (element != operand)
-      return mismatch(has_words ? "the words of a tile" : "the elements of a fragment", operand, element);
+  for (const auto& [operand, wanted] : {std::pair(n.arguments[1], a), std::pair(n.arguments[2], b)}) {
+    const DType element = operand.dtype().element();
+    if (element != wanted)
+      return mismatch(has_words ? "the words of a tile" : "the elements of a fragment", wanted, element);
   }
   if (!tile_sizes(accumulator, n.arguments[1].dtype(), n.arguments[2].dtype())) {
     return problem(name + " of " + text(accumulator) + ", " + text(n.arguments[1].dtype()) + " and " +

@@ -152,7 +152,8 @@ def kernel_of(
     assert fit is not None
     held = fit["blocks"] * fit["multiprocessors"]
     instructions = Counter(class_of(instruction) for instruction in code)
-    rate = fit["tensor_flops" if instructions["tensor"] else "flops"]
+    multiplies_bytes = any(instruction.startswith("IMMA") for instruction in code)
+    rate = fit["byte_operations" if multiplies_bytes else "tensor_flops" if instructions["tensor"] else "flops"]
     arithmetic = sum(launch["flops"] for launch in launches) / rate
     memory = sum(launch["bytes"] for launch in launches) / fit["bytes"]
     of_memory = ("global load", "global store")

@@ -9,6 +9,7 @@
 //   injective    takes up elementwise and injective producers that it does not enlarge
 //   reduction    takes up elementwise producers of what it reduces
 //   depthwise    takes up the contraction that makes its channels, with its epilogue, where a pass has decided so
+//   convolution  takes up the pad of its data, where a pass has decided so
 //   attention    takes up transposes and slices of its inputs, and the transpose of its result: it reads and writes
 //                with any strides
 //
@@ -150,7 +151,7 @@ class Fuser {
     if (cluster.weight == Weight::closed || (other.weight == Weight::closed && !other.is_selection)) return false;
     if (cluster.nodes.size() + other.nodes.size() > max_group_nodes || other.reads_overwritten) return false;
     const ValueId value = graph_.nodes[producer].outputs[0];
-    if (takes_expansion(sink, producer)) return true;
+    if (takes_expansion(sink, producer) || takes_padding(sink, producer)) return true;
     if (other.is_selection) return cluster.weight == Weight::light && is_epilogue(cluster, value);
     if (other.weight == Weight::anchored) {
       const bool is_written_so =
@@ -178,6 +179,13 @@ class Fuser {
     return clusters_[sink].nodes.size() == 1 && decided(node.decisions, "fuse_expansion") == 1 &&
            first.op->kind == OpKind::contraction && graph_.values[first.inputs[0]].channel_block > 0 &&
            graph_.values[node.outputs[0]].channel_block > 0;
+  }
+
+  // As fuse_pads has decided.
+  bool takes_padding(int sink, int producer) const {
+    const Node& node = graph_.nodes[sink];
+    return clusters_[sink].nodes.size() == 1 && clusters_[producer].nodes.size() == 1 &&
+           decided(node.decisions, "fuse_padding") == 1 && node.inputs[0] == graph_.nodes[producer].outputs[0];
   }
 
   // Not a mask or the like.

@@ -75,6 +75,7 @@ std::vector<TensorType> infer(const OpCall& c) {
   c.require_equal(q.shape[rank - 1], k.shape[rank - 1], "q and k have elements of one size");
   c.require_equal(k.shape[rank - 2], v.shape[rank - 2], "there is a row of v for each of k");
   c.require_equal(k.shape[rank - 3], v.shape[rank - 3], "k and v have the same heads");
+  c.require(c.attributes.get_int("causal") >= 0, "the first query sees some keys");
   if (!is_same_dim(q.shape[rank - 3], k.shape[rank - 3])) {
     const auto heads = as_int(q.shape[rank - 3]), shared = as_int(k.shape[rank - 3]);
     c.require(heads && shared && *shared > 0 && *heads % *shared == 0, "the heads of q are a multiple of those of k");
@@ -177,7 +178,8 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
                  [&](const te::Indices& i, const te::Indices& r) {
                    return cast(wide, query(appended(row(i), r[0]))) * element_of(keys, i, i.back(), r[0]);
                  });
-  if (c.has_input(3) || has_places_left || is_tiled) {
+  const int64_t seen_first = c.attributes.get_int("causal");
+  if (c.has_input(3) || has_places_left || is_tiled || seen_first > 0) {
     const te::Tensor raw = scores, mask = c.has_input(3) ? in[3] : te::Tensor();
     std::vector<Expr> shape = q.shape();
     shape.back() = s.keys;
@@ -194,7 +196,10 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
         const Expr at = load(mask.buffer(), read.as<Load>()->indices, is_there);
         value = mask.dtype().is_bool() ? select(at, value, number(masked)) : value + cast(wide, at);
       }
-      return has_places_left ? select(is_key(key), value, number(-std::numeric_limits<double>::infinity())) : value;
+      Expr is_seen = seen_first > 0 ? key < i[batch + 2] + seen_first : Expr();
+      if (has_places_left) is_seen = is_seen.is_defined() ? is_key(key) && is_seen : is_key(key);
+      const Expr nothing = number(-std::numeric_limits<double>::infinity());
+      return is_seen.is_defined() ? select(is_seen, value, nothing) : value;
     });
   }
   const te::Tensor largest =
@@ -265,7 +270,8 @@ OpDef attention_op() {
   op.optional_inputs = 1;
   op.attributes = {{"scale", 1.0, false, "of the scores"},
                    {"masked", -std::numeric_limits<double>::infinity(), false, "the score where a bool mask is false"},
-                   {"zero_if_masked", 0, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"}};
+                   {"zero_if_masked", 0, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"},
+                   {"causal", 0, false, "keys that the first query sees, and each next one sees one more; 0: all"}};
   op.decisions = {{"split_kv", "keys of a part, whose results are joined; 0: all together"},
                   {"query_tile", "queries of a tile, which meet a part at a time; 0: stages have no tiles"}};
   op.facts = {.axes = unknown_axes,
@@ -282,6 +288,7 @@ OpDef attention_op() {
   op.examples = {{{q, q, q}, attributes_of({{"scale", 0.5}})},
                  {{q, k, v, tensor_type(f32, {3, 6})}},
                  {{q, k, v, tensor_type(boolean, {2, 1, 1, 6})}, attributes_of({{"zero_if_masked", 1}})},
+                 {{q, k, v}, attributes_of({{"causal", 2}})},
                  {{tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5})}}};
   return op;
 }

@@ -45,7 +45,8 @@ OpDef conv_op() {
   op.attributes = window_attributes();
   op.attributes.push_back({"groups", 1, false, "channels are split into this many independent groups"});
   op.attributes.push_back(result_attribute());
-  op.decisions = {{"fuse_expansion", "1: one kernel with the convolution that makes its channels"}};
+  op.decisions = {{"fuse_expansion", "1: one kernel with the convolution that makes its channels"},
+                  {"fuse_padding", "1: one kernel with the pad that makes its data"}};
   op.facts = linear_facts(conv_axes, Rounding::multiplies, 2, [](const OpCall& c) -> std::optional<Linear> {
     return Linear{.data_axis = 1,
                   .weight_axis = 1,

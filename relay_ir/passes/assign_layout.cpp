@@ -7,9 +7,10 @@
 //
 // Types stay logical; only how a value is stored changes.  Convolutions start blocked values, operators that keep
 // channels apart hand them on, and everything else reads row-major: a conversion is put in front of it, one for each
-// value.  On tensor cores, which multiply 16-bit floats, only convolutions of these start them.  A convolution that
-// nobody reads in blocks writes row-major itself.  Values with one element a channel are left alone: both layouts of
-// them are alike.
+// value.  On tensor cores, which multiply 16-bit floats and bytes, only convolutions of these start them; what a thread
+// copies at once is a block, so that networks of bytes have 16 channels in one where those of 16 bits have 8.  A
+// convolution that nobody reads in blocks writes row-major itself.  Values with one element a channel are left alone:
+// both layouts of them are alike.
 #include <algorithm>
 #include <numeric>
 
@@ -30,7 +31,11 @@ class LayoutAssignment {
         has_tensor_cores_(target.tensor_core_rate > 0),
         block_(has_tensor_cores_ ? target.vector_bits / 8 / bf16.bytes() : target.lanes(f32)),
         uses_(graph),
-        is_blocked_(graph.values.size(), false) {}
+        is_blocked_(graph.values.size(), false) {
+    has_bytes_ = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+      return convolution(node) && graph.values[node.inputs[0]].type.dtype.bytes() == 1;
+    });
+  }
 
   Graph run() {
     for (const Node& node : graph_.nodes) {
@@ -70,7 +75,7 @@ class LayoutAssignment {
   // Tiles or tensor cores multiply such elements, in words along the channels.
   bool has_words(ValueId id) const {
     const DType dtype = graph_.values[id].type.dtype;
-    if (has_tensor_cores_) return dtype == bf16 || dtype == f16;
+    if (has_tensor_cores_) return dtype == bf16 || dtype == f16 || dtype == i8 || dtype == u8;
     return std::any_of(tiles_.products.begin(), tiles_.products.end(), [&](Intrinsic product) {
       return find_tensor_instruction(to_text(product))->description.buffers[0]->dtype == dtype;
     });
@@ -78,7 +83,8 @@ class LayoutAssignment {
 
   // A vector's lanes, or as much of a row of a tile as small elements fill with whole blocks.
   int64_t block_of(ValueId id) {
-    if (has_tensor_cores_ || !has_words(id)) return block_;
+    if (has_tensor_cores_) return has_bytes_ && shape(id)[1] % (2 * block_) == 0 ? 2 * block_ : block_;
+    if (!has_words(id)) return block_;
     const int64_t bytes = graph_.values[id].type.dtype.bytes(), channels = shape(id)[1];
     int64_t block = block_;
     while (block * 2 * bytes <= tiles_.row_bytes && channels % (block * 2) == 0) block *= 2;
@@ -261,7 +267,8 @@ class LayoutAssignment {
   const Graph& graph_;
   const TileUnit& tiles_;
   const bool has_tensor_cores_;
-  const int64_t block_;  // of values that tiles do not multiply: a vector, or an access to memory that brings words
+  const int64_t block_;     // of values that tiles do not multiply: a vector, or an access to memory that brings words
+  bool has_bytes_ = false;  // that convolutions multiply
   const Uses uses_;
   std::vector<bool> is_blocked_;                      // by ValueId
   std::unordered_map<ValueId, ValueId> conversions_;  // to the other layout

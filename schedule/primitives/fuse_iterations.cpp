@@ -65,17 +65,15 @@ class Fusion {
     std::vector<Expr> indices;
     Stmt copy;  // between the buffers; not defined: they are the same
   };
-  Fused read(const Load& access) const {
-    if (!access.predicate.is_defined() && are_kept(access.indices))
+  // Of what an access gives, or of a choice between that and a constant, as around the data of a convolution.
+  Fused read(const Expr& whole) const {
+    const auto* choice = whole.as<Select>();
+    const Load& access = *(choice ? choice->then_value : whole).as<Load>();
+    if (!choice && !access.predicate.is_defined() && are_kept(access.indices))
       return {access.buffer, substituted(access.indices), Stmt()};
-    Fused fused = fuse(access.buffer, access.dtype, [&](const Var& var) {
-      return uses_var(access.predicate, var) ||
-             std::any_of(access.indices.begin(), access.indices.end(), [&](const Expr& i) { return uses_var(i, var); });
-    });
-    const Expr predicate = access.predicate.is_defined() ? substituted(access.predicate) : Expr();
+    Fused fused = fuse(access.buffer, access.dtype, [&](const Var& var) { return uses_var(whole, var); });
     fused.copy = copy(fused, fused.buffer->name, [&](const Substitution& values) {
-      const Expr value = load(access.buffer, substituted(access.indices), predicate);
-      return store(fused.buffer, substituted(fused.indices, values), substitute(value, values));
+      return store(fused.buffer, substituted(fused.indices, values), substitute(substituted(whole), values));
     });
     return fused;
   }
@@ -247,19 +245,28 @@ void Schedule::fuse_iterations(const BlockRef& ref, const std::vector<std::vecto
 
   const Fusion::Fused result = fusion.write(reduction->buffer, reduction->indices);
   std::vector<Fusion::Fused> copied;
-  const auto replace_load = [&](const Load& l) -> Expr {
-    if (l.buffer == reduction->buffer) return load(result.buffer, result.indices);
-    const Fusion::Fused read = fusion.read(l);
+  const auto replace = [&](const Expr& whole, const Buffer& buffer) {
+    const Fusion::Fused read = fusion.read(whole);
     if (!read.copy.is_defined()) return load(read.buffer, read.indices);
     const auto has_its_name = [&](const Fusion::Fused& other) { return other.buffer->name == read.buffer->name; };
     if (std::any_of(copied.begin(), copied.end(), has_its_name))
-      edit.refuse("block " + quoted(ref.name) + " reads " + quoted(l.buffer->name) + " twice", here,
+      edit.refuse("block " + quoted(ref.name) + " reads " + quoted(buffer->name) + " twice", here,
                   "read one of them from a copy: cache_read");
     copied.push_back(read);
     return load(read.buffer, read.indices);
   };
+  const auto replace_load = [&](const Load& l) {
+    return l.buffer == reduction->buffer ? load(result.buffer, result.indices)
+                                         : replace(load(l.buffer, l.indices, l.predicate), l.buffer);
+  };
+  const auto replace_choice = [&](const Select& choice) {
+    const auto* l = choice.then_value.as<Load>();
+    const bool is_around = l && (as_int(choice.else_value) || as_float(choice.else_value));
+    return is_around ? replace(select(choice.condition, choice.then_value, choice.else_value), l->buffer) : Expr();
+  };
   const auto replace_store = [&](const Store& st) -> Stmt {
-    return store(result.buffer, result.indices, fusion.renamed(rewrite(st.value, replace_load)), st.predicate);
+    const Expr value = rewrite(st.value, replace_load, replace_choice);
+    return store(result.buffer, result.indices, fusion.renamed(value), st.predicate);
   };
   BlockEdit changed(block);
   changed.iters = fusion.iters();

@@ -21,14 +21,16 @@
 // The parts of a softmax are joined while they are made, so that they need not be kept: online softmax (Milakov and
 // Gimelshein, "Online normalizer calculation for softmax", 2018).  Each sum has one factor e^(L - T) for each part, so
 // when T grows all that was added so far gets another factor.  In full, E is e^(L - max(T, c)) with a finite c: of
-// parts that are -∞, e^(-∞ - c) is 0.  Legal when only such sums use E, only E uses T, they follow the loop, and what
-// they read of a part is made in its iteration.
+// parts that are -∞, e^(-∞ - c) is 0.  So such parts change nothing, and where what L is the largest of says that all
+// from one on are, S[v, w, j] = select(w * 16 + j <= v, …, -∞), the loop ends there: for p in 0..min(4, …).  Legal when
+// only such sums use E, only E uses T, they follow the loop, and what they read of a part is made in its iteration.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "schedule/primitives/move.h"
 #include "schedule/primitives/rebind.h"
+#include "tensor_ir/arith/slack.h"
 #include "tensor_ir/structural.h"
 
 namespace tw {
@@ -79,6 +81,51 @@ std::optional<Factors> factors_of(const std::optional<Reduction>& sum, const Buf
 bool is_addition(const Block& reduction) {
   const auto* binary = reduction.body.as<Store>()->value.as<Binary>();
   return binary && binary->op == BinaryOp::add;
+}
+
+// What has the elements that the buffer's are the largest of, where that is -∞ under a condition: the block, and when
+// it is not.
+struct Masked {
+  const Block* block;
+  Expr seen;
+};
+std::optional<Masked> find_masked(const Stmt& body, const Buffer& largest) {
+  const std::vector<const Block*> writers = writers_of(body, largest);
+  const auto* st = writers.size() == 1 ? writers[0]->body.as<Store>() : nullptr;
+  if (!st || st->predicate.is_defined() || writers[0]->predicate.is_defined()) return {};
+  if (const auto* chosen = st->value.as<Select>()) {
+    const auto* nothing = chosen->else_value.as<FloatImm>();
+    if (nothing && nothing->value == -std::numeric_limits<double>::infinity())
+      return Masked{writers[0], chosen->condition};
+    return {};
+  }
+  const auto reduction = as_reduction(*writers[0]);
+  const Expr source = reduction && is_maximum(*writers[0]) ? reduction->value : st->value;
+  const auto* read = source.as<Load>();
+  return read && !read->predicate.is_defined() ? find_masked(body, read->buffer) : std::nullopt;
+}
+
+// How many iterations of the loop there are until nothing is seen any more; not defined: unknown.
+Expr iterations_that_see(const Stmt& root, const For& loop, const Buffer& largest) {
+  const auto masked = find_masked(loop.body, largest);
+  if (!masked) return Expr();
+  const std::vector<const For*> loops = tw::loops_of(path_to_block(root, masked->block->name));
+  const auto at = std::find(loops.begin(), loops.end(), &loop);
+  if (at == loops.end()) return Expr();
+  const Assumptions ranges = ranges_of(loops);
+  Expr count;
+  for (const Expr& condition : conjuncts(substitute(masked->seen, bindings_of(*masked->block)))) {
+    const auto slack = slack_of(condition);
+    const auto within = slack ? extremes_within(simplify(*slack, ranges), {at + 1, loops.end()}, ranges) : std::nullopt;
+    if (!within) continue;
+    const Expr &most = within->most, first = substitute(most, {{loop.var, Expr(0)}});
+    const auto step = as_int(simplify(substitute(most, {{loop.var, loop.var + 1}}) - most, ranges));
+    if (!step || *step >= 0) continue;
+    const Expr some = simplify(max(Expr(0), floor_div(first, -*step) + 1), ranges);
+    if (can_prove(loop.extent <= some, ranges)) continue;
+    count = count.is_defined() ? min(count, some) : some;
+  }
+  return count;
 }
 
 // A stage behind the loop: the block in loops of its own, of which one goes over the parts.
@@ -288,7 +335,16 @@ void Schedule::online(const BlockRef& ref, const LoopRef& loop_ref) {
   }
   {
     const For& target = *path_to_loop(body, loop_ref.var).back().as<For>();
-    inits.push_back(with_body(target, appended(target.body, moved)));
+    std::vector<Buffer> made = buffers_written(target.body);
+    made.push_back(factor);
+    const Stmt outside = replace_node(body, &target, Stmt());
+    const bool is_used_elsewhere =
+        reads_any(outside, made) ||
+        std::any_of(made.begin(), made.end(), [&](const Buffer& b) { return func_.is_parameter(b); });
+    const Expr some = is_used_elsewhere ? Expr() : iterations_that_see(body, target, parts->buffer);
+    inits.push_back(make_stmt<For>(target.var, some.is_defined() ? min(target.extent, some) : target.extent,
+                                   target.loop_kind, appended(target.body, moved), target.thread, target.attributes,
+                                   target.span));
     body = replace_node(body, &target, seq(std::move(inits)));
   }
   // A part is made in its iteration.

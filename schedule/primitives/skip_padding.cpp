@@ -15,6 +15,7 @@
 
 #include "schedule/primitives/cache.h"
 #include "schedule/primitives/rebind.h"
+#include "tensor_ir/arith/slack.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/skip_iterations.h"
 
@@ -51,25 +52,6 @@ std::optional<PaddedProduct> find_padded_product(const Func& func, const Block& 
       return PaddedProduct{factors[i], copy};
   }
   return std::nullopt;
-}
-
-struct Extremes {
-  Expr least, most;
-};
-
-// Of e while the loops run; nothing where it does not move by a constant with one of them.
-std::optional<Extremes> extremes_within(const Expr& e, const std::vector<const For*>& loops,
-                                        const Assumptions& ranges) {
-  Extremes found{e, e};
-  for (const For* loop : loops) {
-    if (!uses_var(e, loop->var)) continue;
-    const auto step = as_int(simplify(substitute(e, {{loop->var, loop->var + 1}}) - e, ranges));
-    if (!step) return std::nullopt;
-    const Expr first(0), last = loop->extent - 1;
-    found.least = simplify(substitute(found.least, {{loop->var, *step > 0 ? first : last}}), ranges);
-    found.most = simplify(substitute(found.most, {{loop->var, *step > 0 ? last : first}}), ranges);
-  }
-  return found;
 }
 
 // Elements of the copy along one of its iterations that are still read: from `begin` on, up to `end`; not defined: all.
@@ -144,15 +126,6 @@ Stmt narrowed(const Stmt& root, const std::string& name, const Read& read) {
   return replace_node(root, loop,
                       make_stmt<For>(loop->var, simplify(end - begin), loop->loop_kind, body, loop->thread,
                                      loop->attributes, loop->span));
-}
-
-// a < b or a <= b as a value that is then at least 0.
-std::optional<Expr> slack_of(const Expr& condition) {
-  const auto* comparison = condition.as<Binary>();
-  if (!comparison || comparison->a.dtype() != i64) return std::nullopt;
-  if (comparison->op == BinaryOp::le) return comparison->b - comparison->a;
-  if (comparison->op == BinaryOp::lt) return comparison->b - comparison->a - 1;
-  return std::nullopt;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ KernelFit fit_of(const Target& target, int threads, int registers, int64_t share
           device.multiprocessors * device.fp32_lanes * operations_of_fma * device.clock_ghz * giga,
           device.multiprocessors * device.tensor_core_products * operations_of_fma * device.clock_ghz * giga,
           device.memory_gbs * giga,
+          device.multiprocessors * device.byte_products * operations_of_fma * device.clock_ghz * giga,
           held.blocks,
           held.share,
           std::string(held.limited_by)};
@@ -29,7 +30,7 @@ const Backend& backend() {
   // As on CPUs (targets/cpu/backend.cpp) but for what CUDA's compiler does itself: it unrolls, its text has functions
   // of its own for mathematics, and threads of one warp take both sides of a branch anyway.
   static const Backend gpus = {
-      .graph_passes = {"tile_attention", "assign_layout"},
+      .graph_passes = {"tile_attention", "fuse_pads", "assign_layout"},
       .lowering =
           {
               "lower_blocks",
@@ -38,6 +39,8 @@ const Backend& backend() {
               "pipeline_loops",
               // While indices have dimensions, a thread's own part of a tile is told from the others'.
               "lower_threads",
+              // Each statement of threads is one for all of them now.
+              "hoist_choices",
               "flatten_buffers",
               "simplify_all",
               "tensorize_loops",

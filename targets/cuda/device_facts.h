@@ -18,6 +18,7 @@ struct DeviceFacts {
   // Of one multiprocessor.
   int fp32_lanes, warps, blocks;
   int tensor_core_products;    // multiply-adds of 16-bit floats into f32, a cycle; 0: none of 16 × 8 × 16
+  int byte_products;           // of bytes into i32, by tensor cores
   int64_t shared_bytes;        // of all its blocks together
   int64_t block_shared_bytes;  // of one block, that asks for it
   int64_t block_reserve;       // bytes of it that each block takes beside its own

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "targets/cuda/requantise.h"
 #include "tensor_ir/text/printer.h"
 #include "tensor_ir/text/syntax.h"
 
@@ -313,6 +314,11 @@ std::string ExprEmitter::binary(const Binary& n, const std::string& l, bool is_i
 }
 
 std::string ExprEmitter::conversion(const Cast& n, const std::string& l) {
+  if (const auto byte = match_requantised(n)) {
+    const auto number = [](double value) { return std::to_string(static_cast<int>(value)); };
+    return "tw_requantise<" + value_type(n.dtype) + ">(" + lane(byte->sum, l) + ", " + lane(byte->factor, l) + ", " +
+           number(byte->zero_point) + ", " + number(byte->low) + ", " + number(byte->high) + ")";
+  }
   DType from = n.value.dtype(), to = n.dtype;
   bool is_index = from.element() == i64 && to.element() == i64;
   std::string value = lane(n.value, l, is_index);

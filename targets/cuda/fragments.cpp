@@ -68,9 +68,10 @@ void FragmentEmitter::find_products(const Stmt& body) {
     const Call* product = product_of(store);
     if (!product) return;
     const auto [m, n, k] = sizes_of(*product);
-    if (m % mma_m != 0 || n % (2 * mma_n) != 0 || k % mma_k != 0)
+    const int64_t step = mma_k_bytes / product->arguments[1].dtype().element().bytes();
+    if (m % mma_m != 0 || n % (2 * mma_n) != 0 || k % step != 0)
       fail("multiplies fragments of " + text(m) + " × " + text(n) + " × " + text(k),
-           "rows, columns and steps are multiples of 16");
+           "rows and columns are multiples of 16, steps of " + text(step));
     const Place sums = place_of(store.indices);
     if (store.buffer->scope != Scope::fragment || !is_const_int(sums.base, 0) || sums.row_stride != n)
       fail("multiplies into `" + store.buffer->name + "` at " + to_text(store.indices[0]),
@@ -119,6 +120,9 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product, boo
   if (load.buffer->scope != Scope::shared || (place.row_stride != 1 && place.column_stride != 1) || line % piece != 0)
     fail("reads `" + load.buffer->name + "` into a fragment as " + to_text(load.indices[0]),
          "stage it in shared memory, with rows of a multiple of 16 bytes; rows of sums may be in a fragment");
+  if (bytes == 1 && place.is_transposed())
+    fail("reads bytes of `" + load.buffer->name + "` across its rows into a fragment",
+         "stage them with rows along the sum");
   const auto pieces = static_cast<uint64_t>(line / piece);
   const bool is_of_group = is_asynchronous(product.intrinsic);
   std::optional<Swizzle> found;
@@ -226,8 +230,9 @@ std::string FragmentEmitter::element_index(const Buffer& buffer, const Expr& ind
 std::string FragmentEmitter::row_address(const Load& operand, bool is_a) {
   const Place place = place_of(operand.indices);
   // Rows of the lane's matrix, and steps along k: which of its two halves along each, and which of eight.
-  const std::string first = "tw_lane / 8 % 2 * 8", second = "tw_lane / 16 * 8", line = "tw_lane % 8";
-  std::string row = is_a ? first : second, step = is_a ? second : first;
+  const std::string first = "tw_lane / 8 % 2 * ", second = "tw_lane / 16 * ", line = "tw_lane % 8";
+  std::string row = (is_a ? first : second) + "8";
+  std::string step = (is_a ? second : first) + text(piece_bytes / operand.buffer->dtype.bytes());
   (place.is_transposed() ? step : row) += " + " + line;
   const std::string stride = text(place.line());
   const std::string along = place.is_transposed() ? "k * " + stride : "i * 16 * " + stride;
@@ -269,7 +274,7 @@ void FragmentEmitter::multiply_by_warp(const Store& store) {
   ++depth_;
   line("u32 " + (is_a_held ? "" : a_name + "[" + text(m / 4) + "], ") + b_name + "[" + text(n / 4) + "];");
   line("#pragma unroll");
-  line("for (int k = 0; k < " + text(k) + "; k += " + text(mma_k) + ") {");
+  line("for (int k = 0; k < " + text(k) + "; k += " + text(mma_k_bytes / a.buffer->dtype.bytes()) + ") {");
   ++depth_;
   if (!is_a_held) load(a, a_name, m, true);
   load(b, b_name, n, false);
@@ -314,7 +319,7 @@ FragmentEmitter::Matrix FragmentEmitter::matrix_of(const Load& operand, int64_t 
       swizzle.line ? "tw_columns<" + text(swizzle.line) + ", " + text(swizzle.rows) + ">(" + group + ")" : group;
   const std::string matrix = "tw_matrix(&" + name_of(operand.buffer) + "[" + index + "], " + text(leading) + ", " +
                              text(8 * width) + ", " + text(mode) + ")";
-  const int64_t step = place.is_transposed() ? mma_k * width : mma_k * bytes;
+  const int64_t step = place.is_transposed() ? mma_k_bytes / bytes * width : mma_k_bytes;
   return {matrix, step / piece_bytes};
 }
 
@@ -333,7 +338,7 @@ void FragmentEmitter::multiply_by_group(const Store& store) {
   line("const u64 " + a_name + " = " + of_a.text + ", " + b_name + " = " + of_b.text + ";");
   line("tw_begin_products();");
   line("#pragma unroll");
-  line("for (int k = 0; k < " + text(k / mma_k) + "; ++k)");
+  line("for (int k = 0; k < " + text(k * a.buffer->dtype.bytes() / mma_k_bytes) + "; ++k)");
   line("  tw_wgmma_" + element + "_" + text(n) + "<" + is_transposed(a) + ", " + is_transposed(b) + ">(" +
        name_of(store.buffer) + ", " + a_name + " + k * " + text(of_a.step) + ", " + b_name + " + k * " +
        text(of_b.step) + ");");

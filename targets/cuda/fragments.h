@@ -1,12 +1,13 @@
 // Fragments and the shared memory that tensor cores read.
 //
 // A fragment of m × n sums belongs to a warp of 4 threads along x and 8 along y; a thread holds, of each 16 × 8 sums,
-// those of rows y and y + 8 and columns 2x and 2x + 1: the accumulator of mma.m16n8k16 (PTX ISA, "Warp-level matrix
-// instructions").  Its own elements are an array of the thread, which the compiler keeps in registers.  Two neighbours
-// of 16 × 8 elements, of 16 bits each, are what the instruction takes as rows of its first operand: what is made of
-// sums element by element can be multiplied without leaving the registers.  Where uses take eight columns at a time,
-// they are 8x to 8x + 7 of each 32, one access of 16 bytes: then the instruction multiplies rows of the second operand
-// in another order, in which they lie in shared memory.
+// those of rows y and y + 8 and columns 2x and 2x + 1: the accumulator of mma.m16n8k16, and of m16n8k32 for bytes,
+// which takes two where the former takes 16 bits (PTX ISA, "Warp-level matrix instructions").  Its own elements are an
+// array of the thread, which the compiler keeps in registers.  Two neighbours of 16 × 8 elements, of 16 bits each, are
+// what the instruction takes as rows of its first operand: what is made of sums element by element can be multiplied
+// without leaving the registers.  Where uses take eight columns at a time, they are 8x to 8x + 7 of each 32, one access
+// of 16 bytes: then the instruction multiplies rows of the second operand in another order, in which they lie in shared
+// memory.
 //
 // A matrix that ldmatrix reads lies in shared memory with the 16-byte pieces of a row in another order in each row:
 // piece p of row r at p ^ r, so that eight rows of one column come from eight different banks, and so do those of a
@@ -20,11 +21,11 @@
 
 namespace tw::cuda {
 
-inline constexpr int64_t lanes_x = 4, lanes_y = 8;           // threads of a warp
-inline constexpr int64_t mma_m = 16, mma_n = 8, mma_k = 16;  // of one instruction
-inline constexpr int64_t group_m = 64;                       // of one instruction of a group…
-inline constexpr int64_t warps_of_group = group_m / mma_m;   // …of warps
-inline constexpr int64_t piece_bytes = 16;                   // of one access to memory
+inline constexpr int64_t lanes_x = 4, lanes_y = 8;                 // threads of a warp
+inline constexpr int64_t mma_m = 16, mma_n = 8, mma_k_bytes = 32;  // of one instruction
+inline constexpr int64_t group_m = 64;                             // of one instruction of a group…
+inline constexpr int64_t warps_of_group = group_m / mma_m;         // …of warps
+inline constexpr int64_t piece_bytes = 16;                         // of one access to memory
 
 class FragmentEmitter : public ExprEmitter {
  protected:

@@ -147,9 +147,12 @@ std::optional<Matrices> make_matrices(Schedule& schedule, const BlockRef& block)
     const auto at_i = dimension_of(analysis.write, i), at_j = dimension_of(analysis.write, j);
     return at_i && at_j ? std::optional(Matrices{.product = {i, j, *at_i, *at_j}}) : std::nullopt;
   };
-  const bool is_plain = std::all_of(before.reads.begin(), before.reads.end(), [](const Access& read) {
-    return std::all_of(read.indices.begin(), read.indices.end(),
-                       [](const Expr& e) { return e.kind() == NodeKind::Var; });
+  // Bytes come to tensor cores along what is summed over: constants can lie so.
+  const bool is_plain = std::all_of(before.reads.begin(), before.reads.end(), [&](const Access& read) {
+    const bool is_turned =
+        read.buffer->is_constant && read.buffer->dtype.bytes() == 1 && distance_along(before, read, order.back()) != 1;
+    return !is_turned && std::all_of(read.indices.begin(), read.indices.end(),
+                                     [](const Expr& e) { return e.kind() == NodeKind::Var; });
   });
   if (is_plain && groups.size() == iters.size()) return product_of(before, axes.rows[0], axes.columns[0]);
   const std::array<bool, 2> near_rows = {has_near_rows(before, 0, order.back()),

@@ -149,9 +149,9 @@ std::vector<std::byte> compile_cubin(const std::string& text, int compute_capabi
     ~Destroyer() { library.destroy(&program); }
   } destroyer{library, program};
   // Sums and products that may contract are fma in tensor_ir already; any others keep their rounding.
-  // Compute capability 9.0 has instructions that are no later one's.
+  // Compute capability 9.0 has instructions that are no later one's, and so no part of PTX for those.
   const std::string architecture =
-      "--gpu-architecture=sm_" + std::to_string(compute_capability) + (compute_capability == 90 ? "a" : "");
+      "--gpu-architecture=sm_" + std::to_string(compute_capability) + (compute_capability == 90 && !ptx ? "a" : "");
   const char* options[] = {architecture.c_str(), "--std=c++17", "--fmad=false", "--ptxas-options=--warn-on-spills"};
   Result result = library.compile(program, std::size(options), options);
   size_t log_size = 0;

@@ -52,6 +52,16 @@ TW_FUNCTION void tw_ldmatrix_transposed(u32* d, const void* row) {
   }
 TW_MMA(tw_mma_bf16, "f32.bf16.bf16.f32")
 TW_MMA(tw_mma_f16, "f32.f16.f16.f32")
+#define TW_MMA_OF_BYTES(name, types) \
+  TW_FUNCTION void name(i32* c, const u32* a, const u32* b) { \
+    asm volatile("mma.sync.aligned.m16n8k32.row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
+  }
+TW_MMA_OF_BYTES(tw_mma_s8s8, "s32.s8.s8.s32")
+TW_MMA_OF_BYTES(tw_mma_u8s8, "s32.u8.s8.s32")
+TW_MMA_OF_BYTES(tw_mma_s8u8, "s32.s8.u8.s32")
+TW_MMA_OF_BYTES(tw_mma_u8u8, "s32.u8.u8.s32")
 #if __CUDA_ARCH__ >= 800
 // So many bytes, or as many zeros.
 template <int bytes, bool past_first_cache> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
@@ -103,6 +113,8 @@ TW_WGMMAS(bf16)
 TW_WGMMAS(f16)
 #endif
 // End of PTX.
+// What is copied in the place of zeros.
+template <i32 word> __align__(16) __device__ const i32 tw_filled[4] = {word, word, word, word};
 TW_FUNCTION float tw_round_f16(float x) { return tw_from_f16(tw_to_f16(x)); }
 // Of lanes side by side, which lie in words.
 TW_FUNCTION float tw_from_bf16(const u16* lanes, int l) {
@@ -141,6 +153,16 @@ TW_FUNCTION double tw_min(double a, double b) { return fmin(a, b); }
 TW_FUNCTION double tw_max(double a, double b) { return fmax(a, b); }
 template <class T> TW_FUNCTION T tw_minimum(T a, T b) { return a != a || b != b ? a + b : tw_min(a, b); }
 template <class T> TW_FUNCTION T tw_maximum(T a, T b) { return a != a || b != b ? a + b : tw_max(a, b); }
+
+// round_even(sum * factor) + zero point within limits, of f64.  Below 2^10 the product of f32 is less than 2^-12 away from
+// that, and what is not below is beyond the limits either way: f64 has to tell only what is so near to a half.
+template <class T> TW_FUNCTION T tw_requantise(i32 sum, double factor, float zero_point, float low, float high) {
+  const float product = (float)sum * (float)factor;
+  float whole = rintf(product);
+  if (!(fabsf(fabsf(product - whole) - 0.5f) > 0x1p-12f || fabsf(product) >= 1024)) whole = (float)rint((double)sum * factor);
+  const float y = tw_minimum(tw_maximum(whole + zero_point, low), high);
+  return y == y ? (T)(i32)y : (T)0;
+}
 
 #define TW_MATH1(name) \
   TW_FUNCTION float tw_##name(float x) { return name##f(x); } \

@@ -1,4 +1,4 @@
-// Products of 16-bit floats on tensor cores, and what is one as matrices (matrices.h): convolutions.
+// Products of 16-bit floats and of bytes on tensor cores, and what is one as matrices (matrices.h): convolutions.
 //
 //   for others, io, jo block.x {
 //     for w thread.z, y thread.y, x thread.x { Cr[i, j] = 0 }
@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 
+#include "runtime/device/cuda_image.h"
 #include "targets/analysis/block_relations.h"
 #include "targets/analysis/loop_strides.h"
 #include "targets/cuda/default_schedule.h"
@@ -34,7 +35,7 @@ namespace {
 using namespace analysis;
 
 struct WarpTile {
-  int64_t m, n, k;           // of a block
+  int64_t m, n, k;           // of a block; k of bytes in pairs
   int64_t warps_m, warps_n;  // that share it out
   int64_t rows() const { return m / warps_m; }
   int64_t columns() const { return n / warps_n; }
@@ -48,7 +49,8 @@ constexpr WarpTile warp_tiles[] = {
     {16, 32, 32, 1, 1},   {16, 16, 32, 1, 1},  {16, 16, 16, 1, 1},
 };
 constexpr WarpTile further_warp_tiles[] = {
-    {128, 256, 32, 2, 4}, {256, 128, 32, 4, 2}, {64, 256, 32, 1, 4}, {128, 128, 32, 2, 4}, {128, 64, 32, 4, 1},
+    {128, 256, 32, 2, 4}, {256, 128, 32, 4, 2}, {64, 256, 32, 1, 4},  {128, 128, 32, 2, 4},
+    {128, 64, 32, 4, 1},  {64, 64, 64, 2, 2},   {128, 128, 64, 2, 2}, {128, 256, 64, 2, 4},
 };
 // Of a group's, which reads both operands from shared memory: the wider, the fewer bytes for a sum.
 constexpr WarpTile group_tiles[] = {
@@ -75,17 +77,34 @@ struct Multiplier {
   bool is_of_group;
 };
 
+// Null: none multiplies such rows and columns.
+const char* instruction_of(DType rows, DType columns, DType sum) {
+  const auto are = [&](DType a, DType b, DType c) { return rows == a && columns == b && sum == c; };
+  return are(bf16, bf16, f32) ? "mma_bf16"
+         : are(f16, f16, f32) ? "mma_f16"
+         : are(i8, i8, i32)   ? "mma_s8s8"
+         : are(u8, i8, i32)   ? "mma_u8s8"
+         : are(i8, u8, i32)   ? "mma_s8u8"
+         : are(u8, u8, i32)   ? "mma_u8u8"
+                              : nullptr;
+}
+
 // Those that the target has for the block's types, the one for all sizes first.
-std::vector<Multiplier> multipliers_of(const BlockAnalysis& analysis, const Target& target) {
-  const DType a = analysis.reads[0].buffer->dtype, b = analysis.reads[1].buffer->dtype;
-  if (target.tensor_core_rate == 0 || a != b || analysis.write.buffer->dtype != f32 || (a != bf16 && a != f16))
-    return {};
-  const std::string element = a == bf16 ? "bf16" : "f16";
-  std::vector<Multiplier> found = {{"mma_" + element, warp_tiles, further_warp_tiles, warp_rates, false}};
-  constexpr int with_groups = 90;  // and no later one
-  if (target.compute_capability == with_groups)
-    found.push_back({"wgmma_" + element, group_tiles, further_group_tiles, group_rates, true});
+std::vector<Multiplier> multipliers_of(const BlockAnalysis& analysis, size_t of_rows, const Target& target) {
+  const DType rows = analysis.reads[of_rows].buffer->dtype, columns = analysis.reads[1 - of_rows].buffer->dtype;
+  const char* by_warp = instruction_of(rows, columns, analysis.write.buffer->dtype);
+  if (target.tensor_core_rate == 0 || !by_warp) return {};
+  std::vector<Multiplier> found = {{by_warp, warp_tiles, further_warp_tiles, warp_rates, false}};
+  constexpr int with_groups = 90;  // and no later one, so that no PTX for those has them
+  if (target.compute_capability == with_groups && !target.has(ptx_feature) && rows.is_float())
+    found.push_back({std::string("wg") + by_warp, group_tiles, further_group_tiles, group_rates, true});
   return found;
+}
+
+// Elements of what is multiplied that take the time and the memory of one of 16 bits: as many steps along k are one to
+// tiles and predictions.
+int64_t terms_of_step(const BlockAnalysis& analysis) {
+  return bf16.bytes() / analysis.reads[0].buffer->dtype.bytes();
 }
 
 struct ProductSize {
@@ -209,14 +228,24 @@ BlockRef keep_in_fragment(Schedule& schedule, const BlockRef& block, const LoopR
   return *matrices.out;
 }
 
-// What the iterations within a loop read of an operand, in shared memory: its copy where there is one already.
-BlockRef stage_at(Schedule& schedule, const BlockRef& block, const Matrices& matrices, size_t operand,
-                  const LoopRef& loop) {
-  const std::string name = analyse(schedule.node(block)).reads[operand].buffer->name;
+// What the iterations within a loop read of an operand, in shared memory: its copy where there is one already.  Bytes
+// lie along the sum there, whatever they do elsewhere.
+BlockRef stage_at(Schedule& schedule, const BlockRef& block, Matrices& matrices, size_t operand, const LoopRef& loop) {
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const Access& read = analysis.reads[operand];
   const auto& made = matrices.copies[operand];
-  const BlockRef copy = made ? *made : schedule.cache_read(block, name, Scope::shared);
+  const BlockRef copy = made ? *made : schedule.cache_read(block, read.buffer->name, Scope::shared);
+  const size_t along_sum = dimension_of(read, analysis.reduce().at(0)).value();
+  const bool is_turned = read.buffer->dtype.bytes() == 1 && along_sum + 1 != read.indices.size();
+  if (is_turned) put_dimension_last(schedule, written_by(schedule, copy), along_sum);
   schedule.compute_at(copy, loop);
-  if (made) schedule.set_scope(name, Scope::shared);
+  if (made) schedule.set_scope(read.buffer->name, Scope::shared);
+  if (!is_turned) return copy;
+  std::vector<LoopRef> loops = loops_below(schedule, copy, loop);
+  std::rotate(loops.begin() + static_cast<long>(along_sum), loops.begin() + static_cast<long>(along_sum) + 1,
+              loops.end());
+  schedule.reorder(loops);
+  matrices.has_near_rows[operand] = true;
   return copy;
 }
 
@@ -253,7 +282,6 @@ int64_t columns_of_thread(const BlockAnalysis& product, const Var& j, const Var&
 }
 
 bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& target) {
-  const std::vector<Multiplier> multipliers = multipliers_of(analyse(schedule.node(block)), target);
   const bool has_wide_results = writes_eight_columns(schedule, block);
   std::optional<Matrices> made = make_matrices(schedule, block);
   if (!made) return false;
@@ -269,9 +297,13 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   }
   std::vector<Var> others = analysis.spatial();
   std::erase_if(others, [&](const Var& var) { return var == i || var == j; });
-  const ProductSize size = usual_size(analysis, {i}, {j}, {k}, others);
+  const int64_t terms = terms_of_step(analysis);
+  ProductSize size = usual_size(analysis, {i}, {j}, {k}, others);
+  size.k = divide_up(size.k, terms);
+  const std::vector<Multiplier> multipliers = multipliers_of(analysis, analysis.reads[0].uses(i) ? 0 : 1, target);
   const Multiplier& by = decide_multiplier(schedule, multipliers, size, target);
-  const WarpTile tile = decide_warp_tile(schedule, size, by, target);
+  WarpTile tile = decide_warp_tile(schedule, size, by, target);
+  tile.k *= terms;
   const int64_t own_columns = columns_of_thread(analysis, j, k, has_wide_results, tile);
   pad_to_multiples(schedule, block, matrices, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
@@ -324,14 +356,17 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
   const MatrixAxes axes = find_matrix_axes(schedule, block);
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (axes.reduce.empty() || axes.rows.empty() || axes.columns.empty()) return block;
-  const ProductSize size = usual_size(analysis, axes.rows, axes.columns, axes.reduce, axes.others);
+  const int64_t terms = terms_of_step(analysis);
+  ProductSize size = usual_size(analysis, axes.rows, axes.columns, axes.reduce, axes.others);
+  size.k = divide_up(size.k, terms);
   const Var& outer = axes.reduce.front();
   const auto divides = [&](int64_t parts) {
     const int64_t extent = analysis.extent(outer);
     return !analysis.is_open(outer) && extent % parts == 0 &&
-           (axes.reduce.size() > 1 || extent / parts % deepest_step == 0);
+           (axes.reduce.size() > 1 || extent / parts % (terms * deepest_step) == 0);
   };
-  const int64_t parts = decide_parts(schedule, size, multipliers_of(analysis, target), divides, target);
+  const int64_t parts = decide_parts(
+      schedule, size, multipliers_of(analysis, analysis.reads[0].uses(axes.rows[0]) ? 0 : 1, target), divides, target);
   if (parts == 1) return block;
   const size_t at_columns = position_of(analysis, axes.columns.front());
   const BlockRef product =
@@ -344,8 +379,9 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
 }  // namespace
 
 bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target) {
-  if (multipliers_of(analyse(schedule.node(block)), target).empty()) return false;
-  open_window(schedule, block, deepest_step);
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  if (multipliers_of(analysis, 0, target).empty()) return false;
+  open_window(schedule, block, terms_of_step(analysis) * deepest_step);
   return schedule_product(schedule, sum_in_parts(schedule, block, target), target);
 }
 

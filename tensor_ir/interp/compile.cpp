@@ -233,6 +233,10 @@ class Compiler {
       case Intrinsic::matrix_s8s8:
       case Intrinsic::mma_bf16:
       case Intrinsic::mma_f16:
+      case Intrinsic::mma_s8s8:
+      case Intrinsic::mma_u8s8:
+      case Intrinsic::mma_s8u8:
+      case Intrinsic::mma_u8u8:
       case Intrinsic::wgmma_bf16:
       case Intrinsic::wgmma_f16: {
         const auto sizes = tile_sizes(node.dtype, node.arguments[1].dtype(), node.arguments[2].dtype());

@@ -273,12 +273,20 @@ const Instr* tile_call(const Instr* in,
   return in + 1;
 }
 
+template <bool is_float>
 const Instr* fragment_call(const Instr* in, Frame& f) {  // lanes: k; dtype: with m · n lanes; from.lanes: n
   const int k = in->lanes, n = in->from.lanes;
   for (int i = 0; i < in->dtype.lanes; ++i) {
-    double sum = f.slots[in->a + i].f;
-    for (int l = 0; l < k; ++l) sum += f.slots[in->b + i / n * k + l].f * f.slots[in->c + i % n * k + l].f;
-    f.slots[in->dst + i].f = static_cast<float>(sum);
+    const Slot *a = &f.slots[in->b + i / n * k], *b = &f.slots[in->c + i % n * k], &before = f.slots[in->a + i];
+    if constexpr (is_float) {
+      double sum = before.f;
+      for (int l = 0; l < k; ++l) sum += a[l].f * b[l].f;
+      f.slots[in->dst + i].f = static_cast<float>(sum);
+    } else {
+      int64_t sum = before.i;
+      for (int l = 0; l < k; ++l) sum += a[l].i * b[l].i;
+      f.slots[in->dst + i].i = meaning::wrap(i32, sum);
+    }
   }
   return in + 1;
 }
@@ -478,7 +486,8 @@ Handler binary_handler(BinaryOp op, DType dtype) {
 
 Handler call_handler(Intrinsic intrinsic, DType operands, DType result) {
   if (intrinsic == Intrinsic::tile_at) return tile_places;
-  if (kind_of(intrinsic) == IntrinsicKind::fragment) return fragment_call;
+  if (kind_of(intrinsic) == IntrinsicKind::fragment)
+    return operands.is_float() ? fragment_call<true> : fragment_call<false>;
   if (kind_of(intrinsic) == IntrinsicKind::tile || kind_of(intrinsic) == IntrinsicKind::matrix)
     return operands.is_float() ? tile_call<true> : tile_call<false>;
   if (kind_of(intrinsic) == IntrinsicKind::dot) return operands.is_float() ? dot_call<true> : dot_call<false>;

@@ -12,7 +12,8 @@
 //   * Everything outside of thread-bound loops is run by all threads, so what it stores is left to the first one.
 //   * A statement waits at a barrier when an earlier one has written what it reads or writes, or has read what it
 //     writes, in memory that threads share; a loop's next iteration counts as later.  What has another leading index,
-//     as the versions of a pipelined buffer have, is other memory.
+//     as the versions of a pipelined buffer have, is other memory; and where both find a thread's own element by the
+//     digits of its number, it has nobody to wait for.
 //   * A kernel is a statement around which nothing but allocations stand; one that no loop shares out among blocks is
 //     run by one block.
 //   * A thread-bound loop stands inside of another only where the outer one needs no barrier in it, and stores nothing
@@ -29,9 +30,9 @@
 #include <set>
 
 #include "tensor_ir/arith/simplify.h"
-#include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/passes.h"
+#include "tensor_ir/passes/thread_effects.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"
 #include "tensor_ir/text/syntax.h"
@@ -39,9 +40,6 @@
 namespace tw {
 namespace {
 
-bool is_thread_axis(ThreadAxis axis) {
-  return axis >= ThreadAxis::thread_x;
-}
 bool is_thread_loop(const Stmt& s) {
   const auto* loop = s.as<For>();
   return loop && loop->loop_kind == LoopKind::thread && is_thread_axis(loop->thread);
@@ -65,10 +63,6 @@ Stmt with_body(const For& n, const Stmt& body) {
   return make_stmt<For>(n.var, n.extent, n.loop_kind, body, n.thread, n.attributes, n.span);
 }
 
-bool is_shared(const Buffer& buffer) {
-  return buffer->scope == Scope::shared || buffer->scope == Scope::global;
-}
-
 // Whether threads along the axis hold different parts of the buffer, if no thread may use another's.
 bool owns_part(const Buffer& buffer, ThreadAxis axis) {
   return buffer->scope != Scope::fragment || axis == ThreadAxis::thread_z;
@@ -80,97 +74,6 @@ bool uses_fragment(const Stmt& s) {
       s, [&](const Load& n) { found |= n.buffer->scope == Scope::fragment; },
       [&](const Store& n) { found |= n.buffer->scope == Scope::fragment; });
   return found;
-}
-
-// Elements of a buffer: those whose leading index has this value; not defined: any.
-struct Part {
-  Buffer buffer;
-  Expr leading;
-
-  // In the versions of a pipelined buffer, (k + 1) % 3 and k % 3 are never the same.
-  bool meets(const Part& other) const {
-    if (buffer != other.buffer) return false;
-    if (!leading.is_defined() || !other.leading.is_defined()) return true;
-    const auto *a = leading.as<Binary>(), *b = other.leading.as<Binary>();
-    if (a && b && a->op == BinaryOp::floor_mod && b->op == BinaryOp::floor_mod && as_int(a->b) == as_int(b->b)) {
-      const auto modulus = as_int(a->b), difference = as_int(simplify(a->a - b->a));
-      return !modulus || !difference || *difference % *modulus == 0;
-    }
-    const auto difference = as_int(simplify(leading - other.leading));
-    return !difference || *difference == 0;
-  }
-  bool operator==(const Part& other) const {
-    return buffer == other.buffer && leading.is_defined() == other.leading.is_defined() &&
-           (!leading.is_defined() || structural_equal(leading, other.leading));
-  }
-};
-
-using Parts = std::vector<Part>;
-
-void add(Parts& parts, const Part& part) {
-  if (std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
-}
-
-// What a stretch of the program does to memory that threads share.
-struct Effects {
-  Parts reads, writes;
-  bool has_products = false;  // that nobody has waited for
-
-  bool meets(const Effects& earlier) const {
-    auto overlap = [](const Parts& a, const Parts& b) {
-      return std::any_of(a.begin(), a.end(), [&](const Part& part) {
-        return std::any_of(b.begin(), b.end(), [&](const Part& other) { return part.meets(other); });
-      });
-    };
-    return overlap(reads, earlier.writes) || overlap(writes, earlier.writes) || overlap(writes, earlier.reads);
-  }
-  void add(const Effects& other) {
-    for (const Part& part : other.reads) tw::add(reads, part);
-    for (const Part& part : other.writes) tw::add(writes, part);
-    has_products |= other.has_products;
-  }
-  bool holds(const Effects& other) const {
-    auto is_in = [](const Parts& all) {
-      return [&](const Part& part) { return std::find(all.begin(), all.end(), part) != all.end(); };
-    };
-    return std::all_of(other.reads.begin(), other.reads.end(), is_in(reads)) &&
-           std::all_of(other.writes.begin(), other.writes.end(), is_in(writes)) &&
-           (has_products || !other.has_products);
-  }
-
-  // Seen from where a variable has another value: `value` in terms of it there, or not defined where it is unknown.
-  Effects with(const Var& var, const Expr& value) const {
-    auto renamed = [&](const Parts& parts) {
-      Parts result;
-      for (Part part : parts) {
-        if (part.leading.is_defined() && uses_var(part.leading, var))
-          part.leading = value.is_defined() ? simplify(substitute(part.leading, {{var, value}})) : Expr();
-        tw::add(result, part);
-      }
-      return result;
-    };
-    return {renamed(reads), renamed(writes), has_products};
-  }
-};
-
-template <class Handle>
-Effects effects_of(const Handle& h) {
-  Effects effects;
-  std::vector<Var> bound;
-  auto note = [](Parts& parts, const Buffer& buffer, const std::vector<Expr>& indices) {
-    if (!is_shared(buffer)) return;
-    const bool is_value = !indices.empty() && indices[0].dtype() == i64 && int(indices.size()) == buffer.rank();
-    Expr leading = is_value ? indices[0] : Expr();
-    if (is_value) visit(leading, [&](const Load&) { leading = Expr(); });
-    add(parts, {buffer, leading});
-  };
-  visit(
-      h, [&](const Load& n) { note(effects.reads, n.buffer, n.indices); },
-      [&](const Store& n) { note(effects.writes, n.buffer, n.indices); }, [&](const For& n) { bound.push_back(n.var); },
-      [&](const LetStmt& n) { bound.push_back(n.var); }, [&](const Let& n) { bound.push_back(n.var); });
-  for (const Var& var : bound) effects = effects.with(var, Expr());
-  if constexpr (std::is_same_v<Handle, Stmt>) effects.has_products = multiplies_asynchronously(h);
-  return effects;
 }
 
 // ---------------------------------------------------------------------------------------------------------------

@@ -244,7 +244,7 @@ Stmt replace_guards(const Stmt& s, const std::vector<const ExprNode*>& guards, b
 }
 
 // a < b or a <= b of i64, as slack ≥ 0.
-std::optional<Linear> slack_of(const Expr& guard) {
+std::optional<Linear> linear_slack_of(const Expr& guard) {
   const auto* comparison = guard.as<Binary>();
   if (!comparison || comparison->a.dtype() != i64) return std::nullopt;
   if (comparison->op != BinaryOp::lt && comparison->op != BinaryOp::le) return std::nullopt;
@@ -315,7 +315,7 @@ class Partitioner {
     const bool is_serial = loop.loop_kind == LoopKind::serial;
     if (is_serial) {
       for_each_guard(loop.body, [&](const Expr& guard) {
-        const auto slack = slack_of(guard);
+        const auto slack = linear_slack_of(guard);
         if (!slack) return;
         const Split split = split_slack(*slack, body);
         End end{split.tile, 1, split.most, {guard.get()}};
@@ -408,7 +408,7 @@ class Partitioner {
     const Expr rows = simplify(to_expr(rest), known);
     const auto with_rows = [&](int64_t count) {
       return replace_guards(body, condition.guards, [&](const Expr& guard) {
-        Linear left = *slack_of(guard);
+        Linear left = *linear_slack_of(guard);
         for (const auto& [atom, coefficient] : condition.slack.terms) left.add(atom, -coefficient);
         left.constant += count;
         return Expr(0) <= to_expr(left);
@@ -501,7 +501,7 @@ class Partitioner {
       if (!comparison || comparison->a.dtype() != i64) return;
       if (comparison->op == BinaryOp::eq && comparison->a.is_same(var) && is_const_int(comparison->b, 0))
         return add({}, true, guard);
-      const auto slack = slack_of(guard);
+      const auto slack = linear_slack_of(guard);
       if (!slack) return;
       const Split split = split_slack(*slack, body);
       const bool moves_here =

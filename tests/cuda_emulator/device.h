@@ -175,32 +175,52 @@ inline void tw_ldmatrix_transposed(unsigned* d, const void* row) {
   tw_load_matrices<true>(d, row);
 }
 
-// mma.m16n8k16: which thread holds what is in "Matrix Fragments for mma.m16n8k16" of the PTX ISA.
-template <float (*element)(unsigned short)>
-inline void tw_multiply_fragments(float* c, const unsigned* a, const unsigned* b) {
+// mma.m16n8k16, and m16n8k32 of bytes: which thread holds what is in "Matrix Fragments for mma.m16n8k16" of the PTX
+// ISA. A word has as many elements as its k is longer; `Sum` has room for all of a sum.
+template <class Sum, class Bits, auto of_a, auto of_b, class C>
+inline void tw_multiply_fragments(C* c, const unsigned* a, const unsigned* b) {
+  constexpr unsigned elements = 4 / sizeof(Bits);  // of a word
   const unsigned lane = tw_module.lane;
   WarpExchange& exchange = tw_exchanges[tw_module.warp];
   for (int i = 0; i < 4; ++i) exchange.a[lane][i] = a[i];
   for (int i = 0; i < 2; ++i) exchange.b[lane][i] = b[i];
   tw_module.services->wait_for_warp();
-  const auto half = [](unsigned word, unsigned h) { return element(static_cast<unsigned short>(word >> 16 * h)); };
+  const auto bits = [](unsigned word, unsigned at) { return static_cast<Bits>(word >> 8 * sizeof(Bits) * at); };
   for (unsigned i = 0; i < 4; ++i) {
     const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-    double sum = c[i];
-    for (unsigned k = 0; k < 16; ++k) {
-      const unsigned owner = k % 8 / 2, h = k % 2;
-      sum += static_cast<double>(half(exchange.a[row % 8 * 4 + owner][row / 8 + k / 8 * 2], h)) *
-             half(exchange.b[column * 4 + owner][k / 8], h);
+    Sum sum = c[i];
+    for (unsigned k = 0; k < 8 * elements; ++k) {
+      const unsigned owner = k / elements % 4, at = k % elements, half = k / elements / 4;
+      sum += static_cast<Sum>(of_a(bits(exchange.a[row % 8 * 4 + owner][row / 8 + half * 2], at))) *
+             of_b(bits(exchange.b[column * 4 + owner][half], at));
     }
-    c[i] = static_cast<float>(sum);
+    c[i] = static_cast<C>(sum);
   }
   tw_module.services->wait_for_warp();
 }
 inline void tw_mma_bf16(float* c, const unsigned* a, const unsigned* b) {
-  tw_multiply_fragments<tw_from_bf16>(c, a, b);
+  tw_multiply_fragments<double, unsigned short, tw_from_bf16, tw_from_bf16>(c, a, b);
 }
 inline void tw_mma_f16(float* c, const unsigned* a, const unsigned* b) {
-  tw_multiply_fragments<tw_from_f16>(c, a, b);
+  tw_multiply_fragments<double, unsigned short, tw_from_f16, tw_from_f16>(c, a, b);
+}
+template <class A, class B>
+inline void tw_multiply_bytes(int* c, const unsigned* a, const unsigned* b) {
+  constexpr auto of_a = [](unsigned char bits) { return static_cast<A>(bits); };
+  constexpr auto of_b = [](unsigned char bits) { return static_cast<B>(bits); };
+  tw_multiply_fragments<long long, unsigned char, of_a, of_b>(c, a, b);
+}
+inline void tw_mma_s8s8(int* c, const unsigned* a, const unsigned* b) {
+  tw_multiply_bytes<signed char, signed char>(c, a, b);
+}
+inline void tw_mma_u8s8(int* c, const unsigned* a, const unsigned* b) {
+  tw_multiply_bytes<unsigned char, signed char>(c, a, b);
+}
+inline void tw_mma_s8u8(int* c, const unsigned* a, const unsigned* b) {
+  tw_multiply_bytes<signed char, unsigned char>(c, a, b);
+}
+inline void tw_mma_u8u8(int* c, const unsigned* a, const unsigned* b) {
+  tw_multiply_bytes<unsigned char, unsigned char>(c, a, b);
 }
 
 // wgmma.m64nNk16: each of a group's 128 threads finds its sums by itself, for both operands lie in shared memory.  Of a

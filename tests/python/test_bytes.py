@@ -28,24 +28,24 @@ def check(model, feed):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("data", [np.uint8, np.int8])
-@pytest.mark.parametrize("zero", [0, 3])
-def test_integer_products(data, zero):
+def product(data, zero, weight=np.int8):
     rng = np.random.default_rng(0)
-    b = integers(rng, np.int8, 40, 70)
-    zeros = {"za": np.array(zero, data), "b": b}
     model = model_of(
         [("MatMulInteger", ["a", "b", "za"], ["y"])],
         [value("a", [21, 40], KINDS[data])],
         [value("y", [21, 70], TensorProto.INT32)],
-        zeros,
+        {"za": np.array(zero, data), "b": integers(rng, weight, 40, 70)},
     )
-    check(model, {"a": integers(rng, data, 21, 40)})
+    return model, {"a": integers(rng, data, 21, 40)}
 
 
 @pytest.mark.parametrize("data", [np.uint8, np.int8])
-@pytest.mark.parametrize("zero", [0, 5])
-def test_integer_convolutions(data, zero):
+@pytest.mark.parametrize("zero", [0, 3])
+def test_integer_products(data, zero):
+    check(*product(data, zero))
+
+
+def convolution(data, zero):
     rng = np.random.default_rng(1)
     model = model_of(
         [("ConvInteger", ["x", "w", "zx"], ["y"], {"pads": [1, 1, 1, 1], "strides": [2, 1]})],
@@ -53,7 +53,14 @@ def test_integer_convolutions(data, zero):
         [value("y", [1, 48, 5, 11], TensorProto.INT32)],
         {"w": integers(rng, np.int8, 48, 32, 3, 3), "zx": np.array(zero, data)},
     )
-    x = integers(rng, data, 1, 32, 9, 11)
+    return model, {"x": integers(rng, data, 1, 32, 9, 11)}
+
+
+@pytest.mark.parametrize("data", [np.uint8, np.int8])
+@pytest.mark.parametrize("zero", [0, 5])
+def test_integer_convolutions(data, zero):
+    model, feed = convolution(data, zero)
+    x = feed["x"]
     wide = np.pad(x.astype(np.int64) - zero, ((0, 0), (0, 0), (1, 1), (1, 1)))
     w = np.asarray(model.graph.initializer[0].raw_data and np.frombuffer(model.graph.initializer[0].raw_data, np.int8))
     w = w.reshape(48, 32, 3, 3).astype(np.int64)
@@ -62,12 +69,11 @@ def test_integer_convolutions(data, zero):
         for i in range(3)
         for j in range(3)
     )
-    for got in results(model, {"x": x}):
+    for got in results(model, feed):
         np.testing.assert_array_equal(got[0], expected)
 
 
-@pytest.mark.parametrize("data", [np.uint8, np.int8])
-def test_quantised_layers_follow_each_other(data):
+def layers(data):
     rng = np.random.default_rng(2)
     half = np.array(128 if data == np.uint8 else 0, data)
     zero, scale = np.array(0, np.int8), np.array(0.02, np.float32)
@@ -94,7 +100,12 @@ def test_quantised_layers_follow_each_other(data):
             "w3": integers(rng, np.int8, 24 * 36, 20),
         },
     )
-    feed = {"x": integers(rng, data, 1, 16, 6, 6)}
+    return model, {"x": integers(rng, data, 1, 16, 6, 6)}
+
+
+@pytest.mark.parametrize("data", [np.uint8, np.int8])
+def test_quantised_layers_follow_each_other(data):
+    model, feed = layers(data)
     with_dot, without = results(model, feed)
     # Not ONNX Runtime, whose sums of products saturate on CPUs without an instruction for them.
     peer = ReferenceEvaluator(model).run(None, feed)

@@ -14,8 +14,11 @@ import onnx
 import pytest
 
 import random_control
+import test_bytes
 import test_open_operators
-from conftest import ROOT, attention_model, model_of, run_tw, small_network, value
+import test_quantized_operators
+import tilewright as tw
+from conftest import ROOT, attention_model, model_of, reference, run_tw, small_network, value
 from onnx_suite import read_outputs, run_folders, run_suite, summary, write_case
 from random_graphs import KINDS, cuda_differences, differences, run_onnxruntime, single, small
 from test_networks import NETWORKS, feed_of
@@ -198,10 +201,44 @@ def test_convolutions_on_tensor_cores_agree_with_onnx_runtime(network, precision
         np.testing.assert_allclose(ours[name], theirs, rtol=0, atol=near)
 
 
+def results_of_bytes(model, feed, device, folder):
+    """Of the device and of the CPU, which are the same to the bit."""
+    write_case(folder, model, list(feed.values()))
+    ((status, message),) = run_folders(RUNNER, device.target, [folder], 300, device.env).values()
+    assert status == "ok", message
+    ours = read_outputs(folder / "outputs.bin")
+    for one, other in zip(ours, tw.compile(tw.load(model)).run(feed).values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    return ours
+
+
+@pytest.mark.parametrize("zero", [0, 3])
+@pytest.mark.parametrize("data", [np.uint8, np.int8])
+def test_products_of_bytes_are_those_of_onnx(data, zero, device, tmp_path):
+    for weight in (np.int8, np.uint8):
+        model, feed = test_bytes.product(data, zero, weight)
+        ours = results_of_bytes(model, feed, device, tmp_path / np.dtype(weight).name)
+        for one, other in zip(ours, reference(model, feed), strict=True):
+            np.testing.assert_array_equal(one, other)
+    results_of_bytes(*test_bytes.convolution(data, zero), device, tmp_path / "conv")
+    results_of_bytes(*test_bytes.layers(data), device, tmp_path / "layers")
+
+
+@pytest.mark.parametrize("activations", test_quantized_operators.ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("form", test_quantized_operators.FORMS, ids=str)
+def test_networks_that_the_quantiser_made(form, activations, device, tmp_path):
+    model, feed, expected, step = test_quantized_operators.quantised_network(form, activations, tmp_path)
+    write_case(tmp_path / "case", model, list(feed.values()))
+    ((status, message),) = run_folders(RUNNER, device.target, [tmp_path / "case"], 300, device.env).values()
+    assert status == "ok", message
+    np.testing.assert_allclose(read_outputs(tmp_path / "case" / "outputs.bin")[0], expected, atol=2 * step)
+
+
 ATTENTION = {  # batch, heads, queries, keys, size, mask
     "vit": (1, 3, 197, 197, 64, None),
     "bert": (2, 2, 128, 128, 64, (2, 1, 1, 128)),
     "gpt": (1, 2, 100, 100, 48, (1, 1, 100, 100)),
+    "causal": (1, 2, 150, 150, 48, (1, 1, 150, 150)),  # the mask is a constant
     "decoding": (5, 7, 1, 150, 64, (1, 1, 1, 150)),
 }
 
@@ -220,6 +257,9 @@ def test_attention_agrees_with_onnx_runtime(name, kind, device, tmp_path):
         if name == "bert" and kind == onnx.TensorProto.FLOAT:
             hidden = hidden | (np.arange(batch) == 0)[:, None, None, None]  # of one sentence nothing is seen
         feed["m"] = np.where(hidden, np.finfo(dtype).min, 0).astype(dtype)
+    if name == "causal":
+        model.graph.initializer.append(onnx.numpy_helper.from_array(feed.pop("m"), "m"))
+        del model.graph.input[3]
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     write_case(tmp_path / name, model, list(feed.values()))
     ((status, message),) = run_folders(RUNNER, device.target, [tmp_path / name], 300, device.env).values()

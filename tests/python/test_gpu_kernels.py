@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 
 import ml_dtypes
 import numpy as np
@@ -188,6 +189,53 @@ def test_products_of_open_rows_are_made_by_tensor_cores(tmp_path, precision):
     assert product.instructions["async copy"] > 3 and not product.instructions.get("global load"), product
 
 
+def quantised(batch, zero):
+    """A stem, the convolutions of a block and a product, of bytes."""
+    rng = np.random.default_rng(0)
+    scales = {"s": np.array(0.02, np.float32), "t": np.array(2, np.float32)}
+    nodes, weights = [], scales | {"z": np.array(zero, np.uint8), "zw": np.array(0, np.int8)}
+
+    def convolution(x, name, inputs, filters, window, stride=1):
+        weights[f"{name}_w"] = rng.integers(-128, 128, (filters, inputs, window, window)).astype(np.int8)
+        weights[f"{name}_b"] = rng.integers(-999, 999, filters).astype(np.int32)
+        given = [x, "s", "z", f"{name}_w", "s", "zw", "t", "z", f"{name}_b"]
+        nodes.append(("QLinearConv", given, [name], {"strides": [stride] * 2, "pads": [window // 2] * 4}))
+        return name
+
+    x = convolution("x", "stem", 3, 128, 7, 2)
+    x = convolution(x, "a", 128, 64, 1)
+    x = convolution(x, "b", 64, 128, 3, 2)
+    x = convolution(x, "c", 128, 256, 1)
+    weights["m"] = rng.integers(-128, 128, (768, 3072)).astype(np.int8)
+    nodes.append(("QLinearMatMul", ["l", "s", "z", "m", "s", "zw", "t", "z"], ["p"]))
+    kind = onnx.TensorProto.UINT8
+    return model_of(
+        nodes,
+        [value("x", [batch, 3, 64, 64], kind), value("l", [batch, 197, 768], kind)],
+        [value("c", [batch, 256, 16, 16], kind), value("p", [batch, 197, 3072], kind)],
+        weights,
+    )
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_89", "cuda:sm_90"])
+@pytest.mark.parametrize("batch, zero", [(1, 0), (16, 0), (1, 128), (16, 128)])
+def test_products_of_bytes_are_made_by_tensor_cores(tmp_path, target, batch, zero):
+    path = artifact(quantised(batch, zero), tmp_path, target)
+    kernels = gpu_kernels.of_artifact(path)
+    code = gpu_kernels.disassembly(str(path))
+    products = [kernel for kernel in kernels if kernel.instructions.get("tensor")]
+    assert kernels == products and sum(len(kernel.names) for kernel in products) == 5, kernels  # pads are part of them
+    for kernel in kernels:
+        assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), kernel
+    for kernel in products:
+        names = Counter(instruction.partition(".")[0] for instruction in code[kernel.symbol])
+        assert 0 < names["LDSM"] <= names["IMMA"] and not names["HMMA"], (kernel, names)  # four matrices each
+        # Of the eight results of a store only those that are near a half.
+        assert kernel.instructions.get("f64", 0) <= 8 * kernel.instructions["global store"], kernel
+        if not kernel.names[0].startswith("QLinearConv_0"):  # whose three channels lie apart
+            assert names["LDGSTS"] > 3, (kernel, names)
+
+
 def one_operator(operation, length, dtype, rows=4096):
     """Of rows along the last axis; where it has weights, they are ones."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -234,10 +282,8 @@ def test_bf16_takes_an_instruction_an_element(tmp_path, operation):
             for dtype in (np.float16, BF16)
         )
         vectors = brain_floats.instructions["global load"]
-        places = 8
-        assert brain_floats.instructions["integer"] <= halves.instructions["integer"] + 8 * vectors + places, (
-            brain_floats
-        )
+        most = halves.instructions["integer"] + 8 * vectors + 8  # for places
+        assert brain_floats.instructions["integer"] <= most, brain_floats
 
 
 ALIGNED = [(op, 1024, dtype) for op in ("Add", "Relu", "Gelu") for dtype in (np.float32, np.float16, BF16)]
@@ -287,11 +333,10 @@ def test_attention_is_a_kernel_whose_scores_are_in_registers(tmp_path, target, k
         assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), (case, kernel)
         assert kernel.blocks_of_multiprocessor >= 2, (case, kernel)
         assert bool(kernel.instructions.get("tensor")) == (kind != onnx.TensorProto.FLOAT), (case, kernel)
-        if kernel.instructions.get(
-            "tensor"
-        ):  # into shared memory go values of rows, and keys that nothing copies ahead
+        if kernel.instructions.get("tensor"):  # values of rows go into shared memory, and keys that do not come ahead
             copied_by_threads = 0 if kernel.instructions.get("async copy") else 16
             assert kernel.instructions["shared store"] <= 21 + copied_by_threads, (case, kernel)
+            assert kernel.instructions["barrier"] <= 7, (case, kernel)
 
 
 @pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16])

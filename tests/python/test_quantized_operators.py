@@ -194,14 +194,17 @@ class Samples(quantization.CalibrationDataReader):
         return self.left.pop() if self.left else None
 
 
-@pytest.mark.parametrize("activations", [quantization.QuantType.QInt8, quantization.QuantType.QUInt8], ids=str)
-@pytest.mark.parametrize("form", [quantization.QuantFormat.QOperator, quantization.QuantFormat.QDQ], ids=str)
-def test_a_network_that_the_quantiser_made(form, activations, tmp_path):
-    onnx.save(small_network(), tmp_path / "plain.onnx")
+ACTIVATIONS = [quantization.QuantType.QInt8, quantization.QuantType.QUInt8]
+FORMS = [quantization.QuantFormat.QOperator, quantization.QuantFormat.QDQ]
+
+
+def quantised_network(form, activations, folder):
+    """The network, an input, ONNX Runtime's result, and a step of it."""
+    onnx.save(small_network(), folder / "plain.onnx")
     quantization.quantize_static(
-        tmp_path / "plain.onnx", tmp_path / "q.onnx", Samples(), quant_format=form, activation_type=activations
+        folder / "plain.onnx", folder / "q.onnx", Samples(), quant_format=form, activation_type=activations
     )
-    model = onnx.load(tmp_path / "q.onnx")
+    model = onnx.load(folder / "q.onnx")
     if form == quantization.QuantFormat.QOperator:
         assert {"QLinearAdd", "QLinearSigmoid", "QGemm", "QLinearConcat"} <= {node.op_type for node in model.graph.node}
     x = {"x": floats(1, 3, 12, 12)}
@@ -210,7 +213,14 @@ def test_a_network_that_the_quantiser_made(form, activations, tmp_path):
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     step = max(float(a) for i in model.graph.initializer if i.name.endswith("_scale") and "y" in i.name
                for a in numpy_helper.to_array(i).reshape(-1))  # fmt: skip
-    np.testing.assert_allclose(tw.compile(model).run(x)["y"], session.run(None, x)[0], atol=2 * step)
+    return model, x, session.run(None, x)[0], step
+
+
+@pytest.mark.parametrize("activations", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_network_that_the_quantiser_made(form, activations, tmp_path):
+    model, x, expected, step = quantised_network(form, activations, tmp_path)
+    np.testing.assert_allclose(tw.compile(model).run(x)["y"], expected, atol=2 * step)
 
 
 def test_what_is_missing_is_refused():

@@ -8,6 +8,8 @@
 #include "targets/cuda/emit.h"
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/text/parser.h"
+#include "tensor_ir/text/printer.h"
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/sample_funcs.h"
 #include "tests/unit/targets/run.h"
@@ -95,6 +97,19 @@ const TiledCase tiled_cases[] = {
        return y
      })",
      sm_75()},
+    {"causal", R"(graph g (q: f32[2, 100, 32], k: f32[2, 100, 32], v: f32[2, 100, 32]) {
+       y = attention(q, k, v) {scale = 0.25, causal = 1}
+       return y
+     })"},
+    {"causal, of halves, behind others", R"(graph g (q: f16[2, 75, 32], k: f16[2, 150, 32], v: f16[2, 150, 48]) {
+       y = attention(q, k, v) {scale = 0.25, causal = 76}
+       return y
+     })"},
+    {"causal, each part begins within a tile",
+     R"(graph g (q: bf16[2, 160, 16], k: bf16[2, 160, 16], v: bf16[2, 160, 16]) {
+       y = attention(q, k, v) {scale = 0.25, causal = 7}
+       return y
+     })"},
     {"parts without any key that is seen",
      R"(graph g (q: f32[2, 18, 16], k: f32[2, 70, 16], v: f32[2, 70, 16], m: bool[1, 70]) {
        y = attention(q, k, v, m) {zero_if_masked = 1} decided "query_tile=32 split_kv=16"
@@ -189,6 +204,67 @@ TEST(TiledAttention, OpenSizesAreOneKernel) {
       EXPECT_LT(tw::test::largest_difference(arrays.back(), expected.back()), tolerance_of(func));
     }
   }
+}
+
+// What a tile of queries does not see is neither read nor computed.
+TEST(TiledAttention, CausalTilesEndWhereTheySeeNothingMore) {
+  for (const char* type : {"f32", "f16"}) {
+    const std::string queries = std::string(type) + "[1, 40, 32]", keys = std::string(type) + "[1, 320, 32]";
+    const std::string text = "graph g (q: " + queries + ", k: " + keys + ", v: " + keys +
+                             ") {\n y = attention(q, k, v) {causal = 20}\n return y\n}";
+    const Graph graph = tile_attention(parse_graph(text), {sm_90()});
+    const Func func = lower_group(graph, fuse(graph)[0]);
+    const LoweredFunc lowered = lowered_attention(func, sm_90());
+    std::vector<NDArray> arrays = tw::test::random_buffers(func, 5);
+    std::vector<NDArray> expected, by_oracle;
+    for (const NDArray& array : arrays) expected.push_back(array.clone());
+    interpret(func, expected);
+    for (const size_t input : {1, 2})
+      for (int64_t i = 128 * 32; i < arrays[input].size(); ++i) arrays[input].set_float(i, std::nan(""));
+    for (const NDArray& array : arrays) by_oracle.push_back(array.clone());
+    tw::test::interpret_kernels(lowered, func, by_oracle, {.parameters = {}, .seed = 3});
+    EXPECT_LT(tw::test::largest_difference(by_oracle.back(), expected.back()), tolerance_of(func));
+    tw::test::run_on_device(lowered, func,
+                            tw::test::emulated_image(cuda::emit_cuda(lowered.kernels, sm_90().shared_bytes)), arrays);
+    EXPECT_LT(tw::test::largest_difference(arrays.back(), expected.back()), tolerance_of(func));
+  }
+}
+
+// The oracle finds out where one barrier is missing, or nobody waits for the keys that are on their way.
+TEST(TiledAttention, ThreadsWaitNowhereInVain) {
+  const Graph graph =
+      tile_attention(parse_graph(R"(graph g (q: f16[1, 32, 16], k: f16[1, 150, 16], v: f16[1, 150, 16]) {
+       y = attention(q, k, v) {causal = 100}
+       return y
+     })"),
+                     {sm_90()});
+  const Func kernel = lowered_attention(lower_group(graph, fuse(graph)[0]), sm_90()).kernels[0].func;
+  const std::string text = to_text(kernel);
+  const auto is_caught = [&](const std::string& changed) {
+    const Func program = parse_func(changed);
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      std::vector<NDArray> expected = tw::test::random_buffers(kernel, seed), actual;
+      for (const NDArray& array : expected) actual.push_back(array.clone());
+      interpret(kernel, expected);
+      try {
+        interpret(program, actual, {.parameters = {}, .seed = seed});
+      } catch (const Error&) {
+        return true;
+      }
+      if (tw::test::largest_difference(actual.back(), expected.back()) > 1e-2) return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(is_caught(text)) << text;
+  int barriers = 0, waits = 0;
+  for (const std::string& effect : {std::string(" barrier()"), std::string(" wait_copies(0)")}) {
+    for (size_t at = text.find(effect); at != std::string::npos; at = text.find(effect, at + 1)) {
+      ++(effect == " barrier()" ? barriers : waits);
+      EXPECT_TRUE(is_caught(std::string(text).erase(at, effect.size()))) << text.substr(0, at) << " HERE";
+    }
+  }
+  EXPECT_EQ(waits, 1);
+  EXPECT_LE(barriers, 7);
 }
 
 // Of tiles that the template does not take each stage is scheduled by itself.

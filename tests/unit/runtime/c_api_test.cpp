@@ -132,6 +132,29 @@ TEST_F(CApi, RunsOnArraysOfAGpu) {
       << last_error();
   TW_FUNCTION(tw_free)(executable);
   TW_FUNCTION(tw_free)(on_cpu);
+
+  // On the second one.
+  auto* load_on_gpu = TW_FUNCTION(tw_load_on_gpu);
+  EXPECT_EQ(load_on_gpu((folder / "gpu.twa").c_str(), 1, &executable), 1501);
+  EXPECT_NE(std::string(last_error()).find("there is no GPU 1: the driver has 1"), std::string::npos) << last_error();
+  EXPECT_EQ(load_on_gpu((folder / "small.twa").c_str(), 1, &executable), 1101) << last_error();
+  setenv("CUDA_EMULATOR_CAPABILITY", "90,90", 1);
+  ASSERT_EQ(load_on_gpu((folder / "gpu.twa").c_str(), 1, &executable), 0) << last_error();
+  in[1] = arrays[1].data();
+  EXPECT_EQ(run_on_gpu(executable, in, nullptr, out, out_bytes, nullptr), 1101);
+  EXPECT_NE(std::string(last_error()).find("GPU 0, and runs are on GPU 1"), std::string::npos) << last_error();
+  std::vector<NDArray> there;
+  for (const NDArray& input : small_inputs()) {
+    there.push_back(new_gpu_array(input.dtype(), input.shape(), 1));
+    copy_gpu_array(input, there.back(), 0);
+  }
+  for (const int64_t extent : {rows, int64_t{1}}) there.push_back(new_gpu_array(f32, {extent}, 1));
+  in[0] = there[0].data(), in[1] = there[1].data(), out[0] = there[2].data(), out[1] = there[3].data();
+  ASSERT_EQ(run_on_gpu(executable, in, nullptr, out, out_bytes, nullptr), 0) << last_error();
+  copy_gpu_array(there[2], sums, 0);
+  EXPECT_EQ(values(sums), small_answer()[0]);
+  TW_FUNCTION(tw_free)(executable);
+  unsetenv("CUDA_EMULATOR_CAPABILITY");
 }
 
 TEST_F(CApi, LoadsBytesWhichItCopies) {

@@ -2,6 +2,8 @@
 // where they are told to, the emulator their text; and both find what is wrong with programs that forget to wait.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
 #include <regex>
 #include <sstream>
 
@@ -22,28 +24,67 @@ struct ProductCase {
   int64_t batch, m, n, k;
   DType dtype;
   bool is_a_transposed = false, is_b_transposed = false, is_b_first = false;
+  DType b_dtype = dtype;
+  bool gives_bytes = false, is_b_constant = false;
 };
 
-// out[b, i, j] = relu(Σ A[b, i, k] · B[b, k, j]), of 16-bit floats.
+DType sum_of(DType dtype) {
+  return dtype.is_float() ? f32 : i32;
+}
+// Of sums, as bytes where those are wanted: some lie halfway between two, or nearly so.
+Expr epilogue(const Expr& sum, bool gives_bytes, double factor = 1.0 / 1024) {
+  if (!gives_bytes) return max(sum, zero_of(sum.dtype()));
+  const auto number = [](double value) { return float_imm(f64, value); };
+  const Expr rounded = call(Intrinsic::round_even, {cast(f64, sum) * number(factor)}) + number(3);
+  const Expr above = call(Intrinsic::maximum, {rounded, number(-128)});
+  return cast(i8, call(Intrinsic::minimum, {above, number(127)}));
+}
+std::string call_of(DType a, DType b) {
+  const auto name = [](DType dtype) {
+    return dtype == bf16 ? "bf16" : dtype == f16 ? "f16" : dtype == i8 ? "s8" : "u8";
+  };
+  return std::string("  tw_mma_") + name(a) + (a.is_float() ? "" : name(b)) + "(";
+}
+// Bytes of any value.
+std::vector<NDArray> operands(const Func& func) {
+  std::vector<NDArray> arrays = test::random_buffers(func, 5);
+  std::mt19937_64 random(7);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (arrays[i].dtype().bytes() > 1 || func.is_output(func.buffers[i])) continue;
+    std::uniform_int_distribution<int64_t> values(arrays[i].dtype() == i8 ? -128 : 0,
+                                                  arrays[i].dtype() == i8 ? 127 : 255);
+    for (int64_t e = 0; e < arrays[i].size(); ++e) arrays[i].set_int(e, values(random));
+  }
+  return arrays;
+}
+// How far sums may be apart: integers not at all.
+double tolerance(DType dtype, double of_floats) {
+  return dtype.is_float() ? of_floats : std::numeric_limits<double>::min();
+}
+
+// out[b, i, j] = relu(Σ A[b, i, k] · B[b, k, j]), of 16-bit floats or of bytes.
 Func product(const ProductCase& c) {
   using te::Indices;
   const auto shape = [&](int64_t rows, int64_t columns, bool is_transposed) {
     return std::vector<Expr>{c.batch, is_transposed ? columns : rows, is_transposed ? rows : columns};
   };
   const te::Tensor a = te::placeholder("A", shape(c.m, c.k, c.is_a_transposed), c.dtype);
-  const te::Tensor b = te::placeholder("B", shape(c.k, c.n, c.is_b_transposed), c.dtype);
+  const te::Tensor b = te::placeholder("B", shape(c.k, c.n, c.is_b_transposed), c.b_dtype);
+  const DType sum = sum_of(c.dtype);
   const auto at = [](const Expr& batch, const Expr& row, const Expr& column, bool is_transposed) {
     return is_transposed ? Indices{batch, column, row} : Indices{batch, row, column};
   };
   const te::Tensor sums =
       te::reduce("C", {c.batch, c.m, c.n}, {c.k}, te::Combiner::sum, {a, b}, [&](const Indices& s, const Indices& r) {
-        const Expr x = cast(f32, a(at(s[0], s[1], r[0], c.is_a_transposed)));
-        const Expr y = cast(f32, b(at(s[0], r[0], s[2], c.is_b_transposed)));
+        const Expr x = cast(sum, a(at(s[0], s[1], r[0], c.is_a_transposed)));
+        const Expr y = cast(sum, b(at(s[0], r[0], s[2], c.is_b_transposed)));
         return c.is_b_first ? y * x : x * y;
       });
   const te::Tensor out = te::compute("out", {c.batch, c.m, c.n}, {sums},
-                                     [&](const Indices& s) { return max(sums(s), float_imm(f32, 0)); });
-  return te::make_func("product", {a, b}, {out});
+                                     [&](const Indices& s) { return epilogue(sums(s), c.gives_bytes); });
+  Func func = te::make_func("product", {a, b}, {out});
+  if (c.is_b_constant) test::mark_constant(func, "B");
+  return func;
 }
 
 const Target& sm_80() {
@@ -60,22 +101,33 @@ LoweredFunc lowered_product(const Func& func) {
   return lower(sm_80().default_schedule(func, sm_80()).func(), sm_80(), "product");
 }
 
+// By the oracle and the emulator.
+void expect_answer(const Func& func, const Schedule& schedule, const LoweredFunc& lowered, const std::string& text,
+                   double near) {
+  std::vector<NDArray> arrays = operands(func), expected, by_oracle;
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    expected.push_back(arrays[i].clone());
+    arrays[i] = test::as_scheduled(arrays[i], schedule.trace(), func.buffers[i]->name);
+    by_oracle.push_back(arrays[i].clone());
+  }
+  interpret(func, expected);
+  test::interpret_kernels(lowered, schedule.func(), by_oracle, {.parameters = {}, .seed = 3});
+  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), near) << to_text(schedule.func());
+  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
+  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), near) << text;
+}
+
 class TensorCores : public ::testing::TestWithParam<ProductCase> {};
 
 TEST_P(TensorCores, GiveTheOraclesAnswerInOneKernel) {
   const Func func = product(GetParam());
-  const LoweredFunc lowered = lowered_product(func);
+  const Schedule schedule = sm_80().default_schedule(func, sm_80());
+  const LoweredFunc lowered = lower(schedule.func(), sm_80(), "product");
   ASSERT_EQ(lowered.kernels.size(), 1u);
   const std::string text = cuda::emit_cuda(lowered.kernels, sm_80().shared_bytes);
-  EXPECT_EQ(test::count_of(text, GetParam().dtype == bf16 ? "  tw_mma_bf16(" : "  tw_mma_f16("), 1) << text;
-  const std::vector<NDArray> arrays = test::random_buffers(func, 5);
-  std::vector<NDArray> expected, by_oracle;
-  for (const NDArray& array : arrays) expected.push_back(array.clone()), by_oracle.push_back(array.clone());
-  interpret(func, expected);
-  test::interpret_kernels(lowered, func, by_oracle, {.parameters = {}, .seed = 3});
-  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), 1e-4) << to_text(lowered.kernels[0].func);
-  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
-  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-4) << text;
+  EXPECT_EQ(test::count_of(text, call_of(GetParam().dtype, GetParam().b_dtype)), 1) << text;
+  EXPECT_EQ(test::count_of(text, " tw_requantise<i8>("), GetParam().gives_bytes ? 1 : 0) << text;
+  expect_answer(func, schedule, lowered, text, tolerance(GetParam().dtype, 1e-4));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -88,12 +140,28 @@ INSTANTIATE_TEST_SUITE_P(
                       ProductCase{3, 5, 100, 50, bf16, false, true}, ProductCase{1, 50, 7, 33, bf16, true, false},
                       ProductCase{150, 64, 128, 32, bf16}, ProductCase{40, 256, 128, 32, f16}));
 
+// Rows along k, be they so in memory or turned when they are staged or compiled.
+INSTANTIATE_TEST_SUITE_P(OfBytes, TensorCores,
+                         ::testing::Values(ProductCase{1, 64, 64, 192, i8, false, true},
+                                           ProductCase{1, 64, 48, 128, u8, false, true, false, i8, true},
+                                           ProductCase{1, 48, 64, 96, i8, false, true, true, u8},
+                                           ProductCase{1, 32, 64, 64, u8, false, true, false, u8, true},
+                                           ProductCase{1, 64, 48, 128, u8, false, false, false, i8, true, true},
+                                           ProductCase{1, 37, 21, 50, i8, false, false, false, i8, true, true},
+                                           ProductCase{2, 33, 80, 72, u8, false, false, false, i8},
+                                           ProductCase{1, 48, 64, 64, i8, true, false, true, u8, true},
+                                           ProductCase{3, 5, 100, 50, i8, true, true},
+                                           ProductCase{150, 64, 128, 64, u8, false, true, false, i8, true}));
+
 struct ConvolutionCase {
   const char* name;
   int64_t images, inputs, filters, height, width, window, stride, padding;
   DType dtype;
-  bool is_blocked;  // channels in blocks of 8, of data and results
+  bool is_blocked;  // channels in blocks of 16 bytes, of data and results
   size_t kernels = 1;
+  DType filter_dtype = dtype;
+  bool gives_bytes = false;
+  int64_t around = 0;  // what the data has around it
 };
 void PrintTo(const ConvolutionCase& c, std::ostream* out) {
   *out << c.name;
@@ -103,12 +171,14 @@ void PrintTo(const ConvolutionCase& c, std::ostream* out) {
 Func convolution(const ConvolutionCase& c) {
   using te::Indices;
   const te::Tensor x = te::placeholder("X", {c.images, c.inputs, c.height, c.width}, c.dtype);
-  const te::Tensor w = te::placeholder("W", {c.filters, c.inputs, c.window, c.window}, c.dtype);
+  const te::Tensor w = te::placeholder("W", {c.filters, c.inputs, c.window, c.window}, c.filter_dtype);
+  const DType sum = sum_of(c.dtype);
   const te::Tensor padded = te::compute(
       "padded", {c.images, c.inputs, c.height + 2 * c.padding, c.width + 2 * c.padding}, {x}, [&](const Indices& s) {
         const Expr y = s[2] - c.padding, z = s[3] - c.padding;
         const Expr inside = Expr(0) <= y && y < c.height && Expr(0) <= z && z < c.width;
-        return load(x.buffer(), {s[0], s[1], y, z}, inside);
+        const Expr data = load(x.buffer(), {s[0], s[1], y, z}, inside);
+        return c.around == 0 ? data : select(inside, data, const_of(c.dtype, static_cast<double>(c.around)));
       });
   const auto extent = [&](int64_t size) { return Expr((size + 2 * c.padding - c.window) / c.stride + 1); };
   const std::vector<Expr> shape = {c.images, c.filters, extent(c.height), extent(c.width)};
@@ -116,35 +186,23 @@ Func convolution(const ConvolutionCase& c) {
                                      [&](const Indices& s, const Indices& r) {
                                        const Expr data =
                                            padded({s[0], r[0], s[2] * c.stride + r[1], s[3] * c.stride + r[2]});
-                                       return cast(f32, data) * cast(f32, w({s[1], r[0], r[1], r[2]}));
+                                       return cast(sum, data) * cast(sum, w({s[1], r[0], r[1], r[2]}));
                                      });
-  const te::Tensor out =
-      te::compute("out", shape, {sums}, [&](const Indices& s) { return max(sums(s), float_imm(f32, 0)); });
+  const te::Tensor out = te::compute("out", shape, {sums}, [&](const Indices& s) {
+    return epilogue(sums(s), c.gives_bytes, std::nextafter(1.0 / 1024, 1));
+  });
   Func func = te::make_func("convolution", {x, w}, {out});
   test::mark_constant(func, "W");
   if (!c.is_blocked) return func;
   Schedule schedule(func);
   for (const char* buffer : {"X", "out"})
-    schedule.transform_layout(buffer, parse_index_map("(n, c, h, w) -> (n, c // 8, h, w, c % 8)"));
+    schedule.transform_layout(buffer,
+                              parse_index_map(c.dtype.bytes() == 1 ? "(n, c, h, w) -> (n, c // 16, h, w, c % 16)"
+                                                                   : "(n, c, h, w) -> (n, c // 8, h, w, c % 8)"));
   return schedule.func();
 }
 
 class ConvolutionOnTensorCores : public ::testing::TestWithParam<ConvolutionCase> {};
-
-void expect_the_oracles_answer(const Func& func, const Schedule& schedule, const LoweredFunc& lowered,
-                               const std::string& text) {
-  std::vector<NDArray> arrays = test::random_buffers(func, 5), expected, by_oracle;
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    expected.push_back(arrays[i].clone());
-    arrays[i] = test::as_scheduled(arrays[i], schedule.trace(), func.buffers[i]->name);
-    by_oracle.push_back(arrays[i].clone());
-  }
-  interpret(func, expected);
-  test::interpret_kernels(lowered, schedule.func(), by_oracle, {.parameters = {}, .seed = 3});
-  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), 1e-3) << to_text(schedule.func());
-  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
-  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3) << text;
-}
 
 TEST_P(ConvolutionOnTensorCores, GivesTheOraclesAnswer) {
   const Func func = convolution(GetParam());
@@ -152,26 +210,29 @@ TEST_P(ConvolutionOnTensorCores, GivesTheOraclesAnswer) {
   const LoweredFunc lowered = lower(schedule.func(), sm_80(), "convolution");
   EXPECT_EQ(lowered.kernels.size(), GetParam().kernels) << to_text(schedule.func());
   const std::string text = cuda::emit_cuda(lowered.kernels, sm_80().shared_bytes);
-  EXPECT_EQ(test::count_of(text, GetParam().dtype == bf16 ? "  tw_mma_bf16(" : "  tw_mma_f16("), 1) << text;
+  const auto count_of = [&](DType a, DType b) { return test::count_of(text, call_of(a, b)); };
+  const auto [data, filter] = std::pair(GetParam().dtype, GetParam().filter_dtype);
+  EXPECT_EQ(count_of(data, filter) + (data == filter ? 0 : count_of(filter, data)), 1) << text;
   if (GetParam().is_blocked) {
     // By 16 bytes at a time, of the data past no cache: its rows are near in memory.
     EXPECT_GE(test::count_of(text, " tw_copy<16, false>("), 1) << text;
     EXPECT_GE(test::count_of(text, " tw_copy<16, true>("), 1) << text;
   }
-  expect_the_oracles_answer(func, schedule, lowered, text);
+  expect_answer(func, schedule, lowered, text, tolerance(data, 1e-3));
 }
 
-TEST_P(ConvolutionOnTensorCores, ByGroupsOfWarpsGivesTheOraclesAnswer) {
+class ConvolutionByGroupsOfWarps : public ConvolutionOnTensorCores {};
+
+TEST_P(ConvolutionByGroupsOfWarps, GivesTheOraclesAnswer) {
   const Func func = convolution(GetParam());
   const Schedule schedule = with_groups().decided_schedule(func, with_groups(), {{"multiplier", {1}}});
   const LoweredFunc lowered = lower(schedule.func(), with_groups(), "convolution");
   const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
   EXPECT_EQ(test::count_of(text, GetParam().dtype == bf16 ? "  tw_wgmma_bf16_" : "  tw_wgmma_f16_"), 1) << text;
-  expect_the_oracles_answer(func, schedule, lowered, text);
+  expect_answer(func, schedule, lowered, text, 1e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, ConvolutionOnTensorCores,
+const auto convolutions_of_floats =
     ::testing::Values(ConvolutionCase{"in_blocks", 2, 16, 24, 9, 7, 3, 1, 1, bf16, true},
                       ConvolutionCase{"in_pieces_of_channels", 1, 64, 16, 6, 8, 3, 1, 1, f16, true},
                       ConvolutionCase{"with_strides", 1, 24, 16, 11, 10, 3, 2, 1, bf16, true},
@@ -180,8 +241,22 @@ INSTANTIATE_TEST_SUITE_P(
                       ConvolutionCase{"of_an_image", 1, 3, 16, 17, 15, 7, 2, 3, bf16, false},
                       ConvolutionCase{"row_major", 1, 20, 37, 13, 15, 3, 1, 1, f16, false},
                       ConvolutionCase{"in_parts", 1, 256, 16, 4, 4, 3, 1, 1, bf16, true, 2},
-                      ConvolutionCase{"of_points_in_parts", 1, 1024, 24, 4, 4, 1, 1, 0, f16, true, 2}),
-    [](const auto& info) { return std::string(info.param.name); });
+                      ConvolutionCase{"of_points_in_parts", 1, 1024, 24, 4, 4, 1, 1, 0, f16, true, 2});
+const auto name_of_convolution = [](const auto& info) { return std::string(info.param.name); };
+INSTANTIATE_TEST_SUITE_P(All, ConvolutionOnTensorCores, convolutions_of_floats, name_of_convolution);
+INSTANTIATE_TEST_SUITE_P(All, ConvolutionByGroupsOfWarps, convolutions_of_floats, name_of_convolution);
+INSTANTIATE_TEST_SUITE_P(
+    OfBytes, ConvolutionOnTensorCores,
+    ::testing::Values(ConvolutionCase{"in_blocks", 2, 32, 48, 9, 7, 3, 1, 1, u8, true, 1, i8, true},
+                      ConvolutionCase{"in_pieces_of_channels", 1, 128, 16, 6, 8, 3, 1, 1, i8, true},
+                      ConvolutionCase{"with_strides", 1, 48, 16, 11, 10, 3, 2, 1, u8, true, 1, i8, true},
+                      ConvolutionCase{"of_points", 2, 80, 64, 5, 6, 1, 1, 0, u8, true, 1, u8},
+                      ConvolutionCase{"in_blocks_in_a_number", 1, 64, 48, 9, 7, 3, 1, 1, u8, true, 1, i8, true, 130},
+                      ConvolutionCase{"row_major_in_a_number", 1, 20, 16, 9, 8, 3, 1, 1, i8, false, 1, i8, true, -3},
+                      ConvolutionCase{"of_an_image", 1, 3, 16, 17, 15, 7, 2, 3, i8, false, 1, i8, true},
+                      ConvolutionCase{"row_major", 1, 20, 37, 13, 15, 3, 1, 1, u8, false, 1, i8, true},
+                      ConvolutionCase{"in_parts", 1, 512, 16, 4, 4, 3, 1, 1, u8, true, 2, i8, true}),
+    name_of_convolution);
 
 // Of few sums of many terms.
 TEST(TensorCoreParts, ProductsOfFewSumsAreMadeInParts) {
@@ -219,22 +294,24 @@ TEST_P(TensorCoreDecisions, GiveTheOraclesAnswerEach) {
     kernels.insert(kernels.end(), lowered.back().kernels.begin(), lowered.back().kernels.end());
   }
   const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels, target.shared_bytes));
-  const std::vector<NDArray> arrays = test::random_buffers(func, 5);
+  const std::vector<NDArray> arrays = operands(func);
   std::vector<NDArray> expected;
   for (const NDArray& array : arrays) expected.push_back(array.clone());
   interpret(func, expected);
+  const double near = tolerance(func.buffers[0]->dtype, 1e-4);
   for (size_t p = 0; p < points.size(); ++p) {
     std::vector<NDArray> scheduled;
     for (size_t i = 0; i < arrays.size(); ++i)
       scheduled.push_back(test::as_scheduled(arrays[i].clone(), traces[p], func.buffers[i]->name));
     test::run_on_device(lowered[p], func, image, scheduled);
-    EXPECT_LT(test::largest_difference(scheduled.back(), expected.back()), 1e-4) << to_text(points[p]);
+    EXPECT_LT(test::largest_difference(scheduled.back(), expected.back()), near) << to_text(points[p]);
   }
 }
 INSTANTIATE_TEST_SUITE_P(
     Shapes, TensorCoreDecisions,
     ::testing::Combine(::testing::Values(&sm_80(), &with_groups()),
                        ::testing::Values(product({1, 130, 136, 140, bf16}), product({2, 40, 24, 512, bf16}),
+                                         product({1, 130, 136, 272, u8, false, false, false, i8, true, true}),
                                          convolution({"in_pieces_and_parts", 1, 64, 40, 6, 6, 3, 1, 1, bf16, true}))));
 
 // By the instructions of groups of four warps, which read both operands from shared memory.
@@ -251,6 +328,18 @@ LoweredFunc lowered_by_groups(const GroupCase& c) {
   const Decisions decisions = {{"multiplier", {1}}, {"warp_tile", c.tile}, {"stages", {c.stages}}};
   return lower(with_groups().decided_schedule(product(c.product), with_groups(), decisions).func(), with_groups(),
                "product");
+}
+
+TEST(TensorCoreText, GroupsAreNoPartOfPtx) {
+  const Target with_ptx = parse_target("cuda:sm_90+ptx");
+  const Func func = product({1, 1024, 1024, 1024, bf16});
+  const auto text_for = [&](const Target& target) {
+    const LoweredFunc lowered = lower(target.default_schedule(func, target).func(), target, "product");
+    const std::string text = cuda::emit_cuda(lowered.kernels, target.shared_bytes);
+    return text.substr(text.find("extern \"C\""));
+  };
+  EXPECT_EQ(test::count_of(text_for(with_groups()), "  tw_wgmma_"), 1);
+  EXPECT_EQ(test::count_of(text_for(with_ptx), "  tw_wgmma_"), 0);
 }
 
 class TensorCoreGroups : public ::testing::TestWithParam<GroupCase> {};
@@ -391,6 +480,10 @@ const Func& long_product() {
   static const Func func = lowered_product(product({1, 16, 16, 192, bf16})).kernels[0].func;
   return func;
 }
+const Func& long_product_of_bytes() {
+  static const Func func = lowered_product(product({1, 16, 16, 384, u8, false, true, false, i8})).kernels[0].func;
+  return func;
+}
 
 const LoweredFunc& long_product_by_groups() {
   static const LoweredFunc lowered = lowered_by_groups({{1, 64, 64, 256, bf16, false, true}, {64, 64, 64, 4, 1}, 3});
@@ -398,7 +491,7 @@ const LoweredFunc& long_product_by_groups() {
 }
 
 // Whether the program computes something else than it should, or is refused, in one of several orders of its threads.
-bool is_caught(const Func& original, const std::string& text) {
+bool is_caught(const std::string& text, const Func& func) {
   Func changed;
   try {
     changed = parse_func(text);
@@ -407,9 +500,9 @@ bool is_caught(const Func& original, const std::string& text) {
     return true;
   }
   for (uint64_t seed = 0; seed < 4; ++seed) {
-    std::vector<NDArray> expected = test::random_buffers(original, seed), actual;
+    std::vector<NDArray> expected = test::random_buffers(func, seed), actual;
     for (const NDArray& array : expected) actual.push_back(array.clone());
-    interpret(original, expected);
+    interpret(func, expected);
     try {
       interpret(changed, actual, {.parameters = {}, .seed = seed});
     } catch (const Error&) {
@@ -458,10 +551,11 @@ std::string mutated(const std::string& text, const Mutant& mutant) {
 }
 
 TEST(TensorCoreMutants, WithoutAChangeNothingIsCaught) {
-  EXPECT_FALSE(is_caught(long_product(), to_text(long_product()))) << to_text(long_product());
   const LoweredFunc& by_groups = long_product_by_groups();
-  EXPECT_FALSE(is_caught(by_groups.kernels[0].func, to_text(by_groups.kernels[0].func)));
+  EXPECT_FALSE(is_caught(to_text(by_groups.kernels[0].func), by_groups.kernels[0].func));
   EXPECT_FALSE(is_caught_in_emulator(by_groups, cuda::emit_cuda(by_groups.kernels, with_groups().shared_bytes)));
+  for (const Func& func : {long_product(), long_product_of_bytes()})
+    EXPECT_FALSE(is_caught(to_text(func), func)) << to_text(func);
 }
 
 class TensorCoreMutant : public ::testing::TestWithParam<Mutant> {};
@@ -469,8 +563,29 @@ class TensorCoreMutant : public ::testing::TestWithParam<Mutant> {};
 TEST_P(TensorCoreMutant, IsCaught) {
   const std::string text = to_text(long_product()), changed = mutated(text, GetParam());
   ASSERT_TRUE(changed != text) << text;
-  EXPECT_TRUE(is_caught(long_product(), changed)) << changed;
+  EXPECT_TRUE(is_caught(changed, long_product())) << changed;
 }
+
+class TensorCoreMutantOfBytes : public ::testing::TestWithParam<Mutant> {};
+
+TEST_P(TensorCoreMutantOfBytes, IsCaught) {
+  const std::string text = to_text(long_product_of_bytes()), changed = mutated(text, GetParam());
+  ASSERT_TRUE(changed != text) << text;
+  EXPECT_TRUE(is_caught(changed, long_product_of_bytes())) << changed;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TensorCoreMutantOfBytes,
+    ::testing::Values(Mutant{"nobody waits for copies", R"(wait_copies\(2\))", ""},
+                      Mutant{"one group too many may be on its way", R"(wait_copies\(2\))", "wait_copies(3)"},
+                      Mutant{"threads do not meet in the loop", R"(barrier\(\)\n +if)", "if"},
+                      Mutant{"the first group is never ended", R"(commit_copies\(\))", "", 0},
+                      Mutant{"groups of the loop are never ended", R"(commit_copies\(\))", "", 3},
+                      Mutant{"copies overwrite what is in use", R"(\(r0_0 \+ 3\) % 4)", "r0_0 % 4", 0},
+                      Mutant{"three versions of an operand instead of four", R"(% 4 \* 1024)", "% 3 * 1024", -1},
+                      Mutant{"products use the step before", R"(r0_0 % 4 \* 1024, 64)", "(r0_0 + 3) % 4 * 1024, 64"},
+                      Mutant{"sums do not begin with zero", R"(broadcast\(0i32, 2\))", "broadcast(1i32, 2)"}),
+    name_of_mutant);
 
 INSTANTIATE_TEST_SUITE_P(
     All, TensorCoreMutant,
@@ -504,7 +619,7 @@ TEST_P(TensorCoreGroupMutant, IsCaught) {
   const Func& original = long_product_by_groups().kernels[0].func;
   const std::string text = to_text(original), changed = mutated(text, GetParam());
   ASSERT_TRUE(changed != text) << text;
-  EXPECT_TRUE(is_caught(original, changed)) << changed;
+  EXPECT_TRUE(is_caught(changed, original)) << changed;
 }
 
 INSTANTIATE_TEST_SUITE_P(

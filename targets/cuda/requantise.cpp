@@ -1,0 +1,44 @@
+#include "targets/cuda/requantise.h"
+
+#include <cmath>
+#include <utility>
+
+#include "tensor_ir/match.h"
+
+namespace tw::cuda {
+namespace {
+
+std::optional<double> number_of(const Expr& e) {
+  const auto* lanes = e.as<Broadcast>();
+  const auto* number = (lanes ? lanes->value : e).as<FloatImm>();
+  return number ? std::optional(number->value) : std::nullopt;
+}
+
+const Call* call_of(const Expr& e, Intrinsic intrinsic) {
+  const auto* call = e.as<Call>();
+  return call && call->intrinsic == intrinsic ? call : nullptr;
+}
+
+}  // namespace
+
+std::optional<Requantised> match_requantised(const Cast& conversion) {
+  const DType to = conversion.dtype.element();
+  if ((to != i8 && to != u8) || conversion.value.dtype().element() != f64) return std::nullopt;
+  const Call* below = call_of(conversion.value, Intrinsic::minimum);
+  const Call* above = below ? call_of(below->arguments[0], Intrinsic::maximum) : nullptr;
+  if (!above) return std::nullopt;
+  Expr rounded = above->arguments[0];
+  std::optional<double> zero_point = 0;
+  if (const auto* sum = rounded.as<Binary>(); sum && sum->op == BinaryOp::add)
+    zero_point = number_of(sum->b), rounded = sum->a;
+  const auto low = number_of(above->arguments[1]), high = number_of(below->arguments[1]);
+  const Call* round = call_of(rounded, Intrinsic::round_even);
+  const auto* product = round ? round->arguments[0].as<Binary>() : nullptr;
+  const auto* sum = product && product->op == BinaryOp::mul ? product->a.as<Cast>() : nullptr;
+  if (!sum || sum->value.dtype().element() != i32 || !zero_point || !low || !high) return std::nullopt;
+  for (const double number : {*zero_point, *low, *high})
+    if (std::abs(number) > 256 || number != std::trunc(number)) return std::nullopt;
+  return Requantised{sum->value, product->b, *zero_point, *low, *high};
+}
+
+}  // namespace tw::cuda

@@ -1,0 +1,21 @@
+// Conditions as values that loops move: whether they hold in all iterations, or in none.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/ir.h"
+
+namespace tw {
+
+// a < b or a <= b as a value that is then at least 0.
+std::optional<Expr> slack_of(const Expr& condition);
+
+struct Extremes {
+  Expr least, most;
+};
+// Of e while the loops run; nothing where it does not move by a constant with one of them.
+std::optional<Extremes> extremes_within(const Expr& e, const std::vector<const For*>& loops, const Assumptions& ranges);
+
+}  // namespace tw
