@@ -85,22 +85,24 @@ class TiledAttention {
     const BlockAnalysis of_scores = analyse(schedule_.node(scores)), of_mixed = analyse(schedule_.node(mixed));
     const std::vector<Var> spatial = of_scores.spatial();  // those of rows, part, key
     row_axes_ = spatial.size() - 2;
-    const auto count = [&](auto first, auto last) {  // of a usual run
-      int64_t result = 1;
-      for (; first != last; ++first) result *= of_scores.typical_extent(*first);
-      return result;
-    };
     const int64_t keys_of_part = of_scores.extent(spatial.back());
     const Var& queries = spatial[spatial.size() - 3];
-    rows_ = queries_of_tile(count(spatial.begin(), spatial.end() - 3), of_scores.typical_extent(queries), target_);
-    const bool has_whole_tiles = is_known_equal(floor_mod(of_scores.iter(queries).extent, rows_), Expr(0));
+    const int64_t heads = count_iterations(of_scores, {spatial.begin(), spatial.end() - 3});
+    const auto has_tiles_of = [&](int64_t rows) {
+      return is_known_equal(floor_mod(of_scores.iter(queries).extent, rows), Expr(0));
+    };
+    const bool is_open =
+        std::any_of(spatial.begin(), spatial.end() - 2, [&](const Var& var) { return of_scores.is_open(var); });
+    rows_ = is_open ? most_in_tile : queries_of_tile(heads, of_scores.extent(queries), target_);
+    while (is_open && rows_ > attention_granule && !has_tiles_of(rows_)) rows_ /= 2;  // the graph has chosen
     const int64_t size = of_scores.extent(of_scores.reduce().at(0)),
                   columns = of_mixed.extent(of_mixed.spatial().back());
     for (const int64_t extent : {keys_of_part, size, columns})
       if (extent % attention_granule != 0) return false;
     const DType operand = of_scores.reads[0].buffer->dtype;
     const StagedTile staged{rows_, size, columns, operand.bytes()};
-    if (!place_in_output(schedule_.blocks().back()) || !has_whole_tiles || !staged.fits(keys_of_part, 1, 1, target_))
+    if (!place_in_output(schedule_.blocks().back()) || !has_tiles_of(rows_) ||
+        !staged.fits(keys_of_part, 1, 1, target_))
       return false;
     const int64_t parts = of_scores.extent(spatial[spatial.size() - 2]);
     if (parts > 1 && staged.fits(keys_of_part, 2, 2, target_)) versions_ = 2;

@@ -11,7 +11,8 @@
 //
 // Warps share the block's tile out among them, in rows and columns.  Cr is a fragment (fragments.h): what is done to it
 // element by element is done in registers.  Of few sums with many terms, the blocks make parts, which another kernel
-// adds up (split-K).
+// adds up (split-K).  Extents that are open are multiples of a tile's all the same: beyond them zeros are copied, and no
+// sums are written.
 #include <algorithm>
 #include <functional>
 #include <ranges>

@@ -269,6 +269,39 @@ def test_attention_agrees_with_onnx_runtime(name, kind, device, tmp_path):
     np.testing.assert_allclose(ours.astype(np.float32), theirs.astype(np.float32), atol=tolerance, rtol=tolerance)
 
 
+OPEN_ATTENTION = {  # of each, inputs of this size of the open dimensions
+    "bert": (("batch", 2, "length", "length", 64, ("batch", 1, 1, "length")), {"batch": 2}),
+    "sentences": (("length", 2, 24, 24, 64, None), {}),
+    "decoding": (("batch", 7, 1, "length", 64, ("batch", 1, 1, "length")), {"batch": 3}),
+    "queries_and_keys": ((1, 3, "length", "keys", 48, None), {"keys": 77}),
+}
+
+
+@pytest.mark.parametrize("name", OPEN_ATTENTION)
+def test_attention_of_any_length_agrees_with_onnx_runtime(name, device, tmp_path):
+    dims, others = OPEN_ATTENTION[name]
+    model = attention_model(*dims, onnx.TensorProto.FLOAT16)
+    onnx.save(model, tmp_path / "m.onnx")
+    artifact = tmp_path / "m.twa"
+    done = run_tw("compile", tmp_path / "m.onnx", "-t", device.target, "-o", artifact, env=device.env)
+    assert done.returncode == 0, done.stderr
+    for length in (1, 7, 64, 100, 129):
+        rng, feed, given = np.random.default_rng(length), [], []
+        for info in model.graph.input:
+            sizes = {"length": length, **others}
+            shape = [d.dim_value or sizes[d.dim_param] for d in info.type.tensor_type.shape.dim]
+            hidden = np.broadcast_to(np.arange(shape[-1]) > 2 * length // 3, shape)
+            array = np.where(hidden, -60000, 0) if info.name == "m" else rng.standard_normal(shape)
+            feed.append(array.astype(np.float16))
+            np.save(tmp_path / f"{info.name}.npy", feed[-1])
+            given += ["-i", f"{info.name}={tmp_path / info.name}.npy"]
+        done = run_tw("run", artifact, *given, "-o", tmp_path / "y.npz", env=device.env)
+        assert done.returncode == 0, done.stderr
+        (want,) = run_onnxruntime(model, feed)
+        ours = np.load(tmp_path / "y.npz")["y"].astype(np.float32)
+        np.testing.assert_allclose(ours, want.astype(np.float32), atol=4e-3, rtol=4e-3)
+
+
 def test_artifacts_are_kept_run_and_timed(device, tmp_path):
     onnx.save(small_network(), tmp_path / "m.onnx")
     artifact = tmp_path / "m.twa"

@@ -170,9 +170,10 @@ def test_convolutions_of_open_maps_are_made_by_tensor_cores(tmp_path, target, is
     for kernel in products:
         if kernel.threads > 32:  # the assembler lets a lone warp wait by loads
             assert kernel.instructions.get("shared load", 0) < kernel.instructions["tensor"] + 12, kernel
-        assert kernel.instructions["async copy"] > 3, kernel
+        if kernel.instructions["barrier"] > 2:  # several steps along what is summed up
+            assert kernel.instructions["async copy"] > 3, kernel
         if is_bounded and "Conv_0" not in kernel.names[0].split("+"):  # whose rows are indices that fit into 32 bits
-            assert kernel.instructions["integer"] < 700, kernel
+            assert kernel.instructions["integer"] < 800, kernel
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
@@ -336,6 +337,16 @@ def test_attention_is_a_kernel_whose_scores_are_in_registers(tmp_path, target, k
             copied_by_threads = 0 if kernel.instructions.get("async copy") else 16
             assert kernel.instructions["shared store"] <= 21 + copied_by_threads, (case, kernel)
             assert kernel.instructions["barrier"] <= 7, (case, kernel)
+
+
+@pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16])
+def test_attention_of_open_sizes_is_a_kernel(tmp_path, kind):
+    cases = [("batch", 12, "length", "length", 64, ["batch", 1, 1, "length"]), ("batch", 12, 128, 128, 64, None)]
+    cases += [("batch", 12, "queries", "keys", 64, None), ("batch", 32, 1, "cache", 128, None)]
+    for case in cases:
+        (kernel,) = gpu_kernels.of_artifact(artifact(attention_model(*case, kind), tmp_path))
+        assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), (case, kernel)
+        assert bool(kernel.instructions.get("tensor")) == (kind != onnx.TensorProto.FLOAT), (case, kernel)
 
 
 ROWS = [

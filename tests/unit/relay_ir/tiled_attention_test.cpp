@@ -163,6 +163,49 @@ TEST(TiledAttention, GivesTheOraclesAnswerInOneKernel) {
   }
 }
 
+// One kernel for any batch and length.
+TEST(TiledAttention, OpenSizesAreOneKernel) {
+  for (const char* text : {
+           R"(graph g [b: 1.., n: 1..] (q: f16[b, 2, n, 32], k: f16[b, 2, n, 32], v: f16[b, 2, n, 32]) {
+       y = attention(q, k, v) {scale = 0.25}
+       return y
+     })",
+           R"(graph g [n: 1.., k: 1..64] (q: f32[3, n, 16], k: f32[3, k, 16], v: f32[3, k, 48], m: f32[n, k]) {
+       y = attention(q, k, v, m) {scale = 0.25}
+       return y
+     })"}) {
+    const Graph graph = tile_attention(parse_graph(text), {sm_90()});
+    ASSERT_FALSE(graph.nodes.back().decisions.empty());
+    Graph plain = graph;
+    for (Node& node : plain.nodes) node.decisions.clear();
+    const Func as_written = lower_group(plain, fuse(plain)[0]), func = lower_group(graph, fuse(graph)[0]);
+    const LoweredFunc lowered = lowered_attention(func, sm_90());
+    ASSERT_EQ(lowered.kernels.size(), 1u);
+    const std::string program = cuda::emit_cuda(lowered.kernels, sm_90().shared_bytes);
+    const std::vector<std::byte> image = tw::test::emulated_image(program);
+    for (const int64_t size : {1, 7, 64, 100}) {
+      SCOPED_TRACE(size);
+      const std::map<std::string, int64_t> sizes = {{"b", 2}, {"n", size}, {"k", size / 2 + 1}};
+      std::vector<NDArray> arrays, expected, by_oracle;
+      for (const Buffer& buffer : func.buffers) {
+        Shape shape;
+        for (const Expr& extent : buffer->shape) shape.push_back(evaluate(extent, sizes).get_int(0));
+        NDArray array(buffer->dtype, shape);
+        for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, static_cast<double>(e % 13) / 8 - 0.75);
+        for (auto* copies : {&arrays, &expected, &by_oracle}) copies->push_back(array.clone());
+      }
+      std::map<std::string, int64_t> own;
+      for (const Var& parameter : func.parameters) own[parameter.name()] = sizes.at(parameter.name());
+      const InterpretOptions options{.parameters = own, .seed = 3};
+      interpret(as_written, expected, options);
+      tw::test::interpret_kernels(lowered, func, by_oracle, options);
+      EXPECT_LT(tw::test::largest_difference(by_oracle.back(), expected.back()), tolerance_of(func));
+      tw::test::run_on_device(lowered, func, image, arrays, own);
+      EXPECT_LT(tw::test::largest_difference(arrays.back(), expected.back()), tolerance_of(func));
+    }
+  }
+}
+
 // What a tile of queries does not see is neither read nor computed.
 TEST(TiledAttention, CausalTilesEndWhereTheySeeNothingMore) {
   for (const char* type : {"f32", "f16"}) {
