@@ -1,121 +1,29 @@
 // Products on tensor cores: the oracle runs them with copies that land as late as they may and warps that meet only
-// where they are told to, the emulator their text; and both find what is wrong with programs that forget to wait.
+// where they are told to, the emulator their text.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
-#include <regex>
 #include <sstream>
 
-#include "targets/cuda/emit.h"
-#include "tensor_ir/interp/interp.h"
-#include "tensor_ir/te.h"
 #include "tensor_ir/text/parser.h"
-#include "tensor_ir/text/printer.h"
-#include "tests/unit/cuda_device.h"
-#include "tests/unit/sample_funcs.h"
-#include "tests/unit/targets/run.h"
-#include "tests/unit/targets/same_meaning.h"
+#include "tests/unit/targets/tensor_core_cases.h"
 
 namespace tw {
 namespace {
 
-struct ProductCase {
-  int64_t batch, m, n, k;
-  DType dtype;
-  bool is_a_transposed = false, is_b_transposed = false, is_b_first = false;
-  DType b_dtype = dtype;
-  bool gives_bytes = false, is_b_constant = false;
-};
-
-DType sum_of(DType dtype) {
-  return dtype.is_float() ? f32 : i32;
-}
-// Of sums, as bytes where those are wanted: some lie halfway between two, or nearly so.
-Expr epilogue(const Expr& sum, bool gives_bytes, double factor = 1.0 / 1024) {
-  if (!gives_bytes) return max(sum, zero_of(sum.dtype()));
-  const auto number = [](double value) { return float_imm(f64, value); };
-  const Expr rounded = call(Intrinsic::round_even, {cast(f64, sum) * number(factor)}) + number(3);
-  const Expr above = call(Intrinsic::maximum, {rounded, number(-128)});
-  return cast(i8, call(Intrinsic::minimum, {above, number(127)}));
-}
-std::string call_of(DType a, DType b) {
-  const auto name = [](DType dtype) {
-    return dtype == bf16 ? "bf16" : dtype == f16 ? "f16" : dtype == i8 ? "s8" : "u8";
-  };
-  return std::string("  tw_mma_") + name(a) + (a.is_float() ? "" : name(b)) + "(";
-}
-// Bytes of any value.
-std::vector<NDArray> operands(const Func& func) {
-  std::vector<NDArray> arrays = test::random_buffers(func, 5);
-  std::mt19937_64 random(7);
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    if (arrays[i].dtype().bytes() > 1 || func.is_output(func.buffers[i])) continue;
-    std::uniform_int_distribution<int64_t> values(arrays[i].dtype() == i8 ? -128 : 0,
-                                                  arrays[i].dtype() == i8 ? 127 : 255);
-    for (int64_t e = 0; e < arrays[i].size(); ++e) arrays[i].set_int(e, values(random));
-  }
-  return arrays;
-}
-// How far sums may be apart: integers not at all.
-double tolerance(DType dtype, double of_floats) {
-  return dtype.is_float() ? of_floats : std::numeric_limits<double>::min();
-}
-
-// out[b, i, j] = relu(Σ A[b, i, k] · B[b, k, j]), of 16-bit floats or of bytes.
-Func product(const ProductCase& c) {
-  using te::Indices;
-  const auto shape = [&](int64_t rows, int64_t columns, bool is_transposed) {
-    return std::vector<Expr>{c.batch, is_transposed ? columns : rows, is_transposed ? rows : columns};
-  };
-  const te::Tensor a = te::placeholder("A", shape(c.m, c.k, c.is_a_transposed), c.dtype);
-  const te::Tensor b = te::placeholder("B", shape(c.k, c.n, c.is_b_transposed), c.b_dtype);
-  const DType sum = sum_of(c.dtype);
-  const auto at = [](const Expr& batch, const Expr& row, const Expr& column, bool is_transposed) {
-    return is_transposed ? Indices{batch, column, row} : Indices{batch, row, column};
-  };
-  const te::Tensor sums =
-      te::reduce("C", {c.batch, c.m, c.n}, {c.k}, te::Combiner::sum, {a, b}, [&](const Indices& s, const Indices& r) {
-        const Expr x = cast(sum, a(at(s[0], s[1], r[0], c.is_a_transposed)));
-        const Expr y = cast(sum, b(at(s[0], r[0], s[2], c.is_b_transposed)));
-        return c.is_b_first ? y * x : x * y;
-      });
-  const te::Tensor out = te::compute("out", {c.batch, c.m, c.n}, {sums},
-                                     [&](const Indices& s) { return epilogue(sums(s), c.gives_bytes); });
-  Func func = te::make_func("product", {a, b}, {out});
-  if (c.is_b_constant) test::mark_constant(func, "B");
-  return func;
-}
-
-const Target& sm_80() {
-  static const Target target = parse_target("cuda:sm_80");
-  return target;
-}
-
-const Target& with_groups() {
-  static const Target target = parse_target("cuda:sm_90");
-  return target;
-}
-
-LoweredFunc lowered_product(const Func& func) {
-  return lower(sm_80().default_schedule(func, sm_80()).func(), sm_80(), "product");
-}
-
-// By the oracle and the emulator.
-void expect_answer(const Func& func, const Schedule& schedule, const LoweredFunc& lowered, const std::string& text,
-                   double near) {
-  std::vector<NDArray> arrays = operands(func), expected, by_oracle;
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    expected.push_back(arrays[i].clone());
-    arrays[i] = test::as_scheduled(arrays[i], schedule.trace(), func.buffers[i]->name);
-    by_oracle.push_back(arrays[i].clone());
-  }
-  interpret(func, expected);
-  test::interpret_kernels(lowered, schedule.func(), by_oracle, {.parameters = {}, .seed = 3});
-  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), near) << to_text(schedule.func());
-  test::run_on_device(lowered, func, test::emulated_image(text), arrays);
-  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), near) << text;
-}
+using test::call_of;
+using test::epilogue;
+using test::expect_answer;
+using test::GroupCase;
+using test::lowered_by_groups;
+using test::lowered_product;
+using test::operands;
+using test::product;
+using test::ProductCase;
+using test::sm_80;
+using test::sum_of;
+using test::tolerance;
+using test::with_groups;
 
 class TensorCores : public ::testing::TestWithParam<ProductCase> {};
 
@@ -314,22 +222,6 @@ INSTANTIATE_TEST_SUITE_P(
                                          product({1, 130, 136, 272, u8, false, false, false, i8, true, true}),
                                          convolution({"in_pieces_and_parts", 1, 64, 40, 6, 6, 3, 1, 1, bf16, true}))));
 
-// By the instructions of groups of four warps, which read both operands from shared memory.
-struct GroupCase {
-  ProductCase product;
-  Choice tile;
-  int64_t stages;
-};
-void PrintTo(const GroupCase& c, std::ostream* out) {
-  *out << c.product.m << " × " << c.product.n << " × " << c.product.k << " by " << c.tile[0] << " × " << c.tile[1];
-}
-
-LoweredFunc lowered_by_groups(const GroupCase& c) {
-  const Decisions decisions = {{"multiplier", {1}}, {"warp_tile", c.tile}, {"stages", {c.stages}}};
-  return lower(with_groups().decided_schedule(product(c.product), with_groups(), decisions).func(), with_groups(),
-               "product");
-}
-
 TEST(TensorCoreText, GroupsAreNoPartOfPtx) {
   const Target with_ptx = parse_target("cuda:sm_90+ptx");
   const Func func = product({1, 1024, 1024, 1024, bf16});
@@ -474,195 +366,6 @@ TEST(TensorCores, FragmentsThatAreMultipliedAreOfRows) {
                 .find("stage it in shared memory"),
             std::string::npos);
 }
-
-// Four versions of each operand, so that copies run three steps ahead.
-const Func& long_product() {
-  static const Func func = lowered_product(product({1, 16, 16, 192, bf16})).kernels[0].func;
-  return func;
-}
-const Func& long_product_of_bytes() {
-  static const Func func = lowered_product(product({1, 16, 16, 384, u8, false, true, false, i8})).kernels[0].func;
-  return func;
-}
-
-const LoweredFunc& long_product_by_groups() {
-  static const LoweredFunc lowered = lowered_by_groups({{1, 64, 64, 256, bf16, false, true}, {64, 64, 64, 4, 1}, 3});
-  return lowered;
-}
-
-// Whether the program computes something else than it should, or is refused, in one of several orders of its threads.
-bool is_caught(const std::string& text, const Func& func) {
-  Func changed;
-  try {
-    changed = parse_func(text);
-  } catch (const Error& error) {
-    ADD_FAILURE() << error.what() << text;
-    return true;
-  }
-  for (uint64_t seed = 0; seed < 4; ++seed) {
-    std::vector<NDArray> expected = test::random_buffers(func, seed), actual;
-    for (const NDArray& array : expected) actual.push_back(array.clone());
-    interpret(func, expected);
-    try {
-      interpret(changed, actual, {.parameters = {}, .seed = seed});
-    } catch (const Error&) {
-      return true;
-    }
-    if (test::largest_difference(actual.back(), expected.back()) > 1e-3) return true;
-  }
-  return false;
-}
-
-// …that emitted text, in the emulator.
-bool is_caught_in_emulator(const LoweredFunc& lowered, const std::string& text) {
-  const Func& func = lowered.kernels[0].func;
-  std::vector<NDArray> expected = test::random_buffers(func, 5), actual;
-  for (const NDArray& array : expected) actual.push_back(array.clone());
-  interpret(func, expected);
-  try {
-    test::run_on_device(lowered, func, test::emulated_image(text), actual);
-  } catch (const Error&) {
-    return true;
-  }
-  return !(test::largest_difference(actual.back(), expected.back()) <= 1e-3);
-}
-
-struct Mutant {
-  const char *what, *pattern, *replacement;
-  int occurrence = 0;  // -1: all
-};
-void PrintTo(const Mutant& mutant, std::ostream* out) {
-  *out << mutant.what;
-}
-std::string name_of_mutant(const ::testing::TestParamInfo<Mutant>& info) {
-  std::string name = info.param.what;
-  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
-}
-
-std::string mutated(const std::string& text, const Mutant& mutant) {
-  const std::regex pattern(mutant.pattern);
-  if (mutant.occurrence < 0) return std::regex_replace(text, pattern, mutant.replacement);
-  std::sregex_iterator at(text.begin(), text.end(), pattern);
-  for (int i = 0; i < mutant.occurrence && at != std::sregex_iterator(); ++i) ++at;
-  if (at == std::sregex_iterator()) return text;
-  return text.substr(0, static_cast<size_t>(at->position())) + at->format(mutant.replacement) +
-         text.substr(static_cast<size_t>(at->position() + at->length()));
-}
-
-TEST(TensorCoreMutants, WithoutAChangeNothingIsCaught) {
-  const LoweredFunc& by_groups = long_product_by_groups();
-  EXPECT_FALSE(is_caught(to_text(by_groups.kernels[0].func), by_groups.kernels[0].func));
-  EXPECT_FALSE(is_caught_in_emulator(by_groups, cuda::emit_cuda(by_groups.kernels, with_groups().shared_bytes)));
-  for (const Func& func : {long_product(), long_product_of_bytes()})
-    EXPECT_FALSE(is_caught(to_text(func), func)) << to_text(func);
-}
-
-class TensorCoreMutant : public ::testing::TestWithParam<Mutant> {};
-
-TEST_P(TensorCoreMutant, IsCaught) {
-  const std::string text = to_text(long_product()), changed = mutated(text, GetParam());
-  ASSERT_TRUE(changed != text) << text;
-  EXPECT_TRUE(is_caught(changed, long_product())) << changed;
-}
-
-class TensorCoreMutantOfBytes : public ::testing::TestWithParam<Mutant> {};
-
-TEST_P(TensorCoreMutantOfBytes, IsCaught) {
-  const std::string text = to_text(long_product_of_bytes()), changed = mutated(text, GetParam());
-  ASSERT_TRUE(changed != text) << text;
-  EXPECT_TRUE(is_caught(changed, long_product_of_bytes())) << changed;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, TensorCoreMutantOfBytes,
-    ::testing::Values(Mutant{"nobody waits for copies", R"(wait_copies\(2\))", ""},
-                      Mutant{"one group too many may be on its way", R"(wait_copies\(2\))", "wait_copies(3)"},
-                      Mutant{"threads do not meet in the loop", R"(barrier\(\)\n +if)", "if"},
-                      Mutant{"the first group is never ended", R"(commit_copies\(\))", "", 0},
-                      Mutant{"groups of the loop are never ended", R"(commit_copies\(\))", "", 3},
-                      Mutant{"copies overwrite what is in use", R"(\(r0_0 \+ 3\) % 4)", "r0_0 % 4", 0},
-                      Mutant{"three versions of an operand instead of four", R"(% 4 \* 1024)", "% 3 * 1024", -1},
-                      Mutant{"products use the step before", R"(r0_0 % 4 \* 1024, 64)", "(r0_0 + 3) % 4 * 1024, 64"},
-                      Mutant{"sums do not begin with zero", R"(broadcast\(0i32, 2\))", "broadcast(1i32, 2)"}),
-    name_of_mutant);
-
-INSTANTIATE_TEST_SUITE_P(
-    All, TensorCoreMutant,
-    ::testing::Values(Mutant{"nobody waits for copies", R"(wait_copies\(2\))", ""},
-                      Mutant{"one group too many may be on its way", R"(wait_copies\(2\))", "wait_copies(3)"},
-                      Mutant{"two groups too many", R"(wait_copies\(2\))", "wait_copies(4)"},
-                      Mutant{"threads do not meet in the loop", R"(barrier\(\)\n +if)", "if"},
-                      Mutant{"the first group is never ended", R"(commit_copies\(\))", "", 0},
-                      Mutant{"the second group is never ended", R"(commit_copies\(\))", "", 1},
-                      Mutant{"the third group is never ended", R"(commit_copies\(\))", "", 2},
-                      Mutant{"groups of the loop are never ended", R"(commit_copies\(\))", "", 3},
-                      Mutant{"the first copies are made twice", R"(A_shared\[(.*)256)", "A_shared[$1 0", 0},
-                      Mutant{"copies overwrite what is in use", R"(\(r0_0 \+ 3\) % 4)", "r0_0 % 4", 0},
-                      Mutant{"copies of the other operand do", R"(\(r0_0 \+ 3\) % 4)", "r0_0 % 4", 1},
-                      Mutant{"copies overwrite what is used next", R"(\(r0_0 \+ 3\) % 4)", "(r0_0 + 1) % 4", 0},
-                      Mutant{"copies of one step are never made", R"(if r0_0 < 3)", "if r0_0 < 2"},
-                      Mutant{"copies go beyond the operands", R"(if r0_0 < 3)", "if r0_0 < 4"},
-                      Mutant{"products use the step before", R"(r0_0 % 4 \* 512, 32)", "(r0_0 + 3) % 4 * 512, 32"},
-                      Mutant{"products use the step after", R"(r0_0 % 4 \* 512, 1,)", "(r0_0 + 1) % 4 * 512, 1,"},
-                      Mutant{"three versions of an operand instead of four", R"(% 4 \* 512)", "% 3 * 512", -1},
-                      Mutant{"a step of the other operand is left out", R"(\+ 1536, 1, 8)", "+ 1024, 1, 8"},
-                      Mutant{"warps end before their sums are made", R"(warp_barrier\(\))", "", 2},
-                      Mutant{"sums do not begin with zero", R"(broadcast\(0\.0f, 2\))", "broadcast(1.0f, 2)"},
-                      Mutant{"one row of sums begins late", R"(for (\w+) in 0\.\.8 thread\.y)",
-                             "for $1 in 0..7 thread.y", 0}),
-    name_of_mutant);
-
-class TensorCoreGroupMutant : public ::testing::TestWithParam<Mutant> {};
-
-TEST_P(TensorCoreGroupMutant, IsCaught) {
-  const Func& original = long_product_by_groups().kernels[0].func;
-  const std::string text = to_text(original), changed = mutated(text, GetParam());
-  ASSERT_TRUE(changed != text) << text;
-  EXPECT_TRUE(is_caught(changed, original)) << changed;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, TensorCoreGroupMutant,
-    ::testing::Values(Mutant{"nobody waits for products", R"(wait_products\(\))", "", -1},
-                      Mutant{"nobody waits for products in the loop", R"(wait_products\(\))", "", 0},
-                      Mutant{"nobody waits for the last products", R"(wait_products\(\))", "", 1},
-                      Mutant{"nobody waits for copies", R"(wait_copies\(1\))", ""},
-                      Mutant{"one group too many may be on its way", R"(wait_copies\(1\))", "wait_copies(2)"},
-                      Mutant{"threads do not meet in the loop", R"(barrier\(\)\n +warp)", "warp"},
-                      Mutant{"threads meet before they wait for copies",
-                             R"((wait_copies\(1\)\n +wait_products\(\)\n +)(barrier\(\)\n))", "$2$1"},
-                      Mutant{"warps end before their sums are made", R"(warp_barrier\(\))", "", 2},
-                      Mutant{"copies overwrite what is in use", R"(\(r0_0 \+ 2\) % 3)", "r0_0 % 3", 0},
-                      Mutant{"two versions of an operand instead of three", R"(% 3 \* 4096)", "% 2 * 4096", -1}),
-    name_of_mutant);
-
-class TensorCoreTextMutant : public ::testing::TestWithParam<Mutant> {};
-
-TEST_P(TensorCoreTextMutant, IsCaughtInTheEmulator) {
-  const LoweredFunc& lowered = long_product_by_groups();
-  const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
-  const size_t kernel = text.find("extern \"C\"");
-  const std::string changed = text.substr(0, kernel) + mutated(text.substr(kernel), GetParam());
-  ASSERT_TRUE(changed != text) << text;
-  EXPECT_TRUE(is_caught_in_emulator(lowered, changed)) << changed;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, TensorCoreTextMutant,
-    ::testing::Values(Mutant{"registers are not fenced", R"(tw_begin_products\(\);)", ""},
-                      Mutant{"products are not committed", R"(tw_commit_products\(\);)", ""},
-                      Mutant{"products are not waited for", R"(tw_wait_products\(\);)", "", -1},
-                      Mutant{"the last products are not waited for", R"(tw_wait_products\(\);)", "", 1},
-                      Mutant{"copies are not published", R"(tw_publish_shared\(\);)", "", -1},
-                      Mutant{"copies are published by some threads", R"(tw_publish_shared\(\);)",
-                             "if (threadIdx.z) tw_publish_shared();", -1},
-                      Mutant{"copies are published before they have landed",
-                             R"((tw_wait_copies<1>\(\);)([^]*?)(tw_publish_shared\(\);))", "$3 $1$2"},
-                      Mutant{"pieces are exchanged as in shorter rows", R"(16, 1024, 1\))", "16, 1024, 2)", 0},
-                      Mutant{"rows are nearer than they are", R"(16, 1024, 1\))", "16, 512, 1)", 0},
-                      Mutant{"steps along k are too short", R"(k \* 2)", "k * 1", 0}),
-    name_of_mutant);
 
 }  // namespace
 }  // namespace tw
