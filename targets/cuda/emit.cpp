@@ -15,6 +15,7 @@
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"
 #include "tensor_ir/text/syntax.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw::cuda {
 namespace {
@@ -43,6 +44,15 @@ bool is_zero(const Expr& e) {
 bool has_bound_loop(const Stmt& body) {
   bool found = false;
   visit(body, [&](const For& loop) { found |= loop.loop_kind == LoopKind::thread; });
+  return found;
+}
+
+bool is_made_by_groups(const Stmt& body, const Buffer& sums) {
+  bool found = false;
+  visit(body, [&](const Store& store) {
+    const auto* product = store.value.as<Call>();
+    found |= store.buffer == sums && product && is_asynchronous(product->intrinsic);
+  });
   return found;
 }
 
@@ -240,7 +250,10 @@ class KernelEmitter : public FragmentEmitter {
     }
     line(std::string(is_shared ? "__shared__ " : "") + "__align__(16) " + memory_type(buffer->dtype) + " " +
          declare(buffer) + "[" + std::to_string(std::max<int64_t>(elements * buffer->dtype.lanes, 1)) + "];");
+    const bool is_of_group = is_made_by_groups(n.body, buffer);
+    if (is_of_group) sums_of_groups_.push_back(buffer);
     statement(n.body);
+    if (is_of_group) sums_of_groups_.pop_back();
   }
 
   void store(const Store& n) {
@@ -322,7 +335,7 @@ class KernelEmitter : public FragmentEmitter {
       if (multiplies_asynchronously_) line("tw_publish_shared();");
       return line("__syncthreads();");
     }
-    if (call->intrinsic == Intrinsic::wait_products) return line("tw_wait_products();");
+    if (call->intrinsic == Intrinsic::wait_products) return wait_for_products();
     if (call->intrinsic == Intrinsic::warp_barrier) return;  // what a warp holds is in its threads' registers
     if (call->intrinsic == Intrinsic::begin_copies) {
       is_copying_ = true;

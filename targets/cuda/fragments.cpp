@@ -323,6 +323,15 @@ FragmentEmitter::Matrix FragmentEmitter::matrix_of(const Load& operand, int64_t 
   return {matrix, step / piece_bytes};
 }
 
+void FragmentEmitter::hold(const Buffer& sums) {
+  line("tw_hold<" + text(own_elements(sums)) + ">(" + name_of(sums) + ");");
+}
+
+void FragmentEmitter::wait_for_products() {
+  line("tw_wait_products();");
+  for (const Buffer& sums : sums_of_groups_) hold(sums);
+}
+
 void FragmentEmitter::multiply_by_group(const Store& store) {
   const Call& product = *product_of(store);
   const auto [m, n, k] = sizes_of(product);
@@ -336,6 +345,7 @@ void FragmentEmitter::multiply_by_group(const Store& store) {
   line("{");
   ++depth_;
   line("const u64 " + a_name + " = " + of_a.text + ", " + b_name + " = " + of_b.text + ";");
+  hold(store.buffer);
   line("tw_begin_products();");
   line("#pragma unroll");
   line("for (int k = 0; k < " + text(k * a.buffer->dtype.bytes() / mma_k_bytes) + "; ++k)");

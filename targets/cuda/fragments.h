@@ -37,6 +37,7 @@ class FragmentEmitter : public ExprEmitter {
   bool has_products() const { return !fragments_.empty(); }
   static bool is_product(const Store& store);
   void multiply(const Store& product);
+  void wait_for_products();
   // Elements of a fragment that are each thread's own.
   int64_t own_elements(const Buffer& fragment) const;
   // Neighbouring threads use neighbouring vectors of memory.
@@ -46,6 +47,8 @@ class FragmentEmitter : public ExprEmitter {
 
   std::string element_index(const Buffer& buffer, const Expr& index, const std::string& lane) override;
   bool is_scattered(const Buffer& buffer, int64_t bytes) const override;
+
+  std::vector<Buffer> sums_of_groups_;  // that are allocated here, and made while the threads go on
 
  private:
   struct Shape {
@@ -75,9 +78,11 @@ class FragmentEmitter : public ExprEmitter {
   // Where the lane's row of the four 8 × 8 matrices begins that make up operand number `i` along its rows at step k.
   std::string row_address(const Load& operand, bool is_a);
 
+  // Text that keeps uses of a fragment's sums on their side of what is written next.
+  void hold(const Buffer& sums);
+
   std::unordered_map<Buffer, Shape> fragments_;
   std::unordered_map<Buffer, std::optional<Swizzle>> swizzles_;
-  Var lane_x_, lane_y_, warp_;
-};
+  Var lane_x_, lane_y_, warp_;};
 
 }  // namespace tw::cuda

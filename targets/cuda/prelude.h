@@ -86,6 +86,11 @@ template <int left> TW_FUNCTION void tw_wait_copies() {}
 TW_FUNCTION u64 tw_matrix(const void* p, int leading, int stride, int swizzle) {
   return (u64)((tw_shared_address(p) & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | (u64)swizzle << 62;
 }
+// What is done to sums, in the order of the text, stays before products or behind the wait for them.
+template <int count> TW_FUNCTION void tw_hold(float* sums) {
+  #pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(sums[i]) :: "memory");
+}
 TW_FUNCTION void tw_begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TW_FUNCTION void tw_commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 TW_FUNCTION void tw_wait_products() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }

@@ -275,8 +275,10 @@ inline void tw_multiply_group(float* c, unsigned long long a, unsigned long long
     tw_multiply_group<tw_from_##name, n, is_a_transposed, is_b_transposed>(c, a, b);        \
   }
 TW_WGMMA(bf16, 64)
-TW_WGMMA(bf16, 128) TW_WGMMA(bf16, 256) TW_WGMMA(f16, 64) TW_WGMMA(f16, 128)
-    TW_WGMMA(f16, 256) inline void tw_begin_products() {
+TW_WGMMA(bf16, 128)
+TW_WGMMA(bf16, 256) TW_WGMMA(f16, 64) TW_WGMMA(f16, 128) TW_WGMMA(f16, 256) template <int count>
+inline void tw_hold(float*) {}
+inline void tw_begin_products() {
   tw_module.services->begin_products();
 }
 inline void tw_commit_products() {
