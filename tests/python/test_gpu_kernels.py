@@ -141,6 +141,7 @@ def test_large_products_are_made_by_groups_of_warps(tmp_path, layout):
     tw.compile(onnx.helper.make_model(graph, opset_imports=opset, ir_version=9), target="cuda:sm_90").save(path)
     (kernel,) = gpu_kernels.of_artifact(path)
     assert kernel.spills == 0 and kernel.stack_bytes == 0 and kernel.threads == 256, kernel
+    assert kernel.instructions.get("other", 0) == 0, kernel
     names = [name.partition(".")[0] for name in gpu_kernels.disassembly(os.fspath(path))[kernel.symbol]]
     assert names.count("HGMMA") == 4 and "HMMA" not in names and "LDSM" not in names, names
     # Where the assembler makes products wait for each other, it waits behind each.
