@@ -12,6 +12,7 @@
 #include "targets/cuda/device_facts.h"
 #include "targets/cuda/emit.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/scalar_meaning.h"
 
 namespace tw::cuda {
 namespace {
@@ -22,51 +23,13 @@ using Value = std::optional<int64_t>;
 using Values = std::array<Value, threads_of_warp>;
 using Threads = std::bitset<threads_of_warp>;
 
-Value apply(BinaryOp op, int64_t a, int64_t b) {
-  const auto floor_of = [&] { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); };
-  switch (op) {
-    case BinaryOp::add:
-      return a + b;
-    case BinaryOp::sub:
-      return a - b;
-    case BinaryOp::mul:
-      return a * b;
-    case BinaryOp::div:
-      return b == 0 ? Value() : a / b;
-    case BinaryOp::mod:
-      return b == 0 ? Value() : a % b;
-    case BinaryOp::floor_div:
-      return b == 0 ? Value() : floor_of();
-    case BinaryOp::floor_mod:
-      return b == 0 ? Value() : a - floor_of() * b;
-    case BinaryOp::min:
-      return std::min(a, b);
-    case BinaryOp::max:
-      return std::max(a, b);
-    case BinaryOp::eq:
-      return a == b;
-    case BinaryOp::ne:
-      return a != b;
-    case BinaryOp::lt:
-      return a < b;
-    case BinaryOp::le:
-      return a <= b;
-    case BinaryOp::logical_and:
-      return a && b;
-    case BinaryOp::logical_or:
-      return a || b;
-    case BinaryOp::bit_and:
-      return a & b;
-    case BinaryOp::bit_or:
-      return a | b;
-    case BinaryOp::bit_xor:
-      return a ^ b;
-    case BinaryOp::shift_left:
-      return b < 0 || b > 62 ? Value() : a << b;
-    case BinaryOp::shift_right:
-      return b < 0 || b > 62 ? Value() : a >> b;
-  }
-  return {};
+// Nothing where it is undefined.
+Value apply(BinaryOp op, DType dtype, int64_t a, int64_t b) {
+  const bool divides =
+      op == BinaryOp::div || op == BinaryOp::mod || op == BinaryOp::floor_div || op == BinaryOp::floor_mod;
+  const bool shifts = op == BinaryOp::shift_left || op == BinaryOp::shift_right;
+  if (divides ? b == 0 : shifts && (b < 0 || b >= dtype.bits)) return {};
+  return meaning::apply(op, dtype, a, b);
 }
 
 class Warp {
@@ -148,7 +111,7 @@ class Warp {
     } else if (const auto* binary = e.as<Binary>(); binary && binary->a.dtype().is_integer()) {
       const Values a = values_of(binary->a), b = values_of(binary->b);
       for (size_t t = 0; t < a.size(); ++t)
-        if (a[t] && b[t]) result[t] = apply(binary->op, *a[t], *b[t]);
+        if (a[t] && b[t]) result[t] = apply(binary->op, binary->a.dtype().element(), *a[t], *b[t]);
     } else if (const auto* select = e.as<Select>(); select && select->dtype.is_integer()) {
       const Values holds = values_of(select->condition), a = values_of(select->then_value),
                    b = values_of(select->else_value);

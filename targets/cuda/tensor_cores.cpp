@@ -11,8 +11,8 @@
 //
 // Warps share the block's tile out among them, in rows and columns.  Cr is a fragment (fragments.h): what is done to it
 // element by element is done in registers.  Of few sums with many terms, the blocks make parts, which another kernel
-// adds up (split-K).  Extents that are open are multiples of a tile's all the same: beyond them zeros are copied, and no
-// sums are written.
+// adds up (split-K).  Extents that are open are multiples of a tile's all the same: beyond them zeros are copied, and
+// no sums are written.
 #include <algorithm>
 #include <functional>
 #include <ranges>
@@ -268,7 +268,9 @@ bool writes_eight_columns(const Schedule& schedule, const BlockRef& block) {
   const MatrixAxes axes = find_matrix_axes(schedule, block);
   if (axes.columns.size() != 1) return false;
   const Var& column = axes.columns[0];
-  return analyse(schedule.node(block)).extent(column) % 8 == 0 && result_stride(schedule, block, column, 8) == 1;
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  return !analysis.is_open(column) && analysis.extent(column) % 8 == 0 &&
+         result_stride(schedule, block, column, 8) == 1;
 }
 
 // Columns of a thread's sums that lie side by side in memory: eight where the result has so many, and the second
