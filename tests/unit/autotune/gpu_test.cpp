@@ -110,7 +110,7 @@ TEST_F(MeasuringOnGpu, what_the_gpu_does_not_take_is_a_row) {
   const std::vector<std::byte> of_the_host = test::read_bytes(TW_HOSTILE_IMAGE);
   const Measurement measured = measure_beside(program("right", of_the_host), program("right"));
   EXPECT_EQ(measured.status, Status::crash);
-  EXPECT_NE(measured.detail.find("Emulated GPU does not run"), std::string::npos) << measured.detail;
+  EXPECT_NE(measured.detail.find("Emulated GPU, sm_90, does not run"), std::string::npos) << measured.detail;
 }
 
 // As a device server has it done.

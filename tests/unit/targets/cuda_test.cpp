@@ -65,7 +65,7 @@ class CudaSample : public ::testing::TestWithParam<size_t> {};
 TEST_P(CudaSample, DefaultScheduleGivesTheOraclesAnswerAndCompiles) {
   const test::SampleFunc sample = test::sample_funcs()[GetParam()];
   const LoweredFunc lowered = expect_right(sample.func);
-  const std::string text = cuda::emit_cuda(lowered.kernels);
+  const std::string text = cuda::emit_cuda(lowered.kernels, sm_90().shared_bytes);
   if (!cuda::nvrtc_problem().empty()) GTEST_SKIP() << cuda::nvrtc_problem();
   EXPECT_GT(cuda::compile_cubin(text, 90, sample.name).size(), 1000u);
 }
@@ -484,7 +484,7 @@ TEST(EmulatedCuda, SamplesGiveTheOraclesAnswer) {
     lowered.push_back(lower(schedule.func(), sm_90(), "sample_" + std::to_string(lowered.size()) + "_" + sample.name));
     kernels.insert(kernels.end(), lowered.back().kernels.begin(), lowered.back().kernels.end());
   }
-  const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels));
+  const std::vector<std::byte> image = test::emulated_image(cuda::emit_cuda(kernels, sm_90().shared_bytes));
   for (size_t s = 0; s < samples.size(); ++s) {
     SCOPED_TRACE(samples[s].name);
     const Func& func = samples[s].func;
