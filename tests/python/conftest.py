@@ -19,12 +19,16 @@ import tilewright as tw
 
 # What one run of the tests has compiled, no other finds; test_compile_cache.py says otherwise for itself.
 os.environ["TW_CACHE"] = "off"
-# Kernels for GPUs are made by the compiler that is pinned: a process keeps the first one that it opens.
-for variable in ("CUDA_HOME", "CUDA_PATH"):
-    os.environ.pop(variable, None)
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def pytest_configure(config):
+    # Kernels for GPUs are made by the compiler that is pinned: a process keeps the first one that it opens.  Processes
+    # that tests start say by themselves which they want.
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        os.environ.pop(variable, None)
 
 
 def value(name, shape, dtype=FLOAT):
