@@ -15,7 +15,6 @@
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"
 #include "tensor_ir/text/syntax.h"
-#include "tensor_ir/type_rules.h"
 
 namespace tw::cuda {
 namespace {
@@ -44,15 +43,6 @@ bool is_zero(const Expr& e) {
 bool has_bound_loop(const Stmt& body) {
   bool found = false;
   visit(body, [&](const For& loop) { found |= loop.loop_kind == LoopKind::thread; });
-  return found;
-}
-
-bool is_made_by_groups(const Stmt& body, const Buffer& sums) {
-  bool found = false;
-  visit(body, [&](const Store& store) {
-    const auto* product = store.value.as<Call>();
-    found |= store.buffer == sums && product && is_asynchronous(product->intrinsic);
-  });
   return found;
 }
 
@@ -250,10 +240,9 @@ class KernelEmitter : public FragmentEmitter {
     }
     line(std::string(is_shared ? "__shared__ " : "") + "__align__(16) " + memory_type(buffer->dtype) + " " +
          declare(buffer) + "[" + std::to_string(std::max<int64_t>(elements * buffer->dtype.lanes, 1)) + "];");
-    const bool is_of_group = is_made_by_groups(n.body, buffer);
-    if (is_of_group) sums_of_groups_.push_back(buffer);
+    if (is_of_group(buffer)) sums_of_groups_.push_back(buffer);
     statement(n.body);
-    if (is_of_group) sums_of_groups_.pop_back();
+    if (is_of_group(buffer)) sums_of_groups_.pop_back();
   }
 
   void store(const Store& n) {

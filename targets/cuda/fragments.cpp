@@ -76,18 +76,19 @@ void FragmentEmitter::find_products(const Stmt& body) {
     if (store.buffer->scope != Scope::fragment || !is_const_int(sums.base, 0) || sums.row_stride != n)
       fail("multiplies into `" + store.buffer->name + "` at " + to_text(store.indices[0]),
            "keep the sums of a warp, and nothing else, in a buffer in scope fragment");
-    if (is_asynchronous(product->intrinsic) && (m != mma_m || (n != 64 && n != 128 && n != 256)))
+    const bool is_of_group = is_asynchronous(product->intrinsic);
+    if (is_of_group && (m != mma_m || (n != 64 && n != 128 && n != 256)))
       fail("multiplies fragments of " + text(m) + " × " + text(n) + " by groups of warps",
            "each warp has 16 rows, and 64, 128 or 256 columns");
     const int64_t columns = n % wide_rows == 0 && has_wide_uses(body, store.buffer) ? wide_columns : 2;
-    fragments_[store.buffer] = {m, n, columns};
+    fragments_[store.buffer] = {m, n, columns, is_of_group};
     const auto& a = *product->arguments[1].as<Load>();
-    if (a.buffer->scope == Scope::fragment && !is_asynchronous(product->intrinsic)) {
+    if (a.buffer->scope == Scope::fragment && !is_of_group) {
       const Place rows = place_of(a.indices);
       if (!is_const_int(rows.base, 0) || rows.row_stride != k || rows.column_stride != 1)
         fail("multiplies `" + a.buffer->name + "`, a fragment, at " + to_text(a.indices[0]),
              "keep the rows of a warp, and nothing else, in a buffer in scope fragment");
-      fragments_[a.buffer] = {m, k, 2};
+      fragments_[a.buffer] = {m, k, 2, false};
     } else {
       find_swizzle(product->arguments[1], *product, false);
     }
@@ -161,6 +162,11 @@ int64_t FragmentEmitter::Swizzle::period() const {
   return std::max(int64_t{mask + 1} << from, turned ? wide_rows << turned : 0);
 }
 
+bool FragmentEmitter::is_of_group(const Buffer& fragment) const {
+  const auto shape = fragments_.find(fragment);
+  return shape != fragments_.end() && shape->second.is_of_group;
+}
+
 int64_t FragmentEmitter::own_elements(const Buffer& fragment) const {
   const auto shape = fragments_.find(fragment);
   if (shape == fragments_.end()) fail("has a fragment `" + fragment->name + "` of no product");
@@ -204,7 +210,7 @@ std::string FragmentEmitter::element_index(const Buffer& buffer, const Expr& ind
   }
   const auto fragment = fragments_.find(buffer);
   if (fragment == fragments_.end()) return ExprEmitter::element_index(buffer, index, l);
-  const auto& [m, n, columns] = fragment->second;
+  const auto& [m, n, columns, is_of_group] = fragment->second;
   const auto* lanes = index.as<Ramp>();
   const Expr first = lanes ? lanes->base : index;
   const Substitution zeros = {{lane_x_, Expr(0)}, {lane_y_, Expr(0)}};
@@ -341,7 +347,6 @@ void FragmentEmitter::multiply_by_group(const Store& store) {
   const auto is_transposed = [](const Load& operand) {
     return place_of(operand.indices).is_transposed() ? "true" : "false";
   };
-  const std::string element = a.buffer->dtype == bf16 ? "bf16" : "f16";
   line("{");
   ++depth_;
   line("const u64 " + a_name + " = " + of_a.text + ", " + b_name + " = " + of_b.text + ";");
@@ -349,7 +354,7 @@ void FragmentEmitter::multiply_by_group(const Store& store) {
   line("tw_begin_products();");
   line("#pragma unroll");
   line("for (int k = 0; k < " + text(k * a.buffer->dtype.bytes() / mma_k_bytes) + "; ++k)");
-  line("  tw_wgmma_" + element + "_" + text(n) + "<" + is_transposed(a) + ", " + is_transposed(b) + ">(" +
+  line("  tw_" + to_text(product.intrinsic) + "_" + text(n) + "<" + is_transposed(a) + ", " + is_transposed(b) + ">(" +
        name_of(store.buffer) + ", " + a_name + " + k * " + text(of_a.step) + ", " + b_name + " + k * " +
        text(of_b.step) + ");");
   line("tw_commit_products();");

@@ -38,6 +38,7 @@ class FragmentEmitter : public ExprEmitter {
   static bool is_product(const Store& store);
   void multiply(const Store& product);
   void wait_for_products();
+  bool is_of_group(const Buffer& fragment) const;
   // Elements of a fragment that are each thread's own.
   int64_t own_elements(const Buffer& fragment) const;
   // Neighbouring threads use neighbouring vectors of memory.
@@ -48,12 +49,13 @@ class FragmentEmitter : public ExprEmitter {
   std::string element_index(const Buffer& buffer, const Expr& index, const std::string& lane) override;
   bool is_scattered(const Buffer& buffer, int64_t bytes) const override;
 
-  std::vector<Buffer> sums_of_groups_;  // that are allocated here, and made while the threads go on
+  std::vector<Buffer> sums_of_groups_;  // that are allocated here
 
  private:
   struct Shape {
     int64_t m, n;
-    int64_t columns;  // side by side, that are a thread's own: a pair, or eight
+    int64_t columns;   // side by side, that are a thread's own: a pair, or eight
+    bool is_of_group;  // made while the threads go on
   };
   // Bits of an element's number: those from `from` on, as many as `mask` has, change those from `to` on.  Before that,
   // where they are not 0, 2^rows lines of 2^line elements become blocks of columns, and of each 32 rows of 2^turned
@@ -83,6 +85,7 @@ class FragmentEmitter : public ExprEmitter {
 
   std::unordered_map<Buffer, Shape> fragments_;
   std::unordered_map<Buffer, std::optional<Swizzle>> swizzles_;
-  Var lane_x_, lane_y_, warp_;};
+  Var lane_x_, lane_y_, warp_;
+};
 
 }  // namespace tw::cuda

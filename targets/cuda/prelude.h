@@ -44,24 +44,18 @@ TW_FUNCTION void tw_ldmatrix_transposed(u32* d, const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(tw_shared_address(row)) : "memory");
 }
-#define TW_MMA(name, types) \
-  TW_FUNCTION void name(float* c, const u32* a, const u32* b) { \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
+#define TW_MMA(name, shape, types, number, kind) \
+  TW_FUNCTION void name(number* c, const u32* a, const u32* b) { \
+    asm volatile("mma.sync.aligned." shape ".row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                 : "+" kind(c[0]), "+" kind(c[1]), "+" kind(c[2]), "+" kind(c[3]) \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
   }
-TW_MMA(tw_mma_bf16, "f32.bf16.bf16.f32")
-TW_MMA(tw_mma_f16, "f32.f16.f16.f32")
-#define TW_MMA_OF_BYTES(name, types) \
-  TW_FUNCTION void name(i32* c, const u32* a, const u32* b) { \
-    asm volatile("mma.sync.aligned.m16n8k32.row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
-  }
-TW_MMA_OF_BYTES(tw_mma_s8s8, "s32.s8.s8.s32")
-TW_MMA_OF_BYTES(tw_mma_u8s8, "s32.u8.s8.s32")
-TW_MMA_OF_BYTES(tw_mma_s8u8, "s32.s8.u8.s32")
-TW_MMA_OF_BYTES(tw_mma_u8u8, "s32.u8.u8.s32")
+TW_MMA(tw_mma_bf16, "m16n8k16", "f32.bf16.bf16.f32", float, "f")
+TW_MMA(tw_mma_f16, "m16n8k16", "f32.f16.f16.f32", float, "f")
+TW_MMA(tw_mma_s8s8, "m16n8k32", "s32.s8.s8.s32", i32, "r")
+TW_MMA(tw_mma_u8s8, "m16n8k32", "s32.u8.s8.s32", i32, "r")
+TW_MMA(tw_mma_s8u8, "m16n8k32", "s32.s8.u8.s32", i32, "r")
+TW_MMA(tw_mma_u8u8, "m16n8k32", "s32.u8.u8.s32", i32, "r")
 #if __CUDA_ARCH__ >= 800
 // So many bytes, or as many zeros.
 template <int bytes, bool past_first_cache> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {

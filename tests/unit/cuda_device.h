@@ -11,8 +11,19 @@
 #include "targets/cuda/emit.h"
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/passes.h"
+#include "tensor_ir/text/parser.h"
 
 namespace tw::test {
+
+// Of a Func's text, as emission takes it.
+inline Kernel flat_kernel(const std::string& text) {
+  Kernel kernel;
+  kernel.func = flatten_buffers(parse_func(text));
+  kernel.symbol = kernel.func.name;
+  kernel.tasks = Expr(1);
+  return kernel;
+}
 
 inline std::vector<std::byte> emulated_image(const std::string& text) {
   static void* library = dlopen(TW_CUDA_EMULATOR "/libnvrtc.so.13", RTLD_NOW | RTLD_LOCAL);

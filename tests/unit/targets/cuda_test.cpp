@@ -364,14 +364,6 @@ func scaled[n](A: f32[n, 70]) -> (C: f32[n, 70], S: f32[n]) {
     EXPECT_GT(cuda::compile_cubin(cuda::emit_cuda(lowered.kernels), 90, "symbolic").size(), 1000u);
 }
 
-Kernel kernel_of(const std::string& text) {
-  Kernel kernel;
-  kernel.func = flatten_buffers(parse_func(text));
-  kernel.symbol = kernel.func.name;
-  kernel.tasks = Expr(1);
-  return kernel;
-}
-
 TEST(Cuda, EveryIntrinsicAndTypeCompiles) {
   Kernel kernel;
   kernel.func = test::every_intrinsic();
@@ -383,7 +375,7 @@ TEST(Cuda, EveryIntrinsicAndTypeCompiles) {
 }
 
 TEST(Cuda, VectorsMoveAsOneAccessWhereTheyAreAligned) {
-  const std::string text = cuda::emit_cuda({kernel_of(R"(
+  const std::string text = cuda::emit_cuda({test::flat_kernel(R"(
 func copy(A: f32[64, 64], H: f16[64]) -> (C: f32[64, 64], D: f32[64], G: f16[64]) {
   for b in 0..64 block.x {
     for t in 0..16 thread.x {
@@ -400,7 +392,7 @@ func copy(A: f32[64, 64], H: f16[64]) -> (C: f32[64, 64], D: f32[64], G: f16[64]
 
 std::string emit_error(const std::string& text) {
   try {
-    cuda::emit_cuda({kernel_of(text)});
+    cuda::emit_cuda({test::flat_kernel(text)});
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::lower) << e.what();
     return e.what();

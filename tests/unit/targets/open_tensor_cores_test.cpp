@@ -109,15 +109,11 @@ void expect_answers(const Func& func, const Target& target, const Decisions& dec
     if (!sizes.contains("m")) sizes.begin()->second = size;
     SCOPED_TRACE(size);
     const InterpretOptions options{.parameters = sizes, .seed = 3};
-    std::vector<NDArray> arrays, expected, by_oracle;
-    for (const Buffer& buffer : func.buffers) {
-      Shape shape;
-      for (const Expr& extent : buffer->shape) shape.push_back(evaluate(extent, sizes).get_int(0));
-      NDArray array(buffer->dtype, shape);
-      for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, static_cast<double>(e % 13) / 8 - 0.75);
-      expected.push_back(array.clone());
-      arrays.push_back(test::as_scheduled(array, schedule.trace(), buffer->name));
-      by_oracle.push_back(arrays.back().clone());
+    std::vector<NDArray> arrays = test::random_buffers(func, 5, sizes), expected, by_oracle;
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      expected.push_back(arrays[i].clone());
+      arrays[i] = test::as_scheduled(arrays[i], schedule.trace(), func.buffers[i]->name);
+      by_oracle.push_back(arrays[i].clone());
     }
     interpret(func, expected, options);
     test::interpret_kernels(lowered, schedule.func(), by_oracle, options);

@@ -3,26 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor_ir/passes/passes.h"
-#include "tensor_ir/text/parser.h"
+#include "tests/unit/cuda_device.h"
 
 namespace tw {
 namespace {
-
-Kernel flat_kernel(const std::string& text) {
-  Kernel kernel;
-  kernel.func = flatten_buffers(parse_func(text));
-  kernel.symbol = kernel.func.name;
-  kernel.tasks = Expr(1);
-  return kernel;
-}
 
 // Of two warps; a sector has 32 bytes.
 TEST(CudaRequests, AreToldByLoops) {
   const auto expect = [](const std::string& body, int64_t requests, int64_t sectors, int64_t least,
                          int64_t unknown = 0) {
-    const Kernel kernel =
-        flat_kernel("func f(A: f32[4096], I: i64[64]) -> (C: f32[4096]) { for t in 0..64 thread.x { " + body + " } }");
+    const Kernel kernel = test::flat_kernel(
+        "func f(A: f32[4096], I: i64[64]) -> (C: f32[4096]) { for t in 0..64 thread.x { " + body + " } }");
     const MemoryRequests found = cuda::requests_of(kernel);
     EXPECT_EQ(found.requests, requests) << body;
     EXPECT_EQ(found.sectors, sectors) << body;

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <regex>
 
-#include "tensor_ir/text/parser.h"
+#include "tests/unit/mutants.h"
 #include "tests/unit/targets/tensor_core_cases.h"
 
 namespace tw {
@@ -31,30 +31,9 @@ const LoweredFunc& long_product_by_groups() {
   return lowered;
 }
 
-// Whether the program computes something else than it should, or is refused, in one of several orders of its threads.
-bool is_caught(const std::string& text, const Func& func) {
-  Func changed;
-  try {
-    changed = parse_func(text);
-  } catch (const Error& error) {
-    ADD_FAILURE() << error.what() << text;
-    return true;
-  }
-  for (uint64_t seed = 0; seed < 4; ++seed) {
-    std::vector<NDArray> expected = test::random_buffers(func, seed), actual;
-    for (const NDArray& array : expected) actual.push_back(array.clone());
-    interpret(func, expected);
-    try {
-      interpret(changed, actual, {.parameters = {}, .seed = seed});
-    } catch (const Error&) {
-      return true;
-    }
-    if (test::largest_difference(actual.back(), expected.back()) > 1e-3) return true;
-  }
-  return false;
-}
+constexpr double near = 1e-3;
 
-// …that emitted text, in the emulator.
+// Whether emitted text computes something else than it should, or fails, in the emulator.
 bool is_caught_in_emulator(const LoweredFunc& lowered, const std::string& text) {
   const Func& func = lowered.kernels[0].func;
   std::vector<NDArray> expected = test::random_buffers(func, 5), actual;
@@ -65,7 +44,7 @@ bool is_caught_in_emulator(const LoweredFunc& lowered, const std::string& text) 
   } catch (const Error&) {
     return true;
   }
-  return !(test::largest_difference(actual.back(), expected.back()) <= 1e-3);
+  return !(test::largest_difference(actual.back(), expected.back()) <= near);
 }
 
 struct Mutant {
@@ -93,10 +72,10 @@ std::string mutated(const std::string& text, const Mutant& mutant) {
 
 TEST(TensorCoreMutants, WithoutAChangeNothingIsCaught) {
   const LoweredFunc& by_groups = long_product_by_groups();
-  EXPECT_FALSE(is_caught(to_text(by_groups.kernels[0].func), by_groups.kernels[0].func));
+  EXPECT_FALSE(test::is_caught(to_text(by_groups.kernels[0].func), by_groups.kernels[0].func, near));
   EXPECT_FALSE(is_caught_in_emulator(by_groups, cuda::emit_cuda(by_groups.kernels, with_groups().shared_bytes)));
   for (const Func& func : {long_product(), long_product_of_bytes()})
-    EXPECT_FALSE(is_caught(to_text(func), func)) << to_text(func);
+    EXPECT_FALSE(test::is_caught(to_text(func), func, near)) << to_text(func);
 }
 
 class TensorCoreMutant : public ::testing::TestWithParam<Mutant> {};
@@ -104,7 +83,7 @@ class TensorCoreMutant : public ::testing::TestWithParam<Mutant> {};
 TEST_P(TensorCoreMutant, IsCaught) {
   const std::string text = to_text(long_product()), changed = mutated(text, GetParam());
   ASSERT_TRUE(changed != text) << text;
-  EXPECT_TRUE(is_caught(changed, long_product())) << changed;
+  EXPECT_TRUE(test::is_caught(changed, long_product(), near)) << changed;
 }
 
 class TensorCoreMutantOfBytes : public ::testing::TestWithParam<Mutant> {};
@@ -112,7 +91,7 @@ class TensorCoreMutantOfBytes : public ::testing::TestWithParam<Mutant> {};
 TEST_P(TensorCoreMutantOfBytes, IsCaught) {
   const std::string text = to_text(long_product_of_bytes()), changed = mutated(text, GetParam());
   ASSERT_TRUE(changed != text) << text;
-  EXPECT_TRUE(is_caught(changed, long_product_of_bytes())) << changed;
+  EXPECT_TRUE(test::is_caught(changed, long_product_of_bytes(), near)) << changed;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -160,7 +139,7 @@ TEST_P(TensorCoreGroupMutant, IsCaught) {
   const Func& original = long_product_by_groups().kernels[0].func;
   const std::string text = to_text(original), changed = mutated(text, GetParam());
   ASSERT_TRUE(changed != text) << text;
-  EXPECT_TRUE(is_caught(changed, original)) << changed;
+  EXPECT_TRUE(test::is_caught(changed, original, near)) << changed;
 }
 
 INSTANTIATE_TEST_SUITE_P(
