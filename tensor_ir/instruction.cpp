@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/conjunction.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/parser.h"
 #include "tensor_ir/text/printer.h"
@@ -26,6 +27,12 @@ struct InstructionRow {
   "    c[i, j] = c[i, j] + " sum "(a[i, l]) * " sum                                            \
   "(b[j, l])"                                                                                  \
   "  } } }"                                                                                    \
+  "}"
+
+#define TILE_COPY(name, type)                                                   \
+  "func " name "[m, n, sc, sd](c: " type "[m, n] strides [sc, 1]) -> (d: " type \
+  "[m, n] strides [sd, 1]) {"                                                   \
+  "  for i in 0..m { for j in 0..n { d[i, j] = c[i, j] } }"                     \
   "}"
 
 const InstructionRow instruction_rows[] = {
@@ -88,6 +95,9 @@ const InstructionRow instruction_rows[] = {
      "  for i in 0..m { for j in 0..n { d[i, j] = c[i, j] } }"
      "}",
      nullptr},
+    // Copies between memories, to which zeros come for what a predicate leaves out.
+    {TILE_COPY("tile_copy_bf16", "bf16"), nullptr},
+    {TILE_COPY("tile_copy_f16", "f16"), nullptr},
     {"func tile_store_i32[m, n, sd](c: i32[m, n]) -> (d: i32[m, n] strides [sd, 1]) {"
      "  for i in 0..m { for j in 0..n { d[i, j] = c[i, j] } }"
      "}",
@@ -183,7 +193,7 @@ class Matcher {
     if (wanted.kind() != found.kind() || wanted.dtype() != found.dtype()) return false;
     if (const auto* l = wanted.as<Load>()) {
       const auto* actual = found.as<Load>();
-      return !actual->predicate.is_defined() && element(l->buffer, l->indices, actual->buffer, actual->indices);
+      return guard(actual->predicate) && element(l->buffer, l->indices, actual->buffer, actual->indices);
     }
     if (const auto* c = wanted.as<Cast>()) return expression(c->value, found.as<Cast>()->value);
     if (wanted.kind() == NodeKind::IntImm || wanted.kind() == NodeKind::FloatImm)
@@ -196,6 +206,30 @@ class Matcher {
     if (expression(b->a, actual->a) && expression(b->b, actual->b)) return true;
     operands_ = operands, sizes_ = sizes;
     return expression(b->a, actual->b) && expression(b->b, actual->a);
+  }
+
+  // Of a tile that is copied, `row < rows && column < columns`, each a loop variable and what does not change within.
+  bool guard(const Expr& predicate) {
+    if (!predicate.is_defined()) return true;
+    std::vector<Expr> conditions;
+    split_conjunction(predicate, conditions);
+    return is_copy() &&
+           std::all_of(conditions.begin(), conditions.end(), [&](const Expr& condition) { return end(condition); });
+  }
+  bool end(const Expr& condition) {
+    const auto* less = condition.as<Binary>();
+    if (!less || less->op != BinaryOp::lt) return false;
+    const Expr excess = substitute(less->a - less->b, units_);
+    const Expr left = simplify(Expr(0) - substitute(excess, first_), assumptions_);
+    for (const auto& [wanted, actual] : loops_) {
+      if (is_known_equal(excess, actual - left, assumptions_)) return ends_.emplace(wanted, left).second;
+    }
+    return false;
+  }
+  // …between memories; a store of sums comes from a register, where they have no stride.
+  bool is_copy() const {
+    const std::vector<Buffer>& buffers = instruction_.description.buffers;
+    return instruction_.is_tile() && buffers.size() == 2 && !buffers[0]->strides.empty();
   }
 
   // The actual access touches what the description's does, counted from where all loops are at their first iteration.
@@ -277,6 +311,19 @@ class Matcher {
                            std::vector<Expr>{base, Expr(row_stride), Expr(rows), Expr(column_stride), Expr(columns)});
   }
 
+  // What guards have left of a tile; not defined: all of it.
+  Expr within(int64_t rows, int64_t columns) const {
+    if (ends_.empty()) return Expr();
+    const auto* row = instruction_.description.body.as<For>();
+    const auto* column = row->body.as<For>();
+    const auto end_of = [&](const For* loop, int64_t all) {
+      const auto found = ends_.find(loop->var);
+      return found == ends_.end() ? Expr(all) : Expr(found->second);
+    };
+    return make_expr<Call>(boolean.with_lanes(static_cast<int>(rows * columns)), Intrinsic::tile_within,
+                           std::vector<Expr>{end_of(row, rows), Expr(rows), end_of(column, columns), Expr(columns)});
+  }
+
   // Whole tiles and matrices as vectors.
   Stmt replaced_whole() const {
     const std::vector<Expr>& shape = described("c").shape;
@@ -288,8 +335,10 @@ class Matcher {
       return store(c.buffer, {accumulator}, broadcast(zero_of(c.buffer->dtype), lanes));
     if (instruction_.description.buffers.size() == 2) {
       const Operand& d = operand("d");
-      const int64_t stride = size(described("d").strides[0]);
-      return store(d.buffer, {tile_at(first_element(d), stride, m, 1, n)}, load(c.buffer, {accumulator}));
+      const auto lines = [&](const char* name) {
+        return tile_at(first_element(operand(name)), size(described(name).strides[0]), m, 1, n);
+      };
+      return store(d.buffer, {lines("d")}, load(c.buffer, {is_copy() ? lines("c") : accumulator}, within(m, n)));
     }
     if (kind_of(intrinsic_named(instruction_.name)) == IntrinsicKind::fragment) {
       const auto elements = [&](const char* name) {
@@ -336,7 +385,8 @@ class Matcher {
   Substitution units_;  // loops around that run once → 0
   Substitution first_;  // actual variable → 0
   std::unordered_map<Var, int64_t> extents_;
-  Substitution sizes_;  // description's parameter → constant
+  std::unordered_map<Var, Expr> ends_;  // description's variable → how many of its iterations have something to copy
+  Substitution sizes_;                  // description's parameter → constant
   std::unordered_map<Buffer, Operand> operands_;
   std::string problem_;
 };

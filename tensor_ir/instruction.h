@@ -21,7 +21,7 @@ namespace tw {
 //   element   of lanes that do not know of each other: a vectorized loop around it makes them
 //   matrix    of a size of its own, in one vector; rows of `a` lie any stride apart
 //   tile      of any size, in a register of a unit for tiles (tile_dot_bf16, tile_zero_f32, …) or spread over the
-//             threads of a warp (mma_bf16, wgmma_bf16, …)
+//             threads of a warp (mma_bf16, wgmma_bf16, …), or between memories (tile_copy_bf16, …)
 enum class InstructionResult : uint8_t { element, matrix, tile };
 
 struct TensorInstruction {

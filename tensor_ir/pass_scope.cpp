@@ -79,19 +79,23 @@ std::string file_name(const std::string& name) {
   return out;
 }
 
-void write_dump(const std::string& folder, const PassSubject& program, int number, std::string_view pass) {
+void write_file(const std::string& folder, const std::string& name, const std::string& text) {
   std::error_code ignored;  // what cannot be made cannot be written either, which is reported
   std::filesystem::create_directories(folder, ignored);
-  const std::string digits = std::to_string(number);
-  const std::filesystem::path path =
-      std::filesystem::path(folder) /
-      (file_name(program.name) + "." + (digits.size() < 2 ? "0" : "") + digits + "_" + std::string(pass) + ".tw");
+  const std::filesystem::path path = std::filesystem::path(folder) / name;
   std::ofstream out(path, std::ios::binary);
-  out << program.text();
+  out << text;
   out.close();
   if (!out)
     throw Error(ErrorCode::file,
                 "TW_DUMP: cannot write " + path.string() + "\n  help: TW_DUMP names a folder that can be written to");
+}
+
+void write_dump(const std::string& folder, const PassSubject& program, int number, std::string_view pass) {
+  const std::string digits = std::to_string(number);
+  write_file(folder,
+             file_name(program.name) + "." + (digits.size() < 2 ? "0" : "") + digits + "_" + std::string(pass) + ".tw",
+             program.text());
 }
 
 }  // namespace
@@ -114,6 +118,11 @@ void check_skipped() {
     const std::vector<std::string> known(records.optional.begin(), records.optional.end());
     throw Error(ErrorCode::text, "TW_SKIP: `" + name + "` is no optional pass\n  help: " + suggest_name(name, known));
   }
+}
+
+void dump_source(const std::string& name, std::string_view extension, const std::string& text) {
+  const std::string folder = environment("TW_DUMP");
+  if (!folder.empty()) write_file(folder, file_name(name) + "." + std::string(extension), text);
 }
 
 void run_in_scope(std::string_view pass, const PassSubject& before, const std::function<PassSubject()>& run) {

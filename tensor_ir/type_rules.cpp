@@ -131,6 +131,16 @@ Problem check_convert(const Call& n) {
       return problem("tile_at gives " + std::to_string(*rows * *columns) + " places, not " + text(n.dtype));
     return {};
   }
+  if (n.intrinsic == Intrinsic::tile_within) {
+    for (const Expr& argument : arguments)
+      if (argument.dtype() != i64) return mismatch("an argument of tile_within", i64, argument.dtype());
+    const auto rows = as_int(arguments[1]), columns = as_int(arguments[3]);
+    if (!rows || !columns || *rows < 1 || *columns < 1)
+      return problem("the rows and columns of tile_within are constants");
+    if (!n.dtype.is_bool() || n.dtype.lanes != *rows * *columns)
+      return problem("tile_within gives " + std::to_string(*rows * *columns) + " conditions, not " + text(n.dtype));
+    return {};
+  }
   int lanes = 0;
   for (const Expr& argument : arguments) {
     if (argument.dtype().element() != n.dtype.element())
@@ -243,6 +253,10 @@ Problem check_call(const Call& n) {
       std::optional<int64_t> locality = as_int(n.arguments[1]);
       if (!locality || *locality < 0 || *locality > 3)
         return problem("the locality of prefetch is a constant from 0 to 3");
+    }
+    if (n.intrinsic == Intrinsic::wait_copies || n.intrinsic == Intrinsic::wait_products) {
+      const auto left = as_int(n.arguments[0]);
+      if (!left || *left < 0) return problem("the argument of " + name + " is a constant, how many may be left");
     }
     return {};
   }

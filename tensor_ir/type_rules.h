@@ -33,8 +33,8 @@ std::optional<TileSizes> tile_sizes(DType accumulator, DType a, DType b);
 // …and a product of matrices: a is m × k, b n × k words.
 inline constexpr TileSizes matrix_sizes{2, 2, 2};
 
-// The dtype that follows from the operands.  `reinterpret`, `lane_slice`, `word_at` and `tile_at` take theirs from the
-// Call, so they have none.
+// The dtype that follows from the operands.  `reinterpret`, `lane_slice`, `word_at`, `tile_at` and `tile_within` take
+// theirs from the Call, so they have none.
 std::optional<DType> call_dtype(Intrinsic intrinsic, const std::vector<Expr>& arguments);
 // The buffer's dtype with the lanes of the vector indices or of the predicate, which may be not defined.
 DType access_dtype(const Buffer& buffer, const std::vector<Expr>& indices, const Expr& predicate);

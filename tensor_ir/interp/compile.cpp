@@ -19,6 +19,8 @@ std::optional<Control> control_of(Intrinsic effect) {
       return Control::begin_copies;
     case Intrinsic::commit_copies:
       return Control::commit_copies;
+    case Intrinsic::wait_copies:
+      return Control::wait_copies;
     case Intrinsic::wait_products:
       return Control::wait_products;
     default:
@@ -226,6 +228,13 @@ class Compiler {
         in.target = static_cast<int32_t>(*as_int(node.arguments[3]));
         return in.dst = reserve(node.dtype.lanes);
       }
+      case Intrinsic::tile_within: {
+        Instr& in = emit(call_handler(node.intrinsic, from, node.dtype));
+        in.a = arguments[0], in.b = arguments[2];
+        in.dtype = node.dtype, in.from = from;
+        in.lanes = static_cast<int32_t>(*as_int(node.arguments[3]));
+        return in.dst = reserve(node.dtype.lanes);
+      }
       case Intrinsic::tile_dot_bf16:
       case Intrinsic::tile_dot_u8s8:
       case Intrinsic::tile_dot_s8s8:
@@ -361,11 +370,9 @@ class Compiler {
       }
       case NodeKind::Evaluate: {
         const auto* node = s.as<Evaluate>()->call.as<Call>();
-        if (node && node->intrinsic == Intrinsic::wait_copies) {
-          const int32_t left = value(node->arguments[0]);
-          emit(Control::wait_copies).a = left;
-        } else if (const auto control = node ? control_of(node->intrinsic) : std::nullopt) {
-          emit(*control);
+        if (const auto control = node ? control_of(node->intrinsic) : std::nullopt) {
+          const int32_t left = node->arguments.empty() ? 0 : value(node->arguments[0]);
+          emit(*control).a = left;
         } else if (!node || node->intrinsic != Intrinsic::prefetch) {  // a prefetch may name any address
           value(s.as<Evaluate>()->call);
         }

@@ -298,6 +298,14 @@ const Instr* tile_places(const Instr* in, Frame& f) {  // a: base, b: row stride
   return in + 1;
 }
 
+const Instr* tile_within(const Instr* in, Frame& f) {  // a: rows there, b: columns there; lanes: columns
+  for (int i = 0; i < in->dtype.lanes; ++i) {
+    const bool is_there = i / in->lanes < f.slots[in->a].i && i % in->lanes < f.slots[in->b].i;
+    f.slots[in->dst + i].i = is_there;
+  }
+  return in + 1;
+}
+
 const Instr* jump(const Instr* in, Frame& f) {
   return f.code + in->target;
 }
@@ -393,13 +401,13 @@ const Instr* end_product(const Instr* in, Frame&) {
   return in + 1;
 }
 
-void make_products(Frame& f) {
+void make_products(Frame& f, int64_t left) {
   const auto constants = f.slots - f.memory.data();
   const auto exchange = [&](PendingProduct& product) {
     std::swap(f.memory, product.memory);
     f.slots = f.memory.data() + constants;
   };
-  for (; !f.products.empty(); f.products.pop_front()) {
+  for (; static_cast<int64_t>(f.products.size()) > left; f.products.pop_front()) {
     PendingProduct& product = f.products.front();
     exchange(product);
     for (const Instr* in = product.begin; in->run != end_product;) in = in->run(in, f);
@@ -412,12 +420,12 @@ const Instr* begin_product(const Instr* in, Frame& f) {  // target: behind the p
     f.products.push_back({in + 1, f.memory});
     return f.code + in->target;
   }
-  make_products(f);  // in order
+  make_products(f, 0);  // in order
   return in + 1;
 }
 
-const Instr* wait_products(const Instr* in, Frame& f) {
-  make_products(f);
+const Instr* wait_products(const Instr* in, Frame& f) {  // a: so many may be left
+  make_products(f, f.slots[in->a].i);
   return in + 1;
 }
 
@@ -486,6 +494,7 @@ Handler binary_handler(BinaryOp op, DType dtype) {
 
 Handler call_handler(Intrinsic intrinsic, DType operands, DType result) {
   if (intrinsic == Intrinsic::tile_at) return tile_places;
+  if (intrinsic == Intrinsic::tile_within) return tile_within;
   if (kind_of(intrinsic) == IntrinsicKind::fragment)
     return operands.is_float() ? fragment_call<true> : fragment_call<false>;
   if (kind_of(intrinsic) == IntrinsicKind::tile || kind_of(intrinsic) == IntrinsicKind::matrix)

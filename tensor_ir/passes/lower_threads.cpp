@@ -21,7 +21,7 @@
 //   * A `local` buffer outlives the loops that use it.  Each thread keeps its own part: indices lose the term of the
 //     thread.  Error(lower) when one thread uses another's part.
 //   * Products that are made while the threads go on (wgmma_bf16 in intrinsics.def) are waited for by wait_products:
-//     before their sums are used, and before a barrier, behind which their operands may be written.
+//     before their sums are used, and before the barrier behind which their operands are written.
 //   * A `fragment` is held by the threads of a warp together, which are those of thread.x and thread.y: each warp keeps
 //     its own part, and its threads meet at a warp_barrier before a statement that uses one.  What is bound to no more
 //     than thread.z there is an instruction that a warp executes as one.
@@ -96,19 +96,19 @@ class Synchronise {
         const auto& n = *s.as<For>();
         const Waits waits = read(n.extent, pending);
         // What is pending when an iteration ends is pending when the next begins, its variable one less.
-        Effects left = pending;
+        Effects left = pending, entry, end;
         run(n.body, left);
-        Effects entry = pending;
-        entry.add(left.with(n.var, n.var - int_imm(n.var.dtype(), 1)));
-        Effects end = entry;
-        Stmt body = run(n.body, end);
-        if (!left.holds(end)) {  // older iterations leave something, too
+        Stmt body;
+        constexpr int enough = 3;  // iterations after which nothing new is left
+        for (int round = 0; round <= enough; ++round) {
           entry = pending;
-          entry.add(effects_of(s));
+          entry.join(round < enough ? left.with(n.var, n.var - int_imm(n.var.dtype(), 1)) : effects_of(s));
           end = entry;
           body = run(n.body, end);
+          if (left.holds(end)) break;
+          left = end;
         }
-        pending.add(end.with(n.var, Expr()));
+        pending.join(end.with(n.var, Expr()));
         return after(waits, with_body(n, body));
       }
       case NodeKind::If: {
@@ -119,7 +119,7 @@ class Synchronise {
         Effects other = pending;
         Stmt then_body = run(n.then_body, pending);
         Stmt else_body = n.else_body.is_defined() ? run(n.else_body, other) : Stmt();
-        pending.add(other);
+        pending.join(other);
         return after(waits, make_stmt<If>(n.condition, then_body, else_body));
       }
       case NodeKind::LetStmt: {
@@ -137,10 +137,10 @@ class Synchronise {
         return region(by_first_thread(s), pending);
       case NodeKind::Evaluate: {
         const auto* effect = s.as<Evaluate>()->call.as<Call>();
-        if (!effect || effect->intrinsic != Intrinsic::barrier) return s;
-        const bool has_products = pending.has_products;
-        pending = {};
-        return after({.products = has_products}, s);
+        if (effect && effect->intrinsic == Intrinsic::wait_products)
+          pending.end_products(static_cast<size_t>(*as_int(effect->arguments[0])));
+        if (effect && effect->intrinsic == Intrinsic::barrier) pending.pass_barrier();
+        return s;
       }
       default:
         return s;
@@ -154,16 +154,16 @@ class Synchronise {
   };
   static Stmt after(const Waits& waits, const Stmt& s) {
     std::vector<Stmt> statements;
-    if (waits.products) statements.push_back(make_stmt<Evaluate>(call(Intrinsic::wait_products, {})));
+    if (waits.products) statements.push_back(make_stmt<Evaluate>(call(Intrinsic::wait_products, {Expr(0)})));
     if (waits.barrier) statements.push_back(make_stmt<Evaluate>(call(Intrinsic::barrier, {})));
     statements.push_back(s);
     return seq(std::move(statements));
   }
   static Waits waits_of(const Effects& effects, Effects& pending, bool uses_sums = false) {
-    const bool meets = effects.meets(pending);
-    const Waits waits = {pending.has_products && (meets || uses_sums), meets};
-    if (meets) pending = {};
-    if (waits.products) pending.has_products = false;
+    const Waits waits = {!pending.products.empty() && (uses_sums || effects.meets_products(pending)),
+                         effects.meets(pending)};
+    if (waits.products) pending.end_products(0);
+    if (waits.barrier) pending.pass_barrier();
     return waits;
   }
   static Waits advance(const Effects& effects, Effects& pending, bool uses_sums = false) {
@@ -186,7 +186,7 @@ class Synchronise {
     }
     if (uses_fragment(s)) result = seq({make_stmt<Evaluate>(call(Intrinsic::warp_barrier, {})), result});
     const Effects effects = effects_of(s);
-    return after(advance(effects, pending, uses_fragment(s) && !effects.has_products), result);
+    return after(advance(effects, pending, uses_fragment(s) && effects.products.empty()), result);
   }
 
   // `missing`: axes that the region binds, but not around s.

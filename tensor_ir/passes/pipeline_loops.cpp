@@ -10,11 +10,12 @@
 // Within a launch of a GPU, copies into memory that threads share are on their way while the threads go on
 // (begin_copies in intrinsics.def): those of an iteration are one group, and an iteration waits for its own.
 //
-// Where products are made while the threads go on (wgmma_bf16 in intrinsics.def), an iteration's begin first, and its
-// copies are sent off meanwhile: behind a barrier at which the products of the iteration before have ended.
-//
 // With s stages a staged buffer has s versions, and iteration k uses version k mod s.  The copies for iteration
 // k + s - 1 overwrite what iteration k - 1 used, which has ended.
+//
+// Where products are made while the threads go on (wgmma_bf16 in intrinsics.def), those of an iteration begin before
+// those of the last one have ended, so that the machine is never without: then copies go s - 2 iterations ahead, and
+// overwrite what iteration k - 2 used, for whose products each thread has waited before the barrier of iteration k.
 #include <algorithm>
 #include <set>
 
@@ -141,20 +142,29 @@ Stmt pipeline(const For& loop, int64_t stages, bool in_launch) {
     return is_asynchronous ? seq({copies, effect(Intrinsic::commit_copies)}) : copies;
   };
 
+  const bool has_products = is_asynchronous && multiplies_asynchronously(seq(parts.rest));
+  const int64_t left = has_products && stages > 2 ? 1 : 0;  // iterations whose products go on when one ends
+  const int64_t distance = stages - 1 - left;
   std::vector<Stmt> all;
-  for (int64_t p = 0; p + 1 < stages; ++p) {
+  for (int64_t p = 0; p < distance; ++p) {
     const Expr iteration = int_imm(dtype, p);
     all.push_back(copies_for(iteration, Expr(p)));
   }
-  const Expr ahead = loop.var + int_imm(dtype, stages - 1);
+  const Expr ahead = loop.var + int_imm(dtype, distance);
   auto version_of = [&](const Expr& iteration) { return cast(i64, floor_mod(iteration, int_imm(dtype, stages))); };
   const Stmt copies = copies_for(ahead, version_of(ahead));
   const Stmt rest = of_iteration(parts.rest, loop.var, version_of(loop.var));
   Stmt body = seq({copies, rest});
   if (is_asynchronous) {
     // Of the groups that are on their way the first is this iteration's.
-    const Stmt wait = effect(Intrinsic::wait_copies, {Expr(stages - 2)});
-    body = multiplies_asynchronously(rest) ? seq({wait, effect(Intrinsic::barrier), rest, copies}) : seq({wait, body});
+    const Stmt wait = effect(Intrinsic::wait_copies, {Expr(distance - 1)});
+    const Stmt end_products = effect(Intrinsic::wait_products, {Expr(left)}), barrier = effect(Intrinsic::barrier);
+    if (!has_products)
+      body = seq({wait, body});
+    else if (left == 0)  // what is overwritten is what the last products read
+      body = seq({wait, end_products, barrier, rest, copies});
+    else
+      body = seq({wait, barrier, rest, copies, end_products});
   }
   for (size_t i = parts.others.size(); i-- > 0;) body = make_stmt<Allocate>(parts.others[i], body);
   Attributes attributes = loop.attributes;

@@ -60,7 +60,7 @@ Effects effects_of(const Expr& e) {
 }
 Effects effects_of(const Stmt& s) {
   Effects effects = effects_within(s);
-  effects.has_products = multiplies_asynchronously(s);
+  if (multiplies_asynchronously(s)) effects.products = {effects.reads};
   return effects;
 }
 

@@ -62,28 +62,47 @@ inline void add(Parts& parts, const Part& part) {
 // What a stretch of the program does to memory that threads share.
 struct Effects {
   Parts reads, writes;
-  bool has_products = false;  // that nobody has waited for
+  std::vector<Parts> products;  // that are still being made, the oldest first: what they read
 
   bool meets(const Effects& earlier) const {
-    auto overlap = [](const Parts& a, const Parts& b) {
-      return std::any_of(a.begin(), a.end(), [&](const Part& part) {
-        return std::any_of(b.begin(), b.end(), [&](const Part& other) { return part.meets(other); });
-      });
-    };
-    return overlap(reads, earlier.writes) || overlap(writes, earlier.writes) || overlap(writes, earlier.reads);
+    return overlap(reads, earlier.writes) || overlap(writes, earlier.writes) || overlap(writes, earlier.reads) ||
+           meets_products(earlier);
+  }
+  bool meets_products(const Effects& earlier) const {
+    return std::any_of(earlier.products.begin(), earlier.products.end(),
+                       [&](const Parts& product) { return overlap(writes, product); });
   }
   void add(const Effects& other) {
     for (const Part& part : other.reads) tw::add(reads, part);
     for (const Part& part : other.writes) tw::add(writes, part);
-    has_products |= other.has_products;
+    products.insert(products.end(), other.products.begin(), other.products.end());
   }
+  // Of two ways to the same place, either of which may have been taken.
+  void join(const Effects& other) {
+    std::vector<Parts> own;
+    std::swap(own, products);
+    products = own.size() < other.products.size() ? other.products : own;
+    const std::vector<Parts>& fewer = own.size() < other.products.size() ? own : other.products;
+    for (size_t i = 0; i < fewer.size(); ++i)  // the last of both
+      for (const Part& part : fewer[fewer.size() - 1 - i]) tw::add(products[products.size() - 1 - i], part);
+    for (const Part& part : other.reads) tw::add(reads, part);
+    for (const Part& part : other.writes) tw::add(writes, part);
+  }
+  // All products but the last ones have ended: their operands are read.
+  void end_products(size_t left) {
+    while (products.size() > left) {
+      for (const Part& part : products.front()) tw::add(reads, part);
+      products.erase(products.begin());
+    }
+  }
+  void pass_barrier() { reads.clear(), writes.clear(); }
   bool holds(const Effects& other) const {
-    auto is_in = [](const Parts& all) {
-      return [&](const Part& part) { return std::find(all.begin(), all.end(), part) != all.end(); };
+    const auto contains = [](const Parts& all, const Parts& some) {
+      return std::all_of(some.begin(), some.end(),
+                         [&](const Part& part) { return std::find(all.begin(), all.end(), part) != all.end(); });
     };
-    return std::all_of(other.reads.begin(), other.reads.end(), is_in(reads)) &&
-           std::all_of(other.writes.begin(), other.writes.end(), is_in(writes)) &&
-           (has_products || !other.has_products);
+    return contains(reads, other.reads) && contains(writes, other.writes) && products.size() == other.products.size() &&
+           std::equal(products.begin(), products.end(), other.products.begin(), contains);
   }
 
   // Seen from where a variable has another value: `value` in terms of it there, or not defined where it is unknown.
@@ -97,7 +116,16 @@ struct Effects {
       }
       return result;
     };
-    return {renamed(reads), renamed(writes), has_products};
+    Effects result = {renamed(reads), renamed(writes), {}};
+    for (const Parts& product : products) result.products.push_back(renamed(product));
+    return result;
+  }
+
+ private:
+  static bool overlap(const Parts& a, const Parts& b) {
+    return std::any_of(a.begin(), a.end(), [&](const Part& part) {
+      return std::any_of(b.begin(), b.end(), [&](const Part& other) { return part.meets(other); });
+    });
   }
 };
 

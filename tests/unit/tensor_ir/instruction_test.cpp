@@ -95,6 +95,12 @@ TEST(TensorInstruction, TilesFragmentsAndMatricesMeanTheirLoops) {
       product("tile_dot_u8s8", "u8", "i8", "i32", "4"),
       product("tile_dot_s8s8", "i8", "i8", "i32", "4"),
       {"tile_zero_f32", "func f() -> (C: f32[35]) { for i in 0..5 { for j in 0..7 { C[i * 7 + j] = 0.0f } } }"},
+      {"tile_copy_bf16",
+       "func f(C: bf16[60]) -> (D: bf16[100]) { for i in 0..5 { for j in 0..7 { D[i * 20 + j] = C[i * 11 + j + 2] } } "
+       "}"},
+      {"tile_copy_f16",
+       "func f(C: f16[60]) -> (D: f16[100]) { for i in 0..5 { for j in 0..7 {"
+       "  D[i * 20 + j] = C[i * 11 + j + 2 where i < 3 && j + 4 < 9] } } }"},
       {"tile_store_i32",
        "func f(C: i32[35]) -> (D: i32[100]) { for i in 0..5 { for j in 0..7 { D[i * 20 + j] = C[i * 7 + j] } } }"},
   };
