@@ -28,6 +28,8 @@ class SharedLibrary {
     if (!address && !missing_) missing_ = name;
     return {address};
   }
+  // The same of one that older ones may lack.
+  Symbol find(const char* name) const { return {is_open() ? dlsym(handle_, name) : nullptr}; }
   // The first symbol that was asked for in vain; null: there was none.
   const char* missing() const { return missing_; }
 

@@ -26,7 +26,7 @@
 
 namespace tw {
 
-inline constexpr uint32_t artifact_format_version = 11;  // one more whenever the layout of anything in it changes
+inline constexpr uint32_t artifact_format_version = 12;  // one more whenever the layout of anything in it changes
 
 class Artifact {
  public:

@@ -12,6 +12,7 @@
 
 #include "runtime/device/control.h"
 #include "runtime/device/cuda_context.h"
+#include "runtime/device/cuda_tensor_maps.h"
 #include "runtime/device/placing.h"
 #include "runtime/memory.h"
 
@@ -491,7 +492,7 @@ class CudaProgram final : public Program {
                                           " blocks of threads, which no GPU launches\n  help: give smaller inputs");
       grid[axis] = static_cast<unsigned>(blocks);
     }
-    // Addresses of the buffers, then the parameters.
+    // Addresses of the buffers, then the parameters and the maps.
     values_.clear();
     for (const BufferUse& use : step.buffers) values_.push_back(static_cast<int64_t>(address_of(start_of(use))));
     if (!step.workspace_bytes.is_known())
@@ -499,8 +500,12 @@ class CudaProgram final : public Program {
     else if (step.workspace_bytes > 0)
       values_.push_back(static_cast<int64_t>(address_of(workspace_)));
     for (const Size& parameter : step.parameters) values_.push_back(parameter.at({}, counters_));
+    maps_.clear();
+    for (const TensorMap& map : step.maps)
+      maps_.push_back(encode(map, address_of(start_of(step.buffers[map.buffer])), counters_));
     arguments_.clear();
     for (int64_t& value : values_) arguments_.push_back(&value);
+    for (EncodedTensorMap& map : maps_) arguments_.push_back(&map);
     require(driver().launch(functions_[i], grid[0], grid[1], grid[2], step.block[0], step.block[1], step.block[2],
                             step.shared_bytes, stream, arguments_.data(), nullptr),
             "start a kernel");
@@ -541,6 +546,7 @@ class CudaProgram final : public Program {
   std::vector<char*> inputs_, outputs_;
   // Of the kernel that is started.
   std::vector<int64_t> values_;
+  std::vector<EncodedTensorMap> maps_;
   std::vector<void*> arguments_;
 };
 

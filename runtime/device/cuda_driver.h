@@ -63,6 +63,10 @@ struct CudaDriver {
   Result (*graph_destroy)(Graph) = library.symbol("cuGraphDestroy");
   Result (*graph_launch)(ExecutableGraph, Stream) = library.symbol("cuGraphLaunch");
   Result (*graph_free)(ExecutableGraph) = library.symbol("cuGraphExecDestroy");
+  // Null before CUDA 12.  128 bytes, aligned to 64, that say how boxes of a tensor are copied.
+  Result (*tensor_map)(void* map, int type, unsigned rank, Address, const uint64_t* extents, const uint64_t* strides,
+                       const unsigned* box, const unsigned* steps, int interleave, int swizzle, int promotion,
+                       int fill) = library.find("cuTensorMapEncodeTiled");
   Result (*event_create)(Event*, unsigned flags) = library.symbol("cuEventCreate");
   Result (*event_destroy)(Event) = library.symbol("cuEventDestroy_v2");
   Result (*event_record)(Event, Stream) = library.symbol("cuEventRecord");

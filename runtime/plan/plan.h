@@ -110,6 +110,20 @@ enum class StepKind : uint8_t { kernel, skip, jump, loop, repeat, check, read, p
 inline constexpr std::array<int64_t, 3> most_blocks = {INT32_MAX, 65535, 65535};
 inline constexpr uint32_t most_shared_bytes = 227 << 10;  // of a block, on any GPU
 
+// What a GPU's unit for copies has to know of a tensor whose boxes it brings to shared memory (CUDA driver API,
+// cuTensorMapEncodeTiled): the kernel takes it as an argument.  The innermost dimension, whose elements are neighbours,
+// is the first.  Elements of a box beyond the tensor are zeros.
+struct TensorMap {
+  uint32_t buffer = 0;         // of the step's
+  uint32_t element_bytes = 0;  // 1, 2 or 4
+  std::vector<Size> extents;   // at most 5
+  std::vector<Size> strides;   // bytes, multiples of 16, of all dimensions but the innermost
+  std::vector<uint32_t> box;   // elements in each dimension, at most 256
+  uint32_t swizzle_bytes = 0;  // within which pieces of 16 bytes are exchanged: 32, 64 or 128
+};
+inline constexpr size_t most_map_dimensions = 5;
+inline constexpr uint32_t most_box_elements = 256;  // in a dimension
+
 struct Step {
   std::string kernel;  // symbol of its KernelFunction in the image
   std::string name;    // for people: the graph nodes it computes, "conv1+relu1"
@@ -125,7 +139,8 @@ struct Step {
   Size cycles = 0;                       // that it takes one core with its data in the caches, about; 0: nobody knows
   std::array<Size, 3> grid = {1, 1, 1};  // of a GPU kernel's launch; an empty one runs nothing
   std::array<uint32_t, 3> block = {1, 1, 1};
-  uint32_t shared_bytes = 0;  // of a GPU's block, beside what the kernel itself declares
+  uint32_t shared_bytes = 0;         // of a GPU's block, beside what the kernel itself declares
+  std::vector<TensorMap> maps = {};  // arguments of a GPU's kernel, behind its parameters
   StepKind kind = StepKind::kernel;
   uint32_t target = 0, counter = 0;  // of control
 };
@@ -137,6 +152,10 @@ void for_each_size(auto& step, F&& f) {
   for (auto& parameter : step.parameters) f(parameter);
   for (auto* size : {&step.tasks, &step.workspace_bytes, &step.flops, &step.bytes, &step.cycles}) f(*size);
   for (auto& extent : step.grid) f(extent);
+  for (auto& map : step.maps) {
+    for (auto& extent : map.extents) f(extent);
+    for (auto& stride : map.strides) f(stride);
+  }
 }
 
 struct Plan {

@@ -11,6 +11,26 @@ constexpr int largest_rank = 64;
 constexpr size_t most_special_plans = 1024;
 constexpr int64_t random_state_bytes = sizeof(RandomState::seed) + sizeof(RandomState::run);
 
+// As cuTensorMapEncodeTiled of the CUDA driver demands; sizes that depend on counters are known in the run alone.
+bool is_tensor_map(const TensorMap& map, size_t buffers) {
+  constexpr int64_t most_elements = int64_t{1} << 32, most_stride = int64_t{1} << 40, piece = 16;
+  const size_t rank = map.extents.size();
+  const bool is_size = map.element_bytes == 1 || map.element_bytes == 2 || map.element_bytes == 4;
+  const bool is_swizzle = map.swizzle_bytes == 32 || map.swizzle_bytes == 64 || map.swizzle_bytes == 128;
+  if (map.buffer >= buffers || !is_size || !is_swizzle || rank < 1 || rank > most_map_dimensions ||
+      map.strides.size() + 1 != rank || map.box.size() != rank)
+    return false;
+  const auto is_within = [](const Size& size, int64_t most) { return !size.is_known() || (size >= 0 && size <= most); };
+  const int64_t line = int64_t{map.box[0]} * map.element_bytes;
+  return line % piece == 0 && line <= map.swizzle_bytes &&
+         std::ranges::all_of(map.extents, [&](const Size& extent) { return is_within(extent, most_elements); }) &&
+         std::ranges::all_of(map.strides,
+                             [&](const Size& stride) {
+                               return is_within(stride, most_stride - 1) && (!stride.is_known() || stride % piece == 0);
+                             }) &&
+         std::ranges::all_of(map.box, [](uint32_t elements) { return elements >= 1 && elements <= most_box_elements; });
+}
+
 bool is_launch(const std::array<Size, 3>& grid, const std::array<uint32_t, 3>& block) {
   const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
   for (size_t axis = 0; axis < grid.size(); ++axis)
@@ -310,6 +330,8 @@ std::string find_plan_problem(const Plan& plan) {
       return where + "its workspace is larger than the plan's";
     if (!is_launch(step.grid, step.block)) return where + "no GPU launches a grid of this shape";
     if (step.shared_bytes > most_shared_bytes) return where + "no GPU has so much shared memory";
+    if (!std::ranges::all_of(step.maps, [&](const TensorMap& map) { return is_tensor_map(map, step.buffers.size()); }))
+      return where + "no GPU copies boxes of such a tensor";
     for (size_t b = 0; b < step.buffers.size(); ++b) {
       const BufferUse& use = step.buffers[b];
       const auto kind = static_cast<size_t>(use.storage);

@@ -142,6 +142,16 @@ void write_step(ByteWriter& out, const Step& step) {
   for (const Size& extent : step.grid) write_size(out, extent);
   for (uint32_t extent : step.block) out.put(extent);
   out.put(step.shared_bytes);
+  out.put(static_cast<uint32_t>(step.maps.size()));
+  for (const TensorMap& map : step.maps) {
+    out.put(map.buffer);
+    out.put(map.element_bytes);
+    write_sizes(out, map.extents);
+    write_sizes(out, map.strides);
+    out.put(static_cast<uint32_t>(map.box.size()));
+    for (const uint32_t elements : map.box) out.put(elements);
+    out.put(map.swizzle_bytes);
+  }
 }
 
 Step read_step(ByteReader& in) {
@@ -174,6 +184,16 @@ Step read_step(ByteReader& in) {
   for (Size& extent : step.grid) extent = read_size(in);
   for (uint32_t& extent : step.block) extent = in.get<uint32_t>();
   step.shared_bytes = in.get<uint32_t>();
+  step.maps.resize(in.get_count(24));
+  for (TensorMap& map : step.maps) {
+    map.buffer = in.get<uint32_t>();
+    map.element_bytes = in.get<uint32_t>();
+    map.extents = read_sizes(in);
+    map.strides = read_sizes(in);
+    map.box.resize(in.get_count(4));
+    for (uint32_t& elements : map.box) elements = in.get<uint32_t>();
+    map.swizzle_bytes = in.get<uint32_t>();
+  }
   return step;
 }
 

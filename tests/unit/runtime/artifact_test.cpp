@@ -50,13 +50,15 @@ TEST(Artifact, TheLayoutOfPlansIsThatOfItsVersion) {
   step.tasks = 5, step.waits = false, step.workspace_bytes = 64;
   step.flops = 15, step.bytes = 25;
   step.grid = {4, 3, 2}, step.block = {32, 8, 1}, step.shared_bytes = 65536;
+  step.maps = {{1, 2, {64, 3}, {128}, {64, 2}, 128}};
   plan.steps = {step};
   plan.host_calls = {{"f", "libf.so", "{}", {{f32, 1}, {i8, 2}}, 1}};
   plan.metadata = {{"model", "m"}};
   const std::vector<std::byte> bytes = write_plans(plan);
-  EXPECT_EQ(artifact_format_version, 11u);
-  EXPECT_EQ(bytes.size(), 431u);
-  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x6b7fd754c1cb3e3u);
+  EXPECT_EQ(artifact_format_version, 12u);
+  EXPECT_EQ(bytes.size(), 503u);
+  EXPECT_EQ(XXH3_64bits(bytes.data(), bytes.size()), 0x1f730a30fa7f019u);
+  EXPECT_EQ(write_plans(read_plans(bytes, "test")), bytes);
 }
 
 TEST(Artifact, IsAnElfFileWithANote) {

@@ -271,6 +271,38 @@ TEST(SpecialPlans, AKernelThatOneOfThemLacksIsAnErrorBeforeARun) {
             ErrorCode::artifact);
 }
 
+TEST(Plan, MapsAreOfTensorsThatAGpuCopiesBoxesOf) {
+  const auto problem_of = [](const std::function<void(TensorMap&)>& change) {
+    Plan plan = small_plan();
+    TensorMap map = {1, 2, {64, 3}, {128}, {64, 2}, 128};
+    change(map);
+    plan.steps[0].maps = {map};
+    return find_plan_problem(plan);
+  };
+  EXPECT_EQ(problem_of([](TensorMap&) {}), "");
+  const std::function<void(TensorMap&)> changes[] = {
+      [](TensorMap& map) { map.buffer = 9; },
+      [](TensorMap& map) { map.element_bytes = 3; },
+      [](TensorMap& map) { map.extents = {64}; },
+      [](TensorMap& map) { map.extents = {64, int64_t{1} << 33}; },
+      [](TensorMap& map) { map.extents = {64, -1}; },
+      [](TensorMap& map) { map.strides = {130}; },
+      [](TensorMap& map) { map.strides = {int64_t{1} << 40}; },
+      [](TensorMap& map) { map.box = {64}; },
+      [](TensorMap& map) { map.box = {64, 257}; },
+      [](TensorMap& map) { map.box = {64, 0}; },
+      [](TensorMap& map) { map.box = {65, 2}; },
+      [](TensorMap& map) { map.swizzle_bytes = 64; },  // less than a row of the box
+      [](TensorMap& map) { map.swizzle_bytes = 256; },
+      [](TensorMap& map) {
+        map.extents = {64, 1, 1, 1, 1, 1}, map.strides = {128, 128, 128, 128, 128}, map.box = {64, 1, 1, 1, 1, 1};
+      },
+  };
+  for (const auto& change : changes)
+    EXPECT_NE(problem_of(change).find("no GPU copies boxes of such a tensor"), std::string::npos)
+        << &change - changes << " " << problem_of(change);
+}
+
 TEST(Plan, ListsAreMadeOfTensorsThatFit) {
   const std::vector<TensorInfo> tensors = {{"t", DType{DTypeKind::boolean}, {}}, {"x", f32, {6, 2}}, {"s", i64, {3}}};
   const auto problem = [&](std::vector<ListInfo> lists) { return find_list_problem(lists, tensors); };
