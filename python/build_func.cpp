@@ -60,6 +60,7 @@ Executable build_func(const Func& scheduled, const Target& target) {
         step.grid[axis] = as_int(launch.grid[axis]).value();
         step.block[axis] = static_cast<uint32_t>(as_int(launch.block[axis]).value());
       }
+      step.maps = tensor_maps_of(launch, kernel.func, [](const Expr& e) { return Size(as_int(e).value()); });
       step.workspace_bytes = as_int(kernel.workspace_bytes).value() * *tasks;  // of all blocks
     }
     for (const Buffer& buffer : kernel.func.buffers) {

@@ -3,21 +3,49 @@
 // a target is of: what depends on it is a fact here or a pass that the backend lists.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/plan/plan.h"
 #include "targets/compile_image.h"
 #include "targets/lower.h"
 
 namespace tw {
 
-// The shape of a GPU's launch; extents are constants or expressions of the kernel's parameters.
+// A TensorMap (runtime/plan/plan.h) of one of a kernel's buffers.
+struct TensorMapOfBuffer {
+  Buffer buffer;
+  std::vector<Expr> extents, strides;  // of the kernel's parameters; strides in bytes
+  std::vector<int64_t> box;
+  int64_t swizzle_bytes = 0;
+};
+
+// A GPU's launch; extents are constants or expressions of the kernel's parameters.
 struct Launch {
   std::array<Expr, 3> grid, block;
-  int64_t shared_bytes = 0;  // of a block, that the launch asks for
+  int64_t shared_bytes = 0;                  // of a block, that the launch asks for
+  std::vector<TensorMapOfBuffer> maps = {};  // arguments behind the parameters
 };
+
+// `size_of`: an extent as the plan has it.
+template <class F>
+std::vector<TensorMap> tensor_maps_of(const Launch& launch, const Func& kernel, F&& size_of) {
+  std::vector<TensorMap> maps;
+  for (const TensorMapOfBuffer& own : launch.maps) {
+    TensorMap& map = maps.emplace_back();
+    const auto at = std::find(kernel.buffers.begin(), kernel.buffers.end(), own.buffer);
+    map.buffer = static_cast<uint32_t>(at - kernel.buffers.begin());
+    map.element_bytes = static_cast<uint32_t>(own.buffer->dtype.bytes());
+    for (const Expr& extent : own.extents) map.extents.push_back(size_of(extent));
+    for (const Expr& stride : own.strides) map.strides.push_back(size_of(stride));
+    for (const int64_t elements : own.box) map.box.push_back(static_cast<uint32_t>(elements));
+    map.swizzle_bytes = static_cast<uint32_t>(own.swizzle_bytes);
+  }
+  return maps;
+}
 
 // What a device of a target holds and does at most, by the figures of its data sheet, for those who have none at hand.
 struct KernelFit {

@@ -40,7 +40,7 @@ CLASSES = {
     "local": r"LDL|STL",
     "constant": r"U?LDC|LDCU",
     "atomic": r"ATOM.*|RED.*",
-    "shuffle": r"SHFL|REDUX|VOTE.*|MATCH",
+    "shuffle": r"SHFL|REDUX|VOTE.*|MATCH|ELECT",
     "barrier": r"BAR|WARPSYNC|WARPGROUP|FENCE|MEMBAR|ERRBAR|NANOSLEEP",
     "conversion": r"[FI]2[FIP].*|F2FP|FRND",
     "integer": r"U?(IADD3?|IMAD|IMUL|IMNMX|ISETP?|LEA|LOP3|SHF|SHL|SHR|IABS|IDP|POPC|FLO|BREV|BMSK|SGXT|PRMT|VI\w+)",

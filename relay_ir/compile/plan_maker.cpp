@@ -149,6 +149,7 @@ void PlanMaker::add_steps(const std::string& name, const ScheduledFunc& func, co
         step.grid[axis] = extent_of(here(launch.grid[axis]));
         step.block[axis] = static_cast<uint32_t>(*threads);
       }
+      step.maps = tensor_maps_of(launch, kernel.func, [&](const Expr& e) { return extent_of(here(e)); });
     }
     // Of a worker's, or of all blocks' of a grid.
     const Expr workers = target_.backend->launch_of ? kernel.tasks : Expr(1);

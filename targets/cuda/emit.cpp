@@ -10,6 +10,7 @@
 #include "targets/allocations.h"
 #include "targets/cuda/fragments.h"
 #include "targets/cuda/prelude.h"
+#include "targets/cuda/tile_copies.h"
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
@@ -67,6 +68,27 @@ int64_t place_shared(const Stmt& body, F&& place) {
   return bytes;
 }
 
+// Counters of the bytes that groups of tiles bring, in shared memory behind all else.
+int64_t counter_bytes(const TileCopies& tiles) {
+  return tiles.groups * static_cast<int64_t>(sizeof(uint64_t));
+}
+
+// Whether threads bring something to shared memory themselves while products are made of what lies there: between
+// begin_copies and commit_copies or, if not `is_asynchronous`, at any time.
+bool has_stores_of_threads(const Stmt& s, const TileCopies& tiles, bool is_asynchronous) {
+  bool is_copying = !is_asynchronous, found = false;
+  const std::function<void(const Stmt&)> walk = [&](const Stmt& child) {
+    const auto* store = child.as<Store>();
+    const auto* effect = child.as<Evaluate>() ? child.as<Evaluate>()->call.as<Call>() : nullptr;
+    if (is_asynchronous && effect && effect->intrinsic == Intrinsic::begin_copies) is_copying = true;
+    if (is_asynchronous && effect && effect->intrinsic == Intrinsic::commit_copies) is_copying = false;
+    found |= store && is_copying && store->buffer->scope == Scope::shared && !tiles.copies.count(child.get());
+    for_each_child(child, [](const Expr&) {}, walk);
+  };
+  walk(s);
+  return found;
+}
+
 class KernelEmitter : public FragmentEmitter {
  public:
   // `held_threads` of a multiprocessor; 0: as many as the compiler thinks best.
@@ -84,8 +106,13 @@ class KernelEmitter : public FragmentEmitter {
       signature += (signature.empty() ? "" : ", ") + std::string("i64 ") + declare(parameter);
       assume_size(parameter);
     }
+    tiles_ = find_tile_copies(kernel_.func);
+    for (size_t m = 0; m < tiles_.maps.size(); ++m)
+      signature += ", const __grid_constant__ tw_tensor_map " + map_name(m);
     has_bound_loops_ = has_bound_loop(kernel_.func.body);
-    multiplies_asynchronously_ = multiplies_asynchronously(kernel_.func.body);
+    publishes_ =
+        multiplies_asynchronously(kernel_.func.body) && has_stores_of_threads(kernel_.func.body, tiles_, false);
+    copies_by_threads_ = tiles_.groups == 0 || has_stores_of_threads(kernel_.func.body, tiles_, true);
     depth_ = 1;
     for (const Var& parameter : kernel_.func.parameters) narrow_parameter(parameter);
     if (launch_.shared_bytes > 0) {
@@ -101,6 +128,7 @@ class KernelEmitter : public FragmentEmitter {
         fail("multiplies fragments with other threads than 4 along x and 8 along y");
       line("const int tw_lane = threadIdx.y * 4 + threadIdx.x;");
     }
+    if (tiles_.groups > 0) begin_tiles();
     statement(kernel_.func.body);
     std::string bounds;
     int64_t threads = 1;
@@ -177,7 +205,16 @@ class KernelEmitter : public FragmentEmitter {
     // Whatever the sizes: no grid is larger.
     std::string var = declare_counter(n.var, is_narrow(n.extent) ? n.extent : Expr(most_blocks[0]));
     std::string type = counter_type(n.var);
-    if (is_of_warp(n)) {
+    const bool is_tile = is_around_tiles(n);
+    if (is_tile && axis == ThreadAxis::thread_z) {
+      line("const " + type + " " + var + " = 0;");
+      line("if (" + std::string(is_first_thread) + ") {");
+      nested(n.body);
+      line("}");
+      --depth_;
+      return line("}");
+    }
+    if (is_of_warp(n) || is_tile) {
       line("const " + type + " " + var + " = 0;");
       statement(n.body);
       --depth_;
@@ -245,8 +282,47 @@ class KernelEmitter : public FragmentEmitter {
     if (is_of_group(buffer)) sums_of_groups_.pop_back();
   }
 
+  static std::string map_name(size_t number) { return "tw_map_" + std::to_string(number); }
+  // The thread of the block that asks for copies of tiles: chosen so that the compiler knows it to be one of its warp.
+  static constexpr const char* is_first_thread = "tw_warp == 0 && tw_elect()";
+  void begin_tiles() {
+    line("const int tw_warp = tw_warp_number();");
+    line("tw_tile_groups<" + std::to_string(tiles_.groups) + "> tw_tiles = {(u64*)(tw_shared + " +
+         std::to_string(launch_.shared_bytes - counter_bytes(tiles_)) + ")};");
+    line("if (" + std::string(is_first_thread) + ") {");
+    line("  tw_tiles.set_up();");
+    for (size_t m = 0; m < tiles_.maps.size(); ++m) line("  tw_prefetch_map(&" + map_name(m) + ");");
+    line("}");
+    line("__syncthreads();");
+  }
+  // A loop of one thread around copies of tiles alone.
+  bool is_around_tiles(const For& n) const {
+    if (!is_const_int(n.extent, 1) || tiles_.groups == 0) return false;
+    bool copies = false, does_more = false;
+    visit(n.body, [&](const Store& store) { (tiles_.copies.count(&store) ? copies : does_more) = true; });
+    return copies && !does_more;
+  }
+  void copy_tile(const Store& n, const TileCopy& tile) {
+    if (!is_copying_) fail("copies a tile of `" + tile.from->name + "` outside of a group of copies");
+    require_box_order(tile.to);
+    const TensorMapOfBuffer& map = tiles_.maps[tile.map];
+    int64_t bytes = tile.from->dtype.bytes();
+    for (const int64_t elements : map.box) bytes *= elements;
+    for (int64_t box = 0; box < tile.boxes; ++box) {
+      std::string coordinates;
+      for (size_t d = 0; d < tile.coordinates.size(); ++d) {
+        const int64_t step = d == tile.along ? box * tile.step : 0;
+        coordinates += ", (int)(" + scalar(simplify(tile.coordinates[d] + Expr(step), ranges_), true) + ")";
+      }
+      line("tw_tiles.copy<" + std::to_string(bytes) + ">(&" + name_of(n.buffer) + "[" +
+           scalar(simplify(tile.place + Expr(box * tile.elements_of_box), ranges_), true) + "], &" +
+           map_name(tile.map) + coordinates + ");");
+    }
+  }
+
   void store(const Store& n) {
     if (is_product(n)) return multiply(n);
+    if (const auto tile = tiles_.copies.find(&n); tile != tiles_.copies.end()) return copy_tile(n, tile->second);
     if (is_copying_ && copy(n)) return;
     DType dtype = n.value.dtype();
     if (dtype.lanes == 1) {
@@ -321,21 +397,27 @@ class KernelEmitter : public FragmentEmitter {
     const auto* call = n.call.as<Call>();
     if (!call) fail("evaluates a value for nothing");
     if (call->intrinsic == Intrinsic::barrier) {
-      if (multiplies_asynchronously_) line("tw_publish_shared();");
+      if (publishes_) line("tw_publish_shared();");
       return line("__syncthreads();");
     }
-    if (call->intrinsic == Intrinsic::wait_products) return wait_for_products();
+    if (call->intrinsic == Intrinsic::wait_products) return wait_for_products(*as_int(call->arguments[0]));
     if (call->intrinsic == Intrinsic::warp_barrier) return;  // what a warp holds is in its threads' registers
     if (call->intrinsic == Intrinsic::begin_copies) {
       is_copying_ = true;
+      if (tiles_.groups > 0) line("tw_tiles.begin();");
       return;
     }
     if (call->intrinsic == Intrinsic::commit_copies) {
       is_copying_ = false;
-      return line("tw_commit_copies();");
+      if (copies_by_threads_) line("tw_commit_copies();");
+      if (tiles_.groups > 0) line("tw_tiles.commit(" + std::string(is_first_thread) + ");");
+      return;
     }
-    if (call->intrinsic == Intrinsic::wait_copies)
-      return line("tw_wait_copies<" + std::to_string(as_int(call->arguments[0]).value_or(0)) + ">();");
+    if (call->intrinsic == Intrinsic::wait_copies) {
+      if (copies_by_threads_) line("tw_wait_copies<" + std::to_string(*as_int(call->arguments[0])) + ">();");
+      if (tiles_.groups > 0) line("tw_tiles.wait();");
+      return;
+    }
     if (call->intrinsic != Intrinsic::prefetch) fail("evaluates " + to_text(call->intrinsic) + " for nothing");
     const auto& load = *call->arguments[0].as<Load>();
     if (load.dtype.lanes == 1 && load.buffer->scope == Scope::global) {
@@ -347,7 +429,9 @@ class KernelEmitter : public FragmentEmitter {
   const Launch& launch_;
   int64_t held_threads_;
   bool has_bound_loops_ = false;
-  bool multiplies_asynchronously_ = false;
+  TileCopies tiles_;
+  bool publishes_ = false;                              // products read what threads have stored
+  bool copies_by_threads_ = false;                      // asynchronously
   AllocationPlan allocations_;                          // of a kernel of one thread a block
   std::unordered_map<Buffer, int64_t> shared_offsets_;  // in what the launch asks for
   bool is_copying_ = false;                             // between begin_copies and commit_copies
@@ -386,6 +470,9 @@ Launch launch_of(const Kernel& kernel) {
   }
   const int64_t shared = place_shared(kernel.func.body, [](const Buffer&, int64_t) {});
   if (shared > static_shared_bytes || multiplies_asynchronously(kernel.func.body)) launch.shared_bytes = shared;
+  const TileCopies tiles = find_tile_copies(kernel.func);
+  launch.maps = tiles.maps;
+  if (tiles.groups > 0) launch.shared_bytes = shared + counter_bytes(tiles);
   if (threads > max_threads) {
     throw Error(ErrorCode::lower, "kernel " + kernel.symbol + " has " + std::to_string(threads) +
                                       " threads a block; the limit is " + std::to_string(max_threads) +

@@ -42,7 +42,9 @@ constexpr int64_t block_columns = 64;  // of 128 bytes
 
 constexpr int64_t wide_columns = 8, wide_rows = lanes_x * wide_columns;
 
-bool has_wide_uses(const Stmt& body, const Buffer& fragment) {
+// `n`: columns of the fragment.
+bool has_wide_uses(const Stmt& body, const Buffer& fragment, int64_t n) {
+  if (n < wide_rows || !std::has_single_bit(static_cast<uint64_t>(n))) return false;
   bool found = false;
   const auto look = [&](const Buffer& buffer, const std::vector<Expr>& indices) {
     found |= buffer == fragment && indices[0].dtype().lanes == wide_columns;
@@ -58,6 +60,17 @@ int log2(int64_t power) {
 }
 
 }  // namespace
+
+std::optional<int64_t> turned_rows(const Stmt& body, const Buffer& matrix) {
+  std::optional<int64_t> rows;
+  visit(body, [&](const Store& store) {
+    const Call* product = product_of(store);
+    if (!product || product->arguments[2].as<Load>()->buffer != matrix) return;
+    const int64_t n = sizes_of(*product).n;
+    if (has_wide_uses(body, store.buffer, n)) rows = n;
+  });
+  return rows;
+}
 
 bool FragmentEmitter::is_product(const Store& store) {
   return product_of(store) != nullptr;
@@ -80,7 +93,7 @@ void FragmentEmitter::find_products(const Stmt& body) {
     if (is_of_group && (m != mma_m || (n != 64 && n != 128 && n != 256)))
       fail("multiplies fragments of " + text(m) + " × " + text(n) + " by groups of warps",
            "each warp has 16 rows, and 64, 128 or 256 columns");
-    const int64_t columns = n % wide_rows == 0 && has_wide_uses(body, store.buffer) ? wide_columns : 2;
+    const int64_t columns = has_wide_uses(body, store.buffer, n) ? wide_columns : 2;
     fragments_[store.buffer] = {m, n, columns, is_of_group};
     const auto& a = *product->arguments[1].as<Load>();
     if (a.buffer->scope == Scope::fragment && !is_of_group) {
@@ -138,7 +151,7 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product, boo
       fail("uses eight columns at a time of what `" + load.buffer->name + "` gives, which is read as " +
                to_text(load.indices[0]),
            "stage it with rows of a power of 2 along k, or use two columns at a time");
-    found->turned = log2(line);
+    found->turned = log2(line), found->turned_rows = log2(sizes_of(product).n);
   }
   const bool fits_group = found && (place.is_transposed() ? line % block_columns == 0 : line <= block_columns);
   if (is_of_group && !fits_group)
@@ -153,18 +166,29 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product, boo
 std::string FragmentEmitter::Swizzle::of(const std::string& index) const {
   std::string place = index;
   if (line) place = "tw_columns<" + text(line) + ", " + text(rows) + ">(" + place + ")";
-  if (turned) place = "tw_turn<" + text(turned) + ">(" + place + ")";
+  if (turned) place = "tw_turn<" + text(turned) + ", " + text(turned_rows) + ">(" + place + ")";
   return "tw_swizzle<" + text(from) + ", " + text(mask) + ", " + text(to) + ">(" + place + ")";
 }
 
 int64_t FragmentEmitter::Swizzle::period() const {
   if (line) return int64_t{1} << (line + rows);
-  return std::max(int64_t{mask + 1} << from, turned ? wide_rows << turned : 0);
+  return std::max(int64_t{mask + 1} << from, turned ? int64_t{1} << (turned + turned_rows) : 0);
 }
 
 bool FragmentEmitter::is_of_group(const Buffer& fragment) const {
   const auto shape = fragments_.find(fragment);
   return shape != fragments_.end() && shape->second.is_of_group;
+}
+
+void FragmentEmitter::require_box_order(const Buffer& matrix) const {
+  const auto swizzle = swizzles_.find(matrix);
+  const int64_t bytes_of_rows = swizzle == swizzles_.end() || !swizzle->second
+                                    ? 0
+                                    : (int64_t{1} << swizzle->second->from) * matrix->dtype.bytes();
+  constexpr int64_t bytes_of_boxes = 128;  // whose numbers exchange pieces
+  if (bytes_of_rows != bytes_of_boxes)
+    fail("brings boxes of a tensor to `" + matrix->name + "`, which is read in another order",
+         "copy element by element what warps multiply by themselves");
 }
 
 int64_t FragmentEmitter::own_elements(const Buffer& fragment) const {
@@ -222,15 +246,16 @@ std::string FragmentEmitter::element_index(const Buffer& buffer, const Expr& ind
     fail("uses elements of the fragment `" + buffer->name + "` that are not the thread's: " + to_text(index),
          "bind rows modulo 8 to thread.y, and pairs of columns modulo 8, or eights modulo 32, to thread.x");
   const Expr i = floor_div(own, Expr(n)), j = floor_mod(own, Expr(n));
-  // The pairs of eight columns are of instructions side by side.
+  // The first pairs of all eights are those of the first instructions, and so on.
   const Expr instruction = columns == 2 ? floor_div(j, Expr(mma_n))
-                                        : floor_div(j, Expr(wide_rows)) * Expr(lanes_x) +
-                                              floor_div(floor_mod(j, Expr(wide_columns)), Expr(2));
+                                        : floor_div(floor_mod(j, Expr(wide_columns)), Expr(2)) * Expr(n / wide_rows) +
+                                              floor_div(j, Expr(wide_rows));
   const Expr tile = floor_div(i, Expr(mma_m)) * Expr(n / mma_n) + instruction;
   const Expr within = floor_div(floor_mod(i, Expr(mma_m)), Expr(lanes_y)) * Expr(2) + floor_mod(j, Expr(2));
   const std::string element = scalar(simplify(tile * Expr(4) + within, ranges_), true);
   if (!lanes) return element;
-  return element + " + " + (lanes->dtype.lanes == 2 ? l : "(" + l + " / 2 * 4 + " + l + " % 2)");
+  return element + " + " +
+         (lanes->dtype.lanes == 2 ? l : "(" + l + " / 2 * " + text(n / wide_columns) + " + " + l + " % 2)");
 }
 
 std::string FragmentEmitter::row_address(const Load& operand, bool is_a) {
@@ -333,8 +358,9 @@ void FragmentEmitter::hold(const Buffer& sums) {
   line("tw_hold<" + text(own_elements(sums)) + ">(" + name_of(sums) + ");");
 }
 
-void FragmentEmitter::wait_for_products() {
-  line("tw_wait_products();");
+void FragmentEmitter::wait_for_products(int64_t left) {
+  line("tw_wait_products<" + text(left) + ">();");
+  if (left > 0) return;  // sums are not used yet
   for (const Buffer& sums : sums_of_groups_) hold(sums);
 }
 

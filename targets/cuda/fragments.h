@@ -7,7 +7,7 @@
 // what the instruction takes as rows of its first operand: what is made of sums element by element can be multiplied
 // without leaving the registers.  Where uses take eight columns at a time, they are 8x to 8x + 7 of each 32, one access
 // of 16 bytes: then the instruction multiplies rows of the second operand in another order, in which they lie in shared
-// memory.
+// memory: of each eight the first two, then of each eight the next two, and so on.
 //
 // A matrix that ldmatrix reads lies in shared memory with the 16-byte pieces of a row in another order in each row:
 // piece p of row r at p ^ r, so that eight rows of one column come from eight different banks, and so do those of a
@@ -37,8 +37,10 @@ class FragmentEmitter : public ExprEmitter {
   bool has_products() const { return !fragments_.empty(); }
   static bool is_product(const Store& store);
   void multiply(const Store& product);
-  void wait_for_products();
+  void wait_for_products(int64_t left);
   bool is_of_group(const Buffer& fragment) const;
+  // Boxes of a tensor are laid out in shared memory as the matrix's readers expect it (tile_copies.h).
+  void require_box_order(const Buffer& matrix) const;
   // Elements of a fragment that are each thread's own.
   int64_t own_elements(const Buffer& fragment) const;
   // Neighbouring threads use neighbouring vectors of memory.
@@ -58,12 +60,12 @@ class FragmentEmitter : public ExprEmitter {
     bool is_of_group;  // made while the threads go on
   };
   // Bits of an element's number: those from `from` on, as many as `mask` has, change those from `to` on.  Before that,
-  // where they are not 0, 2^rows lines of 2^line elements become blocks of columns, and of each 32 rows of 2^turned
-  // elements pair p of eight o becomes pair o of eight p.
+  // where they are not 0, 2^rows lines of 2^line elements become blocks of columns, and 2^turned_rows rows of 2^turned
+  // elements get another order: first pairs of all eights, then the second ones, …
   struct Swizzle {
     int from, mask, to;
     int line = 0, rows = 0;
-    int turned = 0;
+    int turned = 0, turned_rows = 0;
     std::string of(const std::string& index) const;
     int64_t period() const;  // elements
     bool operator==(const Swizzle&) const = default;

@@ -11,6 +11,7 @@
 #include "runtime/device/cuda_image.h"
 #include "runtime/shared_library.h"
 #include "targets/cuda/emit.h"
+#include "tensor_ir/pass_scope.h"
 
 namespace tw::cuda {
 namespace {
@@ -191,6 +192,7 @@ std::vector<std::byte> compile_cuda_image(const std::vector<Kernel>& kernels, co
                                           const CodegenOptions& options, CodegenReport* report) {
   check(target.compute_capability > 0, "compile_cuda_image: a CUDA target");
   const std::string text = emit_cuda(kernels, target.shared_bytes);
+  if (!kernels.empty()) dump_source(kernels[0].symbol, "cu", text);
   const auto compile = [&] {
     const std::string name = kernels.empty() ? "empty" : kernels[0].symbol;
     std::vector<std::string> spilled;

@@ -87,9 +87,43 @@ template <int count> TW_FUNCTION void tw_hold(float* sums) {
 }
 TW_FUNCTION void tw_begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TW_FUNCTION void tw_commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-TW_FUNCTION void tw_wait_products() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+template <int left> TW_FUNCTION void tw_wait_products() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(left) : "memory"); }
 // What the thread has stored in shared memory is seen by products.
 TW_FUNCTION void tw_publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Counters of bytes in shared memory ("mbarrier" in the PTX ISA), whose phase ends when its one arrival is there and the
+// bytes that were expected have come.
+TW_FUNCTION void tw_set_up_counter(u64* counter) { asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(tw_shared_address(counter)) : "memory"); }
+TW_FUNCTION void tw_publish_counters() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+TW_FUNCTION void tw_expect(u64* counter, int bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(tw_shared_address(counter)), "r"(bytes) : "memory");
+}
+TW_FUNCTION void tw_arrive(u64* counter) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(tw_shared_address(counter)) : "memory"); }
+// Whether the phase of this parity has ended; it may wait for it a while.
+TW_FUNCTION bool tw_has_ended(u64* counter, u32 parity) {
+  u32 ended;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(ended) : "r"(tw_shared_address(counter)), "r"(parity) : "memory");
+  return ended;
+}
+struct __align__(64) tw_tensor_map { u64 words[16]; };
+TW_FUNCTION void tw_prefetch_map(const tw_tensor_map* map) { asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory"); }
+// The warp's number where warps lie along z, and one of its threads: the compiler knows both to be the warp's.
+TW_FUNCTION int tw_warp_number() { return __shfl_sync(0xffffffff, threadIdx.z, 0); }
+TW_FUNCTION bool tw_elect() {
+  u32 is_elected;
+  asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(is_elected));
+  return is_elected;
+}
+#define TW_COPY_BOX(dimensions, parameters, places, ...) \
+  TW_FUNCTION void tw_copy_box(void* to, const tw_tensor_map* map, u64* counter, parameters) { \
+    asm volatile("cp.async.bulk.tensor." dimensions ".shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {" places "}], [%2];" \
+                 :: "r"(tw_shared_address(to)), "l"(map), "r"(tw_shared_address(counter)), __VA_ARGS__ : "memory"); \
+  }
+#define TW_COMMA ,
+TW_COPY_BOX("2d", int x TW_COMMA int y, "%3, %4", "r"(x), "r"(y))
+TW_COPY_BOX("3d", int x TW_COMMA int y TW_COMMA int z, "%3, %4, %5", "r"(x), "r"(y), "r"(z))
+TW_COPY_BOX("4d", int x TW_COMMA int y TW_COMMA int z TW_COMMA int u, "%3, %4, %5, %6", "r"(x), "r"(y), "r"(z), "r"(u))
+TW_COPY_BOX("5d", int x TW_COMMA int y TW_COMMA int z TW_COMMA int u TW_COMMA int v, "%3, %4, %5, %6, %7", "r"(x), "r"(y), "r"(z), "r"(u), "r"(v))
 #define TW_8(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]), "+f"(c[i + 7])
 #define TW_32(c, i) TW_8(c, i), TW_8(c, i + 8), TW_8(c, i + 16), TW_8(c, i + 24)
 #define TW_REGISTERS_0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -112,6 +146,33 @@ TW_WGMMAS(bf16)
 TW_WGMMAS(f16)
 #endif
 // End of PTX.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
+// Groups of copies of tiles, which take turns with so many counters.  All threads count them; one asks for the copies.
+template <int count> struct tw_tile_groups {
+  u64* counters;
+  int begun = 0, waited = 0;  // which one's turn it is
+  u32 parity = 0;             // of the phase of the group that is waited for
+  bool is_open = false;       // something is copied between begin_copies and commit_copies
+  __device__ __forceinline__ void set_up() {
+    for (int i = 0; i < count; ++i) tw_set_up_counter(counters + i);
+    tw_publish_counters();
+  }
+  __device__ __forceinline__ void begin() { is_open = true; }
+  template <int bytes, class... Coordinates> __device__ __forceinline__ void copy(void* to, const tw_tensor_map* map, Coordinates... coordinates) {
+    tw_expect(counters + begun, bytes);
+    tw_copy_box(to, map, counters + begun, coordinates...);
+  }
+  __device__ __forceinline__ void commit(bool is_first_thread) {
+    if (is_open && is_first_thread) tw_arrive(counters + begun);
+    if (is_open) begun = begun + 1 == count ? 0 : begun + 1;
+    is_open = false;
+  }
+  __device__ __forceinline__ void wait() {
+    while (!tw_has_ended(counters + waited, parity)) {}
+    if (++waited == count) waited = 0, parity ^= 1;
+  }
+};
+#endif
 // What is copied in the place of zeros.
 template <i32 word> __align__(16) __device__ const i32 tw_filled[4] = {word, word, word, word};
 TW_FUNCTION float tw_round_f16(float x) { return tw_from_f16(tw_to_f16(x)); }
@@ -216,10 +277,10 @@ template <int line, int rows> TW_FUNCTION int tw_columns(int e) {
   constexpr int block = 6, columns = (1 << (line - block)) - 1, all = (1 << rows) - 1;
   return (e & ~((1 << (line + rows)) - 64)) | ((e >> block) & columns) << (block + rows) | ((e >> line) & all) << block;
 }
-// Of each 32 rows of 2^line elements, pair p of eight o as pair o of eight p.
-template <int line> TW_FUNCTION int tw_turn(int e) {
-  const int both = ((e >> (line + 1)) ^ (e >> (line + 3))) & 3;
-  return e ^ both << (line + 1) ^ both << (line + 3);
+// Rows of 2^line elements, of which there are 2^rows: of each eight the first two, then of each eight the next two, …
+template <int line, int rows> TW_FUNCTION int tw_turn(int e) {
+  constexpr int eights = (1 << (rows - 3)) - 1, inside = (2 << line) - 1, all = (1 << (line + rows)) - 1;
+  return (e & ~all) | (e >> (line + 1) & 3) << (line + rows - 2) | (e >> (line + 3) & eights) << (line + 1) | (e & inside);
 }
 template <int from, int mask, int to> TW_FUNCTION int tw_swizzle(int e) { return e ^ (((e >> from) & mask) << to); }
 template <class T> TW_FUNCTION T tw_popcount(T x) { return (T)__popcll((u64)x & (~0ull >> (64 - 8 * sizeof(T)))); }

@@ -11,6 +11,7 @@
 
 #include "targets/cuda/device_facts.h"
 #include "targets/cuda/emit.h"
+#include "targets/cuda/tile_copies.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/scalar_meaning.h"
 
@@ -35,8 +36,8 @@ Value apply(BinaryOp op, DType dtype, int64_t a, int64_t b) {
 class Warp {
  public:
   // Its number in the block, and which block and which iteration of each loop are looked at, where there are as many.
-  Warp(const Launch& launch, int64_t number, int64_t iteration, MemoryRequests& found)
-      : iteration_(iteration), found_(found) {
+  Warp(const Launch& launch, const TileCopies& tiles, int64_t number, int64_t iteration, MemoryRequests& found)
+      : tiles_(tiles), iteration_(iteration), found_(found) {
     int64_t threads = 1;
     for (size_t axis = 0; axis < 3; ++axis) {
       const int64_t extent = as_int(launch.block[axis]).value_or(1);
@@ -63,6 +64,7 @@ class Warp {
     } else if (const auto* allocate = s.as<Allocate>()) {
       walk(allocate->body);
     } else if (const auto* store = s.as<Store>()) {
+      if (tiles_.copies.count(store)) return;  // whole rows, which no warp asks for
       for (const Expr& index : store->indices) loads_of(index);
       loads_of(store->value);
       access(store->buffer, store->indices, store->predicate, store->value.dtype().lanes);
@@ -179,6 +181,7 @@ class Warp {
     found_.least_sectors += (std::ssize(asked) + sector_bytes - 1) / sector_bytes;
   }
 
+  const TileCopies& tiles_;
   int64_t iteration_;
   MemoryRequests& found_;
   std::array<std::array<int64_t, threads_of_warp>, 3> index_;  // of its threads, along each axis of the block
@@ -191,11 +194,12 @@ class Warp {
 MemoryRequests requests_of(const Kernel& kernel) {
   MemoryRequests found;
   const Launch launch = launch_of(kernel);
+  const TileCopies tiles = find_tile_copies(kernel.func);
   int64_t threads = 1;
   for (const Expr& extent : launch.block) threads *= as_int(extent).value_or(1);
   for (const int64_t next : {0, 1}) {
     const int64_t warp = threads > threads_of_warp ? next : 0;
-    Warp(launch, warp, next, found).walk(kernel.func.body);
+    Warp(launch, tiles, warp, next, found).walk(kernel.func.body);
   }
   return found;
 }

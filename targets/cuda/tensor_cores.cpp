@@ -9,6 +9,7 @@
 //     for w thread.z, y thread.y, x thread.x { C[i, j] = epilogue(Cr[i, j]) }
 //   }
 //
+// What is multiplied by groups of warps comes as boxes of a tensor where it lies so (tile_copies.h).
 // Warps share the block's tile out among them, in rows and columns.  Cr is a fragment (fragments.h): what is done to it
 // element by element is done in registers.  Of few sums with many terms, the blocks make parts, which another kernel
 // adds up (split-K).  Extents that are open are multiples of a tile's all the same: beyond them zeros are copied, and
@@ -26,8 +27,10 @@
 #include "targets/cuda/device_facts.h"
 #include "targets/cuda/fragments.h"
 #include "targets/cuda/matrices.h"
+#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/conjunction.h"
 
 namespace tw::cuda {
 namespace {
@@ -211,12 +214,11 @@ int64_t decide_rows_in_turn(Schedule& schedule, int64_t tile_rows) {
 }
 
 // How many steps along k have their operands in shared memory, where so many blocks are to find room.
-int64_t decide_stages(Schedule& schedule, int64_t steps, int64_t bytes, int64_t blocks, const Target& target) {
+int64_t decide_stages(Schedule& schedule, int64_t steps, int64_t bytes, int64_t blocks, int64_t room) {
   constexpr int64_t enough = 4, most = 6;
   std::vector<Candidate> candidates;
-  for (int64_t stages = 1; stages <= std::min({most, target.shared_bytes / bytes, steps}); ++stages)
-    candidates.push_back({{stages}});
-  const int64_t analytic = std::max<int64_t>(1, std::min({enough, target.shared_bytes / blocks / bytes, steps}));
+  for (int64_t stages = 1; stages <= std::min({most, room / bytes, steps}); ++stages) candidates.push_back({{stages}});
+  const int64_t analytic = std::max<int64_t>(1, std::min({enough, room / blocks / bytes, steps}));
   return schedule.decide("stages", candidates, {analytic})[0];
 }
 
@@ -283,6 +285,67 @@ int64_t columns_of_thread(const BlockAnalysis& product, const Var& j, const Var&
   return has_wide_results && has_rows && tile.columns() % (lanes_x * wide) == 0 ? wide : pair;
 }
 
+// Whether what lies in boxes is copied as boxes.
+bool decide_tile_copies(Schedule& schedule) {
+  return schedule.decide("tile_copies", {{{1}}, {{0}}}, {1})[0] != 0;
+}
+
+// Rows of a tensor, its last iterations but one, by neighbours, its last ones; others choose one matrix of several, or
+// a part of its rows.
+bool is_box(const Schedule& schedule, const BlockRef& copy) {
+  const Block& block = schedule.node(copy);
+  const auto* store = block.body.as<Store>();
+  const auto* load = store ? store->value.as<Load>() : nullptr;
+  if (!load || load->buffer->scope != Scope::global || block.predicate.is_defined() || block.iters.size() < 2)
+    return false;
+  const Access read = analyse(block).reads.at(0);
+  const IterVar &row = block.iters[block.iters.size() - 2], &column = block.iters.back();
+  const auto stride_of = [&](const Var& var) { return unit_stride(read, var, block.iters, 1).value_or(0); };
+  const int64_t line = stride_of(row.var);
+  if (stride_of(column.var) != 1 || line < 1 || line * load->dtype.bytes() % piece_bytes != 0) return false;
+  Expr rows = row.extent, columns = column.extent;
+  bool ends_columns = false;
+  std::vector<Expr> conditions;
+  if (load->predicate.is_defined()) split_conjunction(load->predicate, conditions);
+  for (const Expr& condition : conditions) {
+    const auto* less = condition.as<Binary>();
+    const bool is_of_columns = less && less->a.is_same(column.var);
+    if (!less || less->op != BinaryOp::lt || (!is_of_columns && !less->a.is_same(row.var))) return false;
+    (is_of_columns ? columns : rows) = less->b;
+    ends_columns |= is_of_columns;
+  }
+  for (size_t i = 0; i + 2 < block.iters.size(); ++i) {
+    const IterVar& other = block.iters[i];
+    const int64_t stride = stride_of(other.var);
+    if (is_const_int(other.extent, 1)) continue;
+    if (stride > 0 && stride < line && !ends_columns)
+      columns = columns + (other.extent - 1) * Expr(stride);
+    else if (stride < line || stride % line != 0 || !can_prove(rows * Expr(line) <= Expr(stride)))
+      return false;
+  }
+  return can_prove(columns <= Expr(line));
+}
+
+// The copy to shared memory, made by the GPU as a whole where it is a box of a tensor (tile_copies.h).
+bool copy_as_tile(Schedule& schedule, const BlockRef& copy, const LoopRef& outer) {
+  const std::vector<LoopRef> loops = loops_below(schedule, copy, outer);
+  if (loops.size() < 2 || !is_box(schedule, copy)) return false;
+  for (size_t i = 0; i + 2 < loops.size(); ++i)
+    if (extent_of(schedule, loops[i]) != 1) return false;
+  const std::string name = written_by(schedule, copy)->dtype == f16 ? "tile_copy_f16" : "tile_copy_bf16";
+  const std::vector<LoopRef> rows = schedule.split(loops[loops.size() - 2], {1, 1, 1, std::nullopt});
+  try {
+    schedule.tensorize(rows[3], name);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::schedule) throw;
+    return false;
+  }
+  schedule.bind(rows[0], ThreadAxis::thread_z);
+  schedule.bind(rows[1], ThreadAxis::thread_y);
+  schedule.bind(rows[2], ThreadAxis::thread_x);
+  return true;
+}
+
 bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& target) {
   const bool has_wide_results = writes_eight_columns(schedule, block);
   std::optional<Matrices> made = make_matrices(schedule, block);
@@ -340,17 +403,22 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   check(begin.size() == 4, "schedule_on_tensor_cores: the init has the loops of the tile");
   schedule.reorder({begin[0], begin[2], begin[1], begin[3]});
   bind_sums(schedule, schedule.fuse({begin[0], begin[2]}), schedule.fuse({begin[1], begin[3]}), tile, own_columns);
-  for (const size_t operand : {0, 1})
+  const int64_t bytes = (tile.m + tile.n) * tile.k * analysis.reads[0].buffer->dtype.bytes();
+  const int64_t own_blocks = divide_up(extent_of(schedule, outer), target.threads);
+  const int64_t at_once = by.is_of_group ? std::min(blocks_at_once(tile, by.rates), own_blocks) : 2;
+  constexpr int64_t counters = 1024;  // of the bytes of tiles, beside these
+  const int64_t room = target.shared_bytes - (by.is_of_group ? counters : 0);
+  const int64_t stages_of_k = decide_stages(schedule, extent_of(schedule, ks[0]), bytes, at_once, room);
+  const bool may_copy_tiles = by.is_of_group && stages_of_k >= 2 && decide_tile_copies(schedule);
+  for (const size_t operand : {0, 1}) {
+    if (may_copy_tiles && copy_as_tile(schedule, stages[operand], ks[0])) continue;
     deal_out_pieces(schedule, stages[operand], ks[0], {tile.warps(), lanes_y, lanes_x},
                     matrices.has_near_rows[operand]);
+  }
   const auto within_tile = [&](size_t dimension) {
     return loops_of(schedule, out, schedule.node(out).iters[dimension].var).back();
   };
   bind_sums(schedule, within_tile(at_i), within_tile(at_j), tile, own_columns);
-  const int64_t bytes = (tile.m + tile.n) * tile.k * analysis.reads[0].buffer->dtype.bytes();
-  const int64_t own_blocks = divide_up(extent_of(schedule, outer), target.threads);
-  const int64_t at_once = by.is_of_group ? std::min(blocks_at_once(tile, by.rates), own_blocks) : 2;
-  const int64_t stages_of_k = decide_stages(schedule, extent_of(schedule, ks[0]), bytes, at_once, target);
   if (stages_of_k >= 2) schedule.pipeline(ks[0], stages_of_k);
   return true;
 }

@@ -7,6 +7,7 @@
 #define __forceinline__ inline
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__ static __attribute__((section("tw_shared")))
 
 namespace tw::cuda_emulator {
@@ -14,6 +15,16 @@ namespace tw::cuda_emulator {
 struct Index {
   unsigned x, y, z;
 };
+
+// What the emulator's cuTensorMapEncodeTiled makes.
+struct alignas(64) TensorMap {
+  unsigned long long begin;
+  unsigned element_bytes, rank, swizzle_bytes, is_made;  // is_made: map_mark
+  unsigned box[5];
+  unsigned extents[5];
+  unsigned long long strides[4];  // bytes
+};
+inline constexpr unsigned map_mark = 0x7e4502;
 
 // What the driver gives modules for the thread that runs.
 struct Services {
@@ -29,8 +40,14 @@ struct Services {
   void (*begin_products)();
   void (*multiply)(Make make, float* sums, unsigned long long a, unsigned long long b);
   void (*commit_products)();
-  void (*wait_products)();
-  void (*publish_shared)(char* begin, unsigned long bytes);
+  void (*wait_products)(unsigned left);
+  void (*publish_shared)();
+  // Counters of bytes that copies of boxes bring, which land when somebody waits for them, or any time earlier.
+  void (*set_up_counter)(void* counter);
+  void (*expect)(void* counter, int bytes);
+  void (*arrive)(void* counter);
+  bool (*has_ended)(void* counter, unsigned parity);  // waits for it
+  void (*copy_box)(void* to, const TensorMap* map, void* counter, const int* coordinates, unsigned count);
 };
 
 // One a module; the driver finds it by name and fills in the services.
@@ -47,6 +64,7 @@ struct KernelEntry {
   void (*call)(void** arguments);
   bool waits;  // has a barrier
   int arguments;
+  int maps = 0;  // behind them
 };
 
 }  // namespace tw::cuda_emulator
@@ -276,7 +294,8 @@ inline void tw_multiply_group(float* c, unsigned long long a, unsigned long long
   }
 TW_WGMMA(bf16, 64)
 TW_WGMMA(bf16, 128)
-TW_WGMMA(bf16, 256) TW_WGMMA(f16, 64) TW_WGMMA(f16, 128) TW_WGMMA(f16, 256) template <int count>
+TW_WGMMA(bf16, 256)
+TW_WGMMA(f16, 64) TW_WGMMA(f16, 128) TW_WGMMA(f16, 256) template <int count>
 inline void tw_hold(float*) {}
 inline void tw_begin_products() {
   tw_module.services->begin_products();
@@ -284,10 +303,40 @@ inline void tw_begin_products() {
 inline void tw_commit_products() {
   tw_module.services->commit_products();
 }
+template <int left>
 inline void tw_wait_products() {
-  tw_module.services->wait_products();
+  tw_module.services->wait_products(left);
 }
-#define tw_publish_shared() tw_module.services->publish_shared(reinterpret_cast<char*>(tw_shared), sizeof tw_shared)
+inline void tw_publish_shared() {
+  tw_module.services->publish_shared();
+}
+
+using tw_tensor_map = tw::cuda_emulator::TensorMap;
+inline void tw_prefetch_map(const tw_tensor_map*) {}
+inline int tw_warp_number() {
+  return static_cast<int>(tw_module.warp);
+}
+inline bool tw_elect() {
+  return tw_module.lane == 0;
+}
+inline void tw_set_up_counter(unsigned long long* counter) {
+  tw_module.services->set_up_counter(counter);
+}
+inline void tw_publish_counters() {}
+inline void tw_expect(unsigned long long* counter, int bytes) {
+  tw_module.services->expect(counter, bytes);
+}
+inline void tw_arrive(unsigned long long* counter) {
+  tw_module.services->arrive(counter);
+}
+inline bool tw_has_ended(unsigned long long* counter, unsigned parity) {
+  return tw_module.services->has_ended(counter, parity);
+}
+template <class... Coordinates>
+inline void tw_copy_box(void* to, const tw_tensor_map* map, unsigned long long* counter, Coordinates... coordinates) {
+  const int places[] = {coordinates...};
+  tw_module.services->copy_box(to, map, counter, places, sizeof...(coordinates));
+}
 
 template <int bytes, bool past_first_cache>
 inline void tw_copy(void* to, const void* from, bool is_there) {

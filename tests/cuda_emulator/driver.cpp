@@ -87,6 +87,7 @@ struct Launch {
   Function* function;
   Index grid, block;
   std::vector<uint64_t> arguments;
+  std::vector<TensorMap> maps;
 };
 struct Stream {
   int gpu = own_gpu();
@@ -158,6 +159,8 @@ void run(const Launch& launch) {
   std::vector<uint64_t> values = launch.arguments;
   std::vector<void*> arguments;
   for (uint64_t& value : values) arguments.push_back(&value);
+  std::vector<TensorMap> maps = launch.maps;
+  for (TensorMap& map : maps) arguments.push_back(&map);
   const KernelEntry& kernel = *launch.function->entry;
   const Index &grid = launch.grid, &shape = launch.block;
   blocks_run += uint64_t{grid.x} * grid.y * grid.z;
@@ -327,9 +330,14 @@ int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
     return invalid_value;
   if (failed_with) return failed_with;
   if (fails == "launch") return launch_failed;
-  Launch launch{function, {gx, gy, gz}, {bx, by, bz}, {}};
-  for (int i = 0; i < function->entry->arguments; ++i)
-    launch.arguments.push_back(*static_cast<uint64_t*>(arguments[i]));
+  Launch launch{function, {gx, gy, gz}, {bx, by, bz}, {}, {}};
+  const int numbers = function->entry->arguments;
+  for (int i = 0; i < numbers; ++i) launch.arguments.push_back(*static_cast<uint64_t*>(arguments[i]));
+  for (int i = 0; i < function->entry->maps; ++i) {
+    const auto* map = static_cast<const TensorMap*>(arguments[numbers + i]);
+    if (reinterpret_cast<uintptr_t>(map) % alignof(TensorMap) != 0 || map->is_made != map_mark) return invalid_value;
+    launch.maps.push_back(*map);
+  }
   for (const uint64_t argument : launch.arguments)
     if (const Memory* block = memory_at(argument); block && block->ordinal != in->gpu) return illegal_address;
   if (in->recorded)
@@ -337,6 +345,34 @@ int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
   else
     put(stream, {[launch = std::move(launch)] { run(launch); }, {}});
   return success;
+}
+
+// Of what a driver refuses all that its documentation names.
+int cuTensorMapEncodeTiled(TensorMap* map, int type, unsigned rank, uint64_t begin, const uint64_t* extents,
+                           const uint64_t* strides, const unsigned* box, const unsigned* steps, int interleave,
+                           int swizzle, int, int fill) {
+  const Lock lock(mutex);
+  constexpr unsigned element_bytes[] = {1, 2, 4};  // of unsigned integers
+  constexpr unsigned most_rank = 5, piece = 16;
+  if (reinterpret_cast<uintptr_t>(map) % alignof(TensorMap) != 0 || type < 0 || type > 2 || rank < 1 ||
+      rank > most_rank || begin % piece != 0 || interleave != 0 || swizzle < 1 || swizzle > 3 || fill != 0)
+    return invalid_value;
+  *map = {begin, element_bytes[type], rank, 16u << swizzle, map_mark, {}, {}, {}};
+  uint64_t line = uint64_t{map->element_bytes}, last = 0;
+  for (unsigned d = 0; d < rank; ++d) {
+    if (extents[d] < 1 || extents[d] > uint64_t{1} << 32 || box[d] < 1 || box[d] > 256 || steps[d] != 1)
+      return invalid_value;
+    map->box[d] = box[d], map->extents[d] = static_cast<unsigned>(extents[d]);
+    if (d + 1 == rank) continue;
+    if (strides[d] % piece != 0 || strides[d] >= uint64_t{1} << 40 || strides[d] < extents[d] * line ||
+        (d > 0 && strides[d] % line != 0))
+      return invalid_value;
+    map->strides[d] = line = strides[d];
+    last += (extents[d + 1] - 1) * strides[d];
+  }
+  const uint64_t width = uint64_t{box[0]} * map->element_bytes;
+  if (width % piece != 0 || width > map->swizzle_bytes) return invalid_value;
+  return is_memory(begin, last + extents[0] * map->element_bytes) ? success : invalid_value;
 }
 
 int cuStreamBeginCapture_v2(void* stream, int) {

@@ -32,7 +32,8 @@ std::string without_ptx(std::string text) {
   return text;
 }
 
-// After each kernel, what the driver starts it by: its arguments are as many addresses or numbers of 8 bytes.
+// After each kernel, what the driver starts it by: its arguments are as many addresses or numbers of 8 bytes, then maps
+// of tensors.
 std::string entries(const std::string& text) {
   std::string result;
   const std::string begin = "extern \"C\" __global__ void ";
@@ -43,17 +44,19 @@ std::string entries(const std::string& text) {
       head.erase(bounds, head.find(") ", bounds) + 2 - bounds);
     const std::string name = head.substr(0, head.find('('));
     std::string parameters = head.substr(head.find('(') + 1) + ",", arguments;
-    int i = 0;
+    int i = 0, maps = 0;
     for (; parameters.size() > 1; ++i) {
       const size_t comma = parameters.find(',');
       const std::string type = parameters.substr(0, parameters.rfind(' ', comma));
+      maps += type.find("__grid_constant__") != std::string::npos;
       arguments += (i ? ", *(" : "*(") + type + "*)a[" + std::to_string(i) + "]";
       parameters.erase(0, std::min(comma + 2, parameters.size()));
     }
     const std::string body = text.substr(at, next - at);
     const bool waits = body.find("__syncthreads") != std::string::npos || body.find("tw_mma") != std::string::npos;
     result += "extern \"C\" tw::cuda_emulator::KernelEntry tw_kernel_" + name + " = {[](void** a) { " + name + "(" +
-              arguments + "); }, " + (waits ? "true" : "false") + ", " + std::to_string(i) + "};\n";
+              arguments + "); }, " + (waits ? "true" : "false") + ", " + std::to_string(i - maps) + ", " +
+              std::to_string(maps) + "};\n";
     at = next;
   }
   return result;

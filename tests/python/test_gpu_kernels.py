@@ -117,7 +117,7 @@ def test_convolutions_of_16_bits_are_made_by_tensor_cores(tmp_path, target, batc
     for kernel in kernels:
         assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), kernel
     for kernel in products:
-        assert kernel.instructions.get("shared load", 0) < kernel.instructions["tensor"] + 12, kernel
+        assert kernel.instructions.get("shared load", 0) < kernel.instructions["tensor"] + 20, kernel
         assert kernel.instructions["async copy"] > 3, kernel
 
 
@@ -133,12 +133,15 @@ def test_large_products_are_made_by_groups_of_warps(tmp_path, layout):
     (kernel,) = gpu_kernels.of_artifact(path)
     assert kernel.spills == 0 and kernel.stack_bytes == 0 and kernel.threads == 256, kernel
     assert kernel.instructions.get("other", 0) == 0, kernel
-    names = [name.partition(".")[0] for name in gpu_kernels.disassembly(os.fspath(path))[kernel.symbol]]
+    code = gpu_kernels.disassembly(os.fspath(path))[kernel.symbol]
+    names = [instruction.partition(".")[0] for instruction in code]
     assert names.count("HGMMA") == 4 and "HMMA" not in names and "LDSM" not in names, names
-    # Where the assembler makes products wait for each other, it waits behind each.
-    waits = [
-        name for name in gpu_kernels.disassembly(os.fspath(path))[kernel.symbol] if name.startswith("WARPGROUP.DEPBAR")
-    ]
+    # Both operands come as boxes of a tensor, in three groups, for one thread, which the assembler knows to be one.
+    assert names.count("UTMALDG") == 3 * 5 and "LDGSTS" not in names and "STS" not in names, names
+    assert not any("BRA.U.ANY" in instruction for instruction in code), code
+    # Where the assembler makes products wait for each other, it waits behind each: here in the loop for those of the
+    # step before, and behind it.
+    waits = [instruction for instruction in code if instruction.startswith("WARPGROUP.DEPBAR")]
     assert len(waits) == 2, waits
 
 
@@ -161,7 +164,7 @@ def test_convolutions_of_open_maps_are_made_by_tensor_cores(tmp_path, target, is
         assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), kernel
     for kernel in products:
         if kernel.threads > 32:  # the assembler lets a lone warp wait by loads
-            assert kernel.instructions.get("shared load", 0) < kernel.instructions["tensor"] + 12, kernel
+            assert kernel.instructions.get("shared load", 0) < kernel.instructions["tensor"] + 20, kernel
         if kernel.instructions["barrier"] > 2:  # several steps along what is summed up
             assert kernel.instructions["async copy"] > 3, kernel
         if is_bounded and "Conv_0" not in kernel.names[0].split("+"):  # whose rows are indices that fit into 32 bits

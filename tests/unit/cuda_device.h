@@ -81,6 +81,7 @@ inline void run_on_device(const LoweredFunc& lowered, const Func& func, const st
       step.grid[axis] = value_of(launch.grid[axis]);
       step.block[axis] = static_cast<uint32_t>(*as_int(launch.block[axis]));
     }
+    step.maps = tensor_maps_of(launch, kernel.func, [&](const Expr& e) { return Size(value_of(e)); });
     plan.steps.push_back(step);
   }
   const MachineRequirements requirements = {"cuda", "cuda:sm_90", {}};

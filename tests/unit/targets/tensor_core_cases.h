@@ -118,13 +118,16 @@ struct GroupCase {
   ProductCase product;
   Choice tile;
   int64_t stages;
+  bool copies_tiles = true;
 };
 inline void PrintTo(const GroupCase& c, std::ostream* out) {
-  *out << c.product.m << " × " << c.product.n << " × " << c.product.k << " by " << c.tile[0] << " × " << c.tile[1];
+  *out << c.product.m << " × " << c.product.n << " × " << c.product.k << " by " << c.tile[0] << " × " << c.tile[1]
+       << (c.copies_tiles ? ", tiles" : "");
 }
 
 inline LoweredFunc lowered_by_groups(const GroupCase& c) {
-  const Decisions decisions = {{"multiplier", {1}}, {"warp_tile", c.tile}, {"stages", {c.stages}}};
+  Decisions decisions = {{"multiplier", {1}}, {"warp_tile", c.tile}, {"stages", {c.stages}}};
+  if (c.stages > 1) decisions["tile_copies"] = {c.copies_tiles ? 1 : 0};
   return lower(with_groups().decided_schedule(product(c.product), with_groups(), decisions).func(), with_groups(),
                "product");
 }

@@ -26,9 +26,13 @@ const Func& long_product_of_bytes() {
   return func;
 }
 
-const LoweredFunc& long_product_by_groups() {
-  static const LoweredFunc lowered = lowered_by_groups({{1, 64, 64, 256, bf16, false, true}, {64, 64, 64, 4, 1}, 3});
-  return lowered;
+// Whose products are one step behind, and copies two ahead: by the threads, or of whole tiles.
+const LoweredFunc& long_product_by_groups(bool copies_tiles) {
+  const auto make = [](bool tiles) {
+    return lowered_by_groups({{1, 64, 64, 320, bf16, false, true}, {64, 64, 64, 4, 1}, 4, tiles});
+  };
+  static const LoweredFunc by_threads = make(false), by_tiles = make(true);
+  return copies_tiles ? by_tiles : by_threads;
 }
 
 constexpr double near = 1e-3;
@@ -71,9 +75,11 @@ std::string mutated(const std::string& text, const Mutant& mutant) {
 }
 
 TEST(TensorCoreMutants, WithoutAChangeNothingIsCaught) {
-  const LoweredFunc& by_groups = long_product_by_groups();
-  EXPECT_FALSE(test::is_caught(to_text(by_groups.kernels[0].func), by_groups.kernels[0].func, near));
-  EXPECT_FALSE(is_caught_in_emulator(by_groups, cuda::emit_cuda(by_groups.kernels, with_groups().shared_bytes)));
+  for (const bool copies_tiles : {false, true}) {
+    const LoweredFunc& by_groups = long_product_by_groups(copies_tiles);
+    EXPECT_FALSE(test::is_caught(to_text(by_groups.kernels[0].func), by_groups.kernels[0].func, near));
+    EXPECT_FALSE(is_caught_in_emulator(by_groups, cuda::emit_cuda(by_groups.kernels, with_groups().shared_bytes)));
+  }
   for (const Func& func : {long_product(), long_product_of_bytes()})
     EXPECT_FALSE(test::is_caught(to_text(func), func, near)) << to_text(func);
 }
@@ -133,56 +139,99 @@ INSTANTIATE_TEST_SUITE_P(
                              "for $1 in 0..7 thread.y", 0}),
     name_of_mutant);
 
-class TensorCoreGroupMutant : public ::testing::TestWithParam<Mutant> {};
+class TensorCoreGroupMutant : public ::testing::TestWithParam<std::tuple<bool, Mutant>> {};
 
 TEST_P(TensorCoreGroupMutant, IsCaught) {
-  const Func& original = long_product_by_groups().kernels[0].func;
-  const std::string text = to_text(original), changed = mutated(text, GetParam());
+  const auto& [copies_tiles, mutant] = GetParam();
+  const Func& original = long_product_by_groups(copies_tiles).kernels[0].func;
+  const std::string text = to_text(original), changed = mutated(text, mutant);
   ASSERT_TRUE(changed != text) << text;
   EXPECT_TRUE(test::is_caught(changed, original, near)) << changed;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, TensorCoreGroupMutant,
-    ::testing::Values(Mutant{"nobody waits for products", R"(wait_products\(\))", "", -1},
-                      Mutant{"nobody waits for products in the loop", R"(wait_products\(\))", "", 0},
-                      Mutant{"nobody waits for the last products", R"(wait_products\(\))", "", 1},
-                      Mutant{"nobody waits for copies", R"(wait_copies\(1\))", ""},
-                      Mutant{"one group too many may be on its way", R"(wait_copies\(1\))", "wait_copies(2)"},
-                      Mutant{"threads do not meet in the loop", R"(barrier\(\)\n +warp)", "warp"},
-                      Mutant{"threads meet before they wait for copies",
-                             R"((wait_copies\(1\)\n +wait_products\(\)\n +)(barrier\(\)\n))", "$2$1"},
-                      Mutant{"warps end before their sums are made", R"(warp_barrier\(\))", "", 2},
-                      Mutant{"copies overwrite what is in use", R"(\(r0_0 \+ 2\) % 3)", "r0_0 % 3", 0},
-                      Mutant{"two versions of an operand instead of three", R"(% 3 \* 4096)", "% 2 * 4096", -1}),
-    name_of_mutant);
+    ::testing::Combine(
+        ::testing::Bool(),
+        ::testing::Values(
+            Mutant{"nobody waits for products", R"(wait_products\(\d\))", "", -1},
+            Mutant{"nobody waits for products in the loop", R"(wait_products\(1\))", ""},
+            Mutant{"products are two steps behind", R"(wait_products\(1\))", "wait_products(2)"},
+            Mutant{"nobody waits for the last products", R"(wait_products\(0\))", ""},
+            Mutant{"the last products but one are waited for", R"(wait_products\(0\))", "wait_products(1)"},
+            Mutant{"nobody waits for copies", R"(wait_copies\(1\))", ""},
+            Mutant{"one group too many may be on its way", R"(wait_copies\(1\))", "wait_copies(2)"},
+            Mutant{"the first group is never ended", R"(commit_copies\(\))", "", 0},
+            Mutant{"threads do not meet in the loop", R"(barrier\(\)\n +warp)", "warp"},
+            Mutant{"threads meet before they wait for copies", R"((wait_copies\(1\)\n +)(barrier\(\)\n))", "$2$1"},
+            Mutant{"warps end before their sums are made", R"(warp_barrier\(\))", "", 2},
+            Mutant{"copies overwrite what is in use", R"(\(r0_0 \+ 2\) % 4)", "r0_0 % 4", 0},
+            Mutant{"copies overwrite what was in use", R"(\(r0_0 \+ 2\) % 4)", "(r0_0 + 3) % 4", 0},
+            Mutant{"two versions of an operand instead of four", R"(% 4 \* 4096)", "% 2 * 4096", -1})),
+    [](const auto& info) {
+      return name_of_mutant({std::get<1>(info.param), info.index}) + (std::get<0>(info.param) ? "_of_tiles" : "");
+    });
 
-class TensorCoreTextMutant : public ::testing::TestWithParam<Mutant> {};
+class TensorCoreTextMutant : public ::testing::TestWithParam<Mutant> {
+ protected:
+  static void expect_caught(bool copies_tiles) {
+    const LoweredFunc& lowered = long_product_by_groups(copies_tiles);
+    const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
+    const std::string changed = mutated(text, GetParam());
+    ASSERT_TRUE(changed != text) << text;
+    // In a process of its own, for a launch that fails is the last one.
+    EXPECT_EXIT(std::_Exit(is_caught_in_emulator(lowered, changed) ? 0 : 1), ::testing::ExitedWithCode(0), "")
+        << changed;
+  }
+};
 
 TEST_P(TensorCoreTextMutant, IsCaughtInTheEmulator) {
-  const LoweredFunc& lowered = long_product_by_groups();
-  const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
-  const size_t kernel = text.find("extern \"C\"");
-  const std::string changed = text.substr(0, kernel) + mutated(text.substr(kernel), GetParam());
-  ASSERT_TRUE(changed != text) << text;
-  // In a process of its own, for a launch that fails is the last one.
-  EXPECT_EXIT(std::_Exit(is_caught_in_emulator(lowered, changed) ? 0 : 1), ::testing::ExitedWithCode(0), "") << changed;
+  expect_caught(false);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, TensorCoreTextMutant,
-    ::testing::Values(Mutant{"registers are not fenced", R"(tw_begin_products\(\);)", ""},
-                      Mutant{"products are not committed", R"(tw_commit_products\(\);)", ""},
-                      Mutant{"products are not waited for", R"(tw_wait_products\(\);)", "", -1},
-                      Mutant{"the last products are not waited for", R"(tw_wait_products\(\);)", "", 1},
-                      Mutant{"copies are not published", R"(tw_publish_shared\(\);)", "", -1},
-                      Mutant{"copies are published by some threads", R"(tw_publish_shared\(\);)",
+    ::testing::Values(Mutant{"registers are not fenced", R"(  tw_begin_products\(\);)", ""},
+                      Mutant{"products are not committed", R"(  tw_commit_products\(\);)", ""},
+                      Mutant{"products are not waited for", R"(  tw_wait_products<\d>\(\);)", "", -1},
+                      Mutant{"the last products are not waited for", R"(  tw_wait_products<0>\(\);)", ""},
+                      Mutant{"copies are not published", R"(  tw_publish_shared\(\);)", "", -1},
+                      Mutant{"copies are published by some threads", R"(  tw_publish_shared\(\);)",
                              "if (threadIdx.z) tw_publish_shared();", -1},
                       Mutant{"copies are published before they have landed",
-                             R"((tw_wait_copies<1>\(\);)([^]*?)(tw_publish_shared\(\);))", "$3 $1$2"},
+                             R"((  tw_wait_copies<1>\(\);)([^]*?)(tw_publish_shared\(\);))", "$3 $1$2"},
                       Mutant{"pieces are exchanged as in shorter rows", R"(16, 1024, 1\))", "16, 1024, 2)", 0},
                       Mutant{"rows are nearer than they are", R"(16, 1024, 1\))", "16, 512, 1)", 0},
                       Mutant{"steps along k are too short", R"(k \* 2)", "k * 1", 0}),
+    name_of_mutant);
+
+class TileCopyMutant : public TensorCoreTextMutant {};
+
+TEST_P(TileCopyMutant, IsCaughtInTheEmulator) {
+  expect_caught(true);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TileCopyMutant,
+    ::testing::Values(
+        Mutant{"counters are not set up", R"(tw_tiles\.set_up\(\);)", ";"},
+        Mutant{"one counter is not set up", R"(int i = 0; i < count; \+\+i\) tw_set_up)",
+               "int i = 1; i < count; ++i) tw_set_up"},
+        Mutant{"counters are set up while others wait",
+               R"((tw_prefetch_map\(&tw_map_1\);\n +\}\n +)__syncthreads\(\);)", "$1"},
+        Mutant{"nothing arrives", R"(if \(is_open && is_first_thread\) tw_arrive)", "if (false) tw_arrive"},
+        Mutant{"all threads arrive", R"(if \(is_open && is_first_thread\) tw_arrive)", "if (is_open) tw_arrive"},
+        Mutant{"no bytes are expected", R"(    tw_expect\(counters \+ begun, bytes\);)", ""},
+        Mutant{"fewer bytes are expected", R"(counters \+ begun, bytes\);)", "counters + begun, bytes / 2);"},
+        Mutant{"nobody waits for tiles", R"(  tw_tiles\.wait\(\);)", "", -1},
+        Mutant{"the phase before is waited for", R"(u32 parity = 0;)", "u32 parity = 1;"},
+        Mutant{"the phase never changes", R"(parity \^= 1)", "parity ^= 0"},
+        Mutant{"the phase changes with each group", R"(if \(\+\+waited == count\) waited = 0, parity)",
+               "if (++waited == count) waited = 0; parity"},
+        Mutant{"another counter is waited for", R"(begun = 0, waited = 0)", "begun = 1, waited = 0"},
+        Mutant{"one counter too few", R"(tw_tile_groups<2> tw_tiles)", "tw_tile_groups<1> tw_tiles"},
+        Mutant{"a box lies elsewhere", R"(\(int\)\(0\))", "(int)(8)", 0},
+        Mutant{"a box comes from the other operand", R"(&tw_map_1, )", "&tw_map_0, ", 0}),
     name_of_mutant);
 
 }  // namespace
